@@ -3,10 +3,19 @@
 use crate::fields::{self, Fields, JsonType, RawJson};
 use generate::request::Prompt;
 
-/// Limit of input texts per request.
-pub const INPUTS_MAX: usize = 512;
+/// Limit of input texts per request: OpenAI's.
+pub const INPUTS_MAX: usize = 2048;
+/// The part of the header of ignored fields that warns of token ids: those of another vocabulary are other texts.
+const IDS_WARNING: &str = "input.token_ids_of_another_vocabulary";
 
-/// Parses a string, a list of strings, token ids, or lists of token ids. Errors are recorded in `fields`.
+/// Whether the input is an empty text, or no text at all.
+pub(crate) fn is_empty_input(fields: &Fields<'_>, name: &str) -> bool {
+    let raw = fields.raw(name);
+    raw.is_some_and(|raw| fields::is_empty_list(raw) || fields::as_text(raw).as_deref() == Some(""))
+}
+
+/// Parses a string, a list of strings, token ids, or lists of token ids. Errors are recorded in `fields`. The vocabulary of
+/// the client is not known, so the response's header warns where there are ids.
 pub fn read_inputs(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Prompt> {
     let Some(raw) = fields.raw(name) else {
         fields.reject(name, "is required");
@@ -59,6 +68,7 @@ fn ids_input(
     vocab: usize,
 ) -> Option<Prompt> {
     let ids = fields.ids(path, raw, vocab)?;
+    fields.leave_out(path, IDS_WARNING.to_owned());
     if ids.is_empty() {
         fields.reject(path, "must hold at least one token id");
         return None;

@@ -1,6 +1,6 @@
 //! Parsers of requests for embeddings: OpenAI's `/v1/embeddings`, and Ollama's `/api/embed` and `/api/embeddings`.
 
-use crate::embeddings_input::read_inputs;
+use crate::embeddings_input::{is_empty_input, read_inputs};
 use crate::field_table::{EMBEDDINGS, FieldTable, OLLAMA_EMBED, OLLAMA_EMBEDDINGS};
 use crate::fields::Fields;
 use crate::ollama::keep_alive::keep_alive;
@@ -22,7 +22,7 @@ pub struct EmbeddingModel {
 /// A parsed request for embeddings.
 #[derive(Debug)]
 pub struct ParsedEmbeddings {
-    /// At least one text.
+    /// At least one text, but for Ollama's routes, where no text asks for the model to be loaded.
     pub texts: Vec<Prompt>,
     /// Dimension of the returned vectors, if the request has one.
     pub dimensions: Option<usize>,
@@ -106,7 +106,10 @@ pub fn parse_ollama(
     model: EmbeddingModel,
 ) -> Result<ParsedEmbeddings, ApiError> {
     let field = route.input_field();
-    let texts = read_inputs(&mut fields, field, model.vocab_size);
+    let texts = match is_empty_input(&fields, field) {
+        true => Vec::new(),
+        false => read_inputs(&mut fields, field, model.vocab_size),
+    };
     if route == EmbedRoute::Embeddings && texts.len() > 1 {
         fields.reject(field, "must be one text");
     }

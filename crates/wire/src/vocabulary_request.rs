@@ -2,6 +2,7 @@
 
 use crate::fields::Fields;
 use crate::openai::chat_request;
+use crate::tool_definitions;
 use generate::error::ApiError;
 use serde_json::{Map, Value};
 use text::Message;
@@ -43,6 +44,8 @@ pub enum TokenizeInput {
 pub struct ConversationRequest {
     /// At least one message.
     pub messages: Vec<Message>,
+    /// Tool definitions in OpenAI's shape.
+    pub tools: Vec<Value>,
     /// Variables of the chat template.
     pub kwargs: Map<String, Value>,
     /// Whether the generation prompt is added.
@@ -134,7 +137,10 @@ pub fn parse_apply_template(mut fields: Fields<'_>) -> Result<ConversationReques
 }
 
 fn parse_conversation(fields: &mut Fields<'_>) -> ConversationRequest {
+    let tools = tool_definitions::parse_tools(fields).definitions;
+    fields.reject_left_out("must be \"function\"");
     ConversationRequest {
+        tools,
         messages: chat_request::parse_messages(fields),
         kwargs: chat_request::template_kwargs(fields),
         add_generation_prompt: fields.boolean("add_generation_prompt").unwrap_or(true),

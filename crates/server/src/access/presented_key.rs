@@ -6,26 +6,37 @@ use generate::error::ApiError;
 /// The header in which clients of Anthropic's API send the key.
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// The key in `Authorization: Bearer` or, without one, in `x-api-key`.
-///
-/// # Errors
-/// A header field occurs twice: two parsers of the request could see two different callers.
-pub(crate) fn find_key(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
-    Ok(bearer_key(headers)?.or(x_api_key(headers)?))
+/// The keys that a request presents, at most one in each header. An empty value is no key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeyPair<'a> {
+    /// In `Authorization: Bearer` or, without one, in `x-api-key`.
+    pub(crate) bearer: Option<&'a [u8]>,
+    /// In `x-api-key`, if another one.
+    pub(crate) other: Option<&'a [u8]>,
 }
 
-/// Rejects a request with two different keys.
-///
-/// # Errors
-/// `Authorization: Bearer` and `x-api-key` differ.
-pub(crate) fn expect_single_key(headers: &HeaderMap) -> Result<(), ApiError> {
-    match (bearer_key(headers)?, x_api_key(headers)?) {
-        (Some(bearer), Some(key)) if bearer != key => Err(ambiguous_credentials(
+impl KeyPair<'_> {
+    /// The error of a request whose two keys are both valid: two parsers of the request could see two different callers.
+    pub(crate) fn ambiguous() -> ApiError {
+        ambiguous_credentials(
             &X_API_KEY,
             "x-api-key: not the key in authorization; send one of them",
-        )),
-        _ => Ok(()),
+        )
     }
+}
+
+/// The keys in `Authorization: Bearer` and in `x-api-key`.
+///
+/// # Errors
+/// A header field occurs twice.
+pub(crate) fn find_keys(headers: &HeaderMap) -> Result<KeyPair<'_>, ApiError> {
+    let is_given = |key: &&[u8]| !key.is_empty();
+    let bearer = bearer_key(headers)?.filter(is_given);
+    let other = x_api_key(headers)?.filter(is_given);
+    Ok(KeyPair {
+        bearer: bearer.or(other),
+        other: other.filter(|key| bearer.is_some_and(|bearer| bearer != *key)),
+    })
 }
 
 /// Removes the keys, so that no code behind the authentication layer can reveal them, and returns them for a request that
@@ -95,31 +106,48 @@ mod tests {
     fn key_is_read_from_either_header() {
         type Row = (
             &'static [(&'static str, &'static str)],
-            Option<&'static str>,
+            [Option<&'static str>; 2],
         );
-        let rows: [Row; 8] = [
-            (&[], None),
-            (&[("authorization", "Bearer k")], Some("k")),
-            (&[("authorization", "bEARER  k ")], Some("k")),
-            (&[("x-api-key", "k")], Some("k")),
+        let rows: [Row; 12] = [
+            (&[], [None; 2]),
+            (&[("authorization", "Bearer k")], [Some("k"), None]),
+            (&[("authorization", "bEARER  k ")], [Some("k"), None]),
+            (&[("x-api-key", "k")], [Some("k"), None]),
             (
                 &[("x-api-key", "no"), ("authorization", "Bearer k")],
-                Some("k"),
+                [Some("k"), Some("no")],
+            ),
+            (
+                &[("x-api-key", "k"), ("authorization", "Bearer k")],
+                [Some("k"), None],
+            ),
+            (
+                &[("x-api-key", " "), ("authorization", "Bearer k")],
+                [Some("k"), None],
+            ),
+            (
+                &[("x-api-key", "k"), ("authorization", "Bearer ")],
+                [Some("k"), None],
             ),
             (
                 &[("x-api-key", "k"), ("authorization", "Basic abc")],
-                Some("k"),
+                [Some("k"), None],
             ),
-            (&[("authorization", "Basic abc")], None),
-            (&[("authorization", "Bearer")], None),
+            (&[("authorization", "Basic abc")], [None; 2]),
+            (&[("authorization", "Bearer")], [None; 2]),
+            (
+                &[("x-api-key", ""), ("authorization", "Bearer ")],
+                [None; 2],
+            ),
         ];
-        for (fields, key) in rows {
+        for (fields, keys) in rows {
             let mut headers = HeaderMap::new();
             for (name, value) in fields {
                 headers.insert(*name, value.parse().unwrap());
             }
-            let found = find_key(&headers).expect("one key");
-            assert_eq!(found, key.map(str::as_bytes), "{fields:?}");
+            let found = find_keys(&headers).expect("no header twice");
+            let keys = keys.map(|key| key.map(str::as_bytes));
+            assert_eq!([found.bearer, found.other], keys, "{fields:?}");
             let taken = take_keys(&mut headers);
             assert!(headers.is_empty(), "{fields:?}");
             taken.restore(&mut headers);

@@ -95,6 +95,13 @@ pub(super) async fn compute_embeddings(
     let (arrived, limits) = (clock::now(), handles.limits.now());
     let serving = &request.serving;
     let (pooling, _) = expect_pooling(&serving.model)?;
+    if request.texts.is_empty() {
+        return Ok(ComputedEmbeddings {
+            vectors: Vec::new(),
+            prompt_tokens: 0,
+            admitted: arrived,
+        });
+    }
     let key = caller.open_streams_permit(1)?;
     // At most this many texts are in the engine; fewer where slots are short.
     let in_flight = request.texts.len().min(IN_FLIGHT_MAX);

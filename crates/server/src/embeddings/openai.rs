@@ -8,7 +8,7 @@ use crate::response::error_response::Rejected;
 use axum::extract::State;
 use bytes::{Bytes, BytesMut};
 use gateway::handles::Gateway;
-use gateway::models::ModelLease;
+use gateway::models::{ModelLease, ModelTask};
 use schemars::JsonSchema;
 use wire::embeddings_vector::{cut_and_normalize, write_base64, write_floats};
 use wire::protocol::Protocol;
@@ -24,7 +24,8 @@ pub(crate) async fn create_embeddings(
 ) -> Result<EmbeddingsResponse, Rejected> {
     let models = &gateway.models;
     let body = RequestBody::parse(body)?;
-    let lease = model_lookup::find_lease(models, Protocol::Completion, &body).await?;
+    let task = ModelTask::Embedding;
+    let lease = model_lookup::find_lease_for(task, models, Protocol::Completion, &body).await?;
     let mut fields = body.fields();
     let lease = model_lookup::expect_lease(lease, &mut fields, models)?;
     let lora = lease.adapters()?;

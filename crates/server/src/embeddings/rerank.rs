@@ -25,7 +25,8 @@ pub(crate) async fn rank_documents(
 ) -> Result<EmbeddingsResponse, Rejected> {
     let models = &gateway.models;
     let body = RequestBody::parse(body)?;
-    let lease = model_lookup::find_lease(models, Protocol::Completion, &body).await?;
+    let task = ModelTask::Ranking;
+    let lease = model_lookup::find_lease_for(task, models, Protocol::Completion, &body).await?;
     let mut fields = body.fields();
     let lease = model_lookup::expect_lease(lease, &mut fields, models)?;
     let lora = lease.adapters()?;
@@ -62,7 +63,9 @@ fn expect_ranking(model: &ServedModel) -> Result<(), ApiError> {
     let message = match model.facts.task {
         ModelTask::Ranking if classes == 1 => return Ok(()),
         ModelTask::Ranking => format!("model: has {classes} classes; a reranker has 1"),
-        _ => "model: is no reranker (a model with a classification head)".to_owned(),
+        _ => "model: is no reranker (a model with a classification head); `millrace pull bge-reranker-v2-m3` or \
+              `millrace pull qwen3-reranker` gets one"
+            .to_owned(),
     };
     Err(ApiError::field("model", "not_supported", message))
 }

@@ -1,6 +1,6 @@
 //! The model of a request, found before the wire protocol's parser reads the fields.
 
-use gateway::models::{ModelLease, ModelLookup, ModelRegistry};
+use gateway::models::{ListedModel, ModelLease, ModelLookup, ModelRegistry, ModelTask};
 use generate::error::ApiError;
 use std::sync::Arc;
 use wire::fields::Fields;
@@ -17,6 +17,43 @@ pub(crate) async fn find_lease(
     body: &RequestBody,
 ) -> Result<Option<ModelLease>, ApiError> {
     lease(NamedModel::of(body.fields(), protocol).find(models).await?).await
+}
+
+/// The lease of a model for one task. Without `model` in the body, the only model for the task is meant, where the model
+/// that the server was started with is for another one.
+///
+/// # Errors
+/// An unknown model, too many waiting requests, or a model that cannot be loaded.
+pub(crate) async fn find_lease_for(
+    task: ModelTask,
+    models: &Arc<ModelRegistry>,
+    protocol: Protocol,
+    body: &RequestBody,
+) -> Result<Option<ModelLease>, ApiError> {
+    let is_named = body.fields().raw("model").is_some();
+    let only = match is_named {
+        true => None,
+        false => only_model_for(task, models).await,
+    };
+    match only {
+        Some(name) => lease(Some(models.want_named(Some(&name)).await?)).await,
+        None => find_lease(models, protocol, body).await,
+    }
+}
+
+/// Name of the only model for a task, unless the first model is for the task.
+async fn only_model_for(task: ModelTask, models: &ModelRegistry) -> Option<String> {
+    let listed = models.list_models().await;
+    let is_for = |model: &ListedModel| model.facts.as_ref().is_some_and(|facts| facts.task == task);
+    if listed.first().is_some_and(is_for) {
+        return None;
+    }
+    // Further names of the same weights are no further models.
+    let mut found = listed
+        .into_iter()
+        .filter(|model| is_for(model) && model.made.is_none());
+    let only = found.next()?;
+    found.next().is_none().then_some(only.name)
 }
 
 /// The lease of a request whose fields are parsed next. Without a lease, an invalid `model` is added to the problems

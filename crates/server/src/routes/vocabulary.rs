@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | `/tokenize` | `content`, `add_special` (off), `parse_special` (on), `with_pieces`; `tokens` | `prompt` or `messages`, `add_special_tokens` (on), `return_token_strs`; `tokens`, `count`, `max_model_len`, `token_strs` | either |
 //! | `/detokenize` | `tokens`; `content` | `tokens`; `prompt` | both |
-//! | `/apply-template` | `messages`; `prompt` | | `messages`, `add_generation_prompt` (on) |
+//! | `/apply-template` | `messages`, `tools`; `prompt` | | `messages`, `tools`, `add_generation_prompt` (on) |
 
 use crate::request::extract::{JsonBody, RateLimited};
 use crate::request::unadmitted_request::UnadmittedHandles;
@@ -20,7 +20,6 @@ use generate::error::ApiError;
 use generate::prompt::{PromptEncoder, TemplateArguments};
 use generate::prompt_limit::PromptLimit;
 use schemars::JsonSchema;
-use serde_json::{Map, Value};
 use std::sync::Arc;
 use wire::fields::Fields;
 use wire::protocol::Protocol;
@@ -84,8 +83,14 @@ fn parse_tokenize(fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Offloa
             }
             TokenizeInput::Conversation(conversation) => {
                 let add_generation_prompt = conversation.add_generation_prompt;
-                let arguments = template_arguments(&conversation.kwargs, add_generation_prompt);
-                encoder.conversation_ids(conversation.messages, arguments)?
+                let messages =
+                    encoder.add_tools(conversation.messages, &conversation.tools, false)?;
+                let arguments = TemplateArguments {
+                    tools: &conversation.tools,
+                    add_generation_prompt,
+                    kwargs: &conversation.kwargs,
+                };
+                encoder.conversation_ids(messages, arguments)?
             }
         };
         let (pieces, strings) = (request.with_pieces, request.return_token_strs);
@@ -247,9 +252,12 @@ fn parse_apply_template(
     Ok(Box::new(move || {
         let room = PromptLimit::WIDEST;
         let encoder = prompt_encoder(&model);
-        let messages = encoder.add_tools(conversation.messages, &[], false)?;
-        let arguments =
-            template_arguments(&conversation.kwargs, conversation.add_generation_prompt);
+        let messages = encoder.add_tools(conversation.messages, &conversation.tools, false)?;
+        let arguments = TemplateArguments {
+            tools: &conversation.tools,
+            add_generation_prompt: conversation.add_generation_prompt,
+            kwargs: &conversation.kwargs,
+        };
         let text = encoder.render(("messages", &messages), arguments, room)?;
         let mut out = BytesMut::with_capacity(text.len() + 16);
         json::raw(&mut out, "{\"prompt\":");
@@ -262,15 +270,4 @@ fn parse_apply_template(
 
 fn prompt_encoder(model: &ServedModel) -> PromptEncoder<'_> {
     PromptEncoder::new(&model.handle, clock::unix_s())
-}
-
-fn template_arguments(
-    kwargs: &Map<String, Value>,
-    add_generation_prompt: bool,
-) -> TemplateArguments<'_> {
-    TemplateArguments {
-        tools: &[],
-        add_generation_prompt,
-        kwargs,
-    }
 }

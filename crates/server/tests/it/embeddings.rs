@@ -171,9 +171,59 @@ fn both_ollama_routes() {
 }
 
 #[test]
+fn ollama_answers_no_text_with_no_vector() {
+    let rig = Rig::start();
+    for (path, body, want) in [
+        ("/api/embed", json!({"input": ""}), "embeddings"),
+        ("/api/embed", json!({"input": []}), "embeddings"),
+        ("/api/embeddings", json!({"prompt": ""}), "embedding"),
+    ] {
+        let reply = post(rig.addr, path, &body);
+        assert_eq!(reply.head.status, 200, "{path} {body}: {}", reply.body);
+        assert_eq!(reply.json()[want], json!([]), "{path} {body}");
+    }
+    for input in [json!(["a", ""]), json!(7), Value::Null] {
+        let reply = post(rig.addr, "/api/embed", &json!({"input": input}));
+        assert_eq!(reply.head.status, 400, "{input}: {}", reply.body);
+    }
+    rig.wait_until_empty();
+}
+
+#[test]
+fn two_thousand_texts_are_embedded_in_order() {
+    let rig = Rig::start();
+    let texts: Vec<String> = (0..2048).map(|i| format!("{}", i % 7)).collect();
+    let told = post(rig.addr, EMBEDDINGS, &json!({"input": texts})).json();
+    let data = told["data"].as_array().expect("data");
+    assert_eq!(data.len(), texts.len());
+    for (i, entry) in data.iter().enumerate() {
+        assert_eq!(entry["index"], i);
+        assert_eq!(entry["embedding"], data[i % 7]["embedding"]);
+    }
+    rig.wait_until_empty();
+}
+
+#[test]
+fn ids_of_an_unknown_vocabulary_are_warned_of() {
+    let rig = Rig::start();
+    let warning = Some("input.token_ids_of_another_vocabulary");
+    for (input, want) in [
+        (json!("a"), None),
+        (json!(["a", "b"]), None),
+        (json!([97]), warning),
+        (json!([[97], [98]]), warning),
+    ] {
+        let reply = post(rig.addr, EMBEDDINGS, &json!({"input": input}));
+        let header = reply.head.get("x-millrace-ignored-fields");
+        assert_eq!(header, want, "{input}");
+    }
+    rig.wait_until_empty();
+}
+
+#[test]
 fn invalid_fields_are_named() {
     let rig = Rig::start();
-    let many: Vec<&str> = vec!["x"; 513];
+    let many: Vec<&str> = vec!["x"; 2049];
     for (over, param) in [
         (json!({}), "input"),
         (json!({"input": ""}), "input"),

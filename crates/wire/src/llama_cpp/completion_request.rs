@@ -120,6 +120,19 @@ mod tests {
     }
 
     #[test]
+    fn more_probabilities_than_the_engine_keeps_are_left_out_and_named() {
+        for (asked, top, named) in [
+            (64, 64, None),
+            (100, 64, Some("n_probs.above_64")),
+            (u32::MAX, 64, Some("n_probs.above_64")),
+        ] {
+            let request = parsed(&json!({"n_probs": asked})).expect("a request");
+            assert_eq!(request.params.sampling.top_logprobs, top, "{asked}");
+            assert_eq!(request.stream_options.ignored_fields.names(), named);
+        }
+    }
+
+    #[test]
     fn invalid_field_is_named() {
         let many: Vec<Value> = (0..=MIXED_PARTS_MAX)
             .flat_map(|_| [json!("a"), json!(1)])
@@ -136,7 +149,7 @@ mod tests {
             (json!({"prompt": [1, [2]]}), "prompt[1]"),
             (json!({"prompt": many}), "prompt"),
             (json!({"n_predict": -3}), "n_predict"),
-            (json!({"n_probs": 21}), "n_probs"),
+            (json!({"n_probs": -1}), "n_probs"),
             (json!({"logit_bias": [[5]]}), "logit_bias[0]"),
             (json!({"logit_bias": [["x", 1]]}), "logit_bias[0]"),
             (json!({"logit_bias": [[5, "x"]]}), "logit_bias[0]"),

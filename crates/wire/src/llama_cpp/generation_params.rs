@@ -4,8 +4,9 @@ use crate::fields::Fields;
 use crate::ollama::request as ollama_request;
 use crate::openai::{generation_fields, lora_field};
 use crate::request_parser::ParseContext;
+use engine::TOP_LOGPROBS_MAX;
 use generate::generation_options::{GenerationOptions, TokenLimit};
-use generate::request::{GenerationParams, StreamOptions, TOP_LOGPROBS_MAX};
+use generate::request::{GenerationParams, StreamOptions};
 
 /// Parses the generation parameters.
 pub(super) fn parse_params(
@@ -24,9 +25,14 @@ pub(super) fn parse_params(
     context.defaults.note_problems(fields);
     let mut params = context.defaults.resolve(given);
     generation_fields::check_min_tokens(fields, &params);
-    if let Some(top) = fields.integer("n_probs", 0..=TOP_LOGPROBS_MAX as i128) {
+    // llama.cpp has no limit; more than the engine keeps are left out.
+    if let Some(top) = fields.integer("n_probs", 0..=i128::from(u32::MAX)) {
+        let most = TOP_LOGPROBS_MAX.min(u32::try_from(context.vocab_size).unwrap_or(u32::MAX));
         params.sampling.logprobs = top > 0;
-        params.sampling.top_logprobs = u32::try_from(top).unwrap_or(0);
+        params.sampling.top_logprobs = u32::try_from(top).map_or(most, |top| top.min(most));
+        if top > i128::from(most) {
+            fields.leave_out("n_probs", format!("n_probs.above_{most}"));
+        }
     }
     params
 }

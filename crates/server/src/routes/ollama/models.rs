@@ -46,6 +46,7 @@ pub(crate) struct OllamaModel {
     #[serde(flatten)]
     model: OllamaModelFile,
     modified_at: Nanos,
+    capabilities: Vec<&'static str>,
 }
 
 /// A loaded model.
@@ -77,6 +78,9 @@ struct OllamaModelDetails {
     families: [String; 1],
     parameter_size: String,
     quantization_level: String,
+    /// Longest context of the model in tokens; of a loaded model the one that it was loaded with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_length: Option<u64>,
 }
 
 /// Details and metadata of a model.
@@ -109,20 +113,32 @@ pub(crate) async fn show_version() -> Json<OllamaVersion> {
 pub(crate) async fn list_models(
     State(served): State<Arc<ModelRegistry>>,
 ) -> Json<OllamaModelList<OllamaModel>> {
-    let models = served.list_models().await.iter().map(model_tag).collect();
+    let listed = served.list_models().await;
+    let mut models = Vec::with_capacity(listed.len());
+    for listed in listed {
+        let capabilities = find_capabilities(&listed).await;
+        models.push(model_tag(&listed, capabilities));
+    }
     Json(OllamaModelList { models })
 }
 
-fn model_tag(listed: &ListedModel) -> OllamaModel {
+fn model_tag(listed: &ListedModel, capabilities: Capabilities) -> OllamaModel {
     let facts = listed.facts.as_deref();
     let created = u64::try_from(listed.created_unix_s).unwrap_or(0);
     let mut model = model_file(&listed.name, facts);
     if let Some(derived) = &listed.made {
         model.details.parent_model.clone_from(&derived.parent);
     }
+    if let Some(context) = listed.context_max {
+        model.details.context_length = Some(context as u64);
+    }
     OllamaModel {
         model,
         modified_at: facts.map_or_else(|| unix_timestamp(created), |facts| Nanos(facts.modified)),
+        capabilities: facts.map_or_else(
+            || capability_names(capabilities),
+            |facts| task_capabilities(facts.task, capabilities),
+        ),
     }
 }
 
@@ -172,7 +188,14 @@ fn model_details(facts: Option<&ModelFacts>) -> OllamaModelDetails {
         family,
         parameter_size: facts.map_or_else(String::new, |facts| abbreviated_count(facts.parameters)),
         quantization_level: facts.map_or_else(String::new, |facts| facts.quantization.to_string()),
+        context_length: facts.and_then(trained_context),
     }
+}
+
+/// The context that a model was trained with, from its metadata.
+fn trained_context(facts: &ModelFacts) -> Option<u64> {
+    let name = format!("{}.context_length", facts.family);
+    facts.info.get(&name).and_then(Value::as_u64)
 }
 
 pub(crate) async fn show_model(
@@ -213,11 +236,7 @@ fn model_description<'a>(
         template: own_template.or(facts.template.as_deref()),
         details,
         model_info: &facts.info,
-        capabilities: match facts.task {
-            ModelTask::Generation => capability_names(capabilities),
-            ModelTask::Embedding => vec!["embedding"],
-            ModelTask::Ranking => vec!["rerank"],
-        },
+        capabilities: task_capabilities(facts.task, capabilities),
         tool_prompt: capabilities.tools.name(),
         prompt_format: facts.prompt_format,
         modified_at: Nanos(facts.modified),
@@ -249,6 +268,15 @@ async fn find_capabilities(listed: &ListedModel) -> Capabilities {
         template.capabilities(answers.with_json_fallback())
     });
     tried.await.unwrap_or_default()
+}
+
+/// Capabilities of a model for a task.
+fn task_capabilities(task: ModelTask, capabilities: Capabilities) -> Vec<&'static str> {
+    match task {
+        ModelTask::Generation => capability_names(capabilities),
+        ModelTask::Embedding => vec!["embedding"],
+        ModelTask::Ranking => vec!["rerank"],
+    }
 }
 
 /// Capabilities with the names of Ollama's API.

@@ -41,10 +41,17 @@ fn request_with_two_keys_is_rejected() {
             Some("x-api-key"),
         ),
         (
-            "both, the second unknown",
-            authorization(&a) + &x_api_key("c"),
-            Some("x-api-key"),
+            "both, the second a placeholder",
+            authorization(&a) + &x_api_key("none"),
+            None,
         ),
+        (
+            "both, the first a placeholder",
+            authorization("none") + &x_api_key(&a),
+            None,
+        ),
+        ("an empty second", authorization(&a) + &x_api_key(""), None),
+        ("an empty first", authorization("") + &x_api_key(&a), None),
         (
             "another scheme is no key",
             "authorization: Basic eDp5\r\n".to_owned() + &x_api_key(&a),
@@ -77,6 +84,13 @@ fn request_with_two_keys_is_rejected() {
         assert_eq!(error["code"], "ambiguous_credentials", "{label}");
         assert_eq!(error["param"], named, "{label}: {}", reply.body);
         assert!(!reply.body.contains("mr_"), "{label}: {}", reply.body);
+    }
+    for fields in [
+        authorization("c") + &x_api_key("d"),
+        authorization("") + &x_api_key(""),
+        x_api_key("c"),
+    ] {
+        assert_eq!(models(&rig, &fields).head.status, 401, "{fields}");
     }
     // Where no keys are asked for, clients that send two names for nobody are served.
     let open = Rig::start();
