@@ -2,8 +2,15 @@
 
 use crate::config::{Config, Settings};
 use crate::failure::Failure;
+use serde_json::json;
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use tracing_subscriber::EnvFilter;
+use wire::clock;
+use wire::rfc3339::utc_millis;
+
+/// Whether everything that the process says is JSON, from the start of the log on.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// The log filter, which can be changed at any time.
 pub(crate) struct LogFilter {
@@ -24,6 +31,7 @@ pub(crate) fn start(settings: &Settings) -> Result<LogFilter, Failure> {
         .with_env_filter(filter)
         .with_ansi(is_colored())
         .with_writer(std::io::stderr);
+    IS_JSON.store(settings.log.json, Ordering::Relaxed);
     let replace: Box<dyn Fn(EnvFilter) -> Result<(), String> + Send> = if settings.log.json {
         let builder = builder.json().with_filter_reloading();
         let handle = builder.reload_handle();
@@ -59,7 +67,34 @@ fn parse_filter(filter: &str) -> Result<EnvFilter, String> {
 /// Prints the error of a failed command.
 pub(crate) fn print_failure(why: &Failure) {
     // With standard error closed, too, the exit code reports the failure.
-    let _ = writeln!(std::io::stderr(), "millrace: {why}");
+    let _ = match IS_JSON.load(Ordering::Relaxed) {
+        true => writeln!(
+            std::io::stderr(),
+            "{}",
+            json_line("ERROR", &why.to_string())
+        ),
+        false => writeln!(std::io::stderr(), "millrace: {why}"),
+    };
+}
+
+/// Prints lines of the server on standard output: as they are, or as JSON where the log is JSON.
+pub(crate) fn print_lines(lines: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    for line in lines.lines() {
+        match IS_JSON.load(Ordering::Relaxed) {
+            true => writeln!(out, "{}", json_line("INFO", line))?,
+            false => writeln!(out, "{line}")?,
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// A line in the form of the log's own.
+fn json_line(level: &str, message: &str) -> String {
+    let timestamp = utc_millis(clock::wall(clock::now()));
+    json!({"timestamp": timestamp, "level": level, "fields": {"message": message}, "target": "millrace"})
+        .to_string()
 }
 
 #[cfg(test)]

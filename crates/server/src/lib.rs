@@ -49,6 +49,7 @@ mod otlp;
 mod peers;
 mod realtime;
 mod request;
+mod request_line;
 mod response;
 mod router;
 mod routes;

@@ -26,6 +26,11 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Name of the key.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
     pub(crate) fn new(key: &Key, usage: Arc<KeyUsage>) -> Self {
         Self {
             owner: key.hash.stream_owner(),

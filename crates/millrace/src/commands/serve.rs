@@ -17,7 +17,6 @@ use crate::upstreams::{UsedUpstreams, use_upstreams};
 use crate::{loading, logging};
 use journal::{JournalDirectory, LockedJournal};
 use server::{Loading, Server, StartingJournal, TlsCertificate};
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -154,7 +153,7 @@ impl ServedProcess<'_> {
         let reload = || self.reloading.order();
         let (scheme, prefix) = (self.scheme, self.prefix);
         let url = format!("{scheme}://{}{prefix}", server.local_addr());
-        print_line(&format!("millrace listens at {url}"))?;
+        logging::print_lines(&format!("millrace listens at {url}"))?;
         let manager = NotifySocket::from_env();
         let loads = spawn_load(Arc::clone(&self.library), loading)?;
         let mut outcome = Ok(());
@@ -232,7 +231,8 @@ fn spawn_load(
     Ok(loads)
 }
 
-/// Prints that the server is ready, or returns why the load failed.
+/// Prints that the server is ready, or returns why the load failed. Scripts read two lines: the first has the port, the
+/// second means that requests are accepted. A third one, for people, says where the page is.
 fn report_ready(
     loaded: Result<Result<(), Failure>, oneshot::error::RecvError>,
     name: &str,
@@ -244,17 +244,8 @@ fn report_ready(
         true => format!("\nfor a browser: {url}/"),
         false => String::new(),
     };
-    if let Err(why) = print_line(&format!("millrace serves {name} at {url}{page}")) {
+    if let Err(why) = logging::print_lines(&format!("millrace serves {name} at {url}{page}")) {
         tracing::warn!("cannot write to standard output: {why}");
     }
-    Ok(())
-}
-
-/// Prints a line on standard output. Scripts read two lines: the first has the port, the second means that requests are
-/// accepted. A third one, for people, says where the page is.
-fn print_line(line: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}")?;
-    out.flush()?;
     Ok(())
 }

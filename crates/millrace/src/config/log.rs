@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Log {
-    /// A `tracing` filter, such as `info` or `server=debug`.
+    /// A `tracing` filter, such as `info` or `server=debug`; `info,requests=off` leaves out the line for each request.
     pub(crate) filter: String,
     /// One JSON object per line instead of text.
     pub(crate) json: bool,

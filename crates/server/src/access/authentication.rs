@@ -5,7 +5,8 @@
 
 use crate::access::cross_origin::{self, RequestOrigin};
 use crate::access::host_allow_list::HostAllowList;
-use crate::access::presented_key;
+use crate::access::presented_key::{self, KeyPair};
+use crate::request_line::RequestLine;
 use crate::response::error_response;
 use axum::extract::{Request, State};
 use axum::http::{Extensions, HeaderValue, Method, Uri, Version, header};
@@ -59,14 +60,10 @@ impl Authentication {
         if is_public(path) {
             return Ok(CheckedRequest::Route);
         }
-        let key = presented_key::find_key(request.headers())?;
-        if self.keys.are_required() {
-            presented_key::expect_single_key(request.headers())?;
+        let caller = self.identify(presented_key::find_keys(request.headers())?)?;
+        if let Some(line) = request.extensions().get::<Arc<RequestLine>>() {
+            line.set_key(caller.name());
         }
-        let caller = self
-            .keys
-            .identify(key)
-            .ok_or_else(|| unauthorized_error(key.is_some()))?;
         let required = required_scopes(request.method(), path);
         if !caller.scopes.has_any(required) {
             let message = format!("this API key lacks the required scope: {required}");
@@ -83,6 +80,24 @@ impl Authentication {
         request.extensions_mut().insert(caller);
         request.extensions_mut().insert(Arc::clone(&self.keys));
         Ok(CheckedRequest::Route)
+    }
+
+    /// The caller with the presented key. Of two keys the valid one counts: clients send a placeholder in one of the headers.
+    ///
+    /// # Errors
+    /// No key is valid, or both are.
+    fn identify(&self, keys: KeyPair<'_>) -> Result<Caller, ApiError> {
+        let first = self.keys.identify(keys.bearer);
+        if !self.keys.are_required() {
+            return first.ok_or_else(|| unauthorized_error(keys.bearer.is_some()));
+        }
+        let second = keys.other.and_then(|key| self.keys.identify(Some(key)));
+        match (first, second) {
+            (Some(_), Some(_)) => Err(KeyPair::ambiguous()),
+            (first, second) => first
+                .or(second)
+                .ok_or_else(|| unauthorized_error(keys.bearer.is_some())),
+        }
     }
 
     fn is_allowed_host(&self, host: &str) -> bool {

@@ -17,6 +17,7 @@
 //! body and the socket; so the lock is never contended. The flush of an earlier response cannot be mistaken for the
 //! flush of this one: the library answers one request at a time, and *Written* follows only *Claimed*.
 
+use crate::request_line::RequestLine;
 use crate::response::stream_body::StreamBody;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header};
 use bytes::Bytes;
@@ -49,6 +50,15 @@ impl StreamedResponse {
             own: None,
         };
         (carried, Self(shared))
+    }
+}
+
+impl StreamedResponse {
+    /// Lets the line of the log live as long as the body.
+    pub(super) fn keep_line(&self, line: &Arc<RequestLine>) {
+        if let Some(body) = lock(&self.0.body).as_mut() {
+            body.keep_line(line);
+        }
     }
 }
 

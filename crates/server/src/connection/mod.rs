@@ -30,6 +30,7 @@ use crate::config::server_config::ServerConfig;
 use crate::connection::upgrade::Upgrade;
 use crate::metrics::CountedSocket;
 use crate::request::paths::{self, PrefixPlace};
+use crate::request_line::{self, AnsweredStream, RequestLine};
 use crate::response::error_response;
 use axum::Router;
 use axum::body::Body;
@@ -56,6 +57,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 use tower::ServiceExt;
+use wire::openai::error_response::RejectedWith;
 
 pub(crate) use handover::StreamedResponse;
 pub(crate) use send_buffer::AnswerBuffers;
@@ -227,6 +229,11 @@ impl RequestService {
         let source = RequestOrigin::of(request.headers(), &config.origins);
         request.extensions_mut().insert(source.clone());
         let uri = request.uri().clone();
+        let ids = &self.app.gateway.generations.ids;
+        let id = request_line::given_id(request.headers());
+        let id = id.unwrap_or_else(|| ids.prefixed_id("req-"));
+        let line = Arc::new(RequestLine::new(id, request.method()));
+        request.extensions_mut().insert(Arc::clone(&line));
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let (facts, request) = RequestFacts::of_request(request);
         let answered = match place {
@@ -244,13 +251,13 @@ impl RequestService {
                 error_response::for_path(uri.path(), &ApiError::ours("internal_error", message))
             }
         };
+        note_response(&line, &mut response);
         if let Some(answers) = response.extensions_mut().remove::<ResponseStream>() {
             answers.carried_by(&self.cut);
         }
         self.handover.claim_stream(&facts, &mut response);
         facts.close_after_trailers(&mut response);
-        if let Ok(id) = HeaderValue::try_from(self.app.gateway.generations.ids.prefixed_id("req-"))
-        {
+        if let Ok(id) = HeaderValue::try_from(line.id()) {
             response.headers_mut().insert(REQUEST_ID, id.clone());
             response.headers_mut().insert(REQUEST_ID_PLAIN, id);
         }
@@ -264,6 +271,22 @@ impl RequestService {
         Ok(self
             .send_buffer
             .prepare_response(response, buffers, piece_bytes))
+    }
+}
+
+/// Notes status, error and generation of a response. The line of a streamed response stays with its body.
+fn note_response(line: &Arc<RequestLine>, response: &mut Response<Body>) {
+    line.set_status(response.status().as_u16());
+    let extensions = response.extensions_mut();
+    if let Some(RejectedWith(code)) = extensions.get() {
+        line.set_error(code);
+    }
+    if let Some(AnsweredStream(source)) = extensions.remove() {
+        line.set_source(source);
+    }
+    if let Some(streamed) = extensions.get::<StreamedResponse>() {
+        line.set_streamed();
+        streamed.keep_line(line);
     }
 }
 

@@ -3,6 +3,7 @@
 use super::merged_text::MergedText;
 use super::{Metrics, MetricsSources, families, prometheus_text, snapshot};
 use crate::peers::{ListScope, PassedRequest, PeerCalls, PeerReach};
+use crate::request_line::RequestLine;
 use crate::response::error_response::Rejected;
 use axum::Json;
 use axum::extract::{MatchedPath, Request, State};
@@ -18,7 +19,7 @@ use wire::openai::error_response::RejectedWith;
 use wire::query::Query;
 
 /// Statuses with a counter of their own.
-const STATUSES: [(u16, &str); 24] = [
+const STATUSES: [(u16, &str); 25] = [
     (101, "101"),
     (200, "200"),
     (202, "202"),
@@ -40,6 +41,7 @@ const STATUSES: [(u16, &str); 24] = [
     (CLIENT_DISCONNECTED, "499"),
     (500, "500"),
     (501, "501"),
+    (502, "502"),
     (503, "503"),
     (504, "504"),
     (529, "529"),
@@ -77,6 +79,10 @@ pub(crate) async fn count_request(
     request: Request,
     next: Next,
 ) -> Response {
+    let route: Option<&MatchedPath> = request.extensions().get();
+    if let (Some(line), Some(route)) = (request.extensions().get::<Arc<RequestLine>>(), route) {
+        line.set_route(route.as_str());
+    }
     let mut counted = CountedRequest {
         metrics,
         route: request.extensions().get().cloned(),

@@ -1,5 +1,6 @@
 //! The body of a streamed response: frames are encoded when the connection can take them.
 
+use crate::request_line::RequestLine;
 use crate::response::event_writer::{EventWriter, FramingState};
 use crate::response::keep_alive::KeepAlive;
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use generate::output::generation_reader::Turn;
 use http_body::{Body, Frame};
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use stream::End;
@@ -22,6 +24,7 @@ use wire::encoder::Encoder;
 use wire::event_id::EventIds;
 use wire::frame_buffer::FrameBuffer;
 use wire::framing::Framing;
+use wire::openai::finish_reason;
 use wire::protocol::{Encoding, FollowState, ProtocolHeader};
 
 /// The body of a streamed response.
@@ -47,6 +50,8 @@ pub(crate) struct StreamBody {
     is_cut: bool,
     /// After the last frame.
     receipt: Option<EndReceipt>,
+    /// Written with the drop of the body.
+    line: Option<Arc<RequestLine>>,
 }
 
 /// A generation that waits for admission or for its start.
@@ -136,12 +141,18 @@ impl StreamBody {
             started: false,
             is_cut: false,
             receipt: None,
+            line: None,
         }
     }
 
     /// After the last frame: the receipt, to be confirmed when the frame is sent. Without this call the drop confirms.
     pub(crate) fn take_end_receipt(&mut self) -> Option<EndReceipt> {
         self.receipt.take()
+    }
+
+    /// Keeps the line of the log, which is written when the body is dropped.
+    pub(crate) fn keep_line(&mut self, line: &Arc<RequestLine>) {
+        self.line = Some(Arc::clone(line));
     }
 
     fn encode(&mut self, event: &Event<'_>) {
@@ -296,6 +307,9 @@ impl StreamBody {
         match failed {
             None => writer.encode(&Event::Finished { end, usage }),
             Some(end) => {
+                if let Some(line) = &self.line {
+                    line.set_error(finish_reason::end_error(end).code);
+                }
                 tracing::debug!(?end, "stream ended with an error");
                 writer.encode(&Event::Failed { end, usage });
             }

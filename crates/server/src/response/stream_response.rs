@@ -3,6 +3,7 @@
 use crate::config::live_config::LiveConfig;
 use crate::connection::StreamedResponse;
 use crate::metrics::Metrics;
+use crate::request_line::AnsweredStream;
 use crate::response::collected_response;
 use crate::response::stream_body::StreamBody;
 use axum::body::Body;
@@ -193,6 +194,8 @@ fn with_stream(
     field_table::write_ignored(ignored, response.headers_mut());
     let answers = ResponseStream::new(record);
     response.extensions_mut().insert(answers);
+    let source = AnsweredStream(Arc::clone(record.source()));
+    response.extensions_mut().insert(source);
     response
 }
 

@@ -43,6 +43,7 @@ mod page;
 mod peers;
 mod realtime;
 mod refusals;
+mod request_log;
 mod responses;
 mod restarts;
 mod resume;
