@@ -62,7 +62,7 @@ pub use latency::{LATENCY_BOUNDS_NS, LATENCY_BUCKETS, LatencySnapshot};
 pub use model::AdapterSet;
 pub use model::adapters::{ADAPTER_SCALE_MAX, ADAPTERS_MAX, SEQUENCE_ADAPTERS_MAX};
 pub use observer::{Follower, Observer, ParkReason, StepFacts, Transition};
-pub use progress::{GivenProgress, Phase, Progress};
+pub use progress::{EndingToken, GivenProgress, Phase, Progress};
 pub use request::{
     Choice, Constraint, Rejected, Request, SamplingParams, StopCondition, Token, TopLogprob,
 };

@@ -1,6 +1,7 @@
 //! A request's progress: written by the engine thread, read by any holder of the `Arc`.
 
-use crate::{Follower, Transition};
+use crate::{Follower, Token, TopLogprob, Transition};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -46,6 +47,16 @@ pub struct Progress {
     updates_applied: AtomicU64,
     /// Values from before a restart, which the engine does not replace.
     given: Option<GivenProgress>,
+    ending: OnceLock<EndingToken>,
+}
+
+/// The end-of-sequence token of a choice, which is no part of its log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndingToken {
+    /// The token.
+    pub token: Token,
+    /// Alternatives, best first.
+    pub top: Box<[TopLogprob]>,
 }
 
 /// Values of a resumed request that stay as they were before the restart.
@@ -108,6 +119,18 @@ impl Progress {
     /// Prompt tokens whose keys and values exist; of a resumed request the tokens so far are part of the prompt.
     pub fn prompt_done(&self) -> u64 {
         self.prompt_done.load(Ordering::Relaxed)
+    }
+
+    /// The token that ended the first choice with one, where log-probabilities were requested.
+    pub fn ending(&self) -> Option<&EndingToken> {
+        self.ending.get()
+    }
+
+    pub(crate) fn set_ending(&self, token: Token, top: &[TopLogprob]) {
+        let _ = self.ending.set(EndingToken {
+            token,
+            top: top.into(),
+        });
     }
 
     /// Prompt tokens that were taken from the prefix cache.

@@ -277,6 +277,9 @@ impl Sequence {
             return Some(End::Failed(code));
         };
         if !request.sampling.ignore_eos && request.eos.contains(&token.id) {
+            if request.sampling.logprobs {
+                request.progress.set_ending(token, alternatives);
+            }
             return Some(End::Stop(Stop::Eos));
         }
         request.note_token(now_ns);

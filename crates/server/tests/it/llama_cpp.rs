@@ -3,6 +3,7 @@
 use crate::support::client::{Client, get, post};
 use crate::support::named::{RESUMABLE, send};
 use crate::support::{Rig, config, fake, sse, wait_until};
+use engine::fake::FakeConfig;
 use serde_json::{Value, json};
 use server::{SamplingDefaults, ServerConfig};
 
@@ -14,6 +15,51 @@ fn body(over: &Value) -> Value {
         body[name] = value.clone();
     }
     body
+}
+
+#[test]
+fn ending_token_has_probabilities() {
+    let ends = FakeConfig {
+        eos_probability: 0.5,
+        ..fake()
+    };
+    let rig = Rig::with(ends, config());
+    let mut ended = 0;
+    for seed in 0..8 {
+        let over = json!({"ignore_eos": false, "n_predict": 40, "n_probs": 30, "seed": seed, "temperature": 1, "top_k": 0});
+        let whole = post(rig.addr, COMPLETION, &body(&over)).json();
+        let listed = whole["completion_probabilities"]
+            .as_array()
+            .expect("a list");
+        let predicted = whole["tokens_predicted"].as_u64().expect("a count");
+        let is_eos = whole["stop_type"] == "eos";
+        ended += u64::from(is_eos);
+        assert_eq!(
+            listed.len() as u64,
+            predicted + u64::from(is_eos),
+            "{whole}"
+        );
+        for entry in listed {
+            let top = entry["top_logprobs"].as_array().expect("alternatives");
+            assert_eq!(top.len(), 30, "{entry}");
+        }
+        let mut over = over;
+        over["stream"] = json!(true);
+        let streamed = post(rig.addr, COMPLETION, &body(&over)).body;
+        let told: Vec<Value> = sse::frames(&streamed)
+            .iter()
+            .flat_map(|frame| {
+                let object: Value = serde_json::from_str(&frame.data).expect("JSON");
+                object["completion_probabilities"]
+                    .as_array()
+                    .cloned()
+                    .unwrap_or_default()
+            })
+            .collect();
+        assert_eq!(&told, listed, "streamed");
+    }
+    assert!(ended > 0, "no answer ended by itself");
+    rig.wait_until_empty();
 }
 
 #[test]

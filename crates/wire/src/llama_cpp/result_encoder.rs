@@ -13,9 +13,10 @@ use crate::openai::finish_reason;
 use crate::openai::token_ids::{TokenIds, all_ids, prompt_ids};
 use crate::schema::{self, ResponseSchemas};
 use bytes::BytesMut;
+use engine::EndingToken;
 use generate::detokenize::{DetokenizeOptions, detokenize};
 use generate::output::collected::CollectedAnswer;
-use generate::output::event::{Delta, DeltaKind, Event, Usage};
+use generate::output::event::{Delta, DeltaKind, Event, Logprobs, Usage};
 use generate::stream_source::StreamSource;
 use schemars::{Schema, SchemaGenerator};
 use std::sync::Arc;
@@ -92,7 +93,8 @@ impl LlamaEncoder {
             tokens_predicted: told,
             tokens_evaluated: at.usage.prompt_tokens,
             timings: (meta.stream_options.timings).then(|| Timings::of(meta.arrived, at.usage)),
-            completion_probabilities: meta.logprobs.then_some(TokenProbabilities(at.logprobs)),
+            completion_probabilities: (meta.logprobs)
+                .then_some(TokenProbabilities::of_text(at.logprobs)),
         };
         out.write_frame(FrameId::Position, None, &object);
     }
@@ -124,6 +126,29 @@ impl LlamaEncoder {
             tokens_cached: usage.prompt_tokens + usage.completion_tokens,
             timings: Timings::of(meta.arrived, usage),
             completion_probabilities: choice.probabilities,
+        })
+    }
+
+    /// The token that ended the answer, if log-probabilities are returned and an end-of-sequence token did.
+    fn ending(&self) -> Option<&EndingToken> {
+        let request = self.source.started()?.requests.first()?;
+        let is_only = self.source.meta().choices == 1;
+        request.progress.ending().filter(|_| is_only)
+    }
+
+    /// The entry of the token that ended a streamed answer: no text goes with it.
+    fn ending_probabilities(&self) -> Option<TokenProbabilities<'_>> {
+        let tokenizer = &self.source.started()?.tokenizer;
+        let ending = self.ending().filter(|_| self.source.meta().logprobs)?;
+        let logprobs = Logprobs {
+            tokenizer,
+            entries: &[],
+            top: &[],
+            top_n: 0,
+        };
+        Some(TokenProbabilities {
+            logprobs,
+            ending: Some(ending),
         })
     }
 
@@ -161,7 +186,7 @@ impl Encoder for LlamaEncoder {
                     end: *end,
                     usage: *usage,
                     predicted: *tokens,
-                    probabilities: None,
+                    probabilities: self.ending_probabilities(),
                 };
                 self.with_result(&ended, |result| {
                     out.write_frame(FrameId::Position, None, result);
@@ -210,8 +235,10 @@ impl Encoder for LlamaEncoder {
             end: answer.end.unwrap_or(End::Lost),
             usage,
             predicted: usage.completion_tokens,
-            probabilities: (self.source.meta().logprobs)
-                .then(|| TokenProbabilities(answer.logprobs(tokenizer))),
+            probabilities: (self.source.meta().logprobs).then(|| TokenProbabilities {
+                logprobs: answer.logprobs(tokenizer),
+                ending: self.ending(),
+            }),
         };
         self.with_result(&ended, |result| json::write(result, out));
     }

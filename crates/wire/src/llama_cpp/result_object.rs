@@ -49,7 +49,7 @@ pub(super) struct ResultObject<'a> {
     pub(super) stopping_word: &'a str,
     pub(super) tokens_cached: u64,
     pub(super) timings: Timings,
-    /// Of a non-streaming response with `n_probs`.
+    /// With `n_probs`: of a non-streaming response all, of a stream that of the end-of-sequence token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) completion_probabilities: Option<TokenProbabilities<'a>>,
 }

@@ -3,6 +3,7 @@
 use crate::json::{List, LogProb, Lossy};
 use crate::openai::logprobs::token_bytes;
 use crate::schema::written_as;
+use engine::EndingToken;
 use generate::output::event::Logprobs;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -10,7 +11,21 @@ use text::Tokenizer;
 
 /// A list `[{id, token, bytes, logprob, top_logprobs: [..]}]`.
 #[derive(Clone, Copy)]
-pub(super) struct TokenProbabilities<'a>(pub(super) Logprobs<'a>);
+pub(super) struct TokenProbabilities<'a> {
+    pub(super) logprobs: Logprobs<'a>,
+    /// The end-of-sequence token, which has an entry although it is no part of the text.
+    pub(super) ending: Option<&'a EndingToken>,
+}
+
+impl<'a> TokenProbabilities<'a> {
+    /// Those of text.
+    pub(super) fn of_text(logprobs: Logprobs<'a>) -> Self {
+        Self {
+            logprobs,
+            ending: None,
+        }
+    }
+}
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "LlamaTopProbability")]
@@ -47,9 +62,11 @@ fn top_probability(tokenizer: &Tokenizer, id: u32, logprob: f32) -> TopProbabili
 
 impl Serialize for TokenProbabilities<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let tokenizer = self.0.tokenizer;
-        serializer.collect_seq(self.0.iter().map(|(entry, top)| {
-            let token = top_probability(tokenizer, entry.token.id, entry.token.logprob);
+        let tokenizer = self.logprobs.tokenizer;
+        let text = self.logprobs.iter().map(|(entry, top)| (entry.token, top));
+        let ending = self.ending.iter().map(|end| (end.token, &end.top[..]));
+        serializer.collect_seq(text.chain(ending).map(|(token, top)| {
+            let token = top_probability(tokenizer, token.id, token.logprob);
             let top = top
                 .iter()
                 .map(|top| top_probability(tokenizer, top.id, top.logprob));
