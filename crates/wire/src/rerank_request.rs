@@ -147,6 +147,6 @@ mod tests {
         }
         let many = vec!["\"a\""; INPUTS_MAX + 1].join(",");
         let message = parsed(&format!(r#"{{"query": "q", "documents": [{many}]}}"#)).map(|_| ());
-        assert!(message.unwrap_err().contains("at most 512 documents"));
+        assert!(message.unwrap_err().contains("at most 2048 documents"));
     }
 }

@@ -25,9 +25,14 @@ pub fn parse_object(object: &[u8]) -> Result<Tools, ApiError> {
     Ok(tools)
 }
 
+/// Parses the definitions of tools for a chat template. Errors are recorded in `fields`.
+pub(crate) fn parse_definitions(fields: &mut Fields<'_>) -> Vec<Value> {
+    parse_tool_list(fields, ".function.name", parse_tool)
+}
+
 /// Parses the tools of a request. Errors are recorded in `fields`.
 pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {
-    let tools = parse_tool_list(fields, ".function.name", parse_tool);
+    let tools = parse_definitions(fields);
     let single_call = fields.boolean("parallel_tool_calls") == Some(false);
     let choice = parse_tool_choice(fields, TOOL_CHOICE_MESSAGE, |choice| {
         let function = choice.get("function").and_then(fields::as_object)?;

@@ -137,7 +137,7 @@ pub fn parse_apply_template(mut fields: Fields<'_>) -> Result<ConversationReques
 }
 
 fn parse_conversation(fields: &mut Fields<'_>) -> ConversationRequest {
-    let tools = tool_definitions::parse_tools(fields).definitions;
+    let tools = tool_definitions::parse_definitions(fields);
     fields.reject_left_out("must be \"function\"");
     ConversationRequest {
         tools,

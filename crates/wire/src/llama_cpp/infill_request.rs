@@ -177,7 +177,7 @@ mod tests {
                 "input_extra[0].filename",
             ),
             (json!({"n_predict": -3}), "n_predict"),
-            (json!({"n_probs": 21}), "n_probs"),
+            (json!({"n_probs": -1}), "n_probs"),
             (json!({"n": 2}), "n"),
             (json!({"tools": [{}]}), "tools"),
         ] {

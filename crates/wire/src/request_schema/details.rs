@@ -169,7 +169,8 @@ details! {
         "documents": documents(INPUTS_MAX),
     }
     OLLAMA_EMBEDDINGS: {
-        "prompt": inputs(1),
+        "input": ollama_inputs(INPUTS_MAX),
+        "prompt": ollama_inputs(1),
         "keep_alive": keep_alive(),
     }
     MODEL_NAME: {
@@ -344,6 +345,12 @@ fn inputs(max: usize) -> Value {
         text, ids,
         {"type": "array", "items": input, "minItems": 1, "maxItems": max},
     ]})
+}
+
+/// As [`inputs`], or nothing to embed.
+fn ollama_inputs(max: usize) -> Value {
+    let nothing = json!({"type": "array", "maxItems": 0});
+    json!({"anyOf": [inputs(max), {"enum": [""]}, nothing]})
 }
 
 fn documents(max: usize) -> Value {

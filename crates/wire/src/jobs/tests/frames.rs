@@ -20,7 +20,7 @@ use testing::small_vocabulary::tokenizer;
 const NEVER: Duration = Duration::MAX;
 
 /// Every end of a stream.
-const ENDS: [End; 20] = [
+const ENDS: [End; 21] = [
     End::Stop(Stop::Eos),
     End::Stop(Stop::StopString(1)),
     End::Stop(Stop::ToolCalls),
@@ -91,6 +91,7 @@ fn every_end_has_a_stop_reason_or_an_error() {
         ("INFERENCE_FAILED", Some(true)),
         ("INFERENCE_FAILED", Some(false)),
         ("WORKER_UNHEALTHY", Some(true)),
+        ("UPSTREAM_FAILED", Some(true)),
         ("INTERNAL", Some(true)),
     ];
     for (end, want) in ENDS.into_iter().zip(want) {
