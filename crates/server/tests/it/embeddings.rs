@@ -192,7 +192,7 @@ fn ollama_answers_no_text_with_no_vector() {
 #[test]
 fn two_thousand_texts_are_embedded_in_order() {
     let rig = Rig::start();
-    let texts: Vec<String> = (0..2048).map(|i| format!("{}", i % 7)).collect();
+    let texts: Vec<String> = (0..2048).map(|i| (i % 7).to_string()).collect();
     let told = post(rig.addr, EMBEDDINGS, &json!({"input": texts})).json();
     let data = told["data"].as_array().expect("data");
     assert_eq!(data.len(), texts.len());

@@ -105,9 +105,27 @@ fn each_request_has_one_line() {
             401,
             "/v1/models",
         ),
-        ("POST /v1/chat/completions", &key, Some(&model), 404, CHAT),
-        ("POST /v1/chat/completions", &key, Some(&model), 404, CHAT),
-        ("POST /v1/chat/completions", &key, Some(&model), 429, CHAT),
+        (
+            "POST /v1/chat/completions",
+            &key[..],
+            Some(&model),
+            404,
+            CHAT,
+        ),
+        (
+            "POST /v1/chat/completions",
+            &key[..],
+            Some(&model),
+            404,
+            CHAT,
+        ),
+        (
+            "POST /v1/chat/completions",
+            &key[..],
+            Some(&model),
+            429,
+            CHAT,
+        ),
     ];
     for (request, fields, body, status, route) in rows {
         let reply = send(&rig, request, fields, body);

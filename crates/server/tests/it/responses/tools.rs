@@ -98,14 +98,14 @@ fn custom_and_namespaced_calls_have_the_form_of_the_client() {
         .lines()
         .filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok())
         .collect();
-    let of = |kind: &str| events.iter().filter(move |event| event["type"] == kind);
+    let of = |kind: &'static str| events.iter().filter(move |event| event["type"] == kind);
     let done: Value = of("response.output_item.done")
         .map(|event| event["item"].clone())
         .collect();
     assert_eq!(calls(&done), expected());
     let last = &of("response.completed").next().expect("the last event")["response"];
     assert_eq!(calls(&last["output"]), expected());
-    let text = |kind: &str, name: &str| {
+    let text = |kind: &'static str, name: &str| {
         of(kind)
             .map(|event| event[name].as_str().expect("text"))
             .collect::<String>()
