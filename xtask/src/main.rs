@@ -43,6 +43,7 @@ mod chart;
 mod clients;
 mod cluster;
 mod conformance;
+mod debian_program;
 mod debian_root;
 mod deny;
 mod differential;
@@ -54,10 +55,12 @@ mod packages;
 mod page;
 mod rivals;
 mod shell;
+mod skipped_tests;
 mod soak;
 mod suite;
 mod test_programs;
 mod tidy;
+mod watched_program;
 
 use std::process::ExitCode;
 

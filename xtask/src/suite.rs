@@ -1,14 +1,22 @@
 //! Everything a change must pass.
 
 use crate::shell::{self, Outcome, cargo};
+use crate::skipped_tests::SkippedTests;
 use crate::{test_programs, tidy};
 use std::process::Stdio;
 
 /// Every feature that has tests: one build for all of them.
 const FEATURES: &str = "--features millrace/otlp,stream/futures-core";
 
-/// Format, lints, tidy, tests, interleavings, doc tests, licences.
+/// Format, lints, tidy, tests, interleavings, doc tests, licences. The last lines say what was skipped, and why.
 pub(crate) fn run() -> Outcome {
+    let skipped = SkippedTests::begin()?;
+    let outcome = run_all(&skipped);
+    skipped.show();
+    outcome
+}
+
+fn run_all(skipped: &SkippedTests) -> Outcome {
     cargo_runs("fmt --all --check")?;
     tidy::run(&[])?;
     // As most people build it: no exporter. Its tests are built once, below, with everything in it.
@@ -17,13 +25,12 @@ pub(crate) fn run() -> Outcome {
         "clippy --locked --workspace {FEATURES} --all-targets --quiet -- -D warnings"
     ))?;
     // Not `--all-targets`: clippy has compiled the benchmarks and examples, which have no tests.
-    test_programs::run(&format!(
-        "--locked --workspace {FEATURES} --lib --bins --tests --quiet"
-    ))?;
+    let wanted = format!("--locked --workspace {FEATURES} --lib --bins --tests --quiet");
+    test_programs::run(&wanted, skipped)?;
     cargo_runs(&format!(
         "test --locked --workspace {FEATURES} --doc --quiet"
     ))?;
-    deny()
+    deny(skipped)
 }
 
 fn cargo_runs(line: &str) -> Outcome {
@@ -34,14 +41,14 @@ fn cargo_runs(line: &str) -> Outcome {
 
 /// Licences, advisories and bans, where the tool is installed. The bans are also checked by
 /// `tidy`, which needs nothing.
-fn deny() -> Outcome {
+fn deny(skipped: &SkippedTests) -> Outcome {
     let mut probe = cargo();
     probe
         .args(["deny", "--version"])
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     if !probe.status().is_ok_and(|status| status.success()) {
-        println!("\n== cargo deny: skipped, not installed (`cargo install cargo-deny`)");
+        skipped.note("cargo deny", "not installed (`cargo install cargo-deny`)");
         return Ok(());
     }
     shell::run(cargo().args(["deny", "--offline", "check", "bans", "licenses", "sources"]))

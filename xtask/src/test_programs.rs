@@ -1,14 +1,24 @@
 //! The test programs of the workspace, run two at a time: most of them wait for servers, clocks and sockets.
 
+use crate::debian_program::{NATS_SERVER, debian_program};
 use crate::shell::{self, Outcome, cargo};
+use crate::skipped_tests::SkippedTests;
+use crate::watched_program::{self, TimeBounds};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::time::Duration;
 
 /// Programs at one time.
 const LANES: usize = 2;
+
+/// The longest test takes two minutes on two busy cores.
+const BOUNDS: TimeBounds = TimeBounds {
+    test_max: Duration::from_secs(300),
+    silence_max: Duration::from_secs(600),
+};
 
 /// An executable with tests.
 struct TestProgram {
@@ -20,8 +30,9 @@ struct TestProgram {
 }
 
 /// Builds the test programs of these arguments of `cargo test`, and runs all of them, also after a failure.
-pub(crate) fn run(arguments: &str) -> Outcome {
+pub(crate) fn run(arguments: &str, skipped: &SkippedTests) -> Outcome {
     let mut programs = build(arguments)?;
+    let environment = environment(skipped)?;
     // Large programs have the most tests; the small ones fill what is left at the end.
     programs.sort_by_key(|program| std::cmp::Reverse(program.bytes));
     let waiting = Mutex::new(VecDeque::from(programs));
@@ -31,7 +42,7 @@ pub(crate) fn run(arguments: &str) -> Outcome {
         for _ in 0..LANES {
             scope.spawn(|| {
                 while let Some(program) = take() {
-                    if !program.passes()
+                    if !program.passes(&environment)
                         && let Ok(mut failed) = failed.lock()
                     {
                         failed.push(program.name);
@@ -45,6 +56,14 @@ pub(crate) fn run(arguments: &str) -> Outcome {
         return Ok(());
     }
     Err(format!("tests failed in: {}", failed.join(", ")))
+}
+
+/// Variables for tests: programs of others, which are unpacked where they are not installed, and where to note skipped tests.
+fn environment(skipped: &SkippedTests) -> Result<Vec<(&'static str, PathBuf)>, String> {
+    let mut variables = vec![("MILLRACE_TEST_SKIPS", skipped.file().to_owned())];
+    let nats_server = debian_program(NATS_SERVER)?;
+    variables.extend(nats_server.map(|program| ("MILLRACE_TEST_NATS_SERVER", program)));
+    Ok(variables)
 }
 
 fn build(arguments: &str) -> Result<Vec<TestProgram>, String> {
@@ -88,19 +107,16 @@ impl TestProgram {
         })
     }
 
-    /// Runs the program, then shows what it wrote.
-    fn passes(&self) -> bool {
+    /// Runs the program, then shows what it wrote of failures and in the end.
+    fn passes(&self, environment: &[(&str, PathBuf)]) -> bool {
         let began = shell::now();
-        let out = Command::new(&self.executable)
-            .arg("--quiet")
+        let mut command = Command::new(&self.executable);
+        command
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
-            .output();
-        let (passes, text) = match out {
-            Ok(out) => (
-                out.status.success(),
-                String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned(),
-            ),
+            .envs(environment.iter().map(|(name, value)| (name, value)));
+        let (passes, text) = match watched_program::run(&mut command, &BOUNDS) {
+            Ok(ended) => (ended.passes, ended.shown),
             Err(error) => (false, format!("did not start: {error}")),
         };
         let seconds = began.elapsed().as_secs();

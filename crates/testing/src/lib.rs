@@ -3,6 +3,7 @@
 pub mod child;
 pub mod folder;
 pub mod heap;
+pub mod program;
 pub mod random;
 #[cfg(feature = "text")]
 pub mod schemas;

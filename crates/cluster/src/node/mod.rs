@@ -288,7 +288,11 @@ impl ClusterNode {
         if let Some(why) = problem.or_else(|| self.identity.problem()) {
             return Some(why);
         }
-        self.searches.problem(&self.membership.instances())
+        let instances = self.membership.instances();
+        match self.role == Role::Gateway && self.searches.is_new() {
+            true => Some(no_model_problem(&instances)),
+            false => self.searches.problem(&instances),
+        }
     }
 
     /// Begins the shutdown: gateways send no further requests. An engine without streams of its own gives the running
@@ -315,6 +319,19 @@ impl ClusterNode {
         if let Some(executor) = executor {
             executor.leave().await;
         }
+    }
+}
+
+/// Why a gateway that was started without a model has none yet.
+fn no_model_problem(instances: &[LiveInstance]) -> String {
+    let models = announced_models(instances, &[]);
+    let names: Vec<_> = models.iter().map(|model| model.key.as_str()).collect();
+    match names.is_empty() {
+        true => "there is no engine".to_owned(),
+        false => format!(
+            "engines serve {}: this gateway reads the files of one (models.directories)",
+            names.join(", ")
+        ),
     }
 }
 

@@ -66,6 +66,11 @@ impl ModelSearches {
         }
     }
 
+    /// Whether no search was ever begun.
+    pub(super) fn is_new(&self) -> bool {
+        self.lock().next == 0
+    }
+
     /// Why the model has had no engine for this time.
     pub(super) fn absence(
         &self,

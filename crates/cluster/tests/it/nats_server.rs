@@ -5,23 +5,12 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use testing::folder::Folder;
+use testing::program::find_program;
 use testing::wait::wait_until;
 
-/// The program, or `None` with a line on standard error: the test is skipped.
-#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
+/// The program; `None`: the test is skipped.
 pub(crate) fn program() -> Option<PathBuf> {
-    let chosen = std::env::var_os("MILLRACE_TEST_NATS_SERVER").map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut places = std::env::split_paths(&path).collect::<Vec<_>>();
-    places.extend(["/usr/sbin".into(), "/usr/local/sbin".into()]);
-    let found = chosen.or_else(|| {
-        let programs = places.iter().map(|place| place.join("nats-server"));
-        programs.into_iter().find(|program| program.is_file())
-    });
-    if found.is_none() {
-        eprintln!("SKIPPED: no nats-server in PATH, and MILLRACE_TEST_NATS_SERVER is not set");
-    }
-    found
+    find_program("nats-server", "MILLRACE_TEST_NATS_SERVER")
 }
 
 /// A port that was free a moment ago.

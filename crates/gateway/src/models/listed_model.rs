@@ -34,7 +34,7 @@ impl ListedModel {
             _ => (entry.created_unix_s, None),
         };
         Self {
-            name: entry.id.clone(),
+            name: entry.id().to_owned(),
             created_unix_s,
             context_max: context_max(&state),
             state,

@@ -70,7 +70,7 @@ impl ModelLoader {
             let until = entry.keep_alive().unload_time(entry.last_used());
             match (entry.is_idle(), until) {
                 (true, Some(until)) if until <= now => {
-                    tracing::info!(model = entry.id, "unloaded: idle");
+                    tracing::info!(model = entry.id(), "unloaded: idle");
                     self.models.unload(&entry).await;
                 }
                 (true, until) => restless |= until.is_some(),
@@ -96,7 +96,7 @@ impl ModelLoader {
         if let Some(budget) = limits.models.memory_bytes {
             if needed > budget {
                 tracing::warn!(
-                    model = entry.id,
+                    model = entry.id(),
                     needed,
                     budget,
                     "larger than models.memory_budget_mib"
@@ -141,7 +141,7 @@ impl ModelLoader {
                 self.front.clone()
             }
             Err(why) => {
-                tracing::error!(model = entry.id, "cannot be loaded: {why}");
+                tracing::error!(model = entry.id(), "cannot be loaded: {why}");
                 self.models.loading_failed(entry);
                 None
             }
@@ -161,7 +161,7 @@ impl ModelLoader {
         let (told, loading) = oneshot::channel();
         let hand = self.models.begin_load(entry);
         let (library, weights) = (Arc::clone(&self.library), entry.weights.clone());
-        let name = entry.id.clone();
+        let name = entry.id().to_owned();
         let thread = std::thread::Builder::new().name("load".to_owned());
         let started = thread.spawn(move || {
             load_model(&*library, weights.as_deref(), hand, &name);

@@ -40,6 +40,9 @@ impl Loading {
 
     /// The model is ready, until unloaded.
     pub fn model_loaded(mut self, model: LoadedModel) {
+        if self.entry.weights.is_none() {
+            self.models.find_first(&model.model.id);
+        }
         self.models.counts_load(&self.entry);
         let serving = self.ready_model(Arc::clone(&model.model));
         let serving = self.entry.set_loaded(model, serving);

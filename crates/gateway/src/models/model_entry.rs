@@ -4,7 +4,7 @@ use super::{LoadProgress, LoadedModel, ModelKeepAlive, ReadyModel};
 use crate::limits::{GatewayLimits, LiveLimits};
 use generate::error::{ApiError, Blame, ErrorKind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use wire::clock;
@@ -72,8 +72,10 @@ impl ModelState {
 
 /// The server's record of one model. Watching the state is telemetry: a late watcher sees the newest state.
 pub struct ModelEntry {
-    /// The primary name.
-    pub id: String,
+    /// The primary name, or what stands for it until the model is known.
+    id: String,
+    /// The primary name of a first model that was not known at the start.
+    found_id: OnceLock<String>,
     /// Source of the weights; `None`: the model that the server was started with.
     pub weights: Option<String>,
     /// Time of the name, in seconds since the Unix epoch; a loaded model has a separate creation time.
@@ -122,6 +124,7 @@ impl ModelEntry {
     pub(crate) fn new(id: String, weights: Option<String>, limits: Arc<LiveLimits>) -> Self {
         Self {
             id,
+            found_id: OnceLock::new(),
             weights,
             created_unix_s: clock::unix_s(),
             state: watch::Sender::new(ModelState::Unloaded),
@@ -132,6 +135,19 @@ impl ModelEntry {
             }),
             waiting: AtomicUsize::new(0),
             limits,
+        }
+    }
+
+    /// The primary name.
+    pub fn id(&self) -> &str {
+        self.found_id.get().unwrap_or(&self.id)
+    }
+
+    /// The name of the model that was loaded, where it was not known at the start.
+    pub(crate) fn set_found_id(&self, id: &str) {
+        if id != self.id {
+            // A model keeps its name when loaded again.
+            let _ = self.found_id.set(id.to_owned());
         }
     }
 

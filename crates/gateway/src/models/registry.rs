@@ -64,10 +64,22 @@ impl ModelRegistry {
 
     /// From now on there are these beside the first. Only the first call counts.
     pub fn set_library(&self, library: Arc<dyn Library>) {
-        if let Some(defaults) = library.started_defaults() {
+        let _ = self.library.set(library);
+        self.set_first_defaults();
+    }
+
+    fn set_first_defaults(&self) {
+        let defaults = self.library().and_then(|library| library.started_defaults());
+        if let Some(defaults) = defaults {
             let _ = self.first_defaults.set(defaults);
         }
-        let _ = self.library.set(library);
+    }
+
+    /// The first model is this one: a server may be started without the name of a model.
+    pub(crate) fn find_first(&self, id: &str) {
+        self.first.set_found_id(id);
+        self.set_first_defaults();
+        self.names.clear_names();
     }
 
     /// Defaults of requests for the first model, if the operator set some.

@@ -63,7 +63,7 @@ impl ResolvedModel {
     fn first(models: &ModelRegistry) -> Self {
         let entry = models.first_entry();
         Self {
-            name: Arc::from(entry.id.as_str()),
+            name: Arc::from(entry.id()),
             entry: Arc::clone(entry),
             made: models.first_defaults(),
             recommended: None,
@@ -117,7 +117,7 @@ impl ModelRegistry {
         let first = self.first_entry();
         match name {
             None | Some("") => Ok(ResolvedModel::first(self)),
-            Some(name) if name == first.id => Ok(ResolvedModel::first(self)),
+            Some(name) if name == first.id() => Ok(ResolvedModel::first(self)),
             Some(name) => self.names.get(name, clock::now()).ok_or(name),
         }
     }
@@ -158,7 +158,7 @@ impl ModelRegistry {
         let Some(local) = found.model else {
             let near = || match self.library() {
                 Some(_) => found.near.clone(),
-                None => near_names(name, std::iter::once(self.first_entry().id.clone())),
+                None => near_names(name, std::iter::once(self.first_entry().id().to_owned())),
             };
             return self.tagged_first(name).ok_or_else(|| match &found.absence {
                 Some(why) => ApiError::capacity(
@@ -183,7 +183,7 @@ impl ModelRegistry {
     fn tagged_first(&self, name: &str) -> Option<ResolvedModel> {
         let first = self.first_entry();
         let bare = |name: &str| name.strip_suffix(LATEST).unwrap_or(name).to_owned();
-        (bare(name) == bare(&first.id)).then(|| ResolvedModel::first(self))
+        (bare(name) == bare(first.id())).then(|| ResolvedModel::first(self))
     }
 }
 

@@ -174,7 +174,7 @@ impl ModelRecovery {
     /// The streams of a model that cannot be loaded. Ended streams stay in the journal for a process with the model.
     fn reject_all(&self, entry: &ModelEntry, streams: Vec<RestoredStream>) {
         tracing::error!(
-            model = entry.id,
+            model = entry.id(),
             streams = streams.len(),
             "recovered streams cannot continue: the model could not be loaded"
         );

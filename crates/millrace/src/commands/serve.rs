@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::journal_opening::lock_journal;
 use crate::keyring::Keyring;
 use crate::library::Library;
+use crate::model_files::ModelSource;
 use crate::model_lookup::find_model;
 use crate::notify_socket::NotifySocket;
 use crate::reload::{Reload, Reloading};
@@ -21,6 +22,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
+/// Stands for the name of a gateway's model until an engine announces one.
+const UNKNOWN_MODEL: &str = "(a model of the engines)";
+
 /// Serves until SIGINT or SIGTERM, then lets running streams finish. SIGHUP reads the settings and the key file again.
 /// The socket is bound after the check of the model's header and of the journal; while the model is loaded, early clients get the progress
 /// of the load.
@@ -30,14 +34,14 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     logging::tell_ignored(&config);
     let ring = Keyring::open(&config).map_err(Failure::User)?;
     let settings = config.settings.clone();
-    let source = find_model(&settings)?;
-    loading::check_header(&source, &settings.of_model(&source.name))?;
+    let source = start_model(&settings)?;
     let journal = match settings.cluster.role {
         // An engine owns no streams.
         ClusterRole::Engine => None,
         ClusterRole::All | ClusterRole::Gateway => lock_journal(&settings)?,
     };
-    let name = source.name.clone();
+    let name = source.as_ref().map_or(UNKNOWN_MODEL, |source| &source.name);
+    let name = name.to_owned();
     let certificate = settings.listener.certificate().map_err(Failure::User)?;
     let runtime = server::io_runtime(settings.server.io_threads)?;
     let bounds = server_config(&settings);
@@ -79,7 +83,6 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         let reloading = Reloading::start(reload)?;
         let running = ServedProcess {
             library,
-            name: &name,
             scheme: settings.listener.scheme(),
             prefix: &settings.server.api_prefix,
             has_page: settings.server.page && settings.cluster.role != ClusterRole::Engine,
@@ -89,6 +92,18 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         };
         running.run(server, loading).await
     })
+}
+
+/// The model of the settings, with a header that was checked; `None`: the engines of a gateway decide.
+fn start_model(settings: &Settings) -> Result<Option<ModelSource>, Failure> {
+    let is_given = settings.model.path.is_some() || settings.model.name.is_some();
+    if settings.cluster.role == ClusterRole::Gateway && !is_given {
+        tracing::info!("no model was given: waiting for the first model of an engine");
+        return Ok(None);
+    }
+    let source = find_model(settings)?;
+    loading::check_header(&source, &settings.of_model(&source.name))?;
+    Ok(Some(source))
 }
 
 /// The server with its certificate and its Unix socket.
@@ -136,7 +151,6 @@ async fn connect(
 /// Parts of a running server beside its sockets.
 struct ServedProcess<'a> {
     library: Arc<Library>,
-    name: &'a str,
     scheme: &'static str,
     /// The prefix of all paths, or ''.
     prefix: &'a str,
@@ -147,6 +161,10 @@ struct ServedProcess<'a> {
 }
 
 impl ServedProcess<'_> {
+    fn name(&self) -> &str {
+        self.library.started_name().unwrap_or(UNKNOWN_MODEL)
+    }
+
     /// Runs the server from bind to the end of the last connection.
     async fn run(self, server: Server, loading: Loading) -> Result<(), Failure> {
         let mut signals = ServerSignals::new()?;
@@ -162,14 +180,14 @@ impl ServedProcess<'_> {
                 // A failed load is reported even if a signal arrives at the same time.
                 biased;
                 loaded = loads => {
-                    outcome = report_ready(loaded, self.name, &url, self.has_page);
+                    outcome = report_ready(loaded, self.name(), &url, self.has_page);
                     outcome.is_ok()
                 }
                 () = signals.stop(reload) => false,
             };
             if is_ready {
                 if let Some(manager) = &manager {
-                    manager.ready(&format!("serves {} at {url}", self.name));
+                    manager.ready(&format!("serves {} at {url}", self.name()));
                     manager.start_watchdog(&self.library);
                 }
                 signals.stop(reload).await;

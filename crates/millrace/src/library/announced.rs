@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 const LATEST: &str = ":latest";
 /// How long a found file is used: the operator's directories may change.
 const FRESH: Duration = Duration::from_secs(1);
+/// Time between two looks for the first model of the engines.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Names whose files are known; a full table is emptied.
 const FOUND_MAX: usize = 512;
 
@@ -24,6 +26,25 @@ impl Library {
     /// The cluster, if the engines of this process's models are other processes.
     pub(super) fn gateway(&self) -> Option<&JoinedCluster> {
         self.cluster.as_ref().filter(|cluster| cluster.is_gateway())
+    }
+
+    /// Waits for a model that an engine serves and whose files are here: it becomes the one that the server was started
+    /// with. Of several, the first by name.
+    pub(super) fn wait_for_start(&self, cluster: &JoinedCluster) {
+        loop {
+            let mut announced = self.announced(cluster).into_iter();
+            if let Some((model, local)) = announced.find(|(model, _)| model.engines > 0) {
+                tracing::info!("no model was given: {:?} is the first of the engines' models", model.key);
+                let source = self.store.source_of(local.weights.as_deref());
+                let source = source.with_start_name(Some(model.key));
+                self.store.start(&self.engines.settings(), source);
+                // What was found until now does not know the start model.
+                let mut found = self.found.0.lock().unwrap_or_else(PoisonError::into_inner);
+                found.clear();
+                return;
+            }
+            std::thread::park_timeout(LOOK_EVERY);
+        }
     }
 
     /// The models of a list that engines announce, and the one that the server was started with. Files are named as the

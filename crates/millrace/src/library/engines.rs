@@ -139,6 +139,11 @@ impl RunningEngines {
         }
     }
 
+    /// The settings that hold now.
+    pub(super) fn settings(&self) -> Settings {
+        lock(&self.0).settings.clone()
+    }
+
     /// The settings for one model: a draft model, an MTP head, adapters, a chat template, a context and the prompt cache on disk apply only to the
     /// model that the server was started with; settings of this model alone take precedence.
     fn settings_of(&self, source: &ModelSource) -> Settings {

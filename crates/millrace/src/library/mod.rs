@@ -38,9 +38,12 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// The library of a server that was started with this model.
-    pub(crate) fn new(settings: Settings, started: ModelSource) -> Self {
-        let store = ModelStore::new(&settings, started);
+    /// The library of a server that was started with this model; a gateway without one gets it from its engines.
+    pub(crate) fn new(settings: Settings, started: impl Into<Option<ModelSource>>) -> Self {
+        let store = match started.into() {
+            Some(started) => ModelStore::new(&settings, started),
+            None => ModelStore::without_start(&settings),
+        };
         for name in store.missing_named() {
             tracing::warn!(
                 "models.named.{name} has no effect: its model is not on this machine, or it has the name of the started model"
@@ -71,12 +74,20 @@ impl Library {
         &self,
         report: &mut dyn FnMut(LoadProgress),
     ) -> Result<LoadedModel, Failure> {
+        if let (None, Some(cluster)) = (self.store.started_name(), self.gateway()) {
+            self.wait_for_start(cluster);
+        }
         let source = self.store.source_of(None);
         match (&self.cluster, &self.upstreams) {
             (Some(cluster), _) => self.engines.load_in_cluster(&source, cluster, report),
             (None, Some(upstreams)) => self.engines.load_with_upstreams(&source, upstreams, report),
             (None, None) => self.engines.load(&source, report),
         }
+    }
+
+    /// Name of the model that the server was started with, once it is known.
+    pub(crate) fn started_name(&self) -> Option<&str> {
+        self.store.started_name()
     }
 
     /// Applies new settings to running engines, as far as these can change, and to later loads.

@@ -136,8 +136,8 @@ impl ModelStore {
 
     /// Stores a record under a name that is not the started or the built-in model's.
     pub(super) fn put_record(&self, name: &ModelName, record: &Record) -> Result<(), LibraryError> {
-        let taken = [self.started.name.as_str(), BUILT_IN];
-        if taken.contains(&name.as_str()) {
+        let taken = [self.started_name(), Some(BUILT_IN)];
+        if taken.contains(&Some(name.as_str())) {
             return Err(LibraryError::Invalid(format!(
                 "{name} is the model that the server was started with, or is built in"
             )));
@@ -174,7 +174,7 @@ impl ModelStore {
         match &model.weights {
             Some(weights) if weights == BUILT_IN_WEIGHTS => None,
             Some(path) => Some(path.clone()),
-            None => Some(self.started_path.as_ref()?.to_str()?.to_owned()),
+            None => Some(self.started.get()?.path.as_ref()?.to_str()?.to_owned()),
         }
     }
 

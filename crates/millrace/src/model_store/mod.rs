@@ -26,7 +26,7 @@ use directories::{ModelDirectories, ModelFile};
 use record::Records;
 use server::{DerivedModel, LibraryError, LocalModel, ModelFacts};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The tag that a name without a tag stands for.
 const LATEST: &str = ":latest";
@@ -39,13 +39,8 @@ pub(crate) struct ModelStore {
     caches: Caches,
     /// Records in the first directory, if there is one.
     records: Option<Records>,
-    /// The model that the server was started with.
-    started: ModelSource,
-    /// Canonical path of `started`; `None`: in the binary.
-    started_path: Option<PathBuf>,
-    started_facts: Mutex<Option<Arc<ModelFacts>>>,
-    /// Names of the started model's adapters, which are names of models, too.
-    adapters: Vec<String>,
+    /// The model that the server was started with; a gateway without one gets it from its engines.
+    started: OnceLock<StartedModel>,
     /// Tensor format that safetensors are loaded in.
     quantize: Option<Quantize>,
     /// Models with settings of their own.
@@ -54,22 +49,63 @@ pub(crate) struct ModelStore {
     packed_cache: Option<PackedCache>,
 }
 
+/// The model that the server was started with.
+struct StartedModel {
+    source: ModelSource,
+    /// Canonical path of the source; `None`: in the binary.
+    path: Option<PathBuf>,
+    facts: Mutex<Option<Arc<ModelFacts>>>,
+    /// Names of adapters, which are names of models, too.
+    adapters: Vec<String>,
+}
+
+impl StartedModel {
+    fn new(settings: &Settings, source: ModelSource) -> Self {
+        Self {
+            path: source.file().and_then(|file| file.canonicalize().ok()),
+            facts: Mutex::default(),
+            adapters: adapter_names(&settings.of_model(&source.name)),
+            source,
+        }
+    }
+}
+
 impl ModelStore {
     /// The store of a server that was started with this model.
     pub(crate) fn new(settings: &Settings, started: ModelSource) -> Self {
+        let store = Self::without_start(settings);
+        store.start(settings, started);
+        store
+    }
+
+    /// The store of a server whose start model is not known yet.
+    pub(crate) fn without_start(settings: &Settings) -> Self {
         let directories = settings.models.directories();
         Self {
             records: directories.first().map(|first| Records::of(first)),
             directories: ModelDirectories::new(directories, settings.model.quantize),
             caches: Caches::of(settings),
             quantize: settings.model.quantize,
-            started_path: started.file().and_then(|file| file.canonicalize().ok()),
-            started_facts: Mutex::default(),
-            adapters: adapter_names(&settings.of_model(&started.name)),
             named: settings.models.named.clone(),
             packed_cache: PackedCache::of(settings),
-            started,
+            started: OnceLock::new(),
         }
+    }
+
+    /// From now on, this is the model that the server was started with. Only the first call counts.
+    pub(crate) fn start(&self, settings: &Settings, source: ModelSource) {
+        let _ = self.started.set(StartedModel::new(settings, source));
+    }
+
+    /// Name of the model that the server was started with, once it is known.
+    pub(crate) fn started_name(&self) -> Option<&str> {
+        self.started.get().map(|started| started.source.name.as_str())
+    }
+
+    /// Whether the start model has a file, so that the built-in model is another one.
+    fn is_built_in_another(&self) -> bool {
+        let started = self.started.get();
+        started.is_none_or(|started| started.path.is_some())
     }
 
     /// The store of a command that runs without a server.
@@ -104,7 +140,7 @@ impl ModelStore {
             .map(|file| file.name);
         let named = records.iter().map(|(name, _)| name.to_string());
         let mut names: Vec<String> = named.chain(files).collect();
-        names.insert(0, store.started.name.clone());
+        names.insert(0, BUILT_IN.to_owned());
         for file in store.caches.files() {
             if !names.contains(&file.name) {
                 names.push(file.name);
@@ -132,19 +168,23 @@ impl ModelStore {
     /// All models without regard to settings of their own: the started one, that one with each adapter, the built-in one,
     /// those with a record, all other files, and those of other programs' caches.
     fn all_local(&self) -> Vec<LocalModel> {
-        let mut all = vec![self.started_model()];
-        all.extend(self.adapters.iter().map(|name| self.adapted_model(name)));
-        if self.started_path.is_some() {
+        let mut all = Vec::new();
+        if let Some(started) = self.started.get() {
+            all.push(self.started_model(started));
+            let adapters = started.adapters.iter();
+            all.extend(adapters.map(|name| self.adapted_model(started, name)));
+        }
+        if self.is_built_in_another() {
             all.push(built_in_model());
         }
         let records = self.records.as_ref().map(Records::all).unwrap_or_default();
         let named = records
             .iter()
             .filter_map(|(name, record)| self.recorded_model(name, record));
-        all.extend(named.filter(|local| local.name != self.started.name));
+        all.extend(named.filter(|local| Some(local.name.as_str()) != self.started_name()));
         let has = |all: &[LocalModel], path: &Path| {
             all.iter().any(|local| match &local.weights {
-                None => self.started_path.as_deref() == Some(path),
+                None => self.is_started(Some(path)),
                 Some(weights) => local.made.is_none() && Path::new(weights) == path,
             })
         };
@@ -184,13 +224,15 @@ impl ModelStore {
 
     /// The started model, the built-in model, or a model with a record.
     fn find_named(&self, name: &str) -> Option<LocalModel> {
-        if name == self.started.name {
-            return Some(self.started_model());
+        if let Some(started) = self.started.get() {
+            if name == started.source.name {
+                return Some(self.started_model(started));
+            }
+            if started.adapters.iter().any(|adapter| adapter == name) {
+                return Some(self.adapted_model(started, name));
+            }
         }
-        if self.adapters.iter().any(|adapter| adapter == name) {
-            return Some(self.adapted_model(name));
-        }
-        if name == BUILT_IN && self.started_path.is_some() {
+        if name == BUILT_IN && self.is_built_in_another() {
             return Some(built_in_model());
         }
         let name = ModelName::parse(name)?;
@@ -241,7 +283,7 @@ impl ModelStore {
     ) -> Option<LocalModel> {
         // A file of a cache is a link.
         let canonical = path.map(|path| path.canonicalize().unwrap_or_else(|_| path.to_owned()));
-        let is_started = canonical == self.started_path;
+        let is_started = self.is_started(canonical.as_deref());
         let (weights, facts) = match path {
             None => (BUILT_IN_WEIGHTS.to_owned(), built_in_facts()),
             Some(path) => (path.to_str()?.to_owned(), self.directories.facts(path)?),
@@ -262,17 +304,23 @@ impl ModelStore {
         })
     }
 
-    fn started_model(&self) -> LocalModel {
-        let mut known = self
-            .started_facts
+    /// Whether the start model has this canonical path; `None`: is in the binary.
+    fn is_started(&self, path: Option<&Path>) -> bool {
+        let started = self.started.get();
+        started.is_some_and(|started| started.path.as_deref() == path)
+    }
+
+    fn started_model(&self, started: &StartedModel) -> LocalModel {
+        let mut known = started
+            .facts
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         // A model that cannot be read has empty facts here; loading it gives the error.
         let read =
-            || read_facts(&self.started, self.quantize).map_or_else(|_| Arc::default(), Arc::new);
+            || read_facts(&started.source, self.quantize).map_or_else(|_| Arc::default(), Arc::new);
         let facts = Arc::clone(known.get_or_insert_with(read));
         LocalModel {
-            name: self.started.name.clone(),
+            name: started.source.name.clone(),
             weights: None,
             facts,
             made: None,
@@ -281,8 +329,8 @@ impl ModelStore {
     }
 
     /// The started model with one of its adapters.
-    fn adapted_model(&self, name: &str) -> LocalModel {
-        let started = self.started_model();
+    fn adapted_model(&self, started: &StartedModel, name: &str) -> LocalModel {
+        let started = self.started_model(started);
         LocalModel {
             name: name.to_owned(),
             made: Some(Arc::new(DerivedModel {
@@ -297,7 +345,10 @@ impl ModelStore {
     /// The source of a `LocalModel`'s weights; `None`: the started model.
     pub(crate) fn source_of(&self, weights: Option<&str>) -> ModelSource {
         let source = match weights {
-            None => self.started.clone(),
+            None => match self.started.get() {
+                Some(started) => started.source.clone(),
+                None => ModelSource::built_in(),
+            },
             Some(BUILT_IN_WEIGHTS) => ModelSource::built_in(),
             Some(path) => {
                 let name = self

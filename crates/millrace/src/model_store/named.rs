@@ -36,7 +36,7 @@ impl ModelStore {
 
     /// Defaults of requests for the started model.
     pub(crate) fn started_defaults(&self) -> Option<Arc<DerivedModel>> {
-        let (_, named) = self.named_model(&self.started.name)?;
+        let (_, named) = self.named_model(self.started_name()?)?;
         named.defaults().map(Arc::new)
     }
 
@@ -70,7 +70,8 @@ impl ModelStore {
 
     /// Whether the entry would give the started model's name to another model.
     fn is_taken(&self, (name, named): &(&String, &NamedModel)) -> bool {
-        named.from.is_some() && without_tag(name) == without_tag(&self.started.name)
+        let started = self.started_name().map(without_tag);
+        named.from.is_some() && started == Some(without_tag(name))
     }
 
     /// The model of a name with its settings; `None`: the model is not on this machine.

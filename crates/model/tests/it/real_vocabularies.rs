@@ -2,6 +2,7 @@
 
 use model::gguf::{Gguf, Text, Value};
 use std::path::PathBuf;
+use testing::program::note_skipped_test;
 
 fn vocabularies() -> Vec<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/testdata/vocab");
@@ -15,11 +16,10 @@ fn vocabularies() -> Vec<PathBuf> {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "says plainly that it was skipped")]
 fn real_vocabulary_files_are_read() {
     let paths = vocabularies();
     if paths.is_empty() {
-        eprintln!("SKIPPED: no ../shared/testdata/vocab beside the project");
+        note_skipped_test("there is no ../shared/testdata/vocab beside the project");
     }
     for path in paths {
         let label = path.display();

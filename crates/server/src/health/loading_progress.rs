@@ -34,7 +34,7 @@ pub(crate) fn progress_report(lifecycle: &Lifecycle) -> LoadingEvent {
     let (entry, stage) = (lifecycle.model_registry().first_entry(), lifecycle.stage());
     let mut report = LoadingEvent {
         r#type: "progress",
-        model: entry.id.clone(),
+        model: entry.id().to_owned(),
         state: stage.name(),
         percent: None,
         progress: None,

@@ -79,7 +79,7 @@ pub(crate) async fn show_health(State(app): State<App>) -> Response {
         other => other.name(),
     };
     let models = lifecycle.model_registry();
-    let (model, engine) = (&models.first_entry().id, EngineLoad::of_first(models));
+    let (model, engine) = (models.first_entry().id(), EngineLoad::of_first(models));
     let health = Health {
         status,
         model,

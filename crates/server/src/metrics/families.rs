@@ -27,7 +27,7 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
         [(
             &[
                 ("version", env!("CARGO_PKG_VERSION")),
-                ("model", sources.models.first_entry().id.as_str()),
+                ("model", sources.models.first_entry().id()),
             ] as Labels<'_>,
             1.0,
         )],

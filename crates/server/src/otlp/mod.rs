@@ -51,7 +51,7 @@ impl Exporter {
         let export_loop = ExportLoop {
             log: ExportLog::new(Arc::clone(&app.metrics), target.to_string()),
             attributes: ResourceAttributes {
-                model: app.models.first_entry().id.clone(),
+                model: app.models.first_entry().id().to_owned(),
                 address: local,
                 since: clock::wall(clock::now()),
             },

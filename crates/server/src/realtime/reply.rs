@@ -10,7 +10,7 @@ use wire::jobs::error_code::is_retriable;
 pub(super) fn welcome_message(handles: &RealtimeHandles) -> Value {
     let limits = handles.config.now().realtime;
     json!({
-        "type": "welcome", "model": handles.lifecycle.model_registry().first_entry().id, "streams_max": limits.streams_max,
+        "type": "welcome", "model": handles.lifecycle.model_registry().first_entry().id(), "streams_max": limits.streams_max,
         "message_bytes_max": limits.message_bytes_max,
     })
 }

@@ -70,8 +70,8 @@ pub(crate) async fn show_props(
             n_ctx: handle.context_max,
         },
         total_slots: total_slots(&serving),
-        model_alias: entry.id.to_string(),
-        model_path: entry.id.to_string(),
+        model_alias: entry.id().to_string(),
+        model_path: entry.id().to_string(),
         modalities: Modalities {
             vision: false,
             audio: false,

@@ -2,9 +2,9 @@
 
 use crate::support::wait_until;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use testing::folder::Folder;
+use testing::program::find_program;
 
 /// A NATS server with JetStream, killed when dropped.
 pub(crate) struct Nats {
@@ -20,19 +20,9 @@ impl Drop for Nats {
     }
 }
 
-/// `None`, with a line on stderr: there is no `nats-server`.
-#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
+/// `None`: there is no `nats-server`, and the test is skipped.
 pub(crate) fn start_nats() -> Option<Nats> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut places = std::env::split_paths(&path).collect::<Vec<_>>();
-    places.extend(["/usr/sbin".into(), "/usr/local/sbin".into()]);
-    let programs = places.iter().map(|place| place.join("nats-server"));
-    let chosen = std::env::var_os("MILLRACE_TEST_NATS_SERVER").map(PathBuf::from);
-    let found = chosen.or_else(|| programs.into_iter().find(|program| program.is_file()));
-    let Some(program) = found else {
-        eprintln!("SKIPPED: no nats-server in PATH, and MILLRACE_TEST_NATS_SERVER is not set");
-        return None;
-    };
+    let program = find_program("nats-server", "MILLRACE_TEST_NATS_SERVER")?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
+use testing::program::note_skipped_test;
 use text::{ChatTemplate, Message, RenderInput, SOURCE_BYTES_MAX, TemplateError};
 
 /// As in `tools/goldens/templates.py`.
@@ -132,9 +132,7 @@ fn fallback_template_equals_python() {
 fn public_templates_equal_python() {
     let sources = crate_path("../../../shared/testdata/templates");
     if !sources.is_dir() {
-        // Written directly to stderr, since the test harness captures prints.
-        let _ = std::io::stderr()
-            .write_all(b"SKIPPED: there is no ../shared/testdata/templates beside the project\n");
+        note_skipped_test("there is no ../shared/testdata/templates beside the project");
         return;
     }
     let goldens: Goldens = read_json("tests/goldens/public_templates.json");

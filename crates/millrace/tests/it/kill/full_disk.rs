@@ -7,6 +7,7 @@ use crate::support::{Folder, Serving, command, on_small_disk};
 use serde_json::json;
 use std::process::Stdio;
 use std::time::Duration;
+use testing::program::note_skipped_test;
 use testing::wait::{PATIENCE, wait_until};
 
 /// The reserve for the ends of streams takes 1 MiB of this.
@@ -61,10 +62,7 @@ fn full_disk_ends_no_stream() {
     let folder = Folder::new("full-disk");
     std::fs::create_dir_all(&folder.0).expect("a folder");
     let Some(serving) = start_server(&folder) else {
-        #[expect(clippy::print_stderr, reason = "a skipped test is no silent one")]
-        {
-            eprintln!("SKIPPED: no permission to mount a file system of a few MiB");
-        }
+        note_skipped_test("no permission to mount a file system of a few MiB");
         return;
     };
     let address = serving.url().trim_start_matches("http://").to_owned();

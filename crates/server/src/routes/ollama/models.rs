@@ -155,7 +155,7 @@ pub(crate) async fn list_running(
 
 fn model_state(entry: &ModelEntry, serving: &ReadyModel) -> OllamaLoadedModel {
     let served = &serving.model;
-    let mut model = model_file(&entry.id, Some(&served.facts));
+    let mut model = model_file(entry.id(), Some(&served.facts));
     model.size = entry.memory_bytes().max(served.facts.file_bytes);
     OllamaLoadedModel {
         model,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use testing::program::note_skipped_test;
 use text::{TokenKind, VocabModel, VocabSpec};
 
 /// The real vocabularies, by name.
@@ -30,17 +31,13 @@ pub(crate) fn names(folder: &Path) -> Vec<&'static str> {
 
 /// The folder of the real vocabularies, or that in `MILLRACE_TEST_VOCABULARIES` (llama.cpp's `models`); prints a
 /// message if missing.
-#[expect(
-    clippy::print_stderr,
-    reason = "whoever runs the tests must see what was not tested"
-)]
 pub(crate) fn folder() -> Option<PathBuf> {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/testdata/vocab");
     let folder = std::env::var_os("MILLRACE_TEST_VOCABULARIES").map_or(beside, PathBuf::from);
     if folder.is_dir() {
         return Some(folder);
     }
-    eprintln!("skipped: ../shared/testdata is not there");
+    note_skipped_test("there is no ../shared/testdata/vocab beside the project");
     None
 }
 
