@@ -112,6 +112,12 @@ nkey_of() {
   cat "$STATE/$1.public"
 }
 
+# The gateways trust each other by it.
+secret_of_gateways() {
+  [[ -f $STATE/gateways.secret ]] || (umask 077 && head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$STATE/gateways.secret")
+  echo "$STATE/gateways.secret"
+}
+
 start_nats() {
   local name=$1 n=$((${1##*-} - 1)) config=$STATE/$1.conf
   mkdir -p "$STATE/$name"
@@ -133,6 +139,7 @@ start_millrace() {
   mkdir -p "$STATE/$name"
   # All three servers hold a copy of the records; each process has a journal of its own.
   export MILLRACE_CLUSTER_NKEY_FILE=$STATE/$role.nkey MILLRACE_JOURNAL_DIRECTORY=$STATE/$name
+  if [[ $role == gateway ]]; then export MILLRACE_CLUSTER_SECRET_FILE=${MILLRACE_CLUSTER_SECRET_FILE:-$(secret_of_gateways)}; fi
   if [[ $role == engine && -z ${MILLRACE_MODEL_THREADS:-} ]]; then
     # Engines share the processors.
     local threads=$(($(nproc) / ENGINES))

@@ -95,6 +95,7 @@ async fn main() -> Result<(), Failed> {
             name: ClusterName::new("millrace")?,
             id,
             heartbeat: Duration::from_millis(250),
+            secret: None,
         },
         role: Role::Engine,
         placement: PlacementPolicy::default(),

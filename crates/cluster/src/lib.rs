@@ -17,6 +17,7 @@
 //! placement  which engine gets a request
 //! records    records of streams in JetStream, and their owners
 //! relay      the gateway side: requests on engines of other processes
+//! secret     what the gateways share, and engines do not have
 //! shares     limits of API keys that hold for all gateways together
 //! ```
 
@@ -33,4 +34,5 @@ pub mod node;
 pub mod placement;
 pub mod records;
 pub mod relay;
+pub mod secret;
 pub mod shares;

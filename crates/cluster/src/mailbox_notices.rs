@@ -4,7 +4,7 @@
 //! lost: readers look again after some seconds without one.
 
 use crate::names::{InstanceId, Subjects};
-use crate::nats::{Connection, SubjectKind};
+use crate::nats::{Connection, SubjectKind, publish_in_time};
 use futures_util::StreamExt;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -52,7 +52,9 @@ impl MailboxNotices {
                 Some(key) = arrivals.recv() => {
                     if self.connection.is_usable() {
                         let notice = encode_notice(self.gateway, key);
-                        let _ = client.publish(self.subject.clone(), notice.into()).await;
+                        let subject = self.subject.clone();
+                        // Readers also look from time to time.
+                        let _ = publish_in_time(client, subject, None, notice.into()).await;
                     }
                 }
             }

@@ -155,7 +155,7 @@ async fn locate(
     match owners.state_of_owner(&last) {
         OwnerState::Alive(Some(address)) => StreamPlace::At(last.head.instance, address),
         OwnerState::Alive(None) => {
-            let why = "the gateway that owns the stream has no address (cluster.address)";
+            let why = "the gateway that owns the stream has no address that is trusted (cluster.address, cluster.secret_file)";
             StreamPlace::Undecided(why.to_owned())
         }
         OwnerState::Silent => StreamPlace::Silent,

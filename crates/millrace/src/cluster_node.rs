@@ -135,6 +135,11 @@ impl JoinedCluster {
                  for the streams of this one"
             );
         }
+        if membership.config().secret.is_none() {
+            tracing::warn!(
+                "cluster.secret_file is not set: this gateway asks no other gateway, and is asked by none"
+            );
+        }
         let connection = Arc::clone(self.node.connection());
         let (client, subjects) = (connection.client().clone(), self.node.subjects().clone());
         let replicator = Replicator::new(id, config.clone(), key_of_description);
@@ -247,7 +252,7 @@ fn owner_state(
         };
     };
     match instance.state {
-        InstanceState::Alive => OwnerState::Alive(instance.heartbeat.http.clone()),
+        InstanceState::Alive => OwnerState::Alive(instance.trusted_address().map(str::to_owned)),
         InstanceState::Suspected => OwnerState::Silent,
         // One that shuts down has handed its streams over.
         InstanceState::Leaving | InstanceState::Gone => OwnerState::Gone,

@@ -155,7 +155,10 @@ pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
         Arc::clone(&app.gateway.registration),
     );
     let is_in_cluster = app.cluster.get().is_some() || app.gateway.owners.is_set();
-    let authentication = authentication.in_cluster(is_in_cluster);
+    let authentication = match is_in_cluster {
+        true => authentication.in_cluster(app.peer_calls.peers.clone(), Arc::clone(&app.config)),
+        false => authentication,
+    };
     let add = |router: Router<App>, route: &Route| router.route(route.path, (route.handlers)());
     let is_engine = app
         .cluster

@@ -17,8 +17,10 @@ use crate::routes::mailbox::exchange_mailbox_news;
 use crate::routes::stream_feed;
 use crate::webhooks::HttpSender;
 use cluster::messages::{OwnedStreams, Role};
+use cluster::names::InstanceId;
 use cluster::node::ClusterNode;
 use cluster::records::RecordsDriver;
+use cluster::secret::ClusterSecret;
 use gateway::durability::{JournalSlot, StreamJournal};
 use gateway::keys::Keys;
 use gateway::limits::LiveLimits;
@@ -153,7 +155,19 @@ impl Server {
                 }
             });
         }
+        let membership = node.membership().config();
+        let (id, secret) = (membership.id, membership.secret.clone());
         let _ = self.app.cluster.set(node);
+        match secret {
+            Some(secret) => self.with_gateway_secret(id, secret),
+            None => self,
+        }
+    }
+
+    /// Is believed by the other gateways with this secret, and believes them. To be called once.
+    #[must_use]
+    pub fn with_gateway_secret(self, id: InstanceId, secret: ClusterSecret) -> Self {
+        self.app.peer_calls.peers.set_trust(id, secret);
         self
     }
 

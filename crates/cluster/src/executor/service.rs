@@ -8,7 +8,7 @@ use crate::messages::{
     RunReply, decode_orders, encode_adoptions,
 };
 use crate::names::{InstanceId, Subjects};
-use crate::nats::{SubjectKind, UnreadableMessages};
+use crate::nats::{SubjectKind, UnreadableMessages, publish_in_time};
 use async_nats::connection::State;
 use async_nats::{Client, Message, Subscriber};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use futures_util::StreamExt;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
@@ -38,6 +38,8 @@ pub struct ExecutorService {
     task: JoinHandle<()>,
     steps: Arc<Notify>,
     stop: Arc<Notify>,
+    /// No request is left after [`Self::leave`].
+    left: watch::Receiver<bool>,
 }
 
 impl ExecutorService {
@@ -58,6 +60,7 @@ impl ExecutorService {
             subscribed.map_err(|why| format!("{subject}: {why}"))
         };
         let (steps, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (has_left, left) = watch::channel(false);
         let worker = Worker {
             runs: subscribe(subjects.run(engine)).await?,
             orders: subscribe(subjects.control(engine)).await?,
@@ -75,11 +78,13 @@ impl ExecutorService {
             unreadable,
             steps: Arc::clone(&steps),
             stop: Arc::clone(&stop),
+            has_left,
         };
         Ok(Self {
             task: tokio::spawn(worker.run()),
             steps,
             stop,
+            left,
         })
     }
 
@@ -89,10 +94,15 @@ impl ExecutorService {
     }
 
     /// Rejects further requests, and ends the running ones with [`stream::FailCode::Shutdown`] at the next step, so that
-    /// their gateways place them on other engines. Returns when the ends are sent, or after five seconds.
-    pub async fn leave(mut self) {
+    /// their gateways place them on other engines. Returns when the ends are sent, or after five seconds. Requests are rejected
+    /// until the drop: one without an answer would wait for it at its gateway, for ten seconds.
+    pub async fn leave(&self) {
         self.stop.notify_one();
-        if timeout(LEAVE_MAX, &mut self.task).await.is_err() {
+        let mut left = self.left.clone();
+        if timeout(LEAVE_MAX, left.wait_for(|left| *left))
+            .await
+            .is_err()
+        {
             tracing::warn!("not all requests of gateways were given back in time");
         }
     }
@@ -138,14 +148,16 @@ struct Worker {
     unreadable: Arc<UnreadableMessages>,
     steps: Arc<Notify>,
     stop: Arc<Notify>,
+    has_left: watch::Sender<bool>,
 }
 
 impl Worker {
+    /// Runs until aborted.
     async fn run(mut self) {
         let (steps, stop) = (Arc::clone(&self.steps), Arc::clone(&self.stop));
         let (mut look, mut expire) = (ticks(LOOK), ticks(EXPIRE));
         let mut is_leaving = false;
-        while !is_leaving || self.attempts.open() > 0 {
+        loop {
             let is_busy = self.attempts.open() > 0;
             tokio::select! {
                 Some(message) = self.runs.next() => self.take_run(message).await,
@@ -164,10 +176,14 @@ impl Worker {
                     self.leave();
                 }
             }
-        }
-        self.send_news().await;
-        if let Err(why) = self.client.flush().await {
-            tracing::warn!("the last messages to gateways may be lost: {why}");
+            let is_empty = self.attempts.open() == 0 && self.submissions.is_empty();
+            if is_leaving && !*self.has_left.borrow() && is_empty {
+                self.send_news().await;
+                if let Err(why) = self.client.flush().await {
+                    tracing::warn!("the last messages to gateways may be lost: {why}");
+                }
+                self.has_left.send_replace(true);
+            }
         }
     }
 
@@ -284,7 +300,7 @@ impl Worker {
         if self.client.connection_state() != State::Connected {
             return;
         }
-        if let Err(why) = self.client.publish(subject, payload.into()).await {
+        if let Err(why) = publish_in_time(&self.client, subject, None, payload.into()).await {
             tracing::debug!("a message to a gateway: {why}");
         }
     }

@@ -1,11 +1,14 @@
 //! This process as an instance of a cluster.
 
+use super::log_budget::{LogBudget, LogTurn};
 use super::probe::Probes;
 use super::registry::{Change, InstanceState, LiveInstance, Registry, RegistryCounts};
+use super::seal;
 use super::warnings::{describe, differences_of, rival_clusters, warnings};
 use crate::messages::{Heartbeat, Role};
 use crate::names::{ClusterName, InstanceId, Subjects};
-use crate::nats::{Connection, SubjectKind};
+use crate::nats::{Connection, SubjectKind, publish_in_time};
+use crate::secret::ClusterSecret;
 use async_nats::Subscriber;
 use futures_util::StreamExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,6 +34,9 @@ pub struct MembershipConfig {
     pub id: InstanceId,
     /// Time between two heartbeats, the same at all instances.
     pub heartbeat: Duration,
+    /// The secret of the gateways: own heartbeats are sealed, and others' addresses are believed if theirs are. An engine has
+    /// none.
+    pub secret: Option<ClusterSecret>,
 }
 
 /// Heartbeats of this instance.
@@ -56,6 +62,9 @@ struct MembershipState {
     connection: Arc<Connection>,
     registry: Mutex<Registry>,
     changes: watch::Sender<u64>,
+    log_budget: Mutex<LogBudget>,
+    /// [`Heartbeat::number`] of the last heartbeat.
+    number: AtomicU64,
     is_leaving: AtomicBool,
     sent: AtomicU64,
     skipped: AtomicU64,
@@ -70,12 +79,15 @@ impl Membership {
         describe: impl Fn() -> Heartbeat + Send + 'static,
     ) -> Self {
         let own = Arc::new(complete(describe(), &config, false));
+        let number = AtomicU64::new(own.at_unix_ms);
         let shared = Arc::new(MembershipState {
             subjects: Subjects::new(&config.name),
             registry: Mutex::new(Registry::new(own, config.heartbeat, now())),
             config,
             connection,
             changes: watch::Sender::new(0),
+            log_budget: Mutex::default(),
+            number,
             is_leaving: AtomicBool::new(false),
             sent: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
@@ -276,7 +288,10 @@ impl MembershipState {
         let (before, changes, after) = {
             let mut registry = self.registry();
             let before = registry.counts();
-            let changes = registry.receive(&message.payload, now());
+            let secret = self.config.secret.as_ref();
+            let (header, subject) = (message.headers.as_ref(), message.subject.as_str());
+            let seal = seal::check(secret, header, subject, &message.payload);
+            let changes = registry.receive(&message.payload, seal, now());
             (before, changes, registry.counts())
         };
         if after.own > before.own {
@@ -292,14 +307,18 @@ impl MembershipState {
     }
 
     async fn publish(&self, own: Heartbeat) {
-        let own = Arc::new(own);
+        let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
+        let own = Arc::new(Heartbeat { number, ..own });
         let encoded = own.encode();
         self.registry().set_own(own);
         let sent = match encoded {
             Ok(bytes) if self.connection.is_usable() => {
                 let subject = self.subjects.heartbeat();
                 let client = self.connection.client();
-                client.publish(subject, bytes.into()).await.is_ok()
+                let secret = self.config.secret.as_ref();
+                let header = secret.map(|secret| seal::header(secret, &subject, &bytes));
+                let sent = publish_in_time(client, subject, header, bytes.into());
+                sent.await.is_ok()
             }
             Ok(_) => false,
             Err(why) => {
@@ -323,7 +342,27 @@ impl MembershipState {
         }
     }
 
+    /// Logs a change, if there is a line left for it: the ids come from the network.
     fn log(&self, change: Change) {
+        if matches!(change, Change::Forgotten(_)) {
+            return;
+        }
+        let budget = self.log_budget.lock();
+        let turn = budget.unwrap_or_else(PoisonError::into_inner).take(now());
+        match turn {
+            LogTurn::Line => {}
+            LogTurn::LineAfter(left_out) => {
+                tracing::warn!("{left_out} changes of instances were not logged before this one");
+            }
+            LogTurn::LeftOut { is_first } => {
+                if is_first {
+                    tracing::warn!(
+                        "many instances come and go: further changes of this minute are not logged"
+                    );
+                }
+                return;
+            }
+        }
         let found = |id| {
             let registry = self.registry();
             let instance = registry.get(id)?;
@@ -374,6 +413,11 @@ fn log_first(before: RegistryCounts, after: RegistryCounts, subject: &str) {
     }
     if is_first(|counts| counts.foreign) {
         tracing::error!("an instance of a cluster of another name sends heartbeats on {subject:?}");
+    }
+    if is_first(|counts| counts.forged) {
+        tracing::error!(
+            "a heartbeat in the name of another gateway is not sealed with its secret, or was sent before: dropped"
+        );
     }
     if is_first(|counts| counts.over_limit) {
         tracing::error!("there are too many instances; the heartbeats of new ones are dropped");

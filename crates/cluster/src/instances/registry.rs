@@ -1,6 +1,7 @@
 //! The registry of live instances. No clock and no network: messages and `now` are arguments.
 
 use super::difference::{Difference, differences};
+use super::seal::Seal;
 use super::silence::{ListeningClock, Silence, Verdict};
 use crate::messages::{Heartbeat, MessageError};
 use crate::names::InstanceId;
@@ -10,6 +11,9 @@ use std::time::{Duration, Instant};
 
 /// Instances of one cluster, including those that are gone and not forgotten yet.
 pub const INSTANCES_MAX: usize = 1024;
+
+/// Difference of the clocks of two gateways; a sealed heartbeat that is older says nothing.
+const SKEW_MS_MAX: u64 = 30_000;
 
 /// State of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +54,16 @@ pub struct LiveInstance {
     pub heard: Instant,
     /// Differences from this instance.
     pub differences: Arc<[Difference]>,
+    /// Whether the last heartbeat was sealed with the secret of this instance, and fresh: its address can be trusted.
+    pub is_sealed: bool,
     silence: Silence,
+}
+
+impl LiveInstance {
+    /// Where a gateway is asked for what clients want, if the heartbeat can be trusted.
+    pub fn trusted_address(&self) -> Option<&str> {
+        self.heartbeat.http.as_deref().filter(|_| self.is_sealed)
+    }
 }
 
 /// A change of an instance.
@@ -87,6 +100,8 @@ pub struct RegistryCounts {
     pub foreign: u64,
     /// Heartbeats above [`INSTANCES_MAX`] instances.
     pub over_limit: u64,
+    /// Heartbeats in the name of an instance that seals its own, without a seal or of an earlier time.
+    pub forged: u64,
     /// Instances that are gone without having left.
     pub lost: u64,
 }
@@ -143,7 +158,7 @@ impl Registry {
     }
 
     /// Takes a message that arrived on the subject of heartbeats. Whatever it is, it is counted and never an error.
-    pub fn receive(&mut self, message: &[u8], now: Instant) -> Vec<Change> {
+    pub fn receive(&mut self, message: &[u8], seal: Seal, now: Instant) -> Vec<Change> {
         let heartbeat = match Heartbeat::decode(message) {
             Ok(heartbeat) => heartbeat,
             Err(MessageError::Version(_)) => {
@@ -163,12 +178,28 @@ impl Registry {
             self.counts.own += 1;
             return Vec::new();
         }
-        if !self.instances.contains_key(&heartbeat.id) && !self.make_room() {
+        let is_sealed = seal == Seal::Valid && self.is_fresh(&heartbeat);
+        let known = self.instances.get(&heartbeat.id);
+        if known.is_some_and(|known| known.is_sealed) && !is_sealed {
+            self.counts.forged += 1;
+            return Vec::new();
+        }
+        if known.is_none() && !self.make_room(is_sealed) {
             self.counts.over_limit += 1;
             return Vec::new();
         }
         self.counts.received += 1;
-        self.store(Arc::new(heartbeat), now)
+        self.store(Arc::new(heartbeat), is_sealed, now)
+    }
+
+    /// Whether a sealed heartbeat is newer than all others of its instance, and not older than some seconds where there is no
+    /// other: whoever reads the subject can send it again.
+    fn is_fresh(&self, heartbeat: &Heartbeat) -> bool {
+        let known = self.instances.get(&heartbeat.id);
+        let known = known.filter(|known| known.is_sealed);
+        let is_next = known.is_none_or(|known| heartbeat.number > known.heartbeat.number);
+        let skew = self.own.at_unix_ms.abs_diff(heartbeat.at_unix_ms);
+        is_next && skew <= SKEW_MS_MAX
     }
 
     /// Counts silence. To be called several times per heartbeat, also without a connection.
@@ -206,7 +237,7 @@ impl Registry {
         Some(Change::Gone(id))
     }
 
-    fn store(&mut self, heartbeat: Arc<Heartbeat>, now: Instant) -> Vec<Change> {
+    fn store(&mut self, heartbeat: Arc<Heartbeat>, is_sealed: bool, now: Instant) -> Vec<Change> {
         let id = heartbeat.id;
         let found: Arc<[Difference]> = differences(&self.own, &heartbeat).into();
         let state = match heartbeat.leaving {
@@ -218,6 +249,7 @@ impl Registry {
             state,
             heard: now,
             differences: Arc::clone(&found),
+            is_sealed,
             silence: Silence::default(),
         };
         let before = self.instances.insert(id, instance);
@@ -242,13 +274,17 @@ impl Registry {
         changes
     }
 
-    /// Whether another instance can be stored; the one that was silent for longest makes room if it is gone.
-    fn make_room(&mut self) -> bool {
+    /// Whether another instance can be stored; the one that was silent for longest makes room if it is gone, and for a
+    /// sealed one also if it is not sealed.
+    fn make_room(&mut self, is_sealed: bool) -> bool {
         if self.instances.len() < INSTANCES_MAX {
             return true;
         }
         let gone = self.instances.iter();
-        let gone = gone.filter(|(_, instance)| instance.state == InstanceState::Gone);
+        let gone = gone.filter(|(_, instance)| {
+            let gives_way = is_sealed && !instance.is_sealed;
+            instance.state == InstanceState::Gone || gives_way
+        });
         let longest = gone.max_by_key(|(_, instance)| instance.silence);
         let Some((&id, _)) = longest else {
             return false;

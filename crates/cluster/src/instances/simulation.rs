@@ -1,5 +1,6 @@
 //! The registry over a simulated network with seeds.
 
+use super::Seal;
 use super::registry::{Change, INSTANCES_MAX, InstanceState, Registry};
 use crate::messages::{Heartbeat, Role};
 use crate::names::InstanceId;
@@ -41,7 +42,7 @@ impl Rig {
 
     fn hear(&mut self, heartbeat: &Heartbeat) -> Vec<Change> {
         self.registry
-            .receive(&heartbeat.encode().unwrap(), self.now)
+            .receive(&heartbeat.encode().unwrap(), Seal::NotChecked, self.now)
     }
 
     /// Time passes while these instances send heartbeats; all changes.
@@ -145,11 +146,54 @@ fn foreign_messages_are_counted_and_dropped() {
     assert_eq!(rig.hear(&foreign), []);
     assert_eq!(rig.hear(&heartbeat(0)), [], "this instance's own");
     for message in [&newer[..], b"", b"hello", &[0xff; 300]] {
-        assert_eq!(rig.registry.receive(message, rig.now), []);
+        assert_eq!(rig.registry.receive(message, Seal::NotChecked, rig.now), []);
     }
     let counts = rig.registry.counts();
     assert_eq!((counts.foreign, counts.newer, counts.malformed), (1, 1, 3));
     assert_eq!((counts.received, rig.registry.instances().count()), (0, 0));
+}
+
+#[test]
+fn sealed_heartbeat_is_believed_while_it_is_new() {
+    let mut rig = Rig::new();
+    let gateway = |id, number, at_unix_ms| Heartbeat {
+        number,
+        at_unix_ms,
+        role: Role::Gateway,
+        ..heartbeat(id)
+    };
+    let mut receive = |heartbeat: &Heartbeat, seal| {
+        let message = heartbeat.encode().unwrap();
+        rig.registry.receive(&message, seal, rig.now);
+        let known = rig.registry.get(heartbeat.id).unwrap();
+        (known.is_sealed, rig.registry.counts().forged)
+    };
+    // An invented heartbeat does not keep the gateway itself out.
+    assert_eq!(receive(&gateway(1, 90, 0), Seal::Missing), (false, 0));
+    assert_eq!(receive(&gateway(1, 5, 0), Seal::Valid), (true, 0));
+    assert_eq!(receive(&gateway(1, 5, 0), Seal::Valid), (true, 1), "again");
+    assert_eq!(receive(&gateway(1, 9, 0), Seal::Missing), (true, 2));
+    assert_eq!(receive(&gateway(1, 6, 30_000), Seal::Valid), (true, 2));
+    assert_eq!(receive(&gateway(1, 7, 30_001), Seal::Valid), (true, 3));
+    // Of a gateway that ended long ago, or whose clock is wrong: it lives, and is not asked.
+    assert_eq!(receive(&gateway(2, 1, 30_001), Seal::Valid), (false, 3));
+    assert_eq!(receive(&gateway(3, 1, 0), Seal::NotChecked), (false, 3));
+}
+
+#[test]
+fn invented_instances_keep_no_gateway_out() {
+    let mut rig = Rig::new();
+    for id in 1..=INSTANCES_MAX as u64 {
+        rig.hear(&heartbeat(id));
+    }
+    let (own, other) = (u64::MAX, u64::MAX - 1);
+    let message = heartbeat(own).encode().unwrap();
+    assert_eq!(
+        rig.registry.receive(&message, Seal::Valid, rig.now).len(),
+        1
+    );
+    assert_eq!(rig.hear(&heartbeat(other)), [], "not sealed");
+    assert_eq!(rig.registry.instances().count(), INSTANCES_MAX);
 }
 
 #[test]

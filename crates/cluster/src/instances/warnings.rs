@@ -82,6 +82,7 @@ fn present(registry: &Registry) -> impl Iterator<Item = &LiveInstance> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instances::Seal;
     use crate::messages::Role;
     use crate::names::InstanceId;
     use std::sync::Arc;
@@ -99,7 +100,7 @@ mod tests {
         let now = tokio::time::Instant::now().into_std();
         let mut registry = Registry::new(Arc::new(own), Duration::from_millis(250), now);
         for other in others {
-            registry.receive(&other.encode().unwrap(), now);
+            registry.receive(&other.encode().unwrap(), Seal::NotChecked, now);
         }
         registry
     }

@@ -161,6 +161,9 @@ pub struct Heartbeat {
     /// Wall time at the instance.
     #[serde(default)]
     pub at_unix_ms: u64,
+    /// Greater than in all earlier heartbeats of the instance, also of earlier processes with its id; 0 in older versions.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub number: u64,
 }
 
 impl Heartbeat {

@@ -83,7 +83,7 @@ fn read_seed(path: &Path) -> Result<String, CredentialError> {
 }
 
 /// The first line of a file that is no comment.
-fn read_secret(setting: &'static str, path: &Path) -> Result<String, CredentialError> {
+pub(crate) fn read_secret(setting: &'static str, path: &Path) -> Result<String, CredentialError> {
     let error = |why: String| CredentialError {
         setting,
         why: format!("{}: {why}", path.display()),

@@ -300,7 +300,12 @@ impl ClusterNode {
     pub async fn leave(&self) {
         self.membership.leave().await;
         if self.role == Role::Engine {
-            self.stop_executor().await;
+            let executor = lock(&self.executor).take();
+            if let Some(executor) = executor {
+                executor.leave().await;
+                // Rejects requests that are still on their way here.
+                *lock(&self.executor) = Some(executor);
+            }
         }
     }
 

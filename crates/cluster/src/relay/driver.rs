@@ -10,7 +10,7 @@ use crate::messages::{
     decode_adoptions,
 };
 use crate::names::{InstanceId, Subjects};
-use crate::nats::{Hearing, SubjectKind, UnreadableMessages};
+use crate::nats::{Hearing, SubjectKind, UnreadableMessages, publish_in_time};
 use async_nats::{Client, Message, Request, RequestErrorKind, Subscriber};
 use futures_util::StreamExt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -285,6 +285,7 @@ impl RelayTask {
         let looked = now();
         let rest = looked.saturating_duration_since(begun) * LOOK_REST;
         self.rests_until = looked + rest.min(REST_MAX);
+        let mut is_open = is_usable;
         for action in actions {
             match action {
                 Action::Submit { engine, run } => {
@@ -297,7 +298,9 @@ impl RelayTask {
                         (engine, name, outcome)
                     });
                 }
-                Action::Order { engine, orders } if is_usable => self.order(engine, &orders).await,
+                Action::Order { engine, orders } if is_open => {
+                    is_open = self.order(engine, &orders).await;
+                }
                 Action::Read { engine, request } if is_usable => self.read(engine, &request),
                 Action::Adopt { engine, request } if is_usable => self.adopt(engine, request),
                 Action::Order { .. } | Action::Read { .. } | Action::Adopt { .. } => {}
@@ -305,14 +308,18 @@ impl RelayTask {
         }
     }
 
-    async fn order(&mut self, engine: InstanceId, orders: &[Order]) {
+    /// Sends orders; lost ones are given again. Returns whether the connection takes messages.
+    async fn order(&mut self, engine: InstanceId, orders: &[Order]) -> bool {
         let subject = self.link.subjects.control(engine);
         for message in encode_in_parts(self.link.gateway, orders) {
-            let sent = self.link.client.publish(subject.clone(), message.into());
+            let client = &self.link.client;
+            let sent = publish_in_time(client, subject.clone(), None, message.into());
             if let Err(why) = sent.await {
                 tracing::debug!("orders for engine {engine}: {why}");
+                return false;
             }
         }
+        true
     }
 
     /// Sends a question. One that is too long for a message is divided; one choice that is too long is not asked for.

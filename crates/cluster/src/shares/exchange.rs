@@ -4,7 +4,7 @@ use super::INTERVAL;
 use super::key_share::KeyShares;
 use crate::messages::UsageReport;
 use crate::names::{ClusterName, Subjects};
-use crate::nats::{Connection, SubjectKind};
+use crate::nats::{Connection, SubjectKind, publish_in_time};
 use async_nats::Subscriber;
 use futures_util::StreamExt;
 use std::sync::Arc;
@@ -112,7 +112,8 @@ impl ExchangeState {
         }
         if let Ok(bytes) = report.encode() {
             let client = self.connection.client();
-            let _ = client.publish(self.subject.clone(), bytes.into()).await;
+            let subject = self.subject.clone();
+            let _ = publish_in_time(client, subject, None, bytes.into()).await;
         }
     }
 }

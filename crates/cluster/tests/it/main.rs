@@ -3,6 +3,7 @@
 mod connection;
 mod executor;
 mod fair_shares;
+mod forged_heartbeats;
 mod held_tokens;
 mod mailbox_notices;
 mod membership;

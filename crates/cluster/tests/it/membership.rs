@@ -37,6 +37,7 @@ async fn join_as(
         name: ClusterName::new(cluster).unwrap(),
         id: InstanceId(id),
         heartbeat,
+        secret: None,
     };
     Membership::start(Arc::new(connection), config, move || own.clone())
 }

@@ -194,6 +194,16 @@ impl Keys {
         Some(entries[place].caller.clone())
     }
 
+    /// The caller with this number, in whose name another gateway of the cluster asks.
+    pub fn caller_of(&self, owner: Owner) -> Option<Caller> {
+        if let Some(anonymous) = &self.anonymous {
+            return Some(anonymous.clone());
+        }
+        let entries = Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner));
+        let mut callers = entries.iter().map(|entry| &entry.caller);
+        callers.find(|caller| caller.owner == owner).cloned()
+    }
+
     /// The permit of streams that an earlier process opened for this owner: never rejected, without limits if the key
     /// was removed.
     pub(crate) fn recovered_permit(&self, owner: Owner, streams: u32) -> KeyPermit {

@@ -147,6 +147,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     other_setting("cluster.tls_ca", Restart),
     other_setting("cluster.tls_cert", Restart),
     other_setting("cluster.tls_key", Restart),
+    other_setting("cluster.secret_file", Restart),
     other_setting("cluster.instance_id", Restart),
     other_setting("cluster.address", Restart),
     number_setting("cluster.heartbeat_ms", (50, 10_000), Restart),

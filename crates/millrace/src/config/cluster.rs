@@ -6,6 +6,7 @@ use cluster::instances::MembershipConfig;
 use cluster::names::{ClusterName, InstanceId};
 use cluster::placement::PlacementPolicy;
 use cluster::records::RecordsConfig;
+use cluster::secret::ClusterSecret;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -38,6 +39,8 @@ pub(crate) struct Cluster {
     pub(crate) tls_cert: Option<PathBuf>,
     /// PEM file with the private key of `tls_cert`.
     pub(crate) tls_key: Option<PathBuf>,
+    /// File with a random secret of at least 32 characters, the same for all gateways. They trust each other's addresses and requests by it. Engines must not have it, and do not read it.
+    pub(crate) secret_file: Option<PathBuf>,
     /// Id of this process: 16 hexadecimal digits, different in each process. Empty: random at each start.
     pub(crate) instance_id: String,
     /// Host and port at which other instances reach the HTTP interface of this process. Default: `server.bind`, unless that is an address of all interfaces.
@@ -101,6 +104,7 @@ impl Default for Cluster {
             tls_ca: None,
             tls_cert: None,
             tls_key: None,
+            secret_file: None,
             instance_id: String::new(),
             address: None,
             heartbeat_ms: 250,
@@ -179,7 +183,7 @@ impl Cluster {
     /// Name and id of the process.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// The system has no random numbers, or the secret's file cannot be used.
     pub(crate) fn membership(&self) -> Result<MembershipConfig, String> {
         Ok(MembershipConfig {
             name: ClusterName::new(&self.name)?,
@@ -188,6 +192,10 @@ impl Cluster {
                 id => id.parse()?,
             },
             heartbeat: Duration::from_millis(self.heartbeat_ms),
+            secret: match (&self.secret_file, self.role) {
+                (Some(path), Role::All | Role::Gateway) => Some(ClusterSecret::read(path)?),
+                _ => None,
+            },
         })
     }
 }

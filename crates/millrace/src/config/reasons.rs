@@ -334,6 +334,10 @@ const REQUESTS: &[(&str, &str)] = &[
     ),
     ("cluster.tls_key", "the same"),
     (
+        "cluster.secret_file",
+        "one gateway asks no other; several do not trust each other's addresses without it",
+    ),
+    (
         "cluster.instance_id",
         "two processes never have the same random id",
     ),

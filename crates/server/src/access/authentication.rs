@@ -6,8 +6,12 @@
 use crate::access::cross_origin::{self, RequestOrigin};
 use crate::access::host_allow_list::HostAllowList;
 use crate::access::presented_key::{self, KeyPair};
+use crate::config::live_config::LiveConfig;
+use crate::peers::{FORWARDED, Peers, SealedRequest, SeenNonces};
+use crate::request::request_body;
 use crate::request_line::RequestLine;
 use crate::response::error_response;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Extensions, HeaderValue, Method, Uri, Version, header};
 use axum::middleware::Next;
@@ -22,7 +26,15 @@ use wire::codings;
 pub(crate) struct Authentication {
     keys: Arc<Keys>,
     hosts: Arc<RwLock<HostAllowList>>,
-    passes_keys_on: bool,
+    /// Requests that other gateways of the cluster pass on.
+    peers: Option<TrustedPeers>,
+}
+
+/// What requests of other gateways are checked with.
+struct TrustedPeers {
+    peers: Peers,
+    nonces: SeenNonces,
+    config: Arc<LiveConfig>,
 }
 
 impl Authentication {
@@ -31,15 +43,18 @@ impl Authentication {
         Self {
             keys,
             hosts,
-            passes_keys_on: false,
+            peers: None,
         }
     }
 
-    /// With `passes_keys_on`, the presented keys stay in the request's extensions, for other instances of the
-    /// cluster.
-    pub(crate) fn in_cluster(self, passes_keys_on: bool) -> Self {
+    /// Believes these gateways in whose name they ask, if they have the secret of this one.
+    pub(crate) fn in_cluster(self, peers: Peers, config: Arc<LiveConfig>) -> Self {
         Self {
-            passes_keys_on,
+            peers: Some(TrustedPeers {
+                peers,
+                nonces: SeenNonces::default(),
+                config,
+            }),
             ..self
         }
     }
@@ -60,11 +75,34 @@ impl Authentication {
         if is_public(path) {
             return Ok(CheckedRequest::Route);
         }
+        let sealed = self.open_sealed(request)?;
+        if let Some(sealed) = sealed {
+            let caller = self.keys.caller_of(sealed.owner());
+            let caller = caller.ok_or_else(|| unauthorized_error(true))?;
+            self.accept(request, caller)?;
+            return Ok(CheckedRequest::Sealed(sealed));
+        }
         let caller = self.identify(presented_key::find_keys(request.headers())?)?;
+        self.accept(request, caller)?;
+        Ok(CheckedRequest::Route)
+    }
+
+    /// The request of another gateway; `None`: a caller's own.
+    fn open_sealed(&self, request: &Request) -> Result<Option<SealedRequest>, ApiError> {
+        let value = request.headers().get(FORWARDED);
+        let (Some(value), Some(trusted)) = (value.filter(|value| *value != "1"), &self.peers)
+        else {
+            return Ok(None);
+        };
+        SealedRequest::open(request, value, trusted.peers.trust(), &trusted.nonces).map(Some)
+    }
+
+    /// Puts a caller with a sufficient scope into the request's extensions, and removes the key.
+    fn accept(&self, request: &mut Request, caller: Caller) -> Result<(), ApiError> {
         if let Some(line) = request.extensions().get::<Arc<RequestLine>>() {
             line.set_key(caller.name());
         }
-        let required = required_scopes(request.method(), path);
+        let required = required_scopes(request.method(), request.uri().path());
         if !caller.scopes.has_any(required) {
             let message = format!("this API key lacks the required scope: {required}");
             return Err(ApiError::caller(
@@ -73,13 +111,25 @@ impl Authentication {
                 message,
             ));
         }
-        let presented = presented_key::take_keys(request.headers_mut());
-        if self.passes_keys_on {
-            request.extensions_mut().insert(presented);
-        }
+        presented_key::remove_keys(request.headers_mut());
         request.extensions_mut().insert(caller);
         request.extensions_mut().insert(Arc::clone(&self.keys));
-        Ok(CheckedRequest::Route)
+        Ok(())
+    }
+
+    /// The complete request, if its body is the one that was sealed.
+    async fn read_sealed(
+        &self,
+        sealed: &SealedRequest,
+        request: Request,
+    ) -> Result<Request, ApiError> {
+        let Some(trusted) = &self.peers else {
+            return Ok(request);
+        };
+        let (head, body) = request.into_parts();
+        let body = request_body::read(&head.headers, body, &trusted.config.now()).await?;
+        sealed.check_body(&body)?;
+        Ok(Request::from_parts(head, Body::from(body)))
     }
 
     /// The caller with the presented key. Of two keys the valid one counts: clients send a placeholder in one of the headers.
@@ -127,6 +177,8 @@ impl Authentication {
 enum CheckedRequest {
     /// Answered by a route.
     Route,
+    /// Passed on by another gateway, and answered by a route.
+    Sealed(SealedRequest),
     /// Answered by the authentication layer.
     Preflight,
 }
@@ -139,6 +191,17 @@ pub(crate) async fn authenticate(
 ) -> Response {
     match authentication.check_request(&mut request) {
         Ok(CheckedRequest::Route) => next.run(request).await,
+        Ok(CheckedRequest::Sealed(sealed)) => {
+            let path = request.uri().path().to_owned();
+            match authentication.read_sealed(&sealed, request).await {
+                Ok(request) => {
+                    let mut response = next.run(request).await;
+                    sealed.seal_answer(&mut response);
+                    response
+                }
+                Err(error) => reject_request(&path, &error),
+            }
+        }
         Ok(CheckedRequest::Preflight) => cross_origin::preflight_response(&request),
         Err(error) => reject_request(request.uri().path(), &error),
     }

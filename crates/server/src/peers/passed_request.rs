@@ -1,26 +1,34 @@
 //! A caller's request, as it is sent to other instances.
 
-use crate::access::presented_key::PresentedKeys;
+use super::Peer;
+use super::seal::{ExpectedAnswer, seal};
 use axum::body::Body;
 use bytes::Bytes;
+use cluster::messages::Role;
+use cluster::secret::ClusterSecret;
+use gateway::keys::Caller;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, ORIGIN, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use stream::Owner;
 
-/// Marks a request that was passed on: the instance answers from what it has itself.
+/// Marks a request that was passed on: the instance answers from what it has itself. The value says in whose name
+/// ([`super::seal`]); `1` is a request without a name, or with a key of its own.
 pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("x-millrace-forwarded");
 /// Header fields that are not passed on: those of one connection, and the page's origin, which this instance has checked and
 /// the other would compare with its own host.
 const NOT_PASSED_ON: [HeaderName; 6] =
     [CONNECTION, EXPECT, HOST, ORIGIN, TRANSFER_ENCODING, UPGRADE];
 
-/// Method, path, header fields and key of a caller's request; can be sent more than once.
+/// Method, path, header fields and owner of a caller's request, without the key; can be sent more than once.
 #[derive(Clone, Debug)]
 pub(crate) struct PassedRequest {
     method: Method,
     path_and_query: String,
     headers: HeaderMap,
     body: Bytes,
+    /// In whose name; `None`: without a key.
+    owner: Option<Owner>,
 }
 
 impl PassedRequest {
@@ -32,6 +40,7 @@ impl PassedRequest {
             path_and_query: path.map_or("/", |path| path.as_str()).to_owned(),
             headers: passed_headers(head),
             body,
+            owner: owner(head),
         }
     }
 
@@ -44,14 +53,21 @@ impl PassedRequest {
             path_and_query,
             headers,
             body: Bytes::new(),
+            owner: owner(head),
         }
     }
 
-    /// The request for this address.
+    /// The request for an instance at this address, sealed for a gateway, with the answer that is to be believed. An engine
+    /// does not have the secret: it gets no name, and anybody's answer is taken for its own.
     ///
     /// # Errors
-    /// The address is no host and port.
-    pub(crate) fn build(&self, address: &str) -> Result<Request<Body>, String> {
+    /// The address is no host and port, or there is no secret.
+    pub(super) fn build(
+        &self,
+        peer: &Peer,
+        address: &str,
+        secret: Option<&ClusterSecret>,
+    ) -> Result<(Request<Body>, Option<ExpectedAnswer>), String> {
         let uri = self.path_and_query.parse::<Uri>();
         let uri = uri.map_err(|why| why.to_string())?;
         let host = HeaderValue::from_str(address).map_err(|why| why.to_string())?;
@@ -60,18 +76,25 @@ impl PassedRequest {
         *request.uri_mut() = uri;
         *request.headers_mut() = self.headers.clone();
         request.headers_mut().insert(HOST, host);
-        Ok(request)
+        if peer.role == Role::Engine {
+            return Ok((request, None));
+        }
+        let secret = secret.ok_or("cluster.secret_file is not set")?;
+        let owner = self.owner.ok_or("the request has no caller")?;
+        let expected = seal(&mut request, (owner, &self.body), secret, peer.id)?;
+        Ok((request, Some(expected)))
     }
 }
 
-/// The caller's header fields with the key, marked as passed on.
+fn owner(head: &Parts) -> Option<Owner> {
+    head.extensions.get::<Caller>().map(|caller| caller.owner)
+}
+
+/// The caller's header fields, marked as passed on. The authentication layer has removed the key.
 fn passed_headers(head: &Parts) -> HeaderMap {
     let mut headers = head.headers.clone();
     for name in NOT_PASSED_ON {
         headers.remove(name);
-    }
-    if let Some(keys) = head.extensions.get::<PresentedKeys>() {
-        keys.restore(&mut headers);
     }
     headers.insert(FORWARDED, HeaderValue::from_static("1"));
     headers
@@ -81,23 +104,37 @@ fn passed_headers(head: &Parts) -> HeaderMap {
 mod tests {
     use super::*;
     use crate::access::presented_key;
+    use cluster::names::InstanceId;
+    use gateway::keys::Keys;
+
+    fn peer(role: Role) -> Peer {
+        Peer {
+            id: InstanceId(7),
+            role,
+            address: Ok("127.0.0.1:9".to_owned()),
+        }
+    }
 
     #[test]
-    fn request_has_the_callers_key_and_is_marked() {
+    fn request_names_the_owner_and_has_no_key() {
         let mut request = Request::builder()
             .uri("/v1/streams?limit=3")
             .header("host", "here")
             .header("connection", "close")
             .header("origin", "http://here")
             .header("authorization", "Bearer k")
+            .header("x-api-key", "k")
             .header("x-title", "t")
             .body(())
             .unwrap();
-        let keys = presented_key::take_keys(request.headers_mut());
-        request.extensions_mut().insert(keys);
+        presented_key::remove_keys(request.headers_mut());
+        let caller = Keys::anonymous().identify(None).unwrap();
+        request.extensions_mut().insert(caller);
         let (head, ()) = request.into_parts();
         let passed = PassedRequest::of(&head, Bytes::new());
-        let built = passed.build("127.0.0.1:9").unwrap();
+        let (gateway, engine) = (peer(Role::Gateway), peer(Role::Engine));
+        let (built, expected) = passed.build(&engine, "127.0.0.1:9", None).unwrap();
+        assert!(expected.is_none());
         assert_eq!(built.uri(), "/v1/streams?limit=3");
         let mut fields: Vec<_> = built
             .headers()
@@ -105,15 +142,24 @@ mod tests {
             .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
             .collect();
         fields.sort();
-        let expected = [
-            "authorization: Bearer k",
-            "host: 127.0.0.1:9",
-            "x-millrace-forwarded: 1",
-            "x-title: t",
-        ];
+        let expected = ["host: 127.0.0.1:9", "x-millrace-forwarded: 1", "x-title: t"];
         assert_eq!(fields, expected);
+
+        let secret = ClusterSecret::of("s");
+        let (built, expected) = passed.build(&gateway, "h:1", Some(&secret)).unwrap();
+        assert!(expected.is_some());
+        let shown = format!("{:?}", built.headers());
+        assert!(
+            !shown.contains("Bearer") && shown.matches('.').count() >= 4,
+            "{shown}"
+        );
+        assert!(
+            passed.build(&gateway, "h:1", None).is_err(),
+            "without a secret"
+        );
         let other = PassedRequest::get(&head, "/v1/jobs/a".to_owned());
-        assert_eq!(other.build("h:1").unwrap().uri(), "/v1/jobs/a");
-        assert!(other.build("no\nhost").is_err());
+        let (other, _) = other.build(&engine, "h:1", None).unwrap();
+        assert_eq!(other.uri(), "/v1/jobs/a");
+        assert!(passed.build(&engine, "no\nhost", None).is_err());
     }
 }

@@ -4,6 +4,11 @@ use crate::cluster_slot::ClusterSlot;
 use cluster::instances::{InstanceState, LiveInstance};
 use cluster::messages::{Heartbeat, Role};
 use cluster::names::InstanceId;
+use cluster::secret::ClusterSecret;
+use std::sync::{Arc, OnceLock};
+
+/// Why a gateway is not asked that has not shown that it is one.
+const NOT_SEALED: &str = "its heartbeats are not sealed with this gateway's secret (cluster.secret_file), or the clocks differ by over 30 s";
 
 /// Another instance that is not gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +28,13 @@ pub(crate) enum PeerReach {
     All,
 }
 
-/// Where a heartbeat's instance is asked. A gateway with other keys could take a caller for another one, or for anybody.
-fn address(heartbeat: &Heartbeat, own: &Heartbeat) -> Result<String, &'static str> {
+/// Where a heartbeat's instance is asked. A gateway with other keys could take a caller for another one, or for anybody;
+/// whoever may publish heartbeats could name an address without a seal.
+fn address(
+    heartbeat: &Heartbeat,
+    is_sealed: bool,
+    own: &Heartbeat,
+) -> Result<String, &'static str> {
     if heartbeat.role != Role::Engine && heartbeat.keys_digest != own.keys_digest {
         return Err("its API keys differ from those here");
     }
@@ -33,23 +43,49 @@ fn address(heartbeat: &Heartbeat, own: &Heartbeat) -> Result<String, &'static st
     {
         return Err("it belongs to another cluster of the same name");
     }
+    if heartbeat.role != Role::Engine && !is_sealed {
+        return Err(NOT_SEALED);
+    }
     let address = heartbeat.http.clone();
     address.ok_or("its heartbeats have no address (cluster.address)")
 }
 
 /// The other instances, from their heartbeats; none without a cluster.
 #[derive(Clone)]
-pub(crate) struct Peers(ClusterSlot);
+pub(crate) struct Peers {
+    cluster: ClusterSlot,
+    trust: Arc<OnceLock<GatewayTrust>>,
+}
+
+/// What makes other gateways believe this one, and this one them.
+pub(crate) struct GatewayTrust {
+    /// Id of this gateway.
+    pub(crate) id: InstanceId,
+    pub(crate) secret: ClusterSecret,
+}
 
 impl Peers {
     /// The instances that this process hears of.
     pub(crate) fn new(cluster: ClusterSlot) -> Self {
-        Self(cluster)
+        Self {
+            cluster,
+            trust: Arc::default(),
+        }
+    }
+
+    /// This gateway has this id and secret. Only the first call counts.
+    pub(crate) fn set_trust(&self, id: InstanceId, secret: ClusterSecret) {
+        let _ = self.trust.set(GatewayTrust { id, secret });
     }
 
     /// Id of this instance; `None` without a cluster.
     pub(crate) fn own_id(&self) -> Option<InstanceId> {
-        self.0.get().map(|node| node.membership().id())
+        self.cluster.get().map(|node| node.membership().id())
+    }
+
+    /// Id and secret of this gateway; `None`: without the secret, no gateway is asked, and none is believed.
+    pub(crate) fn trust(&self) -> Option<&GatewayTrust> {
+        self.trust.get()
     }
 
     /// Id of this instance, as in answers; `None` without a cluster.
@@ -59,12 +95,12 @@ impl Peers {
 
     /// Part of this instance in the cluster.
     pub(crate) fn own_role(&self) -> Option<Role> {
-        self.0.get().map(|node| node.role())
+        self.cluster.get().map(|node| node.role())
     }
 
     /// The instances that are not gone, by id. Those that shut down still answer.
     pub(crate) fn living(&self, reach: PeerReach) -> Vec<Peer> {
-        let Some(node) = self.0.get() else {
+        let Some(node) = self.cluster.get() else {
             return Vec::new();
         };
         let own = node.membership().own();
@@ -76,7 +112,7 @@ impl Peers {
         let peer = |instance: LiveInstance| Peer {
             id: instance.heartbeat.id,
             role: instance.heartbeat.role,
-            address: address(&instance.heartbeat, &own),
+            address: address(&instance.heartbeat, instance.is_sealed, &own),
         };
         instances.filter(is_asked).map(peer).collect()
     }
@@ -95,13 +131,16 @@ impl Peers {
     }
 
     fn is_gone(&self, id: InstanceId) -> bool {
-        let known = self.0.get().and_then(|node| node.membership().get(id));
+        let known = self
+            .cluster
+            .get()
+            .and_then(|node| node.membership().get(id));
         known.is_none_or(|instance| instance.state == InstanceState::Gone)
     }
 
     /// Changes with the state of any instance; `None` without a cluster.
     pub(crate) fn changes(&self) -> Option<tokio::sync::watch::Receiver<u64>> {
-        self.0.get().map(|node| node.membership().changes())
+        self.cluster.get().map(|node| node.membership().changes())
     }
 }
 
@@ -127,11 +166,13 @@ mod tests {
         ];
         let mut own = heartbeat(Role::Gateway, "k", None);
         for (role, keys, http, is_asked) in rows {
-            let address = address(&heartbeat(role, keys, http), &own);
-            assert_eq!(address.is_ok(), is_asked, "{role:?} {keys} {http:?}");
+            let address = |is_sealed| address(&heartbeat(role, keys, http), is_sealed, &own);
+            assert_eq!(address(true).is_ok(), is_asked, "{role:?} {keys} {http:?}");
+            let is_asked = is_asked && role == Role::Engine;
+            assert_eq!(address(false).is_ok(), is_asked, "{role:?}, not sealed");
         }
         let mut other = heartbeat(Role::Gateway, "k", Some("h:1"));
         (own.cluster_id, other.cluster_id) = (Some(ClusterId(1)), Some(ClusterId(2)));
-        assert!(address(&other, &own).is_err(), "of another cluster");
+        assert!(address(&other, true, &own).is_err(), "of another cluster");
     }
 }

@@ -2,9 +2,8 @@
 
 use super::passed_request::PassedRequest;
 use super::peer::{Peer, PeerReach, Peers};
-use super::peer_connection::send;
+use super::peer_connection::ask;
 use super::unanswered::Unanswered;
-use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::{FuturesUnordered, iter};
@@ -143,7 +142,7 @@ impl PeerCalls {
             if is_late {
                 return (peer, Err(too_many()));
             }
-            let answer = timeout_at(deadline, read_answer(&peer, request, room)).await;
+            let answer = timeout_at(deadline, self.read_answer(&peer, request, room)).await;
             let answer = answer.unwrap_or_else(|_| Err(late()));
             (peer, answer)
         });
@@ -180,7 +179,7 @@ impl PeerCalls {
         let mut asked: FuturesUnordered<_> = peers
             .into_iter()
             .map(|peer| async move {
-                let response = timeout_at(deadline, open_answer(&peer, request)).await;
+                let response = timeout_at(deadline, ask(&self.peers, &peer, request)).await;
                 let response = response.unwrap_or_else(|_| Err(late()));
                 (peer, response)
             })
@@ -227,12 +226,41 @@ impl PeerCalls {
             if is_late {
                 return (peer, Err(too_many()));
             }
-            let response = timeout_at(deadline, open_answer(&peer, request)).await;
+            let response = timeout_at(deadline, ask(&self.peers, &peer, request)).await;
             let response = response.unwrap_or_else(|_| Err(late()));
             self.count(response.is_ok());
             (peer, response.map(|response| response.status()))
         });
         asked.buffer_unordered(ASKED_AT_ONCE).collect().await
+    }
+
+    async fn read_answer(
+        &self,
+        peer: &Peer,
+        request: &PassedRequest,
+        room: &AtomicUsize,
+    ) -> Result<Bytes, String> {
+        let response = ask(&self.peers, peer, request).await?;
+        if response.status() != StatusCode::OK {
+            return Err(refused(response.status()));
+        }
+        let mut body = response.into_body();
+        let mut whole = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|why| why.to_string())?;
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            let take = |left: usize| left.checked_sub(data.len());
+            let taken = room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+            if taken.is_err() {
+                return Err(format!(
+                    "the answers are larger than {ANSWERS_BYTES_MAX} bytes together"
+                ));
+            }
+            whole.extend_from_slice(&data);
+        }
+        Ok(whole.freeze())
     }
 
     fn count(&self, is_answered: bool) {
@@ -255,40 +283,6 @@ fn is_failure(status: StatusCode) -> bool {
     status.is_server_error()
         || status == StatusCode::TOO_MANY_REQUESTS
         || ABOUT_THE_KEY.contains(&status)
-}
-
-async fn open_answer(peer: &Peer, request: &PassedRequest) -> Result<Response<Incoming>, String> {
-    let address = peer.address.as_deref().map_err(|why| (*why).to_owned())?;
-    let request: http::Request<Body> = request.build(address)?;
-    send(address, request).await
-}
-
-async fn read_answer(
-    peer: &Peer,
-    request: &PassedRequest,
-    room: &AtomicUsize,
-) -> Result<Bytes, String> {
-    let response = open_answer(peer, request).await?;
-    if response.status() != StatusCode::OK {
-        return Err(refused(response.status()));
-    }
-    let mut body = response.into_body();
-    let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|why| why.to_string())?;
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
-        let take = |left: usize| left.checked_sub(data.len());
-        let taken = room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        if taken.is_err() {
-            return Err(format!(
-                "the answers are larger than {ANSWERS_BYTES_MAX} bytes together"
-            ));
-        }
-        whole.extend_from_slice(&data);
-    }
-    Ok(whole.freeze())
 }
 
 fn late() -> String {

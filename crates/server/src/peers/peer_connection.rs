@@ -1,5 +1,6 @@
 //! One request to another instance, on a connection of its own.
 
+use super::{PassedRequest, Peer, Peers};
 use axum::body::Body;
 use http::Request;
 use http::Response;
@@ -13,15 +14,27 @@ use tokio::time::timeout;
 /// Time for a connection to another instance.
 const CONNECT_WAIT: Duration = Duration::from_secs(2);
 
-/// Sends a request to an instance, and returns the response when its head has arrived. The connection is closed when
-/// the body is dropped.
+/// Sends a caller's request to an instance, and returns the response when its head has arrived. The connection is closed
+/// when the body is dropped.
 ///
 /// # Errors
-/// The instance is not reachable, or breaks off.
-pub(crate) async fn send(
-    address: &str,
-    request: Request<Body>,
+/// The instance has no address that is trusted, is not reachable, breaks off, or is a gateway without the secret.
+pub(crate) async fn ask(
+    peers: &Peers,
+    peer: &Peer,
+    request: &PassedRequest,
 ) -> Result<Response<Incoming>, String> {
+    let address = peer.address.as_deref().map_err(|why| (*why).to_owned())?;
+    let secret = peers.trust().map(|trust| &trust.secret);
+    let (request, expected) = request.build(peer, address, secret)?;
+    let mut response = send(address, request).await?;
+    if let Some(expected) = expected {
+        expected.check(&mut response)?;
+    }
+    Ok(response)
+}
+
+async fn send(address: &str, request: Request<Body>) -> Result<Response<Incoming>, String> {
     let connected = timeout(CONNECT_WAIT, TcpStream::connect(address)).await;
     let socket = connected
         .map_err(|_| "no connection in time".to_owned())?

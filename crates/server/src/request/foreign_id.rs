@@ -107,7 +107,7 @@ pub(crate) async fn find_elsewhere(
             let passed = Request::from_parts(head, Body::from(body));
             let peers = &app.peer_calls.peers;
             let answered = tokio::select! {
-                answered = forward(peers, (instance, &address), passed) => answered,
+                answered = forward(&app, (instance, &address), passed) => answered,
                 () = peers.clone().wait_until_gone(instance) => Err("no heartbeat".to_owned()),
             };
             answered.unwrap_or_else(|why| unreachable(&address, &why))

@@ -1,17 +1,19 @@
 //! Requests for streams of other gateways: passed on to the owner, or answered here after the owner's stream was taken
 //! over.
 //!
-//! The caller's key was checked before. The owner checks the key once more, and whether the stream is the key's: the request is
-//! passed on with the caller's headers.
+//! The caller's key was checked before. The owner checks whether the stream is the key's: the request is passed on with the
+//! caller's headers, in the name of the key's owner.
 
 use crate::access::authentication;
 use crate::app::App;
-use crate::peers::{self, FORWARDED, LivingBody, PassedRequest, Peers};
+use crate::peers::{FORWARDED, LivingBody, PassedRequest, Peer, ask};
+use crate::request::request_body;
 use crate::response::error_response::Rejected;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use cluster::messages::Role;
 use cluster::names::InstanceId;
 use gateway::stream_owners::{StreamPlace, locate_stream, wait_until_lost};
 use gateway::streams::registry_caller;
@@ -79,7 +81,7 @@ pub(crate) async fn find_owner(State(app): State<App>, request: Request, next: N
 /// The owner's response; `None`: the owner is lost, or cannot be reached.
 async fn ask_owner(app: &App, owner: (InstanceId, &str), request: Request) -> Option<Response> {
     let answered = tokio::select! {
-        answered = forward(&app.peer_calls.peers, owner, request) => answered,
+        answered = forward(app, owner, request) => answered,
         () = wait_until_lost(&app.gateway, owner.0) => Err("no heartbeat".to_owned()),
     };
     let note = |why: &String| {
@@ -125,17 +127,27 @@ fn named_stream(request: &Request) -> Option<StreamId> {
     })
 }
 
-/// Sends the request to another gateway. The body of the response is passed on as it arrives, until the gateway is gone; a
+/// Sends the request, whose body is read before, to another gateway. The body of the response is passed on as it arrives, until the gateway is gone; a
 /// client that disconnects closes the connection to the owner.
 pub(super) async fn forward(
-    peers: &Peers,
+    app: &App,
     (instance, address): (InstanceId, &str),
     request: Request,
 ) -> Result<Response, String> {
     let (head, body) = request.into_parts();
-    let mut passed = PassedRequest::of(&head, Bytes::new()).build(address)?;
-    *passed.body_mut() = body;
-    let response = peers::send(address, passed).await?;
+    // Complete, since the seal is over the body, too.
+    let body = request_body::read(&head.headers, body, &app.config.now()).await;
+    let body = match body {
+        Ok(body) => body,
+        Err(error) => return Ok(Rejected::from(error).into_response()),
+    };
+    let peers = &app.peer_calls.peers;
+    let owner = Peer {
+        id: instance,
+        role: Role::Gateway,
+        address: Ok(address.to_owned()),
+    };
+    let response = ask(peers, &owner, &PassedRequest::of(&head, body)).await?;
     Ok(response.map(|body| Body::new(LivingBody::new(body, peers, instance))))
 }
 

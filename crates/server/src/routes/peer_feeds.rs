@@ -9,7 +9,7 @@
 //! read no further, and the other gateways tell the number of dropped events in their feeds, as to any slow reader. What
 //! happens while a gateway is not reachable is lost: an event says from when to when.
 
-use crate::peers::{PassedRequest, Peer, PeerReach, Peers, send};
+use crate::peers::{PassedRequest, Peer, PeerReach, Peers, ask};
 use bytes::{Buf, Bytes, BytesMut};
 use cluster::names::InstanceId;
 use http::StatusCode;
@@ -86,7 +86,8 @@ async fn follow_all(peers: Peers, request: PassedRequest, sender: Sender<Bytes>)
         followers.retain(|id, _| living.iter().any(|peer| peer.id == *id));
         for peer in living {
             followers.entry(peer.id).or_insert_with(|| {
-                let follow = follow_one(peer, request.clone(), sender.clone());
+                let asked = (peers.clone(), peer);
+                let follow = follow_one(asked, request.clone(), sender.clone());
                 Follower(tokio::spawn(follow))
             });
         }
@@ -96,10 +97,11 @@ async fn follow_all(peers: Peers, request: PassedRequest, sender: Sender<Bytes>)
     }
 }
 
-async fn follow_one(peer: Peer, request: PassedRequest, sender: Sender<Bytes>) {
+async fn follow_one((peers, peer): (Peers, Peer), request: PassedRequest, sender: Sender<Bytes>) {
     let (mut pause, mut is_lost) = (RETRY_FIRST, false);
     loop {
         let mut feed = OneFeed {
+            peers: &peers,
             peer: &peer,
             sender: &sender,
             has_begun: false,
@@ -126,6 +128,7 @@ async fn follow_one(peer: Peer, request: PassedRequest, sender: Sender<Bytes>) {
 
 /// One connection to a gateway's feed.
 struct OneFeed<'a> {
+    peers: &'a Peers,
     peer: &'a Peer,
     sender: &'a Sender<Bytes>,
     has_begun: bool,
@@ -136,9 +139,7 @@ struct OneFeed<'a> {
 impl OneFeed<'_> {
     /// Passes events on until the connection ends. `Ok`: there is no reader any more.
     async fn read(&mut self, request: &PassedRequest) -> Result<(), String> {
-        let address = self.peer.address.as_deref();
-        let address = address.map_err(|why| (*why).to_owned())?;
-        let opened = timeout(OPEN_WAIT, send(address, request.build(address)?)).await;
+        let opened = timeout(OPEN_WAIT, ask(self.peers, self.peer, request)).await;
         let response = opened.map_err(|_| "no answer in time")??;
         if response.status() != StatusCode::OK {
             return Err(format!("it answered with {}", response.status()));

@@ -15,6 +15,7 @@ use cluster::nats::Connection;
 use cluster::records::{
     JetStreamRecords, JournalTap, RecordsConfig, RecordsDriver, Replicator, SharedReplicator,
 };
+use cluster::secret::ClusterSecret;
 use journal::{JournalConfig, JournalDirectory, RecordTap, lock_journal};
 use serde_json::{Value, json};
 use server::Server;
@@ -73,6 +74,7 @@ fn start_gateway(nats: &Nats, id: u64, states: &States) -> Gateway {
                 server.start_records(setup).await.unwrap()
             });
             *started.lock().unwrap() = Some(driver);
+            let server = server.with_gateway_secret(instance, ClusterSecret::of("of all"));
             let locked = lock_journal(JournalDirectory::new(path), JournalConfig::default());
             let tap: Box<dyn RecordTap> = Box::new(JournalTap::new(replicator));
             server.with_journal(StartingJournal::with_tap(locked.unwrap(), Some(tap)))

@@ -9,6 +9,7 @@ mod diverged;
 mod embeddings;
 mod encoders;
 mod events;
+mod forged_gateway;
 mod gateway_killed;
 mod job_names;
 mod limits_of_keys;
@@ -105,7 +106,7 @@ fn gateway_is_ready_while_nats_and_an_engine_are_there() {
             reply.starts_with("HTTP/1.1 503") && reason.contains(part)
         });
     };
-    reason("there is no engine for model");
+    reason("there is no engine");
     cluster.start_engines(1);
     wait_for_engines(&gateway, 1);
     wait_until("the gateway is ready", || {

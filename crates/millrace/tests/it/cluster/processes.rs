@@ -1,11 +1,16 @@
 //! A cluster of real processes on this machine: a NATS server, a gateway, engines.
 
 use super::nats_server::NatsServer;
-use crate::support::Serving;
+use crate::support::{Folder, Serving};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use testing::wait::wait_until;
+
+/// The setting of the gateways' secret.
+pub(crate) const SECRET_FILE: &str = "MILLRACE_CLUSTER_SECRET_FILE";
+/// Name of the file.
+const SECRET: &str = "secret";
 
 /// The processes. Engines have numbers in the order of their start.
 pub(crate) struct Cluster {
@@ -14,6 +19,8 @@ pub(crate) struct Cluster {
     pub(crate) engines: Vec<Option<Serving>>,
     /// Folder with the nkeys `gateway` and `engine`, if the NATS server asks for one.
     pub(crate) nkeys: Option<PathBuf>,
+    /// With the secret of the gateways.
+    secret: Folder,
 }
 
 impl Cluster {
@@ -26,7 +33,10 @@ impl Cluster {
     ) -> Self {
         let mut nats = NatsServer::new(program, name, nats);
         nats.start();
+        let secret = Folder::new(&format!("{name}-secret"));
+        std::fs::write(secret.0.join(SECRET), "0123456789".repeat(4)).unwrap();
         Self {
+            secret,
             nats,
             settings: settings.to_vec(),
             engines: Vec::new(),
@@ -128,6 +138,10 @@ impl Cluster {
         vars.extend(further);
         if let Some(file) = &file {
             vars.push(("MILLRACE_CLUSTER_NKEY_FILE", file));
+        }
+        let secret = self.secret.0.join(SECRET).display().to_string();
+        if role != "engine" && !vars.iter().any(|(name, _)| *name == SECRET_FILE) {
+            vars.push((SECRET_FILE, &secret));
         }
         Serving::early(&args, &vars, log)
     }

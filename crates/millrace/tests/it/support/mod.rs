@@ -14,6 +14,8 @@ pub use testing::folder::Folder;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use testing::wait::{PATIENCE, wait_until};
 
 pub fn millrace(args: &[&str]) -> Output {
     millrace_with(args, &[])
@@ -101,7 +103,7 @@ pub fn synth(folder: &Folder) -> String {
 pub struct Serving {
     child: Child,
     address: String,
-    lines: BufReader<ChildStdout>,
+    lines: Receiver<String>,
 }
 
 impl Serving {
@@ -132,27 +134,42 @@ impl Serving {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        lines.read_line(&mut line).unwrap();
-        let address = line.trim().rsplit("http://").next().unwrap().to_owned();
-        Self {
+        let mut serving = Self {
+            lines: read_lines(child.stdout.take().unwrap()),
             child,
-            address,
-            lines,
-        }
+            address: String::new(),
+        };
+        let line = serving.line();
+        serving.address = line.trim().rsplit("http://").next().unwrap().to_owned();
+        serving
     }
 
     /// Its next line on standard output; empty at the end.
     pub fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).unwrap();
-        line
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => String::new(),
+            Err(RecvTimeoutError::Timeout) => {
+                panic!("no line on standard output: is it not ready?")
+            }
+        }
     }
 
     /// Waits until it has left by itself.
     pub fn left(mut self) -> std::process::ExitStatus {
-        self.child.wait().unwrap()
+        let mut status = None;
+        wait_until("the process has left", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+
+    /// A connection on which no read waits for ever.
+    fn connect(&self) -> TcpStream {
+        let socket = TcpStream::connect(&self.address).unwrap();
+        socket.set_read_timeout(Some(2 * PATIENCE)).unwrap();
+        socket
     }
 
     pub fn post(&self, path: &str, body: &str) -> String {
@@ -166,7 +183,7 @@ impl Serving {
 
     /// Any request with a body.
     pub fn send(&self, method: &str, path: &str, fields: &str, body: &str) -> String {
-        let mut socket = TcpStream::connect(&self.address).unwrap();
+        let mut socket = self.connect();
         let head =
             format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{fields}");
         let length = body.len();
@@ -182,7 +199,7 @@ impl Serving {
 
     /// The answer to a `GET`.
     pub fn get(&self, path: &str) -> String {
-        let mut socket = TcpStream::connect(&self.address).unwrap();
+        let mut socket = self.connect();
         let head = "host: localhost\r\nconnection: close";
         write!(socket, "GET {path} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
         let mut reply = String::new();
@@ -202,10 +219,26 @@ impl Serving {
         assert!(sent.success());
     }
 
-    pub fn terminate(mut self) -> std::process::ExitStatus {
+    pub fn terminate(self) -> std::process::ExitStatus {
         self.signal("TERM");
-        self.child.wait().unwrap()
+        self.left()
     }
+}
+
+/// The lines of a pipe, read by a thread that ends with the pipe.
+fn read_lines(pipe: ChildStdout) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        let mut pipe = BufReader::new(pipe);
+        loop {
+            let mut line = String::new();
+            let read = pipe.read_line(&mut line);
+            if !read.is_ok_and(|read| read > 0) || sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
 }
 
 impl Drop for Serving {

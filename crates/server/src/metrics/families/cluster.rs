@@ -100,7 +100,11 @@ fn write_instances(text: &mut PrometheusText, node: Option<&ClusterNode>) {
             (&[("outcome", "skipped")], published.skipped),
             (
                 &[("outcome", "dropped")],
-                counts.malformed + counts.newer + counts.foreign + counts.over_limit,
+                counts.malformed
+                    + counts.newer
+                    + counts.foreign
+                    + counts.over_limit
+                    + counts.forged,
             ),
         ],
     );

@@ -17,6 +17,7 @@ use cluster::messages::{Heartbeat, Role};
 use cluster::names::{ClusterName, InstanceId};
 use cluster::node::{ClusterNode, NodeConfig};
 use cluster::placement::PlacementPolicy;
+use cluster::secret::ClusterSecret;
 use serde_json::{Value, json};
 use server::Server;
 use std::sync::{Arc, Mutex};
@@ -81,6 +82,7 @@ fn start_gateway(nats: &Nats, number: u64) -> Gateway {
                     name: ClusterName::new("test").unwrap(),
                     id,
                     heartbeat: Duration::from_millis(50),
+                    secret: Some(ClusterSecret::of("of the gateways")),
                 },
                 role: Role::All,
                 placement: PlacementPolicy::default(),
