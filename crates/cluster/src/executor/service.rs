@@ -170,7 +170,10 @@ impl Worker {
                 }
                 () = steps.notified() => self.send_news().await,
                 _ = look.tick(), if is_busy => self.send_news().await,
-                _ = expire.tick() => self.attempts.expire(now()),
+                _ = expire.tick() => {
+                    self.attempts.expire(now());
+                    self.parts.drop_expired(now());
+                }
                 () = stop.notified(), if !is_leaving => {
                     is_leaving = true;
                     self.leave();

@@ -12,6 +12,8 @@ pub const PART_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 64;
 const PARTS_MAX: usize = RUN_BYTES_MAX.div_ceil(PART_BYTES_MAX);
 /// Bytes of incomplete requests that an engine keeps.
 pub const ASSEMBLY_BYTES_MAX: usize = 4 * RUN_BYTES_MAX;
+/// Incomplete requests that an engine keeps: their parts may be empty.
+const INCOMPLETE_MAX: usize = 1024;
 /// Time that an incomplete request is kept after its last part.
 pub const PART_WAIT: Duration = Duration::from_secs(10);
 
@@ -97,7 +99,8 @@ impl PartAssembly {
     /// Takes one message of a request; a repeated one is ignored. `now` never decreases.
     ///
     /// # Errors
-    /// The message is no part, or the incomplete requests have more than [`ASSEMBLY_BYTES_MAX`] bytes.
+    /// The message is no part, or there are more than [`INCOMPLETE_MAX`] incomplete requests, or [`ASSEMBLY_BYTES_MAX`] bytes of
+    /// them.
     pub fn push(&mut self, message: &[u8], now: Instant) -> Result<Assembled, MessageError> {
         let part = RunPart::decode(message)?;
         if part.parts == 1 {
@@ -114,6 +117,9 @@ impl PartAssembly {
         }
         if self.bytes + part.bytes.len() > ASSEMBLY_BYTES_MAX {
             return Err(MessageError::TooMany("bytes", ASSEMBLY_BYTES_MAX));
+        }
+        if self.incomplete.len() >= INCOMPLETE_MAX && !self.incomplete.contains_key(&key) {
+            return Err(MessageError::TooMany("requests in parts", INCOMPLETE_MAX));
         }
         let run = self.incomplete.entry(key).or_insert_with(|| IncompleteRun {
             attempt: part.attempt,
@@ -147,7 +153,8 @@ impl PartAssembly {
         parts
     }
 
-    fn drop_expired(&mut self, now: Instant) {
+    /// Drops the requests whose further parts did not arrive in time.
+    pub fn drop_expired(&mut self, now: Instant) {
         let expired = |run: &IncompleteRun| now.saturating_duration_since(run.last) >= PART_WAIT;
         let keys = self.incomplete.iter().filter(|(_, run)| expired(run));
         let keys: Vec<_> = keys.map(|(key, _)| *key).collect();
@@ -230,6 +237,29 @@ mod tests {
         let whole = assembly.push(&new[2], now);
         assert_eq!(whole, Ok(Assembled::Run(Box::new(run))));
         assert_eq!(assembly.bytes(), 0);
+    }
+
+    #[test]
+    fn empty_parts_of_many_requests_are_bounded_and_dropped() {
+        let now = start();
+        let mut assembly = PartAssembly::default();
+        let part = |handle: u64| {
+            let mut message = vec![VERSION];
+            for number in [0, handle, 1, 0, PARTS_MAX as u64] {
+                push_varint(&mut message, number);
+            }
+            push_bytes(&mut message, &[]);
+            message
+        };
+        for handle in 0..INCOMPLETE_MAX as u64 {
+            let pushed = assembly.push(&part(handle), now);
+            assert_eq!(pushed, Ok(Assembled::Incomplete));
+        }
+        let full = Err(MessageError::TooMany("requests in parts", INCOMPLETE_MAX));
+        assert_eq!(assembly.push(&part(u64::MAX), now), full);
+        assert_eq!(assembly.push(&part(0), now), Ok(Assembled::Incomplete));
+        assembly.drop_expired(now + PART_WAIT);
+        assert!(assembly.incomplete.is_empty());
     }
 
     #[test]

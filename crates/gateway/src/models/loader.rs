@@ -109,7 +109,7 @@ impl ModelLoader {
                 let Some(longest) = self.longest_idle() else {
                     return true;
                 };
-                tracing::info!(model = longest.id, "evicted: its memory is needed");
+                tracing::info!(model = longest.id(), "evicted: its memory is needed");
                 self.models.unload(&longest).await;
             }
         }

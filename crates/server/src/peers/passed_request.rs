@@ -81,7 +81,7 @@ impl PassedRequest {
         }
         let secret = secret.ok_or("cluster.secret_file is not set")?;
         let owner = self.owner.ok_or("the request has no caller")?;
-        let expected = seal(&mut request, (owner, &self.body), secret, peer.id)?;
+        let expected = seal(&mut request, (owner, &self.body[..]), secret, peer.id)?;
         Ok((request, Some(expected)))
     }
 }

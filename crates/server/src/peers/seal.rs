@@ -254,7 +254,7 @@ mod tests {
             secret: secret.clone(),
         };
         let opened = SealedRequest::open(request, &value, Some(&trust), nonces);
-        opened.map_err(|why| why.message.to_string())
+        opened.map_err(|why| why.message)
     }
 
     #[test]

@@ -61,6 +61,8 @@ fn vectors_and_scores_of_a_gateway_are_those_of_one_process() {
         ("MILLRACE_MODELS_DIRECTORIES", directory),
         ("MILLRACE_CLUSTER_ENGINE_WAIT_MS", "1000"),
         ("MILLRACE_CLUSTER_PLACEMENT", "round_robin"),
+        // A stopped engine gets texts for three seconds.
+        ("MILLRACE_CLUSTER_HEARTBEAT_MS", "1000"),
     ];
     let settings = [&SETTINGS[..], &mine].concat();
     let serve = ["serve", &encoder, "--bind", "127.0.0.1:0"];

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use testing::wait::wait_until;
 
 /// The setting of the gateways' secret.
-pub(crate) const SECRET_FILE: &str = "MILLRACE_CLUSTER_SECRET_FILE";
+const SECRET_FILE: &str = "MILLRACE_CLUSTER_SECRET_FILE";
 /// Name of the file.
 const SECRET: &str = "secret";
 
@@ -21,6 +21,8 @@ pub(crate) struct Cluster {
     pub(crate) nkeys: Option<PathBuf>,
     /// With the secret of the gateways.
     secret: Folder,
+    /// Whether gateways that are started now get it.
+    pub(crate) gives_secret: bool,
 }
 
 impl Cluster {
@@ -37,6 +39,7 @@ impl Cluster {
         std::fs::write(secret.0.join(SECRET), "0123456789".repeat(4)).unwrap();
         Self {
             secret,
+            gives_secret: true,
             nats,
             settings: settings.to_vec(),
             engines: Vec::new(),
@@ -140,7 +143,7 @@ impl Cluster {
             vars.push(("MILLRACE_CLUSTER_NKEY_FILE", file));
         }
         let secret = self.secret.0.join(SECRET).display().to_string();
-        if role != "engine" && !vars.iter().any(|(name, _)| *name == SECRET_FILE) {
+        if role != "engine" && self.gives_secret {
             vars.push((SECRET_FILE, &secret));
         }
         Serving::early(&args, &vars, log)

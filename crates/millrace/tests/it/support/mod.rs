@@ -14,6 +14,7 @@ pub use testing::folder::Folder;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use testing::wait::{PATIENCE, wait_until};
 
@@ -103,7 +104,8 @@ pub fn synth(folder: &Folder) -> String {
 pub struct Serving {
     child: Child,
     address: String,
-    lines: Receiver<String>,
+    /// In a lock, so that threads of a test can share the server.
+    lines: Mutex<Receiver<String>>,
 }
 
 impl Serving {
@@ -135,7 +137,7 @@ impl Serving {
             .spawn()
             .unwrap();
         let mut serving = Self {
-            lines: read_lines(child.stdout.take().unwrap()),
+            lines: Mutex::new(read_lines(child.stdout.take().unwrap())),
             child,
             address: String::new(),
         };
@@ -146,7 +148,7 @@ impl Serving {
 
     /// Its next line on standard output; empty at the end.
     pub fn line(&mut self) -> String {
-        match self.lines.recv_timeout(PATIENCE) {
+        match self.lines.get_mut().unwrap().recv_timeout(PATIENCE) {
             Ok(line) => line,
             Err(RecvTimeoutError::Disconnected) => String::new(),
             Err(RecvTimeoutError::Timeout) => {
