@@ -23,7 +23,8 @@ OLDEST = "1.30"
 # The operator's own kinds have no schema there.
 FOREIGN = {"PodMonitor"}
 KEY = {"apiKeySecret": "millrace-keys"}
-CLUSTER = {"keysSecret": "millrace-keys", "cluster": {"enabled": True, "servers": ["nats://nats:4222", "nats://other:4222"]}}
+SERVERS = {"enabled": True, "servers": ["nats://nats:4222", "nats://other:4222"]}
+CLUSTER = {"keysSecret": "millrace-keys", "cluster": {**SERVERS, "gatewaysSecret": "gateways"}}
 FULL = {
     **KEY,
     "keysSecret": "millrace-key-file",
@@ -55,6 +56,7 @@ RENDERED = {
     "no pods for now": {**KEY, "replicas": 0},
     "without affinity": {**KEY, "replicas": 3, "service": {"sessionAffinity": "None"}},
     "cluster": {**CLUSTER, "replicas": 3, "model": "qwen3:0.6b"},
+    "cluster with one gateway": {"keysSecret": "millrace-keys", "cluster": {**SERVERS, "gateways": 1}},
     "cluster with logins": {**CLUSTER, "cluster": {**CLUSTER["cluster"], "nkeySecret": "nkeys", "gateways": 3}},
 }
 # What is refused, and a word of the reason.
@@ -64,6 +66,7 @@ REFUSED = {
     "as many as the autoscaler wants": ({**KEY, "autoscaling": {"enabled": True}}, "sessionAffinity"),
     "a cluster without NATS": ({"keysSecret": "k", "cluster": {"enabled": True}}, "cluster.servers"),
     "a cluster with keys in clear": ({**KEY, "cluster": {"enabled": True, "servers": ["nats://n"]}}, "keysSecret"),
+    "gateways without a secret": ({"keysSecret": "k", "cluster": SERVERS}, "cluster.gatewaysSecret"),
     "an autoscaler in a cluster": ({**CLUSTER, "autoscaling": {"enabled": True}}, "autoscaling"),
     "metrics without a key": ({"keysSecret": "k", "podMonitor": {"enabled": True}}, "podMonitor.keySecret"),
     "an unknown value": ({**KEY, "replica": 2}, "replica"),
@@ -130,6 +133,10 @@ def check_objects(case, values, objects):
     for pods in sets:
         check_pods(case, values, pods)
         cluster = values.get("cluster", {})
+        has_secret = "MILLRACE_CLUSTER_SECRET_FILE" in str(pods)
+        assert has_secret == ("gatewaysSecret" in cluster and role_of(pods) == "gateway"), f"{case}: {role_of(pods)} and the secret"
+        volumes = [volume["name"] for volume in pods["spec"]["template"]["spec"]["volumes"]]
+        assert has_secret == ("gateways" in volumes), f"{case}: {role_of(pods)} has {volumes}"
         number = cluster.get("gateways", 2) if role_of(pods) == "gateway" else values.get("replicas", 1)
         assert pods["spec"].get("replicas") == (None if "autoscaling" in values else number), f"{case}: {role_of(pods)}"
     services = {service["metadata"]["name"]: service["spec"] for service in of_kind(objects, "Service")}

@@ -38,6 +38,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if not $v.keysSecret -}}
 {{- fail "keysSecret: the gateways of a cluster need the same file of keys, and engines must not see keys (apiKeySecret has them in clear)" -}}
 {{- end -}}
+{{- if and (gt (int $v.cluster.gateways) 1) (not $v.cluster.gatewaysSecret) -}}
+{{- fail "cluster.gatewaysSecret: several gateways trust each other by a secret that engines do not have (its key `gateways.secret`: openssl rand -hex 32)" -}}
+{{- end -}}
 {{- if $v.autoscaling.enabled -}}
 {{- fail "autoscaling.enabled: requests of a cluster wait at its gateways; set replicas (engines) and cluster.gateways" -}}
 {{- end -}}

@@ -130,6 +130,9 @@ spec:
             {{- if and $v.cluster.enabled $v.cluster.nkeySecret }}
             - {name: nkey, mountPath: /etc/millrace-nkey, readOnly: true}
             {{- end }}
+            {{- if and $v.cluster.enabled $v.cluster.gatewaysSecret (eq .role "gateway") }}
+            - {name: gateways, mountPath: /etc/millrace-gateways, readOnly: true}
+            {{- end }}
             {{- with $v.volumeMounts }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
@@ -156,6 +159,13 @@ spec:
             secretName: {{ $v.cluster.nkeySecret }}
             defaultMode: 0440
             items: [{key: {{ .role }}.seed, path: seed}]
+        {{- end }}
+        {{- if and $v.cluster.enabled $v.cluster.gatewaysSecret (eq .role "gateway") }}
+        - name: gateways
+          secret:
+            secretName: {{ $v.cluster.gatewaysSecret }}
+            defaultMode: 0440
+            items: [{key: gateways.secret, path: secret}]
         {{- end }}
         {{- with $v.volumes }}
         {{- toYaml . | nindent 8 }}
@@ -217,6 +227,9 @@ capabilities: {drop: [ALL]}
 - {name: MILLRACE_CLUSTER_ADDRESS, value: {{ $v.cluster.address | quote }}}
 {{- if $v.cluster.nkeySecret }}
 - {name: MILLRACE_CLUSTER_NKEY_FILE, value: /etc/millrace-nkey/seed}
+{{- end }}
+{{- if and $v.cluster.gatewaysSecret (eq .role "gateway") }}
+- {name: MILLRACE_CLUSTER_SECRET_FILE, value: /etc/millrace-gateways/secret}
 {{- end }}
 {{- end }}
 {{- end -}}
