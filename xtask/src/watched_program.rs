@@ -7,9 +7,11 @@ use crate::shell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+/// Lines that were read and not yet looked at.
+const LINES_WAITING_MAX: usize = 1024;
 /// Time between two looks at the clock.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Time in which the output of an ended program closes; only processes that a test left behind keep it open.
@@ -38,7 +40,7 @@ pub(crate) fn run(command: &mut Command, bounds: &TimeBounds) -> std::io::Result
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    let (sender, lines) = channel();
+    let (sender, lines) = sync_channel(LINES_WAITING_MAX);
     send_lines(child.stdout.take(), &sender);
     send_lines(child.stderr.take(), &sender);
     drop(sender);
@@ -89,7 +91,7 @@ fn follow(
 }
 
 /// Sends each line of a pipe from a thread, which ends with the pipe.
-fn send_lines(pipe: Option<impl Read + Send + 'static>, lines: &Sender<String>) {
+fn send_lines(pipe: Option<impl Read + Send + 'static>, lines: &SyncSender<String>) {
     let (Some(pipe), lines) = (pipe, lines.clone()) else {
         return;
     };

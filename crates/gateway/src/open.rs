@@ -79,9 +79,8 @@ pub fn open_stream(
         request.ask.stream_options.priority = priority;
     }
     let closed_objects = handles.limits.now().closed_objects;
-    resolve_params(&mut request.ask.params, closed_objects, || {
-        handles.ids.next_seed()
-    });
+    let seed = || handles.ids.next_seed();
+    resolve_params(&mut request.ask.params, closed_objects, seed);
     let key = caller.open_streams_permit(request.ask.choices())?;
     let admission_request = admission_request(handles, caller, &request, (key.account(), now));
     let serving = Arc::clone(&request.lease.serving);

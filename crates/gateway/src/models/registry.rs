@@ -69,7 +69,9 @@ impl ModelRegistry {
     }
 
     fn set_first_defaults(&self) {
-        let defaults = self.library().and_then(|library| library.started_defaults());
+        let defaults = self
+            .library()
+            .and_then(|library| library.started_defaults());
         if let Some(defaults) = defaults {
             let _ = self.first_defaults.set(defaults);
         }

@@ -40,8 +40,10 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         ClusterRole::Engine => None,
         ClusterRole::All | ClusterRole::Gateway => lock_journal(&settings)?,
     };
-    let name = source.as_ref().map_or(UNKNOWN_MODEL, |source| source.name.as_str());
-    let name = name.to_owned();
+    let name = source
+        .as_ref()
+        .map_or(UNKNOWN_MODEL, |it| &it.name)
+        .to_owned();
     let certificate = settings.listener.certificate().map_err(Failure::User)?;
     let runtime = server::io_runtime(settings.server.io_threads)?;
     let bounds = server_config(&settings);

@@ -34,7 +34,10 @@ impl Library {
         loop {
             let mut announced = self.announced(cluster).into_iter();
             if let Some((model, local)) = announced.find(|(model, _)| model.engines > 0) {
-                tracing::info!("no model was given: {:?} is the first of the engines' models", model.key);
+                tracing::info!(
+                    "no model was given: {:?} is the first of the engines' models",
+                    model.key
+                );
                 let source = self.store.source_of(local.weights.as_deref());
                 let source = source.with_start_name(Some(model.key));
                 self.store.start(&self.engines.settings(), source);

@@ -99,7 +99,9 @@ impl ModelStore {
 
     /// Name of the model that the server was started with, once it is known.
     pub(crate) fn started_name(&self) -> Option<&str> {
-        self.started.get().map(|started| started.source.name.as_str())
+        self.started
+            .get()
+            .map(|started| started.source.name.as_str())
     }
 
     /// Whether the start model has a file, so that the built-in model is another one.
@@ -311,10 +313,7 @@ impl ModelStore {
     }
 
     fn started_model(&self, started: &StartedModel) -> LocalModel {
-        let mut known = started
-            .facts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut known = started.facts.lock().unwrap_or_else(PoisonError::into_inner);
         // A model that cannot be read has empty facts here; loading it gives the error.
         let read =
             || read_facts(&started.source, self.quantize).map_or_else(|_| Arc::default(), Arc::new);

@@ -5,7 +5,8 @@ use engine::{Embedding, Policy, Pooling, Terms, Token};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use gateway::admission::{AdmissionRequest, Priority, RequestedChoices, TaskSlots};
 use gateway::handles::GenerationHandles;
-use gateway::keys::Caller;
+use gateway::keys::{Caller, KeyPermit};
+use gateway::limits::GatewayLimits;
 use gateway::models::{ModelTask, ReadyModel, ServedModel};
 use generate::adapters::AdapterUse;
 use generate::embedding::{EmbeddingRequest, EmbeddingVector};
@@ -86,6 +87,17 @@ pub(super) fn embedding_model(model: &ServedModel) -> Result<EmbeddingModel, Api
     })
 }
 
+/// The terms of texts in the engine, without their class and time.
+fn engine_terms(key: &KeyPermit, limits: &GatewayLimits) -> Terms {
+    Terms {
+        account: key.account(),
+        clocks: limits.clocks.of_engine(),
+        salt: key.cache_salt(limits.prefix_sharing, None),
+        policy: Policy::Keep,
+        ..Terms::default()
+    }
+}
+
 /// Computes the embeddings. Dropping the future (the client has disconnected) cancels the work.
 pub(super) async fn compute_embeddings(
     handles: &GenerationHandles,
@@ -108,6 +120,8 @@ pub(super) async fn compute_embeddings(
     let sizing = serving.resource_estimator(&limits);
     let bytes = request.body_bytes * in_flight / request.texts.len().max(1);
     handles.metrics.record_request();
+    let who = (caller.owner.0, &request.texts);
+    let who = handles.ids.fingerprint_of(&who);
     let ticket = serving.admission.request_permit(AdmissionRequest {
         class: request.class,
         account: key.account(),
@@ -115,9 +129,7 @@ pub(super) async fn compute_embeddings(
         // A submitted text is computed to the end.
         is_recallable: false,
         deadline: request.deadline,
-        who: handles
-            .ids
-            .fingerprint_of(&(caller.owner.0, &request.texts)),
+        who,
     })?;
     let permit = ticket.await?;
     handles.metrics.record_admission(clock::now() - arrived);
@@ -125,9 +137,8 @@ pub(super) async fn compute_embeddings(
     let (served, lora) = (Arc::clone(&serving.model), request.lora.clone());
     let prompts = tokenize_texts(request, limits.inline_prompt_bytes_max).await?;
     let prompt_tokens = prompts.iter().map(|ids| ids.len() as u64).sum();
-    handles
-        .metrics
-        .prompt_tokenized(usize::try_from(prompt_tokens).unwrap_or(usize::MAX));
+    let counted = usize::try_from(prompt_tokens).unwrap_or(usize::MAX);
+    handles.metrics.prompt_tokenized(counted);
     key.charge_prompt(prompt_tokens, clock::now())?;
     let sizing = admission.resource_estimator(&limits);
     let permit = permit
@@ -143,11 +154,8 @@ pub(super) async fn compute_embeddings(
         lora,
         terms: Terms {
             priority: class.into(),
-            account: key.account(),
-            clocks: limits.clocks.of_engine(),
-            salt: key.cache_salt(limits.prefix_sharing, None),
-            policy: Policy::Keep,
             since: Some(arrived),
+            ..engine_terms(&key, &limits)
         },
     };
     let admitted = clock::now();

@@ -281,7 +281,8 @@ mod tests {
     #[test]
     fn changed_request_is_rejected() {
         let (secret, nonces) = (ClusterSecret::of("a"), SeenNonces::default());
-        let rows: [(&str, fn(&mut Request<()>)); 3] = [
+        type Change = fn(&mut Request<()>);
+        let rows: [(&str, Change); 3] = [
             ("method", |r| *r.method_mut() = Method::DELETE),
             ("path", |r| *r.uri_mut() = "/v1/jobs/b?b=c".parse().unwrap()),
             ("owner", |r| {

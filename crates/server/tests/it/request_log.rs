@@ -55,6 +55,7 @@ fn line_of(logged: &Logged, id: &str) -> Value {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn each_request_has_one_line() {
     if run_in_child(each_request_has_one_line) {
         return;

@@ -59,7 +59,6 @@ pub use limits::{
     GRAMMAR_BYTES_MAX, GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL,
     MASK_ITEMS_MAX, ROW_ITEMS_MAX,
 };
-pub use schema_numbers::SCHEMA_INTEGER_MAX;
 pub use schema_relaxation::{EXCLUSION_CHECKS_MAX, SCHEMA_FORMATS, strict_schema_violation};
 pub use schema_rewriting::{EXCLUDED_CHARS_MAX, REWRITTEN_PARTS_MAX};
 pub use schema_size::{

@@ -9,7 +9,7 @@ use super::schema_parts::{is_of_schemas, parts, path};
 use serde_json::{Map, Number, Value, json};
 
 /// The greatest magnitude of a bound, or of an integer constant: below 2^63, and exact as f64.
-pub const SCHEMA_INTEGER_MAX: i64 = 9_200_000_000_000_000_000;
+pub(super) const SCHEMA_INTEGER_MAX: i64 = 9_200_000_000_000_000_000;
 /// Integers up to this magnitude are exact as f64.
 const EXACT_MAX: i64 = 1 << 53;
 /// Keywords that count something.

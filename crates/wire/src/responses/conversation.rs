@@ -173,7 +173,7 @@ impl ConversationBuilder {
             Ok(Value::Object(object)) => Value::Object(object),
             _ => Value::String(arguments),
         };
-        self.push_call(id, name, arguments);
+        self.push_call(&id, &name, &arguments);
         Some(stored_item(item, "function_call"))
     }
 
@@ -188,11 +188,11 @@ impl ConversationBuilder {
         let name = required_string(fields, path, item, "name");
         let input = required_string(fields, path, item, "input");
         let (id, name, input) = (id?, offered_name(item, &name?), input?);
-        self.push_call(id, name, input_arguments(&input));
+        self.push_call(&id, &name, &input_arguments(&input));
         Some(stored_item(item, "custom_tool_call"))
     }
 
-    fn push_call(&mut self, id: String, name: String, arguments: Value) {
+    fn push_call(&mut self, id: &str, name: &str, arguments: &Value) {
         let call = json!({
             "id": id, "type": "function", "function": {"name": name, "arguments": arguments},
         });
@@ -200,7 +200,7 @@ impl ConversationBuilder {
         if let Value::Array(calls) = calls.or_insert_with(|| Value::Array(Vec::new())) {
             calls.push(call);
         }
-        self.calls.push((id, name));
+        self.calls.push((id.to_owned(), name.to_owned()));
     }
 
     fn add_call_output(

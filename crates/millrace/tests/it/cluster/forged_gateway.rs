@@ -112,6 +112,7 @@ fn instance(gateway: &Serving, key: &str, id: &str) -> Option<Value> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn forged_gateway_gets_no_key_and_is_not_believed() {
     let Some(program) = nats_server::program() else {
         return;

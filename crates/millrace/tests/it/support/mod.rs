@@ -15,7 +15,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use testing::wait::{PATIENCE, wait_until};
 
 pub fn millrace(args: &[&str]) -> Output {
@@ -227,9 +227,12 @@ impl Serving {
     }
 }
 
+/// Lines of a server that no test has read: more than any test's server writes, which would wait for the reader.
+const LINES_WAITING_MAX: usize = 1 << 16;
+
 /// The lines of a pipe, read by a thread that ends with the pipe.
 fn read_lines(pipe: ChildStdout) -> Receiver<String> {
-    let (sender, lines) = channel();
+    let (sender, lines) = sync_channel(LINES_WAITING_MAX);
     std::thread::spawn(move || {
         let mut pipe = BufReader::new(pipe);
         loop {

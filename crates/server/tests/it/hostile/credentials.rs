@@ -28,6 +28,7 @@ fn models(rig: &Rig, fields: &str) -> Reply {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn request_with_two_keys_is_rejected() {
     let rig = Rig::keyed(config(), &keys());
     let (a, b) = (secret("a"), secret("b"));
