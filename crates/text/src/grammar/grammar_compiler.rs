@@ -10,7 +10,7 @@ use super::limits::{
     GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, ROW_ITEMS_MAX,
 };
 use super::rejection::{GrammarRejection, first_lines};
-use super::{lexer_work, productive_symbols, token_slices, token_trie};
+use super::{lexer_work, productive_symbols, schema_numbers, token_slices, token_trie};
 use crate::Tokenizer;
 use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar};
 use llguidance::toktrie::InferenceCapabilities;
@@ -125,6 +125,12 @@ impl GrammarCompiler {
         grammar: TopLevelGrammar,
         forces: bool,
     ) -> Result<(GrammarMatcher, usize), GrammarRejection> {
+        // Also for a part of a schema, which may be rewritten in another way than the whole.
+        let mut schemas = grammar.grammars.iter();
+        let wrong = schemas.find_map(|one| schema_numbers::out_of_range(one.json_schema.as_ref()?));
+        if let Some(why) = wrong {
+            return Err(GrammarRejection::wrong(why));
+        }
         let factory = self.factory.get_or_init(|| self.factory());
         let factory = factory.as_ref().map_err(GrammarRejection::of)?;
         let (vocabulary, limits) = (factory.tok_env().clone(), factory.limits().clone());

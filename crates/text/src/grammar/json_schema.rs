@@ -143,7 +143,9 @@ pub(crate) fn prepared(root: &Map<String, Value>) -> Map<String, Value> {
 /// Rewriting makes parts whose paths the client does not know.
 fn check_rewritten(root: &Map<String, Value>) -> Result<(), GrammarError> {
     let checked = schema_size::check(&rewritten(root));
-    checked.map_err(|error| GrammarError::whole(error.why))
+    checked.map_err(|error| GrammarError::whole(error.why))?;
+    let compiled = Value::Object(prepared(root));
+    schema_numbers::out_of_range(&compiled).map_or(Ok(()), |why| Err(GrammarError::whole(why)))
 }
 
 /// A client's own options in the schema are replaced.

@@ -12,6 +12,8 @@ use serde_json::{Map, Number, Value, json};
 pub(super) const SCHEMA_INTEGER_MAX: i64 = 9_200_000_000_000_000_000;
 /// Integers up to this magnitude are exact as f64.
 const EXACT_MAX: i64 = 1 << 53;
+/// Bounds below this magnitude may stand alone: numbers of 18 digits.
+const OPEN_BOUND_MAX: f64 = 1e18;
 /// Keywords that count something.
 const COUNTS: [&str; 8] = [
     "minLength",
@@ -58,21 +60,72 @@ fn check_part(schema: &Map<String, Value>, place: &mut Vec<String>) -> Result<()
     Ok(())
 }
 
-/// A number below a keyword of bounds or constants, at any depth, that llguidance must not get as it is. For schemas
-/// to which [`within_range`] is not applied.
-pub(super) fn out_of_range(value: &Value) -> Option<String> {
+/// A number below a keyword of bounds or constants, at any depth, that llguidance must not get as it is.
+///
+/// The last check, for the schema as compiled: a reference may lead below any keyword (`default`, a constant), and rewriting
+/// turns the bounds in a `not` around, so that neither [`check`] nor [`within_range`] has seen every bound. No number
+/// beyond [`SCHEMA_INTEGER_MAX`] passes that llguidance converts to an integer.
+pub(super) fn out_of_range(schema: &Value) -> Option<String> {
+    first_out_of_range(schema, has_integers(schema))
+}
+
+fn first_out_of_range(value: &Value, has_integers: bool) -> Option<String> {
     match value {
-        Value::Array(values) => values.iter().find_map(out_of_range),
+        Value::Array(values) => values
+            .iter()
+            .find_map(|value| first_out_of_range(value, has_integers)),
         Value::Object(entries) => entries.iter().find_map(|(keyword, value)| {
             let wrong = match keyword.as_str() {
                 "minimum" | "exclusiveMinimum" | "maximum" | "exclusiveMaximum" => {
                     unreachable_bound(value, 1.0).or_else(|| unreachable_bound(value, -1.0))
                 }
-                "const" | "enum" => inexact_constant(value),
+                "const" | "enum" => inexact_constant(value).or_else(|| {
+                    if has_integers {
+                        large_float(value)
+                    } else {
+                        None
+                    }
+                }),
                 _ => None,
             };
-            wrong.or_else(|| out_of_range(value))
+            wrong
+                .map(|why| format!("has {keyword} that {why}"))
+                .or_else(|| first_out_of_range(value, has_integers))
         }),
+        _ => None,
+    }
+}
+
+/// Whether any part has the type `integer`: a constant that meets it becomes an integer, also through `allOf` and `$ref`.
+fn has_integers(value: &Value) -> bool {
+    match value {
+        Value::Array(values) => values.iter().any(has_integers),
+        Value::Object(entries) => entries.iter().any(|(keyword, value)| {
+            let is_integer = |kind: &Value| kind == "integer";
+            let is_type = keyword == "type"
+                && (is_integer(value)
+                    || value
+                        .as_array()
+                        .is_some_and(|kinds| kinds.iter().any(is_integer)));
+            is_type || has_integers(value)
+        }),
+        _ => false,
+    }
+}
+
+/// A float beyond the range, at any depth of a constant.
+fn large_float(value: &Value) -> Option<String> {
+    match value {
+        Value::Number(number) => {
+            let float = number.as_f64()?;
+            (float.abs() > SCHEMA_INTEGER_MAX as f64).then(|| {
+                format!(
+                    "has the number {float:e}; at most {SCHEMA_INTEGER_MAX} (SCHEMA_INTEGER_MAX) is accepted in a schema with integers"
+                )
+            })
+        }
+        Value::Array(values) => values.iter().find_map(large_float),
+        Value::Object(entries) => entries.values().find_map(large_float),
         _ => None,
     }
 }
@@ -117,6 +170,26 @@ pub(super) fn within_range(keyword: &str, value: Value) -> Value {
         "exclusiveMaximum" => upper_bound(value, true),
         _ if COUNTS.contains(&keyword) => whole(value),
         _ => value,
+    }
+}
+
+/// Adds the other bound where one bound has 19 digits: llguidance computes with the next power of ten.
+pub(super) fn close_range(schema: &mut Map<String, Value>) {
+    let bound = |keywords: [&str; 2]| {
+        let mut values = keywords.iter().filter_map(|keyword| schema.get(*keyword));
+        values.find_map(Value::as_f64)
+    };
+    let low = bound(["minimum", "exclusiveMinimum"]);
+    let high = bound(["maximum", "exclusiveMaximum"]);
+    let most = SCHEMA_INTEGER_MAX as f64;
+    match (low, high) {
+        (Some(low), None) if low >= OPEN_BOUND_MAX => {
+            schema.insert("maximum".to_owned(), json!(most));
+        }
+        (None, Some(high)) if high <= -OPEN_BOUND_MAX => {
+            schema.insert("minimum".to_owned(), json!(-most));
+        }
+        _ => {}
     }
 }
 
@@ -249,5 +322,28 @@ mod tests {
         let kept = json!({"const": 1_i64 << 60, "enum": [0.1, 1e300, -9_007_199_254_740_992_i64],
             "minimum": i64::MIN, "default": {"const": i64::MIN}, "maximum": 1e308});
         assert!(check(kept.as_object().expect("an object")).is_ok());
+    }
+
+    #[test]
+    fn numbers_that_a_reference_or_a_rewriting_reaches_are_found() {
+        let hidden = json!({"type": "integer", "minimum": -1e19});
+        for schema in [
+            json!({"type": "integer", "const": -1e19}),
+            json!({"allOf": [{"type": ["null", "integer"]}, {"enum": [1, {"a": -1e30}]}]}),
+            json!({"$ref": "#/default", "default": hidden}),
+            json!({"$ref": "#/examples/0", "examples": [hidden]}),
+            json!({"$ref": "#/$defs/a/enum/0", "$defs": {"a": {"enum": [hidden]}}}),
+            json!({"$ref": "#/$defs/a/const", "$defs": {"a": {"const": hidden}}}),
+            json!({"type": "integer", "exclusiveMaximum": -1e19}),
+        ] {
+            assert!(out_of_range(&schema).is_some(), "{schema}");
+        }
+        for schema in [
+            json!({"type": "number", "enum": [-1e300, 0.5]}),
+            json!({"type": "integer", "minimum": -(SCHEMA_INTEGER_MAX as f64), "maximum": SCHEMA_INTEGER_MAX as f64}),
+            json!({"properties": {"minimum": {"type": "integer"}}}),
+        ] {
+            assert_eq!(out_of_range(&schema), None, "{schema}");
+        }
     }
 }

@@ -9,7 +9,7 @@
 //! nested alternatives. All other branches count as overlapping.
 
 use super::error::GrammarError;
-use super::schema_numbers::within_range;
+use super::schema_numbers::{close_range, within_range};
 use super::schema_parts::{OF_NAMED, OF_SCHEMAS, parts, path};
 use serde_json::{Map, Value, json};
 
@@ -66,7 +66,8 @@ pub(super) fn loosened_schema(entries: Map<String, Value>) -> Map<String, Value>
                     .is_some_and(|format| !SCHEMA_FORMATS.contains(&format)) => {}
             // Keywords without effect.
             "uniqueItems" if value == json!(false) => {}
-            "discriminator" => {}
+            // Nothing that looks like a schema in an annotation is compiled.
+            "discriminator" | "default" | "examples" => {}
             _ => {
                 let value = within_range(&keyword, loosened_parts(&keyword, value));
                 loose.insert(keyword, value);
@@ -79,6 +80,7 @@ pub(super) fn loosened_schema(entries: Map<String, Value>) -> Map<String, Value>
             all_of.extend(beside);
         }
     }
+    close_range(&mut loose);
     loose
 }
 
