@@ -2,6 +2,7 @@
 
 use super::error::TokenizerError;
 use crate::vocab::{TOKEN_BYTES_MAX, TOKENS_MAX};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A text that shows what the post-processor adds.
 const PROBE: &str = "a";
@@ -16,7 +17,7 @@ pub(super) struct JsonPipeline {
 
 impl JsonPipeline {
     pub(super) fn new(json: &[u8]) -> Result<Self, TokenizerError> {
-        let mut special = tokenizers::Tokenizer::from_bytes(json)
+        let mut special = without_panic(|| tokenizers::Tokenizer::from_bytes(json))
             .map_err(|error| not_usable("tokenizer.json", error))?;
         // Prompts are neither truncated nor padded silently.
         special
@@ -37,8 +38,7 @@ impl JsonPipeline {
         ids: &mut Vec<u32>,
     ) -> Result<(), TokenizerError> {
         let pipeline = if special { &self.special } else { &self.plain };
-        let encoding = pipeline
-            .encode_fast(text, false)
+        let encoding = without_panic(|| pipeline.encode_fast(text, false))
             .map_err(|error| TokenizerError(format!("the text could not be encoded: {error}")))?;
         if let Some(id) = encoding.get_ids().iter().find(|id| **id as usize >= tokens) {
             return Err(TokenizerError(format!(
@@ -74,9 +74,9 @@ impl JsonPipeline {
     /// How often the last token of a text stands between two texts that are encoded together; `None`: something else
     /// stands there, or nothing. Once with BERT's vocabularies, twice with XLM-R's.
     pub(super) fn ends_in_pair(&self) -> Option<usize> {
-        let text = self.special.encode_fast(PROBE, false).ok()?;
+        let text = without_panic(|| self.special.encode_fast(PROBE, false)).ok()?;
         let text = text.get_ids();
-        let pair = self.special.encode_fast((PROBE, PROBE), true).ok()?;
+        let pair = without_panic(|| self.special.encode_fast((PROBE, PROBE), true)).ok()?;
         let (&end, pair) = pair.get_ids().split_last()?;
         let between = pair.get(1..)?.strip_prefix(text)?.strip_suffix(text)?;
         let is_end = between.iter().all(|id| *id == end);
@@ -92,9 +92,7 @@ impl JsonPipeline {
     /// Tokens that the file's post-processor puts before and after a text.
     pub(super) fn added(&self) -> Result<(Option<u32>, Option<u32>), TokenizerError> {
         let ids = |add| {
-            let encoding = self
-                .special
-                .encode_fast(PROBE, add)
+            let encoding = without_panic(|| self.special.encode_fast(PROBE, add))
                 .map_err(|error| not_usable("tokenizer.json", error))?;
             Ok(encoding.get_ids().to_vec())
         };
@@ -108,6 +106,63 @@ impl JsonPipeline {
     }
 }
 
+/// Runs a function of the library, which panics on some files: where a merge is shorter than the prefix of subwords, or
+/// where the post-processor has a token that the file does not define.
+fn without_panic<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(outcome) => outcome.map_err(|error| error.to_string()),
+        Err(_) => Err(
+            "its parts contradict each other, and the library tokenizers fails on them".to_owned(),
+        ),
+    }
+}
+
 pub(super) fn not_usable(what: &str, error: impl std::fmt::Display) -> TokenizerError {
     TokenizerError(format!("{what} is not usable: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Tokenizer;
+    use serde_json::{Value, json};
+
+    fn file(change: impl FnOnce(&mut Value)) -> Vec<u8> {
+        let mut file = json!({
+            "version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null, "post_processor": null,
+            "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false},
+            "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},
+        });
+        change(&mut file);
+        file.to_string().into_bytes()
+    }
+
+    #[test]
+    fn files_on_which_the_library_panics_are_errors() {
+        let good = Tokenizer::from_json(&file(|_| {})).expect("a small vocabulary");
+        assert_eq!(good.encode("ab", false).expect("known letters"), [2]);
+        let prefix = Tokenizer::from_json(&file(|file| {
+            file["model"]["continuing_subword_prefix"] = json!("<s>");
+        }));
+        let error = prefix.err().expect("a merge shorter than the prefix");
+        let error = error.to_string();
+        assert!(error.starts_with("tokenizer.json is not usable"), "{error}");
+        let sequence = json!({"Sequence": {"id": "A", "type_id": 0}});
+        let unknown = json!({"SpecialToken": {"id": "[X]", "type_id": 0}});
+        let ids = [
+            json!({}),
+            json!({"[X]": {"id": "[X]", "ids": [999], "tokens": ["[X]"]}}),
+        ];
+        for special_tokens in ids {
+            let tokenizer = Tokenizer::from_json(&file(|file| {
+                file["post_processor"] = json!({
+                    "type": "TemplateProcessing", "single": [unknown, sequence], "pair": [sequence, sequence],
+                    "special_tokens": special_tokens,
+                });
+            }));
+            if let Ok(tokenizer) = tokenizer {
+                // Any answer will do but a panic.
+                let _ = tokenizer.encode("ab", true);
+            }
+        }
+    }
 }
