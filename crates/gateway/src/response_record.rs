@@ -10,17 +10,11 @@ use crate::id_generator::IdGenerator;
 use crate::stored_note::StoredNote;
 use crate::stored_snapshot::{SNAPSHOT_VERSION, StoredSnapshot};
 use crate::streams::StreamRecord;
-use engine::Token;
-use futures_util::StreamExt;
-use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
-use stream::{Owner, Read, StreamId};
+use stream::{Owner, StreamId};
 use wire::clock;
 use wire::metadata::Metadata;
 
-/// Tokens of a log that are read at a time.
-const TOKENS_PER_READ: usize = 256;
 /// Bytes of a record beside the texts.
 const FIXED_BYTES: usize = 1024;
 
@@ -213,37 +207,4 @@ pub(crate) fn metadata_bytes(metadata: &Metadata) -> usize {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics half-way through a change.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Waits for the end of all choices, without reading the logs.
-pub async fn wait_for_end(entry: &StreamRecord) {
-    let Ok(started) = entry.wait_for_outcome().await else {
-        return;
-    };
-    let mut changes = entry.transitions().follow_changes();
-    while let Some(change) = changes.next().await {
-        if matches!(change, generate::stream_change::Change::Ended { .. }) {
-            break;
-        }
-    }
-    // State changes are published before the logs are closed.
-    for log in &started.choices {
-        let Ok(mut reader) = log.tokens.attach(log.tokens.len()) else {
-            continue;
-        };
-        let mut buffer = [Token {
-            id: 0,
-            logprob: 0.0,
-        }; TOKENS_PER_READ];
-        poll_fn(|cx| {
-            loop {
-                match reader.poll_read(cx, &mut buffer) {
-                    Poll::Ready(Read::Ended(_)) => return Poll::Ready(()),
-                    Poll::Ready(Read::Items(_)) => {}
-                    Poll::Ready(Read::Empty) | Poll::Pending => return Poll::Pending,
-                }
-            }
-        })
-        .await;
-    }
 }

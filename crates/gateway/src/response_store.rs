@@ -10,7 +10,7 @@ use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
 use crate::limits::LiveLimits;
 use crate::response_limits::ResponseLimits;
-use crate::response_record::{self, ResponseLookup, ResponseRecord, WrittenSnapshot};
+use crate::response_record::{ResponseLookup, ResponseRecord, WrittenSnapshot};
 use crate::stored_note::StoredNote;
 use crate::stored_snapshot::{self, StoredSnapshot};
 use crate::streams::StreamRecord;
@@ -189,7 +189,7 @@ impl ResponseStore {
         drop(kept);
         let (store, entry) = (Arc::clone(self), Arc::clone(entry));
         tokio::spawn(async move {
-            response_record::wait_for_end(&entry).await;
+            entry.wait_for_end().await;
             if entry.is_moved() {
                 // The next owner stores the answer.
                 return;

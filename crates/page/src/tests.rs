@@ -163,7 +163,7 @@ fn modules_import_modules_that_are_there() {
 #[test]
 fn modules_pass_their_own_tests() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node");
-    let Some(node) = find_program("node", "MILLRACE_TEST_NODE") else {
+    let Some(node) = find_program("node", "TEST_NODE") else {
         return;
     };
     let output = Command::new(node).arg("--test").arg(&folder).output();

@@ -1,5 +1,6 @@
 //! The line of the log for each request, written when its response has ended.
 
+use axum::extract::MatchedPath;
 use axum::http::{HeaderMap, Method};
 use generate::output::event::Times;
 use generate::stream_source::{ChoiceLog, StreamSource};
@@ -17,11 +18,11 @@ const CLIENT_DISCONNECTED: u16 = 499;
 
 /// What the log says about one request. Layers and handlers fill it in; its drop, at the end of the response, writes it.
 pub(crate) struct RequestLine {
-    id: String,
+    id: Box<str>,
     method: &'static str,
     arrived: Instant,
     /// Pattern of the route.
-    route: OnceLock<String>,
+    route: OnceLock<MatchedPath>,
     /// Name of the caller's key.
     key: OnceLock<Arc<str>>,
     /// 0: no response yet.
@@ -38,7 +39,7 @@ impl RequestLine {
     /// The line of a request that has arrived now.
     pub(crate) fn new(id: String, method: &Method) -> Self {
         Self {
-            id,
+            id: id.into(),
             method: known_method(method),
             arrived: clock::now(),
             route: OnceLock::new(),
@@ -56,8 +57,8 @@ impl RequestLine {
     }
 
     /// Notes the pattern of the route.
-    pub(crate) fn set_route(&self, route: &str) {
-        let _ = self.route.set(route.to_owned());
+    pub(crate) fn set_route(&self, route: &MatchedPath) {
+        let _ = self.route.set(route.clone());
     }
 
     /// Notes the caller's key.
@@ -119,9 +120,9 @@ impl Drop for RequestLine {
             0 => CLIENT_DISCONNECTED,
             status => status,
         };
-        let route = self.route.get().map_or("none", String::as_str);
+        let route = self.route.get().map_or("none", MatchedPath::as_str);
         let total_ms = in_ms(clock::now().saturating_duration_since(self.arrived));
-        let (id, method) = (self.id.as_str(), self.method);
+        let (id, method) = (&*self.id, self.method);
         let key = self.key.get().map(|name| &**name);
         let error = self.error.get().copied();
         if is_probe(route) {

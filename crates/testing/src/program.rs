@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// A file for the tests that were skipped, one line each: the test, a tab, the reason. `cargo xtask test` sets the variable,
 /// and shows the lines at its end.
-const SKIPS: &str = "MILLRACE_TEST_SKIPS";
+const SKIPS: &str = "TEST_SKIPS";
 /// `true` on machines that must have every program.
 const CI: &str = "CI";
 

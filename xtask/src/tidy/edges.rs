@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Crate, what it may depend on, and what its tests may use beyond that.
 const DRAWN: [(&str, &[&str], &[&str]); 18] = [
     ("journal", &[], &["testing"]),
-    ("page", &[], &[]),
+    ("page", &[], &["testing"]),
     ("stream", &[], &["testing"]),
     ("kernels", &[], &["testing"]),
     ("model", &["kernels"], &["testing"]),

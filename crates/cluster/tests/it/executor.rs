@@ -355,7 +355,7 @@ async fn executor_that_leaves_gives_its_requests_back() {
             .expect("an end");
         batch.decode_into(&message.unwrap().payload).unwrap();
     }
-    let part = long.encode_parts().unwrap().remove(0);
+    let part = run(2, 60, 10).encode_parts().unwrap().remove(0);
     let subject = bench.subjects.run(ENGINE);
     // A request that is still on its way is answered, so that its gateway does not wait for the answer.
     let ask = || {

@@ -1,4 +1,4 @@
-//! Tests with a real NATS server: `MILLRACE_TEST_NATS_SERVER`, else `nats-server` in `PATH`.
+//! Tests with a real NATS server: `TEST_NATS_SERVER`, else `nats-server` in `PATH`.
 
 mod connection;
 mod executor;

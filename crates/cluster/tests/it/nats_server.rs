@@ -10,7 +10,7 @@ use testing::wait::wait_until;
 
 /// The program; `None`: the test is skipped.
 pub(crate) fn program() -> Option<PathBuf> {
-    find_program("nats-server", "MILLRACE_TEST_NATS_SERVER")
+    find_program("nats-server", "TEST_NATS_SERVER")
 }
 
 /// A port that was free a moment ago.

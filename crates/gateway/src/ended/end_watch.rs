@@ -9,7 +9,6 @@ use super::EndedStream;
 use crate::durability::{NotedEnd, StoredBlob};
 use crate::mailbox::Mailboxes;
 use crate::owners_slot::OwnersSlot;
-use crate::response_record;
 use crate::streams::StreamRecord;
 use crate::webhooks::{Outbox, WebhookPlace};
 use std::sync::{Arc, Weak};
@@ -101,7 +100,7 @@ impl EndReports {
     }
 
     async fn report(self, record: Arc<StreamRecord>, due: DueReports) {
-        response_record::wait_for_end(&record).await;
+        record.wait_for_end().await;
         if record.is_moved() {
             // The next owner reports the end.
             return;

@@ -3,9 +3,16 @@
 use super::steering::SteeringState;
 use super::stream_record::StreamRecord;
 use crate::durability::{ControlState, DurableStream, ForgottenRecords, unix_us};
-use crate::response_record;
+use engine::Token;
+use futures_util::StreamExt;
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
+use stream::Read;
 use wire::clock;
+
+/// Tokens that a wait for the end skips at a time.
+const TOKENS_PER_READ: usize = 256;
 
 /// How long a confirmation of a cancellation waits for the end: some steps of a slow model.
 const CANCEL_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -59,10 +66,43 @@ impl StreamRecord {
             return;
         }
         let ended = async {
-            response_record::wait_for_end(self).await;
+            self.wait_for_end().await;
             self.wait_written().await;
         };
         let _ = tokio::time::timeout(CANCEL_WAIT_MAX, ended).await;
+    }
+
+    /// Waits for the end of all choices, without reading the logs.
+    pub async fn wait_for_end(&self) {
+        let Ok(started) = self.wait_for_outcome().await else {
+            return;
+        };
+        let mut changes = self.transitions().follow_changes();
+        while let Some(change) = changes.next().await {
+            if matches!(change, generate::stream_change::Change::Ended { .. }) {
+                break;
+            }
+        }
+        // State changes are published before the logs are closed.
+        for log in &started.choices {
+            let Ok(mut reader) = log.tokens.attach(log.tokens.len()) else {
+                continue;
+            };
+            let mut buffer = [Token {
+                id: 0,
+                logprob: 0.0,
+            }; TOKENS_PER_READ];
+            poll_fn(|cx| {
+                loop {
+                    match reader.poll_read(cx, &mut buffer) {
+                        Poll::Ready(Read::Ended(_)) => return Poll::Ready(()),
+                        Poll::Ready(Read::Items(_)) => {}
+                        Poll::Ready(Read::Empty) | Poll::Pending => return Poll::Pending,
+                    }
+                }
+            })
+            .await;
+        }
     }
 
     /// Ends the retention of the stream's records at once.

@@ -81,7 +81,7 @@ pub(crate) async fn count_request(
 ) -> Response {
     let route: Option<&MatchedPath> = request.extensions().get();
     if let (Some(line), Some(route)) = (request.extensions().get::<Arc<RequestLine>>(), route) {
-        line.set_route(route.as_str());
+        line.set_route(route);
     }
     let mut counted = CountedRequest {
         metrics,

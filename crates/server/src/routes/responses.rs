@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use gateway::ended_response::EndedResponse;
 use gateway::keys::Caller;
 use gateway::metrics::MeteredProtocol;
-use gateway::response_record::{self, ResponseLookup, ResponseRecord};
+use gateway::response_record::{ResponseLookup, ResponseRecord};
 use gateway::response_store::ResponseStore;
 use gateway::streams::{StreamRecord, StreamRegistry, StreamState};
 use generate::error::{ApiError, ErrorKind};
@@ -191,7 +191,7 @@ impl ResponseInPath {
         let (store, streams) = (Arc::clone(&self.store), Arc::clone(&self.streams));
         tokio::spawn(async move {
             if let ResponseLookup::Running(entry) = store.look_up(&record) {
-                response_record::wait_for_end(&entry).await;
+                entry.wait_for_end().await;
             }
             streams.remove_stream(record.id);
         });
@@ -204,7 +204,7 @@ impl ResponseInPath {
                 ResponseLookup::Ended(outcome) => return outcome,
                 ResponseLookup::Running(entry) => {
                     entry.cancel();
-                    response_record::wait_for_end(&entry).await;
+                    entry.wait_for_end().await;
                 }
             }
         }

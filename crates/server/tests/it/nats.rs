@@ -22,7 +22,7 @@ impl Drop for Nats {
 
 /// `None`: there is no `nats-server`, and the test is skipped.
 pub(crate) fn start_nats() -> Option<Nats> {
-    let program = find_program("nats-server", "MILLRACE_TEST_NATS_SERVER")?;
+    let program = find_program("nats-server", "TEST_NATS_SERVER")?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);

@@ -21,6 +21,8 @@ async fn tokens_of_an_upstream_are_the_log() {
     let expected = json!({
         "model": "m", "prompt": PROMPT, "max_tokens": 24, "stream": true,
         "return_token_ids": true, "temperature": 0.0,
+        // What is off is named, so that the server's own defaults do not count.
+        "presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0,
     });
     assert_eq!(*requests, [expected]);
 }

@@ -162,7 +162,8 @@ fn forged_gateway_gets_no_key_and_is_not_believed() {
     for (path, reply) in ask_everything(&gateways[0], &key, 0) {
         assert!(!reply.contains(STREAM), "{path}: {reply}");
         let status: u16 = reply[9..12].parse().unwrap();
-        assert!(status < 500, "{path}: {reply}");
+        // 503: the gateway that is not asked could own the stream.
+        assert!(status < 500 || status == 503, "{path}: {reply}");
     }
     assert_eq!(*heads.lock().unwrap(), Vec::<String>::new());
     let known = instance(&gateways[0], &key, &second).expect("the second gateway");

@@ -236,12 +236,12 @@ fn take_schema(body: &mut Value) -> Option<Value> {
     Some(form["json_schema"]["schema"].take())
 }
 
-/// Moves sampling parameters into `options`, with OpenAI's defaults in place of Ollama's.
+/// Moves sampling parameters into `options`.
 fn into_options(body: &mut Value) {
     if let Some(schema) = take_schema(body) {
         body["format"] = schema;
     }
-    let mut options = json!({"temperature": 1, "top_k": 0, "top_p": 1, "repeat_penalty": 1});
+    let mut options = json!({});
     let fields = body.as_object_mut().expect("a body");
     for name in [
         "temperature",
