@@ -1,8 +1,8 @@
 //! A request's progress: written by the engine thread, read by any holder of the `Arc`.
 
 use crate::{Follower, Token, TopLogprob, Transition};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// The phase of a request.
@@ -48,6 +48,8 @@ pub struct Progress {
     /// Values from before a restart, which the engine does not replace.
     given: Option<GivenProgress>,
     ending: OnceLock<EndingToken>,
+    /// Memory for the alternatives of the ending token, allocated before the request is submitted.
+    ending_room: Mutex<Vec<TopLogprob>>,
 }
 
 /// The end-of-sequence token of a choice, which is no part of its log.
@@ -56,7 +58,7 @@ pub struct EndingToken {
     /// The token.
     pub token: Token,
     /// Alternatives, best first.
-    pub top: Box<[TopLogprob]>,
+    pub top: Vec<TopLogprob>,
 }
 
 /// Values of a resumed request that stay as they were before the restart.
@@ -95,6 +97,15 @@ impl Progress {
         }
     }
 
+    /// With room for so many alternatives of the token that ends a choice.
+    #[must_use]
+    pub fn with_ending_room(self, alternatives: usize) -> Self {
+        Self {
+            ending_room: Mutex::new(Vec::with_capacity(alternatives)),
+            ..self
+        }
+    }
+
     /// Sets values that the engine does not replace: the request resumes an answer from before a restart.
     pub fn with_given(self, given: GivenProgress) -> Self {
         Self {
@@ -127,10 +138,14 @@ impl Progress {
     }
 
     pub(crate) fn set_ending(&self, token: Token, top: &[TopLogprob]) {
-        let _ = self.ending.set(EndingToken {
-            token,
-            top: top.into(),
-        });
+        let mut room = self
+            .ending_room
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut kept = std::mem::take(&mut *room);
+        // An engine step allocates nothing.
+        kept.extend_from_slice(&top[..top.len().min(kept.capacity())]);
+        let _ = self.ending.set(EndingToken { token, top: kept });
     }
 
     /// Prompt tokens that were taken from the prefix cache.

@@ -144,6 +144,7 @@ impl Submission<'_> {
         opened: &mut OpenedLogs,
     ) -> Result<Submitted, ApiError> {
         let progress = host.progress(number);
+        let progress = progress.with_ending_room(self.ending_alternatives());
         let limits = self.answer_limits(&prompt)?;
         let mut choices = Vec::with_capacity(self.n);
         for _ in 0..self.n {
@@ -161,6 +162,16 @@ impl Submission<'_> {
         };
         let choices = number * self.n..(number + 1) * self.n;
         self.submit_request(number, choices, request)
+    }
+
+    /// Alternatives that are kept of the token that ends a choice.
+    fn ending_alternatives(&self) -> usize {
+        let sampling = &self.params.sampling;
+        if sampling.logprobs {
+            sampling.top_logprobs as usize
+        } else {
+            0
+        }
     }
 
     /// A request with this prompt, without choices, limits and adapters.

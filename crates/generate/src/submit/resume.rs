@@ -284,7 +284,9 @@ impl Submission<'_> {
         given: GivenProgress,
         host: &dyn SubmissionHost,
     ) -> Request {
+        let room = self.ending_alternatives();
         let progress = host.progress(open.prompt).with_given(given);
+        let progress = progress.with_ending_room(room);
         let sampling = self.sampling_params(limits);
         let answered = open.answered.len();
         let ids = [&prompt.ids[..limits.prompt_len], &open.answered].concat();
