@@ -40,10 +40,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         ClusterRole::Engine => None,
         ClusterRole::All | ClusterRole::Gateway => lock_journal(&settings)?,
     };
-    let name = source
-        .as_ref()
-        .map_or(UNKNOWN_MODEL, |it| &it.name)
-        .to_owned();
+    let name = served_name(source.as_ref());
     let certificate = settings.listener.certificate().map_err(Failure::User)?;
     let runtime = server::io_runtime(settings.server.io_threads)?;
     let bounds = server_config(&settings);
@@ -94,6 +91,11 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         };
         running.run(server, loading).await
     })
+}
+
+/// The name under which the server starts.
+fn served_name(source: Option<&ModelSource>) -> String {
+    source.map_or_else(|| UNKNOWN_MODEL.to_owned(), |source| source.name.clone())
 }
 
 /// The model of the settings, with a header that was checked; `None`: the engines of a gateway decide.

@@ -120,8 +120,9 @@ pub(super) async fn compute_embeddings(
     let sizing = serving.resource_estimator(&limits);
     let bytes = request.body_bytes * in_flight / request.texts.len().max(1);
     handles.metrics.record_request();
-    let who = (caller.owner.0, &request.texts);
-    let who = handles.ids.fingerprint_of(&who);
+    let who = handles
+        .ids
+        .fingerprint_of(&(caller.owner.0, &request.texts));
     let ticket = serving.admission.request_permit(AdmissionRequest {
         class: request.class,
         account: key.account(),

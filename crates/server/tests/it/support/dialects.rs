@@ -212,7 +212,6 @@ const LLAMA_COMPLETION: Dialect = Dialect {
         if let Some(schema) = take_schema(body) {
             body["json_schema"] = schema;
         }
-        infill::set_defaults(body);
     },
     frames: infill::frames,
     whole: infill::whole,

@@ -10,20 +10,6 @@ pub fn prompt(body: &mut Value, text: &str) {
     body["input_suffix"] = json!("");
 }
 
-/// OpenAI's defaults in place of llama.cpp's.
-pub fn set_defaults(body: &mut Value) {
-    for (name, value) in [
-        ("temperature", 1.0),
-        ("top_k", 0.0),
-        ("top_p", 1.0),
-        ("min_p", 0.0),
-    ] {
-        if body[name].is_null() {
-            body[name] = json!(value);
-        }
-    }
-}
-
 /// A streaming response.
 pub fn frames(events: &[Event]) -> Result<Vec<Item>, Why> {
     let mut items = Vec::new();
