@@ -48,7 +48,9 @@ fn rank(server: &Serving) -> Value {
     body(&server.post("/v1/rerank", &rank_request()), 200)["results"].take()
 }
 
+// Whether a request is resubmitted depends on when its engine is killed.
 #[test]
+#[ignore = "depends on the load of the machine"]
 fn vectors_and_scores_of_a_gateway_are_those_of_one_process() {
     let Some(program) = nats_server::program() else {
         return;
