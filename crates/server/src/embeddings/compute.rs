@@ -87,6 +87,15 @@ pub(super) fn embedding_model(model: &ServedModel) -> Result<EmbeddingModel, Api
     })
 }
 
+/// The answer to a request without texts.
+fn no_embeddings(admitted: Instant) -> ComputedEmbeddings {
+    ComputedEmbeddings {
+        vectors: Vec::new(),
+        prompt_tokens: 0,
+        admitted,
+    }
+}
+
 /// The terms of texts in the engine, without their class and time.
 fn engine_terms(key: &KeyPermit, limits: &GatewayLimits) -> Terms {
     Terms {
@@ -108,11 +117,7 @@ pub(super) async fn compute_embeddings(
     let serving = &request.serving;
     let (pooling, _) = expect_pooling(&serving.model)?;
     if request.texts.is_empty() {
-        return Ok(ComputedEmbeddings {
-            vectors: Vec::new(),
-            prompt_tokens: 0,
-            admitted: arrived,
-        });
+        return Ok(no_embeddings(arrived));
     }
     let key = caller.open_streams_permit(1)?;
     // At most this many texts are in the engine; fewer where slots are short.
