@@ -21,6 +21,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import threading
 import sys
 import tempfile
 import time
@@ -127,13 +128,16 @@ class Server:
 
 def serve(command, folder):
     """Starts a server; gives it and its address when it takes requests."""
-    process = subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
+    # The log has a line for each request: a pipe that is not read would stop the server.
+    log = open(folder / "serve.log", "w+")
+    process = subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE, stderr=log, text=True)
     for line in process.stdout:
         found = re.search(r" serves .*(http://[\d.]+:\d+)", line)
         if found:
+            threading.Thread(target=process.stdout.read, daemon=True).start()
             return process, found[1].replace("0.0.0.0", "127.0.0.1")
-    raise RuntimeError(f"{command}: {process.stderr.read()}")
+    log.seek(0)
+    raise RuntimeError(f"{command}: {log.read()}")
 
 
 def stop(process):
