@@ -99,6 +99,32 @@ fn limits_by_phase(is_engine_told: bool) -> [usize; 5] {
     })
 }
 
+/// When all of a rush of twenty chats on a fresh server run; each sequence adds `per_sequence` to a step.
+fn rush(per_sequence: Duration) -> (Duration, usize) {
+    let bounds = AdmissionBounds {
+        adaptive: AdaptiveLimits::default(),
+        ..adaptive()
+    };
+    let mut plant = Plant::new(bounds);
+    plant.per_sequence = per_sequence;
+    let (begun, chat) = (plant.now, Job { answer: 400, ..JOB });
+    let chats: Vec<_> = (0..20).map(|_| plant.ask(chat).unwrap()).collect();
+    while chats.iter().any(|id| plant.is_waiting(*id)) && plant.now < begun + 4 * S {
+        plant.step();
+    }
+    (plant.now - begun, plant.limit())
+}
+
+#[test]
+fn rush_runs_within_seconds_where_latencies_are_far_below_their_targets() {
+    let (waited, limit) = rush(MS);
+    println!("all of 20 run after {waited:?}, limit {limit}");
+    assert!(waited < 3 * S && limit < 40);
+    // 200 ms between tokens: below the target, and too slow for twice the streams.
+    let (waited, limit) = rush(25 * MS);
+    assert_eq!((waited >= 4 * S, limit), (true, 8));
+}
+
 #[test]
 fn limit_follows_latency_up_and_down() {
     let [high, long, slow, again, idle] = limits_by_phase(true);
