@@ -15,7 +15,7 @@
 //! the limit was last at its floor, the limit is looked at [`LOOKS`] times per interval: if all slots are in use and each
 //! known latency is below a quarter of its target ([`FAST`]), the limit doubles. A decode step takes at most
 //! proportionally longer with more sequences, so that twice the streams stay below half of the target. The first
-//! interval that is too slow ends the ramp.
+//! interval that is too slow ends the ramp, as does a limit of [`RAMP_MAX`] times the floor.
 //!
 //! Latency counts from the permit: queue time is no measure of how many
 //! streams may run, and a limit that shrank for queue time would make the queue longer. For the same reason the prompt
@@ -37,6 +37,8 @@ const SHRINK: usize = 2;
 const QUICK: f64 = 0.8;
 /// Looks per interval at whether the limit may double.
 const LOOKS: u32 = 5;
+/// A ramp ends at this multiple of the floor: beyond, five more per interval.
+const RAMP_MAX: usize = 4;
 /// Share of a target below which a latency lets the limit double.
 const FAST: f64 = 0.25;
 /// Which latencies are compared.
@@ -164,7 +166,13 @@ impl AdaptiveLimit {
         }
         self.look_at = now + self.settings.adjustment_interval / LOOKS;
         if running >= self.limit && self.are_latencies_below(FAST, now) {
-            self.limit = (2 * self.limit).min(self.settings.max_streams);
+            let AdaptiveLimits {
+                min_streams,
+                max_streams,
+                ..
+            } = self.settings;
+            let ceiling = max_streams.min(RAMP_MAX * min_streams);
+            self.limit = (2 * self.limit).clamp(self.limit, ceiling.max(self.limit));
         }
     }
 
@@ -200,7 +208,8 @@ impl AdaptiveLimit {
         }
         .clamp(min_streams, max_streams);
         let is_slow = matches!(latency_level, LatencyLevel::Slow);
-        self.is_ramping = !is_slow && (self.is_ramping || self.limit == min_streams);
+        let is_fresh = self.limit == min_streams && used < USE_LOW;
+        self.is_ramping = !is_slow && (self.is_ramping || is_fresh);
     }
 
     fn latency_level(
