@@ -67,7 +67,6 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Nkey { file } => commands::nkey::create_nkey(&file),
         Command::Journal(args) => commands::journal::journal(&args),
         Command::Bench(command) => commands::bench::bench(&command),
-        Command::Eval(args) => commands::eval::eval(&args),
         Command::Ps(args) => commands::ps::ps(&args),
         Command::Stop(args) => commands::stop::stop(&args),
         Command::Streams(args) => commands::streams::streams(&args),
