@@ -18,8 +18,12 @@
 //! directories have the permissions of the directory above, which in a user's profile are the user's own. Nor can a
 //! directory be synced there: a rename is durable when the file system has written its own journal.
 
-#[cfg_attr(unix, path = "unix.rs")]
-#[cfg_attr(windows, path = "windows.rs")]
-mod of_system;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 
-pub use of_system::*;
+#[cfg(unix)]
+pub use unix::*;
+#[cfg(windows)]
+pub use windows::*;

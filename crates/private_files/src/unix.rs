@@ -4,9 +4,7 @@ use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{
-    DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt,
-};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 const FILE_MODE: u32 = 0o600;

@@ -116,9 +116,10 @@ pub fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
 
 fn open(path: &Path, options: &OpenOptions) -> io::Result<File> {
     match fs::symlink_metadata(path) {
-        Ok(metadata) if !metadata.is_file() => {
-            Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file"))
-        }
+        Ok(metadata) if !metadata.is_file() => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "not a regular file",
+        )),
         _ => options.open(path),
     }
 }

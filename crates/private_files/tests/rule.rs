@@ -44,7 +44,11 @@ fn expect_refused(path: &Path, case: &str, words: &str) {
         assert_eq!(why.kind(), ErrorKind::InvalidData, "{case}, {label}: {why}");
         assert!(why.to_string().contains(words), "{case}, {label}: {why}");
     }
-    assert_eq!(create_new(path).unwrap_err().kind(), ErrorKind::AlreadyExists, "{case}");
+    assert_eq!(
+        create_new(path).unwrap_err().kind(),
+        ErrorKind::AlreadyExists,
+        "{case}"
+    );
 }
 
 #[test]
@@ -56,7 +60,9 @@ fn file_that_is_not_a_regular_one_is_refused_without_waiting() {
     symlink(at("victim"), at("link")).unwrap();
     symlink(at("nothing"), at("dangling")).unwrap();
     fs::create_dir(at("directory")).unwrap();
-    let made = std::process::Command::new("mkfifo").arg(at("pipe")).status();
+    let made = std::process::Command::new("mkfifo")
+        .arg(at("pipe"))
+        .status();
     assert!(made.unwrap().success());
     let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
     for case in ["link", "dangling", "directory", "pipe", "socket"] {
@@ -75,7 +81,11 @@ fn file_that_others_may_write_or_own_is_refused() {
     fs::write(&path, "forged").unwrap();
     for mode in [0o660, 0o602, 0o666, 0o620] {
         set_mode(&path, mode);
-        expect_refused(&path, &format!("{mode:o}"), "other users may write to the file");
+        expect_refused(
+            &path,
+            &format!("{mode:o}"),
+            "other users may write to the file",
+        );
         open_to_inspect(&path).unwrap();
     }
     set_mode(&path, 0o644);
@@ -94,7 +104,12 @@ fn file_that_others_may_write_or_own_is_refused() {
 fn file_that_must_be_kept_is_closed_to_its_group() {
     let folder = Folder::new("private-group");
     let path = folder.0.join("file");
-    let rows = [(0o660, 0o640), (0o664, 0o644), (0o600, 0o600), (0o666, 0o646)];
+    let rows = [
+        (0o660, 0o640),
+        (0o664, 0o644),
+        (0o600, 0o600),
+        (0o666, 0o646),
+    ];
     for (mode, want) in rows {
         fs::write(&path, "kept").unwrap();
         set_mode(&path, mode);
@@ -151,7 +166,10 @@ fn directory_that_others_may_write_is_refused_or_closed() {
         let path = made("of another user", 0o755);
         chown(&path, Some(OTHER), None).unwrap();
         let why = secure_directory(&path).unwrap_err();
-        assert!(why.to_string().contains("belongs to the user 61234"), "{why}");
+        assert!(
+            why.to_string().contains("belongs to the user 61234"),
+            "{why}"
+        );
     }
 }
 

@@ -28,9 +28,7 @@ mod submission;
 #[cfg(test)]
 mod tests;
 
-pub use attempts::{
-    Admission, Attempts, ENDED_KEPT_MAX, OPEN_ATTEMPTS_MAX, REPORT_AFTER, Settled,
-};
+pub use attempts::{Admission, Attempts, ENDED_KEPT_MAX, OPEN_ATTEMPTS_MAX, REPORT_AFTER, Settled};
 pub use load::reported_load;
 pub use running::RunningAttempt;
 pub use service::ExecutorService;

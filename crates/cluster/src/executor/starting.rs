@@ -81,7 +81,10 @@ mod tests {
         starting.begin(name(1), STARTING_BYTES_MAX - 10);
         assert!(starting.has_room(10) && !starting.has_room(11));
         starting.end(name(2));
-        assert!(!starting.has_room(11), "another name's end gives nothing back");
+        assert!(
+            !starting.has_room(11),
+            "another name's end gives nothing back"
+        );
         starting.end(name(1));
         for handle in 0..STARTING_MAX as u64 {
             assert!(starting.has_room(1));

@@ -341,7 +341,10 @@ fn directory_that_others_could_write_is_not_used() {
     // As volumes with a group make it.
     set_mode(0o2770);
     world.load().expect(true, false);
-    let mode = fs::metadata(world.cache.path()).unwrap().permissions().mode();
+    let mode = fs::metadata(world.cache.path())
+        .unwrap()
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o750);
 }
 

@@ -99,8 +99,12 @@ fn answer_after_writing(rig: &Rig, head: &str) -> String {
     let is_chunked = head.contains("chunked");
     let piece = vec![b' '; (64 << 20) / PIECES];
     let mut socket = std::net::TcpStream::connect(rig.addr).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    socket.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    socket
+        .set_write_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
     socket.write_all(head.as_bytes()).unwrap();
     for written in 0..PIECES {
         let begin = format!("{:x}\r\n", piece.len());
@@ -131,7 +135,11 @@ fn client_that_writes_before_it_reads_gets_its_answer() {
     let length = format!("content-length: {}", 64 << 20);
     for (line, framing, answer) in [
         (format!("POST {CHAT}"), &*length, "HTTP/1.1 413 "),
-        (format!("POST {CHAT}"), "transfer-encoding: chunked", "HTTP/1.1 413 "),
+        (
+            format!("POST {CHAT}"),
+            "transfer-encoding: chunked",
+            "HTTP/1.1 413 ",
+        ),
         ("POST /v2/nothing".to_owned(), &*length, "HTTP/1.1 404 "),
         (format!("PUT {CHAT}"), &*length, "HTTP/1.1 405 "),
     ] {

@@ -110,7 +110,10 @@ fn large_bound_costs_memory_only_as_segments_are_used() {
     assert_eq!(pool.stats().allocated, BLOCK + 2);
     let (mut writer, _reader) = open(&pool, SEGMENT_ITEMS).unwrap();
     writer.append(1).unwrap();
-    assert_eq!((pool.stats().reused, pool.stats().allocated), (1, BLOCK + 2));
+    assert_eq!(
+        (pool.stats().reused, pool.stats().allocated),
+        (1, BLOCK + 2)
+    );
 }
 
 /// As `open` and `open_gated` say: of a log with one segment and one reader.
