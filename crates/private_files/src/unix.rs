@@ -58,13 +58,16 @@ pub fn make_private(directory: &Path) -> io::Result<()> {
     fs::set_permissions(directory, Permissions::from_mode(DIRECTORY_MODE))
 }
 
-/// Closes a file of this user to its group, for files that must be kept: a volume with a group makes all files writable for the group.
-/// Other files stay as they are.
+/// Closes a file of this user to its group, for files that must be kept: a volume with a group makes all files writable for
+/// the group. Other files stay as they are; one that is gone is no error.
 ///
 /// # Errors
 /// As of the operating system.
 pub fn close_to_group(path: &Path) -> io::Result<()> {
-    let found = fs::symlink_metadata(path)?;
+    let found = match fs::symlink_metadata(path) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
     if !found.is_file() || found.mode() & GROUP_WRITES == 0 || found.uid() != own_user() {
         return Ok(());
     }
@@ -114,7 +117,9 @@ pub fn open_to_write(path: &Path) -> io::Result<File> {
 /// # Errors
 /// The rule refuses the file, or as of the operating system.
 pub fn open_or_create(path: &Path) -> io::Result<File> {
-    checked(options().read(true).write(true).create(true).open(path))
+    let mut options = options();
+    options.read(true).write(true).create(true).truncate(false);
+    checked(options.open(path))
 }
 
 /// Creates an empty file for reading and writing; a file of that name is emptied.
