@@ -6,10 +6,11 @@ use journal::{
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testing::folder::Folder;
 
-fn mode_of(path: &std::path::Path) -> u32 {
+fn mode_of(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
