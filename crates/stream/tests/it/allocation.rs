@@ -106,7 +106,7 @@ fn large_bound_costs_memory_only_as_segments_are_used() {
         reader.accept(next - 1);
     }
     assert_eq!(next, items);
-    drop((writer, reader));
+    drop(reader);
     assert_eq!(pool.stats().allocated, BLOCK + 2);
     let (mut writer, _reader) = open(&pool, SEGMENT_ITEMS).unwrap();
     writer.append(1).unwrap();
