@@ -237,6 +237,13 @@ impl ModelEntry {
         self.lock_residency().keep = Some(keep);
     }
 
+    /// Sets the keep-alive if it is not shorter than the one that holds.
+    pub fn lengthen_keep(&self, keep: ModelKeepAlive) {
+        if !keep.is_shorter_than(self.keep_alive()) {
+            self.set_keep(keep);
+        }
+    }
+
     /// Time of the last use.
     pub(crate) fn last_used(&self) -> Instant {
         self.lock_residency().last_used

@@ -92,6 +92,65 @@ fn rejected_bodies() {
     rig.wait_until_empty();
 }
 
+/// The answer to a client that writes 64 MiB before it reads a byte.
+fn answer_after_writing(rig: &Rig, head: &str) -> String {
+    use std::io::{Read, Write};
+    const PIECES: usize = 1024;
+    let is_chunked = head.contains("chunked");
+    let piece = vec![b' '; (64 << 20) / PIECES];
+    let mut socket = std::net::TcpStream::connect(rig.addr).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    socket
+        .set_write_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    socket.write_all(head.as_bytes()).unwrap();
+    for written in 0..PIECES {
+        let begin = format!("{:x}\r\n", piece.len());
+        let parts: [&[u8]; 3] = match is_chunked {
+            true => [begin.as_bytes(), &piece, b"\r\n"],
+            false => [b"", &piece, b""],
+        };
+        for part in parts {
+            let sent = socket.write_all(part);
+            sent.unwrap_or_else(|why| panic!("{head}: after {written} pieces: {why}"));
+        }
+    }
+    let mut reply = String::new();
+    let read = socket.read_to_string(&mut reply);
+    read.unwrap_or_else(|why| panic!("{head}: {why}, after {reply:?}"));
+    reply
+}
+
+#[test]
+fn client_that_writes_before_it_reads_gets_its_answer() {
+    let rig = Rig::with(
+        fake(),
+        ServerConfig {
+            body_bytes_max: 10_000,
+            ..config()
+        },
+    );
+    let length = format!("content-length: {}", 64 << 20);
+    for (line, framing, answer) in [
+        (format!("POST {CHAT}"), &*length, "HTTP/1.1 413 "),
+        (
+            format!("POST {CHAT}"),
+            "transfer-encoding: chunked",
+            "HTTP/1.1 413 ",
+        ),
+        ("POST /v2/nothing".to_owned(), &*length, "HTTP/1.1 404 "),
+        (format!("PUT {CHAT}"), &*length, "HTTP/1.1 405 "),
+    ] {
+        let head = format!("{line} HTTP/1.1\r\nhost: localhost\r\n{JSON}{framing}\r\n\r\n");
+        let reply = answer_after_writing(&rig, &head);
+        assert!(reply.starts_with(answer), "{head}: {reply}");
+        assert!(reply.contains("\"error\":{"), "{head}: {reply}");
+    }
+    rig.wait_until_empty();
+}
+
 #[test]
 fn rejected_request_heads() {
     let rig = Rig::start();

@@ -20,6 +20,15 @@ impl ModelKeepAlive {
             Self::Forever => None,
         }
     }
+
+    /// Whether a model would be unloaded earlier than with `other`.
+    pub fn is_shorter_than(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::For(own), Self::For(other)) => own < other,
+            (Self::For(_), Self::Forever) => true,
+            (Self::Forever, _) => false,
+        }
+    }
 }
 
 impl From<Option<Duration>> for ModelKeepAlive {

@@ -5,6 +5,7 @@ mod rejections;
 mod shelf;
 
 use crate::support::client::{Client, get, post};
+use crate::support::owners::{key_field, owners_keys};
 use crate::support::wait_until;
 use serde_json::{Value, json};
 use server::ModelLimits;
@@ -300,6 +301,53 @@ fn keep_alive_is_honored() {
     );
     rig.allow();
     answers(&rig, FIRST);
+}
+
+#[test]
+fn keep_alive_of_a_key_without_admin_unloads_nothing() {
+    let rig = Rig::keyed(ModelLimits::default(), owners_keys());
+    let call = |owner: &str, path: &str, body: &Value| {
+        let body = body.to_string();
+        let mut client = Client::connect(rig.addr);
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\n{}content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            key_field(owner),
+            body.len()
+        );
+        client.send(&[head.as_bytes(), body.as_bytes()].concat());
+        client.reply()
+    };
+    let expiry = || {
+        let mut client = Client::connect(rig.addr);
+        let head = format!(
+            "GET /api/ps HTTP/1.1\r\nhost: localhost\r\n{}\r\n",
+            key_field("two")
+        );
+        client.send(head.as_bytes());
+        let ps = client.reply().json();
+        let mut models = ps["models"].as_array().unwrap().iter();
+        let found = models.find(|model| model["name"] == "a:latest");
+        found.map(|model| model["expires_at"].to_string())
+    };
+    rig.allow();
+    let forever = json!({"model": "a", "keep_alive": -1});
+    assert_eq!(call("one", "/api/generate", &forever).head.status, 200);
+    let before = expiry();
+    assert!(before.is_some());
+    for keep in [json!(0), json!("1ms"), json!("0s")] {
+        let mut chat = ask("a");
+        chat["keep_alive"] = keep.clone();
+        assert_eq!(call("two", "/api/chat", &chat).head.status, 200, "{keep}");
+        assert_eq!(expiry(), before, "{keep}");
+    }
+    let unload = json!({"model": "a", "keep_alive": 0});
+    let refused = call("two", "/api/generate", &unload);
+    assert_eq!(refused.head.status, 403, "{}", refused.body);
+    assert!(refused.body.contains("admin"), "{}", refused.body);
+    assert_eq!(expiry(), before);
+    let gone = call("admin", "/api/generate", &unload);
+    assert_eq!(gone.json()["done_reason"], "unload", "{}", gone.body);
+    assert_eq!(expiry(), None);
 }
 
 #[test]

@@ -1,21 +1,9 @@
-//! Files with secrets: readable by their owner only, and replaced as a whole. Windows has no modes: there they have the
-//! permissions of their folder, which in a user's profile are the user's own, and a folder cannot be synced.
+//! Owners of files with secrets: of a file that replaces another one, and of a new one. Windows has no modes: there files have
+//! the permissions of their folder, which in a user's profile are the user's own.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
-
-/// A new file, for writing.
-///
-/// # Errors
-/// A file with this name is there, or none can be made.
-pub(crate) fn create(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
-}
 
 /// Gives a new file the owner of the one that it replaces, and lets its group read if that one's group could: the server
 /// may run as another user than the one that edits.
@@ -78,20 +66,10 @@ pub(crate) fn is_writable_by_all(metadata: &Metadata) -> bool {
     }
 }
 
-/// Makes the names in a folder durable.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    return File::open(folder)?.sync_all();
-    #[cfg(not(unix))]
-    {
-        let _ = folder;
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{create, give_to_folder, keep_owner};
+    use super::{give_to_folder, keep_owner};
+    use private_files::create_new;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
     use testing::folder::Folder;
 
@@ -104,7 +82,7 @@ mod tests {
         let own = std::fs::metadata(&folder.0).unwrap();
         if own.uid() != 0 {
             // Another user can give nothing away: the file stays the user's own.
-            let file = create(&folder.0.join("own")).unwrap();
+            let file = create_new(&folder.0.join("own")).unwrap();
             give_to_folder(&folder.0, &file).unwrap();
             assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600);
             return;
@@ -118,7 +96,7 @@ mod tests {
             let inner = folder.0.join(case);
             std::fs::create_dir(&inner).unwrap();
             chown(&inner, Some(user), Some(group)).unwrap();
-            let file = create(&inner.join("keys.yaml")).unwrap();
+            let file = create_new(&inner.join("keys.yaml")).unwrap();
             give_to_folder(&inner, &file).unwrap();
             let of = |file: &std::fs::File| {
                 let made = file.metadata().unwrap();
@@ -129,7 +107,7 @@ mod tests {
             let mode = file.metadata().unwrap().mode() | 0o022;
             file.set_permissions(std::fs::Permissions::from_mode(mode))
                 .unwrap();
-            let next = create(&inner.join("keys.yaml.new")).unwrap();
+            let next = create_new(&inner.join("keys.yaml.new")).unwrap();
             keep_owner(&file.metadata().unwrap(), &next).unwrap();
             assert_eq!(of(&next), want, "{case}, edited");
         }
