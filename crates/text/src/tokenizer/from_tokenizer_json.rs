@@ -98,6 +98,13 @@ fn from_files(json: &[u8], config: Option<&[u8]>) -> Result<Tokenizer, Tokenizer
             .and_then(|named| pieces.find(named.text().as_bytes()))
     };
     let (added_before, added_after) = pipeline.added()?;
+    let added = [added_before, added_after].into_iter().flatten();
+    if let Some(id) = added.into_iter().find(|id| *id as usize >= tokens.len()) {
+        return Err(TokenizerError(format!(
+            "tokenizer.json is not usable: its post-processor adds token {id} to prompts, and the vocabulary has ids below {}",
+            tokens.len()
+        )));
+    }
     let (bos, eos) = (
         id_of(&config.bos_token).or(added_before),
         id_of(&config.eos_token).or(added_after),
