@@ -196,12 +196,15 @@ struct PoolState<T> {
     reused: AtomicU64,
 }
 
+/// A block of slots, each block but the first made when it is used.
+type SlotBlock<T> = Box<[SegmentSlot<T>]>; // (BLOCK_SLOTS)
+
 /// The slots of a pool, in blocks; see the module's documentation.
 struct SlotTable<T> {
     /// Slots that may be used; the last block may have more.
     slots_max: usize,
-    first: Box<[SegmentSlot<T>]>, // (slots_max, at most BLOCK_SLOTS)
-    later: Box<[OnceLock<Box<[SegmentSlot<T>]>>]>, // (blocks), each (BLOCK_SLOTS)
+    first: SlotBlock<T>, // (slots_max, at most BLOCK_SLOTS)
+    later: Box<[OnceLock<SlotBlock<T>>]>, // (blocks)
 }
 
 impl<T> SlotTable<T> {
