@@ -1,6 +1,7 @@
 //! Text from outside: one module for each subject.
 
 mod answers;
+mod conversations;
 mod grammars;
 mod pretokenizers;
 mod stop;
