@@ -15,7 +15,7 @@ use crate::output::parser_config::{ParseOptions, ParserConfig};
 use crate::prompt_limit::PromptLimit;
 use crate::request::{Prompt, PromptPiece};
 use crate::truncation::PromptTruncation;
-use prompt_errors::{no_text, template_failed, tokenizer_failed, too_long};
+use prompt_errors::{no_text, template_failed, tokenizer_failed};
 use sentinel::{append_sentinel, cut_at_sentinel};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -184,7 +184,7 @@ impl<'a> PromptEncoder<'a> {
             ));
         }
         if ids.len() >= context_max {
-            return Err(too_long(field, ids.len(), context_max));
+            return Err(ApiError::full_context(field, ids.len(), context_max));
         }
         let echo_text = match text {
             _ if !echo => None,

@@ -6,7 +6,7 @@ use crate::request_parser::tests::parsed_request;
 use crate::status::status_code;
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, Prompt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Parses a valid request with some fields replaced.
 fn chat(over: &str) -> Result<GenerateRequest, ApiError> {
