@@ -5,7 +5,6 @@ use crate::output::parser_config::ParserConfig;
 use crate::output::position::Position;
 use engine::{StopCondition, Token, TopLogprob};
 use proptest::prelude::*;
-use std::sync::Arc;
 use stream::{End, FailCode, Stop, StreamId};
 use testing::small_vocabulary::{EOS, WORD, tokenizer};
 use text::Part;
@@ -112,7 +111,7 @@ proptest! {
         ids in prop::collection::vec(prop_oneof![Just(97u32), Just(98), WORD + 2..WORD + 4], 0..30),
         stops in prop::collection::vec("(a|b|ST|OP){1,3}", 1..4),
     ) {
-        let mut terminator = crate::stop::StopStrings::new(&tokenizer(), false, &Arc::default(), &stops);
+        let mut terminator = crate::stop::StopStrings::new(&tokenizer(), false, &ParserConfig::default(), &stops);
         let stopped = ids.iter().position(|&id| terminator.push(id).is_some());
         let (_, hit) = naive(&ids, &stops);
         prop_assert_eq!(stopped.is_some(), hit.is_some());
