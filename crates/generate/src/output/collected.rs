@@ -14,7 +14,7 @@ pub struct CollectedAnswer {
     /// Log-probabilities, one entry per token of the content.
     pub entries: Vec<Entry>,
     /// Number of entries up to the end of each part.
-    part_entries: Vec<usize>,
+    pub part_entries: Vec<usize>,
     /// Alternatives. (entries.len(), top_n)
     pub top: Vec<TopLogprob>,
     /// Alternatives per entry.

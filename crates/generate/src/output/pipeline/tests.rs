@@ -1,17 +1,20 @@
 //! The pipeline against a reference: decode everything, then cut at the first stop string.
 
 use super::{OutputPipeline, PipelineOptions};
-use crate::output::parser_config::ParserConfig;
+use crate::output::parser_config::{ParseOptions, ParserConfig};
 use crate::output::position::Position;
 use engine::{StopCondition, Token, TopLogprob};
 use proptest::prelude::*;
 use stream::{End, FailCode, Stop, StreamId};
 use testing::small_vocabulary::{EOS, WORD, tokenizer};
-use text::Part;
+use text::{AnswerFormat, Part, ReasoningFamily, ToolFamily};
 
 /// A pipeline with log-probabilities, of an answer that is content only.
 fn of_text(stops: &[String]) -> OutputPipeline {
-    let reading = ParserConfig::default();
+    pipeline(stops, &ParserConfig::default())
+}
+
+fn pipeline(stops: &[String], reading: &ParserConfig) -> OutputPipeline {
     let options = PipelineOptions {
         echoed: 0,
         at_text_start: false,
@@ -21,7 +24,7 @@ fn of_text(stops: &[String]) -> OutputPipeline {
         known: Position::default(),
         steps: 0,
     };
-    OutputPipeline::new(&tokenizer(), stops, &reading, options)
+    OutputPipeline::new(&tokenizer(), stops, reading, options)
 }
 
 fn token(id: u32) -> Token {
@@ -160,4 +163,111 @@ fn offsets_count_characters() {
     let entries = fold.final_parts().flat_map(|(_, list)| list.entries);
     let offsets: Vec<u64> = entries.map(|entry| entry.start_chars).collect();
     assert_eq!(offsets, [0, 5, 6, 7]);
+}
+
+/// Reasoning and calls in front of content, in tokens.
+fn thinking() -> ParserConfig {
+    let format = AnswerFormat {
+        tools: ToolFamily::Hermes,
+        reasoning: ReasoningFamily::Think,
+    };
+    let tool = serde_json::json!({"type": "function", "function": {"name": "f"}});
+    ParserConfig::new(format, &[tool], "x", &tokenizer(), ParseOptions::default())
+}
+
+/// Ids of tokens: words of the vocabulary, or bytes.
+fn ids(words: &[&str]) -> Vec<u32> {
+    let id = |word: &&str| match *word {
+        "hello" => vec![WORD],
+        " world" => vec![WORD + 1],
+        "ST" => vec![WORD + 2],
+        "OP" => vec![WORD + 3],
+        "<think>" => vec![WORD + 6],
+        "</think>" => vec![WORD + 7],
+        "<tool_call>" => vec![WORD + 8],
+        bytes => bytes.bytes().map(u32::from).collect(),
+    };
+    words.iter().flat_map(id).collect()
+}
+
+#[test]
+fn entries_and_stop_strings_are_those_of_the_content() {
+    let call = "{\"name\": \"f\", \"arguments\": {\"a\": \"STOP\"}}</tool_call>";
+    let stop = Some(0);
+    for (label, words, content, entries, hit) in [
+        ("content", &["hello", " world"][..], "hello world", &["hello", " world"][..], None),
+        (
+            "reasoning first",
+            &["<think>", "hello", "ST", "OP", "</think>", "\n", "hello", " world"],
+            "hello world",
+            &["hello", " world"],
+            None,
+        ),
+        (
+            "a stop string in both",
+            &["<think>", "ST", "OP", "</think>", "hello", "ST", "OP", " world"],
+            "hello",
+            &["hello"],
+            stop,
+        ),
+        ("a call in between", &["hello", "<tool_call>", call, "hello"], "hellohello", &["hello", "hello"], None),
+        ("a beginning that is held", &["<think>", "hello", "</think>", "ST", "hello"], "SThello", &["ST", "hello"], None),
+        ("text like a delimiter", &["hello", "<t", "hello"], "hello<thello", &["hello", "<t", "hello"], None),
+        ("reasoning alone", &["<think>", "hello", " world"], "", &[], None),
+        (
+            "a character in two tokens",
+            &["<think>", "hello", "</think>", "\u{e9}"],
+            "\u{e9}",
+            &["\u{e9}"],
+            None,
+        ),
+    ] {
+        for cut in [1, 2, usize::MAX] {
+            let mut fold = pipeline(&["STOP".to_owned()], &thinking());
+            let (mut text, mut seen) = (String::new(), Vec::new());
+            let mut collect = |fold: &mut OutputPipeline| {
+                for (placed, logprobs) in fold.final_parts() {
+                    seen.extend(logprobs.entries.iter().map(|entry| entry.token.id));
+                    match placed.part {
+                        Part::Content(more) => text.push_str(more),
+                        _ => assert!(logprobs.entries.is_empty(), "{label}"),
+                    }
+                }
+                fold.clear();
+            };
+            for (i, &id) in ids(words).iter().enumerate() {
+                let top = TopLogprob { id: id + 1, logprob: 0.0 };
+                fold.push(token(id), &[top]);
+                if i % cut == 0 {
+                    collect(&mut fold);
+                }
+            }
+            let end = fold.finish(End::Length);
+            collect(&mut fold);
+            assert_eq!((text.as_str(), &seen), (content, &ids(entries)), "{label}, {cut}");
+            let want = hit.map_or(End::Length, |hit| End::Stop(Stop::StopString(hit)));
+            assert_eq!(end, want, "{label}");
+        }
+    }
+}
+
+#[test]
+fn engine_stops_where_the_pipeline_does() {
+    for words in [
+        &["<think>", "ST", "OP", "</think>", "hello", "ST", "OP", " world"][..],
+        &["<think>", "ST", "OP", "</think>", "hello"],
+        &["hello", "ST", "OP"],
+    ] {
+        let (ids, reading) = (ids(words), thinking());
+        let stops = ["STOP".to_owned()];
+        let mut condition = crate::stop::StopStrings::new(&tokenizer(), false, &reading, &stops);
+        let stopped = ids.iter().position(|&id| condition.push(id).is_some());
+        let mut fold = pipeline(&stops, &reading);
+        let nothing = TopLogprob { id: 0, logprob: 0.0 };
+        let found = ids.iter().position(|&id| {
+            fold.push(token(id), &[nothing]);
+            fold.parser.stop_hit().is_some()
+        });
+        assert_eq!(stopped, found, "{words:?}");
+    }
 }
