@@ -15,24 +15,25 @@ pub(super) fn append_message(message: &mut Message, next: Message) {
     }
 }
 
-/// Appends a text behind a blank line.
+/// Appends a text behind a blank line. The time does not depend on the text so far.
 pub(super) fn append_text(message: &mut Message, more: &Value) {
-    let joined = joined(&content_text(&message.content), &content_text(more));
-    message.content = Value::String(joined);
+    if !message.content.is_string() {
+        let text = content_text(&message.content).into_owned();
+        message.content = Value::String(text);
+    }
+    let more = content_text(more);
+    if let Value::String(text) = &mut message.content {
+        if !text.is_empty() && !more.is_empty() {
+            text.push_str(BLANK_LINE);
+        }
+        text.push_str(&more);
+    }
 }
 
 /// Puts a text and a blank line before the message's.
 pub(super) fn prepend_text(message: &mut Message, before: &Value) {
-    let joined = joined(&content_text(before), &content_text(&message.content));
-    message.content = Value::String(joined);
-}
-
-fn joined(first: &str, second: &str) -> String {
-    let between = match first.is_empty() || second.is_empty() {
-        true => "",
-        false => BLANK_LINE,
-    };
-    [first, between, second].concat()
+    let after = std::mem::replace(&mut message.content, before.clone());
+    append_text(message, &after);
 }
 
 /// The text of a message's content: a string, or a list of parts with texts.
