@@ -20,7 +20,9 @@ use sentinel::{append_sentinel, cut_at_sentinel};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
-use text::{ChatTemplate, GenericTools, Message, RenderInput, TemplateError, TokenizerError, ToolSupport};
+use text::{
+    ChatTemplate, GenericTools, Message, RenderInput, TemplateError, TokenizerError, ToolSupport,
+};
 
 /// A prompt that the engine can take.
 #[derive(Debug)]
@@ -371,7 +373,10 @@ impl<'a> PromptEncoder<'a> {
         let Err(TemplateError::Refused(why) | TemplateError::Broken(why)) = &rendered else {
             return rendered;
         };
-        tracing::debug!(why, "the chat template refuses the conversation: plain turns");
+        tracing::debug!(
+            why,
+            "the chat template refuses the conversation: plain turns"
+        );
         let plain = ChatTemplate::plain_turns(messages.to_vec(), self.model.answers.tools);
         render(&plain).or(rendered)
     }

@@ -112,7 +112,9 @@ fn recorded_error(error: &ApiError) -> RecordedError {
         message: error.message.clone(),
         problems: error.problems.iter().map(problem).collect(),
         retry_after_ms: error.retry_after.map(milliseconds),
-        full_context: error.full_context.map(|full| (full.tokens, full.tokens_max)),
+        full_context: error
+            .full_context
+            .map(|full| (full.tokens, full.tokens_max)),
         noted: None,
     }
 }

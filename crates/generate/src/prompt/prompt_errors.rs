@@ -12,9 +12,7 @@ pub(super) fn template_failed(error: TemplateError, field: &str, room: PromptLim
             "template_refused",
             format!("{field}: the model's chat template rejected it: {why}"),
         ),
-        TemplateError::TooLong(most) if most == room.bytes_max() => {
-            room.too_long(field, most + 1)
-        }
+        TemplateError::TooLong(most) if most == room.bytes_max() => room.too_long(field, most + 1),
         TemplateError::TooLong(most) => ApiError::field(
             field,
             "too_long",

@@ -162,9 +162,24 @@ fn full_context_has_the_words_of_the_protocol() {
     let of_openai = "This model's maximum context length is 512 tokens. However, ";
     let of_anthropic = "prompt is too long: 600 tokens > 512 maximum";
     for (path, body, place, words) in [
-        (CHAT, json!({"messages": messages}), "/error/message", of_openai),
-        ("/v1/completions", json!({"prompt": long}), "/error/message", of_openai),
-        ("/v1/responses", json!({"input": long, "model": MODEL}), "/error/message", of_openai),
+        (
+            CHAT,
+            json!({"messages": messages}),
+            "/error/message",
+            of_openai,
+        ),
+        (
+            "/v1/completions",
+            json!({"prompt": long}),
+            "/error/message",
+            of_openai,
+        ),
+        (
+            "/v1/responses",
+            json!({"input": long, "model": MODEL}),
+            "/error/message",
+            of_openai,
+        ),
         (
             "/v1/messages",
             json!({"model": MODEL, "max_tokens": 5, "messages": messages}),
@@ -188,7 +203,10 @@ fn full_context_has_the_words_of_the_protocol() {
         assert_eq!(reply.head.status, 400, "{path}: {}", reply.body);
         let body = reply.json();
         let message = body.pointer(place).and_then(|message| message.as_str());
-        assert!(message.is_some_and(|message| message.starts_with(words)), "{path}: {body}");
+        assert!(
+            message.is_some_and(|message| message.starts_with(words)),
+            "{path}: {body}"
+        );
     }
     rig.wait_until_empty();
 }

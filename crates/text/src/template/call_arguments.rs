@@ -66,7 +66,11 @@ mod tests {
             ("an empty list", json!("[]"), json!({})),
             ("a list", json!("[1, 2]"), json!({"arguments": [1, 2]})),
             ("a number", json!(3), json!({"arguments": 3})),
-            ("cut", json!("{\"a\": "), json!({"INVALID_JSON": "{\"a\": "})),
+            (
+                "cut",
+                json!("{\"a\": "),
+                json!({"INVALID_JSON": "{\"a\": "}),
+            ),
             ("words", json!("a = 1"), json!({"INVALID_JSON": "a = 1"})),
         ] {
             assert_eq!(Value::Object(as_object(arguments)), want, "{label}");

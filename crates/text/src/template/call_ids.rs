@@ -48,7 +48,8 @@ impl CallIds {
             Some(id) => self.renamed(&id),
             None => self.new_id(),
         };
-        self.open.push((call["function"]["name"].clone(), id.clone()));
+        self.open
+            .push((call["function"]["name"].clone(), id.clone()));
         if let Value::Object(call) = call {
             call.insert("id".to_owned(), Value::String(id));
         }
@@ -100,7 +101,9 @@ impl CallIds {
 }
 
 fn text_of(value: Option<&Value>) -> Option<String> {
-    let text = value.and_then(Value::as_str).filter(|text| !text.is_empty());
+    let text = value
+        .and_then(Value::as_str)
+        .filter(|text| !text.is_empty());
     text.map(str::to_owned)
 }
 
@@ -133,7 +136,8 @@ mod tests {
             None => vec![json!({"id": message.rest[TOOL_CALL_ID]})],
         };
         let ids = messages.iter().flat_map(of);
-        ids.map(|call| call["id"].as_str().expect("an id").to_owned()).collect()
+        ids.map(|call| call["id"].as_str().expect("an id").to_owned())
+            .collect()
     }
 
     fn calls(ids: &[Option<&str>]) -> Value {
@@ -149,13 +153,20 @@ mod tests {
         let result = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": ""});
         let long = ids(
             true,
-            json!([calls(&[Some("call_a"), Some("call_b")]), result("call_b"), result("call_a")]),
+            json!([
+                calls(&[Some("call_a"), Some("call_b")]),
+                result("call_b"),
+                result("call_a")
+            ]),
         );
         assert_eq!((&long[0], &long[1]), (&long[3], &long[2]));
         assert_ne!(long[0], long[1]);
         let is_plain = |id: &String| id.len() == 9 && id.chars().all(char::is_alphanumeric);
         assert!(long.iter().all(is_plain), "{long:?}");
-        let same = ids(true, json!([calls(&[Some("abcdefgh1")]), result("abcdefgh1")]));
+        let same = ids(
+            true,
+            json!([calls(&[Some("abcdefgh1")]), result("abcdefgh1")]),
+        );
         assert_eq!(same, ["abcdefgh1", "abcdefgh1"]);
         let same = ids(false, json!([calls(&[Some("call_a")]), result("call_a")]));
         assert_eq!(same, ["call_a", "call_a"]);
@@ -167,7 +178,10 @@ mod tests {
         let of_g = json!({"role": "tool", "name": "g", "content": ""});
         let of_any = json!({"role": "tool", "content": ""});
         let made = ids(false, json!([two, of_g, of_any, calls(&[None]), of_any]));
-        assert_eq!(made, ["call_1", "call_2", "call_2", "call_1", "call_3", "call_3"]);
+        assert_eq!(
+            made,
+            ["call_1", "call_2", "call_2", "call_1", "call_3", "call_3"]
+        );
         assert_eq!(ids(false, json!([of_any])), ["call_1"]);
     }
 }

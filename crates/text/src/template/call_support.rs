@@ -93,18 +93,31 @@ impl Probe<'_> {
     }
 
     fn shows_call(&self) -> bool {
-        let turns = [message("user", "hi"), self.calls("", &[FIRST]), self.result(SECOND)];
+        let turns = [
+            message("user", "hi"),
+            self.calls("", &[FIRST]),
+            self.result(SECOND),
+        ];
         self.shows(&turns, &[FIRST, SECOND])
     }
 
     fn shows_two_calls(&self) -> bool {
         let calls = self.calls("", &[FIRST, THIRD]);
-        let turns = [message("user", "hi"), calls, self.result(SECOND), self.result(FOURTH)];
+        let turns = [
+            message("user", "hi"),
+            calls,
+            self.result(SECOND),
+            self.result(FOURTH),
+        ];
         self.shows(&turns, &[FIRST, SECOND, THIRD, FOURTH])
     }
 
     fn shows_text_beside(&self) -> bool {
-        let turns = [message("user", "hi"), self.calls(THIRD, &[FIRST]), self.result(SECOND)];
+        let turns = [
+            message("user", "hi"),
+            self.calls(THIRD, &[FIRST]),
+            self.result(SECOND),
+        ];
         self.shows(&turns, &[FIRST, SECOND, THIRD])
     }
 
@@ -127,14 +140,17 @@ impl Probe<'_> {
                 true => json!(json!({ "city": city }).to_string()),
                 false => json!({ "city": city }),
             };
-            let mut call = json!({"type": "function", "function": {"name": PROBE, "arguments": arguments}});
+            let mut call =
+                json!({"type": "function", "function": {"name": PROBE, "arguments": arguments}});
             if let Some(id) = self.id {
                 call["id"] = json!(id);
             }
             call
         });
         let mut message = message("assistant", content);
-        message.rest.insert("tool_calls".to_owned(), calls.collect());
+        message
+            .rest
+            .insert("tool_calls".to_owned(), calls.collect());
         message
     }
 
@@ -151,12 +167,15 @@ impl Probe<'_> {
 /// The tool calls of a message.
 pub(super) fn calls_of(message: &Message) -> &[Value] {
     let calls = message.rest.get("tool_calls").and_then(Value::as_array);
-    calls.map_or(&[], Vec::as_slice)
+    calls.map_or(&[][..], Vec::as_slice)
 }
 
 /// A message with text and calls as two messages.
 fn with_text_apart(mut calling: Message) -> Vec<Message> {
-    let has_text = calling.content.as_str().is_some_and(|text| !text.is_empty());
+    let has_text = calling
+        .content
+        .as_str()
+        .is_some_and(|text| !text.is_empty());
     if !has_text || calls_of(&calling).is_empty() {
         return vec![calling];
     }

@@ -131,7 +131,8 @@ fn knows_developer(template: &ChatTemplate) -> bool {
         template.rendered_probe(&turns, &[])
     };
     let shown = of_role("developer").filter(|text| text.contains(PROBE));
-    shown.is_some() && shown != of_role(OTHER_ROLE).map(|text| text.replace(OTHER_ROLE, "developer"))
+    shown.is_some()
+        && shown != of_role(OTHER_ROLE).map(|text| text.replace(OTHER_ROLE, "developer"))
 }
 
 fn system_place(template: &ChatTemplate, developer: bool) -> SystemPlace {
@@ -139,8 +140,7 @@ fn system_place(template: &ChatTemplate, developer: bool) -> SystemPlace {
     if !shows(&[("system", FIRST), ("user", SECOND)]) {
         return SystemPlace::Nowhere;
     }
-    let several =
-        |role| shows(&[("system", FIRST), (role, SECOND), ("user", THIRD)]);
+    let several = |role| shows(&[("system", FIRST), (role, SECOND), ("user", THIRD)]);
     if !several("system") || developer && !several("developer") {
         return SystemPlace::First;
     }

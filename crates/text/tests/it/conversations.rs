@@ -85,18 +85,52 @@ fn conversations() -> Vec<(&'static str, Value)> {
     vec![
         ("a user", json!([user("T-a")])),
         ("a developer", json!([m("developer", "T-a"), user("T-b")])),
-        ("a system and a developer message", json!([system("T-a"), m("developer", "T-b"), user("T-c")])),
-        ("two system messages", json!([system("T-a"), system("T-b"), user("T-c")])),
-        ("a system message in the middle", json!([user("T-a"), said("T-b"), system("T-c"), user("T-d")])),
-        ("two in the middle", json!([system("T-a"), user("T-b"), system("T-c"), system("T-d"), said("T-e"), user("T-f")])),
-        ("a system message at the end", json!([user("T-a"), system("T-b")])),
-        ("a system message behind an answer", json!([user("T-a"), said("T-b"), system("T-c")])),
+        (
+            "a system and a developer message",
+            json!([system("T-a"), m("developer", "T-b"), user("T-c")]),
+        ),
+        (
+            "two system messages",
+            json!([system("T-a"), system("T-b"), user("T-c")]),
+        ),
+        (
+            "a system message in the middle",
+            json!([user("T-a"), said("T-b"), system("T-c"), user("T-d")]),
+        ),
+        (
+            "two in the middle",
+            json!([
+                system("T-a"),
+                user("T-b"),
+                system("T-c"),
+                system("T-d"),
+                said("T-e"),
+                user("T-f")
+            ]),
+        ),
+        (
+            "a system message at the end",
+            json!([user("T-a"), system("T-b")]),
+        ),
+        (
+            "a system message behind an answer",
+            json!([user("T-a"), said("T-b"), system("T-c")]),
+        ),
         ("a system message alone", json!([system("T-a")])),
         ("two users", json!([user("T-a"), user("T-b")])),
-        ("two answers", json!([user("T-a"), said("T-b"), said("T-c"), user("T-d")])),
+        (
+            "two answers",
+            json!([user("T-a"), said("T-b"), said("T-c"), user("T-d")]),
+        ),
         ("an answer first", json!([said("T-a"), user("T-b")])),
-        ("instructions, then an answer", json!([system("T-a"), said("T-b"), user("T-c")])),
-        ("no calls", json!([user("T-a"), {"role": "assistant", "content": "T-b", "tool_calls": []}, user("T-c")])),
+        (
+            "instructions, then an answer",
+            json!([system("T-a"), said("T-b"), user("T-c")]),
+        ),
+        (
+            "no calls",
+            json!([user("T-a"), {"role": "assistant", "content": "T-b", "tool_calls": []}, user("T-c")]),
+        ),
     ]
 }
 
@@ -110,19 +144,27 @@ fn calling_conversations() -> Vec<(&'static str, Value)> {
         message
     };
     let call = |arguments: Value, id| {
-        let call = json!({"type": "function", "function": {"name": "weather", "arguments": arguments}});
+        let call =
+            json!({"type": "function", "function": {"name": "weather", "arguments": arguments}});
         with_id(call, "id", id)
     };
     let calls = |text: &str, calls: &[Value]| json!({"role": "assistant", "content": text, "tool_calls": calls});
     let result = |text: &str, id| with_id(m("tool", text), "tool_call_id", id);
     let short = |arguments: Value, id: &'static str| {
-        json!([m("user", "T-a"), calls("", &[call(arguments, Some(id))]), result("T-z", Some(id))])
+        json!([
+            m("user", "T-a"),
+            calls("", &[call(arguments, Some(id))]),
+            result("T-z", Some(id))
+        ])
     };
     let mut rows = vec![
         ("an object", short(json!({"city": "T-b"}), "call_abc123")),
         ("a plain id", short(json!({"city": "T-b"}), "abcdefgh1")),
         ("a text", short(json!("{\"city\": \"T-b\"}"), "call_abc123")),
-        ("a text that was cut", short(json!("{\"city\": \"T-b"), "call_abc123")),
+        (
+            "a text that was cut",
+            short(json!("{\"city\": \"T-b"), "call_abc123"),
+        ),
         ("a list", short(json!("[\"T-b\"]"), "call_abc123")),
         ("an empty list", short(json!("[]"), "call_abc123")),
         ("null", short(Value::Null, "call_abc123")),
@@ -130,13 +172,23 @@ fn calling_conversations() -> Vec<(&'static str, Value)> {
         ("words", short(json!("T-b"), "call_abc123")),
         (
             "no ids",
-            json!([m("user", "T-a"), calls("", &[call(json!({"city": "T-b"}), None)]), result("T-c", None)]),
+            json!([
+                m("user", "T-a"),
+                calls("", &[call(json!({"city": "T-b"}), None)]),
+                result("T-c", None)
+            ]),
         ),
         (
             "two calls, results in the other order, an answer",
             json!([
                 m("user", "T-a"),
-                calls("", &[call(json!({"city": "T-b"}), Some("call_1")), call(json!({"city": "T-c"}), Some("call_2"))]),
+                calls(
+                    "",
+                    &[
+                        call(json!({"city": "T-b"}), Some("call_1")),
+                        call(json!({"city": "T-c"}), Some("call_2"))
+                    ]
+                ),
                 result("T-e", Some("call_2")),
                 result("T-d", Some("call_1")),
                 m("assistant", "T-f"),
@@ -161,7 +213,14 @@ fn calling_conversations() -> Vec<(&'static str, Value)> {
                 m("system", "T-d"),
             ]),
         ),
-        ("a result without a call", json!([m("user", "T-a"), result("T-b", Some("call_9")), m("user", "T-c")])),
+        (
+            "a result without a call",
+            json!([
+                m("user", "T-a"),
+                result("T-b", Some("call_9")),
+                m("user", "T-c")
+            ]),
+        ),
     ];
     let mut no_arguments = short(Value::Null, "call_abc123");
     let function = no_arguments[1]["tool_calls"][0]["function"].as_object_mut();
@@ -181,7 +240,9 @@ fn text_beside_a_call() -> Value {
 
 fn tools() -> [Value; 1] {
     let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
-    [json!({"type": "function", "function": {"name": "weather", "description": "w", "parameters": parameters}})]
+    [
+        json!({"type": "function", "function": {"name": "weather", "description": "w", "parameters": parameters}}),
+    ]
 }
 
 /// The prompt of a conversation.
@@ -215,7 +276,9 @@ fn prompt(
 /// Texts of a conversation.
 fn texts(conversation: &Value) -> Vec<String> {
     let written = conversation.to_string();
-    let starts = written.match_indices("T-").map(|(at, _)| written[at..at + 3].to_owned());
+    let starts = written
+        .match_indices("T-")
+        .map(|(at, _)| written[at..at + 3].to_owned());
     starts.collect()
 }
 
@@ -271,7 +334,10 @@ fn no_public_template_loses_text_or_refuses() {
     for file in files {
         let path = file.expect("a file").path();
         let source = std::fs::read_to_string(&path).expect("a template");
-        all.extend(faults(&path.file_name().expect("a name").to_string_lossy(), &source));
+        all.extend(faults(
+            &path.file_name().expect("a name").to_string_lossy(),
+            &source,
+        ));
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
@@ -288,7 +354,14 @@ fn turns_go_where_a_reader_expects() {
         ),
         (
             "a system message comes first, other roles raise",
-            json!([m("system", "A"), m("developer", "B"), m("user", "C"), m("assistant", "D"), m("system", "E"), m("user", "F")]),
+            json!([
+                m("system", "A"),
+                m("developer", "B"),
+                m("user", "C"),
+                m("assistant", "D"),
+                m("system", "E"),
+                m("user", "F")
+            ]),
             "<system>A\n\nB</><user>C</><assistant>D</><user>E\n\nF</>",
         ),
         (
@@ -298,7 +371,14 @@ fn turns_go_where_a_reader_expects() {
         ),
         (
             "no system role, strict turns",
-            json!([m("system", "A"), m("user", "B"), m("user", "C"), m("assistant", "D"), m("assistant", "E"), m("user", "F")]),
+            json!([
+                m("system", "A"),
+                m("user", "B"),
+                m("user", "C"),
+                m("assistant", "D"),
+                m("assistant", "E"),
+                m("user", "F")
+            ]),
             "<user>A\n\nB\n\nC</><assistant>D\n\nE</><user>F</>",
         ),
         (
@@ -308,14 +388,26 @@ fn turns_go_where_a_reader_expects() {
         ),
         (
             "a user message is demanded",
-            json!([m("system", "A"), m("assistant", "B"), m("system", "C"), m("user", "D")]),
+            json!([
+                m("system", "A"),
+                m("assistant", "B"),
+                m("system", "C"),
+                m("user", "D")
+            ]),
             "<system>A</><assistant>B</><system>C</><user>D</>",
         ),
     ] {
-        let (_, source) = TEMPLATES.iter().find(|(name, _)| *name == label).expect("a template");
+        let (_, source) = TEMPLATES
+            .iter()
+            .find(|(name, _)| *name == label)
+            .expect("a template");
         let source = own_source(source);
         let template = ChatTemplate::new(&source, "<s>", "</s>").expect("a template");
-        assert_eq!(prompt(&template, &source, &messages, &[]).as_deref(), Ok(want), "{label}");
+        assert_eq!(
+            prompt(&template, &source, &messages, &[]).as_deref(),
+            Ok(want),
+            "{label}"
+        );
     }
 }
 
@@ -331,8 +423,14 @@ fn well_formed_conversations_stay_as_sent() {
         {"role": "assistant", "content": "d"},
         {"role": "user", "content": "e"},
     ]);
-    for label in ["calls in tags, arguments as objects", "only the first call is rendered"] {
-        let (_, source) = TEMPLATES.iter().find(|(name, _)| *name == label).expect("a template");
+    for label in [
+        "calls in tags, arguments as objects",
+        "only the first call is rendered",
+    ] {
+        let (_, source) = TEMPLATES
+            .iter()
+            .find(|(name, _)| *name == label)
+            .expect("a template");
         let source = own_source(source);
         let template = ChatTemplate::new(&source, "<s>", "</s>").expect("a template");
         let sent: Vec<Message> = serde_json::from_value(messages.clone()).expect("messages");
@@ -342,7 +440,11 @@ fn well_formed_conversations_stay_as_sent() {
             add_generation_prompt: true,
             ..RenderInput::default()
         });
-        assert_eq!(prompt(&template, &source, &messages, &tools()), alone, "{label}");
+        assert_eq!(
+            prompt(&template, &source, &messages, &tools()),
+            alone,
+            "{label}"
+        );
     }
 }
 
@@ -355,10 +457,16 @@ fn call_and_result_have_one_id() {
     for (name, conversation) in calling_conversations() {
         let prompt = prompt(&template, &source, &conversation, &[]).expect(name);
         let ids = prompt.split('[').filter_map(|rest| rest.get(..9));
-        let ids: Vec<&str> = ids.filter(|id| id.chars().all(char::is_alphanumeric)).collect();
+        let ids: Vec<&str> = ids
+            .filter(|id| id.chars().all(char::is_alphanumeric))
+            .collect();
         let calls = prompt.matches("\"name\":").count();
         if calls == 1 {
-            assert_eq!((ids.len(), ids.first()), (2, ids.last()), "{name}: {prompt}");
+            assert_eq!(
+                (ids.len(), ids.first()),
+                (2, ids.last()),
+                "{name}: {prompt}"
+            );
         }
     }
 }

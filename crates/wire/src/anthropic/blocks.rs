@@ -128,8 +128,7 @@ pub(crate) fn required_string(
 /// Records the error for a block of this type at this place.
 pub(crate) fn reject_block(fields: &mut Fields<'_>, path: &str, role: &str, kind: Option<&str>) {
     if kind.is_some_and(|kind| UNSUPPORTED_BLOCKS.contains(&kind)) {
-        let error_message =
-            "only text: images, files and documents without a text are not supported yet by this server";
+        let error_message = "only text: images, files and documents without a text are not supported yet by this server";
         return fields.reject(path, error_message);
     }
     let error_message = match role {

@@ -57,7 +57,10 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
     };
     let role = object.get("role").and_then(fields::as_text);
     let role = role.filter(|role| {
-        matches!(&**role, "system" | "developer" | "user" | "assistant" | "tool")
+        matches!(
+            &**role,
+            "system" | "developer" | "user" | "assistant" | "tool"
+        )
     });
     if role.is_none() {
         let error_message = "must be one of system, developer, user, assistant, tool";

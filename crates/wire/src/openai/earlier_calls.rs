@@ -12,7 +12,10 @@ pub(super) fn tool_calls(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) 
     let calls = fields::as_list(raw, PARTS_MAX).filter(|calls| calls.iter().all(is_object));
     let calls: Option<Vec<Map<String, Value>>> = calls.and_then(|_| fields::parse_value(raw));
     let Some(calls) = calls else {
-        fields.reject(path, format!("must be a list of at most {PARTS_MAX} objects"));
+        fields.reject(
+            path,
+            format!("must be a list of at most {PARTS_MAX} objects"),
+        );
         return None;
     };
     let calls = calls.into_iter().enumerate();
@@ -23,10 +26,17 @@ pub(super) fn tool_calls(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) 
 }
 
 /// Parses `function_call` of a message, the field before `tool_calls`.
-pub(super) fn former_call(fields: &mut Fields<'_>, path: &str, object: &JsonObject<'_>) -> Option<Value> {
+pub(super) fn former_call(
+    fields: &mut Fields<'_>,
+    path: &str,
+    object: &JsonObject<'_>,
+) -> Option<Value> {
     let raw = object.get("function_call")?;
     let Some(function) = fields::parse_value::<Map<String, Value>>(raw) else {
-        fields.reject(format!("{path}.function_call"), "must be an object with a name and arguments");
+        fields.reject(
+            format!("{path}.function_call"),
+            "must be an object with a name and arguments",
+        );
         return None;
     };
     let call = Map::from_iter([("function".to_owned(), Value::Object(function))]);
@@ -35,7 +45,11 @@ pub(super) fn former_call(fields: &mut Fields<'_>, path: &str, object: &JsonObje
 }
 
 /// A call of a function. The call of a custom tool has a text instead of arguments.
-fn function_call(fields: &mut Fields<'_>, path: &str, mut call: Map<String, Value>) -> Option<Value> {
+fn function_call(
+    fields: &mut Fields<'_>,
+    path: &str,
+    mut call: Map<String, Value>,
+) -> Option<Value> {
     if let Some(Value::Object(custom)) = call.get("custom") {
         let input = custom.get("input").and_then(Value::as_str);
         let arguments = input_arguments(input.unwrap_or_default());
@@ -44,7 +58,9 @@ fn function_call(fields: &mut Fields<'_>, path: &str, mut call: Map<String, Valu
         call.shift_remove("custom");
     }
     let function = call.get_mut("function").and_then(Value::as_object_mut);
-    let Some(function) = function.filter(|function| function.get("name").is_some_and(Value::is_string)) else {
+    let Some(function) =
+        function.filter(|function| function.get("name").is_some_and(Value::is_string))
+    else {
         fields.reject(format!("{path}.function.name"), "must be a string");
         return None;
     };

@@ -167,7 +167,11 @@ impl ConversationBuilder {
         let id = required_string(fields, path, item, "call_id");
         let name = required_string(fields, path, item, "name");
         let arguments = item.get("arguments").and_then(fields::parse_value);
-        let (id, name, arguments) = (id?, offered_name(item, &name?), arguments.unwrap_or(Value::Null));
+        let (id, name, arguments) = (
+            id?,
+            offered_name(item, &name?),
+            arguments.unwrap_or(Value::Null),
+        );
         // Chat templates expect an object; other arguments are fitted to the template later.
         let written = arguments.as_str().unwrap_or_default();
         let arguments = match serde_json::from_str(written) {

@@ -128,7 +128,12 @@ impl ContentEntries {
         let (is_content, bytes) = (*is_content, bytes.clone());
         let before = if is_content { bytes.start } else { bytes.end };
         self.drop_before(before);
-        while is_content && self.held.front().is_some_and(|entry| entry.start < bytes.end) {
+        while is_content
+            && self
+                .held
+                .front()
+                .is_some_and(|entry| entry.start < bytes.end)
+        {
             self.release_first();
         }
     }
@@ -141,7 +146,10 @@ impl ContentEntries {
     /// After the last part: assigns the tokens without text that follow the content, and drops the others.
     pub(super) fn finish(&mut self, is_stopped: bool) {
         while self.held.front().is_some() {
-            let is_empty = self.held.front().is_some_and(|entry| entry.start == self.first_end());
+            let is_empty = self
+                .held
+                .front()
+                .is_some_and(|entry| entry.start == self.first_end());
             match is_empty && self.is_content && !is_stopped {
                 true => self.release_first(),
                 false => self.drop_first(),
@@ -162,7 +170,9 @@ impl ContentEntries {
 
     /// Drops entries whose text ends here or before. An entry without text at this place belongs to what follows.
     fn drop_before(&mut self, place: u64) {
-        while self.held.front().is_some_and(|first| first.start < place) && self.first_end() <= place {
+        while self.held.front().is_some_and(|first| first.start < place)
+            && self.first_end() <= place
+        {
             self.drop_first();
         }
     }

@@ -195,25 +195,59 @@ fn entries_and_stop_strings_are_those_of_the_content() {
     let call = "{\"name\": \"f\", \"arguments\": {\"a\": \"STOP\"}}</tool_call>";
     let stop = Some(0);
     for (label, words, content, entries, hit) in [
-        ("content", &["hello", " world"][..], "hello world", &["hello", " world"][..], None),
+        (
+            "content",
+            &["hello", " world"][..],
+            "hello world",
+            &["hello", " world"][..],
+            None,
+        ),
         (
             "reasoning first",
-            &["<think>", "hello", "ST", "OP", "</think>", "\n", "hello", " world"],
+            &[
+                "<think>", "hello", "ST", "OP", "</think>", "\n", "hello", " world",
+            ],
             "hello world",
             &["hello", " world"],
             None,
         ),
         (
             "a stop string in both",
-            &["<think>", "ST", "OP", "</think>", "hello", "ST", "OP", " world"],
+            &[
+                "<think>", "ST", "OP", "</think>", "hello", "ST", "OP", " world",
+            ],
             "hello",
             &["hello"],
             stop,
         ),
-        ("a call in between", &["hello", "<tool_call>", call, "hello"], "hellohello", &["hello", "hello"], None),
-        ("a beginning that is held", &["<think>", "hello", "</think>", "ST", "hello"], "SThello", &["ST", "hello"], None),
-        ("text like a delimiter", &["hello", "<t", "hello"], "hello<thello", &["hello", "<t", "hello"], None),
-        ("reasoning alone", &["<think>", "hello", " world"], "", &[], None),
+        (
+            "a call in between",
+            &["hello", "<tool_call>", call, "hello"],
+            "hellohello",
+            &["hello", "hello"],
+            None,
+        ),
+        (
+            "a beginning that is held",
+            &["<think>", "hello", "</think>", "ST", "hello"],
+            "SThello",
+            &["ST", "hello"],
+            None,
+        ),
+        (
+            "text like a delimiter",
+            &["hello", "<t", "hello"],
+            "hello<thello",
+            &["hello", "<t", "hello"],
+            None,
+        ),
+        (
+            "reasoning alone",
+            &["<think>", "hello", " world"],
+            "",
+            &[],
+            None,
+        ),
         (
             "a character in two tokens",
             &["<think>", "hello", "</think>", "\u{e9}"],
@@ -236,7 +270,10 @@ fn entries_and_stop_strings_are_those_of_the_content() {
                 fold.clear();
             };
             for (i, &id) in ids(words).iter().enumerate() {
-                let top = TopLogprob { id: id + 1, logprob: 0.0 };
+                let top = TopLogprob {
+                    id: id + 1,
+                    logprob: 0.0,
+                };
                 fold.push(token(id), &[top]);
                 if i % cut == 0 {
                     collect(&mut fold);
@@ -244,7 +281,11 @@ fn entries_and_stop_strings_are_those_of_the_content() {
             }
             let end = fold.finish(End::Length);
             collect(&mut fold);
-            assert_eq!((text.as_str(), &seen), (content, &ids(entries)), "{label}, {cut}");
+            assert_eq!(
+                (text.as_str(), &seen),
+                (content, &ids(entries)),
+                "{label}, {cut}"
+            );
             let want = hit.map_or(End::Length, |hit| End::Stop(Stop::StopString(hit)));
             assert_eq!(end, want, "{label}");
         }
@@ -254,7 +295,9 @@ fn entries_and_stop_strings_are_those_of_the_content() {
 #[test]
 fn engine_stops_where_the_pipeline_does() {
     for words in [
-        &["<think>", "ST", "OP", "</think>", "hello", "ST", "OP", " world"][..],
+        &[
+            "<think>", "ST", "OP", "</think>", "hello", "ST", "OP", " world",
+        ][..],
         &["<think>", "ST", "OP", "</think>", "hello"],
         &["hello", "ST", "OP"],
     ] {
@@ -263,7 +306,10 @@ fn engine_stops_where_the_pipeline_does() {
         let mut condition = crate::stop::StopStrings::new(&tokenizer(), false, &reading, &stops);
         let stopped = ids.iter().position(|&id| condition.push(id).is_some());
         let mut fold = pipeline(&stops, &reading);
-        let nothing = TopLogprob { id: 0, logprob: 0.0 };
+        let nothing = TopLogprob {
+            id: 0,
+            logprob: 0.0,
+        };
         let found = ids.iter().position(|&id| {
             fold.push(token(id), &[nothing]);
             fold.parser.stop_hit().is_some()

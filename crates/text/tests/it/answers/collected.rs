@@ -68,10 +68,13 @@ impl Collected {
         let mut cut = Self::default();
         for piece in &self.0 {
             if let Piece::Text(text) = piece {
-                let hits = stops.iter().filter_map(|stop| Some((text.find(stop)?, stop.len())));
+                let hits = stops
+                    .iter()
+                    .filter_map(|stop| Some((text.find(stop)?, stop.len())));
                 let hit = hits.min_by_key(|(at, len)| (at + len, std::cmp::Reverse(*len)));
                 if let Some((at, _)) = hit {
-                    cut.0.extend((at > 0).then(|| Piece::Text(text[..at].to_owned())));
+                    cut.0
+                        .extend((at > 0).then(|| Piece::Text(text[..at].to_owned())));
                     return cut;
                 }
             }

@@ -3,6 +3,7 @@
 use super::collected::{Collected, parse_with, tools};
 use super::labelled::Case;
 use super::{pieces, texts};
+use proptest::prelude::RngCore;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use text::{AnswerFormat, AnswerParser, ReasoningFamily, StopHit, StopMatcher, ToolFamily};
 
@@ -63,11 +64,27 @@ fn reasoning_and_arguments_may_contain_stop_strings() {
     };
     let call = "<tool_call>\n{\"name\": \"put\", \"arguments\": {\"s\": \"STOP\"}}\n</tool_call>";
     for (label, text, want) in [
-        ("in the reasoning", "<think>STOP</think>A", "think \"STOP\" text \"A\""),
-        ("in the content", "<think>STOP</think>A STOP B", "think \"STOP\" text \"A \""),
+        (
+            "in the reasoning",
+            "<think>STOP</think>A",
+            "think \"STOP\" text \"A\"",
+        ),
+        (
+            "in the content",
+            "<think>STOP</think>A STOP B",
+            "think \"STOP\" text \"A \"",
+        ),
         ("in arguments", call, "put({\"s\":\"STOP\"})"),
-        ("around a call", &format!("ST{call}OP"), "text \"ST\" put({\"s\":\"STOP\"}) text \"OP\""),
-        ("behind a call", &format!("{call}STOP more"), "put({\"s\":\"STOP\"})"),
+        (
+            "around a call",
+            &format!("ST{call}OP"),
+            "text \"ST\" put({\"s\":\"STOP\"}) text \"OP\"",
+        ),
+        (
+            "behind a call",
+            &format!("{call}STOP more"),
+            "put({\"s\":\"STOP\"})",
+        ),
     ] {
         let case = Case {
             label: label.to_owned(),

@@ -170,7 +170,10 @@ fn texts_in_other_blocks_are_used() {
     for (block, want) in [
         (document(text), "T\nhello"),
         (document(json!({"type": "content", "content": "a"})), "T\na"),
-        (document(json!({"type": "content", "content": [{"type": "text", "text": "a"}]})), "T\na"),
+        (
+            document(json!({"type": "content", "content": [{"type": "text", "text": "a"}]})),
+            "T\na",
+        ),
         (found, "t\nhttps://a\nx"),
         (json!({"type": "tool_reference", "tool_name": "f"}), "f"),
     ] {

@@ -369,8 +369,16 @@ fn valid_request_is_parsed() {
 fn refusals_and_calls_of_other_forms_are_kept() {
     let calls = |calls: Value| json!({"role": "assistant", "content": null, "tool_calls": calls});
     for (message, content, want) in [
-        (json!({"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}), "no", Value::Null),
-        (json!({"role": "assistant", "content": null, "refusal": "no"}), "no", Value::Null),
+        (
+            json!({"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}),
+            "no",
+            Value::Null,
+        ),
+        (
+            json!({"role": "assistant", "content": null, "refusal": "no"}),
+            "no",
+            Value::Null,
+        ),
         (calls(json!([])), "", Value::Null),
         (
             calls(json!([{"id": "1", "type": "custom", "custom": {"name": "f", "input": "x"}}])),
@@ -382,14 +390,21 @@ fn refusals_and_calls_of_other_forms_are_kept() {
             "",
             json!({"name": "f", "arguments": {}}),
         ),
-        (calls(json!([{"function": {"name": "f", "arguments": null}}])), "", json!({"name": "f", "arguments": null})),
+        (
+            calls(json!([{"function": {"name": "f", "arguments": null}}])),
+            "",
+            json!({"name": "f", "arguments": null}),
+        ),
     ] {
         let request = chat(&json!({"messages": [message]}).to_string()).expect("a request");
         let Prompt::Conversation { messages, .. } = &request.prompts[0] else {
             panic!("no conversation");
         };
         assert_eq!(messages[0].content, content, "{message}");
-        let call = messages[0].rest.get("tool_calls").map_or(Value::Null, |calls| calls[0]["function"].clone());
+        let call = messages[0]
+            .rest
+            .get("tool_calls")
+            .map_or(Value::Null, |calls| calls[0]["function"].clone());
         assert_eq!(call, want, "{message}");
     }
 }
