@@ -3,7 +3,7 @@
 use super::collected::{Collected, parse_with, tools};
 use super::labelled::Case;
 use super::{pieces, texts};
-use proptest::prelude::RngCore;
+use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use text::{AnswerFormat, AnswerParser, ReasoningFamily, StopHit, StopMatcher, ToolFamily};
 
