@@ -199,7 +199,8 @@ impl OutputPipeline {
         }
         let held = self.parser.held_bytes();
         self.entries.locate(self.parts.unplaced(), held);
-        for part in 0..self.parts.unplaced().len() {
+        let count = self.parts.unplaced().len();
+        for part in 0..count {
             self.entries.assign(part);
             self.parts.place_next(self.entries.entries.len());
         }
