@@ -1,7 +1,7 @@
 //! Bad input and too much of it: a clear answer each, and the next client is served.
 
 use crate::support::client::{Client, get, post, request};
-use crate::support::{Rig, config, fake, wait_until};
+use crate::support::{MODEL, Rig, config, fake, wait_until};
 use serde_json::{Value, json};
 use server::ServerConfig;
 use std::time::{Duration, Instant};
