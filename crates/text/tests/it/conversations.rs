@@ -134,30 +134,51 @@ fn conversations() -> Vec<(&'static str, Value)> {
     ]
 }
 
+fn said(role: &str, text: &str) -> Value {
+    json!({"role": role, "content": text})
+}
+
+fn with_id(mut message: Value, name: &str, id: Option<&str>) -> Value {
+    if let Some(id) = id {
+        message[name] = json!(id);
+    }
+    message
+}
+
+fn call(arguments: Value, id: Option<&str>) -> Value {
+    let function = json!({"name": "weather", "arguments": arguments});
+    with_id(json!({"type": "function", "function": function}), "id", id)
+}
+
+fn calls(calls: &[Value]) -> Value {
+    json!({"role": "assistant", "content": "", "tool_calls": calls})
+}
+
+fn result(text: &str, id: Option<&str>) -> Value {
+    with_id(said("tool", text), "tool_call_id", id)
+}
+
 /// Conversations with tool calls.
 fn calling_conversations() -> Vec<(&'static str, Value)> {
-    let m = |role: &str, text: &str| json!({"role": role, "content": text});
-    let with_id = |mut message: Value, name: &str, id: Option<&str>| {
-        if let Some(id) = id {
-            message[name] = json!(id);
-        }
-        message
-    };
-    let call = |arguments: Value, id| {
-        let call =
-            json!({"type": "function", "function": {"name": "weather", "arguments": arguments}});
-        with_id(call, "id", id)
-    };
-    let calls = |text: &str, calls: &[Value]| json!({"role": "assistant", "content": text, "tool_calls": calls});
-    let result = |text: &str, id| with_id(m("tool", text), "tool_call_id", id);
-    let short = |arguments: Value, id: &'static str| {
+    let mut rows = argument_forms();
+    rows.extend(call_orders());
+    rows
+}
+
+/// Arguments and ids in every form.
+fn argument_forms() -> Vec<(&'static str, Value)> {
+    let short = |arguments: Value, id: &str| {
         json!([
-            m("user", "T-a"),
-            calls("", &[call(arguments, Some(id))]),
+            said("user", "T-a"),
+            calls(&[call(arguments, Some(id))]),
             result("T-z", Some(id))
         ])
     };
-    let mut rows = vec![
+    let mut no_arguments = short(Value::Null, "call_abc123");
+    let function = no_arguments[1]["tool_calls"][0]["function"].as_object_mut();
+    function.expect("a function").shift_remove("arguments");
+    vec![
+        ("no arguments", no_arguments),
         ("an object", short(json!({"city": "T-b"}), "call_abc123")),
         ("a plain id", short(json!({"city": "T-b"}), "abcdefgh1")),
         ("a text", short(json!("{\"city\": \"T-b\"}"), "call_abc123")),
@@ -170,63 +191,61 @@ fn calling_conversations() -> Vec<(&'static str, Value)> {
         ("null", short(Value::Null, "call_abc123")),
         ("null as text", short(json!("null"), "call_abc123")),
         ("words", short(json!("T-b"), "call_abc123")),
+    ]
+}
+
+/// Calls and results in every order.
+fn call_orders() -> Vec<(&'static str, Value)> {
+    vec![
         (
             "no ids",
             json!([
-                m("user", "T-a"),
-                calls("", &[call(json!({"city": "T-b"}), None)]),
+                said("user", "T-a"),
+                calls(&[call(json!({"city": "T-b"}), None)]),
                 result("T-c", None)
             ]),
         ),
         (
             "two calls, results in the other order, an answer",
             json!([
-                m("user", "T-a"),
-                calls(
-                    "",
-                    &[
-                        call(json!({"city": "T-b"}), Some("call_1")),
-                        call(json!({"city": "T-c"}), Some("call_2"))
-                    ]
-                ),
+                said("user", "T-a"),
+                calls(&[
+                    call(json!({"city": "T-b"}), Some("call_1")),
+                    call(json!({"city": "T-c"}), Some("call_2"))
+                ]),
                 result("T-e", Some("call_2")),
                 result("T-d", Some("call_1")),
-                m("assistant", "T-f"),
-                m("user", "T-g"),
+                said("assistant", "T-f"),
+                said("user", "T-g"),
             ]),
         ),
         (
             "a user behind a result",
             json!([
-                m("user", "T-a"),
-                calls("", &[call(json!({"city": "T-b"}), Some("call_1"))]),
+                said("user", "T-a"),
+                calls(&[call(json!({"city": "T-b"}), Some("call_1"))]),
                 result("T-c", Some("call_1")),
-                m("user", "T-d"),
+                said("user", "T-d"),
             ]),
         ),
         (
             "an instruction behind a result",
             json!([
-                m("user", "T-a"),
-                calls("", &[call(json!({"city": "T-b"}), Some("call_1"))]),
+                said("user", "T-a"),
+                calls(&[call(json!({"city": "T-b"}), Some("call_1"))]),
                 result("T-c", Some("call_1")),
-                m("system", "T-d"),
+                said("system", "T-d"),
             ]),
         ),
         (
             "a result without a call",
             json!([
-                m("user", "T-a"),
+                said("user", "T-a"),
                 result("T-b", Some("call_9")),
-                m("user", "T-c")
+                said("user", "T-c")
             ]),
         ),
-    ];
-    let mut no_arguments = short(Value::Null, "call_abc123");
-    let function = no_arguments[1]["tool_calls"][0]["function"].as_object_mut();
-    function.expect("a function").shift_remove("arguments");
-    rows.push(("no arguments", no_arguments));
-    rows
+    ]
 }
 
 fn text_beside_a_call() -> Value {
@@ -342,11 +361,10 @@ fn no_public_template_loses_text_or_refuses() {
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
-/// The form of some conversations, by the template's label.
-#[test]
-fn turns_go_where_a_reader_expects() {
+/// Template's label, conversation, prompt.
+fn placed_turns() -> Vec<(&'static str, Value, &'static str)> {
     let m = |role: &str, text: &str| json!({"role": role, "content": text});
-    for (label, messages, want) in [
+    vec![
         (
             "other roles are left out",
             json!([m("developer", "A"), m("user", "B")]),
@@ -396,7 +414,12 @@ fn turns_go_where_a_reader_expects() {
             ]),
             "<system>A</><assistant>B</><system>C</><user>D</>",
         ),
-    ] {
+    ]
+}
+
+#[test]
+fn turns_go_where_a_reader_expects() {
+    for (label, messages, want) in placed_turns() {
         let (_, source) = TEMPLATES
             .iter()
             .find(|(name, _)| *name == label)

@@ -190,103 +190,68 @@ fn ids(words: &[&str]) -> Vec<u32> {
     words.iter().flat_map(id).collect()
 }
 
+/// Label, tokens, content, tokens with entries, whether the stop string ends the answer.
+type ContentRow = (
+    &'static str,
+    &'static [&'static str],
+    &'static str,
+    &'static [&'static str],
+    bool,
+);
+
+const CALL: &str = "{\"name\": \"f\", \"arguments\": {\"a\": \"STOP\"}}</tool_call>";
+
+#[rustfmt::skip]
+const CONTENT: [ContentRow; 8] = [
+    ("content", &["hello", " world"], "hello world", &["hello", " world"], false),
+    ("reasoning first", &["<think>", "hello", "ST", "OP", "</think>", "\n", "hello", " world"], "hello world", &["hello", " world"], false),
+    ("a stop string in both", &["<think>", "ST", "OP", "</think>", "hello", "ST", "OP", " world"], "hello", &["hello"], true),
+    ("a call in between", &["hello", "<tool_call>", CALL, "hello"], "hellohello", &["hello", "hello"], false),
+    ("a beginning that is held", &["<think>", "hello", "</think>", "ST", "hello"], "SThello", &["ST", "hello"], false),
+    ("text like a delimiter", &["hello", "<t", "hello"], "hello<thello", &["hello", "<t", "hello"], false),
+    ("reasoning alone", &["<think>", "hello", " world"], "", &[], false),
+    ("a character in two tokens", &["<think>", "hello", "</think>", "\u{e9}"], "\u{e9}", &["\u{e9}"], false),
+];
+
+/// Content, ids of the entries, and the end of an answer, with the pipeline cleared after every `cut` tokens.
+fn content_of(words: &[&str], cut: usize) -> (String, Vec<u32>, End) {
+    let mut fold = pipeline(&["STOP".to_owned()], &thinking());
+    let (mut text, mut seen) = (String::new(), Vec::new());
+    let mut collect = |fold: &mut OutputPipeline| {
+        for (placed, logprobs) in fold.final_parts() {
+            seen.extend(logprobs.entries.iter().map(|entry| entry.token.id));
+            match placed.part {
+                Part::Content(more) => text.push_str(more),
+                _ => assert!(logprobs.entries.is_empty()),
+            }
+        }
+        fold.clear();
+    };
+    for (i, &id) in ids(words).iter().enumerate() {
+        let top = TopLogprob {
+            id: id + 1,
+            logprob: 0.0,
+        };
+        fold.push(token(id), &[top]);
+        if i % cut == 0 {
+            collect(&mut fold);
+        }
+    }
+    let end = fold.finish(End::Length);
+    collect(&mut fold);
+    (text, seen, end)
+}
+
 #[test]
 fn entries_and_stop_strings_are_those_of_the_content() {
-    let call = "{\"name\": \"f\", \"arguments\": {\"a\": \"STOP\"}}</tool_call>";
-    let stop = Some(0);
-    for (label, words, content, entries, hit) in [
-        (
-            "content",
-            &["hello", " world"][..],
-            "hello world",
-            &["hello", " world"][..],
-            None,
-        ),
-        (
-            "reasoning first",
-            &[
-                "<think>", "hello", "ST", "OP", "</think>", "\n", "hello", " world",
-            ],
-            "hello world",
-            &["hello", " world"],
-            None,
-        ),
-        (
-            "a stop string in both",
-            &[
-                "<think>", "ST", "OP", "</think>", "hello", "ST", "OP", " world",
-            ],
-            "hello",
-            &["hello"],
-            stop,
-        ),
-        (
-            "a call in between",
-            &["hello", "<tool_call>", call, "hello"],
-            "hellohello",
-            &["hello", "hello"],
-            None,
-        ),
-        (
-            "a beginning that is held",
-            &["<think>", "hello", "</think>", "ST", "hello"],
-            "SThello",
-            &["ST", "hello"],
-            None,
-        ),
-        (
-            "text like a delimiter",
-            &["hello", "<t", "hello"],
-            "hello<thello",
-            &["hello", "<t", "hello"],
-            None,
-        ),
-        (
-            "reasoning alone",
-            &["<think>", "hello", " world"],
-            "",
-            &[],
-            None,
-        ),
-        (
-            "a character in two tokens",
-            &["<think>", "hello", "</think>", "\u{e9}"],
-            "\u{e9}",
-            &["\u{e9}"],
-            None,
-        ),
-    ] {
+    for (label, words, content, entries, is_stopped) in CONTENT {
         for cut in [1, 2, usize::MAX] {
-            let mut fold = pipeline(&["STOP".to_owned()], &thinking());
-            let (mut text, mut seen) = (String::new(), Vec::new());
-            let mut collect = |fold: &mut OutputPipeline| {
-                for (placed, logprobs) in fold.final_parts() {
-                    seen.extend(logprobs.entries.iter().map(|entry| entry.token.id));
-                    match placed.part {
-                        Part::Content(more) => text.push_str(more),
-                        _ => assert!(logprobs.entries.is_empty(), "{label}"),
-                    }
-                }
-                fold.clear();
+            let (text, seen, end) = content_of(words, cut);
+            assert_eq!((&*text, seen), (content, ids(entries)), "{label}, {cut}");
+            let want = match is_stopped {
+                true => End::Stop(Stop::StopString(0)),
+                false => End::Length,
             };
-            for (i, &id) in ids(words).iter().enumerate() {
-                let top = TopLogprob {
-                    id: id + 1,
-                    logprob: 0.0,
-                };
-                fold.push(token(id), &[top]);
-                if i % cut == 0 {
-                    collect(&mut fold);
-                }
-            }
-            let end = fold.finish(End::Length);
-            collect(&mut fold);
-            assert_eq!(
-                (text.as_str(), &seen),
-                (content, &ids(entries)),
-                "{label}, {cut}"
-            );
-            let want = hit.map_or(End::Length, |hit| End::Stop(Stop::StopString(hit)));
             assert_eq!(end, want, "{label}");
         }
     }
