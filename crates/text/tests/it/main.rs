@@ -1,6 +1,7 @@
 //! Text from outside: one module for each subject.
 
 mod answers;
+mod conversations;
 mod fuzz_inputs;
 mod grammars;
 mod pretokenizers;
