@@ -98,7 +98,7 @@ pub struct ApiError {
     /// The position after which the client can read on.
     pub resume_after: Option<String>,
     /// The prompt is longer than the context.
-    pub full_context: Option<FullContext>,
+    pub full_context: Option<Box<FullContext>>,
 }
 
 /// A prompt that leaves no room for an answer. Agents compact a conversation when they read this, in the words of the protocol.
@@ -139,10 +139,10 @@ impl ApiError {
              one at least must be left for the answer. Please reduce the length of {field}."
         );
         Self {
-            full_context: Some(FullContext {
+            full_context: Some(Box::new(FullContext {
                 tokens: prompt_tokens.max(tokens_max + 1),
                 tokens_max,
-            }),
+            })),
             ..Self::field(field, "context_length_exceeded", message)
         }
     }

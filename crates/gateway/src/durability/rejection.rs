@@ -114,6 +114,7 @@ fn recorded_error(error: &ApiError) -> RecordedError {
         retry_after_ms: error.retry_after.map(milliseconds),
         full_context: error
             .full_context
+            .as_ref()
             .map(|full| (full.tokens, full.tokens_max)),
         noted: None,
     }
@@ -140,7 +141,7 @@ pub fn decode(body: &[u8]) -> Option<ApiError> {
         resume_after: None,
         full_context: recorded
             .full_context
-            .map(|(tokens, tokens_max)| FullContext { tokens, tokens_max }),
+            .map(|(tokens, tokens_max)| Box::new(FullContext { tokens, tokens_max })),
     })
 }
 

@@ -48,7 +48,7 @@ impl CallSupport {
             argument_text: true,
             ..plain
         };
-        let probe = [plain, text].into_iter().find(|probe| probe.shows_call())?;
+        let probe = [plain, text].into_iter().find(Probe::shows_call)?;
         let with_id = |id| Probe { id, ..probe };
         let nine_characters = !with_id(Some(LONG_ID)).shows_call();
         Some(Self {

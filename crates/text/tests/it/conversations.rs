@@ -145,7 +145,7 @@ fn with_id(mut message: Value, name: &str, id: Option<&str>) -> Value {
     message
 }
 
-fn call(arguments: Value, id: Option<&str>) -> Value {
+fn call(arguments: &Value, id: Option<&str>) -> Value {
     let function = json!({"name": "weather", "arguments": arguments});
     with_id(json!({"type": "function", "function": function}), "id", id)
 }
@@ -170,7 +170,7 @@ fn argument_forms() -> Vec<(&'static str, Value)> {
     let short = |arguments: Value, id: &str| {
         json!([
             said("user", "T-a"),
-            calls(&[call(arguments, Some(id))]),
+            calls(&[call(&arguments, Some(id))]),
             result("T-z", Some(id))
         ])
     };
@@ -201,7 +201,7 @@ fn call_orders() -> Vec<(&'static str, Value)> {
             "no ids",
             json!([
                 said("user", "T-a"),
-                calls(&[call(json!({"city": "T-b"}), None)]),
+                calls(&[call(&json!({"city": "T-b"}), None)]),
                 result("T-c", None)
             ]),
         ),
@@ -210,8 +210,8 @@ fn call_orders() -> Vec<(&'static str, Value)> {
             json!([
                 said("user", "T-a"),
                 calls(&[
-                    call(json!({"city": "T-b"}), Some("call_1")),
-                    call(json!({"city": "T-c"}), Some("call_2"))
+                    call(&json!({"city": "T-b"}), Some("call_1")),
+                    call(&json!({"city": "T-c"}), Some("call_2"))
                 ]),
                 result("T-e", Some("call_2")),
                 result("T-d", Some("call_1")),
@@ -223,7 +223,7 @@ fn call_orders() -> Vec<(&'static str, Value)> {
             "a user behind a result",
             json!([
                 said("user", "T-a"),
-                calls(&[call(json!({"city": "T-b"}), Some("call_1"))]),
+                calls(&[call(&json!({"city": "T-b"}), Some("call_1"))]),
                 result("T-c", Some("call_1")),
                 said("user", "T-d"),
             ]),
@@ -232,7 +232,7 @@ fn call_orders() -> Vec<(&'static str, Value)> {
             "an instruction behind a result",
             json!([
                 said("user", "T-a"),
-                calls(&[call(json!({"city": "T-b"}), Some("call_1"))]),
+                calls(&[call(&json!({"city": "T-b"}), Some("call_1"))]),
                 result("T-c", Some("call_1")),
                 said("system", "T-d"),
             ]),

@@ -66,7 +66,7 @@ impl<'a> MessageErrorBody<'a> {
 
 /// The error's message. Clients compact a conversation when they read that the prompt is too long, in these words.
 fn message(error: &ApiError) -> Cow<'_, str> {
-    match error.full_context {
+    match &error.full_context {
         Some(full) => format!(
             "prompt is too long: {} tokens > {} maximum",
             full.tokens, full.tokens_max
