@@ -203,7 +203,7 @@ type SlotBlock<T> = Box<[SegmentSlot<T>]>; // (BLOCK_SLOTS)
 struct SlotTable<T> {
     /// Slots that may be used; the last block may have more.
     slots_max: usize,
-    first: SlotBlock<T>, // (slots_max, at most BLOCK_SLOTS)
+    first: SlotBlock<T>,                  // (slots_max, at most BLOCK_SLOTS)
     later: Box<[OnceLock<SlotBlock<T>>]>, // (blocks)
 }
 
