@@ -237,6 +237,13 @@ impl ModelEntry {
         self.lock_residency().keep = Some(keep);
     }
 
+    /// Sets a keep-alive that is longer than the one now; a shorter one changes nothing.
+    pub fn extend_keep(&self, keep: ModelKeepAlive) {
+        if keep > self.keep_alive() {
+            self.set_keep(keep);
+        }
+    }
+
     /// Time of the last use.
     pub(crate) fn last_used(&self) -> Instant {
         self.lock_residency().last_used

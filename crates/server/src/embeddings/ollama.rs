@@ -56,7 +56,7 @@ async fn respond(
     let model = embedding_model(&serving.model)?;
     let parsed = embeddings_request::parse_ollama(fields, route, model)?;
     let residence = ResidenceRequest::of(Protocol::OllamaGenerate, body.fields())?;
-    residence.apply_keep_alive(models).await;
+    residence.apply_keep_alive(models, caller.scopes).await;
     let request = EmbeddingsRequest {
         field: route.input_field(),
         texts: parsed.texts,

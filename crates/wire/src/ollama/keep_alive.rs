@@ -4,7 +4,7 @@ use crate::fields::{self, Fields, JsonType};
 use std::time::{Duration, Instant};
 
 /// How long a model stays loaded without a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ModelKeepAlive {
     /// The model is unloaded after this time.
     For(Duration),

@@ -50,11 +50,12 @@ async fn respond(
     let requested = Framing::from_request(headers, &Query::of(uri)?)?;
     let models = &responder.gateway().models;
     let framing = protocol.framing().or_requested(requested);
+    let scopes = request.caller.scopes;
     let request = IncomingRequest::new(protocol, framing, request)?;
     let residence = ResidenceRequest::of(protocol, request.fields())?;
     if residence.is_without_prompt() {
-        return Ok(residence.load_or_unload(models, protocol).await?);
+        return Ok(residence.load_or_unload(models, protocol, scopes).await?);
     }
-    residence.apply_keep_alive(models).await;
+    residence.apply_keep_alive(models, scopes).await;
     Ok(request.respond(responder).await?)
 }

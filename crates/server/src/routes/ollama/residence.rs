@@ -5,8 +5,9 @@ use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::BytesMut;
-use gateway::models::{ModelRegistry, ModelState, ResolvedModel};
-use generate::error::ApiError;
+use gateway::keys::{Scope, Scopes};
+use gateway::models::{ModelEntry, ModelRegistry, ModelState, ResolvedModel};
+use generate::error::{ApiError, ErrorKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
@@ -59,22 +60,23 @@ impl ResidenceRequest {
     }
 
     /// Applies `keep_alive` of a request with a prompt. An unknown model is rejected by the parser of the generation.
-    pub(crate) async fn apply_keep_alive(self, models: &ModelRegistry) {
+    pub(crate) async fn apply_keep_alive(self, models: &ModelRegistry, scopes: Scopes) {
         if let (Some(keep), true) = (self.keep, models.library().is_some())
             && let Ok(named) = models.look_up(self.model.as_deref()).await
         {
-            named.entry.set_keep(keep);
+            set_keep(&named.entry, keep, scopes);
         }
     }
 
     /// Loads or unloads the model, and answers when that is done.
     ///
     /// # Errors
-    /// An unknown model; a failed load; an unload of the only model.
+    /// An unknown model; a failed load; an unload of the only model, or by a key without the scope `admin`.
     pub(crate) async fn load_or_unload(
         self,
         models: &Arc<ModelRegistry>,
         protocol: Protocol,
+        scopes: Scopes,
     ) -> Result<Response, ApiError> {
         let named = models.look_up(self.model.as_deref()).await?;
         let done = match self.keep {
@@ -85,6 +87,9 @@ impl ResidenceRequest {
                         "a model stays loaded as long as the server runs",
                     ));
                 }
+                if !scopes.has(Scope::Admin) {
+                    return Err(unload_forbidden());
+                }
                 // A model in use is unloaded when its last generation has ended.
                 named.entry.set_keep(ModelKeepAlive::For(Duration::ZERO));
                 models.unload(&named.entry).await;
@@ -93,7 +98,7 @@ impl ResidenceRequest {
             }
             keep => {
                 if let Some(keep) = keep {
-                    named.entry.set_keep(keep);
+                    set_keep(&named.entry, keep, scopes);
                 }
                 wait_until_loaded(models, &named, self.model.as_deref()).await?;
                 models.look_again();
@@ -107,6 +112,23 @@ impl ResidenceRequest {
         response.headers_mut().insert(header::CONTENT_TYPE, json);
         Ok(response)
     }
+}
+
+/// Sets how long a model stays. Other callers use the model, too: a key without the scope `admin` only makes it stay longer.
+fn set_keep(entry: &ModelEntry, keep: ModelKeepAlive, scopes: Scopes) {
+    match scopes.has(Scope::Admin) {
+        true => entry.set_keep(keep),
+        false => entry.extend_keep(keep),
+    }
+}
+
+/// The error for a key that may not unload a model that others use.
+fn unload_forbidden() -> ApiError {
+    ApiError::caller(
+        ErrorKind::Forbidden,
+        "insufficient_scope",
+        "keep_alive: 0 unloads the model for all callers, which requires a key with the scope admin",
+    )
 }
 
 /// Waits until the model is ready.

@@ -7,7 +7,7 @@ mod shelf;
 use crate::support::client::{Client, get, post};
 use crate::support::wait_until;
 use serde_json::{Value, json};
-use server::ModelLimits;
+use server::{Key, KeyHash, KeyLimits, Keys, ModelLimits, Scope, Scopes};
 use shelf::{FIRST, Rig};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -300,6 +300,61 @@ fn keep_alive_is_honored() {
     );
     rig.allow();
     answers(&rig, FIRST);
+}
+
+/// Keys of an operator and of one who only asks.
+fn two_keys() -> Keys {
+    let key = |name: &str, scopes: &[Scope]| Key {
+        name: name.to_owned(),
+        hash: KeyHash::of(format!("{name}_0123456789").as_bytes()),
+        scopes: Scopes::of(scopes),
+        limits: KeyLimits::default(),
+        weight: 1,
+    };
+    let all = [
+        key("operator", &[Scope::Inference, Scope::Admin]),
+        key("tenant", &[Scope::Inference]),
+    ];
+    Keys::new(&all).unwrap()
+}
+
+#[test]
+fn key_without_the_scope_admin_unloads_no_model_of_others() {
+    let rig = Rig::keyed(ModelLimits::default(), two_keys());
+    let send = |key: &str, method: &str, path: &str, body: &Value| {
+        let body = body.to_string();
+        let mut client = Client::connect(rig.addr);
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}_0123456789\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        client.send(head.as_bytes());
+        client.reply()
+    };
+    let stays = |label: &str| {
+        let ps = send("tenant", "GET", "/api/ps", &json!({})).json();
+        let model = &ps["models"][0];
+        assert_eq!(model["name"], "first:latest", "{label}: {ps}");
+        model["expires_at"].clone()
+    };
+    let for_ever = stays("at first");
+    let unload = json!({"model": FIRST, "keep_alive": 0});
+    for path in ["/api/generate", "/api/chat"] {
+        let refused = send("tenant", "POST", path, &unload);
+        assert_eq!(refused.head.status, 403, "{}", refused.body);
+        assert!(refused.body.contains("scope admin"), "{}", refused.body);
+        stays(path);
+    }
+    // With a prompt, it is answered, and the model stays as long as before.
+    for keep in [json!(0), json!("1s")] {
+        let mut goes = ask(FIRST);
+        goes["keep_alive"] = keep;
+        assert_eq!(send("tenant", "POST", "/api/chat", &goes).head.status, 200);
+        assert_eq!(stays("after an answer"), for_ever);
+    }
+    let gone = send("operator", "POST", "/api/generate", &unload);
+    assert_eq!(gone.json()["done_reason"], "unload", "{}", gone.body);
 }
 
 #[test]
