@@ -24,6 +24,7 @@ mod origin;
 mod otlp;
 mod packed_cache;
 mod preset;
+mod problem_words;
 mod prompt_cache;
 mod quantize;
 mod realtime;
