@@ -20,6 +20,7 @@ mod model_lookup;
 mod model_store;
 mod notify_socket;
 mod packed_cache;
+mod printable;
 mod private_file;
 mod progress_bar;
 mod pull;
