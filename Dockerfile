@@ -16,7 +16,7 @@ COPY . .
 # The toolchain of the image, whatever rust-toolchain.toml says.
 ENV RUSTUP_TOOLCHAIN=1.95.0
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/source/target \
-    cargo build --release --locked --package millrace --features otlp \
+    cargo build --release --locked --package millrace \
     && strip -o /millrace target/release/millrace \
     && cargo run --locked --package xtask -- dist --licenses /licenses/THIRD-PARTY-LICENSES.txt \
     && cp LICENSE-MIT LICENSE-APACHE /licenses/ \

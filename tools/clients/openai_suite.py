@@ -7,6 +7,8 @@ Random weights give random text: what is checked is form, equality and endings, 
 """
 
 import json
+import pathlib
+import sys
 import threading
 import time
 import urllib.request
@@ -15,6 +17,9 @@ from typing import Literal
 import openai
 from pydantic import BaseModel
 
+TRAIN = pathlib.Path(__file__).resolve().parents[1] / "train"
+sys.path.append(str(TRAIN))
+import evaluate
 from suite import KEEP_ALIVE_MS, MODEL, check, run
 
 ASK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say anything — é, 漢, 🙂."}]
@@ -316,6 +321,20 @@ def many_at_once(client, _):
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert together == alone
+
+
+@check
+def evaluation(client, _):
+    """tools/train/evaluate.py finds most answers of the built-in model right, and says why one is wrong"""
+    cases = evaluate.read_cases(TRAIN / "short-cases.jsonl")
+    outcomes = evaluate.evaluate(client, "millrace-mini", cases)
+    assert len(outcomes) == len(cases) >= 20 and outcomes.count(None) >= len(cases) / 2, outcomes
+    impossible = cases[0] | {"check": {"equals": "never"}}
+    assert evaluate.ask(client, "millrace-mini", impossible).endswith("wanted ['never']")
+    call = {"tool_call": {"name": "f", "arguments": {"a": 1}}}
+    assert evaluate.why_wrong(call, "", "", [("f", {"a": 1})]) is None
+    for check_, text, calls in [(call, "", [("f", {"a": 2})]), ({"calls": False}, "<tool_call>", []), ({"at_least": 3}, "ab", [])]:
+        assert evaluate.why_wrong(check_, text, "", calls), check_
 
 
 def transcript(client):

@@ -195,8 +195,6 @@ def run(command, server, folder):
         text = pattern.sub(instead, text)
     if serves(command.text):
         return run_server(text, folder)
-    if re.match(r"millrace eval\b", text) and "--url" not in text:
-        text += f" --url {server.url}"
     variables = environment(folder, server.port)
     if re.search(r"\$(ID|LAST|RESPONSE)\b", text):
         more = server.variables()

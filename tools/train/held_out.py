@@ -1,5 +1,5 @@
 """The evaluation: questions of other seeds, with words, numbers and sums that training never has.
-`python held_out.py DATA OUT.jsonl`; `millrace eval OUT.jsonl` asks them."""
+`python held_out.py DATA OUT.jsonl`; `evaluate.py OUT.jsonl` asks them."""
 
 import argparse
 import json

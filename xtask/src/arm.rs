@@ -84,7 +84,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
             "--target",
             TARGET,
         ]);
-        check.args(["-p", "millrace", "--features", "otlp"]);
+        check.args(["-p", "millrace"]);
         return shell::run(&mut check);
     }
     let mut test = inside(&folder()?)?;

@@ -27,7 +27,6 @@
 //!                       --hostile: 100 of them, which also cut, reset, storm and send malformed bytes
 //! cargo xtask rivals    our speed beside llama.cpp's and candle's (needs PyPI, minutes to build)
 //! cargo xtask oracle    our logits and tokens against llama.cpp's (needs PyPI, minutes to build)
-//! cargo xtask differential   our answer parser beside smg's and Dynamo's (minutes to build)
 //! ```
 
 #![expect(
@@ -46,7 +45,6 @@ mod conformance;
 mod debian_program;
 mod debian_root;
 mod deny;
-mod differential;
 mod dist;
 mod docs;
 mod links;
@@ -83,9 +81,8 @@ fn main() -> ExitCode {
         Some("soak") => soak::run(&args.collect::<Vec<_>>()),
         Some("oracle") => oracle::run(&args.collect::<Vec<_>>()),
         Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
-        Some("differential") => differential::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, arm, book, chart, packages, clients, cluster, deny, page, dist, docs, conformance, soak, rivals, oracle or differential",
+            "unknown task {:?}: test, tidy, arm, book, chart, packages, clients, cluster, deny, page, dist, docs, conformance, soak, rivals or oracle",
             other.unwrap_or("(none)")
         )),
     };

@@ -5,8 +5,8 @@ use crate::skipped_tests::SkippedTests;
 use crate::{test_programs, tidy};
 use std::process::Stdio;
 
-/// Every feature that has tests: one build for all of them.
-const FEATURES: &str = "--features millrace/otlp,stream/futures-core";
+/// The feature that has tests: one build for all of them.
+const FEATURES: &str = "--features stream/futures-core";
 
 /// Format, lints, tidy, tests, interleavings, doc tests, licences. The last lines say what was skipped, and why.
 pub(crate) fn run() -> Outcome {
@@ -19,8 +19,6 @@ pub(crate) fn run() -> Outcome {
 fn run_all(skipped: &SkippedTests) -> Outcome {
     cargo_runs("fmt --all --check")?;
     tidy::run(&[])?;
-    // As most people build it: no exporter. Its tests are built once, below, with everything in it.
-    cargo_runs("clippy --locked --workspace --quiet -- -D warnings")?;
     cargo_runs(&format!(
         "clippy --locked --workspace {FEATURES} --all-targets --quiet -- -D warnings"
     ))?;

@@ -3,7 +3,6 @@
 //! bandwidth and arithmetic peak of the same run, or the request rate and the number of clients.
 
 mod clock;
-pub mod eval;
 pub mod limits;
 pub mod load;
 pub mod process;

@@ -153,22 +153,10 @@ impl Generation {
         turn
     }
 
-    /// Reports the complete request to the meter, after the last event.
+    /// Notes that the last event was read.
     fn report_finished(&mut self, turn: Poll<Turn>) {
-        let broken = match turn {
-            Poll::Ready(Turn::Ended) => None,
-            Poll::Ready(Turn::Broken(end)) => Some(end),
-            Poll::Ready(Turn::Open) | Poll::Pending => return,
-        };
-        self.receipt = Some(EndReceipt::new(self.record()));
-        let (usage, choices) = (self.usage(), self.choices() as u64);
-        if let Some(meter) = &mut self.meter {
-            meter.set_finished(crate::metrics::FinishedRequest {
-                broken,
-                times: usage.times,
-                tokens: usage.completion_tokens,
-                choices,
-            });
+        if let Poll::Ready(Turn::Ended | Turn::Broken(_)) = turn {
+            self.receipt = Some(EndReceipt::new(self.record()));
         }
     }
 }

@@ -97,6 +97,17 @@ pub struct ApiError {
     pub retry_after: Option<Duration>,
     /// The position after which the client can read on.
     pub resume_after: Option<String>,
+    /// The prompt is longer than the context.
+    pub full_context: Option<FullContext>,
+}
+
+/// A prompt that leaves no room for an answer. Agents compact a conversation when they read this, in the words of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FullContext {
+    /// Tokens of the prompt and at least one of the answer; a lower bound where so long a text was not tokenized.
+    pub tokens: usize,
+    /// Tokens that prompt and answer may have together.
+    pub tokens_max: usize,
 }
 
 impl ApiError {
@@ -117,6 +128,22 @@ impl ApiError {
         Self {
             problems: vec![problem],
             ..Self::bad_request(code, message)
+        }
+    }
+
+    /// A prompt of at least this number of tokens in this field, which leaves no room for an answer. The message has OpenAI's
+    /// words; a protocol whose clients know other words writes its own.
+    pub fn full_context(field: &str, prompt_tokens: usize, tokens_max: usize) -> Self {
+        let message = format!(
+            "This model's maximum context length is {tokens_max} tokens. However, {field} has {prompt_tokens} tokens, and \
+             one at least must be left for the answer. Please reduce the length of {field}."
+        );
+        Self {
+            full_context: Some(FullContext {
+                tokens: prompt_tokens.max(tokens_max + 1),
+                tokens_max,
+            }),
+            ..Self::field(field, "context_length_exceeded", message)
         }
     }
 
@@ -161,6 +188,7 @@ impl ApiError {
             problems: Vec::new(),
             retry_after: None,
             resume_after: None,
+            full_context: None,
         }
     }
 }

@@ -16,12 +16,14 @@ use crate::prompt_limit::PromptLimit;
 use crate::request::{Prompt, PromptPiece};
 use crate::truncation::PromptTruncation;
 pub use prompt_errors::no_text_error;
-use prompt_errors::{no_text, template_failed, tokenizer_failed, too_long};
+use prompt_errors::{no_text, template_failed, tokenizer_failed};
 use sentinel::{append_sentinel, cut_at_sentinel};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
-use text::{GenericTools, Message, RenderInput, TemplateError, TokenizerError, ToolSupport};
+use text::{
+    ChatTemplate, GenericTools, Message, RenderInput, TemplateError, TokenizerError, ToolSupport,
+};
 
 /// A prompt that the engine can take.
 #[derive(Debug)]
@@ -185,7 +187,7 @@ impl<'a> PromptEncoder<'a> {
             ));
         }
         if ids.len() >= context_max {
-            return Err(too_long(field, ids.len(), context_max));
+            return Err(ApiError::full_context(field, ids.len(), context_max));
         }
         let echo_text = match text {
             _ if !echo => None,
@@ -268,7 +270,7 @@ impl<'a> PromptEncoder<'a> {
         if continues {
             append_sentinel(&mut typed);
         }
-        let typed = self.add_tools(typed, &tools, wanted.tool_calling.single_call)?;
+        let typed = self.fit_messages(typed, &tools, wanted.tool_calling.single_call)?;
         let arguments = TemplateArguments {
             tools: &tools,
             add_generation_prompt: !continues,
@@ -307,12 +309,12 @@ impl<'a> PromptEncoder<'a> {
         })
     }
 
-    /// The messages as the chat template takes them: with tools, tool calls and results in their text, where the
-    /// template has no place for those.
+    /// The messages as the chat template takes them: roles and turns that the template renders, earlier tool calls in the form
+    /// that it renders; with tools, tool calls and results in their text, where the template has no place for those.
     ///
     /// # Errors
     /// The model has no way of taking tools.
-    pub fn add_tools(
+    pub fn fit_messages(
         self,
         messages: Vec<Message>,
         tools: &[Value],
@@ -329,7 +331,8 @@ impl<'a> PromptEncoder<'a> {
             tools,
             once,
         };
-        Ok(generic.add_tools(messages, &self.model.tokenizer))
+        let (template, tokenizer) = (&self.model.template, &self.model.tokenizer);
+        Ok(template.fit_messages(messages, &generic, tokenizer))
     }
 
     /// Renders the messages of this field with the chat template.
@@ -346,7 +349,8 @@ impl<'a> PromptEncoder<'a> {
         rendered.map_err(|error| template_failed(error, field, room))
     }
 
-    /// Renders messages with the chat template. The texts are escaped ([`escape_messages`](Self::escape_messages)).
+    /// Renders messages with the chat template, or as plain turns where the template refuses the messages. The messages are
+    /// [escaped](Self::escape_messages) and [fitted](Self::fit_messages).
     ///
     /// # Errors
     /// The template rejects or cannot render the messages, or the text is longer than `bytes_max`.
@@ -356,14 +360,26 @@ impl<'a> PromptEncoder<'a> {
         arguments: TemplateArguments<'_>,
         bytes_max: usize,
     ) -> Result<String, TemplateError> {
-        self.model.template.render(&RenderInput {
-            messages,
-            tools: arguments.tools,
-            add_generation_prompt: arguments.add_generation_prompt,
-            kwargs: Some(arguments.kwargs),
-            now_unix_s: self.now_unix_s,
-            bytes_max: Some(bytes_max),
-        })
+        let render = |messages: &[Message]| {
+            self.model.template.render(&RenderInput {
+                messages,
+                tools: arguments.tools,
+                add_generation_prompt: arguments.add_generation_prompt,
+                kwargs: Some(arguments.kwargs),
+                now_unix_s: self.now_unix_s,
+                bytes_max: Some(bytes_max),
+            })
+        };
+        let rendered = render(messages);
+        let Err(TemplateError::Refused(why) | TemplateError::Broken(why)) = &rendered else {
+            return rendered;
+        };
+        tracing::debug!(
+            why,
+            "the chat template refuses the conversation: plain turns"
+        );
+        let plain = ChatTemplate::plain_turns(messages.to_vec(), self.model.answers.tools);
+        render(&plain).or(rendered)
     }
 
     /// Messages in whose texts the names of control tokens stay text.

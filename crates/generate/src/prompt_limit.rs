@@ -42,26 +42,20 @@ impl PromptLimit {
         if bytes <= self.bytes_max {
             Ok(())
         } else {
-            Err(self.too_long(field, &bytes.to_string()))
+            Err(self.too_long(field, bytes))
         }
     }
 
-    /// The error for a prompt with this number of bytes, or description of one.
-    pub fn too_long(self, field: &str, bytes: &str) -> ApiError {
-        let most = self.bytes_max;
-        let (code, message) = match self.context {
-            Some((token_bytes, context_max)) => (
-                "context_length_exceeded",
-                format!(
-                    "the prompt has {bytes} bytes; the model's context of {context_max} tokens holds at most \
-                     {most}, {token_bytes} for each"
-                ),
-            ),
-            None => (
-                "too_long",
-                format!("the prompt has {bytes} bytes; at most {most} are taken"),
-            ),
+    /// The error for a prompt with at least this number of bytes.
+    pub fn too_long(self, field: &str, bytes: usize) -> ApiError {
+        let Some((token_bytes, context_max)) = self.context else {
+            let most = self.bytes_max;
+            let message =
+                format!("{field}: the prompt has at least {bytes} bytes; at most {most} are taken");
+            return ApiError::field(field, "too_long", message);
         };
-        ApiError::field(field, code, format!("{field}: {message}"))
+        // No token stands for more bytes, so the prompt has at least so many tokens.
+        let tokens = bytes.div_ceil(token_bytes.max(1));
+        ApiError::full_context(field, tokens, context_max)
     }
 }

@@ -1,18 +1,17 @@
 //! Stop strings, and the end of the only tool call, as stop conditions of the engine.
 
+use crate::output::parser_config::ParserConfig;
 use std::sync::Arc;
 use text::{AnswerParser, AnswerParts, Decoder, Part, StopMatcher, Tokenizer};
 
-/// Stops the engine when a stop string is complete. Decoder and matcher are those of the output pipeline, so both find
-/// the same end.
+/// Stops the engine when a stop string is complete in the content. Decoder and parser are those of the output pipeline, so
+/// both find the same end.
 pub struct StopStrings {
     decoder: Decoder,
-    matcher: StopMatcher,
+    parser: AnswerParser,
+    /// Whether the answer also ends after a tool call.
+    single_call: bool,
     piece: String,
-    /// Text that the matcher lets through.
-    through: String,
-    /// Finds the end of a tool call, which then ends the answer.
-    calls: Option<AnswerParser>,
     /// Parts of the answer that end with the current token.
     parts: AnswerParts,
 }
@@ -21,42 +20,45 @@ pub struct StopStrings {
 pub const ONE_CALL: u16 = u16::MAX;
 
 impl StopStrings {
-    /// A stop condition at the start of an answer.
+    /// A stop condition at the start of an answer that is parsed in this way.
     pub fn new(
         tokenizer: &Arc<Tokenizer>,
         at_text_start: bool,
-        shown: &Arc<[u32]>,
+        reading: &ParserConfig,
         stops: &[String],
     ) -> Self {
         let decoder = Decoder::new(Arc::clone(tokenizer), at_text_start);
+        let mut parser = reading.parser();
+        if !stops.is_empty() {
+            parser.stop_at(StopMatcher::new(stops));
+        }
         Self {
-            decoder: decoder.showing(Arc::clone(shown)),
-            matcher: StopMatcher::new(stops),
+            decoder: decoder.showing(Arc::clone(reading.shown())),
+            parser,
+            single_call: false,
             piece: String::new(),
-            through: String::new(),
-            calls: None,
             parts: AnswerParts::default(),
         }
     }
 
-    /// Adds a parser of the answer, which then also ends after a tool call.
-    pub fn after_one_call(self, calls: Option<AnswerParser>) -> Self {
-        Self { calls, ..self }
+    /// This condition, which also ends the answer after a tool call.
+    pub fn after_one_call(self, single_call: bool) -> Self {
+        Self {
+            single_call,
+            ..self
+        }
     }
 }
 
 impl engine::StopCondition for StopStrings {
     fn push(&mut self, token: u32) -> Option<u16> {
         self.piece.clear();
-        self.through.clear();
         self.decoder.push(token, &mut self.piece);
-        let hit = self.matcher.push(&self.piece, &mut self.through);
+        self.parser.push(&self.piece, &mut self.parts);
         let mut called = false;
-        if let Some(calls) = &mut self.calls {
-            calls.push(&self.through, &mut self.parts);
-            self.parts
-                .drain_into(|part| called |= matches!(part, Part::CallEnd { .. }));
-        }
-        hit.map(|hit| hit.index).or(called.then_some(ONE_CALL))
+        self.parts
+            .drain_into(|part| called |= matches!(part, Part::CallEnd { .. }));
+        let hit = self.parser.stop_hit().map(|hit| hit.index);
+        hit.or((called && self.single_call).then_some(ONE_CALL))
     }
 }

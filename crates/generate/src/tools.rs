@@ -75,6 +75,7 @@ impl Tools {
                 .unwrap_or_default()
                 .to_owned(),
             arguments: (must || is_strict(tool)).then(|| argument_schema(&tool["function"])),
+            strict: is_strict(tool),
             place,
         });
         Some(Self {
@@ -125,6 +126,16 @@ fn schema_of_calls(tools: &[&Value], once: bool) -> Value {
     match once {
         true => call,
         false => json!({"type": "array", "items": call, "minItems": 1}),
+    }
+}
+
+/// Allows any object as the arguments of one of the calls of [`schema_of_calls`].
+pub(crate) fn allow_any_arguments(calls: &mut Value, tool: usize) {
+    for root in ["", "/items"] {
+        let place = format!("{root}/anyOf/{tool}/properties/arguments");
+        if let Some(arguments) = calls.pointer_mut(&place) {
+            *arguments = json!({"type": "object"});
+        }
     }
 }
 
@@ -197,6 +208,10 @@ mod tests {
         let all = schema(of(ToolChoice::Required, false).and_then(|tools| tools.response_format));
         let calls = &all["items"]["anyOf"];
         assert_eq!(calls[0]["properties"]["name"], json!({"const": "a"}));
+        let mut relaxed = all.clone();
+        allow_any_arguments(&mut relaxed, 0);
+        let arguments = relaxed.pointer("/items/anyOf/0/properties/arguments");
+        assert_eq!(arguments, Some(&json!({"type": "object"})));
         let reference = calls[0].pointer("/properties/arguments/properties/x/$ref");
         let place = reference.and_then(Value::as_str).expect("a reference");
         assert_eq!(all.pointer(&place[1..]), Some(&json!({"type": "string"})));

@@ -1,10 +1,9 @@
 //! The journal's files in a directory of the operating system.
 
 use crate::file_system::{FileSystem, JournalFile};
-use crate::private_files::{self, writing_options};
 use crate::reserve::RESERVE_NAME;
 use crate::segment_name::SegmentName;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::PathBuf;
 
@@ -75,17 +74,14 @@ impl JournalDirectory {
         Ok(())
     }
 
-    /// Opens a file. A link, a pipe or a directory under the name of a file is rejected, so that nothing outside the
-    /// directory is changed.
-    fn open(&self, name: &str, options: &OpenOptions) -> io::Result<File> {
-        let path = self.path.join(name);
-        match fs::symlink_metadata(&path) {
-            Ok(metadata) if !metadata.is_file() => {
-                return Err(io::Error::other("not a regular file"));
-            }
-            _ => {}
+    /// Makes directory and files this user's alone. On a volume with a group, the system lets that group write to all of them.
+    fn make_private(&self) -> io::Result<()> {
+        private_files::secure_directory(&self.path)?;
+        private_files::make_private(&self.path)?;
+        for name in self.list_files()? {
+            private_files::close_to_group(&self.path.join(name))?;
         }
-        options.open(path)
+        Ok(())
     }
 }
 
@@ -97,8 +93,8 @@ impl FileSystem for JournalDirectory {
         self.check_writable()?;
         private_files::create_directory(&self.path)?;
         self.check_contents()?;
-        private_files::make_private(&self.path)?;
-        let file = self.open(LOCK_NAME, writing_options().create(true).truncate(false))?;
+        self.make_private()?;
+        let file = private_files::open_or_create(&self.path.join(LOCK_NAME))?;
         file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
             TryLockError::Error(error) => error,
@@ -118,13 +114,15 @@ impl FileSystem for JournalDirectory {
 
     fn create_file(&self, name: &str) -> io::Result<File> {
         self.check_writable()?;
-        self.open(name, writing_options().create(true).truncate(true))
+        private_files::create_empty(&self.path.join(name))
     }
 
     fn open_file(&self, name: &str) -> io::Result<File> {
+        let path = self.path.join(name);
         match self.is_read_only {
-            true => self.open(name, OpenOptions::new().read(true)),
-            false => self.open(name, &writing_options()),
+            // Of any user: an operator looks into the journal of a service.
+            true => private_files::open_to_inspect(&path),
+            false => private_files::open_to_write(&path),
         }
     }
 

@@ -52,7 +52,6 @@ mod journal_thread;
 mod limits;
 mod memory_budget;
 mod open_journal;
-mod private_files;
 mod record;
 mod record_decoder;
 mod record_encoder;

@@ -75,6 +75,15 @@ impl fmt::Display for StartError {
                 "journal {location}: another process uses the directory; stop that process, or set another \
                  journal.directory"
             ),
+            Self::Unwritable { location, source }
+                if source.kind() == io::ErrorKind::InvalidData =>
+            {
+                write!(
+                    f,
+                    "journal {location}: cannot be used ({source}); see docs/journal.md, or set another \
+                     journal.directory"
+                )
+            }
             Self::Unwritable { location, source } => write!(
                 f,
                 "journal {location}: cannot be written ({source}); make the directory writable for this user, or set \

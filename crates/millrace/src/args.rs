@@ -4,7 +4,6 @@ mod adapters;
 mod answers;
 mod bench;
 mod cluster;
-mod eval;
 mod health;
 mod journal;
 mod keys;
@@ -20,7 +19,6 @@ mod upstream;
 
 use adapters::AdapterArgs;
 pub(crate) use bench::{BenchCommand, BenchModelArgs, BenchServeArgs};
-pub(crate) use eval::EvalArgs;
 pub(crate) use health::HealthArgs;
 pub(crate) use journal::{InspectJournalArgs, JournalArgs, JournalCommand};
 pub(crate) use keys::{KeysArgs, KeysCommand, NewKeyArgs};
@@ -136,8 +134,6 @@ pub(crate) enum Command {
     /// Benchmark a model beside the machine's limits, or load-test any OpenAI-compatible server.
     #[command(subcommand)]
     Bench(BenchCommand),
-    /// Evaluate any OpenAI-compatible server on questions with known answers.
-    Eval(EvalArgs),
     /// Check that a running server accepts requests: exit status 0, else 1.
     Health(HealthArgs),
     /// Examine this machine: what prevents serving, and what would make it faster.

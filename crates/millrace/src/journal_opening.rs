@@ -7,7 +7,11 @@ use cluster::names::InstanceId;
 use journal::{
     CLUSTER_NAME, INSTANCE_NAME, JournalDirectory, LockedJournal, REPLICATED_NAME, StartError,
 };
-use std::path::PathBuf;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Bytes of the name of an instance that are read.
+const INSTANCE_BYTES_MAX: u64 = 256;
 
 /// Locks the journal of the settings. `None`: the server runs without one, for a reason that is in the log.
 ///
@@ -46,12 +50,21 @@ pub(crate) fn exchange_instance(settings: &Settings, id: InstanceId) -> Option<I
         return None;
     };
     let path = path.join(INSTANCE_NAME);
-    let before = std::fs::read_to_string(&path).ok();
-    if let Err(why) = std::fs::write(&path, id.to_string()) {
+    let before = private_files::open_to_read(&path).and_then(|file| {
+        let mut text = String::new();
+        file.take(INSTANCE_BYTES_MAX).read_to_string(&mut text)?;
+        Ok(text)
+    });
+    if let Err(why) = write_mark(&path, &id.to_string()) {
         // The next process waits for heartbeats instead.
         tracing::warn!("{}: {why}", path.display());
     }
-    before?.trim().parse().ok()
+    before.ok()?.trim().parse().ok()
+}
+
+/// Writes a small file into the directory of the locked journal.
+fn write_mark(path: &Path, text: &str) -> io::Result<()> {
+    private_files::create_empty(path)?.write_all(text.as_bytes())
 }
 
 /// The file in the directory of the journal that says whether another gateway may own streams of the journal.
@@ -75,7 +88,7 @@ impl ReplicationMark {
     /// Sets the mark.
     pub(crate) fn set(&self) {
         if let Some(path) = &self.0
-            && let Err(why) = std::fs::write(path, "")
+            && let Err(why) = write_mark(path, "")
         {
             // The next process of this journal would go on with its streams before it knows that it owns them.
             tracing::error!("{}: {why}", path.display());

@@ -1,7 +1,7 @@
 //! The file that holds the server's keys: names and hashes, never a key; and the secrets that sign events.
 
 use crate::config::parse_secrets;
-use crate::{private_file, settings_file};
+use crate::{file_owner, settings_file};
 use serde::{Deserialize, Serialize};
 use server::{Key, KeyHash, KeyLimits, Scope, WebhookSecret};
 use std::num::NonZeroU32;
@@ -132,7 +132,7 @@ fn parse_keys(text: &str) -> Result<KeyFile, String> {
 
 /// Rejects a file that other users can write: write permission lets them add keys.
 fn refuse_writable(metadata: &std::fs::Metadata) -> Result<(), String> {
-    match private_file::is_writable_by_all(metadata) {
+    match file_owner::is_writable_by_all(metadata) {
         false => Ok(()),
         true => Err("this file is writable by all users: chmod o-w".to_owned()),
     }

@@ -307,6 +307,7 @@ impl LoadedEngine {
 fn token_pool_limits(settings: &Settings, context_max: usize) -> PoolLimits {
     let each = context_max.div_ceil(stream::SEGMENT_ITEMS);
     PoolLimits {
-        segments_max: settings.server.open_requests_max.saturating_mul(each),
+        segments_max: (settings.server.open_requests_max.saturating_mul(each))
+            .min(PoolLimits::SEGMENTS_MAX),
     }
 }

@@ -8,6 +8,7 @@ mod cluster_node;
 mod commands;
 mod config;
 mod failure;
+mod file_owner;
 mod generation;
 mod journal_opening;
 mod key_file;
@@ -21,7 +22,6 @@ mod model_store;
 mod notify_socket;
 mod packed_cache;
 mod printable;
-mod private_file;
 mod progress_bar;
 mod pull;
 mod reload;
@@ -68,7 +68,6 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Nkey { file } => commands::nkey::create_nkey(&file),
         Command::Journal(args) => commands::journal::journal(&args),
         Command::Bench(command) => commands::bench::bench(&command),
-        Command::Eval(args) => commands::eval::eval(&args),
         Command::Ps(args) => commands::ps::ps(&args),
         Command::Stop(args) => commands::stop::stop(&args),
         Command::Streams(args) => commands::streams::streams(&args),

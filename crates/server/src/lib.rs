@@ -31,7 +31,7 @@
 //! | `peers` | other instances of the cluster, asked over HTTP |
 //! | `embeddings`, `health`, `realtime` | embeddings, health probes, WebSockets |
 //! | `webhooks` | the HTTP client that sends events |
-//! | `metrics`, `otlp` | Prometheus text, export to OpenTelemetry |
+//! | `metrics` | Prometheus text |
 //! | `openapi` | the API description |
 
 mod accept_loop;
@@ -44,8 +44,6 @@ mod embeddings;
 mod health;
 mod metrics;
 mod openapi;
-#[cfg(feature = "otlp")]
-mod otlp;
 mod peers;
 mod realtime;
 mod request;
@@ -94,8 +92,6 @@ pub use gateway::webhooks::{
 pub use generate::model_handle::ModelHandle;
 pub use generate::sampling_defaults::{SamplingDefaults, SamplingParameter};
 pub use openapi::text as openapi_document;
-#[cfg(feature = "otlp")]
-pub use otlp::OtlpTarget;
 pub use realtime::RealtimeLimits;
 pub use runtime::io_runtime;
 pub use serve::Server;

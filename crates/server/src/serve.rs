@@ -254,7 +254,7 @@ impl Server {
             hosts,
             keys,
             journal,
-            local,
+            local: _,
         } = self;
         let recovery = journal.map(|journal| start_recovery(journal, &app, &keys));
         let mut watchers = start_watchers(&app);
@@ -266,10 +266,6 @@ impl Server {
         let services = app.clone();
         let journal = Arc::clone(&app.gateway.generations.journal);
         watchers.spawn(gateway::durability::watch_journal(Arc::clone(&journal)));
-        #[cfg(feature = "otlp")]
-        let otlp = crate::otlp::Exporter::start(&app, local);
-        #[cfg(not(feature = "otlp"))]
-        let _ = local;
         let authentication = Authentication::new(keys, hosts);
         let router = build_router(app.clone(), authentication);
         let accept_loop = AcceptLoop::new(router, app, limiter, tls);
@@ -287,10 +283,6 @@ impl Server {
             let released = tokio::task::spawn_blocking(move || models.release_bytes());
             // The loader has logged the panic of an engine already.
             let _ = released.await;
-        }
-        #[cfg(feature = "otlp")]
-        if let Some(otlp) = otlp {
-            otlp.stop().await;
         }
         drained
     }

@@ -22,17 +22,32 @@
 //! allocate, still has the reservation for that segment (a return pushes the segment first and withdraws the
 //! reservation after). The taker has one more reservation, not yet used. All these reservations are distinct
 //! and at most `segments_max`.
+//!
+//! # The table of slots
+//!
+//! Slots are in blocks of [`BLOCK_SLOTS`], so that a large bound costs memory only as segments are used. The first block is there from
+//! the start; a later one is made by the taker who is about to fill a slot of it. Two takers may come at once: the once-lock
+//! keeps the block of one, and both use that. The number of a slot travels from its taker to other threads through the free
+//! list or a log's table, after the block was set, so whoever knows a number finds the block.
 
 use crate::segment::Segment;
 use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};
 
+/// Slots of a block: 512 KiB.
+const BLOCK_SLOTS: usize = 1 << 14;
+
 /// Bounds of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolLimits {
-    /// Segments reserved at one time, over all logs; less than `u32::MAX`. The pool allocates a table of this
-    /// many slots (32 bytes each) at the start, and segments ([`SEGMENT_ITEMS`](crate::SEGMENT_ITEMS) items
-    /// each) at first use.
+    /// Segments reserved at one time, over all logs; at most [`PoolLimits::SEGMENTS_MAX`]. The pool allocates slots (32
+    /// bytes for each segment) in blocks of 16,384, and segments ([`SEGMENT_ITEMS`](crate::SEGMENT_ITEMS) items each), at
+    /// first use.
     pub segments_max: usize,
+}
+
+impl PoolLimits {
+    /// The greatest bound: segments are numbered in 32 bits.
+    pub const SEGMENTS_MAX: usize = u32::MAX as usize - 1;
 }
 
 /// Counts of a pool, for metrics and leak tests. Each count is exact; counts may be of different moments while
@@ -79,17 +94,14 @@ impl<T: Copy + Send + Sync + 'static> SegmentPool<T> {
     /// An empty pool with these bounds.
     ///
     /// # Panics
-    /// If `segments_max` is not less than `u32::MAX`.
+    /// If `segments_max` is more than [`PoolLimits::SEGMENTS_MAX`].
     pub fn new(limits: PoolLimits) -> Self {
         assert!(
-            limits.segments_max < u32::MAX as usize,
+            limits.segments_max <= PoolLimits::SEGMENTS_MAX,
             "segments are numbered in 32 bits"
         );
-        let slots = (0..limits.segments_max)
-            .map(|_| SegmentSlot::new())
-            .collect();
         let shared = PoolState {
-            slots,
+            slots: SlotTable::new(limits.segments_max),
             free_top: AtomicU64::new(0),
             reserved: AtomicUsize::new(0),
             in_use: AtomicUsize::new(0),
@@ -126,7 +138,9 @@ impl<T> SegmentPool<T> {
     /// The segment with this number, which is taken.
     #[inline]
     pub(crate) fn segment(&self, number: u32) -> &Segment<T> {
-        self.shared.slots[number as usize]
+        self.shared
+            .slots
+            .slot(number)
             .segment
             .get()
             .expect("a taken segment was allocated")
@@ -173,13 +187,64 @@ impl<T> Drop for Reservation<T> {
 }
 
 struct PoolState<T> {
-    slots: Box<[SegmentSlot<T>]>, // (segments_max)
+    slots: SlotTable<T>,
     /// `tag << 32 | number + 1` of the first free slot; a lower half of 0 means none.
     free_top: AtomicU64,
     reserved: AtomicUsize,
     in_use: AtomicUsize,
     allocated: AtomicUsize,
     reused: AtomicU64,
+}
+
+/// A block of slots, each block but the first made when it is used.
+type SlotBlock<T> = Box<[SegmentSlot<T>]>; // (BLOCK_SLOTS)
+
+/// The slots of a pool, in blocks; see the module's documentation.
+struct SlotTable<T> {
+    /// Slots that may be used; the last block may have more.
+    slots_max: usize,
+    first: SlotBlock<T>, // (slots_max, at most BLOCK_SLOTS)
+    later: Box<[OnceLock<SlotBlock<T>>]>, // (blocks)
+}
+
+impl<T> SlotTable<T> {
+    fn new(slots_max: usize) -> Self {
+        let later = slots_max.div_ceil(BLOCK_SLOTS).saturating_sub(1);
+        Self {
+            slots_max,
+            first: Self::block(slots_max.min(BLOCK_SLOTS)),
+            later: (0..later).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    fn block(slots: usize) -> Box<[SegmentSlot<T>]> {
+        (0..slots).map(|_| SegmentSlot::new()).collect()
+    }
+
+    /// The slot with this number, which was taken before.
+    #[inline]
+    fn slot(&self, number: u32) -> &SegmentSlot<T> {
+        let number = number as usize;
+        match self.first.get(number) {
+            Some(slot) => slot,
+            None => self.later_slot(number).expect("a taken slot has a block"),
+        }
+    }
+
+    fn later_slot(&self, number: usize) -> Option<&SegmentSlot<T>> {
+        let block = self.later[number / BLOCK_SLOTS - 1].get()?;
+        Some(&block[number % BLOCK_SLOTS])
+    }
+
+    /// The slot with this number, which is taken for the first time.
+    fn new_slot(&self, number: usize) -> &SegmentSlot<T> {
+        assert!(number < self.slots_max, "a reservation covers each slot");
+        if number >= self.first.len() && self.later_slot(number).is_none() {
+            // Another taker may have set the block meanwhile.
+            let _ = self.later[number / BLOCK_SLOTS - 1].set(Self::block(BLOCK_SLOTS));
+        }
+        self.slot(number as u32)
+    }
 }
 
 struct SegmentSlot<T> {
@@ -205,7 +270,7 @@ impl<T: Copy> PoolState<T> {
             return number;
         }
         let number = self.allocated.fetch_add(1, Ordering::Relaxed);
-        let fresh = self.slots[number].segment.set(Segment::new());
+        let fresh = self.slots.new_slot(number).segment.set(Segment::new());
         assert!(fresh.is_ok(), "a slot is filled once");
         number as u32
     }
@@ -215,7 +280,7 @@ impl<T> PoolState<T> {
     fn reserve(&self, wanted: usize) -> Result<(), PoolExhausted> {
         let mut reserved = self.reserved.load(Ordering::Relaxed);
         loop {
-            let available = self.slots.len() - reserved;
+            let available = self.slots.slots_max - reserved;
             if wanted > available {
                 return Err(PoolExhausted { wanted, available });
             }
@@ -241,7 +306,7 @@ impl<T> PoolState<T> {
         let mut top = self.free_top.load(Ordering::Acquire);
         loop {
             let number = (top as u32).checked_sub(1)?;
-            let next = self.slots[number as usize].next.load(Ordering::Relaxed);
+            let next = self.slots.slot(number).next.load(Ordering::Relaxed);
             match self.exchange_top(top, next) {
                 Ok(()) => return Some(number),
                 Err(now) => top = now,
@@ -252,7 +317,8 @@ impl<T> PoolState<T> {
     fn push(&self, number: u32) {
         let mut top = self.free_top.load(Ordering::Relaxed);
         loop {
-            self.slots[number as usize]
+            self.slots
+                .slot(number)
                 .next
                 .store(top as u32, Ordering::Relaxed);
             match self.exchange_top(top, number + 1) {

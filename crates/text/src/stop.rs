@@ -88,6 +88,11 @@ impl StopMatcher {
         None
     }
 
+    /// Bytes of text that are held back.
+    pub fn held_bytes(&self) -> usize {
+        self.held.len()
+    }
+
     /// Ends the text: without a match, appends the held text and resets the matcher; after a match, appends
     /// nothing.
     pub fn finish(&mut self, out: &mut String) {

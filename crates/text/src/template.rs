@@ -23,17 +23,25 @@
 
 mod bounded_filters;
 mod builtin_functions;
+mod call_arguments;
+mod call_ids;
+mod call_support;
 mod capabilities;
 mod chat_template;
+mod conversation_support;
 mod generic_tools;
 mod jinja_value;
 mod message;
+mod probe;
 mod python_json;
 mod python_methods;
 mod template_syntax;
 mod turn_format;
+mod turn_support;
+mod turn_text;
 
 pub use bounded_filters::{VALUE_BYTES_MAX, VALUE_ITEMS_MAX};
+pub use call_arguments::INVALID_ARGUMENTS;
 pub use capabilities::{Capabilities, GenericPlace, ToolSupport};
 pub use chat_template::{
     ChatTemplate, FUEL, OUTPUT_BYTES_MAX, RenderInput, SOURCE_BYTES_MAX, TAG_BYTES_MAX,

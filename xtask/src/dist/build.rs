@@ -11,8 +11,6 @@ pub(super) const STATIC: &str = match cfg!(target_arch = "aarch64") {
     true => "aarch64-unknown-linux-musl",
     false => "x86_64-unknown-linux-musl",
 };
-/// The features of published binaries, beside the default ones.
-pub(super) const FEATURES: &str = "otlp";
 
 /// A binary to package.
 pub(super) struct Built {
@@ -41,7 +39,6 @@ impl Built {
         };
         let mut build = cargo();
         build.args(["build", "--release", "--locked", "--package", "millrace"]);
-        build.args(["--features", FEATURES]);
         let mut binary = target_dir()?;
         if target == STATIC {
             build.args(["--target", STATIC]);

@@ -1,6 +1,5 @@
 //! The crates that are compiled into the binary, from `cargo metadata` and `Cargo.lock`.
 
-use super::build::FEATURES;
 use crate::shell::{cargo, output, root};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +24,6 @@ pub(super) struct Components(pub(super) Vec<Component>);
 impl Components {
     /// The crates of a binary for this target.
     pub(super) fn of(target: &str) -> Result<Self, String> {
-        let features = format!("millrace/{FEATURES}");
         let told = output(cargo().args([
             "metadata",
             "--format-version",
@@ -33,8 +31,6 @@ impl Components {
             "--locked",
             "--filter-platform",
             target,
-            "--features",
-            &features,
         ]))?;
         let metadata = serde_json::from_slice(&told).map_err(|e| format!("cargo metadata: {e}"))?;
         let lock = root().join("Cargo.lock");

@@ -4,13 +4,18 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 18] = [
-    ("journal", &[], &["testing"]),
+const DRAWN: [(&str, &[&str], &[&str]); 19] = [
+    ("journal", &["private_files"], &["testing"]),
     ("page", &[], &["testing"]),
+    ("private_files", &[], &["testing"]),
     ("stream", &[], &["testing"]),
     ("kernels", &[], &["testing"]),
     ("model", &["kernels"], &["testing"]),
-    ("engine", &["kernels", "model", "stream"], &["testing"]),
+    (
+        "engine",
+        &["kernels", "model", "private_files", "stream"],
+        &["testing"],
+    ),
     ("text", &[], &["testing"]),
     (
         "workflow",
@@ -56,8 +61,20 @@ const DRAWN: [(&str, &[&str], &[&str]); 18] = [
     (
         "millrace",
         &[
-            "bench", "cluster", "engine", "generate", "journal", "kernels", "model", "server",
-            "stream", "text", "upstream", "wire", "workflow",
+            "bench",
+            "cluster",
+            "engine",
+            "generate",
+            "journal",
+            "kernels",
+            "model",
+            "private_files",
+            "server",
+            "stream",
+            "text",
+            "upstream",
+            "wire",
+            "workflow",
         ],
         &["testing"],
     ),

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 type Sender = SendRequest<Full<Bytes>>;
 
 /// Idle connections to one server, at most as many as requests were in flight.
-pub(crate) struct Connections {
+pub(super) struct Connections {
     target: Target,
     idle: Mutex<Vec<Sender>>,
 }

@@ -24,12 +24,10 @@ mod sse_reader;
 mod statistics;
 mod target;
 
-pub(crate) use connection::Connections;
 pub use driver::run;
 pub use options::{
     Arrivals, Endpoint, IN_FLIGHT_MAX, LatencyTargets, LoadError, LoadOptions, PROMPT_MAX,
     REQUESTS_MAX,
 };
 pub use report::{Goodput, LoadReport};
-pub(crate) use request_trace::Failure;
 pub use target::{Target, TargetError};

@@ -2,6 +2,7 @@
 
 use super::outgoing::{CopyBuffers, Outgoing};
 use super::running::{RunningAttempt, queued};
+use super::starting::{STARTING_MAX, StartingRequests, bytes_of};
 use super::submission::rejected;
 use crate::messages::{
     Attempt, Order, OrderKind, ReadRequest, Rejection, Run, RunReply, TokenBatch,
@@ -12,8 +13,6 @@ use std::time::{Duration, Instant};
 
 /// Attempts that have not ended.
 pub const OPEN_ATTEMPTS_MAX: usize = 4096;
-/// Attempts that are being submitted.
-pub const STARTING_MAX: usize = 256;
 /// Ended attempts that are kept for reads.
 pub const ENDED_KEPT_MAX: usize = 1024;
 /// An open attempt of which nothing was sent for so long reports its progress again, so that its gateway sees attempts that
@@ -47,7 +46,9 @@ pub struct Settled {
 /// All attempts, by gateway and request. `now` never decreases.
 pub struct Attempts {
     pub(super) entries: BTreeMap<(InstanceId, u64), Entry>,
-    /// When the gateways of the entries were heard last.
+    pub(super) starting: StartingRequests,
+    /// When the gateways of the entries were heard last. A gateway without entries is forgotten at once, or at the next
+    /// [`Attempts::expire`].
     pub(super) heard: BTreeMap<InstanceId, Instant>,
     /// Those whose attempts wait for another gateway.
     pub(super) silent: BTreeSet<InstanceId>,
@@ -73,6 +74,7 @@ impl Attempts {
     pub fn new(engine: InstanceId) -> Self {
         Self {
             entries: BTreeMap::new(),
+            starting: StartingRequests::default(),
             heard: BTreeMap::new(),
             silent: BTreeSet::new(),
             batch: TokenBatch::new(engine),
@@ -98,7 +100,8 @@ impl Attempts {
             let message = "the engine shuts down";
             return Admission::Answer(rejected(Rejection::Leaving, message));
         }
-        if self.open() >= OPEN_ATTEMPTS_MAX || self.starting() >= STARTING_MAX {
+        let bytes = bytes_of(&run);
+        if self.open() >= OPEN_ATTEMPTS_MAX || !self.starting.has_room(bytes) {
             let message = format!("at most {OPEN_ATTEMPTS_MAX} requests, {STARTING_MAX} new ones");
             return Admission::Answer(rejected(Rejection::Full, message));
         }
@@ -109,6 +112,11 @@ impl Attempts {
             sent: now,
             ended: None,
         };
+        let attempt = Attempt {
+            handle: run.handle,
+            attempt: run.attempt,
+        };
+        self.starting.begin((run.gateway, attempt), bytes);
         self.entries.insert(key, entry);
         self.heard.insert(run.gateway, now);
         Admission::Start(run)
@@ -121,6 +129,7 @@ impl Attempts {
         (gateway, attempt): (InstanceId, Attempt),
         outcome: Result<RunningAttempt, RunReply>,
     ) -> Settled {
+        self.starting.end((gateway, attempt));
         let key = (gateway, attempt.handle);
         let is_awaited =
             |entry: &&mut Entry| entry.attempt == attempt.attempt && entry.running.is_none();
@@ -137,6 +146,7 @@ impl Attempts {
             }
             Err(reply) => {
                 self.entries.remove(&key);
+                self.forget_without_entries(gateway);
                 if matches!(
                     &reply,
                     RunReply::Rejected {
@@ -232,9 +242,13 @@ impl Attempts {
         self.entries.is_empty()
     }
 
-    fn starting(&self) -> usize {
-        let is_starting = |entry: &&Entry| entry.running.is_none();
-        self.entries.values().filter(is_starting).count()
+    /// Forgets a gateway that has no entries: any id may be in a message.
+    fn forget_without_entries(&mut self, gateway: InstanceId) {
+        let handles = (gateway, 0)..=(gateway, u64::MAX);
+        if self.entries.range(handles).next().is_none() {
+            self.heard.remove(&gateway);
+            self.silent.remove(&gateway);
+        }
     }
 
     /// Drops the ended attempts but for the last `keep`. A gateway that reads one that was dropped places the request

@@ -8,6 +8,7 @@
 //! shared_generation   what attempts share whose choices were adopted one by one
 //! outgoing   messages to one gateway        submission   from a message to a submitted request
 //! load       load of an engine              service      the tasks on NATS
+//! starting   requests that are being submitted
 //! ```
 //!
 //! An attempt is one try of a gateway's request on this engine. All tokens of one step for one gateway are in one message,
@@ -22,15 +23,15 @@ mod running;
 mod service;
 mod shared_generation;
 mod silence;
+mod starting;
 mod submission;
 #[cfg(test)]
 mod tests;
 
-pub use attempts::{
-    Admission, Attempts, ENDED_KEPT_MAX, OPEN_ATTEMPTS_MAX, REPORT_AFTER, STARTING_MAX, Settled,
-};
+pub use attempts::{Admission, Attempts, ENDED_KEPT_MAX, OPEN_ATTEMPTS_MAX, REPORT_AFTER, Settled};
 pub use load::reported_load;
 pub use running::RunningAttempt;
 pub use service::ExecutorService;
 pub use silence::{ADOPTION_WAIT, ENDED_WAIT, GATEWAY_SILENCE};
+pub use starting::{STARTING_BYTES_MAX, STARTING_MAX};
 pub use submission::{ExecutorModel, start};

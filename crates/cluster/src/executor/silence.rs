@@ -7,6 +7,7 @@
 use super::attempts::{Attempts, ENDED_KEPT_MAX};
 use super::running::RunningAttempt;
 use crate::names::InstanceId;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Time that an ended attempt is kept for reads.
@@ -47,6 +48,9 @@ impl Attempts {
         self.entries
             .retain(|_, entry| !entry.ended.is_some_and(is_over));
         self.drop_ended(ENDED_KEPT_MAX);
+        let gateways: BTreeSet<_> = self.entries.keys().map(|key| key.0).collect();
+        self.heard.retain(|gateway, _| gateways.contains(gateway));
+        self.silent.retain(|gateway| gateways.contains(gateway));
     }
 
     /// Pauses the attempts of a silent gateway that another one can adopt, and cancels the others.

@@ -265,7 +265,9 @@ impl Relay {
         let Err(why) = placed.relayed.set_vector(vector) else {
             return;
         };
-        tracing::warn!(%engine, "a vector of an engine is dropped: {why:?}");
+        if self.counters.wrong_vectors == 0 {
+            tracing::warn!(%engine, "a vector of an engine is dropped, as all further ones: {why:?}");
+        }
         self.counters.wrong_vectors += 1;
         if is_answer {
             self.take_back(name.handle, true, now);

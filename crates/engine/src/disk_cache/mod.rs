@@ -30,7 +30,6 @@ mod disk_cache_config;
 mod disk_worker;
 mod prefix_read;
 mod prefix_write;
-mod private_files;
 mod read_rate;
 mod run_directory;
 mod run_index;

@@ -4,7 +4,6 @@
 //! file is written under another name and then renamed, and never changed afterwards but for its time of modification.
 //! Nothing is synced: what a power loss tears fails the checksum, and costs a computation.
 
-use super::private_files::{self, writing_options};
 use super::run_prefix::{MAGIC, RunKey, RunPlace};
 use super::run_shape::{CHECKSUM_BYTES, RunShape};
 use std::fs::{self, DirEntry, File, TryLockError};
@@ -48,7 +47,7 @@ pub(super) struct FoundRun {
 pub(super) enum RunReadError {
     /// The file is gone.
     Missing,
-    /// Head, length or checksum are not the run's. The file was removed.
+    /// Head, length or checksum are not the run's, or others may have written the file, which was removed.
     Damaged,
     /// The system reported an error.
     Failed(io::Error),
@@ -66,10 +65,8 @@ impl RunDirectory {
         shape: RunShape,
     ) -> io::Result<(Self, Vec<FoundRun>)> {
         private_files::create_directory(&path)?;
-        let lock = writing_options()
-            .create(true)
-            .truncate(false)
-            .open(path.join(LOCK_NAME))?;
+        private_files::secure_directory(&path)?;
+        let lock = private_files::open_or_create(&path.join(LOCK_NAME))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
             TryLockError::Error(error) => error,
@@ -123,10 +120,7 @@ impl RunDirectory {
 
     fn read_file(&self, place: &RunPlace, pages: &mut [u8]) -> Result<(), RunReadError> {
         let path = self.path_of(place.key(), place.run as u32, RUN_SUFFIX);
-        if !fs::symlink_metadata(&path)?.is_file() {
-            return Err(RunReadError::Damaged);
-        }
-        let mut file = writing_options().open(path)?;
+        let mut file = private_files::open_to_write(&path)?;
         let (expected, mut checksum) = (place.head(), [0; CHECKSUM_BYTES]);
         let mut head = vec![0; expected.len()];
         file.read_exact(&mut head)?;
@@ -160,12 +154,12 @@ impl RunDirectory {
 
     fn write_file(&self, place: &RunPlace, pages: &[u8]) -> io::Result<()> {
         let partial = self.path_of(place.key(), place.run as u32, PARTIAL_SUFFIX);
-        // A link under this name would be followed.
+        // Of a process that ended while it wrote.
         match fs::remove_file(&partial) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut file = writing_options().create_new(true).open(partial)?;
+        let mut file = private_files::create_new(&partial)?;
         let head = place.head();
         file.write_all(&head)?;
         file.write_all(pages)?;
@@ -206,7 +200,7 @@ impl From<io::Error> for RunReadError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::Missing,
-            io::ErrorKind::UnexpectedEof => Self::Damaged,
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => Self::Damaged,
             _ => Self::Failed(error),
         }
     }

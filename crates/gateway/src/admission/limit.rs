@@ -9,7 +9,15 @@
 //! 3. **Well used** (> 0.8) and known to be fast (the prompt wait is known, and no known latency is above 0.8 of the
 //!    target): five more.
 //!
-//! Between the thresholds the limit stays. Latency counts from the permit: queue time is no measure of how many
+//! Between the thresholds the limit stays.
+//!
+//! **Ramp.** Five more per interval is too little for a rush on a fresh server. While no interval was too slow since
+//! the limit was last at its floor, the limit is looked at [`LOOKS`] times per interval: if all slots are in use and each
+//! known latency is below a quarter of its target ([`FAST`]), the limit doubles. A decode step takes at most
+//! proportionally longer with more sequences, so that twice the streams stay below half of the target. The first
+//! interval that is too slow ends the ramp, as does a limit of [`RAMP_MAX`] times the floor.
+//!
+//! Latency counts from the permit: queue time is no measure of how many
 //! streams may run, and a limit that shrank for queue time would make the queue longer. For the same reason the prompt
 //! wait leaves the time of prompts out ([`super::core::prompt_clock`]).
 
@@ -27,6 +35,12 @@ const GROW: usize = 5;
 const SHRINK: usize = 2;
 /// Share of a target below which a latency lets the limit grow.
 const QUICK: f64 = 0.8;
+/// Looks per interval at whether the limit may double.
+const LOOKS: u32 = 5;
+/// A ramp ends at this multiple of the floor: beyond, five more per interval.
+const RAMP_MAX: usize = 4;
+/// Share of a target below which a latency lets the limit double.
+const FAST: f64 = 0.25;
 /// Which latencies are compared.
 const QUANTILE: f64 = 0.95;
 /// Intervals without growth after one that was too slow.
@@ -48,6 +62,10 @@ pub(crate) struct AdaptiveLimit {
     /// Running streams, summed over the interval's time (seconds).
     stream_s: f64,
     caution: u32,
+    /// No interval was too slow since the limit was at its floor.
+    is_ramping: bool,
+    /// When it is next looked at whether the limit may double.
+    look_at: Instant,
 }
 
 impl AdaptiveLimit {
@@ -71,6 +89,8 @@ impl AdaptiveLimit {
             at: now,
             stream_s: 0.0,
             caution: 0,
+            is_ramping: true,
+            look_at: now + settings.adjustment_interval / LOOKS,
         }
     }
 
@@ -92,6 +112,7 @@ impl AdaptiveLimit {
             prompt_wait: keep(&mut self.prompt_wait),
             itl: keep(&mut self.itl),
             caution: self.caution,
+            is_ramping: self.is_ramping,
             ..fresh
         };
     }
@@ -135,6 +156,24 @@ impl AdaptiveLimit {
             (self.began, self.stream_s) = (end, 0.0);
         }
         self.count_running(running, now);
+        self.ramp(running, now);
+    }
+
+    /// Doubles the limit where a rush finds all latencies far below their targets.
+    fn ramp(&mut self, running: usize, now: Instant) {
+        if !self.is_ramping || now < self.look_at {
+            return;
+        }
+        self.look_at = now + self.settings.adjustment_interval / LOOKS;
+        if running >= self.limit && self.are_latencies_below(FAST, now) {
+            let AdaptiveLimits {
+                min_streams,
+                max_streams,
+                ..
+            } = self.settings;
+            let ceiling = max_streams.min(RAMP_MAX * min_streams);
+            self.limit = (2 * self.limit).clamp(self.limit, ceiling.max(self.limit));
+        }
     }
 
     /// When an interval is over.
@@ -168,6 +207,9 @@ impl AdaptiveLimit {
             _ => self.limit,
         }
         .clamp(min_streams, max_streams);
+        let is_slow = matches!(latency_level, LatencyLevel::Slow);
+        let is_fresh = self.limit == min_streams && used < USE_LOW;
+        self.is_ramping = !is_slow && (self.is_ramping || is_fresh);
     }
 
     fn latency_level(
@@ -184,14 +226,20 @@ impl AdaptiveLimit {
         if over(wait, ttft_target) || over(pending, ttft_target) || over(itl, itl_target) {
             return LatencyLevel::Slow;
         }
-        let quick = |is: Duration, target: Duration| is < target.mul_f64(QUICK);
-        let is_quick = wait.is_some_and(|is| quick(is, ttft_target))
-            && itl.is_none_or(|is| quick(is, itl_target));
-        if is_quick {
+        if self.are_latencies_below(QUICK, now) {
             LatencyLevel::Quick
         } else {
             LatencyLevel::Unsure
         }
+    }
+
+    /// Whether the prompt wait is known, and no known latency is above this share of its target.
+    fn are_latencies_below(&mut self, share: f64, now: Instant) -> bool {
+        let (ttft, itl) = (self.settings.target_ttft, self.settings.target_itl);
+        let wait = self.prompt_wait.quantile(QUANTILE, now);
+        let gap = self.itl.quantile(QUANTILE, now);
+        wait.is_some_and(|wait| wait < ttft.mul_f64(share))
+            && gap.is_none_or(|gap| gap < itl.mul_f64(share))
     }
 }
 

@@ -32,7 +32,7 @@ const EARLY: Duration = Duration::from_millis(50);
 /// Delay after which a reservation lapses. (`Retry-After` is in whole seconds.)
 const LATE: Duration = Duration::from_secs(3);
 /// Half-life of the counts of returned and missing callers.
-const HALF_LIFE: Duration = Duration::from_secs(10);
+const HALF_LIFE: Duration = Duration::from_secs(3);
 
 /// Fingerprint of a caller, to recognize a retry.
 pub(crate) type Fingerprint = u64;

@@ -3,7 +3,7 @@
 
 use super::NotedEnd;
 use super::journal_state::lock;
-use generate::error::{ApiError, Blame, ErrorKind, Problem};
+use generate::error::{ApiError, Blame, ErrorKind, FullContext, Problem};
 use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -54,6 +54,9 @@ struct RecordedError {
     message: String,
     problems: Vec<RecordedProblem>,
     retry_after_ms: Option<u64>,
+    /// Tokens of a prompt that is longer than the context, and tokens of the context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    full_context: Option<(usize, usize)>,
     /// `None` before the first report.
     #[serde(skip_serializing_if = "Option::is_none")]
     noted: Option<NotedEnd>,
@@ -109,6 +112,9 @@ fn recorded_error(error: &ApiError) -> RecordedError {
         message: error.message.clone(),
         problems: error.problems.iter().map(problem).collect(),
         retry_after_ms: error.retry_after.map(milliseconds),
+        full_context: error
+            .full_context
+            .map(|full| (full.tokens, full.tokens_max)),
         noted: None,
     }
 }
@@ -132,6 +138,9 @@ pub fn decode(body: &[u8]) -> Option<ApiError> {
         problems: recorded.problems.into_iter().map(problem).collect(),
         retry_after: recorded.retry_after_ms.map(Duration::from_millis),
         resume_after: None,
+        full_context: recorded
+            .full_context
+            .map(|(tokens, tokens_max)| FullContext { tokens, tokens_max }),
     })
 }
 
@@ -175,6 +184,7 @@ mod tests {
             ApiError::field("min_tokens", "invalid_value", "min_tokens: is too large"),
             ApiError::capacity("overloaded", "later", Duration::from_secs(7)),
             ApiError::ours("internal_error", "a bug"),
+            ApiError::full_context("messages", 3013, 2048),
         ];
         for error in errors {
             let read = decode(&encode(&error)).expect("an error");

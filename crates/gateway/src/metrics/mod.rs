@@ -4,7 +4,6 @@
 //! response_meter  one response: first token, next tokens, stalls, end
 //! steps           the engine's steps, observed on the engine's thread
 //! recovery        streams of earlier processes
-//! operations      duration of each request, as OpenTelemetry defines it
 //! count, histogram, label_table   the atomic values themselves
 //! ```
 //!
@@ -18,13 +17,10 @@
 pub mod count;
 pub mod histogram;
 pub mod label_table;
-mod operations;
 mod recovery;
 mod response_meter;
 mod steps;
 
-pub(crate) use operations::FinishedRequest;
-pub use operations::OperationMetrics;
 pub use recovery::{RecoveryMetrics, RecoveryOutcome};
 pub use response_meter::MeteredProtocol;
 pub use response_meter::MeteredRequest;
@@ -71,8 +67,6 @@ pub struct GenerationMetrics {
     pub prompt_tokens: Counter,
     /// Streams of earlier processes.
     pub recovery: RecoveryMetrics,
-    /// Durations of whole requests.
-    pub operations: operations::Operations,
 }
 
 /// The typed points.

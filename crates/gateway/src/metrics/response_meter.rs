@@ -83,7 +83,6 @@ pub(crate) struct ResponseMeter {
     taken_at: Option<Instant>,
     taken_tokens: u64,
     outcome: ResponseOutcome,
-    finished: Option<super::FinishedRequest>,
 }
 
 impl ResponseMeter {
@@ -98,18 +97,12 @@ impl ResponseMeter {
             taken_at: None,
             taken_tokens: 0,
             outcome: ResponseOutcome::Left,
-            finished: None,
         }
     }
 
     /// Adds a stream, whose own metrics are written while this reader owns the credit.
     pub(crate) fn set_stream(&mut self, record: &Arc<StreamRecord>) {
         self.record = Some(Arc::clone(record));
-    }
-
-    /// The last event was emitted.
-    pub(crate) fn set_finished(&mut self, finished: super::FinishedRequest) {
-        self.finished = Some(finished);
     }
 
     /// A turn was taken, after which `tokens` tokens were read in all.
@@ -180,10 +173,6 @@ impl Drop for ResponseMeter {
                 }
                 _ => self.taken_since(told_at, now),
             }
-        }
-        if !self.request.attached {
-            let operations = &self.metrics.operations;
-            operations.record_request(self.request, self.finished, now);
         }
         self.metrics.record_outcome(self.request, self.outcome, now);
     }

@@ -237,9 +237,9 @@ impl ModelEntry {
         self.lock_residency().keep = Some(keep);
     }
 
-    /// Sets a keep-alive that is longer than the one now; a shorter one changes nothing.
-    pub fn extend_keep(&self, keep: ModelKeepAlive) {
-        if keep > self.keep_alive() {
+    /// Sets the keep-alive if it is not shorter than the one that holds.
+    pub fn lengthen_keep(&self, keep: ModelKeepAlive) {
+        if !keep.is_shorter_than(self.keep_alive()) {
             self.set_keep(keep);
         }
     }

@@ -8,6 +8,8 @@ use crate::output::parser_config::ParserConfig;
 use crate::prompt::PreparedPrompt;
 use crate::request::GenerationParams;
 use crate::response_format::ResponseFormat;
+use crate::tools::allow_any_arguments;
+use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 use text::{
     AnswerFormat, CallSyntax, ConstrainedTool, DelimiterSet, Grammar, GrammarCompiler,
@@ -28,6 +30,7 @@ pub struct ConstraintCompiler {
 }
 
 /// Inputs of the constraints of a request.
+#[derive(Clone)]
 pub struct ConstraintOptions {
     format: Option<ResponseFormat>,
     /// Tools with constrained calls.
@@ -88,6 +91,14 @@ impl ConstraintOptions {
         }
     }
 
+    /// The format of the whole answer.
+    fn answer_format(&self) -> Option<ResponseFormat> {
+        match self.must_call && self.in_channels {
+            true => Some(self.call_format(CallSyntax::HARMONY_CALL)),
+            false => self.format.clone(),
+        }
+    }
+
     /// Calls of the constrained tools in this syntax.
     fn call_format(&self, syntax: CallSyntax) -> ResponseFormat {
         ResponseFormat {
@@ -134,12 +145,14 @@ impl ConstraintCompiler {
         options: &ConstraintOptions,
         effort: Effort,
     ) -> Result<OutputConstraints, Unfinished> {
-        let format = if options.must_call && options.in_channels {
-            Some(options.call_format(CallSyntax::HARMONY_CALL))
-        } else {
-            options.format.clone()
+        let grammar = match self.compile_grammar(options, options.answer_format(), effort) {
+            Err(Unfinished::Failed(error)) if options.must_call => {
+                let relaxed = self.without_refused_schemas(options);
+                let relaxed = relaxed.ok_or(Unfinished::Failed(error))?;
+                self.compile_grammar(&relaxed, relaxed.answer_format(), effort)?
+            }
+            compiled => compiled?,
         };
-        let grammar = self.compile_grammar(options, format, effort)?;
         let calls_strictly = grammar.is_none() && options.may_call && !options.tools.is_empty();
         let strict = if calls_strictly {
             self.strict_grammars(options, effort)?
@@ -160,6 +173,35 @@ impl ConstraintCompiler {
             masks: Arc::clone(&self.masks),
             closed_objects: options.closed_objects,
         })
+    }
+
+    /// The options of a required call where each tool that is not strict, and whose schema does not compile, takes any object;
+    /// `None` if there is no such tool.
+    fn without_refused_schemas(&self, options: &ConstraintOptions) -> Option<ConstraintOptions> {
+        let mut relaxed = options.clone();
+        let is_refused = |schema: &Value| {
+            let mut source = GrammarSource::JsonSchema(schema.clone());
+            if options.closed_objects {
+                source = source.with_closed_objects();
+            }
+            let refused = self.grammars.compile(&source).err();
+            refused.is_some_and(|error| !error.is_temporary())
+        };
+        let mut has_refused = false;
+        for (at, tool) in relaxed.tools.iter_mut().enumerate() {
+            if tool.strict || !tool.arguments.as_ref().is_some_and(is_refused) {
+                continue;
+            }
+            (tool.arguments, has_refused) = (None, true);
+            if let Some(ResponseFormat {
+                source: GrammarSource::JsonSchema(calls),
+                ..
+            }) = &mut relaxed.format
+            {
+                allow_any_arguments(calls, at);
+            }
+        }
+        has_refused.then_some(relaxed)
     }
 
     fn strict_grammars(

@@ -11,8 +11,10 @@ use text::Tokenizer;
 pub struct CollectedAnswer {
     /// Parts in order; neighbors differ in kind, or are tool calls.
     pub parts: Vec<AnswerPart>,
-    /// Log-probabilities, one entry per token.
+    /// Log-probabilities, one entry per token of the content.
     pub entries: Vec<Entry>,
+    /// Number of entries up to the end of each part.
+    pub part_entries: Vec<usize>,
     /// Alternatives. (entries.len(), top_n)
     pub top: Vec<TopLogprob>,
     /// Alternatives per entry.
@@ -64,6 +66,10 @@ impl CollectedAnswer {
             self.entries.extend_from_slice(origin.logprobs.entries);
             self.top.extend_from_slice(origin.logprobs.top);
             self.top_n = origin.logprobs.top_n;
+            self.part_entries.resize(self.parts.len(), 0);
+            if let Some(last) = self.part_entries.last_mut() {
+                *last = self.entries.len();
+            }
         }
     }
 
@@ -117,6 +123,19 @@ impl CollectedAnswer {
             AnswerPart::Call(call) => Some(call),
             _ => None,
         })
+    }
+
+    /// The log-probabilities of one part.
+    pub fn part_logprobs<'a>(&'a self, part: usize, tokenizer: &'a Tokenizer) -> Logprobs<'a> {
+        let through = |part: usize| self.part_entries.get(part).copied();
+        let start = part.checked_sub(1).and_then(through).unwrap_or(0);
+        let end = through(part).unwrap_or(start);
+        Logprobs {
+            tokenizer,
+            entries: &self.entries[start..end],
+            top: &self.top[start * self.top_n..end * self.top_n],
+            top_n: self.top_n,
+        }
     }
 
     /// The log-probabilities, as a delta has them.

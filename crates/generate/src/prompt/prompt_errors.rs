@@ -12,9 +12,7 @@ pub(super) fn template_failed(error: TemplateError, field: &str, room: PromptLim
             "template_refused",
             format!("{field}: the model's chat template rejected it: {why}"),
         ),
-        TemplateError::TooLong(most) if most == room.bytes_max() => {
-            room.too_long(field, &format!("more than {most}"))
-        }
+        TemplateError::TooLong(most) if most == room.bytes_max() => room.too_long(field, most + 1),
         TemplateError::TooLong(most) => ApiError::field(
             field,
             "too_long",
@@ -42,18 +40,6 @@ pub fn no_text_error(name: &str, purpose: &str) -> ApiError {
 pub(super) fn no_text() -> ApiError {
     let message = "model: is an encoder, which generates no text".to_owned();
     ApiError::field("model", "not_supported", message)
-}
-
-/// The error of a prompt without room for an answer.
-pub(super) fn too_long(field: &str, prompt_tokens: usize, context_max: usize) -> ApiError {
-    ApiError::field(
-        field,
-        "context_length_exceeded",
-        format!(
-            "{field}: the prompt has {prompt_tokens} tokens and the model's context {context_max}, \
-             of which one at least must be left for the answer"
-        ),
-    )
 }
 
 /// The error of a prompt that the tokenizer rejects.

@@ -1,6 +1,5 @@
 //! Prepared prompts from and to records.
 
-use super::prompt_errors::too_long;
 use super::{PreparedPrompt, PromptEncoder, RenderedPrompt};
 use crate::error::ApiError;
 use crate::output::parser_config::{ParseOptions, ParserConfig};
@@ -45,7 +44,7 @@ impl PromptEncoder<'_> {
             return Err(ApiError::field("prompt", "invalid_value", message));
         }
         if ids.len() >= context_max {
-            return Err(too_long("prompt", ids.len(), context_max));
+            return Err(ApiError::full_context("prompt", ids.len(), context_max));
         }
         let rendered = text.map(|text| RenderedPrompt { text, tools });
         let answers = self.model.answers;

@@ -101,11 +101,12 @@ impl Submission<'_> {
         let stops = StopStrings::new(
             &self.model.tokenizer,
             prompt.at_text_start,
-            reading.shown(),
+            reading,
             &params.stops,
         );
-        let calls = params.tool_calling.single_call.then(|| reading.parser());
-        Some(Box::new(stops.after_one_call(calls)))
+        Some(Box::new(
+            stops.after_one_call(params.tool_calling.single_call),
+        ))
     }
 
     /// The constraint of one answer: response format, tool calls, reasoning budget, or several of them.

@@ -6,10 +6,11 @@ use journal::{
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testing::folder::Folder;
 
-fn mode_of(path: &std::path::Path) -> u32 {
+fn mode_of(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
@@ -214,6 +215,66 @@ fn read_only_directory_is_never_changed() {
         found.streams[0].id, 9,
         "also while a process holds the lock"
     );
+}
+
+/// Volumes with a group, as of Kubernetes with an `fsGroup`, let the group write to all that was there before.
+#[test]
+fn files_that_a_group_may_write_are_closed_to_it_and_kept() {
+    let folder = Folder::new("journal-group");
+    let directory = JournalDirectory::new(&folder.0);
+    let (mut writer, _) = open_journal(directory.clone(), small_config()).unwrap();
+    writer.open_stream(9, b"nine").unwrap();
+    writer.close(Duration::ZERO);
+    let set_mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let files = || -> Vec<PathBuf> {
+        let entries = fs::read_dir(&folder.0).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    files().iter().for_each(|file| set_mode(file, 0o660));
+    set_mode(&folder.0, 0o2770);
+    let (writer, recovered) = open_journal(directory.clone(), small_config()).unwrap();
+    assert_eq!(recovered.streams[0].id, 9);
+    drop(writer);
+    assert_eq!(mode_of(&folder.0), 0o700);
+    let is_open = |file: &PathBuf| mode_of(file) & 0o022 != 0;
+    assert_eq!(files().iter().find(|file| is_open(file)), None);
+}
+
+#[test]
+fn what_other_users_could_write_is_rejected() {
+    let folder = Folder::new("journal-shared");
+    let opened = |path: &Path| open_journal(JournalDirectory::new(path), small_config());
+    let (writer, _) = opened(&folder.0).unwrap();
+    drop(writer);
+    let segment = {
+        let entries = fs::read_dir(&folder.0).unwrap();
+        let mut paths = entries.map(|entry| entry.unwrap().path());
+        let is_segment = |path: &PathBuf| path.extension().is_some_and(|end| end == "log");
+        paths.find(is_segment).unwrap()
+    };
+    let set_mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set_mode(&segment, 0o606);
+    let line = opened(&folder.0).unwrap_err().to_string();
+    assert!(line.contains("other users may write to the file"), "{line}");
+    set_mode(&segment, 0o600);
+    set_mode(&folder.0, 0o777);
+    let line = opened(&folder.0).unwrap_err().to_string();
+    let words = "other users may write to the directory";
+    assert!(line.contains(words), "{line}");
+    assert_eq!(mode_of(&folder.0), 0o777, "the mode is unchanged");
+    set_mode(&folder.0, 0o755);
+    opened(&folder.0).unwrap();
+    fs::remove_file(folder.0.join("lock")).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(folder.0.join("lock"))
+        .status();
+    assert!(made.unwrap().success());
+    let line = opened(&folder.0).unwrap_err().to_string();
+    assert!(line.contains("not a regular file"), "{line}");
 }
 
 #[test]

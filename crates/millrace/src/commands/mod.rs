@@ -7,7 +7,6 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod cp;
 pub(crate) mod doctor;
-pub(crate) mod eval;
 pub(crate) mod health;
 pub(crate) mod inspect;
 pub(crate) mod journal;

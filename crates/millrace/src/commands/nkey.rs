@@ -4,7 +4,6 @@
 //! (`cluster.nkey_file`).
 
 use crate::failure::Failure;
-use crate::private_file;
 use nkeys::KeyPair;
 use std::io::{self, Write};
 use std::path::Path;
@@ -21,7 +20,7 @@ pub(crate) fn create_nkey(path: &Path) -> Result<(), Failure> {
 }
 
 fn write_seed(path: &Path, seed: &str) -> io::Result<()> {
-    let mut file = private_file::create(path)?;
+    let mut file = private_files::create_new(path)?;
     writeln!(file, "{seed}")?;
     file.sync_all()
 }

@@ -45,8 +45,6 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let certificate = settings.listener.certificate().map_err(Failure::User)?;
     let runtime = server::io_runtime(settings.server.io_threads)?;
     let bounds = server_config(&settings);
-    #[cfg(feature = "otlp")]
-    let bounds = crate::config::with_otlp(bounds, &config);
     runtime.block_on(async {
         let (server, loading) = Server::bind_early(bounds, &name)
             .map_err(|why| Failure::user(format!("server.bind {}: {why}", settings.server.bind)))?;

@@ -183,7 +183,6 @@ pub(crate) const SETTINGS: &[Setting] = &[
     number_setting("mailbox.age_max_s", (1, 604_800), Live),
     other_setting("workflows.folder", Live),
     number_setting("metrics.export_interval_ms", (100, 3_600_000), Live),
-    other_setting("metrics.otlp_endpoint", Restart),
     number_setting("scale.horizon_s", (10, 3600), Live),
     number_setting("scale.utilization_percent", (5, 100), Live),
     other_setting("log.filter", Live),

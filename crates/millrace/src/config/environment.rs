@@ -6,7 +6,7 @@ use serde_json::Value;
 const PREFIX: &str = "MILLRACE_";
 
 /// Variables with the prefix that are no settings.
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 8] = [
     "MILLRACE_CONFIG",
     "MILLRACE_DEBUG_STREAM_POLL",
     "MILLRACE_DEBUG_WORKFLOW_OPS",
@@ -14,7 +14,6 @@ const OTHERS: [&str; 9] = [
     "MILLRACE_SEED",
     super::api_keys::VARIABLE,
     super::api_keys::ONE,
-    super::otlp::VARIABLE,
     super::webhooks::VARIABLE,
 ];
 

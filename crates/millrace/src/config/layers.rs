@@ -3,7 +3,6 @@
 //! A layer is a tree of JSON objects with only the keys that the layer sets. The known keys are those of the defaults: any
 //! other key is an error. The typed settings are read from the merged tree once.
 
-use super::otlp::{self, OtlpHeaders};
 use super::problem_words::{did_you_mean, plain_words};
 use super::{
     Origin, Preset, SecretTexts, Settings, api_keys, bind, check, environment, file, tree, webhooks,
@@ -29,8 +28,6 @@ pub(crate) struct Config {
     pub(crate) api_keys: Vec<server::Key>,
     /// Secrets of events for webhooks, of the environment.
     pub(crate) webhook_secrets: SecretTexts,
-    /// Likewise.
-    pub(crate) otlp_headers: OtlpHeaders,
     /// Variables of the environment that Kubernetes made for services, and that are no settings.
     pub(super) service_links: usize,
 }
@@ -56,7 +53,6 @@ pub(crate) struct Layers {
     laid: Vec<LayeredValue>,
     api_keys: Vec<server::Key>,
     webhook_secrets: SecretTexts,
-    otlp_headers: OtlpHeaders,
     service_links: usize,
     problems: Vec<String>,
     /// Problems that prevent only a server.
@@ -77,7 +73,6 @@ impl Layers {
             known: tree::of(&Settings::default()),
             laid: Vec::new(),
             api_keys: Vec::new(),
-            otlp_headers: OtlpHeaders::default(),
             webhook_secrets: SecretTexts::default(),
             service_links: 0,
             problems: Vec::new(),
@@ -115,10 +110,6 @@ impl Layers {
                     Ok(secrets) => self.webhook_secrets = secrets,
                     Err(why) => self.server_problems.push(why),
                 }
-            }
-            if name == otlp::VARIABLE {
-                self.otlp_headers = OtlpHeaders(text);
-                continue;
             }
             if !environment::is_setting(&name) {
                 continue;
@@ -181,9 +172,8 @@ impl Layers {
         if let Ok(config) = &config {
             let settings = &config.settings;
             let keyed = settings.keys.file.is_some() || !config.api_keys.is_empty();
-            let otlp = otlp::problem(settings, &config.otlp_headers);
             let found = check::server_problems(settings, keyed);
-            self.report(&config.origins, found.into_iter().chain(otlp));
+            self.report(&config.origins, found.into_iter());
         }
         self.problems.append(&mut self.server_problems);
         self.unless_problems(config)
@@ -216,7 +206,6 @@ impl Layers {
             settings,
             origins,
             api_keys: std::mem::take(&mut self.api_keys),
-            otlp_headers: std::mem::take(&mut self.otlp_headers),
             webhook_secrets: std::mem::take(&mut self.webhook_secrets),
             service_links: self.service_links,
         })

@@ -21,7 +21,6 @@ pub(crate) mod memory;
 mod models;
 mod named_models;
 mod origin;
-mod otlp;
 mod packed_cache;
 mod preset;
 mod problem_words;
@@ -50,8 +49,6 @@ pub(crate) use layers::{Config, ConfigError, Layers};
 pub(crate) use models::Cache;
 pub(crate) use named_models::{NamedModel, NamedModels};
 pub(crate) use origin::Origin;
-#[cfg(feature = "otlp")]
-pub(crate) use otlp::with_otlp;
 pub(crate) use packed_cache::PackedCacheUse;
 pub(crate) use preset::Preset;
 pub(crate) use quantize::Quantize;

@@ -151,10 +151,6 @@ fn invalid_number_is_rejected_by_both() {
         ("policy", file("backpressure.policy", &json!("drop"))),
         ("path", file("model.path", &json!(["a"]))),
         ("filter", file("log.filter", &json!(3))),
-        (
-            "endpoint",
-            file("metrics.otlp_endpoint", &json!("https://otel.lan")),
-        ),
     ];
     for (label, file) in rows {
         assert!(twins.agree(label, &file).is_some(), "{label}");

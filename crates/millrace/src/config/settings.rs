@@ -213,11 +213,8 @@ pub(crate) struct Streams {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Metrics {
-    /// Interval between two snapshots of all metrics in `/v1/streams/feed`, and between two exports to a collector.
+    /// Interval between two snapshots of all metrics in `/v1/streams/feed`.
     pub(crate) export_interval_ms: u64,
-    /// Base URL of an OpenTelemetry collector that accepts OTLP over HTTP, such as `http://127.0.0.1:4318`; only in a build with the feature `otlp`. Headers come from the variable `MILLRACE_OTLP_HEADERS`.
-    #[schemars(regex(pattern = r"^http://[^@?]+$"))]
-    pub(crate) otlp_endpoint: Option<String>,
 }
 
 /// Backpressure: how far a stream may run ahead of its reader.
@@ -370,7 +367,6 @@ impl Default for Metrics {
     fn default() -> Self {
         Self {
             export_interval_ms: ms(ServerConfig::default().metrics_export_interval),
-            otlp_endpoint: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Atomic changes of a key file, one at a time.
 
 use super::KeyFile;
-use crate::private_file;
+use crate::file_owner;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ impl Edit {
         let mut beside = path.clone().into_os_string();
         beside.push(".new");
         let beside = PathBuf::from(beside);
-        let new = private_file::create(&beside).map_err(|why| match why.kind() {
+        let new = private_files::create_new(&beside).map_err(|why| match why.kind() {
             ErrorKind::AlreadyExists => format!(
                 "{}: another process is changing the keys (if it was interrupted, remove this file)",
                 beside.display()
@@ -59,8 +59,8 @@ impl Edit {
         let folder = self.path.parent().filter(|f| !f.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new(".")).to_owned();
         match std::fs::metadata(&self.path) {
-            Ok(old) => private_file::keep_owner(&old, &self.new)?,
-            Err(_) => private_file::give_to_folder(&folder, &self.new)?,
+            Ok(old) => file_owner::keep_owner(&old, &self.new)?,
+            Err(_) => file_owner::give_to_folder(&folder, &self.new)?,
         }
         self.new.write_all(yaml.as_bytes())?;
         self.new.sync_all()?;
@@ -69,7 +69,7 @@ impl Edit {
         }
         // The name is free for the next edit, whose file this drop must not remove.
         self.beside = None;
-        private_file::sync_folder(&folder)
+        private_files::sync_directory(&folder)
     }
 }
 

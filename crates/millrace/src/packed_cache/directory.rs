@@ -11,8 +11,7 @@
 //! stays with those who have mapped it.
 
 use super::key::ENDING;
-use crate::private_file;
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,19 +54,29 @@ impl CacheDirectory {
     }
 
     /// Creates the directory, for this user alone.
+    ///
+    /// # Errors
+    /// None can be created, or others may write to the directory.
     pub(super) fn create(&self) -> io::Result<()> {
-        let mut builder = DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&self.path)
+        private_files::create_directory(&self.path)?;
+        private_files::secure_directory(&self.path)
+    }
+
+    /// Whether the directory is there, and only this user writes to it.
+    ///
+    /// # Errors
+    /// Others may write to the directory.
+    pub(super) fn is_usable(&self) -> io::Result<bool> {
+        match private_files::secure_directory(&self.path) {
+            Err(why) if why.kind() == io::ErrorKind::InvalidData => Err(why),
+            secured => Ok(secured.is_ok()),
+        }
     }
 
     /// The right to write the file of this name, until the value is dropped; `None` while another process has it.
     pub(super) fn lock(&self, name: &str) -> io::Result<Option<File>> {
         let path = self.path.join(format!("{name}.{LOCK_ENDING}"));
-        let mut options = File::options();
-        let file = options.create(true).append(true).open(path)?;
+        let file = private_files::open_or_create(&path)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -78,7 +87,7 @@ impl CacheDirectory {
     /// Notes a use of a file.
     pub(super) fn touch(&self, path: &Path, now_unix_s: i64) {
         let now = UNIX_EPOCH + Duration::from_secs(now_unix_s.max(0) as u64);
-        let touched = File::open(path).and_then(|file| file.set_modified(now));
+        let touched = private_files::open_to_read(path).and_then(|file| file.set_modified(now));
         if let Err(why) = touched {
             tracing::debug!("packed cache: {}: {why}", path.display());
         }
@@ -143,7 +152,7 @@ impl CacheDirectory {
 
     /// Syncs the names of the files.
     pub(super) fn sync(&self) -> io::Result<()> {
-        private_file::sync_folder(&self.path)
+        private_files::sync_directory(&self.path)
     }
 
     fn remove(&self, file: &CachedFile) {

@@ -4,8 +4,9 @@ use super::key::FileKey;
 use super::{CacheWriter, PackedCache};
 use crate::config::Settings;
 use kernels::Isa;
-use model::packed_file::PackedFile;
+use model::packed_file::{PackedFile, PackedReading};
 use model::{ModelFiles, PackedSections};
+use std::io;
 
 /// A load, from before the first tensor to after the last.
 pub(crate) struct CachedLoad {
@@ -79,25 +80,20 @@ impl PackedCache {
         let Some(key) = FileKey::of(files, isa, has_mtp, now_unix_s) else {
             return CachedLoad::without();
         };
-        self.directory.remove_leftovers();
-        let path = self.directory.file(&key.name);
-        let mut file = None;
-        if path.exists() {
-            match PackedFile::open(&path, &key.key, reading) {
-                Ok(opened) => {
-                    self.directory.touch(&path, now_unix_s);
-                    file = Some(opened);
-                }
-                Err(why) => {
-                    tracing::warn!(
-                        "packed cache: {} {why}; the model is packed again",
-                        path.display()
-                    );
-                    // Otherwise the next file would be taken for this one, and not be written.
-                    _ = std::fs::remove_file(&path);
-                }
+        let file = match self.directory.is_usable() {
+            Ok(true) => {
+                self.directory.remove_leftovers();
+                self.open_file(&key, reading, now_unix_s)
             }
-        }
+            Ok(false) => None,
+            Err(why) => {
+                tracing::warn!(
+                    "packed cache: {}: {why}; the model is packed, and not cached",
+                    self.path().display()
+                );
+                return CachedLoad::without();
+            }
+        };
         let is_too_large = bytes > self.directory.bytes_max;
         if is_too_large {
             tracing::info!(
@@ -115,5 +111,33 @@ impl PackedCache {
             sections: PackedSections::new(file, is_written),
             target: is_written.then(|| (self.clone(), key)),
         }
+    }
+
+    /// The file of a key; removed if it is damaged, or others may have written it.
+    fn open_file(
+        &self,
+        key: &FileKey,
+        reading: PackedReading,
+        now_unix_s: i64,
+    ) -> Option<PackedFile> {
+        let path = self.directory.file(&key.name);
+        let why = match private_files::open_to_read(&path) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return None,
+            Err(why) => format!(": {why}"),
+            Ok(file) => match PackedFile::open(&file, &key.key, reading) {
+                Ok(opened) => {
+                    self.directory.touch(&path, now_unix_s);
+                    return Some(opened);
+                }
+                Err(why) => format!(" {why}"),
+            },
+        };
+        tracing::warn!(
+            "packed cache: {}{why}; the model is packed again",
+            path.display()
+        );
+        // Otherwise the next file would be taken for this one, and not be written.
+        _ = std::fs::remove_file(&path);
+        None
     }
 }

@@ -271,6 +271,84 @@ fn file_is_one_of_the_names_of_a_directory_or_nothing() {
 }
 
 #[test]
+fn file_that_others_could_write_is_packed_again() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+    let world = World::new("packed-forged");
+    let first = world.load();
+    first.expect(false, true);
+    let path = world.cached().remove(0);
+    let lock = path.with_extension("lock");
+    let outside = world.folder.0.join("outside");
+    let set_mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let make_pipe = |path: &Path| {
+        let made = std::process::Command::new("mkfifo").arg(path).status();
+        assert!(made.unwrap().success());
+    };
+    let is_root = fs::metadata(&path).unwrap().uid() == 0;
+    // Whether the model is cached afterwards: not beside a lock that is none.
+    let cases: [(&str, bool, &dyn Fn()); 7] = [
+        ("written by the group", true, &|| set_mode(&path, 0o660)),
+        ("written by all", true, &|| set_mode(&path, 0o606)),
+        ("of another user", true, &|| match is_root {
+            true => chown(&path, Some(61_234), None).unwrap(),
+            false => set_mode(&path, 0o622),
+        }),
+        ("a link", true, &|| {
+            fs::rename(&path, &outside).unwrap();
+            symlink(&outside, &path).unwrap();
+        }),
+        ("a pipe", true, &|| {
+            fs::remove_file(&path).unwrap();
+            make_pipe(&path);
+        }),
+        ("a pipe as lock", false, &|| {
+            fs::remove_file(&path).unwrap();
+            fs::remove_file(&lock).unwrap();
+            make_pipe(&lock);
+        }),
+        ("a link as lock", false, &|| {
+            fs::remove_file(&lock).unwrap();
+            symlink(world.folder.0.join("nothing"), &lock).unwrap();
+        }),
+    ];
+    for (case, is_cached, forge) in cases {
+        forge();
+        let again = world.load();
+        assert!(!again.is_from_cache, "{case}");
+        assert_eq!(again.logits, first.logits, "{case}");
+        assert_eq!(path.exists(), is_cached, "{case}");
+    }
+    assert!(!world.folder.0.join("nothing").exists());
+    fs::remove_file(&lock).unwrap();
+    world.load().expect(false, true);
+    world.load().expect(true, false);
+}
+
+#[test]
+fn directory_that_others_could_write_is_not_used() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new("packed-shared");
+    world.load().expect(false, true);
+    let set_mode = |mode| {
+        fs::set_permissions(world.cache.path(), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for mode in [0o777, 0o1777, 0o707] {
+        set_mode(mode);
+        world.load().expect(false, false);
+    }
+    // As volumes with a group make it.
+    set_mode(0o2770);
+    world.load().expect(true, false);
+    let mode = fs::metadata(world.cache.path())
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o750);
+}
+
+#[test]
 fn full_disk_leaves_no_file() {
     let world = World::new("packed-full");
     let (key, sections) = (world.key(), world.sections());

@@ -140,12 +140,8 @@ pub(super) fn write_part(
     sections: &[PackedSection],
     (room, is_stopped): (u64, &AtomicBool),
 ) -> io::Result<u64> {
-    let mut options = File::options();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut out = SteadyFile {
-        file: options.open(path)?,
+        file: private_files::create_new(path)?,
         written: 0,
         unsynced: 0,
         room,

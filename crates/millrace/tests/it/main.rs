@@ -18,8 +18,6 @@ mod keys;
 mod kill;
 mod listener;
 mod models;
-#[cfg(feature = "otlp")]
-mod otlp;
 mod prompt_cache;
 mod pull;
 mod recurrent;

@@ -39,13 +39,23 @@ impl Source {
             return Err(io("map the file")(source));
         }
         let file = File::open(path).map_err(io("open the file"))?;
+        Self::map_file(&file)
+    }
+
+    /// Maps an opened regular file.
+    ///
+    /// # Errors
+    /// As [`Source::map`].
+    pub(crate) fn map_file(file: &File) -> Result<Self, GgufError> {
+        let io = |doing| move |source| GgufError::Io { doing, source };
+        let meta = file.metadata().map_err(io("open the file"))?;
         if meta.len() == 0 {
             return Ok(Self::Static(&[])); // an empty file cannot be mapped
         }
-        let stamp = FileStamp::of(&file.metadata().map_err(io("open the file"))?);
+        let stamp = FileStamp::of(&meta);
         // SAFETY: the mapping is read-only and handed out as bytes; every bit pattern is a valid
         // byte, and nothing unchecked (no `str`, no reference) is derived from its contents.
-        let map = unsafe { Mmap::map(&file) }.map_err(io("map the file"))?;
+        let map = unsafe { Mmap::map(file) }.map_err(io("map the file"))?;
         Ok(Self::Mapped(map, stamp))
     }
 

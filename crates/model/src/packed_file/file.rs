@@ -4,7 +4,7 @@ use super::table::{SectionEntry, read_table};
 use super::{CHUNK_BYTES, PackedFileError, PackedKey, SectionShape};
 use crate::gguf::Source;
 use kernels::{LentMemory, PackedBytes, Pool};
-use std::path::Path;
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,16 +26,16 @@ pub struct PackedFile {
 }
 
 impl PackedFile {
-    /// Maps a file and checks header and table.
+    /// Maps an opened file and checks header and table.
     ///
     /// # Errors
     /// The file cannot be read, is not as it was written, or has another key.
     pub fn open(
-        path: &Path,
+        file: &File,
         key: &PackedKey,
         reading: PackedReading,
     ) -> Result<Self, PackedFileError> {
-        let source = Source::map(path).map_err(|why| PackedFileError::Io(why.to_string()))?;
+        let source = Source::map_file(file).map_err(|why| PackedFileError::Io(why.to_string()))?;
         Self::from_source(source, key, reading)
     }
 

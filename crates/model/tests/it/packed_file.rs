@@ -142,7 +142,7 @@ fn mapped_file_serves_without_a_copy() {
     let path = folder.0.join("a.packed");
     std::fs::write(&path, packed(gguf(&bytes))).unwrap();
     for reading in [PackedReading::Copy, PackedReading::Map] {
-        let file = PackedFile::open(&path, &KEY, reading).unwrap();
+        let file = PackedFile::open(&std::fs::File::open(&path).unwrap(), &KEY, reading).unwrap();
         let mut sections = PackedSections::new(Some(file), true);
         let mut model = load(gguf(&bytes), Isa::detect(), &mut sections);
         assert!(sections.are_read());

@@ -29,8 +29,8 @@ impl Reconfigure {
     /// lower limit rejects no request that is queued already.
     ///
     /// Settings that sockets, threads and pools were created with do not change: `bind`, `backlog`,
-    /// `send_buffer_bytes`, `answer_buffer_bytes`, `answer_buffers_bytes_max`, `open_requests_max`, `gone_max` and
-    /// `otlp`.
+    /// `send_buffer_bytes`, `answer_buffer_bytes`, `answer_buffers_bytes_max`, `open_requests_max` and
+    /// `gone_max`.
     pub fn apply(&self, config: ServerConfig) {
         let initial = self.app.config.now();
         let mut config = ServerConfig {
@@ -40,8 +40,6 @@ impl Reconfigure {
             answer_buffer_bytes: initial.answer_buffer_bytes,
             answer_buffers_bytes_max: initial.answer_buffers_bytes_max,
             open_requests_max: initial.open_requests_max,
-            #[cfg(feature = "otlp")]
-            otlp: initial.otlp.clone(),
             ..config
         };
         config.streams.gone_max = initial.streams.gone_max;

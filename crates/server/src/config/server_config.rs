@@ -90,9 +90,6 @@ pub struct ServerConfig {
     pub scale: ScaleTarget,
     /// Time between two readings of the counters for the forecast of demand.
     pub demand_interval: Duration,
-    /// The OpenTelemetry collector that receives the metrics, if any.
-    #[cfg(feature = "otlp")]
-    pub otlp: Option<crate::otlp::OtlpTarget>,
     /// Directory with workflows, if any.
     pub workflows: Option<PathBuf>,
     /// The field of a chat message that holds the reasoning.
@@ -154,8 +151,6 @@ impl Default for ServerConfig {
             metrics_export_interval: Duration::from_secs(10),
             scale: ScaleTarget::default(),
             demand_interval: Duration::from_secs(15),
-            #[cfg(feature = "otlp")]
-            otlp: None,
             reasoning_field: ReasoningField::default(),
             closed_objects: true,
             sampling: SamplingDefaults::default(),

@@ -107,6 +107,8 @@ pub(super) struct Handover {
     state: Mutex<HandoverState>,
     /// Whether the connection has had a request.
     has_request: AtomicBool,
+    /// Whether the last request was answered before its body was read to the end.
+    has_unread_body: AtomicBool,
 }
 
 #[derive(Default)]
@@ -126,9 +128,20 @@ pub(super) struct ClaimedStream {
 }
 
 impl Handover {
-    /// Records that the connection has had a request.
+    /// Records that the connection has had a request, whose body arrives now.
     pub(super) fn note_request(&self) {
         self.has_request.store(true, Ordering::Relaxed);
+        self.has_unread_body.store(false, Ordering::Relaxed);
+    }
+
+    /// Records that the last request is answered before its body was read to the end.
+    pub(super) fn note_unread_body(&self) {
+        self.has_unread_body.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the client may still send the body of a request that was answered.
+    pub(super) fn has_unread_body(&self) -> bool {
+        self.has_unread_body.load(Ordering::Relaxed)
     }
 
     /// Whether the connection has had a request.
@@ -235,7 +248,12 @@ impl RequestFacts {
 
     /// Whether the response can be sent without the library: the next bytes on the socket are a new request.
     fn is_eligible(&self) -> bool {
-        self.has_chunks && self.has_plain_framing && self.is_read.get().is_some()
+        self.has_chunks && self.has_plain_framing && self.is_read()
+    }
+
+    /// Whether the body was read to its end.
+    pub(super) fn is_read(&self) -> bool {
+        self.is_read.get().is_some()
     }
 }
 

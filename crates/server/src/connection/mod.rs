@@ -6,6 +6,7 @@
 //! handover         how a streamed response leaves the HTTP library after the response head
 //! chunks           a streamed response on the socket
 //! rejected_connection  a connection above a limit
+//! lingering_close  the end of a connection whose client still sends a request that was answered
 //! tls, unix_listener  encrypted connections; a listening Unix socket
 //! send_buffer      how many bytes the kernel may hold: few of a stream, more of a response of known length
 //! ```
@@ -17,6 +18,7 @@ pub(crate) mod connection_limiter;
 mod handover;
 #[cfg(fuzzing)]
 pub(crate) mod in_memory;
+mod lingering_close;
 pub(crate) mod rejected_connection;
 mod send_buffer;
 pub(crate) mod socket_options;
@@ -185,10 +187,19 @@ impl HttpConnection {
                 buffered.put_back(&parts.read_buf);
                 Some((buffered, claimed))
             }
-            Err(ended) => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "connection ended early");
+            Err(Ok(())) => {
+                if handover.has_unread_body()
+                    && let Some(parts) = connection.into_parts()
+                {
+                    let time_max = self.service.app.config.now().body_timeout;
+                    let socket = parts.io.into_inner();
+                    // On the heap: few connections end like this.
+                    Box::pin(lingering_close::drop_rest(socket, time_max)).await;
                 }
+                None
+            }
+            Err(Err(error)) => {
+                tracing::debug!(%error, "connection ended early");
                 None
             }
         }
@@ -251,6 +262,9 @@ impl RequestService {
                 error_response::for_path(uri.path(), &ApiError::ours("internal_error", message))
             }
         };
+        if !facts.is_read() {
+            self.handover.note_unread_body();
+        }
         note_response(&line, &mut response);
         if let Some(answers) = response.extensions_mut().remove::<ResponseStream>() {
             answers.carried_by(&self.cut);

@@ -38,8 +38,6 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
     let requests = sources.metrics.generations.requests.get();
     demand::write_demand(&mut text, requests, &sources.demand.advice());
     write_http(&mut text, &sources.metrics);
-    #[cfg(feature = "otlp")]
-    write_exports(&mut text, &sources.metrics);
     write_streams(&mut text, sources.streams.registry().counts());
     recovery::write_recovery(&mut text, &sources.metrics.generations.recovery);
     journal::write_journal(&mut text, &sources.journal);
@@ -228,21 +226,6 @@ fn write_http(text: &mut PrometheusText, metrics: &Metrics) {
                 metrics.bytes_received.get(),
             ),
             (&[("direction", "sent")], metrics.bytes_sent.get()),
-        ],
-    );
-}
-
-#[cfg(feature = "otlp")]
-fn write_exports(text: &mut PrometheusText, metrics: &Metrics) {
-    text.counters(
-        "millrace_otlp_exports_total",
-        "Exports to the OpenTelemetry collector, by outcome.",
-        [
-            (
-                &[("outcome", "accepted")] as Labels<'_>,
-                metrics.exports_accepted.get(),
-            ),
-            (&[("outcome", "failed")], metrics.exports_failed.get()),
         ],
     );
 }

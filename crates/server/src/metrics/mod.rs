@@ -54,10 +54,6 @@ pub(crate) struct Metrics {
     requests: LabelTable<StatusCounters, ROUTES_MAX>,
     rejections: LabelTable<Counter, REASONS_MAX>,
     pub(crate) generations: Arc<GenerationMetrics>,
-    #[cfg(feature = "otlp")]
-    exports_accepted: Counter,
-    #[cfg(feature = "otlp")]
-    exports_failed: Counter,
 }
 
 /// Services that are exposed as metrics.
@@ -80,15 +76,5 @@ impl Metrics {
     /// Counts a rejected request or connection by error code.
     pub(crate) fn count_rejection(&self, code: &str) {
         self.rejections.value_of(code).add(1);
-    }
-
-    /// Counts an export to the OpenTelemetry collector.
-    #[cfg(feature = "otlp")]
-    pub(crate) fn count_export(&self, accepted: bool) {
-        if accepted {
-            self.exports_accepted.add(1);
-        } else {
-            self.exports_failed.add(1);
-        }
     }
 }

@@ -84,7 +84,7 @@ fn parse_tokenize(fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Offloa
             TokenizeInput::Conversation(conversation) => {
                 let add_generation_prompt = conversation.add_generation_prompt;
                 let messages =
-                    encoder.add_tools(conversation.messages, &conversation.tools, false)?;
+                    encoder.fit_messages(conversation.messages, &conversation.tools, false)?;
                 let arguments = TemplateArguments {
                     tools: &conversation.tools,
                     add_generation_prompt,
@@ -252,7 +252,7 @@ fn parse_apply_template(
     Ok(Box::new(move || {
         let room = PromptLimit::WIDEST;
         let encoder = prompt_encoder(&model);
-        let messages = encoder.add_tools(conversation.messages, &conversation.tools, false)?;
+        let messages = encoder.fit_messages(conversation.messages, &conversation.tools, false)?;
         let arguments = TemplateArguments {
             tools: &conversation.tools,
             add_generation_prompt: conversation.add_generation_prompt,

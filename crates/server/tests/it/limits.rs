@@ -1,7 +1,7 @@
 //! Bad input and too much of it: a clear answer each, and the next client is served.
 
 use crate::support::client::{Client, get, post, request};
-use crate::support::{Rig, config, fake, wait_until};
+use crate::support::{MODEL, Rig, config, fake, wait_until};
 use serde_json::{Value, json};
 use server::ServerConfig;
 use std::time::{Duration, Instant};
@@ -92,6 +92,65 @@ fn rejected_bodies() {
     rig.wait_until_empty();
 }
 
+/// The answer to a client that writes 64 MiB before it reads a byte.
+fn answer_after_writing(rig: &Rig, head: &str) -> String {
+    use std::io::{Read, Write};
+    const PIECES: usize = 1024;
+    let is_chunked = head.contains("chunked");
+    let piece = vec![b' '; (64 << 20) / PIECES];
+    let mut socket = std::net::TcpStream::connect(rig.addr).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    socket
+        .set_write_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    socket.write_all(head.as_bytes()).unwrap();
+    for written in 0..PIECES {
+        let begin = format!("{:x}\r\n", piece.len());
+        let parts: [&[u8]; 3] = match is_chunked {
+            true => [begin.as_bytes(), &piece, b"\r\n"],
+            false => [b"", &piece, b""],
+        };
+        for part in parts {
+            let sent = socket.write_all(part);
+            sent.unwrap_or_else(|why| panic!("{head}: after {written} pieces: {why}"));
+        }
+    }
+    let mut reply = String::new();
+    let read = socket.read_to_string(&mut reply);
+    read.unwrap_or_else(|why| panic!("{head}: {why}, after {reply:?}"));
+    reply
+}
+
+#[test]
+fn client_that_writes_before_it_reads_gets_its_answer() {
+    let rig = Rig::with(
+        fake(),
+        ServerConfig {
+            body_bytes_max: 10_000,
+            ..config()
+        },
+    );
+    let length = format!("content-length: {}", 64 << 20);
+    for (line, framing, answer) in [
+        (format!("POST {CHAT}"), &*length, "HTTP/1.1 413 "),
+        (
+            format!("POST {CHAT}"),
+            "transfer-encoding: chunked",
+            "HTTP/1.1 413 ",
+        ),
+        ("POST /v2/nothing".to_owned(), &*length, "HTTP/1.1 404 "),
+        (format!("PUT {CHAT}"), &*length, "HTTP/1.1 405 "),
+    ] {
+        let head = format!("{line} HTTP/1.1\r\nhost: localhost\r\n{JSON}{framing}\r\n\r\n");
+        let reply = answer_after_writing(&rig, &head);
+        assert!(reply.starts_with(answer), "{head}: {reply}");
+        assert!(reply.contains("\"error\":{"), "{head}: {reply}");
+    }
+    rig.wait_until_empty();
+}
+
 #[test]
 fn rejected_request_heads() {
     let rig = Rig::start();
@@ -141,17 +200,74 @@ fn too_long_prompt_is_rejected_with_the_numbers() {
             (&json!("messages"), &json!("invalid_request_error"))
         );
         let message = error["message"].as_str().unwrap();
-        let numbers = [tokens.to_string(), "512".to_owned()];
-        assert!(
-            numbers.iter().all(|number| message.contains(number)),
-            "{message}"
+        let start = format!(
+            "This model's maximum context length is 512 tokens. However, messages has {tokens} tokens"
         );
+        assert!(message.starts_with(&start), "{message}");
     }
     let fits = post(rig.addr, CHAT, &ask(511)).json();
     assert_eq!(
         fits["usage"]["total_tokens"], 512,
         "one token is what there is room for"
     );
+}
+
+/// Agents compact a conversation when they read these words.
+#[test]
+fn full_context_has_the_words_of_the_protocol() {
+    let rig = Rig::start();
+    let long = "x".repeat(600);
+    let messages = json!([{"role": "user", "content": long}]);
+    let of_openai = "This model's maximum context length is 512 tokens. However, ";
+    let of_anthropic = "prompt is too long: 600 tokens > 512 maximum";
+    for (path, body, place, words) in [
+        (
+            CHAT,
+            json!({"messages": messages}),
+            "/error/message",
+            of_openai,
+        ),
+        (
+            "/v1/completions",
+            json!({"prompt": long}),
+            "/error/message",
+            of_openai,
+        ),
+        (
+            "/v1/responses",
+            json!({"input": long, "model": MODEL}),
+            "/error/message",
+            of_openai,
+        ),
+        (
+            "/v1/messages",
+            json!({"model": MODEL, "max_tokens": 5, "messages": messages}),
+            "/error/message",
+            of_anthropic,
+        ),
+        (
+            "/api/chat",
+            json!({"model": MODEL, "messages": messages, "stream": false, "truncate": false}),
+            "/error",
+            of_openai,
+        ),
+        (
+            "/api/generate",
+            json!({"model": MODEL, "prompt": long, "stream": false, "truncate": false}),
+            "/error",
+            of_openai,
+        ),
+    ] {
+        let reply = post(rig.addr, path, &body);
+        assert_eq!(reply.head.status, 400, "{path}: {}", reply.body);
+        let body = reply.json();
+        let message = body.pointer(place).and_then(|message| message.as_str());
+        assert!(
+            message.is_some_and(|message| message.starts_with(words)),
+            "{path}: {body}"
+        );
+    }
+    rig.wait_until_empty();
 }
 
 #[test]

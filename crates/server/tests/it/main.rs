@@ -37,8 +37,6 @@ mod models;
 mod nats;
 mod never_read;
 mod ollama;
-#[cfg(feature = "otlp")]
-mod otlp;
 mod page;
 mod peers;
 mod realtime;

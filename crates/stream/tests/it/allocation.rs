@@ -82,6 +82,40 @@ fn filled(pool: &SegmentPool<u64>) -> (Writer<u64>, Reader<u64>) {
     (writer, reader)
 }
 
+/// A context of 2^24 tokens and half a million open requests, as a file's metadata and a setting may say.
+#[test]
+fn large_bound_costs_memory_only_as_segments_are_used() {
+    const BLOCK: usize = 1 << 14;
+    let before = thread_held();
+    let pool = SegmentPool::<u8>::new(PoolLimits {
+        segments_max: PoolLimits::SEGMENTS_MAX,
+    });
+    let (mut writer, mut reader) = open(&pool, (BLOCK + 2) * SEGMENT_ITEMS).unwrap();
+    writer.append(7).unwrap();
+    let held = thread_held() - before;
+    assert!(held < 8 << 20, "{held} bytes for one item");
+    // Across the end of the first block.
+    let items = ((BLOCK + 2) * SEGMENT_ITEMS) as u64;
+    (1..items).for_each(|item| writer.append(item as u8 ^ 7).unwrap());
+    writer.finish(End::Length);
+    let (mut next, mut buf) = (0_u64, [0; SEGMENT_ITEMS]);
+    while let Read::Items(count) = reader.read(&mut buf) {
+        let is_right = |(item, at): (&u8, u64)| *item == at as u8 ^ 7;
+        assert!(buf[..count].iter().zip(next..).all(is_right));
+        next += count as u64;
+        reader.accept(next - 1);
+    }
+    assert_eq!(next, items);
+    drop(reader);
+    assert_eq!(pool.stats().allocated, BLOCK + 2);
+    let (mut writer, _reader) = open(&pool, SEGMENT_ITEMS).unwrap();
+    writer.append(1).unwrap();
+    assert_eq!(
+        (pool.stats().reused, pool.stats().allocated),
+        (1, BLOCK + 2)
+    );
+}
+
 /// As `open` and `open_gated` say: of a log with one segment and one reader.
 const LOG_BYTES_MAX: i64 = 316;
 const GATE_BYTES_MAX: i64 = 24;

@@ -1,14 +1,18 @@
 //! The output parser.
 
 use super::answer_parts::AnswerParts;
+use super::content_filter::ContentFilter;
 use super::delimited_parser::DelimitedParser;
 use super::harmony_parser::HarmonyParser;
 use super::model_family::{AnswerFormat, ToolFamily};
 use super::part_writer::{PartWriter, WriterState};
 use super::tool_schemas::ToolSchemas;
+use crate::stop::{StopHit, StopMatcher};
 use std::sync::Arc;
 
 /// Separates an answer's text into content, reasoning and tool calls, incrementally.
+///
+/// Stop strings act on the content alone ([`stop_at`](Self::stop_at)).
 ///
 /// Split law: any division of the text into pieces gives the same concatenated parts. Emitted parts are
 /// final. All text of one kind from one piece forms one part.
@@ -16,6 +20,8 @@ use std::sync::Arc;
 pub struct AnswerParser {
     machine: AnswerMachine,
     state: WriterState,
+    /// `None` without stop strings.
+    filter: Option<Box<ContentFilter>>,
 }
 
 #[derive(Debug)]
@@ -43,7 +49,30 @@ impl AnswerParser {
         Self {
             machine,
             state: WriterState::default(),
+            filter: None,
         }
+    }
+
+    /// From now on the answer ends where this matcher finds a stop string in the content. Content around other parts counts
+    /// as separate texts.
+    pub fn stop_at(&mut self, matcher: StopMatcher) {
+        self.filter = Some(Box::new(ContentFilter::new(matcher)));
+    }
+
+    /// The stop string that ended the answer.
+    pub fn stop_hit(&self) -> Option<StopHit> {
+        self.filter.as_ref().and_then(|filter| filter.hit())
+    }
+
+    /// Bytes of the text so far that no part has yet: held back, or behind the stop string.
+    pub fn held_bytes(&self) -> usize {
+        let in_machine = match &self.machine {
+            AnswerMachine::Plain => 0,
+            AnswerMachine::DelimitedParser(machine) => machine.held_bytes(),
+            AnswerMachine::Harmony(machine) => machine.held_bytes(),
+        };
+        let filter = self.filter.as_ref();
+        in_machine + filter.map_or(0, |filter| filter.held_bytes())
     }
 
     /// This parser for an answer that must consist of calls: content is dropped, which can only be
@@ -64,26 +93,30 @@ impl AnswerParser {
         self
     }
 
-    /// Consumes a piece of text and appends the parts that became final.
+    /// Consumes a piece of text and appends the parts that became final. After a stop string no part is appended.
     pub fn push(&mut self, text: &str, parts: &mut AnswerParts) {
-        let mut out = PartWriter::new(parts, &mut self.state);
-        match &mut self.machine {
-            AnswerMachine::Plain => out.content().push_str(text),
-            AnswerMachine::DelimitedParser(machine) => machine.push(text, &mut out),
-            AnswerMachine::Harmony(machine) => machine.push(text, &mut out),
+        let (machine, state) = (&mut self.machine, &mut self.state);
+        match &mut self.filter {
+            None => machine.push(text, PartWriter::new(parts, state)),
+            Some(filter) if filter.hit().is_some() => {}
+            Some(filter) => {
+                machine.push(text, PartWriter::new(filter.buffer(), state));
+                filter.pass(parts);
+            }
         }
-        out.finish();
     }
 
     /// Ends the answer and appends the held-back text.
     pub fn finish(&mut self, parts: &mut AnswerParts) {
-        let mut out = PartWriter::new(parts, &mut self.state);
-        match &mut self.machine {
-            AnswerMachine::Plain => {}
-            AnswerMachine::DelimitedParser(machine) => machine.finish(&mut out),
-            AnswerMachine::Harmony(machine) => machine.finish(&mut out),
+        let (machine, state) = (&mut self.machine, &mut self.state);
+        match &mut self.filter {
+            None => machine.finish(PartWriter::new(parts, state)),
+            Some(filter) if filter.hit().is_some() => {}
+            Some(filter) => {
+                machine.finish(PartWriter::new(filter.buffer(), state));
+                filter.finish(parts);
+            }
         }
-        out.finish();
     }
 
     /// Total bytes examined, counting repeated examination: the cost of parsing, independent of the machine.
@@ -99,5 +132,25 @@ impl AnswerParser {
     /// Whether the text ends inside a call, because the answer was truncated or the call is incomplete.
     pub fn ends_in_call(&self) -> bool {
         self.state.is_truncated()
+    }
+}
+
+impl AnswerMachine {
+    fn push(&mut self, text: &str, mut out: PartWriter<'_>) {
+        match self {
+            Self::Plain => out.content().push_str(text),
+            Self::DelimitedParser(machine) => machine.push(text, &mut out),
+            Self::Harmony(machine) => machine.push(text, &mut out),
+        }
+        out.finish();
+    }
+
+    fn finish(&mut self, mut out: PartWriter<'_>) {
+        match self {
+            Self::Plain => {}
+            Self::DelimitedParser(machine) => machine.finish(&mut out),
+            Self::Harmony(machine) => machine.finish(&mut out),
+        }
+        out.finish();
     }
 }

@@ -99,7 +99,7 @@ impl AnswerParts {
     }
 
     /// All parts in order.
-    pub fn iter(&self) -> impl Iterator<Item = Part<&str>> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Part<&str>> + ExactSizeIterator {
         (0..self.len()).map(|index| self.get(index))
     }
 
@@ -168,6 +168,22 @@ impl AnswerParts {
             id: Some(id).filter(|id| !id.is_empty()),
             name,
         });
+    }
+
+    /// Appends a part of another buffer.
+    pub(super) fn append(&mut self, part: Part<&str>) {
+        match part {
+            Part::Content(text) => self.extend(Part::Content).push_str(text),
+            Part::Reasoning(text) => self.extend(Part::Reasoning).push_str(text),
+            Part::CallStart { index, id, name } => {
+                self.start_call(index, name, id.unwrap_or_default());
+            }
+            Part::CallArguments { index, fragment } => {
+                let part = |fragment| Part::CallArguments { index, fragment };
+                self.extend(part).push_str(fragment);
+            }
+            Part::CallEnd { index } => self.end_call(index),
+        }
     }
 
     /// Appends the end of a call.

@@ -31,6 +31,9 @@ pub struct ConstrainedTool {
     pub name: String,
     /// JSON Schema of the arguments; `None` allows any object.
     pub arguments: Option<Value>,
+    /// Whether the arguments must match the schema. Where they need not, a schema that does not compile allows any object.
+    #[serde(default)]
+    pub strict: bool,
     /// Index of the tool in the request.
     pub place: usize,
 }

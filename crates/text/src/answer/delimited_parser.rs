@@ -156,6 +156,11 @@ impl DelimitedParser {
         self.blanks = 0;
     }
 
+    /// Bytes of text that no part has yet.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.raw.len() + self.held.len()
+    }
+
     /// Whether only content can follow.
     fn is_plain(&self) -> bool {
         let thinks = |thoughts: &ReasoningDelimiters| self.fresh || !thoughts.drops.is_empty();

@@ -113,6 +113,11 @@ impl HarmonyParser {
         }
     }
 
+    /// Bytes of text that no part has yet.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.header.len() + self.held.len()
+    }
+
     fn step(&mut self, c: char, out: &mut PartWriter<'_>) {
         self.held.push(c);
         out.count_examined(self.held.len());

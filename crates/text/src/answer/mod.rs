@@ -12,6 +12,7 @@
 //! | `call_syntax` | syntax of a call after the opening delimiter |
 //! | `call_delimiters`, `watched_delimiter`, `delimiter_watch` | recognition of delimiters, token by token, during generation |
 //! | `call_grammar` | grammars of calls for constrained decoding |
+//! | `content_filter` | stop strings, which act on content only |
 //! | `answer_parts`, `part_writer` | parts of an answer: their buffer, and the output of the parsers |
 
 mod answer_parser;
@@ -21,6 +22,7 @@ mod call_delimiters;
 mod call_grammar;
 mod call_parser;
 mod call_syntax;
+mod content_filter;
 mod delimited_parser;
 mod delimiter_watch;
 mod detection;

@@ -6,13 +6,15 @@ use super::grammar_cache::GrammarCache;
 use super::grammar_matcher::GrammarMatcher;
 use super::grammar_source::{CheckedSource, GrammarSource};
 use super::json_schema::BoundedSchema;
+use super::lexer_work::{self, LEXER_START_FUEL};
 use super::limits::{
     GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, ROW_ITEMS_MAX,
 };
+use super::number_lexemes::NumberedGrammar;
 use super::rejection::{GrammarRejection, first_lines};
-use super::{lexer_work, productive_symbols, schema_numbers, token_slices, token_trie};
+use super::{productive_symbols, token_slices, token_trie};
 use crate::Tokenizer;
-use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar};
+use llguidance::api::{GrammarInit, ParserLimits};
 use llguidance::toktrie::InferenceCapabilities;
 use llguidance::{ParserFactory, panic_utils};
 use std::panic::AssertUnwindSafe;
@@ -102,35 +104,33 @@ impl GrammarCompiler {
     }
 
     fn of_schema(&self, schema: &BoundedSchema) -> Result<GrammarMatcher, GrammarError> {
-        self.start(schema.grammar()).map_err(|refusal| {
-            let (place, why) = schema.culprit(refusal, |part| self.symbols(part));
-            GrammarError { place, why }
-        })
+        schema
+            .grammar()
+            .and_then(|grammar| self.start(grammar))
+            .map_err(|refusal| {
+                let (place, why) = schema.culprit(refusal, |part| self.symbols(part));
+                GrammarError { place, why }
+            })
     }
 
     /// A matcher of a grammar within all bounds.
-    fn start(&self, grammar: TopLevelGrammar) -> Result<GrammarMatcher, GrammarRejection> {
+    fn start(&self, grammar: NumberedGrammar) -> Result<GrammarMatcher, GrammarRejection> {
         let (start, _) = self.start_counted(grammar, true)?;
         Ok(start)
     }
 
     /// Number of symbols of a grammar within all bounds.
-    fn symbols(&self, grammar: TopLevelGrammar) -> Result<usize, GrammarRejection> {
+    fn symbols(&self, grammar: NumberedGrammar) -> Result<usize, GrammarRejection> {
         let (_, symbols) = self.start_counted(grammar, true)?;
         Ok(symbols)
     }
 
     fn start_counted(
         &self,
-        grammar: TopLevelGrammar,
+        grammar: NumberedGrammar,
         forces: bool,
     ) -> Result<(GrammarMatcher, usize), GrammarRejection> {
-        // Also for a part of a schema, which may be rewritten in another way than the whole.
-        let mut schemas = grammar.grammars.iter();
-        let wrong = schemas.find_map(|one| schema_numbers::out_of_range(one.json_schema.as_ref()?));
-        if let Some(why) = wrong {
-            return Err(GrammarRejection::wrong(why));
-        }
+        let NumberedGrammar { grammar, numbers } = grammar;
         let factory = self.factory.get_or_init(|| self.factory());
         let factory = factory.as_ref().map_err(GrammarRejection::of)?;
         let (vocabulary, limits) = (factory.tok_env().clone(), factory.limits().clone());
@@ -140,7 +140,9 @@ impl GrammarCompiler {
         let (grammar, mut lexer) = read.map_err(|error| GrammarRejection::of(&error))?;
         lexer.no_forcing |= !forces;
         let symbols = grammar.num_symbols();
-        let empty = lexer_work::check(&lexer, factory.limits())?;
+        lexer_work::check_size(&lexer)?;
+        numbers.apply(&mut lexer, factory.limits(), LEXER_START_FUEL)?;
+        let empty = lexer_work::first_derivatives(&lexer, factory.limits())?;
         let parser = factory.create_parser_from_init_default(GrammarInit::Internal(grammar, lexer));
         let parser = parser.map_err(|error| GrammarRejection::of(&error))?;
         productive_symbols::check(parser.parser.grammar(), &empty)

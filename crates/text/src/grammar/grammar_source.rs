@@ -5,6 +5,7 @@ use super::gbnf;
 use super::json_schema::BoundedSchema;
 use super::lark_source;
 use super::limits::GRAMMAR_BYTES_MAX;
+use super::number_lexemes::{NumberRules, NumberedGrammar};
 use crate::Tokenizer;
 use crate::answer::{CallSyntax, ConstrainedTool, call_grammar};
 use llguidance::api::TopLevelGrammar;
@@ -41,11 +42,11 @@ pub enum GrammarSource {
 pub(super) enum CheckedSource {
     BoundedSchema(BoundedSchema),
     /// Calls, and the argument schemas with the tools' indices.
-    Calls(TopLevelGrammar, Vec<(usize, BoundedSchema)>),
+    Calls(NumberedGrammar, Vec<(usize, BoundedSchema)>),
     /// A client's grammar, without forced tokens: llguidance follows forced text without a bound, and in a
     /// grammar that traps itself (`A: /a+/` before an `"a"`) forever.
-    Lark(TopLevelGrammar),
-    Other(TopLevelGrammar),
+    Lark(NumberedGrammar),
+    Other(NumberedGrammar),
 }
 
 impl GrammarSource {
@@ -82,7 +83,10 @@ impl GrammarSource {
 
     /// Checks the bounds and parses the source.
     pub(super) fn read(&self, tokenizer: &Tokenizer) -> Result<CheckedSource, GrammarError> {
-        let other = |grammar| Ok(CheckedSource::Other(grammar));
+        let other = |grammar| {
+            let numbers = NumberRules::default();
+            Ok(CheckedSource::Other(NumberedGrammar { grammar, numbers }))
+        };
         match self {
             Self::JsonObject => BoundedSchema::read(&serde_json::json!({"type": "object"}))
                 .map(CheckedSource::BoundedSchema),
@@ -97,13 +101,12 @@ impl GrammarSource {
             Self::Lark(lark) => {
                 bounded(lark)?;
                 if gbnf::is_gbnf(lark) {
-                    let translated = gbnf::to_lark(lark)?;
-                    return Ok(CheckedSource::Lark(TopLevelGrammar::from_lark(translated)));
+                    let grammar = TopLevelGrammar::from_lark(gbnf::to_lark(lark)?);
+                    let numbers = NumberRules::default();
+                    return Ok(CheckedSource::Lark(NumberedGrammar { grammar, numbers }));
                 }
                 lark_source::check(lark)?;
-                Ok(CheckedSource::Lark(TopLevelGrammar::from_lark(
-                    lark.clone(),
-                )))
+                lark_source::numbered(lark).map(CheckedSource::Lark)
             }
             Self::Calls(form, tools) => calls(*form, tools, tokenizer, Ok),
             Self::ClosedObjects(source) => match &**source {
@@ -140,10 +143,7 @@ fn calls(
         place: format!("[{}]", tools[unwritten.tool].place),
         why: unwritten.why,
     })?;
-    Ok(CheckedSource::Calls(
-        TopLevelGrammar::from_lark(lark),
-        schemas,
-    ))
+    Ok(CheckedSource::Calls(lark_source::numbered(&lark)?, schemas))
 }
 
 fn bounded(text: &str) -> Result<(), GrammarError> {

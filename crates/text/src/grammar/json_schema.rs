@@ -3,12 +3,13 @@
 use super::closed_objects::close_objects;
 use super::error::GrammarError;
 use super::limits::GRAMMAR_BYTES_MAX;
+use super::number_lexemes::{NumberRules, NumberedGrammar};
 use super::rejection::GrammarRejection;
 use super::schema_parts::{parts, path};
 use super::schema_relaxation::loosened_schema;
 use super::schema_rewriting::rewritten;
 use super::white_space::JSON_WHITE_SPACE;
-use super::{schema_numbers, schema_size};
+use super::{schema_normalization, schema_numbers, schema_size};
 use llguidance::api::TopLevelGrammar;
 use serde_json::{Map, Value, json};
 
@@ -27,7 +28,7 @@ const KEPT: [&str; 2] = ["$defs", "definitions"];
 
 /// A schema within the bounds.
 pub(super) struct BoundedSchema {
-    /// The original schema.
+    /// The schema, normalized.
     root: Map<String, Value>,
     /// The schema with closed objects, if requested.
     closed: Option<Map<String, Value>>,
@@ -49,6 +50,7 @@ impl BoundedSchema {
                 "has {bytes} bytes; at most {GRAMMAR_BYTES_MAX} are accepted"
             )));
         }
+        let root = schema_normalization::normalized(&root);
         schema_numbers::check(&root)?;
         schema_size::check(&root)?;
         check_rewritten(&root)?;
@@ -69,7 +71,7 @@ impl BoundedSchema {
         self.closed.as_ref().unwrap_or(&self.root)
     }
 
-    pub(super) fn grammar(&self) -> TopLevelGrammar {
+    pub(super) fn grammar(&self) -> Result<NumberedGrammar, GrammarRejection> {
         grammar(self.compiled())
     }
 
@@ -78,7 +80,7 @@ impl BoundedSchema {
     pub(super) fn culprit(
         &self,
         refusal: GrammarRejection,
-        compile: impl Fn(TopLevelGrammar) -> Result<usize, GrammarRejection>,
+        compile: impl Fn(NumberedGrammar) -> Result<usize, GrammarRejection>,
     ) -> (String, String) {
         let mut effort = refusal.effort();
         let mut found = (String::new(), refusal.why);
@@ -88,7 +90,7 @@ impl BoundedSchema {
                 if effort > PLACE_EFFORT_MAX || !stands_alone(part) {
                     return None;
                 }
-                let refusal = match compile(grammar(&self.part(part))) {
+                let refusal = match grammar(&self.part(part)).and_then(&compile) {
                     Ok(symbols) => {
                         effort += 1 + symbols / SYMBOLS_PER_EFFORT;
                         return None;
@@ -143,16 +145,22 @@ pub(crate) fn prepared(root: &Map<String, Value>) -> Map<String, Value> {
 /// Rewriting makes parts whose paths the client does not know.
 fn check_rewritten(root: &Map<String, Value>) -> Result<(), GrammarError> {
     let checked = schema_size::check(&rewritten(root));
-    checked.map_err(|error| GrammarError::whole(error.why))?;
-    let compiled = Value::Object(prepared(root));
-    schema_numbers::out_of_range(&compiled).map_or(Ok(()), |why| Err(GrammarError::whole(why)))
+    checked.map_err(|error| GrammarError::whole(error.why))
 }
 
 /// A client's own options in the schema are replaced.
-fn grammar(root: &Map<String, Value>) -> TopLevelGrammar {
+fn grammar(root: &Map<String, Value>) -> Result<NumberedGrammar, GrammarRejection> {
     let mut root = prepared(root);
+    schema_numbers::make_all_exact(&mut root);
     root.insert("x-guidance".to_owned(), options());
-    TopLevelGrammar::from_json_schema(Value::Object(root))
+    let mut schemas = [Value::Object(root)];
+    let numbers =
+        NumberRules::of(&mut schemas).map_err(|error| GrammarRejection::wrong(error.why))?;
+    let [schema] = schemas;
+    Ok(NumberedGrammar {
+        grammar: TopLevelGrammar::from_json_schema(schema),
+        numbers,
+    })
 }
 
 fn measure(value: &Value, depth: usize, places: &mut usize) -> Result<(), GrammarError> {

@@ -1,8 +1,10 @@
-//! Checks of a caller's Lark grammar before compilation: depth, and embedded schemas.
+//! Lark grammars before compilation: a caller's is checked (depth, embedded schemas), and numbers of embedded schemas are made exact.
 
 use super::error::GrammarError;
 use super::json_schema::BoundedSchema;
-use super::schema_numbers;
+use super::number_lexemes::{NumberRules, NumberedGrammar};
+use super::schema_numbers::make_all_exact;
+use llguidance::api::TopLevelGrammar;
 use serde_json::Value;
 
 /// Nesting of brackets in a grammar, including brackets in strings.
@@ -35,11 +37,38 @@ pub(super) fn check(lark: &str) -> Result<(), GrammarError> {
                 let line = lark[..at].lines().count().max(1);
                 GrammarError::whole(format!("line {line}: the schema after %json: {error}"))
             })?;
-            // llguidance reads the text as it is.
-            if let Some(why) = schema_numbers::out_of_range(&schema) {
-                return Err(GrammarError::whole(format!("a schema after %json {why}")));
-            }
         }
     }
     Ok(())
+}
+
+/// The grammar with the numbers of the embedded schemas in exact forms; llguidance reads everything else as it is.
+pub(super) fn numbered(lark: &str) -> Result<NumberedGrammar, GrammarError> {
+    let (mut places, mut schemas, mut end) = (Vec::new(), Vec::new(), 0);
+    for (at, _) in lark.match_indices(SCHEMA_MARK) {
+        let start = at + SCHEMA_MARK.len();
+        if at < end {
+            continue;
+        }
+        let mut values = serde_json::Deserializer::from_str(&lark[start..]).into_iter::<Value>();
+        if let Some(Ok(Value::Object(mut schema))) = values.next() {
+            end = start + values.byte_offset();
+            make_all_exact(&mut schema);
+            places.push(start..end);
+            schemas.push(Value::Object(schema));
+        }
+    }
+    let numbers = NumberRules::of(&mut schemas)?;
+    let (mut exact, mut copied) = (String::new(), 0);
+    for (place, schema) in places.into_iter().zip(&schemas) {
+        exact.push_str(&lark[copied..place.start]);
+        exact.push(' ');
+        exact.push_str(&schema.to_string());
+        copied = place.end;
+    }
+    exact.push_str(&lark[copied..]);
+    Ok(NumberedGrammar {
+        grammar: TopLevelGrammar::from_lark(exact),
+        numbers,
+    })
 }

@@ -24,12 +24,8 @@ const CONCAT: u8 = 10;
 const OR: u8 = 11;
 const AND: u8 = 12;
 
-/// Rejects a lexer whose work exceeds a bound. Returns for each terminal whether the terminal matches
-/// nothing.
-pub(super) fn check(
-    spec: &LexerSpec,
-    limits: &ParserLimits,
-) -> Result<Vec<bool>, GrammarRejection> {
+/// Rejects a lexer whose estimated work exceeds a bound.
+pub(super) fn check_size(spec: &LexerSpec) -> Result<(), GrammarRejection> {
     let (nodes, intersected) = LexerEstimates::of(spec.regex_builder.exprset()).of_terminals();
     if intersected > INTERSECTED_MAX {
         return Err(GrammarRejection::bound(format!(
@@ -42,11 +38,12 @@ pub(super) fn check(
              (DERIVATIVE_NODES_MAX) are accepted: write fewer optional parts in a row"
         )));
     }
-    first_derivatives(spec, limits)
+    Ok(())
 }
 
-/// Takes the derivatives that llguidance takes without fuel when a parser is created.
-fn first_derivatives(
+/// Takes the derivatives that llguidance takes without fuel when a parser is created. Returns for each terminal whether the
+/// terminal matches nothing.
+pub(super) fn first_derivatives(
     spec: &LexerSpec,
     limits: &ParserLimits,
 ) -> Result<Vec<bool>, GrammarRejection> {

@@ -25,11 +25,14 @@ mod grammar_compiler;
 mod grammar_matcher;
 mod grammar_source;
 mod json_schema;
+mod large_numbers;
 mod lark_source;
 mod lexer_work;
 mod limits;
+mod number_lexemes;
 mod productive_symbols;
 mod rejection;
+mod schema_normalization;
 mod schema_numbers;
 mod schema_parts;
 mod schema_relaxation;
@@ -53,12 +56,15 @@ pub use grammar_matcher::{GrammarMatcher, MatcherError};
 pub use grammar_source::{CHOICES_IN_GRAMMAR_MAX, GrammarSource};
 pub use json_schema::{SCHEMA_DEPTH_MAX, SCHEMA_PLACES_MAX};
 pub(crate) use json_schema::{options as schema_options, prepared as prepared_schema};
+pub use large_numbers::LARGE_NUMBERS_MAX;
 pub use lark_source::LARK_DEPTH_MAX;
 pub use lexer_work::{DERIVATIVE_NODES_MAX, INTERSECTED_MAX, LEXER_START_FUEL};
 pub use limits::{
     GRAMMAR_BYTES_MAX, GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL,
     MASK_ITEMS_MAX, ROW_ITEMS_MAX,
 };
+pub use number_lexemes::NUMBER_CHARS_MAX;
+pub use schema_numbers::{MULTIPLE_DIGITS_MAX, SCHEMA_NUMBER_MAX};
 pub use schema_relaxation::{EXCLUSION_CHECKS_MAX, SCHEMA_FORMATS, strict_schema_violation};
 pub use schema_rewriting::{EXCLUDED_CHARS_MAX, REWRITTEN_PARTS_MAX};
 pub use schema_size::{

@@ -1,245 +1,371 @@
-//! Numbers of a schema within what llguidance computes with: i64, from bounds that were rounded to f64.
+//! Numbers of a schema in the forms that llguidance computes with exactly.
 //!
-//! llguidance negates and subtracts bounds as i64 and calls itself with the result, so that -2^63 never ends. Bounds beyond
-//! [`SCHEMA_INTEGER_MAX`] are moved inward, which loses a few values that no answer needs and allows none that
-//! the schema forbids; numbers that would become others are rejected.
+//! llguidance holds bounds as f64, and multiples as a 32-bit coefficient that a loop finds by multiplying with ten.
+//!
+//! - An exclusive bound becomes the inclusive bound of the next number where llguidance would allow it: a whole bound, on its side
+//!   towards zero, beside a bound with the same whole part; and for integers. Other exclusive bounds stay: the next number has many
+//!   digits, and below such a bound llguidance refuses shorter numbers.
+//! - A bound nearer to zero than [`LEAST_FRACTION`] is moved inward.
+//! - `multipleOf` becomes a neighbor in f64 from which the loop finds the decimal as written.
+//!
+//! Integers beyond [`EXACT_INTEGER_MAX`] are the subject of [`large_numbers`](super::large_numbers).
 
 use super::error::GrammarError;
-use super::schema_parts::{is_of_schemas, parts, path};
+use super::schema_parts::{OF_DATA, OF_NAMED, path, visit_parts};
 use serde_json::{Map, Number, Value, json};
 
-/// The greatest magnitude of a bound, or of an integer constant: below 2^63, and exact as f64.
-pub(super) const SCHEMA_INTEGER_MAX: i64 = 9_200_000_000_000_000_000;
 /// Integers up to this magnitude are exact as f64.
-const EXACT_MAX: i64 = 1 << 53;
-/// Bounds below this magnitude may stand alone: numbers of 18 digits.
-const OPEN_BOUND_MAX: f64 = 1e18;
-/// Keywords that count something.
-const COUNTS: [&str; 8] = [
-    "minLength",
-    "maxLength",
-    "minItems",
-    "maxItems",
-    "minProperties",
-    "maxProperties",
-    "minContains",
-    "maxContains",
-];
+pub(super) const EXACT_INTEGER_MAX: i64 = 1 << 53;
+/// The greatest magnitude that a number may be required to exceed: numbers of 37 digits are generated.
+pub const SCHEMA_NUMBER_MAX: f64 = 1e37;
+/// The least distance of a bound from zero, unless the bound is zero: a fraction of 30 digits.
+const LEAST_FRACTION: f64 = 1e-30;
+/// Digits after the point of a `multipleOf`.
+pub const MULTIPLE_DIGITS_MAX: u32 = 8;
+/// Neighbors in f64 among which the loop's exact start is searched.
+const NEIGHBORS: usize = 16;
+/// Keywords that make one constraint of several parts.
+const COMBINING: [&str; 5] = ["allOf", "not", "if", "dependencies", "dependentSchemas"];
+/// Keywords that do so beside others.
+const COMBINING_BESIDE: [&str; 3] = ["$ref", "anyOf", "oneOf"];
 
-/// Rejects a schema with a number that llguidance would change, with the path.
-pub(super) fn check(root: &Map<String, Value>) -> Result<(), GrammarError> {
-    check_part(root, &mut Vec::new())
+/// A number of a schema by its value: the greatest integer below, and the rest. Floats beyond i128 saturate, and are the rest.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub(super) struct ExactNumber {
+    integer: i128,
+    rest: f64,
 }
 
-fn check_part(schema: &Map<String, Value>, place: &mut Vec<String>) -> Result<(), GrammarError> {
+impl ExactNumber {
+    pub(super) fn of(number: &Number) -> Option<Self> {
+        if let Some(integer) = number.as_i128() {
+            return Some(Self { integer, rest: 0.0 });
+        }
+        let float = number.as_f64()?;
+        let floor = float.floor();
+        let is_saturated = floor.abs() >= i128::MAX as f64;
+        Some(Self {
+            integer: floor as i128,
+            rest: if is_saturated { float } else { float - floor },
+        })
+    }
+}
+
+/// Which side of the numbers a bound leaves out.
+#[derive(Clone, Copy, PartialEq)]
+enum BoundSide {
+    Below,
+    Above,
+}
+
+/// Rejects a schema with a number that has no exact form, with the path.
+pub(super) fn check(root: &Map<String, Value>) -> Result<(), GrammarError> {
+    let mut multiples = Vec::new();
+    check_part(root, &mut Vec::new(), &mut multiples)?;
+    let fits = Multiple::product_fits(&multiples);
+    if multiples.len() > 1 && combines(root) && !fits {
+        return Err(GrammarError::whole(
+            "has values of multipleOf whose common multiple exceeds 32 bits, in a schema that combines parts (allOf, anyOf, $ref)",
+        ));
+    }
+    Ok(())
+}
+
+fn check_part(
+    schema: &Map<String, Value>,
+    place: &mut Vec<String>,
+    multiples: &mut Vec<Multiple>,
+) -> Result<(), GrammarError> {
     for (keyword, value) in schema {
-        let wrong = match keyword.as_str() {
-            "minimum" | "exclusiveMinimum" => unreachable_bound(value, 1.0),
-            "maximum" | "exclusiveMaximum" => unreachable_bound(value, -1.0),
-            "const" | "enum" => inexact_constant(value),
-            "default" | "examples" => None,
-            // A reference may lead to a schema below any keyword; `within_range` does not.
-            other if !is_of_schemas(other) => out_of_range(value),
+        let wrong = match (keyword.as_str(), value) {
+            ("minimum" | "exclusiveMinimum", Value::Number(bound)) => unreachable(bound, 1.0),
+            ("maximum" | "exclusiveMaximum", Value::Number(bound)) => unreachable(bound, -1.0),
+            ("multipleOf", Value::Number(number)) => match Multiple::of(number) {
+                Some(multiple) => {
+                    multiples.push(multiple);
+                    None
+                }
+                None => Some(format!(
+                    "is {number}; a multiple is above 0, has at most {MULTIPLE_DIGITS_MAX} digits after the point \
+                     (MULTIPLE_DIGITS_MAX), and at most 8 digits in all"
+                )),
+            },
             _ => None,
         };
+        place.push(keyword.clone());
         if let Some(why) = wrong {
-            place.push(keyword.clone());
             return Err(GrammarError {
                 place: path(place),
                 why,
             });
         }
-    }
-    for (step, part) in parts(schema) {
-        if let Value::Object(part) = part {
-            place.push(step);
-            check_part(part, place)?;
-            place.pop();
+        if !OF_DATA.contains(&keyword.as_str()) {
+            check_value(
+                value,
+                OF_NAMED.contains(&keyword.as_str()),
+                place,
+                multiples,
+            )?;
         }
+        place.pop();
     }
     Ok(())
 }
 
-/// A number below a keyword of bounds or constants, at any depth, that llguidance must not get as it is.
-///
-/// The last check, for the schema as compiled: a reference may lead below any keyword (`default`, a constant), and rewriting
-/// turns the bounds in a `not` around, so that neither [`check`] nor [`within_range`] has seen every bound. No number
-/// beyond [`SCHEMA_INTEGER_MAX`] passes that llguidance converts to an integer.
-pub(super) fn out_of_range(schema: &Value) -> Option<String> {
-    first_out_of_range(schema, has_integers(schema))
-}
-
-fn first_out_of_range(value: &Value, has_integers: bool) -> Option<String> {
+/// Checks the schemas of a value; a reference may lead to a schema below any keyword.
+fn check_value(
+    value: &Value,
+    is_named: bool,
+    place: &mut Vec<String>,
+    multiples: &mut Vec<Multiple>,
+) -> Result<(), GrammarError> {
     match value {
-        Value::Array(values) => values
-            .iter()
-            .find_map(|value| first_out_of_range(value, has_integers)),
-        Value::Object(entries) => entries.iter().find_map(|(keyword, value)| {
-            let wrong = match keyword.as_str() {
-                "minimum" | "exclusiveMinimum" | "maximum" | "exclusiveMaximum" => {
-                    unreachable_bound(value, 1.0).or_else(|| unreachable_bound(value, -1.0))
-                }
-                "const" | "enum" => inexact_constant(value).or_else(|| {
-                    if has_integers {
-                        large_float(value)
-                    } else {
-                        None
-                    }
-                }),
-                _ => None,
-            };
-            wrong
-                .map(|why| format!("has {keyword} that {why}"))
-                .or_else(|| first_out_of_range(value, has_integers))
-        }),
-        _ => None,
-    }
-}
-
-/// Whether any part has the type `integer`: a constant that meets it becomes an integer, also through `allOf` and `$ref`.
-fn has_integers(value: &Value) -> bool {
-    match value {
-        Value::Array(values) => values.iter().any(has_integers),
-        Value::Object(entries) => entries.iter().any(|(keyword, value)| {
-            let is_integer = |kind: &Value| kind == "integer";
-            let is_type = keyword == "type"
-                && (is_integer(value)
-                    || value
-                        .as_array()
-                        .is_some_and(|kinds| kinds.iter().any(is_integer)));
-            is_type || has_integers(value)
-        }),
-        _ => false,
-    }
-}
-
-/// A float beyond the range, at any depth of a constant.
-fn large_float(value: &Value) -> Option<String> {
-    match value {
-        Value::Number(number) => {
-            let float = number.as_f64()?;
-            (float.abs() > SCHEMA_INTEGER_MAX as f64).then(|| {
-                format!(
-                    "has the number {float:e}; at most {SCHEMA_INTEGER_MAX} (SCHEMA_INTEGER_MAX) is accepted in a schema with integers"
-                )
-            })
+        Value::Object(named) if is_named => {
+            for (name, part) in named {
+                place.push(name.clone());
+                check_value(part, false, place, multiples)?;
+                place.pop();
+            }
+            Ok(())
         }
-        Value::Array(values) => values.iter().find_map(large_float),
-        Value::Object(entries) => entries.values().find_map(large_float),
-        _ => None,
+        Value::Object(part) => check_part(part, place, multiples),
+        Value::Array(parts) => {
+            let keyword = place.pop().unwrap_or_default();
+            for (at, part) in parts.iter().enumerate() {
+                place.push(format!("{keyword}[{at}]"));
+                check_value(part, false, place, multiples)?;
+                place.pop();
+            }
+            place.push(keyword);
+            Ok(())
+        }
+        _ => Ok(()),
     }
 }
 
 /// A lower (`sign` 1) or upper (-1) bound that leaves only numbers beyond the greatest magnitude.
-fn unreachable_bound(bound: &Value, sign: f64) -> Option<String> {
+fn unreachable(bound: &Number, sign: f64) -> Option<String> {
     let bound = bound.as_f64()?;
-    (bound * sign > SCHEMA_INTEGER_MAX as f64).then(|| {
-        format!("is {bound:e}; numbers between -{SCHEMA_INTEGER_MAX} and {SCHEMA_INTEGER_MAX} (SCHEMA_INTEGER_MAX) are generated")
+    (bound * sign >= SCHEMA_NUMBER_MAX).then(|| {
+        format!("is {bound:e}; numbers between -{SCHEMA_NUMBER_MAX:e} and {SCHEMA_NUMBER_MAX:e} (SCHEMA_NUMBER_MAX) are generated")
     })
 }
 
-/// An integer that is another one as f64, at any depth of a constant.
-fn inexact_constant(value: &Value) -> Option<String> {
-    match value {
-        Value::Number(number) if !is_exact(number) => Some(format!(
-            "has the integer {number}; integers beyond 2^53 must be exact as a 64-bit float, and at most {SCHEMA_INTEGER_MAX} \
-             (SCHEMA_INTEGER_MAX)"
-        )),
-        Value::Array(values) => values.iter().find_map(inexact_constant),
-        Value::Object(entries) => entries.values().find_map(inexact_constant),
+/// Whether some part makes one constraint of several.
+fn combines(schema: &Map<String, Value>) -> bool {
+    let has = |keywords: &[&str]| keywords.iter().any(|keyword| schema.contains_key(*keyword));
+    let values = || {
+        schema.values().flat_map(|value| match value {
+            Value::Array(parts) => parts.iter().collect(),
+            value => vec![value],
+        })
+    };
+    has(&COMBINING)
+        || (has(&COMBINING_BESIDE) && schema.len() > 1)
+        || values().any(|part| part.as_object().is_some_and(combines))
+}
+
+/// The numbers of one part in exact forms.
+fn make_exact(schema: &mut Map<String, Value>) {
+    let is_integer = schema.get("type").is_some_and(|kind| kind == "integer");
+    for (plain, exclusive, side) in [
+        ("minimum", "exclusiveMinimum", BoundSide::Below),
+        ("maximum", "exclusiveMaximum", BoundSide::Above),
+    ] {
+        let Some(bound) = inclusive(schema, [plain, exclusive], side, is_integer) else {
+            continue;
+        };
+        if bound.replaces_exclusive {
+            schema.shift_remove(exclusive);
+        }
+        schema.insert(plain.to_owned(), bound.number.into());
+    }
+    if let Some(multiple) = schema.get("multipleOf").and_then(Value::as_number) {
+        let start = Multiple::of(multiple).and_then(|exact| exact.loop_start(multiple));
+        if let Some(start) = start {
+            schema.insert("multipleOf".to_owned(), json!(start));
+        }
+    }
+}
+
+/// The numbers of a schema and its parts in exact forms.
+pub(super) fn make_all_exact(schema: &mut Map<String, Value>) {
+    make_exact(schema);
+    visit_parts(schema, &mut make_all_exact);
+}
+
+/// An inclusive bound.
+struct InclusiveBound {
+    number: Number,
+    /// Whether the exclusive bound says nothing more.
+    replaces_exclusive: bool,
+}
+
+/// The inclusive bound of two keywords; `None` if there is none, and for values that are none.
+fn inclusive(
+    schema: &Map<String, Value>,
+    [plain, exclusive]: [&str; 2],
+    side: BoundSide,
+    is_integer: bool,
+) -> Option<InclusiveBound> {
+    let plain = schema.get(plain).and_then(Value::as_number);
+    let (plain, beyond) = match schema.get(exclusive) {
+        None | Some(Value::Bool(false)) => (plain, None),
+        Some(Value::Bool(true)) => (None, plain),
+        Some(Value::Number(beyond)) => (plain, Some(beyond)),
+        Some(_) => return None,
+    };
+    let beyond = beyond.filter(|bound| is_replaced(bound, side, is_integer));
+    let plain = plain.map(|bound| away_from_zero(bound.clone(), side));
+    let beyond = beyond.map(|bound| away_from_zero(next(bound, side, is_integer), side));
+    let replaces_exclusive = beyond.is_some();
+    let number = match (plain, beyond) {
+        (Some(a), Some(b)) => {
+            let is_less = ExactNumber::of(&a)? < ExactNumber::of(&b)?;
+            match is_less == (side == BoundSide::Below) {
+                true => b,
+                false => a,
+            }
+        }
+        (a, b) => a.or(b)?,
+    };
+    Some(InclusiveBound {
+        number,
+        replaces_exclusive,
+    })
+}
+
+/// Whether an exclusive bound becomes an inclusive one.
+fn is_replaced(bound: &Number, side: BoundSide, is_integer: bool) -> bool {
+    let float = bound.as_f64().unwrap_or_default();
+    let is_towards_zero = match side {
+        BoundSide::Below => float >= 0.0,
+        BoundSide::Above => float <= 0.0,
+    };
+    is_integer
+        || float.abs() >= EXACT_INTEGER_MAX as f64
+        || (is_towards_zero && (float.fract() == 0.0 || float.abs() < LEAST_FRACTION))
+}
+
+/// The number after an exclusive bound.
+fn next(bound: &Number, side: BoundSide, is_integer: bool) -> Number {
+    let float = bound.as_f64().unwrap_or_default();
+    let is_exact = float.abs() < EXACT_INTEGER_MAX as f64;
+    let integer = match side {
+        BoundSide::Below if is_integer && is_exact => Some(float.floor() as i128 + 1),
+        BoundSide::Above if is_integer && is_exact => Some(float.ceil() as i128 - 1),
+        _ if is_exact => None,
+        BoundSide::Below => bound.as_i128().map(|integer| integer + 1),
+        BoundSide::Above => bound.as_i128().map(|integer| integer - 1),
+    };
+    let float = match side {
+        BoundSide::Below => float.next_up(),
+        BoundSide::Above => float.next_down(),
+    };
+    let integer = integer.and_then(Number::from_i128);
+    integer
+        .or_else(|| Number::from_f64(float))
+        .unwrap_or_else(|| bound.clone())
+}
+
+/// The bound, or where it is too near to zero, the next one inward.
+fn away_from_zero(bound: Number, side: BoundSide) -> Number {
+    let float = bound.as_f64().unwrap_or_default();
+    if !bound.is_f64() || float.abs() >= LEAST_FRACTION {
+        return bound;
+    }
+    let inward = match side {
+        BoundSide::Below if float > 0.0 => Number::from_f64(LEAST_FRACTION),
+        BoundSide::Above if float < 0.0 => Number::from_f64(-LEAST_FRACTION),
         _ => None,
-    }
-}
-
-fn is_exact(number: &Number) -> bool {
-    if let Some(integer) = number.as_i64() {
-        return integer.unsigned_abs() <= EXACT_MAX as u64
-            || (integer.unsigned_abs() <= SCHEMA_INTEGER_MAX as u64
-                && integer as f64 as i128 == i128::from(integer));
-    }
-    // An integer beyond i64, or a float.
-    !number.is_u64()
-}
-
-/// The value of this keyword as compiled.
-pub(super) fn within_range(keyword: &str, value: Value) -> Value {
-    match keyword {
-        "minimum" => lower_bound(value, false),
-        "exclusiveMinimum" => lower_bound(value, true),
-        "maximum" => upper_bound(value, false),
-        "exclusiveMaximum" => upper_bound(value, true),
-        _ if COUNTS.contains(&keyword) => whole(value),
-        _ => value,
-    }
-}
-
-/// Adds the other bound where one bound has 19 digits: llguidance computes with the next power of ten.
-pub(super) fn close_range(schema: &mut Map<String, Value>) {
-    let bound = |keywords: [&str; 2]| {
-        let mut values = keywords.iter().filter_map(|keyword| schema.get(*keyword));
-        values.find_map(Value::as_f64)
     };
-    let low = bound(["minimum", "exclusiveMinimum"]);
-    let high = bound(["maximum", "exclusiveMaximum"]);
-    let most = SCHEMA_INTEGER_MAX as f64;
-    match (low, high) {
-        (Some(low), None) if low >= OPEN_BOUND_MAX => {
-            schema.insert("maximum".to_owned(), json!(most));
+    inward.unwrap_or_else(|| Number::from(0))
+}
+
+/// A `multipleOf` as a decimal: `coefficient` divided by ten to the power of `digits`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Multiple {
+    coefficient: u64,
+    digits: u32,
+}
+
+impl Multiple {
+    /// The decimal as written, if llguidance can compute with it.
+    fn of(number: &Number) -> Option<Self> {
+        let text = number.to_string();
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let digits = format!("{}{fraction}", whole.trim_start_matches('-'));
+        let zeros = digits.len() - digits.trim_end_matches('0').len();
+        let power = exponent.parse::<i64>().ok()? - fraction.len() as i64 + zeros as i64;
+        let coefficient: u64 = digits.trim_end_matches('0').parse().ok()?;
+        let scale = 10_u64.checked_pow(u32::try_from(power.max(0)).ok()?)?;
+        let multiple = Self {
+            coefficient: coefficient.checked_mul(scale)?,
+            digits: u32::try_from(-power.min(0)).ok()?,
+        };
+        multiple.fits().then_some(multiple)
+    }
+
+    /// Whether a remainder and a further digit are within 32 bits.
+    fn fits(self) -> bool {
+        let digit = 9 * 10_u64.pow(self.digits.min(MULTIPLE_DIGITS_MAX));
+        self.digits <= MULTIPLE_DIGITS_MAX
+            && self.coefficient > 0
+            && self.coefficient.saturating_mul(10).saturating_add(digit) <= u64::from(u32::MAX)
+    }
+
+    /// Whether llguidance can compute the least common multiple of any of these.
+    fn product_fits(all: &[Self]) -> bool {
+        let digits = all
+            .iter()
+            .map(|multiple| multiple.digits)
+            .max()
+            .unwrap_or(0);
+        let (mut common, mut greatest) = (1u64, 1u64);
+        for multiple in all {
+            let coefficient = multiple
+                .coefficient
+                .saturating_mul(10_u64.pow(digits - multiple.digits));
+            greatest = greatest.max(coefficient);
+            common = (common / divisor(common, coefficient)).saturating_mul(coefficient);
         }
-        (None, Some(high)) if high <= -OPEN_BOUND_MAX => {
-            schema.insert("minimum".to_owned(), json!(-most));
+        let whole = Self {
+            coefficient: common,
+            digits,
+        };
+        whole.fits() && common.saturating_mul(greatest) <= u64::from(u32::MAX)
+    }
+
+    /// A number from which llguidance's loop finds this decimal: `number` or a neighbor.
+    fn loop_start(self, number: &Number) -> Option<f64> {
+        let (mut below, mut above) = (number.as_f64()?.abs(), number.as_f64()?.abs());
+        for _ in 0..NEIGHBORS {
+            if let Some(found) = [below, above]
+                .into_iter()
+                .find(|start| self.is_found(*start))
+            {
+                return Some(found);
+            }
+            (below, above) = (below.next_down(), above.next_up());
         }
-        _ => {}
+        None
+    }
+
+    fn is_found(self, start: f64) -> bool {
+        let (mut value, mut digits) = (start, 0);
+        while value.fract() != 0.0 && digits <= self.digits {
+            (value, digits) = (value * 10.0, digits + 1);
+        }
+        digits == self.digits && value == self.coefficient as f64
     }
 }
 
-fn lower_bound(value: Value, is_exclusive: bool) -> Value {
-    let Some(bound) = large(&value) else {
-        return value;
-    };
-    let rounded = bound as f64;
-    let inward = if is_exclusive || (rounded as i128) < bound {
-        rounded.next_up()
-    } else {
-        rounded
-    };
-    json!(inward.max(-(SCHEMA_INTEGER_MAX as f64)))
-}
-
-fn upper_bound(value: Value, is_exclusive: bool) -> Value {
-    let Some(bound) = large(&value) else {
-        return value;
-    };
-    let rounded = bound as f64;
-    let inward = if is_exclusive || (rounded as i128) > bound {
-        rounded.next_down()
-    } else {
-        rounded
-    };
-    json!(inward.min(SCHEMA_INTEGER_MAX as f64))
-}
-
-/// A bound that is not exact as f64, or that may be beyond the range. Floats beyond i128 saturate.
-fn large(value: &Value) -> Option<i128> {
-    let number = value.as_number()?;
-    let bound = number.as_i128().or_else(|| {
-        let float = number.as_f64()?;
-        Some(float as i128)
-    })?;
-    (bound.unsigned_abs() >= EXACT_MAX as u128).then_some(bound)
-}
-
-/// A count that is written as a float, `1000.0`, as the integer that it is.
-fn whole(value: Value) -> Value {
-    match value.as_f64() {
-        Some(count)
-            if value.is_f64()
-                && count.fract() == 0.0
-                && (0.0..=EXACT_MAX as f64).contains(&count) =>
-        {
-            json!(count as u64)
-        }
-        _ => value,
+/// The greatest common divisor.
+fn divisor(a: u64, b: u64) -> u64 {
+    match b {
+        0 => a,
+        b => divisor(b, a % b),
     }
 }
 
@@ -248,102 +374,162 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_beyond_the_range_are_moved_inward() {
-        let most = SCHEMA_INTEGER_MAX as f64;
+    #[expect(clippy::too_many_lines, reason = "a table")]
+    fn bounds_are_inclusive_and_exact() {
+        let max = EXACT_INTEGER_MAX;
         let rows = [
-            ("minimum", json!(5), json!(5)),
-            ("minimum", json!(0.25), json!(0.25)),
-            ("minimum", json!(i64::MIN), json!(-most)),
-            ("minimum", json!(-1e19), json!(-most)),
-            ("exclusiveMinimum", json!(-1e308), json!(-most)),
-            ("maximum", json!(i64::MAX), json!(most)),
-            ("maximum", json!(u64::MAX), json!(most)),
+            (json!({"minimum": 5}), json!({"minimum": 5})),
             (
-                "exclusiveMaximum",
-                json!(1.7976931348623157e308),
-                json!(most),
-            ),
-            // 2^53 + 1 lies between two f64.
-            (
-                "minimum",
-                json!(9_007_199_254_740_993_i64),
-                json!(9_007_199_254_740_994.0),
+                json!({"exclusiveMinimum": 0, "type": "integer"}),
+                json!({"type": "integer", "minimum": 1}),
             ),
             (
-                "maximum",
-                json!(9_007_199_254_740_993_i64),
-                json!(9_007_199_254_740_992.0),
+                json!({"exclusiveMaximum": 7.5, "type": "integer"}),
+                json!({"type": "integer", "maximum": 7}),
+            ),
+            (json!({"exclusiveMinimum": 0}), json!({"minimum": 1e-30})),
+            (json!({"exclusiveMaximum": 0}), json!({"maximum": -1e-30})),
+            (
+                json!({"exclusiveMinimum": 1}),
+                json!({"minimum": 1.0_f64.next_up()}),
             ),
             (
-                "exclusiveMinimum",
-                json!(1_i64 << 60),
-                json!((1_i64 << 60) as f64 + 256.0),
+                json!({"minimum": 3, "exclusiveMinimum": 1}),
+                json!({"minimum": 3}),
             ),
-            ("exclusiveMaximum", json!(true), json!(true)),
-            ("maxLength", json!(1000.0), json!(1000)),
-            ("maxLength", json!(1000.5), json!(1000.5)),
+            (
+                json!({"exclusiveMinimum": 1.2, "exclusiveMaximum": 2}),
+                json!({"exclusiveMinimum": 1.2, "exclusiveMaximum": 2}),
+            ),
+            (
+                json!({"exclusiveMinimum": -2, "minimum": -3}),
+                json!({"exclusiveMinimum": -2, "minimum": -3}),
+            ),
+            (
+                json!({"exclusiveMaximum": true, "maximum": 3}),
+                json!({"exclusiveMaximum": true, "maximum": 3}),
+            ),
+            (
+                json!({"exclusiveMinimum": 5e-324}),
+                json!({"minimum": 1e-30}),
+            ),
+            (
+                json!({"minimum": 1, "exclusiveMinimum": true}),
+                json!({"minimum": 1.0_f64.next_up()}),
+            ),
+            (
+                json!({"maximum": 1, "exclusiveMaximum": false}),
+                json!({"maximum": 1}),
+            ),
+            (
+                json!({"minimum": 5e-324, "maximum": 5e-324}),
+                json!({"minimum": 1e-30, "maximum": 0}),
+            ),
+            (json!({"minimum": -5e-324}), json!({"minimum": 0})),
+            (
+                json!({"exclusiveMinimum": max}),
+                json!({"minimum": max + 1}),
+            ),
+            (
+                json!({"exclusiveMaximum": -max - 5}),
+                json!({"maximum": -max - 6}),
+            ),
+            (
+                json!({"exclusiveMaximum": u64::MAX}),
+                json!({"maximum": u64::MAX - 1}),
+            ),
+            (
+                json!({"exclusiveMaximum": 1e300}),
+                json!({"maximum": 1e300_f64.next_down()}),
+            ),
+            (
+                json!({"exclusiveMinimum": "1", "minimum": 3}),
+                json!({"exclusiveMinimum": "1", "minimum": 3}),
+            ),
         ];
-        for (keyword, value, expected) in rows {
-            assert_eq!(
-                within_range(keyword, value.clone()),
-                expected,
-                "{keyword}: {value}"
-            );
+        for (schema, expected) in rows {
+            let mut ours = schema.as_object().cloned().expect("an object");
+            make_exact(&mut ours);
+            ours.retain(|_, value| *value != false);
+            let mut expected = expected.as_object().cloned().expect("an object");
+            expected.retain(|_, value| *value != false);
+            assert_eq!(ours, expected, "{schema}");
         }
     }
 
     #[test]
-    fn numbers_that_would_become_others_are_rejected_with_path() {
+    fn multiples_are_found_as_written() {
+        for text in [
+            "0.07", "0.29", "0.1", "0.001", "1e-8", "0.33", "2.675", "5", "100000", "1e5", "0.5",
+            "1.1", "-3",
+        ] {
+            let number: Number = serde_json::from_str(text).expect("a number");
+            let exact = Multiple::of(&number).expect("a decimal");
+            let start = exact.loop_start(&number);
+            assert!(
+                start.is_some_and(|start| exact.is_found(start)),
+                "{text}: {exact:?}"
+            );
+        }
+        for text in [
+            "0",
+            "0.0",
+            "1e-9",
+            "1e10",
+            "0.123456789",
+            "4294967295",
+            "1e400",
+        ] {
+            let read = serde_json::from_str::<Number>(text).ok();
+            assert_eq!(
+                read.and_then(|number| Multiple::of(&number)),
+                None,
+                "{text}"
+            );
+        }
+        let of = |text: &str| {
+            Multiple::of(&serde_json::from_str(text).expect("a number")).expect("a decimal")
+        };
+        assert!(Multiple::product_fits(&[of("0.01"), of("5"), of("12")]));
+        assert!(!Multiple::product_fits(&[of("100000"), of("99999")]));
+        assert!(!Multiple::product_fits(&[of("100000"), of("100000")]));
+    }
+
+    #[test]
+    fn numbers_without_exact_form_are_rejected_with_path() {
         let rows = [
-            (json!({"const": i64::MIN}), "const"),
-            (json!({"enum": [1, {"a": [u64::MAX]}]}), "enum"),
-            (json!({"const": 1_234_567_890_123_456_789_i64}), "const"),
             (
-                json!({"properties": {"a": {"minimum": 1e19}}}),
-                "properties.a.minimum",
+                json!({"properties": {"const": {"minimum": 1e38}}}),
+                "properties.const.minimum",
             ),
             (
                 json!({"anyOf": [{}, {"exclusiveMaximum": -1e300}]}),
                 "anyOf[1].exclusiveMaximum",
             ),
             (
-                json!({"$ref": "#/components/a", "components": {"a": {"minimum": i64::MIN}}}),
-                "components",
+                json!({"components": {"a": {"multipleOf": 0}}}),
+                "components.a.multipleOf",
             ),
             (
-                json!({"$ref": "#/x/0", "x": [{"items": {"const": i64::MIN}}]}),
-                "x",
+                json!({"x": [[{"items": {"multipleOf": 1e-9}}]]}),
+                "x[0][0].items.multipleOf",
+            ),
+            (
+                json!({"allOf": [{"multipleOf": 100_000}, {"multipleOf": 99_999}]}),
+                "",
+            ),
+            (
+                json!({"$ref": "#/$defs/a", "multipleOf": 100_000, "$defs": {"a": {"multipleOf": 99_999}}}),
+                "",
             ),
         ];
         for (schema, place) in rows {
             let error = check(schema.as_object().expect("an object"));
-            assert_eq!(error.expect_err(place).place, place, "{schema}");
+            assert_eq!(error.expect_err("a number").place, place, "{schema}");
         }
-        let kept = json!({"const": 1_i64 << 60, "enum": [0.1, 1e300, -9_007_199_254_740_992_i64],
-            "minimum": i64::MIN, "default": {"const": i64::MIN}, "maximum": 1e308});
-        assert!(check(kept.as_object().expect("an object")).is_ok());
-    }
-
-    #[test]
-    fn numbers_that_a_reference_or_a_rewriting_reaches_are_found() {
-        let hidden = json!({"type": "integer", "minimum": -1e19});
-        for schema in [
-            json!({"type": "integer", "const": -1e19}),
-            json!({"allOf": [{"type": ["null", "integer"]}, {"enum": [1, {"a": -1e30}]}]}),
-            json!({"$ref": "#/default", "default": hidden}),
-            json!({"$ref": "#/examples/0", "examples": [hidden]}),
-            json!({"$ref": "#/$defs/a/enum/0", "$defs": {"a": {"enum": [hidden]}}}),
-            json!({"$ref": "#/$defs/a/const", "$defs": {"a": {"const": hidden}}}),
-            json!({"type": "integer", "exclusiveMaximum": -1e19}),
-        ] {
-            assert!(out_of_range(&schema).is_some(), "{schema}");
-        }
-        for schema in [
-            json!({"type": "number", "enum": [-1e300, 0.5]}),
-            json!({"type": "integer", "minimum": -(SCHEMA_INTEGER_MAX as f64), "maximum": SCHEMA_INTEGER_MAX as f64}),
-            json!({"properties": {"minimum": {"type": "integer"}}}),
-        ] {
-            assert_eq!(out_of_range(&schema), None, "{schema}");
-        }
+        let kept = json!({"const": {"minimum": 1e300}, "enum": [0.1, 1e300, i64::MIN], "minimum": i64::MIN,
+            "default": {"multipleOf": 0}, "maximum": 1e308,
+            "properties": {"a": {"multipleOf": 100_000}, "b": {"multipleOf": 99_999}, "minimum": {"type": "null"}}});
+        assert_eq!(check(kept.as_object().expect("an object")), Ok(()));
     }
 }

@@ -28,6 +28,29 @@ pub(super) const OF_SCHEMAS: [&str; 13] = [
     "else",
 ];
 
+/// Keywords whose value is data.
+pub(super) const OF_DATA: [&str; 4] = ["const", "enum", "default", "examples"];
+
+/// Calls `visit` with the objects directly below a schema that may be schemas: a reference may lead below any keyword, except data.
+pub(super) fn visit_parts(
+    schema: &mut Map<String, Value>,
+    visit: &mut dyn FnMut(&mut Map<String, Value>),
+) {
+    for (keyword, value) in schema {
+        let below: Vec<&mut Value> = match value {
+            _ if OF_DATA.contains(&keyword.as_str()) => Vec::new(),
+            Value::Object(named) if OF_NAMED.contains(&keyword.as_str()) => {
+                named.values_mut().collect()
+            }
+            Value::Array(list) => list.iter_mut().collect(),
+            value => vec![value],
+        };
+        for part in below.into_iter().filter_map(Value::as_object_mut) {
+            visit(part);
+        }
+    }
+}
+
 /// The direct subschemas of a schema, each with a path step.
 pub(super) fn parts(schema: &Map<String, Value>) -> impl Iterator<Item = (String, &Value)> {
     schema.iter().flat_map(|(keyword, value)| {
@@ -48,11 +71,6 @@ pub(super) fn parts(schema: &Map<String, Value>) -> impl Iterator<Item = (String
         };
         parts
     })
-}
-
-/// Whether the value of this keyword consists of subschemas.
-pub(super) fn is_of_schemas(keyword: &str) -> bool {
-    OF_NAMED.contains(&keyword) || OF_SCHEMAS.contains(&keyword)
 }
 
 /// The path with these steps.

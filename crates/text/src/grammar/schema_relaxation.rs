@@ -9,7 +9,7 @@
 //! nested alternatives. All other branches count as overlapping.
 
 use super::error::GrammarError;
-use super::schema_numbers::{close_range, within_range};
+use super::schema_normalization;
 use super::schema_parts::{OF_NAMED, OF_SCHEMAS, parts, path};
 use serde_json::{Map, Value, json};
 
@@ -69,7 +69,7 @@ pub(super) fn loosened_schema(entries: Map<String, Value>) -> Map<String, Value>
             // Nothing that looks like a schema in an annotation is compiled.
             "discriminator" | "default" | "examples" => {}
             _ => {
-                let value = within_range(&keyword, loosened_parts(&keyword, value));
+                let value = loosened_parts(&keyword, value);
                 loose.insert(keyword, value);
             }
         }
@@ -80,7 +80,6 @@ pub(super) fn loosened_schema(entries: Map<String, Value>) -> Map<String, Value>
             all_of.extend(beside);
         }
     }
-    close_range(&mut loose);
     loose
 }
 
@@ -210,7 +209,7 @@ impl<'s> ExclusivityChecks<'s> {
     }
 
     fn target(&self, reference: &Value) -> Option<&'s Value> {
-        self.root.pointer(reference.as_str()?.strip_prefix('#')?)
+        schema_normalization::target(self.root, reference.as_str()?)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::chat_template::{ChatTemplate, RenderInput};
 use super::message::Message;
+use super::probe::{PROBE, probe_tools};
 use crate::{AnswerFormat, ReasoningFamily, ToolFamily};
 use serde_json::{Map, Value, json};
 
@@ -66,13 +67,12 @@ impl ToolSupport {
     }
 }
 
-/// A text that occurs in no template.
-const PROBE: &str = "probe_7f3a";
-
 impl ChatTemplate {
     /// Capabilities of the template. `answers`: format of the model's answers; where calls are not parsed,
     /// only the template can pass tools.
     pub fn capabilities(&self, answers: AnswerFormat) -> Capabilities {
+        // Called when a model is loaded: no request has to wait for this.
+        self.conversation_support();
         let tools = if self.shows(&tools_in_system_message(Map::new()), &probe_tools()) {
             ToolSupport::Template
         } else if self.shows(&tools_in_system_message(probe_field()), &[]) {
@@ -151,16 +151,6 @@ fn tools_in_system_message(rest: Map<String, Value>) -> [Message; 2] {
 fn probe_field() -> Map<String, Value> {
     let tools = Value::Array(probe_tools().to_vec()).to_string();
     Map::from_iter([("tools".to_owned(), Value::String(tools))])
-}
-
-fn probe_tools() -> [Value; 1] {
-    let parameters = json!({
-        "type": "object",
-        "properties": {"city": {"type": "string", "description": "where"}},
-        "required": ["city"],
-    });
-    let function = json!({"name": PROBE, "description": "what it does", "parameters": parameters});
-    [json!({"type": "function", "function": function})]
 }
 
 #[cfg(test)]

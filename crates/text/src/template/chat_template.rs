@@ -1,6 +1,7 @@
 //! A compiled chat template, and rendering of conversations.
 
 use super::builtin_functions::RaisedException;
+use super::conversation_support::ConversationSupport;
 use super::turn_format::OWN_TEMPLATE;
 use super::{
     bounded_filters, builtin_functions, jinja_value, message::Message, python_methods,
@@ -10,6 +11,7 @@ use minijinja::{Environment, Value as Jinja};
 use serde_json::Value;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::thread;
 
 /// Instructions of one rendering. The largest public templates take some hundreds per message and some
@@ -81,6 +83,7 @@ pub struct ChatTemplate {
     eos: String,
     format_name: &'static str,
     stops: &'static [&'static str],
+    support: OnceLock<ConversationSupport>,
 }
 
 impl ChatTemplate {
@@ -102,6 +105,7 @@ impl ChatTemplate {
             eos: eos.to_owned(),
             format_name: OWN_TEMPLATE,
             stops: &[],
+            support: OnceLock::new(),
         })
     }
 
@@ -116,6 +120,7 @@ impl ChatTemplate {
             eos: eos.to_owned(),
             format_name: OWN_TEMPLATE,
             stops: &[],
+            support: OnceLock::new(),
         }
     }
 
@@ -140,6 +145,11 @@ impl ChatTemplate {
     /// Stop strings of answers in a conversation.
     pub fn stops(&self) -> &'static [&'static str] {
         self.stops
+    }
+
+    /// The conversations that the template renders. The first call tries the template.
+    pub(super) fn conversation_support(&self) -> &ConversationSupport {
+        self.support.get_or_init(|| ConversationSupport::of(self))
     }
 
     /// Renders the prompt.

@@ -4,7 +4,7 @@
 //! text, results into the user's. Calls are written in the syntax of the family whose parser reads the answer
 //! (`call_examples`), so that the model is shown the syntax that is parsed.
 
-mod call_examples;
+pub(super) mod call_examples;
 
 use super::capabilities::{GenericPlace, ToolSupport};
 use super::message::Message;
@@ -43,6 +43,11 @@ impl GenericTools<'_> {
                 messages
             }
         }
+    }
+
+    /// Earlier calls and results as text.
+    pub(super) fn calls_in_text(&self, messages: Vec<Message>) -> Vec<Message> {
+        in_text(self.family, messages)
     }
 
     /// Adds the field `tools` to the system message, as JSON.

@@ -97,7 +97,7 @@ fn from_files(json: &[u8], config: Option<&[u8]>) -> Result<Tokenizer, Tokenizer
             .as_ref()
             .and_then(|named| pieces.find(named.text().as_bytes()))
     };
-    let (added_before, added_after) = pipeline.added()?;
+    let (added_before, added_after) = added_tokens(&pipeline, tokens.len())?;
     let (bos, eos) = (
         id_of(&config.bos_token).or(added_before),
         id_of(&config.eos_token).or(added_after),
@@ -123,6 +123,21 @@ fn from_files(json: &[u8], config: Option<&[u8]>) -> Result<Tokenizer, Tokenizer
         bytes,
         kinds,
     })
+}
+
+/// The tokens that the post-processor puts before and after a prompt.
+fn added_tokens(
+    pipeline: &JsonPipeline,
+    vocab_size: usize,
+) -> Result<(Option<u32>, Option<u32>), TokenizerError> {
+    let (before, after) = pipeline.added()?;
+    let mut added = [before, after].into_iter().flatten();
+    match added.find(|id| *id as usize >= vocab_size) {
+        None => Ok((before, after)),
+        Some(id) => Err(TokenizerError(format!(
+            "tokenizer.json is not usable: its post-processor adds token {id} to prompts, and the vocabulary has ids below {vocab_size}"
+        ))),
+    }
 }
 
 impl TokenSpelling {

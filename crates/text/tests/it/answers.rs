@@ -14,6 +14,7 @@ mod long;
 mod malformed;
 mod promptness;
 pub(crate) mod scenarios;
+mod stops;
 mod tokens;
 
 use collected::{Collected, parse, tools};

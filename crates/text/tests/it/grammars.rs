@@ -3,6 +3,7 @@
 mod closed_objects;
 mod gbnf;
 mod hostile;
+mod numbers;
 mod rewritten;
 mod tiny;
 mod white_space;

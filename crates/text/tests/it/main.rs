@@ -1,6 +1,8 @@
 //! Text from outside: one module for each subject.
 
 mod answers;
+mod conversations;
+mod fuzz_inputs;
 mod grammars;
 mod pretokenizers;
 mod stop;

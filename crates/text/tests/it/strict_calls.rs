@@ -48,6 +48,7 @@ fn tools() -> Vec<ConstrainedTool> {
     let tool = |name: &str, arguments, place| ConstrainedTool {
         name: name.to_owned(),
         arguments,
+        strict: true,
         place,
     };
     vec![
@@ -332,6 +333,7 @@ fn unsupported_strict_tools_are_rejected_with_path() {
         let tool = ConstrainedTool {
             name: "f".to_owned(),
             arguments: Some(schema),
+            strict: true,
             place: 3,
         };
         let errors = marks.call_syntaxes().flatten().filter_map(|form| {

@@ -2,9 +2,12 @@
 
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::request::PARTS_MAX;
+use std::borrow::Cow;
 
+/// Blocks with a text for the model; a document may also be a file.
+const TEXT_BLOCKS: [&str; 4] = ["text", "document", "search_result", "tool_reference"];
 /// Blocks of the protocol that this server does not support.
-const UNSUPPORTED_BLOCKS: [&str; 4] = ["image", "document", "search_result", "container_upload"];
+const UNSUPPORTED_BLOCKS: [&str; 3] = ["image", "document", "container_upload"];
 
 /// Whether a block is the call or the result of a tool that ran at the API that gave the answer.
 pub(crate) fn is_of_server_tool(kind: &str) -> bool {
@@ -43,12 +46,69 @@ fn text_block(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<S
     let kind = block.as_ref().and_then(|block| block.get("type"));
     let kind = kind.and_then(fields::as_text);
     match (kind.as_deref(), &block) {
-        (Some("text"), Some(block)) => required_string(fields, path, block, "text"),
+        (Some(kind), Some(block)) if has_text(kind) => block_text(fields, path, block, kind),
         (kind, _) => {
             reject_block(fields, path, "", kind);
             None
         }
     }
+}
+
+/// Whether a block of this type may have a text for the model.
+pub(crate) fn has_text(kind: &str) -> bool {
+    TEXT_BLOCKS.contains(&kind)
+}
+
+/// Parses the text of a block of one of the [`TEXT_BLOCKS`].
+pub(crate) fn block_text(
+    fields: &mut Fields<'_>,
+    path: &str,
+    block: &JsonObject<'_>,
+    kind: &str,
+) -> Option<String> {
+    match kind {
+        "document" => document_text(fields, path, block),
+        "search_result" => {
+            let content = block.get("content");
+            let text = content.map(|raw| joined_text(fields, &format!("{path}.content"), raw));
+            let text = text.unwrap_or_else(|| Some(String::new()))?;
+            let named = ["title", "source"].map(|name| block.get(name).and_then(fields::as_text));
+            Some(lines(named.into_iter().flatten(), text))
+        }
+        "tool_reference" => required_string(fields, path, block, "tool_name"),
+        _ => required_string(fields, path, block, "text"),
+    }
+}
+
+/// The title, the context and the text of a document whose source is a text or a list of text blocks.
+fn document_text(fields: &mut Fields<'_>, path: &str, block: &JsonObject<'_>) -> Option<String> {
+    let source = block.get("source").and_then(fields::as_object);
+    let kind = source.as_ref().and_then(|source| source.get("type"));
+    let text = match (&source, kind.and_then(fields::as_text).as_deref()) {
+        (Some(source), Some("text")) => {
+            required_string(fields, &format!("{path}.source"), source, "data")?
+        }
+        (Some(source), Some("content")) => {
+            let path = format!("{path}.source.content");
+            let Some(raw) = source.get("content") else {
+                fields.reject(path, "is required");
+                return None;
+            };
+            joined_text(fields, &path, raw)?
+        }
+        _ => {
+            reject_block(fields, path, "", Some("document"));
+            return None;
+        }
+    };
+    let named = ["title", "context"].map(|name| block.get(name).and_then(fields::as_text));
+    Some(lines(named.into_iter().flatten(), text))
+}
+
+/// Lines that are not empty, and a text.
+fn lines<'a>(before: impl Iterator<Item = Cow<'a, str>>, text: String) -> String {
+    let before = before.filter(|line| !line.is_empty()).map(Cow::into_owned);
+    before.chain([text]).collect::<Vec<_>>().join("\n")
 }
 
 /// Parses a required string member of a block.
@@ -62,20 +122,19 @@ pub(crate) fn required_string(
     if text.is_none() {
         fields.reject(format!("{path}.{name}"), "must be a string");
     }
-    text.map(std::borrow::Cow::into_owned)
+    text.map(Cow::into_owned)
 }
 
 /// Records the error for a block of this type at this place.
 pub(crate) fn reject_block(fields: &mut Fields<'_>, path: &str, role: &str, kind: Option<&str>) {
     if kind.is_some_and(|kind| UNSUPPORTED_BLOCKS.contains(&kind)) {
-        let error_message =
-            "only text: images, documents and files are not supported yet by this server";
+        let error_message = "only text: images, files and documents without a text are not supported yet by this server";
         return fields.reject(path, error_message);
     }
     let error_message = match role {
-        "user" => "must be text or tool_result",
+        "user" => "must be text, document, search_result or tool_result",
         "assistant" => "must be text, tool_use, thinking or redacted_thinking",
-        _ => "must be text",
+        _ => "must be text, document, search_result or tool_reference",
     };
     fields.reject(format!("{path}.type"), error_message);
 }

@@ -7,9 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
-
-/// Member that holds the arguments of a truncated tool call, which are no JSON object, as Anthropic documents.
-const INVALID: &str = "INVALID_JSON";
+use text::INVALID_ARGUMENTS;
 
 /// Signature of a thinking block. Clients require a signature; this server does not verify signatures.
 const SIGNATURE: &str = "millrace";
@@ -141,7 +139,7 @@ pub(crate) fn tool_input(call: &CollectedCall) -> Box<RawValue> {
     let text = if is_object {
         without_blanks(arguments)
     } else {
-        serde_json::json!({ INVALID: arguments }).to_string()
+        serde_json::json!({ INVALID_ARGUMENTS: arguments }).to_string()
     };
     RawValue::from_string(text).unwrap_or_default()
 }

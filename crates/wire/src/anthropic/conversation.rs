@@ -101,10 +101,6 @@ impl Conversation {
         let kind = block.as_ref().and_then(|block| block.get("type"));
         let kind = kind.and_then(fields::as_text);
         match (role, kind.as_deref(), &block) {
-            (_, Some("text"), Some(block)) => {
-                let text = blocks::required_string(fields, path, block, "text")?;
-                self.add_text(role, &text);
-            }
             ("user", Some("tool_result"), Some(block)) => {
                 self.add_tool_result(fields, path, block)?;
             }
@@ -123,6 +119,10 @@ impl Conversation {
             ("assistant", Some("redacted_thinking"), Some(_)) => {}
             ("assistant", Some(kind), Some(_)) if blocks::is_of_server_tool(kind) => {
                 fields.leave_out(path, format!("messages.{kind}"));
+            }
+            (_, Some(kind), Some(block)) if blocks::has_text(kind) => {
+                let text = blocks::block_text(fields, path, block, kind)?;
+                self.add_text(role, &text);
             }
             (_, kind, _) => {
                 blocks::reject_block(fields, path, role, kind);
@@ -145,12 +145,13 @@ impl Conversation {
     ) -> Option<()> {
         let id = blocks::required_string(fields, path, block, "id");
         let name = blocks::required_string(fields, path, block, "name");
-        let input = block
-            .get("input")
-            .filter(|raw| fields::json_type(*raw) == JsonType::Object);
-        let Some(input) = input.and_then(fields::parse_value::<Value>) else {
-            let error_message = "must be an object, nested at most 127 deep";
-            fields.reject(format!("{path}.input"), error_message);
+        // An input that is no object is fitted to the template later.
+        let input = match block.get("input") {
+            Some(raw) => fields::parse_value::<Value>(raw),
+            None => Some(Value::Null),
+        };
+        let Some(input) = input else {
+            fields.reject(format!("{path}.input"), "must be nested at most 127 deep");
             return None;
         };
         let (id, name) = (id?, name?);

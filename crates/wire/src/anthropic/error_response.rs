@@ -9,6 +9,7 @@ use generate::error::{ApiError, Blame};
 use http::{Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// Anthropic's status of an overloaded server, for which the clients have an exception class.
 const OVERLOADED: u16 = 529;
@@ -26,7 +27,7 @@ pub(crate) struct MessageErrorBody<'a> {
 #[derive(JsonSchema, Serialize)]
 struct MessageError<'a> {
     r#type: &'static str,
-    message: &'a str,
+    message: Cow<'a, str>,
     details: MessageErrorDetails<'a>,
 }
 
@@ -51,7 +52,7 @@ impl<'a> MessageErrorBody<'a> {
             r#type: "error",
             error: MessageError {
                 r#type: error_type(error),
-                message: &error.message,
+                message: message(error),
                 details: MessageErrorDetails {
                     error_code: error.code,
                     errors: error_response::field_errors(error),
@@ -60,6 +61,18 @@ impl<'a> MessageErrorBody<'a> {
                 },
             },
         }
+    }
+}
+
+/// The error's message. Clients compact a conversation when they read that the prompt is too long, in these words.
+fn message(error: &ApiError) -> Cow<'_, str> {
+    match error.full_context {
+        Some(full) => format!(
+            "prompt is too long: {} tokens > {} maximum",
+            full.tokens, full.tokens_max
+        )
+        .into(),
+        None => (&*error.message).into(),
     }
 }
 

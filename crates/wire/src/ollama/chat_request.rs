@@ -56,9 +56,14 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
         return None;
     };
     let role = object.get("role").and_then(fields::as_text);
-    let role = role.filter(|role| matches!(&**role, "system" | "user" | "assistant" | "tool"));
+    let role = role.filter(|role| {
+        matches!(
+            &**role,
+            "system" | "developer" | "user" | "assistant" | "tool"
+        )
+    });
     if role.is_none() {
-        let error_message = "must be one of system, user, assistant, tool";
+        let error_message = "must be one of system, developer, user, assistant, tool";
         fields.reject(format!("{path}.role"), error_message);
     }
     let content = string_member(fields, &object, path, "content");
@@ -97,6 +102,7 @@ fn other_members(
     let calls: Option<Vec<Value>> =
         calls.and_then(|calls| calls.into_iter().map(earlier_call).collect());
     match calls {
+        Some(calls) if calls.is_empty() => {}
         Some(calls) => {
             rest.insert("tool_calls".to_owned(), Value::Array(calls));
         }
@@ -115,8 +121,7 @@ fn earlier_call(raw: RawJson<'_>) -> Option<Value> {
     let (name, arguments) = (function.get("name")?.as_str()?, function.get("arguments"));
     let arguments = arguments.map_or_else(|| json!({}), Clone::clone);
     let mut converted = json!({
-        "type": "function",
-        "function": {"name": name, "arguments": arguments.is_object().then_some(arguments)?},
+        "type": "function", "function": {"name": name, "arguments": arguments},
     });
     if let Some(id) = call.get("id").and_then(Value::as_str) {
         converted["id"] = json!(id);

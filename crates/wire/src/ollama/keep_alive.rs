@@ -4,7 +4,7 @@ use crate::fields::{self, Fields, JsonType};
 use std::time::{Duration, Instant};
 
 /// How long a model stays loaded without a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelKeepAlive {
     /// The model is unloaded after this time.
     For(Duration),
@@ -18,6 +18,15 @@ impl ModelKeepAlive {
         match self {
             Self::For(time) => last.checked_add(time),
             Self::Forever => None,
+        }
+    }
+
+    /// Whether a model would be unloaded earlier than with `other`.
+    pub fn is_shorter_than(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::For(own), Self::For(other)) => own < other,
+            (Self::For(_), Self::Forever) => true,
+            (Self::Forever, _) => false,
         }
     }
 }

@@ -131,6 +131,7 @@ fn messages_become_those_of_chat_templates() {
         {"role": "assistant", "thinking": "hm", "tool_calls": [
             {"function": {"name": "f", "arguments": {"x": 1}}},
             {"id": "call_1", "function": {"name": "g"}},
+            {"function": {"name": "h", "arguments": "{\"x\": "}},
         ]},
         {"role": "tool", "content": "1", "tool_name": "f"},
     ]});
@@ -142,6 +143,7 @@ fn messages_become_those_of_chat_templates() {
     let rest = json!({"reasoning_content": "hm", "tool_calls": [
         {"type": "function", "function": {"name": "f", "arguments": {"x": 1}}},
         {"type": "function", "id": "call_1", "function": {"name": "g", "arguments": {}}},
+        {"type": "function", "function": {"name": "h", "arguments": "{\"x\": "}},
     ]});
     assert_eq!(Value::Object(messages[2].rest.clone()), rest);
     assert_eq!(messages[3].rest["name"], "f");

@@ -1,7 +1,7 @@
 //! Parser of `POST /v1/chat/completions`.
 
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
-use crate::openai::{generation_fields, stored_completion};
+use crate::openai::{earlier_calls, generation_fields, stored_completion};
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
@@ -137,7 +137,7 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
     let role = role.filter(|role| {
         matches!(
             &**role,
-            "system" | "developer" | "user" | "assistant" | "tool"
+            "system" | "developer" | "user" | "assistant" | "tool" | "function"
         )
     });
     if role.is_none() {
@@ -148,14 +148,19 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
     }
     let rest = other_members(fields, path, &object);
     let may_be_silent = role.as_deref() == Some("assistant");
-    let content = parse_content(
-        fields,
-        &format!("{path}.content"),
-        object.get("content"),
-        may_be_silent,
-    )?;
+    let (content, refusal) = (object.get("content"), object.get("refusal"));
+    let (name, content) = match (content, refusal.filter(|_| may_be_silent)) {
+        (None, Some(refusal)) => ("refusal", Some(refusal)),
+        (content, _) => ("content", content),
+    };
+    let content = parse_content(fields, &format!("{path}.{name}"), content, may_be_silent)?;
+    let role = match &*role? {
+        // The role of results before `tool`.
+        "function" => "tool".to_owned(),
+        role => role.to_owned(),
+    };
     Some(Message {
-        role: role?.into_owned(),
+        role,
         content,
         rest,
     })
@@ -184,39 +189,14 @@ fn other_members(
             None => fields.reject(format!("{path}.{name}"), "must be a string"),
         }
     }
-    if let Some(raw) = object.get("tool_calls") {
-        let calls: Option<Value> = fields::as_list(raw, PARTS_MAX)
-            .filter(|calls| {
-                calls
-                    .iter()
-                    .all(|call| fields::json_type(*call) == JsonType::Object)
-            })
-            .and_then(|_| fields::parse_value(raw));
-        match calls {
-            Some(mut calls) => {
-                calls
-                    .as_array_mut()
-                    .into_iter()
-                    .flatten()
-                    .for_each(parse_arguments);
-                rest.insert("tool_calls".to_owned(), calls);
-            }
-            None => fields.reject(format!("{path}.tool_calls"), "must be a list of objects"),
-        }
+    let calls = match object.get("tool_calls") {
+        Some(raw) => earlier_calls::tool_calls(fields, path, raw),
+        None => earlier_calls::former_call(fields, path, object),
+    };
+    if let Some(calls) = calls {
+        rest.insert("tool_calls".to_owned(), calls);
     }
     rest
-}
-
-/// Parses the arguments of a tool call, a string of JSON, into the object that chat templates expect.
-fn parse_arguments(call: &mut Value) {
-    let Some(arguments) = call.pointer_mut("/function/arguments") else {
-        return;
-    };
-    let written = arguments.as_str().unwrap_or_default();
-    let object = serde_json::from_str::<Map<String, Value>>(written);
-    if let Ok(object) = object {
-        *arguments = Value::Object(object);
-    }
 }
 
 /// Parses the content of a message: a string, or text parts, which are joined by line ends.
@@ -271,12 +251,14 @@ fn part_text(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<St
         .and_then(|part| part.get("type"))
         .and_then(fields::as_text);
     match kind.as_deref() {
-        Some("text") => {
+        Some(kind @ ("text" | "input_text" | "output_text" | "refusal")) => {
+            let name = if kind == "refusal" { kind } else { "text" };
             let text = object
-                .and_then(|part| part.get("text"))
+                .as_ref()
+                .and_then(|part| part.get(name))
                 .and_then(fields::as_text);
             if text.is_none() {
-                fields.reject(format!("{path}.text"), "must be a string");
+                fields.reject(format!("{path}.{name}"), "must be a string");
             }
             text.map(std::borrow::Cow::into_owned)
         }
@@ -288,7 +270,7 @@ fn part_text(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<St
             None
         }
         _ => {
-            fields.reject(format!("{path}.type"), "must be \"text\"");
+            fields.reject(format!("{path}.type"), "must be \"text\" or \"refusal\"");
             None
         }
     }

@@ -6,6 +6,7 @@ pub(crate) mod chunk;
 pub(crate) mod completion_encoder;
 pub mod completion_request;
 mod dry_xtc_fields;
+mod earlier_calls;
 pub mod error_response;
 pub mod finish_reason;
 pub mod generation_fields;

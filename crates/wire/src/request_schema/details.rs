@@ -59,7 +59,7 @@ details! {
         "truncate_prompt_tokens": json!({"not": {"const": 0}, "description": "tokens of the prompt that are kept, the last ones; -1: as many as leave room for the answer"}),
     }
     CHAT: {
-        "messages": json!({"minItems": 1, "items": message(&["system", "developer", "user", "assistant", "tool"])}),
+        "messages": json!({"minItems": 1, "items": message(&["system", "developer", "user", "assistant", "tool", "function"])}),
     }
     COMPLETION: {
         "prompt": prompts(),
@@ -155,7 +155,7 @@ details! {
         "options": ollama_options(),
     }
     OLLAMA_CHAT: {
-        "messages": json!({"items": message(&["system", "user", "assistant", "tool"])}),
+        "messages": json!({"items": message(&["system", "developer", "user", "assistant", "tool"])}),
     }
     UPDATE: {
         "tokens": json!({"items": token_id()}),
@@ -307,11 +307,23 @@ fn text_part() -> Value {
     }})
 }
 
+/// A content part of a message of chat completions.
+fn content_part() -> Value {
+    json!({"anyOf": [
+        {"type": "object", "required": ["type", "text"], "properties": {
+            "type": {"enum": ["text", "input_text", "output_text"]}, "text": {"type": "string"},
+        }},
+        {"type": "object", "required": ["type", "refusal"], "properties": {
+            "type": {"const": "refusal"}, "refusal": {"type": "string"},
+        }},
+    ]})
+}
+
 fn message(roles: &[&str]) -> Value {
     json!({"type": "object", "required": ["role"], "properties": {
         "role": {"enum": roles},
         "content": {"anyOf": [
-            {"type": "string"}, {"type": "null"}, {"type": "array", "items": text_part(), "maxItems": PARTS_MAX},
+            {"type": "string"}, {"type": "null"}, {"type": "array", "items": content_part(), "maxItems": PARTS_MAX},
         ]},
     }})
 }

@@ -166,12 +166,17 @@ impl ConversationBuilder {
     ) -> Option<Map<String, Value>> {
         let id = required_string(fields, path, item, "call_id");
         let name = required_string(fields, path, item, "name");
-        let arguments = required_string(fields, path, item, "arguments");
-        let (id, name, arguments) = (id?, offered_name(item, &name?), arguments?);
-        // Chat templates expect an object.
-        let arguments: Value = match serde_json::from_str(&arguments) {
+        let arguments = item.get("arguments").and_then(fields::parse_value);
+        let (id, name, arguments) = (
+            id?,
+            offered_name(item, &name?),
+            arguments.unwrap_or(Value::Null),
+        );
+        // Chat templates expect an object; other arguments are fitted to the template later.
+        let written = arguments.as_str().unwrap_or_default();
+        let arguments = match serde_json::from_str(written) {
             Ok(Value::Object(object)) => Value::Object(object),
-            _ => Value::String(arguments),
+            _ => arguments,
         };
         self.push_call(&id, &name, &arguments);
         Some(stored_item(item, "function_call"))

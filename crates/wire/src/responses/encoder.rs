@@ -344,7 +344,8 @@ impl ResponsesEncoder {
 
     fn item_logprobs(&self, choice: usize) -> Option<Logprobs<'_>> {
         let started = self.source.started()?;
-        output_item::message_logprobs(&self.answers[choice], &started.tokenizer)
+        let at = self.progress[choice].items.checked_sub(1)?;
+        output_item::message_logprobs(&self.answers[choice], at, &started.tokenizer)
     }
 
     fn write_opened(&self, out: &mut FrameWriter<'_>) {

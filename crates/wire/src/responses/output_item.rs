@@ -198,7 +198,7 @@ pub fn output_items<'a>(
                 stream: source.meta().id,
                 index: choice + answers.len() * at,
             };
-            let list = message_logprobs(answer, &started.tokenizer);
+            let list = message_logprobs(answer, at, &started.tokenizer);
             output_item(id, part, tools, item_status(answer, at), list)
         })
         .collect()
@@ -251,13 +251,14 @@ pub fn item_status(answer: &CollectedAnswer, at: usize) -> &'static str {
     }
 }
 
-/// Log-probabilities of an answer that is a single message. With several items the log-probabilities cannot be
-/// assigned to items afterwards; deltas always have them.
+/// Log-probabilities of an item, if that is a message.
 pub fn message_logprobs<'a>(
     answer: &'a CollectedAnswer,
+    at: usize,
     tokenizer: &'a Tokenizer,
 ) -> Option<Logprobs<'a>> {
-    matches!(answer.parts[..], [AnswerPart::Text(_)]).then(|| answer.logprobs(tokenizer))
+    let is_message = matches!(answer.parts.get(at), Some(AnswerPart::Text(_)));
+    is_message.then(|| answer.part_logprobs(at, tokenizer))
 }
 
 /// The item that begins with an event, without output.

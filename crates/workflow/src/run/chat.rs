@@ -78,6 +78,9 @@ impl Rendering<'_> {
     fn render(&self, messages: &[Message], opens: bool) -> Result<String, Trouble> {
         let encoder = PromptEncoder::new(&self.model.handle, self.now_unix_s);
         let typed = encoder.escape_messages(messages.iter().cloned());
+        let typed = encoder
+            .fit_messages(typed, &[], false)
+            .map_err(|error| Trouble::program(error.message))?;
         let arguments = TemplateArguments {
             tools: &[],
             add_generation_prompt: opens,

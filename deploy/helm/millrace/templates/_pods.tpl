@@ -54,7 +54,8 @@ spec:
         runAsUser: 65532
         runAsGroup: 65532
         fsGroup: 65532
-        # Only a new volume gets the group: the directories that the server makes stay its own (0700), which it insists on.
+        # Only a new volume gets the group: the files that the server makes stay its own. A cached file that the group may write is
+        # not believed.
         fsGroupChangePolicy: OnRootMismatch
         seccompProfile: {type: RuntimeDefault}
       {{- if $v.model }}

@@ -3,9 +3,14 @@
 use super::super::{Admission, GATEWAY_SILENCE, STARTING_MAX};
 use super::calls::{GATEWAY, case, code, read, started, step};
 use super::engine_process::{EngineProcess, KEY, epoch, identity};
-use crate::messages::{Rejection, Run, RunReply, TokenBatch};
+use crate::messages::{
+    ASSEMBLY_BYTES_MAX, Assembled, Order, OrderKind, PartAssembly, Rejection, Run, RunReply,
+    TokenBatch,
+};
 use crate::names::InstanceId;
 use engine::Phase;
+use std::collections::VecDeque;
+use std::time::Duration;
 use stream::{End, FailCode};
 
 #[test]
@@ -113,6 +118,118 @@ fn submissions_under_way_are_bounded() {
     assert_eq!(process.attempts.len(), STARTING_MAX);
     let answer = read(&mut process, &[(0, 1, 0)]);
     assert_eq!(answer.progress()[0].phase, Phase::Queued);
+}
+
+/// A submission holds its request until it is done, also one whose entry was replaced or forgotten meanwhile.
+#[test]
+fn submissions_of_replaced_and_forgotten_attempts_count() {
+    let mut process = EngineProcess::new(epoch(), 4);
+    let run = process.run_of(&case(1, 0), GATEWAY, 1);
+    let now = process.now;
+    let mut started = Vec::new();
+    for attempt in 1..2 * STARTING_MAX as u32 {
+        let run = Run {
+            attempt,
+            ..run.clone()
+        };
+        match process.attempts.admit(Box::new(run), "x".into(), now) {
+            Admission::Start(run) => started.push(*run),
+            Admission::Answer(reply) => assert_eq!(code(Some(reply)), Rejection::Full),
+            Admission::Wait => panic!("a later attempt waits"),
+        }
+        let forget = Order {
+            handle: 1,
+            attempt,
+            sequence: 0,
+            kind: OrderKind::Forget,
+        };
+        if attempt % 2 == 0 {
+            process.attempts.apply_orders(GATEWAY, &[forget], now);
+        }
+    }
+    assert_eq!(started.len(), STARTING_MAX);
+    for run in started {
+        process.settle(run);
+    }
+    let again = Run {
+        attempt: u32::MAX,
+        ..run
+    };
+    assert_eq!(process.submit(again), Some(RunReply::Accepted));
+}
+
+/// A message that nobody of ours sent. `draw` gives numbers below its argument.
+fn garbled(good: &Run, number: u32, draw: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
+    let mut run = good.clone();
+    match number % 3 {
+        // Another gateway, request and attempt, with a record that is none.
+        0 => {
+            (run.gateway, run.handle) = (InstanceId(draw(1 << 30) as u64), draw(3) as u64);
+            run.attempt = number;
+            run.request = b"{}".to_vec();
+        }
+        // Later attempts of one request.
+        1 => run.attempt = number,
+        _ => {}
+    }
+    let mut bytes = run.encode_parts().unwrap().remove(0);
+    if number % 3 == 2 {
+        for _ in 0..=draw(3) {
+            let at = draw(bytes.len());
+            bytes[at] ^= 1 << draw(8);
+        }
+        bytes.truncate(bytes.len() - draw(2) * draw(20));
+    }
+    bytes
+}
+
+/// What an engine keeps of messages that nobody of ours sent does not grow with their number.
+#[test]
+fn state_is_bounded_under_garbled_messages() {
+    let mut process = EngineProcess::new(epoch(), 4);
+    let good = process.run_of(&case(1, 0), GATEWAY, 1);
+    let mut parts = PartAssembly::default();
+    let mut under_way = VecDeque::new();
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut draw = |below: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % below as u64) as usize
+    };
+    let (mut admitted, mut gateways_max) = (0, 0);
+    for number in 0..50_000_u32 {
+        process.now += Duration::from_millis(1);
+        let now = process.now;
+        let message = garbled(&good, number, &mut draw);
+        if let Ok(Assembled::Run(run)) = parts.push(&message, now)
+            && let Admission::Start(run) = process.attempts.admit(run, "x".into(), now)
+        {
+            admitted += 1;
+            under_way.push_back(*run);
+        }
+        // The work of two threads, which is slower than the messages.
+        if number % 8 == 0
+            && let Some(run) = under_way.pop_front()
+        {
+            process.settle(run);
+        }
+        if number % 1000 == 0 {
+            process.attempts.expire(now);
+        }
+        gateways_max = gateways_max.max(process.attempts.heard.len());
+        assert!(under_way.len() <= STARTING_MAX, "{}", under_way.len());
+        assert_eq!(process.attempts.starting.count(), under_way.len());
+        assert!(process.attempts.len() <= STARTING_MAX + 8);
+        assert!(parts.bytes() <= ASSEMBLY_BYTES_MAX);
+    }
+    assert!(admitted > 5_000, "{admitted}");
+    assert!(gateways_max <= STARTING_MAX + 8, "{gateways_max}");
+    for run in under_way {
+        process.settle(run);
+    }
+    process.attempts.expire(process.now);
+    assert!(process.attempts.heard.len() <= 1);
 }
 
 #[test]

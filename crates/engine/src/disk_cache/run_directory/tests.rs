@@ -61,7 +61,7 @@ fn written_runs_are_found_and_read_by_the_next_process() {
         }
     }
     for path in files(&folder) {
-        let file = writing_options().open(path).expect("a file");
+        let file = private_files::open_to_write(&path).expect("a file");
         file.set_modified(UNIX_EPOCH).expect("a time");
     }
     let (directory, found) = open(&folder, "a");
@@ -92,10 +92,38 @@ fn files_are_private_and_the_directory_is_used_once() {
     let error = second.err().expect("locked");
     assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     drop(directory);
-    let shared = fs::Permissions::from_mode(0o770);
-    fs::set_permissions(folder.0.join("runs"), shared).expect("a mode");
-    let shared = RunDirectory::open(folder.0.join("runs"), identity("a"), SHAPE);
-    assert!(shared.is_err(), "others may write to the directory");
+    let reopened = |mode| {
+        let shared = fs::Permissions::from_mode(mode);
+        fs::set_permissions(folder.0.join("runs"), shared).expect("a mode");
+        RunDirectory::open(folder.0.join("runs"), identity("a"), SHAPE)
+    };
+    assert!(reopened(0o777).is_err(), "all may write to the directory");
+    // As volumes with a group make it.
+    let (_directory, found) = reopened(0o2770).expect("closed to the group");
+    assert_eq!((mode(&folder.0.join("runs")), found.len()), (0o750, 1));
+}
+
+#[test]
+fn file_that_others_could_write_is_damage() {
+    let folder = Folder::new("runs");
+    let place = &places("a", &TOKENS)[0];
+    let (directory, _) = open(&folder, "a");
+    let path = directory.path_of(place.key(), 0, RUN_SUFFIX);
+    for mode in [0o660, 0o606] {
+        directory.write(place, &PAGES).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");
+        let read = read(&directory, place);
+        assert!(matches!(read, Err(RunReadError::Damaged)), "{mode:o}");
+        assert!(!path.exists(), "{mode:o}: the file was left");
+    }
+    let outside = folder.0.join("outside");
+    fs::write(&outside, b"x").expect("written");
+    std::os::unix::fs::symlink(&outside, &path).expect("a link");
+    assert!(matches!(
+        read(&directory, place),
+        Err(RunReadError::Damaged)
+    ));
+    assert_eq!(fs::read(&outside).expect("a file"), b"x");
 }
 
 #[test]

@@ -79,10 +79,15 @@ impl PlacedParts {
         &mut self.parts
     }
 
+    /// Parts that the parser appended and that have no place yet.
+    pub fn unplaced(&self) -> impl DoubleEndedIterator<Item = Part<&str>> + ExactSizeIterator {
+        (self.places.len()..self.parts.len()).map(|index| self.parts.get(index))
+    }
+
     /// Places the parts that the parser appended to the open step, of which `entries` entries are known by now.
     pub fn place_new(&mut self, entries: usize) {
         while self.places.len() < self.parts.len() {
-            self.place_part(entries);
+            self.place_next(entries);
         }
     }
 
@@ -152,8 +157,8 @@ impl PlacedParts {
         entries
     }
 
-    /// Places the first part without a position, or joins the part to the preceding one.
-    fn place_part(&mut self, entries: usize) {
+    /// Places the first part without a position, or joins the part to the preceding one. `entries`: entries up to its end.
+    pub fn place_next(&mut self, entries: usize) {
         let index = self.places.len();
         let call_id = self.count_part(index);
         self.step_parts += 1;

@@ -1,18 +1,20 @@
 //! The pipeline against a reference: decode everything, then cut at the first stop string.
 
 use super::{OutputPipeline, PipelineOptions};
-use crate::output::parser_config::ParserConfig;
+use crate::output::parser_config::{ParseOptions, ParserConfig};
 use crate::output::position::Position;
 use engine::{StopCondition, Token, TopLogprob};
 use proptest::prelude::*;
-use std::sync::Arc;
 use stream::{End, FailCode, Stop, StreamId};
 use testing::small_vocabulary::{EOS, WORD, tokenizer};
-use text::Part;
+use text::{AnswerFormat, Part, ReasoningFamily, ToolFamily};
 
 /// A pipeline with log-probabilities, of an answer that is content only.
 fn of_text(stops: &[String]) -> OutputPipeline {
-    let reading = ParserConfig::default();
+    pipeline(stops, &ParserConfig::default())
+}
+
+fn pipeline(stops: &[String], reading: &ParserConfig) -> OutputPipeline {
     let options = PipelineOptions {
         echoed: 0,
         at_text_start: false,
@@ -22,7 +24,7 @@ fn of_text(stops: &[String]) -> OutputPipeline {
         known: Position::default(),
         steps: 0,
     };
-    OutputPipeline::new(&tokenizer(), stops, &reading, options)
+    OutputPipeline::new(&tokenizer(), stops, reading, options)
 }
 
 fn token(id: u32) -> Token {
@@ -112,7 +114,7 @@ proptest! {
         ids in prop::collection::vec(prop_oneof![Just(97u32), Just(98), WORD + 2..WORD + 4], 0..30),
         stops in prop::collection::vec("(a|b|ST|OP){1,3}", 1..4),
     ) {
-        let mut terminator = crate::stop::StopStrings::new(&tokenizer(), false, &Arc::default(), &stops);
+        let mut terminator = crate::stop::StopStrings::new(&tokenizer(), false, &ParserConfig::default(), &stops);
         let stopped = ids.iter().position(|&id| terminator.push(id).is_some());
         let (_, hit) = naive(&ids, &stops);
         prop_assert_eq!(stopped.is_some(), hit.is_some());
@@ -161,4 +163,122 @@ fn offsets_count_characters() {
     let entries = fold.final_parts().flat_map(|(_, list)| list.entries);
     let offsets: Vec<u64> = entries.map(|entry| entry.start_chars).collect();
     assert_eq!(offsets, [0, 5, 6, 7]);
+}
+
+/// Reasoning and calls in front of content, in tokens.
+fn thinking() -> ParserConfig {
+    let format = AnswerFormat {
+        tools: ToolFamily::Hermes,
+        reasoning: ReasoningFamily::Think,
+    };
+    let tool = serde_json::json!({"type": "function", "function": {"name": "f"}});
+    ParserConfig::new(format, &[tool], "x", &tokenizer(), ParseOptions::default())
+}
+
+/// Ids of tokens: words of the vocabulary, or bytes.
+fn ids(words: &[&str]) -> Vec<u32> {
+    let id = |word: &&str| match *word {
+        "hello" => vec![WORD],
+        " world" => vec![WORD + 1],
+        "ST" => vec![WORD + 2],
+        "OP" => vec![WORD + 3],
+        "<think>" => vec![WORD + 6],
+        "</think>" => vec![WORD + 7],
+        "<tool_call>" => vec![WORD + 8],
+        bytes => bytes.bytes().map(u32::from).collect(),
+    };
+    words.iter().flat_map(id).collect()
+}
+
+/// Label, tokens, content, tokens with entries, whether the stop string ends the answer.
+type ContentRow = (
+    &'static str,
+    &'static [&'static str],
+    &'static str,
+    &'static [&'static str],
+    bool,
+);
+
+const CALL: &str = "{\"name\": \"f\", \"arguments\": {\"a\": \"STOP\"}}</tool_call>";
+
+#[rustfmt::skip]
+const CONTENT: [ContentRow; 8] = [
+    ("content", &["hello", " world"], "hello world", &["hello", " world"], false),
+    ("reasoning first", &["<think>", "hello", "ST", "OP", "</think>", "\n", "hello", " world"], "hello world", &["hello", " world"], false),
+    ("a stop string in both", &["<think>", "ST", "OP", "</think>", "hello", "ST", "OP", " world"], "hello", &["hello"], true),
+    ("a call in between", &["hello", "<tool_call>", CALL, "hello"], "hellohello", &["hello", "hello"], false),
+    ("a beginning that is held", &["<think>", "hello", "</think>", "ST", "hello"], "SThello", &["ST", "hello"], false),
+    ("text like a delimiter", &["hello", "<t", "hello"], "hello<thello", &["hello", "<t", "hello"], false),
+    ("reasoning alone", &["<think>", "hello", " world"], "", &[], false),
+    ("a character in two tokens", &["<think>", "hello", "</think>", "\u{e9}"], "\u{e9}", &["\u{e9}"], false),
+];
+
+/// Content, ids of the entries, and the end of an answer, with the pipeline cleared after every `cut` tokens.
+fn content_of(words: &[&str], cut: usize) -> (String, Vec<u32>, End) {
+    let mut fold = pipeline(&["STOP".to_owned()], &thinking());
+    let (mut text, mut seen) = (String::new(), Vec::new());
+    let mut collect = |fold: &mut OutputPipeline| {
+        for (placed, logprobs) in fold.final_parts() {
+            seen.extend(logprobs.entries.iter().map(|entry| entry.token.id));
+            match placed.part {
+                Part::Content(more) => text.push_str(more),
+                _ => assert!(logprobs.entries.is_empty()),
+            }
+        }
+        fold.clear();
+    };
+    for (i, &id) in ids(words).iter().enumerate() {
+        let top = TopLogprob {
+            id: id + 1,
+            logprob: 0.0,
+        };
+        fold.push(token(id), &[top]);
+        if i % cut == 0 {
+            collect(&mut fold);
+        }
+    }
+    let end = fold.finish(End::Length);
+    collect(&mut fold);
+    (text, seen, end)
+}
+
+#[test]
+fn entries_and_stop_strings_are_those_of_the_content() {
+    for (label, words, content, entries, is_stopped) in CONTENT {
+        for cut in [1, 2, usize::MAX] {
+            let (text, seen, end) = content_of(words, cut);
+            assert_eq!((&*text, seen), (content, ids(entries)), "{label}, {cut}");
+            let want = match is_stopped {
+                true => End::Stop(Stop::StopString(0)),
+                false => End::Length,
+            };
+            assert_eq!(end, want, "{label}");
+        }
+    }
+}
+
+#[test]
+fn engine_stops_where_the_pipeline_does() {
+    for words in [
+        &[
+            "<think>", "ST", "OP", "</think>", "hello", "ST", "OP", " world",
+        ][..],
+        &["<think>", "ST", "OP", "</think>", "hello"],
+        &["hello", "ST", "OP"],
+    ] {
+        let (ids, reading) = (ids(words), thinking());
+        let stops = ["STOP".to_owned()];
+        let mut condition = crate::stop::StopStrings::new(&tokenizer(), false, &reading, &stops);
+        let stopped = ids.iter().position(|&id| condition.push(id).is_some());
+        let mut fold = pipeline(&stops, &reading);
+        let nothing = TopLogprob {
+            id: 0,
+            logprob: 0.0,
+        };
+        let found = ids.iter().position(|&id| {
+            fold.push(token(id), &[nothing]);
+            fold.parser.stop_hit().is_some()
+        });
+        assert_eq!(stopped, found, "{words:?}");
+    }
 }

@@ -103,7 +103,11 @@ fn conversation_loses_its_oldest_turns() {
     }
     let error = prepared(&model, Truncation::Disabled, turns(5)).expect_err("too long");
     assert_eq!(error.code, "context_length_exceeded");
-    assert!(error.message.contains("context 100"), "{}", error.message);
+    assert!(
+        error.message.contains("context length is 100 tokens"),
+        "{}",
+        error.message
+    );
 }
 
 #[test]

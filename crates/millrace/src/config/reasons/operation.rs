@@ -54,10 +54,6 @@ pub(super) const OPERATION: &[(&str, &str)] = &[
         "several points for each minute of a dashboard",
     ),
     (
-        "metrics.otlp_endpoint",
-        "metrics leave the machine only if configured",
-    ),
-    (
         "scale.horizon_s",
         "three minutes until a new engine has loaded its model, and two to order it",
     ),

@@ -213,20 +213,3 @@ fn model_argument_replaces_the_built_in_model() {
     let both = millrace(&["serve", &model, "--model", &model]);
     assert!(!both.status.success());
 }
-
-#[test]
-fn evaluation_needs_the_binary_only() {
-    let serving = Serving::start(&ARGS);
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/built_in/cases.jsonl");
-    let report = stdout(&millrace(&[
-        "eval",
-        file,
-        "--url",
-        &serving.url(),
-        "--json",
-    ]));
-    let report: Value = serde_json::from_str(&report).unwrap();
-    let all = report["rows"].as_array().unwrap().last().unwrap();
-    assert!(all["cases"].as_u64().unwrap() >= 20, "{report}");
-    assert!(all["share"].as_f64().unwrap() >= 0.5, "{report}");
-}

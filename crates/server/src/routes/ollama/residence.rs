@@ -1,4 +1,6 @@
-//! Ollama requests without a prompt, which load or unload a model.
+//! Ollama requests without a prompt, which load or unload a model, and `keep_alive` of all.
+//!
+//! All keys use the same models, so a key without the scope `admin` cannot have one unloaded earlier.
 
 use crate::routes::ollama::errors;
 use axum::body::Body;
@@ -59,7 +61,8 @@ impl ResidenceRequest {
         self.is_without_prompt
     }
 
-    /// Applies `keep_alive` of a request with a prompt. An unknown model is rejected by the parser of the generation.
+    /// Applies `keep_alive` of a request with a prompt, from a caller with these scopes. An unknown model is rejected by the
+    /// parser of the generation.
     pub(crate) async fn apply_keep_alive(self, models: &ModelRegistry, scopes: Scopes) {
         if let (Some(keep), true) = (self.keep, models.library().is_some())
             && let Ok(named) = models.look_up(self.model.as_deref()).await
@@ -68,10 +71,10 @@ impl ResidenceRequest {
         }
     }
 
-    /// Loads or unloads the model, and answers when that is done.
+    /// Loads or unloads the model for a caller with these scopes, and answers when that is done.
     ///
     /// # Errors
-    /// An unknown model; a failed load; an unload of the only model, or by a key without the scope `admin`.
+    /// An unknown model; a failed load; an unload of the only model, or without the scope `admin`.
     pub(crate) async fn load_or_unload(
         self,
         models: &Arc<ModelRegistry>,
@@ -88,7 +91,11 @@ impl ResidenceRequest {
                     ));
                 }
                 if !scopes.has(Scope::Admin) {
-                    return Err(unload_forbidden());
+                    return Err(ApiError::caller(
+                        ErrorKind::Forbidden,
+                        "insufficient_scope",
+                        "keep_alive: 0 unloads the model for all API keys, and this one lacks the required scope: admin",
+                    ));
                 }
                 // A model in use is unloaded when its last generation has ended.
                 named.entry.set_keep(ModelKeepAlive::For(Duration::ZERO));
@@ -114,21 +121,11 @@ impl ResidenceRequest {
     }
 }
 
-/// Sets how long a model stays. Other callers use the model, too: a key without the scope `admin` only makes it stay longer.
 fn set_keep(entry: &ModelEntry, keep: ModelKeepAlive, scopes: Scopes) {
     match scopes.has(Scope::Admin) {
         true => entry.set_keep(keep),
-        false => entry.extend_keep(keep),
+        false => entry.lengthen_keep(keep),
     }
-}
-
-/// The error for a key that may not unload a model that others use.
-fn unload_forbidden() -> ApiError {
-    ApiError::caller(
-        ErrorKind::Forbidden,
-        "insufficient_scope",
-        "keep_alive: 0 unloads the model for all callers, which requires a key with the scope admin",
-    )
 }
 
 /// Waits until the model is ready.

@@ -5,9 +5,10 @@ mod rejections;
 mod shelf;
 
 use crate::support::client::{Client, get, post};
+use crate::support::owners::{key_field, owners_keys};
 use crate::support::wait_until;
 use serde_json::{Value, json};
-use server::{Key, KeyHash, KeyLimits, Keys, ModelLimits, Scope, Scopes};
+use server::ModelLimits;
 use shelf::{FIRST, Rig};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -302,59 +303,51 @@ fn keep_alive_is_honored() {
     answers(&rig, FIRST);
 }
 
-/// Keys of an operator and of one who only asks.
-fn two_keys() -> Keys {
-    let key = |name: &str, scopes: &[Scope]| Key {
-        name: name.to_owned(),
-        hash: KeyHash::of(format!("{name}_0123456789").as_bytes()),
-        scopes: Scopes::of(scopes),
-        limits: KeyLimits::default(),
-        weight: 1,
-    };
-    let all = [
-        key("operator", &[Scope::Inference, Scope::Admin]),
-        key("tenant", &[Scope::Inference]),
-    ];
-    Keys::new(&all).unwrap()
-}
-
 #[test]
-fn key_without_the_scope_admin_unloads_no_model_of_others() {
-    let rig = Rig::keyed(ModelLimits::default(), two_keys());
-    let send = |key: &str, method: &str, path: &str, body: &Value| {
+fn keep_alive_of_a_key_without_admin_unloads_nothing() {
+    let rig = Rig::keyed(ModelLimits::default(), owners_keys());
+    let call = |owner: &str, path: &str, body: &Value| {
         let body = body.to_string();
         let mut client = Client::connect(rig.addr);
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}_0123456789\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\n{}content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            key_field(owner),
             body.len()
         );
-        client.send(head.as_bytes());
+        client.send(&[head.as_bytes(), body.as_bytes()].concat());
         client.reply()
     };
-    let stays = |label: &str| {
-        let ps = send("tenant", "GET", "/api/ps", &json!({})).json();
-        let model = &ps["models"][0];
-        assert_eq!(model["name"], "first:latest", "{label}: {ps}");
-        model["expires_at"].clone()
+    let expiry = || {
+        let mut client = Client::connect(rig.addr);
+        let head = format!(
+            "GET /api/ps HTTP/1.1\r\nhost: localhost\r\n{}\r\n",
+            key_field("two")
+        );
+        client.send(head.as_bytes());
+        let ps = client.reply().json();
+        let mut models = ps["models"].as_array().unwrap().iter();
+        let found = models.find(|model| model["name"] == "a:latest");
+        found.map(|model| model["expires_at"].to_string())
     };
-    let for_ever = stays("at first");
-    let unload = json!({"model": FIRST, "keep_alive": 0});
-    for path in ["/api/generate", "/api/chat"] {
-        let refused = send("tenant", "POST", path, &unload);
-        assert_eq!(refused.head.status, 403, "{}", refused.body);
-        assert!(refused.body.contains("scope admin"), "{}", refused.body);
-        stays(path);
+    rig.allow();
+    let forever = json!({"model": "a", "keep_alive": -1});
+    assert_eq!(call("one", "/api/generate", &forever).head.status, 200);
+    let before = expiry();
+    assert!(before.is_some());
+    for keep in [json!(0), json!("1ms"), json!("0s")] {
+        let mut chat = ask("a");
+        chat["keep_alive"] = keep.clone();
+        assert_eq!(call("two", "/api/chat", &chat).head.status, 200, "{keep}");
+        assert_eq!(expiry(), before, "{keep}");
     }
-    // With a prompt, it is answered, and the model stays as long as before.
-    for keep in [json!(0), json!("1s")] {
-        let mut goes = ask(FIRST);
-        goes["keep_alive"] = keep;
-        assert_eq!(send("tenant", "POST", "/api/chat", &goes).head.status, 200);
-        assert_eq!(stays("after an answer"), for_ever);
-    }
-    let gone = send("operator", "POST", "/api/generate", &unload);
+    let unload = json!({"model": "a", "keep_alive": 0});
+    let refused = call("two", "/api/generate", &unload);
+    assert_eq!(refused.head.status, 403, "{}", refused.body);
+    assert!(refused.body.contains("admin"), "{}", refused.body);
+    assert_eq!(expiry(), before);
+    let gone = call("admin", "/api/generate", &unload);
     assert_eq!(gone.json()["done_reason"], "unload", "{}", gone.body);
+    assert_eq!(expiry(), None);
 }
 
 #[test]

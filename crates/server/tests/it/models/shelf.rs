@@ -243,10 +243,10 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn start(limits: ModelLimits) -> Self {
-        Self::keyed(limits, Keys::anonymous())
+        Self::keyed(limits, Arc::new(Keys::anonymous()))
     }
 
-    pub(crate) fn keyed(limits: ModelLimits, keys: Keys) -> Self {
+    pub(crate) fn keyed(limits: ModelLimits, keys: Arc<Keys>) -> Self {
         let config = ServerConfig {
             models: limits,
             keep_alive: std::time::Duration::from_millis(20),
@@ -267,7 +267,7 @@ impl Rig {
             let _inside = runtime.enter();
             let (server, loading) = Server::bind_early(config, FIRST).expect("a free port");
             let server = server
-                .with_keys(Arc::new(keys))
+                .with_keys(keys)
                 .with_library(Arc::new(Shelves(Arc::clone(&shelf))));
             loading.model_loaded(shelf.loaded(FIRST));
             server

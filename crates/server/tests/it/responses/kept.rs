@@ -115,9 +115,11 @@ fn function_calls_and_their_outputs_are_parsed() {
         {"type": "function_call_output", "call_id": "c1", "output": "bc"},
     ]);
     let told = create(&rig, &json!({"input": input})).json();
-    assert_eq!(
-        told["usage"]["input_tokens"], 3,
-        "contents alone, in this template"
+    let contents = "abc".len() as u64;
+    let tokens = told["usage"]["input_tokens"].as_u64();
+    assert!(
+        tokens > Some(contents),
+        "the call is in the prompt, though this template shows contents alone"
     );
     let page = get(
         rig.addr,

@@ -9,5 +9,7 @@ mod endings;
 mod every_token;
 mod offsets;
 mod poison;
+#[cfg(target_os = "linux")]
+mod poisoned_grammar;
 mod stored;
 mod waiting;

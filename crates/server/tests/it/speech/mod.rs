@@ -8,6 +8,7 @@ mod dialects;
 mod forced;
 mod generic;
 mod options;
+mod stops;
 mod story;
 mod strict;
 mod transcripts;

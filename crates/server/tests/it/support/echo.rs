@@ -3,14 +3,17 @@
 use super::vocab::{BOS, CHANNELS, EOS, WORD, WORDS};
 use model::{Batch, Dims, Forward, ForwardError, PageId, SpanView, Want};
 
-/// The script stands between two control tokens; what comes after may open its reasoning.
-pub const TEMPLATE: &str = "<|eos|>{{ messages[-1].content }}<|bos|>\
+/// The script stands between two control tokens; what comes after may open its reasoning. Earlier messages stand before.
+pub const TEMPLATE: &str = "{% for m in messages[:-1] %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}\
+    {{ c.function | tojson }}{% endfor %}{% endfor %}<|eos|>{{ messages[-1].content }}<|bos|>\
     {% if enable_thinking %}{{ '<think>\n' }}{% endif %}";
 /// The same of a template that has no place for tools: all messages are shown, the last is the script.
 pub const TEMPLATE_WITHOUT_TOOLS: &str = "{% for m in messages[:-1] %}[{{ m.role }}]{{ m.content }}{% endfor %}\
     <|eos|>{{ messages[-1].content }}<|bos|>";
 /// The same for a model that writes in channels.
-pub const TEMPLATE_OF_CHANNELS: &str = "<|eos|>{{ messages[-1].content }}<|bos|><|start|>assistant";
+pub const TEMPLATE_OF_CHANNELS: &str = "{% for m in messages[:-1] %}[{{ m.role }}]{{ m.content }}\
+    {% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}{% endfor %}\
+    <|eos|>{{ messages[-1].content }}<|bos|><|start|>assistant";
 /// What the templates open.
 const OPENED: [&[u8]; 2] = [b"<think>\n", b"<|start|>assistant"];
 /// Tokens that are said as such: what opens and closes reasoning, and what opens a call.

@@ -6,7 +6,9 @@
 use super::SchemaRewriter;
 use super::condition::without;
 use super::string_complement::complement;
+use crate::grammar::schema_numbers::ExactNumber;
 use serde_json::{Map, Number, Value, json};
+use std::cmp::Ordering;
 
 /// Nesting of negated schemas, also through references.
 const DEPTH_MAX: usize = 32;
@@ -233,20 +235,18 @@ fn more(kind: &str, least: &str, most: &Value) -> Violations {
 
 /// Numbers other than these: below, between and above.
 fn between(numbers: Vec<Number>) -> Violations {
-    let value = |number: &Number| number.as_f64();
-    let mut sorted: Vec<(f64, Number)> = Vec::new();
+    let mut sorted: Vec<(ExactNumber, Number)> = Vec::new();
     for number in numbers {
-        sorted.push((value(&number)?, number));
+        sorted.push((ExactNumber::of(&number)?, number));
     }
-    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    sorted.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal));
     let Some(((_, first), (_, last))) = sorted.first().zip(sorted.last()) else {
         return Some(Vec::new());
     };
     let mut all = vec![json!({"type": "number", "exclusiveMaximum": first})];
     for pair in sorted.windows(2) {
         match pair[0].0 == pair[1].0 {
-            // Two spellings of a number, or two that a double does not tell apart.
-            true if pair[0].1 != pair[1].1 => return None,
+            // Also two spellings of a number.
             true => {}
             false => all.push(json!({"type": "number", "exclusiveMinimum": pair[0].1, "exclusiveMaximum": pair[1].1})),
         }

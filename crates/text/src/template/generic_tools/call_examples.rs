@@ -43,7 +43,7 @@ pub(super) fn calls(family: ToolFamily, calls: &[Call<'_>]) -> String {
 }
 
 /// Writes JSON as chat templates do.
-pub(super) fn json(value: &Value) -> String {
+pub(in crate::template) fn json(value: &Value) -> String {
     let style = python_json::DumpsStyle {
         ensure_ascii: false,
         indent: None,

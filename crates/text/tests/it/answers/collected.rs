@@ -63,6 +63,26 @@ impl Collected {
         self.0.iter().filter_map(text).collect()
     }
 
+    /// The answer up to the first stop string in its content.
+    pub(crate) fn cut_at(&self, stops: &[String]) -> Self {
+        let mut cut = Self::default();
+        for piece in &self.0 {
+            if let Piece::Text(text) = piece {
+                let hits = stops
+                    .iter()
+                    .filter_map(|stop| Some((text.find(stop)?, stop.len())));
+                let hit = hits.min_by_key(|(at, len)| (at + len, std::cmp::Reverse(*len)));
+                if let Some((at, _)) = hit {
+                    cut.0
+                        .extend((at > 0).then(|| Piece::Text(text[..at].to_owned())));
+                    return cut;
+                }
+            }
+            cut.0.push(piece.clone());
+        }
+        cut
+    }
+
     pub(crate) fn has_calls(&self) -> bool {
         self.0
             .iter()
@@ -171,6 +191,14 @@ pub(crate) fn parse<'a>(
     pieces: impl IntoIterator<Item = &'a str>,
 ) -> Collected {
     let mut parser = AnswerParser::new(format, Some(&tools()), in_reasoning);
+    parse_with(&mut parser, pieces)
+}
+
+/// Parses pieces to the end with a parser at the beginning.
+pub(crate) fn parse_with<'a>(
+    parser: &mut AnswerParser,
+    pieces: impl IntoIterator<Item = &'a str>,
+) -> Collected {
     let (mut all, mut parts) = (Collected::default(), AnswerParts::default());
     for piece in pieces {
         parser.push(piece, &mut parts);

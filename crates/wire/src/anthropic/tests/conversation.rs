@@ -144,10 +144,6 @@ fn invalid_block_is_named() {
             "messages[0].content[0].tool_use_id",
         ),
         (
-            assistant(json!({"type": "tool_use", "id": "1", "name": "f", "input": "{}"})),
-            "messages[0].content[0].input",
-        ),
-        (
             assistant(json!({"type": "tool_use", "id": "1", "name": "f", "input": {}})),
             "messages",
         ),
@@ -164,6 +160,42 @@ fn invalid_block_is_named() {
         let error = message(&over).expect_err(want);
         assert_eq!(bad_fields(&error), [want], "{over}");
     }
+}
+
+#[test]
+fn texts_in_other_blocks_are_used() {
+    let document = |source: Value| json!({"type": "document", "title": "T", "source": source});
+    let text = json!({"type": "text", "media_type": "text/plain", "data": "hello"});
+    let found = json!({"type": "search_result", "source": "https://a", "title": "t", "content": [{"type": "text", "text": "x"}]});
+    for (block, want) in [
+        (document(text), "T\nhello"),
+        (document(json!({"type": "content", "content": "a"})), "T\na"),
+        (
+            document(json!({"type": "content", "content": [{"type": "text", "text": "a"}]})),
+            "T\na",
+        ),
+        (found, "t\nhttps://a\nx"),
+        (json!({"type": "tool_reference", "tool_name": "f"}), "f"),
+    ] {
+        let said = json!({"messages": [{"role": "user", "content": [block]}]});
+        assert_eq!(got(&said).0[0]["content"], want, "{block}");
+        let result = json!({"type": "tool_result", "tool_use_id": "1", "content": [block]});
+        let said = json!({"messages": [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": null}]},
+            {"role": "user", "content": [result]},
+        ]});
+        assert_eq!(got(&said).0[1]["content"], want, "{block}");
+    }
+}
+
+#[test]
+fn results_of_server_tools_are_left_out() {
+    let block = json!({"type": "tool_search_tool_result", "tool_use_id": "1", "content": []});
+    let said = json!({"messages": [
+        {"role": "assistant", "content": [block, {"type": "text", "text": "a"}]},
+        {"role": "user", "content": "b"},
+    ]});
+    assert_eq!(got(&said).0[0]["content"], "a");
 }
 
 #[test]

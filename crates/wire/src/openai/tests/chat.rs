@@ -6,7 +6,7 @@ use crate::request_parser::tests::parsed_request;
 use crate::status::status_code;
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, Prompt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Parses a valid request with some fields replaced.
 fn chat(over: &str) -> Result<GenerateRequest, ApiError> {
@@ -155,6 +155,10 @@ const WRONG: &[(&str, &str)] = &[
     (
         r#"{"messages": [{"role": "assistant", "tool_calls": ["x"]}]}"#,
         "messages[0].tool_calls",
+    ),
+    (
+        r#"{"messages": [{"role": "assistant", "tool_calls": [{"function": {}}]}]}"#,
+        "messages[0].tool_calls[0].function.name",
     ),
     (
         r#"{"messages": [{"role": "user", "content": "x", "name": 1}]}"#,
@@ -358,5 +362,49 @@ fn valid_request_is_parsed() {
     for (over, check) in RIGHT {
         let request = chat(over).unwrap_or_else(|e| panic!("{over}: {}", e.message));
         assert!(check(&request), "{over}: {request:?}");
+    }
+}
+
+#[test]
+fn refusals_and_calls_of_other_forms_are_kept() {
+    let calls = |calls: Value| json!({"role": "assistant", "content": null, "tool_calls": calls});
+    for (message, content, want) in [
+        (
+            json!({"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}),
+            "no",
+            Value::Null,
+        ),
+        (
+            json!({"role": "assistant", "content": null, "refusal": "no"}),
+            "no",
+            Value::Null,
+        ),
+        (calls(json!([])), "", Value::Null),
+        (
+            calls(json!([{"id": "1", "type": "custom", "custom": {"name": "f", "input": "x"}}])),
+            "",
+            json!({"name": "f", "arguments": {"input": "x"}}),
+        ),
+        (
+            json!({"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}),
+            "",
+            json!({"name": "f", "arguments": {}}),
+        ),
+        (
+            calls(json!([{"function": {"name": "f", "arguments": null}}])),
+            "",
+            json!({"name": "f", "arguments": null}),
+        ),
+    ] {
+        let request = chat(&json!({"messages": [message]}).to_string()).expect("a request");
+        let Prompt::Conversation { messages, .. } = &request.prompts[0] else {
+            panic!("no conversation");
+        };
+        assert_eq!(messages[0].content, content, "{message}");
+        let call = messages[0]
+            .rest
+            .get("tool_calls")
+            .map_or(Value::Null, |calls| calls[0]["function"].clone());
+        assert_eq!(call, want, "{message}");
     }
 }

@@ -213,6 +213,7 @@ fn full_params() -> GenerationParams {
         constrained_tools: vec![ConstrainedTool {
             name: "f".to_owned(),
             arguments: Some(json!({"type": "object"})),
+            strict: true,
             place: 0,
         }],
         reasoning_budget: Some(5),

@@ -1,0 +1,187 @@
+//! Ids of tool calls and their results, for templates that demand ids.
+
+use super::message::Message;
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
+
+/// Characters of an id where a template demands a certain number.
+const ID_CHARACTERS: usize = 9;
+const TOOL_CALL_ID: &str = "tool_call_id";
+
+/// Completes the ids of a conversation. Ids depend on nothing but the conversation so far: a prompt that goes on begins with the
+/// same tokens.
+#[derive(Debug, Default)]
+pub(super) struct CallIds {
+    nine_characters: bool,
+    /// New ids by the client's.
+    renamed: HashMap<String, String>,
+    used: HashSet<String>,
+    /// Calls of the last message with calls that have no result yet: name and id.
+    open: Vec<(Value, String)>,
+    /// Number of ids that were made for calls and results without one.
+    made: usize,
+}
+
+impl CallIds {
+    /// For one conversation. `nine_characters`: ids become nine letters and digits.
+    pub(super) fn new(nine_characters: bool) -> Self {
+        Self {
+            nine_characters,
+            ..Self::default()
+        }
+    }
+
+    /// Gives each call and each result an id: a result has that of its call.
+    pub(super) fn complete(mut self, messages: &mut [Message]) {
+        for message in messages {
+            if message.role == "tool" {
+                self.complete_result(message);
+            } else if let Some(Value::Array(calls)) = message.rest.get_mut("tool_calls") {
+                self.open.clear();
+                calls.iter_mut().for_each(|call| self.complete_call(call));
+            }
+        }
+    }
+
+    fn complete_call(&mut self, call: &mut Value) {
+        let id = match text_of(call.get("id")) {
+            Some(id) => self.renamed(&id),
+            None => self.new_id(),
+        };
+        self.open
+            .push((call["function"]["name"].clone(), id.clone()));
+        if let Value::Object(call) = call {
+            call.insert("id".to_owned(), Value::String(id));
+        }
+    }
+
+    fn complete_result(&mut self, result: &mut Message) {
+        let id = match text_of(result.rest.get(TOOL_CALL_ID)) {
+            Some(id) => self.renamed(&id),
+            None => {
+                let named = |name: &Value| self.open.iter().position(|(open, _)| open == name);
+                let at = result.rest.get("name").and_then(named).unwrap_or(0);
+                match self.open.get(at) {
+                    Some((_, id)) => id.clone(),
+                    None => self.new_id(),
+                }
+            }
+        };
+        if let Some(at) = self.open.iter().position(|(_, open)| *open == id) {
+            self.open.remove(at);
+        }
+        let id = Value::String(id);
+        result.rest.insert(TOOL_CALL_ID.to_owned(), id);
+    }
+
+    fn new_id(&mut self) -> String {
+        self.made += 1;
+        self.renamed(&format!("call_{}", self.made))
+    }
+
+    /// The id of a call and its result in place of the client's.
+    fn renamed(&mut self, id: &str) -> String {
+        if !self.nine_characters {
+            return id.to_owned();
+        }
+        if let Some(known) = self.renamed.get(id) {
+            return known.clone();
+        }
+        let is_plain = id.len() == ID_CHARACTERS && id.bytes().all(|b| b.is_ascii_alphanumeric());
+        let mut new = match is_plain {
+            true => id.to_owned(),
+            false => nine_characters(id.as_bytes()),
+        };
+        while !self.used.insert(new.clone()) {
+            new = nine_characters(new.as_bytes());
+        }
+        self.renamed.insert(id.to_owned(), new.clone());
+        new
+    }
+}
+
+fn text_of(value: Option<&Value>) -> Option<String> {
+    let text = value
+        .and_then(Value::as_str)
+        .filter(|text| !text.is_empty());
+    text.map(str::to_owned)
+}
+
+/// Nine letters and digits that depend on these bytes alone (FNV-1a).
+fn nine_characters(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    let hashed = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(PRIME);
+    let mut rest = bytes.iter().fold(OFFSET, hashed);
+    let digits = std::iter::repeat_with(|| {
+        let digit = DIGITS[(rest % 62) as usize];
+        rest /= 62;
+        char::from(digit)
+    });
+    digits.take(ID_CHARACTERS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Ids of calls and results, in order.
+    fn ids(nine: bool, messages: Value) -> Vec<String> {
+        let mut messages: Vec<Message> = serde_json::from_value(messages).expect("messages");
+        CallIds::new(nine).complete(&mut messages);
+        let of = |message: &Message| match message.rest.get("tool_calls") {
+            Some(calls) => calls.as_array().expect("calls").clone(),
+            None => vec![json!({"id": message.rest[TOOL_CALL_ID]})],
+        };
+        let ids = messages.iter().flat_map(of);
+        ids.map(|call| call["id"].as_str().expect("an id").to_owned())
+            .collect()
+    }
+
+    fn calls(ids: &[Option<&str>]) -> Value {
+        let call = |id: &Option<&str>| match id {
+            Some(id) => json!({"id": id, "function": {"name": id}}),
+            None => json!({"function": {"name": "f"}}),
+        };
+        json!({"role": "assistant", "tool_calls": ids.iter().map(call).collect::<Vec<_>>()})
+    }
+
+    #[test]
+    fn results_have_the_ids_of_their_calls() {
+        let result = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": ""});
+        let long = ids(
+            true,
+            json!([
+                calls(&[Some("call_a"), Some("call_b")]),
+                result("call_b"),
+                result("call_a")
+            ]),
+        );
+        assert_eq!((&long[0], &long[1]), (&long[3], &long[2]));
+        assert_ne!(long[0], long[1]);
+        let is_plain = |id: &String| id.len() == 9 && id.chars().all(char::is_alphanumeric);
+        assert!(long.iter().all(is_plain), "{long:?}");
+        let same = ids(
+            true,
+            json!([calls(&[Some("abcdefgh1")]), result("abcdefgh1")]),
+        );
+        assert_eq!(same, ["abcdefgh1", "abcdefgh1"]);
+        let same = ids(false, json!([calls(&[Some("call_a")]), result("call_a")]));
+        assert_eq!(same, ["call_a", "call_a"]);
+    }
+
+    #[test]
+    fn missing_ids_pair_by_name_then_by_order() {
+        let two = json!({"role": "assistant", "tool_calls": [{"function": {"name": "f"}}, {"function": {"name": "g"}}]});
+        let of_g = json!({"role": "tool", "name": "g", "content": ""});
+        let of_any = json!({"role": "tool", "content": ""});
+        let made = ids(false, json!([two, of_g, of_any, calls(&[None]), of_any]));
+        assert_eq!(
+            made,
+            ["call_1", "call_2", "call_2", "call_1", "call_3", "call_3"]
+        );
+        assert_eq!(ids(false, json!([of_any])), ["call_1"]);
+    }
+}
