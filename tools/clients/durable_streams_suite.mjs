@@ -51,7 +51,7 @@ const text = (items) => items.map((item) => item.t ?? "").join("")
 /// how many calls of the client that took: a call that fails is followed by one from the last offset on.
 async function readThroughKills(live, over, kills) {
   const folder = mkdtempSync(join(tmpdir(), "millrace-kill-"))
-  const variables = { XDG_CACHE_HOME: folder, MILLRACE_JOURNAL_DIRECTORY: join(folder, "journal") }
+  const variables = { XDG_CACHE_HOME: folder, XDG_DATA_HOME: folder, MILLRACE_JOURNAL_DIRECTORY: join(folder, "journal") }
   let { server, url } = await start(["--bind", "127.0.0.1:0"], variables)
   const bind = url.replace("http://", "")
   const items = []

@@ -90,7 +90,7 @@ const openaiOf = (url, fetch) => new OpenAI({ baseURL: `${url}/v1`, apiKey: "non
 
 async function killedServer(read) {
   const folder = mkdtempSync(join(tmpdir(), "millrace-kill-"))
-  const variables = { XDG_CACHE_HOME: folder, MILLRACE_JOURNAL_DIRECTORY: join(folder, "journal") }
+  const variables = { XDG_CACHE_HOME: folder, XDG_DATA_HOME: folder, MILLRACE_JOURNAL_DIRECTORY: join(folder, "journal") }
   let { server, url } = await start(["--bind", "127.0.0.1:0"], variables)
   const restart = async () => {
     const gone = new Promise((left) => server.on("exit", left))

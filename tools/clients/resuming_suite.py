@@ -199,7 +199,7 @@ def unreachable_server(_, server):
 
 def serve(bind, folder):
     """A server with a journal, whose process can be killed."""
-    variables = os.environ | {"XDG_CACHE_HOME": folder, "MILLRACE_JOURNAL_DIRECTORY": f"{folder}/journal"}
+    variables = os.environ | {"XDG_CACHE_HOME": folder, "XDG_DATA_HOME": folder, "MILLRACE_JOURNAL_DIRECTORY": f"{folder}/journal"}
     command = [sys.argv[1], "serve", "--bind", bind, "--deterministic"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables)
     for line in process.stdout:

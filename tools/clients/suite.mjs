@@ -22,7 +22,7 @@ async function serve(folder) {
   const file = join(folder, `${TINY}.gguf`)
   const synth = ["synth", file, "--preset", "tiny-llama", "--quant", "Q8_0", "--train-context", "2048"]
   execFileSync(binary, synth, { stdio: "ignore" })
-  return start([file, "--bind", "127.0.0.1:0"], { XDG_CACHE_HOME: folder })
+  return start([file, "--bind", "127.0.0.1:0"], { XDG_CACHE_HOME: folder, XDG_DATA_HOME: folder })
 }
 
 /// Starts a server with these arguments and variables; gives the process and the address when it takes requests.

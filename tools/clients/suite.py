@@ -36,7 +36,7 @@ class Server:
         self.models.mkdir(parents=True)
         model = self.add_model(MODEL, "tiny-llama", "--quant", "Q8_0", "--train-context", "2048")
         self.hub = Hub(model.read_bytes())
-        variables = os.environ | {"XDG_CACHE_HOME": str(cache), "HF_ENDPOINT": self.hub.url, "NO_PROXY": "127.0.0.1"}
+        variables = os.environ | {"XDG_CACHE_HOME": str(cache), "XDG_DATA_HOME": str(cache), "HF_ENDPOINT": self.hub.url, "NO_PROXY": "127.0.0.1"}
         variables |= receiver.VARIABLES | {"MILLRACE_STREAMS_KEEP_ALIVE_MS": str(KEEP_ALIVE_MS)}
         # Answers are compared with one another: they must not depend on what shares a step.
         serve = [binary, "serve", str(model), "--bind", "127.0.0.1:0", "--deterministic"]

@@ -53,7 +53,7 @@ class Server:
         self.binary = binary
         self.log = open(folder / "server.log", "wb")
         variables = {name: value for name, value in os.environ.items() if not name.startswith("MILLRACE_")}
-        variables |= {"XDG_CACHE_HOME": str(folder / "cache"), "NO_PROXY": "127.0.0.1"}
+        variables |= {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_DATA_HOME": str(folder / "cache"), "NO_PROXY": "127.0.0.1"}
         # The same answers in every run: what a suite says must not depend on what shares a step.
         serve = [binary, "serve", "--bind", "127.0.0.1:0", "--deterministic"]
         self.process = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=self.log, text=True, env=variables)

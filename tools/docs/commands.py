@@ -147,7 +147,7 @@ def stop(process):
 
 def environment(folder, port=0):
     home = folder / "home"
-    variables = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+    variables = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "XDG_DATA_HOME": str(home / "cache")}
     settings = {"MILLRACE_SERVER_BIND": f"127.0.0.1:{port}", "MILLRACE_WORKFLOWS_FOLDER": "workflows"}
     return {**variables, **settings, "NO_PROXY": "*", "LANG": "C.UTF-8"}
 

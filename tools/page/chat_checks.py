@@ -89,7 +89,7 @@ def tools(world):
         ask(page, "What is the weather in Paris?")
         call = page.locator(".call")
         expect(call.locator(".chip")).to_have_text("arguments arriving", timeout=60_000)
-        page.get_by_role("button", name="Read 2 tokens/s").click()
+        hold(page)
         is_done(page)
         expect(call.locator(".chip")).to_have_text("arguments complete")
         expect(call).to_contain_text("get_weather")
@@ -169,7 +169,7 @@ def schema_and_refusals(world):
         hold(page)
         ask(page, "Tell me about a fox.")
         expect(page.locator(".chip.incomplete")).to_have_text("schema: valid so far", timeout=60_000)
-        page.get_by_role("button", name="Read 2 tokens/s").click()
+        hold(page)
         is_done(page)
         expect(page.locator(".chip.valid")).to_have_text("schema: valid")
         page.locator(".composer").evaluate("""form => {

@@ -58,8 +58,18 @@ def is_open(page):
 
 
 def hold(page, name="Read 2 tokens/s"):
-    page.get_by_role("button", name="Break it").click()
+    """Presses a button of “Break it”, which is in the river, and goes back to the chat."""
+    break_panel(page)
     page.get_by_role("button", name=name).click()
+    page.get_by_role("link", name="Chat", exact=True).click()
+
+
+def break_panel(page):
+    """Opens the river with its panel “Break it”."""
+    page.get_by_role("link", name="River", exact=True).click()
+    opener = page.get_by_role("button", name="Break it")
+    if opener.get_attribute("aria-expanded") == "false":
+        opener.click()
 
 
 def stored_stream(page):

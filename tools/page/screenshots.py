@@ -8,6 +8,8 @@ import time
 from PIL import Image
 from playwright.sync_api import expect
 
+from checks import break_panel, hold
+
 QUESTION = "Tell me about rivers."
 BYTES_MAX = 150_000
 # The animated picture: its bytes, its frames, the time of one, and how many of them are before the cut.
@@ -84,8 +86,7 @@ def river(server, page):
         tab.goto(server.url)
         tab.get_by_role("button", name="System & options").click()
         tab.get_by_label("Longest answer").fill("3000")
-        tab.get_by_role("button", name="Break it").click()
-        tab.get_by_role("button", name=pace).click()
+        hold(tab, pace)
         tab.get_by_label("Message", exact=True).fill("Hi")
         tab.keyboard.press("Enter")
         tab.wait_for_timeout(300)
@@ -107,9 +108,9 @@ def cut_and_back(world, path):
         for client in clients:
             client.get_by_role("button", name="System & options").click()
             client.get_by_label("Longest answer").fill("3000")
-            client.get_by_role("button", name="Break it").click()
             client.get_by_label("Message", exact=True).fill("Hi")
             client.keyboard.press("Enter")
+            break_panel(client)
         page.wait_for_timeout(12_000)
         frames, times = [], []
         for at in range(FRAMES):

@@ -5,7 +5,7 @@ import time
 
 from playwright.sync_api import expect
 
-from checks import LONG, answer, ask, check, hold, is_done, is_open, is_text, long_answer, set_options, stored_stream
+from checks import LONG, answer, ask, break_panel, check, hold, is_done, is_open, is_text, long_answer, set_options, stored_stream
 
 
 def begin_again(page):
@@ -35,13 +35,13 @@ def lost_network(world):
     """offline for five seconds and a cut socket: the answer goes on where it was"""
     with world.page(world.random) as page:
         whole = begin_again(page)
-        page.get_by_role("button", name="Cut the socket").click()
+        hold(page, "Cut the socket")
         page.wait_for_timeout(1200)
         page.context.set_offline(True)
         page.wait_for_timeout(1500)
         page.context.set_offline(False)
-        page.get_by_role("button", name="Offline for 5 s").click()
-        page.get_by_role("button", name="Read 2 tokens/s").click()
+        hold(page, "Offline for 5 s")
+        hold(page)
         is_done(page)
         is_text(page, whole)
 
@@ -59,7 +59,7 @@ def closed_lid(world):
         world.random.start()
         time.sleep(2)
         lid.send("Page.setWebLifecycleState", {"state": "active"})
-        page.get_by_role("button", name="Read 2 tokens/s").click()
+        hold(page)
         is_done(page)
         is_text(page, whole)
 
@@ -73,7 +73,7 @@ def restarted_server(world):
         world.random.kill()
         page.wait_for_timeout(500)
         world.random.start()
-        page.get_by_role("button", name="Read 2 tokens/s").click()
+        hold(page)
         is_done(page)
         is_text(page, whole)
 
@@ -87,7 +87,7 @@ def two_tabs(world):
         second = page.context.new_page()
         second.goto(page.url)
         is_done(second)
-        page.get_by_role("button", name="Read 2 tokens/s").click()
+        hold(page)
         is_done(page)
         is_text(page, whole)
         is_text(second, whole)
@@ -109,7 +109,7 @@ def two_browsers(world):
         other.get_by_role("button", name="Resume", exact=True).click()
         expect(one.locator(".facts")).not_to_contain_text("paused")
         steer(one)
-        page.get_by_role("button", name="Read 2 tokens/s").click()
+        hold(page)
         for watcher in (one, other):
             expect(text_of(watcher)).to_contain_text("and now XYZZY")
         expect(page.locator(".message-body").last).to_contain_text("and now XYZZY")
@@ -161,7 +161,7 @@ def slow_reader(world):
         other.get_by_text("As a table").click()
         row = other.locator(".lane-table tbody tr", has_text=parked[0]["id"][:8])
         expect(row).to_contain_text("reader")
-        page.get_by_role("button", name="Stop reading").click()
+        hold(page, "Stop reading")
         is_done(page)
 
 
@@ -170,9 +170,15 @@ def break_it(world):
     """the buttons that break things: the lane beside them shows the parking and the resumption"""
     with world.page(world.random) as page:
         set_options(page, **{"Longest answer": 3000, "Temperature": 0})
-        hold(page, "Stop reading")
-        ask(page, LONG)
+        break_panel(page)
         lane = page.locator(".break-lane")
+        expect(lane).to_contain_text("No answer of the chat is being generated")
+        expect(lane.locator("canvas")).to_be_hidden()
+        expect(page.locator(".river-holder")).to_be_hidden()
+        page.get_by_role("button", name="Stop reading").click()
+        page.get_by_role("link", name="Chat", exact=True).click()
+        ask(page, LONG)
+        break_panel(page)
         expect(lane).to_contain_text("reader: does not read")
         expect(lane).to_contain_text(re.compile(r"credit [0-4] %"))
         expect(lane).to_contain_text("parked 1×")
@@ -186,7 +192,21 @@ def break_it(world):
         expect(lane).not_to_contain_text("does not read")
         expect(page.get_by_text("Offline for five seconds")).to_be_hidden(timeout=10_000)
         page.get_by_role("button", name="Stop reading").click()
-        is_done(page)
-        expect(lane).to_contain_text("ended: ")
+        expect(lane).to_contain_text("ended: ", timeout=60_000)
         after = int(re.search(r"(\d+) tokens", lane.inner_text()).group(1))
         assert after > before, (before, after)
+        page.get_by_role("link", name="Chat", exact=True).click()
+        is_done(page)
+
+
+@check
+def long_answer_from_the_river(world):
+    """“Break it” without an answer asks for one, and shows its lane"""
+    with world.page(world.random, "/#river") as page:
+        break_panel(page)
+        page.get_by_role("button", name="Ask for a long answer").click()
+        expect(page.locator(".break-lane canvas")).to_be_visible()
+        expect(page.locator(".break-lane")).to_contain_text("tokens")
+        page.get_by_role("link", name="Chat", exact=True).click()
+        page.get_by_role("button", name="Stop", exact=True).click()
+        is_done(page)

@@ -27,7 +27,7 @@ class Server:
 
     def __init__(self, binary, folder, *arguments, model=None, **variables):
         self.command = [binary, "serve", *([str(model)] if model else []), "--journal", str(folder / "journal"), "--deterministic", *arguments]
-        self.variables = os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "NO_PROXY": "127.0.0.1"} | variables
+        self.variables = os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_DATA_HOME": str(folder / "cache"), "NO_PROXY": "127.0.0.1"} | variables
         self.port = 0
         self.start()
 

@@ -296,6 +296,7 @@ impl PendingGeneration {
             self.ask.stream_options.echo && !self.ask.params.prompt_logprobs,
         );
         let served = Arc::clone(&self.serving.model);
+        served.expect_text()?;
         let wanted = self.parse_options();
         let truncation = PromptTruncation::of(&self.ask.params);
         // The date that a template may show is the same after a restart.

@@ -124,8 +124,9 @@ impl StoredSnapshot {
         let snapshot: Self = from_json(description, DESCRIPTION_BYTES_MAX)?;
         if snapshot.kind != DescriptionKind::StoredBlob || snapshot.version > SNAPSHOT_VERSION {
             let found = format!(
-                "kind {:?}, version {}; this program reads version {SNAPSHOT_VERSION}",
-                snapshot.kind, snapshot.version
+                "kind {}, version {}; this program reads version {SNAPSHOT_VERSION}",
+                snapshot.kind.name(),
+                snapshot.version
             );
             return Err(DescriptionError::Invalid(found));
         }

@@ -15,6 +15,7 @@ use crate::output::parser_config::{ParseOptions, ParserConfig};
 use crate::prompt_limit::PromptLimit;
 use crate::request::{Prompt, PromptPiece};
 use crate::truncation::PromptTruncation;
+pub use prompt_errors::no_text_error;
 use prompt_errors::{no_text, template_failed, tokenizer_failed};
 use sentinel::{append_sentinel, cut_at_sentinel};
 use serde_json::{Map, Value};

@@ -258,7 +258,11 @@ fn block_index(page: u32, head: usize, kv_heads: usize) -> usize {
 impl fmt::Display for KvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Shape(shape) => write!(f, "no KV cache can have the shape {shape:?}"),
+            Self::Shape(shape) => write!(
+                f,
+                "no KV cache can have {} layers, {} pages of {} tokens and {} heads of {} numbers",
+                shape.layers, shape.pages, shape.page_tokens, shape.kv_heads, shape.head_dim
+            ),
             Self::Memory { bytes } => {
                 write!(f, "the system refused {bytes} bytes for the KV cache")
             }

@@ -156,7 +156,7 @@ pub(crate) enum Command {
 /// Flags that name the model and resources of the model.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ModelArgs {
-    /// The model: a GGUF file, a directory, or a local model's name; default: the built-in model.
+    /// The model: a GGUF file, a directory, or a local model's name.
     #[arg(
         short = 'm',
         long = "model",
@@ -167,6 +167,9 @@ pub(crate) struct ModelArgs {
     /// YAML file with settings.
     #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Directory of models, in place of `models.directories` (may be given several times; downloads go to the first).
+    #[arg(long, value_name = "DIR")]
+    pub(crate) models_dir: Vec<PathBuf>,
     /// Defaults for a kind of use; explicit settings take precedence.
     #[arg(long, value_enum)]
     pub(crate) preset: Option<Preset>,
@@ -293,10 +296,12 @@ impl ModelArgs {
         }
         let drafts = self.draft_model.as_ref().map(|_| Speculation::Draft);
         let speculation = self.speculation.or(drafts);
+        let directories = (!self.models_dir.is_empty()).then_some(&self.models_dir);
         layers
             .environment(std::env::vars())
             .flag("preset", self.preset.as_ref())
             .flag("model.path", self.model_path.as_ref())
+            .flag("models.directories", directories)
             .flag("model.context", self.context.as_ref())
             .flag("model.adapters", self.adapters.setting().as_ref())
             .flag("model.chat_template", self.chat_template.as_ref())

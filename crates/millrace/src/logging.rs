@@ -2,6 +2,7 @@
 
 use crate::config::{Config, Settings};
 use crate::failure::Failure;
+use crate::printable::printable_lines;
 use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,7 +74,11 @@ pub(crate) fn print_failure(why: &Failure) {
             "{}",
             json_line("ERROR", &why.to_string())
         ),
-        false => writeln!(std::io::stderr(), "millrace: {why}"),
+        false => writeln!(
+            std::io::stderr(),
+            "millrace: {}",
+            printable_lines(&why.to_string())
+        ),
     };
 }
 

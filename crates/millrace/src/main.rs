@@ -21,6 +21,7 @@ mod model_lookup;
 mod model_store;
 mod notify_socket;
 mod packed_cache;
+mod printable;
 mod progress_bar;
 mod pull;
 mod reload;

@@ -32,6 +32,34 @@ pub(crate) fn find_model(settings: &Settings) -> Result<ModelSource, Failure> {
     Ok(found.with_start_name(settings.model.name.clone()))
 }
 
+/// Finds the model that `serve` starts with: that of the settings; else the only model of this machine, or the built-in one
+/// where there is none.
+///
+/// # Errors
+/// There are several, or the model of the settings is not there.
+pub(crate) fn find_start_model(settings: &Settings) -> Result<ModelSource, Failure> {
+    if settings.model.path.is_some() {
+        return find_model(settings);
+    }
+    let names = ModelStore::start_candidates(settings);
+    match names.as_slice() {
+        [] => find_model(settings),
+        [only] => {
+            let source = ModelStore::source_of_name(settings, only);
+            let source = source.ok_or_else(|| Failure::user(format!("{only}: was removed")))?;
+            tracing::info!("no model was given: {only} is the only one of this machine");
+            Ok(source.with_start_name(settings.model.name.clone()))
+        }
+        _ => {
+            let names = listed_names(names);
+            Err(Failure::user(format!(
+                "no model was given, and this machine has several: `millrace serve NAME` starts with one of them, and \
+                 serves the others on request\n  models of this machine: {names}"
+            )))
+        }
+    }
+}
+
 /// Whether this is a model's file, a directory with one, or the name of a model of this machine.
 pub(crate) fn is_model(settings: &Settings, typed: &Path) -> bool {
     let ends = |ending: &str| {
@@ -88,13 +116,7 @@ fn log_built_in() {
 
 /// The error for a path that does not exist and is no model's name.
 fn absent_failure(settings: &Settings, typed: &Path) -> Failure {
-    let mut names = ModelStore::names(settings);
-    let more = match names.len().saturating_sub(LISTED_MAX) {
-        0 => String::new(),
-        more => format!(", and {more} more (`millrace list`)"),
-    };
-    names.truncate(LISTED_MAX);
-    let (typed, names) = (typed.display(), names.join(", "));
+    let (typed, names) = (typed.display(), listed_names(ModelStore::names(settings)));
     let fetch = match can_be_pulled(Path::new(&typed.to_string())) {
         true => format!("`millrace pull {typed}` fetches it"),
         false => "`millrace pull NAME` fetches one: a short name such as qwen3:0.6b, or hf.co/OWNER/REPOSITORY"
@@ -102,6 +124,16 @@ fn absent_failure(settings: &Settings, typed: &Path) -> Failure {
     };
     Failure::user(format!(
         "{typed}: no such file, and no model of this machine has that name\n  \
-         models of this machine: {names}{more}\n  {fetch}"
+         models of this machine: {names}\n  {fetch}"
     ))
+}
+
+/// Names for an error, as many as a person reads.
+fn listed_names(mut names: Vec<String>) -> String {
+    let more = match names.len().saturating_sub(LISTED_MAX) {
+        0 => String::new(),
+        more => format!(", and {more} more (`millrace list`)"),
+    };
+    names.truncate(LISTED_MAX);
+    names.join(", ") + &more
 }

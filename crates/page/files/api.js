@@ -16,6 +16,11 @@ export const apiKey = {
   },
 };
 
+/** What an error says to a person. @param {unknown} error */
+export function reasonOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** An error response. */
 export class ApiError extends Error {
   /** @param {number} status @param {string} code @param {string} message @param {number | null} retryAfterMs */
@@ -43,7 +48,8 @@ export async function call(method, path, options = {}) {
   if (apiKey.get()) headers.authorization = `Bearer ${apiKey.get()}`;
   if (options.body !== undefined) headers['content-type'] = 'application/json';
   const body = options.body === undefined ? undefined : JSON.stringify(options.body);
-  const response = await fetch(PREFIX + path, { method, headers, body, signal: options.signal, cache: 'no-store', credentials: 'omit' });
+  const response = await fetch(PREFIX + path, { method, headers, body, signal: options.signal, cache: 'no-store', credentials: 'omit' })
+    .catch((error) => { throw error instanceof TypeError ? new Error('the server cannot be reached', { cause: error }) : error; });
   if (response.ok) return response;
   throw await errorOf(response);
 }

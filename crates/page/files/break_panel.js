@@ -1,12 +1,14 @@
-// Buttons that break things, and a load generator: what backpressure and resumption look like.
+// Buttons that break things, and a load generator: what backpressure and resumption look like. Both are in the river.
 
 import { BreakLane } from './break_lane.js';
 import { announce, button, el, fill } from './dom.js';
 import { LOAD_CLIENTS_MAX, LoadGenerator } from './load.js';
 
 const load = new LoadGenerator();
+/** A question whose answer is long enough to be broken. */
+const LONG = 'Tell me a long story about a fox, a river and a mill, with many turns.';
 
-/** @param {import('./chat_view.js').ChatView} chat @returns {HTMLElement} */
+/** Acts on the answers of the chat, which go on while this is shown. @param {import('./chat_view.js').ChatView} chat @returns {HTMLElement} */
 export function breakPanel(chat) {
   const { breaker } = chat;
   const state = el('p', { class: 'quiet', role: 'status' });
@@ -24,14 +26,18 @@ export function breakPanel(chat) {
   };
   breaker.addEventListener('change', show);
   show();
-  const lane = new BreakLane(() => chat.running?.reader?.id ?? '');
+  const ask = button('Ask for a long answer', () => {
+    chat.open();
+    void chat.send(LONG);
+  });
+  const lane = new BreakLane(() => chat.running?.reader?.id ?? '', ask);
   return el('div', { class: 'panel' },
-    el('p', { class: 'quiet' }, 'These act on the answer that is being generated. Below is its lane, with those of all others it is in the ', el('a', { href: '#river' }, 'river'), '.'),
+    el('p', { class: 'quiet' }, 'These act on the answer of your ', el('a', { href: '#chat' }, 'chat'), ' that is being generated. Its lane is here alone, and below among all others.'),
     lane.root,
     el('div', { class: 'row wrap' }, buttons.stopped, buttons.slow,
       button('Cut the socket', () => { breaker.cut(); announce('The socket was cut'); }),
       button('Offline for 5 s', () => breaker.goOffline())),
-    state, loadControls(() => chat.conversation.model));
+    state);
 }
 
 /** @param {() => string} model @returns {HTMLElement} */

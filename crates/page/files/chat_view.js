@@ -1,7 +1,7 @@
 // The chat: conversations at the side, messages in the middle, the composer below.
 
+import { reasonOf } from './api.js';
 import { Breaker } from './breaker.js';
-import { breakPanel } from './break_panel.js';
 import { Composer } from './composer.js';
 import { addMessage, copyBranch, newConversation, pathTo, showBranch } from './conversation.js';
 import { announce, button, el, fill } from './dom.js';
@@ -28,8 +28,6 @@ export class ChatView {
     this.store = store;
     this.models = models;
     this.breaker = new Breaker();
-    /** @type {HTMLElement | null} Made once: its load goes on. */
-    this.breakPanel = null;
     this.conversation = newConversation();
     this.messages = el('div', { class: 'messages', role: 'log', 'aria-live': 'off', 'aria-label': 'Conversation' });
     this.scroll = el('div', { class: 'scroll', tabindex: '0', 'aria-label': 'Messages', role: 'region' }, this.messages);
@@ -39,8 +37,7 @@ export class ChatView {
     this.root = el('section', { class: 'view chat', 'aria-label': 'Chat' },
       el('h1', { class: 'visually-hidden' }, 'Chat'),
       el('div', { class: 'bar' }, this.model,
-        button('System & options', () => this.#toggle('options'), { 'aria-expanded': 'false', 'data-panel': 'options' }),
-        button('Break it', () => this.#toggle('break'), { 'aria-expanded': 'false', 'data-panel': 'break' })),
+        button('System & options', () => this.#toggleOptions(), { 'aria-expanded': 'false', 'data-panel': 'options' })),
       this.side, this.scroll, this.composer.root);
     this.scroll.addEventListener('scroll', () => {
       const { scrollTop, scrollHeight, clientHeight } = this.scroll;
@@ -80,7 +77,7 @@ export class ChatView {
       const asked = addMessage(conversation, { role: 'user', parts: [{ kind: 'content', text, from: 0, to: 0 }] }, leaf);
       await this.#answer(asked.id);
     } catch (error) {
-      this.composer.complain(String(error instanceof Error ? error.message : error));
+      this.composer.complain(reasonOf(error));
     }
   }
 
@@ -132,7 +129,8 @@ export class ChatView {
   async #answer(parent) {
     const message = addMessage(this.conversation, { role: 'assistant', model: this.conversation.model }, parent);
     message.isOpen = true;
-    history.replaceState(null, '', `#chat/${this.conversation.id}`);
+    // An answer may begin while another view is shown.
+    if (this.root.isConnected) history.replaceState(null, '', `#chat/${this.conversation.id}`);
     this.#follows = true;
     await this.#follow(new Generation(this.store, this.conversation, message, this.breaker), 'start');
   }
@@ -202,7 +200,7 @@ export class ChatView {
   }
 
   #showModels() {
-    const names = this.models.all.map((model) => model.id);
+    const names = this.models.chatting.map((model) => model.id);
     if (this.conversation.model && !names.includes(this.conversation.model)) names.push(this.conversation.model);
     this.conversation.model ||= names[0] ?? '';
     fill(this.model, ...names.map((name) => el('option', { value: name, selected: name === this.conversation.model }, this.models.label(name))));
@@ -214,16 +212,13 @@ export class ChatView {
     for (const opener of this.root.querySelectorAll('[data-panel]')) opener.setAttribute('aria-expanded', 'false');
   }
 
-  /** @param {'options' | 'break'} name */
-  #toggle(name) {
-    const opener = /** @type {HTMLElement} */ (this.root.querySelector(`[data-panel=${name}]`));
+  #toggleOptions() {
+    const opener = /** @type {HTMLElement} */ (this.root.querySelector('[data-panel=options]'));
     const isOpen = opener.getAttribute('aria-expanded') === 'true';
     this.#closePanel();
     if (isOpen) return;
     opener.setAttribute('aria-expanded', 'true');
     this.side.hidden = false;
-    const changed = () => this.#set({});
-    if (name === 'options') fill(this.side, optionsPanel(this.conversation, changed));
-    else fill(this.side, (this.breakPanel ??= breakPanel(this)));
+    fill(this.side, optionsPanel(this.conversation, () => this.#set({})));
   }
 }

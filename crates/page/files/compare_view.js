@@ -1,7 +1,7 @@
 // One prompt, several models or settings, under each other: when the tokens came, and what they say.
 
 import { applyEvent, newAnswer, textOf } from './answer.js';
-import { call } from './api.js';
+import { call, reasonOf } from './api.js';
 import { button, color, duration, el, field, fill } from './dom.js';
 import { MarkdownView } from './markdown_view.js';
 import { StreamReader } from './stream_reader.js';
@@ -41,7 +41,7 @@ export class CompareView {
   /** @param {string} temperature */
   #addLane(temperature) {
     if (this.settings.children.length >= LANES_MAX) return;
-    const models = this.models.all.map((model) => el('option', { value: model.id }, this.models.label(model.id)));
+    const models = this.models.chatting.map((model) => el('option', { value: model.id }, this.models.label(model.id)));
     const row = el('div', { class: 'row wrap lane-setting' },
       field('Model', el('select', {}, ...models)),
       field('Temperature', el('input', { type: 'number', min: '0', max: '2', step: '0.1', value: temperature })),
@@ -111,7 +111,7 @@ class Run {
       await this.reader.run();
     } catch (error) {
       this.error.hidden = false;
-      this.error.textContent = error instanceof Error ? error.message : String(error);
+      this.error.textContent = reasonOf(error);
     }
     this.isDone = true;
   }

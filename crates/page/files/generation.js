@@ -1,7 +1,7 @@
 // One answer while it is generated: the request, its reader, the message that it becomes.
 
 import { applyEvent, newAnswer } from './answer.js';
-import { ApiError, call, callJson } from './api.js';
+import { ApiError, call, callJson, reasonOf } from './api.js';
 import { newId, requestMessages, pathTo, textOf } from './conversation.js';
 import { StreamReader } from './stream_reader.js';
 import { noteTime } from './token_times.js';
@@ -219,7 +219,7 @@ export class Generation extends EventTarget {
     const code = error instanceof ApiError ? error.code : 'connection';
     const message = isGone
       ? 'the server has this stream no more; what had arrived is above. “Continue” or “Regenerate” asks again'
-      : error instanceof ApiError ? error.message : `the server cannot be reached: ${error}`;
+      : reasonOf(error);
     this.message.error = { code, message };
     this.answer.state = 'failed';
   }

@@ -1,6 +1,6 @@
 // A load generator: clients that ask one after another, each in its own stream.
 
-import { ApiError, call } from './api.js';
+import { ApiError, call, reasonOf } from './api.js';
 
 export const LOAD_CLIENTS_MAX = 64;
 const PROMPTS = ['Tell me about rivers.', 'Tell me a story about a fox.', 'Write about the sea and the wind.'];
@@ -52,7 +52,7 @@ export class LoadGenerator extends EventTarget {
         if (signal.aborted) return;
         const wait = error instanceof ApiError ? (error.retryAfterMs ?? 1000) : 1000;
         if (error instanceof ApiError && error.isTransient) this.#rejected += 1;
-        else this.#failed = error instanceof Error ? error.message : String(error);
+        else this.#failed = reasonOf(error);
         await new Promise((resolve) => setTimeout(resolve, wait));
       }
     }

@@ -1,6 +1,6 @@
 // The page: views behind the fragment of the address, the list of conversations, the key, the theme.
 
-import { apiKey } from './api.js';
+import { apiKey, reasonOf } from './api.js';
 import { ChatView } from './chat_view.js';
 import { CompareView } from './compare_view.js';
 import { button, el, fill } from './dom.js';
@@ -20,7 +20,7 @@ const keyDialog = /** @type {HTMLDialogElement} */ (document.getElementById('key
 const keyInput = /** @type {HTMLInputElement} */ (document.getElementById('key'));
 
 const chat = new ChatView(store, models);
-const river = new RiverView();
+const river = new RiverView(chat);
 const stream = new StreamView(store);
 const compare = new CompareView(models);
 const modelsView = new ModelsView(models, (model) => {
@@ -79,7 +79,7 @@ function importConversations() {
     try {
       say(`${await store.importAll(await input.files[0].text())} conversations were imported.`);
     } catch (error) {
-      say(`Not imported: ${error instanceof Error ? error.message : error}`);
+      say(`Not imported: ${reasonOf(error)}`);
     }
   });
   input.click();

@@ -1,8 +1,16 @@
 // The models of the server.
 
-import { callJson } from './api.js';
+import { callJson, reasonOf } from './api.js';
 
 export const TOY = 'millrace-mini';
+
+/** What the kinds of models that cannot chat are for. */
+const OTHER_KINDS = /** @type {Record<string, string>} */ ({ embedding: 'for embeddings', rerank: 'ranks documents' });
+
+/** @param {any} model @returns {string} Empty of a model that writes text. */
+export function otherUse(model) {
+  return OTHER_KINDS[model?.kind] ?? '';
+}
 
 export class ModelList extends EventTarget {
   /** @type {any[]} */
@@ -14,9 +22,14 @@ export class ModelList extends EventTarget {
       this.all = (await callJson('GET', '/v1/models')).data ?? [];
       this.error = '';
     } catch (error) {
-      this.error = error instanceof Error ? error.message : String(error);
+      this.error = reasonOf(error);
     }
     this.dispatchEvent(new Event('change'));
+  }
+
+  /** Those that can chat. */
+  get chatting() {
+    return this.all.filter((model) => !otherUse(model));
   }
 
   /** @param {string} name */

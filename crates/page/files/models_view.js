@@ -1,8 +1,8 @@
 // The models of the server, and the way to another one: pick, pull, chat.
 
-import { call, callJson, readLines } from './api.js';
+import { call, callJson, readLines, reasonOf } from './api.js';
 import { announce, button, el, field, fill } from './dom.js';
-import { TOY } from './models.js';
+import { TOY, otherUse } from './models.js';
 
 /** Names that the server knows, with the size of the download. */
 const OFFERED = /** @type {[string, string, string][]} */ ([
@@ -52,9 +52,9 @@ export class ModelsView {
     const error = this.models.error ? el('div', { class: 'error', role: 'alert' }, this.models.error) : null;
     fill(this.list, error, ...this.models.all.map((model) => el('div', { class: 'card', 'data-model': model.id },
       el('strong', {}, model.id),
-      el('span', { class: 'quiet' }, [model.state ?? 'in memory', model.max_model_len ? `context of ${model.max_model_len} tokens` : '', model.id === TOY ? 'the built-in toy' : ''].filter(Boolean).join(', ')),
+      el('span', { class: 'quiet' }, [model.state ?? 'in memory', model.max_model_len ? `context of ${model.max_model_len} tokens` : '', model.id === TOY ? 'the built-in toy' : '', otherUse(model)].filter(Boolean).join(', ')),
       el('progress', { max: '100', hidden: true, 'aria-label': `Loading ${model.id}` }),
-      button('Chat', () => this.chatWith(model.id), { 'aria-label': `Chat with ${model.id}` }))));
+      otherUse(model) ? null : button('Chat', () => this.chatWith(model.id), { 'aria-label': `Chat with ${model.id}` }))));
   }
 
   async #showLoading() {
@@ -91,7 +91,7 @@ export class ModelsView {
       await this.models.refresh();
       stop.replaceWith(button('Chat with it', () => this.chatWith(name), { class: 'primary' }));
     } catch (error) {
-      status.textContent = abort.signal.aborted ? 'stopped; pull again to go on' : error instanceof Error ? error.message : String(error);
+      status.textContent = abort.signal.aborted ? 'stopped; pull again to go on' : reasonOf(error);
       stop.replaceWith(button('Pull again', () => { row.remove(); void this.#pull(name); }));
     }
   }

@@ -1,9 +1,9 @@
 // The river: one lane for each stream, drawn on a canvas, and the same as a table for those who read.
 
-import { apiKey, call } from './api.js';
+import { apiKey, call, reasonOf } from './api.js';
 import { Lanes, labelOf } from './lanes.js';
-import { color, el, fill } from './dom.js';
-import { loadControls } from './break_panel.js';
+import { breakPanel, loadControls } from './break_panel.js';
+import { button, color, el, fill } from './dom.js';
 import { RiverCanvas, rowPixels } from './river_canvas.js';
 import { STATES, laneColors } from './river_colors.js';
 import { EventParser } from './sse.js';
@@ -28,22 +28,28 @@ export class RiverView {
   /** @type {RiverCanvas} */
   #picture;
 
-  constructor() {
+  /** @param {import('./chat_view.js').ChatView} chat Whose answers “Break it” acts on. */
+  constructor(chat) {
+    this.chat = chat;
+    /** @type {HTMLElement | null} Made once. */
+    this.breakPanel = null;
     this.canvas = el('canvas', { class: 'river', role: 'img', 'aria-label': 'Lanes of all streams; the table below says the same' });
     this.#picture = new RiverCanvas(this.canvas, POLL_MS);
     this.space = el('div', {}, this.canvas);
-    this.holder = el('div', { class: 'river-holder', tabindex: '0', 'aria-label': 'River' }, this.space);
+    this.holder = el('div', { class: 'river-holder', hidden: true, tabindex: '0', 'aria-label': 'River' }, this.space);
+    this.opener = button('Break it', () => this.#toggleBreak(), { 'aria-expanded': 'false' });
+    this.side = el('div', { hidden: true });
     this.summary = el('p', { class: 'summary', role: 'status' });
     this.table = el('tbody', {});
     this.root = el('section', { class: 'view river-view', 'aria-label': 'River' },
-      el('div', { class: 'bar' }, el('h1', {}, 'River'), this.summary),
+      el('div', { class: 'bar' }, el('h1', {}, 'River'), this.opener, this.summary), this.side,
       el('details', { class: 'quiet' }, el('summary', {}, 'What this shows'),
         el('p', {}, 'A lane is a stream. A mark is a frame with tokens that the socket took, a gap is a stall, and its color says whose. ',
           'The bar at the right is the credit: it sinks as tokens go out and rises when they are acknowledged; an empty one parks the stream. ',
           'With your key you see your own streams, with the scope admin all.')),
       el('ul', { class: 'legend' }, ...STATES.map(([state, name]) => el('li', {}, el('i', { class: `dot ${state}` }), name))),
       this.holder,
-      el('div', { class: 'bar' }, loadControls(() => '')),
+      el('div', { class: 'bar' }, loadControls(() => this.chat.conversation.model)),
       el('details', { class: 'lane-table', open: false }, el('summary', {}, 'As a table'),
         el('table', {}, el('thead', {}, el('tr', {}, ...['Stream', 'Model', 'State', 'Tokens', 'Credit'].map((name) => el('th', { scope: 'col' }, name)))), this.table)));
     this.canvas.addEventListener('click', (/** @type {MouseEvent} */ event) => {
@@ -56,6 +62,12 @@ export class RiverView {
     new ResizeObserver(() => {
       this.#rows = -1;
     }).observe(this.holder);
+  }
+
+  #toggleBreak() {
+    this.side.hidden = !this.side.hidden;
+    this.opener.setAttribute('aria-expanded', String(!this.side.hidden));
+    fill(this.side, (this.breakPanel ??= breakPanel(this.chat)));
   }
 
   show() {
@@ -92,7 +104,7 @@ export class RiverView {
         this.#lanes.takeList(streams, performance.now());
         this.#showSummary('');
       } catch (error) {
-        if (!signal.aborted) this.#showSummary(error instanceof Error ? error.message : String(error));
+        if (!signal.aborted) this.#showSummary(reasonOf(error));
       }
       this.#showTable();
       await new Promise((resolve) => setTimeout(resolve, POLL_MS));
@@ -149,7 +161,9 @@ export class RiverView {
   /** The canvas is as large as what is in sight of the lanes. @param {number} rows @param {number} scale */
   #fit(rows, scale) {
     [this.#rows, this.#scale] = [rows, scale];
-    const height = (Math.max(1, rows) * rowPixels(scale)) / scale;
+    this.holder.hidden = rows === 0;
+    if (rows === 0) return;
+    const height = (rows * rowPixels(scale)) / scale;
     this.space.style.height = `${height}px`;
     this.#picture.resize(this.space.clientWidth, Math.min(height, this.holder.clientHeight), scale);
   }

@@ -3,7 +3,7 @@
 // The first connection is the request that opens the stream, or a replay after a cursor; each later one continues after
 // the last event that arrived. A reader acknowledges what it has read, so a reader that reads slowly parks its stream.
 
-import { ApiError, call } from './api.js';
+import { ApiError, call, reasonOf } from './api.js';
 import { EventParser } from './sse.js';
 
 const RETRY_FIRST_MS = 250;
@@ -95,7 +95,7 @@ export class StreamReader {
         if (!this.id && !this.#mayReopen(error)) throw error;
         pause = this.cursor === before ? Math.min(pause * 2, RETRY_MAX_MS) : RETRY_FIRST_MS;
         const wait = error instanceof ApiError && error.retryAfterMs ? Math.min(error.retryAfterMs, RETRY_MAX_MS) : pause;
-        this.options.onState?.(navigator.onLine ? 'broken' : 'offline', String(error));
+        this.options.onState?.(navigator.onLine ? 'broken' : 'offline', reasonOf(error));
         await this.#sleep(wait);
         continue;
       }

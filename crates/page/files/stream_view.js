@@ -1,6 +1,6 @@
 // One stream opened: its replay, its bytes in every format, and what can be changed while it runs.
 
-import { callJson } from './api.js';
+import { callJson, reasonOf } from './api.js';
 import { announce, button, color, duration, el, field, fill } from './dom.js';
 import { MarkdownView } from './markdown_view.js';
 import { Recording } from './recording.js';
@@ -40,7 +40,7 @@ export class StreamView {
       void this.#keepFacts(facts, id, this.#abort.signal);
       await this.#read(id, stream, replay);
     } catch (error) {
-      fill(facts, el('div', { class: 'error', role: 'alert' }, error instanceof Error ? error.message : String(error)));
+      fill(facts, el('div', { class: 'error', role: 'alert' }, reasonOf(error)));
     }
   }
 
@@ -110,7 +110,7 @@ function controlPanel(id) {
       await act();
       told.textContent = `${what}: done`;
     } catch (error) {
-      told.textContent = `${what}: ${error instanceof Error ? error.message : error}`;
+      told.textContent = `${what}: ${reasonOf(error)}`;
     }
     announce(told.textContent);
   };

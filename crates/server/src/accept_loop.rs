@@ -52,7 +52,21 @@ pub(crate) struct AcceptLoop {
     tls: TlsSlot,
 }
 
+/// A connection that was accepted.
+enum Accepted {
+    Tcp(TcpStream, SocketAddr),
+    Unix(UnixStream),
+}
+
 impl Listeners {
+    /// The next connection over one of the sockets.
+    async fn accept(&self) -> io::Result<Accepted> {
+        tokio::select! {
+            accepted = self.tcp.accept() => accepted.map(|(stream, from)| Accepted::Tcp(stream, from)),
+            accepted = self.accept_unix() => accepted.map(Accepted::Unix),
+        }
+    }
+
     /// The next connection over the Unix socket; never without one.
     async fn accept_unix(&self) -> io::Result<UnixStream> {
         match &self.unix {
@@ -79,29 +93,29 @@ impl AcceptLoop {
         }
     }
 
-    /// Accepts connections until `shutdown` is ready.
+    /// Accepts connections until `shutdown` is ready. Returns the listeners, which go on listening.
     pub(crate) async fn accept_until(
         mut self,
         listeners: Listeners,
         shutdown: impl Future<Output = ()>,
-    ) -> Self {
+    ) -> (Self, Listeners) {
         let mut shutdown = pin!(shutdown);
         loop {
             tokio::select! {
-                () = &mut shutdown => {
-                    self.accept_waiting(listeners);
-                    return self;
-                }
+                () = &mut shutdown => return (self, listeners),
                 Some(_) = self.connections.join_next() => {}
-                accepted = listeners.tcp.accept() => match accepted {
-                    Ok((stream, from)) => self.accept_tcp(stream, from),
-                    Err(error) => wait_after(&error).await,
-                },
-                accepted = listeners.accept_unix() => match accepted {
-                    Ok(stream) => self.serve_accepted(Box::new(ClientSocket::Unix(stream)), UNIX_PEER),
-                    Err(error) => wait_after(&error).await,
-                },
+                accepted = listeners.accept() => self.serve_next(accepted).await,
             }
+        }
+    }
+
+    async fn serve_next(&mut self, accepted: io::Result<Accepted>) {
+        match accepted {
+            Ok(Accepted::Tcp(stream, from)) => self.accept_tcp(stream, from),
+            Ok(Accepted::Unix(stream)) => {
+                self.serve_accepted(Box::new(ClientSocket::Unix(stream)), UNIX_PEER);
+            }
+            Err(error) => wait_after(&error).await,
         }
     }
 
@@ -189,8 +203,19 @@ impl AcceptLoop {
     }
 
     /// Ends the connections: each after its current response, the rest by force at the end of the drain time.
-    pub(crate) async fn drain_connections(mut self) -> Drained {
+    ///
+    /// A process alone goes on accepting until the last of them has ended: a proxy without another process passes on the
+    /// 503 and its `Retry-After`, and would make a 502 of a connection that is refused. A process of a cluster closes its
+    /// sockets, so that clients and proxies take another one at once.
+    pub(crate) async fn drain_connections(mut self, listeners: Listeners) -> Drained {
         let config = self.app.config.now();
+        let listeners = match self.app.cluster.get() {
+            None => Some(listeners),
+            Some(_) => {
+                self.accept_waiting(listeners);
+                None
+            }
+        };
         if let Some(journal) = self.app.gateway.generations.journal.get() {
             journal.begin_shutdown();
         }
@@ -209,11 +234,30 @@ impl AcceptLoop {
         if let Some(moving) = moving {
             moving.finish();
         }
-        let all = async { while self.connections.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(config.drain + config.drain_flush, all).await;
-        let cut = self.connections.len();
+        let mut running = std::mem::take(&mut self.connections);
+        let ended = self.await_ends(&mut running, listeners);
+        let _ = tokio::time::timeout(config.drain + config.drain_flush, ended).await;
+        let cut = running.len() + self.connections.len();
+        running.shutdown().await;
         self.connections.shutdown().await;
         Drained { cut }
+    }
+
+    /// Waits for the ends of the connections from before the shutdown, and rejects the requests of those that come
+    /// meanwhile; then closes the listeners, and waits for the latter.
+    async fn await_ends(&mut self, running: &mut JoinSet<()>, listeners: Option<Listeners>) {
+        if let Some(listeners) = listeners {
+            loop {
+                tokio::select! {
+                    ended = running.join_next() => if ended.is_none() { break },
+                    Some(_) = self.connections.join_next() => {}
+                    accepted = listeners.accept() => self.serve_next(accepted).await,
+                }
+            }
+            self.accept_waiting(listeners);
+        }
+        while running.join_next().await.is_some() {}
+        while self.connections.join_next().await.is_some() {}
     }
 }
 

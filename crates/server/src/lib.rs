@@ -85,7 +85,7 @@ pub use gateway::response_limits::ResponseLimits;
 pub use gateway::stored_snapshot::{StoredSummary, is_stored_answer};
 pub use gateway::stream_clocks::StreamClocks;
 pub use gateway::stream_owners::RecordsSetup;
-pub use gateway::streams::StreamLimits;
+pub use gateway::streams::{StreamLimits, end_words};
 pub use gateway::webhooks::{
     HostPattern, SECRETS_MAX, WebhookSecret, WebhookSecrets, WebhookSettings,
 };

@@ -242,8 +242,8 @@ impl Server {
         (self.app, Authentication::new(self.keys, self.hosts))
     }
 
-    /// Serves until `shutdown` is ready, then shuts down gracefully: new connections are not accepted, idle
-    /// connections are closed (one without a request yet is given a moment to send it), and the engine ends streams that still run after `drain`. These streams end with an
+    /// Serves until `shutdown` is ready, then shuts down gracefully: requests of new connections are rejected (in a cluster no
+    /// connection is accepted), idle connections are closed (one without a request yet is given a moment to send it), and the engine ends streams that still run after `drain`. These streams end with an
     /// error; then connections have `drain_flush` to send their last bytes.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Drained {
         let Self {
@@ -269,11 +269,8 @@ impl Server {
         let authentication = Authentication::new(keys, hosts);
         let router = build_router(app.clone(), authentication);
         let accept_loop = AcceptLoop::new(router, app, limiter, tls);
-        let drained = accept_loop
-            .accept_until(listeners, shutdown)
-            .await
-            .drain_connections()
-            .await;
+        let (accept_loop, listeners) = accept_loop.accept_until(listeners, shutdown).await;
+        let drained = accept_loop.drain_connections(listeners).await;
         watchers.abort_all();
         stop_journal(&journal).await;
         // Streams that are not submitted yet are left to the next process.

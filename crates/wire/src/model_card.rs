@@ -12,6 +12,10 @@ pub struct ModelCard {
     pub context_max: Option<usize>,
     /// Template capabilities; only of a loaded model.
     pub capabilities: Option<Capabilities>,
+    /// What the model is for: `text`, `embedding` or `rerank`; absent until the file was read.
+    pub kind: Option<&'static str>,
+    /// What the model can do, with the names of Ollama's API; absent of a model for text that is not loaded.
+    pub abilities: Option<Vec<&'static str>>,
     /// Engines of other processes that compute for the model now; `None`: the engine is in this process.
     pub engines: Option<usize>,
     /// Base model and file of an adapter.

@@ -95,7 +95,8 @@ pub(super) fn check_update(
 pub(super) fn check_options(options: &StreamOptions, n: usize) -> Result<(), DescriptionError> {
     let deadline = options.deadline.unwrap_or_default();
     require(deadline <= Duration::from_millis(DEADLINE_MS_MAX), || {
-        format!("stream_options.deadline: is {deadline:?}; at most a day")
+        let ms = deadline.as_millis();
+        format!("stream_options.deadline: is {ms} ms; at most {DEADLINE_MS_MAX}")
     })?;
     let salt = options.cache_salt.as_deref().unwrap_or(" ");
     require_range(

@@ -114,6 +114,17 @@ struct KindOfDescription {
 }
 
 impl DescriptionKind {
+    /// The kind in words, for messages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Generation => "generation",
+            Self::WorkflowRun => "workflow run",
+            Self::StoredBlob => "stored response",
+            Self::WebhookDelivery => "webhook event",
+            Self::MailboxEvent => "mailbox event",
+        }
+    }
+
     /// The kind of the object that bytes of a journal describe; `None` for those of a later version.
     pub fn of(description: &[u8]) -> Option<Self> {
         let kind = serde_json::from_slice::<KindOfDescription>(description);

@@ -107,7 +107,7 @@ impl EventRecord {
     ) -> Result<Self, DescriptionError> {
         let record: Self = from_json(description, EVENT_BYTES_MAX)?;
         if record.kind != kind || record.version > EVENT_VERSION {
-            let found = format!("kind {:?}, version {}", record.kind, record.version);
+            let found = format!("kind {}, version {}", record.kind.name(), record.version);
             return Err(DescriptionError::Invalid(found));
         }
         Ok(record)

@@ -5,6 +5,7 @@ use generate::rerank_template::RerankTemplate;
 use generate::sampling_defaults::SamplingDefaults;
 use serde_json::{Map, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
+use text::{Capabilities, ToolSupport};
 
 /// What a model computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,40 @@ pub enum ModelTask {
     Embedding,
     /// Scores of documents for a query: a model with a classification head.
     Ranking,
+}
+
+impl ModelTask {
+    /// The kind of the model in lists.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Generation => "text",
+            Self::Embedding => "embedding",
+            Self::Ranking => "rerank",
+        }
+    }
+
+    /// What a model that generates no text is for, for errors.
+    pub(crate) fn purpose(self) -> &'static str {
+        match self {
+            Self::Ranking => "it scores documents for a query (/v1/rerank)",
+            Self::Generation | Self::Embedding => "it computes embeddings (/v1/embeddings)",
+        }
+    }
+
+    /// What a model for this task can do, with the names of Ollama's API; `template`: what its chat template can.
+    pub fn capabilities(self, template: Capabilities) -> Vec<&'static str> {
+        let names = match self {
+            Self::Embedding => return vec!["embedding"],
+            Self::Ranking => return vec!["rerank"],
+            Self::Generation => [
+                ("completion", true),
+                ("tools", template.tools != ToolSupport::None),
+                ("thinking", template.thinking),
+            ],
+        };
+        let names = names.into_iter().filter(|(_, can)| *can);
+        names.map(|(name, _)| name).collect()
+    }
 }
 
 /// Metadata of a model's file.

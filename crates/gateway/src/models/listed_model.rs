@@ -1,6 +1,8 @@
 //! The models there are, as they are listed.
 
-use super::{DerivedModel, LocalModel, ModelEntry, ModelFacts, ModelRegistry, ModelState};
+use super::{
+    DerivedModel, LocalModel, ModelEntry, ModelFacts, ModelRegistry, ModelState, ModelTask,
+};
 use generate::error::ApiError;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -72,6 +74,19 @@ impl ListedModel {
         }
     }
 
+    fn task(&self) -> Option<ModelTask> {
+        self.facts.as_ref().map(|facts| facts.task)
+    }
+
+    /// What the model can do, as far as that is known without trying its chat template.
+    fn abilities(&self) -> Option<Vec<&'static str>> {
+        match (self.task()?, self.capabilities()) {
+            (task, Some(capabilities)) => Some(task.capabilities(capabilities)),
+            (ModelTask::Generation, None) => None,
+            (task, None) => Some(task.capabilities(Capabilities::NONE)),
+        }
+    }
+
     fn adapter_card(&self) -> Option<AdapterCard> {
         let made = self.made.as_deref()?;
         let name = made.adapter.as_deref()?;
@@ -96,6 +111,8 @@ impl ListedModel {
             created_unix_s: self.created_unix_s,
             context_max: self.context_max,
             capabilities: self.capabilities(),
+            kind: self.task().map(ModelTask::kind),
+            abilities: self.abilities(),
             engines: self.engines,
             adapter: self.adapter_card(),
             state: match &self.state {

@@ -53,7 +53,9 @@ pub use wire::derived_model::DerivedModel;
 pub use wire::ollama::keep_alive::ModelKeepAlive;
 
 use crate::metrics::StepMetrics;
+use generate::error::ApiError;
 use generate::model_handle::ModelHandle;
+use generate::prompt::no_text_error;
 use std::sync::Arc;
 
 /// A loaded model, without the weights.
@@ -81,6 +83,14 @@ pub struct ServedModel {
 pub type EngineArithmetic = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 impl ServedModel {
+    /// An error for a request for text, if the model generates none.
+    pub(crate) fn expect_text(&self) -> Result<(), ApiError> {
+        match self.handle.engine.generates() {
+            true => Ok(()),
+            false => Err(no_text_error(&self.id, self.facts.task.purpose())),
+        }
+    }
+
     /// The identity, with the arithmetic of the engines that compute now; empty where that is not one.
     pub fn identity_now(&self) -> ModelIdentity {
         let mut identity = self.identity.clone();

@@ -1,4 +1,4 @@
-//! Names of stream ends in the API.
+//! Names of stream ends in the API, and for people.
 
 use generate::stop::ONE_CALL;
 use stream::{Clock, End, FailCode, Stop};
@@ -15,6 +15,14 @@ pub(crate) fn end_name(end: End) -> (&'static str, Option<&'static str>) {
         End::TimedOut(clock) => ("timed_out", Some(clock_name(clock))),
         End::Failed(code) => ("failed", Some(code_name(code))),
         End::Lost => ("lost", None),
+    }
+}
+
+/// The end in words, such as `timed_out (queue)`.
+pub fn end_words(end: End) -> String {
+    match end_name(end) {
+        (name, None) => name.to_owned(),
+        (name, Some(detail)) => format!("{name} ({detail})"),
     }
 }
 

@@ -70,6 +70,7 @@ pub use attendance::EndReceipt;
 pub(crate) use cancel_on_drop::CancelOnDrop;
 pub(crate) use detached_driver::DetachedDriver;
 pub(crate) use end_name::end_name;
+pub use end_name::end_words;
 pub use feed::StreamFeed;
 pub use feed::{FeedEvent, FeedView};
 pub use generate::stream_source::ChoiceLog;

@@ -30,11 +30,16 @@ pub(super) fn template_failed(error: TemplateError, field: &str, room: PromptLim
     }
 }
 
-/// The error for a request for text to an encoder.
+/// The error for a request for text to an encoder, and what the encoder is for.
+pub fn no_text_error(name: &str, purpose: &str) -> ApiError {
+    let message = format!("model: '{name}' is an encoder, which generates no text; {purpose}");
+    ApiError::field("model", "not_supported", message)
+}
+
+/// The error where the name of the model is not known.
 pub(super) fn no_text() -> ApiError {
-    let message =
-        "model: is an encoder, which generates no text; it computes embeddings (/v1/embeddings)";
-    ApiError::field("model", "not_supported", message.to_owned())
+    let message = "model: is an encoder, which generates no text".to_owned();
+    ApiError::field("model", "not_supported", message)
 }
 
 /// The error of a prompt that the tokenizer rejects.

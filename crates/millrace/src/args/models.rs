@@ -8,7 +8,11 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PullArgs {
     /// `hf.co/OWNER/REPOSITORY[@REVISION][:QUANT]`, `OWNER/REPOSITORY:FILE.gguf`, or a short name such as `qwen3:0.6b`.
-    pub(crate) name: String,
+    #[arg(required_unless_present = "list")]
+    pub(crate) name: Option<String>,
+    /// Show the short names with sizes, and which of them fit this machine.
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) list: bool,
     /// Send no request to the hub if a model of this name is on this machine.
     #[arg(long)]
     pub(crate) if_absent: bool,
@@ -52,6 +56,9 @@ pub(crate) struct LibraryArgs {
     /// YAML file with settings; its `models.directories` names the model directories.
     #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Directory of models, in place of `models.directories` (may be given several times; downloads go to the first).
+    #[arg(long, value_name = "DIR")]
+    models_dir: Vec<PathBuf>,
     /// Log level (error, warn, info, debug) or a tracing filter.
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
@@ -65,6 +72,7 @@ impl LibraryArgs {
     pub(crate) fn settings(&self) -> Result<Config, ConfigError> {
         let model = ModelArgs {
             config: self.config.clone(),
+            models_dir: self.models_dir.clone(),
             log: self.log.clone(),
             ..ModelArgs::default()
         };

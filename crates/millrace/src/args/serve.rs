@@ -13,7 +13,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ServeArgs {
     /// GGUF file (or the first part of a split one), directory of one GGUF or of safetensors, or a local model's name;
-    /// default: the built-in model.
+    /// default: the one model of this machine, or the built-in one where there is none.
     #[arg(value_name = "MODEL")]
     pub(crate) path: Option<PathBuf>,
     #[command(flatten)]

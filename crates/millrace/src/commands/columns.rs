@@ -1,5 +1,6 @@
 //! Text tables with aligned columns.
 
+use crate::printable::printable;
 use std::fmt::Write;
 
 /// Alignment of a column.
@@ -15,6 +16,7 @@ pub(super) fn table<const N: usize>(
     align: [Align; N],
     rows: impl Iterator<Item = [String; N]>,
 ) -> String {
+    let rows = rows.map(|row| row.map(|cell| printable(&cell).into_owned()));
     let rows: Vec<_> = [head.map(str::to_owned)].into_iter().chain(rows).collect();
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());

@@ -29,6 +29,9 @@ pub(crate) fn models(args: &LibraryArgs) -> Result<(), Failure> {
     align[1] = Align::Right;
     let table = columns::table(head, align, rows);
     write!(std::io::stdout().lock(), "{table}")?;
+    for skipped in store.skipped_links() {
+        writeln!(std::io::stderr(), "{skipped}")?;
+    }
     Ok(())
 }
 

@@ -85,11 +85,11 @@ fn print_rates(answer: &Answer) {
     // A closed standard error is no failure.
     let _ = writeln!(
         std::io::stderr(),
-        "prompt: {} tokens ({} cached), {:.1}/s; answer: {tokens} tokens, {:.1}/s; end: {:?}",
+        "prompt: {} tokens ({} cached), {:.1}/s; answer: {tokens} tokens, {:.1}/s; end: {}",
         usage.prompt_tokens,
         usage.cached_tokens,
         rate(computed, answer.prompt_time()),
         rate(tokens.saturating_sub(1), usage.times.decoding()),
-        answer.end,
+        server::end_words(answer.end),
     );
 }

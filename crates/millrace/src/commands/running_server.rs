@@ -87,9 +87,17 @@ impl RunningServer {
     /// The settings are invalid.
     pub(super) fn new(args: &ServerArgs) -> Result<Self, Failure> {
         let config = args.library.settings()?;
-        let settings = &config.settings;
+        let own = Self::of_settings(&config.settings, SILENCE);
+        let api_key = args.api_key.as_ref().map(Secret::first);
+        let ignored = config.ignored();
         let url = match &args.url {
-            None => url_of_settings(settings),
+            None => {
+                return Ok(Self {
+                    api_key,
+                    ignored,
+                    ..own
+                });
+            }
             Some(url) if url.contains("://") => url.trim_end_matches('/').to_owned(),
             // The syntax of `--bind`; other text has a host name for the resolver.
             Some(authority) => match bind::parse(authority) {
@@ -97,18 +105,22 @@ impl RunningServer {
                 Err(_) => format!("http://{}", authority.trim_end_matches('/')),
             },
         };
-        let agent = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .timeout_connect(Some(SILENCE))
-            .timeout_recv_response(Some(SILENCE))
-            .tls_config(tls(args.url.is_none() && own_host(settings).is_loopback()));
         Ok(Self {
             url,
-            api_key: args.api_key.as_ref().map(Secret::first),
-            agent: agent.build().into(),
-            ignored: config.ignored(),
+            api_key,
+            agent: agent(false, SILENCE),
+            ignored,
         })
+    }
+
+    /// This machine's server with these settings, without a key; a server that answers nothing for `silence` is none.
+    pub(super) fn of_settings(settings: &Settings, silence: Duration) -> Self {
+        Self {
+            url: url_of_settings(settings),
+            api_key: None,
+            agent: agent(own_host(settings).is_loopback(), silence),
+            ignored: None,
+        }
     }
 
     /// Prints what of the environment was ignored, if there is something.
@@ -214,6 +226,16 @@ impl RunningServer {
             self.url
         ))
     }
+}
+
+fn agent(is_own: bool, silence: Duration) -> Agent {
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .timeout_connect(Some(silence))
+        .timeout_recv_response(Some(silence))
+        .tls_config(tls(is_own));
+    config.build().into()
 }
 
 /// How a server's certificate is verified. That of this machine's own server is not, over loopback: it is for the server's

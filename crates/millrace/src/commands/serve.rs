@@ -9,7 +9,8 @@ use crate::journal_opening::lock_journal;
 use crate::keyring::Keyring;
 use crate::library::Library;
 use crate::model_files::ModelSource;
-use crate::model_lookup::find_model;
+use crate::model_lookup::find_start_model;
+use crate::model_store::ModelStore;
 use crate::notify_socket::NotifySocket;
 use crate::reload::{Reload, Reloading};
 use crate::signals::ServerSignals;
@@ -96,14 +97,17 @@ fn served_name(source: Option<&ModelSource>) -> String {
     source.map_or_else(|| UNKNOWN_MODEL.to_owned(), |source| source.name.clone())
 }
 
-/// The model of the settings, with a header that was checked; `None`: the engines of a gateway decide.
+/// The model to start with, with a header that was checked; `None`: the engines of a gateway decide.
 fn start_model(settings: &Settings) -> Result<Option<ModelSource>, Failure> {
+    for skipped in ModelStore::without_start(settings).skipped_links() {
+        tracing::warn!("{skipped}");
+    }
     let is_given = settings.model.path.is_some() || settings.model.name.is_some();
     if settings.cluster.role == ClusterRole::Gateway && !is_given {
         tracing::info!("no model was given: waiting for the first model of an engine");
         return Ok(None);
     }
-    let source = find_model(settings)?;
+    let source = find_start_model(settings)?;
     loading::check_header(&source, &settings.of_model(&source.name))?;
     Ok(Some(source))
 }

@@ -1,5 +1,6 @@
 //! Settings from environment variables: `server.bind` is `MILLRACE_SERVER_BIND`.
 
+use super::problem_words::did_you_mean;
 use serde_json::Value;
 
 const PREFIX: &str = "MILLRACE_";
@@ -77,7 +78,10 @@ pub(super) fn setting(
     let (key, default) = known
         .iter()
         .find(|(key, _)| variable(key) == name)
-        .ok_or_else(|| format!("{name}: there is no such setting"))?;
+        .ok_or_else(|| {
+            let hint = did_you_mean(name, known.iter().map(|(key, _)| variable(key)));
+            format!("{name}: there is no such setting{hint}")
+        })?;
     Ok((key.clone(), typed_value(default, text)))
 }
 

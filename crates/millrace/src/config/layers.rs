@@ -3,6 +3,7 @@
 //! A layer is a tree of JSON objects with only the keys that the layer sets. The known keys are those of the defaults: any
 //! other key is an error. The typed settings are read from the merged tree once.
 
+use super::problem_words::{did_you_mean, plain_words};
 use super::{
     Origin, Preset, SecretTexts, Settings, api_keys, bind, check, environment, file, tree, webhooks,
 };
@@ -197,7 +198,8 @@ impl Layers {
         let settings = read.map_err(|why| {
             let key = why.path().to_string();
             let origin = origins.get(&key).map(|o| format!(" ({o})"));
-            format!("{key}{}: {}", origin.unwrap_or_default(), why.inner())
+            let why = plain_words(&why.inner().to_string());
+            format!("{key}{}: {why}", origin.unwrap_or_default())
         })?;
         self.report(&origins, check::problems(&settings).into_iter());
         Ok(Config {
@@ -267,16 +269,25 @@ impl Layers {
             } else if tree::get(&self.known, name).is_some() {
                 self.set(name, value.clone(), origin);
             } else {
-                self.problems
-                    .push(format!("{name} ({origin}): must be a section of settings"));
+                let hint = self.nearest(name);
+                self.problems.push(format!(
+                    "{name} ({origin}): must be a section of settings{hint}"
+                ));
             }
         }
     }
 
+    /// A hint at the known key that was probably meant.
+    fn nearest(&self, key: &str) -> String {
+        let known = tree::leaves(&self.known).into_iter();
+        did_you_mean(key, known.map(|(key, _)| key))
+    }
+
     fn set(&mut self, key: &str, value: Value, origin: &Origin) {
         if tree::get(&self.known, key).is_none() {
+            let hint = self.nearest(key);
             self.problems
-                .push(format!("{key} ({origin}): there is no such setting"));
+                .push(format!("{key} ({origin}): there is no such setting{hint}"));
             return;
         }
         self.laid.push(LayeredValue {

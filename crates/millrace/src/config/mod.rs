@@ -23,6 +23,7 @@ mod named_models;
 mod origin;
 mod packed_cache;
 mod preset;
+mod problem_words;
 mod prompt_cache;
 mod quantize;
 mod realtime;

@@ -4,6 +4,7 @@ use super::{NamedModels, PackedCacheUse, memory};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::ModelLimits;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Models {
     /// Directories of models; `millrace pull` downloads to the first. Default: `millrace/models` in the user's
-    /// cache (`$XDG_CACHE_HOME` or `~/.cache`).
+    /// data (`$XDG_DATA_HOME` or `~/.local/share`), and that of earlier versions in the user's cache, if it is there.
     pub(crate) directories: Vec<PathBuf>,
     /// Other programs' caches whose models are listed and read in place, never changed: `ollama` (`$OLLAMA_MODELS` or
     /// `~/.ollama/models`) and `huggingface` (`$HF_HUB_CACHE`, `$HF_HOME/hub` or `~/.cache/huggingface/hub`).
@@ -68,11 +69,18 @@ impl Default for Models {
 impl Models {
     /// The model directories; empty if neither a setting nor the environment names one.
     pub(crate) fn directories(&self) -> Vec<PathBuf> {
-        if !self.directories.is_empty() {
-            return self.directories.clone();
+        match self.directories.is_empty() {
+            true => default_directories(|name| std::env::var_os(name), Path::is_dir),
+            false => self.directories.clone(),
         }
-        let own = own_cache();
-        own.map(|own| own.join("models")).into_iter().collect()
+    }
+
+    /// The directory in the user's cache that an earlier version downloaded to, where it is still the first one: programs
+    /// that clean caches remove its models.
+    pub(crate) fn directory_in_cache(&self) -> Option<PathBuf> {
+        let first = self.directories().into_iter().next();
+        let in_cache = own_cache()?.join(MODELS);
+        (self.directories.is_empty() && first.as_ref() == Some(&in_cache)).then_some(in_cache)
     }
 
     /// The directory of packed weights; `None` if neither a setting nor the environment names one.
@@ -95,10 +103,96 @@ impl Models {
     }
 }
 
+/// Name of the model directory in the user's data.
+const MODELS: &str = "models";
+
+/// The directories without a setting: the one in the user's data, and the one of earlier versions in the user's cache. While
+/// only the latter is there, downloads go on there, so that no model loses its name.
+fn default_directories(
+    variable: impl Fn(&str) -> Option<OsString>,
+    is_there: impl Fn(&Path) -> bool,
+) -> Vec<PathBuf> {
+    let folder = |name, inner| own_folder(&variable, name, inner).map(|own| own.join(MODELS));
+    let data = folder("XDG_DATA_HOME", ".local/share");
+    let cache = folder("XDG_CACHE_HOME", ".cache").filter(|cache| is_there(cache));
+    match &cache {
+        Some(_) => data
+            .filter(|data| is_there(data))
+            .into_iter()
+            .chain(cache)
+            .collect(),
+        None => data.into_iter().collect(),
+    }
+}
+
 /// This program's directory in the user's cache.
 fn own_cache() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let cache = set("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(Path::new(&set("HOME")?).join(".cache")));
-    cache.map(|cache| cache.join("millrace"))
+    own_folder(|name| std::env::var_os(name), "XDG_CACHE_HOME", ".cache")
+}
+
+/// This program's directory in the folder that a variable names, or else in a folder of the user's home.
+fn own_folder(
+    variable: impl Fn(&str) -> Option<OsString>,
+    name: &str,
+    inner: &str,
+) -> Option<PathBuf> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let base = set(name).map(PathBuf::from);
+    let base = base.or_else(|| Some(Path::new(&set("HOME")?).join(inner)));
+    base.map(|base| base.join("millrace"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::default_directories;
+    use std::ffi::OsString;
+    use std::path::Path;
+
+    /// A label, variables, the directories that are there, and those that are used.
+    type Row<'a> = (
+        &'a str,
+        &'a [(&'a str, &'a str)],
+        &'a [&'a str],
+        &'a [&'a str],
+    );
+
+    #[test]
+    fn models_are_in_the_data_folder_unless_an_earlier_version_has_put_some_in_the_cache() {
+        let (data, cache) = (
+            "/h/.local/share/millrace/models",
+            "/h/.cache/millrace/models",
+        );
+        let home: &[(&str, &str)] = &[("HOME", "/h"), ("XDG_DATA_HOME", "")];
+        let own: &[(&str, &str)] = &[
+            ("HOME", "/h"),
+            ("XDG_DATA_HOME", "/d"),
+            ("XDG_CACHE_HOME", "/c"),
+        ];
+        let rows: [Row<'_>; 6] = [
+            ("nothing there", home, &[], &[data]),
+            ("data", home, &[data], &[data]),
+            ("cache", home, &[cache], &[cache]),
+            ("both", home, &[cache, data], &[data, cache]),
+            (
+                "variables",
+                own,
+                &["/c/millrace/models", "/d/millrace/models"],
+                &["/d/millrace/models", "/c/millrace/models"],
+            ),
+            ("no home", &[], &[], &[]),
+        ];
+        for (case, set, there, want) in rows {
+            let variable = |name: &str| {
+                let found = set.iter().find(|row| row.0 == name)?;
+                Some(OsString::from(found.1))
+            };
+            let found =
+                default_directories(variable, |path| there.iter().any(|t| Path::new(t) == path));
+            assert_eq!(
+                found,
+                want.iter().map(Path::new).collect::<Vec<_>>(),
+                "{case}"
+            );
+        }
+    }
 }

@@ -17,7 +17,7 @@ use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Event, Usage};
 use generate::output::generation_reader::{GenerationReader, Turn};
 use generate::output::parser_config::ParseOptions;
-use generate::prompt::PromptEncoder;
+use generate::prompt::{PromptEncoder, no_text_error};
 use generate::request::{GenerationParams, Prompt};
 use generate::sampling_defaults::SamplingDefaults;
 use generate::stream_meta::StreamMeta;
@@ -48,6 +48,9 @@ pub(crate) struct Answer {
     pub(crate) end: End,
     pub(crate) usage: Usage,
 }
+
+/// What an encoder is for, in the error for a prompt to one.
+const ENCODER_USE: &str = "it computes embeddings or scores of documents: `millrace serve` has /v1/embeddings and /v1/rerank";
 
 /// The error for logits that are not finite, which is a fault of the model's file.
 const NOT_FINITE: &str =
@@ -149,6 +152,9 @@ impl Generator {
         if prompt.is_conversation() {
             params.add_stops(self.model.template.stops());
         }
+        if !self.model.engine.generates() {
+            return Err(no_text_error(&self.name, ENCODER_USE));
+        }
         let params = &params;
         let parse = ParseOptions {
             tool_calling: params.tool_calling,
@@ -197,7 +203,10 @@ impl Answer {
                 Err(Failure::user(format!("{}: {NOT_FINITE}", generator.name)))
             }
             End::Failed(FailCode::Constraint) => Err(Failure::user(GRAMMAR_LIMIT_MESSAGE)),
-            end => Err(Failure::bug(format!("the answer ended with {end:?}"))),
+            end => {
+                let end = server::end_words(end);
+                Err(Failure::bug(format!("the answer ended early: {end}")))
+            }
         }
     }
 

@@ -165,7 +165,7 @@ impl server::Library for Library {
         name: &str,
         report: &mut dyn FnMut(PullNews<'_>) -> ControlFlow<()>,
     ) -> Result<(), LibraryError> {
-        pull::pull(&self.store, name, report)
+        Ok(pull::pull(&self.store, name, report)?)
     }
 
     fn copy(&self, from: &str, to: &str) -> Result<(), LibraryError> {

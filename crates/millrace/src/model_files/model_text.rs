@@ -111,7 +111,7 @@ impl ModelText {
         if let Some(path) = &self.own_path {
             let source = self.template.as_deref().unwrap_or_default();
             return ChatTemplate::new(source, bos, eos)
-                .map_err(|why| file_failure(path, &format!("no valid chat template: {why:?}")));
+                .map_err(|why| file_failure(path, &format!("no valid chat template: {why}")));
         }
         let Some(source) = &self.template else {
             let template = self.template_of_vocabulary()?;

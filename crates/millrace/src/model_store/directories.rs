@@ -1,14 +1,16 @@
 //! The models of the configured directories: every `.gguf` under them, by a name made of its path, and every folder of
 //! safetensors, by the folder's path.
 //!
-//! A client's name is never made into a path, only compared with the names of the files found. A file whose canonical
-//! path is outside its model directory is ignored.
+//! A client's name is never made into a path, only compared with the names of the files found. A link to a folder or out
+//! of its model directory is not followed: whoever can add a link would choose what is read. It is named as skipped.
 
 use crate::config::Quantize;
 use crate::model_files::{ModelSource, has_safetensors, is_config, read_facts};
+use crate::printable::printable;
 use model::gguf::SplitName;
 use server::ModelFacts;
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -19,6 +21,23 @@ pub(super) const ENTRIES_MAX: usize = 20_000;
 const DEPTH_MAX: usize = 6;
 /// Files whose facts are cached; a full cache is emptied.
 const FACTS_MAX: usize = 1024;
+
+/// Skipped links that are named.
+const SKIPPED_MAX: usize = 20;
+
+/// A link in a model directory that is not followed, or a folder with one among the model's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SkippedLink {
+    path: PathBuf,
+    why: &'static str,
+}
+
+impl fmt::Display for SkippedLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display().to_string();
+        write!(f, "{} is skipped: {}", printable(&path), self.why)
+    }
+}
 
 /// A model's first file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,16 +80,29 @@ impl ModelDirectories {
 
     /// All files, by name.
     pub(super) fn files(&self) -> Vec<ModelFile> {
-        let mut found = Vec::new();
-        let mut left = ENTRIES_MAX;
-        for directory in &self.directories {
-            if let Ok(root) = directory.canonicalize() {
-                find_files(&root, &root, DEPTH_MAX, &mut left, &mut found);
-            }
-        }
+        let mut found = self.search().found;
         found.sort();
         found.dedup_by(|b, a| a.name == b.name);
         found
+    }
+
+    /// Links that are not followed.
+    pub(super) fn skipped(&self) -> Vec<SkippedLink> {
+        self.search().skipped
+    }
+
+    fn search(&self) -> Search {
+        let mut search = Search {
+            left: ENTRIES_MAX,
+            found: Vec::new(),
+            skipped: Vec::new(),
+        };
+        for directory in &self.directories {
+            if let Ok(root) = directory.canonicalize() {
+                search.visit(&root, &root, DEPTH_MAX);
+            }
+        }
+        search
     }
 
     /// The file that a record names by its path relative to a model directory, if it is inside of that directory.
@@ -125,30 +157,56 @@ impl ModelDirectories {
     }
 }
 
-/// Finds the models under `folder`. Links to directories are not followed, so the search ends.
-fn find_files(
-    root: &Path,
-    folder: &Path,
-    depth: usize,
-    left: &mut usize,
-    found: &mut Vec<ModelFile>,
-) {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        if *left == 0 {
+/// A search through the model directories.
+struct Search {
+    /// Entries that may still be examined.
+    left: usize,
+    found: Vec<ModelFile>,
+    skipped: Vec<SkippedLink>,
+}
+
+impl Search {
+    /// Finds the models under `folder`. Links to directories are not followed, so the search ends.
+    fn visit(&mut self, root: &Path, folder: &Path, depth: usize) {
+        let Ok(entries) = std::fs::read_dir(folder) else {
             return;
-        }
-        *left -= 1;
-        let (path, kind) = (entry.path(), entry.file_type());
-        match kind {
-            Ok(kind) if kind.is_dir() && depth > 0 => {
-                find_files(root, &path, depth - 1, left, found);
+        };
+        for entry in entries.flatten() {
+            if self.left == 0 {
+                return;
             }
-            Ok(kind) if kind.is_dir() => {}
-            Ok(_) => found.extend(model_file(root, &path)),
-            Err(_) => {}
+            self.left -= 1;
+            let (path, kind) = (entry.path(), entry.file_type());
+            match kind {
+                Ok(kind) if kind.is_dir() && depth > 0 => self.visit(root, &path, depth - 1),
+                Ok(kind) if kind.is_dir() => {}
+                Ok(kind) => match model_file(root, &path) {
+                    Some(file) => self.found.push(file),
+                    None => self.skip(root, path, kind.is_symlink()),
+                },
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Notes a link that is not followed, and a model of safetensors with such a link among its files.
+    fn skip(&mut self, root: &Path, path: PathBuf, is_link: bool) {
+        let is_model = || find_model_file(root, &path).is_some_and(|name| !name.is_empty());
+        let why = match std::fs::metadata(&path) {
+            Ok(found) if is_link && found.is_dir() => {
+                "a link to a folder is not followed; name that folder in models.directories (--models-dir)"
+            }
+            Ok(_) if is_link && is_model() => {
+                "a link out of the directory is not followed; name its folder in models.directories (--models-dir)"
+            }
+            Ok(_) if is_config(&path) && is_model() => {
+                "a file of this model is a link out of the directory, which is not followed"
+            }
+            Err(_) if is_link && is_model() => "the link's file does not exist",
+            _ => return,
+        };
+        if self.skipped.len() < SKIPPED_MAX {
+            self.skipped.push(SkippedLink { path, why });
         }
     }
 }

@@ -22,9 +22,11 @@ use crate::config::{NamedModels, Quantize, Settings};
 use crate::model_files::{BUILT_IN, ModelSource, read_facts};
 use crate::packed_cache::PackedCache;
 use caches::{Caches, ollama_parameters};
+pub(crate) use directories::SkippedLink;
 use directories::{ModelDirectories, ModelFile};
 use record::Records;
-use server::{DerivedModel, LibraryError, LocalModel, ModelFacts};
+use server::{DerivedModel, LibraryError, LocalModel, ModelFacts, ModelTask};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -149,6 +151,28 @@ impl ModelStore {
             }
         }
         names
+    }
+
+    /// The models that `serve` may start with where none is named, one name for each: those for text, or else all others.
+    /// The built-in model is none of them.
+    pub(crate) fn start_candidates(settings: &Settings) -> Vec<String> {
+        let mut seen = HashSet::new();
+        let mut models: Vec<LocalModel> = Self::local(settings).all_local();
+        models.retain(|local| {
+            let path = local.weights.as_deref().map(Path::new);
+            let file = path.and_then(|path| path.canonicalize().ok());
+            local.made.is_none() && file.is_some_and(|file| seen.insert(file))
+        });
+        let is_for_text = |local: &LocalModel| local.facts.task == ModelTask::Generation;
+        if models.iter().any(is_for_text) {
+            models.retain(is_for_text);
+        }
+        models.into_iter().map(|local| local.name).collect()
+    }
+
+    /// Links in the model directories that are not followed.
+    pub(crate) fn skipped_links(&self) -> Vec<SkippedLink> {
+        self.directories.skipped()
     }
 
     /// Stores a record for a pulled file of the first directory.

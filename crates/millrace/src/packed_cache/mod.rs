@@ -59,6 +59,11 @@ impl PackedCache {
         self.reading.is_some()
     }
 
+    /// Whether the packed weights of a model of so many bytes are written to the disk.
+    pub(crate) fn holds(&self, model_bytes: u64) -> bool {
+        self.is_used() && model_bytes >= self.model_bytes_min
+    }
+
     /// The directory.
     pub(crate) fn path(&self) -> &Path {
         &self.directory.path

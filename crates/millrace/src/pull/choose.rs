@@ -2,6 +2,7 @@
 
 use super::hub::HubFile;
 use super::source::{HubSource, Pick};
+use crate::printable::printable;
 use model::gguf::SplitName;
 use model::safetensors::{CONFIG, INDEX, ONE};
 use server::LibraryError;
@@ -61,7 +62,8 @@ pub(super) fn choose<'a>(
     match parts.len() == usize::from(count) {
         true => Ok(parts.clone()),
         false => Err(LibraryError::Failed(format!(
-            "{name} has {count} parts, and the hub {} of them",
+            "{} has {count} parts, and the hub {} of them",
+            printable(name),
             parts.len()
         ))),
     }
@@ -142,10 +144,14 @@ fn no_model(source: &HubSource, all: &[String]) -> LibraryError {
             "{repository} has no GGUF files with sums, and no safetensors with their {CONFIG}"
         ));
     }
-    let told: Vec<&str> = all.iter().take(LISTED_MAX).map(String::as_str).collect();
+    let names: Vec<_> = all
+        .iter()
+        .take(LISTED_MAX)
+        .map(|name| printable(name))
+        .collect();
     LibraryError::Invalid(format!(
         "{repository} has no such file; name one of these as {repository}:FILE.gguf: {}",
-        told.join(", ")
+        names.join(", ")
     ))
 }
 

@@ -1,9 +1,11 @@
 //! Download of one file: resumed, verified, renamed.
 
+use super::error::{PullError, Unreachable};
 use super::hub::{Hub, HubFile, NoContent};
-use super::progress::{ReportPull, expect_continue};
+use super::progress::{ProgressWatch, ReportPull, expect_continue};
 use super::source::HubSource;
 use super::sum::Summing;
+use crate::clock::now;
 use server::{LibraryError, PullNews};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -33,11 +35,12 @@ struct PartialFile {
     path: PathBuf,
     sum: Summing,
     bytes: u64,
+    watch: ProgressWatch,
 }
 
 impl Fetch<'_> {
     /// Downloads and verifies the file, unless an earlier pull completed the file.
-    pub(super) fn run(&self, report: ReportPull<'_>) -> Result<(), LibraryError> {
+    pub(super) fn run(&self, report: ReportPull<'_>) -> Result<(), PullError> {
         if self.is_present(report)? {
             return Ok(());
         }
@@ -48,13 +51,13 @@ impl Fetch<'_> {
             let before = part.bytes;
             let why = match self.fetch_rest(&mut part, report) {
                 Ok(()) => "the connection was closed early".to_owned(),
-                Err(NoContent::Perhaps(why)) => why,
-                Err(NoContent::Beyond) => {
+                Err(why @ NoContent::Beyond) => {
                     self.restart_part(&mut part)
                         .map_err(|why| disk_error(&why))?;
-                    "the response was shorter than its Content-Length".to_owned()
+                    why.to_string()
                 }
-                Err(NoContent::Never(why)) => return Err(why),
+                Err(NoContent::Never(why)) => return Err(why.into()),
+                Err(why) => why.to_string(),
             };
             fruitless = if part.bytes > before {
                 0
@@ -62,9 +65,7 @@ impl Fetch<'_> {
                 fruitless + 1
             };
             if fruitless == FRUITLESS_MAX {
-                return Err(LibraryError::Failed(format!(
-                    "the download was interrupted: {why}; the partial file is kept, run `millrace pull` again to resume"
-                )));
+                return Err(self.interrupted(&why));
             }
             if fruitless > 0 {
                 std::thread::park_timeout(PAUSE * fruitless);
@@ -72,7 +73,29 @@ impl Fetch<'_> {
             }
         }
         expect_continue(report(PullNews::Verifying))?;
-        self.finish_part(part)
+        Ok(self.finish_part(part)?)
+    }
+
+    /// Bytes that the disk must have room for.
+    pub(super) fn missing_bytes(&self) -> u64 {
+        let bytes_of = |path: &Path| path.metadata().map_or(0, |found| found.len());
+        match bytes_of(&self.target) {
+            whole if whole == self.file.bytes => 0,
+            _ => self.file.bytes.saturating_sub(bytes_of(&self.part_path())),
+        }
+    }
+
+    fn interrupted(&self, why: &str) -> PullError {
+        let problem = format!(
+            "the download was interrupted: {why}; the partial file is kept, run `millrace pull` again to resume"
+        );
+        let folder = self.target.parent().map(Path::to_owned);
+        Unreachable::error(
+            problem,
+            (self.hub, self.source),
+            Some(&self.file.path),
+            folder,
+        )
     }
 
     /// Whether an earlier pull completed the file.
@@ -88,14 +111,18 @@ impl Fetch<'_> {
         Ok(sum.finish() == self.file.sum.digits())
     }
 
+    fn part_path(&self) -> PathBuf {
+        let digits = &self.file.sum.digits()[..NAMED_DIGITS];
+        let mut name = self.target.clone().into_os_string();
+        name.push(format!(".{digits}.part"));
+        PathBuf::from(name)
+    }
+
     /// Opens the partial file with the bytes of earlier pulls.
     fn open_partial(&self) -> Result<PartialFile, LibraryError> {
         let folder = self.target.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(|why| disk_error(&why))?;
-        let digits = &self.file.sum.digits()[..NAMED_DIGITS];
-        let mut name = self.target.clone().into_os_string();
-        name.push(format!(".{digits}.part"));
-        let path = PathBuf::from(name);
+        let path = self.part_path();
         let options = OpenOptions::new()
             .read(true)
             .write(true)
@@ -116,8 +143,10 @@ impl Fetch<'_> {
             path,
             sum: self.begin_sum(),
             bytes: 0,
+            watch: ProgressWatch::new(0, now()),
         };
         part.bytes = hash_rest(&mut part.file, &mut part.sum).map_err(|why| disk_error(&why))?;
+        part.watch = ProgressWatch::new(part.bytes, now());
         if part.bytes > self.file.bytes {
             self.restart_part(&mut part)
                 .map_err(|why| disk_error(&why))?;
@@ -146,6 +175,9 @@ impl Fetch<'_> {
             };
             let left = usize::try_from(self.file.bytes - part.bytes).unwrap_or(usize::MAX);
             part.append_chunk(&chunk[..read.min(left)]).map_err(disk)?;
+            part.watch
+                .note(part.bytes, now())
+                .map_err(NoContent::Never)?;
             self.report_fetched(part, report)
                 .map_err(NoContent::Never)?;
         }
@@ -162,6 +194,7 @@ impl Fetch<'_> {
         part.file.seek(SeekFrom::Start(0))?;
         part.sum = self.begin_sum();
         part.bytes = 0;
+        part.watch = ProgressWatch::new(0, now());
         Ok(())
     }
 

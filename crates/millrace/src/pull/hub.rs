@@ -7,6 +7,7 @@ use super::source::HubSource;
 use super::sum::Sum;
 use serde::Deserialize;
 use server::LibraryError;
+use std::fmt;
 use std::io::Read;
 use std::time::Duration;
 use ureq::Agent;
@@ -21,6 +22,8 @@ const FILES_MAX: usize = 10_000;
 const REDIRECTS_MAX: u32 = 8;
 /// Time without a byte after which a request fails.
 const SILENCE: Duration = Duration::from_secs(30);
+/// Time for the whole list of a repository's files, so that a hub that sends a byte now and then holds no download.
+const LIST_TIME: Duration = Duration::from_secs(120);
 
 pub(super) struct Hub {
     agent: Agent,
@@ -51,6 +54,16 @@ pub(super) enum NoContent {
     Beyond,
     /// No attempt will succeed.
     Never(LibraryError),
+}
+
+impl fmt::Display for NoContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Perhaps(why) => f.write_str(why),
+            Self::Beyond => f.write_str("the response was shorter than its Content-Length"),
+            Self::Never(why) => why.fmt(f),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -96,21 +109,24 @@ impl Hub {
     }
 
     /// The files of a repository, with their checksums.
-    pub(super) fn files(&self, source: &HubSource) -> Result<Vec<HubFile>, LibraryError> {
+    pub(super) fn files(&self, source: &HubSource) -> Result<Vec<HubFile>, NoContent> {
         let path = format!(
             "/api/models/{}/{}/tree/{}?recursive=true",
             source.owner,
             source.repository,
             source.revision()
         );
+        let unreachable = |why: ureq::Error| NoContent::Perhaps(why.to_string());
         let mut response = self
-            .send_get(&path, None)
-            .map_err(|why| unreachable_hub(&why))?;
-        expect_found(response.status(), source)?;
+            .send_get(&path, None, Some(LIST_TIME))
+            .map_err(unreachable)?;
+        expect_found(response.status(), source).map_err(NoContent::Never)?;
         let body = response.body_mut().with_config().limit(LIST_BYTES_MAX);
-        let text = body.read_to_string().map_err(|why| unreachable_hub(&why))?;
-        let entries: Vec<HubEntry> = serde_json::from_str(&text)
-            .map_err(|_| LibraryError::Failed("the hub's list of files is not valid".to_owned()))?;
+        let text = body.read_to_string().map_err(unreachable)?;
+        let entries: Vec<HubEntry> = serde_json::from_str(&text).map_err(|_| {
+            let words = "the hub's list of files is not valid";
+            NoContent::Never(LibraryError::Failed(words.to_owned()))
+        })?;
         let files = entries.into_iter().take(FILES_MAX).filter_map(|entry| {
             let (sum, bytes) = match entry.lfs {
                 Some(large) => (Sum::sha256(&large.oid)?, large.size),
@@ -132,11 +148,9 @@ impl Hub {
         file: &HubFile,
         offset: u64,
     ) -> Result<Content, NoContent> {
-        let (owner, repository) = (&source.owner, &source.repository);
-        let (revision, file) = (source.revision(), escape_path(&file.path));
-        let path = format!("/{owner}/{repository}/resolve/{revision}/{file}");
+        let path = content_path(source, &file.path);
         let response = self
-            .send_get(&path, (offset > 0).then_some(offset))
+            .send_get(&path, (offset > 0).then_some(offset), None)
             .map_err(|why| NoContent::Perhaps(why.to_string()))?;
         let status = response.status();
         let offset = match status {
@@ -162,8 +176,43 @@ impl Hub {
         })
     }
 
-    fn send_get(&self, path: &str, from: Option<u64>) -> Result<Response<ureq::Body>, ureq::Error> {
-        let mut request = self.agent.get(format!("{}{path}", self.endpoint));
+    /// The address of a file's content, for a person.
+    pub(super) fn file_address(&self, source: &HubSource, file: &str) -> String {
+        format!("{}{}", self.shown_endpoint(), content_path(source, file))
+    }
+
+    /// The address of the page with a repository's files, for a person.
+    pub(super) fn page_address(&self, source: &HubSource) -> String {
+        let (owner, repository) = (&source.owner, &source.repository);
+        let (endpoint, revision) = (self.shown_endpoint(), source.revision());
+        format!("{endpoint}/{owner}/{repository}/tree/{revision}")
+    }
+
+    /// The hub's address, without a user's name and password.
+    pub(super) fn shown_endpoint(&self) -> String {
+        let Some((scheme, rest)) = self.endpoint.split_once("://") else {
+            return self.endpoint.clone();
+        };
+        let authority = rest.split('/').next().unwrap_or(rest);
+        let user_bytes = authority.rfind('@').map_or(0, |at| at + 1);
+        format!("{scheme}://{}", &rest[user_bytes..])
+    }
+
+    /// Host and port of the proxy that requests go through, if the environment names one.
+    pub(super) fn proxy(&self) -> Option<String> {
+        let proxy = self.agent.config().proxy()?;
+        Some(format!("{}:{}", proxy.host(), proxy.port()))
+    }
+
+    /// Sends a request; `time` bounds the whole exchange.
+    fn send_get(
+        &self,
+        path: &str,
+        from: Option<u64>,
+        time: Option<Duration>,
+    ) -> Result<Response<ureq::Body>, ureq::Error> {
+        let request = self.agent.get(format!("{}{path}", self.endpoint));
+        let mut request = request.config().timeout_global(time).build();
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
@@ -172,6 +221,13 @@ impl Hub {
         }
         request.call()
     }
+}
+
+/// The path of a file's content.
+fn content_path(source: &HubSource, file: &str) -> String {
+    let (owner, repository) = (&source.owner, &source.repository);
+    let (revision, file) = (source.revision(), escape_path(file));
+    format!("/{owner}/{repository}/resolve/{revision}/{file}")
 }
 
 /// Position of the first byte of a partial response.
@@ -200,10 +256,6 @@ fn expect_found(status: StatusCode, source: &HubSource) -> Result<(), LibraryErr
 
 fn status_error(status: StatusCode) -> LibraryError {
     LibraryError::Failed(format!("the hub answered {status}"))
-}
-
-fn unreachable_hub(why: &ureq::Error) -> LibraryError {
-    LibraryError::Failed(format!("the hub cannot be reached: {why}"))
 }
 
 /// A path with URL escapes.

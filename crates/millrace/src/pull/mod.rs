@@ -4,23 +4,29 @@
 //! source    the repository and file of a name         known  short names and their repositories
 //! hub       a repository's files and their content    choose the files of a model
 //! fetch     download: resumed, verified, renamed      sum    checksums
-//! progress  reports to the caller
+//! progress  reports to the caller, and the bound     space  free space of the disk
+//! error     why a pull failed
 //! ```
 //!
 //! A file is downloaded into `NAME.SUM.part` beside the final path. After an interruption the partial file stays, and
 //! the next pull resumes. A file with the hub's checksum is renamed atomically.
 
 mod choose;
+mod error;
 mod fetch;
 mod hub;
 mod known;
 mod progress;
 mod source;
+mod space;
 mod sum;
 
 use crate::model_store::{ModelName, ModelStore};
+pub(crate) use error::PullError;
+use error::Unreachable;
 use fetch::Fetch;
-use hub::Hub;
+use hub::{Hub, NoContent};
+pub(crate) use known::all as known_models;
 use progress::{ReportPull, expect_continue};
 use server::{LibraryError, PullNews};
 use source::HubSource;
@@ -31,33 +37,48 @@ use sum::Sum;
 /// model that is on this machine stays as it is.
 ///
 /// # Errors
-/// The name is invalid, the hub lacks the model, a checksum is wrong, or the caller abandoned the download.
+/// The name is invalid, the hub lacks the model, the disk has no room, a checksum is wrong, or the caller abandoned the
+/// download.
 pub(crate) fn pull(
     store: &ModelStore,
     name: &str,
     report: ReportPull<'_>,
-) -> Result<(), LibraryError> {
+) -> Result<(), PullError> {
     let (source, model) = parse(name)?;
     let hub = match Hub::from_env() {
-        Err(why) => return keep_present(store, &model, why),
+        Err(why) => return keep_present(store, &model, why.into()),
         Ok(hub) => hub,
     };
     expect_continue(report(PullNews::Listing))?;
+    let folder = source.folder();
+    let directory = store.download_directory();
+    let home = || directory.as_ref().ok().map(|home| home.join(&folder));
     let files = match hub.files(&source) {
-        Err(why @ LibraryError::Failed(_)) => return keep_present(store, &model, why),
-        files => files?,
+        Ok(files) => files,
+        Err(NoContent::Never(why @ LibraryError::Failed(_))) => {
+            return keep_present(store, &model, why.into());
+        }
+        Err(NoContent::Never(why)) => return Err(why.into()),
+        Err(why) => {
+            let problem = format!("the hub cannot be reached: {why}");
+            let why = Unreachable::error(problem, (&hub, &source), None, home());
+            return keep_present(store, &model, why);
+        }
     };
     let chosen = choose::choose(&files, &source)?;
-    let folder = source.folder();
     let directory = store.download_directory()?;
-    for file in &chosen {
-        let place = expect_plain(&folder, &file.path)?;
-        let fetch = Fetch {
+    let mut fetches = Vec::with_capacity(chosen.len());
+    for &file in &chosen {
+        fetches.push(Fetch {
             hub: &hub,
             source: &source,
             file,
-            target: directory.join(place),
-        };
+            target: directory.join(expect_plain(&folder, &file.path)?),
+        });
+    }
+    let missing = fetches.iter().map(Fetch::missing_bytes).sum();
+    space::expect_space(directory, missing)?;
+    for fetch in &fetches {
         fetch.run(report)?;
     }
     expect_continue(report(PullNews::Naming))?;
@@ -69,7 +90,8 @@ pub(crate) fn pull(
         Sum::Sha256(digits) => Some(digits.as_str()),
         Sum::Git(_) => None,
     });
-    store.name_file(&model, &place, sha256)
+    store.name_file(&model, &place, sha256)?;
+    Ok(())
 }
 
 /// Whether a model of this name is on this machine, without a request to the hub.
@@ -89,14 +111,11 @@ fn parse(name: &str) -> Result<(HubSource, ModelName), LibraryError> {
 }
 
 /// Success, if the model is on this machine; else why the hub was not asked.
-fn keep_present(
-    store: &ModelStore,
-    model: &ModelName,
-    why: LibraryError,
-) -> Result<(), LibraryError> {
+fn keep_present(store: &ModelStore, model: &ModelName, why: PullError) -> Result<(), PullError> {
     if store.find_local(model.as_str()).is_none() {
         return Err(why);
     }
+    let why = LibraryError::from(why);
     tracing::warn!("{why}: {model} stays as it is on this machine");
     Ok(())
 }
@@ -111,12 +130,14 @@ fn expect_plain(folder: &str, path: &str) -> Result<String, LibraryError> {
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
     let right =
         !path.is_empty() && !path.contains(['\\', '\0']) && Path::new(path).components().all(plain);
-    match right {
-        true => Ok(format!("{folder}/{path}")),
-        false => Err(LibraryError::Failed(
-            "the hub lists a file whose path leaves the repository".to_owned(),
-        )),
-    }
+    let why = match right {
+        true if !path.contains(char::is_control) => return Ok(format!("{folder}/{path}")),
+        true => "has control characters",
+        false => "leaves the repository",
+    };
+    Err(LibraryError::Failed(format!(
+        "the hub lists a file whose path {why}"
+    )))
 }
 
 #[cfg(test)]
@@ -134,6 +155,8 @@ mod tests {
             "a\\..\\x",
             "./../x",
             "a\0b",
+            "a\u{1b}b.gguf",
+            "a\nb.gguf",
         ] {
             assert!(expect_plain("a/b", path).is_err(), "{path:?}");
         }

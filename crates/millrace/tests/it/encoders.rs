@@ -136,10 +136,14 @@ fn encoder_rejects_requests_for_text() {
         let reply = serving.post(path, &request.to_string());
         let error = body(&reply, 400).to_string();
         assert!(
-            error.contains("is an encoder, which generates no text"),
+            error.contains("'encoder' is an encoder, which generates no text")
+                && error.contains("(/v1/embeddings)"),
             "{path}: {error}"
         );
     }
+    let listed = body(&serving.get("/v1/models"), 200);
+    assert_eq!(listed["data"][0]["kind"], "embedding", "{listed}");
+    assert_eq!(listed["data"][0]["capabilities"], json!(["embedding"]));
     let run = millrace(&["run", &model, "Hello"]);
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(
@@ -216,7 +220,11 @@ fn reranker_truncates_documents_and_rejects_what_is_invalid() {
         ),
         ("/v1/rerank", json!({"documents": []}), "query: is required"),
         ("/v1/embeddings", json!({"input": "a"}), "is a reranker"),
-        ("/v1/completions", json!({"prompt": "a"}), "is an encoder"),
+        (
+            "/v1/completions",
+            json!({"prompt": "a"}),
+            "it scores documents for a query (/v1/rerank)",
+        ),
     ] {
         let error = body(&serving.post(path, &request.to_string()), 400).to_string();
         assert!(error.contains(expected), "{path}: {error}");

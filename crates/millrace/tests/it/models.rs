@@ -18,7 +18,8 @@ fn serving(folder: &Folder, more: &[(&str, &str)]) -> Serving {
     let mut vars = vec![("MILLRACE_MODELS_DIRECTORIES", directories.as_str())];
     vars.extend(more);
     let log = std::fs::File::create(folder.0.join("log")).unwrap();
-    Serving::start_with(&["serve", "--bind", "127.0.0.1:0"], &vars, log)
+    let serve = ["serve", "millrace-mini", "--bind", "127.0.0.1:0"];
+    Serving::start_with(&serve, &vars, log)
 }
 
 fn body(reply: &str) -> Value {
@@ -194,6 +195,117 @@ fn model_names_in_requests_stay_within_the_directories() {
         assert!(reply.starts_with("HTTP/1.1 404"), "{path}: {reply}");
     }
     assert!(serving.terminate().success());
+}
+
+#[test]
+fn server_without_a_model_starts_with_the_one_of_this_machine() {
+    let folder = directory("unnamed");
+    let directories = json!([folder.0]).to_string();
+    let vars = [("MILLRACE_MODELS_DIRECTORIES", directories.as_str())];
+    let several = crate::support::millrace_with(&["serve", "--port", "0"], &vars);
+    let why = String::from_utf8_lossy(&several.stderr).into_owned();
+    assert!(!several.status.success());
+    for words in [
+        "this machine has several",
+        "millrace serve NAME",
+        "one, two",
+    ] {
+        assert!(why.contains(words), "{words}: {why}");
+    }
+    // An encoder is for other requests, and a second name is no second model.
+    std::fs::remove_file(folder.0.join("two.gguf")).unwrap();
+    let encoder = folder.0.join("vectors.gguf").display().to_string();
+    stdout(&millrace(&["synth", &encoder, "--preset", "tiny-bert"]));
+    stdout(&crate::support::millrace_with(
+        &["cp", "one", "alias"],
+        &vars,
+    ));
+    let serve = ["serve", "--port", "0"];
+    let serving = Serving::start_with(&serve, &vars, std::process::Stdio::null());
+    let listed = body(&serving.get("/v1/models"));
+    let started = &listed["data"][0];
+    assert_eq!(
+        (&started["id"], &started["state"], &started["kind"]),
+        (&json!("alias"), &Value::Null, &json!("text")),
+        "{listed}"
+    );
+    let of = |name: &str| {
+        let all = listed["data"].as_array().unwrap();
+        all.iter().find(|model| model["id"] == name).cloned()
+    };
+    let encoder = of("vectors").expect("the encoder is listed");
+    assert_eq!(
+        (&encoder["kind"], &encoder["capabilities"]),
+        (&json!("embedding"), &json!(["embedding"])),
+        "before it is loaded"
+    );
+    assert!(serving.terminate().success());
+    // Where there is none, the toy is served.
+    let empty = Folder::new("unnamed-empty");
+    let args = ["serve", "--port", "0", "--models-dir"];
+    let args = [&args[..], &[empty.0.to_str().unwrap()]].concat();
+    let serving = Serving::start(&args);
+    assert_eq!(
+        body(&serving.get("/v1/models"))["data"][0]["id"],
+        "millrace-mini"
+    );
+    assert!(serving.terminate().success());
+}
+
+#[test]
+fn links_that_are_not_followed_are_named() {
+    use std::os::unix::fs::symlink;
+    let folder = directory("links");
+    let models = folder.0.join("models");
+    std::fs::create_dir_all(&models).unwrap();
+    std::fs::copy(folder.0.join("two.gguf"), models.join("two.gguf")).unwrap();
+    symlink(folder.0.join("one.gguf"), models.join("outside.gguf")).unwrap();
+    symlink(&folder.0, models.join("folder")).unwrap();
+    symlink(models.join("gone.gguf"), models.join("broken.gguf")).unwrap();
+    symlink(models.join("two.gguf"), models.join("alias.gguf")).unwrap();
+    symlink(models.join("two.gguf"), models.join("notes.txt")).unwrap();
+    let directory = models.display().to_string();
+    let wanted = [
+        "models/outside.gguf is skipped: a link out of the directory",
+        "models/folder is skipped: a link to a folder",
+        "models/broken.gguf is skipped: the link's file does not exist",
+    ];
+    let listed = millrace(&["list", "--models-dir", &directory]);
+    let names = stdout(&listed);
+    assert!(
+        names.contains("\nalias "),
+        "a link within is a name: {names}"
+    );
+    assert!(
+        !names.contains("outside") && !names.contains("folder"),
+        "{names}"
+    );
+    let said = String::from_utf8_lossy(&listed.stderr).into_owned();
+    for words in wanted {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert_eq!(said.matches("is skipped").count(), 3, "{said}");
+    assert!(said.contains("--models-dir"), "{said}");
+    let report = stdout(&millrace(&[
+        "doctor",
+        "two",
+        "--port",
+        "0",
+        "--models-dir",
+        &directory,
+    ]));
+    assert!(
+        report.contains("is skipped: ") && report.contains("and 2 more (`millrace list`)"),
+        "{report}"
+    );
+    let log = folder.0.join("log");
+    let serve = ["serve", "two", "--port", "0", "--models-dir", &directory];
+    let serving = Serving::start_with(&serve, &[], std::fs::File::create(&log).unwrap());
+    assert!(serving.terminate().success());
+    let log = std::fs::read_to_string(log).unwrap();
+    for words in wanted {
+        assert!(log.contains(words), "{words}: {log}");
+    }
 }
 
 #[test]

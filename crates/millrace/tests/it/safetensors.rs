@@ -78,7 +78,7 @@ fn folder_among_the_models_is_loaded_and_deleted_by_its_path() {
     let directories = json!([models.0]).to_string();
     let vars = [("MILLRACE_MODELS_DIRECTORIES", directories.as_str())];
     let serving = Serving::start_with(
-        &["serve", "--bind", "127.0.0.1:0"],
+        &["serve", "millrace-mini", "--bind", "127.0.0.1:0"],
         &vars,
         std::process::Stdio::null(),
     );

@@ -36,9 +36,10 @@ impl Mismatch {
             Self::Range => GgufError::OutOfRange {
                 key,
                 expected,
-                found: value
-                    .integer()
-                    .map_or_else(|| format!("{value:?}"), |v| v.to_string()),
+                found: value.integer().map_or_else(
+                    || format!("a value of type {}", value.kind()),
+                    |v| v.to_string(),
+                ),
             },
             Self::Utf8 => GgufError::NotUtf8 { key },
         }

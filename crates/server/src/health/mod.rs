@@ -69,7 +69,8 @@ impl EngineLoad {
     }
 }
 
-/// Health details. 503 with llama.cpp's error while the first model is loaded, for clients that wait for 200.
+/// Health details. 503 with llama.cpp's error while the first model is loaded, for clients that wait for 200, and 503 while
+/// the server shuts down, for proxies.
 pub(crate) async fn show_health(State(app): State<App>) -> Response {
     let lifecycle = &app.lifecycle;
     let stage = lifecycle.stage();
@@ -95,10 +96,23 @@ pub(crate) async fn show_health(State(app): State<App>) -> Response {
             r#type: "unavailable_error",
         }),
     };
-    match is_loading {
-        true => (StatusCode::SERVICE_UNAVAILABLE, Json(health)).into_response(),
+    match is_loading || stage == ServerStage::Draining {
+        true => unavailable(lifecycle, &app.config, Json(health)),
         false => Json(health).into_response(),
     }
+}
+
+/// 503 with the time after which a client may ask again.
+fn unavailable(lifecycle: &Lifecycle, config: &LiveConfig, body: impl IntoResponse) -> Response {
+    let mut response = (StatusCode::SERVICE_UNAVAILABLE, body).into_response();
+    let unknown = config.now().retry_after;
+    let state = lifecycle.model_registry().first_entry().state();
+    let wait = state.retry_after(unknown).unwrap_or(unknown);
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    response
+        .headers_mut()
+        .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    response
 }
 
 /// The state of the server, and the load of the default model's engine.
@@ -247,15 +261,7 @@ fn ready_response<T: Serialize>(
         _ => None,
     };
     let reason = lifecycle.engine_problem();
-    let report = Json(report(reason, loading));
-    let mut response = (StatusCode::SERVICE_UNAVAILABLE, report).into_response();
-    let unknown = config.now().retry_after;
-    let wait = state.retry_after(unknown).unwrap_or(unknown);
-    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    response
-        .headers_mut()
-        .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    response
+    unavailable(lifecycle, config, Json(report(reason, loading)))
 }
 
 /// The progress of loading: as a stream of events, or as one JSON object for clients that accept JSON.

@@ -161,7 +161,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("post", "/tokenize", "Vocabulary", "Tokenize text", "TokenizeRequest", NONE, Json(200, of::<Tokenized>)),
     ("post", "/detokenize", "Vocabulary", "Detokenize token ids", "DetokenizeRequest", NONE, Json(200, of::<Detokenized>)),
     ("post", "/apply-template", "Vocabulary", "Render the chat template for a conversation", "ApplyTemplateRequest", NONE, Json(200, of::<AppliedTemplate>)),
-    ("get", "/health", "Health", "Get health details; 503 while the model is loaded", "", NONE, Probe(of::<Health<'static>>)),
+    ("get", "/health", "Health", "Get health details; 503 while the model is loaded and during the shutdown", "", NONE, Probe(of::<Health<'static>>)),
     ("get", "/health/liveness", "Health", "Liveness probe; 503 while an engine is stuck", "", NONE, Probe(of::<Liveness>)),
     ("get", "/health/readiness", "Health", "Readiness probe", "", NONE, Probe(of::<Readiness>)),
     ("get", "/v1/ready", "Health", "Readiness, with a link to the loading progress", "", NONE, Probe(of::<ReadyState>)),

@@ -40,9 +40,7 @@ fn shutdown_lets_streams_finish() {
     rig.gate.allow(2);
     first_token(&mut client);
     rig.ask_to_stop();
-    wait_until("nobody new is let in", || {
-        TcpStream::connect(rig.addr).is_err()
-    });
+    rig.wait_until_leaving();
     rig.gate.open();
     let text = client.body();
     assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
@@ -68,9 +66,7 @@ fn shutdown_ends_streams_that_take_too_long() {
     rig.gate.allow(2);
     first_token(&mut client);
     rig.ask_to_stop();
-    wait_until("nobody new is let in", || {
-        TcpStream::connect(rig.addr).is_err()
-    });
+    rig.wait_until_leaving();
     rig.gate.open();
     let text = client.body();
     assert!(
@@ -79,6 +75,36 @@ fn shutdown_ends_streams_that_take_too_long() {
     );
     assert_eq!(whole.reply().head.status, 503);
     assert_eq!(rig.stopped().cut, 0);
+}
+
+#[test]
+fn new_requests_are_rejected_until_the_last_stream_has_ended() {
+    let mut rig = Rig::gated(fake(), config());
+    let mut client = Client::connect(rig.addr);
+    client.post(CHAT, &ask("hi", true, 5));
+    rig.gate.allow(2);
+    first_token(&mut client);
+    rig.ask_to_stop();
+    rig.wait_until_leaving();
+    for round in 0..3 {
+        for path in ["/health", "/health/readiness", "/v1/ready"] {
+            let mut probe = Client::connect(rig.addr);
+            probe.send(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes());
+            let reply = probe.reply();
+            assert_eq!(reply.head.status, 503, "{path}, {round}");
+            assert!(reply.head.get("retry-after").is_some(), "{path}");
+            assert!(probe.is_closed());
+        }
+        let mut late = Client::connect(rig.addr);
+        late.post(CHAT, &ask("hi", false, 1));
+        let reply = late.reply();
+        assert_eq!(reply.json()["error"]["code"], "shutting_down");
+        assert!(reply.head.get("retry-after").is_some());
+    }
+    rig.gate.open();
+    assert!(client.body().ends_with("data: [DONE]\n\n"));
+    assert_eq!(rig.stopped().cut, 0);
+    assert!(TcpStream::connect(rig.addr).is_err(), "the port is closed");
 }
 
 #[test]

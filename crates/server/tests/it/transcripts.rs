@@ -374,7 +374,7 @@ fn models_and_health() {
     let rig = Rig::start();
     let card = json!({
         "id": "fake", "object": "model", "created": 7, "owned_by": "millrace", "max_model_len": 512,
-        "tools": "template", "thinking": true,
+        "kind": "text", "capabilities": ["completion", "tools", "thinking"], "tools": "template", "thinking": true,
     });
     assert_eq!(
         get(rig.addr, "/v1/models").json(),

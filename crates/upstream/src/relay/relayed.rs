@@ -148,7 +148,11 @@ impl Relayed {
                 Err(AppendError::Full) => return Some(End::Length),
                 Err(why) => {
                     let upstream = self.choices[choice].last_upstream;
-                    tracing::warn!(upstream, "token {id} of an upstream: {why:?}");
+                    let why = match why {
+                        AppendError::UnknownToken => "is not in the model's vocabulary",
+                        _ => "has no place in the answer",
+                    };
+                    tracing::warn!(upstream, "token {id} of an upstream {why}");
                     return Some(failed(upstream));
                 }
             }

@@ -14,6 +14,13 @@ pub struct ModelObject<'a> {
     /// Context length in tokens; absent while the model is not loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_model_len: Option<usize>,
+    /// What the model is for: `text`, `embedding` or `rerank`; absent until its file was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    /// What the model can do: `completion`, `tools`, `thinking`, `embedding`, `rerank`; absent of a model for text that is
+    /// not loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capabilities: Option<&'a [&'static str]>,
     /// How tools are rendered: `template`, `generic` (in the text of the conversation) or `none`; only of a loaded
     /// model.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,6 +58,8 @@ pub fn model_object(card: &ModelCard) -> ModelObject<'_> {
         created: card.created_unix_s,
         owned_by: "millrace",
         max_model_len: card.context_max,
+        kind: card.kind,
+        capabilities: card.abilities.as_deref(),
         tools: capabilities.map(|capabilities| capabilities.tools.name()),
         thinking: capabilities.map(|capabilities| capabilities.thinking),
         engines: card.engines,

@@ -112,9 +112,16 @@ impl Chat {
                 let set = command::set(params, &mut self.options.thinks, &name, &value);
                 let set = set.map_err(Failure::user);
                 let supported = set.and_then(|()| self.generator.expect_supported(&self.options));
-                if let Err(why) = supported {
-                    self.options.thinks = before;
-                    logging::print_failure(&why);
+                match supported {
+                    Ok(()) => {
+                        if let Some(warning) = command::warning(&self.options.params, &name) {
+                            writeln!(std::io::stderr(), "warning: {warning}")?;
+                        }
+                    }
+                    Err(why) => {
+                        self.options.thinks = before;
+                        logging::print_failure(&why);
+                    }
                 }
             }
         }

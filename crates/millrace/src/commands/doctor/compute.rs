@@ -5,7 +5,7 @@ use super::machine::Machine;
 use crate::commands::columns::bytes;
 use crate::config::Settings;
 use crate::loading::{bytes_needed, kernel_isa};
-use crate::model_lookup::find_model;
+use crate::model_lookup::find_start_model;
 use std::thread::available_parallelism;
 
 /// Share of the processors that other work may use before it is a finding.
@@ -79,7 +79,7 @@ fn model_memory(machine: &Machine, settings: &Settings) -> Finding {
     };
     let (total, available) = (bytes(memory.total), bytes(memory.available));
     let found = Finding::good(SUBJECT, format!("{available} of {total} available"));
-    let source = match find_model(settings) {
+    let source = match find_start_model(settings) {
         Ok(source) => source,
         Err(why) => return found.wrong(why),
     };

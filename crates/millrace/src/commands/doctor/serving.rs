@@ -2,11 +2,25 @@
 
 use super::finding::Finding;
 use super::machine::Machine;
+use crate::commands::running_server::RunningServer;
 use crate::config::Settings;
 use crate::model_store::ModelStore;
 use crate::packed_cache::PackedCache;
+use serde::Deserialize;
 use std::io::ErrorKind;
 use std::net::TcpListener;
+use std::time::Duration;
+
+/// Time for a running server to answer: it is on this machine.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The route of a process that works, which needs no key.
+const LIVENESS: &str = "/health/liveness";
+
+/// Response of that route; other fields are ignored.
+#[derive(Deserialize)]
+struct Liveness {
+    status: String,
+}
 
 /// Files of a server beside its connections: models, journal, logs, connections to other servers.
 const OTHER_FILES: u64 = 64;
@@ -20,17 +34,24 @@ pub(super) fn findings(machine: &Machine, settings: &Settings) -> Vec<Finding> {
     found
 }
 
+/// The URL of the Millrace that serves at the address of the settings; `None`: another program does, or it is stuck.
+fn own_server(settings: &Settings) -> Option<String> {
+    let server = RunningServer::of_settings(settings, PATIENCE);
+    let liveness: Liveness = server.get(LIVENESS).ok()?;
+    (liveness.status == "ok").then(|| server.url().to_owned())
+}
+
 /// Whether the address can be listened on.
 pub(super) fn port(settings: &Settings) -> Finding {
     const SUBJECT: &str = "address";
     let bind = settings.server.bind;
     match TcpListener::bind(bind) {
         Ok(_) => Finding::good(SUBJECT, format!("{bind} is free")),
-        Err(why) if why.kind() == ErrorKind::AddrInUse => {
-            Finding::good(SUBJECT, format!("{bind} is in use")).wrong(
-                "`millrace health` says whether that is a Millrace; --port takes another port",
-            )
-        }
+        Err(why) if why.kind() == ErrorKind::AddrInUse => match own_server(settings) {
+            Some(url) => Finding::good(SUBJECT, format!("a running Millrace serves at {url}")),
+            None => Finding::good(SUBJECT, format!("{bind} is in use"))
+                .wrong("no Millrace answers there (`millrace health`); --port takes another port"),
+        },
         Err(why) => Finding::good(SUBJECT, format!("{bind}: {why}"))
             .wrong("--host takes an address of this machine, --port a port from 1024 on"),
     }
@@ -59,15 +80,27 @@ pub(super) fn open_files(machine: &Machine, settings: &Settings) -> Option<Findi
 fn models(settings: &Settings) -> Finding {
     const SUBJECT: &str = "models";
     let count = ModelStore::names(settings).len();
-    let directories = settings.models.directories();
-    match directories.first() {
-        Some(first) => Finding::good(
-            SUBJECT,
-            format!("{count} local models; `millrace pull` downloads to {}", first.display()),
+    let Some(first) = settings.models.directories().into_iter().next() else {
+        return Finding::good(SUBJECT, format!("{count} local models")).better(
+            "neither HOME nor XDG_DATA_HOME is set: set models.directories, or `millrace pull` cannot download",
+        );
+    };
+    let first = first.display();
+    let found = Finding::good(
+        SUBJECT,
+        format!("{count} local models; `millrace pull` downloads to {first}"),
+    );
+    let skipped = ModelStore::without_start(settings).skipped_links();
+    match (skipped.first(), settings.models.directory_in_cache()) {
+        (Some(link), _) => found.better(match skipped.len() {
+            1 => link.to_string(),
+            count => format!("{link}, and {} more (`millrace list`)", count - 1),
+        }),
+        (None, Some(_)) => found.better(
+            "programs that clean caches remove these models: move the folder to ~/.local/share/millrace/models \
+             ($XDG_DATA_HOME), where new ones go without it",
         ),
-        None => Finding::good(SUBJECT, format!("{count} local models")).better(
-            "neither HOME nor XDG_CACHE_HOME is set: set models.directories, or `millrace pull` cannot download",
-        ),
+        (None, None) => found,
     }
 }
 

@@ -149,6 +149,16 @@ fn doctor_says_what_prevents_serving() {
     ] {
         assert!(report.contains(subject), "{subject}: {report}");
     }
+    let serving = Serving::start(&["serve", "--port", "0", "--api-key", "0123456789abcdef"]);
+    let address = serving.url().trim_start_matches("http://").to_owned();
+    let report = stdout(&millrace(&["doctor", "--bind", &address]));
+    let line = report.lines().find(|line| line.contains("address"));
+    let line = line.unwrap();
+    assert!(
+        line.starts_with("ok") && line.contains("a running Millrace serves at http://"),
+        "{report}"
+    );
+    assert!(serving.terminate().success());
     let absent = millrace(&["doctor", "nobody.gguf", "--port", "0"]);
     let report = String::from_utf8_lossy(&absent.stdout).into_owned();
     assert!(report.contains("nobody.gguf: no such file"), "{report}");

@@ -127,7 +127,7 @@ fn pulled_file_is_removed_with_its_last_name() {
         .map(|(name, value)| (*name, &**value))
         .collect();
     let serving = Serving::start_with(
-        &["serve", "--port", "0"],
+        &["serve", "millrace-mini", "--port", "0"],
         &vars,
         std::process::Stdio::null(),
     );

@@ -45,6 +45,41 @@ fn address_flags_override_lower_layers() {
 }
 
 #[test]
+fn unknown_names_get_the_one_that_was_meant() {
+    /// Arguments, variables, and what the error has.
+    type Row<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
+    let rows: [Row<'_>; 5] = [
+        (&["serve", "--prot", "1"], &[], "'--port'"),
+        (&["--prot", "1"], &[], "'--port'"),
+        (&["srve"], &[], "'serve'"),
+        (
+            &["config"],
+            &[("MILLRACE_MODEL_CONTXT", "1")],
+            "did you mean MILLRACE_MODEL_CONTEXT?",
+        ),
+        (
+            &["config"],
+            &[("MILLRACE_MODEL_CONTEXT", "many")],
+            "expected a whole number from 0 on",
+        ),
+    ];
+    for (args, vars, words) in rows {
+        let output = millrace_with(args, vars);
+        assert!(!output.status.success(), "{args:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(words), "{args:?}: {said}");
+        assert!(!said.contains("usize"), "{said}");
+    }
+    let folder = Folder::new("misspelled");
+    let file = folder.0.join("settings.yaml");
+    std::fs::write(&file, "sever: {bind: '8605'}\nthreads: 2\n").unwrap();
+    let said = refusal(&millrace(&["config", "--config", file.to_str().unwrap()]));
+    for words in ["did you mean server.bind?", "did you mean model.threads?"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
 fn serve_is_the_default_command() {
     let folder = Folder::new("unsaid");
     let model = synth(&folder);

@@ -105,7 +105,7 @@ fn json_of_a_journal_has_each_stream() {
         (&full["id"], &full["state"]),
         (&FULL_ID.into(), &"ended".into())
     );
-    assert_eq!(full["ends"], Value::from(vec!["Length"; 12]));
+    assert_eq!(full["ends"], Value::from(vec!["length"; 12]));
     assert_eq!(full["ended_at"], "2025-07-27T07:06:41Z");
     assert_eq!(full["identity"]["arithmetic"], "scalar");
     let text = inspect(&folder.0, &["--json", "--text"]);

@@ -260,6 +260,119 @@ fn unavailable_file_is_named() {
 }
 
 #[test]
+fn without_a_network_the_error_names_hub_proxy_address_and_folder() {
+    let rig = Rig::start("no-network", Manners::default());
+    let vars = rig.vars();
+    let directories = vars[1].1.clone();
+    let pull = |name: &str, more: &[(&str, &str)]| {
+        let endpoint = "http://user:secret@127.0.0.1:1/hub";
+        let own = [
+            ("HF_ENDPOINT", endpoint),
+            ("MILLRACE_MODELS_DIRECTORIES", &directories),
+        ];
+        let said = words(&millrace_with(&["pull", name], &[&own, more].concat()));
+        assert!(!said.contains("secret"), "{said}");
+        said
+    };
+    let folder = rig.folder.0.join("Qwen/Qwen3-0.6B-GGUF");
+    let said = pull("qwen3:0.6b", &[]);
+    for part in [
+        "the hub cannot be reached: ",
+        "hub: http://127.0.0.1:1/hub (HF_ENDPOINT",
+        "without a proxy (HTTPS_PROXY",
+        "the .gguf file with Q8_0 in its name",
+        "of http://127.0.0.1:1/hub/Qwen/Qwen3-0.6B-GGUF/tree/main",
+        &format!("into {};", folder.display()),
+        "`millrace list`",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let proxy = [("HTTP_PROXY", "http://me:secret@127.0.0.1:2")];
+    let said = pull("org/repo:deep/File-Q8_0.gguf", &proxy);
+    for part in [
+        "through the proxy 127.0.0.1:2 (",
+        "put http://127.0.0.1:1/hub/org/repo/resolve/main/deep/File-Q8_0.gguf into",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // A download that breaks off again and again names the file itself.
+    rig.hub
+        .with(|manners| manners.cuts = std::iter::repeat_n(0, 20).collect());
+    let said = words(&rig.pull("org/repo"));
+    let address = format!("{}/org/repo/resolve/main/Tiny-Q8_0.gguf", rig.hub.url());
+    assert!(
+        said.contains("the download was interrupted: ") && said.contains(&address),
+        "{said}"
+    );
+}
+
+#[test]
+fn short_names_are_listed_without_a_network() {
+    let table = stdout(&millrace(&["pull", "--list"]));
+    let head: Vec<&str> = table.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(head, ["NAME", "ABOUT", "FOR", "FITS"]);
+    let row = |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap();
+    let small = row("all-minilm:22m ");
+    assert!(small.contains("MiB  embeddings  "), "{small}");
+    assert!(row("qwen3:0.6b ").contains("MiB  text"), "{table}");
+    let said = millrace(&["pull"]);
+    assert!(!said.status.success(), "a name or --list");
+}
+
+#[test]
+fn disk_without_room_is_an_error_before_the_download() {
+    let rig = Rig::start("small-disk", Manners::default());
+    let vars = rig.vars();
+    let disk = Folder::new("small-disk-itself");
+    let mut program = crate::support::command(&["pull", "org/repo"]);
+    program
+        .env("HF_ENDPOINT", &vars[0].1)
+        .env("MILLRACE_MODELS_DIRECTORIES", json!([disk.0]).to_string());
+    let kib = rig.bytes.len() / 2 / 1024;
+    let Some(mut program) = crate::support::on_small_disk(&program, &disk.0, kib) else {
+        return; // not permitted here
+    };
+    let said = words(&program.output().unwrap());
+    assert!(
+        said.contains("the download needs ") && said.contains("free: free some"),
+        "{said}"
+    );
+    assert_eq!(rig.offsets(), [] as [u64; 0], "nothing was downloaded");
+}
+
+#[test]
+fn control_characters_of_file_names_reach_no_terminal() {
+    let rig = Rig::start("control", Manners::default());
+    let escape = "\u{1b}]0;owned\u{7}";
+    let bad = format!("{escape}-Q8_0.gguf");
+    let files = vec![(bad.as_str(), rig.bytes.clone())];
+    let rig = Rig {
+        hub: Hub::start(files, Manners::default()),
+        ..rig
+    };
+    for (name, why) in [
+        ("org/repo", "has control characters"),
+        ("org/repo:Q2_K", "has no such file"),
+        ("org/repo:Q8_0", "has control characters"),
+    ] {
+        let said = words(&rig.pull(name));
+        assert!(said.contains(why), "{name}: {said:?}");
+        assert!(!said.contains(['\u{1b}', '\u{7}']), "{name}: {said:?}");
+    }
+    // Nor those of a file that is there.
+    std::fs::write(rig.folder.0.join(format!("{escape}.gguf")), &rig.bytes).unwrap();
+    let vars = rig.vars();
+    let listed = stdout(&millrace_with(
+        &["list"],
+        &[("MILLRACE_MODELS_DIRECTORIES", &vars[1].1)],
+    ));
+    assert!(
+        listed.contains("\\u{1b}]0;owned\\u{7}") && !listed.contains('\u{1b}'),
+        "{listed:?}"
+    );
+}
+
+#[test]
 fn model_that_is_present_needs_no_hub() {
     let rig = Rig::start("present", Manners::default());
     let name = "hf.co/org/repo:Q8_0";

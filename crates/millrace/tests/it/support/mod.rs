@@ -31,7 +31,10 @@ pub fn millrace_with(args: &[&str], vars: &[(&str, &str)]) -> Output {
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
     let nobodys = std::env::temp_dir().join("millrace-tests-have-no-cache");
-    command.args(args).env("XDG_CACHE_HOME", &nobodys);
+    command
+        .args(args)
+        .env("XDG_CACHE_HOME", &nobodys)
+        .env("XDG_DATA_HOME", &nobodys);
     command
         .env("OLLAMA_MODELS", nobodys)
         .env_remove("HF_HUB_CACHE")

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
-use text::{AnswerFormat, Capabilities, ChatTemplate, ToolSupport};
+use text::{AnswerFormat, Capabilities, ChatTemplate};
 use wire::clock;
 use wire::fields::Fields;
 use wire::ollama::{model_name, modelfile, store_request};
@@ -136,8 +136,8 @@ fn model_tag(listed: &ListedModel, capabilities: Capabilities) -> OllamaModel {
         model,
         modified_at: facts.map_or_else(|| unix_timestamp(created), |facts| Nanos(facts.modified)),
         capabilities: facts.map_or_else(
-            || capability_names(capabilities),
-            |facts| task_capabilities(facts.task, capabilities),
+            || ModelTask::Generation.capabilities(capabilities),
+            |facts| facts.task.capabilities(capabilities),
         ),
     }
 }
@@ -236,7 +236,7 @@ fn model_description<'a>(
         template: own_template.or(facts.template.as_deref()),
         details,
         model_info: &facts.info,
-        capabilities: task_capabilities(facts.task, capabilities),
+        capabilities: facts.task.capabilities(capabilities),
         tool_prompt: capabilities.tools.name(),
         prompt_format: facts.prompt_format,
         modified_at: Nanos(facts.modified),
@@ -268,29 +268,6 @@ async fn find_capabilities(listed: &ListedModel) -> Capabilities {
         template.capabilities(answers.with_json_fallback())
     });
     tried.await.unwrap_or_default()
-}
-
-/// Capabilities of a model for a task.
-fn task_capabilities(task: ModelTask, capabilities: Capabilities) -> Vec<&'static str> {
-    match task {
-        ModelTask::Generation => capability_names(capabilities),
-        ModelTask::Embedding => vec!["embedding"],
-        ModelTask::Ranking => vec!["rerank"],
-    }
-}
-
-/// Capabilities with the names of Ollama's API.
-fn capability_names(capabilities: Capabilities) -> Vec<&'static str> {
-    let names = [
-        ("completion", true),
-        ("tools", capabilities.tools != ToolSupport::None),
-        ("thinking", capabilities.thinking),
-    ];
-    names
-        .into_iter()
-        .filter(|(_, can)| *can)
-        .map(|(word, _)| word)
-        .collect()
 }
 
 fn unix_timestamp(seconds: u64) -> Nanos {

@@ -10,7 +10,6 @@ use crate::support::{Rig, wait_until};
 use engine::fake::{FakeConfig, Fault, FaultAt, FaultKind};
 use serde_json::{Value, json};
 use server::{QueueLimits, ServerConfig};
-use std::net::TcpStream;
 use std::time::Duration;
 
 #[test]
@@ -275,9 +274,7 @@ fn is_told(way: Way) -> bool {
 
 fn closing(rig: &mut Rig) {
     rig.ask_to_stop();
-    wait_until("nobody new is let in", || {
-        TcpStream::connect(rig.addr).is_err()
-    });
+    rig.wait_until_leaving();
     rig.gate.open();
 }
 

@@ -178,9 +178,7 @@ fn shutdown_ends_jobs() {
     assert_eq!(kinds(&frames(&client.chunk().unwrap())), ["started"]);
     rig.ask_to_stop();
     // The engine is told to end what runs before its next step.
-    wait_until("the door is closed", || {
-        std::net::TcpStream::connect(rig.addr).is_err()
-    });
+    rig.wait_until_leaving();
     rig.gate.open();
     let told = frames(&client.body());
     let end = ending(&told);

@@ -369,6 +369,13 @@ impl Rig {
         }
     }
 
+    /// Waits until requests of new connections are rejected because the server leaves.
+    pub fn wait_until_leaving(&self) {
+        wait_until("new requests are rejected", || {
+            client::get(self.addr, "/health").head.status == 503
+        });
+    }
+
     /// Waits until it left.
     pub fn stopped(&mut self) -> Drained {
         let serving = self.serving.take().expect("not asked before");
