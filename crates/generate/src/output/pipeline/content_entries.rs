@@ -27,7 +27,7 @@ pub(super) struct ContentEntries {
     /// The end of the decoded text: what no part has.
     unplaced: String,
     /// Places of the new parts in the decoded text.
-    places: Vec<Place>,
+    places: Vec<PlacedText>,
     /// Whether the last part is content.
     is_content: bool,
     /// Entries that are assigned to content.
@@ -37,7 +37,7 @@ pub(super) struct ContentEntries {
 }
 
 /// The place of a part in the decoded text.
-struct Place {
+struct PlacedText {
     is_content: bool,
     bytes: Range<u64>,
 }
@@ -104,7 +104,7 @@ impl ContentEntries {
             };
             end = start.start;
             let bytes = first + start.start as u64..first + start.end as u64;
-            self.places.push(Place { is_content, bytes });
+            self.places.push(PlacedText { is_content, bytes });
         }
         self.places.reverse();
         let placed = match self.places.last() {
@@ -122,7 +122,7 @@ impl ContentEntries {
 
     /// Assigns the entries of the new part with this number, in order.
     pub(super) fn assign(&mut self, part: usize) {
-        let Some(Place { is_content, bytes }) = self.places.get(part) else {
+        let Some(PlacedText { is_content, bytes }) = self.places.get(part) else {
             return;
         };
         let (is_content, bytes) = (*is_content, bytes.clone());

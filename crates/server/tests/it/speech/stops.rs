@@ -55,8 +55,8 @@ fn log_probabilities_are_those_of_the_content() {
     assert_eq!(joined_tokens(entries), "I look.", "{chat}");
     let include = json!({"include": ["message.output_text.logprobs"]});
     let response = of("openai.responses", include);
-    let items = response["output"].as_array().expect("items").iter();
-    let message = items.filter(|item| item["type"] == "message").next_back();
+    let mut items = response["output"].as_array().expect("items").iter();
+    let message = items.rfind(|item| item["type"] == "message");
     let entries = &message.expect("a message")["content"][0]["logprobs"];
     assert_eq!(joined_tokens(entries), "I look.", "{response}");
     rig.wait_until_empty();
