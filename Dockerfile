@@ -16,8 +16,8 @@ COPY . .
 # The toolchain of the image, whatever rust-toolchain.toml says.
 ENV RUSTUP_TOOLCHAIN=1.95.0
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/source/target \
-    cargo build --release --locked --package millrace \
-    && strip -o /millrace target/release/millrace \
+    cargo build --profile packaged --locked --package millrace \
+    && strip -o /millrace target/packaged/millrace \
     && cargo run --locked --package xtask -- dist --licenses /licenses/THIRD-PARTY-LICENSES.txt \
     && cp LICENSE-MIT LICENSE-APACHE /licenses/ \
     && mkdir -p /data/models /data/journal /data/packed /data/prompts /empty

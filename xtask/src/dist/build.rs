@@ -38,14 +38,15 @@ impl Built {
             false => STATIC.to_owned(),
         };
         let mut build = cargo();
-        build.args(["build", "--release", "--locked", "--package", "millrace"]);
+        build.args(["build", "--profile", "packaged", "--locked"]);
+        build.args(["--package", "millrace"]);
         let mut binary = target_dir()?;
         if target == STATIC {
             build.args(["--target", STATIC]);
             binary.push(STATIC);
         }
         shell::run(&mut build)?;
-        let binary = binary.join("release").join(Self::file_name());
+        let binary = binary.join("packaged").join(Self::file_name());
         Self::stripped(&binary, target)
     }
 
