@@ -237,7 +237,9 @@ fn unsupported_strict_tool_is_rejected_with_its_path() {
         );
         if let Some(choice) = forcing(dialect, None) {
             let must = dialect.body("x", &json!({"tools": given(false), "tool_choice": choice}));
-            refused_with(&rig, dialect.path, &must, &["tools", "properties.x"]);
+            // The tool takes any object then: a call of another tool may be meant.
+            let reply = call(&rig, "POST", dialect.path, "", &must);
+            assert_eq!(reply.head.status, 200, "{}: {}", dialect.name, reply.body);
         }
     }
 }
