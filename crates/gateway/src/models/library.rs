@@ -14,6 +14,11 @@ pub trait Library: Send + Sync + 'static {
     fn all(&self) -> Vec<LocalModel>;
     /// The model of this name, which a client sent. No name reaches a file outside the operator's directories.
     fn find(&self, name: &str) -> Option<LocalModel>;
+    /// Whether the model that the server was started with is known: a gateway without one gets it from its engines. Until
+    /// then a name may be found that is another model's later. Does not block.
+    fn is_started(&self) -> bool {
+        true
+    }
     /// Defaults of requests for the model that the server was started with. Does not block.
     fn started_defaults(&self) -> Option<Arc<DerivedModel>> {
         None

@@ -23,8 +23,10 @@ use crate::models::{ModelEntry, ModelRegistry, ReadyModel};
 use crate::pending_generation::{PendingGeneration, requested_choices};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use stream::{End, FailCode};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 /// Submitted streams without a new token, of one model.
 const COMPUTING_MAX: usize = 8;
@@ -37,6 +39,9 @@ pub struct Recovery {
     /// Records for a version that can read them.
     unreadable: Vec<DurableStream>,
 }
+
+/// Time between two looks at whether a gateway's first model is known.
+const NAMES_LOOK: Duration = Duration::from_millis(50);
 
 /// Streams of one model.
 struct ModelStreams {
@@ -97,12 +102,23 @@ pub(crate) async fn continue_streams(gateway: &Gateway, streams: Vec<RestoredStr
     }
 }
 
+/// Waits until names are those of models, and not of files that the model of the engines has, too.
+async fn wait_for_names(models: &ModelRegistry) {
+    let is_started = || models.library().is_none_or(|library| library.is_started());
+    while !is_started() {
+        sleep(NAMES_LOOK).await;
+    }
+}
+
 /// Streams by the entry of their model. A model that is not found by name may be the first one under another name: the
 /// contents are compared later.
 async fn group_streams(
     models: &Arc<ModelRegistry>,
     streams: Vec<RestoredStream>,
 ) -> Vec<ModelStreams> {
+    if !streams.is_empty() {
+        wait_for_names(models).await;
+    }
     let mut by_name: BTreeMap<String, Vec<RestoredStream>> = BTreeMap::new();
     for stream in streams {
         let name = stream.description.model_key.clone();

@@ -118,6 +118,10 @@ impl server::Library for Library {
         })
     }
 
+    fn is_started(&self) -> bool {
+        self.store.started_name().is_some()
+    }
+
     fn started_defaults(&self) -> Option<Arc<DerivedModel>> {
         self.store.started_defaults()
     }
