@@ -49,6 +49,7 @@ mod deny;
 mod dist;
 mod docs;
 mod links;
+mod masked_text;
 mod oracle;
 mod packages;
 mod page;

@@ -1,6 +1,5 @@
 //! Production lines of each crate, held under a budget.
 
-mod masked_text;
 mod production;
 
 use crate::shell::Outcome;

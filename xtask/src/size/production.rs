@@ -1,6 +1,6 @@
 //! Production lines of a Rust file: non-blank, non-comment, without tests.
 
-use super::masked_text::masked;
+use crate::masked_text::masked;
 
 /// What one file has of production code, and which files it declares as tests.
 #[derive(Default)]

@@ -181,7 +181,7 @@ const WIRE: [Layer; 7] = [
     &["encoder", "frame_writer"],
     // The protocol from which others borrow.
     &["openai"],
-    // Wire protocols.
+    // The other wire protocols.
     &[
         "ai_sdk",
         "anthropic",

@@ -26,7 +26,7 @@ fn arrow_breaches(up: &[String], listed: &[&str]) -> Vec<String> {
     let unlisted = up
         .iter()
         .filter(|arrow| !listed.contains(&arrow.as_str()))
-        .map(|arrow| format!("runs up a layer: {arrow}"));
+        .map(|arrow| format!("runs up a layer of xtask/src/tidy/modules/layer_tables.rs: {arrow}"));
     let gone = listed
         .iter()
         .filter(|listed| !up.iter().any(|arrow| arrow == *listed))

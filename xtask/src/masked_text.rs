@@ -1,7 +1,7 @@
 //! Rust text without the contents of its comments and literals, so that braces and words can be searched line by line.
 
 /// The text with comments left out and `_` for each visible character of a string or character literal. Lines stay where they are.
-pub(super) fn masked(text: &str) -> String {
+pub(crate) fn masked(text: &str) -> String {
     let mut mask = Mask {
         rest: text,
         out: String::with_capacity(text.len()),
