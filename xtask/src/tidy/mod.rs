@@ -11,6 +11,7 @@ mod page_links;
 mod unsafe_modules;
 
 use crate::shell::{Outcome, output, root};
+use crate::size;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -34,6 +35,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     breaches.extend(modules::breaches(&files));
     breaches.extend(unsafe_modules::breaches(&files));
     breaches.extend(bans::breaches()?);
+    breaches.extend(size::breaches(&files));
     for breach in &breaches {
         eprintln!("tidy: {breach}");
     }

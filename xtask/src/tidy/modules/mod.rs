@@ -2,6 +2,7 @@
 
 mod circles;
 mod imports;
+mod layer_tables;
 mod layers;
 mod tree;
 mod type_names;

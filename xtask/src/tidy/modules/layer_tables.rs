@@ -1,0 +1,206 @@
+//! The layers of each fenced crate: its top-level modules from the lowest layer up, as its imports have them.
+
+/// One layer: modules that may name each other and those of the layers before it.
+pub(super) type Layer = &'static [&'static str];
+
+/// Crate and layers. Modules that are not listed are on the highest layer; the crate's root file is on none.
+pub(super) const LAYERS: [(&str, &[Layer]); 5] = [
+    ("engine", &ENGINE),
+    ("gateway", &GATEWAY),
+    ("model", &MODEL),
+    ("server", &SERVER),
+    ("wire", &WIRE),
+];
+
+const ENGINE: [Layer; 9] = [
+    // Leaf values.
+    &[
+        "age",
+        "dry_breakers",
+        "embedding",
+        "idle_list",
+        "latency",
+        "long_steps",
+        "plan",
+        "request_id",
+        "sequence_permits",
+        "state_counts",
+        "step_clock",
+        "terms",
+    ],
+    // Pages, states, statistics.
+    &[
+        "fair_share",
+        "observer",
+        "pages",
+        "prefix_index",
+        "states",
+        "stats",
+        "step_time",
+    ],
+    // Requests and settings.
+    &[
+        "config",
+        "disk_cache",
+        "progress",
+        "request",
+        "request_state",
+        "request_update",
+        "speculation",
+        "tuning",
+        "validate",
+    ],
+    // The next token of one sequence.
+    &["sampler", "sequence"],
+    // Submission to the engine's thread.
+    &["inbox", "submitted_request"],
+    // Requests of other threads and of other processes.
+    &["handle", "remote"],
+    // The choice of the sequences that run.
+    &["scheduler"],
+    // One step.
+    &["step_execution"],
+    &["engine"],
+];
+
+const GATEWAY: [Layer; 5] = [
+    &[
+        "admission",
+        "id_generator",
+        "job_names",
+        "lifetime_stats",
+        "notify_waker",
+        "response_limits",
+        "stream_clocks",
+    ],
+    &["keys", "latency_sampler"],
+    &[
+        "durability",
+        "limits",
+        "metrics",
+        "models",
+        "owners_slot",
+        "streams",
+        "workflows",
+    ],
+    &[
+        "ended",
+        "ended_response",
+        "fair_lru",
+        "generation",
+        "launch",
+        "lifecycle",
+        "mailbox",
+        "offload",
+        "response_record",
+        "response_store",
+        "stored_completions",
+        "stored_note",
+        "stored_snapshot",
+        "stream_follower",
+        "webhooks",
+    ],
+    &["handles", "pending_generation"],
+];
+
+const MODEL: [Layer; 7] = [
+    // Formats and leaf values.
+    &["file_stamp", "gguf", "norm", "span_states"],
+    // The model's configuration, and how files store tensors.
+    &["config", "packed_file", "tensor_entry"],
+    // Weights in files, and adapters.
+    &["adapters", "files", "safetensors", "weights"],
+    // The interface of a forward pass: what engines call.
+    &["batch", "forward"],
+    // The forward pass of decoders.
+    &["decoder"],
+    &["model"],
+    // The forward pass of encoders.
+    &["encoder"],
+];
+
+const SERVER: [Layer; 8] = [
+    // Slots for components that are connected later; the webhook client.
+    &["cluster_slot", "request_line", "upstream_slot", "webhooks"],
+    // Other instances of the cluster.
+    &["peers"],
+    &["config", "metrics"],
+    // Requests and responses, and the state that handlers share.
+    &["access", "app", "request", "response"],
+    // Sockets, and handlers.
+    &["connection", "health", "routes", "runtime"],
+    // Handlers that use other handlers.
+    &["accept_loop", "embeddings", "realtime"],
+    // The API description.
+    &["openapi"],
+    &["router"],
+];
+
+const WIRE: [Layer; 7] = [
+    // JSON, fields, times, schemas.
+    &[
+        "clock",
+        "codings",
+        "cursor",
+        "edit_distance",
+        "field_table",
+        "fields",
+        "json",
+        "model_card",
+        "rfc3339",
+        "schema",
+        "status",
+    ],
+    // Parts of requests and of frames.
+    &[
+        "acknowledgement",
+        "control_request",
+        "embeddings_input",
+        "embeddings_vector",
+        "event_id",
+        "frame_buffer",
+        "mailbox_acknowledgement",
+        "metadata",
+        "model_defaults",
+        "request_body",
+        "response_format",
+        "tool_definitions",
+        "workflow_request",
+    ],
+    // Framing and lists of fields that protocols share.
+    &[
+        "framing",
+        "item_page",
+        "ndjson",
+        "query",
+        "request_parser",
+        "sse",
+        "stored_request",
+    ],
+    // Encoders.
+    &["encoder", "frame_writer"],
+    // The protocol from which others borrow.
+    &["openai"],
+    // The other wire protocols.
+    &[
+        "ai_sdk",
+        "anthropic",
+        "derived_model",
+        "durable_streams",
+        "embeddings_request",
+        "jobs",
+        "llama_cpp",
+        "ollama",
+        "rerank_request",
+        "responses",
+        "vocabulary_request",
+    ],
+    // Tables over all protocols.
+    &[
+        "protocol",
+        "realtime_encoder",
+        "reasoning_request_fields",
+        "request_schema",
+        "requested_model",
+    ],
+];
