@@ -269,7 +269,7 @@ def errors(client, _):
         (anthropic.BadRequestError, {"messages": image}, "invalid_request_error", "messages[0].content[0]"),
         (anthropic.BadRequestError, {"stop_sequences": [""]}, "invalid_request_error", "stop_sequences[0]"),
         (anthropic.BadRequestError, {"extra_body": {"temperature": -1}}, "invalid_request_error", "temperature"),
-        (anthropic.BadRequestError, {"messages": [{"role": "user", "content": "word " * 9000}]}, None, "messages"),
+        (anthropic.BadRequestError, {"messages": [{"role": "user", "content": "word " * 9000}]}, None, "prompt is too long: "),
         (anthropic.NotFoundError, {"model": "no-such-model"}, "not_found_error", "model"),
     ]
     for kind, over, type_, field in cases:
