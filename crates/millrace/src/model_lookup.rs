@@ -33,10 +33,11 @@ pub(crate) fn find_model(settings: &Settings) -> Result<ModelSource, Failure> {
 }
 
 /// Finds the model that `serve` starts with: that of the settings; else the only model of this machine, or the built-in one
-/// where there is none.
+/// where there is none. Of several the names are logged, and requests name one: a server that stopped here would not come
+/// back from a restart after the second model was pulled.
 ///
 /// # Errors
-/// There are several, or the model of the settings is not there.
+/// The model of the settings is not there.
 pub(crate) fn find_start_model(settings: &Settings) -> Result<ModelSource, Failure> {
     if settings.model.path.is_some() {
         return find_model(settings);
@@ -52,10 +53,11 @@ pub(crate) fn find_start_model(settings: &Settings) -> Result<ModelSource, Failu
         }
         _ => {
             let names = listed_names(names);
-            Err(Failure::user(format!(
-                "no model was given, and this machine has several: `millrace serve NAME` starts with one of them, and \
-                 serves the others on request\n  models of this machine: {names}"
-            )))
+            tracing::warn!(
+                "no model was given, and this machine has several: {names}. A request loads the one that it names; \
+                 `millrace serve NAME` starts with one of them"
+            );
+            find_model(settings)
         }
     }
 }
