@@ -38,6 +38,8 @@ function route() {
   for (const other of Object.values(views)) if (other !== view) other.hide?.();
   fill(main, view.root);
   if (view === chat && id && id !== chat.conversation.id) chat.open(id);
+  // The conversation that is shown is the one after a reload, too.
+  if (view === chat && !id && Object.keys(chat.conversation.messages).length) history.replaceState(null, '', `#chat/${chat.conversation.id}`);
   void view.show?.(id);
   for (const link of document.querySelectorAll('nav a')) {
     const isHere = link.getAttribute('href') === `#${views[name] ? name : 'chat'}`;
