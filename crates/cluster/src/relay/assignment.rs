@@ -189,8 +189,14 @@ impl Assignment {
         if let Some(engine) = self.engine() {
             self.excluded.push(engine);
         }
-        if let Place::Running { .. } = self.place {
-            self.unplaced_since = None;
+        match self.place {
+            Place::Running { .. } => self.unplaced_since = None,
+            // An engine that does not answer takes up to `reply_wait`, and others are to be asked after it.
+            Place::Sent { at, .. } => {
+                let asked = now.saturating_duration_since(at);
+                self.unplaced_since = self.unplaced_since.map(|since| since + asked);
+            }
+            Place::Waiting { .. } => {}
         }
         self.place = Place::Waiting { retry_at: now };
         self.relayed.note_unplaced();

@@ -249,6 +249,21 @@ fn request_without_an_engine_waits_and_fails_in_the_end() {
 }
 
 #[test]
+fn engine_that_does_not_answer_costs_a_request_none_of_its_wait() {
+    let mut bench = bench();
+    bench.show(&[A, B]);
+    let mut reader = bench.submit();
+    let (first, run) = bench.sent().expect("placed");
+    bench.now += RelayConfig::default().unplaced_max;
+    let name = (run.handle, run.attempt);
+    let outcome = SubmitOutcome::Unanswered;
+    bench.relay.on_submitted(first, name, &outcome, bench.now);
+    let (second, _) = bench.sent().expect("placed again");
+    assert_ne!(second, first);
+    assert_eq!(read(&mut reader).1, None);
+}
+
+#[test]
 fn engine_that_nobody_listens_for_loses_its_silent_requests() {
     let silence = RelayConfig::default().silence;
     let mut bench = bench();

@@ -48,10 +48,7 @@ fn rank(server: &Serving) -> Value {
     body(&server.post("/v1/rerank", &rank_request()), 200)["results"].take()
 }
 
-// With `cluster.engine_wait_ms` of 1 s, a text that is taken back from the killed engine is sometimes given up (503) before
-// the other engine takes it.
 #[test]
-#[ignore = "some texts of a killed engine are given up"]
 fn vectors_and_scores_of_a_gateway_are_those_of_one_process() {
     let Some(program) = nats_server::program() else {
         return;
