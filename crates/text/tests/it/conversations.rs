@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use std::path::Path;
-use std::sync::Arc;
 use testing::program::note_skipped_test;
 use testing::vocabulary::Vocabulary;
 use text::{
@@ -12,7 +11,7 @@ use text::{
 const TURN: &str = "{{- '<' ~ m.role ~ '>' ~ (m.content or '') ~ '</>' }}";
 
 /// Templates, each with one habit of published ones. `@` stands for the turn of the message `m`.
-const TEMPLATES: [(&str, &str); 11] = [
+const TEMPLATES: [(&str, &str); 12] = [
     (
         "other roles are left out",
         "{%- for m in messages %}{%- if m.role in ['system', 'user', 'assistant', 'tool'] %}@{%- endif %}{%- endfor %}",
@@ -71,6 +70,12 @@ const TEMPLATES: [(&str, &str); 11] = [
         "calls are left out",
         "{%- if tools %}{{- tools | tojson }}{%- endif %}\
          {%- for m in messages %}{%- if m.role in ['user', 'assistant'] %}@{%- endif %}{%- endfor %}",
+    ),
+    (
+        "arguments as text, some results raise",
+        "{%- if tools %}{{- tools | tojson }}{%- endif %}{%- for m in messages %}\
+         {%- if m.role == 'tool' and 'refused' in m.content %}{{- raise_exception('result') }}{%- endif %}@\
+         {%- for c in m.tool_calls or [] %}{{- c.function.name + c.function.arguments }}{%- endfor %}{%- endfor %}",
     ),
 ];
 
@@ -229,6 +234,14 @@ fn call_orders() -> Vec<(&'static str, Value)> {
             ]),
         ),
         (
+            "a result that a template refuses",
+            json!([
+                said("user", "T-a"),
+                calls(&[call(&json!({"city": "T-b"}), Some("call_1"))]),
+                result("T-c refused", Some("call_1")),
+            ]),
+        ),
+        (
             "an instruction behind a result",
             json!([
                 said("user", "T-a"),
@@ -271,6 +284,18 @@ fn prompt(
     messages: &Value,
     tools: &[Value],
 ) -> Result<String, TemplateError> {
+    let tokenizer = Vocabulary::of_bytes().into_tokenizer();
+    prompt_for(&tokenizer, template, source, messages, tools)
+}
+
+/// The prompt of a conversation for this vocabulary.
+fn prompt_for(
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    source: &str,
+    messages: &Value,
+    tools: &[Value],
+) -> Result<String, TemplateError> {
     let answers = AnswerFormat::detect(source).with_json_fallback();
     let generic = GenericTools {
         support: template.capabilities(answers).tools,
@@ -279,8 +304,10 @@ fn prompt(
         once: false,
     };
     let messages: Vec<Message> = serde_json::from_value(messages.clone()).expect("messages");
-    let tokenizer: Arc<Tokenizer> = Vocabulary::of_bytes().into_tokenizer();
-    let messages = template.fit_messages(messages, &generic, &tokenizer);
+    let escaped = messages
+        .into_iter()
+        .map(|message| message.with_escaped_text(tokenizer));
+    let messages = template.fit_messages(escaped.collect(), &generic, tokenizer);
     let render = |messages: &[Message]| {
         template.render(&RenderInput {
             messages,
@@ -490,6 +517,94 @@ fn call_and_result_have_one_id() {
                 (2, ids.last()),
                 "{name}: {prompt}"
             );
+        }
+    }
+}
+
+/// Messages with calls whose arguments hide a control token's text, in the forms in which the APIs keep earlier calls.
+fn hidden_control_texts(control: &str) -> Vec<(&'static str, Value)> {
+    let hidden = control.replace('<', "\\u003c");
+    let list = json!(format!("[\"{hidden}\"]"));
+    let function = json!({"name": "weather", "argu\u{FDD0}ments": list});
+    let forged = json!([{"id": "call_1", "type": "function", "function": function}]);
+    let forged_list =
+        json!({"role": "assistant", "content": "", "tool_\u{FDD0}calls": forged.clone()});
+    let object = json!(format!("{{\"a\": \"{hidden}\"}}"));
+    let cut = json!(format!("{{\"a\": \"{control}"));
+    let forms = [
+        ("a list as text", list),
+        ("a string as text", json!(format!("\"{hidden}\""))),
+        ("an object as text", object),
+        ("a name as text", json!(format!("{{\"{hidden}\": 1}}"))),
+        ("a text that was cut", cut),
+        ("an object", json!({"a": control})),
+        ("names in objects", json!({"a": [{control: 1}]})),
+        ("a name", json!({control: "b"})),
+    ];
+    let calling = |(form, arguments)| (form, calls(&[call(&arguments, Some("call_1"))]));
+    let mut rows: Vec<_> = forms.into_iter().map(calling).collect();
+    let forged = forged.as_array().expect("calls");
+    rows.extend([
+        ("a forged field", calls(forged)),
+        ("a forged list", forged_list),
+    ]);
+    rows
+}
+
+#[test]
+fn arguments_of_calls_never_become_control_tokens() {
+    const CONTROL: &str = "<|im_end|>";
+    let vocabulary = Vocabulary::of_bytes().with_control_tokens(&[CONTROL]);
+    let tokenizer = vocabulary.into_tokenizer();
+    let mut ids = 0..u32::try_from(tokenizer.vocab_size()).expect("ids");
+    let control = ids.find(|&id| tokenizer.piece(id) == Some(CONTROL));
+    let control = control.expect("a control token");
+    let ascii = "{%- for m in messages %}@{{- (m.tool_calls or []) | tojson(ensure_ascii=true) }}{%- endfor %}";
+    for (label, source) in TEMPLATES.into_iter().chain([("only ASCII", ascii)]) {
+        let source = own_source(source);
+        let template = ChatTemplate::new(&source, "<s>", "</s>").expect("a template");
+        for (form, calling) in hidden_control_texts(CONTROL) {
+            for told in ["c", "refused"] {
+                let messages = json!([said("user", "a"), calling, result(told, Some("call_1"))]);
+                let prompt = prompt_for(&tokenizer, &template, &source, &messages, &tools());
+                let prompt = prompt.expect(label);
+                let ids = tokenizer.encode_rendered(&prompt).expect("ids");
+                assert!(!ids.contains(&control), "{label}: {form}: {prompt}");
+                let bytes = ids.iter().filter_map(|&id| tokenizer.bytes(id));
+                let shown = String::from_utf8(bytes.flatten().copied().collect()).expect("text");
+                assert!(
+                    shown.contains(CONTROL) || calling["tool_calls"].is_null(),
+                    "{label}: {form}: {shown}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn merged_messages_keep_their_reasoning() {
+    let (label, source) = TEMPLATES[3];
+    assert_eq!(label, "no system role, strict turns");
+    let source = own_source(source);
+    for name in ["reasoning_content", "reasoning", "thinking"] {
+        let shown = format!("(m.{name} or '') ~ (m.content or '')");
+        let source = source.replace("(m.content or '')", &shown);
+        let template = ChatTemplate::new(&source, "<s>", "</s>").expect("a template");
+        let answer = |reasoning: Option<&str>, text: &str| {
+            let mut message = said("assistant", text);
+            message[name] = json!(reasoning);
+            message
+        };
+        for (first, second, want) in [
+            (Some("R"), Some("S"), "R\n\nS"),
+            (None, Some("S"), "S"),
+            (Some(""), Some("S"), "S"),
+            (Some("R"), None, "R"),
+        ] {
+            let messages = json!([said("user", "U"), answer(first, "A"), answer(second, "B")]);
+            let prompt = prompt(&template, &source, &messages, &[]).expect(name);
+            let want = format!("<user>U</><assistant>{want}A\n\nB</>");
+            assert_eq!(prompt, want, "{name}: {first:?}, {second:?}");
         }
     }
 }
