@@ -6,6 +6,7 @@ use super::json_schema::BoundedSchema;
 use super::lark_source;
 use super::limits::GRAMMAR_BYTES_MAX;
 use super::number_lexemes::{NumberRules, NumberedGrammar};
+use super::schema_normalization;
 use crate::Tokenizer;
 use crate::answer::{CallSyntax, ConstrainedTool, call_grammar};
 use llguidance::api::TopLevelGrammar;
@@ -106,7 +107,8 @@ impl GrammarSource {
                     return Ok(CheckedSource::Lark(NumberedGrammar { grammar, numbers }));
                 }
                 lark_source::check(lark)?;
-                lark_source::numbered(lark).map(CheckedSource::Lark)
+                let made = |schema| schema_normalization::normalized(&schema);
+                lark_source::numbered(lark, made).map(CheckedSource::Lark)
             }
             Self::Calls(form, tools) => calls(*form, tools, tokenizer, Ok),
             Self::ClosedObjects(source) => match &**source {
@@ -143,7 +145,10 @@ fn calls(
         place: format!("[{}]", tools[unwritten.tool].place),
         why: unwritten.why,
     })?;
-    Ok(CheckedSource::Calls(lark_source::numbered(&lark)?, schemas))
+    Ok(CheckedSource::Calls(
+        lark_source::numbered(&lark, Ok)?,
+        schemas,
+    ))
 }
 
 fn bounded(text: &str) -> Result<(), GrammarError> {

@@ -50,7 +50,7 @@ impl BoundedSchema {
                 "has {bytes} bytes; at most {GRAMMAR_BYTES_MAX} are accepted"
             )));
         }
-        let root = schema_normalization::normalized(&root);
+        let root = schema_normalization::normalized(&root)?;
         schema_numbers::check(&root)?;
         schema_size::check(&root)?;
         check_rewritten(&root)?;

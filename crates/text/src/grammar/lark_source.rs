@@ -1,11 +1,11 @@
-//! Lark grammars before compilation: a caller's is checked (depth, embedded schemas), and numbers of embedded schemas are made exact.
+//! Lark grammars before compilation: a caller's is checked (depth, embedded schemas), and embedded schemas get exact numbers.
 
 use super::error::GrammarError;
 use super::json_schema::BoundedSchema;
 use super::number_lexemes::{NumberRules, NumberedGrammar};
 use super::schema_numbers::make_all_exact;
 use llguidance::api::TopLevelGrammar;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Nesting of brackets in a grammar, including brackets in strings.
 pub const LARK_DEPTH_MAX: usize = 1000;
@@ -42,8 +42,12 @@ pub(super) fn check(lark: &str) -> Result<(), GrammarError> {
     Ok(())
 }
 
-/// The grammar with the numbers of the embedded schemas in exact forms; llguidance reads everything else as it is.
-pub(super) fn numbered(lark: &str) -> Result<NumberedGrammar, GrammarError> {
+/// The grammar with the embedded schemas as `made` makes them and their numbers in exact forms; llguidance reads everything else as
+/// it is.
+pub(super) fn numbered(
+    lark: &str,
+    made: impl Fn(Map<String, Value>) -> Result<Map<String, Value>, GrammarError>,
+) -> Result<NumberedGrammar, GrammarError> {
     let (mut places, mut schemas, mut end) = (Vec::new(), Vec::new(), 0);
     for (at, _) in lark.match_indices(SCHEMA_MARK) {
         let start = at + SCHEMA_MARK.len();
@@ -51,14 +55,15 @@ pub(super) fn numbered(lark: &str) -> Result<NumberedGrammar, GrammarError> {
             continue;
         }
         let mut values = serde_json::Deserializer::from_str(&lark[start..]).into_iter::<Value>();
-        if let Some(Ok(Value::Object(mut schema))) = values.next() {
+        if let Some(Ok(Value::Object(schema))) = values.next() {
             end = start + values.byte_offset();
+            let mut schema = made(schema)?;
             make_all_exact(&mut schema);
             places.push(start..end);
             schemas.push(Value::Object(schema));
         }
     }
-    let numbers = NumberRules::of(&mut schemas)?;
+    let numbers = NumberRules::of(&mut schemas)?.embedded();
     let (mut exact, mut copied) = (String::new(), 0);
     for (place, schema) in places.into_iter().zip(&schemas) {
         exact.push_str(&lark[copied..place.start]);

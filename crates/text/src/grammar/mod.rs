@@ -17,6 +17,7 @@
 //! parsing; compilation and each mask have fuel; the states of a matcher are bounded.
 
 mod closed_objects;
+mod common_multiples;
 mod compiled_grammar;
 mod error;
 mod gbnf;

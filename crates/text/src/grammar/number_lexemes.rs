@@ -8,7 +8,7 @@ use super::large_numbers::LargeNumbers;
 use super::rejection::GrammarRejection;
 use llguidance::api::{ParserLimits, TopLevelGrammar};
 use llguidance::derivre::{ExprRef, RegexAst, StateID};
-use llguidance::earley::lexerspec::{LexemeIdx, LexemeSpec, LexerSpec};
+use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexemeSpec, LexerSpec};
 use llguidance::earley::regexvec::RegexVec;
 use serde_json::Value;
 
@@ -30,6 +30,8 @@ pub(super) struct NumberRules {
     has_multiples: bool,
     /// Characters of a number after the first digit; 0 without schemas.
     chars_max: usize,
+    /// Whether the schemas are embedded in a Lark grammar, whose own terminals stay as written.
+    is_embedded: bool,
 }
 
 impl NumberRules {
@@ -38,12 +40,21 @@ impl NumberRules {
     /// # Errors
     /// There are too many large numbers.
     pub(super) fn of(schemas: &mut [Value]) -> Result<Self, GrammarError> {
-        let longest = schemas.iter().map(longest_number).max().unwrap_or(0);
+        let longest = schemas.iter().map(longest_number).max();
         Ok(Self {
             has_multiples: schemas.iter().any(has_multiples),
-            chars_max: longest.max(NUMBER_CHARS_MAX),
+            chars_max: longest.map_or(0, |longest| longest.max(NUMBER_CHARS_MAX)),
+            is_embedded: false,
             large: LargeNumbers::marked(schemas)?,
         })
+    }
+
+    /// These rules for schemas that are embedded in a Lark grammar.
+    pub(super) fn embedded(self) -> Self {
+        Self {
+            is_embedded: true,
+            ..self
+        }
     }
 
     /// Changes the terminals of a grammar.
@@ -60,6 +71,10 @@ impl NumberRules {
         let mut lexer = lexer.map_err(|error| GrammarRejection::of(&error))?;
         lexer.set_fuel(fuel);
         let changed = (0..spec.lexemes.len()).filter_map(|number| {
+            // Each schema has a class of its own; the first one is the Lark grammar's.
+            if self.is_embedded && spec.lexemes[number].class() == LexemeClass::ROOT {
+                return None;
+            }
             let expression = expression(&spec.lexemes[number])?;
             let terminal = TerminalSample::of(&mut lexer, spec, number);
             Some((number, self.changed(terminal, expression)?))
@@ -139,8 +154,14 @@ impl<'l> TerminalSample<'l> {
         !state.is_dead() && self.lexer.state_desc(state).greedy_accepting.is_some()
     }
 
-    /// Whether the terminal has numbers, and no other texts that begin as numbers do.
+    /// Whether the terminal has numbers, and no other texts that begin as numbers do: JSON's have no leading zeros.
     fn has_numbers(&mut self) -> bool {
+        if ["00", "01", "-00", "-01"]
+            .iter()
+            .any(|text| self.begins(text))
+        {
+            return false;
+        }
         let mut digits = (b'0'..=b'9').map(char::from);
         let first = digits
             .find(|digit| self.begins(&digit.to_string()) || self.begins(&format!("-{digit}")));

@@ -10,6 +10,7 @@
 //!
 //! Integers beyond [`EXACT_INTEGER_MAX`] are the subject of [`large_numbers`](super::large_numbers).
 
+use super::common_multiples;
 use super::error::GrammarError;
 use super::schema_parts::{OF_DATA, OF_NAMED, path, visit_parts};
 use serde_json::{Map, Number, Value, json};
@@ -24,11 +25,6 @@ const LEAST_FRACTION: f64 = 1e-30;
 pub const MULTIPLE_DIGITS_MAX: u32 = 8;
 /// Neighbors in f64 among which the loop's exact start is searched.
 const NEIGHBORS: usize = 16;
-/// Keywords that make one constraint of several parts.
-const COMBINING: [&str; 5] = ["allOf", "not", "if", "dependencies", "dependentSchemas"];
-/// Keywords that do so beside others.
-const COMBINING_BESIDE: [&str; 3] = ["$ref", "anyOf", "oneOf"];
-
 /// A number of a schema by its value: the greatest integer below, and the rest. Floats beyond i128 saturate, and are the rest.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(super) struct ExactNumber {
@@ -62,13 +58,10 @@ enum BoundSide {
 pub(super) fn check(root: &Map<String, Value>) -> Result<(), GrammarError> {
     let mut multiples = Vec::new();
     check_part(root, &mut Vec::new(), &mut multiples)?;
-    let fits = Multiple::product_fits(&multiples);
-    if multiples.len() > 1 && combines(root) && !fits {
-        return Err(GrammarError::whole(
-            "has values of multipleOf whose common multiple exceeds 32 bits, in a schema that combines parts (allOf, anyOf, $ref)",
-        ));
+    match Multiple::product_fits(&multiples) {
+        true => Ok(()),
+        false => common_multiples::check(root),
     }
-    Ok(())
 }
 
 fn check_part(
@@ -149,20 +142,6 @@ fn unreachable(bound: &Number, sign: f64) -> Option<String> {
     (bound * sign >= SCHEMA_NUMBER_MAX).then(|| {
         format!("is {bound:e}; numbers between -{SCHEMA_NUMBER_MAX:e} and {SCHEMA_NUMBER_MAX:e} (SCHEMA_NUMBER_MAX) are generated")
     })
-}
-
-/// Whether some part makes one constraint of several.
-fn combines(schema: &Map<String, Value>) -> bool {
-    let has = |keywords: &[&str]| keywords.iter().any(|keyword| schema.contains_key(*keyword));
-    let values = || {
-        schema.values().flat_map(|value| match value {
-            Value::Array(parts) => parts.iter().collect(),
-            value => vec![value],
-        })
-    };
-    has(&COMBINING)
-        || (has(&COMBINING_BESIDE) && schema.len() > 1)
-        || values().any(|part| part.as_object().is_some_and(combines))
 }
 
 /// The numbers of one part in exact forms.
@@ -284,14 +263,14 @@ fn away_from_zero(bound: Number, side: BoundSide) -> Number {
 
 /// A `multipleOf` as a decimal: `coefficient` divided by ten to the power of `digits`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Multiple {
+pub(super) struct Multiple {
     coefficient: u64,
     digits: u32,
 }
 
 impl Multiple {
     /// The decimal as written, if llguidance can compute with it.
-    fn of(number: &Number) -> Option<Self> {
+    pub(super) fn of(number: &Number) -> Option<Self> {
         let text = number.to_string();
         let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -316,7 +295,7 @@ impl Multiple {
     }
 
     /// Whether llguidance can compute the least common multiple of any of these.
-    fn product_fits(all: &[Self]) -> bool {
+    pub(super) fn product_fits(all: &[Self]) -> bool {
         let digits = all
             .iter()
             .map(|multiple| multiple.digits)
@@ -522,6 +501,14 @@ mod tests {
                 json!({"$ref": "#/$defs/a", "multipleOf": 100_000, "$defs": {"a": {"multipleOf": 99_999}}}),
                 "",
             ),
+            (
+                json!({"items": {"allOf": [{"$ref": "#/x/y"}, {"$ref": "#/x/y"}]}, "x": {"y": {"multipleOf": 100_000}}}),
+                "",
+            ),
+            (
+                json!({"anyOf": [{"properties": {"a": {"multipleOf": 100_000}}}], "properties": {"a": {"multipleOf": 99_999}}}),
+                "",
+            ),
         ];
         for (schema, place) in rows {
             let error = check(schema.as_object().expect("an object"));
@@ -531,5 +518,31 @@ mod tests {
             "default": {"multipleOf": 0}, "maximum": 1e308,
             "properties": {"a": {"multipleOf": 100_000}, "b": {"multipleOf": 99_999}, "minimum": {"type": "null"}}});
         assert_eq!(check(kept.as_object().expect("an object")), Ok(()));
+    }
+    #[test]
+    fn multiples_that_never_meet_are_accepted() {
+        let (price, amount) = (json!({"multipleOf": 0.01}), json!({"multipleOf": 100_000}));
+        for schema in [
+            json!({"properties": {"price": {"anyOf": [price, {"type": "null"}], "title": "Price"}, "amount": amount}}),
+            json!({"properties": {"price": price, "if": amount, "not": amount, "allOf": amount}}),
+            json!({"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"price": price, "amount": amount}}}, "type": "object"}),
+            json!({"properties": {"a": {"allOf": [{"$ref": "#/$defs/a"}], "title": "A", "minimum": 3}, "b": price}, "$defs": {"a": amount}}),
+            json!({"allOf": [{"properties": {"price": price, "amount": amount}}, {"required": ["price"], "minProperties": 1}]}),
+            json!({"$defs": {"tree": {"anyOf": [{"items": {"$ref": "#/$defs/tree"}}, amount], "title": "Tree"}}, "$ref": "#/$defs/tree", "default": price}),
+        ] {
+            assert_eq!(
+                check(schema.as_object().expect("an object")),
+                Ok(()),
+                "{schema}"
+            );
+        }
+    }
+
+    #[test]
+    fn search_for_common_multiples_is_bounded() {
+        let refers = json!({"$ref": "#/$defs/a", "items": {"multipleOf": 3}});
+        let schema = json!({"prefixItems": vec![refers; 1000], "$defs": {"b": {"multipleOf": 100_000}, "a": {"prefixItems": vec![json!({}); 1000]}}});
+        let error = check(schema.as_object().expect("an object")).expect_err("too many steps");
+        assert!(error.why.contains("SCHEMA_COPIES_MAX"), "{error}");
     }
 }

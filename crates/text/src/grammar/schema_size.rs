@@ -22,13 +22,13 @@ pub const PATTERN_PAIRS_MAX: u64 = 2_000;
 
 /// Rejects a schema that would exceed a bound, with the path.
 pub(super) fn check(root: &Map<String, Value>) -> Result<(), GrammarError> {
+    let whole = Value::Object(root.clone());
     let mut sizes = SizeEstimator {
-        root: Value::Object(root.clone()),
+        root: &whole,
         known: HashMap::new(),
         pairs: 0,
         combining: 1,
     };
-    let whole = Value::Object(root.clone());
     let size = sizes.of(&whole, &mut Vec::new())?;
     if size.copies > SCHEMA_COPIES_MAX {
         return Err(GrammarError::whole(format!(
@@ -54,8 +54,8 @@ struct SchemaSize {
     patterns: u64,
 }
 
-struct SizeEstimator {
-    root: Value,
+struct SizeEstimator<'s> {
+    root: &'s Value,
     /// Sizes of reference targets; `None` while being computed.
     known: HashMap<String, Option<SchemaSize>>,
     pairs: u64,
@@ -63,7 +63,7 @@ struct SizeEstimator {
     combining: u64,
 }
 
-impl SizeEstimator {
+impl SizeEstimator<'_> {
     fn of(&mut self, schema: &Value, place: &mut Vec<String>) -> Result<SchemaSize, GrammarError> {
         let Value::Object(schema) = schema else {
             return Ok(SchemaSize {
@@ -152,10 +152,10 @@ impl SizeEstimator {
         }
         self.known.insert(reference.to_owned(), None);
         let pointer = reference.strip_prefix('#').unwrap_or("no place");
-        let target = self.root.pointer(pointer).cloned();
+        let target = self.root.pointer(pointer);
         let mut place = pointer.split('/').skip(1).map(str::to_owned).collect();
         let size = match target {
-            Some(target) => self.of(&target, &mut place)?,
+            Some(target) => self.of(target, &mut place)?,
             None => SchemaSize::default(),
         };
         self.known.insert(reference.to_owned(), Some(size));

@@ -52,15 +52,16 @@ impl PatternTranslation<'_> {
     /// A count `{1}`, `{1,}` or `{1,2}` after its brace, which is consumed if there is one.
     fn count(&mut self) -> Option<String> {
         let mut ahead = self.rest.clone();
-        let inner: String = ahead.by_ref().take_while(|&c| c != '}').collect();
+        let mut inner = String::new();
+        while let Some(c) = ahead.next_if(|c| c.is_ascii_digit() || *c == ',') {
+            inner.push(c);
+        }
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         let is_count = match inner.split_once(',') {
             Some((least, most)) => is_number(least) && (most.is_empty() || is_number(most)),
             None => is_number(&inner),
         };
-        // Characters that were taken without a closing brace.
-        let is_closed = self.rest.clone().nth(inner.chars().count()) == Some('}');
-        if !is_count || !is_closed {
+        if !is_count || ahead.next() != Some('}') {
             return None;
         }
         self.rest = ahead;
@@ -277,6 +278,18 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a measurement")]
+    fn time_grows_with_the_length() {
+        let braces = 100_000;
+        for (pattern, expected) in [("{", r"\{"), ("{1,", r"\{1,")] {
+            let start = std::time::Instant::now();
+            assert!(in_rust(&pattern.repeat(braces)) == expected.repeat(braces));
+            let seconds = start.elapsed().as_secs();
+            assert!(seconds < 10, "{seconds} s for {braces} times {pattern}");
         }
     }
 

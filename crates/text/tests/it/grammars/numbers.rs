@@ -203,6 +203,24 @@ fn numbers_are_exact() {
 }
 
 #[test]
+fn multiples_that_never_meet_are_exact() {
+    let (tokenizer, compiler) = compiler();
+    let schema = json!({"type": "object", "required": ["price", "amount"], "additionalProperties": false, "properties": {
+        "price": {"anyOf": [{"type": "number", "multipleOf": 0.01}, {"type": "null"}], "title": "Price"},
+        "amount": {"type": "integer", "multipleOf": 100_000}}});
+    let source = GrammarSource::JsonSchema(schema).with_closed_objects();
+    for (text, expected) in [
+        (r#"{"price":1.75,"amount":300000}"#, true),
+        (r#"{"price":null,"amount":0}"#, true),
+        (r#"{"price":1.755,"amount":300000}"#, false),
+        (r#"{"price":null,"amount":1000}"#, false),
+    ] {
+        let is_taken = is_whole(&tokenizer, compiled(&compiler, &source), text);
+        assert_eq!(is_taken, expected, "{text}");
+    }
+}
+
+#[test]
 fn numbers_in_embedded_schemas_are_exact() {
     let (tokenizer, compiler) = compiler();
     let lark = GrammarSource::Lark(
@@ -217,6 +235,37 @@ fn numbers_in_embedded_schemas_are_exact() {
         let is_taken = is_whole(&tokenizer, compiled(&compiler, &lark), text);
         assert_eq!(is_taken, expected, "{text}");
     }
+}
+
+#[test]
+fn terminals_beside_embedded_schemas_stay_as_written() {
+    let (tokenizer, compiler) = compiler();
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}, "s": {"$ref": "#/$defs/a~1b"}},
+        "required": ["n", "s"], "additionalProperties": false, "$defs": {"a/b": {"type": "string", "pattern": r"^[^[\]]{{x$", "maxLength": 9.0}}});
+    let valid = r#"{"n":1,"s":"a{{x"}"#;
+    let long = format!("{{\"n\":{},\"s\":\"a{{{{x\"}}", "1".repeat(100));
+    let other = r#"{"n":1,"s":"[{{x"}"#;
+    let digits = "1".repeat(100);
+    for terminal in [
+        "/[0-9]{100}/",
+        "/[1-9][0-9]{99}/",
+        "/[1-9][0-9]*/",
+        "/[0-9]+/",
+    ] {
+        let lark = format!("start: ID obj\nID: {terminal}\nobj: %json {schema}");
+        let lark = GrammarSource::Lark(lark);
+        for (json, expected) in [(valid, true), (&long, false), (other, false)] {
+            let text = format!("{digits}{json}");
+            let is_taken = is_whole(&tokenizer, compiled(&compiler, &lark), &text);
+            assert_eq!(is_taken, expected, "{text} under {terminal}");
+        }
+    }
+    let lark = GrammarSource::Lark("start: /[1-9][0-9]*/ \"x\"".to_owned());
+    assert!(is_whole(
+        &tokenizer,
+        compiled(&compiler, &lark),
+        &format!("{digits}x")
+    ));
 }
 
 /// Length of the answer of a model that prefers one character to all others, and any other of a number to the end.
