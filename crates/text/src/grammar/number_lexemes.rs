@@ -70,9 +70,10 @@ impl NumberRules {
         let lexer = spec.to_regex_vec(&mut limits.clone());
         let mut lexer = lexer.map_err(|error| GrammarRejection::of(&error))?;
         lexer.set_fuel(fuel);
+        // The first class is the Lark grammar's; schemas have others, unless the grammar ignores white space exactly as they do.
+        let has_own = self.is_embedded && spec.skip_by_class.len() > 1;
         let changed = (0..spec.lexemes.len()).filter_map(|number| {
-            // Each schema has a class of its own; the first one is the Lark grammar's.
-            if self.is_embedded && spec.lexemes[number].class() == LexemeClass::ROOT {
+            if has_own && spec.lexemes[number].class() == LexemeClass::ROOT {
                 return None;
             }
             let expression = expression(&spec.lexemes[number])?;
