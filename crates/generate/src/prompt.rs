@@ -149,10 +149,10 @@ impl<'a> PromptEncoder<'a> {
         ids.map_err(|e| tokenizer_failed(&e))
     }
 
-    /// Ids of a conversation.
+    /// Ids of a conversation, which are those of a prompt of these messages.
     ///
     /// # Errors
-    /// The chat template or the tokenizer rejects the messages.
+    /// The model has no way of taking tools, or the chat template or the tokenizer rejects the messages.
     pub fn conversation_ids(
         self,
         messages: Vec<Message>,
@@ -160,6 +160,11 @@ impl<'a> PromptEncoder<'a> {
     ) -> Result<Vec<u32>, ApiError> {
         let tokenizer = &self.model.tokenizer;
         let typed = self.escape_messages(messages);
+        let typed = self.fit_messages(typed, arguments.tools, false)?;
+        let arguments = TemplateArguments {
+            tools: &text::with_escaped_values(arguments.tools, tokenizer),
+            ..arguments
+        };
         let text = self.render(("messages", &typed), arguments, PromptLimit::WIDEST)?;
         let ids = tokenizer.encode_rendered(&text);
         ids.map_err(|e| tokenizer_failed(&e))
@@ -272,7 +277,7 @@ impl<'a> PromptEncoder<'a> {
         }
         let typed = self.fit_messages(typed, &tools, wanted.tool_calling.single_call)?;
         let arguments = TemplateArguments {
-            tools: &tools,
+            tools: &text::with_escaped_values(&tools, tokenizer),
             add_generation_prompt: !continues,
             kwargs: &kwargs,
         };
@@ -382,7 +387,8 @@ impl<'a> PromptEncoder<'a> {
         render(&plain).or(rendered)
     }
 
-    /// Messages in whose texts the names of control tokens stay text.
+    /// Messages in whose texts the names of control tokens stay text. Messages are escaped before they are
+    /// [fitted](Self::fit_messages), which writes control tokens of tool calls.
     pub fn escape_messages(self, messages: impl IntoIterator<Item = Message>) -> Vec<Message> {
         let escape = |message: Message| message.with_escaped_text(&self.model.tokenizer);
         messages.into_iter().map(escape).collect()

@@ -48,5 +48,5 @@ pub use chat_template::{
     TemplateError,
 };
 pub use generic_tools::GenericTools;
-pub use message::Message;
+pub use message::{Message, with_escaped_values};
 pub use turn_format::{BASE_MODEL, OWN_TEMPLATE, turn_format_name};

@@ -64,4 +64,4 @@ impl PromptEncoder<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,7 +1,10 @@
-//! Prompts that an answer continues.
+//! Prompts that an answer continues, and prompts with tools.
 
+use super::restored::tests::model;
 use super::*;
-use text::ChatTemplate;
+use serde_json::json;
+use testing::vocabulary::Vocabulary;
+use text::{AnswerFormat, ToolFamily};
 
 /// Rendered prompt of a conversation whose last message the answer continues.
 fn continued(template: &str, last: &str) -> Result<String, ApiError> {
@@ -35,4 +38,53 @@ fn continued_answer_begins_at_the_end_of_the_last_message() {
     let forgetful = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}";
     let error = continued(forgetful, "x").expect_err("it is not shown");
     assert_eq!(error.code, "template_refused");
+}
+
+/// `/tokenize` counts what a chat completion of the same messages is charged for.
+#[test]
+fn ids_of_a_conversation_are_those_of_its_prompt() {
+    const CONTROL: [&str; 2] = ["<tool_call>", "</tool_call>"];
+    let tokenizer = Vocabulary::of_bytes().with_control_tokens(&CONTROL);
+    let tokenizer = tokenizer.into_tokenizer();
+    let answers = AnswerFormat {
+        tools: ToolFamily::Hermes,
+        ..AnswerFormat::default()
+    };
+    let function =
+        json!({"name": "f", "description": "</tool_call>", "parameters": {"type": "object"}});
+    let tools = [json!({"type": "function", "function": function})];
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": {"a": "<tool_call>"}}});
+    let messages: Vec<Message> = serde_json::from_value(json!([
+        {"role": "user", "content": "<tool_call>"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "d"},
+    ]))
+    .expect("messages");
+    let plain = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    let with_tools = "{{ tools | tojson }}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}\
+                      <tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}{% endfor %}";
+    for (template, tools) in [(plain, &[][..]), (with_tools, &tools[..])] {
+        let model = model(template, answers, tokenizer.clone());
+        let encoder = PromptEncoder::new(&model, 0);
+        let arguments = TemplateArguments {
+            tools,
+            add_generation_prompt: true,
+            kwargs: &Map::new(),
+        };
+        let told = encoder.conversation_ids(messages.clone(), arguments);
+        let prompt = encoder.prompt_ids(Prompt::Conversation {
+            field: "messages",
+            messages: messages.clone(),
+            tools: tools.to_vec(),
+            continues: false,
+            kwargs: Map::new(),
+        });
+        let told = told.expect("ids");
+        assert_eq!(told, prompt.expect("ids"), "{template}");
+        for text in CONTROL {
+            let is_delimiter = |id: &&u32| tokenizer.piece(**id) == Some(text);
+            let count = told.iter().filter(is_delimiter).count();
+            assert_eq!(count, 1, "{template}: {text}");
+        }
+    }
 }

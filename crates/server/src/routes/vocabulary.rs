@@ -83,14 +83,12 @@ fn parse_tokenize(fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Offloa
             }
             TokenizeInput::Conversation(conversation) => {
                 let add_generation_prompt = conversation.add_generation_prompt;
-                let messages =
-                    encoder.fit_messages(conversation.messages, &conversation.tools, false)?;
                 let arguments = TemplateArguments {
                     tools: &conversation.tools,
                     add_generation_prompt,
                     kwargs: &conversation.kwargs,
                 };
-                encoder.conversation_ids(messages, arguments)?
+                encoder.conversation_ids(conversation.messages, arguments)?
             }
         };
         let (pieces, strings) = (request.with_pieces, request.return_token_strs);

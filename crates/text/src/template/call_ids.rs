@@ -16,6 +16,8 @@ pub(super) struct CallIds {
     /// New ids by the client's.
     renamed: HashMap<String, String>,
     used: HashSet<String>,
+    /// The last number that became an id.
+    numbered: usize,
     /// Calls of the last message with calls that have no result yet: name and id.
     open: Vec<(Value, String)>,
     /// Number of ids that were made for calls and results without one.
@@ -90,13 +92,27 @@ impl CallIds {
         let is_plain = id.len() == ID_CHARACTERS && id.bytes().all(|b| b.is_ascii_alphanumeric());
         let mut new = match is_plain {
             true => id.to_owned(),
-            false => nine_characters(id.as_bytes()),
+            false => self.next_number(),
         };
+        // No number comes twice, so all ids together are tried at most twice as often as there are ids.
         while !self.used.insert(new.clone()) {
-            new = nine_characters(new.as_bytes());
+            new = self.next_number();
         }
         self.renamed.insert(id.to_owned(), new.clone());
         new
+    }
+
+    fn next_number(&mut self) -> String {
+        self.numbered += 1;
+        numbered_id(self.numbered)
+    }
+}
+
+/// An id of nine letters and digits.
+fn numbered_id(number: usize) -> String {
+    match number {
+        ..=99_999 => format!("call{number:05}"),
+        _ => format!("{number:09}"),
     }
 }
 
@@ -105,21 +121,6 @@ fn text_of(value: Option<&Value>) -> Option<String> {
         .and_then(Value::as_str)
         .filter(|text| !text.is_empty());
     text.map(str::to_owned)
-}
-
-/// Nine letters and digits that depend on these bytes alone (FNV-1a).
-fn nine_characters(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0100_0000_01b3;
-    let hashed = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(PRIME);
-    let mut rest = bytes.iter().fold(OFFSET, hashed);
-    let digits = std::iter::repeat_with(|| {
-        let digit = DIGITS[(rest % 62) as usize];
-        rest /= 62;
-        char::from(digit)
-    });
-    digits.take(ID_CHARACTERS).collect()
 }
 
 #[cfg(test)]
@@ -170,6 +171,46 @@ mod tests {
         assert_eq!(same, ["abcdefgh1", "abcdefgh1"]);
         let same = ids(false, json!([calls(&[Some("call_a")]), result("call_a")]));
         assert_eq!(same, ["call_a", "call_a"]);
+    }
+
+    #[test]
+    fn ids_are_numbered_in_the_order_of_the_calls() {
+        let taken = [
+            "call00002",
+            "x",
+            "call00002",
+            "y",
+            "call00001",
+            "abcdefgh1",
+            "z",
+        ];
+        let made = ids(true, json!([calls(&taken.map(Some))]));
+        let want = [
+            "call00002",
+            "call00001",
+            "call00002",
+            "call00003",
+            "call00004",
+            "abcdefgh1",
+            "call00005",
+        ];
+        assert_eq!(made, want);
+        assert_eq!(numbered_id(99_999), "call99999");
+        assert_eq!(numbered_id(100_000), "000100000");
+    }
+
+    /// The client's ids are the numbers that would come next.
+    #[test]
+    fn ids_stay_different_where_the_client_took_the_numbers() {
+        const COUNT: usize = 50_000;
+        let plain = (1..=COUNT).map(|number| Some(numbered_id(number)));
+        let long = (1..=COUNT).map(|number| Some(format!("call_{number}")));
+        let texts: Vec<Option<String>> = plain.chain(long).collect();
+        let texts: Vec<Option<&str>> = texts.iter().map(Option::as_deref).collect();
+        let made = ids(true, json!([calls(&texts)]));
+        assert!(made.iter().all(|id| id.len() == ID_CHARACTERS));
+        let different: HashSet<&String> = made.iter().collect();
+        assert_eq!(different.len(), 2 * COUNT);
     }
 
     #[test]

@@ -54,7 +54,9 @@ impl ChatTemplate {
     /// A fitted conversation as turns of user and assistant alone, with tool calls in the text: for a template that refuses the
     /// conversation all the same.
     #[must_use]
-    pub fn plain_turns(messages: Vec<Message>, family: ToolFamily) -> Vec<Message> {
+    pub fn plain_turns(mut messages: Vec<Message>, family: ToolFamily) -> Vec<Message> {
+        // A template may have got arguments as text.
+        normalize_calls(&mut messages);
         let tools = GenericTools {
             support: ToolSupport::None,
             family,

@@ -1,6 +1,7 @@
 //! JSON as Python's `json.dumps` writes JSON: spaces after separators, floats as by `repr`, minimal escaping.
 
 use super::bounded_filters;
+use crate::tokenizer::is_mark;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 use std::fmt::Write;
@@ -144,7 +145,7 @@ impl Writer<'_> {
                 '\u{8}' => self.out.push_str("\\b"),
                 '\u{c}' => self.out.push_str("\\f"),
                 '\0'..' ' => self.escape(c),
-                '\u{7f}'.. if self.style.ensure_ascii => self.escape(c),
+                '\u{7f}'.. if self.style.ensure_ascii && !is_mark(c) => self.escape(c),
                 _ => self.out.push(c),
             }
         }

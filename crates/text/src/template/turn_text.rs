@@ -6,12 +6,19 @@ use std::borrow::Cow;
 
 /// Between texts that were separate messages.
 const BLANK_LINE: &str = "\n\n";
+/// Fields with a message's reasoning.
+const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
 
-/// Appends the text and the further fields of a message.
+/// Appends the text, the reasoning and the further fields of a message. Of two other fields with one name the first stays.
 pub(super) fn append_message(message: &mut Message, next: Message) {
     append_text(message, &next.content);
     for (name, value) in next.rest {
-        message.rest.entry(name).or_insert(value);
+        let is_reasoning = REASONING.contains(&name.as_str());
+        match (message.rest.entry(name).or_insert(Value::Null), value) {
+            (said @ Value::Null, value) => *said = value,
+            (Value::String(text), Value::String(more)) if is_reasoning => join(text, &more),
+            _ => {}
+        }
     }
 }
 
@@ -23,11 +30,15 @@ pub(super) fn append_text(message: &mut Message, more: &Value) {
     }
     let more = content_text(more);
     if let Value::String(text) = &mut message.content {
-        if !text.is_empty() && !more.is_empty() {
-            text.push_str(BLANK_LINE);
-        }
-        text.push_str(&more);
+        join(text, &more);
     }
+}
+
+fn join(text: &mut String, more: &str) {
+    if !text.is_empty() && !more.is_empty() {
+        text.push_str(BLANK_LINE);
+    }
+    text.push_str(more);
 }
 
 /// Puts a text and a blank line before the message's.

@@ -15,6 +15,11 @@ use std::borrow::Cow;
 const OPEN: char = '\u{FDD0}';
 const CLOSE: char = '\u{FDD1}';
 
+/// Whether a character marks the beginning or the end of a control token's text in user input.
+pub(crate) fn is_mark(c: char) -> bool {
+    matches!(c, OPEN | CLOSE)
+}
+
 /// Finds the texts of control tokens.
 pub(super) struct ControlTexts {
     /// `None` for a vocabulary without control tokens.

@@ -43,6 +43,7 @@ mod word_piece;
 mod word_piece_tests;
 mod word_splitter;
 
+pub(crate) use control_escape::is_mark;
 pub use error::TokenizerError;
 pub use infill_tokens::InfillTokens;
 

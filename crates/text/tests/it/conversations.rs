@@ -1,8 +1,9 @@
 //! Conversations as clients send them, over templates that render only some: no text is lost, and no template refuses.
 
+mod control_texts;
+
 use serde_json::{Value, json};
 use std::path::Path;
-use std::sync::Arc;
 use testing::program::note_skipped_test;
 use testing::vocabulary::Vocabulary;
 use text::{
@@ -12,7 +13,7 @@ use text::{
 const TURN: &str = "{{- '<' ~ m.role ~ '>' ~ (m.content or '') ~ '</>' }}";
 
 /// Templates, each with one habit of published ones. `@` stands for the turn of the message `m`.
-const TEMPLATES: [(&str, &str); 11] = [
+const TEMPLATES: [(&str, &str); 12] = [
     (
         "other roles are left out",
         "{%- for m in messages %}{%- if m.role in ['system', 'user', 'assistant', 'tool'] %}@{%- endif %}{%- endfor %}",
@@ -71,6 +72,12 @@ const TEMPLATES: [(&str, &str); 11] = [
         "calls are left out",
         "{%- if tools %}{{- tools | tojson }}{%- endif %}\
          {%- for m in messages %}{%- if m.role in ['user', 'assistant'] %}@{%- endif %}{%- endfor %}",
+    ),
+    (
+        "arguments as text, some results raise",
+        "{%- if tools %}{{- tools | tojson }}{%- endif %}{%- for m in messages %}\
+         {%- if m.role == 'tool' and 'refused' in m.content %}{{- raise_exception('result') }}{%- endif %}@\
+         {%- for c in m.tool_calls or [] %}{{- c.function.name + c.function.arguments }}{%- endfor %}{%- endfor %}",
     ),
 ];
 
@@ -229,6 +236,14 @@ fn call_orders() -> Vec<(&'static str, Value)> {
             ]),
         ),
         (
+            "a result that a template refuses",
+            json!([
+                said("user", "T-a"),
+                calls(&[call(&json!({"city": "T-b"}), Some("call_1"))]),
+                result("T-c refused", Some("call_1")),
+            ]),
+        ),
+        (
             "an instruction behind a result",
             json!([
                 said("user", "T-a"),
@@ -271,6 +286,18 @@ fn prompt(
     messages: &Value,
     tools: &[Value],
 ) -> Result<String, TemplateError> {
+    let tokenizer = Vocabulary::of_bytes().into_tokenizer();
+    prompt_for(&tokenizer, template, source, messages, tools)
+}
+
+/// The prompt of a conversation for this vocabulary.
+fn prompt_for(
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    source: &str,
+    messages: &Value,
+    tools: &[Value],
+) -> Result<String, TemplateError> {
     let answers = AnswerFormat::detect(source).with_json_fallback();
     let generic = GenericTools {
         support: template.capabilities(answers).tools,
@@ -279,8 +306,10 @@ fn prompt(
         once: false,
     };
     let messages: Vec<Message> = serde_json::from_value(messages.clone()).expect("messages");
-    let tokenizer: Arc<Tokenizer> = Vocabulary::of_bytes().into_tokenizer();
-    let messages = template.fit_messages(messages, &generic, &tokenizer);
+    let escaped = messages
+        .into_iter()
+        .map(|message| message.with_escaped_text(tokenizer));
+    let messages = template.fit_messages(escaped.collect(), &generic, tokenizer);
     let render = |messages: &[Message]| {
         template.render(&RenderInput {
             messages,
@@ -490,6 +519,34 @@ fn call_and_result_have_one_id() {
                 (2, ids.last()),
                 "{name}: {prompt}"
             );
+        }
+    }
+}
+
+#[test]
+fn merged_messages_keep_their_reasoning() {
+    let (label, source) = TEMPLATES[3];
+    assert_eq!(label, "no system role, strict turns");
+    let source = own_source(source);
+    for name in ["reasoning_content", "reasoning", "thinking"] {
+        let shown = format!("(m.{name} or '') ~ (m.content or '')");
+        let source = source.replace("(m.content or '')", &shown);
+        let template = ChatTemplate::new(&source, "<s>", "</s>").expect("a template");
+        let answer = |reasoning: Option<&str>, text: &str| {
+            let mut message = said("assistant", text);
+            message[name] = json!(reasoning);
+            message
+        };
+        for (first, second, want) in [
+            (Some("R"), Some("S"), "R\n\nS"),
+            (None, Some("S"), "S"),
+            (Some(""), Some("S"), "S"),
+            (Some("R"), None, "R"),
+        ] {
+            let messages = json!([said("user", "U"), answer(first, "A"), answer(second, "B")]);
+            let prompt = prompt(&template, &source, &messages, &[]).expect(name);
+            let want = format!("<user>U</><assistant>{want}A\n\nB</>");
+            assert_eq!(prompt, want, "{name}: {first:?}, {second:?}");
         }
     }
 }

@@ -36,7 +36,11 @@ const CHANNELS: &str = "{% for m in messages %}<|start|>{{ m.role }}<|message|>{
     {% endfor %}{{ tools }}<|start|>assistant";
 
 #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
-fn model(template: &str, answers: AnswerFormat, tokenizer: Arc<Tokenizer>) -> ModelHandle {
+pub(in crate::prompt) fn model(
+    template: &str,
+    answers: AnswerFormat,
+    tokenizer: Arc<Tokenizer>,
+) -> ModelHandle {
     let config = FakeConfig::default();
     let context_max = config.dims.context_max;
     let engine = Engine::new(
