@@ -43,7 +43,7 @@ fn arguments_of_calls_never_become_control_tokens() {
     let mut ids = 0..u32::try_from(tokenizer.vocab_size()).expect("ids");
     let control = ids.find(|&id| tokenizer.piece(id) == Some(CONTROL));
     let control = control.expect("a control token");
-    let ascii = "{%- for m in messages %}@{{- (m.tool_calls or []) | tojson(ensure_ascii=true) }}{%- endfor %}";
+    let ascii = "{{- tools | tojson }}{%- for m in messages %}@{{- (m.tool_calls or []) | tojson(ensure_ascii=true) }}{%- endfor %}";
     for (label, source) in TEMPLATES.into_iter().chain([("only ASCII", ascii)]) {
         let source = own_source(source);
         let template = ChatTemplate::new(&source, "<s>", "</s>").expect("a template");
