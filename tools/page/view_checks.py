@@ -84,7 +84,7 @@ def replay(world):
         note = page.get_by_text(re.compile("^[0-9.]+ m?s of "))
         expect(note).to_contain_text("times are those at which this browser received the tokens")
         text = page.locator(".stream-view .markdown").last
-        # The note is there before the last events are: its length is final only beside the whole text.
+        # The note is there before the last events are: its length is final once the whole text is shown.
         expect(text).to_have_text(whole, use_inner_text=True)
         shown = note.inner_text()
         length = re.search(r"of ([\d.]+) s,", shown)

@@ -1,7 +1,7 @@
 //! Our speed beside llama.cpp's and candle's, on the same synthetic models in the same run.
 
 use crate::oracle::{BUILD_ENV, PACKAGES};
-use crate::shell::{self, Outcome, cargo, python, release_binary, root};
+use crate::shell::{self, Outcome, cargo, packaged_binary, python, root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     script.arg(root().join("tools/rivals/rivals.py")).args(rest);
     script
         .arg("--millrace")
-        .arg(release_binary()?)
+        .arg(packaged_binary()?)
         .arg("--models")
         .arg(&models);
     let serves = |arg: &String| arg.split(',').any(|regime| SERVING.contains(&regime));

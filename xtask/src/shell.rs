@@ -151,6 +151,12 @@ pub(crate) fn release_binary() -> Result<PathBuf, String> {
     Ok(target_dir()?.join("release").join("millrace"))
 }
 
+/// Builds the binary as packages have it, whose figures are published, and says where it is.
+pub(crate) fn packaged_binary() -> Result<PathBuf, String> {
+    run(cargo().args(["build", "--profile", "packaged", "-p", "millrace"]))?;
+    Ok(target_dir()?.join("packaged").join("millrace"))
+}
+
 /// Builds the debug binary and says where it is.
 fn debug_binary() -> Result<PathBuf, String> {
     run(cargo().args(["build", "-p", "millrace"]))?;

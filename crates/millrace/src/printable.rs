@@ -1,4 +1,4 @@
-//! Text of others, such as the names of files, as it is printed on a terminal.
+//! Untrusted text, such as names of files, as printed on a terminal.
 
 use std::borrow::Cow;
 

@@ -6,7 +6,7 @@
 //! - A directory belongs to the user of this process or to root. Every user may write to it: the directory is refused. A
 //!   group may write to it: a directory of this user is closed to the group, as volumes with a group (`fsGroup` in
 //!   Kubernetes) make all their directories writable for that group; a directory of root, as the root of such a volume, is
-//!   refused, and one inside it is not. Directories above are not examined: whoever replaces the directory owns what is
+//!   refused, and one inside it is not. Directories above are not examined: a user who replaces the directory owns what is
 //!   read instead.
 //! - A file is a regular one, belongs to the user of this process or to root, and only its owner may write to it. Links are not
 //!   followed, and opening a pipe does not wait. What is found is examined after opening, so that nothing can be exchanged

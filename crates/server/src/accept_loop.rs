@@ -204,7 +204,7 @@ impl AcceptLoop {
 
     /// Ends the connections: each after its current response, the rest by force at the end of the drain time.
     ///
-    /// A process alone goes on accepting until the last of them has ended: a proxy without another process passes on the
+    /// A process that is not in a cluster accepts connections until the last of them has ended: a proxy without another process passes on the
     /// 503 and its `Retry-After`, and would make a 502 of a connection that is refused. A process of a cluster closes its
     /// sockets, so that clients and proxies take another one at once.
     pub(crate) async fn drain_connections(mut self, listeners: Listeners) -> Drained {

@@ -28,7 +28,7 @@
 //! Slots are in blocks of [`BLOCK_SLOTS`], so that a large bound costs memory only as segments are used. The first block is there from
 //! the start; a later one is made by the taker who is about to fill a slot of it. Two takers may come at once: the once-lock
 //! keeps the block of one, and both use that. The number of a slot travels from its taker to other threads through the free
-//! list or a log's table, after the block was set, so whoever knows a number finds the block.
+//! list or a log's table, after the block was set, so a thread that has a number finds the block.
 
 use crate::segment::Segment;
 use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};

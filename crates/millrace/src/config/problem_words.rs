@@ -34,7 +34,7 @@ pub(super) fn did_you_mean(typed: &str, known: impl Iterator<Item = String>) -> 
     nearest.map_or_else(String::new, |(_, name)| format!("; did you mean {name}?"))
 }
 
-/// How far a known name is from a typed one; `None`: nobody means this name by that.
+/// How far a known name is from a typed one; `None`: too far for a typing error.
 fn distance(typed: &str, name: &str) -> Option<usize> {
     let typed: String = typed.chars().take(COMPARED_CHARS_MAX).collect();
     let changes = edit_distance(&typed, name);

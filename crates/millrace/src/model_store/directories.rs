@@ -2,7 +2,7 @@
 //! safetensors, by the folder's path.
 //!
 //! A client's name is never made into a path, only compared with the names of the files found. A link to a folder or out
-//! of its model directory is not followed: whoever can add a link would choose what is read. It is named as skipped.
+//! of its model directory is not followed: a user who can add a link would choose what is read. It is named as skipped.
 
 use crate::config::Quantize;
 use crate::model_files::{ModelSource, has_safetensors, is_config, read_facts};

@@ -287,7 +287,7 @@ fn file_that_others_could_write_is_packed_again() {
         assert!(made.unwrap().success());
     };
     let is_root = fs::metadata(&path).unwrap().uid() == 0;
-    // Whether the model is cached afterwards: not beside a lock that is none.
+    // Whether the model is cached afterwards: not where the lock is no regular file.
     let cases: [(&str, bool, &dyn Fn()); 7] = [
         ("written by the group", true, &|| set_mode(&path, 0o660)),
         ("written by all", true, &|| set_mode(&path, 0o606)),

@@ -12,7 +12,7 @@ use super::schema_size::SCHEMA_COPIES_MAX;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
-/// Keywords that are a constraint of their own, beside the plain ones.
+/// Keywords that are a constraint of their own, in addition to the plain ones.
 const IN_PLACE: [&str; 7] = ["$ref", "anyOf", "oneOf", "not", "if", "then", "else"];
 /// Keywords of which each part is such a constraint.
 const EACH_IN_PLACE: [&str; 3] = ["allOf", "dependencies", "dependentSchemas"];

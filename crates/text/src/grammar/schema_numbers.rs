@@ -3,7 +3,7 @@
 //! llguidance holds bounds as f64, and multiples as a 32-bit coefficient that a loop finds by multiplying with ten.
 //!
 //! - An exclusive bound becomes the inclusive bound of the next number where llguidance would allow it: a whole bound, on its side
-//!   towards zero, beside a bound with the same whole part; and for integers. Other exclusive bounds stay: the next number has many
+//!   towards zero, together with a bound with the same whole part; and for integers. Other exclusive bounds stay: the next number has many
 //!   digits, and below such a bound llguidance refuses shorter numbers.
 //! - A bound nearer to zero than [`LEAST_FRACTION`] is moved inward.
 //! - `multipleOf` becomes a neighbor in f64 from which the loop finds the decimal as written.

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 const ID_CHARACTERS: usize = 9;
 const TOOL_CALL_ID: &str = "tool_call_id";
 
-/// Completes the ids of a conversation. Ids depend on nothing but the conversation so far: a prompt that goes on begins with the
+/// Completes the ids of a conversation. Ids depend on nothing but the conversation so far: a longer prompt begins with the
 /// same tokens.
 #[derive(Debug, Default)]
 pub(super) struct CallIds {

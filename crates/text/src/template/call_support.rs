@@ -23,7 +23,7 @@ pub(super) struct CallSupport {
     nine_characters: bool,
     /// Whether a message may have several calls.
     several: bool,
-    /// Whether text beside a call becomes a message of its own: otherwise the template drops that text.
+    /// Whether text next to a call becomes a message of its own: otherwise the template drops that text.
     separates_text: bool,
 }
 
@@ -205,7 +205,7 @@ fn one_call_each(messages: Vec<Message>) -> Vec<Message> {
             split.push(calling.clone());
             let is_of_call = |result: &mut Message| result.rest.get("tool_call_id") == id.as_ref();
             split.extend(results.extract_if(.., is_of_call));
-            // What was said beside the calls is said once.
+            // The text of the message is rendered once, with the first call.
             calling = message("assistant", "");
         }
         split.append(&mut results);

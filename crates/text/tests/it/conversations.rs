@@ -334,7 +334,7 @@ fn texts(conversation: &Value) -> Vec<String> {
 fn faults(label: &str, source: &str) -> Vec<String> {
     let template = ChatTemplate::new(source, "<s>", "</s>").expect("a template");
     let (plain, mut calling) = (conversations(), calling_conversations());
-    // A strict order of turns leaves no place for text beside a call, if the template does not render that text.
+    // A strict order of turns leaves no place for text next to a call, if the template does not render that text.
     if !label.contains("Mistral-Nemo") && !label.contains("Mistral-Small") {
         calling.push(("text beside a call", text_beside_a_call()));
     }

@@ -158,7 +158,7 @@ fn submissions_of_replaced_and_forgotten_attempts_count() {
     assert_eq!(process.submit(again), Some(RunReply::Accepted));
 }
 
-/// A message that nobody of ours sent. `draw` gives numbers below its argument.
+/// A message that no gateway of the cluster sent. `draw` gives numbers below its argument.
 fn garbled(good: &Run, number: u32, draw: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
     let mut run = good.clone();
     match number % 3 {
@@ -183,7 +183,7 @@ fn garbled(good: &Run, number: u32, draw: &mut impl FnMut(usize) -> usize) -> Ve
     bytes
 }
 
-/// What an engine keeps of messages that nobody of ours sent does not grow with their number.
+/// What an engine keeps of messages that no gateway of the cluster sent does not grow with their number.
 #[test]
 fn state_is_bounded_under_garbled_messages() {
     let mut process = EngineProcess::new(epoch(), 4);

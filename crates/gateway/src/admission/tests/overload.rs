@@ -235,7 +235,7 @@ fn true_share(got_in: &[(Duration, Duration)]) -> f64 {
 }
 
 /// A burst of three hundred polite callers, `pause` after an overload whose callers stayed away: how many were sent
-/// away, the longest time told, when all were in, and for how many it was true.
+/// away, the longest `Retry-After`, when all were in, and for how many it was true.
 fn burst(bounds: AdmissionBounds, pause: Duration) -> (usize, Duration, Duration, f64) {
     let mut plant = Plant::new(bounds);
     let mut arrivals = Arrivals::new(3, plant.now);
@@ -261,14 +261,14 @@ fn returning_callers_find_retry_after_true() {
         adaptive: AdaptiveLimits::default(),
         ..adaptive()
     };
-    // Shortly after a crowd that did not return, this one is taken for alike, and told too little.
+    // Shortly after a crowd that did not return, this one is expected not to return either, and its `Retry-After` is too short.
     for (pause, share) in [(5, 0.7), (30, 0.9)] {
         let (sent, longest, all_in, honest) = burst(defaults, pause * S);
         println!(
             "burst after {pause} s: {sent} sent away, longest {longest:?}, all in after {all_in:?}, true for {honest:.3}"
         );
         assert!(sent > 150 && honest > share);
-        // And not told too much: the places did become free at about that pace.
+        // And not too long: the slots did become free at about that pace.
         assert!(longest < 2 * all_in && all_in < 2 * longest);
     }
 }

@@ -12,7 +12,7 @@ use text::Part;
 
 /// Initial capacity for entries that wait for their text.
 const HELD_ENTRIES: usize = 64;
-/// Decoded bytes that are kept beside those that the parser holds back: a delimiter that was consumed.
+/// Decoded bytes that are kept in addition to those that the parser holds back: a delimiter that was consumed.
 const CONSUMED_BYTES_MAX: usize = 1024;
 
 /// Assigns tokens to content. Buffers are kept, so that a warm stream allocates nothing.
