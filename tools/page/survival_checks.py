@@ -206,6 +206,9 @@ def long_answer_from_the_river(world):
         break_panel(page)
         expect(page.locator(".break-lane canvas")).to_be_hidden()
         page.get_by_role("button", name="Ask for a long answer").click()
+        # Also an answer that ends before the first look has a lane.
+        expect(page.locator(".break-lane canvas")).to_be_visible()
+        expect(page.locator(".break-lane")).to_contain_text("tokens")
         page.get_by_role("link", name="Chat", exact=True).click()
         expect(page.locator(".message.user").last).to_contain_text("a long story")
         is_done(page)

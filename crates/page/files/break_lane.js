@@ -1,4 +1,4 @@
-// The lane of the answer that is read badly, beside the buttons that do it: its credit sinks, it is parked, and it goes on. Without
+// The lane of the answer that is read badly, next to the buttons that do it: its credit sinks, it is parked, and it resumes. Without
 // an answer there is a button that asks for one.
 
 import { callJson } from './api.js';
@@ -13,11 +13,13 @@ const SCALE_MAX = 2;
 export class BreakLane {
   #lanes = new Lanes();
   #id = '';
+  /** The stream whose lane was shown until some time after its end. */
+  #gone = '';
   #isDrawn = false;
 
-  /** @param {() => string} running Id of the stream that is read; empty without one. @param {HTMLElement} ask Asks for an answer; shown while there is none. */
-  constructor(running, ask) {
-    this.running = running;
+  /** @param {() => string} latest Id of the latest answer's stream; empty without one. @param {HTMLElement} ask Asks for an answer; shown while there is none. */
+  constructor(latest, ask) {
+    this.latest = latest;
     this.ask = ask;
     this.canvas = el('canvas', { class: 'river', hidden: true, role: 'img', 'aria-label': 'Lane of the answer; the line below says the same' });
     this.picture = new RiverCanvas(this.canvas, POLL_MS);
@@ -41,15 +43,18 @@ export class BreakLane {
   }
 
   async #look() {
-    // An answer that has ended keeps its lane until the next one.
-    const id = this.running() || this.#id;
-    if (!id) return;
-    if (id !== this.#id) [this.#id, this.#lanes] = [id, new Lanes()];
+    const id = this.latest();
+    if (!id || id === this.#gone) return;
     const stream = await callJson('GET', `/v1/streams/${id}`);
+    if (id !== this.#id) {
+      [this.#id, this.#lanes] = [id, new Lanes()];
+      // The answer may have ended before the first look.
+      this.#lanes.add({ ...stream, state: 'running', completion_tokens: 0 }, performance.now());
+    }
     this.#lanes.takeList([stream], performance.now());
     const [lane] = this.#lanes.all;
     if (!lane) {
-      this.#id = '';
+      this.#gone = id;
       this.#showNone();
       return;
     }

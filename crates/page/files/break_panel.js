@@ -30,7 +30,7 @@ export function breakPanel(chat) {
     chat.open();
     void chat.send(LONG);
   });
-  const lane = new BreakLane(() => chat.running?.reader?.id ?? '', ask);
+  const lane = new BreakLane(() => (chat.running ?? chat.latest)?.reader?.id ?? '', ask);
   return el('div', { class: 'panel' },
     el('p', { class: 'quiet' }, 'These act on the answer of your ', el('a', { href: '#chat' }, 'chat'), ' that is being generated. Its lane is here alone, and below among all others.'),
     lane.root,

@@ -22,6 +22,8 @@ export class ChatView {
   /** @type {Map<string, MessageView>} */
   #views = new Map();
   #follows = true;
+  /** The answer that was begun or resumed last, also after its end. @type {Generation | undefined} */
+  latest;
 
   /** @param {import('./store.js').ConversationStore} store @param {import('./models.js').ModelList} models */
   constructor(store, models) {
@@ -139,6 +141,7 @@ export class ChatView {
   async #follow(generation, how) {
     const { message, conversation } = generation;
     this.generations.set(message.id, generation);
+    this.latest = generation;
     generation.addEventListener('change', () => {
       const view = this.#views.get(message.id);
       if (!view || this.conversation !== conversation) return;

@@ -68,6 +68,14 @@ export class Lanes {
     this.changes += 1;
   }
 
+  /** A lane also for a stream that has ended, which lists leave out. @param {any} stream @param {number} now @returns {Lane} */
+  add(stream, now) {
+    const lane = newLane(stream, now);
+    this.#lanes.set(stream.id, lane);
+    this.#disorder();
+    return lane;
+  }
+
   /** A change, as `/v1/streams/feed` has it. @param {any} event @param {number} now */
   takeEvent(event, now) {
     const lane = this.#lanes.get(event.stream);
@@ -83,9 +91,7 @@ export class Lanes {
     const state = stateOfStream(stream);
     if (!lane) {
       if (state === 'ended' || state === 'failed' || this.#lanes.size >= LANES_MAX) return;
-      lane = newLane(stream, now);
-      this.#lanes.set(stream.id, lane);
-      this.#disorder();
+      lane = this.add(stream, now);
     }
     const frames = stream.measures?.socket?.frames ?? 0;
     const grown = frames > lane.frames ? frames - lane.frames : 0;

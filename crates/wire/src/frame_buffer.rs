@@ -2,11 +2,10 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// Initial capacity of a buffer in bytes: several frames of a few tokens. Most of an idle stream's memory is this
-/// buffer.
-const FIRST_BYTES: usize = 1 << 10;
+/// Initial capacity of a buffer in bytes: a frame of a few tokens. A stream whose frames are larger has a larger buffer.
+const FIRST_BYTES: usize = 1 << 9;
 /// Free bytes that a buffer must have before a frame is begun in the buffer.
-const FRAME_BYTES: usize = 1 << 10;
+const FRAME_BYTES: usize = 1 << 9;
 /// Number of buffers. A connection drops a frame before taking the next, so one buffer would do; the second is for a
 /// consumer that holds one frame while taking the next.
 const BUFFERS: usize = 2;

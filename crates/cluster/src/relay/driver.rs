@@ -238,6 +238,10 @@ impl RelayTask {
         let instances = (self.link.instances)();
         let engines = Engines::new(self.relay.models(), &instances);
         self.relay.set_engines(engines);
+        self.publish_counters();
+    }
+
+    fn publish_counters(&self) {
         let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
         *counters = self.relay.counters();
     }
@@ -282,6 +286,8 @@ impl RelayTask {
         let is_usable = self.is_usable();
         let begun = now();
         let actions = self.relay.poll(begun);
+        // Before the actions: an attempt is counted before its engine can answer.
+        self.publish_counters();
         let looked = now();
         let rest = looked.saturating_duration_since(begun) * LOOK_REST;
         self.rests_until = looked + rest.min(REST_MAX);

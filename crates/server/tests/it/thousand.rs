@@ -17,7 +17,7 @@ const STREAMS: usize = 1000;
 /// Tokens of an answer: some are out while its stream is idle.
 const TOKENS: usize = 160;
 /// What an idle stream may hold beyond its log: tasks, buffers, the request, the engine's part.
-const STREAM_BYTES_MAX: i64 = 11 << 10;
+const STREAM_BYTES_MAX: i64 = 10 << 10;
 
 fn wide() -> Rig {
     let model = FakeConfig {

@@ -102,7 +102,9 @@ fn vectors_and_scores_of_a_gateway_are_those_of_one_process() {
         received.join().expect("vectors")
     });
     assert_eq!(received, vectors);
-    assert!(metric(&gateway, "millrace_relay_resubmitted_total") > 0.0);
+    wait_until("texts were submitted again", || {
+        metric(&gateway, "millrace_relay_resubmitted_total") > 0.0
+    });
 
     expect_errors_without_an_engine(&mut cluster, &gateway);
     cluster.start_engine_of(&reranker);

@@ -281,15 +281,12 @@ mod tests {
         }
     }
 
+    /// Work that grew with the square of the length would take hours here.
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "a measurement")]
-    fn time_grows_with_the_length() {
-        let braces = 100_000;
+    fn long_patterns_are_translated_in_one_pass() {
+        let braces = 1_000_000;
         for (pattern, expected) in [("{", r"\{"), ("{1,", r"\{1,")] {
-            let start = std::time::Instant::now();
             assert!(in_rust(&pattern.repeat(braces)) == expected.repeat(braces));
-            let seconds = start.elapsed().as_secs();
-            assert!(seconds < 10, "{seconds} s for {braces} times {pattern}");
         }
     }
 
