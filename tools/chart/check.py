@@ -45,6 +45,8 @@ FULL = {
     "persistence": {"storageClass": "fast"},
     "service": {"sessionAffinity": "ClientIP", "annotations": {"example.com/lb": "internal"}},
     "autoscaling": {"enabled": True},
+    "ingress": {"enabled": True, "className": "nginx", "host": "chat.example.com", "tlsSecret": "chat-tls", "annotations": {"example.com/buffering": "off"}},
+    "networkPolicy": {"enabled": True, "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress-nginx"}}}]},
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "settings": {"server": {"drain_timeout_ms": 90500}, "log": {"json": True}},
 }
@@ -56,6 +58,7 @@ RENDERED = {
     "no pods for now": {**KEY, "replicas": 0},
     "without affinity": {**KEY, "replicas": 3, "service": {"sessionAffinity": "None"}},
     "cluster": {**CLUSTER, "replicas": 3, "model": "qwen3:0.6b"},
+    "any host, and only each other": {**KEY, "ingress": {"enabled": True}, "networkPolicy": {"enabled": True}},
     "cluster with one gateway": {"keysSecret": "millrace-keys", "cluster": {**SERVERS, "gateways": 1}},
     "cluster with logins": {**CLUSTER, "cluster": {**CLUSTER["cluster"], "nkeySecret": "nkeys", "gateways": 3}},
 }
@@ -69,6 +72,7 @@ REFUSED = {
     "gateways without a secret": ({"keysSecret": "k", "cluster": SERVERS}, "cluster.gatewaysSecret"),
     "an autoscaler in a cluster": ({**CLUSTER, "autoscaling": {"enabled": True}}, "autoscaling"),
     "metrics without a key": ({"keysSecret": "k", "podMonitor": {"enabled": True}}, "podMonitor.keySecret"),
+    "a certificate without a name": ({**KEY, "ingress": {"enabled": True, "tlsSecret": "tls"}}, "ingress.host"),
     "an unknown value": ({**KEY, "replica": 2}, "replica"),
     "a value of another type": ({**KEY, "replicas": "two"}, "replicas"),
 }
@@ -145,6 +149,20 @@ def check_objects(case, values, objects):
     (door,) = [spec for name, spec in services.items() if name not in headless]
     reached = [pods for pods in sets if door["selector"].items() <= pods["spec"]["template"]["metadata"]["labels"].items()]
     assert [role_of(pods) for pods in reached] == [roles[-1]], f"{case}: clients reach other pods"
+    for ingress in of_kind(objects, "Ingress"):
+        (path,) = ingress["spec"]["rules"][0]["http"]["paths"]
+        target = services[path["backend"]["service"]["name"]]
+        assert path["backend"]["service"]["port"]["name"] in [port["name"] for port in target["ports"]], f"{case}: a port that is not there"
+        assert target is door, f"{case}: the way in leads to {target}"
+    for policy in of_kind(objects, "NetworkPolicy"):
+        allowed = policy["spec"]["ingress"]
+        assert len(allowed) == 1 + bool(values["networkPolicy"].get("from")), f"{case}: {allowed}"
+        for pods in sets:
+            labels = pods["spec"]["template"]["metadata"]["labels"]
+            selectors = [policy["spec"]["podSelector"], allowed[0]["from"][0]["podSelector"]]
+            assert all(one["matchLabels"].items() <= labels.items() for one in selectors), f"{case}: {role_of(pods)} is not meant"
+    for kind, name in (("Ingress", "ingress"), ("NetworkPolicy", "networkPolicy")):
+        assert len(of_kind(objects, kind)) == bool(values.get(name)), f"{case}: {kind}"
     budgets = of_kind(objects, "PodDisruptionBudget")
     wanted = 0 if "podDisruptionBudget" in values else len(roles)
     assert len(budgets) == wanted, f"{case}: {len(budgets)} budgets"
