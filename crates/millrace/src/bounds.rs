@@ -42,7 +42,6 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         webhooks: settings.webhooks.settings(),
         mailbox: settings.mailbox.settings(),
         workflows: settings.workflows.folder.clone(),
-        metrics_export_interval: Duration::from_millis(settings.metrics.export_interval_ms),
         scale: settings.scale.target(),
         reasoning_field: settings.answers.field(),
         closed_objects: settings.answers.disable_additional_properties,
@@ -63,7 +62,6 @@ pub(crate) fn engine_config(settings: &Settings) -> EngineConfig {
         step_tokens: engine.step_tokens,
         step_target: limit_of(engine.step_target_ms).map(Duration::from_millis),
         ageing: Duration::from_millis(engine.ageing_ms),
-        slow_consumer: Duration::from_millis(settings.backpressure.slow_consumer_threshold_ms),
         speculation: match engine.speculation {
             config::Speculation::Off => Speculation::Off,
             config::Speculation::PromptLookup => Speculation::PromptLookup,
@@ -118,9 +116,8 @@ fn realtime_limits(settings: &Settings) -> RealtimeLimits {
     let realtime = &settings.realtime;
     RealtimeLimits {
         connections_max: realtime.connections_max,
-        streams_max: realtime.streams_max,
         message_bytes_max: realtime.message_bytes_max,
-        idle: Duration::from_millis(realtime.idle_ms),
+        ..RealtimeLimits::default()
     }
 }
 
@@ -130,9 +127,9 @@ fn adaptive_limits(settings: &Settings) -> AdaptiveLimits {
         enabled: limits.enabled,
         min_streams: limits.min_streams,
         max_streams: limits.max_streams,
-        adjustment_interval: Duration::from_millis(limits.adjustment_interval_ms),
         target_ttft: Duration::from_millis(limits.target_ttft_ms),
         target_itl: Duration::from_millis(limits.target_itl_ms),
+        ..AdaptiveLimits::default()
     }
 }
 

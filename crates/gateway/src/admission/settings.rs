@@ -11,7 +11,7 @@ pub struct AdaptiveLimits {
     pub min_streams: usize,
     /// The limit's ceiling.
     pub max_streams: usize,
-    /// Time between two looks at use and latency (`adjustment_interval_ms`).
+    /// Time between two looks at use and latency.
     pub adjustment_interval: Duration,
     /// Target of a prompt's wait between the permit and the first token, prompts' own time left out: a wait above lowers the
     /// limit (`target_ttft_ms`).

@@ -123,7 +123,7 @@ impl Outbox {
             return Err(ApiError::field("webhook", "webhook_secret_missing", why));
         }
         if !self.lock().reserve(caller.owner, &settings) {
-            let words = "there are too many events to be delivered (webhooks.waiting_max)";
+            let words = "there are too many events to be delivered";
             return Err(ApiError::capacity("overloaded", words, FULL_RETRY));
         }
         let (outbox, owner) = (Arc::clone(self), caller.owner);

@@ -30,8 +30,6 @@ pub(crate) struct Models {
     /// Idle time after which a model loaded on demand is unloaded, unless a request sets `keep_alive`; 0 = never. The
     /// model that the server was started with stays loaded.
     pub(crate) idle_unload_s: u64,
-    /// Maximum number of requests waiting for models to be loaded.
-    pub(crate) waiting_max: usize,
     /// Maximum time that a request waits for its model.
     pub(crate) load_timeout_s: u64,
     /// Settings of single models, by name: `system`, `parameters` (defaults of requests), `from` (a new name for another model); and for loading `context`, `kv_mib`, `kv_type`, `adapters`, `chat_template`, which take precedence over `model.*`.
@@ -59,7 +57,6 @@ impl Default for Models {
             packed_cache_directory: None,
             memory_budget_mib: None,
             idle_unload_s: limits.idle.map_or(0, |idle| idle.as_secs()),
-            waiting_max: limits.waiting_max,
             load_timeout_s: limits.patience.as_secs(),
             named: NamedModels::new(),
         }
@@ -97,8 +94,8 @@ impl Models {
         ModelLimits {
             memory_bytes: budget.or_else(memory::models_bytes),
             idle: (self.idle_unload_s > 0).then(|| Duration::from_secs(self.idle_unload_s)),
-            waiting_max: self.waiting_max,
             patience: Duration::from_secs(self.load_timeout_s),
+            ..ModelLimits::default()
         }
     }
 }

@@ -10,12 +10,8 @@ use server::RealtimeLimits;
 pub(crate) struct Realtime {
     /// Maximum number of open WebSockets; more are rejected with 503.
     pub(crate) connections_max: usize,
-    /// Maximum number of streams multiplexed over one WebSocket.
-    pub(crate) streams_max: usize,
     /// Maximum size of a client's WebSocket message in bytes.
     pub(crate) message_bytes_max: usize,
-    /// Time without any message or pong after which a WebSocket is closed.
-    pub(crate) idle_ms: u64,
 }
 
 impl Default for Realtime {
@@ -23,9 +19,7 @@ impl Default for Realtime {
         let limits = RealtimeLimits::default();
         Self {
             connections_max: limits.connections_max,
-            streams_max: limits.streams_max,
             message_bytes_max: limits.message_bytes_max,
-            idle_ms: limits.idle.as_millis() as u64,
         }
     }
 }

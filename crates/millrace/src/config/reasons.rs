@@ -79,7 +79,6 @@ const REQUESTS: &[(&str, &str)] = &[
         "models.idle_unload_s",
         "as Ollama: a pause in a conversation does not cost a second load",
     ),
-    ("models.waiting_max", "as many as may wait in the queue"),
     (
         "models.load_timeout_s",
         "the time that official clients wait for a byte",
@@ -235,10 +234,6 @@ const REQUESTS: &[(&str, &str)] = &[
         "32 clients and some more; beyond that the KV cache is the bottleneck",
     ),
     (
-        "adaptive_limits.adjustment_interval_ms",
-        "long enough for several prompts to show the effect of a change",
-    ),
-    (
         "adaptive_limits.target_ttft_ms",
         "fewer answers would shorten that wait; the time of prompts is as long at any limit",
     ),
@@ -369,10 +364,6 @@ const REQUESTS: &[(&str, &str)] = &[
         "some seconds of reading; more would be computed for clients that have disconnected",
     ),
     (
-        "backpressure.slow_consumer_threshold_ms",
-        "longer than a lost packet's retransmission",
-    ),
-    (
         "backpressure.ack_timeout_ms",
         "a client that reads nothing for that long, with full buffers, has stopped",
     ),
@@ -397,12 +388,7 @@ const REQUESTS: &[(&str, &str)] = &[
         "each has its own buffers, 64 streams and a message of up to 1 MiB",
     ),
     (
-        "realtime.streams_max",
-        "a page with that many conversations side by side",
-    ),
-    (
         "realtime.message_bytes_max",
         "a prompt of 30,000 tokens eight times over",
     ),
-    ("realtime.idle_ms", "two pings"),
 ];

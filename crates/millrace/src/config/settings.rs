@@ -52,7 +52,6 @@ pub(crate) struct Settings {
     pub(crate) webhooks: Webhooks,
     pub(crate) mailbox: Mailbox,
     pub(crate) workflows: Workflows,
-    pub(crate) metrics: Metrics,
     pub(crate) scale: Scale,
     pub(crate) log: Log,
     pub(crate) upstream: Upstream,
@@ -159,8 +158,6 @@ pub(crate) struct AdaptiveLimits {
     pub(crate) min_streams: usize,
     /// Maximum concurrency limit.
     pub(crate) max_streams: usize,
-    /// Interval between two adjustments of the limit.
-    pub(crate) adjustment_interval_ms: u64,
     /// Target time that a prompt waits for tokens of other answers, from admission to the first token; the limit shrinks above it.
     pub(crate) target_ttft_ms: u64,
     /// Target inter-token latency; the limit shrinks above it.
@@ -209,22 +206,12 @@ pub(crate) struct Streams {
     pub(crate) detached_wait_s: u64,
 }
 
-/// Export of metrics.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Metrics {
-    /// Interval between two snapshots of all metrics in `/v1/streams/feed`.
-    pub(crate) export_interval_ms: u64,
-}
-
 /// Backpressure: how far a stream may run ahead of its reader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Backpressure {
     /// Credit window: tokens that a sequence may be ahead of its reader; 0 = no limit.
     pub(crate) max_unacked_tokens: u64,
-    /// Time parked on backpressure after which a client is reported as a slow consumer.
-    pub(crate) slow_consumer_threshold_ms: u64,
     /// Time parked on backpressure after which `policy` applies; 0 = never.
     pub(crate) ack_timeout_ms: u64,
     /// What happens to a stream after `ack_timeout_ms`.
@@ -319,7 +306,6 @@ impl Default for AdaptiveLimits {
             enabled: limits.enabled,
             min_streams: limits.min_streams,
             max_streams: limits.max_streams,
-            adjustment_interval_ms: ms(limits.adjustment_interval),
             target_ttft_ms: ms(limits.target_ttft),
             target_itl_ms: ms(limits.target_itl),
         }
@@ -363,19 +349,10 @@ impl Default for Streams {
     }
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        Self {
-            export_interval_ms: ms(ServerConfig::default().metrics_export_interval),
-        }
-    }
-}
-
 impl Default for Backpressure {
     fn default() -> Self {
         Self {
             max_unacked_tokens: ServerConfig::default().credit_window,
-            slow_consumer_threshold_ms: ms(EngineConfig::default().slow_consumer),
             ack_timeout_ms: StreamClocks::default().reader.map_or(0, ms),
             policy: SlowReader::Cancel,
         }

@@ -28,8 +28,6 @@ pub(crate) struct Upstream {
     pub(crate) response_timeout_ms: u64,
     /// Time without a byte of a response after which the server counts as dead.
     pub(crate) silence_timeout_ms: u64,
-    /// Time that a request waits for a server that can take it.
-    pub(crate) wait_ms: u64,
     /// Time between two probes of a server (`/v1/models`).
     pub(crate) probe_ms: u64,
 }
@@ -63,7 +61,6 @@ impl Default for Upstream {
             connect_timeout_ms: millis(config.connect_max),
             response_timeout_ms: millis(config.head_max),
             silence_timeout_ms: millis(config.silence_max),
-            wait_ms: millis(config.unplaced_max),
             probe_ms: millis(config.probe_interval),
         }
     }
@@ -93,7 +90,6 @@ impl Upstream {
             connect_max: Duration::from_millis(self.connect_timeout_ms),
             head_max: Duration::from_millis(self.response_timeout_ms),
             silence_max: Duration::from_millis(self.silence_timeout_ms),
-            unplaced_max: Duration::from_millis(self.wait_ms),
             probe_interval: Duration::from_millis(self.probe_ms),
             ..UpstreamConfig::new(self.parsed_addresses()?)
         })

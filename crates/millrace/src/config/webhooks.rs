@@ -20,21 +20,10 @@ pub(crate) struct Webhooks {
     pub(crate) allow_http: bool,
     /// Allow hosts with private, loopback or link-local addresses.
     pub(crate) allow_private_addresses: bool,
-    /// Maximum time of one attempt, from resolving the name to the response's head.
-    pub(crate) timeout_ms: u64,
-    /// Maximum number of attempts at one time; one key has at most half of them.
-    pub(crate) in_flight_max: usize,
-    /// Maximum number of running streams with a webhook and of events to be delivered; one key has at most half of them.
-    /// More are rejected with 503.
-    pub(crate) waiting_max: usize,
     /// Maximum number of attempts of one delivery.
     pub(crate) attempts_max: u32,
-    /// Maximum age of a delivery; there is no attempt later than that.
-    pub(crate) age_max_s: u64,
     /// Delay after the first failed attempt; each further delay is four times as long, up to an hour.
     pub(crate) retry_ms: u64,
-    /// Maximum number of dead letters; beyond it the oldest one of the key with the most is removed.
-    pub(crate) dead_letters_max: usize,
 }
 
 impl Default for Webhooks {
@@ -44,13 +33,8 @@ impl Default for Webhooks {
             allowed_hosts: Vec::new(),
             allow_http: settings.allow_http,
             allow_private_addresses: settings.allow_private,
-            timeout_ms: settings.timeout.as_millis() as u64,
-            in_flight_max: settings.in_flight_max,
-            waiting_max: settings.waiting_max,
             attempts_max: settings.attempts_max,
-            age_max_s: settings.age_max.as_secs(),
             retry_ms: settings.retry.as_millis() as u64,
-            dead_letters_max: settings.dead_letters_max,
         }
     }
 }
@@ -63,13 +47,9 @@ impl Webhooks {
             allowed_hosts: self.hosts().unwrap_or_default(),
             allow_http: self.allow_http,
             allow_private: self.allow_private_addresses,
-            timeout: Duration::from_millis(self.timeout_ms),
-            in_flight_max: self.in_flight_max,
-            waiting_max: self.waiting_max,
             attempts_max: self.attempts_max,
-            age_max: Duration::from_secs(self.age_max_s),
             retry: Duration::from_millis(self.retry_ms),
-            dead_letters_max: self.dead_letters_max,
+            ..WebhookSettings::default()
         }
     }
 

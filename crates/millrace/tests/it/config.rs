@@ -37,7 +37,7 @@ fn values_are_printed_with_origins() {
     let vars = [
         ("MILLRACE_QUEUE_TIMEOUT_MS", "800"),
         ("MILLRACE_SERVER_BIND", "127.0.0.1:8"),
-        ("MILLRACE_METRICS_EXPORT_INTERVAL_MS", "800"),
+        ("MILLRACE_SERVER_BODY_TIMEOUT_MS", "800"),
     ];
     let args = ["config", "--config", &path, "--bind", "127.0.0.1:9"];
     let told = printed(&args, &vars);
@@ -55,9 +55,9 @@ fn values_are_printed_with_origins() {
             "environment MILLRACE_QUEUE_TIMEOUT_MS",
         ),
         (
-            "metrics.export_interval_ms",
+            "server.body_timeout_ms",
             "800",
-            "environment MILLRACE_METRICS_EXPORT_INTERVAL_MS",
+            "environment MILLRACE_SERVER_BODY_TIMEOUT_MS",
         ),
         ("server.bind", "\"127.0.0.1:9\"", "flag"),
     ];

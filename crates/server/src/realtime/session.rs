@@ -246,7 +246,7 @@ impl PingTimer {
             .as_mut()
             .reset(tokio::time::Instant::now() + self.each);
         if clock::now().saturating_duration_since(self.received_at) >= self.idle {
-            let reason = "no message was received for longer than realtime.idle_ms";
+            let reason = "no message and no pong was received in time";
             return Poll::Ready(Err(SessionEnd::Close(CloseCode::Policy, reason)));
         }
         self.due = true;

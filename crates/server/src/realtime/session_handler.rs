@@ -249,7 +249,7 @@ impl SessionHandler {
         if self.streams.len() < max {
             return Ok(());
         }
-        let message = format!("a connection follows at most {max} streams (realtime.streams_max)");
+        let message = format!("a connection follows at most {max} streams");
         Err(ApiError::caller(
             ErrorKind::RateLimited,
             "too_many_streams",

@@ -15,30 +15,13 @@ pub(super) const OPERATION: &[(&str, &str)] = &[
         "requests must not reach services inside of the operator's network",
     ),
     (
-        "webhooks.timeout_ms",
-        "the specification of Standard Webhooks recommends 15 to 30 s",
-    ),
-    (
-        "webhooks.in_flight_max",
-        "an attempt is a thread that mostly waits",
-    ),
-    (
-        "webhooks.waiting_max",
-        "a few minutes of ended responses; each takes some KiB",
-    ),
-    (
         "webhooks.attempts_max",
         "half a minute, minutes, then hourly: about seven hours",
-    ),
-    (
-        "webhooks.age_max_s",
-        "an event that is a day old is fetched, not waited for",
     ),
     (
         "webhooks.retry_ms",
         "a receiver that restarts is back within seconds",
     ),
-    ("webhooks.dead_letters_max", "as many as may wait"),
     ("mailbox.events_max", "a day of a busy key; about 1 MiB"),
     ("mailbox.total_max", "16 MiB of events"),
     (
@@ -48,10 +31,6 @@ pub(super) const OPERATION: &[(&str, &str)] = &[
     (
         "workflows.folder",
         "the operator chooses what clients may run",
-    ),
-    (
-        "metrics.export_interval_ms",
-        "several points for each minute of a dashboard",
     ),
     (
         "scale.horizon_s",
@@ -73,6 +52,5 @@ pub(super) const OPERATION: &[(&str, &str)] = &[
         "upstream.silence_timeout_ms",
         "long prompts between tokens of others",
     ),
-    ("upstream.wait_ms", "a server restarts in a minute"),
     ("upstream.probe_ms", "a small request for each server"),
 ];
