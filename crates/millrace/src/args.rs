@@ -1,32 +1,22 @@
 //! The command line as typed; [`crate::config`] makes settings of the flags.
 
 mod adapters;
-mod answers;
 mod bench;
-mod cluster;
 mod health;
 mod journal;
 mod keys;
 mod models;
-mod program;
-mod reach;
 mod run;
-mod sampling;
-mod secret;
 mod serve;
 mod streams;
-mod upstream;
 
 use adapters::AdapterArgs;
 pub(crate) use bench::{BenchCommand, BenchModelArgs, BenchServeArgs};
 pub(crate) use health::HealthArgs;
 pub(crate) use journal::{InspectJournalArgs, JournalArgs, JournalCommand};
-pub(crate) use keys::{KeysArgs, KeysCommand, NewKeyArgs};
+pub(crate) use keys::{KeysArgs, KeysCommand, NewKeyArgs, Secret};
 pub(crate) use models::{CpArgs, LibraryArgs, PullArgs, RmArgs, StopArgs};
-pub(crate) use program::{Output, ProgramArgs};
-pub(crate) use run::{ChatArgs, GenerateArgs, RunArgs};
-pub(crate) use sampling::SamplingArgs;
-pub(crate) use secret::Secret;
+pub(crate) use run::{ChatArgs, GenerateArgs, Output, ProgramArgs, RunArgs, SamplingArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use streams::{
     FollowArgs, ServerArgs, StreamArgs, StreamListArgs, StreamsArgs, StreamsCommand,

@@ -3,6 +3,7 @@
 use super::ModelArgs;
 use crate::config::ConfigError;
 use clap::{Args, Subcommand};
+use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
@@ -71,5 +72,34 @@ impl KeysArgs {
         let none = || ConfigError(vec!["keys.file: not set; give --file FILE".to_owned()]);
         let config = layers.finish_without_server()?;
         config.settings.keys.file.ok_or_else(none)
+    }
+}
+
+/// A text that no log shows.
+#[derive(Clone)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    /// The text itself.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// The first of several texts, separated by commas: the variable of a server's keys is also that of a client's key.
+    pub(crate) fn first(&self) -> Self {
+        let (first, _) = self.0.split_once(',').unwrap_or((&self.0, ""));
+        Self(first.trim().to_owned())
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
     }
 }

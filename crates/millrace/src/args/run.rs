@@ -1,7 +1,9 @@
 //! Arguments of `millrace run` and `millrace chat`.
 
-use super::{ModelArgs, ProgramArgs, SamplingArgs};
-use clap::Args;
+use super::ModelArgs;
+use crate::config::Layers;
+use clap::{Args, ValueEnum};
+use generate::generation_options::GenerationOptions;
 use generate::request::STOP_BYTES_MAX;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -98,4 +100,87 @@ pub(crate) struct ChatArgs {
     /// System prompt.
     #[arg(long, visible_alias = "system-prompt")]
     pub(crate) system: Option<String>,
+}
+
+/// Sampling parameters; default: those that the model's files recommend, or else llama.cpp's.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SamplingArgs {
+    /// Sampling temperature; 0 = greedy. Default: as the model recommends, or else 0.8.
+    #[arg(long, value_name = "NUMBER", visible_alias = "temp")]
+    pub(crate) temperature: Option<f64>,
+    /// Top-k sampling; 0 = off. Default: as the model recommends, or else 40.
+    #[arg(long, value_name = "N")]
+    pub(crate) top_k: Option<u32>,
+    /// Top-p (nucleus) sampling; 1 = off. Default: as the model recommends, or else 0.95.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) top_p: Option<f64>,
+    /// Min-p sampling; 0 = off. Default: as the model recommends, or else 0.05.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) min_p: Option<f64>,
+    /// Repetition penalty; 1 = off. Default: as the model recommends, or else off.
+    #[arg(long, value_name = "NUMBER", visible_alias = "repeat-penalty")]
+    pub(crate) repetition_penalty: Option<f64>,
+}
+
+impl SamplingArgs {
+    /// These over other layers, as the defaults of a server's requests.
+    pub(crate) fn over(&self, layers: Layers) -> Layers {
+        layers
+            .flag("sampling.temperature", self.temperature.as_ref())
+            .flag("sampling.top_k", self.top_k.as_ref())
+            .flag("sampling.top_p", self.top_p.as_ref())
+            .flag("sampling.min_p", self.min_p.as_ref())
+            .flag(
+                "sampling.repetition_penalty",
+                self.repetition_penalty.as_ref(),
+            )
+    }
+
+    /// These as the options of an answer.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the engine computes in f32"
+    )]
+    pub(crate) fn options(&self) -> GenerationOptions {
+        let number = |value: Option<f64>| value.map(|value| value as f32);
+        GenerationOptions {
+            temperature: number(self.temperature),
+            top_k: self.top_k,
+            top_p: number(self.top_p),
+            min_p: number(self.min_p),
+            repetition_penalty: number(self.repetition_penalty),
+            ..GenerationOptions::default()
+        }
+    }
+}
+
+/// A generation program instead of a prompt.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ProgramArgs {
+    /// Run a workflow (a JSON document) instead of a prompt.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "system", "raw", "stats", "schema", "tools", "think"])]
+    pub(crate) workflow: Option<PathBuf>,
+    /// Input of the workflow: plain text, or JSON (may be given several times).
+    #[arg(long, value_name = "NAME=VALUE", requires = "workflow", value_parser = parse_pair)]
+    pub(crate) kwarg: Vec<(String, String)>,
+    /// Output of a workflow run.
+    #[arg(long, value_enum, default_value_t, requires = "workflow")]
+    pub(crate) output: Output,
+}
+
+/// Output of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// Emitted tokens as they come; the return value if there were none.
+    #[default]
+    Text,
+    /// One JSON object with the end, the return value and the tokens.
+    Json,
+    /// Nothing.
+    None,
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').ok_or("must be NAME=VALUE")?;
+    Ok((pair.0.to_owned(), pair.1.to_owned()))
 }

@@ -1,11 +1,9 @@
 //! Arguments of `millrace serve`.
 
-use super::answers::AnswerArgs;
-use super::cluster::ClusterArgs;
-use super::reach::ReachArgs;
-use super::upstream::UpstreamArgs;
 use super::{ModelArgs, SamplingArgs, Secret};
-use crate::config::{Config, ConfigError, bind};
+use crate::config::{
+    ClusterRole, Config, ConfigError, Field, Layers, ReasoningParser, ToolParser, UpstreamApi, bind,
+};
 use clap::Args;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -98,5 +96,125 @@ impl ServeArgs {
             .flag("cache.disk_directory", self.cache_directory.as_ref())
             .flag("engine.step_tokens", self.step_tokens.as_ref())
             .finish()
+    }
+}
+
+/// How answers are read and told.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct AnswerArgs {
+    /// Tool-call parser.
+    #[arg(long, value_name = "FAMILY", visible_alias = "tool-call-parser")]
+    pub(crate) tool_parser: Option<ToolParser>,
+    /// Reasoning parser.
+    #[arg(long, value_name = "FAMILY")]
+    pub(crate) reasoning_parser: Option<ReasoningParser>,
+    /// Field of a chat message that carries the reasoning.
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) reasoning_field: Option<Field>,
+}
+
+impl AnswerArgs {
+    /// These over other layers.
+    pub(crate) fn over(&self, layers: Layers) -> Layers {
+        layers
+            .flag("answers.tool_parser", self.tool_parser.as_ref())
+            .flag("answers.reasoning_parser", self.reasoning_parser.as_ref())
+            .flag("answers.reasoning_field", self.reasoning_field.as_ref())
+    }
+}
+
+/// The part of the process in a cluster, and the NATS servers.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ClusterArgs {
+    /// Part in a cluster: `all` (clients and model in one process), `gateway` (clients, without weights) or `engine` (computes
+    /// for gateways); the latter two need `--nats`.
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) role: Option<ClusterRole>,
+    /// NATS servers of the cluster, such as `nats://10.0.0.1:4222`.
+    #[arg(
+        long,
+        value_name = "URL,...",
+        value_delimiter = ',',
+        visible_alias = "cluster-servers"
+    )]
+    pub(crate) nats: Option<Vec<String>>,
+    /// Name of the cluster.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cluster: Option<String>,
+}
+
+impl ClusterArgs {
+    /// These over other layers.
+    pub(crate) fn over(&self, layers: Layers) -> Layers {
+        layers
+            .flag("cluster.role", self.role.as_ref())
+            .flag("cluster.servers", self.nats.as_ref())
+            .flag("cluster.name", self.cluster.as_ref())
+    }
+}
+
+/// Names and web pages that are answered, and how connections are accepted.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ReachArgs {
+    /// Host names accepted in addition to this machine's own; `*` = any.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) hosts: Option<Vec<String>>,
+    /// Origins of web pages allowed by CORS, in addition to this machine's: `https://chat.example.com`; `*` = any.
+    #[arg(long, value_name = "ORIGIN,...", value_delimiter = ',')]
+    pub(crate) origins: Option<Vec<String>>,
+    /// The prefix of all paths, such as `/llm`.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) api_prefix: Option<String>,
+    /// Unix socket to listen on, too.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) unix_socket: Option<PathBuf>,
+    /// Certificates in PEM, for TLS.
+    #[arg(long, value_name = "FILE", visible_aliases = ["ssl-cert-file", "ssl-certfile"])]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Key of the certificate in PEM.
+    #[arg(long, value_name = "FILE", visible_aliases = ["ssl-key-file", "ssl-keyfile"])]
+    pub(crate) tls_key: Option<PathBuf>,
+}
+
+impl ReachArgs {
+    /// These over other layers.
+    pub(crate) fn over(&self, layers: Layers) -> Layers {
+        layers
+            .flag("server.hosts", self.hosts.as_ref())
+            .flag("server.origins", self.origins.as_ref())
+            .flag("server.api_prefix", self.api_prefix.as_ref())
+            .flag("listener.unix_socket", self.unix_socket.as_ref())
+            .flag("listener.tls_cert", self.tls_cert.as_ref())
+            .flag("listener.tls_key", self.tls_key.as_ref())
+    }
+}
+
+/// The servers, and how they are asked.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct UpstreamArgs {
+    /// OpenAI-compatible server that computes the tokens instead of this process, such as `http://10.0.0.2:8000` (vLLM,
+    /// llama.cpp's server, another Millrace); may be given several times.
+    #[arg(
+        long,
+        value_name = "URL",
+        value_delimiter = ',',
+        visible_alias = "upstream-addresses"
+    )]
+    pub(crate) upstream: Option<Vec<String>>,
+    /// How the servers are asked for tokens; default: by what they say of themselves.
+    #[arg(long, value_name = "API")]
+    pub(crate) upstream_api: Option<UpstreamApi>,
+    /// Name of the model at the servers; default: the only one that they list.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) upstream_model: Option<String>,
+}
+
+impl UpstreamArgs {
+    /// These over other layers.
+    pub(crate) fn over(&self, layers: Layers) -> Layers {
+        layers
+            .flag("upstream.addresses", self.upstream.as_ref())
+            .flag("upstream.api", self.upstream_api.as_ref())
+            .flag("upstream.model", self.upstream_model.as_ref())
     }
 }

@@ -1,22 +1,19 @@
 //! The typed settings, named as in the file; defaults of the server's own types are taken from these.
 
-use super::keys::Keys;
 use super::listener::Listener;
 use super::mailbox::Mailbox;
 use super::models::Models;
 use super::sampling::Sampling;
-use super::scale::Scale;
-use super::speculation::Speculation;
 use super::webhooks::Webhooks;
-use super::workflows::Workflows;
 use super::{
-    Cluster, KvType, Preset, Quantize, Upstream, answers::Answers, bind, journal::Journal,
-    log::Log, prompt_cache::PromptCache, realtime::Realtime, responses::Responses,
+    Cluster, Engine, Model, Preset, Upstream, answers::Answers, bind, journal::Journal,
+    prompt_cache::PromptCache,
 };
-use engine::EngineConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use server::{ServerConfig, StreamClocks};
+use server::{
+    PrefixSharing, RealtimeLimits, ResponseLimits, ScaleTarget, ServerConfig, StreamClocks,
+};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -55,57 +52,6 @@ pub(crate) struct Settings {
     pub(crate) scale: Scale,
     pub(crate) log: Log,
     pub(crate) upstream: Upstream,
-}
-
-/// The model, and the resources that it may use.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Model {
-    /// A GGUF file, the first part of a split one, a directory that holds exactly one model (a GGUF, or safetensors with their `config.json`), or a local model's name. Without it, the built-in model.
-    pub(crate) path: Option<PathBuf>,
-    /// Model id for clients; default: the file name without its extension.
-    pub(crate) name: Option<String>,
-    /// Maximum context of a sequence in tokens; default: the model's training context, as far as the KV cache allows.
-    pub(crate) context: Option<usize>,
-    /// Adapters (LoRA): each `[NAME=]PATH[:SCALE]`, a GGUF or a folder of PEFT. Requests that say nothing about adapters use those with a scale other than 0 (default: 1).
-    pub(crate) adapters: Vec<String>,
-    /// Jinja file with a chat template, in place of the model's own.
-    pub(crate) chat_template: Option<PathBuf>,
-    /// Quantization of safetensors weights at load; default: as stored. GGUF files are loaded as they are.
-    pub(crate) quantize: Option<Quantize>,
-    /// Compute threads, including the engine thread; default: the number of processors, at most one for each MiB of the model's files.
-    pub(crate) threads: Option<usize>,
-    /// Size of the KV cache; memory is touched only as it is used. With recurrent layers, half of it at most is for states. Default: 65,536 tokens, within a quarter of the machine's memory, and at least 1024.
-    pub(crate) kv_mib: Option<usize>,
-    /// Data type of the KV cache, also of the draft model's: `q8_0` needs 53 % of the memory of `f16`, `q4_0` 28 %.
-    pub(crate) kv_type: KvType,
-    /// Batch-invariant results: tokens do not depend on other requests in the batch. Turns AMX off; costs nothing on processors without AMX.
-    pub(crate) deterministic: bool,
-}
-
-/// The engine's steps.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Engine {
-    /// Maximum number of sequences in the engine, including parked and paused ones.
-    pub(crate) sequences_max: usize,
-    /// Maximum number of tokens computed in one step: decode first, the rest for prefill. At least `sequences_max`.
-    pub(crate) step_tokens: usize,
-    /// Capacity of the engine's inbox, in requests.
-    pub(crate) inbox_max: usize,
-    /// Target duration of a step while sequences are decoding: prefill is chunked to fit, but for one token in 150; 0 = no limit.
-    pub(crate) step_target_ms: u64,
-    /// Time without service after which a request is scheduled one priority class higher.
-    pub(crate) ageing_ms: u64,
-    /// Speculative decoding: source of draft tokens. Changes the speed, never the tokens; with recurrent layers no draft model,
-    /// and 3 tokens at most.
-    pub(crate) speculation: Speculation,
-    /// Maximum number of draft tokens per sequence and step.
-    pub(crate) draft_tokens: usize,
-    /// Draft model for `speculation: draft`, with the same vocabulary: a GGUF file or a directory with one.
-    pub(crate) draft_model: Option<PathBuf>,
-    /// Size of the draft model's KV cache; memory is touched only as it is used. Default: as for `model.kv_mib`.
-    pub(crate) draft_kv_mib: Option<usize>,
 }
 
 /// The HTTP server and its limits.
@@ -242,40 +188,6 @@ pub(crate) struct Clocks {
     pub(crate) total_ms: u64,
 }
 
-impl Default for Model {
-    fn default() -> Self {
-        Self {
-            path: None,
-            name: None,
-            context: None,
-            adapters: Vec::new(),
-            chat_template: None,
-            quantize: None,
-            threads: None,
-            kv_mib: None,
-            kv_type: KvType::F16,
-            deterministic: false,
-        }
-    }
-}
-
-impl Default for Engine {
-    fn default() -> Self {
-        let engine = EngineConfig::default();
-        Self {
-            sequences_max: 256,
-            step_tokens: engine.step_tokens,
-            inbox_max: engine.inbox_max,
-            step_target_ms: engine.step_target.map_or(0, ms),
-            ageing_ms: ms(engine.ageing),
-            speculation: Speculation::Off,
-            draft_tokens: engine.draft_tokens,
-            draft_model: None,
-            draft_kv_mib: None,
-        }
-    }
-}
-
 impl Default for Server {
     fn default() -> Self {
         let server = ServerConfig::default();
@@ -373,4 +285,134 @@ impl Default for Clocks {
 /// A time in whole milliseconds, the unit of the settings.
 fn ms(time: Duration) -> u64 {
     time.as_millis() as u64
+}
+
+/// API keys. They can also come from the variable `MILLRACE_API_KEYS`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Keys {
+    /// API key file, managed by `millrace keys`; reloaded on SIGHUP.
+    pub(crate) file: Option<PathBuf>,
+    /// Which API keys share the prefix cache. Without keys all callers do.
+    pub(crate) prefix_cache: PrefixCache,
+}
+
+/// Which keys share cached prompts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PrefixCache {
+    /// Each key has its own: `cached_tokens` and latency reveal nothing about other keys' prompts.
+    #[default]
+    PerKey,
+    /// All keys share them: a common system prompt is computed once.
+    Shared,
+}
+
+impl PrefixCache {
+    /// The server's type for this value.
+    pub(crate) fn sharing(self) -> PrefixSharing {
+        match self {
+            Self::PerKey => PrefixSharing::PerKey,
+            Self::Shared => PrefixSharing::Shared,
+        }
+    }
+}
+
+/// Logging to standard error.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Log {
+    /// A `tracing` filter, such as `info` or `server=debug`; `info,requests=off` leaves out the line for each request.
+    pub(crate) filter: String,
+    /// One JSON object per line instead of text.
+    pub(crate) json: bool,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            filter: "info".to_owned(),
+            json: false,
+        }
+    }
+}
+
+/// WebSockets and their limits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Realtime {
+    /// Maximum number of open WebSockets; more are rejected with 503.
+    pub(crate) connections_max: usize,
+    /// Maximum size of a client's WebSocket message in bytes.
+    pub(crate) message_bytes_max: usize,
+}
+
+impl Default for Realtime {
+    fn default() -> Self {
+        let limits = RealtimeLimits::default();
+        Self {
+            connections_max: limits.connections_max,
+            message_bytes_max: limits.message_bytes_max,
+        }
+    }
+}
+
+/// Stored responses (`/v1/responses`), which can be fetched and continued, and chat completions with `store: true`. They
+/// survive a restart if there is a journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Responses {
+    /// Maximum number of stored responses and chat completions; beyond it the least recently used one of the owner with
+    /// the most is evicted.
+    pub(crate) stored_max: usize,
+    /// Maximum bytes of stored responses and chat completions; evicted likewise.
+    pub(crate) stored_bytes: usize,
+}
+
+impl Default for Responses {
+    fn default() -> Self {
+        let limits = ResponseLimits::default();
+        Self {
+            stored_max: limits.stored_max,
+            stored_bytes: limits.stored_bytes,
+        }
+    }
+}
+
+/// What `millrace_engines_wanted` in the metrics is computed for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Scale {
+    /// How far ahead demand is predicted: the time until a new engine is ready, and some.
+    pub(crate) horizon_s: u64,
+    /// Share of an engine's tokens per second that is planned with.
+    pub(crate) utilization_percent: u32,
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        let target = ServerConfig::default().scale;
+        Self {
+            horizon_s: target.horizon.as_secs(),
+            utilization_percent: target.utilization_percent,
+        }
+    }
+}
+
+impl Scale {
+    /// As the server takes these settings.
+    pub(crate) fn target(&self) -> ScaleTarget {
+        ScaleTarget {
+            horizon: Duration::from_secs(self.horizon_s),
+            utilization_percent: self.utilization_percent,
+        }
+    }
+}
+
+/// Workflows (`/v1/workflows`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Workflows {
+    /// Directory of workflows: clients may run its `*.json` files by their names without the extension.
+    pub(crate) folder: Option<PathBuf>,
 }

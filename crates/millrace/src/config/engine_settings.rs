@@ -1,0 +1,190 @@
+//! Settings of the model and of the engine's steps, and the names of what they choose.
+
+use engine::EngineConfig;
+use kernels::KvKind;
+use model::packed_file::PackedReading;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The model, and the resources that it may use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Model {
+    /// A GGUF file, the first part of a split one, a directory that holds exactly one model (a GGUF, or safetensors with their `config.json`), or a local model's name. Without it, the built-in model.
+    pub(crate) path: Option<PathBuf>,
+    /// Model id for clients; default: the file name without its extension.
+    pub(crate) name: Option<String>,
+    /// Maximum context of a sequence in tokens; default: the model's training context, as far as the KV cache allows.
+    pub(crate) context: Option<usize>,
+    /// Adapters (LoRA): each `[NAME=]PATH[:SCALE]`, a GGUF or a folder of PEFT. Requests that say nothing about adapters use those with a scale other than 0 (default: 1).
+    pub(crate) adapters: Vec<String>,
+    /// Jinja file with a chat template, in place of the model's own.
+    pub(crate) chat_template: Option<PathBuf>,
+    /// Quantization of safetensors weights at load; default: as stored. GGUF files are loaded as they are.
+    pub(crate) quantize: Option<Quantize>,
+    /// Compute threads, including the engine thread; default: the number of processors, at most one for each MiB of the model's files.
+    pub(crate) threads: Option<usize>,
+    /// Size of the KV cache; memory is touched only as it is used. With recurrent layers, half of it at most is for states. Default: 65,536 tokens, within a quarter of the machine's memory, and at least 1024.
+    pub(crate) kv_mib: Option<usize>,
+    /// Data type of the KV cache, also of the draft model's: `q8_0` needs 53 % of the memory of `f16`, `q4_0` 28 %.
+    pub(crate) kv_type: KvType,
+    /// Batch-invariant results: tokens do not depend on other requests in the batch. Turns AMX off; costs nothing on processors without AMX.
+    pub(crate) deterministic: bool,
+}
+
+/// The engine's steps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Engine {
+    /// Maximum number of sequences in the engine, including parked and paused ones.
+    pub(crate) sequences_max: usize,
+    /// Maximum number of tokens computed in one step: decode first, the rest for prefill. At least `sequences_max`.
+    pub(crate) step_tokens: usize,
+    /// Capacity of the engine's inbox, in requests.
+    pub(crate) inbox_max: usize,
+    /// Target duration of a step while sequences are decoding: prefill is chunked to fit, but for one token in 150; 0 = no limit.
+    pub(crate) step_target_ms: u64,
+    /// Time without service after which a request is scheduled one priority class higher.
+    pub(crate) ageing_ms: u64,
+    /// Speculative decoding: source of draft tokens. Changes the speed, never the tokens; with recurrent layers no draft model,
+    /// and 3 tokens at most.
+    pub(crate) speculation: Speculation,
+    /// Maximum number of draft tokens per sequence and step.
+    pub(crate) draft_tokens: usize,
+    /// Draft model for `speculation: draft`, with the same vocabulary: a GGUF file or a directory with one.
+    pub(crate) draft_model: Option<PathBuf>,
+    /// Size of the draft model's KV cache; memory is touched only as it is used. Default: as for `model.kv_mib`.
+    pub(crate) draft_kv_mib: Option<usize>,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self {
+            path: None,
+            name: None,
+            context: None,
+            adapters: Vec::new(),
+            chat_template: None,
+            quantize: None,
+            threads: None,
+            kv_mib: None,
+            kv_type: KvType::F16,
+            deterministic: false,
+        }
+    }
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        let engine = EngineConfig::default();
+        Self {
+            sequences_max: 256,
+            step_tokens: engine.step_tokens,
+            inbox_max: engine.inbox_max,
+            step_target_ms: engine
+                .step_target
+                .map_or(0, |target| target.as_millis() as u64),
+            ageing_ms: engine.ageing.as_millis() as u64,
+            speculation: Speculation::Off,
+            draft_tokens: engine.draft_tokens,
+            draft_model: None,
+            draft_kv_mib: None,
+        }
+    }
+}
+
+/// Data type of the KV cache.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
+pub(crate) enum KvType {
+    /// 2 bytes per element.
+    #[default]
+    #[serde(rename = "f16")]
+    #[value(name = "f16")]
+    F16,
+    /// 8 bits per element and an f16 scale for each 32: 1.06 bytes.
+    #[serde(rename = "q8_0")]
+    #[value(name = "q8_0")]
+    Q8,
+    /// 4 bits per element and an f16 scale for each 32: 0.56 bytes.
+    #[serde(rename = "q4_0")]
+    #[value(name = "q4_0")]
+    Q4,
+}
+
+impl From<KvType> for KvKind {
+    fn from(kind: KvType) -> Self {
+        match kind {
+            KvType::F16 => Self::F16,
+            KvType::Q8 => Self::Q8_0,
+            KvType::Q4 => Self::Q4_0,
+        }
+    }
+}
+
+/// Quantization of safetensors weights at load.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
+pub(crate) enum Quantize {
+    /// 8 bits per weight and a scale for each 32: 8.5 bits.
+    #[serde(rename = "q8_0")]
+    #[value(name = "q8_0")]
+    Q8,
+    /// 4 bits per weight, and scales: 4.5 bits; the vocabulary projection has 6.6.
+    #[serde(rename = "q4_k")]
+    #[value(name = "q4_k")]
+    Q4K,
+}
+
+impl From<Quantize> for model::safetensors::Quantize {
+    fn from(quantize: Quantize) -> Self {
+        match quantize {
+            Quantize::Q8 => Self::Q8_0,
+            Quantize::Q4K => Self::Q4_K,
+        }
+    }
+}
+
+/// Where guesses come from.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Speculation {
+    /// No speculation.
+    Off,
+    /// Prompt lookup: n-grams of the same conversation.
+    PromptLookup,
+    /// The model of `draft_model`.
+    Draft,
+    /// The MTP head in the model's file (Qwen 3.5).
+    Mtp,
+}
+
+/// Use of the cache of packed weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PackedCacheUse {
+    /// Copied from the cache into memory with huge pages.
+    #[default]
+    Copy,
+    /// Used in the mapped file: several processes share one copy, in small pages.
+    Map,
+    /// Nothing is cached.
+    Off,
+}
+
+impl PackedCacheUse {
+    /// How a cached file is read; `None`: not at all.
+    pub(crate) fn reading(self) -> Option<PackedReading> {
+        match self {
+            Self::Copy => Some(PackedReading::Copy),
+            Self::Map => Some(PackedReading::Map),
+            Self::Off => None,
+        }
+    }
+}
