@@ -246,9 +246,10 @@ fn owner_state(
 ) -> OwnerState {
     let Some(instance) = membership.get(owner) else {
         let is_gone = predecessor == Some(owner) || membership.has_heard_all();
-        return match is_gone {
-            true => OwnerState::Gone,
-            false => OwnerState::Silent,
+        return if is_gone {
+            OwnerState::Gone
+        } else {
+            OwnerState::Silent
         };
     };
     match instance.state {

@@ -132,9 +132,10 @@ fn parse_keys(text: &str) -> Result<KeyFile, String> {
 
 /// Rejects a file that other users can write: write permission lets them add keys.
 fn refuse_writable(metadata: &std::fs::Metadata) -> Result<(), String> {
-    match file_owner::is_writable_by_all(metadata) {
-        false => Ok(()),
-        true => Err("this file is writable by all users: chmod o-w".to_owned()),
+    if file_owner::is_writable_by_all(metadata) {
+        Err("this file is writable by all users: chmod o-w".to_owned())
+    } else {
+        Ok(())
     }
 }
 

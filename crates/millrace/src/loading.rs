@@ -150,16 +150,18 @@ fn describe_model(
         tracing::warn!("tokenizer: {warning}");
     }
     let generates = ModelPurpose::of(files).is_causal;
-    let template = match generates {
-        true => text.chat_template()?,
-        false => text.fallback_template(),
+    let template = if generates {
+        text.chat_template()?
+    } else {
+        text.fallback_template()
     };
     let is_token = |word: &str| text.tokenizer.id_of(word).is_some();
     let answers = settings.answers.format(text.template.as_deref(), is_token);
     let answers = settings.answers.with_json_fallback(answers);
-    let capabilities = match generates {
-        true => template.capabilities(answers),
-        false => Capabilities::NONE,
+    let capabilities = if generates {
+        template.capabilities(answers)
+    } else {
+        Capabilities::NONE
     };
     if generates {
         log_capabilities(answers, capabilities);
@@ -167,9 +169,10 @@ fn describe_model(
     Ok(DescribedModel {
         facts: ModelFacts {
             template: text.template.clone(),
-            prompt_format: match generates {
-                true => template.format_name(),
-                false => "",
+            prompt_format: if generates {
+                template.format_name()
+            } else {
+                ""
             },
             ..facts_of(files, source)?
         },

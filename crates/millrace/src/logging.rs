@@ -68,17 +68,18 @@ fn parse_filter(filter: &str) -> Result<EnvFilter, String> {
 /// Prints the error of a failed command.
 pub(crate) fn print_failure(why: &Failure) {
     // With standard error closed, too, the exit code reports the failure.
-    let _ = match IS_JSON.load(Ordering::Relaxed) {
-        true => writeln!(
+    let _ = if IS_JSON.load(Ordering::Relaxed) {
+        writeln!(
             std::io::stderr(),
             "{}",
             json_line("ERROR", &why.to_string())
-        ),
-        false => writeln!(
+        )
+    } else {
+        writeln!(
             std::io::stderr(),
             "millrace: {}",
             printable_lines(&why.to_string())
-        ),
+        )
     };
 }
 
@@ -86,9 +87,10 @@ pub(crate) fn print_failure(why: &Failure) {
 pub(crate) fn print_lines(lines: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     for line in lines.lines() {
-        match IS_JSON.load(Ordering::Relaxed) {
-            true => writeln!(out, "{}", json_line("INFO", line))?,
-            false => writeln!(out, "{line}")?,
+        if IS_JSON.load(Ordering::Relaxed) {
+            writeln!(out, "{}", json_line("INFO", line))?
+        } else {
+            writeln!(out, "{line}")?
         }
     }
     out.flush()?;

@@ -119,10 +119,11 @@ fn log_built_in() {
 /// The error for a path that does not exist and is no model's name.
 fn absent_failure(settings: &Settings, typed: &Path) -> Failure {
     let (typed, names) = (typed.display(), listed_names(ModelStore::names(settings)));
-    let fetch = match can_be_pulled(Path::new(&typed.to_string())) {
-        true => format!("`millrace pull {typed}` fetches it"),
-        false => "`millrace pull NAME` fetches one: a short name such as qwen3:0.6b, or hf.co/OWNER/REPOSITORY"
-            .to_owned(),
+    let fetch = if can_be_pulled(Path::new(&typed.to_string())) {
+        format!("`millrace pull {typed}` fetches it")
+    } else {
+        "`millrace pull NAME` fetches one: a short name such as qwen3:0.6b, or hf.co/OWNER/REPOSITORY"
+            .to_owned()
     };
     Failure::user(format!(
         "{typed}: no such file, and no model of this machine has that name\n  \

@@ -120,14 +120,15 @@ impl NotifySocket {
             let mut progress = EngineProgress::default();
             loop {
                 looks.tick().await;
-                match library.look_at(&mut progress) {
-                    true => manager.send("WATCHDOG=1"),
-                    false => tracing::error!(
+                if library.look_at(&mut progress) {
+                    manager.send("WATCHDOG=1")
+                } else {
+                    tracing::error!(
                         "an engine has ended no step for {} s: the service manager will restart this process \
                          after {} s",
                         (timeout / LOOKS).as_secs_f32(),
                         timeout.as_secs_f32()
-                    ),
+                    )
                 }
             }
         });

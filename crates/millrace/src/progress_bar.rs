@@ -36,9 +36,10 @@ pub(crate) struct PullBar {
 impl BytesBar {
     fn new(message: &'static str, total: u64, position: u64) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
-        let target = match is_terminal {
-            true => ProgressDrawTarget::stderr(),
-            false => ProgressDrawTarget::hidden(),
+        let target = if is_terminal {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
         };
         let style = ProgressStyle::with_template(BAR);
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -91,9 +92,10 @@ impl LoadBar {
     }
 
     fn is_long(&self, total: u64) -> bool {
-        match std::io::stderr().is_terminal() {
-            true => now() - self.since >= LOAD_DELAY,
-            false => total >= LOAD_LINES_BYTES_MIN,
+        if std::io::stderr().is_terminal() {
+            now() - self.since >= LOAD_DELAY
+        } else {
+            total >= LOAD_LINES_BYTES_MIN
         }
     }
 }

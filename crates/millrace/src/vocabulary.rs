@@ -34,9 +34,10 @@ pub(crate) fn vocabulary(meta: &TokenizerMeta<'_>) -> Result<VocabSpec, Failure>
         scores: meta.scores.clone().into_iter().flatten().collect(),
         merges: meta.merges.clone().map(token_strings).unwrap_or_default(),
         bos: meta.bos.or(meta.cls.filter(|_| is_bert)),
-        eos: match is_bert {
-            true => meta.separator.or(meta.eos),
-            false => meta.eos,
+        eos: if is_bert {
+            meta.separator.or(meta.eos)
+        } else {
+            meta.eos
         },
         eot: meta.eot,
         infill: InfillIds {

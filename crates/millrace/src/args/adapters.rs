@@ -43,9 +43,12 @@ impl AdapterArgs {
     pub(crate) fn setting(&self) -> Option<Vec<String>> {
         let unused = |text: &String| format!("{text}:0");
         let applied = self.lora.iter().chain(&self.lora_scaled);
-        let applied = applied.map(|text| match self.lora_init_without_apply {
-            true => unused(&without_scale(text)),
-            false => text.clone(),
+        let applied = applied.map(|text| {
+            if self.lora_init_without_apply {
+                unused(&without_scale(text))
+            } else {
+                text.clone()
+            }
         });
         let all: Vec<String> = applied
             .chain(self.lora_modules.iter().map(unused))

@@ -21,9 +21,10 @@ pub(crate) fn health(args: &HealthArgs) -> Result<(), Failure> {
     if !args.quiet {
         server.tell_ignored();
     }
-    let path = match args.live {
-        true => "/health/liveness",
-        false => "/health/readiness",
+    let path = if args.live {
+        "/health/liveness"
+    } else {
+        "/health/readiness"
     };
     let health: Health = server.get(path)?;
     if !args.quiet {

@@ -107,11 +107,12 @@ fn read_prompt(said: Option<OsString>) -> Result<PromptArgument, Failure> {
             text
         }
     };
-    match text.trim().is_empty() {
-        true => Err(Failure::user(
+    if text.trim().is_empty() {
+        Err(Failure::user(
             "no prompt: give one (millrace run \"Hello\"), or pipe one in",
-        )),
-        false => Ok(PromptArgument::Text(text)),
+        ))
+    } else {
+        Ok(PromptArgument::Text(text))
     }
 }
 

@@ -197,9 +197,10 @@ impl RunningServer {
             Ok(body) => format!("{url}{path} answered {status}: {}", body.message()),
             Err(_) => format!("{url}{path} answered {status}"),
         });
-        Err(match status.is_server_error() {
-            true => RequestError::Unavailable(failure),
-            false => RequestError::Rejected(failure),
+        Err(if status.is_server_error() {
+            RequestError::Unavailable(failure)
+        } else {
+            RequestError::Rejected(failure)
         })
     }
 

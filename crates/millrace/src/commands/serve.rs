@@ -264,9 +264,10 @@ fn report_ready(
     has_page: bool,
 ) -> Result<(), Failure> {
     loaded.map_err(|_| Failure::bug("the thread that loads the model panicked"))??;
-    let page = match has_page {
-        true => format!("\nfor a browser: {url}/"),
-        false => String::new(),
+    let page = if has_page {
+        format!("\nfor a browser: {url}/")
+    } else {
+        String::new()
     };
     if let Err(why) = logging::print_lines(&format!("millrace serves {name} at {url}{page}")) {
         tracing::warn!("cannot write to standard output: {why}");

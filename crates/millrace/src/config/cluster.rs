@@ -213,9 +213,12 @@ pub(super) fn problems(settings: &Settings) -> Vec<(&'static str, String)> {
     let parsed = cluster.instance_id.parse::<InstanceId>().map(drop);
     check(
         "cluster.instance_id",
-        parsed.or_else(|why| match cluster.instance_id.is_empty() {
-            true => Ok(()),
-            false => Err(why),
+        parsed.or_else(|why| {
+            if cluster.instance_id.is_empty() {
+                Ok(())
+            } else {
+                Err(why)
+            }
         }),
     );
     check("cluster.address", check_address(cluster.address.as_deref()));
@@ -260,11 +263,12 @@ fn check_address(address: Option<&str>) -> Result<(), String> {
         .rsplit_once(':')
         .filter(|(host, _)| !host.is_empty());
     let is_valid = port.is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    match is_valid && address.len() <= ADDRESS_BYTES_MAX {
-        true => Ok(()),
-        false => Err(format!(
+    if is_valid && address.len() <= ADDRESS_BYTES_MAX {
+        Ok(())
+    } else {
+        Err(format!(
             "{address:?} is not HOST:PORT of at most {ADDRESS_BYTES_MAX} bytes"
-        )),
+        ))
     }
 }
 

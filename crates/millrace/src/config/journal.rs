@@ -81,9 +81,10 @@ fn default_place(bind: SocketAddr, variable: impl Fn(&str) -> Option<PathBuf>) -
     }
     // The base directory specification ignores relative paths.
     let absolute = |name| variable(name).filter(|path| path.is_absolute());
-    let of_home = match cfg!(target_os = "macos") {
-        true => "Library/Application Support",
-        false => ".local/state",
+    let of_home = if cfg!(target_os = "macos") {
+        "Library/Application Support"
+    } else {
+        ".local/state"
     };
     let home = || Some(absolute("HOME")?.join(Path::new(of_home)));
     match absolute("XDG_STATE_HOME").or_else(home) {

@@ -73,9 +73,10 @@ pub(super) fn problem(settings: &Settings) -> Option<(&'static str, String)> {
     }
     let is_encrypted = listener.tls_cert.is_some();
     if is_encrypted != listener.tls_key.is_some() {
-        let (set, other) = match is_encrypted {
-            true => ("listener.tls_cert", "listener.tls_key"),
-            false => ("listener.tls_key", "listener.tls_cert"),
+        let (set, other) = if is_encrypted {
+            ("listener.tls_cert", "listener.tls_key")
+        } else {
+            ("listener.tls_key", "listener.tls_cert")
         };
         return Some((set, format!("needs {other}, too")));
     }

@@ -66,9 +66,10 @@ impl Default for Models {
 impl Models {
     /// The model directories; empty if neither a setting nor the environment names one.
     pub(crate) fn directories(&self) -> Vec<PathBuf> {
-        match self.directories.is_empty() {
-            true => default_directories(|name| std::env::var_os(name), Path::is_dir),
-            false => self.directories.clone(),
+        if self.directories.is_empty() {
+            default_directories(|name| std::env::var_os(name), Path::is_dir)
+        } else {
+            self.directories.clone()
         }
     }
 

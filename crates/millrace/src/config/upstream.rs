@@ -116,11 +116,12 @@ fn read_key(path: &Path) -> Result<String, String> {
     }
     let text = std::fs::read_to_string(path).map_err(|why| failed(&why))?;
     let key = text.trim();
-    match !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        true => Ok(key.to_owned()),
-        false => Err(failed(
+    if !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(key.to_owned())
+    } else {
+        Err(failed(
             &"must have one word of printable characters: the key",
-        )),
+        ))
     }
 }
 

@@ -77,12 +77,13 @@ impl Generator {
     /// # Errors
     /// Reasoning is requested, and the chat template has no switch for reasoning.
     pub(crate) fn expect_supported(&self, options: &AnswerOptions) -> Result<(), Failure> {
-        match options.thinks == Some(true) && !self.model.capabilities.thinking {
-            true => Err(Failure::user(format!(
+        if options.thinks == Some(true) && !self.model.capabilities.thinking {
+            Err(Failure::user(format!(
                 "--think: the chat template of {} has no reasoning",
                 self.name
-            ))),
-            false => Ok(()),
+            )))
+        } else {
+            Ok(())
         }
     }
 

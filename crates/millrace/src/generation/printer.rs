@@ -51,9 +51,10 @@ pub(crate) struct AnswerPrinter<'a> {
 impl<'a> AnswerPrinter<'a> {
     /// A printer to this output and to standard error.
     pub(crate) fn new(out: &'a mut dyn Write) -> Self {
-        let style = match logging::is_colored() {
-            true => ReasoningStyle::Dim,
-            false => ReasoningStyle::Marked,
+        let style = if logging::is_colored() {
+            ReasoningStyle::Dim
+        } else {
+            ReasoningStyle::Marked
         };
         Self::with_style(out, Box::new(io::stderr()), style)
     }

@@ -88,9 +88,10 @@ impl Library {
         let is_key = announced.iter().any(|(model, _)| model.key == bare);
         LocalModel {
             engines: engines_of(&announced, local.weights.as_deref()).or(Some(0)),
-            name: match is_key && local.made.is_none() {
-                true => bare.to_owned(),
-                false => local.name.clone(),
+            name: if is_key && local.made.is_none() {
+                bare.to_owned()
+            } else {
+                local.name.clone()
             },
             ..local
         }

@@ -70,9 +70,10 @@ pub(super) fn encoder_scratch_bytes(
     let config = EncoderConfig::from_gguf(files.metadata(), kind, options.context_max);
     let config = config.map_err(Failure::user)?;
     let kv = config.kv_shape(options.pages, PAGE_TOKENS).bytes();
-    let feed_forward = match config.is_gated() {
-        true => 2 * config.hidden,
-        false => config.hidden,
+    let feed_forward = if config.is_gated() {
+        2 * config.hidden
+    } else {
+        config.hidden
     };
     let row = 3 * config.dim
         + 2 * config.query_cols()

@@ -62,9 +62,10 @@ fn decoder_scratch_bytes(files: &ModelFiles, options: &LoadOptions) -> Result<u6
         + 3 * config.mtp_cols()
         + recurrent_columns(&config);
     let experts = config.experts.map_or(0, |experts| {
-        let sums = match config.sums_experts() {
-            true => 4 * options.rows_max * config.dim,
-            false => 0,
+        let sums = if config.sums_experts() {
+            4 * options.rows_max * config.dim
+        } else {
+            0
         };
         sums + experts_scratch_bytes(&experts, config.dim, options.rows_max)
     });

@@ -41,9 +41,10 @@ impl StateBudget {
     /// # Errors
     /// That part has no room for the states of a single sequence.
     pub(super) fn within(self, kv_bytes: usize, has_keys: bool) -> Result<Self, Failure> {
-        let (part, name) = match has_keys {
-            true => (kv_bytes / STATES_PART, "half"),
-            false => (kv_bytes - kv_bytes / TABLES_PART, "fifteen sixteenths"),
+        let (part, name) = if has_keys {
+            (kv_bytes / STATES_PART, "half")
+        } else {
+            (kv_bytes - kv_bytes / TABLES_PART, "fifteen sixteenths")
         };
         let count = match part.checked_div(self.each) {
             Some(affordable) => self.count.min(affordable),

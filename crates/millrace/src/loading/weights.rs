@@ -87,9 +87,10 @@ pub(super) fn load_weights(
         None => load_decoder((files, adapters), (isa, pool), &options, sections)?,
     };
     let bytes = packed.bytes;
-    let from = match cached.is_from_cache() {
-        true => " from the packed cache",
-        false => "",
+    let from = if cached.is_from_cache() {
+        " from the packed cache"
+    } else {
+        ""
     };
     tracing::info!(
         isa = isa.name(),
@@ -136,9 +137,10 @@ fn default_threads(bytes: u64, processors: usize) -> usize {
 fn load_progress(packed: Packed) -> LoadProgress {
     let all = packed.tensors_done == packed.tensors_total;
     LoadProgress {
-        phase: match all {
-            true => LoadPhase::Starting,
-            false => LoadPhase::Weights,
+        phase: if all {
+            LoadPhase::Starting
+        } else {
+            LoadPhase::Weights
         },
         bytes_done: packed.bytes_done,
         bytes_total: packed.bytes_total,
@@ -183,9 +185,10 @@ pub(super) fn load_options(
     let states = states.within(kv_bytes, has_keys)?;
     let affordable = (kv_bytes - states.bytes()) / page_bytes;
     let whole = config.context_max.div_ceil(PAGE_TOKENS);
-    let useful = match has_keys {
-        true => engine.sequences_max.saturating_mul(whole),
-        false => whole.max(memory::STATE_SEQUENCES * memory::KV_POSITIONS as usize / PAGE_TOKENS),
+    let useful = if has_keys {
+        engine.sequences_max.saturating_mul(whole)
+    } else {
+        whole.max(memory::STATE_SEQUENCES * memory::KV_POSITIONS as usize / PAGE_TOKENS)
     };
     let pages = affordable.min(useful).min(PAGES_MAX);
     if pages < 2 {

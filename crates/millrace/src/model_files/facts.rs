@@ -73,9 +73,10 @@ pub(crate) fn facts_of(files: &ModelFiles, source: &ModelSource) -> Result<Model
             .map(model::TensorEntry::elements)
             .sum(),
         quantization: quantization_name(files),
-        prompt_format: match purpose.is_causal {
-            true => model_text::prompt_format(source, files, template.as_deref())?,
-            false => "",
+        prompt_format: if purpose.is_causal {
+            model_text::prompt_format(source, files, template.as_deref())?
+        } else {
+            ""
         },
         template,
         rerank_template: purpose.rerank_template(gguf)?,

@@ -164,9 +164,10 @@ fn adapted_digest(weights: String, adapters: &OpenedAdapters) -> String {
 /// Blocks of a tensor's bytes from the first to the last; all bytes of a small tensor.
 fn sample_blocks(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_small = bytes.len() <= SAMPLE_BLOCKS * SAMPLE_BLOCK_BYTES;
-    let (blocks, size) = match is_small {
-        true => (1, bytes.len()),
-        false => (SAMPLE_BLOCKS, SAMPLE_BLOCK_BYTES),
+    let (blocks, size) = if is_small {
+        (1, bytes.len())
+    } else {
+        (SAMPLE_BLOCKS, SAMPLE_BLOCK_BYTES)
     };
     let last_start = bytes.len() - size;
     (0..blocks).map(move |block| {

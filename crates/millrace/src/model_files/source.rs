@@ -121,13 +121,15 @@ impl ModelSource {
 /// # Errors
 /// The directory has no model, or more than one.
 pub(crate) fn source_of_path(path: &Path, is_directory: bool) -> Result<ModelSource, Failure> {
-    let file = match is_directory {
-        true => only_model(path)?,
-        false => config_beside(path).unwrap_or_else(|| path.to_owned()),
+    let file = if is_directory {
+        only_model(path)?
+    } else {
+        config_beside(path).unwrap_or_else(|| path.to_owned())
     };
-    let name = match is_config(&file) {
-        true => folder_name(&file),
-        false => model_stem(&file),
+    let name = if is_config(&file) {
+        folder_name(&file)
+    } else {
+        model_stem(&file)
     };
     Ok(ModelSource::of_file(name, file))
 }

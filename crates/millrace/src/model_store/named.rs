@@ -82,19 +82,17 @@ impl ModelStore {
         let made = match named.defaults() {
             Some(defaults) => Some(Arc::new(DerivedModel {
                 adapter: below.adapter,
-                parent: match renamed {
-                    true => base.name.clone(),
-                    false => below.parent,
+                parent: if renamed {
+                    base.name.clone()
+                } else {
+                    below.parent
                 },
                 ..derive_from(base.clone(), defaults)
             })),
             None => base.made.clone(),
         };
         Some(LocalModel {
-            name: match renamed {
-                true => name.to_owned(),
-                false => base.name,
-            },
+            name: if renamed { name.to_owned() } else { base.name },
             made,
             ..base
         })

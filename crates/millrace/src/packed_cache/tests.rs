@@ -291,9 +291,12 @@ fn file_that_others_could_write_is_packed_again() {
     let cases: [(&str, bool, &dyn Fn()); 7] = [
         ("written by the group", true, &|| set_mode(&path, 0o660)),
         ("written by all", true, &|| set_mode(&path, 0o606)),
-        ("of another user", true, &|| match is_root {
-            true => chown(&path, Some(61_234), None).unwrap(),
-            false => set_mode(&path, 0o622),
+        ("of another user", true, &|| {
+            if is_root {
+                chown(&path, Some(61_234), None).unwrap()
+            } else {
+                set_mode(&path, 0o622)
+            }
         }),
         ("a link", true, &|| {
             fs::rename(&path, &outside).unwrap();

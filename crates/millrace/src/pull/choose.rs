@@ -59,13 +59,14 @@ pub(super) fn choose<'a>(
     let name = found.ok_or_else(|| no_model(source, &all()))?;
     let parts = &models[name];
     let count = SplitName::parse(Path::new(&parts[0].path)).map_or(1, |split| split.count);
-    match parts.len() == usize::from(count) {
-        true => Ok(parts.clone()),
-        false => Err(LibraryError::Failed(format!(
+    if parts.len() == usize::from(count) {
+        Ok(parts.clone())
+    } else {
+        Err(LibraryError::Failed(format!(
             "{} has {count} parts, and the hub {} of them",
             printable(name),
             parts.len()
-        ))),
+        )))
     }
 }
 

@@ -41,13 +41,14 @@ impl ProgressWatch {
             *self = Self::new(bytes, now);
             return Ok(());
         }
-        match now.saturating_duration_since(self.since) < PROGRESS_TIME {
-            true => Ok(()),
-            false => Err(LibraryError::Failed(format!(
+        if now.saturating_duration_since(self.since) < PROGRESS_TIME {
+            Ok(())
+        } else {
+            Err(LibraryError::Failed(format!(
                 "the download makes no progress: less than {PROGRESS_BYTES_MIN} bytes came in {} s; the partial file is \
                  kept, run `millrace pull` again to resume",
                 PROGRESS_TIME.as_secs()
-            ))),
+            )))
         }
     }
 }

@@ -154,9 +154,10 @@ fn expect_inside(pick: &str) -> Result<&str, LibraryError> {
         !matches!(part, "" | "." | "..") && part.chars().all(harmless)
     };
     let is_path = pick.to_ascii_lowercase().ends_with(".gguf");
-    let is_inside = match is_path {
-        true => pick.split('/').all(is_plain),
-        false => is_part(pick),
+    let is_inside = if is_path {
+        pick.split('/').all(is_plain)
+    } else {
+        is_part(pick)
     };
     is_inside.then_some(pick).ok_or_else(|| {
         let shown: String = pick.chars().take(SHOWN_CHARS).flat_map(char::escape_debug).collect();

@@ -55,9 +55,10 @@ pub(super) fn talk(
         options: options.with_defaults(generator.defaults()),
         generator,
         conversation: Conversation::new(system),
-        interrupts: Interrupts::start(match input.is_editor() {
-            true => WhenIdle::Continue,
-            false => WhenIdle::Exit,
+        interrupts: Interrupts::start(if input.is_editor() {
+            WhenIdle::Continue
+        } else {
+            WhenIdle::Exit
         })?,
     };
     chat.generator.expect_supported(&chat.options)?;

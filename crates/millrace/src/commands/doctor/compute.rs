@@ -64,11 +64,12 @@ pub(super) fn threads(machine: &Machine, settings: &Settings, processors: usize)
             "threads wait for each other where there are more than processors: --threads {processors}"
         ));
     }
-    match threads > cores {
-        true => found.better(format!(
+    if threads > cores {
+        found.better(format!(
             "two threads share a core: compare `millrace bench model` with --threads {cores}"
-        )),
-        false => found,
+        ))
+    } else {
+        found
     }
 }
 
@@ -102,10 +103,10 @@ pub(super) fn memory_for(memory: super::machine::Memory, name: &str, needed: u64
     if needed > memory.total {
         return found.wrong("a smaller quantization, a smaller KV cache (--kv-mib, --kv-type q8_0) or another machine");
     }
-    match needed > memory.available {
-        true => found
-            .better("end other programs, or take a smaller KV cache (--kv-mib, --kv-type q8_0)"),
-        false => found,
+    if needed > memory.available {
+        found.better("end other programs, or take a smaller KV cache (--kv-mib, --kv-type q8_0)")
+    } else {
+        found
     }
 }
 
@@ -149,10 +150,9 @@ pub(super) fn other_work(machine: &Machine, processors: usize) -> Option<Finding
         "other work",
         format!("{load} threads ran in the last minute"),
     );
-    Some(match load > processors as f64 * BUSY_SHARE {
-        true => {
-            found.better("a step takes as long as its slowest thread: other work slows all of them")
-        }
-        false => found,
+    Some(if load > processors as f64 * BUSY_SHARE {
+        found.better("a step takes as long as its slowest thread: other work slows all of them")
+    } else {
+        found
     })
 }

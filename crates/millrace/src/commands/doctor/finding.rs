@@ -67,15 +67,16 @@ impl fmt::Display for Finding {
             f,
             "{verdict:<VERDICT_COLUMNS$}{subject:<SUBJECT_COLUMNS$}{found}"
         )?;
-        match self.advice.is_empty() {
-            true => Ok(()),
-            false => writeln!(
+        if self.advice.is_empty() {
+            Ok(())
+        } else {
+            writeln!(
                 f,
                 "{:width$}{}",
                 "",
                 self.advice,
                 width = VERDICT_COLUMNS + SUBJECT_COLUMNS
-            ),
+            )
         }
     }
 }

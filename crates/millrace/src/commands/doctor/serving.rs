@@ -68,11 +68,12 @@ pub(super) fn open_files(machine: &Machine, settings: &Settings) -> Option<Findi
             "at most {limit}; {connections} connections (server.connections_max) and {OTHER_FILES} others"
         ),
     );
-    Some(match limit < needed {
-        true => found.better(format!(
+    Some(if limit < needed {
+        found.better(format!(
             "ulimit -n {needed}, or LimitNOFILE={needed} in a unit: connections beyond the limit are not accepted"
-        )),
-        false => found,
+        ))
+    } else {
+        found
     })
 }
 
@@ -114,21 +115,22 @@ fn packed_cache(settings: &Settings) -> Finding {
     };
     let (files, bytes) = cache.usage();
     let shown = cache.path().display();
-    match cache.is_used() {
-        true => Finding::good(
+    if cache.is_used() {
+        Finding::good(
             SUBJECT,
             format!(
                 "{files} models, {} of {} MiB (models.packed_cache_gib) in {shown}",
                 bytes >> 20,
                 cache.bytes_max() >> 20
             ),
-        ),
-        false => Finding::good(
+        )
+    } else {
+        Finding::good(
             SUBJECT,
             format!(
                 "not cached (models.packed_cache: off); {} MiB in {shown}",
                 bytes >> 20
             ),
-        ),
+        )
     }
 }

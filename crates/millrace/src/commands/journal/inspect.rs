@@ -75,9 +75,10 @@ fn print_summary(
 }
 
 fn process_state(report: &RecoveryReport) -> &'static str {
-    match report.is_sealed {
-        true => "shut down in order",
-        false => "is running, or was killed",
+    if report.is_sealed {
+        "shut down in order"
+    } else {
+        "is running, or was killed"
     }
 }
 

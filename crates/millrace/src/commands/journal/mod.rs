@@ -79,10 +79,11 @@ fn find_files(directory: &Path) -> Result<JournalFiles, Failure> {
         has_lock |= name == "lock";
         files.bytes += bytes;
     }
-    match files.segments == 0 && !has_lock {
-        true => Err(Failure::user(format!(
+    if files.segments == 0 && !has_lock {
+        Err(Failure::user(format!(
             "journal {shown}: the directory has no journal: neither a lock file nor a segment (*.log)"
-        ))),
-        false => Ok(files),
+        )))
+    } else {
+        Ok(files)
     }
 }

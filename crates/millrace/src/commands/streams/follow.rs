@@ -78,9 +78,10 @@ pub(super) fn follow_stream(args: &FollowArgs) -> Result<(), Failure> {
     let stream: Box<RawValue> = server.get(&stream_path(&args.id)?)?;
     let stream: StreamDescription = parse(&stream)?;
     let mut out = std::io::stdout().lock();
-    let output = match args.json {
-        true => FollowOutput::Json(&mut out),
-        false => FollowOutput::Text(AnswerPrinter::new(&mut out)),
+    let output = if args.json {
+        FollowOutput::Json(&mut out)
+    } else {
+        FollowOutput::Text(AnswerPrinter::new(&mut out))
     };
     let mut follower = Follower {
         offset: "-1".to_owned(),

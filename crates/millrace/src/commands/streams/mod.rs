@@ -79,9 +79,10 @@ fn cancel_stream(args: &StreamArgs) -> Result<(), Failure> {
 
 fn print_stream(stream: &RawValue, as_json: bool) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    match as_json {
-        true => writeln!(out, "{}", stream.get())?,
-        false => write!(out, "{}", parse(stream)?.details())?,
+    if as_json {
+        writeln!(out, "{}", stream.get())?
+    } else {
+        write!(out, "{}", parse(stream)?.details())?
     }
     Ok(())
 }
@@ -93,10 +94,11 @@ fn parse(stream: &RawValue) -> Result<StreamDescription, Failure> {
 
 /// The path of a stream. The id is checked here, since other text could name another path.
 fn stream_path(id: &str) -> Result<String, Failure> {
-    match !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        true => Ok(format!("/v1/streams/{id}")),
-        false => Err(Failure::user(format!(
+    if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        Ok(format!("/v1/streams/{id}"))
+    } else {
+        Err(Failure::user(format!(
             "{id:?} is no stream id: the header x-stream-id of a response has one, `millrace streams list` shows all"
-        ))),
+        )))
     }
 }
