@@ -15,8 +15,9 @@ use crate::workflows::Program;
 use engine::Account;
 use generate::error::ApiError;
 use generate::reported_sampling::ReportedSampling;
-use generate::request::{GenerateRequest, GenerationParams, IgnoredFields};
+use generate::request::{GenerateRequest, GenerationParams, IgnoredFields, StreamOptions};
 use generate::stream_meta::StreamMeta;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 use stream::StreamId;
@@ -25,28 +26,67 @@ use wire::framing::Framing;
 use wire::protocol::Protocol;
 use wire::stored_request::StoredRequest;
 
-/// A request that was understood.
-pub struct ParsedRequest {
-    /// Wire protocol of the response.
+/// When the stream of a request is resumable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resumable {
+    /// Always.
+    Yes,
+    /// Never.
+    No,
+    /// If the response is streamed.
+    IfStreamed,
+}
+
+impl Resumable {
+    /// `Yes` or `No`, as the client chose.
+    pub fn from_choice(resumable: bool) -> Self {
+        if resumable { Self::Yes } else { Self::No }
+    }
+
+    /// Whether the stream of a request with these options is resumable.
+    pub(crate) fn of_request(self, options: &StreamOptions) -> bool {
+        let is_chosen = match self {
+            Self::Yes => true,
+            Self::No => false,
+            Self::IfStreamed => options.stream,
+        };
+        is_chosen || options.background
+    }
+}
+
+/// What a request says besides its body: who asks, in which wire protocol, and how the stream is delivered. Built once from the
+/// route and the header fields, then moved with the request.
+pub struct StreamRequest {
+    /// Who sent the request.
+    pub caller: Caller,
+    /// Wire protocol of the body and of the response.
     pub protocol: Protocol,
     /// Framing of a streaming response.
     pub framing: Framing,
-    /// The requested model.
-    pub lease: ModelLease,
-    /// The request in the server's own types.
-    pub ask: GenerateRequest,
-    /// Bytes of the request's body.
-    pub body_bytes: usize,
-    /// Whether the stream continues without a client.
-    pub resumable: bool,
+    /// Overrides the body's priority.
+    pub priority: Option<Priority>,
+    /// Deadline from a header field; the earlier one of this and the body's holds.
+    pub deadline: Option<Instant>,
+    /// When the stream continues without a client.
+    pub resumable: Resumable,
     /// Whether a resumable stream is recorded in the journal.
     pub durable: bool,
     /// Whether the client sends acknowledgements.
     pub explicit_acks: bool,
-    /// Overrides the priority of the body.
-    pub priority: Option<Priority>,
-    /// Deadline from the request's header.
-    pub deadline: Option<Instant>,
+    /// Whether the response is streamed even if the body does not request that.
+    pub streamed: bool,
+}
+
+/// A request whose body was parsed.
+pub struct ParsedRequest {
+    /// What the request says besides its body.
+    pub request: StreamRequest,
+    /// The requested model.
+    pub lease: ModelLease,
+    /// The body in the server's own types.
+    pub ask: GenerateRequest,
+    /// Bytes of the request's body.
+    pub body_bytes: usize,
     /// Id of the response; `None`: a new id.
     pub response_id: Option<String>,
     /// A program that is run instead.
@@ -56,7 +96,7 @@ pub struct ParsedRequest {
 }
 
 /// A registered stream with a request in the admission queue.
-pub struct OpenedStream {
+pub(crate) struct QueuedStream {
     pending: PendingGeneration,
     ticket: Ticket,
     record: Arc<StreamRecord>,
@@ -64,119 +104,106 @@ pub struct OpenedStream {
     stored_note: Option<StoredNote>,
 }
 
-/// Counts the request against the caller's key, requests a permit, and registers the stream.
-///
-/// # Errors
-/// A limit of the key, the queue or the registry is exceeded.
-pub fn open_stream(
-    handles: &GenerationHandles,
-    caller: &Caller,
-    mut request: ParsedRequest,
-) -> Result<OpenedStream, ApiError> {
-    let now = clock::now();
-    let ignored = std::mem::take(&mut request.ask.stream_options.ignored_fields);
-    if let Some(priority) = request.priority {
-        request.ask.stream_options.priority = priority;
-    }
-    let closed_objects = handles.limits.now().closed_objects;
-    let seed = || handles.ids.next_seed();
-    resolve_params(&mut request.ask.params, closed_objects, seed);
-    let key = caller.open_streams_permit(request.ask.choices())?;
-    let admission_request = admission_request(handles, caller, &request, (key.account(), now));
-    let serving = Arc::clone(&request.lease.serving);
-    let ticket = serving.admission.request_permit(admission_request)?;
-    let meta = stream_meta(handles, &request, now);
-    let stored_request = request.stored_request.take();
-    let (durable, ids) = (request.durable, &handles.ids);
-    let stored_note = stored_request.map(|note| StoredNote::new(note, durable, &meta, ids));
-    let terms = stream_terms(handles, caller, &request);
-    let opening = StreamOpening {
-        request: &mut request,
-        meta: &meta,
-        terms: &terms,
-        deadline: admission_request.deadline,
-        stored_note: stored_note.as_ref(),
-    };
-    let (durable, description) = opening.record_opening(handles).unzip();
-    let registration = handles.streams.open(meta, terms, durable, now);
-    let registration = registration.map_err(|full| ApiError {
-        retry_after: serving.admission.next_slot().or(full.retry_after),
-        ..full
-    })?;
-    let record = Arc::clone(registration.payload());
-    if let Some(place) = ticket.queue_position() {
-        record.set_queue_position(place);
-    }
-    let pending = PendingGeneration {
-        handles: handles.clone(),
-        serving: request.lease.serving,
-        ask: request.ask,
-        program: request.program,
-        description,
-        context_max: serving.model.handle.context_max,
-        body_bytes: request.body_bytes,
-        run: StreamRun::new(registration, key),
-        deadline: admission_request.deadline,
-        class: admission_request.class,
-        measured: MeteredRequest {
-            protocol: MeteredProtocol::Wire(request.protocol),
-            stream: record.meta().stream_options.stream,
-            attached: false,
-            arrived: now,
-        },
-        attempt: None,
-    };
-    Ok(OpenedStream {
-        pending,
-        ticket,
-        record,
-        ignored,
-        stored_note,
-    })
-}
-
-/// The request of a permit for a stream of this account, at the time of arrival; counted.
-fn admission_request(
-    handles: &GenerationHandles,
-    caller: &Caller,
-    request: &ParsedRequest,
-    (account, now): (Account, Instant),
-) -> AdmissionRequest {
-    handles.metrics.record_request();
-    let ask = &request.ask;
-    let client_deadline = ask.stream_options.deadline.map(|deadline| now + deadline);
-    let estimator = request
-        .lease
-        .serving
-        .resource_estimator(&handles.limits.now());
-    AdmissionRequest {
-        class: ask.stream_options.priority,
-        account,
-        need: estimator.estimate_bytes(
-            request.body_bytes,
-            ask.prompts.len(),
-            pending_generation::requested_choices(ask),
-        ),
-        is_recallable: request.program.is_none(),
-        deadline: request.deadline.into_iter().chain(client_deadline).min(),
-        who: handles.ids.fingerprint_of(&(caller.owner.0, &ask.prompts)),
-    }
-}
-
-impl OpenedStream {
+/// A registered stream whose generation begins once there is a permit.
+pub struct OpenedStream {
     /// The stream's record in the registry.
-    pub fn record(&self) -> &Arc<StreamRecord> {
-        &self.record
-    }
-
-    /// The position in the admission queue; `None` if the request was admitted at once.
-    pub fn queue_position(&self) -> Option<QueuePosition> {
-        self.ticket.queue_position()
-    }
-
+    pub record: Arc<StreamRecord>,
     /// Fields of the request that have no meaning here.
-    pub fn ignored_fields(&self) -> &IgnoredFields {
-        &self.ignored
+    pub ignored_fields: IgnoredFields,
+    /// The position in the admission queue; `None` if the request was admitted at once.
+    pub queue_position: Option<QueuePosition>,
+    /// The model that the stream runs on.
+    pub ready_model: Arc<ReadyModel>,
+    /// The wait for the start. Dropping it cancels a stream, unless the stream is resumable.
+    pub start: Pin<Box<dyn Future<Output = Result<Generation, ApiError>> + Send>>,
+}
+
+impl ParsedRequest {
+    /// Opens the stream and starts the generation once there is a permit. To be called inside a runtime.
+    ///
+    /// # Errors
+    /// A limit of the key, the queue or the registry is exceeded.
+    pub fn open(self, handles: &GenerationHandles) -> Result<OpenedStream, ApiError> {
+        Ok(self.enter_queue(handles)?.start())
+    }
+
+    /// Counts the request against the caller's key, requests a permit, and registers the stream.
+    ///
+    /// # Errors
+    /// A limit of the key, the queue or the registry is exceeded.
+    pub(crate) fn enter_queue(
+        mut self,
+        handles: &GenerationHandles,
+    ) -> Result<QueuedStream, ApiError> {
+        let now = clock::now();
+        let ignored = std::mem::take(&mut self.ask.stream_options.ignored_fields);
+        if let Some(priority) = self.request.priority {
+            self.ask.stream_options.priority = priority;
+        }
+        let closed_objects = handles.limits.now().closed_objects;
+        let seed = || handles.ids.next_seed();
+        resolve_params(&mut self.ask.params, closed_objects, seed);
+        let key = self
+            .request
+            .caller
+            .open_streams_permit(self.ask.choices())?;
+        let admission = admission_request(handles, &self, (key.account(), now));
+        let serving = Arc::clone(&self.lease.serving);
+        let ticket = serving.admission.request_permit(admission)?;
+        let meta = stream_meta(handles, &self, now);
+        let (durable, ids) = (self.request.durable, &handles.ids);
+        let stored_note = self.stored_request.take();
+        let stored_note = stored_note.map(|note| StoredNote::new(note, durable, &meta, ids));
+        let terms = stream_terms(handles, &self);
+        let opening = StreamOpening {
+            request: &mut self,
+            meta: &meta,
+            terms: &terms,
+            deadline: admission.deadline,
+            stored_note: stored_note.as_ref(),
+        };
+        let (durable, description) = opening.record_opening(handles).unzip();
+        let registration = handles.streams.open(meta, terms, durable, now);
+        let registration = registration.map_err(|full| ApiError {
+            retry_after: serving.admission.next_slot().or(full.retry_after),
+            ..full
+        })?;
+        let record = Arc::clone(registration.payload());
+        if let Some(place) = ticket.queue_position() {
+            record.set_queue_position(place);
+        }
+        let pending = PendingGeneration {
+            handles: handles.clone(),
+            serving: self.lease.serving,
+            ask: self.ask,
+            program: self.program,
+            description,
+            context_max: serving.model.handle.context_max,
+            body_bytes: self.body_bytes,
+            run: StreamRun::new(registration, key),
+            deadline: admission.deadline,
+            class: admission.class,
+            measured: MeteredRequest {
+                protocol: MeteredProtocol::Wire(self.request.protocol),
+                stream: record.meta().stream_options.stream,
+                attached: false,
+                arrived: now,
+            },
+            attempt: None,
+        };
+        Ok(QueuedStream {
+            pending,
+            ticket,
+            record,
+            ignored,
+            stored_note,
+        })
+    }
+}
+
+impl QueuedStream {
+    pub(crate) fn record(&self) -> &Arc<StreamRecord> {
+        &self.record
     }
 
     /// The note of an answer that is to be stored.
@@ -184,37 +211,58 @@ impl OpenedStream {
         self.stored_note.take()
     }
 
-    /// The model that the stream runs on.
-    pub fn ready_model(&self) -> &Arc<ReadyModel> {
-        &self.pending.serving
-    }
-
-    /// Waits for the permit and starts the generation; to be called inside a runtime. Dropping the future cancels a
-    /// stream that is not resumable.
-    pub fn start_generation(
-        self,
-    ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
-        self.pending.run_for_client(self.ticket)
-    }
-
-    /// Starts a resumable stream without a subscriber; to be called inside a runtime.
-    pub fn run_detached(self) -> Arc<StreamRecord> {
-        drop(self.pending.run_in_task(self.ticket));
-        self.record
+    /// Starts the generation for the stream's client once there is a permit.
+    pub(crate) fn start(self) -> OpenedStream {
+        OpenedStream {
+            record: self.record,
+            ignored_fields: self.ignored,
+            queue_position: self.ticket.queue_position(),
+            ready_model: Arc::clone(&self.pending.serving),
+            start: Box::pin(self.pending.run_for_client(self.ticket)),
+        }
     }
 }
 
-fn stream_meta(handles: &GenerationHandles, request: &ParsedRequest, now: Instant) -> StreamMeta {
-    let (ask, protocol) = (&request.ask, request.protocol);
+/// The request of a permit for a stream of this account, at the time of arrival; counted.
+fn admission_request(
+    handles: &GenerationHandles,
+    parsed: &ParsedRequest,
+    (account, now): (Account, Instant),
+) -> AdmissionRequest {
+    handles.metrics.record_request();
+    let (request, ask) = (&parsed.request, &parsed.ask);
+    let client_deadline = ask.stream_options.deadline.map(|deadline| now + deadline);
+    let estimator = parsed
+        .lease
+        .serving
+        .resource_estimator(&handles.limits.now());
+    AdmissionRequest {
+        class: ask.stream_options.priority,
+        account,
+        need: estimator.estimate_bytes(
+            parsed.body_bytes,
+            ask.prompts.len(),
+            pending_generation::requested_choices(ask),
+        ),
+        is_recallable: parsed.program.is_none(),
+        deadline: request.deadline.into_iter().chain(client_deadline).min(),
+        who: handles
+            .ids
+            .fingerprint_of(&(request.caller.owner.0, &ask.prompts)),
+    }
+}
+
+fn stream_meta(handles: &GenerationHandles, parsed: &ParsedRequest, now: Instant) -> StreamMeta {
+    let (ask, protocol) = (&parsed.ask, parsed.request.protocol);
     let sampling = &ask.params.sampling;
     let id = StreamId::from_random(handles.ids.next_random());
     let fresh = || protocol.response_id(id, |prefix| handles.ids.prefixed_id(prefix));
     StreamMeta {
         id,
-        response_id: request.response_id.clone().unwrap_or_else(fresh),
+        response_id: parsed.response_id.clone().unwrap_or_else(fresh),
         created_unix_s: clock::unix_s(),
         arrived: now,
-        model: request.lease.name.to_string(),
+        model: parsed.lease.name.to_string(),
         stream_options: ask.stream_options.clone(),
         prompts: ask.prompts.len(),
         choices: ask.choices() as usize,
@@ -225,31 +273,29 @@ fn stream_meta(handles: &GenerationHandles, request: &ParsedRequest, now: Instan
     }
 }
 
-fn stream_terms(
-    handles: &GenerationHandles,
-    caller: &Caller,
-    request: &ParsedRequest,
-) -> StreamTerms {
-    let (ask, protocol) = (&request.ask, request.protocol);
+fn stream_terms(handles: &GenerationHandles, parsed: &ParsedRequest) -> StreamTerms {
+    let (request, options) = (&parsed.request, &parsed.ask.stream_options);
     let limits = handles.limits.now();
-    let detachable = !request.resumable && ask.stream_options.stream && limits.clocks.detaches();
-    let detached_tokens = match request.resumable || detachable {
-        true => limits.streams.detached_tokens,
-        false => 0,
-    };
+    let resumable = request.resumable.of_request(options);
+    let detachable = !resumable && options.stream && limits.clocks.detaches();
     StreamTerms {
-        owner: caller.owner,
-        protocol,
+        owner: request.caller.owner,
+        protocol: request.protocol,
         framing: request.framing,
         reasoning_field: limits.reasoning_field,
-        resumable: request.resumable,
+        resumable,
         detachable,
         explicit_acks: request.explicit_acks,
-        credit_window: match ask.stream_options.background {
-            true => 0,
-            false => limits.credit_window,
+        credit_window: if options.background {
+            0
+        } else {
+            limits.credit_window
         },
-        detached_tokens,
+        detached_tokens: if resumable || detachable {
+            limits.streams.detached_tokens
+        } else {
+            0
+        },
     }
 }
 

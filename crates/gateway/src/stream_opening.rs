@@ -30,7 +30,7 @@ impl StreamOpening<'_> {
         handles: &GenerationHandles,
     ) -> Option<(DurableStream, StreamDescription)> {
         let is_new = self.request.ask.params.continued.is_none();
-        let is_wanted = self.terms.resumable && self.request.durable && is_new;
+        let is_wanted = self.terms.resumable && self.request.request.durable && is_new;
         let journal = handles.journal.get().filter(|_| is_wanted)?;
         let mut description = self.describe(handles.limits.now().closed_objects);
         let prompts = std::mem::take(&mut self.request.ask.prompts);

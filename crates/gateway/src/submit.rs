@@ -1,120 +1,70 @@
 //! From a request's body to an opened stream: parsing in the body's wire protocol, names of jobs, stored responses.
 
-use crate::admission::Priority;
 use crate::handles::Gateway;
 use crate::job_names::{NameClaim, NameReservation};
 use crate::keys::Caller;
 use crate::models::ModelLease;
-use crate::open::{OpenedStream, ParsedRequest, open_stream};
+use crate::open::{OpenedStream, ParsedRequest, Resumable, StreamRequest};
 use crate::webhooks::WebhookPlace;
 use generate::error::ApiError;
 use generate::request::StreamOptions;
-use std::time::Instant;
 use wire::fields::Fields;
-use wire::framing::Framing;
 use wire::jobs::job_id::JobId;
 use wire::protocol::Protocol;
 use wire::request_parser::ParsedBody;
 use wire::requested_model::RequestedModel;
 use wire::stored_request::History;
 
-/// When the stream of a request is resumable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resumable {
-    /// Always.
-    Yes,
-    /// Never.
-    No,
-    /// If the response is streamed.
-    IfStreamed,
-}
-
-impl Resumable {
-    /// `Yes` or `No`, as the client chose.
-    pub fn from_choice(resumable: bool) -> Self {
-        if resumable { Self::Yes } else { Self::No }
-    }
-}
-
-/// A request whose body was parsed as JSON, and the values from the request's route and header fields.
-pub struct UnparsedRequest<'a> {
-    /// Wire protocol of the body and of the response.
-    pub protocol: Protocol,
-    /// Framing of a streaming response.
-    pub framing: Framing,
-    /// Fields of the body.
-    pub fields: Fields<'a>,
-    /// Bytes of the body.
-    pub body_bytes: usize,
-    /// Overrides the body's priority.
-    pub priority: Option<Priority>,
-    /// Deadline from a header field; the earlier one of this and the body's holds.
-    pub deadline: Option<Instant>,
-    /// When the stream continues without a client.
-    pub resumable: Resumable,
-    /// Whether a resumable stream is recorded in the journal.
-    pub durable: bool,
-    /// Whether the client sends acknowledgements.
-    pub explicit_acks: bool,
-    /// Whether the response is streamed even if the body does not request that.
-    pub streamed: bool,
-    /// Lease of the model, if the request has waited for the model; `None`: the model must be ready.
-    pub lease: Option<ModelLease>,
-}
-
-impl UnparsedRequest<'_> {
-    /// Parses the fields and opens the stream.
+impl StreamRequest {
+    /// Parses the fields of a body of `body_bytes` bytes, opens the stream, and starts the generation once there is a permit. To be
+    /// called inside a runtime. Without a lease, the model must be ready.
     ///
     /// # Errors
     /// All invalid fields at once; a full queue or registry; limits of the key.
-    pub fn open(mut self, gateway: &Gateway, caller: &Caller) -> Result<OpenedStream, ApiError> {
-        let model = self.fields.string("model");
-        let lease = match self.lease {
+    pub fn open(
+        mut self,
+        gateway: &Gateway,
+        (mut fields, body_bytes): (Fields<'_>, usize),
+        lease: Option<ModelLease>,
+    ) -> Result<OpenedStream, ApiError> {
+        let model = fields.string("model");
+        let lease = match lease {
             Some(lease) => lease,
             None => gateway.models.hold_now(model.as_deref())?,
         };
         let ParsedBody {
-            mut request,
+            request: mut ask,
             job_id,
             stored_request,
-        } = parse_body(self.protocol, self.fields, &lease, gateway, caller)?;
+        } = parse_body(self.protocol, fields, &lease, gateway, &self.caller)?;
         let model_bytes = lease.made.as_ref().map(|derived| derived.text_bytes());
-        request.stream_options.stream |= self.streamed;
+        let options = &mut ask.stream_options;
+        options.stream |= self.streamed;
         let claim = job_id
             .clone()
-            .map(|id| claim_job_name(gateway, caller, id))
+            .map(|id| claim_job_name(gateway, &self.caller, id))
             .transpose()?;
-        let resumable = match self.resumable {
-            Resumable::Yes => true,
-            Resumable::No => false,
-            Resumable::IfStreamed => request.stream_options.stream,
-        };
-        let resumable = resumable || request.stream_options.background;
-        let place = take_webhook_place(gateway, caller, &mut request.stream_options, resumable)?;
+        let is_resumable = self.resumable.of_request(options);
+        self.resumable = Resumable::from_choice(is_resumable);
+        let place = take_webhook_place(gateway, &self.caller, options, is_resumable)?;
         let parsed = ParsedRequest {
-            protocol: self.protocol,
-            framing: self.framing,
+            request: self,
             lease,
-            resumable,
-            durable: self.durable,
-            explicit_acks: self.explicit_acks,
-            ask: request,
-            body_bytes: self.body_bytes + model_bytes.unwrap_or(0),
-            priority: self.priority,
-            deadline: self.deadline,
+            ask,
+            body_bytes: body_bytes + model_bytes.unwrap_or(0),
             response_id: job_id.map(|id| id.as_str().to_owned()),
             program: None,
             stored_request,
         };
-        let mut opened = open_stream(&gateway.generations, caller, parsed)?;
+        let mut queued = parsed.enter_queue(&gateway.generations)?;
         if let Some(claim) = claim {
-            claim.assign_stream(opened.record().id());
+            claim.assign_stream(queued.record().id());
         }
-        if let Some(note) = opened.take_stored_note() {
-            gateway.responses.store_response(opened.record(), note)?;
+        if let Some(note) = queued.take_stored_note() {
+            gateway.responses.store_response(queued.record(), note)?;
         }
-        gateway.end_reports().watch(opened.record(), place);
-        Ok(opened)
+        gateway.end_reports().watch(queued.record(), place);
+        Ok(queued.start())
     }
 }
 

@@ -6,10 +6,9 @@ use super::reply;
 use crate::routes::stream_watch::SubscribeOptions;
 use gateway::keys::Caller;
 use gateway::metrics::MeteredProtocol;
-use gateway::open::OpenedStream;
+use gateway::open::{OpenedStream, Resumable, StreamRequest};
 use gateway::streams::StreamRecord;
 use gateway::streams::control::{self, not_running};
-use gateway::submit::{Resumable, UnparsedRequest};
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
 use serde_json::Value;
@@ -103,7 +102,7 @@ impl SessionHandler {
             self.open_request(open, fields)
         });
         let opened = opened.map_err(in_body)?;
-        let record = Arc::clone(opened.record());
+        let record = Arc::clone(&opened.record);
         let reply = reply::stream_reply("opened", &record, request);
         let responder = &self.handles.responder;
         let body = responder.deferred_body(opened, message_encoding(&record));
@@ -135,11 +134,10 @@ impl SessionHandler {
         open: &OpenCommand<'_>,
         fields: Fields<'_>,
     ) -> Result<OpenedStream, ApiError> {
-        let unparsed = UnparsedRequest {
+        let request = StreamRequest {
+            caller: self.caller.clone(),
             protocol: open.protocol,
             framing: Framing::Sse,
-            fields,
-            body_bytes: open.body.len(),
             priority: None,
             deadline: None,
             // A job continues without its client unless the client chooses otherwise.
@@ -149,9 +147,9 @@ impl SessionHandler {
             explicit_acks: open.explicit_acks,
             durable: open.durable,
             streamed: true,
-            lease: None,
         };
-        unparsed.open(self.handles.responder.gateway(), &self.caller)
+        let body = (fields, open.body.len());
+        request.open(self.handles.responder.gateway(), body, None)
     }
 
     fn attach_stream(

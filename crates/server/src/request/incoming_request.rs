@@ -1,15 +1,13 @@
 //! A request for a generation, up to the lease of the model.
 
-use crate::request::extract::{GenerationRequest, SchedulingHeaders};
+use crate::request::extract::GenerationRequest;
 use crate::request::model_lookup::{self, NamedModel};
 use crate::response::deferred_response;
 use crate::response::stream_response::StreamResponder;
 use axum::response::Response;
 use gateway::handles::Gateway;
-use gateway::keys::Caller;
 use gateway::models::{ModelLease, ModelLookup};
-use gateway::open::OpenedStream;
-use gateway::submit::{Resumable, UnparsedRequest};
+use gateway::open::{OpenedStream, Resumable, StreamRequest};
 use generate::error::ApiError;
 use wire::fields::Fields;
 use wire::framing::Framing;
@@ -18,13 +16,7 @@ use wire::request_body::RequestBody;
 
 /// A request for a generation in one wire protocol. The body was parsed as JSON, the fields were not read.
 pub(crate) struct IncomingRequest {
-    pub(crate) protocol: Protocol,
-    pub(crate) framing: Framing,
-    caller: Caller,
-    scheduling: SchedulingHeaders,
-    explicit_acks: bool,
-    durable: bool,
-    resumable: Resumable,
+    pub(crate) request: StreamRequest,
     body: RequestBody,
 }
 
@@ -38,16 +30,19 @@ impl IncomingRequest {
         framing: Framing,
         request: GenerationRequest,
     ) -> Result<Self, ApiError> {
-        Ok(Self {
+        let body = RequestBody::parse(request.body)?;
+        let request = StreamRequest {
+            caller: request.caller,
             protocol,
             framing,
-            caller: request.caller,
-            scheduling: request.scheduling,
-            explicit_acks: request.stream.explicit_acks,
-            durable: request.stream.is_durable(),
+            priority: request.scheduling.priority,
+            deadline: request.scheduling.deadline,
             resumable: Resumable::from_choice(request.stream.resumable == Some(true)),
-            body: RequestBody::parse(request.body)?,
-        })
+            durable: request.stream.is_durable(),
+            explicit_acks: request.stream.explicit_acks,
+            streamed: false,
+        };
+        Ok(Self { request, body })
     }
 
     /// Fields of the body, none of them read yet.
@@ -56,8 +51,9 @@ impl IncomingRequest {
     }
 
     /// The request with another value of `resumable`.
-    pub(crate) fn with_resumable(self, resumable: Resumable) -> Self {
-        Self { resumable, ..self }
+    pub(crate) fn with_resumable(mut self, resumable: Resumable) -> Self {
+        self.request.resumable = resumable;
+        self
     }
 
     /// The response. If the model must be loaded first, a streamed response reports the progress of loading; the
@@ -67,8 +63,8 @@ impl IncomingRequest {
     /// All invalid fields at once; a full queue or registry; limits of the key.
     pub(crate) async fn respond(self, responder: &StreamResponder) -> Result<Response, ApiError> {
         let gateway = responder.gateway();
-        let named = NamedModel::of(self.body.fields(), self.protocol);
-        let is_deferrable = named.stream && self.resumable != Resumable::Yes;
+        let named = NamedModel::of(self.body.fields(), self.request.protocol);
+        let is_deferrable = named.stream && self.request.resumable != Resumable::Yes;
         match named.find(&gateway.models).await? {
             Some(ModelLookup::Pending(pending)) if is_deferrable => {
                 Ok(deferred_response::respond(responder, self, pending))
@@ -82,7 +78,7 @@ impl IncomingRequest {
 
     /// Whether the response is streamed.
     pub(crate) fn is_streamed(&self) -> bool {
-        NamedModel::of(self.body.fields(), self.protocol).stream
+        NamedModel::of(self.body.fields(), self.request.protocol).stream
     }
 
     /// The stream, opened after the model is ready.
@@ -90,7 +86,8 @@ impl IncomingRequest {
     /// # Errors
     /// All invalid fields at once; a full queue or registry; limits of the key.
     pub(crate) async fn opened(self, gateway: &Gateway) -> Result<OpenedStream, ApiError> {
-        let lease = model_lookup::find_lease(&gateway.models, self.protocol, &self.body).await?;
+        let models = &gateway.models;
+        let lease = model_lookup::find_lease(models, self.request.protocol, &self.body).await?;
         self.open(gateway, lease)
     }
 
@@ -103,19 +100,7 @@ impl IncomingRequest {
         gateway: &Gateway,
         lease: Option<ModelLease>,
     ) -> Result<OpenedStream, ApiError> {
-        let unparsed = UnparsedRequest {
-            protocol: self.protocol,
-            framing: self.framing,
-            fields: self.body.fields(),
-            body_bytes: self.body.text().len(),
-            priority: self.scheduling.priority,
-            deadline: self.scheduling.deadline,
-            resumable: self.resumable,
-            explicit_acks: self.explicit_acks,
-            durable: self.durable,
-            streamed: false,
-            lease,
-        };
-        unparsed.open(gateway, &self.caller)
+        let body = (self.body.fields(), self.body.text().len());
+        self.request.open(gateway, body, lease)
     }
 }

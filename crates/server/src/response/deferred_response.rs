@@ -29,7 +29,7 @@ pub(crate) fn respond(
     request: IncomingRequest,
     pending: PendingLoad,
 ) -> Response {
-    let (protocol, framing) = (request.protocol, request.framing);
+    let (protocol, framing) = (request.request.protocol, request.request.framing);
     let meta = StreamMeta::unopened(&pending.named.name, clock::now());
     let source = Arc::new(StreamSource::new(meta));
     let encoding = protocol.encoding(&source, framing, EncoderSettings::default());

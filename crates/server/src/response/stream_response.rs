@@ -69,8 +69,8 @@ impl StreamResponder {
 
     /// The response to the request that opened the stream: events as they arrive, or collected at the end.
     pub(crate) async fn respond(&self, opened: OpenedStream) -> Response {
-        let record = Arc::clone(opened.record());
-        let ignored = opened.ignored_fields().clone();
+        let record = Arc::clone(&opened.record);
+        let ignored = opened.ignored_fields.clone();
         match self.try_respond(opened).await {
             Ok(response) => response,
             Err(error) => {
@@ -86,8 +86,8 @@ impl StreamResponder {
     /// # Errors
     /// The request was rejected, or the generation failed before anything was sent.
     pub(crate) async fn try_respond(&self, opened: OpenedStream) -> Result<Response, ApiError> {
-        let record = Arc::clone(opened.record());
-        let ignored = opened.ignored_fields().clone();
+        let record = Arc::clone(&opened.record);
+        let ignored = opened.ignored_fields.clone();
         let response = if record.meta().stream_options.stream {
             self.start_streaming(opened).await
         } else {
@@ -101,9 +101,8 @@ impl StreamResponder {
     /// The body of a response whose head is sent before the request is admitted. A rejection becomes an event of the
     /// body.
     pub(crate) fn deferred_body(&self, opened: OpenedStream, encoding: Encoding) -> StreamBody {
-        let place = opened.queue_position();
+        let (place, started) = (opened.queue_position, opened.start);
         let metrics = Arc::clone(&self.metrics);
-        let started = opened.start_generation();
         // The HTTP layer counts rejections by status, and the status has been sent.
         let counted = async move {
             let started = started.await;
@@ -113,17 +112,13 @@ impl StreamResponder {
     }
 
     async fn start_streaming(&self, opened: OpenedStream) -> Result<Response, ApiError> {
-        let record = Arc::clone(opened.record());
+        let record = Arc::clone(&opened.record);
         let terms = record.terms();
         let encoding = stream_encoding(&record);
-        let body = if opened.queue_position().is_some() {
+        let body = if opened.queue_position.is_some() {
             self.deferred_body(opened, encoding)
         } else {
-            StreamBody::new(
-                opened.start_generation().await?,
-                encoding,
-                self.keep_alive(),
-            )
+            StreamBody::new(opened.start.await?, encoding, self.keep_alive())
         };
         let body = if terms.resumable || terms.detachable {
             let nothing = vec![Position::default(); record.meta().choices];
@@ -136,13 +131,10 @@ impl StreamResponder {
 }
 
 async fn non_streaming_response(opened: OpenedStream) -> Result<Response, ApiError> {
-    let record = Arc::clone(opened.record());
-    let encoder = stream_encoding(&record).encoder;
-    let serving = Arc::clone(opened.ready_model());
-    let generation = opened.start_generation().await?;
-    let body =
-        collected_response::collect_response(generation, encoder, &serving.model.handle.tokenizer)
-            .await?;
+    let encoder = stream_encoding(&opened.record).encoder;
+    let generation = opened.start.await?;
+    let tokenizer = &opened.ready_model.model.handle.tokenizer;
+    let body = collected_response::collect_response(generation, encoder, tokenizer).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 

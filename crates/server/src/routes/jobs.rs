@@ -15,8 +15,8 @@ use axum::response::{IntoResponse, Response};
 use gateway::admission::QueuePosition;
 use gateway::job_names::{JobNames, name_is_taken};
 use gateway::keys::Caller;
+use gateway::open::Resumable;
 use gateway::streams::{ChoiceLog, StreamRecord, StreamRegistry, StreamState};
-use gateway::submit::Resumable;
 use generate::error::{ApiError, ErrorKind};
 use generate::output::event::Times;
 use schemars::JsonSchema;
@@ -52,8 +52,7 @@ pub(crate) async fn submit_job(
 ) -> Result<Response, Rejected> {
     let request =
         IncomingRequest::new(Protocol::Job, Framing::Sse, request)?.with_resumable(Resumable::Yes);
-    let opened = request.opened(responder.gateway()).await?;
-    let record = opened.run_detached();
+    let record = request.opened(responder.gateway()).await?.record;
     record.wait_written().await;
     Ok(submitted_job(&record))
 }

@@ -53,10 +53,10 @@ pub(crate) async fn create_response(
         return Ok(request.respond(&responder).await?);
     }
     let opened = request.opened(responder.gateway()).await?;
-    if !opened.record().meta().stream_options.background {
+    if !opened.record.meta().stream_options.background {
         return Ok(responder.respond(opened).await);
     }
-    let entry = opened.run_detached();
+    let entry = opened.record;
     entry.wait_written().await;
     Ok(with_stream_id(json_response(so_far(&entry)), &entry))
 }

@@ -13,7 +13,7 @@ use gateway::handles::Gateway;
 use gateway::keys::Caller;
 use gateway::models::ModelLease;
 use gateway::offload::Offload;
-use gateway::open::{ParsedRequest, open_stream};
+use gateway::open::{ParsedRequest, Resumable, StreamRequest};
 use gateway::streams::{StreamRecord, StreamRegistry};
 use gateway::workflows::folder::{self, Workflow, WorkflowList};
 use gateway::workflows::launch::Program;
@@ -68,24 +68,29 @@ pub(crate) async fn run_workflow(
     })
     .await?;
     let body = RequestBody::parse(request.body)?;
+    let body_bytes = body.text().len();
     let lease = match model_lookup::find_lease(&gateway.models, Protocol::Job, &body).await? {
         Some(lease) => lease,
         None => gateway.models.hold_now(None)?, // the problems of the body are reported below
     };
-    let parsed = offload.run_work(body.text().len(), move || parse_run(&body, lease, program));
-    let parsed = ParsedRequest {
+    let request = StreamRequest {
+        caller: request.caller,
+        protocol: Protocol::Job,
+        framing: Framing::Sse,
         priority: request.scheduling.priority,
         deadline: request.scheduling.deadline,
-        resumable: true,
+        resumable: Resumable::Yes,
         durable: request.stream.is_durable(),
         explicit_acks: request.stream.explicit_acks,
-        ..parsed.await?
+        streamed: false,
     };
-    let opened = open_stream(&gateway.generations, &request.caller, parsed)?;
-    Ok(responder.respond(opened).await)
+    let parse = move || parse_run(request, &body, lease, program);
+    let parsed = offload.run_work(body_bytes, parse).await?;
+    Ok(responder.respond(parsed.open(&gateway.generations)?).await)
 }
 
 fn parse_run(
+    stream_request: StreamRequest,
     body: &RequestBody,
     lease: ModelLease,
     program: Arc<workflow::Program>,
@@ -96,16 +101,10 @@ fn parse_run(
         .max_tokens
         .unwrap_or_else(|| context_max.min(TOKENS_MAX));
     Ok(ParsedRequest {
-        protocol: Protocol::Job,
-        framing: Framing::Sse,
+        request: stream_request,
         lease,
         ask: run_request(body.text(), tokens_max, request.stream),
         body_bytes: body.text().len(),
-        resumable: true,
-        durable: true,
-        explicit_acks: false,
-        priority: None,
-        deadline: None,
         response_id: None,
         program: Some(Program {
             program,

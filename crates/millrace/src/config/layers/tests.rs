@@ -36,7 +36,7 @@ fn higher_layer_overrides_and_is_named() {
     assert_eq!(config.settings.server.io_threads, 7);
     assert_eq!(
         config.settings.engine,
-        super::super::settings::Engine::default()
+        super::super::Engine::default()
     );
     assert_eq!(config.origins["model.context"], Origin::Flag);
     assert!(matches!(config.origins["model.threads"], Origin::File(_)));
