@@ -5,7 +5,6 @@ use crate::acknowledgement::Acknowledgement;
 use crate::control_request::ControlRequest;
 use crate::embeddings_request::{self, EmbedRoute, EmbeddingModel};
 use crate::fields::Fields;
-use crate::mailbox_acknowledgement::MailboxAcknowledgement;
 use crate::metadata;
 use crate::ollama::store_request;
 use crate::request_parser::ParseContext;
@@ -253,16 +252,9 @@ pub const REQUESTS: [RequestSchema; 29] = [
     },
     RequestSchema {
         name: "StreamAcknowledgement",
-        required: &["index"],
+        alternatives: &["index", "end"],
         names_model: false,
         parse: |fields| Acknowledgement::parse(fields, CHOICES_MAX - 1).map(drop),
-        ..DEFAULT
-    },
-    RequestSchema {
-        name: "MailboxAcknowledgement",
-        required: &["cursor"],
-        names_model: false,
-        parse: |fields| MailboxAcknowledgement::parse(fields).map(drop),
         ..DEFAULT
     },
     RequestSchema {
