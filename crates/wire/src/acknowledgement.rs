@@ -9,7 +9,7 @@ pub(crate) const INDEX_MESSAGE: &str = "must be the number of tokens the client 
 /// An acknowledgement of received tokens, or of the end.
 #[derive(Clone, Copy, Debug)]
 pub struct Acknowledgement {
-    /// Number of tokens that the client has; absent only with `end`.
+    /// Number of tokens that the client has; a body without it has `end`.
     pub index: Option<u64>,
     /// The choice of the tokens; every choice if absent.
     pub choice: Option<usize>,
@@ -25,7 +25,7 @@ impl Acknowledgement {
     pub fn parse(mut fields: Fields<'_>, choice_max: usize) -> Result<Self, ApiError> {
         let index = fields.integer("index", 0..=i128::from(u64::MAX));
         let end = fields.boolean("end").unwrap_or(false);
-        if fields.raw("index").is_none() && !end {
+        if fields.raw("index").is_none() && fields.raw("end").is_none() {
             fields.reject("index", INDEX_MESSAGE);
         }
         let choice = fields.integer("choice", 0..=choice_max as i128);
