@@ -64,7 +64,7 @@ fn unread_ends_survive_kills_until_they_are_acknowledged() {
     server.kill();
     server.restart();
     wait_unread(&server, &[&running]);
-    // What is read is noted soon after.
+    // A reading is noted soon after.
     let events = format!("/v1/streams/{second}/events");
     let events = server.serving().get(&events);
     assert!(events.starts_with("HTTP/1.1 200"), "{events}");
