@@ -39,7 +39,7 @@ const DEFAULT: RequestSchema = RequestSchema {
 };
 
 /// All bodies that a parser of this crate reads.
-pub const REQUESTS: [RequestSchema; 29] = [
+pub const REQUESTS: [RequestSchema; 28] = [
     RequestSchema {
         name: "ChatRequest",
         required: &["messages"],
