@@ -40,7 +40,6 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         },
         models: settings.models.limits(),
         webhooks: settings.webhooks.settings(),
-        mailbox: settings.mailbox.settings(),
         workflows: settings.workflows.folder.clone(),
         scale: settings.scale.target(),
         reasoning_field: settings.answers.field(),

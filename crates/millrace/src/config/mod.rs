@@ -14,7 +14,6 @@ mod file;
 mod journal;
 mod layers;
 mod listener;
-mod mailbox;
 pub(crate) mod memory;
 mod models;
 mod named_models;

@@ -1,7 +1,6 @@
 //! The typed settings, named as in the file; defaults of the server's own types are taken from these.
 
 use super::listener::Listener;
-use super::mailbox::Mailbox;
 use super::models::Models;
 use super::sampling::Sampling;
 use super::webhooks::Webhooks;
@@ -47,7 +46,6 @@ pub(crate) struct Settings {
     pub(crate) clocks: Clocks,
     pub(crate) realtime: Realtime,
     pub(crate) webhooks: Webhooks,
-    pub(crate) mailbox: Mailbox,
     pub(crate) workflows: Workflows,
     pub(crate) scale: Scale,
     pub(crate) log: Log,
