@@ -26,15 +26,13 @@ pub enum SubjectKind {
     Control,
     /// Reads of tokens.
     Read,
-    /// Questions for streams of an earlier owner.
-    Adopt,
     /// Answers to requests of this process.
     Answer,
 }
 
 impl SubjectKind {
     /// All kinds.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 9] = [
         Self::Heartbeat,
         Self::Usage,
         Self::Claimed,
@@ -43,7 +41,6 @@ impl SubjectKind {
         Self::Run,
         Self::Control,
         Self::Read,
-        Self::Adopt,
         Self::Answer,
     ];
 
@@ -58,7 +55,6 @@ impl SubjectKind {
             Self::Run => "run",
             Self::Control => "control",
             Self::Read => "read",
-            Self::Adopt => "adopt",
             Self::Answer => "answer",
         }
     }
