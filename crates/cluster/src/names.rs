@@ -156,11 +156,6 @@ impl Subjects {
         format!("{}.e.{engine}.read", self.prefix)
     }
 
-    /// Requests for attempts of an earlier owner of a stream.
-    pub fn adopt(&self, engine: InstanceId) -> String {
-        format!("{}.e.{engine}.adopt", self.prefix)
-    }
-
     /// Tokens for a gateway.
     pub fn tokens(&self, gateway: InstanceId) -> String {
         format!("{}.g.{gateway}.t", self.prefix)
@@ -280,7 +275,6 @@ mod tests {
             Subjects::run,
             Subjects::control,
             Subjects::read,
-            Subjects::adopt,
             Subjects::tokens,
         ] {
             assert_ne!(subject(&a, id), subject(&b, id));

@@ -56,12 +56,6 @@ impl Handle {
         self.shared.inbox.cancel(id);
     }
 
-    /// As [`Self::cancel`], for a request that another process continues: a relay does not order the request's engine to
-    /// forget it, so that the process can adopt it there.
-    pub fn leave(&self, id: RequestId) {
-        self.shared.inbox.leave(id);
-    }
-
     /// Pauses a request: from the next step on the request is not started, or gets no
     /// rows. Pages are kept while they are not short. The total clock and the deadline
     /// go on. Idempotent; no effect on an ended request.

@@ -48,8 +48,6 @@ pub(crate) struct Inbox {
     queued_tokens: AtomicUsize,
     /// By slot: the last request that was cancelled; 0 = none.
     cancels: Box<[AtomicU64]>,
-    /// By slot: the last request that another process continues; 0 = none. Of a remote handle only.
-    left: Box<[AtomicU64]>,
     /// By slot: twice the last request that was paused or resumed, plus one if paused.
     pauses: Box<[AtomicU64]>,
     /// Updates that wait for the engine thread, which takes the lock only when the count is not 0.
@@ -132,7 +130,6 @@ impl Inbox {
             queued: AtomicUsize::new(0),
             queued_tokens: AtomicUsize::new(0),
             cancels: (0..slots).map(|_| AtomicU64::new(0)).collect(),
-            left: (0..slots).map(|_| AtomicU64::new(0)).collect(),
             pauses: (0..slots).map(|_| AtomicU64::new(0)).collect(),
             updates: Mutex::default(),
             updates_waiting: AtomicUsize::new(0),
@@ -155,7 +152,7 @@ impl Inbox {
             adapters: self.adapters,
         };
         let errors = validate::request_errors(&request, &bounds);
-        let refusal = || self.refusal.get()?(&request.remote.as_ref()?.bytes);
+        let refusal = || self.refusal.get()?(request.remote.as_ref()?);
         if let Some(message) = errors.or_else(refusal) {
             return Err(Rejected::Invalid(Box::new(request), message));
         }
@@ -194,22 +191,6 @@ impl Inbox {
             self.cancels[self.slot(id)].fetch_max(id.0, Ordering::Relaxed);
             self.unpark();
         }
-    }
-
-    /// Cancels the request here; a relay leaves it at its engine, for the process that continues it.
-    pub(crate) fn leave(&self, id: RequestId) {
-        match self.is_remote {
-            true if self.was_given(id) => {
-                self.left[self.slot(id)].fetch_max(id.0, Ordering::Relaxed);
-                self.unpark();
-            }
-            _ => self.cancel(id),
-        }
-    }
-
-    /// Whether [`Self::leave`] was called at a remote handle.
-    pub(crate) fn is_left(&self, id: RequestId, slot: usize) -> bool {
-        self.left[slot].load(Ordering::Relaxed) == id.0
     }
 
     /// Pauses or resumes. The last call counts; calls for an earlier request of the slot are ignored.

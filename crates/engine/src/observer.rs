@@ -56,12 +56,6 @@ pub enum Transition {
     Preempted,
     /// Runs on another engine than before; only requests of a remote handle. Changes nothing else.
     Moved,
-    /// An engine of another process goes on with the request of an earlier process ([`crate::remote::ContinuedRequest`]).
-    /// Changes nothing else.
-    Adopted,
-    /// An engine of another process computes such a request on from the tokens that are here: again, or for the first time.
-    /// Comes before the first of these tokens, and changes nothing else.
-    Recomputed,
     /// The last choice has ended, with this end.
     Ended(End),
 }

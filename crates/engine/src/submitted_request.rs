@@ -3,11 +3,11 @@
 use crate::embedding::EmbeddingPool;
 use crate::fair_share::FairShareKey;
 use crate::prefix_index::{PrefixChain, PrefixRoot};
-use crate::remote::RemoteRecord;
 use crate::request_state::{ObservedState, RequestState};
 use crate::sequence::{Sequence, SequenceLimits};
 use crate::sequence_permits::PermitState;
 use crate::{Request, RequestId};
+use std::sync::Arc;
 
 /// A request on its way to the scheduler. All memory that the engine thread needs for the request is
 /// allocated here, on the caller's thread.
@@ -16,7 +16,7 @@ pub(crate) struct SubmittedRequest {
     /// In choice order.
     pub(crate) sequences: Vec<Sequence>,
     /// The record for an engine of another process.
-    pub(crate) remote: Option<RemoteRecord>,
+    pub(crate) remote: Option<Arc<[u8]>>,
 }
 
 impl SubmittedRequest {

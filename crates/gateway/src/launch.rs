@@ -2,13 +2,12 @@
 
 use crate::admission::Permit;
 use crate::durability::DurableStream;
-use crate::streams::diverged_stream::FollowedText;
 use crate::streams::{PermitHolder, Started, StreamRecord, StreamRegistry, StreamRun};
 use engine::{Progress, SequencePermits};
 use generate::error::ApiError;
 use generate::output::choice_reader::LogReaders;
 use generate::prompt::PreparedPrompt;
-use generate::submit::{HostStream, ResumedGeneration, Submission, SubmissionHost};
+use generate::submit::{ResumedGeneration, Submission, SubmissionHost};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
@@ -22,8 +21,6 @@ struct StreamHost<'a> {
     /// When the engine's timestamps begin.
     epoch: Instant,
     owner: Owner,
-    /// Whether an engine may still compute the requests of an earlier process.
-    is_continued: bool,
 }
 
 impl<'a> StreamHost<'a> {
@@ -40,19 +37,13 @@ impl<'a> StreamHost<'a> {
             work: Arc::new(PermitHolder::new(permit, record, undelivered)),
             epoch: submission.model.engine.epoch(),
             owner: record.terms().owner,
-            is_continued: false,
         }
     }
 }
 
 impl SubmissionHost for StreamHost<'_> {
     fn progress(&self, prompt: usize) -> Progress {
-        let text = FollowedText::new(&self.record);
-        let follower = self
-            .record
-            .transitions()
-            .engine_follower(prompt, Some(text));
-        Progress::followed(follower)
+        Progress::followed(self.record.transitions().engine_follower(prompt))
     }
 
     fn permits(&self, progress: &Arc<Progress>) -> Option<Box<dyn SequencePermits>> {
@@ -69,16 +60,6 @@ impl SubmissionHost for StreamHost<'_> {
 
     fn set_requests(&self, count: usize) {
         self.record.transitions().set_requests(count);
-        self.record.editions().set_requests(count);
-    }
-
-    fn stream(&self) -> Option<HostStream> {
-        self.record.durable()?;
-        Some(HostStream {
-            id: self.record.id().to_bits(),
-            generation: self.record.recovery_state().recoveries(),
-            is_continued: self.is_continued,
-        })
     }
 }
 
@@ -98,20 +79,17 @@ pub(crate) fn start_stream(
 }
 
 /// Submits the rest of a stream of an earlier process, for [`StreamRun::start_stream`]. Returns the first readers of the
-/// logs, too. An engine of another process that still computes the stream goes on with it, unless updates are to follow.
+/// logs, too.
 ///
 /// # Errors
 /// As for [`start_stream`].
 pub(crate) fn resume_stream(
     submission: &Submission<'_>,
     (prompts, resumed): (&[PreparedPrompt], ResumedGeneration),
-    (permit, has_updates): (Permit, bool),
+    permit: Permit,
     (streams, record): (&StreamRegistry, &Arc<StreamRecord>),
 ) -> Result<(Started, Vec<LogReaders>), ApiError> {
-    let host = StreamHost {
-        is_continued: !has_updates,
-        ..StreamHost::new(submission, permit, streams, record)
-    };
+    let host = StreamHost::new(submission, permit, streams, record);
     let (generation, readers) = submission.resume(prompts, resumed, &host)?;
     Ok((Started::of_generation(generation), readers))
 }

@@ -4,7 +4,6 @@ use crate::adapters::AdapterUse;
 use crate::error::ApiError;
 use crate::model_handle::ModelHandle;
 use crate::remote_request::RemoteRequest;
-use engine::remote::RemoteRecord;
 use engine::{Choice, Embedding, Request, SamplingParams, Terms, Token};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -63,7 +62,7 @@ impl EmbeddingRequest {
             progress: Arc::default(),
             permits: None,
             held: None,
-            remote: remote.map(RemoteRecord::new),
+            remote: remote.map(Into::into),
         })
     }
 }

@@ -12,7 +12,6 @@
 //! adapters     adapters of a model, and of a request         ended_time       when a stream ended
 //! truncation      prompts that leave no room for the answer
 //! rerank_template a prompt with places for a query and a document   sampling_defaults  for requests that set no parameters
-//! text_edition    which of a stream's texts is told, where owners computed different ones
 //! ```
 
 pub mod adapters;
@@ -43,7 +42,6 @@ pub mod stream_change;
 pub mod stream_meta;
 pub mod stream_source;
 pub mod submit;
-pub mod text_edition;
 pub mod tools;
 pub mod truncation;
 pub mod update_record;

@@ -4,7 +4,6 @@ use crate::ended_time::EndedTime;
 use crate::error::ApiError;
 use crate::output::parser_config::ParserConfig;
 use crate::stream_meta::StreamMeta;
-use crate::text_edition::TextEdition;
 use engine::{Handle, Progress, RequestId, Token, TopLogprob};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -123,7 +122,6 @@ impl ChoiceLog {
 pub struct StreamSource {
     meta: StreamMeta,
     outcome: OnceLock<Result<StartedGeneration, ApiError>>,
-    edition: TextEdition,
     ended_time: Arc<EndedTime>,
 }
 
@@ -133,7 +131,6 @@ impl StreamSource {
         Self {
             meta,
             outcome: OnceLock::new(),
-            edition: TextEdition::default(),
             ended_time: Arc::default(),
         }
     }
@@ -141,11 +138,6 @@ impl StreamSource {
     /// Metadata of the stream.
     pub fn meta(&self) -> &StreamMeta {
         &self.meta
-    }
-
-    /// The edition of the text that is told.
-    pub fn edition(&self) -> &TextEdition {
-        &self.edition
     }
 
     /// When the stream ended.

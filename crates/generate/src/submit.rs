@@ -54,23 +54,6 @@ pub trait SubmissionHost {
     /// Takes the number of requests of a resumed stream, before the first is submitted: one per choice that has not
     /// ended. A stream that is started has one per prompt.
     fn set_requests(&self, _count: usize) {}
-
-    /// The stream of the requests, if another process can continue it: engines of other processes hand the requests over
-    /// to that one.
-    fn stream(&self) -> Option<HostStream> {
-        None
-    }
-}
-
-/// A stream that outlives this process.
-#[derive(Clone, Copy, Debug)]
-pub struct HostStream {
-    /// Id of the stream.
-    pub id: u128,
-    /// Processes that have continued the stream before this one.
-    pub generation: u64,
-    /// Whether an engine may still compute the requests of an earlier process, with the updates in effect and no others.
-    pub is_continued: bool,
 }
 
 /// The host of submissions that belong to no stream: no permits, and no segments to free.
@@ -150,7 +133,7 @@ impl Submission<'_> {
         for _ in 0..self.n {
             choices.push(self.open_choice(&prompt, limits, host, opened)?);
         }
-        let remote = self.remote_record((number, &prompt), (0, self.n), &[], host)?;
+        let remote = self.remote_record(&prompt, (0, self.n), &[])?;
         let mut ids = prompt.ids;
         ids.truncate(limits.prompt_len);
         let request = Request {

@@ -5,9 +5,6 @@
 //! position after `p` parts of the step that follows `i` whole steps. Terminal frames have one more number: 1 after
 //! the last usage, 2 after the error of a failed stream, 3 after the last frame. A client that was disconnected
 //! between two frames therefore resumes at exactly the first frame that its cursor does not cover.
-//!
-//! `~<edition>` follows where the owner of the stream computes tokens again that an earlier owner may have told otherwise
-//! ([`TextEdition`](generate::text_edition::TextEdition)).
 
 use generate::error::ApiError;
 use generate::output::position::Position;
@@ -20,8 +17,6 @@ pub struct Cursor {
     pub positions: Vec<Position>,
     /// Terminal frames that the client has received.
     pub terminal: TerminalMarker,
-    /// The edition of the text; 0: the first.
-    pub edition: u64,
 }
 
 /// Terminal frames that a client has received, in the order in which they are sent.
@@ -53,7 +48,6 @@ impl Cursor {
             Some((named, numbers)) => (named.parse() == Ok(id)).then_some(numbers)?,
             None => text.trim(),
         };
-        let (numbers, edition) = split_edition(numbers)?;
         let mut positions = Vec::with_capacity(choices + 1);
         for number in numbers.split('.') {
             if positions.len() > choices {
@@ -75,16 +69,7 @@ impl Cursor {
         Some(Self {
             positions,
             terminal,
-            edition,
         })
-    }
-}
-
-/// A position and the edition that its text names; 0 where it names none.
-pub fn split_edition(text: &str) -> Option<(&str, u64)> {
-    match text.split_once('~') {
-        None => Some((text, 0)),
-        Some((place, edition)) => Some((place, number(edition).filter(|&edition| edition > 0)?)),
     }
 }
 
@@ -142,9 +127,7 @@ mod tests {
             ("a part of nothing", "-1".to_owned(), 1),
             ("parts of parts", "3-1-1".to_owned(), 1),
             ("a part of a terminal marker", "3.1-1".to_owned(), 1),
-            ("no edition", "3~".to_owned(), 1),
-            ("edition 0", "3~0".to_owned(), 1),
-            ("two editions", "3~1~1".to_owned(), 1),
+            ("something after the position", "3~1".to_owned(), 1),
         ];
         for (case, text, choices) in rows {
             assert_eq!(Cursor::parse(&text, id(), choices), None, "{case}");

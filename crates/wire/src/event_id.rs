@@ -6,8 +6,6 @@ use crate::json;
 use crate::schema::written_as;
 use bytes::BytesMut;
 use generate::output::position::Position;
-use generate::stream_source::StreamSource;
-use generate::text_edition::TextEdition;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::fmt::{Display, Write};
@@ -18,7 +16,6 @@ pub struct EventIds {
     /// `<stream id>:`
     stream: String,
     positions: Vec<Position>,
-    edition: TextEdition,
 }
 
 impl EventIds {
@@ -27,15 +24,6 @@ impl EventIds {
         Self {
             stream: format!("{id}:"),
             positions,
-            edition: TextEdition::default(),
-        }
-    }
-
-    /// Event ids of a stream that begin at these positions, and name the edition of the text.
-    pub fn of_stream(source: &StreamSource, positions: Vec<Position>) -> Self {
-        Self {
-            edition: source.edition().clone(),
-            ..Self::new(source.meta().id, positions)
         }
     }
 
@@ -52,7 +40,6 @@ impl EventIds {
             stream: if with_stream { &self.stream } else { "" },
             positions: &self.positions,
             terminal,
-            edition: self.edition.get(),
         }
     }
 }
@@ -63,7 +50,6 @@ pub struct CursorText<'a> {
     stream: &'a str,
     positions: &'a [Position],
     terminal: TerminalMarker,
-    edition: u64,
 }
 
 impl CursorText<'_> {
@@ -79,10 +65,6 @@ impl CursorText<'_> {
             }
         }
         json::raw(out, self.terminal_suffix());
-        if self.edition > 0 {
-            json::raw(out, "~");
-            json::integer(out, self.edition);
-        }
     }
 
     fn terminal_suffix(&self) -> &'static str {
@@ -107,11 +89,7 @@ impl Display for CursorText<'_> {
                 write!(f, "-{}", position.parts)?;
             }
         }
-        f.write_str(self.terminal_suffix())?;
-        match self.edition {
-            0 => Ok(()),
-            edition => write!(f, "~{edition}"),
-        }
+        f.write_str(self.terminal_suffix())
     }
 }
 
@@ -146,12 +124,10 @@ mod tests {
                 .collect();
             let n = positions.len();
             let ids = EventIds::new(id, positions.clone());
-            for (with_stream, edition) in [(true, 0), (false, 0), (true, 1), (false, u64::MAX)] {
-                ids.edition.set(edition);
+            for with_stream in [true, false] {
                 let want = Some(Cursor {
                     positions: positions.clone(),
                     terminal,
-                    edition,
                 });
                 let cursor = ids.cursor_text(terminal, with_stream);
                 let mut out = BytesMut::new();

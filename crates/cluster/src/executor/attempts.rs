@@ -8,7 +8,7 @@ use crate::messages::{
     Attempt, Order, OrderKind, ReadRequest, Rejection, Run, RunReply, TokenBatch,
 };
 use crate::names::InstanceId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Attempts that have not ended.
@@ -50,8 +50,6 @@ pub struct Attempts {
     /// When the gateways of the entries were heard last. A gateway without entries is forgotten at once, or at the next
     /// [`Attempts::expire`].
     pub(super) heard: BTreeMap<InstanceId, Instant>,
-    /// Those whose attempts wait for another gateway.
-    pub(super) silent: BTreeSet<InstanceId>,
     batch: TokenBatch,
     buffers: CopyBuffers,
     is_leaving: bool,
@@ -76,7 +74,6 @@ impl Attempts {
             entries: BTreeMap::new(),
             starting: StartingRequests::default(),
             heard: BTreeMap::new(),
-            silent: BTreeSet::new(),
             batch: TokenBatch::new(engine),
             buffers: CopyBuffers::new(),
             is_leaving: false,
@@ -247,7 +244,6 @@ impl Attempts {
         let handles = (gateway, 0)..=(gateway, u64::MAX);
         if self.entries.range(handles).next().is_none() {
             self.heard.remove(&gateway);
-            self.silent.remove(&gateway);
         }
     }
 
@@ -266,17 +262,6 @@ impl Attempts {
 }
 
 impl Entry {
-    /// An attempt that a gateway has adopted.
-    pub(super) fn adopted(attempt: u32, running: RunningAttempt, now: Instant) -> Self {
-        Self {
-            attempt,
-            answers: Vec::new(),
-            running: Some(Box::new(running)),
-            sent: now,
-            ended: None,
-        }
-    }
-
     /// Decides about a repeated request.
     fn repeat(&mut self, answer: String) -> Admission {
         if self.running.is_some() {

@@ -2,10 +2,8 @@
 //!
 //! ```text
 //! attempts   all attempts, by gateway and request: admission, orders, reads; no I/O, `now` is an argument
-//! silence    attempts of gateways that are silent, and attempts that have ended
-//! adoption   attempts that another gateway continues
-//! running    one attempt: what was sent of it, and the orders that were applied    attempt_parts   its parts
-//! shared_generation   what attempts share whose choices were adopted one by one
+//! silence    attempts of gateways that are gone, and attempts that have ended
+//! running    one attempt: what was sent of it, and the orders that were applied
 //! outgoing   messages to one gateway        submission   from a message to a submitted request
 //! load       load of an engine              service      the tasks on NATS
 //! starting   requests that are being submitted
@@ -14,14 +12,11 @@
 //! An attempt is one try of a gateway's request on this engine. All tokens of one step for one gateway are in one message,
 //! and no message is repeated: a gateway that misses tokens reads them. An attempt that has ended is kept for such reads.
 
-mod adoption;
-mod attempt_parts;
 mod attempts;
 mod load;
 mod outgoing;
 mod running;
 mod service;
-mod shared_generation;
 mod silence;
 mod starting;
 mod submission;
@@ -32,6 +27,6 @@ pub use attempts::{Admission, Attempts, ENDED_KEPT_MAX, OPEN_ATTEMPTS_MAX, REPOR
 pub use load::reported_load;
 pub use running::RunningAttempt;
 pub use service::ExecutorService;
-pub use silence::{ADOPTION_WAIT, ENDED_WAIT, GATEWAY_SILENCE};
+pub use silence::{ENDED_WAIT, GATEWAY_SILENCE};
 pub use starting::{STARTING_BYTES_MAX, STARTING_MAX};
 pub use submission::{ExecutorModel, start};

@@ -1,35 +1,64 @@
 //! One attempt of a request: its generation, what was sent of it, and the orders that were applied.
 
-use super::attempt_parts::{AttemptRequest, AttemptUpdates, SentChoice};
 use super::outgoing::{CopyBuffers, LogItems, Outgoing, bytes_of, bytes_of_vector};
-use super::shared_generation::SharedGeneration;
 use crate::messages::{
     Attempt, ChoiceEnd, Order, OrderKind, RequestProgress, RunChoice, RunKey, TokenBatch,
 };
-use engine::{Phase, Progress, RequestUpdate};
+use engine::{Handle, Phase, Progress, RequestId, RequestUpdate, UpdateRejected};
+use generate::embedding::EmbeddingVector;
 use generate::output::choice_reader::LogReaders;
-use generate::stream_source::StartedGeneration;
-use std::sync::Arc;
+use generate::stream_source::{StartedGeneration, Submitted};
 use stream::End;
 
-/// A submitted attempt. The drop ends its choices.
+/// A submitted attempt. The drop cancels its requests.
 pub struct RunningAttempt {
-    pub(super) attempt: Attempt,
-    pub(super) work: Arc<SharedGeneration>,
-    /// Requests of the engine that compute the choices.
-    pub(super) requests: Vec<usize>,
-    /// By choice. Without readers the engine ends a choice.
-    pub(super) readers: Vec<Option<LogReaders>>,
-    pub(super) choices: Vec<SentChoice>,
-    pub(super) request: AttemptRequest,
-    pub(super) updates: AttemptUpdates,
-    pub(super) orders_applied: u32,
-    /// Whether the gateway has paused the attempt.
-    pub(super) is_paused: bool,
-    /// Whether the attempt waits for another gateway.
-    pub(super) is_orphaned: bool,
+    attempt: Attempt,
+    work: StartedGeneration,
+    /// Without readers the engine would end the choices.
+    _readers: Vec<LogReaders>,
+    choices: Vec<SentChoice>,
+    outputs: AttemptOutputs,
+    /// Updates that all requests of the engine got.
+    updates: u32,
+    /// By request of the engine: updates that the request got.
+    updates_given: Vec<u32>,
+    orders_applied: u32,
     /// Progress that was sent last.
-    pub(super) sent: RequestProgress,
+    sent: RequestProgress,
+}
+
+/// Parts of an attempt's messages besides tokens.
+pub(super) struct AttemptOutputs {
+    /// Alternatives of each token.
+    pub(super) top_n: usize,
+    /// Where the vector of an embedding is before the log ends; `None`: the request is for tokens.
+    pub(super) vector: Option<EmbeddingVector>,
+}
+
+impl AttemptOutputs {
+    /// The vector that is sent with the end; `None`: there is none.
+    fn vector(&self) -> Option<&[f32]> {
+        self.vector.as_ref()?.get().map(|vector| &**vector)
+    }
+}
+
+/// Part of one choice that the gateway has, and what it gets next.
+#[derive(Clone, Copy, Default)]
+struct SentChoice {
+    /// Items of the log that the gateway gave.
+    given: u32,
+    /// Whether the gateway gave the end: nothing is sent.
+    is_given_end: bool,
+    /// Items of the log that the gateway gave or that were sent.
+    sent: u32,
+    /// Whether the gateway gave the end, or it was sent.
+    is_end_sent: bool,
+    /// Items of the log that the gateway accepted; may be more than there are.
+    credit: u64,
+    /// Items of the log that can be sent.
+    ready: u32,
+    /// The end, if it can be sent.
+    ready_end: Option<End>,
 }
 
 impl RunningAttempt {
@@ -37,37 +66,28 @@ impl RunningAttempt {
         attempt: Attempt,
         (generation, readers): (StartedGeneration, Vec<LogReaders>),
         given: &[RunChoice],
-        request: AttemptRequest,
-        (merged, is_paused): (RequestUpdate, bool),
+        outputs: AttemptOutputs,
     ) -> Self {
-        let choices = given.iter().enumerate().map(|(log, choice)| {
+        let choices = given.iter().map(|choice| {
             let given = u32::try_from(choice.ids.len()).unwrap_or(u32::MAX);
             SentChoice {
-                log,
+                given,
                 is_given_end: choice.has_ended,
-                ..SentChoice::from_index(given)
+                sent: given,
+                is_end_sent: choice.has_ended,
+                ..SentChoice::default()
             }
         });
-        let choices = choices.map(|choice| SentChoice {
-            is_end_sent: choice.is_given_end,
-            ..choice
-        });
-        let work = Arc::new(SharedGeneration::new(generation));
         Self {
             attempt,
-            requests: work.requests_of(|_| true),
-            work,
-            readers: readers.into_iter().map(Some).collect(),
+            _readers: readers,
             choices: choices.collect(),
-            request,
-            updates: AttemptUpdates {
-                merged,
-                ..AttemptUpdates::default()
-            },
+            outputs,
+            updates: 0,
+            updates_given: vec![0; generation.requests.len()],
             orders_applied: 0,
-            is_paused,
-            is_orphaned: false,
             sent: queued(attempt),
+            work: generation,
         }
     }
 
@@ -92,8 +112,8 @@ impl RunningAttempt {
             return false;
         }
         let entries = 1 + self.choices.len() * 2 + tokens.div_ceil(64);
-        let vector = self.request.vector().filter(|_| has_end);
-        let bytes = bytes_of(entries, tokens, self.request.top_n);
+        let vector = self.outputs.vector().filter(|_| has_end);
+        let bytes = bytes_of(entries, tokens, self.outputs.top_n);
         outgoing.make_room(bytes + vector.map_or(0, bytes_of_vector));
         if let Some(vector) = vector {
             outgoing.push_vector(self.attempt, vector);
@@ -127,9 +147,9 @@ impl RunningAttempt {
             let have = have.get(number).map_or(0, |&have| have);
             let items = self.items(number, have.max(choice.given), choice.sent);
             let reached = buffers.push_items(batch, &items, reserve);
-            let end = self.work.log(choice.log).tokens.end();
+            let end = self.work.choices[number].tokens.end();
             let end = end.filter(|_| choice.is_end_sent && reached >= choice.sent);
-            let vector = self.request.vector().filter(|_| end.is_some());
+            let vector = self.outputs.vector().filter(|_| end.is_some());
             let has_room = vector.is_none_or(|vector| {
                 let is_free = batch.bytes_left() >= bytes_of_vector(vector) + reserve;
                 is_free && batch.push_vector(self.attempt, vector).is_ok()
@@ -155,53 +175,43 @@ impl RunningAttempt {
         }
         match &order.kind {
             OrderKind::Cancel => self.cancel(),
-            OrderKind::Pause => self.is_paused = true,
-            OrderKind::Resume => self.is_paused = false,
+            OrderKind::Pause => self.each_request(|engine, id| engine.pause(id)),
+            OrderKind::Resume => self.each_request(|engine, id| engine.resume(id)),
             OrderKind::Update(update) if !self.update(update) => return,
             OrderKind::Update(_) | OrderKind::Credit { .. } | OrderKind::Forget => {}
         }
-        self.pause_as_ordered();
         self.orders_applied = order.sequence;
     }
 
-    fn cancel(&mut self) {
-        match self.is_shared() {
-            false => self.requests.iter().for_each(|&at| self.work.cancel(at)),
-            true => self.readers.iter_mut().for_each(|reader| *reader = None),
-        }
+    fn cancel(&self) {
+        self.each_request(|engine, id| engine.cancel(id));
     }
 
-    /// Whether the engine's requests may compute choices of other attempts.
-    pub(super) fn is_shared(&self) -> bool {
-        Arc::strong_count(&self.work) > 1
+    fn each_request(&self, change: impl Fn(&Handle, RequestId)) {
+        let requests = self.work.requests.iter();
+        requests.for_each(|request| change(&self.work.engine, request.id));
     }
 
-    /// Pauses the engine's requests while the gateway has them paused, or is gone.
-    pub(super) fn pause_as_ordered(&self) {
-        let is_paused = self.is_paused || self.is_orphaned;
-        let requests = self.requests.iter();
-        requests.for_each(|&at| self.work.set_paused(at, is_paused));
-    }
-
-    /// Returns false if the engine has no room for the update: the gateway repeats the order.
+    /// Returns false if the engine has no room for the update: the gateway repeats the order, and requests that have the
+    /// update get it no second time.
     fn update(&mut self, update: &RequestUpdate) -> bool {
-        let updates = &mut self.updates;
-        let number = updates.before + updates.ordered + 1;
-        let mut requests = self.requests.iter();
-        if !requests.all(|&at| self.work.update(at, number, update)) {
-            return false;
+        let requests = self.work.requests.iter().zip(&mut self.updates_given);
+        for (request, given) in requests.filter(|(_, given)| **given == self.updates) {
+            match self.work.engine.update(request.id, update.clone()) {
+                Err(UpdateRejected::Full) => return false,
+                Err(why) => tracing::warn!("a control update of a gateway is not applied: {why:?}"),
+                Ok(()) => {}
+            }
+            *given += 1;
         }
-        updates.ordered += 1;
-        updates.merged.override_with(update);
-        updates.has_injected |= !update.inject.is_empty();
+        self.updates += 1;
         true
     }
 
     fn grant_credit(&self) {
-        for choice in self.choices.iter().filter(|choice| !choice.is_given_end) {
-            let log = &self.work.log(choice.log).tokens;
-            if choice.credit > log.accepted() {
-                log.accept(choice.credit);
+        for (choice, log) in self.choices.iter().zip(&self.work.choices) {
+            if !choice.is_given_end && choice.credit > log.tokens.accepted() {
+                log.tokens.accept(choice.credit);
             }
         }
     }
@@ -212,14 +222,15 @@ impl RunningAttempt {
     /// the length, then the number of updates that had begun.
     fn find_news(&mut self) -> RequestProgress {
         self.grant_credit();
-        let before = u64::from(self.updates.before);
-        let in_effect = self.updates_in_effect().max(before);
+        let in_effect = self.updates_in_effect();
         for number in 0..self.choices.len() {
             let choice = &mut self.choices[number];
-            let log = &self.work.log(choice.log).tokens;
+            let log = &self.work.choices[number].tokens;
             let (end, len) = (log.end(), log.len());
-            let begun = self.work.progress_of(choice.log);
-            let begun = begun.map_or(0, Progress::updates_begun);
+            // A choice that had ended has no request.
+            let mut requests = self.work.requests.iter();
+            let request = requests.find(|request| request.choices.contains(&number));
+            let begun = request.map_or(0, |request| request.progress.updates_begun());
             choice.ready = choice.sent;
             choice.ready_end = None;
             if begun <= in_effect && !choice.is_end_sent {
@@ -231,20 +242,20 @@ impl RunningAttempt {
             phase: self.phase(),
             prompt_done: self.most(Progress::prompt_done),
             cached_tokens: self.most(Progress::cached_tokens),
-            updates_applied: u32::try_from(in_effect - before).unwrap_or(u32::MAX),
+            updates_applied: u32::try_from(in_effect).unwrap_or(u32::MAX),
             orders_applied: self.orders_applied,
             ..self.sent
         }
     }
 
-    /// Updates that are in effect for all open choices, those before the attempt included.
-    pub(super) fn updates_in_effect(&self) -> u64 {
-        let applied = |at: usize| self.work.request(at).progress.updates_applied();
-        let is_open = |at: &usize| {
-            let mut choices = self.work.request(*at).choices.clone();
-            choices.any(|number| self.work.log(number).tokens.end().is_none())
+    /// Updates that are in effect for all open choices.
+    fn updates_in_effect(&self) -> u64 {
+        let applied = |request: &Submitted| request.progress.updates_applied();
+        let is_open = |request: &&Submitted| {
+            let mut choices = request.choices.clone();
+            choices.any(|number| self.work.choices[number].tokens.end().is_none())
         };
-        let requests = || self.requests.iter().copied();
+        let requests = || self.work.requests.iter();
         let least = requests().filter(is_open).map(applied).min();
         least.unwrap_or_else(|| requests().map(applied).max().unwrap_or(0))
     }
@@ -258,22 +269,22 @@ impl RunningAttempt {
             Phase::Paused,
             Phase::Queued,
         ];
-        let phase_of = |at: usize| self.work.request(at).progress.phase();
-        let has = |phase| self.requests.iter().any(|&at| phase_of(at) == phase);
+        let requests = &self.work.requests;
+        let has = |phase| requests.iter().any(|r| r.progress.phase() == phase);
         let first = ORDER.into_iter().find(|&phase| has(phase));
         first.unwrap_or(Phase::Ended)
     }
 
     fn most(&self, count: impl Fn(&Progress) -> u64) -> u64 {
-        let requests = self.requests.iter();
-        let counts = requests.map(|&at| count(&self.work.request(at).progress));
+        let requests = self.work.requests.iter();
+        let counts = requests.map(|request| count(&request.progress));
         counts.max().unwrap_or(0)
     }
 
     fn items(&self, number: usize, from: u32, to: u32) -> LogItems<'_> {
         LogItems {
-            log: self.work.log(self.choices[number].log),
-            top_n: self.request.top_n,
+            log: &self.work.choices[number],
+            top_n: self.outputs.top_n,
             key: RunKey {
                 handle: self.attempt.handle,
                 attempt: self.attempt.attempt,
@@ -292,6 +303,12 @@ impl RunningAttempt {
             len,
             end,
         }
+    }
+}
+
+impl Drop for RunningAttempt {
+    fn drop(&mut self) {
+        self.cancel();
     }
 }
 

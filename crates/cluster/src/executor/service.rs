@@ -4,8 +4,8 @@ use super::attempts::{Admission, Attempts, Settled};
 use super::running::RunningAttempt;
 use super::submission::{ExecutorModel, rejected, start};
 use crate::messages::{
-    AdoptRequest, Assembled, Attempt, Heartbeat, PartAssembly, ReadRequest, Rejection, Run,
-    RunReply, decode_orders, encode_adoptions,
+    Assembled, Attempt, Heartbeat, PartAssembly, ReadRequest, Rejection, Run, RunReply,
+    decode_orders,
 };
 use crate::names::{InstanceId, Subjects};
 use crate::nats::{SubjectKind, UnreadableMessages, publish_in_time};
@@ -65,7 +65,6 @@ impl ExecutorService {
             runs: subscribe(subjects.run(engine)).await?,
             orders: subscribe(subjects.control(engine)).await?,
             reads: subscribe(subjects.read(engine)).await?,
-            adoptions: subscribe(subjects.adopt(engine)).await?,
             heartbeats: subscribe(subjects.heartbeat()).await?,
             client: client.clone(),
             subjects,
@@ -135,7 +134,6 @@ struct Worker {
     runs: Subscriber,
     orders: Subscriber,
     reads: Subscriber,
-    adoptions: Subscriber,
     heartbeats: Subscriber,
     models: Arc<[ExecutorModel]>,
     attempts: Attempts,
@@ -163,7 +161,6 @@ impl Worker {
                 Some(message) = self.runs.next() => self.take_run(message).await,
                 Some(message) = self.orders.next() => self.take_orders(&message),
                 Some(message) = self.reads.next() => self.take_read(message).await,
-                Some(message) = self.adoptions.next() => self.take_adoption(message).await,
                 Some(message) = self.heartbeats.next() => self.take_heartbeat(&message),
                 Some(Ok((name, outcome))) = self.submissions.join_next() => {
                     self.settle(name, outcome).await;
@@ -260,21 +257,6 @@ impl Worker {
                 self.publish(answer.to_string(), bytes).await;
             }
             Err(why) => self.unreadable.note(SubjectKind::Read, why),
-        }
-    }
-
-    async fn take_adoption(&mut self, message: Message) {
-        let Some(answer) = message.reply else {
-            self.unreadable.note(SubjectKind::Adopt, NO_ANSWER);
-            return;
-        };
-        match AdoptRequest::decode(&message.payload) {
-            Ok(request) => {
-                let answers = self.attempts.adopt(&request, now());
-                self.publish(answer.to_string(), encode_adoptions(&answers))
-                    .await;
-            }
-            Err(why) => self.unreadable.note(SubjectKind::Adopt, why),
         }
     }
 

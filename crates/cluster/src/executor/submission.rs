@@ -1,7 +1,6 @@
 //! From a message of a gateway to a submitted request.
 
-use super::attempt_parts::AttemptRequest;
-use super::running::RunningAttempt;
+use super::running::{AttemptOutputs, RunningAttempt};
 use crate::messages::{Attempt, ContentIdentity, Rejection, Run, RunReply};
 use generate::constraint::compiler::ConstraintCompiler;
 use generate::embedding::EmbeddingVector;
@@ -55,11 +54,6 @@ pub fn start(models: &[ExecutorModel], run: Run, now: Instant) -> Result<Running
         ids: choice.ids.clone(),
         has_ended: choice.has_ended,
     });
-    let mut merged = request.in_effect.clone();
-    run.updates
-        .iter()
-        .for_each(|update| merged.override_with(update));
-    let is_paused = run.is_paused;
     let later = |ms| now.checked_add(Duration::from_millis(ms));
     let resumption = Resumption {
         choices: choices.collect(),
@@ -78,22 +72,12 @@ pub fn start(models: &[ExecutorModel], run: Run, now: Instant) -> Result<Running
         handle: run.handle,
         attempt: run.attempt,
     };
-    let sampling = &request.params.sampling;
-    let of_attempt = AttemptRequest {
-        first_choice: request.first_choice,
-        logprobs: sampling.logprobs,
-        top_n: sampling.top_logprobs as usize,
-        origin: request.origin,
+    let outputs = AttemptOutputs {
+        top_n: request.params.sampling.top_logprobs as usize,
         vector,
     };
-    let state = (merged, is_paused);
-    Ok(RunningAttempt::new(
-        attempt,
-        submitted,
-        &run.choices,
-        of_attempt,
-        state,
-    ))
+    let given = &run.choices;
+    Ok(RunningAttempt::new(attempt, submitted, given, outputs))
 }
 
 pub(super) fn rejected(code: Rejection, message: impl Into<String>) -> RunReply {

@@ -4,14 +4,12 @@
 //! heartbeat   what an instance is, serves and has free     run, run_part, run_reply   a request for an engine
 //! tokens      tokens, ends and progress of requests        read                       tokens that did not arrive
 //! control     orders for requests on an engine             update                     control updates
-//! adopt       attempts of an earlier owner of a stream
 //! usage       usage of API keys at a gateway          records_head   the owner of a stream's records
 //! bytes, end_code, entries   parts of the above
 //! ```
 
 use std::fmt;
 
-mod adopt;
 mod bytes;
 mod control;
 mod end_code;
@@ -26,10 +24,6 @@ mod tokens;
 mod update;
 mod usage;
 
-pub use adopt::{
-    ADOPTIONS_MAX, AdoptAnswer, AdoptEntry, AdoptRequest, Adoption, decode_adoptions,
-    encode_adoptions,
-};
 pub use control::{ORDERS_MAX, Order, OrderKind, decode_orders, encode_orders};
 pub use heartbeat::{
     ContentIdentity, HEARTBEAT_BYTES_MAX, Heartbeat, KEYS_SAMPLE_MAX, MODELS_MAX, OwnedStreams,

@@ -24,8 +24,6 @@ pub enum SubjectKind {
     Control,
     /// Reads of tokens.
     Read,
-    /// Questions for streams of an earlier owner.
-    Adopt,
     /// Answers to requests of this process.
     Answer,
 }
@@ -40,7 +38,6 @@ impl SubjectKind {
         Self::Run,
         Self::Control,
         Self::Read,
-        Self::Adopt,
         Self::Answer,
     ];
 
@@ -54,7 +51,6 @@ impl SubjectKind {
             Self::Run => "run",
             Self::Control => "control",
             Self::Read => "read",
-            Self::Adopt => "adopt",
             Self::Answer => "answer",
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::instances::{InstanceState, LiveInstance};
 use crate::messages::{ContentIdentity, Role, ServedModel};
+use std::collections::BTreeSet;
 
 /// A gateway's model, for which engines are searched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,15 +28,14 @@ impl EngineSearch {
         contexts.filter(|context| *context >= self.context_min)
     }
 
-    /// The arithmetic of all engines of the model that are not gone; `None`: they have several, or there is none.
-    pub fn arithmetic(&self, instances: &[LiveInstance]) -> Option<String> {
+    /// The arithmetics of all engines of the model that are not gone.
+    pub fn arithmetic(&self, instances: &[LiveInstance]) -> BTreeSet<String> {
         let here = engines(instances).filter(|engine| engine.state != InstanceState::Gone);
         let served = here.filter_map(|engine| self.find(engine));
         let served = served.filter(|served| served.identity.has_content_of(&self.identity));
-        let mut all = served.map(|served| &served.identity.arithmetic);
-        let first = all.next()?;
-        all.all(|arithmetic| arithmetic == first)
-            .then(|| first.clone())
+        served
+            .map(|served| served.identity.arithmetic.clone())
+            .collect()
     }
 
     /// Why no engine takes requests for the model; `None`: one does.

@@ -33,6 +33,7 @@ use crate::relay::{
 use announced_model::announced_models;
 use model_searches::ModelSearches;
 use served_models::ServedModels;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -272,8 +273,8 @@ impl ClusterNode {
             .absence(key, &instances, self.engine_wait, now())
     }
 
-    /// The arithmetic of all engines of a relayed model; `None`: they have several, or there is none.
-    pub fn engine_arithmetic(&self, key: &str) -> Option<String> {
+    /// The arithmetics of all engines of a relayed model.
+    pub fn engine_arithmetic(&self, key: &str) -> BTreeSet<String> {
         let instances = self.membership.instances();
         self.searches.arithmetic(key, &instances)
     }

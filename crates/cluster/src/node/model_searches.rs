@@ -2,6 +2,7 @@
 
 use super::EngineSearch;
 use crate::instances::LiveInstance;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -87,12 +88,12 @@ impl ModelSearches {
         problem.flatten()
     }
 
-    /// The arithmetic of all engines of the model.
-    pub(super) fn arithmetic(&self, key: &str, instances: &[LiveInstance]) -> Option<String> {
+    /// The arithmetics of all engines of the model.
+    pub(super) fn arithmetic(&self, key: &str, instances: &[LiveInstance]) -> BTreeSet<String> {
         let table = self.lock();
         let mut searches = table.searches.iter();
-        let tracked = searches.find(|tracked| tracked.search.key == key)?;
-        tracked.search.arithmetic(instances)
+        let tracked = searches.find(|tracked| tracked.search.key == key);
+        tracked.map_or_else(BTreeSet::new, |found| found.search.arithmetic(instances))
     }
 
     /// All searches.

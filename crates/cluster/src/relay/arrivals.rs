@@ -45,7 +45,7 @@ impl Relay {
         let placed = self.requests.get_mut(&handle);
         let Some(placed) = placed.filter(|placed| placed.is_current(engine, attempt)) else {
             if *outcome == SubmitOutcome::Answered(RunReply::Accepted) {
-                self.forget(engine, name, now);
+                self.forget(engine, name);
             }
             return;
         };
@@ -150,15 +150,11 @@ impl Relay {
         let vectors = batch.vectors().map(|(name, _)| (name.handle, name.attempt));
         let names: BTreeSet<_> = runs.chain(progress).chain(ends).chain(vectors).collect();
         for (handle, attempt) in names {
-            // What is missing is read after the answer.
-            let is_asked = self.is_asked(engine, (handle, attempt));
             match self.current(engine, handle, attempt) {
                 Some(placed) => placed.hear(engine, now),
-                None if is_asked => {}
                 None => {
                     self.counters.stale += 1;
-                    let name = Attempt { handle, attempt };
-                    self.forget(engine, name, now);
+                    self.forget(engine, Attempt { handle, attempt });
                 }
             }
         }

@@ -1,7 +1,6 @@
 //! A request of a relay, and where it runs.
 
 use super::RelayConfig;
-use super::adoption::AdoptionSearch;
 use super::order_queue::OrderQueue;
 use crate::messages::{Attempt, OrderKind, ReadEntry, Run, RunChoice};
 use crate::names::InstanceId;
@@ -32,10 +31,6 @@ pub(super) struct Assignment {
     pub(super) place: Place,
     /// Number of the current attempt; 0: none.
     pub(super) attempt: u32,
-    /// Number of the last attempt; engines that were asked whether they have the request have attempts, too.
-    pub(super) last_attempt: u32,
-    /// The search for an engine that still computes the request of an earlier process.
-    pub(super) adoption: Option<AdoptionSearch>,
     /// Engines that died with the request since the last token.
     pub(super) crashes: u32,
     /// Engines that rejected the request since it was last placed.
@@ -72,13 +67,11 @@ impl Assignment {
     pub(super) fn new(model: usize, relayed: RelayedRequest, now: Instant) -> Self {
         Self {
             credited: vec![0; relayed.choices()],
-            adoption: relayed.continued().cloned().map(AdoptionSearch::new),
             model,
             relayed,
             place: Place::Waiting { retry_at: now },
             unplaced_since: None,
             attempt: 0,
-            last_attempt: 0,
             crashes: 0,
             excluded: Vec::new(),
             in_effect: RequestUpdate::default(),
@@ -127,11 +120,7 @@ impl Assignment {
 
     /// Begins the next attempt and returns the message for the engine.
     pub(super) fn begin_attempt(&mut self, engine: InstanceId, handle: u64, now: Instant) -> Run {
-        if self.relayed.continued().is_some() {
-            self.relayed.notify(Transition::Recomputed, now);
-        }
-        self.last_attempt += 1;
-        self.attempt = self.last_attempt;
+        self.attempt += 1;
         self.place = Place::Sent { engine, at: now };
         self.orders = OrderQueue::default();
         for update in &self.pending {

@@ -26,12 +26,6 @@ pub struct RelayConfig {
     pub unplaced_max: Duration,
     /// Time after a reconnection in which no engine counts as dead.
     pub reconnect_grace: Duration,
-    /// Time after which an engine is asked again whether it computes a request of an earlier process.
-    pub adopt_repeat: Duration,
-    /// Time for the engines' answers to that. Engines that are found in this time are asked as well.
-    pub adopt_wait: Duration,
-    /// Time after a connection in which further engines may be found.
-    pub discovery: Duration,
     /// Engines that may die with a request, without a token in between, before the request fails.
     pub crashes_max: u32,
 }
@@ -49,9 +43,6 @@ impl Default for RelayConfig {
             retry: Duration::from_millis(100),
             unplaced_max: Duration::from_secs(60),
             reconnect_grace: Duration::from_secs(2),
-            adopt_repeat: Duration::from_millis(300),
-            adopt_wait: Duration::from_millis(1500),
-            discovery: Duration::from_millis(600),
             crashes_max: 3,
         }
     }

@@ -2,16 +2,14 @@
 
 use super::assignment::{Assignment, Place};
 use super::engines::{Engines, ModelEngines};
-use super::farewells::Farewells;
-use super::left_attempts::LeftAttempts;
 use super::model_slots::{ModelSlots, RelayedModel};
 use super::{RelayConfig, RelayCounters};
-use crate::messages::{AdoptEntry, AdoptRequest, Order, OrderKind, ReadEntry, ReadRequest, Run};
+use crate::messages::{Attempt, Order, OrderKind, ReadEntry, ReadRequest, Run};
 use crate::names::InstanceId;
 use crate::placement::{Placement, PlacementConfig};
 use engine::remote::RelayedRequest;
 use engine::{Phase, RequestId, RequestUpdate};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
 use stream::{Clock, End, FailCode};
 
@@ -31,13 +29,6 @@ pub enum Action {
         engine: InstanceId,
         /// At most [`crate::messages::ORDERS_MAX`].
         orders: Vec<Order>,
-    },
-    /// Ask an engine for requests of an earlier process, and pass the answer to [`Relay::on_adopted`].
-    Adopt {
-        /// The engine.
-        engine: InstanceId,
-        /// At most [`crate::messages::ADOPTIONS_MAX`] choices.
-        request: AdoptRequest,
     },
     /// Ask for missing tokens, and pass the answer to [`Relay::on_tokens`].
     Read {
@@ -60,15 +51,14 @@ pub struct Relay {
     pub(super) engines: Engines,
     /// `None`: disconnected.
     pub(super) connected_at: Option<Instant>,
-    pub(super) farewells: Farewells,
-    pub(super) left: LeftAttempts,
+    /// Attempts that engines are to forget, at most [`super::endings::FORGOTTEN_MAX`].
+    pub(super) forgotten: BTreeSet<(InstanceId, Attempt)>,
     credit_at: Option<Instant>,
     pub(super) counters: RelayCounters,
     pub(super) actions: Vec<Action>,
     /// Scratch.
     pub(super) orders: BTreeMap<InstanceId, Vec<Order>>,
     pub(super) reads: BTreeMap<InstanceId, Vec<ReadEntry>>,
-    pub(super) adoptions: BTreeMap<InstanceId, Vec<AdoptEntry>>,
     taken: Vec<RelayedRequest>,
     updates: Vec<(RequestId, RequestUpdate)>,
 }
@@ -90,14 +80,12 @@ impl Relay {
             last_handle: 0,
             engines: Engines::default(),
             connected_at: None,
-            farewells: Farewells::default(),
-            left: LeftAttempts::default(),
+            forgotten: BTreeSet::new(),
             credit_at: None,
             counters: RelayCounters::default(),
             actions: Vec::new(),
             orders: BTreeMap::new(),
             reads: BTreeMap::new(),
-            adoptions: BTreeMap::new(),
             taken: Vec::new(),
             updates: Vec::new(),
         };
@@ -133,7 +121,7 @@ impl Relay {
 
     /// Whether there is nothing more to do: no requests, and no handle that could submit one.
     pub fn is_closed(&self) -> bool {
-        self.requests.is_empty() && self.farewells.is_empty() && self.models.are_closed()
+        self.requests.is_empty() && self.forgotten.is_empty() && self.models.are_closed()
     }
 
     /// Counts since the start.
@@ -143,7 +131,7 @@ impl Relay {
 
     /// Whether [`Relay::poll`] has to be called again soon even if nothing happens.
     pub fn needs_ticks(&self) -> bool {
-        !self.requests.is_empty() || !self.farewells.is_empty() || !self.left.is_empty()
+        !self.requests.is_empty() || !self.forgotten.is_empty()
     }
 
     /// The connection to other instances was made or lost.
@@ -163,7 +151,6 @@ impl Relay {
     pub fn set_engines(&mut self, engines: Engines) {
         for &id in self.engines.alive.difference(&engines.alive) {
             self.placement.engine_gone(id);
-            self.farewells.drop_engine(id);
         }
         self.engines = engines;
     }
@@ -180,15 +167,8 @@ impl Relay {
             self.collect_messages(handle, credit_due, now);
         }
         self.publish_counts();
-        let farewells = &mut self.farewells;
-        self.left
-            .expire(now, |engine, attempt| farewells.push(engine, attempt, now));
-        let orders = &mut self.orders;
-        self.farewells.send(now, |engine, order| {
-            orders.entry(engine).or_default().push(order);
-        });
+        self.collect_forgotten();
         self.pack_messages();
-        self.pack_adoptions();
         std::mem::take(&mut self.actions)
     }
 

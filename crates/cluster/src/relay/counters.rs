@@ -7,8 +7,6 @@ pub struct RelayCounters {
     pub attempts: u64,
     /// Requests sent again after an engine died or lost them.
     pub resubmitted: u64,
-    /// Requests of an earlier process that an engine went on with.
-    pub adopted: u64,
     /// Reads of missing tokens.
     pub gap_reads: u64,
     /// Messages of earlier attempts.
@@ -24,7 +22,6 @@ impl RelayCounters {
     pub(super) fn add(&mut self, other: &Self) {
         self.attempts += other.attempts;
         self.resubmitted += other.resubmitted;
-        self.adopted += other.adopted;
         self.gap_reads += other.gap_reads;
         self.stale += other.stale;
         self.diverged += other.diverged;

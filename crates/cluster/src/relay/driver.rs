@@ -5,10 +5,7 @@ use super::engines::{Engines, KnownInstance};
 use super::order_parts::encode_in_parts;
 use super::submission::submit;
 use super::{RelayConfig, RelayCounters, RelayedModel, SubmitOutcome};
-use crate::messages::{
-    AdoptAnswer, AdoptRequest, Adoption, Order, ReadRequest, Rejection, RunReply, TokenBatch,
-    decode_adoptions,
-};
+use crate::messages::{Order, ReadRequest, Rejection, RunReply, TokenBatch};
 use crate::names::{InstanceId, Subjects};
 use crate::nats::{Hearing, SubjectKind, UnreadableMessages, publish_in_time};
 use async_nats::{Client, Message, Request, RequestErrorKind, Subscriber};
@@ -34,8 +31,6 @@ const INSTANCES_EVERY: Duration = Duration::from_millis(50);
 const ADDED_MAX: usize = 8;
 /// Time for requests to end after a shutdown.
 const FINISH_MAX: Duration = Duration::from_secs(5);
-/// Time for the answer to a question for requests of an earlier process, which is repeated.
-const ADOPT_WAIT: Duration = Duration::from_secs(1);
 /// Time for the answer to a read.
 const READ_WAIT: Duration = Duration::from_secs(1);
 
@@ -90,7 +85,6 @@ impl RelayDriver {
             wake,
             submissions: JoinSet::new(),
             reads: JoinSet::new(),
-            adoptions: JoinSet::new(),
             batch: TokenBatch::default(),
             rests_until: now(),
             counters: Arc::clone(&counters),
@@ -174,8 +168,6 @@ struct RelayTask {
     submissions: JoinSet<RunAnswer>,
     /// At most one for each engine and second.
     reads: JoinSet<ReadAnswer>,
-    /// At most one for each engine and [`RelayConfig::adopt_repeat`].
-    adoptions: JoinSet<(InstanceId, Vec<AdoptAnswer>)>,
     batch: TokenBatch,
     /// Until then, ticks and wakes do nothing.
     rests_until: Instant,
@@ -205,11 +197,6 @@ impl RelayTask {
                         Ok(ReadAnswer::Nothing) | Err(_) => {}
                     }
                     continue;
-                }
-                Some(answer) = self.adoptions.join_next() => {
-                    if let Ok((engine, answers)) = answer {
-                        self.relay.on_adopted(engine, &answers, now());
-                    }
                 }
                 Some(submitted) = self.submissions.join_next() => self.take_answer(submitted.ok()),
                 added = self.additions.recv(), if !is_finishing => match added {
@@ -308,8 +295,7 @@ impl RelayTask {
                     is_open = self.order(engine, &orders).await;
                 }
                 Action::Read { engine, request } if is_usable => self.read(engine, &request),
-                Action::Adopt { engine, request } if is_usable => self.adopt(engine, request),
-                Action::Order { .. } | Action::Read { .. } | Action::Adopt { .. } => {}
+                Action::Order { .. } | Action::Read { .. } => {}
             }
         }
     }
@@ -326,43 +312,6 @@ impl RelayTask {
             }
         }
         true
-    }
-
-    /// Sends a question. One that is too long for a message is divided; one choice that is too long is not asked for.
-    fn adopt(&mut self, engine: InstanceId, mut request: AdoptRequest) {
-        let Ok(message) = request.encode() else {
-            let rest = request.entries.split_off(request.entries.len() / 2);
-            if !request.entries.is_empty() {
-                let gateway = request.gateway;
-                self.adopt(engine, request);
-                let entries = rest;
-                self.adopt(engine, AdoptRequest { gateway, entries });
-            }
-            return;
-        };
-        // Those of a process that has ended.
-        let unknown = request.entries.iter().map(|entry| AdoptAnswer {
-            handle: entry.handle,
-            attempt: entry.attempt,
-            adoption: Adoption::Unknown,
-        });
-        let unknown: Vec<_> = unknown.collect();
-        let client = self.link.client.clone();
-        let subject = self.link.subjects.adopt(engine);
-        let unreadable = Arc::clone(&self.link.unreadable);
-        self.adoptions.spawn(async move {
-            let request = Request::new().payload(message.into());
-            let request = request.timeout(Some(ADOPT_WAIT));
-            let answers = match client.send_request(subject, request).await {
-                Ok(answer) => decode_adoptions(&answer.payload).unwrap_or_else(|why| {
-                    unreadable.note(SubjectKind::Answer, why);
-                    Vec::new()
-                }),
-                Err(why) if why.kind() == RequestErrorKind::NoResponders => unknown,
-                Err(_) => Vec::new(),
-            };
-            (engine, answers)
-        });
     }
 
     fn read(&mut self, engine: InstanceId, request: &ReadRequest) {

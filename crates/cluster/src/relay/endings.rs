@@ -1,10 +1,13 @@
 //! Attempts that are given up, and ends of requests.
 
 use super::core::Relay;
-use crate::messages::Attempt;
+use crate::messages::{Attempt, Order, OrderKind};
 use crate::names::InstanceId;
 use std::time::Instant;
 use stream::{End, FailCode};
+
+/// Attempts to forget between two polls. An engine is not ordered to forget further ones before it reports them again.
+pub(super) const FORGOTTEN_MAX: usize = 1 << 14;
 
 impl Relay {
     /// Takes a request back from its engine, for the next attempt.
@@ -12,12 +15,12 @@ impl Relay {
         let Some(placed) = self.requests.get_mut(&handle) else {
             return;
         };
-        if let Some(engine) = placed.engine() {
-            self.farewells.push(engine, placed.name(handle), now);
-        }
+        let given_up = placed.engine().map(|engine| (engine, placed.name(handle)));
+        let may_retry = placed.take_back(is_crash, &self.config, now);
+        given_up.map(|(engine, name)| self.forget(engine, name));
         self.counters.resubmitted += 1;
         self.placement.ended(handle, &[], now);
-        if !placed.take_back(is_crash, &self.config, now) {
+        if !may_retry {
             self.end(handle, End::Failed(FailCode::CrashedEngines), now);
         }
     }
@@ -30,19 +33,28 @@ impl Relay {
         self.handles.remove(&(placed.model, placed.relayed.id()));
         self.placement.ended(handle, &[], now);
         if let Some(engine) = placed.engine() {
-            let name = placed.name(handle);
-            match placed.relayed.is_left() {
-                true => self.left.push(engine, name, now),
-                false => self.farewells.push(engine, name, now),
-            }
+            self.forget(engine, placed.name(handle));
         }
         placed.relayed.finish_all(end, now);
     }
 
-    /// Orders an engine to forget an attempt, unless another gateway may adopt it.
-    pub(super) fn forget(&mut self, engine: InstanceId, attempt: Attempt, now: Instant) {
-        if !self.left.contains(engine, attempt) {
-            self.farewells.push(engine, attempt, now);
+    /// Orders an engine to forget an attempt, once: an engine that does not get the order reports the attempt again
+    /// ([`crate::executor::REPORT_AFTER`]), and is ordered again.
+    pub(super) fn forget(&mut self, engine: InstanceId, attempt: Attempt) {
+        if self.forgotten.len() < FORGOTTEN_MAX {
+            self.forgotten.insert((engine, attempt));
+        }
+    }
+
+    pub(super) fn collect_forgotten(&mut self) {
+        for (engine, attempt) in std::mem::take(&mut self.forgotten) {
+            let order = Order {
+                handle: attempt.handle,
+                attempt: attempt.attempt,
+                sequence: 0,
+                kind: OrderKind::Forget,
+            };
+            self.orders.entry(engine).or_default().push(order);
         }
     }
 }

@@ -11,25 +11,20 @@
 //!   them. A request with which several engines died without a token in between fails with
 //!   [`stream::FailCode::CrashedEngines`].
 //! - **Orders** (pause, resume, updates) are numbered and repeated until acknowledged; credit is sent as it grows.
-//! - **Leaving.** A request that another gateway continues ends here, and its engine keeps it.
-//! - **Adoption.** A request that an earlier process had submitted is looked for at all engines before it is sent.
 //! - **Embeddings** have no tokens: their vector comes beside the end, which counts with the vector only.
 //! - While this process has no connection, no engine counts as dead.
 //!
 //! ```text
 //! core            polls of requests                    assignment       a request and where it runs
 //! placing         requests that go to an engine
-//! adoption        engines that have a request of an earlier process
 //! arrivals        messages of engines                  order_queue      orders until acknowledged
 //! outgoing        orders, credit, reads                endings          attempts that are given up, and ends
-//! config          times and bounds                     farewells        attempts that engines are to forget
-//! driver          the relay on NATS                    engines          engines from heartbeats
-//! whole_batches   batches that show no loss            left_attempts    attempts that engines keep for the next owner
-//! model_slots     models that come and go              submission       a request on its way to an engine
-//! order_parts     orders within the bounds of messages
+//! config          times and bounds                     engines          engines from heartbeats
+//! driver          the relay on NATS                    order_parts      orders within the bounds of messages
+//! whole_batches   batches that show no loss            submission       a request on its way to an engine
+//! model_slots     models that come and go
 //! ```
 
-mod adoption;
 mod arrivals;
 mod assignment;
 mod config;
@@ -38,8 +33,6 @@ mod counters;
 mod driver;
 mod endings;
 mod engines;
-mod farewells;
-mod left_attempts;
 mod model_slots;
 mod order_parts;
 mod order_queue;

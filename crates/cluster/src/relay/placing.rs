@@ -33,12 +33,7 @@ impl Relay {
                 placed.relayed.show_parked(now);
             }
         }
-        let is_paused = placed.relayed.is_paused();
-        // An engine may have a paused request, which needs no permit.
-        if !is_connected || (may_run || is_paused) && self.search(handle, now) {
-            return false;
-        }
-        may_run && now >= retry_at
+        is_connected && may_run && now >= retry_at
     }
 
     fn submit(&mut self, handle: u64, now: Instant) {

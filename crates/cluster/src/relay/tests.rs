@@ -50,31 +50,27 @@ fn stale_attempts_are_ordered_to_be_forgotten() {
 }
 
 #[test]
-fn engine_keeps_a_request_that_another_gateway_continues() {
+fn engine_that_reports_an_ended_request_is_ordered_again_to_forget_it() {
     let mut bench = bench();
     bench.show(&[A]);
     let (mut reader, run) = bench.running();
     bench.tokens(A, &run, 0, &[5]);
-    bench.leave_all();
+    bench.cancel_all();
     let forgets = |bench: &mut Bench| {
         let orders = bench.orders().into_iter();
         orders
             .filter(|order| order.kind == OrderKind::Forget)
             .count()
     };
-    assert_eq!(forgets(&mut bench), 0);
+    assert_eq!(forgets(&mut bench), 1);
     assert_eq!(read(&mut reader), (vec![5], Some(End::Cancelled)));
-    // On the way before the next owner's adoption.
+    assert!(bench.relay.is_empty() && !bench.relay.needs_ticks());
+    assert_eq!(forgets(&mut bench), 0, "once");
+    // The order did not arrive.
     bench.tokens(A, &run, 1, &[6]);
-    assert_eq!(forgets(&mut bench), 0);
-    assert!(bench.relay.is_empty() && bench.relay.needs_ticks());
-    bench.now += Duration::from_secs(60);
-    assert_eq!(forgets(&mut bench), 1, "nobody has adopted it");
-    bench.now += Duration::from_secs(2);
-    forgets(&mut bench);
-    bench.now += Duration::from_secs(2);
-    forgets(&mut bench);
-    assert!(!bench.relay.needs_ticks());
+    bench.tokens(A, &run, 2, &[7]);
+    assert!(bench.relay.needs_ticks());
+    assert_eq!(forgets(&mut bench), 1);
 }
 
 #[test]

@@ -101,7 +101,6 @@ fn run(handle: u64, max_tokens: usize, credit_window: u64) -> Run {
         credit_window,
         terms: RecordTerms::default(),
         in_effect: engine::RequestUpdate::default(),
-        origin: None,
         embedding: None,
     };
     Run {

@@ -115,7 +115,6 @@ fn run(key: &Key, gateway: InstanceId, handle: u64) -> Run {
         credit_window: 0,
         terms: serde_json::from_value(terms).unwrap(),
         in_effect: engine::RequestUpdate::default(),
-        origin: None,
         embedding: None,
     };
     Run {

@@ -10,7 +10,7 @@ use cluster::messages::{
 use cluster::names::{ClusterName, InstanceId, Subjects};
 use cluster::nats::{Connection, Hearing};
 use cluster::relay::{KnownInstance, RelayConfig, RelayDriver, RelayLink, RelayedModel};
-use engine::remote::{RemoteRecord, remote_handle};
+use engine::remote::remote_handle;
 use engine::{Choice, EngineConfig, Handle, Progress, Request, SamplingParams, Terms, Token};
 use futures_util::StreamExt;
 use model::Dims;
@@ -152,7 +152,7 @@ fn submit(handle: &Handle) -> Reader<Token> {
         progress: Arc::new(Progress::default()),
         permits: None,
         held: None,
-        remote: Some(RemoteRecord::new(*b"record")),
+        remote: Some((*b"record").into()),
     };
     handle.submit(request).unwrap();
     reader

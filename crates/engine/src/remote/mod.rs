@@ -12,14 +12,12 @@ mod relayed_embedding;
 mod relayed_permits;
 mod relayed_progress;
 mod relayed_request;
-mod remote_record;
 #[cfg(test)]
 mod tests;
 
 pub use crate::inbox::RecordRefusal;
 pub use relayed_progress::{AppendError, RelayedProgress};
 pub use relayed_request::RelayedRequest;
-pub use remote_record::{ContinuedRequest, RemoteRecord, StreamChoice};
 
 use crate::inbox::Inbox;
 use crate::submitted_request::SubmittedRequest;

@@ -1,6 +1,6 @@
 //! A request whose tokens an engine of another process computes.
 
-use super::{AppendError, ContinuedRequest, RelayedProgress, RemoteRecord};
+use super::{AppendError, RelayedProgress};
 use crate::inbox::Inbox;
 use crate::request_state::RequestState;
 use crate::sequence::Sequence;
@@ -23,7 +23,7 @@ pub struct RelayedRequest {
     pub(super) choices: Vec<Option<Sequence>>,
     /// By choice: items that the engine counts as accepted because it was given them.
     pub(super) given: Vec<u64>,
-    record: RemoteRecord,
+    record: Arc<[u8]>,
     /// Whether the request counts as queued.
     pub(super) is_queued: bool,
     /// Phase that the follower was notified of.
@@ -48,7 +48,7 @@ impl RelayedRequest {
             state,
             given: vec![0; sequences.len()],
             choices: sequences.into_iter().map(Some).collect(),
-            record: remote.unwrap_or_else(|| RemoteRecord::new([])),
+            record: remote.unwrap_or_default(),
             is_queued: true,
             notified: Phase::Queued,
             is_shown_waiting: false,
@@ -75,12 +75,7 @@ impl RelayedRequest {
 
     /// The record for the engine.
     pub fn record(&self) -> &Arc<[u8]> {
-        &self.record.bytes
-    }
-
-    /// The request of an earlier process that this one continues.
-    pub fn continued(&self) -> Option<&ContinuedRequest> {
-        self.record.continued.as_deref()
+        &self.record
     }
 
     /// Ids of the prompt; of a resumed answer with the tokens before the submission.
@@ -136,16 +131,10 @@ impl RelayedRequest {
         Some(self.choices.get(choice)?.as_ref()?.accepted())
     }
 
-    /// Whether another process continues the request: the engine is to keep it.
-    pub fn is_left(&self) -> bool {
-        self.inbox.is_left(self.state.id, self.state.slot)
-    }
-
-    /// Whether the caller cancelled or left the request, or dropped all readers of open choices.
+    /// Whether the caller cancelled the request, or dropped all readers of open choices.
     pub fn is_cancelled(&self) -> bool {
         let mut open = self.choices.iter().flatten();
-        self.is_left()
-            || self.inbox.is_cancelled(self.state.id, self.state.slot)
+        self.inbox.is_cancelled(self.state.id, self.state.slot)
             || open.all(|sequence| sequence.writer.is_abandoned())
     }
 

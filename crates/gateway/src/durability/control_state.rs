@@ -1,10 +1,8 @@
-//! The control updates of a stream: those in effect, those that wait, and the last ones for readers. Beside them, the
-//! editions of the text.
+//! The control updates of a stream: those in effect, those that wait, and the last ones for readers.
 
 use super::bounds::{check_update, require_count, require_unix_us};
 use super::json_record::{DescriptionError, from_json, to_json};
 use crate::streams::control_history::{TimedUpdate, UPDATES_RECORDED_MAX};
-use crate::streams::text_editions::{EDITIONS_MAX, Edition};
 use engine::{INJECT_TOKENS_MAX, RequestUpdate, UPDATES_MAX};
 use generate::update_record::UpdateFields;
 use serde::{Deserialize, Serialize};
@@ -25,9 +23,6 @@ pub struct ControlState {
     pub pending: Vec<RequestUpdate>,
     /// The last updates, as the stream's description reports them.
     pub(crate) history: Vec<TimedUpdate>,
-    /// Editions of the text, where owners computed it again.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub editions: Vec<Edition>,
 }
 
 impl ControlState {
@@ -55,11 +50,6 @@ impl ControlState {
         require_count("pending", self.pending.len(), 2 * UPDATES_MAX)?;
         for update in &self.pending {
             check_update("pending", update, INJECT_TOKENS_MAX)?;
-        }
-        require_count("editions", self.editions.len(), EDITIONS_MAX)?;
-        const CHOICES_MAX: usize = journal::CHOICES_MAX as usize;
-        for edition in &self.editions {
-            require_count("editions.steps", edition.steps.len(), CHOICES_MAX)?;
         }
         require_count("history", self.history.len(), UPDATES_RECORDED_MAX)?;
         for entry in &self.history {

@@ -56,6 +56,7 @@ use crate::metrics::StepMetrics;
 use generate::error::ApiError;
 use generate::model_handle::ModelHandle;
 use generate::prompt::no_text_error;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A loaded model, without the weights.
@@ -78,9 +79,8 @@ pub struct ServedModel {
     pub engine_arithmetic: Option<EngineArithmetic>,
 }
 
-/// The arithmetic that all engines of a model have now, as in [`ModelIdentity::arithmetic`]; `None`: they have several, or
-/// there is none.
-pub type EngineArithmetic = Box<dyn Fn() -> Option<String> + Send + Sync>;
+/// The arithmetics of the engines that a model has now, as in [`ModelIdentity::arithmetic`]; none: there is no engine.
+pub type EngineArithmetic = Box<dyn Fn() -> BTreeSet<String> + Send + Sync>;
 
 impl ServedModel {
     /// An error for a request for text, if the model generates none.
@@ -95,9 +95,17 @@ impl ServedModel {
     pub fn identity_now(&self) -> ModelIdentity {
         let mut identity = self.identity.clone();
         if let Some(arithmetic) = &self.engine_arithmetic {
-            identity.arithmetic = arithmetic().unwrap_or_default();
+            let mut all = arithmetic().into_iter();
+            let only = all.next().filter(|_| all.next().is_none());
+            identity.arithmetic = only.unwrap_or_default();
         }
         identity
+    }
+
+    /// Whether an engine computes now, as far as it is known.
+    pub(crate) fn has_engine(&self) -> bool {
+        let engines = self.engine_arithmetic.as_ref();
+        engines.is_none_or(|arithmetic| !arithmetic().is_empty())
     }
 }
 

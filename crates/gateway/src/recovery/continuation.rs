@@ -135,13 +135,12 @@ impl Continuation {
         let prompts = self.restore_prompts().await?;
         let constraints = self.pending.output_constraints(&prompts).await?;
         let permit = self.readmit(&prompts)?;
-        self.propose_edition(&prompts);
         let (resumed, reporter) = (self.resumed(), permit.latency_reporter());
         let (run, streams) = (&self.pending.run, &*self.pending.handles.streams);
         let (started, readers) = launch::resume_stream(
             &self.pending.submission(&constraints),
             (&prompts, resumed),
-            (permit, !self.control.pending.is_empty()),
+            permit,
             (streams, run.record()),
         )?;
         let has_requests = !started.generation.requests.is_empty();
@@ -159,32 +158,6 @@ impl Continuation {
             record.pause(self.recovered.is_paused);
         }
         Ok(readers)
-    }
-
-    /// Decides, as far as that can be said before the submission, whether the text to come is the one that clients have.
-    fn propose_edition(&self, prompts: &[PreparedPrompt]) {
-        let (record, engine) = (
-            self.pending.run.record(),
-            &self.pending.serving.model.handle.engine,
-        );
-        if has_decided_text(&self.pending) {
-            return;
-        }
-        let choices = recorded_choices::resumed_choices(&self.recovered.choices, record.meta());
-        let per_prompt = self.pending.ask.n.max(1);
-        let steps = choices.iter().enumerate().map(|(at, choice)| {
-            let prompt = prompts.get(at / per_prompt);
-            let echo = prompt.is_some_and(|prompt| prompt.echo_text.is_some());
-            match choice.end {
-                Some(_) => u64::MAX,
-                None => u64::from(echo) + choice.tokens.len() as u64,
-            }
-        });
-        record.propose_edition(steps.collect());
-        // Nobody else computes the stream, or a control update waits.
-        if !engine.is_remote() || !self.control.pending.is_empty() {
-            record.note_recomputed();
-        }
     }
 
     fn readmit(&self, prompts: &[PreparedPrompt]) -> Result<Permit, ApiError> {
@@ -248,15 +221,4 @@ impl Continuation {
         let driver = DetachedDriver::new(self.pending.run, readers);
         tokio::spawn(driver.run_stream(streams, patience));
     }
-}
-
-/// Whether it is decided which text a stream goes on with. Equal arithmetic decides: the text is that of the owner before.
-pub(crate) fn has_decided_text(pending: &PendingGeneration) -> bool {
-    let editions = pending.run.record().editions();
-    let recorded = pending.description.as_ref().map(|it| &it.identity);
-    let now = || pending.serving.model.identity_now();
-    if editions.is_expected() && recorded.is_some_and(|recorded| recorded.computes_as(&now())) {
-        editions.settle();
-    }
-    !editions.is_expected()
 }

@@ -5,7 +5,7 @@
 //! requests for the model are on hold until every stream was submitted.
 
 use super::attempt::Attempt;
-use super::continuation::{Continuation, has_decided_text};
+use super::continuation::Continuation;
 use super::continuation_order::{Candidate, next_candidate};
 use super::first_news::wait_for_news;
 use super::model_match::ModelMatch;
@@ -169,6 +169,9 @@ impl ModelRecovery {
         let Some(serving) = wait.ready_model(&self.models).await else {
             return self.reject_all(&entry, streams);
         };
+        if streams.iter().any(RestoredStream::is_taken_over) {
+            wait.engine_found(&serving).await;
+        }
         let (mut ended, mut continued, mut queued) = (Vec::new(), Vec::new(), Vec::new());
         for stream in streams {
             match planned(stream, &serving) {
@@ -264,12 +267,6 @@ impl ModelRecovery {
             let Err(pending) = Continuation::new(&self.handles, serving, stream, attempt) else {
                 continue;
             };
-            let record = pending.run.record();
-            if !has_decided_text(&pending) {
-                // Nothing is stored: a client may have tokens of another text.
-                record.propose_edition(vec![0; record.meta().choices]);
-                record.note_recomputed();
-            }
             requeue(*pending, serving);
         }
     }
@@ -318,13 +315,27 @@ enum PlannedStream {
 }
 
 fn planned(stream: RestoredStream, serving: &ReadyModel) -> PlannedStream {
-    let matched = ModelMatch::of(&stream.description.identity, &serving.model.identity_now());
-    match (matched, stream.plan.clone()) {
+    let (recorded, now) = (&stream.description.identity, serving.model.identity_now());
+    let matched = ModelMatch::of(recorded, &now);
+    let plan = match stream.is_taken_over() && !recorded.computes_as(&now) {
+        // Clients may have more than was stored, and would get another text after that.
+        true => {
+            let id = stream.run.record().id();
+            tracing::warn!(stream = %id, "a stream of another gateway ends: engines compute otherwise now");
+            stream.plan.clone().without_continuation()
+        }
+        false => stream.plan.clone(),
+    };
+    match (matched, plan) {
         (ModelMatch::Other, _) | (ModelMatch::Readable, StreamPlan::Queued(_)) => {
             reject_without_model(stream);
             PlannedStream::Rejected
         }
         (_, StreamPlan::Ended(end)) => PlannedStream::Ended(stream, end),
+        (_, StreamPlan::Rejected(error)) => {
+            stream.run.reject_stream(&error);
+            PlannedStream::Rejected
+        }
         (ModelMatch::Readable, _) => {
             PlannedStream::Ended(stream, End::Failed(FailCode::ModelChanged))
         }

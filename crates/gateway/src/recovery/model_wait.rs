@@ -7,6 +7,9 @@ use std::time::Duration;
 /// Time between two looks for an engine of another process.
 const ENGINE_RETRY: Duration = Duration::from_secs(1);
 
+/// Time between two looks for an engine that computes further tokens.
+const ENGINE_LOOK: Duration = Duration::from_millis(50);
+
 /// The streams of a model wait for the model; the drop ends the wait. The model is not unloaded meanwhile.
 pub(crate) struct ModelWait<'a>(&'a ModelEntry);
 
@@ -39,6 +42,15 @@ impl<'a> ModelWait<'a> {
             }
             // The sender lives as long as the entry.
             let _ = states.changed().await;
+        }
+    }
+
+    /// Waits until an engine is there that computes further tokens, at most as long as requests wait for one.
+    pub(crate) async fn engine_found(&self, serving: &ReadyModel) {
+        let model = &serving.model;
+        let is_absent = || model.engine_absence.as_ref()?();
+        while !model.has_engine() && is_absent().is_none() {
+            tokio::time::sleep(ENGINE_LOOK).await;
         }
     }
 }

@@ -33,6 +33,12 @@ pub(crate) struct RestoredStream {
 }
 
 impl RestoredStream {
+    /// Whether another gateway owned the stream, and had not stored all ends.
+    pub(crate) fn is_taken_over(&self) -> bool {
+        let is_ended = matches!(self.plan, StreamPlan::Ended(_));
+        self.run.record().is_taken_over() && !is_ended
+    }
+
     /// Tokens to be computed before the next token: of the prompts, and of unfinished answers.
     pub(crate) fn tokens_to_compute(&self) -> usize {
         let RecordedPrompts::Prepared(prompts) = &self.description.prompts else {
@@ -211,11 +217,6 @@ impl Registration<'_> {
             plan => {
                 let deadline = recorded_terms::deadline(&description, self.wall);
                 run.record().restore_control(&control);
-                if self.origin == RecordsOrigin::OtherGateway
-                    && !matches!(plan, StreamPlan::Ended(_))
-                {
-                    run.record().editions().expect();
-                }
                 restored.streams.push(RestoredStream {
                     run,
                     description,
@@ -251,7 +252,6 @@ impl Registration<'_> {
         let note = RecoveryNote {
             recoveries: recovered.claim.map_or(0, |claim| claim.generation) + 1,
             is_paused: recovered.is_paused && is_open,
-            may_be_behind: self.origin == RecordsOrigin::OtherGateway,
             is_claimed: self.origin == RecordsOrigin::OtherGateway,
             is_undecided: self.is_undecided(),
         };

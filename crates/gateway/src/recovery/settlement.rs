@@ -32,8 +32,6 @@ pub(crate) async fn settle_stream(
         }
         false => wire::clock::now(),
     };
-    // No token follows.
-    stream.run.record().editions().settle();
     let Ok(continuation) =
         Continuation::new(handles, serving, stream, Attempt::Normal { number: 1 })
     else {

@@ -32,7 +32,6 @@
 //!   response and connects the two.
 //! - `Attendance`, in the record: the readers that are present, and whether the end was read. An [`EndReceipt`] is the end on the way to one of them.
 //! - `ControlHistory`, in the record: the last control updates.
-//! - `TextEditions`, in the record: where the text may differ from what an earlier owner told.
 //! - `Transitions`, shared with the engine's followers: the state changes, published to the [`StreamFeed`].
 
 pub(crate) mod attendance;
@@ -42,7 +41,6 @@ pub(crate) mod control_history;
 pub(crate) mod credit_owner;
 pub mod describe;
 pub(crate) mod detached_driver;
-pub mod diverged_stream;
 pub(crate) mod end_name;
 pub(crate) mod feed;
 pub mod moved_stream;
@@ -62,7 +60,6 @@ pub(crate) mod stream_run;
 pub mod stream_state;
 pub(crate) mod stream_terms;
 pub mod subscriber;
-pub mod text_editions;
 pub(crate) mod transitions;
 pub(crate) mod undelivered;
 pub mod unread_list;

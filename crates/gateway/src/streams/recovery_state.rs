@@ -10,9 +10,7 @@ pub(crate) struct RecoveryNote {
     pub(crate) recoveries: u64,
     /// Whether a client had paused the stream.
     pub(crate) is_paused: bool,
-    /// Whether clients may have more than the records of the process before.
-    pub(crate) may_be_behind: bool,
-    /// Whether another gateway owned the stream.
+    /// Whether another gateway owned the stream: clients may have more than was stored of it.
     pub(crate) is_claimed: bool,
     /// Whether it is to be found out if another gateway owns the stream by now.
     pub(crate) is_undecided: bool,

@@ -18,7 +18,6 @@ impl StreamRecord {
         self.control_history()
             .restore_updates(history, now, clock::unix_us());
         self.steering().restore(control);
-        self.editions().restore(&control.editions);
         let note = self.recovery_state().note();
         let is_paused = note.is_some_and(|note| note.is_paused);
         self.paused.store(is_paused, Ordering::Relaxed);

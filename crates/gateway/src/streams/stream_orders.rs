@@ -20,15 +20,6 @@ impl StreamRecord {
 
     /// Cancels the stream within one step. An ended stream does not change.
     pub fn cancel(&self) {
-        self.stop_by(Handle::cancel);
-    }
-
-    /// As [`Self::cancel`]; an engine of another process keeps the requests for the next owner.
-    pub(super) fn leave(&self) {
-        self.stop_by(Handle::leave);
-    }
-
-    fn stop_by(&self, stop: impl Fn(&Handle, RequestId)) {
         self.stage.send_if_modified(|stage| {
             let waits = *stage == StreamStage::Waiting;
             if waits {
@@ -36,7 +27,7 @@ impl StreamRecord {
             }
             waits
         });
-        self.each_open(stop);
+        self.each_open(Handle::cancel);
         self.program().into_iter().for_each(|run| run.cancel());
     }
 

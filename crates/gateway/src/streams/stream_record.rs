@@ -14,7 +14,6 @@ use super::recovery_state::RecoveryState;
 use super::steering::Steering;
 use super::stream_state::StreamState;
 use super::stream_terms::StreamTerms;
-use super::text_editions::TextEditions;
 use super::transitions::Transitions;
 use super::undelivered::ConnectionHandle;
 use crate::admission::QueuePosition;
@@ -61,7 +60,6 @@ pub struct StreamRecord {
     /// Position in the admission queue, if the request had to wait.
     queue_position: OnceLock<QueuePosition>,
     recovery: RecoveryState,
-    editions: Arc<TextEditions>,
     transitions: Arc<Transitions>,
     control_history: ControlHistory,
     steering: Steering,
@@ -79,10 +77,8 @@ impl StreamRecord {
         durable: Option<DurableStream>,
         transitions: Arc<Transitions>,
     ) -> Self {
-        let source = StreamSource::new(meta);
         Self {
-            editions: Arc::new(TextEditions::new(source.edition().clone())),
-            source: Arc::new(source),
+            source: Arc::new(StreamSource::new(meta)),
             terms,
             stage: watch::Sender::new(StreamStage::Waiting),
             program: OnceLock::new(),
@@ -113,11 +109,6 @@ impl StreamRecord {
     /// Whether, and how, the stream came back after a restart.
     pub(crate) fn recovery_state(&self) -> &RecoveryState {
         &self.recovery
-    }
-
-    /// The editions of the text.
-    pub(crate) fn editions(&self) -> &Arc<TextEditions> {
-        &self.editions
     }
 
     /// Whether an earlier process opened the stream: a client may have more than this process has shown so far.
@@ -325,8 +316,6 @@ impl StreamRecord {
         Some(Cursor {
             positions: self.started()?.choices.iter().map(position).collect(),
             terminal: TerminalMarker::None,
-            // The client does not say which.
-            edition: 0,
         })
     }
 

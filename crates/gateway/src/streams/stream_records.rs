@@ -33,7 +33,6 @@ impl StreamRecord {
             durable.steer(ControlState {
                 count,
                 history,
-                editions: self.editions().recorded(),
                 ..steering.control_state().clone()
             });
         }

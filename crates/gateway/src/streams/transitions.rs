@@ -6,7 +6,6 @@
 //! the lock for one slot of the ring and a few wakers, a reader for a copy. The end is the last change, once: later
 //! changes are dropped.
 
-use super::diverged_stream::FollowedText;
 use super::end_name::end_name;
 use super::feed::{FeedEvent, StreamFeed};
 use engine::{Follower, ParkReason, Transition};
@@ -76,17 +75,12 @@ impl Transitions {
         self.publish_if_changed(None, at, |_| Some(change));
     }
 
-    /// The engine's follower for the request of this prompt, which has this text.
-    pub(crate) fn engine_follower(
-        self: &Arc<Self>,
-        prompt: usize,
-        text: Option<FollowedText>,
-    ) -> Box<dyn Follower> {
+    /// The engine's follower for the request of this prompt.
+    pub(crate) fn engine_follower(self: &Arc<Self>, prompt: usize) -> Box<dyn Follower> {
         Box::new(PromptFollower {
             all: Arc::clone(self),
             // The index is left out with a single prompt. A request has fewer prompts than 32 bits count.
             prompt: u32::try_from(prompt).ok().filter(|_| self.prompts > 1),
-            text,
         })
     }
 
@@ -181,14 +175,10 @@ impl Transitions {
 struct PromptFollower {
     all: Arc<Transitions>,
     prompt: Option<u32>,
-    text: Option<FollowedText>,
 }
 
 impl Follower for PromptFollower {
     fn transition(&self, what: Transition, at: Instant) {
-        if let Some(text) = &self.text {
-            text.follow(what);
-        }
         if what == Transition::Moved {
             return self.all.publish_moved(self.prompt, at);
         }
@@ -201,11 +191,7 @@ impl Follower for PromptFollower {
 fn stream_change(now: &mut CurrentState, what: Transition) -> Option<Change> {
     let parked = |reason| Some(Change::Parked { reason });
     match what {
-        Transition::Queued
-        | Transition::FirstToken
-        | Transition::Moved
-        | Transition::Adopted
-        | Transition::Recomputed => None,
+        Transition::Queued | Transition::FirstToken | Transition::Moved => None,
         Transition::Started if now.started => None,
         Transition::Started => {
             now.started = true;
@@ -256,7 +242,7 @@ mod tests {
         let mut next = || changes.next().now_or_never().flatten();
         assert_eq!(next(), Some(Change::Opened));
         assert_eq!(next(), None);
-        let (a, b) = (all.engine_follower(0, None), all.engine_follower(1, None));
+        let (a, b) = (all.engine_follower(0), all.engine_follower(1));
         let now = clock::now();
         a.transition(Transition::Queued, now);
         assert_eq!(next(), None, "not a change of the stream");
@@ -288,7 +274,7 @@ mod tests {
         let all = opened(1);
         all.set_requests(2);
         let now = clock::now();
-        let (a, b) = (all.engine_follower(0, None), all.engine_follower(0, None));
+        let (a, b) = (all.engine_follower(0), all.engine_follower(0));
         a.transition(Transition::Ended(End::Stop(Stop::Eos)), now);
         assert_eq!(all.last_change(), Change::Opened, "one of two");
         b.transition(Transition::Ended(End::Length), now);
@@ -300,7 +286,7 @@ mod tests {
         let feed = StreamFeed::new();
         let mut ring = feed.subscribe();
         let all = Transitions::new((StreamId::from_random([7; 16]), Owner(1)), 1, feed);
-        let (now, follower) = (clock::now(), all.engine_follower(0, None));
+        let (now, follower) = (clock::now(), all.engine_follower(0));
         all.publish_restored(true, now);
         follower.transition(Transition::Moved, now);
         assert_eq!(all.last_change(), Change::Claimed);
@@ -318,7 +304,7 @@ mod tests {
         let feed = StreamFeed::new();
         let mut ring = feed.subscribe();
         let all = Transitions::new((StreamId::from_random([7; 16]), Owner(1)), 1, feed);
-        let (now, follower) = (clock::now(), all.engine_follower(0, None));
+        let (now, follower) = (clock::now(), all.engine_follower(0));
         all.publish_opened(now);
         all.leave();
         follower.transition(Transition::Moved, now);
@@ -335,7 +321,7 @@ mod tests {
     fn stream_that_never_started_ends_too() {
         let all = opened(1);
         all.publish_ended("refused", Some("queue_timeout"), clock::now());
-        all.engine_follower(0, None)
+        all.engine_follower(0)
             .transition(Transition::Started, clock::now());
         let refused = Change::Ended {
             how: "refused",

@@ -88,7 +88,7 @@ impl RunLauncher<'_> {
                 PermitHolder::new(permit, &record, self.streams.undelivered_streams()),
                 running.waker(),
             )),
-            follower: record.transitions().engine_follower(0, None),
+            follower: record.transitions().engine_follower(0),
             credit_window: self.credit_window,
             alarm: None,
             token_charge: stream.key().token_charge(),

@@ -67,7 +67,6 @@ impl RemoteRequest {
             credit_window: 0,
             terms: RecordTerms::new(&request.terms),
             in_effect: RequestUpdate::default(),
-            origin: None,
             embedding: Some(request.embedding.pooling.into()),
         }
     }

@@ -7,7 +7,6 @@
 //! another engine with the same record and the tokens so far.
 
 mod embedding;
-pub(crate) mod origin;
 pub mod record;
 pub(crate) mod record_terms;
 mod resumption;
@@ -15,7 +14,6 @@ mod resumption;
 mod tests;
 
 pub use self::embedding::RecordPooling;
-pub use self::origin::RequestOrigin;
 pub use self::record::{REMOTE_REQUEST_BYTES_MAX, RemoteRequest};
 pub use self::record_terms::RecordTerms;
 pub use self::resumption::{ChoiceSoFar, Resumption};

@@ -1,7 +1,6 @@
 //! The record of a request.
 
 use super::embedding::RecordPooling;
-use super::origin::RequestOrigin;
 use super::record_terms::RecordTerms;
 use crate::error::ApiError;
 use crate::output::parser_config::ParseOptions;
@@ -42,9 +41,6 @@ pub struct RemoteRequest {
     /// Sampling parameters in effect that differ from `params`; nothing to inject.
     #[serde(default, with = "UpdateFields")]
     pub in_effect: RequestUpdate,
-    /// The stream, if another process can continue it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origin: Option<RequestOrigin>,
     /// Pooling of the embedding that is wanted instead of tokens. An engine that does not know this field would compute
     /// tokens: such a request goes only to engines that announce the length of their vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]

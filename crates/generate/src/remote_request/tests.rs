@@ -1,5 +1,5 @@
 use super::record::merged;
-use super::{REMOTE_REQUEST_BYTES_MAX, RecordPooling, RecordTerms, RemoteRequest, RequestOrigin};
+use super::{REMOTE_REQUEST_BYTES_MAX, RecordPooling, RecordTerms, RemoteRequest};
 use crate::prompt_record::PromptRecord;
 use crate::request::{CHOICES_MAX, GenerationParams};
 use engine::RequestUpdate;
@@ -34,7 +34,6 @@ fn request() -> RemoteRequest {
             top_k: Some(4),
             ..RequestUpdate::default()
         },
-        origin: Some(RequestOrigin::new(u128::MAX, 1, 2)),
         embedding: None,
     }
 }

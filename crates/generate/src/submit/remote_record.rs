@@ -1,15 +1,14 @@
 //! Records of requests for engines of other processes.
 
-use super::{Submission, SubmissionHost};
+use super::Submission;
 use crate::error::ApiError;
 use crate::prompt::PreparedPrompt;
 use crate::prompt_record::PromptRecord;
-use crate::remote_request::origin::RequestOrigin;
 use crate::remote_request::record::{RemoteRequest, merged};
 use crate::remote_request::record_terms::RecordTerms;
 use crate::request::GenerationParams;
 use engine::RequestUpdate;
-use engine::remote::{ContinuedRequest, RemoteRecord};
+use std::sync::Arc;
 
 impl Submission<'_> {
     /// The record of a request with `n` choices of a prompt from `first_choice` on, with these updates in effect.
@@ -35,7 +34,6 @@ impl Submission<'_> {
             credit_window: self.credit_window,
             terms: RecordTerms::new(&self.terms),
             in_effect: merged(updates),
-            origin: None,
             embedding: None,
         }
     }
@@ -43,30 +41,14 @@ impl Submission<'_> {
     /// The encoded record, where the engine is in another process.
     pub(super) fn remote_record(
         &self,
-        (number, prompt): (usize, &PreparedPrompt),
+        prompt: &PreparedPrompt,
         choices: (u32, usize),
         updates: &[RequestUpdate],
-        host: &dyn SubmissionHost,
-    ) -> Result<Option<RemoteRecord>, ApiError> {
+    ) -> Result<Option<Arc<[u8]>>, ApiError> {
         if !self.model.engine.is_remote() {
             return Ok(None);
         }
-        let mut request = self.remote_request(prompt, choices, updates);
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
-        let stream = host.stream();
-        let origin = stream.map(|stream| RequestOrigin::new(stream.id, stream.generation, number));
-        let choice = origin.as_ref().and_then(|origin| origin.choice(choices.0));
-        let continued = stream.filter(|stream| stream.is_continued).zip(choice);
-        request.origin = origin;
-        Ok(Some(RemoteRecord {
-            bytes: request.encode()?.into(),
-            continued: continued.map(|(stream, choice)| {
-                Box::new(ContinuedRequest {
-                    choice,
-                    generation: stream.generation,
-                    in_effect: request.in_effect.clone(),
-                })
-            }),
-        }))
+        let request = self.remote_request(prompt, choices, updates);
+        Ok(Some(request.encode()?.into()))
     }
 }

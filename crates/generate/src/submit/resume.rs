@@ -180,8 +180,7 @@ impl Submission<'_> {
             let (prompt, at) = (choice.prompt, choice.at);
             let first_choice = u32::try_from(choice.number).unwrap_or(u32::MAX);
             let record = (first_choice, 1);
-            let numbered = (prompt, &prompts[prompt]);
-            let remote = self.remote_record(numbered, record, &resumed.updates, host)?;
+            let remote = self.remote_record(&prompts[prompt], record, &resumed.updates)?;
             let answered = (&prompts[prompt], limits[prompt]);
             let request = self.resumed_request(answered, choice, given, host);
             let request = Request {

@@ -106,10 +106,7 @@ impl SessionHandler {
         let reply = reply::stream_reply("opened", &record, request);
         let responder = &self.handles.responder;
         let body = responder.deferred_body(opened, message_encoding(&record));
-        let body = body.with_ids(EventIds::of_stream(
-            record.source(),
-            start_positions(&record),
-        ));
+        let body = body.with_ids(EventIds::new(record.id(), start_positions(&record)));
         self.streams.push(record, body);
         Ok(reply)
     }
@@ -178,7 +175,7 @@ impl SessionHandler {
             govern: attach.govern,
         };
         let body = options.open_body(&self.handles.responder, &record)?;
-        let body = body.with_ids(EventIds::of_stream(record.source(), positions));
+        let body = body.with_ids(EventIds::new(record.id(), positions));
         let reply = reply::stream_reply("attached", &record, request);
         self.streams.push(record, body);
         Ok(reply)

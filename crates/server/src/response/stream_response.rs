@@ -122,7 +122,7 @@ impl StreamResponder {
         };
         let body = if terms.resumable || terms.detachable {
             let nothing = vec![Position::default(); record.meta().choices];
-            body.with_ids(EventIds::of_stream(record.source(), nothing))
+            body.with_ids(EventIds::new(record.id(), nothing))
         } else {
             body
         };

@@ -173,7 +173,7 @@ impl ResponseInPath {
             govern: false,
         };
         let body = options.open_body(responder, &entry)?;
-        let body = body.with_ids(EventIds::of_stream(entry.source(), positions));
+        let body = body.with_ids(EventIds::new(entry.id(), positions));
         Ok(with_stream_id(
             stream_response::streaming_response(body),
             &entry,

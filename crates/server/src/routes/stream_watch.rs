@@ -7,7 +7,6 @@ use gateway::metrics::{MeteredProtocol, MeteredRequest};
 use gateway::streams::reached_positions::wait_for_positions;
 use gateway::streams::stream_record::StreamRecord;
 use gateway::streams::subscriber::Subscriber;
-use gateway::streams::text_editions::CursorText;
 use generate::error::ApiError;
 use generate::output::position::Position;
 use std::sync::Arc;
@@ -17,24 +16,16 @@ use wire::clock;
 use wire::cursor::{Cursor, invalid_cursor};
 use wire::protocol::Encoding;
 
-/// Time in which the head of a response waits until it is known whether a client has the text that is told here. After that
-/// the answer is given within the response.
+/// Time in which the head of a response waits until it is known whether a stream that was taken over goes on. After that the
+/// answer is given within the response.
 const DECISION_WAIT: Duration = Duration::from_secs(10);
 
-/// Waits until it is known whether a client with this cursor has the text that is told here.
+/// Waits until it is known whether a stream goes on that was taken over, of which the client has a part.
 pub(crate) async fn wait_decided(record: &StreamRecord, cursor: &Cursor) {
-    let rejected = async {
-        if record.wait_for_outcome().await.is_ok() {
-            std::future::pending::<()>().await;
-        }
-    };
-    let decided = async {
-        tokio::select! {
-            () = record.cursor_decided(cursor) => {}
-            () = rejected => {}
-        }
-    };
-    let _ = timeout(DECISION_WAIT, decided).await;
+    let has_part = cursor.positions.iter().any(|known| known.begun() > 0);
+    if has_part && record.is_taken_over() {
+        let _ = timeout(DECISION_WAIT, record.wait_for_outcome()).await;
+    }
 }
 
 /// How a subscriber reads a stream.
@@ -51,7 +42,7 @@ impl SubscribeOptions {
     /// The body with the stream's events.
     ///
     /// # Errors
-    /// A cursor beyond what was emitted, or of another text; the rejection of a stream that never started.
+    /// A cursor beyond what was emitted; the rejection of a stream that never started.
     pub(crate) fn open_body(
         self,
         responder: &StreamResponder,
@@ -71,13 +62,10 @@ impl SubscribeOptions {
         let cursor = self.cursor.clone();
         cursor
             .iter()
-            .try_for_each(|cursor| record.expect_same_text(cursor))?;
+            .try_for_each(|cursor| record.expect_no_loss(cursor))?;
         let known = self.cursor.as_ref().map(|cursor| cursor.positions.clone());
-        let is_late = |cursor: &Cursor| {
-            record.is_behind(&cursor.positions)
-                || record.compare_cursor(cursor) == CursorText::Undecided
-        };
-        let body = if record.started().is_some() && !cursor.as_ref().is_some_and(is_late) {
+        let is_behind = known.as_ref().is_some_and(|known| record.is_behind(known));
+        let body = if record.started().is_some() && !is_behind {
             let generation = attach_subscriber(record, known.as_deref(), govern)?
                 .with_metrics(&metrics, metered);
             StreamBody::new(generation, self.encoding, keep_alive)
@@ -90,11 +78,10 @@ impl SubscribeOptions {
             let pending = async move {
                 record.wait_for_start().await?;
                 if let Some(cursor) = &cursor {
-                    record.cursor_decided(cursor).await;
-                    record.expect_same_text(cursor)?;
-                }
-                if let Some(known) = known.as_deref().filter(|known| record.is_behind(known)) {
-                    wait_for_positions(&record, known).await;
+                    if record.is_behind(&cursor.positions) {
+                        wait_for_positions(&record, &cursor.positions).await;
+                    }
+                    record.expect_no_loss(cursor)?;
                 }
                 Ok(attach_subscriber(&record, known.as_deref(), govern)?
                     .with_metrics(&metrics, metered))

@@ -78,7 +78,7 @@ impl ResumeOptions {
 /// The events of a stream, from the beginning or after the cursor of the client.
 ///
 /// # Errors
-/// An invalid cursor, one beyond what was emitted, or of another text; the rejection of a stream that never started.
+/// An invalid cursor, or one beyond what was emitted; the rejection of a stream that never started.
 pub(crate) async fn stream_events(
     responder: &StreamResponder,
     record: &Arc<StreamRecord>,
@@ -118,7 +118,7 @@ pub(crate) async fn stream_events(
         protocol: MeteredProtocol::Wire(protocol),
         govern: resume.govern,
     };
-    let ids = EventIds::of_stream(record.source(), positions);
+    let ids = EventIds::new(record.id(), positions);
     let body = options.open_body(responder, record)?.with_ids(ids);
     Ok(with_stream_id(
         stream_response::streaming_response(body),

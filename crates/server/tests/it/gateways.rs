@@ -18,7 +18,7 @@ use cluster::records::{
 use cluster::secret::ClusterSecret;
 use journal::{JournalConfig, JournalDirectory, RecordTap, lock_journal};
 use serde_json::{Value, json};
-use server::Server;
+use server::{ModelIdentity, Server};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use testing::folder::Folder;
@@ -34,7 +34,7 @@ struct Gateway {
     _folder: Folder,
 }
 
-fn start_gateway(nats: &Nats, id: u64, states: &States) -> Gateway {
+fn start_gateway(nats: &Nats, id: u64, states: &States, arithmetic: &str) -> Gateway {
     let (instance, config) = (InstanceId(id), RecordsConfig::default());
     let replicator = SharedReplicator::new(Replicator::new(
         instance,
@@ -81,6 +81,10 @@ fn start_gateway(nats: &Nats, id: u64, states: &States) -> Gateway {
         }
     };
     Rig::set_next_server(prepare);
+    Rig::set_next_identity(ModelIdentity {
+        arithmetic: arithmetic.to_owned(),
+        ..ModelIdentity::default()
+    });
     let rig = Rig::gated(fake(), kept());
     let alive = OwnerState::Alive(Some(rig.addr.to_string()));
     states.lock().unwrap().insert(instance, alive);
@@ -119,8 +123,7 @@ fn text_of(body: &str) -> String {
 fn stream_is_read_at_another_gateway_and_continues_there_when_the_owner_is_gone() {
     let Some(nats) = start_nats() else { return };
     let states = States::default();
-    let first = start_gateway(&nats, 1, &states);
-    let second = start_gateway(&nats, 2, &states);
+    let [first, second] = [1, 2].map(|id| start_gateway(&nats, id, &states, "vectors"));
     let body = chat(&json!({"max_tokens": 24}));
     // An answer that nothing has interrupted.
     second.rig.gate.open();
@@ -172,4 +175,91 @@ fn stream_is_read_at_another_gateway_and_continues_there_when_the_owner_is_gone(
         first.describe(&id)["state"] == "ended"
     });
     assert_eq!(first.text(&id), whole);
+}
+
+/// Tokens of the answer that are stored.
+const STORED: u64 = 9;
+
+/// The second gateway, which computes otherwise than the first, and a stream that it has taken over. The first has told two
+/// tokens more than were stored.
+fn taken_over(nats: &Nats) -> (Gateway, String) {
+    let states = States::default();
+    let first = start_gateway(nats, 1, &states, "vectors");
+    let second = start_gateway(nats, 2, &states, "other vectors");
+    second.rig.gate.open();
+    let body = chat(&json!({"max_tokens": 24}));
+    let mut client = send(&first.rig, "POST", CHAT, RESUMABLE, &body);
+    let id = stream_id(&client.head());
+    let tokens = |gateway: &Gateway| gateway.describe(&id)["completion_tokens"].as_u64();
+    first.rig.gate.allow(STORED);
+    wait_until("tokens", || tokens(&first) == Some(STORED));
+    wait_until("stored records", || {
+        first.replicator.lock().behind_bytes() == 0
+    });
+    let Gateway { rig, _driver, .. } = first;
+    // Nothing is stored any more.
+    drop(_driver);
+    rig.gate.allow(2);
+    let described = || get(&rig, &format!("/v1/streams/{id}"), "").json();
+    wait_until("tokens that are not stored", || {
+        described()["completion_tokens"] == STORED + 2
+    });
+    states
+        .lock()
+        .unwrap()
+        .insert(InstanceId(1), OwnerState::Gone);
+    wait_until("the end at the second gateway", || {
+        second.describe(&id)["state"] == "ended"
+    });
+    (second, id)
+}
+
+#[test]
+fn stream_ends_lost_once_where_the_next_gateway_computes_otherwise() {
+    let Some(nats) = start_nats() else { return };
+    let (second, id) = taken_over(&nats);
+    let described = second.describe(&id);
+    assert_eq!(described["completion_tokens"], STORED, "{described}");
+    assert_eq!(described["choices"][0]["end"], "lost", "{described}");
+    let dialects = [
+        "openai.chat",
+        "openai.completions",
+        "openai.responses",
+        "anthropic.messages",
+        "ollama.chat",
+        "ollama.generate",
+        "llama.completion",
+        "ai-sdk.ui",
+    ];
+    for dialect in dialects {
+        let path = format!("/v1/streams/{id}/events?dialect={dialect}");
+        // A client without a token, one with what was stored, and one that is ahead.
+        for (after, status) in [
+            (0, 200),
+            (STORED, 200),
+            (STORED + 1, 409),
+            (STORED + 2, 409),
+        ] {
+            let reply = get(&second.rig, &format!("{path}&after={id}:{after}"), "");
+            assert_eq!(
+                reply.head.status, status,
+                "{dialect}, {after}: {}",
+                reply.body
+            );
+            let place = format!("{id}:{STORED}");
+            if status == 409 {
+                let header = reply.head.get("x-stream-resume-after");
+                assert_eq!(header, Some(&*place), "{dialect}: {}", reply.body);
+                assert!(
+                    reply.body.contains("stream_lost"),
+                    "{dialect}: {}",
+                    reply.body
+                );
+                assert!(reply.body.contains(&place), "{dialect}: {}", reply.body);
+                continue;
+            }
+            let ends = reply.body.matches("lost").count();
+            assert_eq!(ends, 1, "{dialect}, {after}: {}", reply.body);
+        }
+    }
 }

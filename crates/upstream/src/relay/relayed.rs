@@ -10,7 +10,7 @@ use crate::event::{Finish, TokenChunk};
 use crate::http_call::{CallError, Report};
 use crate::upstream_status::Counted;
 use engine::remote::{AppendError, RelayedCounts, RelayedProgress, RelayedRequest};
-use engine::{Phase, Token, Transition};
+use engine::{Phase, Token};
 use generate::remote_request::RemoteRequest;
 use std::sync::Arc;
 use std::time::Instant;
@@ -222,13 +222,6 @@ impl Relayed {
         }
     }
 
-    /// No upstream goes on with the request of an earlier process.
-    fn note_recomputed(&self, now: Instant) {
-        if self.relayed.continued().is_some() {
-            self.relayed.notify(Transition::Recomputed, now);
-        }
-    }
-
     /// Begins a call on an upstream that may have the choice, if there is one.
     fn begin_call(
         &mut self,
@@ -279,7 +272,6 @@ impl Relayed {
             };
             PreparedCall::new(&body, (model, shared))
         });
-        self.note_recomputed(now);
         let Some(prepared) = prepared else {
             shared.upstreams.end_call(upstream);
             let end = End::Failed(FailCode::Inference);

@@ -1,7 +1,7 @@
 //! A remote handle with a relay, and requests.
 
 use crate::fake_server::{EOS, FakeServer};
-use engine::remote::{RemoteRecord, remote_handle};
+use engine::remote::remote_handle;
 use engine::{
     Choice, EngineConfig, Handle, Progress, Rejected, Request, SamplingParams, Terms, Token,
 };
@@ -131,7 +131,6 @@ impl Rig {
             credit_window: asked.credit_window,
             terms: RecordTerms::default(),
             in_effect: engine::RequestUpdate::default(),
-            origin: None,
             embedding: None,
         };
         let opened =
@@ -159,7 +158,7 @@ impl Rig {
             progress: Arc::new(Progress::default()),
             permits: None,
             held: None,
-            remote: Some(RemoteRecord::new(record.encode().unwrap())),
+            remote: Some(record.encode().unwrap().into()),
         };
         match self.handle.submit(request) {
             Ok(_) => Ok(readers),

@@ -1,6 +1,5 @@
 //! Offsets: sixteen digits, the number of steps. Where a stream has several choices, six digits of the choice and `_`
-//! precede the steps. Offsets of one stream sort as text in the order of their positions. `~<edition>` follows as in a
-//! [`Cursor`](crate::cursor::Cursor).
+//! precede the steps. Offsets of one stream sort as text in the order of their positions.
 
 use crate::schema::written_as;
 use serde::{Serialize, Serializer};
@@ -42,7 +41,6 @@ impl StepOffset {
         OffsetText {
             offset: self,
             has_choice: choices != 1,
-            edition: 0,
         }
     }
 }
@@ -57,15 +55,6 @@ fn parse_digits(text: &str, digits: usize) -> Option<u64> {
 pub struct OffsetText {
     offset: StepOffset,
     has_choice: bool,
-    edition: u64,
-}
-
-impl OffsetText {
-    /// The text with the edition of the stream's text; 0 is not written.
-    #[must_use]
-    pub fn of_edition(self, edition: u64) -> Self {
-        Self { edition, ..self }
-    }
 }
 
 impl Display for OffsetText {
@@ -74,11 +63,7 @@ impl Display for OffsetText {
         if self.has_choice {
             write!(f, "{choice:0CHOICE_DIGITS$}_")?;
         }
-        write!(f, "{steps:0STEP_DIGITS$}")?;
-        match self.edition {
-            0 => Ok(()),
-            edition => write!(f, "~{edition}"),
-        }
+        write!(f, "{steps:0STEP_DIGITS$}")
     }
 }
 

@@ -192,7 +192,6 @@ pub fn cursor_after(source: &Arc<StreamSource>, after: u64) -> Result<Option<Cur
     let cursor = Cursor {
         positions: vec![position],
         terminal: TerminalMarker::None,
-        edition: 0,
     };
     Ok(Some(cursor).filter(|_| position.begun() > 0))
 }

@@ -9,7 +9,6 @@ use generate::constraint::compiler::{ConstraintCompiler, ConstraintOptions, Outp
 use generate::model_handle::ModelHandle;
 use generate::output::parser_config::ParseOptions;
 use generate::prompt::{PreparedPrompt, PromptEncoder};
-use generate::remote_request::{RemoteRequest, RequestOrigin};
 use generate::request::{GenerationParams, Prompt};
 use generate::submit::{NoHost, Submission};
 use model::Dims;
@@ -158,17 +157,6 @@ impl EngineProcess {
             credit_window: case.credit_window,
             reports_prompt: false,
             retry_after: Duration::ZERO,
-        }
-    }
-
-    /// The first attempt of a stream of a gateway.
-    pub(super) fn stream_of(&self, case: &Case, gateway: InstanceId, stream: u128) -> Run {
-        let run = self.run_of(case, gateway, 1);
-        let mut record = RemoteRequest::decode(&run.request).unwrap();
-        record.origin = Some(RequestOrigin::new(stream, 0, 0));
-        Run {
-            request: record.encode().unwrap(),
-            ..run
         }
     }
 

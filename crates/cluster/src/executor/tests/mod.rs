@@ -1,5 +1,4 @@
 mod admission;
-mod adoption;
 mod attempts;
 mod calls;
 mod embedding;

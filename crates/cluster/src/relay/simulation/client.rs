@@ -2,7 +2,6 @@
 
 use super::engine::{INJECTED, end_of, token_at};
 use super::slots::Slots;
-use engine::remote::{ContinuedRequest, RemoteRecord, StreamChoice};
 use engine::{
     Choice, Handle, Progress, Request, RequestId, RequestUpdate, SamplingParams, Terms, Token,
 };
@@ -13,7 +12,7 @@ use testing::random::Random;
 
 /// A request with its readers.
 pub(super) struct Client {
-    /// One; of a stream that another gateway went on with, one for each open choice.
+    /// One; of a stream that another gateway continues, one for each open choice.
     pub(super) ids: Vec<RequestId>,
     seed: u64,
     window: u8,
@@ -67,7 +66,7 @@ impl Client {
             progress: Arc::clone(&progress),
             held: Some(Box::new(Held(Arc::clone(released)))),
             permits: Some(slots.permits(false)),
-            ..request((seed, window, 0), (choices, 0), &[])
+            ..request((seed, window), (choices, 0), &[])
         };
         Self {
             ids: vec![handle.submit(request).expect("accepted")],
@@ -90,13 +89,13 @@ impl Client {
         }
     }
 
-    /// Submits what is open to another gateway, whose records lack the last `lag` tokens.
-    pub(super) fn go_on(
+    /// Submits what is open to another gateway, whose records lack the last `lag` tokens. Returns the number of requests.
+    pub(super) fn resume(
         &mut self,
         handle: &Handle,
         (pool, slots): (&SegmentPool<Token>, &Slots),
-        (generation, lag): (u64, usize),
-    ) {
+        lag: usize,
+    ) -> u64 {
         (self.ids, self.progress) = (Vec::new(), None);
         for (number, answer) in self.answers.iter_mut().enumerate() {
             if answer.end.is_none() && self.is_cancelled {
@@ -107,34 +106,19 @@ impl Client {
             }
             let recorded = &answer.ids[..answer.ids.len().saturating_sub(lag)];
             let (choice, opened) = open(pool, recorded);
-            let of_stream = (self.seed, self.window, generation);
+            let of_stream = (self.seed, self.window);
             let mut request = request(of_stream, (vec![choice], number), recorded);
             (*answer, request.paused) = (opened, self.is_paused);
             request.permits = Some(slots.permits(true));
             self.released.fetch_sub(1, Ordering::Relaxed);
             request.held = Some(Box::new(Held(Arc::clone(&self.released))));
-            if let Some(remote) = &mut request.remote {
-                remote.continued = Some(Box::new(ContinuedRequest {
-                    choice: StreamChoice {
-                        stream: self.seed.into(),
-                        prompt: 0,
-                        choice: number as u32,
-                    },
-                    generation,
-                    ..ContinuedRequest::default()
-                }));
-            }
             self.ids.push(handle.submit(request).expect("accepted"));
         }
+        self.ids.len() as u64
     }
 
     pub(super) fn has_ended(&self) -> bool {
         self.answers.iter().all(|answer| answer.end.is_some())
-    }
-
-    /// Tokens of all choices.
-    pub(super) fn tokens(&self) -> usize {
-        self.answers.iter().map(|answer| answer.ids.len()).sum()
     }
 
     /// Reads and accepts what is there.
@@ -252,14 +236,14 @@ fn open(pool: &SegmentPool<Token>, ids: &[u32]) -> (Choice, Answer) {
 
 /// A request for choices from this number on.
 fn request(
-    (seed, window, generation): (u64, u8, u64),
+    (seed, window): (u64, u8),
     (choices, first): (Vec<Choice>, usize),
     answered: &[u32],
 ) -> Request {
     let mut record = seed.to_le_bytes().to_vec();
-    record.extend([window, first as u8, generation as u8]);
+    record.extend([window, first as u8]);
     // Some requests need several messages.
-    record.resize(11 + (seed % 20 / 19) as usize * 1_000_000, 0);
+    record.resize(10 + (seed % 20 / 19) as usize * 1_000_000, 0);
     Request {
         prompt: [&[1, 2], answered].concat(),
         sampling: SamplingParams::default(),
@@ -276,6 +260,6 @@ fn request(
         progress: Arc::default(),
         permits: None,
         held: None,
-        remote: Some(RemoteRecord::new(record)),
+        remote: Some(record.into()),
     }
 }

@@ -48,8 +48,6 @@ pub(super) struct SimChoice {
 pub(super) struct SimRequest {
     pub(super) attempt: u32,
     pub(super) seed: u64,
-    /// Processes that had continued the stream when its owner took it.
-    pub(super) generation: u64,
     /// Number of the first choice.
     pub(super) first: usize,
     pub(super) window: usize,
@@ -71,8 +69,6 @@ pub(super) struct SimEngine {
     pub(super) is_leaving: bool,
     pub(super) requests: BTreeMap<(InstanceId, u64), SimRequest>,
     assembly: PartAssembly,
-    /// Tokens that were computed or injected.
-    pub(super) computed: u64,
 }
 
 impl SimEngine {
@@ -83,7 +79,6 @@ impl SimEngine {
             is_leaving: false,
             requests: BTreeMap::new(),
             assembly: PartAssembly::default(),
-            computed: 0,
         }
     }
 
@@ -175,9 +170,7 @@ impl SimEngine {
             let new = || TokenBatch::new(self.id);
             let batch = batches.entry(gateway).or_insert_with(new);
             let begun = request.sent();
-            let before = request.len();
             request.step(most, self.is_leaving);
-            self.computed += (request.len() - before) as u64;
             for (i, sent) in begun.iter().enumerate() {
                 let len = request.choices[i].ids.len();
                 request.push_tokens(batch, handle, i, *sent..len);
@@ -215,7 +208,6 @@ impl SimRequest {
             attempt: run.attempt,
             seed,
             first: run.request[9].into(),
-            generation: run.request[10].into(),
             window: run.request[8].into(),
             choices: choices.collect(),
             top_k: run.updates.last().and_then(|u| u.top_k).unwrap_or(0),
@@ -226,11 +218,6 @@ impl SimRequest {
             last: None,
             silent_steps: 0,
         }
-    }
-
-    /// Tokens of all choices.
-    fn len(&self) -> usize {
-        self.choices.iter().map(|choice| choice.ids.len()).sum()
     }
 
     fn sent(&self) -> Vec<usize> {

@@ -44,10 +44,7 @@ impl World {
         while let Some(entry) = self.packets.first_entry().filter(|e| e.key().0 <= self.now) {
             let packet = entry.remove();
             let to = match &packet {
-                Packet::Run(_, id, ..)
-                | Packet::Orders(id, _)
-                | Packet::Read(id, _)
-                | Packet::Adopt(id, _) => Some(*id),
+                Packet::Run(_, id, ..) | Packet::Orders(id, _) | Packet::Read(id, _) => Some(*id),
                 _ => None,
             };
             let now = self.now;
@@ -94,11 +91,8 @@ impl World {
                     self.send_tokens(request.gateway, &batch, true);
                 }
             }
-            Packet::Adopt(id, message) => self.receive_adoption(id, &message),
             // The process that waits for the answer is gone.
-            Packet::Adopted(to, ..) | Packet::Tokens(to, ..) | Packet::Submitted(to, ..)
-                if to != self.gateway => {}
-            Packet::Adopted(_, id, answers) => self.relay.on_adopted(id, &answers, now),
+            Packet::Tokens(to, ..) | Packet::Submitted(to, ..) if to != self.gateway => {}
             Packet::Submitted(_, id, name, outcome) => {
                 self.relay.on_submitted(id, name, &outcome, now);
             }
@@ -132,10 +126,6 @@ impl World {
                     let mut message = Vec::new();
                     encode_orders(self.gateway, &orders, &mut message).unwrap();
                     self.send(|| Packet::Orders(engine, message.clone()));
-                }
-                Action::Adopt { engine, request } => {
-                    let message = request.encode().unwrap();
-                    self.send(|| Packet::Adopt(engine, message.clone()));
                 }
                 Action::Read { engine, request } => {
                     let message = request.encode().unwrap();

@@ -4,7 +4,7 @@ use super::super::*;
 use crate::messages::{ChoiceEnd, ContentIdentity, Order, Run, RunKey, RunReply, TokenBatch};
 use crate::names::InstanceId;
 use crate::placement::EngineLoad;
-use ::engine::remote::{RemoteModel, RemoteRecord, remote_handle};
+use ::engine::remote::{RemoteModel, remote_handle};
 use ::engine::{
     Choice, EngineConfig, Follower, Handle, Progress, Request, RequestId, SamplingParams, Terms,
     Token, Transition,
@@ -118,7 +118,7 @@ impl Bench {
             progress: Arc::new(Progress::followed(Box::new(self.told.clone()))),
             permits: None,
             held: None,
-            remote: Some(RemoteRecord::new(*b"record")),
+            remote: Some((*b"record").into()),
         };
         change(&mut request);
         let id = self.handle.submit(request).unwrap();
@@ -126,10 +126,9 @@ impl Bench {
         readers
     }
 
-    /// Another gateway continues all requests.
-    pub(super) fn leave_all(&self) {
+    pub(super) fn cancel_all(&self) {
         let submitted = self.submitted.borrow();
-        submitted.iter().for_each(|id| self.handle.leave(*id));
+        submitted.iter().for_each(|id| self.handle.cancel(*id));
     }
 
     pub(super) fn show(&mut self, alive: &[InstanceId]) {

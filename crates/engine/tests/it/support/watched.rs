@@ -112,7 +112,7 @@ impl State {
             }
             Transition::Resumed => return self.stands.take().is_some(),
             // Only requests of a remote handle move.
-            Transition::Moved | Transition::Adopted | Transition::Recomputed => return false,
+            Transition::Moved => return false,
             Transition::Ended(end) => self.ended = Some(end),
         }
         true

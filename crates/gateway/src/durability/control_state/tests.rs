@@ -42,10 +42,6 @@ fn state() -> ControlState {
                 ..ControlUpdate::default()
             },
         }],
-        editions: vec![Edition {
-            number: 2,
-            steps: vec![7, u64::MAX],
-        }],
     }
 }
 
@@ -56,7 +52,7 @@ fn control_state_is_golden() {
         r#""repetition_penalty":1.1,"presence_penalty":-0.5,"frequency_penalty":0.3},"#,
         r#""pending":[{"temperature":0.1,"top_k":40,"inject":[1,2]},{"inject":[7]}],"#,
         r#""history":[{"at_unix_us":1753600000000001,"update":{"after_tokens":5,"pause":true,"temperature":0.1,"#,
-        r#""injected":2}}],"editions":[{"number":2,"steps":[7,18446744073709551615]}]}"#,
+        r#""injected":2}}]}"#,
     );
     let body = state().encode().expect("short");
     assert_eq!(String::from_utf8_lossy(&body), golden);
@@ -70,7 +66,6 @@ fn control_state_is_golden() {
 fn control_state_out_of_bounds_is_rejected() {
     for (body, field) in [
         (r#"{"count":-1}"#, "count"),
-        (r#"{"editions":[{},{},{},{},{}]}"#, "editions"),
         (r#"{"applied":1.5}"#, "applied"),
         (r#"{"in_effect":{"temperature":101}}"#, "in_effect"),
         (

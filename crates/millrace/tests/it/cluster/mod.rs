@@ -1,11 +1,9 @@
 //! A gateway with engines in other processes, over a real NATS server.
 
 mod adapters;
-mod adoption;
 mod any_gateway;
 pub(crate) mod conversation;
 mod cut_off;
-mod diverged;
 mod embeddings;
 mod encoders;
 mod events;
@@ -13,6 +11,7 @@ mod forged_gateway;
 mod gateway_killed;
 mod job_names;
 mod limits_of_keys;
+mod lost;
 mod moved;
 mod named_models;
 #[path = "../../../../cluster/tests/it/nats_server.rs"]
@@ -21,6 +20,7 @@ pub(crate) mod processes;
 mod raw_nats;
 mod restarted;
 mod resting;
+mod resumed;
 mod said;
 mod several_models;
 mod unread;

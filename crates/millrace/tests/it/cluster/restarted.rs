@@ -1,7 +1,7 @@
 //! A process that is started again with its journal while nobody can say who owns its streams.
 
-use super::diverged::{open, start_all, wait_for_tokens};
 use super::gateway_killed::{jet_stream, settings, wait_stored};
+use super::lost::{open, start_all, wait_for_tokens};
 use super::moved::is_owned_again;
 use super::nats_server;
 use super::processes::Cluster;

@@ -128,11 +128,6 @@ fn write_relay(text: &mut PrometheusText, node: Option<&ClusterNode>) {
         relay.resubmitted,
     );
     text.counter(
-        "millrace_relay_adopted_total",
-        "Requests of an earlier process that an engine went on with, so that nothing was computed twice.",
-        relay.adopted,
-    );
-    text.counter(
         "millrace_relay_gap_reads_total",
         "Reads of tokens whose messages did not arrive.",
         relay.gap_reads,

@@ -1,17 +1,12 @@
-//! Whether a client at an offset has the text that is told here.
+//! Whether the stream has the messages that a client at an offset has.
 
 use super::{RECOVERY_RETRY, offset_text};
-use crate::routes::stream_watch::wait_decided;
-use gateway::streams::diverged_stream::diverged_error;
+use gateway::streams::moved_stream::lost_error;
 use gateway::streams::step_offsets::offset_place;
 use gateway::streams::stream_record::StreamRecord;
-use gateway::streams::text_editions::CursorText;
 use generate::error::ApiError;
-use generate::output::position::Position;
-use std::cmp::Ordering;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
-use wire::cursor::{Cursor, TerminalMarker};
 use wire::durable_streams::step_offset::StepOffset;
 
 /// Time that a client waits for the messages that it has, where the owner before had not stored their tokens.
@@ -22,23 +17,11 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Waits until the stream has the client's offset, where an owner that is gone has sent it.
 ///
 /// # Errors
-/// The client may have another text; or the tokens are not computed in time.
-pub(super) async fn expect_same_text(
+/// The stream has ended before the offset; or the tokens are not computed in time.
+pub(super) async fn wait_for_offset(
     record: &StreamRecord,
-    (offset, edition): (StepOffset, u64),
+    offset: StepOffset,
 ) -> Result<(), ApiError> {
-    let cursor = Cursor {
-        positions: positions(record, offset),
-        terminal: TerminalMarker::None,
-        edition,
-    };
-    if cursor.positions.iter().all(|place| place.begun() == 0) {
-        return Ok(());
-    }
-    wait_decided(record, &cursor).await;
-    if let CursorText::Diverged(place) = record.compare_cursor(&cursor) {
-        return Err(diverged_error(first_difference(record, &cursor, &place)));
-    }
     let deadline = Instant::now() + COMPUTED_WAIT;
     while record.may_be_behind() && offset_place(record, offset).is_none() {
         if Instant::now() >= deadline {
@@ -47,26 +30,11 @@ pub(super) async fn expect_same_text(
         }
         sleep(LOOK).await;
     }
-    Ok(())
-}
-
-/// The positions of a client at an offset: all of the choices before.
-fn positions(record: &StreamRecord, offset: StepOffset) -> Vec<Position> {
-    let steps = |choice: usize| match choice.cmp(&offset.choice) {
-        Ordering::Less => u64::MAX,
-        Ordering::Equal => offset.steps,
-        Ordering::Greater => 0,
-    };
-    let choices = 0..record.meta().choices;
-    choices
-        .map(|choice| Position::whole(steps(choice)))
-        .collect()
-}
-
-/// The offset after which the client may have another text.
-fn first_difference(record: &StreamRecord, cursor: &Cursor, place: &[Position]) -> String {
-    let mut pairs = cursor.positions.iter().zip(place);
-    let choice = pairs.position(|(has, same)| has != same).unwrap_or(0);
-    let steps = place[choice].steps;
-    offset_text(record, StepOffset { choice, steps })
+    match record.lost_after(offset.choice) {
+        Some(steps) if offset.steps > steps => {
+            let place = StepOffset { steps, ..offset };
+            Err(lost_error(offset_text(record, place)))
+        }
+        _ => Ok(()),
+    }
 }

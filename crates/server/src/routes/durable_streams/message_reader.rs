@@ -81,8 +81,7 @@ impl MessageReader {
     /// The offset after the messages that were read.
     pub(super) fn offset_text(&self) -> OffsetText {
         let choices = self.record.meta().choices;
-        let edition = self.record.source().edition().get();
-        self.offset.of_choices(choices).of_edition(edition)
+        self.offset.of_choices(choices)
     }
 
     /// Appends the messages that exist, up to the limit of a read.

@@ -4,7 +4,7 @@
 //! read_options    query parameters and If-None-Match
 //! message_reader  the messages after an offset, read from the stream's logs
 //! event_body      a live read as server-sent events
-//! client_text     whether a client has the text that is told here
+//! client_text     whether the stream has the messages that a client has
 //! ```
 //!
 //! A read replays the stream's logs up to the offset, as every resumed reader does, and keeps nothing.
@@ -67,7 +67,7 @@ pub(crate) async fn read_stream(
         wait_for_recovery(&record, responder.keep_alive()).await?;
     }
     if let ReadFrom::Offset(offset) = options.from {
-        client_text::expect_same_text(&record, (offset, options.edition)).await?;
+        client_text::wait_for_offset(&record, offset).await?;
     }
     let response = match options.mode {
         ReadMode::Events => {
@@ -218,9 +218,7 @@ fn entity_tag(record: &StreamRecord, start: &str, next: &str, state: ReadState) 
 }
 
 fn offset_text(record: &StreamRecord, offset: StepOffset) -> String {
-    let edition = record.source().edition().get();
-    let text = offset.of_choices(record.meta().choices);
-    text.of_edition(edition).to_string()
+    offset.of_choices(record.meta().choices).to_string()
 }
 
 fn insert_offset(headers: &mut HeaderMap, offset: &str) {

@@ -1,7 +1,6 @@
 //! Query parameters of a read: `offset`, `live` and `cursor`.
 
 use generate::error::ApiError;
-use wire::cursor::split_edition;
 use wire::durable_streams::step_offset::StepOffset;
 use wire::query::Query;
 
@@ -28,8 +27,6 @@ pub(super) enum ReadMode {
 /// The parameters of a read.
 pub(super) struct ReadOptions {
     pub(super) from: ReadFrom,
-    /// The edition of the text that the offset names; 0: none.
-    pub(super) edition: u64,
     pub(super) mode: ReadMode,
     /// The cursor of the client's last live read.
     pub(super) cursor: Option<String>,
@@ -50,7 +47,6 @@ impl ReadOptions {
                 return Err(ApiError::field("live", "invalid_value", message));
             }
         };
-        let mut edition = 0;
         let from = match query.get("offset") {
             None if mode != ReadMode::CatchUp => {
                 let message =
@@ -60,8 +56,6 @@ impl ReadOptions {
             None | Some("-1") => ReadFrom::Offset(StepOffset::default()),
             Some("now") => ReadFrom::Tail,
             Some(text) => {
-                let (text, named) = split_edition(text).ok_or_else(invalid_offset)?;
-                edition = named;
                 let offset = StepOffset::parse(text, choices).ok_or_else(invalid_offset)?;
                 ReadFrom::Offset(offset)
             }
@@ -70,12 +64,7 @@ impl ReadOptions {
             return Err(invalid_offset());
         }
         let cursor = query.get("cursor").map(str::to_owned);
-        Ok(Self {
-            from,
-            edition,
-            mode,
-            cursor,
-        })
+        Ok(Self { from, mode, cursor })
     }
 }
 

@@ -7,8 +7,8 @@ use super::super::raw_nats::RawNats;
 use super::Logged;
 use crate::support::Folder;
 use cluster::messages::{
-    AdoptEntry, AdoptRequest, Attempt, Heartbeat, Order, OrderKind, ReadEntry, ReadRequest, Role,
-    Run, RunReply, TokenBatch, UsageEntry, UsageReport, encode_orders,
+    Attempt, Heartbeat, Order, OrderKind, ReadEntry, ReadRequest, Role, Run, RunReply, TokenBatch,
+    UsageEntry, UsageReport, encode_orders,
 };
 use cluster::names::InstanceId;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,13 +43,6 @@ fn foreign_messages() -> Vec<Vec<u8>> {
             have: vec![5],
         }],
     };
-    let adopt = AdoptRequest {
-        gateway: STRANGER,
-        entries: vec![AdoptEntry {
-            handle,
-            ..AdoptEntry::default()
-        }],
-    };
     let mut batch = TokenBatch::new(STRANGER);
     batch.push_unknown(Attempt { handle, attempt }).unwrap();
     let mut tokens = Vec::new();
@@ -65,7 +58,6 @@ fn foreign_messages() -> Vec<Vec<u8>> {
     let mut messages = vec![
         orders,
         read.encode().unwrap(),
-        adopt.encode().unwrap(),
         tokens,
         usage(),
         heartbeat(),
@@ -170,7 +162,6 @@ fn hostile_messages_are_counted_and_change_no_stream() {
         format!("mr.millrace.e.{own}.run"),
         format!("mr.millrace.e.{own}.ctl"),
         format!("mr.millrace.e.{own}.read"),
-        format!("mr.millrace.e.{own}.adopt"),
         "_INBOX.nobody.1".to_owned(),
     ];
     let is_over = AtomicBool::new(false);
@@ -192,7 +183,7 @@ fn hostile_messages_are_counted_and_change_no_stream() {
             .for_each(|client| client.join().unwrap());
     });
     assert_eq!(complete(&gateway), expected);
-    for subject in ["heartbeat", "run", "control", "read", "adopt"] {
+    for subject in ["heartbeat", "run", "control", "read"] {
         wait_counted(&engine, subject);
     }
     for subject in ["heartbeat", "usage", "claimed", "tokens"] {

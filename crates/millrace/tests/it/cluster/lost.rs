@@ -73,7 +73,7 @@ fn read_response(process: &Serving, id: &str, after: Option<u64>) -> (u16, u64) 
 fn read_to(client: &mut Client, process: &Serving, count: u64) {
     wait_until("the client has the tokens", || {
         client.read_on(&address(process));
-        let steps = client.last_id().split([':', '~']).nth(1);
+        let steps = client.last_id().split(':').nth(1);
         steps.and_then(|steps| steps.parse().ok()) >= Some(count)
     });
 }
@@ -161,8 +161,8 @@ fn take_over(name: &str, kv_type: &str) -> Option<TakenOver> {
 }
 
 #[test]
-fn client_that_may_have_another_text_is_told_where_to_read_on() {
-    let Some(mut taken) = take_over("diverged", "q8_0") else {
+fn stream_ends_lost_with_the_position_where_engines_compute_otherwise() {
+    let Some(mut taken) = take_over("lost", "q8_0") else {
         return;
     };
     let (second, id) = (&taken.second, taken.stored.stream.clone());
@@ -170,21 +170,27 @@ fn client_that_may_have_another_text_is_told_where_to_read_on() {
     let reply = second.get(&path);
     assert!(reply.starts_with("HTTP/1.1 409"), "{reply}");
     let error = &json(&reply)["error"];
-    assert_eq!(error["code"], "stream_diverged", "{reply}");
+    assert_eq!(error["code"], "stream_lost", "{reply}");
     let place = error["resume_after"]
         .as_str()
         .expect("a position")
         .to_owned();
     let header = format!("x-stream-resume-after: {place}\r\n");
     assert!(reply.contains(&header), "{reply}");
-    let mut steps = place.split([':', '~']).skip(1);
-    assert_eq!(steps.next(), Some(&*WINDOW.to_string()), "what was stored");
-    // Also after the new text has come as far as the client had read.
-    wait_for_tokens(second, &id, 2 * WINDOW);
-    assert!(second.get(&path).starts_with("HTTP/1.1 409"));
-    let offset = format!("/v1/stream/{id}?offset={:016}", 2 * WINDOW);
-    let reply = second.get(&offset);
+    assert_eq!(place, format!("{id}:{WINDOW}"), "what was stored");
+    let described = description(second, &id);
+    assert_eq!(described["state"], "ended", "{described}");
+    assert_eq!(described["choices"][0]["end"], "lost", "{described}");
+    assert_eq!(described["completion_tokens"], WINDOW, "{described}");
+    // In every kind of read.
+    let offset = |steps: u64| second.get(&format!("/v1/stream/{id}?offset={steps:016}"));
+    let reply = offset(2 * WINDOW);
     assert!(reply.starts_with("HTTP/1.1 409"), "{reply}");
+    let stored = format!("{WINDOW:016}");
+    assert_eq!(json(&reply)["error"]["resume_after"], stored, "{reply}");
+    let reply = offset(WINDOW);
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    assert!(reply.contains("stream-closed: true"), "{reply}");
     let (response, number) = &taken.response;
     let path = format!("/v1/responses/resp_{response}?stream=true&starting_after={number}");
     let reply = second.get(&path);
@@ -193,12 +199,18 @@ fn client_that_may_have_another_text_is_told_where_to_read_on() {
     let after: u64 = number_before.as_str().unwrap().parse().expect("a number");
     assert!(after < *number, "{after}, {number}");
     assert_eq!(read_response(second, response, Some(after)).0, 200);
-    // A client of the new text comes back as often as it likes.
-    taken.stored.resume_after(&place);
-    finish(&mut taken.stored, second, WINDOW);
+    // Both clients get the one end, after the same text.
+    taken.ahead.transcript = taken.stored.transcript.clone();
+    taken.ahead.resume_after(&place);
     let mut whole = Client::new("whole", &id, "openai.chat");
-    whole.read_to_end(&address(second));
+    for client in [&mut taken.stored, &mut taken.ahead, &mut whole] {
+        client.read_to_end(&address(second));
+    }
     assert_eq!(taken.stored.transcript, whole.transcript);
+    assert_eq!(taken.ahead.transcript, whole.transcript);
+    let told = second.get(&format!("/v1/streams/{id}/events?dialect=openai.chat"));
+    assert_eq!(told.matches(r#""code":"lost""#).count(), 1, "{told}");
+    assert!(!told.contains("[DONE]"), "{told}");
 }
 
 #[test]
