@@ -166,11 +166,6 @@ impl Subjects {
         format!("{}.g.{gateway}.t", self.prefix)
     }
 
-    /// Usage of API keys at all gateways.
-    pub fn usage(&self) -> String {
-        format!("{}.usage", self.prefix)
-    }
-
     /// Notices of events in mailboxes.
     pub fn mailbox(&self) -> String {
         format!("{}.mail", self.prefix)
@@ -271,7 +266,6 @@ mod tests {
         assert_eq!(a.job_name(7, "j.1"), "mr.a.n.0000000000000007-6a2e31");
         for subject in [
             Subjects::heartbeat,
-            Subjects::usage,
             Subjects::mailbox,
             Subjects::find,
             Subjects::all_records,

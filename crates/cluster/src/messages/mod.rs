@@ -5,7 +5,7 @@
 //! tokens      tokens, ends and progress of requests        read                       tokens that did not arrive
 //! control     orders for requests on an engine             update                     control updates
 //! adopt       attempts of an earlier owner of a stream
-//! usage       usage of API keys at a gateway          records_head   the owner of a stream's records
+//! records_head   the owner of a stream's records
 //! bytes, end_code, entries   parts of the above
 //! ```
 
@@ -24,7 +24,6 @@ mod run_part;
 mod run_reply;
 mod tokens;
 mod update;
-mod usage;
 
 pub use adopt::{
     ADOPTIONS_MAX, AdoptAnswer, AdoptEntry, AdoptRequest, Adoption, decode_adoptions,
@@ -43,7 +42,6 @@ pub use run_reply::{Rejection, RunReply};
 pub use tokens::{
     Attempt, ChoiceEnd, RequestProgress, RunKey, TokenBatch, TokenRun, VECTOR_ENTRIES_MAX,
 };
-pub use usage::{USAGE_BYTES_MAX, USAGE_ENTRIES_MAX, USAGE_SEEN_MAX, UsageEntry, UsageReport};
 
 /// Bytes of one message; a NATS server takes 1 MiB by default.
 pub const MESSAGE_BYTES_MAX: usize = 960 << 10;

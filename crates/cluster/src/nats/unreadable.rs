@@ -12,8 +12,6 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 pub enum SubjectKind {
     /// Heartbeats.
     Heartbeat,
-    /// Usage of API keys.
-    Usage,
     /// Notices of claims.
     Claimed,
     /// Notices of events in mailboxes.
@@ -34,9 +32,8 @@ pub enum SubjectKind {
 
 impl SubjectKind {
     /// All kinds.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 9] = [
         Self::Heartbeat,
-        Self::Usage,
         Self::Claimed,
         Self::Mailbox,
         Self::Tokens,
@@ -51,7 +48,6 @@ impl SubjectKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Heartbeat => "heartbeat",
-            Self::Usage => "usage",
             Self::Claimed => "claimed",
             Self::Mailbox => "mailbox",
             Self::Tokens => "tokens",

@@ -10,4 +10,3 @@ mod membership;
 mod nats_server;
 mod records;
 mod rights;
-mod shares;
