@@ -17,7 +17,6 @@
 //! records    records of streams in JetStream, and their owners
 //! relay      the gateway side: requests on engines of other processes
 //! secret     what the gateways share, and engines do not have
-//! shares     limits of API keys that hold for all gateways together
 //! ```
 
 pub mod config;
@@ -33,4 +32,3 @@ pub mod placement;
 pub mod records;
 pub mod relay;
 pub mod secret;
-pub mod shares;

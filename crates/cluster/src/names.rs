@@ -161,11 +161,6 @@ impl Subjects {
         format!("{}.g.{gateway}.t", self.prefix)
     }
 
-    /// Usage of API keys at all gateways.
-    pub fn usage(&self) -> String {
-        format!("{}.usage", self.prefix)
-    }
-
     /// Records of a stream, in JetStream.
     pub fn records(&self, stream: u128) -> String {
         format!("{}.s.{stream:032x}", self.prefix)
@@ -261,7 +256,6 @@ mod tests {
         assert_eq!(a.job_name(7, "j.1"), "mr.a.n.0000000000000007-6a2e31");
         for subject in [
             Subjects::heartbeat,
-            Subjects::usage,
             Subjects::find,
             Subjects::all_records,
             Subjects::all_job_names,

@@ -1,9 +1,9 @@
 //! The names callers gave their jobs.
 
 use generate::error::{ApiError, ErrorKind};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stream::{Owner, StreamId};
 use wire::jobs::job_id::JobId;
@@ -17,8 +17,6 @@ type OwnedName = (Owner, JobId);
 pub struct JobNames {
     /// At most `max`. `None`: claimed, and not a stream yet.
     names: Mutex<HashMap<OwnedName, Option<StreamId>>>,
-    /// Names that requests of a cluster want; one for each request.
-    reserved: Mutex<HashSet<OwnedName>>,
     max: AtomicUsize,
 }
 
@@ -27,7 +25,6 @@ impl JobNames {
     pub(crate) fn new(streams_max: usize) -> Self {
         Self {
             names: Mutex::default(),
-            reserved: Mutex::default(),
             max: AtomicUsize::new(names_max(streams_max)),
         }
     }
@@ -74,32 +71,6 @@ impl JobNames {
         })
     }
 
-    /// Reserves a name for a request that asks the other gateways of a cluster before it takes the name.
-    ///
-    /// # Errors
-    /// The owner has a job of this name, or another request has reserved the name.
-    pub(crate) fn reserve_name(
-        self: &Arc<Self>,
-        owner: Owner,
-        id: JobId,
-        is_known: impl Fn(Owner, StreamId) -> bool,
-    ) -> Result<NameReservation, ApiError> {
-        let key = (owner, id);
-        let mut reserved = self.lock_reserved();
-        let stream = self.lock_names().get(&key).copied();
-        let is_used = stream.is_some_and(|stream| stream.is_none_or(|id| is_known(owner, id)));
-        if is_used || !reserved.insert(key.clone()) {
-            return Err(name_is_taken());
-        }
-        let names = Arc::clone(self);
-        Ok(NameReservation { names, key })
-    }
-
-    /// Whether a request has reserved this name.
-    pub fn is_reserved(&self, owner: Owner, id: &JobId) -> bool {
-        self.lock_reserved().contains(&(owner, id.clone()))
-    }
-
     /// Takes the name of a job that an earlier process had accepted.
     pub(crate) fn restore_name(&self, owner: Owner, id: JobId, stream: StreamId) {
         self.lock_names().insert((owner, id), Some(stream));
@@ -113,22 +84,6 @@ impl JobNames {
     fn lock_names(&self) -> MutexGuard<'_, HashMap<OwnedName, Option<StreamId>>> {
         // Nothing panics half-way through a change of the map.
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_reserved(&self) -> MutexGuard<'_, HashSet<OwnedName>> {
-        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A reserved name, until the drop.
-pub struct NameReservation {
-    names: Arc<JobNames>,
-    key: OwnedName,
-}
-
-impl Drop for NameReservation {
-    fn drop(&mut self) {
-        self.names.lock_reserved().remove(&self.key);
     }
 }
 
@@ -212,24 +167,6 @@ mod tests {
             Some(stream(3)),
             "the stream was gone"
         );
-    }
-
-    #[test]
-    fn name_is_reserved_until_the_request_has_ended() {
-        let names = Arc::new(JobNames::new(8));
-        let (owner, is_known) = (Owner(1), |_, _| true);
-        let reserve = |text: &str| names.reserve_name(owner, name(text), is_known);
-        let first = reserve("x").unwrap();
-        assert_eq!(reserve("x").err().unwrap().code, "job_exists");
-        assert!(names.is_reserved(owner, &name("x")) && !names.is_reserved(owner, &name("y")));
-        assert!(names.reserve_name(Owner(2), name("x"), is_known).is_ok());
-        let claim = names.claim_name(owner, name("x"), is_known, Duration::from_secs(1));
-        claim.unwrap().assign_stream(stream(1));
-        drop(first);
-        assert!(!names.is_reserved(owner, &name("x")));
-        assert_eq!(reserve("x").err().unwrap().code, "job_exists", "used");
-        let unknown = names.reserve_name(owner, name("x"), |_, _| false);
-        assert!(unknown.is_ok(), "the stream is gone");
     }
 
     #[test]

@@ -39,7 +39,6 @@ impl LifetimeStats {
     }
 
     /// How many are open.
-    #[cfg(test)]
     pub(crate) fn open_count(&self) -> usize {
         self.open
     }
@@ -56,12 +55,6 @@ impl LifetimeStats {
         }
         self.open = open;
         Ok(())
-    }
-
-    /// Time until so many have ended.
-    pub(crate) fn wait_for(&mut self, places: usize, now: Instant) -> Duration {
-        self.advance_to(now);
-        self.retry_after(places)
     }
 
     /// So many have ended.

@@ -1,13 +1,14 @@
 //! From a request's body to an opened stream: parsing in the body's wire protocol, names of jobs, stored responses.
 
 use crate::handles::Gateway;
-use crate::job_names::{NameClaim, NameReservation};
+use crate::job_names::{NameClaim, name_is_taken};
 use crate::keys::Caller;
 use crate::models::ModelLease;
 use crate::open::{OpenedStream, ParsedRequest, Resumable, StreamRequest};
 use crate::webhooks::WebhookPlace;
 use generate::error::ApiError;
 use generate::request::StreamOptions;
+use stream::StreamId;
 use wire::fields::Fields;
 use wire::jobs::job_id::JobId;
 use wire::protocol::Protocol;
@@ -116,18 +117,30 @@ fn parse_body(
     protocol.parse(fields, model, &history)
 }
 
-/// Reserves the name of a caller's job, before the other gateways of a cluster are asked.
+/// Expects that the caller has no job of this name here, before the other gateways of a cluster are asked.
 ///
 /// # Errors
-/// The caller has a job of this name, or another request has reserved the name.
-pub fn reserve_job_name(
-    gateway: &Gateway,
-    caller: &Caller,
-    id: JobId,
-) -> Result<NameReservation, ApiError> {
+/// The caller has one.
+pub fn expect_unused_name(gateway: &Gateway, caller: &Caller, id: &JobId) -> Result<(), ApiError> {
     let registry = gateway.generations.streams.registry();
-    let is_known = |owner, id| registry.entry(id, stream::Caller::Owner(owner)).is_ok();
-    gateway.job_names.reserve_name(caller.owner, id, is_known)
+    let is_known = |id| {
+        registry
+            .entry(id, stream::Caller::Owner(caller.owner))
+            .is_ok()
+    };
+    match gateway.job_names.find_stream(caller.owner, id) {
+        Some(stream) if is_known(stream) => Err(name_is_taken()),
+        _ => Ok(()),
+    }
+}
+
+/// Ends a job whose name another gateway has: no client was told of the job, and no event tells its end.
+pub async fn withdraw_job(gateway: &Gateway, id: StreamId) {
+    let streams = &gateway.generations.streams;
+    if let Ok(record) = streams.registry().lookup(id, stream::Caller::Admin) {
+        record.withdraw();
+        streams.forget_stream(&record).written().await;
+    }
 }
 
 fn claim_job_name<'a>(

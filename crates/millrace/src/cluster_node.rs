@@ -1,6 +1,6 @@
 //! This process in the cluster of the settings.
 
-use crate::clock::{now, now_unix_s};
+use crate::clock::now_unix_s;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::journal_opening::{ReplicationMark, cluster_file, exchange_instance};
@@ -14,14 +14,13 @@ use cluster::records::{
     IdentityCheck, JetStreamRecords, JournalTap, RecordsDriver, Replicator, SharedReplicator,
 };
 use cluster::relay::RelayedModel;
-use cluster::shares::{KeyShares, UsageExchange};
 use journal::RecordTap;
 use server::{
     EngineAbsence, EngineArithmetic, Keys, ModelIdentity, OwnerState, RecordsSetup, Server,
     key_of_description,
 };
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -30,8 +29,6 @@ use tokio::sync::oneshot;
 #[derive(Clone)]
 pub(crate) struct JoinedCluster {
     pub(crate) node: Arc<ClusterNode>,
-    /// The keys' usage at all gateways; none at an engine, and after [`JoinedCluster::finish`].
-    usage: Arc<Mutex<Option<UsageExchange>>>,
     /// The records of this gateway's streams; none at an engine, and after [`JoinedCluster::finish`].
     records: Arc<Mutex<Option<RecordsDriver>>>,
     runtime: Handle,
@@ -56,11 +53,7 @@ pub(crate) async fn join(
     }
     let role = Role::from(cluster.role);
     let membership = cluster.membership().map_err(Failure::user)?;
-    let (id, name) = (membership.id, membership.name.clone());
-    let shares = KeyShares::new(id, now());
-    if role != Role::Engine {
-        keys.share_limits(&shares);
-    }
+    let (id, limited) = (membership.id, Arc::clone(&keys));
     let bound = (!local.ip().is_unspecified()).then(|| local.to_string());
     let http = cluster.address.clone().or(bound);
     tracing::info!(instance = %id, cluster = cluster.name, role = role.name(), "joining the cluster");
@@ -82,14 +75,26 @@ pub(crate) async fn join(
         describe: Box::new(describe),
     };
     let node = ClusterNode::start(config).await.map_err(Failure::user)?;
-    let connection = Arc::clone(node.connection());
-    let usage = (role != Role::Engine).then(|| UsageExchange::start(connection, &name, shares));
+    if role != Role::Engine {
+        tokio::spawn(divide_limits(Arc::downgrade(node.membership()), limited));
+    }
     Ok(Some(JoinedCluster {
         node,
-        usage: Arc::new(Mutex::new(usage)),
         records: Arc::default(),
         runtime: Handle::current(),
     }))
+}
+
+/// Gives the keys the number of gateways whenever an instance changes.
+async fn divide_limits(membership: Weak<Membership>, keys: Arc<Keys>) {
+    while let Some(known) = membership.upgrade() {
+        let mut changes = known.changes();
+        keys.set_gateways(known.count_gateways());
+        drop(known);
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// The content of a model, as other instances compare it.
@@ -184,11 +189,6 @@ impl JoinedCluster {
             && !records.flush(FLUSH_MAX).await
         {
             tracing::warn!("the last records of streams are not in JetStream");
-        }
-        let usage = self.usage.lock();
-        let usage = usage.unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(usage) = usage {
-            usage.leave().await;
         }
         self.node.finish().await;
     }

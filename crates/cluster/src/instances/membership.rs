@@ -128,6 +128,12 @@ impl Membership {
         self.shared.registry().get(id).cloned()
     }
 
+    /// Number of gateways that may take requests, this instance included; with a secret, those that have it.
+    pub fn count_gateways(&self) -> u32 {
+        let needs_seal = self.shared.config.secret.is_some();
+        self.shared.registry().count_gateways(needs_seal)
+    }
+
     /// Whether an instance that is not known is none: it would have been heard by now.
     pub fn has_heard_all(&self) -> bool {
         self.shared.registry().has_heard_all()

@@ -3,7 +3,7 @@
 use super::difference::{Difference, differences};
 use super::seal::Seal;
 use super::silence::{ListeningClock, Silence, Verdict};
-use crate::messages::{Heartbeat, MessageError};
+use crate::messages::{Heartbeat, MessageError, Role};
 use crate::names::InstanceId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -145,6 +145,22 @@ impl Registry {
     /// An instance.
     pub fn get(&self, id: InstanceId) -> Option<&LiveInstance> {
         self.instances.get(&id)
+    }
+
+    /// Number of gateways that may take requests, this instance included: they have equal parts of the limits of API keys.
+    /// With `needs_seal`, others count that have proved to be gateways.
+    pub fn count_gateways(&self, needs_seal: bool) -> u32 {
+        let is_counted = |instance: &&LiveInstance| {
+            let is_live = matches!(
+                instance.state,
+                InstanceState::Alive | InstanceState::Suspected
+            );
+            let is_believed = instance.is_sealed || !needs_seal;
+            is_live && is_believed && instance.heartbeat.role != Role::Engine
+        };
+        let others = self.instances().filter(is_counted).count();
+        // At most INSTANCES_MAX.
+        others as u32 + 1
     }
 
     /// Whether an instance that is not known is none: it would have been heard by now.

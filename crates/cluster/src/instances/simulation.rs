@@ -181,6 +181,37 @@ fn sealed_heartbeat_is_believed_while_it_is_new() {
 }
 
 #[test]
+fn gateways_are_counted_while_they_may_take_requests() {
+    let mut rig = Rig::new();
+    let gateway = |id| Heartbeat {
+        role: Role::Gateway,
+        ..heartbeat(id)
+    };
+    let sealed = gateway(1).encode().unwrap();
+    let counts = |rig: &Rig| [false, true].map(|seal| rig.registry.count_gateways(seal));
+    assert_eq!(counts(&rig), [1, 1]);
+    rig.hear(&heartbeat(9));
+    assert_eq!(counts(&rig), [1, 1], "an engine");
+    rig.registry.receive(&sealed, Seal::Valid, rig.now);
+    rig.hear(&gateway(2));
+    assert_eq!(counts(&rig), [3, 2], "one is not sealed");
+    rig.is_connected = false;
+    rig.pass(Duration::from_secs(60), &[]);
+    assert_eq!(counts(&rig), [3, 2], "NATS is away");
+    rig.is_connected = true;
+    rig.pass(SETTLED + BEAT * 4, &[]);
+    assert_eq!(rig.state(1), Some(InstanceState::Suspected));
+    assert_eq!(counts(&rig), [3, 2], "silent");
+    rig.hear(&Heartbeat {
+        leaving: true,
+        ..gateway(2)
+    });
+    assert_eq!(counts(&rig), [2, 2], "one shuts down");
+    rig.pass(BEAT * 12, &[]);
+    assert_eq!(counts(&rig), [1, 1], "gone");
+}
+
+#[test]
 fn invented_instances_keep_no_gateway_out() {
     let mut rig = Rig::new();
     for id in 1..=INSTANCES_MAX as u64 {

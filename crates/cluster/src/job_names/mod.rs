@@ -1,41 +1,142 @@
 //! Names that clients give to jobs: one job of a name and key in the whole cluster.
 //!
-//! ```text
-//! record       what JetStream has of a name
-//! name_store   the subject of a name
-//! name_claim   one request that wants a name
-//! ```
+//! A name has a subject in JetStream, whose last record names the gateway and the stream of the job. A request reads the
+//! record, asks all gateways for the job, opens its job, and appends a record after the one that was read (the `create` of a
+//! key-value store, where there was none). JetStream accepts one record after each: of several requests that open a job
+//! at one moment one keeps it, and the others withdraw theirs before their clients have an answer.
 //!
-//! # States of a name at a gateway
+//! A gateway has the job in its table before the record exists and until the job is forgotten, so a name is free whose record
+//! is of a job that no gateway has. Records are not removed. If the gateway of a record is gone, its job may be taken over as
+//! long as there are records of the stream. A gateway that is regarded as gone and is not learns it when it appends:
+//! another record came first.
 //!
-//! *Free*, *reserved* (a request wants the name), *used* (there is a job). A request reserves the name before anything else,
-//! and keeps the reservation until the job is there or is rejected. Each gateway tells the others on request.
-//!
-//! # With JetStream
-//!
-//! The name has a subject. A request reads the subject's last record, asks all gateways, and appends its own record after
-//! the one that was read: JetStream accepts one record after each. A gateway that uses the name, and the reservation of the
-//! gateway that the last record names, reject the request. Records are not removed when a job is: a name whose record nobody
-//! uses is free.
-//!
-//! Two requests cannot both have a name: the later record follows the earlier one, so its request read the earlier one
-//! first, and asked afterwards. The gateway of the earlier one had the name reserved before its record, so it answers that
-//! the name is reserved or used, or it does not answer, which is an error for the client (503). If that gateway is gone, the
-//! name is free unless there are records of its job, which another gateway takes over. A gateway that is regarded as gone
-//! and is not learns it when it confirms the record with the stream of the job: another record came first.
-//!
-//! # Without JetStream
-//!
-//! A request reserves the name, then asks. Of two requests that ask, the second one to reserve sees the other's reservation.
-//! If both see each other's, the lower instance waits until the higher one has given up or has a job; the higher one gives
-//! up. Gateways that do not hear each other may both use a name.
+//! Without JetStream gateways are asked, and nothing orders two requests of one moment.
 
-mod name_claim;
-mod name_store;
 mod record;
 #[cfg(test)]
 mod simulation;
 
-pub use name_claim::{ClaimedName, NameAnswers, NameClaim, NameRefusal, OtherGateways};
-pub use name_store::{JetStreamName, NameStore};
-pub use record::NameRecord;
+pub use record::{JetStreamName, NameRecord};
+
+use crate::names::InstanceId;
+use crate::records::PublishOutcome;
+
+/// Answers of the other gateways about a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameAnswers {
+    /// Whether one of them has a job of the name.
+    pub is_used: bool,
+    /// Those that have answered.
+    pub answered: Vec<InstanceId>,
+    /// Living gateways without an answer, in words.
+    pub unanswered: Option<String>,
+}
+
+/// The records of one name, and the other gateways.
+pub trait NameLookup {
+    /// Sequence and content of the last record; none without JetStream.
+    ///
+    /// # Errors
+    /// JetStream does not answer, or the record cannot be read.
+    fn last(&self) -> impl Future<Output = Result<Option<(u64, NameRecord)>, String>> + Send;
+
+    /// Appends a record if `expected` is the sequence of the last one (0: there is none).
+    fn append(
+        &self,
+        expected: u64,
+        record: NameRecord,
+    ) -> impl Future<Output = PublishOutcome> + Send;
+
+    /// Asks all living gateways.
+    fn ask(&self) -> impl Future<Output = NameAnswers> + Send;
+
+    /// Whether an instance is gone for certain.
+    fn is_gone(&self, instance: InstanceId) -> bool;
+
+    /// Whether a stream has records, so that it will be taken over.
+    ///
+    /// # Errors
+    /// JetStream does not answer.
+    fn has_records(&self, stream: u128) -> impl Future<Output = Result<bool, String>> + Send;
+}
+
+/// Why a request does not get a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameRefusal {
+    /// There is a job of the name.
+    Taken,
+    /// Not known at the moment, for this reason.
+    Unclear(String),
+}
+
+/// One request that wants a name, of which this gateway has no job.
+pub struct NameClaim<L> {
+    /// This gateway.
+    pub own: InstanceId,
+    /// What others have of the name.
+    pub lookup: L,
+}
+
+impl<L: NameLookup + Sync> NameClaim<L> {
+    /// Expects that no gateway has a job of the name. Returns the sequence of the name's last record, 0 without one.
+    ///
+    /// # Errors
+    /// The name is taken, or that is not known.
+    pub async fn expect_unused(&self) -> Result<u64, NameRefusal> {
+        let last = self.lookup.last().await.map_err(NameRefusal::Unclear)?;
+        let Some((sequence, last)) = last else {
+            self.ask().await?;
+            return Ok(0);
+        };
+        let is_gone = last.holder != self.own && self.lookup.is_gone(last.holder);
+        // Before the question: a job that is taken over meanwhile is seen by the one or the other.
+        let is_orphan = match last.stream.filter(|_| is_gone) {
+            Some(stream) => self.lookup.has_records(stream).await,
+            None => Ok(false),
+        };
+        let is_orphan = is_orphan.map_err(NameRefusal::Unclear)?;
+        let answered = self.ask().await?;
+        if is_orphan {
+            let why = "the job of this name is being taken over from a gateway that is gone";
+            return Err(NameRefusal::Unclear(why.to_owned()));
+        }
+        if last.holder == self.own || is_gone || answered.contains(&last.holder) {
+            return Ok(sequence);
+        }
+        let (holder, why) = (last.holder, "which had the name before, is silent");
+        Err(NameRefusal::Unclear(format!("the gateway {holder}, {why}")))
+    }
+
+    /// Takes the name for a job that is open here, after the record with the sequence of [`Self::expect_unused`].
+    ///
+    /// # Errors
+    /// Another request has got the name, or that is not known: the job is to be withdrawn.
+    pub async fn take(&self, after: u64, stream: u128) -> Result<(), NameRefusal> {
+        let (holder, stream) = (self.own, Some(stream));
+        let record = NameRecord { holder, stream };
+        let outcome = self.lookup.append(after, record).await;
+        if matches!(outcome, PublishOutcome::Stored(_)) {
+            return Ok(());
+        }
+        let last = self.lookup.last().await.map_err(NameRefusal::Unclear)?;
+        if last.is_some_and(|(_, last)| last == record) {
+            // Stored, without an answer.
+            return Ok(());
+        }
+        self.expect_unused().await?;
+        let why = "JetStream has not taken the record of the name";
+        Err(NameRefusal::Unclear(why.to_owned()))
+    }
+
+    /// The gateways that have answered, none of which has a job of the name.
+    async fn ask(&self) -> Result<Vec<InstanceId>, NameRefusal> {
+        let answers = self.lookup.ask().await;
+        if answers.is_used {
+            return Err(NameRefusal::Taken);
+        }
+        match answers.unanswered {
+            Some(why) => Err(NameRefusal::Unclear(why)),
+            None => Ok(answers.answered),
+        }
+    }
+}

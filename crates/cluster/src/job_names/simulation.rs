@@ -1,6 +1,6 @@
 //! Gateways that want one name, over a simulated network with seeds: at most one job of the name at any time.
 
-use super::{NameAnswers, NameClaim, NameRecord, NameRefusal, NameStore, OtherGateways};
+use super::{NameAnswers, NameClaim, NameLookup, NameRecord, NameRefusal};
 use crate::names::InstanceId;
 use crate::records::PublishOutcome;
 use futures_util::future::join_all;
@@ -29,7 +29,6 @@ enum Faults {
 
 #[derive(Default)]
 struct Gateway {
-    is_reserved: bool,
     job: Option<u128>,
     /// Since when the process is dead or stopped.
     silent_since: Option<Instant>,
@@ -87,23 +86,23 @@ impl Sim {
     }
 }
 
-impl NameStore for Sim {
+impl NameLookup for Sim {
     async fn last(&self) -> Result<Option<(u64, NameRecord)>, String> {
         self.pause(20).await;
         if self.fails(Faults::Network, 5) {
             return Err("lost".to_owned());
         }
-        let last = self.with(|world| world.last.clone());
+        let last = self.with(|world| world.last);
         self.pause(20).await;
         Ok(last)
     }
 
-    async fn publish(&self, expected: u64, record: &NameRecord) -> PublishOutcome {
-        let (sim, record) = (self.clone(), record.clone());
+    async fn append(&self, expected: u64, record: NameRecord) -> PublishOutcome {
+        let sim = self.clone();
         let append = move || {
             sim.with(|world| {
-                let last = world.last.as_ref().map_or(0, |(sequence, _)| *sequence);
-                (last == expected).then(|| world.last = Some((last + 1, record.clone())))
+                let last = world.last.map_or(0, |(sequence, _)| sequence);
+                (last == expected).then(|| world.last = Some((last + 1, record)))
             })
         };
         self.pause(20).await;
@@ -125,9 +124,7 @@ impl NameStore for Sim {
             None => PublishOutcome::WrongSequence,
         }
     }
-}
 
-impl OtherGateways for Sim {
     async fn ask(&self) -> NameAnswers {
         let others = self.with(|world| world.gateways.keys().copied().collect::<Vec<_>>());
         let others = others.into_iter().filter(|id| *id != self.own);
@@ -138,7 +135,7 @@ impl OtherGateways for Sim {
             let answer = self.with(|world| {
                 let gateway = &world.gateways[&id];
                 let is_silent = gateway.silent_since.is_some();
-                (!is_lost && !is_silent).then_some((gateway.is_reserved, gateway.job.is_some()))
+                (!is_lost && !is_silent).then_some(gateway.job.is_some())
             });
             self.pause(20).await;
             (id, is_gone, answer)
@@ -146,9 +143,8 @@ impl OtherGateways for Sim {
         let mut answers = NameAnswers::default();
         for (id, is_gone, answer) in join_all(asked).await {
             match answer {
-                Some((is_reserved, is_used)) => {
+                Some(is_used) => {
                     answers.is_used |= is_used;
-                    answers.reserved_at.extend(is_reserved.then_some(id));
                     answers.answered.push(id);
                 }
                 None if is_gone => {}
@@ -185,20 +181,37 @@ fn start(seed: u64, faults: Faults) -> Vec<Sim> {
     let sim = |number| {
         let (world, own) = (Arc::clone(&world), InstanceId(number));
         let sim = Sim { world, own };
-        sim.own(|gateway| gateway.is_reserved = false);
+        sim.own(|_| {});
         sim
     };
     (1..=GATEWAYS).map(sim).collect()
 }
 
 impl Sim {
-    fn request(&self, has_store: bool) -> NameClaim<Self, Self> {
+    fn request(&self) -> NameClaim<Self> {
         NameClaim {
             own: self.own,
-            claim: self.below(u64::MAX),
-            store: has_store.then(|| self.clone()),
-            others: self.clone(),
+            lookup: self.clone(),
         }
+    }
+
+    /// Opens a job if the name is free, and takes the name.
+    async fn open_job(&self) -> Result<u128, NameRefusal> {
+        let request = self.request();
+        let after = request.expect_unused().await?;
+        if self.fails(Faults::Processes, 10) {
+            self.own(|own| own.silent_since = Some(Instant::now()));
+            self.pause(8000).await;
+            self.own(|own| own.silent_since = None);
+        }
+        let stream = u128::from(self.below(u64::MAX));
+        self.own(|own| own.job = Some(stream));
+        self.pause(20).await;
+        let taken = request.take(after, stream).await;
+        if taken.is_err() {
+            self.own(|own| own.job = None);
+        }
+        taken.map(|()| stream)
     }
 
     /// One request: a job of the name, for a while, or a refusal. False: the process is dead.
@@ -206,26 +219,10 @@ impl Sim {
         if self.own(|own| own.job.is_some()) {
             return true;
         }
-        let request = self.request(true);
-        self.own(|own| own.is_reserved = true);
-        let claimed = request.claim().await;
-        if self.fails(Faults::Processes, 10) {
-            self.own(|own| own.silent_since = Some(Instant::now()));
-            self.pause(8000).await;
-            self.own(|own| own.silent_since = None);
-        }
-        let Ok(claimed) = claimed else {
-            self.own(|own| own.is_reserved = false);
+        let Ok(stream) = self.open_job().await else {
             return true;
         };
-        let stream = u128::from(request.claim);
-        self.own(|own| own.job = Some(stream));
-        if request.confirm(claimed, stream).await {
-            self.with(|world| world.answer(stream));
-        } else {
-            self.own(|own| own.job = None);
-        }
-        self.own(|own| own.is_reserved = false);
+        self.with(|world| world.answer(stream));
         if self.fails(Faults::Processes, 5) {
             let orphan = self.own(|own| {
                 own.silent_since = Some(Instant::now());
@@ -246,7 +243,7 @@ impl Sim {
 
     /// A gateway that takes over what dead ones have left.
     async fn take_over(&self) {
-        if self.own(|own| own.is_reserved || own.job.is_some()) {
+        if self.own(|own| own.job.is_some()) {
             return;
         }
         if let Some(stream) = self.with(|world| world.orphans.pop()) {
@@ -300,27 +297,15 @@ async fn name_has_one_job_at_a_time_where_gateways_die_and_stop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_of_several_claims_at_one_moment_succeeds() {
+async fn one_of_several_requests_at_one_moment_gets_the_name() {
     for seed in 0..SEEDS * 4 {
-        for has_store in [true, false] {
-            let gateways = start(seed, Faults::None);
-            for gateway in &gateways {
-                gateway.own(|own| own.is_reserved = true);
-            }
-            let claims = gateways.iter().map(|gateway| async move {
-                let claimed = gateway.request(has_store).claim().await;
-                gateway.own(|own| {
-                    own.is_reserved = false;
-                    own.job = claimed.is_ok().then_some(1);
-                });
-                claimed
-            });
-            let claims = join_all(claims).await;
-            let won = claims.iter().filter(|claim| claim.is_ok()).count();
-            assert_eq!(won, 1, "seed {seed}, store {has_store}: {claims:?}");
-            let is_refused = |claim: &Result<_, NameRefusal>| *claim != Err(NameRefusal::Taken);
-            let unclear = claims.iter().filter(|claim| is_refused(claim)).count();
-            assert_eq!(unclear, 1, "only the winner is not refused");
-        }
+        let gateways = start(seed, Faults::None);
+        let opened = join_all(gateways.iter().map(Sim::open_job)).await;
+        let won = opened.iter().filter(|opened| opened.is_ok()).count();
+        let taken = opened
+            .iter()
+            .filter(|opened| **opened == Err(NameRefusal::Taken))
+            .count();
+        assert_eq!((won, taken), (1, opened.len() - 1), "{seed}: {opened:?}");
     }
 }

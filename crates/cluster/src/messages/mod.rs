@@ -4,7 +4,7 @@
 //! heartbeat   what an instance is, serves and has free     run, run_part, run_reply   a request for an engine
 //! tokens      tokens, ends and progress of requests        read                       tokens that did not arrive
 //! control     orders for requests on an engine             update                     control updates
-//! usage       usage of API keys at a gateway          records_head   the owner of a stream's records
+//! records_head   the owner of a stream's records
 //! bytes, end_code, entries   parts of the above
 //! ```
 
@@ -22,7 +22,6 @@ mod run_part;
 mod run_reply;
 mod tokens;
 mod update;
-mod usage;
 
 pub use control::{ORDERS_MAX, Order, OrderKind, decode_orders, encode_orders};
 pub use heartbeat::{
@@ -37,7 +36,6 @@ pub use run_reply::{Rejection, RunReply};
 pub use tokens::{
     Attempt, ChoiceEnd, RequestProgress, RunKey, TokenBatch, TokenRun, VECTOR_ENTRIES_MAX,
 };
-pub use usage::{USAGE_BYTES_MAX, USAGE_ENTRIES_MAX, USAGE_SEEN_MAX, UsageEntry, UsageReport};
 
 /// Bytes of one message; a NATS server takes 1 MiB by default.
 pub const MESSAGE_BYTES_MAX: usize = 960 << 10;

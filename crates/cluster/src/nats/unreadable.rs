@@ -12,8 +12,6 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 pub enum SubjectKind {
     /// Heartbeats.
     Heartbeat,
-    /// Usage of API keys.
-    Usage,
     /// Notices of claims.
     Claimed,
     /// Tokens for a gateway.
@@ -32,7 +30,6 @@ impl SubjectKind {
     /// All kinds.
     pub const ALL: [Self; 9] = [
         Self::Heartbeat,
-        Self::Usage,
         Self::Claimed,
         Self::Tokens,
         Self::Run,
@@ -45,7 +42,6 @@ impl SubjectKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Heartbeat => "heartbeat",
-            Self::Usage => "usage",
             Self::Claimed => "claimed",
             Self::Tokens => "tokens",
             Self::Run => "run",

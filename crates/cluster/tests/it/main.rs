@@ -9,4 +9,3 @@ mod membership;
 mod nats_server;
 mod records;
 mod rights;
-mod shares;

@@ -1,7 +1,6 @@
 //! An API key, as configured.
 
 use super::{KEYS_MAX, KeyHash, Scopes};
-use cluster::shares::SharedLimits;
 use std::fmt;
 use std::num::NonZeroU32;
 
@@ -102,15 +101,6 @@ pub(crate) fn check_keys(keys: &[Key]) -> Result<(), Vec<KeyProblem>> {
 }
 
 impl KeyLimits {
-    /// The limits as they hold for all gateways of a cluster.
-    pub(crate) fn shared(&self) -> SharedLimits {
-        SharedLimits {
-            requests_per_min: self.requests_per_min,
-            tokens_per_min: self.tokens_per_min,
-            concurrent_streams: self.concurrent_streams,
-        }
-    }
-
     fn named_rates(&self) -> impl Iterator<Item = NonZeroU32> {
         [self.requests_per_min, self.tokens_per_min]
             .into_iter()

@@ -30,10 +30,10 @@ pub(crate) use permit::TokenCharge;
 pub use prefix_sharing::PrefixSharing;
 pub use scope::{Scope, Scopes};
 
-use cluster::shares::KeyShares;
 use key_usage::KeyUsage;
 use std::fmt;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 use stream::Owner;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
@@ -50,8 +50,8 @@ pub struct Keys {
     anonymous: Option<Caller>,
     /// At most [`KEYS_MAX`].
     entries: RwLock<Arc<[KeyEntry]>>,
-    /// Set in a cluster.
-    shares: OnceLock<KeyShares>,
+    /// Number of gateways that divide the keys' limits; 1 outside a cluster.
+    gateways: Arc<AtomicU32>,
 }
 
 /// A key in the table of keys.
@@ -63,12 +63,13 @@ struct KeyEntry {
 impl Keys {
     /// No keys: every request has the same caller, with all scopes.
     pub fn anonymous() -> Self {
-        let epoch = clock::now();
+        let (epoch, gateways) = (clock::now(), one_gateway());
+        let usage = KeyUsage::new(epoch, Arc::clone(&gateways));
         Self {
             epoch,
-            anonymous: Some(Caller::anonymous(Arc::new(KeyUsage::new(epoch)))),
+            anonymous: Some(Caller::anonymous(Arc::new(usage))),
             entries: RwLock::new(Arc::from([])),
-            shares: OnceLock::new(),
+            gateways,
         }
     }
 
@@ -85,29 +86,20 @@ impl Keys {
             epoch,
             anonymous: None,
             entries: RwLock::new(Arc::from([])),
-            shares: OnceLock::new(),
+            gateways: one_gateway(),
         };
         none.replace(keys)?;
         Ok(none)
     }
 
-    /// From now on the keys' limits hold for all gateways of a cluster together. To be called before the first request: what
-    /// was used before is not counted. Only the first call has an effect.
-    pub fn share_limits(&self, shares: &KeyShares) {
-        let entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        if self.shares.set(shares.clone()).is_ok() {
-            for entry in entries.iter() {
-                self.share_usage(&entry.caller);
-            }
-        }
+    /// From now on this process, as one of so many gateways, has its part of the keys' limits. What was counted stays: a
+    /// bucket that is half empty is half empty.
+    pub fn set_gateways(&self, count: u32) {
+        self.gateways.store(count.max(1), Ordering::Relaxed);
     }
 
-    /// Counts the usage of a key in the cluster, if there is one.
-    fn share_usage(&self, caller: &Caller) {
-        if let Some(shares) = self.shares.get() {
-            let share = shares.key(caller.owner.0, caller.limits.shared());
-            caller.usage().set_share(share);
-        }
+    fn new_usage(&self) -> Arc<KeyUsage> {
+        Arc::new(KeyUsage::new(self.epoch, Arc::clone(&self.gateways)))
     }
 
     /// Replaces the keys. Running streams keep their permits, and a key that stays in the list keeps the counted
@@ -122,18 +114,10 @@ impl Keys {
             .iter()
             .map(|key| {
                 let before = entries.iter().find(|a| a.hash == key.hash);
-                let caller = match before {
-                    Some(entry) => Caller::new(key, Arc::clone(entry.caller.usage())),
-                    None => {
-                        let caller = Caller::new(key, Arc::new(KeyUsage::new(self.epoch)));
-                        self.share_usage(&caller);
-                        caller
-                    }
-                };
-                caller.usage().update_limits(&key.limits);
+                let usage = before.map(|entry| Arc::clone(entry.caller.usage()));
                 KeyEntry {
                     hash: key.hash,
-                    caller,
+                    caller: Caller::new(key, usage.unwrap_or_else(|| self.new_usage())),
                 }
             })
             .collect();
@@ -210,10 +194,14 @@ impl Keys {
         let entries = Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner));
         let listed = entries.iter().map(|entry| &entry.caller);
         let mut callers = self.anonymous.iter().chain(listed);
-        let removed = || Caller::without_key(owner, Arc::new(KeyUsage::new(self.epoch)));
+        let removed = || Caller::without_key(owner, self.new_usage());
         let caller = callers.find(|caller| caller.owner == owner);
         KeyPermit::restore(&caller.cloned().unwrap_or_else(removed), streams)
     }
+}
+
+fn one_gateway() -> Arc<AtomicU32> {
+    Arc::new(AtomicU32::new(1))
 }
 
 impl fmt::Debug for Keys {

@@ -107,6 +107,12 @@ impl StreamRecord {
         self.stop_moved();
     }
 
+    /// The work ends here, and nothing further is told.
+    pub(crate) fn withdraw(&self) {
+        self.recovery_state().set_moved();
+        self.cancel();
+    }
+
     /// The work ends here, and the journal keeps the stream as it is, for the next owner. False: the stream cannot continue.
     pub(crate) fn begin_move(&self) -> bool {
         let Some(durable) = self.durable().filter(|durable| durable.is_recorded()) else {

@@ -1,7 +1,7 @@
 //! A job with a name, in a cluster: one job of a name and key at all gateways.
 //!
-//! The protocol is that of [`cluster::job_names`]. The name is reserved here from before the question until the response: a
-//! gateway that asks meanwhile gets 409.
+//! The protocol is that of [`cluster::job_names`]. The response waits until the name is taken; a job whose name another
+//! gateway has got meanwhile is withdrawn.
 
 use crate::access::authentication;
 use crate::app::App;
@@ -14,11 +14,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use cluster::job_names::{
-    ClaimedName, JetStreamName, NameAnswers, NameClaim, NameRefusal, OtherGateways,
+    JetStreamName, NameAnswers, NameClaim, NameLookup, NameRecord, NameRefusal,
 };
 use cluster::names::InstanceId;
+use cluster::records::PublishOutcome;
 use gateway::job_names::name_is_taken;
-use gateway::submit::reserve_job_name;
+use gateway::submit::{expect_unused_name, withdraw_job};
 use generate::error::ApiError;
 use http::StatusCode;
 use http::request::Parts;
@@ -38,12 +39,23 @@ pub(crate) async fn run_named_job(
 ) -> Response {
     let run = async {
         let caller = authentication::caller(&head.extensions)?;
-        let _reserved = reserve_job_name(&app.gateway, caller, id.clone())?;
-        let claim = name_claim(app, &head, caller.owner, &id);
-        let claimed = claim.claim().await.map_err(refused)?;
+        expect_unused_name(&app.gateway, caller, &id)?;
+        let owners = app.gateway.owners.get();
+        let claim = NameClaim {
+            own: app.peer_calls.peers.own_id().unwrap_or_default(),
+            lookup: GatewayLookup {
+                app: app.clone(),
+                store: owners.and_then(|owners| owners.job_name_records(caller.owner, &id)),
+                request: PassedRequest::get(&head, format!("/v1/jobs/{}", id.as_str())),
+            },
+        };
+        let after = claim.expect_unused().await.map_err(refused)?;
         let response = next.run(Request::from_parts(head, Body::from(body))).await;
         if let Some(stream) = opened_stream(&response) {
-            keep_name(app, &claim, claimed, stream).await?;
+            // A task: a client that disconnects leaves no job without its name.
+            let taken = tokio::spawn(take_name(app.clone(), claim, after, stream)).await;
+            let stops = |_| NameRefusal::Unclear("the gateway stops".to_owned());
+            taken.map_err(stops).flatten().map_err(refused)?;
         }
         Ok(response)
     };
@@ -51,23 +63,19 @@ pub(crate) async fn run_named_job(
     run.unwrap_or_else(|error| Rejected::from(error).into_response())
 }
 
-fn name_claim(
-    app: &App,
-    head: &Parts,
-    owner: stream::Owner,
-    id: &JobId,
-) -> NameClaim<JetStreamName, AskedGateways> {
-    let owners = app.gateway.owners.get();
-    let random = app.gateway.generations.ids.next_random();
-    NameClaim {
-        own: app.peer_calls.peers.own_id().unwrap_or_default(),
-        claim: u128::from_be_bytes(random) as u64,
-        store: owners.and_then(|owners| owners.job_name_records(owner, id)),
-        others: AskedGateways {
-            app: app.clone(),
-            request: PassedRequest::get(head, format!("/v1/jobs/{}", id.as_str())),
-        },
+/// Takes the name for a job that was opened, or withdraws the job.
+async fn take_name(
+    app: App,
+    claim: NameClaim<GatewayLookup>,
+    after: u64,
+    stream: StreamId,
+) -> Result<(), NameRefusal> {
+    let taken = claim.take(after, stream.to_bits()).await;
+    if taken.is_err() {
+        tracing::debug!(%stream, "the name of a job was not free any more: withdrawn");
+        withdraw_job(&app.gateway, stream).await;
     }
+    taken
 }
 
 /// The stream of the job, if there is one.
@@ -75,25 +83,6 @@ fn opened_stream(response: &Response) -> Option<StreamId> {
     let id = response.headers().get(STREAM_ID);
     let id = id.filter(|_| response.status().is_success())?;
     id.to_str().ok()?.parse().ok()
-}
-
-/// Notes the stream of the job. If another gateway has got the name meanwhile, the job is cancelled.
-async fn keep_name(
-    app: &App,
-    claim: &NameClaim<JetStreamName, AskedGateways>,
-    claimed: ClaimedName,
-    id: StreamId,
-) -> Result<(), ApiError> {
-    if claim.confirm(claimed, id.to_bits()).await {
-        return Ok(());
-    }
-    tracing::warn!(stream = %id, "another gateway has the name of a job, since this one was silent: cancelled");
-    let streams = &app.gateway.generations.streams;
-    if let Ok(record) = streams.registry().lookup(id, stream::Caller::Admin) {
-        record.cancel();
-    }
-    streams.remove_stream(id);
-    Err(name_is_taken())
 }
 
 fn refused(refusal: NameRefusal) -> ApiError {
@@ -106,13 +95,29 @@ fn refused(refusal: NameRefusal) -> ApiError {
     }
 }
 
-/// The other gateways, asked for the job of a name.
-struct AskedGateways {
+/// The records of a name, and the other gateways, asked for its job.
+struct GatewayLookup {
     app: App,
+    /// `None` without JetStream.
+    store: Option<JetStreamName>,
     request: PassedRequest,
 }
 
-impl OtherGateways for AskedGateways {
+impl NameLookup for GatewayLookup {
+    async fn last(&self) -> Result<Option<(u64, NameRecord)>, String> {
+        match &self.store {
+            Some(store) => store.last().await,
+            None => Ok(None),
+        }
+    }
+
+    async fn append(&self, expected: u64, record: NameRecord) -> PublishOutcome {
+        match &self.store {
+            Some(store) => store.append(expected, record).await,
+            None => PublishOutcome::Stored(0),
+        }
+    }
+
     async fn ask(&self) -> NameAnswers {
         let mut answers = NameAnswers::default();
         for (peer, status) in self.app.peer_calls.ask_statuses(&self.request).await {
@@ -123,11 +128,6 @@ impl OtherGateways for AskedGateways {
                 }
                 Ok(StatusCode::NOT_FOUND | StatusCode::GONE) => {
                     answers.answered.push(peer.id);
-                    continue;
-                }
-                Ok(StatusCode::CONFLICT) => {
-                    answers.answered.push(peer.id);
-                    answers.reserved_at.push(peer.id);
                     continue;
                 }
                 Ok(status) => format!("it answered with status {}", status.as_u16()),

@@ -1,7 +1,6 @@
 //! `/v1/inference` and `/v1/jobs*`. A job is a stream with a name that the client can choose.
 
 use crate::app::App;
-use crate::peers::FORWARDED;
 use crate::request::extract::{Authenticated, GenerationRequest};
 use crate::request::incoming_request::IncomingRequest;
 use crate::response::error_response::Rejected;
@@ -13,7 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use gateway::admission::QueuePosition;
-use gateway::job_names::{JobNames, name_is_taken};
+use gateway::job_names::JobNames;
 use gateway::keys::Caller;
 use gateway::open::Resumable;
 use gateway::streams::{ChoiceLog, StreamRecord, StreamRegistry, StreamState};
@@ -58,12 +57,7 @@ pub(crate) async fn submit_job(
 }
 
 pub(crate) async fn show_job(job: JobInPath) -> Result<Response, Rejected> {
-    let found = job.find_stream();
-    if found.is_err() && job.is_reserved() {
-        // Another gateway asks whether it may use the name.
-        return Err(name_is_taken().into());
-    }
-    let record = found?;
+    let record = job.find_stream()?;
     Ok(Json(describe_job(&record)).into_response())
 }
 
@@ -102,7 +96,6 @@ enum JobStop {
 pub(crate) struct JobInPath {
     id: String,
     caller: Caller,
-    is_forwarded: bool,
     names: Arc<JobNames>,
     streams: Arc<StreamRegistry>,
 }
@@ -118,7 +111,6 @@ impl FromRequestParts<App> for JobInPath {
         Ok(Self {
             id,
             caller,
-            is_forwarded: head.headers.contains_key(FORWARDED),
             names: FromRef::from_ref(app),
             streams: FromRef::from_ref(app),
         })
@@ -139,12 +131,6 @@ impl JobInPath {
             self.streams.find_stream(&id, &self.caller)
         };
         found.map(|stream| stream.payload)
-    }
-
-    /// Whether a request here wants the name, and another gateway asks.
-    fn is_reserved(&self) -> bool {
-        let id = JobId::parse(&self.id).filter(|_| self.is_forwarded);
-        id.is_some_and(|id| self.names.is_reserved(self.caller.owner, &id))
     }
 
     async fn stop(&self, stop: JobStop) -> Result<Response, ApiError> {

@@ -1,4 +1,4 @@
-//! The limit of a key over two gateways.
+//! The limit of a key, of which two gateways have a half each.
 
 use super::conversation::SETTINGS;
 use super::nats_server;
@@ -9,8 +9,19 @@ use testing::wait::wait_until;
 
 const REQUESTS_PER_MIN: u32 = 40;
 const BODY: &str = r#"{"prompt": "A", "max_tokens": 1}"#;
-/// How long requests are sent: several times the silence after which gateways count on each other.
-const SENDING: Duration = Duration::from_secs(4);
+/// How long requests are sent.
+const SENDING: Duration = Duration::from_secs(2);
+
+/// Waits until the gateways know of each other.
+fn wait_for_each_other(gateways: [&Serving; 2], key: &str) {
+    wait_until("the gateways hear each other", || {
+        let known = |gateway: &Serving| {
+            let reply = gateway.send("GET", "/v1/cluster", key, "");
+            json(&reply)["instances"].as_array().map(Vec::len)
+        };
+        gateways.map(known) == [Some(3); 2]
+    });
+}
 
 /// Requests to both gateways in turn, much more than the limit.
 #[test]
@@ -28,6 +39,10 @@ fn limit_of_a_key_holds_over_two_gateways() {
         file,
         "new",
         "alice",
+        "--scope",
+        "inference",
+        "--scope",
+        "admin",
         "--requests-per-min",
         &limit,
     ]);
@@ -36,6 +51,7 @@ fn limit_of_a_key_holds_over_two_gateways() {
     let mut cluster = Cluster::new(program, "cluster-limits", "", &settings);
     cluster.start_engines(1);
     let gateways = [cluster.start_gateway(), cluster.start_gateway()];
+    wait_for_each_other([&gateways[0], &gateways[1]], &field);
     let begin = Instant::now();
     let mut served = [0, 0];
     while begin.elapsed() < SENDING {
@@ -47,7 +63,7 @@ fn limit_of_a_key_holds_over_two_gateways() {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    // The bucket, what the rate has added, one request for the other gateway, and one for the rounding.
+    // The bucket, what the rate has added, and one request at each gateway for the rounding.
     let added = begin.elapsed().as_secs_f64() / 60.0 * f64::from(REQUESTS_PER_MIN);
     let most = f64::from(REQUESTS_PER_MIN) + added + 2.0;
     let all = f64::from(served[0] + served[1]);
@@ -56,9 +72,9 @@ fn limit_of_a_key_holds_over_two_gateways() {
     assert!(served.iter().all(|&served| served > 0), "{served:?}");
 }
 
-/// Streams that wait for their reader at one gateway count at the other.
+/// Each gateway has one of two streams, and both when the other gateway was killed.
 #[test]
-fn concurrent_streams_of_a_key_are_counted_over_two_gateways() {
+fn concurrent_streams_of_a_key_are_divided_by_the_gateways() {
     let Some(program) = nats_server::program() else {
         return;
     };
@@ -70,6 +86,10 @@ fn concurrent_streams_of_a_key_are_counted_over_two_gateways() {
         file,
         "new",
         "alice",
+        "--scope",
+        "inference",
+        "--scope",
+        "admin",
         "--concurrent-streams",
         "2",
     ]);
@@ -88,29 +108,19 @@ fn concurrent_streams_of_a_key_are_counted_over_two_gateways() {
         let id = (!is_rejected).then(|| json(&reply)["job_id"].clone());
         id.map(|id| id.as_str().expect("an id").to_owned())
     };
-    // Each gateway may open one stream before it knows of the other's.
-    let (mut opened, mut rejected) = (Vec::new(), [0, 0]);
-    wait_until("both gateways reject again and again", || {
-        for (gateway, rejected) in [&first, &second].into_iter().zip(&mut rejected) {
-            match open(gateway) {
-                Some(id) => opened.push((gateway, id)),
-                None => *rejected += 1,
-            }
-        }
-        opened.len() >= 2 && rejected.iter().all(|&rejected| rejected >= 10)
-    });
-    assert!(opened.len() <= 3, "2, and one for the second gateway");
-    let cancel = |(gateway, id): &(&Serving, String)| {
+    wait_for_each_other([&first, &second], &key);
+    let cancel = |gateway: &Serving, id: &str| {
         let reply = gateway.post_with(&key, &format!("/v1/jobs/{id}/cancel"), "");
         assert!(reply.starts_with("HTTP/1.1 2"), "{reply}");
     };
-    opened[1..].iter().for_each(cancel);
     for gateway in [&first, &second] {
-        let mut last = None;
-        wait_until("a place is free at each gateway", || {
-            last = open(gateway);
-            last.is_some()
-        });
-        cancel(&(gateway, last.expect("a stream")));
+        let one = open(gateway).expect("a stream");
+        assert_eq!(open(gateway), None, "one of two");
+        cancel(gateway, &one);
+        wait_until("the place is free", || open(gateway).is_some());
+        assert_eq!(open(gateway), None, "one of two");
     }
+    drop(second); // killed
+    wait_until("the whole limit", || open(&first).is_some());
+    assert_eq!(open(&first), None, "two");
 }

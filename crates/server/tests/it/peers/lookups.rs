@@ -78,24 +78,6 @@ fn web_socket_opens_no_job_with_a_name_that_all_gateways_share() {
     talk.whole(&id);
 }
 
-#[test]
-fn name_of_two_jobs_at_one_moment_is_that_of_one() {
-    let Some(pair) = start_pair() else { return };
-    let gateways = [&pair.first, &pair.second];
-    for round in 0..20 {
-        let body = json!({"prompt": "hi", "job_id": format!("job-{round}"), "max_tokens": 2});
-        let statuses = std::thread::scope(|scope| {
-            let body = &body;
-            let open = |gateway: &'_ Gateway| gateway.ask("one", "POST", "/v1/jobs", body).0;
-            let opened = gateways.map(|gateway| scope.spawn(move || open(gateway)));
-            opened.map(|opened| opened.join().unwrap())
-        });
-        let accepted = statuses.iter().filter(|status| **status == 202).count();
-        assert_eq!(accepted, 1, "{statuses:?}");
-        assert!(statuses.contains(&409), "{statuses:?}");
-    }
-}
-
 fn respond(gateway: &Gateway, owner: &str, previous: Option<&str>) -> (u16, Value) {
     let mut body = json!({"input": "hi", "max_output_tokens": 16});
     if let Some(previous) = previous {

@@ -8,7 +8,7 @@ use super::Logged;
 use crate::support::Folder;
 use cluster::messages::{
     Attempt, Heartbeat, Order, OrderKind, ReadEntry, ReadRequest, Role, Run, RunReply, TokenBatch,
-    UsageEntry, UsageReport, encode_orders,
+    encode_orders,
 };
 use cluster::names::InstanceId;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,26 +59,12 @@ fn foreign_messages() -> Vec<Vec<u8>> {
         orders,
         read.encode().unwrap(),
         tokens,
-        usage(),
         heartbeat(),
         RunReply::Accepted.encode(),
         claim,
     ];
     messages.extend(run.encode_parts().unwrap());
     messages
-}
-
-fn usage() -> Vec<u8> {
-    let report = UsageReport {
-        gateway: STRANGER,
-        sequence: 9,
-        entries: vec![UsageEntry {
-            owner: 1,
-            ..UsageEntry::default()
-        }],
-        ..UsageReport::default()
-    };
-    report.encode().unwrap()
 }
 
 fn heartbeat() -> Vec<u8> {
@@ -154,7 +140,6 @@ fn hostile_messages_are_counted_and_change_no_stream() {
     let (own, other) = (engine.id(""), gateway.id(""));
     let subjects = [
         "mr.millrace.hb".to_owned(),
-        "mr.millrace.usage".to_owned(),
         "mr.millrace.claimed".to_owned(),
         "mr.millrace.find".to_owned(),
         format!("mr.millrace.s.{:032x}", 7),

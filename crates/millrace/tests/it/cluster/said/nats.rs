@@ -74,7 +74,7 @@ fn missing_rights_are_named_with_their_subject() {
     for (all, some) in [
         (
             "deny: [\"mr.millrace.g.*.t\"]",
-            "deny: [\"mr.millrace.g.*.t\", \"mr.millrace.usage\"]",
+            "deny: [\"mr.millrace.g.*.t\", \"mr.millrace.hb\"]",
         ),
         (
             "allow: [\"mr.millrace.hb\", \"mr.millrace.e.>\"]",
@@ -91,7 +91,7 @@ fn missing_rights_are_named_with_their_subject() {
         Logged::launch(&cluster, (&folder, &name), role, &[], &[])
     };
     let (gateway, engine) = (launch("gateway"), launch("engine"));
-    gateway.wait_refused(&["may not publish to \"mr.millrace.usage\""]);
+    gateway.wait_refused(&["may not publish to \"mr.millrace.hb\""]);
     let subjects = format!("subscribe to \"mr.millrace.e.{}.", engine.id(""));
     engine.wait_refused(&["may not", &subjects]);
     let denied = engine.serving.get("/v1/cluster");
