@@ -14,7 +14,6 @@ mod norm;
 pub mod packed_file;
 pub mod safetensors;
 mod span_states;
-pub mod synth;
 mod tensor_entry;
 mod weights;
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Crate, and the most production lines it may have: the count of today, rounded up to the next hundred. A commit that
 /// makes a crate smaller lowers its budget.
-const BUDGETS: [(&str, usize); 18] = [
+const BUDGETS: [(&str, usize); 19] = [
     ("bench", 2_000),
     ("cluster", 11_900),
     ("engine", 10_100),
@@ -18,11 +18,12 @@ const BUDGETS: [(&str, usize); 18] = [
     ("journal", 4_000),
     ("kernels", 12_900),
     ("millrace", 15_500),
-    ("model", 19_600),
+    ("model", 16_400),
     ("page", 100),
     ("private_files", 200),
     ("server", 15_200),
     ("stream", 2_600),
+    ("synth", 3_300),
     ("testing", 600),
     ("text", 14_700),
     ("upstream", 2_000),

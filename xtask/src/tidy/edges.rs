@@ -4,13 +4,14 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 19] = [
+const DRAWN: [(&str, &[&str], &[&str]); 20] = [
     ("journal", &["private_files"], &["testing"]),
     ("page", &[], &["testing"]),
     ("private_files", &[], &["testing"]),
     ("stream", &[], &["testing"]),
     ("kernels", &[], &["testing"]),
-    ("model", &["kernels"], &["testing"]),
+    ("model", &["kernels"], &["synth", "testing"]),
+    ("synth", &["kernels", "model"], &[]),
     (
         "engine",
         &["kernels", "model", "private_files", "stream"],
@@ -57,7 +58,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 19] = [
         &["engine", "generate", "stream", "text"],
         &["model", "testing"],
     ),
-    ("bench", &["kernels", "model"], &[]),
+    ("bench", &["kernels", "model"], &["synth"]),
     (
         "millrace",
         &[
@@ -71,6 +72,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 19] = [
             "private_files",
             "server",
             "stream",
+            "synth",
             "text",
             "upstream",
             "wire",

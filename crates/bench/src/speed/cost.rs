@@ -200,7 +200,7 @@ impl ModelCost {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use model::synth::{Mix, SynthSpec};
+    use synth::{Mix, SynthSpec};
 
     fn cost(preset: &str, mix: &str) -> (Gguf, ModelCost) {
         let mut spec = SynthSpec::preset(preset).unwrap();

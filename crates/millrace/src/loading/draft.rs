@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::vocabulary::vocabulary;
     use model::gguf::Gguf;
-    use model::synth::SynthSpec;
+    use synth::SynthSpec;
     use testing::folder::Folder;
 
     #[test]

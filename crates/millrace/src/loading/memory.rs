@@ -128,7 +128,7 @@ mod tests {
     use kernels::{Isa, KvKind, Pool};
     use model::Model;
     use model::gguf::Gguf;
-    use model::synth::SynthSpec;
+    use synth::SynthSpec;
 
     #[test]
     fn estimates_are_near_what_a_loaded_model_has() {

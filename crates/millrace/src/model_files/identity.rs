@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use crate::config::Settings;
     use crate::model_files::ModelSource;
-    use model::synth::{AdapterSynth, SynthSpec};
+    use synth::{AdapterSynth, SynthSpec};
 
     fn identity(bytes: Vec<u8>) -> ModelIdentity {
         let files: ModelFiles = Gguf::from_bytes(bytes).unwrap().into();

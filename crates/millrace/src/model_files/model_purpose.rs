@@ -94,7 +94,7 @@ impl ModelPurpose {
 mod tests {
     use super::*;
     use model::gguf::GgufWriter;
-    use model::synth::{EncoderSpec, SynthSpec};
+    use synth::{EncoderSpec, SynthSpec};
 
     fn synthetic(preset: &str) -> Vec<u8> {
         match EncoderSpec::preset(preset) {

@@ -7,12 +7,12 @@ use super::{CachedLoad, PackedCache};
 use crate::clock::now_unix_s;
 use kernels::{Isa, KvKind, Pool};
 use model::packed_file::{HEADER_BYTES, PackedReading, PackedSection};
-use model::synth::SynthSpec;
 use model::{Batch, Forward, LoadOptions, Model, ModelFiles, PackedSections, Want};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, UNIX_EPOCH};
+use synth::SynthSpec;
 use testing::folder::Folder;
 
 /// A model's file and a cache.

@@ -6,11 +6,11 @@ use engine::{Choice, Engine, EngineConfig, Handle, Next, Progress, Request, Samp
 use engine::{Terms, Token};
 use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
-use model::synth::SynthSpec;
 use model::{Architecture, LoadOptions, Model};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{PoolLimits, Read, Reader, SegmentPool};
+use synth::SynthSpec;
 
 /// Families of each kind of recurrent layers, with attention in other layers, beside them, and nowhere.
 const FAMILIES: [Architecture; 5] = [

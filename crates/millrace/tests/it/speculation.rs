@@ -5,11 +5,11 @@ use engine::{Choice, Engine, EngineConfig, Next, Progress, Request, SamplingPara
 use engine::{Terms, Token};
 use kernels::{Isa, KvKind, Pool};
 use model::gguf::Gguf;
-use model::synth::SynthSpec;
 use model::{Architecture, Forward, LoadOptions, Model};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{PoolLimits, Read, SegmentPool};
+use synth::SynthSpec;
 
 const VOCAB: u32 = 512;
 

@@ -197,7 +197,7 @@ fn layer_and_part(name: &str) -> Option<(usize, &str)> {
 }
 
 /// Whether a tensor of this name is a projection that an adapter may change.
-pub(crate) fn is_projection(name: &str) -> bool {
+pub fn is_projection(name: &str) -> bool {
     layer_and_part(name).is_some_and(|(_, part)| PARTS.contains(&part))
 }
 

@@ -17,7 +17,8 @@ mod set;
 mod stored;
 
 pub use adapter::Adapter;
-pub(crate) use adapter::{LowRank, is_projection};
+pub(crate) use adapter::LowRank;
+pub use adapter::is_projection;
 pub use error::AdapterError;
 pub use set::AdapterSet;
 pub(crate) use stored::{HalfSide, ScaleRule, StoredAdapter, StoredHalf};

@@ -3,7 +3,7 @@
 //! One decoder runs all families. Their differences are data: a row of the table in `traits.rs`, and the fields
 //! of [`Config`].
 
-pub(crate) mod altup;
+pub mod altup;
 mod architecture;
 #[cfg(test)]
 mod differing_tests;
@@ -22,7 +22,7 @@ pub mod limits;
 mod mtp;
 mod nearest;
 mod recurrent;
-pub(crate) mod recurrent_rule;
+pub mod recurrent_rule;
 #[cfg(test)]
 mod recurrent_tests;
 mod rope;
@@ -32,7 +32,7 @@ pub(crate) mod shapes;
 pub(crate) mod state_head;
 #[cfg(test)]
 mod tests;
-pub(crate) mod traits;
+pub mod traits;
 mod windows;
 
 pub use architecture::Architecture;

@@ -2,7 +2,7 @@
 
 /// The recurrent layers of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RecurrentRule {
+pub enum RecurrentRule {
     /// Gated DeltaNet, in the layers of a list, or in all but each `full_attention_interval`-th.
     Delta {
         /// Whether consecutive heads of values have the same key, and decays and rates are in one tensor.
@@ -16,7 +16,7 @@ pub(crate) enum RecurrentRule {
 
 /// Which layers have Mamba-2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MambaLayers {
+pub enum MambaLayers {
     /// Those without key and value heads.
     WithoutHeads,
     /// Those with neither key and value heads nor a feed-forward part: a layer has one part.
@@ -29,7 +29,7 @@ pub(crate) enum MambaLayers {
 
 impl RecurrentRule {
     /// Whether the layers with attention are those with key and value heads.
-    pub(crate) fn lists_attention(self) -> bool {
+    pub fn lists_attention(self) -> bool {
         use MambaLayers::{WithoutHeads, WithoutOthers};
         matches!(
             self,
@@ -38,12 +38,12 @@ impl RecurrentRule {
     }
 
     /// Whether recurrent layers have attention, too.
-    pub(crate) fn is_beside_attention(self) -> bool {
+    pub fn is_beside_attention(self) -> bool {
         self == Self::Mamba(MambaLayers::BesideAttention)
     }
 
     /// Whether no layer has attention.
-    pub(crate) fn replaces_all_attention(self) -> bool {
+    pub fn replaces_all_attention(self) -> bool {
         self == Self::Mamba(MambaLayers::All)
     }
 }

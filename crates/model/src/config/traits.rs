@@ -6,9 +6,9 @@ mod expert_rule;
 mod recurrent;
 mod state_head;
 
-pub(crate) use expert_rule::ExpertRule;
+pub use expert_rule::ExpertRule;
 use expert_rule::experts;
-pub(crate) use state_head::StateHeadRule;
+pub use state_head::StateHeadRule;
 
 use super::Architecture;
 use super::recurrent_rule::RecurrentRule;
@@ -29,7 +29,7 @@ pub enum Gate {
 
 /// Which layers use a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WindowRule {
+pub enum WindowRule {
     /// None, whatever the metadata contains. Files of Mistral and Phi 3 carry windows, but llama.cpp, against
     /// which their weights were checked, ignores the windows.
     Never,
@@ -46,7 +46,7 @@ pub(crate) enum WindowRule {
 
 /// Source of the divisors of rope frequencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FactorRule {
+pub enum FactorRule {
     /// No divisors.
     Never,
     /// `rope_freqs.weight`; with scaling type `longrope` the long and short ones.
@@ -57,7 +57,7 @@ pub(crate) enum FactorRule {
 
 /// The rope of layers with a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum LocalRope {
+pub enum LocalRope {
     /// The global rope, with `rope.freq_base_swa` as the base if given.
     AsGlobal,
     /// No scaling, with this base unless `rope.freq_base_swa` is given.
@@ -69,7 +69,7 @@ pub(crate) enum LocalRope {
 
 /// Which layers rotate queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RopeLayers {
+pub enum RopeLayers {
     /// All.
     All,
     /// All except each `period`-th.
@@ -87,7 +87,7 @@ pub(crate) enum RopeLayers {
 
 /// Norm of queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum QkNorm {
+pub enum QkNorm {
     /// None.
     Never,
     /// Each head before the rope; all heads have the same weights.
@@ -102,7 +102,7 @@ pub(crate) enum QkNorm {
 
 /// Which layers read the keys and values of earlier layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KvSharing {
+pub enum KvSharing {
     /// None.
     Never,
     /// As many at the end as `attention.shared_kv_layers` says; none when the key is absent.
@@ -113,7 +113,7 @@ pub(crate) enum KvSharing {
 
 /// What the feed-forward part of a layer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FeedRule {
+pub enum FeedRule {
     /// The stream after attention.
     AfterAttention,
     /// What attention reads: both run side by side.
@@ -128,7 +128,7 @@ pub(crate) enum FeedRule {
 
 /// Meaning of the key `logit_scale`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogitScale {
+pub enum LogitScale {
     /// The key is not read.
     Never,
     /// Logits are multiplied by the value.
@@ -139,78 +139,89 @@ pub(crate) enum LogitScale {
 
 /// Differences between families that do not depend on metadata.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Traits {
-    pub(crate) pairs: RopePairs,
+pub struct Traits {
+    /// Elements of a head that turn together.
+    pub pairs: RopePairs,
     /// With `rope.dimension_sections` (positions of images), pairs are `RopePairs::Halves`.
-    pub(crate) sections_in_halves: bool,
+    pub sections_in_halves: bool,
     /// The key `rope.scaling.alpha` is read, which stretches the base.
-    pub(crate) alpha: bool,
-    pub(crate) gate: Gate,
+    pub alpha: bool,
+    /// The non-linearity of the feed-forward gate.
+    pub gate: Gate,
     /// Whether the feed-forward part has a gate beside the up projection.
-    pub(crate) gated: bool,
-    pub(crate) experts: ExpertRule,
+    pub gated: bool,
+    /// Whether the feed-forward part may consist of experts.
+    pub experts: ExpertRule,
     /// The expert that each row uses has a factor, computed from the row.
-    pub(crate) shared_gate: bool,
+    pub shared_gate: bool,
     /// Whether router and experts have biases.
-    pub(crate) expert_biases: bool,
+    pub expert_biases: bool,
     /// Whether each query head has an attention sink.
-    pub(crate) sinks: bool,
-    pub(crate) windows: WindowRule,
-    pub(crate) factors: FactorRule,
-    pub(crate) roped: RopeLayers,
-    pub(crate) qk_norm: QkNorm,
+    pub sinks: bool,
+    /// Which layers use a sliding window.
+    pub windows: WindowRule,
+    /// Source of the divisors of rope frequencies.
+    pub factors: FactorRule,
+    /// Which layers rotate queries and keys.
+    pub roped: RopeLayers,
+    /// Norm of queries and keys.
+    pub qk_norm: QkNorm,
     /// Whether the output of each attention head is gated, by rows of the query projection.
-    pub(crate) gated_attention: bool,
+    pub gated_attention: bool,
     /// Keys and values of all heads are projections of one latent.
-    pub(crate) latent: bool,
+    pub latent: bool,
     /// Recurrent layers in place of attention.
-    pub(crate) recurrent: Option<RecurrentRule>,
+    pub recurrent: Option<RecurrentRule>,
     /// Layer norms (mean subtracted, perhaps with biases), not RMS norms.
-    pub(crate) layer_norms: bool,
+    pub layer_norms: bool,
     /// Norm before attention, and before the feed-forward part unless [`FeedRule`] says otherwise.
-    pub(crate) pre_norms: bool,
+    pub pre_norms: bool,
     /// Norm after attention and after the feed-forward part.
-    pub(crate) post_norms: bool,
-    pub(crate) feed: FeedRule,
+    pub post_norms: bool,
+    /// What the feed-forward part reads.
+    pub feed: FeedRule,
     /// Name of the norm before the vocabulary projection.
-    pub(crate) output_norm: &'static str,
+    pub output_norm: &'static str,
     /// Name of the norm before the feed-forward part.
-    pub(crate) feed_norm: &'static str,
+    pub feed_norm: &'static str,
     /// Whether the name of that norm's tensor lacks `.weight`.
-    pub(crate) bare_feed_norm: bool,
+    pub bare_feed_norm: bool,
     /// Embeddings are multiplied by `sqrt(dim)`.
-    pub(crate) scaled_embedding: bool,
+    pub scaled_embedding: bool,
     /// The keys `embedding_scale`, `residual_scale` and `attention.scale` are read.
-    pub(crate) multipliers: bool,
-    pub(crate) logit_scale: LogitScale,
+    pub multipliers: bool,
+    /// Meaning of the key `logit_scale`.
+    pub logit_scale: LogitScale,
     /// Gate and up projections are one tensor, `ffn_up`, gate first.
-    pub(crate) fused_gate_up: bool,
+    pub fused_gate_up: bool,
     /// Cap of attention scores when the key is absent; `None`: the key is not read.
-    pub(crate) attention_cap: Option<f32>,
+    pub attention_cap: Option<f32>,
     /// Cap of logits when the key is absent; `None`: the key is not read.
-    pub(crate) logit_cap: Option<f32>,
+    pub logit_cap: Option<f32>,
     /// The rope of layers with a window.
-    pub(crate) local_rope: LocalRope,
+    pub local_rope: LocalRope,
     /// A model of this many layers scales queries by `sqrt(dim / heads)`, not `sqrt(head_dim)`.
-    pub(crate) layers_scaled_by_dim: Option<usize>,
+    pub layers_scaled_by_dim: Option<usize>,
     /// Attention scores are not scaled.
-    pub(crate) unscaled_scores: bool,
+    pub unscaled_scores: bool,
     /// Values are normalized, each head on its own and without weights. Keys before their norm are the values of a layer
     /// without a value projection.
-    pub(crate) value_norm: bool,
+    pub value_norm: bool,
     /// Layers may differ in the size of their heads (with and without a window), in their key and value heads, and in
     /// the width of their feed-forward part.
-    pub(crate) layers_differ: bool,
-    pub(crate) kv_sharing: KvSharing,
+    pub layers_differ: bool,
+    /// Which layers read the keys and values of earlier layers.
+    pub kv_sharing: KvSharing,
     /// Each layer adds an embedding of the token, if `embedding_length_per_layer_input` is not 0.
-    pub(crate) per_layer: bool,
+    pub per_layer: bool,
     /// A feed-forward part that every row uses is beside experts, with norms of its own.
-    pub(crate) dense_beside_experts: bool,
+    pub dense_beside_experts: bool,
     /// Tokens see later ones, too: a text is one span without logits, and nothing of it is kept.
-    pub(crate) bidirectional: bool,
-    pub(crate) state_head: StateHeadRule,
+    pub bidirectional: bool,
+    /// The head that hidden states may have.
+    pub state_head: StateHeadRule,
     /// Several states of the stream, a low-rank path beside attention, and gates that keep their largest entries.
-    pub(crate) altup: bool,
+    pub altup: bool,
 }
 
 /// Traits that most families share.
@@ -318,8 +329,9 @@ const GEMMA4: Traits = Traits {
 };
 
 impl Architecture {
+    /// Properties of the family.
     #[rustfmt::skip] // a table
-    pub(crate) const fn traits(self) -> Traits {
+    pub const fn traits(self) -> Traits {
         match self {
             Self::Llama => Traits { experts: experts(false, true, false), ..LLAMA },
             Self::Mistral3 => LLAMA,

@@ -5,8 +5,8 @@ use crate::support::case::Case;
 use crate::support::saved::Stored;
 use model::adapters::ADAPTER_RANK_MAX;
 use model::gguf::{Gguf, GgufWriter, TensorPlan};
-use model::synth::AdapterSynth;
 use model::{Adapter, ModelFiles};
+use synth::AdapterSynth;
 
 const LLAMA: &str = "llama preset=tiny-llama mix=F32";
 

@@ -6,9 +6,9 @@ use crate::support::{ROWS, adapted_logits, ids, options, pages, try_load};
 use kernels::{Isa, Pool, dequantize};
 use model::adapters::ADAPTERS_MAX;
 use model::gguf::{Gguf, GgufWriter, TensorPlan};
-use model::synth::AdapterSynth;
 use model::{Adapter, AdapterSet, Batch, Forward, ForwardError, Model, ModelFiles, Want};
 use std::collections::HashMap;
+use synth::AdapterSynth;
 
 /// Adapters of different ranks, two of one.
 const ADAPTERS: [AdapterSynth; 3] = [

@@ -7,9 +7,9 @@ use kernels::{Format, Isa, Pool};
 use model::encoder::{EncoderConfig, EncoderKind};
 use model::gguf::Gguf;
 use model::safetensors::{Quantize, Safetensors};
-use model::synth::{EncoderSpec, EncoderVocab, Mix};
 use model::{Batch, EncoderModel, Forward, ModelFiles, Want};
 use serde_json::{Value, json};
+use synth::{EncoderSpec, EncoderVocab, Mix};
 
 fn format(name: &str) -> Format {
     match name {

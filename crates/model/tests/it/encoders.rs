@@ -4,8 +4,8 @@ use crate::support::{PAGE, PAGES, ROWS, options, pages};
 use kernels::{Format, Isa, Pool};
 use model::encoder::EncoderKind;
 use model::gguf::Gguf;
-use model::synth::{EncoderSpec, EncoderVocab, Mix, PoolingSynth};
 use model::{Batch, EncoderModel, Forward, ForwardError, LoadError, Want};
+use synth::{EncoderSpec, EncoderVocab, Mix, PoolingSynth};
 
 /// The separator of the synthetic vocabulary.
 const SEPARATOR: u32 = 3;

@@ -3,9 +3,9 @@
 use crate::support::{bytes, ids, logits, options, try_load};
 use kernels::{Isa, Pool};
 use model::gguf::{Gguf, GgufWriter, TensorPlan};
-use model::synth::{RopeScaling, SynthSpec};
 use model::{Architecture, Forward, LoadError, Model};
 use std::ops::Range;
+use synth::{RopeScaling, SynthSpec};
 
 const PRESETS: [&str; 5] = [
     "tiny-mixtral",

@@ -11,8 +11,8 @@ use crate::support::case::Case;
 use crate::support::{adapted_logits, best, options};
 use kernels::{Format, Isa, KvKind, Pool};
 use model::gguf::Gguf;
-use model::synth::Mix;
 use model::{LoadOptions, Model, ModelFiles};
+use synth::Mix;
 
 /// Largest difference of a logit, in standard deviations of its row, for weights that are not quantized: the
 /// order of sums, and f16 keys and values.

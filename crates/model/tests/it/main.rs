@@ -36,7 +36,6 @@ mod refusals;
 mod safetensors;
 mod safetensors_hostile;
 mod support;
-mod synth;
 
 use testing::heap::CountingAllocator;
 

@@ -10,9 +10,9 @@ use model::packed_file::{
     packed_file_bytes, write_packed,
 };
 use model::safetensors::{Quantize, Safetensors};
-use model::synth::EncoderSpec;
 use model::{Batch, EncoderModel, Forward, Model, ModelFiles, PackedSections, Want};
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
+use synth::EncoderSpec;
 use testing::folder::Folder;
 
 pub(crate) const KEY: PackedKey = PackedKey([7; 32]);

@@ -6,9 +6,9 @@ use crate::support::{ids, logits, options, try_load};
 use kernels::{Isa, Pool};
 use model::gguf::{Gguf, TensorInfo};
 use model::safetensors::Safetensors;
-use model::synth::SynthSpec;
 use model::{Forward, Model};
 use serde_json::{Value, json};
+use synth::SynthSpec;
 
 const LFM2: &str = "x preset=tiny-lfm2";
 

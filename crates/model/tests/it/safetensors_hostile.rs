@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const LINE: &str = "x preset=tiny-llama mix=BF16 rope=none";
 
-fn spec() -> model::synth::SynthSpec {
+fn spec() -> synth::SynthSpec {
     Case::parse(LINE).unwrap().spec
 }
 

@@ -13,9 +13,9 @@ mod saved_encoder;
 
 use case::Case;
 use model::gguf::Gguf;
-use model::synth::EncoderSpec;
 pub(crate) use saved::Saved;
 use serde_json::{Map, Value, json};
+use synth::EncoderSpec;
 
 const LINE: &str = "x preset=tiny-llama mix=BF16";
 

@@ -2,7 +2,7 @@
 
 /// Whether the feed-forward part may consist of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExpertRule {
+pub enum ExpertRule {
     /// No.
     Never,
     /// Yes.

@@ -2,7 +2,7 @@
 
 /// The head that hidden states may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StateHeadRule {
+pub enum StateHeadRule {
     /// None.
     Never,
     /// The answers yes and no to whether a document is relevant, in a reranker.

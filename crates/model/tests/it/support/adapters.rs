@@ -3,9 +3,9 @@
 use super::case::Case;
 use super::saved::{Saved, Stored, file, halves, name};
 use model::gguf::Gguf;
-use model::synth::{AdapterSynth, SynthSpec};
 use model::{Adapter, AdapterError, AdapterSet, Architecture, ModelFiles};
 use serde_json::{Value, json};
+use synth::{AdapterSynth, SynthSpec};
 use testing::folder::Folder;
 
 /// Opens the adapter in these bytes for a model.

@@ -3,7 +3,7 @@
 //! `NAME preset=P mix=M [key=value ...]`, see [`Case::set`] for the keys.
 
 use kernels::KvKind;
-use model::synth::{AdapterSynth, EncoderSpec, Mix, RopeScaling, SynthSpec};
+use synth::{AdapterSynth, EncoderSpec, Mix, RopeScaling, SynthSpec};
 
 /// A model and a run.
 #[derive(Clone, Debug)]

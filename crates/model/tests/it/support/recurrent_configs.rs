@@ -1,8 +1,8 @@
 //! `config.json` and stored names of models with recurrent layers, by their classes in transformers.
 
 use model::gguf::Gguf;
-use model::synth::{RecurrentSynth, SynthSpec};
 use serde_json::{Value, json};
+use synth::{RecurrentSynth, SynthSpec};
 
 /// Factors of the parts of Falcon H1 that have one, by the part's name in GGUF.
 pub(crate) const FACTORS: [(&str, f32); 9] = [

@@ -3,10 +3,10 @@
 use super::case::Case;
 use model::Architecture;
 use model::gguf::{Gguf, TensorInfo};
-use model::synth::{RopeScaling, SynthSpec};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use synth::{RopeScaling, SynthSpec};
 
 /// A folder, removed when dropped.
 pub(crate) struct Saved {

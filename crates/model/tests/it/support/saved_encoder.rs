@@ -3,8 +3,8 @@
 use super::saved::{Saved, Stored};
 use model::encoder::EncoderKind;
 use model::gguf::{Gguf, TensorInfo};
-use model::synth::{EncoderSpec, EncoderVocab, PoolingSynth};
 use serde_json::{Value, json};
+use synth::{EncoderSpec, EncoderVocab, PoolingSynth};
 
 /// Rows before the first position, as in XLM-R.
 const PADDED: usize = 2;

@@ -6,8 +6,8 @@ use super::saved::{Saved, Stored, halves};
 use half::{bf16, f16};
 use model::Architecture;
 use model::gguf::{Gguf, GgufWriter, TensorKind, TensorPlan};
-use model::synth::{RecurrentSynth, SynthSpec};
 use serde_json::Value;
+use synth::{RecurrentSynth, SynthSpec};
 
 /// A folder, its `config.json`, its tensors, and the GGUF with equal weights.
 pub(crate) struct SavedModel {

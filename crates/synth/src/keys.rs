@@ -1,10 +1,10 @@
 //! The metadata of a synthetic model.
 
 use super::spec::{RopeScaling, SynthSpec};
-use crate::config::Architecture;
-use crate::config::recurrent_rule::RecurrentRule;
-use crate::config::traits::{FeedRule, RopeLayers};
-use crate::gguf::GgufWriter;
+use model::config::Architecture;
+use model::config::recurrent_rule::RecurrentRule;
+use model::config::traits::{FeedRule, RopeLayers};
+use model::gguf::GgufWriter;
 
 /// Adds all keys except the tokenizer.
 pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {

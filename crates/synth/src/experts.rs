@@ -1,7 +1,7 @@
 //! Experts of a synthetic model.
 
 use super::spec::{RopeScaling, RopeSynth, SynthSpec};
-use crate::config::Architecture;
+use model::config::Architecture;
 
 /// The experts of a synthetic model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Vocabularies of synthetic encoders: letters and a few words, as WordPiece or as XLM-R's Unigram.
 
-use crate::gguf::GgufWriter;
+use model::gguf::GgufWriter;
 
 /// Special tokens of WordPiece, by id.
 const SPECIALS: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];

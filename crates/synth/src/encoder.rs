@@ -5,9 +5,9 @@ use super::encoder_vocab::EncoderVocab;
 use super::error::SynthError;
 use super::mix::Role;
 use super::plan::{Fill, Planned, ROUTER_SPREAD};
-use crate::encoder::EncoderKind;
-use crate::gguf::{GgufWriter, TensorKind, TensorPlan};
 use kernels::Format;
+use model::encoder::EncoderKind;
+use model::gguf::{GgufWriter, TensorKind, TensorPlan};
 
 /// Sharpness of attention, as in decoders.
 const SHARPNESS: f32 = 1.5;

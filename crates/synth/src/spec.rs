@@ -8,8 +8,8 @@ use super::layers::LayersSynth;
 use super::recurrent::RecurrentSynth;
 use super::task::TaskSynth;
 use super::vocab::VOCAB_MIN;
-use crate::config::Architecture;
-use crate::config::traits::ExpertRule;
+use model::config::Architecture;
+use model::config::traits::ExpertRule;
 
 /// Description of a synthetic model. Start from [`SynthSpec::preset`] and change fields.
 #[derive(Clone, Debug, PartialEq)]
@@ -184,7 +184,7 @@ impl SynthSpec {
                 ),
             ),
             (
-                !architecture.joins_heads() || joined,
+                !joins_heads(architecture) || joined,
                 format!(
                     "the width of {architecture} is heads * head_dim: {} heads of {} make {}, not {}",
                     self.heads,
@@ -280,25 +280,23 @@ impl SynthSpec {
     }
 }
 
-impl Architecture {
-    /// Whether the heads make up the width: `heads * head_dim = dim`.
-    pub(super) fn joins_heads(self) -> bool {
-        use Architecture::*;
-        matches!(
-            self,
-            Qwen2
-                | Phi3
-                | Olmo2
-                | CommandR
-                | Cohere2
-                | Exaone4
-                | Phi2
-                | StableLm
-                | Qwen2Vl
-                | Olmoe
-                | Lfm2
-        )
-    }
+/// Whether the heads make up the width: `heads * head_dim = dim`.
+pub(super) fn joins_heads(architecture: Architecture) -> bool {
+    use Architecture::*;
+    matches!(
+        architecture,
+        Qwen2
+            | Phi3
+            | Olmo2
+            | CommandR
+            | Cohere2
+            | Exaone4
+            | Phi2
+            | StableLm
+            | Qwen2Vl
+            | Olmoe
+            | Lfm2
+    )
 }
 
 /// Whether the rope may leave a part of each head as it is.

@@ -3,9 +3,9 @@
 use super::error::SynthError;
 use super::rng::Rng;
 use super::spec::SynthSpec;
-use crate::adapters::is_projection;
-use crate::gguf::{GgufWriter, TensorPlan};
 use kernels::Format;
+use model::adapters::is_projection;
+use model::gguf::{GgufWriter, TensorPlan};
 use std::io::Write;
 
 /// Description of a synthetic adapter.

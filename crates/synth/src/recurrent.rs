@@ -5,10 +5,10 @@ use super::experts::ExpertsSynth;
 use super::mix::{Mix, Role};
 use super::plan::{Fill, Planner};
 use super::spec::{RopeScaling, RopeSynth, SynthSpec};
-use crate::config::Architecture;
-use crate::config::recurrent_rule::{MambaLayers, RecurrentRule};
-use crate::gguf::GgufWriter;
 use kernels::{Format, ScanRule, ScanShape};
+use model::config::Architecture;
+use model::config::recurrent_rule::{MambaLayers, RecurrentRule};
+use model::gguf::GgufWriter;
 
 /// Recurrent layers of a synthetic model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

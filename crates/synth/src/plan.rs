@@ -5,10 +5,10 @@ use super::experts::ExpertsSynth;
 use super::mix::Role;
 use super::rope_factors::rope_factors;
 use super::spec::SynthSpec;
-use crate::config::traits::{FeedRule, QkNorm, Traits};
-use crate::config::{Architecture, Gate};
-use crate::gguf::{TensorKind, TensorPlan};
 use kernels::Format;
+use model::config::traits::{FeedRule, QkNorm, Traits};
+use model::config::{Architecture, Gate};
+use model::gguf::{TensorKind, TensorPlan};
 
 /// Content of a tensor.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,11 +4,11 @@ use super::experts::ExpertsSynth;
 use super::latent::LatentSynth;
 use super::layers::LayersSynth;
 use super::recurrent::RecurrentSynth;
-use super::spec::{RopeScaling, RopeSynth};
+use super::spec::{RopeScaling, RopeSynth, joins_heads};
 use super::task::TaskSynth;
 use super::{Mix, SynthSpec};
-use crate::config::Architecture;
 use kernels::Format;
+use model::config::Architecture;
 
 impl SynthSpec {
     /// The shape of this name; see [`super::PRESETS`].
@@ -189,7 +189,7 @@ impl SynthSpec {
 
     /// Sets the size of a head where the architecture derives it from the width.
     pub fn fit_heads(&mut self) {
-        let is_derived = self.architecture.joins_heads() && self.heads > 0;
+        let is_derived = joins_heads(self.architecture) && self.heads > 0;
         if !is_derived || !self.dim.is_multiple_of(self.heads) {
             return;
         }

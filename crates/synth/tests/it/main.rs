@@ -2,9 +2,9 @@
 
 use kernels::{Format, dequantize};
 use model::gguf::{Gguf, Text};
-use model::synth::{Mix, PRESETS, RopeScaling, SynthSpec, VOCAB_MIN};
 use model::{Architecture, Config};
 use std::path::PathBuf;
+use synth::{Mix, PRESETS, RopeScaling, SynthSpec, VOCAB_MIN};
 
 fn preset(name: &str) -> SynthSpec {
     SynthSpec::preset(name).unwrap()

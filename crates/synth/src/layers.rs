@@ -5,9 +5,9 @@ use super::experts::ExpertsSynth;
 use super::mix::{Mix, Role};
 use super::plan::{Fill, Planner};
 use super::spec::{RopeScaling, RopeSynth, SynthSpec};
-use crate::config::Architecture;
-use crate::gguf::GgufWriter;
 use kernels::Format;
+use model::config::Architecture;
+use model::gguf::GgufWriter;
 
 /// How the layers of a synthetic model differ, and what they add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

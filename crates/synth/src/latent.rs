@@ -5,9 +5,9 @@ use super::experts::ExpertsSynth;
 use super::mix::Role;
 use super::plan::{Fill, Planner, SHARPNESS};
 use super::spec::SynthSpec;
-use crate::config::Architecture;
-use crate::gguf::GgufWriter;
 use kernels::Format;
+use model::config::Architecture;
+use model::gguf::GgufWriter;
 
 /// Latent attention of a synthetic model, whose `head_dim` is that of queries and keys, and the router beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
