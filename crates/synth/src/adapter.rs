@@ -4,9 +4,9 @@ use super::error::SynthError;
 use super::rng::Rng;
 use super::spec::SynthSpec;
 use kernels::Format;
-use model::adapters::is_projection;
-use model::gguf::{GgufWriter, TensorPlan};
 use std::io::Write;
+use weights::adapters::is_projection;
+use weights::gguf::{GgufWriter, TensorPlan};
 
 /// Description of a synthetic adapter.
 #[derive(Clone, Copy, Debug, PartialEq)]

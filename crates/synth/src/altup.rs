@@ -4,7 +4,7 @@ use super::error::SynthError;
 use super::mix::Role;
 use super::plan::{Fill, Planner};
 use kernels::Format;
-use model::config::altup::{LAUREL_RANK, STATES};
+use weights::config::altup::{LAUREL_RANK, STATES};
 
 /// Deviation of the coefficients, by which states mix: little in a deep model, so that rounding is amplified little.
 fn mixing(layers: u32) -> f32 {

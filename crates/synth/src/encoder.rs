@@ -6,8 +6,8 @@ use super::error::SynthError;
 use super::mix::Role;
 use super::plan::{Fill, Planned, ROUTER_SPREAD};
 use kernels::Format;
-use model::encoder::EncoderKind;
-use model::gguf::{GgufWriter, TensorKind, TensorPlan};
+use weights::encoder::EncoderKind;
+use weights::gguf::{GgufWriter, TensorKind, TensorPlan};
 
 /// Sharpness of attention, as in decoders.
 const SHARPNESS: f32 = 1.5;

@@ -1,6 +1,6 @@
 //! Vocabularies of synthetic encoders: letters and a few words, as WordPiece or as XLM-R's Unigram.
 
-use model::gguf::GgufWriter;
+use weights::gguf::GgufWriter;
 
 /// Special tokens of WordPiece, by id.
 const SPECIALS: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];

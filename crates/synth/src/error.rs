@@ -1,7 +1,7 @@
 //! Errors of synthetic models.
 
 use kernels::Format;
-use model::gguf::{GgufError, WriteError};
+use weights::gguf::{GgufError, WriteError};
 
 /// Why a synthetic model cannot be created.
 #[derive(Debug)]

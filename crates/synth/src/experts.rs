@@ -1,7 +1,7 @@
 //! Experts of a synthetic model.
 
 use super::spec::{RopeScaling, RopeSynth, SynthSpec};
-use model::config::Architecture;
+use weights::config::Architecture;
 
 /// The experts of a synthetic model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! The metadata of a synthetic model.
 
 use super::spec::{RopeScaling, SynthSpec};
-use model::config::Architecture;
-use model::config::recurrent_rule::RecurrentRule;
-use model::config::traits::{FeedRule, RopeLayers};
-use model::gguf::GgufWriter;
+use weights::config::Architecture;
+use weights::config::recurrent_rule::RecurrentRule;
+use weights::config::traits::{FeedRule, RopeLayers};
+use weights::gguf::GgufWriter;
 
 /// Adds all keys except the tokenizer.
 pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {

@@ -6,8 +6,8 @@ use super::mix::Role;
 use super::plan::{Fill, Planner, SHARPNESS};
 use super::spec::SynthSpec;
 use kernels::Format;
-use model::config::Architecture;
-use model::gguf::GgufWriter;
+use weights::config::Architecture;
+use weights::gguf::GgufWriter;
 
 /// Latent attention of a synthetic model, whose `head_dim` is that of queries and keys, and the router beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use super::mix::{Mix, Role};
 use super::plan::{Fill, Planner};
 use super::spec::{RopeScaling, RopeSynth, SynthSpec};
 use kernels::Format;
-use model::config::Architecture;
-use model::gguf::GgufWriter;
+use weights::config::Architecture;
+use weights::gguf::GgufWriter;
 
 /// How the layers of a synthetic model differ, and what they add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

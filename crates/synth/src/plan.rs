@@ -6,9 +6,9 @@ use super::mix::Role;
 use super::rope_factors::rope_factors;
 use super::spec::SynthSpec;
 use kernels::Format;
-use model::config::traits::{FeedRule, QkNorm, Traits};
-use model::config::{Architecture, Gate};
-use model::gguf::{TensorKind, TensorPlan};
+use weights::config::traits::{FeedRule, QkNorm, Traits};
+use weights::config::{Architecture, Gate};
+use weights::gguf::{TensorKind, TensorPlan};
 
 /// Content of a tensor.
 #[derive(Clone, Debug, PartialEq)]

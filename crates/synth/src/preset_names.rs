@@ -124,7 +124,7 @@ pub const PRESETS: &[&str] = &[
 mod tests {
     use super::super::SynthSpec;
     use super::PRESETS;
-    use model::config::Architecture;
+    use weights::config::Architecture;
 
     #[test]
     fn presets_are_valid_shapes() {

@@ -8,7 +8,7 @@ use super::spec::{RopeScaling, RopeSynth, joins_heads};
 use super::task::TaskSynth;
 use super::{Mix, SynthSpec};
 use kernels::Format;
-use model::config::Architecture;
+use weights::config::Architecture;
 
 impl SynthSpec {
     /// The shape of this name; see [`super::PRESETS`].

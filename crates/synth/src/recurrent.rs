@@ -6,9 +6,9 @@ use super::mix::{Mix, Role};
 use super::plan::{Fill, Planner};
 use super::spec::{RopeScaling, RopeSynth, SynthSpec};
 use kernels::{Format, ScanRule, ScanShape};
-use model::config::Architecture;
-use model::config::recurrent_rule::{MambaLayers, RecurrentRule};
-use model::gguf::GgufWriter;
+use weights::config::Architecture;
+use weights::config::recurrent_rule::{MambaLayers, RecurrentRule};
+use weights::gguf::GgufWriter;
 
 /// Recurrent layers of a synthetic model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Divisors of the rope's frequencies of a synthetic model.
 
 use super::spec::{RopeScaling, SynthSpec};
-use model::config::Architecture;
+use weights::config::Architecture;
 
 /// Divisors of the rope's frequencies, if the model has any.
 pub(super) fn rope_factors(spec: &SynthSpec) -> Vec<(&'static str, Vec<f32>)> {

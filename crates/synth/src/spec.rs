@@ -8,8 +8,8 @@ use super::layers::LayersSynth;
 use super::recurrent::RecurrentSynth;
 use super::task::TaskSynth;
 use super::vocab::VOCAB_MIN;
-use model::config::Architecture;
-use model::config::traits::ExpertRule;
+use weights::config::Architecture;
+use weights::config::traits::ExpertRule;
 
 /// Description of a synthetic model. Start from [`SynthSpec::preset`] and change fields.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,8 @@ use super::error::SynthError;
 use super::mix::Role;
 use super::plan::Planner;
 use super::spec::SynthSpec;
-use model::config::Architecture;
-use model::gguf::GgufWriter;
+use weights::config::Architecture;
+use weights::gguf::GgufWriter;
 
 /// The prompt of a reranker, with places for query and document, as llama.cpp's converter writes it for Qwen's.
 const RERANK_TEMPLATE: &str = "<|im_start|>system\nJudge whether the Document meets the requirements.<|im_end|>\n\

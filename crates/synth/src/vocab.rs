@@ -1,7 +1,7 @@
 //! The vocabulary of a synthetic model: every byte, a few merges, and made-up words.
 
 use super::error::SynthError;
-use model::gguf::{Gguf, GgufWriter};
+use weights::gguf::{Gguf, GgufWriter};
 
 /// Entries that every byte-level vocabulary has: 256 bytes, four control tokens, one merge.
 pub const VOCAB_MIN: u32 = 256 + CONTROL.len() as u32 + 1;
@@ -121,8 +121,8 @@ fn word(mut number: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::gguf::Text;
     use std::collections::HashSet;
+    use weights::gguf::Text;
 
     #[test]
     fn byte_letters_equal_gpt2() {

@@ -7,10 +7,10 @@ use super::rng::Rng;
 use super::spec::SynthSpec;
 use super::{keys, vocab};
 use kernels::Format;
-use model::gguf::{Gguf, GgufWriter, WriteError};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use weights::gguf::{Gguf, GgufWriter, WriteError};
 
 impl SynthSpec {
     /// Writes the model; returns the number of bytes. With `vocab_from`, the tokenizer is copied from that

@@ -9,16 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Crate, and the most production lines it may have: the count of today, rounded up to the next hundred. A commit that
 /// makes a crate smaller lowers its budget.
-const BUDGETS: [(&str, usize); 19] = [
+const BUDGETS: [(&str, usize); 21] = [
     ("bench", 2_000),
     ("cluster", 11_900),
+    ("cpu", 3_400),
     ("engine", 10_100),
     ("gateway", 18_100),
     ("generate", 7_000),
     ("journal", 4_000),
     ("kernels", 12_900),
     ("millrace", 15_500),
-    ("model", 16_400),
+    ("model", 300),
     ("page", 100),
     ("private_files", 200),
     ("server", 15_200),
@@ -27,6 +28,7 @@ const BUDGETS: [(&str, usize); 19] = [
     ("testing", 600),
     ("text", 14_700),
     ("upstream", 2_000),
+    ("weights", 12_700),
     ("wire", 14_400),
     ("workflow", 4_400),
 ];

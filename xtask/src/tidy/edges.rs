@@ -4,14 +4,20 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 20] = [
+const DRAWN: [(&str, &[&str], &[&str]); 22] = [
     ("journal", &["private_files"], &["testing"]),
     ("page", &[], &["testing"]),
     ("private_files", &[], &["testing"]),
     ("stream", &[], &["testing"]),
     ("kernels", &[], &["testing"]),
-    ("model", &["kernels"], &["synth", "testing"]),
-    ("synth", &["kernels", "model"], &[]),
+    ("model", &[], &[]),
+    ("weights", &["kernels", "model"], &["testing"]),
+    (
+        "cpu",
+        &["kernels", "model", "weights"],
+        &["synth", "testing"],
+    ),
+    ("synth", &["kernels", "weights"], &[]),
     (
         "engine",
         &["kernels", "model", "private_files", "stream"],
@@ -58,12 +64,13 @@ const DRAWN: [(&str, &[&str], &[&str]); 20] = [
         &["engine", "generate", "stream", "text"],
         &["model", "testing"],
     ),
-    ("bench", &["kernels", "model"], &["synth"]),
+    ("bench", &["cpu", "kernels", "model", "weights"], &["synth"]),
     (
         "millrace",
         &[
             "bench",
             "cluster",
+            "cpu",
             "engine",
             "generate",
             "journal",
@@ -75,6 +82,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 20] = [
             "synth",
             "text",
             "upstream",
+            "weights",
             "wire",
             "workflow",
         ],

@@ -1,8 +1,8 @@
 //! Ways to use packed weights of an earlier load, by their names in files.
 
-use model::packed_file::PackedReading;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use weights::packed_file::PackedReading;
 
 /// Use of the cache of packed weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -18,7 +18,7 @@ pub(crate) enum Quantize {
     Q4K,
 }
 
-impl From<Quantize> for model::safetensors::Quantize {
+impl From<Quantize> for weights::safetensors::Quantize {
     fn from(quantize: Quantize) -> Self {
         match quantize {
             Quantize::Q8 => Self::Q8_0,

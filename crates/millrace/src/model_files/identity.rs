@@ -13,11 +13,12 @@
 use super::ModelText;
 use crate::config::{KvType, Quantize};
 use crate::loading::OpenedAdapters;
+use cpu::ARITHMETIC_VERSION;
 use kernels::Isa;
-use model::gguf::{Gguf, Value};
-use model::{ARITHMETIC_VERSION, ModelFiles};
 use server::ModelIdentity;
 use text::AnswerFormat;
+use weights::ModelFiles;
+use weights::gguf::{Gguf, Value};
 
 /// Blocks that are read of one tensor.
 const SAMPLE_BLOCKS: usize = 16;

@@ -1,10 +1,10 @@
 //! Synthetic models: complete, deterministic, with the promised statistics.
 
 use kernels::{Format, dequantize};
-use model::gguf::{Gguf, Text};
-use model::{Architecture, Config};
 use std::path::PathBuf;
 use synth::{Mix, PRESETS, RopeScaling, SynthSpec, VOCAB_MIN};
+use weights::gguf::{Gguf, Text};
+use weights::{Architecture, Config};
 
 fn preset(name: &str) -> SynthSpec {
     SynthSpec::preset(name).unwrap()
@@ -294,7 +294,7 @@ fn vocabulary_is_copied_from_another_file() {
 /// An empty GGUF.
 fn empty() -> Vec<u8> {
     let mut bytes = Vec::new();
-    model::gguf::GgufWriter::new()
+    weights::gguf::GgufWriter::new()
         .write(&mut bytes, |_, _| Ok(()))
         .unwrap();
     bytes

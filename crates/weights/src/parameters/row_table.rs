@@ -1,0 +1,37 @@
+//! A table of which single rows are read, kept as in the file.
+
+use super::tensors::Tensors;
+use crate::LoadError;
+use kernels::Format;
+
+/// A table whose rows are decoded one by one, and which is never multiplied: it is not packed for the kernels.
+pub struct RowTable {
+    /// Format of the rows.
+    pub format: Format,
+    /// Elements of a row.
+    pub cols: usize,
+    /// The rows, one after the other.
+    pub bytes: Vec<u8>,
+}
+
+impl RowTable {
+    /// Copies the table from the file.
+    pub(super) fn load(
+        tensors: &mut Tensors<'_>,
+        name: &str,
+        rows: usize,
+        cols: usize,
+    ) -> Result<Self, LoadError> {
+        let (format, bytes) = tensors.raw(name, rows, cols)?;
+        Ok(Self {
+            format,
+            cols,
+            bytes,
+        })
+    }
+
+    /// Resident bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+}
