@@ -5,7 +5,7 @@ use super::scratch::Buffer;
 use kernels::{Activations, Isa, Pool};
 use model::Dims;
 use weights::config::{Config, StateHead};
-use weights::parameters::{HeadProjections, Weights};
+use weights::parameters::{HeadProjections, SCORED_ANSWERS, Weights};
 
 /// Rows that a head on hidden states projects at a time.
 pub const STATE_HEAD_ROWS: usize = 64;
@@ -28,7 +28,7 @@ impl HeadScratch {
         let head = config.state_head?;
         let rows = dims.rows_max.min(STATE_HEAD_ROWS);
         let (inner, cols_max) = match head {
-            StateHead::YesNo => (HeadProjections::ANSWERS, config.dim),
+            StateHead::YesNo => (SCORED_ANSWERS, config.dim),
             StateHead::Dense { inner, .. } => (inner, inner.max(config.dim)),
         };
         let formats = weights.state_head.iter().flat_map(HeadProjections::formats);
@@ -70,7 +70,7 @@ impl HeadScratch {
             match projections {
                 HeadProjections::YesNo(answers) => {
                     project(isa, pool, answers, x, inner);
-                    let logits = inner.as_chunks::<{ HeadProjections::ANSWERS }>().0;
+                    let logits = inner.as_chunks::<{ SCORED_ANSWERS }>().0;
                     for (output, [yes, no]) in outputs.iter_mut().zip(logits) {
                         *output = yes - no;
                     }

@@ -2,24 +2,24 @@
 
 use super::linear::{Linear, Names, linear};
 use super::norm::Norm;
-use super::tensors::Tensors;
+use super::tensors::{KernelPacking, Packing, Tensors};
 use crate::Config;
 use crate::LoadError;
 use crate::config::altup::{LAUREL_RANK, STATES};
-use kernels::{Format, Matrix, MatrixStack};
+use kernels::Format;
 
 /// Projections between the embedding and the states besides the active one.
-pub struct StateProjections {
+pub struct StateProjections<P: Packing = KernelPacking> {
     /// `(dim, dim)` for each further state, from the embedding.
-    pub into: MatrixStack,
+    pub into: P::Stack,
     /// `(dim, dim)` for each further state, to the output.
-    pub out_of: MatrixStack,
+    pub out_of: P::Stack,
 }
 
 /// Parameters of one layer.
-pub struct LayerStates {
+pub struct LayerStates<P: Packing = KernelPacking> {
     /// `(STATES, dim)` in f32.
-    pub router: Matrix,
+    pub router: P::Matrix,
     /// Norm of the router's input (dim).
     pub router_norm: Norm,
     /// `(STATES * STATES, STATES)`.
@@ -29,23 +29,23 @@ pub struct LayerStates {
     /// Factors of the active state before the layer's input is added (dim).
     pub correct_scale: Vec<f32>,
     /// `(LAUREL_RANK, dim)`.
-    pub laurel_left: Linear,
+    pub laurel_left: Linear<P>,
     /// `(dim, LAUREL_RANK)`.
-    pub laurel_right: Linear,
+    pub laurel_right: Linear<P>,
     /// Norm of the low-rank path (dim).
     pub laurel_norm: Norm,
 }
 
-impl StateProjections {
+impl<P: Packing> StateProjections<P> {
     /// `None` for a model with one state.
-    pub(super) fn load(
-        tensors: &mut Tensors<'_>,
+    pub(super) fn load<T: Tensors<Packing = P>>(
+        tensors: &mut T,
         config: &Config,
     ) -> Result<Option<Self>, LoadError> {
         if !config.traits.altup {
             return Ok(None);
         }
-        let mut stack = |name| -> Result<MatrixStack, LoadError> {
+        let mut stack = |name| -> Result<P::Stack, LoadError> {
             let [stack] = tensors.stacks(name, STATES - 1, [config.dim], config.dim)?;
             Ok(stack)
         };
@@ -54,7 +54,9 @@ impl StateProjections {
             out_of: stack("altup_unembd_proj.weight")?,
         }))
     }
+}
 
+impl StateProjections {
     pub(super) fn bytes(&self) -> usize {
         self.into.bytes() + self.out_of.bytes()
     }
@@ -64,10 +66,10 @@ impl StateProjections {
     }
 }
 
-impl LayerStates {
+impl<P: Packing> LayerStates<P> {
     /// `None` for a model with one state.
-    pub(super) fn load(
-        tensors: &mut Tensors<'_>,
+    pub(super) fn load<T: Tensors<Packing = P>>(
+        tensors: &mut T,
         config: &Config,
         names: &Names,
     ) -> Result<Option<Self>, LoadError> {
@@ -92,7 +94,7 @@ impl LayerStates {
         }))
     }
 
-    pub(super) fn matrices(&self) -> [&Matrix; 3] {
+    pub(super) fn matrices(&self) -> [&P::Matrix; 3] {
         [
             &self.router,
             &self.laurel_left.weight,

@@ -1,39 +1,38 @@
 //! The weights of attention.
 
-use super::linear::{Linear, Names, cut, join, linear};
+use super::linear::{Linear, LinearOf, Names, cut, join, linear};
 use super::norm::Norm;
 use super::norms::LayerNorms;
-use super::tensors::Tensors;
+use super::tensors::{KernelPacking, Packing, Tensors};
 use crate::Config;
 use crate::LoadError;
-use kernels::Matrix;
 
 /// Attention of one layer.
-pub struct Attention {
-    pub query: Linear,
+pub struct Attention<P: Packing = KernelPacking> {
+    pub query: Linear<P>,
     /// Gate of each head's output, as wide as the queries.
-    pub gate: Option<Linear>,
+    pub gate: Option<Linear<P>>,
     /// `None`: the layer reads the keys and values of an earlier one.
-    pub key_value: Option<KeyValue>,
+    pub key_value: Option<KeyValue<P>>,
     pub query_norm: Option<Norm>,
     /// A score for each query head that has no value.
     pub sinks: Option<Vec<f32>>,
-    pub out: Linear,
+    pub out: Linear<P>,
 }
 
 /// Projections to the keys and values that a layer stores, and their norms.
-pub struct KeyValue {
-    pub key: Linear,
+pub struct KeyValue<P: Packing = KernelPacking> {
+    pub key: Linear<P>,
     /// `None`: the keys before norm and rope are the values.
-    pub value: Option<Linear>,
+    pub value: Option<Linear<P>>,
     pub key_norm: Option<Norm>,
     /// Norm of each head of the values.
     pub value_norm: Option<Norm>,
 }
 
-impl Attention {
-    pub(super) fn load(
-        tensors: &mut Tensors<'_>,
+impl<P: Packing> Attention<P> {
+    pub(super) fn load<T: Tensors<Packing = P>>(
+        tensors: &mut T,
         config: &Config,
         names: &Names,
     ) -> Result<Self, LoadError> {
@@ -62,7 +61,7 @@ impl Attention {
         })
     }
 
-    pub(super) fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+    pub(super) fn matrices(&self) -> impl Iterator<Item = &P::Matrix> {
         let stored = self.key_value.iter().flat_map(|stored| {
             let key = std::iter::once(&stored.key);
             key.chain(&stored.value)
@@ -74,11 +73,18 @@ impl Attention {
 }
 
 /// Queries, gates, keys and values of a family with gated attention: the rows of queries and gates alternate by head.
-fn load_gated(
-    tensors: &mut Tensors<'_>,
+fn load_gated<T: Tensors>(
+    tensors: &mut T,
     config: &Config,
     names: &Names,
-) -> Result<(Linear, Option<Linear>, Option<KeyValue>), LoadError> {
+) -> Result<
+    (
+        LinearOf<T>,
+        Option<LinearOf<T>>,
+        Option<KeyValue<T::Packing>>,
+    ),
+    LoadError,
+> {
     let shape = &config.shapes[names.layer];
     let (dim, cols, kv_cols) = (config.dim, config.heads * shape.head_dim, shape.kv_cols());
     let rows = [cols];
@@ -102,11 +108,11 @@ fn load_gated(
 }
 
 /// The query projection, and what the layer stores.
-fn load_attention(
-    tensors: &mut Tensors<'_>,
+fn load_attention<T: Tensors>(
+    tensors: &mut T,
     config: &Config,
     names: &Names,
-) -> Result<(Linear, Option<KeyValue>), LoadError> {
+) -> Result<(LinearOf<T>, Option<KeyValue<T::Packing>>), LoadError> {
     let shape = &config.shapes[names.layer];
     let (dim, kv_cols) = (config.dim, shape.kv_cols());
     let query_cols = config.heads * shape.head_dim;
@@ -145,18 +151,18 @@ fn load_attention(
     Ok((query, Some(key_value)))
 }
 
-fn has_values(tensors: &Tensors<'_>, names: &Names) -> bool {
+fn has_values<T: Tensors>(tensors: &T, names: &Names) -> bool {
     let parts = ["attn_v", "attn_qkv"];
     parts.iter().any(|part| tensors.has(&names.weight(part)))
 }
 
 /// Query, key and value projections, from three tensors or from one.
-pub(super) fn load_qkv(
-    tensors: &mut Tensors<'_>,
+pub(super) fn load_qkv<T: Tensors>(
+    tensors: &mut T,
     names: &Names,
     rows: [usize; 3],
     dim: usize,
-) -> Result<[Linear; 3], LoadError> {
+) -> Result<[LinearOf<T>; 3], LoadError> {
     let parts = ["attn_q", "attn_k", "attn_v"];
     if !tensors.has(&names.weight("attn_qkv")) {
         let [q, k, v] = parts;
@@ -172,8 +178,8 @@ pub(super) fn load_qkv(
 }
 
 /// The biases of a fused projection: one fused bias, or one for each part.
-fn split_bias<const N: usize>(
-    tensors: &mut Tensors<'_>,
+fn split_bias<T: Tensors, const N: usize>(
+    tensors: &mut T,
     names: &Names,
     fused: &str,
     rows: [usize; N],

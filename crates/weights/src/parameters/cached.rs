@@ -3,12 +3,12 @@
 //! A section is used only if tensor, part, format and shape are those that the load asks for; everything that a load checks
 //! of a tensor's shape and kind is checked here, too. A missing or damaged section is no error: the caller packs.
 
-use super::tensors::Tensors;
+use super::packed_tensors::PackedTensors;
 use crate::LoadError;
 use crate::packed_file::SectionShape;
 use kernels::{Format, Matrix, MatrixStack};
 
-impl Tensors<'_> {
+impl PackedTensors<'_> {
     /// The matrices of a tensor, one after the other by rows; `None`: they are to be packed.
     pub(super) fn cached<const N: usize>(
         &mut self,

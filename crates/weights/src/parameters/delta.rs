@@ -1,23 +1,23 @@
 //! The weights of gated DeltaNet.
 
-use super::linear::{Linear, Names, linear};
+use super::linear::{Linear, LinearOf, Names, linear};
 use super::norm::Norm;
 use super::taps::{load_decay_factor, load_taps};
-use super::tensors::Tensors;
+use super::tensors::{KernelPacking, Packing, Tensors};
 use crate::Config;
 use crate::LoadError;
-use kernels::{Matrix, ScanShape};
+use kernels::ScanShape;
 
 /// Gated DeltaNet: a convolution over time, then the gated delta rule.
-pub struct DeltaNet {
+pub struct DeltaNet<P: Packing = KernelPacking> {
     /// Queries, keys and values of all heads: `(cols, dim)`.
-    pub input: Linear,
+    pub input: Linear<P>,
     /// Gate of the output: `(value_cols, dim)`.
-    pub gate: Linear,
+    pub gate: Linear<P>,
     /// `(value_heads, dim)`: how fast a head forgets.
-    pub decay: Linear,
+    pub decay: Linear<P>,
     /// `(value_heads, dim)`: how much of an error a head corrects.
-    pub rate: Linear,
+    pub rate: Linear<P>,
     /// Taps of the convolution, `(taps, cols)`; the last row for the present.
     pub taps: Vec<f32>,
     /// Addend of the decay (value_heads).
@@ -27,12 +27,12 @@ pub struct DeltaNet {
     /// Norm of each head's output.
     pub norm: Norm,
     /// `(dim, value_cols)`.
-    pub out: Linear,
+    pub out: Linear<P>,
 }
 
-impl DeltaNet {
-    pub(super) fn load(
-        tensors: &mut Tensors<'_>,
+impl<P: Packing> DeltaNet<P> {
+    pub(super) fn load<T: Tensors<Packing = P>>(
+        tensors: &mut T,
         config: &Config,
         (heads, taps): (&ScanShape, usize),
         names: &Names,
@@ -55,7 +55,7 @@ impl DeltaNet {
         })
     }
 
-    pub(super) fn matrices(&self) -> Vec<&Matrix> {
+    pub(super) fn matrices(&self) -> Vec<&P::Matrix> {
         let all = [&self.input, &self.gate, &self.decay, &self.rate, &self.out];
         all.map(|linear| &linear.weight).to_vec()
     }
@@ -63,12 +63,12 @@ impl DeltaNet {
 
 /// Queries, keys and values, and the gate: from two tensors, or from one (files of 2025) with the rows of each key head
 /// together.
-fn load_input_and_gate(
-    tensors: &mut Tensors<'_>,
+fn load_input_and_gate<T: Tensors>(
+    tensors: &mut T,
     heads: &ScanShape,
     names: &Names,
     dim: usize,
-) -> Result<(Linear, Linear), LoadError> {
+) -> Result<(LinearOf<T>, LinearOf<T>), LoadError> {
     let (keys, values) = (heads.key_heads * heads.key_dim, heads.value_cols());
     let joined = names.weight("ssm_in");
     if heads.grouped && tensors.has(&joined) {
@@ -83,12 +83,12 @@ fn load_input_and_gate(
 }
 
 /// Decay and rate, from two tensors, or from one with the rows of each key head together.
-fn load_decay_and_rate(
-    tensors: &mut Tensors<'_>,
+fn load_decay_and_rate<T: Tensors>(
+    tensors: &mut T,
     heads: &ScanShape,
     names: &Names,
     dim: usize,
-) -> Result<(Linear, Linear), LoadError> {
+) -> Result<(LinearOf<T>, LinearOf<T>), LoadError> {
     if !heads.grouped {
         let mut part = |name| linear(tensors, names, name, heads.value_heads, dim);
         return Ok((part("ssm_alpha")?, part("ssm_beta")?));

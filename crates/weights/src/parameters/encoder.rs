@@ -2,6 +2,7 @@
 
 use super::attention::load_qkv;
 use super::linear::{Names, linear};
+use super::packed_tensors::PackedTensors;
 use super::tensors::Tensors;
 use super::{EMBEDDING, Experts, Linear, read_vocab};
 use crate::config::limits;
@@ -76,7 +77,7 @@ impl EncoderWeights {
         sections: &mut PackedSections,
         progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
-        let tensors = &mut Tensors::new(files, isa, pool, sections, progress);
+        let tensors = &mut PackedTensors::new(files, isa, pool, sections, progress);
         let (dim, vocab) = (config.dim, read_vocab(tensors)?);
         let weights = Self {
             embedding: tensors.matrix(EMBEDDING, vocab, dim)?,
@@ -132,7 +133,7 @@ impl EncoderWeights {
 
 impl EncoderLayer {
     fn load(
-        tensors: &mut Tensors<'_>,
+        tensors: &mut PackedTensors<'_>,
         config: &EncoderConfig,
         layer: usize,
     ) -> Result<Self, LoadError> {
@@ -167,7 +168,7 @@ impl EncoderLayer {
 
 impl EncoderFeedForward {
     fn load(
-        tensors: &mut Tensors<'_>,
+        tensors: &mut PackedTensors<'_>,
         config: &EncoderConfig,
         names: &Names,
     ) -> Result<Self, LoadError> {
@@ -188,7 +189,7 @@ impl EncoderFeedForward {
 }
 
 impl ClassifierHead {
-    fn load(tensors: &mut Tensors<'_>, dim: usize) -> Result<Self, LoadError> {
+    fn load(tensors: &mut PackedTensors<'_>, dim: usize) -> Result<Self, LoadError> {
         let classes = tensors.rows_of(SCORES)?;
         let classes = bounded("the number of classes", classes, CLASSES_MAX)?;
         let scores = load_head(tensors, "cls.output", classes, dim)?;
@@ -211,7 +212,7 @@ impl ClassifierHead {
 }
 
 fn load_head(
-    tensors: &mut Tensors<'_>,
+    tensors: &mut PackedTensors<'_>,
     name: &str,
     rows: usize,
     cols: usize,
@@ -223,14 +224,21 @@ fn load_head(
     })
 }
 
-fn load_norm(tensors: &mut Tensors<'_>, name: &str, dim: usize) -> Result<LayerNorm, LoadError> {
+fn load_norm(
+    tensors: &mut PackedTensors<'_>,
+    name: &str,
+    dim: usize,
+) -> Result<LayerNorm, LoadError> {
     Ok(LayerNorm {
         weight: tensors.vector(&format!("{name}.weight"), dim)?,
         bias: tensors.vector(&format!("{name}.bias"), dim)?,
     })
 }
 
-fn load_token_types(tensors: &mut Tensors<'_>, dim: usize) -> Result<Vec<Vec<f32>>, LoadError> {
+fn load_token_types(
+    tensors: &mut PackedTensors<'_>,
+    dim: usize,
+) -> Result<Vec<Vec<f32>>, LoadError> {
     const TYPES: &str = "token_types.weight";
     if !tensors.has(TYPES) {
         return Ok(Vec::new());

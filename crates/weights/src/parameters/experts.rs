@@ -5,23 +5,23 @@
 
 use super::linear::Names;
 use super::norm::Norm;
-use super::tensors::Tensors;
+use super::tensors::{KernelPacking, Packing, StackOf, Tensors};
 use crate::Config;
 use crate::LoadError;
 use crate::config::ExpertsConfig;
 use crate::config::traits::ExpertRule;
-use kernels::{Format, Matrix, MatrixStack};
+use kernels::{Format, MatrixStack};
 
 /// The router and the experts of one layer.
-pub struct Experts {
+pub struct Experts<P: Packing = KernelPacking> {
     /// `(count, dim)` in f32: the score of each expert.
-    pub router: Matrix,
+    pub router: P::Matrix,
     /// `(hidden, dim)` each; `None`: the up projections go through the activation by themselves.
-    pub gate: Option<MatrixStack>,
+    pub gate: Option<P::Stack>,
     /// `(hidden, dim)` each.
-    pub up: MatrixStack,
+    pub up: P::Stack,
     /// `(dim, hidden)` each.
-    pub down: MatrixStack,
+    pub down: P::Stack,
     pub biases: Option<ExpertBiases>,
     /// Addends of the experts' parts where a row chooses (count).
     pub choice_bias: Option<Vec<f32>>,
@@ -55,10 +55,10 @@ pub struct ExpertNorms {
     pub post: Norm,
 }
 
-impl Experts {
+impl<P: Packing> Experts<P> {
     /// For a model with experts.
-    pub(super) fn load(
-        tensors: &mut Tensors<'_>,
+    pub(super) fn load<T: Tensors<Packing = P>>(
+        tensors: &mut T,
         config: &Config,
         experts: &ExpertsConfig,
         names: &Names,
@@ -91,8 +91,8 @@ impl Experts {
     }
 
     /// Experts without gates, biases and norms, of an encoder that is `dim` wide.
-    pub fn load_ungated(
-        tensors: &mut Tensors<'_>,
+    pub(super) fn load_ungated<T: Tensors<Packing = P>>(
+        tensors: &mut T,
         dim: usize,
         experts: &ExpertsConfig,
         names: &Names,
@@ -110,6 +110,12 @@ impl Experts {
         })
     }
 
+    fn stacks(&self) -> impl Iterator<Item = &P::Stack> {
+        [&self.up, &self.down].into_iter().chain(&self.gate)
+    }
+}
+
+impl Experts {
     pub fn bytes(&self) -> usize {
         let stacks: usize = self.stacks().map(MatrixStack::bytes).sum();
         self.router.bytes() + stacks
@@ -119,15 +125,11 @@ impl Experts {
     pub fn formats(&self) -> impl Iterator<Item = Format> {
         self.stacks().map(MatrixStack::format)
     }
-
-    fn stacks(&self) -> impl Iterator<Item = &MatrixStack> {
-        [&self.up, &self.down].into_iter().chain(&self.gate)
-    }
 }
 
 impl ExpertBiases {
-    fn load(
-        tensors: &mut Tensors<'_>,
+    fn load<T: Tensors>(
+        tensors: &mut T,
         names: &Names,
         (count, hidden, dim): (usize, usize, usize),
     ) -> Result<Self, LoadError> {
@@ -142,8 +144,8 @@ impl ExpertBiases {
 }
 
 impl ExpertNorms {
-    fn load(
-        tensors: &mut Tensors<'_>,
+    fn load<T: Tensors>(
+        tensors: &mut T,
         config: &Config,
         names: &Names,
     ) -> Result<Option<Self>, LoadError> {
@@ -166,8 +168,8 @@ impl ExpertNorms {
     }
 }
 
-fn load_scales(
-    tensors: &mut Tensors<'_>,
+fn load_scales<T: Tensors>(
+    tensors: &mut T,
     config: &Config,
     names: &Names,
     count: usize,
@@ -179,13 +181,13 @@ fn load_scales(
 }
 
 /// The matrices of one projection, from one tensor or from one for each expert.
-fn load_stack(
-    tensors: &mut Tensors<'_>,
+fn load_stack<T: Tensors>(
+    tensors: &mut T,
     names: &Names,
     part: &str,
     count: usize,
     (rows, cols): (usize, usize),
-) -> Result<MatrixStack, LoadError> {
+) -> Result<StackOf<T>, LoadError> {
     let (whole, each) = (names.weight(&format!("{part}_exps")), |expert: usize| {
         names.weight(&format!("{part}.{expert}"))
     });

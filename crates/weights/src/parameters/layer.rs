@@ -4,16 +4,15 @@ use super::altup::LayerStates;
 use super::attention::Attention;
 use super::experts::Experts;
 use super::latent::Latent;
-use super::linear::{Linear, Names, cut, join, linear};
+use super::linear::{Linear, LinearOf, Names, cut, join, linear};
 use super::norm::Norm;
 use super::norms::LayerNorms;
 use super::per_layer::PerLayerUpdate;
 use super::recurrent::Recurrent;
-use super::tensors::Tensors;
+use super::tensors::{KernelPacking, Packing, Tensors};
 use crate::Config;
 use crate::LoadError;
 use crate::config::altup::cutoff;
-use kernels::Matrix;
 
 /// Input of attention or of a feed-forward part.
 pub enum BlockInput {
@@ -26,42 +25,42 @@ pub enum BlockInput {
 }
 
 /// A feed-forward part that every row uses.
-pub struct Dense {
-    pub gate: Option<Linear>,
+pub struct Dense<P: Packing = KernelPacking> {
+    pub gate: Option<Linear<P>>,
     /// Standard deviations above the mean from which on entries of the gate are kept.
     pub cutoff: Option<f32>,
-    pub up: Linear,
-    pub down: Linear,
+    pub up: Linear<P>,
+    pub down: Linear<P>,
     /// Weights of a row's factor, before the sigmoid (dim).
     pub share: Option<Vec<f32>>,
 }
 
 /// The weights of one layer. Norms are `(dim)`; those of queries and keys `(head_dim)` or as long as a row.
-pub struct Layer {
+pub struct Layer<P: Packing = KernelPacking> {
     /// Input of attention, or of the recurrent part.
     pub attention_input: BlockInput,
-    pub attention: Option<Attention>,
+    pub attention: Option<Attention<P>>,
     /// Attention to latents, in place of the other.
-    pub latent: Option<Latent>,
+    pub latent: Option<Latent<P>>,
     /// The recurrent part, in place of attention or beside it.
-    pub recurrent: Option<Recurrent>,
+    pub recurrent: Option<Recurrent<P>>,
     pub attention_post_norm: Option<Norm>,
     /// Input of the feed-forward part, if there is one.
     pub hidden_input: BlockInput,
     /// The feed-forward part, or the expert that every row uses beside the others.
-    pub dense: Option<Dense>,
-    pub experts: Option<Experts>,
+    pub dense: Option<Dense<P>>,
+    pub experts: Option<Experts<P>>,
     pub hidden_post_norm: Option<Norm>,
-    pub per_layer: Option<PerLayerUpdate>,
+    pub per_layer: Option<PerLayerUpdate<P>>,
     /// Of a model with several states.
-    pub states: Option<LayerStates>,
+    pub states: Option<LayerStates<P>>,
     /// Factor of the stream after the layer.
     pub output_scale: Option<f32>,
 }
 
-impl Layer {
-    pub(super) fn load(
-        tensors: &mut Tensors<'_>,
+impl<P: Packing> Layer<P> {
+    pub(super) fn load<T: Tensors<Packing = P>>(
+        tensors: &mut T,
         config: &Config,
         layer: usize,
     ) -> Result<Self, LoadError> {
@@ -113,7 +112,7 @@ impl Layer {
         self.dense.is_some() || self.experts.is_some()
     }
 
-    pub(super) fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+    pub(super) fn matrices(&self) -> impl Iterator<Item = &P::Matrix> {
         let attention = self.attention.iter().flat_map(Attention::matrices);
         let latent = self.latent.iter().flat_map(Latent::matrices);
         let attention = attention.chain(latent);
@@ -130,9 +129,13 @@ impl Layer {
     }
 }
 
-impl Dense {
+impl<P: Packing> Dense<P> {
     /// The shared expert's tensors have names of their own.
-    fn load(tensors: &mut Tensors<'_>, config: &Config, names: &Names) -> Result<Self, LoadError> {
+    fn load<T: Tensors<Packing = P>>(
+        tensors: &mut T,
+        config: &Config,
+        names: &Names,
+    ) -> Result<Self, LoadError> {
         let (hidden, dim) = (config.shapes[names.layer].hidden, config.dim);
         if config.experts_of(names.layer).is_some() && !config.traits.dense_beside_experts {
             let mut part = |name: &str, rows, cols| {
@@ -161,8 +164,8 @@ impl Dense {
     }
 }
 
-fn load_output_scale(
-    tensors: &mut Tensors<'_>,
+fn load_output_scale<T: Tensors>(
+    tensors: &mut T,
     config: &Config,
     names: &Names,
 ) -> Result<Option<f32>, LoadError> {
@@ -174,11 +177,11 @@ fn load_output_scale(
 }
 
 /// Gate, if the family has one, and up projections, from two tensors or from one.
-fn load_gate_up(
-    tensors: &mut Tensors<'_>,
+fn load_gate_up<T: Tensors>(
+    tensors: &mut T,
     config: &Config,
     names: &Names,
-) -> Result<(Option<Linear>, Linear), LoadError> {
+) -> Result<(Option<LinearOf<T>>, LinearOf<T>), LoadError> {
     let (hidden, dim) = (config.shapes[names.layer].hidden, config.dim);
     if !config.traits.fused_gate_up {
         let gate = match config.traits.gated {

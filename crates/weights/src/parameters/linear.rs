@@ -1,23 +1,22 @@
 //! Projections, and the names of their tensors.
 
 use super::low_rank::LinearAdapters;
-use super::tensors::Tensors;
+use super::tensors::{KernelPacking, Packing, Tensors};
 use crate::LoadError;
-use kernels::Matrix;
 
 /// A projection.
-pub struct Linear {
+pub struct Linear<P: Packing = KernelPacking> {
     /// `(outputs, inputs)`.
-    pub weight: Matrix,
+    pub weight: P::Matrix,
     /// `(outputs)`.
     pub bias: Option<Vec<f32>>,
     /// Changes that sequences may ask for.
-    pub adapters: Option<LinearAdapters>,
+    pub adapters: Option<LinearAdapters<P>>,
 }
 
-impl Linear {
+impl<P: Packing> Linear<P> {
     /// A projection without a bias and without adapters.
-    pub(super) fn without_bias(weight: Matrix) -> Self {
+    pub(super) fn without_bias(weight: P::Matrix) -> Self {
         Self {
             weight,
             bias: None,
@@ -26,32 +25,35 @@ impl Linear {
     }
 }
 
+/// A projection that a source of tensors gives.
+pub(super) type LinearOf<T> = Linear<<T as Tensors>::Packing>;
+
 /// Names of one layer's tensors.
-pub struct Names {
-    pub layer: usize,
+pub(super) struct Names {
+    pub(super) layer: usize,
 }
 
 impl Names {
-    pub fn weight(&self, name: &str) -> String {
+    pub(super) fn weight(&self, name: &str) -> String {
         format!("blk.{}.{name}.weight", self.layer)
     }
 
-    pub fn scale(&self, name: &str) -> String {
+    pub(super) fn scale(&self, name: &str) -> String {
         format!("blk.{}.{name}.scale", self.layer)
     }
 
-    pub fn bias(&self, name: &str) -> String {
+    pub(super) fn bias(&self, name: &str) -> String {
         format!("blk.{}.{name}.bias", self.layer)
     }
 }
 
-pub(super) fn linear(
-    tensors: &mut Tensors<'_>,
+pub(super) fn linear<T: Tensors>(
+    tensors: &mut T,
     names: &Names,
     name: &str,
     rows: usize,
     cols: usize,
-) -> Result<Linear, LoadError> {
+) -> Result<LinearOf<T>, LoadError> {
     Ok(Linear {
         weight: tensors.matrix(&names.weight(name), rows, cols)?,
         bias: tensors.vector_if_there(&names.bias(name), rows)?,
@@ -70,10 +72,10 @@ pub(super) fn cut<const N: usize>(
     })
 }
 
-pub(super) fn join<const N: usize>(
-    weights: [Matrix; N],
+pub(super) fn join<P: Packing, const N: usize>(
+    weights: [P::Matrix; N],
     biases: [Option<Vec<f32>>; N],
-) -> [Linear; N] {
+) -> [Linear<P>; N] {
     let mut biases = biases.into_iter();
     weights.map(|weight| Linear {
         weight,

@@ -1,34 +1,37 @@
 //! The low-rank pairs of one projection, packed in f32.
 
+use super::tensors::{KernelPacking, Packing};
 use crate::adapters::LowRank;
 use kernels::{Format, Isa, MatrixStack, PackError, Pool};
 use std::ops::Range;
 
 /// Low-rank changes of one projection by adapters.
-pub struct LinearAdapters {
+pub struct LinearAdapters<P: Packing = KernelPacking> {
     /// One for each rank.
-    pub groups: Vec<RankGroup>,
+    pub groups: Vec<RankGroup<P>>,
 }
 
 /// Pairs of one rank.
-pub struct RankGroup {
+pub struct RankGroup<P: Packing = KernelPacking> {
     /// Number of each matrix's adapter, ascending.
     adapters: Vec<usize>,
     /// Factor of each pair.
     scales: Vec<f32>,
     /// `A`, each (rank, inputs).
-    pub down: MatrixStack,
+    pub down: P::Stack,
     /// `B`, each (outputs, rank).
-    pub up: MatrixStack,
+    pub up: P::Stack,
 }
 
-impl RankGroup {
+impl<P: Packing> RankGroup<P> {
     /// The matrix and the factor of an adapter.
     pub fn matrix_of(&self, adapter: usize) -> Option<(usize, f32)> {
         let at = self.adapters.binary_search(&adapter).ok()?;
         Some((at, self.scales[at]))
     }
+}
 
+impl RankGroup {
     /// Packs pairs of one rank, with these rows of `B`.
     pub(super) fn pack(
         (isa, pool): (Isa, &mut Pool),

@@ -3,20 +3,20 @@
 use super::linear::{Linear, Names, join, linear};
 use super::norm::Norm;
 use super::taps::{load_decay_factor, load_taps};
-use super::tensors::Tensors;
+use super::tensors::{KernelPacking, Packing, Tensors};
 use crate::Config;
 use crate::LoadError;
 use crate::config::recurrent_rule::RecurrentRule;
-use kernels::{Matrix, ScanShape};
+use kernels::ScanShape;
 
 /// Mamba-2 (Dao and Gu 2024): a convolution over time, then a scan.
-pub struct Mamba {
+pub struct Mamba<P: Packing = KernelPacking> {
     /// Gate of the output: `(value_cols, dim)`.
-    pub gate: Linear,
+    pub gate: Linear<P>,
     /// Values, keys and queries: `(cols, dim)`.
-    pub input: Linear,
+    pub input: Linear<P>,
     /// `(value_heads, dim)`: how long a token is for a head.
-    pub step: Linear,
+    pub step: Linear<P>,
     /// Taps of the convolution, `(taps, cols)`; the last row for the present.
     pub taps: Vec<f32>,
     /// (cols).
@@ -30,12 +30,12 @@ pub struct Mamba {
     /// Norm of each group of heads (value_cols).
     pub norm: Option<Norm>,
     /// `(dim, value_cols)`.
-    pub out: Linear,
+    pub out: Linear<P>,
 }
 
-impl Mamba {
-    pub(super) fn load(
-        tensors: &mut Tensors<'_>,
+impl<P: Packing> Mamba<P> {
+    pub(super) fn load<T: Tensors<Packing = P>>(
+        tensors: &mut T,
         config: &Config,
         (heads, taps): (&ScanShape, usize),
         names: &Names,
@@ -61,15 +61,15 @@ impl Mamba {
         })
     }
 
-    pub(super) fn matrices(&self) -> Vec<&Matrix> {
+    pub(super) fn matrices(&self) -> Vec<&P::Matrix> {
         let all = [&self.gate, &self.input, &self.step, &self.out];
         all.map(|linear| &linear.weight).to_vec()
     }
 }
 
 /// The norm, without which are some models of Falcon H1.
-fn load_norm(
-    tensors: &mut Tensors<'_>,
+fn load_norm<T: Tensors>(
+    tensors: &mut T,
     config: &Config,
     heads: &ScanShape,
     names: &Names,

@@ -1,4 +1,7 @@
-//! Weights of a decoder, packed once; the file's copy is released.
+//! Trained parameters of decoders and encoders: which tensors a model has, under which names and in which shapes.
+//!
+//! A decoder's are generic over who packs ([`Packing`]): [`Weights::load`] packs files for this machine's kernels once, and
+//! releases the file's copy; [`Weights::read`] takes any other source of [`Tensors`].
 
 mod adapt;
 mod altup;
@@ -16,6 +19,7 @@ mod mtp;
 mod norm;
 mod norms;
 mod packed;
+mod packed_tensors;
 mod per_layer;
 mod recurrent;
 mod row_table;
@@ -42,38 +46,42 @@ pub use per_layer::{PerLayerInputs, PerLayerUpdate};
 pub use recurrent::Recurrent;
 pub use row_table::RowTable;
 pub use short_conv::ShortConv;
-pub use state_head::HeadProjections;
+pub use state_head::{HeadProjections, SCORED_ANSWERS};
+pub use tensors::{KernelPacking, MatrixOf, Packing, StackOf, Tensors};
 
 use crate::config::limits;
 use crate::{Config, LoadError, ModelFiles, PackedSections};
 use kernels::{Format, Isa, Matrix, MatrixStack, Pool};
-use tensors::Tensors;
+use packed_tensors::PackedTensors;
 
 /// All trained parameters.
-pub struct Weights {
+pub struct Weights<P: Packing = KernelPacking> {
     /// `(vocab, dim)`; also the vocabulary projection, unless `output` is present.
-    pub embedding: Matrix,
+    pub embedding: P::Matrix,
     /// `(vocab, dim)`.
-    pub output: Option<Matrix>,
+    pub output: Option<P::Matrix>,
     /// `(vocab)`.
     pub output_bias: Option<Vec<f32>>,
     /// Input of the vocabulary projection.
     pub output_input: BlockInput,
-    pub layers: Vec<Layer>,
+    pub layers: Vec<Layer<P>>,
     /// The MTP head, if it is loaded.
-    pub mtp: Option<MtpHead>,
+    pub mtp: Option<MtpHead<P>>,
     /// Inputs of the layers besides the stream.
-    pub per_layer: Option<PerLayerInputs>,
+    pub per_layer: Option<PerLayerInputs<P>>,
     /// Of a model with several states.
-    pub states: Option<StateProjections>,
+    pub states: Option<StateProjections<P>>,
     /// The head on hidden states.
-    pub state_head: Option<HeadProjections>,
+    pub state_head: Option<HeadProjections<P>>,
     /// Divisors of the global rope's frequencies.
     pub rope_factors: Option<Vec<f32>>,
 }
 
 impl Weights {
     /// Loads all tensors, and packs those that `sections` does not have. `progress` is called with what was loaded so far.
+    ///
+    /// # Errors
+    /// As for [`Weights::read`]; or a tensor cannot be packed.
     pub fn load(
         files: &ModelFiles,
         config: &Config,
@@ -82,42 +90,13 @@ impl Weights {
         sections: &mut PackedSections,
         progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
-        let tensors = &mut Tensors::new(files, isa, pool, sections, progress);
-        let vocab = read_vocab(tensors)?;
-        let dim = config.dim;
-        let output_norm = config.traits.output_norm;
-        let output_norm = ["weight", "bias"].map(|kind| format!("{output_norm}.{kind}"));
-        let weights = Self {
-            embedding: tensors.matrix(EMBEDDING, vocab, dim)?,
-            output: match tensors.has("output.weight") {
-                true => Some(tensors.matrix("output.weight", vocab, dim)?),
-                false => None,
-            },
-            output_bias: tensors.vector_if_there("output.bias", vocab)?,
-            output_input: BlockInput::Normed(norms::load_norm(tensors, config, &output_norm)?),
-            rope_factors: rope_factors(tensors, config)?,
-            per_layer: PerLayerInputs::load(tensors, config, vocab)?,
-            states: StateProjections::load(tensors, config)?,
-            state_head: HeadProjections::load(tensors, config)?,
-            layers: (0..config.layers)
-                .map(|layer| Layer::load(tensors, config, layer))
-                .collect::<Result<_, _>>()?,
-            mtp: MtpHead::load(tensors, config, vocab)?,
-        };
-        let ignored = config.layers..config.layers + config.layers_ignored;
-        ignored.for_each(|layer| tensors.ignore_layer(layer));
-        tensors.finish_all()?;
-        Ok(weights)
+        let tensors = &mut PackedTensors::new(files, isa, pool, sections, progress);
+        Self::read(tensors, config)
     }
 
     /// Size of the vocabulary.
     pub fn vocab(&self) -> usize {
         self.embedding.rows()
-    }
-
-    /// The vocabulary projection.
-    pub fn projection(&self) -> &Matrix {
-        self.output.as_ref().unwrap_or(&self.embedding)
     }
 
     /// Resident bytes of the matrices. Norms and biases are a thousandth of that.
@@ -148,18 +127,60 @@ impl Weights {
             .chain(latents)
             .chain(states)
     }
+}
 
-    fn experts(&self) -> impl Iterator<Item = &Experts> {
+impl<P: Packing> Weights<P> {
+    /// Reads all tensors of this model.
+    ///
+    /// # Errors
+    /// A tensor is missing, does not fit, or is not used.
+    pub fn read<T: Tensors<Packing = P>>(
+        tensors: &mut T,
+        config: &Config,
+    ) -> Result<Self, LoadError> {
+        let vocab = read_vocab(tensors)?;
+        let dim = config.dim;
+        let output_norm = config.traits.output_norm;
+        let output_norm = ["weight", "bias"].map(|kind| format!("{output_norm}.{kind}"));
+        let weights = Self {
+            embedding: tensors.matrix(EMBEDDING, vocab, dim)?,
+            output: match tensors.has("output.weight") {
+                true => Some(tensors.matrix("output.weight", vocab, dim)?),
+                false => None,
+            },
+            output_bias: tensors.vector_if_there("output.bias", vocab)?,
+            output_input: BlockInput::Normed(norms::load_norm(tensors, config, &output_norm)?),
+            rope_factors: rope_factors(tensors, config)?,
+            per_layer: PerLayerInputs::load(tensors, config, vocab)?,
+            states: StateProjections::load(tensors, config)?,
+            state_head: HeadProjections::load(tensors, config)?,
+            layers: (0..config.layers)
+                .map(|layer| Layer::load(tensors, config, layer))
+                .collect::<Result<_, _>>()?,
+            mtp: MtpHead::load(tensors, config, vocab)?,
+        };
+        let ignored = config.layers..config.layers + config.layers_ignored;
+        ignored.for_each(|layer| tensors.ignore_layer(layer));
+        tensors.finish_all()?;
+        Ok(weights)
+    }
+
+    /// The vocabulary projection.
+    pub fn projection(&self) -> &P::Matrix {
+        self.output.as_ref().unwrap_or(&self.embedding)
+    }
+
+    fn experts(&self) -> impl Iterator<Item = &Experts<P>> {
         let layers = self.layers.iter();
         let layers = layers.chain(self.mtp.iter().map(|head| &head.layer));
         layers.flat_map(|layer| &layer.experts)
     }
 
-    fn latents(&self) -> impl Iterator<Item = &Latent> {
+    fn latents(&self) -> impl Iterator<Item = &Latent<P>> {
         self.layers.iter().flat_map(|layer| &layer.latent)
     }
 
-    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+    fn matrices(&self) -> impl Iterator<Item = &P::Matrix> {
         let inputs = self.per_layer.as_ref().map(|inputs| &inputs.projection);
         let outer = std::iter::once(&self.embedding).chain(&self.output);
         let head = self.state_head.iter().flat_map(HeadProjections::matrices);
@@ -172,7 +193,7 @@ impl Weights {
 const EMBEDDING: &str = "token_embd.weight";
 
 /// The number of embeddings.
-fn read_vocab(tensors: &Tensors<'_>) -> Result<usize, LoadError> {
+fn read_vocab<T: Tensors>(tensors: &T) -> Result<usize, LoadError> {
     let vocab = tensors.rows_of(EMBEDDING)?;
     let most = limits::VOCAB;
     if (1..=most).contains(&vocab) {
@@ -186,7 +207,10 @@ fn read_vocab(tensors: &Tensors<'_>) -> Result<usize, LoadError> {
     })
 }
 
-fn rope_factors(tensors: &mut Tensors<'_>, config: &Config) -> Result<Option<Vec<f32>>, LoadError> {
+fn rope_factors<T: Tensors>(
+    tensors: &mut T,
+    config: &Config,
+) -> Result<Option<Vec<f32>>, LoadError> {
     let Some(name) = config.rope.factors else {
         return Ok(None);
     };

@@ -4,32 +4,31 @@ use super::layer::{BlockInput, Layer};
 use super::linear::Names;
 use super::norm::Norm;
 use super::norms::load_norm;
-use super::tensors::Tensors;
+use super::tensors::{KernelPacking, Packing, Tensors};
 use crate::Config;
 use crate::LoadError;
-use kernels::Matrix;
 
 /// The MTP head: a layer of attention after the last one, whose input is a token and the hidden state before it.
-pub struct MtpHead {
+pub struct MtpHead<P: Packing = KernelPacking> {
     /// Norm of a token's embedding.
     pub embedding_norm: Norm,
     /// Norm of a hidden state.
     pub hidden_norm: Norm,
     /// `(dim, 2 dim)`: from an embedding and a hidden state to the stream.
-    pub join: Matrix,
-    pub layer: Layer,
+    pub join: P::Matrix,
+    pub layer: Layer<P>,
     /// Input of the vocabulary projection.
     pub output_input: BlockInput,
     /// `(vocab, dim)`; `None`: the model's embedding.
-    pub embedding: Option<Matrix>,
+    pub embedding: Option<P::Matrix>,
     /// `(vocab, dim)`; `None`: the model's projection.
-    pub output: Option<Matrix>,
+    pub output: Option<P::Matrix>,
 }
 
-impl MtpHead {
+impl<P: Packing> MtpHead<P> {
     /// For a model whose head is loaded.
-    pub(super) fn load(
-        tensors: &mut Tensors<'_>,
+    pub(super) fn load<T: Tensors<Packing = P>>(
+        tensors: &mut T,
         config: &Config,
         vocab: usize,
     ) -> Result<Option<Self>, LoadError> {
@@ -61,7 +60,7 @@ impl MtpHead {
     }
 
     /// All matrices but those of experts.
-    pub(super) fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+    pub(super) fn matrices(&self) -> impl Iterator<Item = &P::Matrix> {
         let tables = self.embedding.iter().chain(&self.output);
         let own = std::iter::once(&self.join).chain(tables);
         own.chain(self.layer.matrices())

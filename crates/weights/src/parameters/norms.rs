@@ -9,13 +9,13 @@ use crate::LoadError;
 use crate::config::traits::{FeedRule, QkNorm};
 
 /// Loads the norms of one layer.
-pub(super) struct LayerNorms<'a, 'b> {
-    pub(super) tensors: &'a mut Tensors<'b>,
+pub(super) struct LayerNorms<'a, T> {
+    pub(super) tensors: &'a mut T,
     pub(super) config: &'a Config,
     pub(super) names: &'a Names,
 }
 
-impl LayerNorms<'_, '_> {
+impl<T: Tensors> LayerNorms<'_, T> {
     pub(super) fn before_attention(&mut self) -> Result<BlockInput, LoadError> {
         match self.config.traits.pre_norms {
             true => self.before("attn_norm"),
@@ -79,8 +79,8 @@ impl LayerNorms<'_, '_> {
 }
 
 /// A norm of rows of the stream, from its weight and its bias.
-pub(super) fn load_norm(
-    tensors: &mut Tensors<'_>,
+pub(super) fn load_norm<T: Tensors>(
+    tensors: &mut T,
     config: &Config,
     [weight, bias]: &[String; 2],
 ) -> Result<Norm, LoadError> {

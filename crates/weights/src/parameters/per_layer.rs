@@ -2,36 +2,34 @@
 
 use super::linear::{Linear, Names, linear};
 use super::norm::Norm;
-use super::row_table::RowTable;
-use super::tensors::Tensors;
+use super::tensors::{KernelPacking, Packing, Tensors};
 use crate::Config;
 use crate::LoadError;
-use kernels::Matrix;
 
 /// The inputs of all layers for a token: a row of a table, and a projection of the token's embedding.
-pub struct PerLayerInputs {
+pub struct PerLayerInputs<P: Packing = KernelPacking> {
     /// `(vocab, layers * width)`.
-    pub table: RowTable,
+    pub table: P::Table,
     /// `(layers * width, dim)`.
-    pub projection: Matrix,
+    pub projection: P::Matrix,
     /// Norm of each layer's part of the projection (width).
     pub norm: Norm,
 }
 
 /// Parameters with which one layer adds its input to the stream.
-pub struct PerLayerUpdate {
+pub struct PerLayerUpdate<P: Packing = KernelPacking> {
     /// `(width, dim)`.
-    pub gate: Linear,
+    pub gate: Linear<P>,
     /// `(dim, width)`.
-    pub projection: Linear,
+    pub projection: Linear<P>,
     /// Norm of the update (dim).
     pub post_norm: Norm,
 }
 
-impl PerLayerInputs {
+impl<P: Packing> PerLayerInputs<P> {
     /// `None` for a model without such inputs.
-    pub(super) fn load(
-        tensors: &mut Tensors<'_>,
+    pub(super) fn load<T: Tensors<Packing = P>>(
+        tensors: &mut T,
         config: &Config,
         vocab: usize,
     ) -> Result<Option<Self>, LoadError> {
@@ -41,17 +39,17 @@ impl PerLayerInputs {
         }
         let cols = config.layers * width;
         Ok(Some(Self {
-            table: RowTable::load(tensors, "per_layer_token_embd.weight", vocab, cols)?,
+            table: tensors.row_table("per_layer_token_embd.weight", vocab, cols)?,
             projection: tensors.matrix("per_layer_model_proj.weight", cols, config.dim)?,
             norm: Norm::rms(tensors.vector("per_layer_proj_norm.weight", width)?),
         }))
     }
 }
 
-impl PerLayerUpdate {
+impl<P: Packing> PerLayerUpdate<P> {
     /// `None` for a model without such inputs.
-    pub(super) fn load(
-        tensors: &mut Tensors<'_>,
+    pub(super) fn load<T: Tensors<Packing = P>>(
+        tensors: &mut T,
         config: &Config,
         names: &Names,
     ) -> Result<Option<Self>, LoadError> {
@@ -66,7 +64,7 @@ impl PerLayerUpdate {
         }))
     }
 
-    pub(super) fn matrices(&self) -> [&Matrix; 2] {
+    pub(super) fn matrices(&self) -> [&P::Matrix; 2] {
         [&self.gate.weight, &self.projection.weight]
     }
 }

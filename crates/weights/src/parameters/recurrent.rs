@@ -4,22 +4,22 @@ use super::delta::DeltaNet;
 use super::linear::Names;
 use super::mamba::Mamba;
 use super::short_conv::ShortConv;
-use super::tensors::Tensors;
+use super::tensors::{KernelPacking, Packing, Tensors};
 use crate::Config;
 use crate::LoadError;
 use crate::config::{RecurrentConfig, RecurrentPart};
-use kernels::{Matrix, ScanRule};
+use kernels::ScanRule;
 
 /// A recurrent layer, by its kind.
-pub enum Recurrent {
-    Delta(DeltaNet),
-    Mamba(Mamba),
-    Convolution(ShortConv),
+pub enum Recurrent<P: Packing = KernelPacking> {
+    Delta(DeltaNet<P>),
+    Mamba(Mamba<P>),
+    Convolution(ShortConv<P>),
 }
 
-impl Recurrent {
-    pub(super) fn load(
-        tensors: &mut Tensors<'_>,
+impl<P: Packing> Recurrent<P> {
+    pub(super) fn load<T: Tensors<Packing = P>>(
+        tensors: &mut T,
         config: &Config,
         recurrent: &RecurrentConfig,
         names: &Names,
@@ -38,7 +38,7 @@ impl Recurrent {
         })
     }
 
-    pub(super) fn matrices(&self) -> Vec<&Matrix> {
+    pub(super) fn matrices(&self) -> Vec<&P::Matrix> {
         match self {
             Self::Delta(layer) => layer.matrices(),
             Self::Mamba(layer) => layer.matrices(),

@@ -1,7 +1,5 @@
 //! A table of which single rows are read, kept as in the file.
 
-use super::tensors::Tensors;
-use crate::LoadError;
 use kernels::Format;
 
 /// A table whose rows are decoded one by one, and which is never multiplied: it is not packed for the kernels.
@@ -15,21 +13,6 @@ pub struct RowTable {
 }
 
 impl RowTable {
-    /// Copies the table from the file.
-    pub(super) fn load(
-        tensors: &mut Tensors<'_>,
-        name: &str,
-        rows: usize,
-        cols: usize,
-    ) -> Result<Self, LoadError> {
-        let (format, bytes) = tensors.raw(name, rows, cols)?;
-        Ok(Self {
-            format,
-            cols,
-            bytes,
-        })
-    }
-
     /// Resident bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()

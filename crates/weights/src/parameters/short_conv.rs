@@ -2,23 +2,22 @@
 
 use super::linear::{Linear, Names, linear};
 use super::taps::load_taps;
-use super::tensors::Tensors;
+use super::tensors::{KernelPacking, Packing, Tensors};
 use crate::LoadError;
-use kernels::Matrix;
 
 /// A convolution over time between two gates (LFM2).
-pub struct ShortConv {
+pub struct ShortConv<P: Packing = KernelPacking> {
     /// First gate, second gate, and what is convolved: `(3 * dim, dim)`.
-    pub input: Linear,
+    pub input: Linear<P>,
     /// `(taps, dim)`; the last row for the present.
     pub taps: Vec<f32>,
     /// `(dim, dim)`.
-    pub out: Linear,
+    pub out: Linear<P>,
 }
 
-impl ShortConv {
-    pub(super) fn load(
-        tensors: &mut Tensors<'_>,
+impl<P: Packing> ShortConv<P> {
+    pub(super) fn load<T: Tensors<Packing = P>>(
+        tensors: &mut T,
         dim: usize,
         taps: usize,
         names: &Names,
@@ -30,7 +29,7 @@ impl ShortConv {
         })
     }
 
-    pub(super) fn matrices(&self) -> Vec<&Matrix> {
+    pub(super) fn matrices(&self) -> Vec<&P::Matrix> {
         vec![&self.input.weight, &self.out.weight]
     }
 }

@@ -1,12 +1,14 @@
 //! Tensors of several matrices of one shape.
 
+use super::packed_tensors::PackedTensors;
 use super::tensors::Tensors;
 use crate::LoadError;
-use kernels::{Format, Matrix, MatrixStack, PackError};
+use crate::config::LatentConfig;
+use kernels::{Format, Matrix, MatrixStack, PackError, dequantize};
 
-impl Tensors<'_> {
+impl PackedTensors<'_> {
     /// Packs a tensor of `count` matrices, each of which has parts of these numbers of rows, as one stack for each part.
-    pub fn stacks<const N: usize>(
+    pub(super) fn pack_stacks<const N: usize>(
         &mut self,
         name: &str,
         count: usize,
@@ -49,7 +51,7 @@ impl Tensors<'_> {
     }
 
     /// Packs a tensor for each of `count` matrices, all of one format, as a stack.
-    pub fn stack_of(
+    pub(super) fn pack_stack_of(
         &mut self,
         name_of: impl Fn(usize) -> String,
         count: usize,
@@ -85,17 +87,53 @@ impl Tensors<'_> {
     }
 
     /// Packs a matrix of floats in f32, for products that do not use AMX tiles.
-    pub fn float_matrix(
+    pub(super) fn pack_floats(
         &mut self,
         name: &str,
         rows: usize,
         cols: usize,
     ) -> Result<Matrix, LoadError> {
-        let numbers = self.table(name, rows, cols)?;
+        let numbers = self.numbers(name, &[cols as u64, rows as u64])?;
         let bytes: Vec<u8> = numbers.into_iter().flat_map(f32::to_le_bytes).collect();
         let isa = self.isa.without_amx();
         Matrix::pack(isa, self.pool, Format::F32, rows, cols, &bytes)
             .map_err(|error| self.pack_error(name, error))
+    }
+
+    /// The rows of each head are those of its keys, then those of its values. Keys are transposed, which blocks of a row do not
+    /// allow, so they become f32.
+    pub(super) fn pack_joined_heads(
+        &mut self,
+        name: &str,
+        heads: usize,
+        sizes: &LatentConfig,
+    ) -> Result<(MatrixStack, MatrixStack), LoadError> {
+        let LatentConfig {
+            rank, plain, value, ..
+        } = *sizes;
+        let (format, bytes) = self.raw(name, heads * (plain + value), rank)?;
+        let row_bytes = rank / format.block_weights() * format.block_bytes();
+        let (isa, failed) = (self.isa, "checked above");
+        let mut keys = MatrixStack::new(isa, Format::F32, heads, rank, plain).expect(failed);
+        let mut values = MatrixStack::new(isa, format, heads, value, rank).expect(failed);
+        let mut row = vec![0.0; rank];
+        let mut transposed = vec![0; plain * rank * size_of::<f32>()];
+        let of_heads = bytes.chunks_exact((plain + value) * row_bytes);
+        for (head, bytes) in of_heads.enumerate() {
+            let (key, rest) = bytes.split_at(plain * row_bytes);
+            for (col, bytes) in key.chunks_exact(row_bytes).enumerate() {
+                dequantize(format, bytes, &mut row);
+                let column = transposed.chunks_exact_mut(plain * size_of::<f32>());
+                for (to, number) in column.zip(&row) {
+                    let at = col * size_of::<f32>();
+                    to[at..at + size_of::<f32>()].copy_from_slice(&number.to_le_bytes());
+                }
+            }
+            let packed = keys.pack(self.pool, head, &transposed);
+            let packed = packed.and_then(|()| values.pack(self.pool, head, rest));
+            packed.map_err(|error| self.pack_error(name, error))?;
+        }
+        Ok((keys, values))
     }
 
     pub(super) fn pack_error(&self, name: &str, error: PackError) -> LoadError {

@@ -5,8 +5,8 @@ use super::tensors::Tensors;
 use crate::LoadError;
 
 /// The taps of a convolution of `cols` columns, as `(taps, cols)`.
-pub(super) fn load_taps(
-    tensors: &mut Tensors<'_>,
+pub(super) fn load_taps<T: Tensors>(
+    tensors: &mut T,
     name: &str,
     cols: usize,
     taps: usize,
@@ -17,8 +17,8 @@ pub(super) fn load_taps(
 }
 
 /// The factor of each head's decay; with a positive one a state would grow without bound.
-pub(super) fn load_decay_factor(
-    tensors: &mut Tensors<'_>,
+pub(super) fn load_decay_factor<T: Tensors>(
+    tensors: &mut T,
     names: &Names,
     heads: usize,
 ) -> Result<Vec<f32>, LoadError> {

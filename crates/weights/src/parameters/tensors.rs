@@ -1,319 +1,144 @@
-//! Tensors found by name, checked, and packed once.
+//! The tensors that a model is loaded from, by name: who packs, and how packed matrices are kept.
 
-use super::Packed;
+use super::RowTable;
 use crate::LoadError;
-use crate::{ModelFiles, PackedSections, TensorEntry};
-use half::{bf16, f16};
-use kernels::{Format, Isa, Matrix, PackError, Pool};
-use std::collections::HashSet;
+use crate::config::LatentConfig;
+use kernels::{Matrix, MatrixStack};
 
-/// The formats that [`Matrix::pack`] reads, for errors.
-const FORMATS: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS, IQ3_S, IQ3_XXS, IQ2_S, IQ2_XS, IQ2_XXS or MXFP4";
-
-/// Tensors that may be in a file without being used: rope tables of old converters, and factors for the other
-/// context length.
-const IGNORED: [&str; 4] = [
-    "rope_freqs.weight",
-    "rope_factors_long.weight",
-    "rope_factors_short.weight",
-    ".attn_rot_embd",
-];
-
-/// The tensors of a model being loaded.
-pub struct Tensors<'a> {
-    pub(super) files: &'a ModelFiles,
-    pub(super) isa: Isa,
-    pub(super) pool: &'a mut Pool,
-    /// Packed matrices of an earlier load.
-    pub(super) sections: &'a mut PackedSections,
-    progress: &'a mut dyn FnMut(Packed),
-    taken: HashSet<String>,
-    packed: Packed,
+/// How a loaded model keeps its matrices. Vectors, a thousandth of a model, are f32 everywhere.
+pub trait Packing {
+    /// A matrix.
+    type Matrix;
+    /// Matrices of one shape.
+    type Stack;
+    /// A table whose rows are read one by one, and which is never multiplied.
+    type Table;
 }
 
-impl<'a> Tensors<'a> {
-    pub fn new(
-        files: &'a ModelFiles,
-        isa: Isa,
-        pool: &'a mut Pool,
-        sections: &'a mut PackedSections,
-        progress: &'a mut dyn FnMut(Packed),
-    ) -> Self {
-        let packed = Packed {
-            bytes_total: files.tensors().iter().map(|tensor| tensor.bytes).sum(),
-            tensors_total: files.tensors().len() as u64,
-            ..Packed::default()
-        };
-        progress(packed);
-        Self {
-            files,
-            isa,
-            pool,
-            sections,
-            progress,
-            taken: HashSet::new(),
-            packed,
-        }
-    }
+/// Matrices packed for the kernels of this machine.
+pub enum KernelPacking {}
 
-    pub fn has(&self, name: &str) -> bool {
-        self.files.tensor(name).is_some()
-    }
+impl Packing for KernelPacking {
+    type Matrix = Matrix;
+    type Stack = MatrixStack;
+    type Table = RowTable;
+}
 
-    /// Length of `name`'s second dimension, before its shape is checked.
-    pub fn rows_of(&self, name: &str) -> Result<usize, LoadError> {
-        Ok(self.find(name)?.rows())
-    }
+/// A matrix that a source of tensors gives.
+pub type MatrixOf<T> = <<T as Tensors>::Packing as Packing>::Matrix;
+/// A stack that a source of tensors gives.
+pub type StackOf<T> = <<T as Tensors>::Packing as Packing>::Stack;
 
-    /// Packs a matrix of `rows` outputs and `cols` inputs.
-    pub fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<Matrix, LoadError> {
-        let [matrix] = self.split(name, [rows], cols)?;
-        Ok(matrix)
-    }
+/// The tensors of a model being loaded. A name, a shape or a kind that does not fit is an error.
+pub trait Tensors {
+    /// How matrices are kept.
+    type Packing: Packing;
 
-    /// Packs a tensor of several matrices, one after the other by rows.
-    pub fn split<const N: usize>(
+    /// Whether there is a tensor of this name.
+    fn has(&self, name: &str) -> bool;
+
+    /// Length of a tensor's second dimension, before its shape is checked.
+    fn rows_of(&self, name: &str) -> Result<usize, LoadError>;
+
+    /// A tensor of several matrices, one after the other by rows.
+    fn split<const N: usize>(
         &mut self,
         name: &str,
         rows: [usize; N],
         cols: usize,
-    ) -> Result<[Matrix; N], LoadError> {
-        if let Some(parts) = self.cached(name, rows, cols)? {
-            return Ok(parts);
-        }
-        let tensor = self.find(name)?;
-        self.check_shape(&tensor, &[cols as u64, rows.iter().sum::<usize>() as u64])?;
-        let format = self.packable(&tensor)?;
-        let row_bytes = cols / format.block_weights() * format.block_bytes();
-        let bytes = self.files.read(name, self.pool)?;
-        let mut start = 0;
-        let mut parts = [const { None }; N];
-        for (number, (part, rows)) in (0..).zip(parts.iter_mut().zip(rows)) {
-            let end = start + rows * row_bytes;
-            let given = bytes.get(start..end).unwrap_or_default();
-            *part = Some(self.pack((name, number), format, rows, cols, given)?);
-            start = end;
-        }
-        self.finish(&tensor);
-        Ok(parts.map(|part| part.expect("each was packed above")))
-    }
+    ) -> Result<[MatrixOf<Self>; N], LoadError>;
 
-    /// Packs a tensor whose rows are in `groups`, each with as many rows of each matrix in turn, as these matrices: each of
+    /// A tensor whose rows are in `groups`, each with as many rows of each matrix in turn, as these matrices: each of
     /// several parts, which follow each other, with these numbers of rows in all groups.
-    pub fn interleaved<const N: usize>(
+    fn interleaved<const N: usize>(
         &mut self,
         name: &str,
         groups: usize,
         matrices: [&[usize]; N],
         cols: usize,
-    ) -> Result<[Matrix; N], LoadError> {
-        let rows = matrices.map(|parts| parts.iter().sum::<usize>());
-        if let Some(parts) = self.cached(name, rows, cols)? {
-            return Ok(parts);
-        }
-        let all: usize = rows.iter().sum();
-        let (format, bytes) = self.raw(name, all, cols)?;
-        let row_bytes = cols / format.block_weights() * format.block_bytes();
-        let mut start = 0;
-        let mut packed = [const { None }; N];
-        let each = packed.iter_mut().zip(matrices.into_iter().zip(rows));
-        for (number, (matrix, (parts, rows))) in (0..).zip(each) {
-            let mut gathered = Vec::with_capacity(rows * row_bytes);
-            for part in parts {
-                let len = part / groups * row_bytes;
-                let groups = bytes.chunks_exact(all / groups * row_bytes);
-                groups.for_each(|group| gathered.extend_from_slice(&group[start..start + len]));
-                start += len;
-            }
-            *matrix = Some(self.pack((name, number), format, rows, cols, &gathered)?);
-        }
-        Ok(packed.map(|matrix| matrix.expect("each was packed above")))
-    }
+    ) -> Result<[MatrixOf<Self>; N], LoadError>;
 
-    /// The bytes of a matrix as in the file, and their format.
-    pub(super) fn raw(
+    /// A matrix of floats in f32, for products whose order of sums does not depend on the instruction set.
+    fn float_matrix(
         &mut self,
         name: &str,
         rows: usize,
         cols: usize,
-    ) -> Result<(Format, Vec<u8>), LoadError> {
-        let tensor = self.find(name)?;
-        self.check_shape(&tensor, &[cols as u64, rows as u64])?;
-        let format = self.packable(&tensor)?;
-        let failed = |error| LoadError::Pack {
-            tensor: self.files.label(name),
-            error,
-        };
-        if !cols.is_multiple_of(format.block_weights()) {
-            return Err(failed(PackError::Cols(cols)));
-        }
-        let wanted = rows * (cols / format.block_weights() * format.block_bytes());
-        let bytes = self.files.read(name, self.pool)?.into_owned();
-        if bytes.len() != wanted {
-            let given = bytes.len();
-            return Err(failed(PackError::Size { wanted, given }));
-        }
-        self.finish(&tensor);
-        Ok((format, bytes))
-    }
+    ) -> Result<MatrixOf<Self>, LoadError>;
 
-    /// Reads a norm, bias or table of `len` numbers.
-    pub fn vector(&mut self, name: &str, len: usize) -> Result<Vec<f32>, LoadError> {
-        self.numbers(name, &[len as u64])
-    }
-
-    /// Reads a table of `rows` times `cols` numbers.
-    pub fn table(&mut self, name: &str, rows: usize, cols: usize) -> Result<Vec<f32>, LoadError> {
-        self.numbers(name, &[cols as u64, rows as u64])
-    }
-
-    fn numbers(&mut self, name: &str, dims: &[u64]) -> Result<Vec<f32>, LoadError> {
-        let tensor = self.find(name)?;
-        self.check_shape(&tensor, dims)?;
-        let wrong = || LoadError::Kind {
-            tensor: self.files.label(name),
-            found: tensor.kind,
-            wanted: "F32, F16 or BF16",
-        };
-        let bytes = self.files.read(name, self.pool)?;
-        let numbers = numbers(tensor.format(), &bytes).ok_or_else(wrong)?;
-        if let Some(index) = numbers.iter().position(|number| !number.is_finite()) {
-            return Err(LoadError::Value {
-                tensor: self.files.label(name),
-                index,
-            });
-        }
-        self.finish(&tensor);
-        Ok(numbers)
-    }
-
-    /// Reads a number for each head, as a vector or as a table of one column.
-    pub(super) fn per_head(&mut self, name: &str, heads: usize) -> Result<Vec<f32>, LoadError> {
-        match self.find(name)?.dims.len() {
-            1 => self.vector(name, heads),
-            _ => self.table(name, heads, 1),
-        }
-    }
-
-    /// Like [`Self::vector`], for an optional tensor.
-    pub fn vector_if_there(
+    /// A tensor of `count` matrices, each of which has parts of these numbers of rows, as one stack for each part.
+    fn stacks<const N: usize>(
         &mut self,
         name: &str,
-        len: usize,
-    ) -> Result<Option<Vec<f32>>, LoadError> {
-        self.has(name).then(|| self.vector(name, len)).transpose()
-    }
+        count: usize,
+        rows: [usize; N],
+        cols: usize,
+    ) -> Result<[StackOf<Self>; N], LoadError>;
 
-    /// Counts a tensor that no result depends on as used, if the file has it.
-    pub fn ignore(&mut self, name: &str) {
-        self.taken.insert(name.to_owned());
-    }
+    /// A tensor for each of `count` matrices, all of one format, as a stack.
+    fn stack_of(
+        &mut self,
+        name_of: impl Fn(usize) -> String,
+        count: usize,
+        rows: usize,
+        cols: usize,
+    ) -> Result<StackOf<Self>, LoadError>;
+
+    /// Key and value projections of `heads` heads that are one tensor: of each head the rows of the keys, which become
+    /// columns, then those of the values.
+    fn joined_heads(
+        &mut self,
+        name: &str,
+        heads: usize,
+        sizes: &LatentConfig,
+    ) -> Result<(StackOf<Self>, StackOf<Self>), LoadError>;
+
+    /// A table whose rows are read one by one.
+    fn row_table(
+        &mut self,
+        name: &str,
+        rows: usize,
+        cols: usize,
+    ) -> Result<<Self::Packing as Packing>::Table, LoadError>;
+
+    /// The numbers of a tensor of this shape, `dims[0]` the length of a row.
+    fn numbers(&mut self, name: &str, dims: &[u64]) -> Result<Vec<f32>, LoadError>;
+
+    /// A number for each head, as a vector or as a table of one column.
+    fn per_head(&mut self, name: &str, heads: usize) -> Result<Vec<f32>, LoadError>;
+
+    /// Counts a tensor that no result depends on as used, if there is one.
+    fn ignore(&mut self, name: &str);
 
     /// Counts the tensors of a layer that is not run as used.
-    pub fn ignore_layer(&mut self, layer: usize) {
-        let prefix = format!("blk.{layer}.");
-        let names = self.files.tensors();
-        let names = names.iter().map(|tensor| tensor.name);
-        let of_layer = names.filter(|name| name.starts_with(&prefix));
-        self.taken.extend(of_layer.map(str::to_owned));
-    }
+    fn ignore_layer(&mut self, layer: usize);
 
-    /// Rejects a file with unused tensors.
-    pub fn finish_all(&mut self) -> Result<(), LoadError> {
-        let ignored = |name: &str| IGNORED.iter().any(|part| name.contains(part));
-        let tensors = self.files.tensors();
-        let unused = tensors
-            .iter()
-            .find(|tensor| !self.taken.contains(tensor.name) && !ignored(tensor.name));
-        if let Some(tensor) = unused {
-            return Err(LoadError::Unused {
-                tensor: self.files.label(tensor.name),
-            });
-        }
-        // Ignored tensors count as done.
-        self.packed.bytes_done = self.packed.bytes_total;
-        self.packed.tensors_done = self.packed.tensors_total;
-        (self.progress)(self.packed);
-        Ok(())
-    }
+    /// Rejects unused tensors.
+    fn finish_all(&mut self) -> Result<(), LoadError>;
 
-    pub(super) fn find(&self, name: &str) -> Result<TensorEntry<'a>, LoadError> {
-        self.files.tensor(name).ok_or_else(|| LoadError::Missing {
-            tensor: self.files.label(name),
-        })
-    }
-
-    /// The format of a tensor that can be packed.
-    pub(super) fn packable(&self, tensor: &TensorEntry<'_>) -> Result<Format, LoadError> {
-        tensor.format().ok_or_else(|| LoadError::Kind {
-            tensor: self.files.label(tensor.name),
-            found: tensor.kind,
-            wanted: FORMATS,
-        })
-    }
-
-    /// Packs part `number` of a tensor.
-    fn pack(
+    /// A matrix of `rows` outputs and `cols` inputs.
+    fn matrix(
         &mut self,
-        (name, number): (&str, u32),
-        format: Format,
+        name: &str,
         rows: usize,
         cols: usize,
-        bytes: &[u8],
-    ) -> Result<Matrix, LoadError> {
-        let packed = Matrix::pack(self.isa, self.pool, format, rows, cols, bytes);
-        let matrix = packed.map_err(|error| self.pack_error(name, error))?;
-        self.keep((name, number), &matrix);
+    ) -> Result<MatrixOf<Self>, LoadError> {
+        let [matrix] = self.split(name, [rows], cols)?;
         Ok(matrix)
     }
 
-    /// Counts a tensor as loaded and releases the original's memory.
-    pub(super) fn finish(&mut self, tensor: &TensorEntry<'_>) {
-        if self.taken.insert(tensor.name.to_owned()) {
-            self.packed.bytes_done += tensor.bytes;
-            self.packed.tensors_done += 1;
-            (self.progress)(self.packed);
-        }
-        self.files.release(tensor.name);
+    /// A norm, bias or table of `len` numbers.
+    fn vector(&mut self, name: &str, len: usize) -> Result<Vec<f32>, LoadError> {
+        self.numbers(name, &[len as u64])
     }
 
-    /// Compares dims; trailing dimensions of 1 are ignored.
-    pub(super) fn check_shape(
-        &self,
-        tensor: &TensorEntry<'_>,
-        wanted: &[u64],
-    ) -> Result<(), LoadError> {
-        let significant = |dims: &'_ [u64]| {
-            dims.iter()
-                .rposition(|&dim| dim != 1)
-                .map_or(0, |at| at + 1)
-        };
-        let same = tensor.dims[..significant(tensor.dims)] == wanted[..significant(wanted)];
-        if same {
-            return Ok(());
-        }
-        Err(LoadError::Shape {
-            tensor: self.files.label(tensor.name),
-            wanted: wanted.to_vec(),
-            found: tensor.dims.to_vec(),
-        })
+    /// A table of `rows` times `cols` numbers.
+    fn table(&mut self, name: &str, rows: usize, cols: usize) -> Result<Vec<f32>, LoadError> {
+        self.numbers(name, &[cols as u64, rows as u64])
     }
-}
 
-fn numbers(format: Option<Format>, bytes: &[u8]) -> Option<Vec<f32>> {
-    let halves = |number: fn([u8; 2]) -> f32| {
-        bytes
-            .chunks_exact(2)
-            .map(|pair| number([pair[0], pair[1]]))
-            .collect()
-    };
-    Some(match format? {
-        Format::F32 => bytes
-            .chunks_exact(4)
-            .map(|quad| f32::from_le_bytes([quad[0], quad[1], quad[2], quad[3]]))
-            .collect(),
-        Format::F16 => halves(|pair| f16::from_le_bytes(pair).to_f32()),
-        Format::BF16 => halves(|pair| bf16::from_le_bytes(pair).to_f32()),
-        _ => return None,
-    })
+    /// Like [`Self::vector`], for an optional tensor.
+    fn vector_if_there(&mut self, name: &str, len: usize) -> Result<Option<Vec<f32>>, LoadError> {
+        self.has(name).then(|| self.vector(name, len)).transpose()
+    }
 }
