@@ -3,7 +3,7 @@
 
     python embeddings.py --examples FOLDER-OF-THE-MODEL-CRATE'S-BUILT-EXAMPLES
 
-Writes two files of crates/model/tests/goldens. `embeddings.txt`: for each decoder a prompt's ids, the last hidden state and
+Writes two files of crates/cpu/tests/goldens. `embeddings.txt`: for each decoder a prompt's ids, the last hidden state and
 the mean of all, not normed. `encoders.txt`: for each model that was made for embeddings or for scores a text, or a query and
 a document, the ids, and what the file's own pooling makes of them. Goldens hold llama.cpp's numbers only, never ours.
 """

@@ -7,7 +7,7 @@ the mean and the largest difference, the perplexity, the mean divergence of the 
 often both have the same likeliest token. Keys and values matter more the longer the context, so the ids
 should be thousands.
 
-    cargo build --release -p model --example logits
+    cargo build --release -p cpu --example logits
     python tools/oracle/kv_types.py --logits target/release/examples/logits MODEL.gguf TEXT.txt --ids 4096
 """
 

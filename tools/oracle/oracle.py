@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Our logits and tokens against llama.cpp's, on synthetic models.
 
-For each case of crates/model/tests/goldens/cases.txt, `synth` (an example of the model crate)
+For each case of crates/cpu/tests/goldens/cases.txt, `synth` (an example of the model crate)
 writes a GGUF, llama.cpp runs a prompt and 64 greedy tokens after it, and `logits` (the other
 example) runs the same ids. There are two references:
 

@@ -91,7 +91,8 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     test.args(["cargo", "test", "--locked", "--offline", "--quiet"])
         .args(["--target", TARGET, "-p", "kernels", "--lib"]);
     if has("--all") {
-        test.args(["-p", "model", "-p", "engine", "--tests", "--no-fail-fast"]);
+        test.args(["-p", "weights", "-p", "cpu", "-p", "engine"])
+            .args(["--tests", "--no-fail-fast"]);
     }
     test.arg("--");
     for name in SKIPPED {

@@ -24,7 +24,7 @@ pub(crate) const BUILD_ENV: [(&str, &str); 4] = [
 
 /// Builds our side, then hands over to `tools/oracle/oracle.py` with the caller's arguments.
 pub(crate) fn run(args: &[String]) -> Outcome {
-    shell::run(cargo().args(["build", "--release", "-p", "model", "--examples"]))?;
+    shell::run(cargo().args(["build", "--release", "-p", "cpu", "--examples"]))?;
     let python = python("oracle", &PACKAGES, &BUILD_ENV)?;
     let script = root().join("tools/oracle/oracle.py");
     let examples = target_dir()?.join("release").join("examples");

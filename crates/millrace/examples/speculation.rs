@@ -9,18 +9,19 @@
 //! pair of tokens was seen before with another continuation, the worst case for a look-up. Off and
 //! on alternate; medians.
 
+use cpu::{LoadOptions, Model, PAGE_TOKENS};
 use engine::{
     Choice, Constraint, Engine, EngineConfig, Progress, Request, SamplingParams, Speculation,
 };
 use engine::{Handle, Next, Terms, Token};
 use kernels::{Isa, KvKind, Pool};
-use model::gguf::Gguf;
-use model::{Forward, LoadOptions, Model, PAGE_TOKENS};
+use model::Forward;
 use std::error::Error;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 use stream::{PoolLimits, SegmentPool};
+use weights::gguf::Gguf;
 
 const PROMPT: usize = 128;
 /// Tokens of the text before it repeats.

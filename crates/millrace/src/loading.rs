@@ -26,12 +26,12 @@ use crate::model_files::{
 use crate::model_lookup::find_model;
 use crate::packed_cache::CacheWriter;
 use crate::progress_bar::LoadBar;
+use ::weights::ModelFiles;
 use disk_cache::cache_on_disk;
 use draft::DraftModel;
 use engine::{Engine, EngineThread, Handle, Speculation};
 use generate::model_handle::ModelHandle;
 use kernels::Isa;
-use model::ModelFiles;
 use remote::ModelRelay;
 use server::{
     EngineAbsence, EngineArithmetic, LoadPhase, LoadProgress, ModelFacts, ModelIdentity,

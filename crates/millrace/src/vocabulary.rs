@@ -1,8 +1,8 @@
 //! From a GGUF file's tokenizer to `text`'s vocabulary: neither crate depends on the other.
 
 use crate::failure::Failure;
-use model::gguf::{Elements, Text, TokenizerMeta};
 use text::{InfillIds, TokenKind, VocabModel, VocabSpec};
+use weights::gguf::{Elements, Text, TokenizerMeta};
 
 /// The vocabulary of a file's tokenizer metadata.
 pub(crate) fn vocabulary(meta: &TokenizerMeta<'_>) -> Result<VocabSpec, Failure> {

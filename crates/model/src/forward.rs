@@ -2,10 +2,6 @@
 
 use crate::{Batch, PageId};
 
-/// Version of the arithmetic. Raised by every change after which equal inputs may give other logits, so that a recorded
-/// stream is known to be continued with other bits (docs/decisions/0008-tiles-unless-determinism-is-asked-for.md).
-pub const ARITHMETIC_VERSION: u32 = 1;
-
 /// Sizes of a model that the engine needs. Constant for the life of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dims {

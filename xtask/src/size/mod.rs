@@ -9,23 +9,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Crate, and the most production lines it may have: the count of today, rounded up to the next hundred. A commit that
 /// makes a crate smaller lowers its budget.
-const BUDGETS: [(&str, usize); 18] = [
+const BUDGETS: [(&str, usize); 21] = [
     ("bench", 2_000),
     ("cluster", 11_100),
+    ("cpu", 3_400),
     ("engine", 10_100),
     ("gateway", 17_700),
     ("generate", 6_900),
     ("journal", 4_000),
     ("kernels", 12_900),
     ("millrace", 15_500),
-    ("model", 19_600),
+    ("model", 300),
     ("page", 100),
     ("private_files", 200),
     ("server", 15_100),
     ("stream", 2_600),
+    ("synth", 3_300),
     ("testing", 600),
     ("text", 14_700),
     ("upstream", 2_000),
+    ("weights", 12_900),
     ("wire", 14_300),
     ("workflow", 4_400),
 ];

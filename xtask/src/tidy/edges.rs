@@ -4,13 +4,20 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 19] = [
+const DRAWN: [(&str, &[&str], &[&str]); 22] = [
     ("journal", &["private_files"], &["testing"]),
     ("page", &[], &["testing"]),
     ("private_files", &[], &["testing"]),
     ("stream", &[], &["testing"]),
     ("kernels", &[], &["testing"]),
-    ("model", &["kernels"], &["testing"]),
+    ("model", &[], &[]),
+    ("weights", &["kernels", "model"], &["testing"]),
+    (
+        "cpu",
+        &["kernels", "model", "weights"],
+        &["synth", "testing"],
+    ),
+    ("synth", &["kernels", "weights"], &[]),
     (
         "engine",
         &["kernels", "model", "private_files", "stream"],
@@ -57,12 +64,13 @@ const DRAWN: [(&str, &[&str], &[&str]); 19] = [
         &["engine", "generate", "stream", "text"],
         &["model", "testing"],
     ),
-    ("bench", &["kernels", "model"], &[]),
+    ("bench", &["cpu", "kernels", "model", "weights"], &["synth"]),
     (
         "millrace",
         &[
             "bench",
             "cluster",
+            "cpu",
             "engine",
             "generate",
             "journal",
@@ -71,8 +79,10 @@ const DRAWN: [(&str, &[&str], &[&str]); 19] = [
             "private_files",
             "server",
             "stream",
+            "synth",
             "text",
             "upstream",
+            "weights",
             "wire",
             "workflow",
         ],

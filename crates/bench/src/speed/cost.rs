@@ -2,10 +2,10 @@
 //! over these counts can be compared with the machine's limits.
 
 use super::speed_test::SpeedTest;
+use cpu::PAGE_TOKENS;
 use kernels::{KvKind, KvShape};
-use model::PAGE_TOKENS;
-use model::config::{Config, LayerShape};
-use model::gguf::Gguf;
+use weights::config::{Config, LayerShape};
+use weights::gguf::Gguf;
 
 /// Names of tables of which a token reads one row.
 const TABLES: [&str; 2] = [EMBEDDING, "per_layer_token_embd.weight"];
@@ -200,7 +200,7 @@ impl ModelCost {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use model::synth::{Mix, SynthSpec};
+    use synth::{Mix, SynthSpec};
 
     fn cost(preset: &str, mix: &str) -> (Gguf, ModelCost) {
         let mut spec = SynthSpec::preset(preset).unwrap();

@@ -10,10 +10,10 @@ use crate::Summary;
 use crate::clock::timed;
 use crate::limits::Limits;
 use crate::process::Process;
+use cpu::{LoadOptions, Model, PAGE_TOKENS, PAGES_MAX};
 use kernels::{Isa, KvKind, Pool};
-use model::config::Config;
-use model::gguf::Gguf;
-use model::{LoadOptions, Model, PAGE_TOKENS, PAGES_MAX};
+use weights::config::Config;
+use weights::gguf::Gguf;
 
 /// Measures the machine, then the model in `gguf` with all tests of `options`. Each round runs all tests once,
 /// so that drift of the machine affects all tests.

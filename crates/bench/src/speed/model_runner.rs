@@ -3,7 +3,8 @@
 use super::options::SpeedError;
 use super::speed_test::SpeedTest;
 use super::test_plan::TestPlan;
-use model::{Batch, Forward, Model, PAGE_TOKENS, SpanStates, Want};
+use cpu::{Model, PAGE_TOKENS};
+use model::{Batch, Forward, SpanStates, Want};
 
 /// Tokens of one forward pass; longer prompts are split into chunks.
 pub(super) const CHUNK_TOKENS: usize = 512;

@@ -1,6 +1,6 @@
 //! One test of a speed measurement.
 
-use model::PAGE_TOKENS;
+use cpu::PAGE_TOKENS;
 use std::fmt;
 
 /// A prefill or decode test: one line of the table.

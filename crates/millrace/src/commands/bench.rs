@@ -6,12 +6,12 @@ use crate::failure::Failure;
 use crate::loading::kernel_isa;
 use bench::load::{self, Arrivals, Endpoint, LatencyTargets};
 use bench::speed;
-use model::gguf::Gguf;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use weights::gguf::Gguf;
 
 /// Default requests per client of a closed loop.
 const REQUESTS_PER_CLIENT: usize = 4;

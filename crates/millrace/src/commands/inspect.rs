@@ -6,15 +6,15 @@ use crate::failure::Failure;
 use crate::model_files::{ModelSource, facts_of, has_safetensors};
 use crate::model_lookup::find_model;
 use crate::packed_cache::PackedCache;
-use model::encoder::{EncoderConfig, EncoderKind};
-use model::gguf::{Array, Gguf, Value};
-use model::safetensors;
-use model::{ModelFiles, TensorEntry};
 use serde_json::json;
 use server::{ModelFacts, ModelTask, SamplingDefaults};
 use std::collections::BTreeMap;
 use std::io::Write;
 use text::{BASE_MODEL, OWN_TEMPLATE};
+use weights::encoder::{EncoderConfig, EncoderKind};
+use weights::gguf::{Array, Gguf, Value};
+use weights::safetensors;
+use weights::{ModelFiles, TensorEntry};
 
 /// Elements of an array, and characters of a string, that are shown.
 const SHOWN_ELEMENTS: usize = 4;
@@ -158,7 +158,7 @@ fn print_verdict(gguf: &Gguf, out: &mut impl Write) -> Result<(), Failure> {
     if let Some(kind) = EncoderKind::of(gguf) {
         return print_encoder(gguf, kind, out);
     }
-    match model::Config::from_gguf(gguf, None) {
+    match weights::Config::from_gguf(gguf, None) {
         Ok(config) => {
             let heads = match config.heads {
                 0 => "no attention".to_owned(),

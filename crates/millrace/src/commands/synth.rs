@@ -2,11 +2,11 @@
 
 use crate::args::{ShapeArgs, SynthArgs};
 use crate::failure::Failure;
-use model::Architecture;
-use model::gguf::Gguf;
-use model::synth::{ENCODER_PRESETS, EncoderSpec, Mix, PRESETS, SynthSpec};
 use std::io::Write;
 use std::path::Path;
+use synth::{ENCODER_PRESETS, EncoderSpec, Mix, PRESETS, SynthSpec};
+use weights::Architecture;
+use weights::gguf::Gguf;
 
 /// Writes a synthetic model, or lists the presets.
 pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 
 use engine::EngineConfig;
 use kernels::KvKind;
-use model::packed_file::PackedReading;
+use weights::packed_file::PackedReading;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -139,7 +139,7 @@ pub(crate) enum Quantize {
     Q4K,
 }
 
-impl From<Quantize> for model::safetensors::Quantize {
+impl From<Quantize> for weights::safetensors::Quantize {
     fn from(quantize: Quantize) -> Self {
         match quantize {
             Quantize::Q8 => Self::Q8_0,

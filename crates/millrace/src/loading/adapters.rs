@@ -3,8 +3,8 @@
 use crate::config::Settings;
 use crate::failure::Failure;
 use generate::adapters::{ModelAdapter, ModelAdapters};
-use model::encoder::EncoderKind;
-use model::{Adapter, ModelFiles};
+use weights::encoder::EncoderKind;
+use weights::{Adapter, ModelFiles};
 
 /// Opened adapters, by number.
 #[derive(Default)]

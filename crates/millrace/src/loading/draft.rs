@@ -6,8 +6,8 @@ use crate::config::{Settings, Speculation};
 use crate::failure::Failure;
 use crate::model_files::{ModelPurpose, ModelText};
 use crate::model_lookup::find_model;
-use model::ModelFiles;
 use text::Tokenizer;
+use weights::ModelFiles;
 
 /// An open draft model with the target model's vocabulary.
 pub(super) struct DraftModel {
@@ -79,9 +79,9 @@ fn expect_same_vocabulary(large: &Tokenizer, draft: &Tokenizer) -> Result<(), St
 mod tests {
     use super::*;
     use crate::vocabulary::vocabulary;
-    use model::gguf::Gguf;
-    use model::synth::SynthSpec;
+    use synth::SynthSpec;
     use testing::folder::Folder;
+    use weights::gguf::Gguf;
 
     #[test]
     fn encoder_is_refused() {

@@ -5,11 +5,10 @@ use super::memory::experts_scratch_bytes;
 use super::weights::PackedModel;
 use crate::config::Settings;
 use crate::failure::Failure;
+use cpu::{EncoderModel, LoadOptions, PAGE_TOKENS, PAGES_MAX, ROWS_MAX};
 use kernels::{Isa, KvKind, Pool};
-use model::encoder::{EncoderConfig, EncoderKind};
-use model::{
-    EncoderModel, LoadOptions, ModelFiles, PAGE_TOKENS, PAGES_MAX, Packed, PackedSections, ROWS_MAX,
-};
+use weights::encoder::{EncoderConfig, EncoderKind};
+use weights::{ModelFiles, Packed, PackedSections};
 
 /// Rows of a batch for each page beside those of the longest text: texts that are shorter on average fill no batch.
 const ROWS_PER_PAGE: usize = 4;

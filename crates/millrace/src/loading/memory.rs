@@ -6,11 +6,12 @@ use super::weights::load_options;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::model_files::ModelSource;
-use model::Config;
-use model::adapters::ADAPTER_CHUNK_ROWS;
-use model::config::{ExpertsConfig, StateHead};
-use model::encoder::EncoderKind;
-use model::{Adapter, LoadOptions, ModelFiles, PAGE_TOKENS, STATE_HEAD_ROWS};
+use cpu::ADAPTER_CHUNK_ROWS;
+use cpu::{LoadOptions, PAGE_TOKENS, STATE_HEAD_ROWS};
+use weights::Config;
+use weights::config::{ExpertsConfig, StateHead};
+use weights::encoder::EncoderKind;
+use weights::{Adapter, ModelFiles};
 
 /// Size of packed weights as a percentage of their size in the file, at most (docs/memory.md).
 const PACKED_PERCENT: u64 = 106;
@@ -126,10 +127,10 @@ pub(super) fn experts_scratch_bytes(experts: &ExpertsConfig, dim: usize, rows: u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cpu::Model;
     use kernels::{Isa, KvKind, Pool};
-    use model::Model;
-    use model::gguf::Gguf;
-    use model::synth::SynthSpec;
+    use synth::SynthSpec;
+    use weights::gguf::Gguf;
 
     #[test]
     fn estimates_are_near_what_a_loaded_model_has() {

@@ -12,13 +12,15 @@ use crate::upstreams::UsedUpstreams;
 use cluster::messages::VECTOR_ENTRIES_MAX;
 use cluster::node::{EngineSearch, Relaying};
 use cluster::relay::RelayedModel;
+use cpu::{PAGE_TOKENS, PAGES_MAX};
 use engine::Handle;
 use engine::remote::{RemoteInbox, RemoteModel, remote_handle};
-use model::encoder::{EncoderConfig, EncoderKind};
-use model::{Dims, ModelFiles, PAGE_TOKENS, PAGES_MAX};
+use model::Dims;
 use server::{EngineAbsence, EngineArithmetic, LoadPhase, LoadProgress, ModelIdentity};
 use std::sync::Arc;
 use upstream::UpstreamModel;
+use weights::ModelFiles;
+use weights::encoder::{EncoderConfig, EncoderKind};
 
 /// Which engines compute for a model.
 #[derive(Clone, Debug)]
@@ -176,7 +178,7 @@ impl WeightlessModel {
             Some(kind) => {
                 let config = EncoderConfig::from_gguf(files.metadata(), kind, own);
                 let config = config.map_err(Failure::user)?;
-                (config.context_max, config.hidden_dim(files), false)
+                (config.context_max, files.hidden_dim(&config), false)
             }
             None => {
                 let config = files.config(own).map_err(Failure::user)?;

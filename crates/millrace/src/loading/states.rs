@@ -1,8 +1,9 @@
 //! States of sequences of a model with recurrent layers: how many, and their memory.
 
 use crate::failure::Failure;
+use cpu::STATES_MAX;
 use engine::EngineConfig;
-use model::{Config, STATES_MAX};
+use weights::Config;
 
 /// Divisor for the share of the KV memory that states have at most.
 const STATES_PART: usize = 2;

@@ -6,13 +6,12 @@ use crate::clock::{now, now_unix_s};
 use crate::config::{Settings, Speculation, memory};
 use crate::failure::Failure;
 use crate::packed_cache::{CacheWriter, CachedLoad};
+use cpu::{LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGES_MAX};
 use kernels::{Isa, Pool};
-use model::encoder::EncoderKind;
-use model::{
-    Adapter, Config, Forward, LoadOptions, Model, ModelBytes, ModelFiles, PAGE_TOKENS, PAGES_MAX,
-    Packed, PackedSections,
-};
+use model::Forward;
 use server::{LoadPhase, LoadProgress};
+use weights::encoder::EncoderKind;
+use weights::{Adapter, Config, ModelFiles, Packed, PackedSections};
 
 /// The instruction set of a model's kernels: that of `MILLRACE_ISA`, or else the best one that is batch-invariant, if
 /// `deterministic` demands that.

@@ -1,7 +1,7 @@
 //! The default model: Millrace's own, in the binary, or, in a build without the feature `mini`, a model of random weights.
 
 use crate::failure::Failure;
-use model::gguf::Gguf;
+use weights::gguf::Gguf;
 
 /// The name of the built-in model in the API.
 pub(crate) const NAME: &str = if cfg!(feature = "mini") {

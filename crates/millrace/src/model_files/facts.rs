@@ -4,11 +4,11 @@ use super::model_purpose::ModelPurpose;
 use super::{ModelSource, model_text};
 use crate::config::Quantize;
 use crate::failure::Failure;
-use model::ModelFiles;
-use model::gguf::{Gguf, Value};
 use serde_json::{Map, json};
 use server::ModelFacts;
 use std::collections::BTreeMap;
+use weights::ModelFiles;
+use weights::gguf::{Gguf, Value};
 
 /// Metadata entries in a model's facts.
 const ENTRIES_MAX: usize = 256;
@@ -70,7 +70,7 @@ pub(crate) fn facts_of(files: &ModelFiles, source: &ModelSource) -> Result<Model
         parameters: files
             .tensors()
             .iter()
-            .map(model::TensorEntry::elements)
+            .map(weights::TensorEntry::elements)
             .sum(),
         quantization: quantization_name(files),
         prompt_format: if purpose.is_causal {

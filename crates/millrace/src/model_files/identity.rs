@@ -13,11 +13,12 @@
 use super::ModelText;
 use crate::config::{KvType, Quantize};
 use crate::loading::OpenedAdapters;
+use cpu::ARITHMETIC_VERSION;
 use kernels::Isa;
-use model::gguf::{Gguf, Value};
-use model::{ARITHMETIC_VERSION, ModelFiles};
 use server::ModelIdentity;
 use text::AnswerFormat;
+use weights::ModelFiles;
+use weights::gguf::{Gguf, Value};
 
 /// Blocks that are read of one tensor.
 const SAMPLE_BLOCKS: usize = 16;
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
     use crate::config::Settings;
     use crate::model_files::ModelSource;
-    use model::synth::{AdapterSynth, SynthSpec};
+    use synth::{AdapterSynth, SynthSpec};
 
     fn identity(bytes: Vec<u8>) -> ModelIdentity {
         let files: ModelFiles = Gguf::from_bytes(bytes).unwrap().into();

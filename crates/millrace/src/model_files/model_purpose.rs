@@ -3,11 +3,11 @@
 use crate::failure::Failure;
 use engine::Pooling;
 use generate::rerank_template::RerankTemplate;
-use model::ModelFiles;
-use model::config::StateHead;
-use model::encoder::EncoderKind;
-use model::gguf::Gguf;
 use server::ModelTask;
+use weights::ModelFiles;
+use weights::config::StateHead;
+use weights::encoder::EncoderKind;
+use weights::gguf::Gguf;
 
 /// The key with the prompt of a reranker that is a decoder.
 const RERANK_TEMPLATE: &str = "tokenizer.chat_template.rerank";
@@ -93,8 +93,8 @@ impl ModelPurpose {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::gguf::GgufWriter;
-    use model::synth::{EncoderSpec, SynthSpec};
+    use synth::{EncoderSpec, SynthSpec};
+    use weights::gguf::GgufWriter;
 
     fn synthetic(preset: &str) -> Vec<u8> {
         match EncoderSpec::preset(preset) {

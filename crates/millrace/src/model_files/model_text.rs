@@ -9,7 +9,6 @@ use super::{ModelSource, recommended_sampling};
 use crate::failure::Failure;
 use crate::settings_file;
 use crate::vocabulary::vocabulary;
-use model::ModelFiles;
 use serde::Deserialize;
 use serde_json::Value;
 use server::SamplingDefaults;
@@ -19,6 +18,7 @@ use std::path::{Path, PathBuf};
 use text::{
     BASE_MODEL, ChatTemplate, OWN_TEMPLATE, TemplateError, TokenKind, Tokenizer, turn_format_name,
 };
+use weights::ModelFiles;
 
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
@@ -288,7 +288,7 @@ fn without_template(config: Option<Vec<u8>>) -> Vec<u8> {
 /// Tokens that end a generation, from `generation_config.json` or else from `config.json`.
 fn end_tokens(folder: &Path) -> Result<Vec<u32>, Failure> {
     const FIELD: &str = "eos_token_id";
-    for file in [GENERATION, model::safetensors::CONFIG] {
+    for file in [GENERATION, weights::safetensors::CONFIG] {
         let path = folder.join(file);
         let config: Option<Value> = read_json(&path)?;
         let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
@@ -320,7 +320,7 @@ fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Option<T>, Failu
     let Some(text) = read_file(path, BESIDE_BYTES_MAX)? else {
         return Ok(None);
     };
-    serde_json::from_slice(&model::safetensors::without_infinities(text))
+    serde_json::from_slice(&weights::safetensors::without_infinities(text))
         .map(Some)
         .map_err(|why| file_failure(path, &why))
 }

@@ -1,9 +1,9 @@
 //! Sampling parameters that a model's publisher recommends: `general.sampling.*` of a GGUF, `generation_config.json` beside
 //! safetensors, or the parameters of a model of Ollama's. A value that no request may have is left out.
 
-use model::gguf::{Gguf, Value};
 use server::{SamplingDefaults, SamplingParameter};
 use std::path::Path;
+use weights::gguf::{Gguf, Value};
 
 use SamplingParameter::{
     FrequencyPenalty, MinP, PenaltyWindow, PresencePenalty, RepetitionPenalty, Temperature, TopK,
@@ -83,8 +83,8 @@ fn recommended(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::gguf::GgufWriter;
     use serde_json::json;
+    use weights::gguf::GgufWriter;
 
     #[test]
     fn recommendation_of_a_gguf_is_read_in_every_type() {

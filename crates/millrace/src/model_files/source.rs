@@ -4,12 +4,12 @@
 use super::built_in;
 use crate::config::{NamedModel, Quantize};
 use crate::failure::Failure;
-use model::ModelFiles;
-use model::gguf::{Gguf, SplitName};
-use model::safetensors::{self, Safetensors};
 use server::SamplingDefaults;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use weights::ModelFiles;
+use weights::gguf::{Gguf, SplitName};
+use weights::safetensors::{self, Safetensors};
 
 /// Directory entries examined; a directory with more is not a model's.
 const ENTRIES_MAX: usize = 10_000;

@@ -215,7 +215,7 @@ impl ModelStore {
         if is_config(first) {
             return remove_folder(first.parent().unwrap_or(first)).map_err(|why| disk_error(&why));
         }
-        match model::gguf::SplitName::parse(first) {
+        match weights::gguf::SplitName::parse(first) {
             None => std::fs::remove_file(first).map_err(|why| disk_error(&why)),
             Some(split) => (0..split.count)
                 .map(|part| split.path(part))

@@ -7,13 +7,13 @@
 use crate::config::Quantize;
 use crate::model_files::{ModelSource, has_safetensors, is_config, read_facts};
 use crate::printable::printable;
-use model::gguf::SplitName;
 use server::ModelFacts;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
+use weights::gguf::SplitName;
 
 /// Entries examined in all directories together; files beyond them are not found.
 pub(super) const ENTRIES_MAX: usize = 20_000;

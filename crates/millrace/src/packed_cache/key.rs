@@ -10,9 +10,9 @@
 
 use crate::model_files::{PartsDigest, weights_digest};
 use kernels::{Isa, packing_fingerprint};
-use model::packed_file::{PackedKey, TENSORS_VERSION};
-use model::{FileStamp, ModelFiles};
 use std::sync::OnceLock;
+use weights::packed_file::{PackedKey, TENSORS_VERSION};
+use weights::{FileStamp, ModelFiles};
 
 /// Time since the last change of a file after which another change has another stamp: the coarsest clock of a file system is
 /// that of FAT, two seconds.

@@ -4,9 +4,9 @@ use super::key::FileKey;
 use super::{CacheWriter, PackedCache};
 use crate::config::Settings;
 use kernels::Isa;
-use model::packed_file::{PackedFile, PackedReading};
-use model::{ModelFiles, PackedSections};
 use std::io;
+use weights::packed_file::{PackedFile, PackedReading};
+use weights::{ModelFiles, PackedSections};
 
 /// A load, from before the first tensor to after the last.
 pub(crate) struct CachedLoad {

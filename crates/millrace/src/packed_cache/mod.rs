@@ -23,9 +23,9 @@ pub(crate) use writer::CacheWriter;
 use crate::config::Settings;
 use directory::CacheDirectory;
 use key::SourceName;
-use model::ModelFiles;
-use model::packed_file::PackedReading;
 use std::path::{Path, PathBuf};
+use weights::ModelFiles;
+use weights::packed_file::PackedReading;
 
 /// Models of fewer bytes are not cached: packing them takes less than a tenth of a second.
 const MODEL_BYTES_MIN: u64 = 64 << 20;

@@ -5,15 +5,17 @@ use super::key::FileKey;
 use super::writer::{Written, write_file, write_part};
 use super::{CachedLoad, PackedCache};
 use crate::clock::now_unix_s;
+use cpu::{LoadOptions, Model};
 use kernels::{Isa, KvKind, Pool};
-use model::packed_file::{HEADER_BYTES, PackedReading, PackedSection};
-use model::synth::SynthSpec;
-use model::{Batch, Forward, LoadOptions, Model, ModelFiles, PackedSections, Want};
+use model::{Batch, Forward, Want};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, UNIX_EPOCH};
+use synth::SynthSpec;
 use testing::folder::Folder;
+use weights::packed_file::{HEADER_BYTES, PackedReading, PackedSection};
+use weights::{ModelFiles, PackedSections};
 
 /// A model's file and a cache.
 struct World {
@@ -49,7 +51,7 @@ impl World {
     }
 
     fn files(&self) -> ModelFiles {
-        model::gguf::Gguf::open(self.model()).unwrap().into()
+        weights::gguf::Gguf::open(self.model()).unwrap().into()
     }
 
     fn key(&self) -> FileKey {
@@ -149,7 +151,7 @@ fn second_load_is_from_the_cache_with_equal_logits() {
         fs::create_dir(world.folder.0.join("other")).unwrap();
         let linked = world.folder.0.join("other/b.gguf");
         std::os::unix::fs::symlink(world.model(), &linked).unwrap();
-        let files: ModelFiles = model::gguf::Gguf::open(&linked).unwrap().into();
+        let files: ModelFiles = weights::gguf::Gguf::open(&linked).unwrap().into();
         assert_eq!(world.cache.files_of(&files), world.cached());
         world.cache.remove(&files);
         assert!(world.cached().is_empty());
@@ -177,7 +179,7 @@ fn file_with_another_key_is_not_served() {
     let key = world.key();
     // Such as that of another layout, which would have another name, too.
     let other = FileKey {
-        key: model::packed_file::PackedKey([1; 32]),
+        key: weights::packed_file::PackedKey([1; 32]),
         ..key.clone()
     };
     let directory = &world.cache.directory;

@@ -2,7 +2,6 @@
 
 use super::directory::CacheDirectory;
 use super::key::FileKey;
-use model::packed_file::{PackedSection, packed_file_bytes, write_packed};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -11,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use weights::packed_file::{PackedSection, packed_file_bytes, write_packed};
 
 /// Bytes between two syncs: a bound of what the kernel holds unwritten, and of how long a stop waits for the disk.
 const SYNC_BYTES: u64 = 64 << 20;

@@ -3,11 +3,11 @@
 use super::hub::HubFile;
 use super::source::{HubSource, Pick};
 use crate::printable::printable;
-use model::gguf::SplitName;
-use model::safetensors::{CONFIG, INDEX, ONE};
 use server::LibraryError;
 use std::collections::BTreeMap;
 use std::path::Path;
+use weights::gguf::SplitName;
+use weights::safetensors::{CONFIG, INDEX, ONE};
 
 /// Tensor formats, the preferred one first.
 const USUAL: [&str; 15] = [

@@ -1,9 +1,9 @@
 //! Adapters over HTTP: by the field `lora`, by a model's name, by default, and files that are none.
 
 use crate::support::{Folder, Serving, command, millrace, stdout};
-use model::synth::{AdapterSynth, SynthSpec};
 use serde_json::{Value, json};
 use std::path::Path;
+use synth::{AdapterSynth, SynthSpec};
 
 /// A model and three adapters, written to a folder.
 pub(crate) struct AdapterFiles {

@@ -2,15 +2,16 @@
 //! not.
 
 use crate::support::{Folder, millrace, stdout};
+use cpu::{LoadOptions, Model};
 use engine::{Choice, Engine, EngineConfig, Handle, Next, Progress, Request, SamplingParams};
 use engine::{Terms, Token};
 use kernels::{Isa, KvKind, Pool};
-use model::gguf::Gguf;
-use model::synth::SynthSpec;
-use model::{Architecture, LoadOptions, Model};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{PoolLimits, Read, Reader, SegmentPool};
+use synth::SynthSpec;
+use weights::Architecture;
+use weights::gguf::Gguf;
 
 /// Families of each kind of recurrent layers, with attention in other layers, beside them, and nowhere.
 const FAMILIES: [Architecture; 5] = [

@@ -1,15 +1,17 @@
 //! Guesses with real models: the same words as without, from the engine and from the binary.
 
 use crate::support::{Folder, millrace, stdout, synth};
+use cpu::{LoadOptions, Model};
 use engine::{Choice, Engine, EngineConfig, Next, Progress, Request, SamplingParams, Speculation};
 use engine::{Terms, Token};
 use kernels::{Isa, KvKind, Pool};
-use model::gguf::Gguf;
-use model::synth::SynthSpec;
-use model::{Architecture, Forward, LoadOptions, Model};
+use model::Forward;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{PoolLimits, Read, SegmentPool};
+use synth::SynthSpec;
+use weights::Architecture;
+use weights::gguf::Gguf;
 
 const VOCAB: u32 = 512;
 

@@ -4,12 +4,22 @@
 pub(super) type Layer = &'static [&'static str];
 
 /// Crate and layers. Modules that are not listed are on the highest layer; the crate's root file is on none.
-pub(super) const LAYERS: [(&str, &[Layer]); 5] = [
+pub(super) const LAYERS: [(&str, &[Layer]); 6] = [
+    ("cpu", &CPU),
     ("engine", &ENGINE),
     ("gateway", &GATEWAY),
-    ("model", &MODEL),
     ("server", &SERVER),
+    ("weights", &WEIGHTS),
     ("wire", &WIRE),
+];
+
+const CPU: [Layer; 4] = [
+    &["norm"],
+    // The forward pass of decoders.
+    &["decoder"],
+    &["decoder_model"],
+    // The forward pass of encoders.
+    &["encoder"],
 ];
 
 const ENGINE: [Layer; 9] = [
@@ -102,22 +112,6 @@ const GATEWAY: [Layer; 5] = [
     &["handles", "pending_generation"],
 ];
 
-const MODEL: [Layer; 7] = [
-    // Formats and leaf values.
-    &["file_stamp", "gguf", "norm", "span_states"],
-    // The model's configuration, and how files store tensors.
-    &["config", "packed_file", "tensor_entry"],
-    // Weights in files, and adapters.
-    &["adapters", "files", "safetensors", "weights"],
-    // The interface of a forward pass: what engines call.
-    &["batch", "forward"],
-    // The forward pass of decoders.
-    &["decoder"],
-    &["model"],
-    // The forward pass of encoders.
-    &["encoder"],
-];
-
 const SERVER: [Layer; 8] = [
     // Slots for components that are connected later; the webhook client.
     &["cluster_slot", "request_line", "upstream_slot", "webhooks"],
@@ -133,6 +127,18 @@ const SERVER: [Layer; 8] = [
     // The API description.
     &["openapi"],
     &["router"],
+];
+
+const WEIGHTS: [Layer; 5] = [
+    // Formats and leaf values.
+    &["file_stamp", "gguf"],
+    // Configurations, and how files store tensors.
+    &["config", "packed_file", "tensor_entry"],
+    &["encoder", "load_error"],
+    // Files of models and of adapters.
+    &["adapters", "files", "safetensors"],
+    // The tensors of each architecture.
+    &["parameters"],
 ];
 
 const WIRE: [Layer; 7] = [

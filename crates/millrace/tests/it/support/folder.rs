@@ -1,21 +1,21 @@
 //! A synthetic model as a folder of Hugging Face's libraries, tokenizer and all.
 
-#[path = "../../../../model/tests/it/support/case.rs"]
+#[path = "../../../../cpu/tests/it/support/case.rs"]
 #[allow(dead_code, reason = "a part is used")]
 mod case;
-#[path = "../../../../model/tests/it/support/saved.rs"]
+#[path = "../../../../cpu/tests/it/support/saved.rs"]
 #[allow(dead_code, reason = "a part is used")]
 mod saved;
 
-#[path = "../../../../model/tests/it/support/saved_encoder.rs"]
+#[path = "../../../../cpu/tests/it/support/saved_encoder.rs"]
 #[allow(dead_code, reason = "a part is used")]
 mod saved_encoder;
 
 use case::Case;
-use model::gguf::Gguf;
-use model::synth::EncoderSpec;
 pub(crate) use saved::Saved;
 use serde_json::{Map, Value, json};
+use synth::EncoderSpec;
+use weights::gguf::Gguf;
 
 const LINE: &str = "x preset=tiny-llama mix=BF16";
 

@@ -1,0 +1,263 @@
+//! A loaded model: owner of weights, KV cache, workspace and threads.
+
+use crate::decoder::Decoder;
+use kernels::{Isa, KvKind, Pool};
+use model::adapters::ADAPTERS_MAX;
+use model::{Batch, Dims, Forward, ForwardError, PageId};
+use weights::adapters::ADAPTERS_BYTES_MAX;
+use weights::parameters::Weights;
+use weights::{Adapter, Config, ConfigError, LoadError, ModelFiles, Packed, PackedSections};
+
+/// Default number of positions in a page.
+pub const PAGE_TOKENS: usize = 32;
+/// The most positions a page may have.
+pub const PAGE_TOKENS_MAX: usize = 4096;
+/// The most pages; ids are u32.
+pub const PAGES_MAX: usize = 1 << 24;
+/// The most states of sequences.
+pub const STATES_MAX: usize = 1 << 20;
+/// Largest number of rows in a batch; the workspace grows with the rows.
+pub const ROWS_MAX: usize = 1 << 16;
+
+/// Sizes that are chosen at load, not given by the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// Positions of a sequence; `None` means the context of the training.
+    pub context_max: Option<usize>,
+    /// Positions in one page, at most [`PAGE_TOKENS_MAX`].
+    pub page_tokens: usize,
+    /// Pages of the KV cache, at most [`PAGES_MAX`].
+    pub pages: usize,
+    /// Storage format of keys and values.
+    pub kv: KvKind,
+    /// States of sequences, at most [`STATES_MAX`], in a model with recurrent layers; without effect in others.
+    pub states: usize,
+    /// Rows of one batch, at most [`ROWS_MAX`].
+    pub rows_max: usize,
+    /// Rows of logits in one batch, at most `rows_max`.
+    pub logit_rows_max: usize,
+    /// Whether the file's MTP head is loaded, for [`Forward::predict`].
+    pub mtp: bool,
+}
+
+impl LoadOptions {
+    pub(crate) fn check(&self) -> Result<(), LoadError> {
+        let bound = |name, given, most| match (1..=most).contains(&given) {
+            true => Ok(()),
+            false => Err(LoadError::Option {
+                name,
+                given,
+                least: 1,
+                most,
+            }),
+        };
+        bound("page_tokens", self.page_tokens, PAGE_TOKENS_MAX)?;
+        bound("pages", self.pages, PAGES_MAX)?;
+        bound("rows_max", self.rows_max, ROWS_MAX)?;
+        bound("logit_rows_max", self.logit_rows_max, self.rows_max)
+    }
+
+    /// The decoder that is loaded from these files.
+    ///
+    /// # Errors
+    /// As for [`ModelFiles::config`]; or there is no MTP head to load.
+    pub fn config(&self, files: &ModelFiles) -> Result<Config, ConfigError> {
+        let config = files.config(self.context_max)?;
+        match self.mtp {
+            true => config.with_mtp(),
+            false => Ok(config),
+        }
+    }
+
+    /// Rejects a number of states that a model with recurrent layers cannot have.
+    fn check_states(&self, config: &Config) -> Result<(), LoadError> {
+        let Some(bytes) = config.state_bytes() else {
+            return Ok(());
+        };
+        let most = STATES_MAX.min(isize::MAX as usize / bytes.max(1));
+        match (1..=most).contains(&self.states) {
+            true => Ok(()),
+            false => Err(LoadError::Option {
+                name: "states",
+                given: self.states,
+                least: 1,
+                most,
+            }),
+        }
+    }
+}
+
+/// Memory of a model, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelBytes {
+    /// Packed weights, and adapters.
+    pub weights: usize,
+    /// The KV cache with every page in use.
+    pub kv: usize,
+    /// The states of sequences with every state in use, in a model with recurrent layers.
+    pub states: usize,
+    /// The workspace of the forward pass.
+    pub scratch: usize,
+}
+
+/// A model that is ready to run. Owns the kernel threads; the thread that calls [`Forward::forward`] is the
+/// first worker.
+pub struct Model {
+    config: Config,
+    dims: Dims,
+    weights: Weights,
+    decoder: Decoder,
+}
+
+impl Model {
+    /// Loads and packs a model's weights. The files are closed, and none of their memory remains. `progress`
+    /// is called at the beginning and after each tensor.
+    ///
+    /// # Errors
+    /// The first key, tensor or option that is missing or invalid; see [`LoadError`].
+    pub fn load(
+        files: impl Into<ModelFiles>,
+        isa: Isa,
+        pool: Pool,
+        options: &LoadOptions,
+        progress: &mut dyn FnMut(Packed),
+    ) -> Result<Self, LoadError> {
+        let sections = &mut PackedSections::none();
+        Self::load_with(files, (isa, pool), options, sections, progress)
+    }
+
+    /// As [`Model::load`]; packed matrices come from `sections` as far as it has them. All bits are those of a load without.
+    ///
+    /// # Errors
+    /// As for [`Model::load`]: a section that is missing or damaged is packed from the files.
+    pub fn load_with(
+        files: impl Into<ModelFiles>,
+        (isa, mut pool): (Isa, Pool),
+        options: &LoadOptions,
+        sections: &mut PackedSections,
+        progress: &mut dyn FnMut(Packed),
+    ) -> Result<Self, LoadError> {
+        options.check()?;
+        let files = files.into();
+        let config = options.config(&files)?;
+        options.check_states(&config)?;
+        let weights = Weights::load(&files, &config, isa, &mut pool, sections, progress)?;
+        drop(files); // the mapping must not outlive the load
+        let dims = Dims {
+            vocab: weights.vocab(),
+            context_max: config.context_max,
+            page_tokens: options.page_tokens,
+            pages: options.pages,
+            rows_max: options.rows_max,
+            logit_rows_max: options.logit_rows_max,
+        };
+        let cache = (options.kv, options.states);
+        let decoder = Decoder::new(&config, &weights, &dims, cache, isa, pool)?;
+        Ok(Self {
+            config,
+            dims,
+            weights,
+            decoder,
+        })
+    }
+
+    /// Replaces the adapters that batches may name: the adapter of number `i` is `adapters[i]`.
+    ///
+    /// # Errors
+    /// There are more than [`ADAPTERS_MAX`], or they take more than [`ADAPTERS_BYTES_MAX`].
+    pub fn adapt(&mut self, adapters: &[Adapter]) -> Result<(), LoadError> {
+        let bytes = adapters.iter().map(Adapter::packed_bytes).sum();
+        let bounds = [
+            ("the number of adapters", adapters.len(), ADAPTERS_MAX),
+            ("the adapters' size in bytes", bytes, ADAPTERS_BYTES_MAX),
+        ];
+        for (name, given, most) in bounds {
+            if given > most {
+                return Err(LoadError::Option {
+                    name,
+                    given,
+                    least: 0,
+                    most,
+                });
+            }
+        }
+        let sizes = (&self.config, &self.dims);
+        let adapted = self.decoder.adapt(sizes, &mut self.weights, adapters);
+        adapted.map_err(|error| LoadError::Pack {
+            tensor: "of an adapter".into(),
+            error,
+        })
+    }
+
+    /// The model's configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Memory by purpose.
+    pub fn bytes(&self) -> ModelBytes {
+        let (kv, states, scratch) = self.decoder.bytes();
+        ModelBytes {
+            weights: self.weights.bytes() + self.weights.adapter_bytes(),
+            kv,
+            states,
+            scratch,
+        }
+    }
+}
+
+impl Forward for Model {
+    fn dims(&self) -> Dims {
+        self.dims
+    }
+
+    fn forward(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError> {
+        self.decoder
+            .forward(&self.config, &self.weights, &self.dims, batch)
+    }
+
+    fn is_causal(&self) -> bool {
+        self.config.is_causal()
+    }
+
+    fn predicts(&self) -> bool {
+        self.config.mtp
+    }
+
+    fn predict(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError> {
+        self.decoder
+            .guess(&self.config, &self.weights, &self.dims, batch)
+    }
+
+    fn adapters(&self) -> usize {
+        self.decoder.adapters()
+    }
+
+    fn hidden(&self) -> &[f32] {
+        self.decoder.hidden()
+    }
+
+    fn states(&self) -> usize {
+        self.decoder.state_count()
+    }
+
+    fn hidden_dim(&self) -> usize {
+        self.config.hidden_dim()
+    }
+
+    fn copy_page(&mut self, from: PageId, to: PageId) {
+        self.decoder.copy_page(from, to);
+    }
+
+    fn page_bytes(&self) -> usize {
+        self.decoder.page_bytes()
+    }
+
+    fn export_page(&self, page: PageId, bytes: &mut [u8]) {
+        self.decoder.export_page(page, bytes);
+    }
+
+    fn import_page(&mut self, page: PageId, bytes: &[u8]) {
+        self.decoder.import_page(page, bytes);
+    }
+}

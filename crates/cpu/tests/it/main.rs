@@ -1,0 +1,35 @@
+//! Models from files, shapes and numbers, from outside: one module for each subject.
+
+mod adapter_files;
+mod adapters;
+mod allocation;
+mod architectures;
+mod differing;
+mod embedding_files;
+mod embedding_models;
+mod embedding_safetensors;
+mod encoder_safetensors;
+mod encoders;
+mod experts;
+mod four_bits;
+mod goldens;
+mod gpt_oss;
+mod hidden;
+mod invariance;
+mod latent;
+mod mtp;
+mod packed_file;
+mod packed_file_hostile;
+mod recurrent;
+mod recurrent_classes;
+mod recurrent_refusals;
+mod recurrent_safetensors;
+mod refusals;
+mod safetensors;
+mod safetensors_hostile;
+mod support;
+
+use testing::heap::CountingAllocator;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;

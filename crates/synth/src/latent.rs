@@ -1,0 +1,180 @@
+//! Latent attention of a synthetic model, and the router beside it.
+
+use super::error::SynthError;
+use super::experts::ExpertsSynth;
+use super::mix::Role;
+use super::plan::{Fill, Planner, SHARPNESS};
+use super::spec::SynthSpec;
+use kernels::Format;
+use weights::config::Architecture;
+use weights::gguf::GgufWriter;
+
+/// Latent attention of a synthetic model, whose `head_dim` is that of queries and keys, and the router beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatentSynth {
+    /// Inner width of the query projection; 0 for one matrix.
+    pub query_rank: u32,
+    /// Elements of a latent.
+    pub rank: u32,
+    /// Elements of a value head.
+    pub value: u32,
+    /// Whether key and value projections are one tensor, as in files before April 2025.
+    pub joined: bool,
+    /// Layers at the beginning without experts.
+    pub leading_dense: u32,
+    /// Groups of experts, of which a row uses half; 0 for none.
+    pub groups: u32,
+    /// Whether the router is V3's, with sigmoids, a bias of the choice, and shares with the sum 2.5; else V2 Lite's.
+    pub sigmoid: bool,
+}
+
+/// Deviation of the bias of the choice: as much as the differences of most sigmoids.
+const CHOICE_SPREAD: f32 = 0.2;
+
+impl LatentSynth {
+    /// As DeepSeek V3, in a tiny model.
+    pub(super) fn tiny(architecture: Architecture) -> Option<Self> {
+        (architecture == Architecture::DeepSeek2).then_some(Self {
+            query_rank: 64,
+            rank: 64,
+            value: 32,
+            joined: false,
+            leading_dense: 1,
+            groups: 4,
+            sigmoid: true,
+        })
+    }
+
+    /// With all sizes four times as large.
+    pub(super) fn small(self) -> Self {
+        Self {
+            query_rank: self.query_rank * 4,
+            rank: self.rank * 4,
+            value: self.value * 4,
+            ..self
+        }
+    }
+
+    /// Sizes of attention.
+    pub(super) fn put_attention(&self, spec: &SynthSpec, out: &mut GgufWriter) {
+        let key = |part: &str| format!("{}.attention.{part}", spec.architecture);
+        let turned = spec.rope.dims.unwrap_or(spec.head_dim);
+        out.u32(&key("head_count"), spec.heads)
+            .u32(&key("q_lora_rank"), self.query_rank)
+            .u32(&key("kv_lora_rank"), self.rank);
+        if self.joined {
+            out.u32(&key("head_count_kv"), spec.heads)
+                .u32(&key("key_length"), spec.head_dim)
+                .u32(&key("value_length"), self.value);
+        } else {
+            out.u32(&key("head_count_kv"), 1)
+                .u32(&key("key_length"), self.rank + turned)
+                .u32(&key("value_length"), self.rank)
+                .u32(&key("key_length_mla"), spec.head_dim)
+                .u32(&key("value_length_mla"), self.value);
+        }
+    }
+
+    /// The router, and where experts are.
+    pub(super) fn put_router(
+        &self,
+        spec: &SynthSpec,
+        experts: &ExpertsSynth,
+        out: &mut GgufWriter,
+    ) {
+        let key = |part: &str| format!("{}.{part}", spec.architecture);
+        let (gating, scale) = if self.sigmoid { (2, 2.5) } else { (1, 1.0) };
+        out.u32(&key("leading_dense_block_count"), self.leading_dense)
+            .u32(&key("expert_shared_count"), experts.shared / experts.ffn)
+            .u32(&key("expert_gating_func"), gating)
+            .f32(&key("expert_weights_scale"), scale)
+            .bool(&key("expert_weights_norm"), self.sigmoid);
+        if self.groups > 0 {
+            out.u32(&key("expert_group_count"), self.groups)
+                .u32(&key("expert_group_used_count"), self.groups / 2);
+        }
+    }
+}
+
+impl SynthSpec {
+    /// As DeepSeek V2 Lite, in a file of 2024.
+    pub(super) fn like_v2_lite(self) -> Self {
+        let latent = self.latent.map(|latent| LatentSynth {
+            query_rank: 0,
+            joined: true,
+            groups: 0,
+            sigmoid: false,
+            ..latent
+        });
+        Self { latent, ..self }
+    }
+
+    /// Whether a layer has experts.
+    pub(super) fn has_experts(&self, layer: u32) -> bool {
+        self.experts.is_some()
+            && self
+                .latent
+                .is_none_or(|latent| layer >= latent.leading_dense)
+    }
+}
+
+impl Planner<'_> {
+    pub(super) fn latent_attention(
+        &mut self,
+        layer: u32,
+        latent: &LatentSynth,
+    ) -> Result<(), SynthError> {
+        let spec = self.spec;
+        let name = |part: &str| format!("blk.{layer}.{part}.weight");
+        let turned = spec.rope.dims.unwrap_or(spec.head_dim);
+        let (plain, queries) = (spec.head_dim - turned, spec.heads * spec.head_dim);
+        let (rank, low, role) = (latent.rank, latent.query_rank, Role::Plain);
+        if low > 0 {
+            self.matrix(name("attn_q_a"), spec.dim, low, role, 1.0)?;
+            self.norm(name("attn_q_a_norm"), low, 1.0);
+            self.matrix(name("attn_q_b"), low, queries, role, SHARPNESS)?;
+        } else {
+            self.matrix(name("attn_q"), spec.dim, queries, role, SHARPNESS)?;
+        }
+        self.matrix(
+            name("attn_kv_a_mqa"),
+            spec.dim,
+            rank + turned,
+            role,
+            SHARPNESS,
+        )?;
+        self.norm(name("attn_kv_a_norm"), rank, 1.0);
+        if latent.joined {
+            let rows = spec.heads * (plain + latent.value);
+            self.matrix(name("attn_kv_b"), rank, rows, role, 1.0)?;
+        } else {
+            // Of keys it is the transposed projection, which keeps their magnitude.
+            let gain = (plain as f32 / rank as f32).sqrt();
+            self.stack(name("attn_k_b"), [plain, rank, spec.heads], role, gain)?;
+            self.stack(
+                name("attn_v_b"),
+                [rank, latent.value, spec.heads],
+                role,
+                1.0,
+            )?;
+        }
+        self.matrix(
+            name("attn_output"),
+            spec.heads * latent.value,
+            spec.dim,
+            role,
+            1.0,
+        )
+    }
+
+    /// The bias of the choice among experts, in a model with V3's router.
+    pub(super) fn choice_bias(&mut self, layer: u32, experts: u32) {
+        if self.spec.latent.is_some_and(|latent| latent.sigmoid) {
+            let fill = Fill::Noise {
+                format: Format::F32,
+                deviation: CHOICE_SPREAD,
+            };
+            self.vector(format!("blk.{layer}.exp_probs_b.bias"), experts, fill);
+        }
+    }
+}

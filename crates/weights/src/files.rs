@@ -1,0 +1,142 @@
+//! Files of a model: a GGUF, complete or split, or a folder of safetensors, behind one interface.
+
+use crate::config::state_head::SCORES;
+use crate::encoder::EncoderConfig;
+use crate::file_stamp::FileStamp;
+use crate::gguf::Gguf;
+use crate::safetensors::Safetensors;
+use crate::tensor_entry::TensorEntry;
+use crate::{Config, ConfigError, LoadError};
+use kernels::Pool;
+use std::borrow::Cow;
+
+/// Opened and checked files of a model.
+#[derive(Debug)]
+pub enum ModelFiles {
+    /// One GGUF, or all parts of a split GGUF.
+    Gguf(Gguf),
+    /// `config.json` and safetensors.
+    Safetensors(Safetensors),
+}
+
+impl ModelFiles {
+    /// Keys and values. For safetensors, the keys of an equivalent GGUF except the tokenizer.
+    pub fn metadata(&self) -> &Gguf {
+        match self {
+            Self::Gguf(gguf) => gguf,
+            Self::Safetensors(safetensors) => safetensors.metadata(),
+        }
+    }
+
+    /// The described decoder; see [`Config::from_gguf`].
+    ///
+    /// # Errors
+    /// As for [`Config::from_gguf`]. For safetensors, errors name fields of `config.json`.
+    pub fn config(&self, context_max: Option<usize>) -> Result<Config, ConfigError> {
+        match self {
+            Self::Gguf(gguf) => Config::from_gguf(gguf, context_max),
+            Self::Safetensors(safetensors) => safetensors.config(context_max),
+        }
+    }
+
+    /// Bytes of all files with weights.
+    pub fn file_bytes(&self) -> u64 {
+        match self {
+            Self::Gguf(gguf) => gguf.file_bytes(),
+            Self::Safetensors(safetensors) => safetensors.file_bytes(),
+        }
+    }
+
+    /// The stamps of all files that decide the weights, from before anything was read of them; `None` for a model that is in no
+    /// file.
+    pub fn stamps(&self) -> Option<Vec<FileStamp>> {
+        match self {
+            Self::Gguf(gguf) => gguf.stamps(),
+            Self::Safetensors(safetensors) => safetensors.stamps(),
+        }
+    }
+
+    /// All tensors.
+    pub fn tensors(&self) -> Vec<TensorEntry<'_>> {
+        match self {
+            Self::Gguf(gguf) => gguf.tensors().map(|tensor| entry(&tensor)).collect(),
+            Self::Safetensors(safetensors) => safetensors.entries().collect(),
+        }
+    }
+
+    /// The tensor of this name.
+    pub fn tensor(&self, name: &str) -> Option<TensorEntry<'_>> {
+        match self {
+            Self::Gguf(gguf) => gguf.tensor(name).as_ref().map(entry),
+            Self::Safetensors(safetensors) => safetensors.entry(name),
+        }
+    }
+
+    /// Entries of what an encoder gives of a text: of a hidden state, or the scores of a classification head.
+    pub fn hidden_dim(&self, encoder: &EncoderConfig) -> usize {
+        match encoder.ranks {
+            true => self.tensor(SCORES).map_or(0, |scores| scores.rows()),
+            false => encoder.dim,
+        }
+    }
+
+    /// The bytes of a tensor as in the file, before any conversion; empty for an unknown tensor.
+    pub fn stored_bytes(&self, name: &str) -> Cow<'_, [u8]> {
+        match self {
+            Self::Gguf(gguf) => Cow::Borrowed(gguf.tensor(name).map_or(&[], |tensor| tensor.bytes)),
+            Self::Safetensors(safetensors) => safetensors.stored_bytes(name),
+        }
+    }
+
+    /// The bytes of a tensor in its kind; empty for an unknown tensor.
+    pub(crate) fn read(&self, name: &str, pool: &mut Pool) -> Result<Cow<'_, [u8]>, LoadError> {
+        match self {
+            Self::Gguf(gguf) => {
+                let bytes = gguf.tensor(name).map(|tensor| tensor.bytes);
+                Ok(Cow::Borrowed(bytes.unwrap_or_default()))
+            }
+            Self::Safetensors(safetensors) => safetensors.read(name, pool),
+        }
+    }
+
+    /// The name of a tensor in its file, for errors.
+    pub(crate) fn label(&self, name: &str) -> String {
+        match self {
+            Self::Gguf(_) => name.to_owned(),
+            Self::Safetensors(safetensors) => safetensors.label(name),
+        }
+    }
+
+    /// Releases the memory of a packed tensor.
+    pub(crate) fn release(&self, name: &str) {
+        match self {
+            Self::Gguf(gguf) => {
+                if let Some(tensor) = gguf.tensor(name) {
+                    gguf.release(&tensor);
+                }
+            }
+            Self::Safetensors(safetensors) => safetensors.release(name),
+        }
+    }
+}
+
+fn entry<'a>(tensor: &crate::gguf::TensorInfo<'a>) -> TensorEntry<'a> {
+    TensorEntry {
+        name: tensor.name,
+        dims: tensor.dims,
+        kind: tensor.kind,
+        bytes: tensor.bytes.len() as u64,
+    }
+}
+
+impl From<Gguf> for ModelFiles {
+    fn from(gguf: Gguf) -> Self {
+        Self::Gguf(gguf)
+    }
+}
+
+impl From<Safetensors> for ModelFiles {
+    fn from(safetensors: Safetensors) -> Self {
+        Self::Safetensors(safetensors)
+    }
+}

@@ -1,0 +1,132 @@
+//! Adapters beside the weights: which projections a file's pairs change.
+//!
+//! A tensor of several projections (`attn_qkv`, a fused `ffn_up`) has one pair in a file. The rows of `B` are cut as those
+//! of the tensor were, and each projection has a copy of `A`.
+
+use super::low_rank::{LinearAdapters, RankGroup};
+use super::{Attention, Dense, Layer, Linear, Weights};
+use crate::Config;
+use crate::adapters::{Adapter, LowRank};
+use kernels::{Isa, PackError, Pool};
+use std::collections::BTreeMap;
+
+impl Weights {
+    /// Packs adapters, whose numbers are their places in the list, beside the projections.
+    ///
+    /// # Errors
+    /// A matrix cannot be packed; pairs of a checked [`Adapter`] can.
+    pub fn adapt(
+        &mut self,
+        config: &Config,
+        adapters: &[Adapter],
+        isa: Isa,
+        pool: &mut Pool,
+    ) -> Result<(), PackError> {
+        for (index, layer) in self.layers.iter_mut().enumerate() {
+            for (linear, places) in places(layer, index, config) {
+                let cols = linear.weight.cols();
+                let mut by_rank: BTreeMap<(usize, usize), Vec<(usize, &LowRank)>> = BTreeMap::new();
+                for (adapter, given) in adapters.iter().enumerate() {
+                    let found = places.iter().find_map(|(part, first)| {
+                        let pair = given.pair(&format!("blk.{index}.{part}.weight"))?;
+                        Some((pair, *first))
+                    });
+                    if let Some((pair, first)) = found {
+                        let kind = by_rank.entry((pair.rank, first)).or_default();
+                        kind.push((adapter, pair));
+                    }
+                }
+                let mut groups = Vec::new();
+                for ((_, first), pairs) in by_rank {
+                    let rows = first..first + linear.weight.rows();
+                    groups.push(RankGroup::pack((isa, &mut *pool), &pairs, &rows, cols)?);
+                }
+                linear.adapters = (!groups.is_empty()).then_some(LinearAdapters { groups });
+            }
+        }
+        Ok(())
+    }
+
+    /// Resident bytes of the adapters.
+    pub fn adapter_bytes(&self) -> usize {
+        let layers = self.layers.iter().flat_map(Layer::linears);
+        let adapted = layers.filter_map(|linear| linear.adapters.as_ref());
+        adapted.map(LinearAdapters::bytes).sum()
+    }
+}
+
+impl Layer {
+    /// The projections that adapters may change.
+    fn linears(&self) -> impl Iterator<Item = &Linear> {
+        let attention = self.attention.iter();
+        let stored = attention.clone().flat_map(|attention| &attention.key_value);
+        let stored = stored.flat_map(|stored| std::iter::once(&stored.key).chain(&stored.value));
+        let dense = self.dense.iter();
+        let dense = dense.flat_map(|dense| [&dense.up, &dense.down].into_iter().chain(&dense.gate));
+        attention
+            .flat_map(|attention| [&attention.query, &attention.out])
+            .chain(stored)
+            .chain(dense)
+    }
+}
+
+/// Parts of tensors' names, with the first row of the projection in the tensor.
+type TensorPlaces = Vec<(&'static str, usize)>;
+
+/// The projections of a layer that adapters may change, and where a file has them.
+fn places<'a>(
+    layer: &'a mut Layer,
+    index: usize,
+    config: &Config,
+) -> Vec<(&'a mut Linear, TensorPlaces)> {
+    let mut all = Vec::new();
+    if let Some(attention) = &mut layer.attention {
+        all.extend(attention_places(attention));
+    }
+    if let Some(dense) = &mut layer.dense {
+        all.extend(dense_places(dense, index, config));
+    }
+    all
+}
+
+fn attention_places(attention: &mut Attention) -> Vec<(&mut Linear, TensorPlaces)> {
+    let rows = attention.query.weight.rows();
+    let mut all = vec![(&mut attention.out, vec![("attn_output", 0)])];
+    // With a gate, the rows of both alternate in the tensor, whose adapters are refused.
+    if attention.gate.is_none() {
+        all.push((&mut attention.query, vec![("attn_q", 0), ("attn_qkv", 0)]));
+    }
+    if let Some(stored) = &mut attention.key_value {
+        let after_keys = rows + stored.key.weight.rows();
+        all.push((&mut stored.key, vec![("attn_k", 0), ("attn_qkv", rows)]));
+        if let Some(value) = &mut stored.value {
+            all.push((value, vec![("attn_v", 0), ("attn_qkv", after_keys)]));
+        }
+    }
+    all
+}
+
+fn dense_places<'a>(
+    dense: &'a mut Dense,
+    layer: usize,
+    config: &Config,
+) -> impl Iterator<Item = (&'a mut Linear, TensorPlaces)> {
+    let is_shared_expert =
+        config.experts_of(layer).is_some() && !config.traits.dense_beside_experts;
+    let hidden = dense.up.weight.rows();
+    let [gate, up, down] = match is_shared_expert {
+        true => [
+            ("ffn_gate_shexp", 0),
+            ("ffn_up_shexp", 0),
+            ("ffn_down_shexp", 0),
+        ],
+        false if config.traits.fused_gate_up => {
+            [("ffn_up", 0), ("ffn_up", hidden), ("ffn_down", 0)]
+        }
+        false => [("ffn_gate", 0), ("ffn_up", 0), ("ffn_down", 0)],
+    };
+    let gate = dense.gate.as_mut().map(|linear| (linear, vec![gate]));
+    [(&mut dense.up, vec![up]), (&mut dense.down, vec![down])]
+        .into_iter()
+        .chain(gate)
+}

@@ -1,0 +1,104 @@
+//! AltUp and LAuReL of Gemma 3n: several states of the stream, and a low-rank path beside attention.
+
+use super::linear::{Linear, Names, linear};
+use super::norm::Norm;
+use super::tensors::{KernelPacking, Packing, Tensors};
+use crate::Config;
+use crate::LoadError;
+use crate::config::altup::{LAUREL_RANK, STATES};
+use kernels::Format;
+
+/// Projections between the embedding and the states besides the active one.
+pub struct StateProjections<P: Packing = KernelPacking> {
+    /// `(dim, dim)` for each further state, from the embedding.
+    pub into: P::Stack,
+    /// `(dim, dim)` for each further state, to the output.
+    pub out_of: P::Stack,
+}
+
+/// Parameters of one layer.
+pub struct LayerStates<P: Packing = KernelPacking> {
+    /// `(STATES, dim)` in f32.
+    pub router: P::Matrix,
+    /// Norm of the router's input (dim).
+    pub router_norm: Norm,
+    /// `(STATES * STATES, STATES)`.
+    pub predict: Vec<f32>,
+    /// `(STATES, STATES)`.
+    pub correct: Vec<f32>,
+    /// Factors of the active state before the layer's input is added (dim).
+    pub correct_scale: Vec<f32>,
+    /// `(LAUREL_RANK, dim)`.
+    pub laurel_left: Linear<P>,
+    /// `(dim, LAUREL_RANK)`.
+    pub laurel_right: Linear<P>,
+    /// Norm of the low-rank path (dim).
+    pub laurel_norm: Norm,
+}
+
+impl<P: Packing> StateProjections<P> {
+    /// `None` for a model with one state.
+    pub(super) fn load<T: Tensors<Packing = P>>(
+        tensors: &mut T,
+        config: &Config,
+    ) -> Result<Option<Self>, LoadError> {
+        if !config.traits.altup {
+            return Ok(None);
+        }
+        let mut stack = |name| -> Result<P::Stack, LoadError> {
+            let [stack] = tensors.stacks(name, STATES - 1, [config.dim], config.dim)?;
+            Ok(stack)
+        };
+        Ok(Some(Self {
+            into: stack("altup_proj.weight")?,
+            out_of: stack("altup_unembd_proj.weight")?,
+        }))
+    }
+}
+
+impl StateProjections {
+    pub(super) fn bytes(&self) -> usize {
+        self.into.bytes() + self.out_of.bytes()
+    }
+
+    pub(super) fn formats(&self) -> [Format; 2] {
+        [self.into.format(), self.out_of.format()]
+    }
+}
+
+impl<P: Packing> LayerStates<P> {
+    /// `None` for a model with one state.
+    pub(super) fn load<T: Tensors<Packing = P>>(
+        tensors: &mut T,
+        config: &Config,
+        names: &Names,
+    ) -> Result<Option<Self>, LoadError> {
+        if !config.traits.altup {
+            return Ok(None);
+        }
+        let (dim, rank) = (config.dim, LAUREL_RANK);
+        let mut router_norm = tensors.vector(&names.weight("altup_router_norm"), dim)?;
+        router_norm
+            .iter_mut()
+            .for_each(|weight| *weight /= dim as f32);
+        let (predict, correct) = ("altup_predict_coef", "altup_correct_coef");
+        Ok(Some(Self {
+            router: tensors.float_matrix(&names.weight("altup_router"), STATES, dim)?,
+            router_norm: Norm::rms(router_norm),
+            predict: tensors.table(&names.weight(predict), STATES * STATES, STATES)?,
+            correct: tensors.table(&names.weight(correct), STATES, STATES)?,
+            correct_scale: tensors.vector(&names.weight("altup_correct_scale"), dim)?,
+            laurel_left: linear(tensors, names, "laurel_l", rank, dim)?,
+            laurel_right: linear(tensors, names, "laurel_r", dim, rank)?,
+            laurel_norm: Norm::rms(tensors.vector(&names.weight("laurel_post_norm"), dim)?),
+        }))
+    }
+
+    pub(super) fn matrices(&self) -> [&P::Matrix; 3] {
+        [
+            &self.router,
+            &self.laurel_left.weight,
+            &self.laurel_right.weight,
+        ]
+    }
+}

@@ -1,0 +1,199 @@
+//! The experts of a layer: one stack of matrices for each projection.
+//!
+//! A file has a tensor of three dimensions for each projection, or a tensor for each expert (GGUF before April 2024, and
+//! safetensors), or one tensor with the rows of gate and up projection of each expert (Granite's safetensors).
+
+use super::linear::Names;
+use super::norm::Norm;
+use super::tensors::{KernelPacking, Packing, StackOf, Tensors};
+use crate::Config;
+use crate::LoadError;
+use crate::config::ExpertsConfig;
+use crate::config::traits::ExpertRule;
+use kernels::{Format, MatrixStack};
+
+/// The router and the experts of one layer.
+pub struct Experts<P: Packing = KernelPacking> {
+    /// `(count, dim)` in f32: the score of each expert.
+    pub router: P::Matrix,
+    /// `(hidden, dim)` each; `None`: the up projections go through the activation by themselves.
+    pub gate: Option<P::Stack>,
+    /// `(hidden, dim)` each.
+    pub up: P::Stack,
+    /// `(dim, hidden)` each.
+    pub down: P::Stack,
+    pub biases: Option<ExpertBiases>,
+    /// Addends of the experts' parts where a row chooses (count).
+    pub choice_bias: Option<Vec<f32>>,
+    /// Factors of the outputs (count).
+    pub scales: Option<Vec<f32>>,
+    /// Norms of a family with a feed-forward part beside the experts.
+    pub norms: Option<ExpertNorms>,
+}
+
+/// The biases of the router and of the experts.
+pub struct ExpertBiases {
+    /// `(count)`.
+    pub router: Vec<f32>,
+    /// `(count, hidden)`.
+    pub gate: Vec<f32>,
+    /// `(count, hidden)`.
+    pub up: Vec<f32>,
+    /// `(count, dim)`.
+    pub down: Vec<f32>,
+}
+
+/// Norms of experts that run beside a feed-forward part, from the stream after attention (Gemma 4).
+pub struct ExpertNorms {
+    /// Of the output of the feed-forward part.
+    pub dense_post: Norm,
+    /// Of the router's input.
+    pub router: Norm,
+    /// Of the experts' input.
+    pub input: Norm,
+    /// Of the sum of the experts' outputs.
+    pub post: Norm,
+}
+
+impl<P: Packing> Experts<P> {
+    /// For a model with experts.
+    pub(super) fn load<T: Tensors<Packing = P>>(
+        tensors: &mut T,
+        config: &Config,
+        experts: &ExpertsConfig,
+        names: &Names,
+    ) -> Result<Self, LoadError> {
+        let (count, hidden, dim) = (experts.count, experts.hidden, config.dim);
+        let router = tensors.float_matrix(&names.weight("ffn_gate_inp"), count, dim)?;
+        let fused = names.weight("ffn_gate_up_exps");
+        let (gate, up) = if tensors.has(&fused) {
+            let [gate, up] = tensors.stacks(&fused, count, [hidden, hidden], dim)?;
+            (gate, up)
+        } else {
+            let mut stack = |part| load_stack(tensors, names, part, count, (hidden, dim));
+            (stack("ffn_gate")?, stack("ffn_up")?)
+        };
+        let biases = config.traits.expert_biases;
+        let biases = biases.then(|| ExpertBiases::load(tensors, names, (count, hidden, dim)));
+        Ok(Self {
+            biases: biases.transpose()?,
+            router,
+            gate: Some(gate),
+            up,
+            down: load_stack(tensors, names, "ffn_down", count, (dim, hidden))?,
+            choice_bias: match config.traits.experts {
+                ExpertRule::ByKeys => tensors.vector_if_there(&names.bias("exp_probs_b"), count)?,
+                _ => None,
+            },
+            scales: load_scales(tensors, config, names, count)?,
+            norms: ExpertNorms::load(tensors, config, names)?,
+        })
+    }
+
+    /// Experts without gates, biases and norms, of an encoder that is `dim` wide.
+    pub(super) fn load_ungated<T: Tensors<Packing = P>>(
+        tensors: &mut T,
+        dim: usize,
+        experts: &ExpertsConfig,
+        names: &Names,
+    ) -> Result<Self, LoadError> {
+        let (count, hidden) = (experts.count, experts.hidden);
+        Ok(Self {
+            router: tensors.float_matrix(&names.weight("ffn_gate_inp"), count, dim)?,
+            gate: None,
+            up: load_stack(tensors, names, "ffn_up", count, (hidden, dim))?,
+            down: load_stack(tensors, names, "ffn_down", count, (dim, hidden))?,
+            biases: None,
+            choice_bias: None,
+            scales: None,
+            norms: None,
+        })
+    }
+
+    fn stacks(&self) -> impl Iterator<Item = &P::Stack> {
+        [&self.up, &self.down].into_iter().chain(&self.gate)
+    }
+}
+
+impl Experts {
+    pub fn bytes(&self) -> usize {
+        let stacks: usize = self.stacks().map(MatrixStack::bytes).sum();
+        self.router.bytes() + stacks
+    }
+
+    /// Formats of the experts. The router is f32 whatever the model's formats are.
+    pub fn formats(&self) -> impl Iterator<Item = Format> {
+        self.stacks().map(MatrixStack::format)
+    }
+}
+
+impl ExpertBiases {
+    fn load<T: Tensors>(
+        tensors: &mut T,
+        names: &Names,
+        (count, hidden, dim): (usize, usize, usize),
+    ) -> Result<Self, LoadError> {
+        let mut table = |name: &str, cols| tensors.table(&names.bias(name), count, cols);
+        Ok(Self {
+            gate: table("ffn_gate_exps", hidden)?,
+            up: table("ffn_up_exps", hidden)?,
+            down: table("ffn_down_exps", dim)?,
+            router: tensors.vector(&names.bias("ffn_gate_inp"), count)?,
+        })
+    }
+}
+
+impl ExpertNorms {
+    fn load<T: Tensors>(
+        tensors: &mut T,
+        config: &Config,
+        names: &Names,
+    ) -> Result<Option<Self>, LoadError> {
+        if !config.traits.dense_beside_experts {
+            return Ok(None);
+        }
+        let dim = config.dim;
+        let mut router = tensors.vector(&names.scale("ffn_gate_inp"), dim)?;
+        let by_width = 1.0 / (dim as f32).sqrt();
+        router.iter_mut().for_each(|weight| *weight *= by_width);
+        let mut norm = |name: &str| -> Result<Norm, LoadError> {
+            Ok(Norm::rms(tensors.vector(&names.weight(name), dim)?))
+        };
+        Ok(Some(Self {
+            dense_post: norm("post_ffw_norm_1")?,
+            router: Norm::rms(router),
+            input: norm("pre_ffw_norm_2")?,
+            post: norm("post_ffw_norm_2")?,
+        }))
+    }
+}
+
+fn load_scales<T: Tensors>(
+    tensors: &mut T,
+    config: &Config,
+    names: &Names,
+    count: usize,
+) -> Result<Option<Vec<f32>>, LoadError> {
+    match config.traits.dense_beside_experts {
+        true => tensors.vector_if_there(&names.scale("ffn_down_exps"), count),
+        false => Ok(None),
+    }
+}
+
+/// The matrices of one projection, from one tensor or from one for each expert.
+fn load_stack<T: Tensors>(
+    tensors: &mut T,
+    names: &Names,
+    part: &str,
+    count: usize,
+    (rows, cols): (usize, usize),
+) -> Result<StackOf<T>, LoadError> {
+    let (whole, each) = (names.weight(&format!("{part}_exps")), |expert: usize| {
+        names.weight(&format!("{part}.{expert}"))
+    });
+    if !tensors.has(&whole) && tensors.has(&each(0)) {
+        return tensors.stack_of(each, count, rows, cols);
+    }
+    let [stack] = tensors.stacks(&whole, count, [rows], cols)?;
+    Ok(stack)
+}

@@ -1,0 +1,228 @@
+//! Trained parameters of decoders and encoders: which tensors a model has, under which names and in which shapes.
+//!
+//! A decoder's are generic over who packs ([`Packing`]): [`Weights::load`] packs files for this machine's kernels once, and
+//! releases the file's copy; [`Weights::read`] takes any other source of [`Tensors`].
+
+mod adapt;
+mod altup;
+mod attention;
+mod cached;
+mod delta;
+mod encoder;
+mod experts;
+mod latent;
+mod layer;
+mod linear;
+mod low_rank;
+mod mamba;
+mod mtp;
+mod norm;
+mod norms;
+mod packed;
+mod packed_tensors;
+mod per_layer;
+mod recurrent;
+mod row_table;
+mod short_conv;
+mod stacks;
+mod state_head;
+mod taps;
+mod tensors;
+
+pub use altup::{LayerStates, StateProjections};
+pub use attention::{Attention, KeyValue};
+pub use delta::DeltaNet;
+pub use encoder::{ClassifierHead, EncoderFeedForward, EncoderLayer, EncoderWeights, LayerNorm};
+pub use experts::{ExpertBiases, ExpertNorms, Experts};
+pub use latent::Latent;
+pub use layer::{BlockInput, Dense, Layer};
+pub use linear::Linear;
+pub use low_rank::{LinearAdapters, RankGroup};
+pub use mamba::Mamba;
+pub use mtp::MtpHead;
+pub use norm::Norm;
+pub use packed::Packed;
+pub use per_layer::{PerLayerInputs, PerLayerUpdate};
+pub use recurrent::Recurrent;
+pub use row_table::RowTable;
+pub use short_conv::ShortConv;
+pub use state_head::{HeadProjections, SCORED_ANSWERS};
+pub use tensors::{KernelPacking, MatrixOf, Packing, StackOf, Tensors};
+
+use crate::config::limits;
+use crate::{Config, LoadError, ModelFiles, PackedSections};
+use kernels::{Format, Isa, Matrix, MatrixStack, Pool};
+use packed_tensors::PackedTensors;
+
+/// All trained parameters.
+pub struct Weights<P: Packing = KernelPacking> {
+    /// `(vocab, dim)`; also the vocabulary projection, unless `output` is present.
+    pub embedding: P::Matrix,
+    /// `(vocab, dim)`.
+    pub output: Option<P::Matrix>,
+    /// `(vocab)`.
+    pub output_bias: Option<Vec<f32>>,
+    /// Input of the vocabulary projection.
+    pub output_input: BlockInput,
+    pub layers: Vec<Layer<P>>,
+    /// The MTP head, if it is loaded.
+    pub mtp: Option<MtpHead<P>>,
+    /// Inputs of the layers besides the stream.
+    pub per_layer: Option<PerLayerInputs<P>>,
+    /// Of a model with several states.
+    pub states: Option<StateProjections<P>>,
+    /// The head on hidden states.
+    pub state_head: Option<HeadProjections<P>>,
+    /// Divisors of the global rope's frequencies.
+    pub rope_factors: Option<Vec<f32>>,
+}
+
+impl Weights {
+    /// Loads all tensors, and packs those that `sections` does not have. `progress` is called with what was loaded so far.
+    ///
+    /// # Errors
+    /// As for [`Weights::read`]; or a tensor cannot be packed.
+    pub fn load(
+        files: &ModelFiles,
+        config: &Config,
+        isa: Isa,
+        pool: &mut Pool,
+        sections: &mut PackedSections,
+        progress: &mut dyn FnMut(Packed),
+    ) -> Result<Self, LoadError> {
+        let tensors = &mut PackedTensors::new(files, isa, pool, sections, progress);
+        Self::read(tensors, config)
+    }
+
+    /// Size of the vocabulary.
+    pub fn vocab(&self) -> usize {
+        self.embedding.rows()
+    }
+
+    /// Resident bytes of the matrices. Norms and biases are a thousandth of that.
+    pub fn bytes(&self) -> usize {
+        let matrices: usize = self.matrices().map(Matrix::bytes).sum();
+        let table = self.per_layer.as_ref().map(|inputs| inputs.table.bytes());
+        let states = self.states.as_ref().map_or(0, StateProjections::bytes);
+        let experts: usize = self.experts().map(Experts::bytes).sum();
+        let latents: usize = self
+            .latents()
+            .flat_map(Latent::stacks)
+            .map(MatrixStack::bytes)
+            .sum();
+        matrices + experts + latents + table.unwrap_or(0) + states
+    }
+
+    /// Formats of the matrices.
+    pub fn formats(&self) -> impl Iterator<Item = Format> {
+        let experts = self.experts().flat_map(Experts::formats);
+        let states = self.states.iter().flat_map(StateProjections::formats);
+        let latents = self
+            .latents()
+            .flat_map(Latent::stacks)
+            .map(MatrixStack::format);
+        self.matrices()
+            .map(Matrix::format)
+            .chain(experts)
+            .chain(latents)
+            .chain(states)
+    }
+}
+
+impl<P: Packing> Weights<P> {
+    /// Reads all tensors of this model.
+    ///
+    /// # Errors
+    /// A tensor is missing, does not fit, or is not used.
+    pub fn read<T: Tensors<Packing = P>>(
+        tensors: &mut T,
+        config: &Config,
+    ) -> Result<Self, LoadError> {
+        let vocab = read_vocab(tensors)?;
+        let dim = config.dim;
+        let output_norm = config.traits.output_norm;
+        let output_norm = ["weight", "bias"].map(|kind| format!("{output_norm}.{kind}"));
+        let weights = Self {
+            embedding: tensors.matrix(EMBEDDING, vocab, dim)?,
+            output: match tensors.has("output.weight") {
+                true => Some(tensors.matrix("output.weight", vocab, dim)?),
+                false => None,
+            },
+            output_bias: tensors.vector_if_there("output.bias", vocab)?,
+            output_input: BlockInput::Normed(norms::load_norm(tensors, config, &output_norm)?),
+            rope_factors: rope_factors(tensors, config)?,
+            per_layer: PerLayerInputs::load(tensors, config, vocab)?,
+            states: StateProjections::load(tensors, config)?,
+            state_head: HeadProjections::load(tensors, config)?,
+            layers: (0..config.layers)
+                .map(|layer| Layer::load(tensors, config, layer))
+                .collect::<Result<_, _>>()?,
+            mtp: MtpHead::load(tensors, config, vocab)?,
+        };
+        let ignored = config.layers..config.layers + config.layers_ignored;
+        ignored.for_each(|layer| tensors.ignore_layer(layer));
+        tensors.finish_all()?;
+        Ok(weights)
+    }
+
+    /// The vocabulary projection.
+    pub fn projection(&self) -> &P::Matrix {
+        self.output.as_ref().unwrap_or(&self.embedding)
+    }
+
+    fn experts(&self) -> impl Iterator<Item = &Experts<P>> {
+        let layers = self.layers.iter();
+        let layers = layers.chain(self.mtp.iter().map(|head| &head.layer));
+        layers.flat_map(|layer| &layer.experts)
+    }
+
+    fn latents(&self) -> impl Iterator<Item = &Latent<P>> {
+        self.layers.iter().flat_map(|layer| &layer.latent)
+    }
+
+    fn matrices(&self) -> impl Iterator<Item = &P::Matrix> {
+        let inputs = self.per_layer.as_ref().map(|inputs| &inputs.projection);
+        let outer = std::iter::once(&self.embedding).chain(&self.output);
+        let head = self.state_head.iter().flat_map(HeadProjections::matrices);
+        let outer = outer.chain(inputs).chain(head);
+        let outer = outer.chain(self.mtp.iter().flat_map(MtpHead::matrices));
+        outer.chain(self.layers.iter().flat_map(Layer::matrices))
+    }
+}
+
+const EMBEDDING: &str = "token_embd.weight";
+
+/// The number of embeddings.
+fn read_vocab<T: Tensors>(tensors: &T) -> Result<usize, LoadError> {
+    let vocab = tensors.rows_of(EMBEDDING)?;
+    let most = limits::VOCAB;
+    if (1..=most).contains(&vocab) {
+        return Ok(vocab);
+    }
+    Err(LoadError::Option {
+        name: "the number of embeddings",
+        given: vocab,
+        least: 1,
+        most,
+    })
+}
+
+fn rope_factors<T: Tensors>(
+    tensors: &mut T,
+    config: &Config,
+) -> Result<Option<Vec<f32>>, LoadError> {
+    let Some(name) = config.rope.factors else {
+        return Ok(None);
+    };
+    let factors = tensors.vector_if_there(name, config.rope.dims / 2)?;
+    match factors
+        .as_ref()
+        .and_then(|factors| factors.iter().position(|&factor| factor <= 0.0))
+    {
+        Some(index) => Err(LoadError::Value {
+            tensor: name.into(),
+            index,
+        }),
+        None => Ok(factors),
+    }
+}
