@@ -175,9 +175,10 @@ impl GenerationOptions {
         let sampling = self.sampling_params();
         GenerationParams {
             max_tokens: self.max_tokens.and_then(TokenLimit::tokens),
-            dry_sequence_breakers: match sampling.dry_multiplier > 0.0 {
-                true => self.dry_sequence_breakers.unwrap_or_else(default_breakers),
-                false => Vec::new(),
+            dry_sequence_breakers: if sampling.dry_multiplier > 0.0 {
+                self.dry_sequence_breakers.unwrap_or_else(default_breakers)
+            } else {
+                Vec::new()
             },
             sampling,
             stops: self.stops.unwrap_or_default(),

@@ -119,9 +119,10 @@ impl<'a> PromptEncoder<'a> {
     /// The chat template or the tokenizer rejects the prompt.
     pub fn prompt_ids(self, prompt: Prompt) -> Result<Vec<u32>, ApiError> {
         let wanted = ParseOptions::default();
-        let encoded = match self.truncation.truncation.is_disabled() {
-            true => self.encode_prompt(prompt, wanted, PromptLimit::WIDEST),
-            false => self.encode_truncated(prompt, wanted),
+        let encoded = if self.truncation.truncation.is_disabled() {
+            self.encode_prompt(prompt, wanted, PromptLimit::WIDEST)
+        } else {
+            self.encode_truncated(prompt, wanted)
         };
         encoded.map(|encoded| encoded.ids)
     }
@@ -133,9 +134,10 @@ impl<'a> PromptEncoder<'a> {
     /// The tokenizer failed.
     pub fn text_ids(self, text: &str, adds: bool, special: bool) -> Result<Vec<u32>, ApiError> {
         let tokenizer = &self.model.tokenizer;
-        let ids = match adds {
-            true => tokenizer.encode_prompt(text, special),
-            false => tokenizer.encode(text, special),
+        let ids = if adds {
+            tokenizer.encode_prompt(text, special)
+        } else {
+            tokenizer.encode(text, special)
         };
         ids.map_err(|e| tokenizer_failed(&e))
     }

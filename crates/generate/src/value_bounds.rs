@@ -40,9 +40,10 @@ impl std::error::Error for InvalidValue {}
 /// # Errors
 /// The condition does not hold.
 pub fn require(holds: bool, message: impl FnOnce() -> String) -> Result<(), InvalidValue> {
-    match holds {
-        true => Ok(()),
-        false => Err(InvalidValue(message())),
+    if holds {
+        Ok(())
+    } else {
+        Err(InvalidValue(message()))
     }
 }
 

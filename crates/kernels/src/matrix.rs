@@ -234,12 +234,13 @@ fn check_packed(
     let matrix = rows.div_ceil(LANES).checked_mul(panel_bytes(format, cols));
     let all = matrix.and_then(|matrix| matrix.checked_mul(count)?.checked_next_multiple_of(LINE));
     let wanted = all.unwrap_or(usize::MAX);
-    match bytes.len() == wanted {
-        true => Ok(()),
-        false => Err(PackError::Size {
+    if bytes.len() == wanted {
+        Ok(())
+    } else {
+        Err(PackError::Size {
             wanted,
             given: bytes.len(),
-        }),
+        })
     }
 }
 

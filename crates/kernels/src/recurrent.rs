@@ -73,9 +73,10 @@ impl ScanShape {
     }
 
     fn key_head(&self, value_head: usize) -> usize {
-        match self.grouped {
-            true => value_head / (self.value_heads / self.key_heads),
-            false => value_head % self.key_heads,
+        if self.grouped {
+            value_head / (self.value_heads / self.key_heads)
+        } else {
+            value_head % self.key_heads
         }
     }
 }

@@ -110,9 +110,10 @@ impl<K: Copy> HttpCall<K> {
         let why = target.status_error(response).await;
         let may_pass = status.is_server_error()
             || [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status);
-        Err(match may_pass {
-            true => CallError::Unavailable(why),
-            false => CallError::Refused(why),
+        Err(if may_pass {
+            CallError::Unavailable(why)
+        } else {
+            CallError::Refused(why)
         })
     }
 

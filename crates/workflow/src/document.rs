@@ -52,9 +52,10 @@ impl Complaints {
     }
 
     pub(crate) fn finish(self) -> Result<(), Faults> {
-        match self.0.is_empty() {
-            true => Ok(()),
-            false => Err(Faults(self.0)),
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(Faults(self.0))
         }
     }
 }

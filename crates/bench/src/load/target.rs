@@ -39,9 +39,10 @@ impl std::str::FromStr for Target {
         let host = host.ok_or_else(|| wrong("names no host"))?;
         let port = uri.port_u16().unwrap_or(80);
         let path = uri.path().trim_end_matches('/');
-        let base = match path.ends_with("/v1") {
-            true => path.to_owned(),
-            false => format!("{path}/v1"),
+        let base = if path.ends_with("/v1") {
+            path.to_owned()
+        } else {
+            format!("{path}/v1")
         };
         Ok(Self {
             authority: format!("{host}:{port}"),

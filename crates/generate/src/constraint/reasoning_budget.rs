@@ -61,9 +61,10 @@ impl ReasoningBudget {
         eos: &Arc<[u32]>,
         form: Option<Box<dyn Constraint>>,
     ) -> Self {
-        let at = match marks.is_open {
-            true => BudgetState::Reasoning(0),
-            false => BudgetState::Beginning,
+        let at = if marks.is_open {
+            BudgetState::Reasoning(0)
+        } else {
+            BudgetState::Beginning
         };
         Self {
             marks,

@@ -79,9 +79,10 @@ impl NibbleKv<'_> {
     /// The quant at a place of the int8 layout.
     pub(crate) fn quant(&self, place: usize) -> i8 {
         let half = self.nibbles.len();
-        match place < half {
-            true => (self.nibbles[place] << 4) as i8 >> 4,
-            false => self.nibbles[place - half] as i8 >> 4,
+        if place < half {
+            (self.nibbles[place] << 4) as i8 >> 4
+        } else {
+            self.nibbles[place - half] as i8 >> 4
         }
     }
 }
@@ -96,12 +97,11 @@ impl NibbleKvMut<'_> {
     /// Stores the low four bits of a quant at a place of the int8 layout.
     pub(super) fn set_quant(&mut self, place: usize, quant: i8) {
         let (half, quant) = (self.nibbles.len(), quant as u8);
-        match place < half {
-            true => self.nibbles[place] = self.nibbles[place] & 0xf0 | quant & 0x0f,
-            false => {
-                let byte = &mut self.nibbles[place - half];
-                *byte = *byte & 0x0f | quant << 4;
-            }
+        if place < half {
+            self.nibbles[place] = self.nibbles[place] & 0xf0 | quant & 0x0f;
+        } else {
+            let byte = &mut self.nibbles[place - half];
+            *byte = *byte & 0x0f | quant << 4;
         }
     }
 }

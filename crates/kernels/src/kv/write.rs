@@ -120,9 +120,10 @@ fn quantize_group(values: &[f32]) -> (f16, [i8; SCALE_GROUP]) {
     let most = values.iter().fold(0.0f32, |most, x| most.max(x.abs()));
     let most = most.min(f16::MAX.to_f32() * QUANT_MAX);
     let has_nan = values.iter().fold(false, |any, x| any | x.is_nan());
-    let scale = match has_nan {
-        true => f16::NAN,
-        false => f16::from_f32(most / QUANT_MAX),
+    let scale = if has_nan {
+        f16::NAN
+    } else {
+        f16::from_f32(most / QUANT_MAX)
     };
     let step = scale.to_f32();
     let inverse = if step > 0.0 { 1.0 / step } else { 0.0 };

@@ -19,9 +19,10 @@ pub(super) enum Stores {
 impl Stores {
     /// For so many outputs of a call.
     pub(super) fn new(outputs: usize) -> Self {
-        match outputs * size_of::<f32>() < STREAMED_BYTES {
-            true => Self::Cached,
-            false => Self::Streamed,
+        if outputs * size_of::<f32>() < STREAMED_BYTES {
+            Self::Cached
+        } else {
+            Self::Streamed
         }
     }
 

@@ -96,9 +96,10 @@ impl<T: Item> Channel<T> {
 
     #[inline]
     pub(crate) fn next_slot(&self, slot: usize) -> usize {
-        match slot + 1 == self.shared.capacity() as usize {
-            true => 0,
-            false => slot + 1,
+        if slot + 1 == self.shared.capacity() as usize {
+            0
+        } else {
+            slot + 1
         }
     }
 

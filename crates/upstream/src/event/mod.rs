@@ -91,9 +91,10 @@ fn check_error(error: Option<Value>) -> Result<(), EventError> {
     let is_passing = ["server_error", "overloaded_error", "unavailable_error"].contains(&kind)
         || kind == "InternalServerError"
         || code >= 500;
-    Err(match is_passing {
-        true => EventError::Failed(why),
-        false => EventError::Misunderstood(why),
+    Err(if is_passing {
+        EventError::Failed(why)
+    } else {
+        EventError::Misunderstood(why)
     })
 }
 

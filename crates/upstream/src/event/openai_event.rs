@@ -136,9 +136,10 @@ impl OpenAiEvents {
         if logprobs.len() > self.held.len() || self.held.len() > EVENT_TOKENS_MAX {
             return Err(misunderstood("logprobs: not those of token_ids"));
         }
-        let count = match is_end {
-            true => self.held.len(),
-            false => logprobs.len(),
+        let count = if is_end {
+            self.held.len()
+        } else {
+            logprobs.len()
         };
         let known = logprobs.iter().map(|known| known.unwrap_or(f32::NAN));
         Ok(TokenChunk {

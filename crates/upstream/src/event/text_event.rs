@@ -32,9 +32,10 @@ impl TextEvents {
             .push_ids(&choice.text, self.at_text_start, &mut ids);
         self.at_text_start &= choice.text.is_empty();
         Ok(TokenChunk {
-            logprobs: match self.has_logprobs {
-                true => vec![f32::NAN; ids.len()],
-                false => Vec::new(),
+            logprobs: if self.has_logprobs {
+                vec![f32::NAN; ids.len()]
+            } else {
+                Vec::new()
             },
             finish: choice.finish()?,
             is_cover: !ids.is_empty(),
