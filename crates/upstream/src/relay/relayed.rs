@@ -1,9 +1,8 @@
 //! One request: its record and its choices.
 
 use super::Shared;
-use super::choice_run::{CallKey, ChoiceRun};
+use super::choice_run::{CallKey, ChoiceRun, PreparedCall};
 use super::placement::Placement;
-use super::prepared_call::PreparedCall;
 use crate::body::{CallBody, unsupported_part};
 use crate::config::UpstreamModel;
 use crate::event::{Finish, TokenChunk};
