@@ -1,11 +1,10 @@
 //! One stream while records are replayed.
 
-use crate::limits::CHOICES_MAX;
-use crate::memory_budget::MemoryBudget;
-use crate::record::{Open, Record, Tokens};
+use crate::record::{CHOICES_MAX, Open, Record, Tokens};
 use crate::recovered_stream::{
     Integrity, LossReason, RecoveredChoice, RecoveredClaim, RecoveredStart, RecoveredStream,
 };
+use crate::recovery::MemoryBudget;
 use crate::stream_table::StreamKey;
 
 /// Memory of one stream without vectors, with a share of a hash table that is half empty.

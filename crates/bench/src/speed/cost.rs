@@ -1,7 +1,7 @@
 //! Bytes and operations of a test, counted from the model file and independent of the implementation. A speed
 //! over these counts can be compared with the machine's limits.
 
-use super::speed_test::SpeedTest;
+use super::test_plan::SpeedTest;
 use kernels::{KvKind, KvShape};
 use model::PAGE_TOKENS;
 use model::config::{Config, LayerShape};

@@ -6,7 +6,7 @@
 //! constrained. Where a tool call is required, the call takes the place of the final channel: the grammar begins with the
 //! recipient.
 
-use crate::constraint::bitmask::{clear, set};
+use crate::constraint::mask_worker::{clear, set};
 use engine::Constraint;
 use std::sync::Arc;
 use text::Tokenizer;

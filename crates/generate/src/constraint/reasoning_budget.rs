@@ -4,7 +4,7 @@
 //! *Reasoning*: everything but the end of the answer is allowed, until the closing delimiter; when the budget is used up,
 //! only that delimiter. *Answering*: the content constraint decides.
 
-use crate::constraint::bitmask::{clear, set};
+use crate::constraint::mask_worker::{clear, set};
 use engine::Constraint;
 use std::sync::Arc;
 use text::{AnswerFormat, Tokenizer};

@@ -10,7 +10,7 @@
 //! Within reasoning no token may extend beyond the end of a closing delimiter ([`DelimiterWatch`]), wherever tokens are
 //! cut, so that the content begins with a token; and the answer may not end.
 
-use crate::constraint::bitmask::{clear, has, set};
+use crate::constraint::mask_worker::{clear, has, set};
 use engine::Constraint;
 use std::sync::Arc;
 use text::{AnswerFormat, Decoder, DelimiterSet, DelimiterWatch, Tokenizer};

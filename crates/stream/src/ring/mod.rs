@@ -55,7 +55,6 @@
 //! belongs to the later item, the reader's fence comes after the writer's, and the reader sees the claim made
 //! before the writer's fence. Slots are atomic words, so that the copy itself is no data race, only useless.
 
-mod bell;
 mod channel;
 mod header;
 mod item;

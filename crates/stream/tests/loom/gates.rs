@@ -1,7 +1,7 @@
 //! The gate's protocol, under loom.
 
 use crate::end::End;
-use crate::gate::Gate;
+use crate::log::Gate;
 use crate::log::open_gated;
 use crate::reader::{Read, Reader};
 use crate::writer::Writer;

@@ -16,12 +16,8 @@ mod sync;
 #[path = "turns.rs"]
 mod turn_tests;
 
-#[path = "../../src/attach_error.rs"]
-mod attach_error;
 #[path = "../../src/end.rs"]
 mod end;
-#[path = "../../src/gate.rs"]
-mod gate;
 #[path = "../../src/log.rs"]
 mod log;
 #[path = "../../src/pool.rs"]
@@ -30,18 +26,10 @@ mod pool;
 mod reader;
 #[path = "../../src/ring/mod.rs"]
 mod ring;
-#[path = "../../src/segment.rs"]
-mod segment;
-#[path = "../../src/tap.rs"]
-mod tap;
 #[path = "../../src/turns.rs"]
 mod turns;
-#[path = "../../src/unpark.rs"]
-mod unpark;
 #[path = "../../src/wait.rs"]
 mod wait;
-#[path = "../../src/waiter.rs"]
-mod waiter;
 #[path = "../../src/writer.rs"]
 mod writer;
 

@@ -1,7 +1,7 @@
 //! Gated logs, under shuttle: more readers, holders and items than loom can.
 
 use crate::end::End;
-use crate::gate::Gate;
+use crate::log::Gate;
 use crate::log::open_gated;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::{assert_nothing_held, explore, follow, pool, thread, unpark};

@@ -14,12 +14,8 @@ mod gates;
 mod rings;
 mod sync;
 
-#[path = "../../src/attach_error.rs"]
-mod attach_error;
 #[path = "../../src/end.rs"]
 mod end;
-#[path = "../../src/gate.rs"]
-mod gate;
 #[path = "../../src/log.rs"]
 mod log;
 #[path = "../../src/pool.rs"]
@@ -30,30 +26,21 @@ mod reader;
 mod registry;
 #[path = "../../src/ring/mod.rs"]
 mod ring;
-#[path = "../../src/segment.rs"]
-mod segment;
 #[path = "../../src/stream_id.rs"]
 mod stream_id;
-#[path = "../../src/tap.rs"]
-mod tap;
-#[path = "../../src/unpark.rs"]
-mod unpark;
 #[path = "../../src/wait.rs"]
 mod wait;
-#[path = "../../src/waiter.rs"]
-mod waiter;
 #[path = "../../src/writer.rs"]
 mod writer;
 
 use end::End;
 use log::open;
 use pool::{PoolLimits, PoolStats, SegmentPool};
-use reader::{Read, Reader};
+use reader::{Read, Reader, Tap};
 use registry::{Caller, Owner, Registry, RegistryLimits};
 use std::time::{Duration, Instant};
 use stream_id::StreamId;
 use sync::thread;
-use tap::Tap;
 
 const SEGMENT_ITEMS: usize = 2;
 
