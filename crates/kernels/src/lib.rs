@@ -21,7 +21,6 @@ mod matmul;
 mod matrix;
 mod memory;
 mod ops;
-mod packed_bytes;
 mod packing;
 mod pool;
 pub mod probe;
@@ -44,7 +43,7 @@ pub use ops::{
     rms_norm, rms_norm_in_place, scale, sigmoid_mul, silu_in_place, silu_mul, softcap,
     squared_relu_mul, walsh_hadamard,
 };
-pub use packed_bytes::{LentMemory, PackedBytes};
+pub use packing::{LentMemory, PackedBytes};
 pub use pool::Pool;
 pub use quant::{NonFiniteWeight, dequantize, quantize, quantize_with_search, requantize_rows};
 pub use recurrent::{

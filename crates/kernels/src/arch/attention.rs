@@ -9,7 +9,7 @@
 use super::lanes::{Lanes, exp};
 use super::prefetch::Prefetcher;
 use crate::kv::LANES;
-use crate::layout::attention::softmax_shift;
+use crate::layout::softmax_shift;
 
 /// Vector path of `attention::reference::qk_scores`.
 #[inline(always)]

@@ -9,9 +9,10 @@ mod amx_reference;
 mod invariance;
 mod oracle;
 
-use super::call::AttentionCall;
 use super::schedule::WorkPartition;
-use super::{AttentionBounds, AttentionParams, AttentionScratch, QueryRow, Window, attend};
+use super::{
+    AttentionBounds, AttentionCall, AttentionParams, AttentionScratch, QueryRow, Window, attend,
+};
 use crate::{Isa, KvCache, KvKind, KvShape, Pool};
 use std::ops::Range;
 

@@ -2,8 +2,7 @@
 
 use super::{PackError, Panels, check_packed, check_size, pack_panels, panel_bytes};
 use crate::memory::AlignedBytes;
-use crate::packed_bytes::PackedBytes;
-use crate::packing::LANES;
+use crate::packing::{LANES, PackedBytes};
 use crate::{Format, Isa, Pool};
 
 /// Weight matrices of one shape, `(rows, cols)` each, for products of different rows with different matrices
