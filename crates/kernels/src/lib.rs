@@ -3,7 +3,7 @@
 //! Knows no models and no requests. Each vector path has a scalar reference implementation that defines the
 //! result.
 //!
-//! Layers, from the bottom: `memory`, `packed_bytes`, `format`, `quant`, `packing` and `kv` (data formats);
+//! Layers, from the bottom: `memory`, `format`, `quant`, `packing` and `kv` (data formats);
 //! `layout` (types shared by kernels and drivers); `arch` (kernels for one instruction set, pure
 //! functions); `isa` and `dispatch` (choice of the instruction set); `activations`, `matrix`, `matmul`,
 //! `attention`, `recurrent`, `ops`, `logits` (drivers).

@@ -2,7 +2,7 @@
 //!
 //! Three kernels serve all formats. GEMV multiplies a panel (sixteen rows of weights) with one to eight rows of
 //! activations and unpacks quants on the fly: weights are read once, which bounds the speed of a decode step.
-//! GEMM ([`gemm`], from five or nine rows on) unpacks a K-block of two panels into the L1 cache and multiplies
+//! GEMM (from five or nine rows on) unpacks a K-block of two panels into the L1 cache and multiplies
 //! many rows with the K-block. AMX GEMM ([`amx_gemm`], from 16 rows on where the processor has AMX) dequantizes
 //! K-blocks to tiles.
 //!
@@ -23,7 +23,6 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
-use super;
 use crate::arch::prefetch;
 use crate::layout::gemm::{GEMM_ROWS_MAX, GEMV_ROWS, GemmKernels, GemmWorkspace, GemvKernel};
 use crate::matrix::Panels;
@@ -291,7 +290,7 @@ pub fn matmul_groups(
             match gemm.filter(|gemm| rows.len() >= gemm.rows_min) {
                 Some(gemm) => {
                     let workspace = workspace.get_or_insert_with(GemmWorkspace::new);
-                    matmul::multiply(gemm, workspace, view, x, rows, &panels, &out);
+                    multiply(gemm, workspace, view, x, rows, &panels, &out);
                 }
                 None => multiply_few(&gemv, view, x, rows, &panels, &out),
             }

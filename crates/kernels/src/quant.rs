@@ -2,14 +2,10 @@
 //!
 //! Each quantized weight is `scale * (quant - zero) + shift`: the quant is an unsigned integer of a few bits,
 //! `zero` is a constant of the format, and 16 or 32 consecutive weights share scale and shift ([`format`]).
-//! Formats differ in the position of the bits ([`bit_position`]) and in how scales are stored ([`block`]). In the IQ
-//! formats a quant stands for a level of a table ([`levels`]); those below 4 bits store quants as patterns
-//! ([`pattern`]).
+//! Formats differ in the position of the bits and in how scales are stored ([`block`]). In the IQ formats a quant stands for a level of a
+//! table; those below 4 bits store quants as patterns ([`grids`]). Levels are stored as bytes with 128 added, as kernels
+//! multiply the quants of Q8_0.
 //! Source: `ggml-common.h` and `ggml-quants.c` of the ggml project.
-//!
-//! Levels of formats whose quants are numbers of levels, not the levels themselves.
-//!
-//! Levels are stored as bytes with 128 added, as kernels multiply the quants of Q8_0.
 
 mod block;
 mod fit;

@@ -1,10 +1,6 @@
 //! One decoded block: quants and scales.
 //!
-//! Bit positions of quants and f16 numbers in a block.
-//!
-//! One description serves reading and writing, so the two cannot disagree.
-
-pub(crate) use with_constant_format;
+//! One description of the positions of bits serves reading and writing, so the two cannot disagree.
 
 use super::format::{QuantFormat, ScaleKind, power_scale};
 use crate::Format;
@@ -33,6 +29,7 @@ macro_rules! with_constant_format {
         }
     };
 }
+pub(crate) use with_constant_format;
 
 /// The fields of a block of any format; a field that the format lacks is zero.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,5 @@
 //! Quantization formats: the arithmetic from quants to weights.
 
-use super;
 use crate::Format;
 
 /// `weight = scale * (quant - zero) + shift`, and the number of bits of a quant.
@@ -64,11 +63,11 @@ impl QuantFormat {
             Format::IQ2_S | Format::IQ2_XS | Format::IQ2_XXS => (2, 1, Some(7), Super16),
         };
         let (levels, unit_log2) = match format {
-            Format::IQ4_NL | Format::IQ4_XS => (Some(quant::IQ4), 0),
-            Format::MXFP4 => (Some(quant::MXFP4), 0),
-            Format::IQ3_S => (Some(quant::IQ3_S), 0),
-            Format::IQ3_XXS => (Some(quant::IQ3_XXS), 2),
-            Format::IQ2_S | Format::IQ2_XS | Format::IQ2_XXS => (Some(quant::IQ2), 3),
+            Format::IQ4_NL | Format::IQ4_XS => (Some(super::IQ4), 0),
+            Format::MXFP4 => (Some(super::MXFP4), 0),
+            Format::IQ3_S => (Some(super::IQ3_S), 0),
+            Format::IQ3_XXS => (Some(super::IQ3_XXS), 2),
+            Format::IQ2_S | Format::IQ2_XS | Format::IQ2_XXS => (Some(super::IQ2), 3),
             _ => (None, 0),
         };
         let weights = format.block_weights();

@@ -1,7 +1,7 @@
 //! Patterns of neighboring weights of the IQ2 and IQ3 formats.
 //!
 //! An entry stands for eight magnitudes with two bits each (IQ2), or for four with three bits each (IQ3), the first
-//! in the lowest bits; [`super::levels`] has the magnitudes. Source: the grids of `ggml-common.h`.
+//! in the lowest bits; [`super`] has the magnitudes. Source: the grids of `ggml-common.h`.
 //!
 //! Blocks of the IQ2 and IQ3 formats, whose quants are numbers of patterns and signs.
 //!
