@@ -24,16 +24,9 @@ const ID_LIMIT: u32 = 1 << 31;
 const TOKENS_MAX: u64 = 1 << 32;
 
 /// A value that breaks a bound; the message begins with the field.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct InvalidValue(pub String);
-
-impl Display for InvalidValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for InvalidValue {}
 
 /// Requires a condition; the message begins with the field.
 ///

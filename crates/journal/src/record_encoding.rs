@@ -1,11 +1,9 @@
 //! The encoding of records: `kind u8, handle varint, sequence varint, length varint, body`.
 
 use crate::record::{
-    Alternative, Alternatives, CHOICES_MAX, Open, RECORD_BYTES_MAX, Record, SAMPLING_BYTES_MAX,
-    TOKENS_PER_CHOICE_MAX, TOKENS_PER_RECORD_MAX, Tokens,
+    Alternative, Alternatives, CHOICES_MAX, HAS_ALTERNATIVES, HAS_LOGPROBS, Open, RECORD_BYTES_MAX,
+    Record, SAMPLING_BYTES_MAX, TOKENS_PER_CHOICE_MAX, TOKENS_PER_RECORD_MAX, Tokens, kind,
 };
-use crate::record_kind as kind;
-use std::fmt;
 
 /// Where a record belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +15,8 @@ pub struct RecordAddress {
 }
 
 /// A record beyond a bound of the format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{part} of a record: {size}, at most {max}")]
 pub struct RecordError {
     /// The part of the record.
     pub part: &'static str,
@@ -26,15 +25,6 @@ pub struct RecordError {
     /// The bound.
     pub max: u64,
 }
-
-impl fmt::Display for RecordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { part, size, max } = self;
-        write!(f, "{part} of a record: {size}, at most {max}")
-    }
-}
-
-impl std::error::Error for RecordError {}
 
 /// Appends one record to `out` and returns its bytes. A record beyond a bound leaves `out` unchanged.
 ///
@@ -153,10 +143,7 @@ fn push_numbers(out: &mut Vec<u8>, numbers: &[u64]) {
 fn push_tokens(out: &mut Vec<u8>, tokens: &Tokens<'_>) {
     let has_logprobs = !tokens.logprobs.is_empty();
     let has_alternatives = !tokens.alternatives.counts.is_empty();
-    out.push(
-        u8::from(has_logprobs) * kind::HAS_LOGPROBS
-            + u8::from(has_alternatives) * kind::HAS_ALTERNATIVES,
-    );
+    out.push(u8::from(has_logprobs) * HAS_LOGPROBS + u8::from(has_alternatives) * HAS_ALTERNATIVES);
     push_varint(out, u64::from(tokens.choice));
     push_varint(out, u64::from(tokens.first));
     push_varint(out, tokens.ids.len() as u64);
@@ -242,16 +229,9 @@ pub struct DecodedRecord<'a> {
 }
 
 /// The bytes are not a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the bytes are not a record of a stream")]
 pub struct NotARecord;
-
-impl fmt::Display for NotARecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the bytes are not a record of a stream")
-    }
-}
-
-impl std::error::Error for NotARecord {}
 
 /// A record before its body was decoded: all that is needed to skip or to copy the record.
 #[derive(Clone, Copy, Debug)]
@@ -372,7 +352,7 @@ impl RecordDecoder {
             self.ids.push(body.take_u32()?);
         }
         self.logprobs.clear();
-        if flags & kind::HAS_LOGPROBS != 0 {
+        if flags & HAS_LOGPROBS != 0 {
             for _ in 0..count {
                 self.logprobs.push(body.take_f32()?);
             }
@@ -398,7 +378,7 @@ impl RecordDecoder {
     ) -> Option<()> {
         self.counts.clear();
         self.items.clear();
-        if flags & kind::HAS_ALTERNATIVES == 0 {
+        if flags & HAS_ALTERNATIVES == 0 {
             return Some(());
         }
         for _ in 0..tokens {

@@ -9,7 +9,6 @@ use crate::record_encoding::{RawRecord, RecordAddress};
 use crate::recovered_stream::RecoveredStream;
 use crate::replay::Replay;
 use crate::stream_table::StreamKey;
-use std::fmt;
 
 /// A stream with the place of further records.
 #[derive(Clone, Debug)]
@@ -21,26 +20,15 @@ pub struct RemoteStream {
 }
 
 /// Why records are no stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// No beginning of the stream was found.
+    #[error("the records of the stream have no beginning")]
     NoBeginning,
     /// A newer version wrote the description.
+    #[error("a newer version ({0}) wrote the stream's records")]
     NewerVersion(u32),
 }
-
-impl fmt::Display for ReplayError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoBeginning => write!(f, "the records of the stream have no beginning"),
-            Self::NewerVersion(version) => {
-                write!(f, "a newer version ({version}) wrote the stream's records")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ReplayError {}
 
 /// Collects the messages of one stream.
 #[derive(Debug)]

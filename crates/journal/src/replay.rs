@@ -1,9 +1,8 @@
 //! Frames to streams: the state machine of recovery.
 
 use crate::frame::FrameHeader;
-use crate::record::{OPEN_VERSION, Open, REWRITTEN, Record};
+use crate::record::{OPEN_VERSION, Open, REWRITTEN, Record, kind};
 use crate::record_encoding::{RawRecord, RecordAddress, RecordDecoder};
-use crate::record_kind as kind;
 use crate::recovered_stream::{Integrity, LossReason, RecoveryReport};
 use crate::recovery::MemoryBudget;
 use crate::replayed_stream::{ENTRY_BYTES, ReplayedStream};

@@ -7,9 +7,8 @@
 
 use crate::group_commit::Durability;
 use crate::journal_directory::FileSystem;
-use crate::record::{OPEN_VERSION, Open, REWRITTEN, Record, SEGMENTS_MAX};
+use crate::record::{OPEN_VERSION, Open, REWRITTEN, Record, SEGMENTS_MAX, kind};
 use crate::record_encoding::{RawRecord, RecordAddress, RecordDecoder, RecordError};
-use crate::record_kind as kind;
 use crate::stream_table::StreamKey;
 use crate::writer::{AppendError, Writer};
 

@@ -8,9 +8,8 @@
 use crate::group_commit::Impairment;
 use crate::journal_config::JournalConfig;
 use crate::journal_directory::{FileSystem, JournalFile, write_fully};
-use crate::record::{REWRITTEN, Record};
+use crate::record::{REWRITTEN, Record, kind};
 use crate::record_encoding::{RawRecord, RecordDecoder};
-use crate::record_kind as kind;
 use crate::stream_table::{LiveStream, StreamKey};
 use crate::writer::Writer;
 use std::io;

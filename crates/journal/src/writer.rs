@@ -308,35 +308,20 @@ impl<F: FileSystem> fmt::Debug for Writer<F> {
 }
 
 /// A record that was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// No live stream has the key.
+    #[error("no live stream of the journal has this key")]
     UnknownStream,
     /// The bound of live streams is reached.
+    #[error("the journal has as many streams as it may have")]
     TooManyStreams,
     /// The kind is written by the writer itself.
+    #[error("records of this kind are written by the journal")]
     ReservedKind,
     /// The record is beyond a bound of the format.
-    Record(RecordError),
-}
-
-impl fmt::Display for AppendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownStream => write!(f, "no live stream of the journal has this key"),
-            Self::TooManyStreams => write!(f, "the journal has as many streams as it may have"),
-            Self::ReservedKind => write!(f, "records of this kind are written by the journal"),
-            Self::Record(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for AppendError {}
-
-impl From<RecordError> for AppendError {
-    fn from(error: RecordError) -> Self {
-        Self::Record(error)
-    }
+    #[error(transparent)]
+    Record(#[from] RecordError),
 }
 
 /// Events since the start.

@@ -100,16 +100,9 @@ pub struct UpstreamAddress {
 }
 
 /// Why a text is no address of an upstream.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct InvalidAddress(String);
-
-impl fmt::Display for InvalidAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for InvalidAddress {}
 
 impl UpstreamAddress {
     /// The path of a route that begins with a slash.

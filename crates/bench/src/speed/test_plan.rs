@@ -198,16 +198,9 @@ pub struct SpeedOptions {
 }
 
 /// The measurement could not run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct SpeedError(pub String);
-
-impl fmt::Display for SpeedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for SpeedError {}
 
 impl SpeedError {
     pub(super) fn of(why: impl fmt::Display) -> Self {
