@@ -404,9 +404,6 @@ impl EncodedPrompt {
     }
 }
 
-#[cfg(test)]
-mod tests;
-
 impl PromptEncoder<'_> {
     /// Texts and ids, in order; only a text at the beginning has the tokens that the vocabulary puts around a text.
     fn encode_mixed(
@@ -505,3 +502,6 @@ fn cut_at_sentinel(field: &str, text: &mut String) -> Result<(), ApiError> {
     text.truncate(at);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

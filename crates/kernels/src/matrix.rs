@@ -1,10 +1,7 @@
 //! Packed weight matrices.
 
-mod stack;
 #[cfg(test)]
 mod tests;
-
-pub use stack::MatrixStack;
 
 use crate::matmul::amx_gemm::allocate_workspaces;
 use crate::memory::{AlignedBytes, LINE};
@@ -39,18 +36,11 @@ impl std::fmt::Display for PackError {
 
 impl std::error::Error for PackError {}
 
-/// A weight matrix, `(rows, cols)` = (outputs, inputs), in the layout of the kernels.
+/// A weight matrix, `(rows, cols)` = (outputs, inputs), in the layout of the kernels: a [`MatrixStack`] of one.
 ///
 /// Weights keep their values exactly: the packed copy has the same quants and scales in another order, and
 /// almost the same size (rows are padded to a multiple of 16).
-pub struct Matrix {
-    isa: Isa,
-    format: Format,
-    rows: usize,
-    cols: usize,
-    panel_bytes: usize,
-    bytes: PackedBytes,
-}
+pub struct Matrix(MatrixStack);
 
 impl Matrix {
     /// Packs GGUF bytes (row after row of blocks) for matmuls on `isa`. `raw` is not kept.
@@ -66,17 +56,9 @@ impl Matrix {
         if isa.has_tiles() {
             allocate_workspaces(pool);
         }
-        let panel_bytes = panel_bytes(format, cols);
-        let mut bytes = AlignedBytes::zeroed(rows.div_ceil(LANES) * panel_bytes);
-        pack_panels(pool, format, (rows, cols), raw, &mut bytes);
-        Ok(Self {
-            isa,
-            format,
-            rows,
-            cols,
-            panel_bytes,
-            bytes: PackedBytes::own(bytes),
-        })
+        let mut stack = MatrixStack::zeroed(isa, format, 1, (rows, cols));
+        stack.pack(pool, 0, raw)?;
+        Ok(Self(stack))
     }
 
     /// A matrix of bytes that [`Matrix::pack`] packed before. All levels of [`Isa`] have one layout ([`Isa::packed_layout`]).
@@ -95,39 +77,8 @@ impl Matrix {
         if isa.has_tiles() {
             allocate_workspaces(pool);
         }
-        Ok(Self {
-            isa,
-            format,
-            rows,
-            cols,
-            panel_bytes: panel_bytes(format, cols),
-            bytes,
-        })
-    }
-
-    /// A handle of the packed bytes.
-    pub fn packed(&self) -> PackedBytes {
-        self.bytes.clone()
-    }
-
-    /// Outputs.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Inputs.
-    pub fn cols(&self) -> usize {
-        self.cols
-    }
-
-    /// The tensor format of the packed weights.
-    pub fn format(&self) -> Format {
-        self.format
-    }
-
-    /// Resident bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes.len()
+        let stack = MatrixStack::with_bytes(isa, format, 1, (rows, cols), bytes);
+        Ok(Self(stack))
     }
 
     /// Writes row `row` as f32, with the bits of [`crate::dequantize`] (embedding look-up from the packed
@@ -152,23 +103,166 @@ impl Matrix {
         }
     }
 
+    /// The panels.
+    pub(crate) fn panels_view(&self) -> Panels<'_> {
+        self.0.panels_view(0)
+    }
+}
+
+impl std::ops::Deref for Matrix {
+    type Target = MatrixStack;
+
+    fn deref(&self) -> &MatrixStack {
+        &self.0
+    }
+}
+
+/// Weight matrices of one shape, `(rows, cols)` each, for products of different rows with different matrices
+/// ([`crate::matmul_groups`]).
+///
+/// They share one allocation. Products do not use AMX tiles: a group of rows is often shorter than a tile, and a
+/// row's result must not depend on the size of its group.
+pub struct MatrixStack {
+    isa: Isa,
+    format: Format,
+    count: usize,
+    rows: usize,
+    cols: usize,
+    panel_bytes: usize,
+    bytes: PackedBytes,
+}
+
+impl MatrixStack {
+    /// A stack of `count` matrices of zeros, to be packed one by one.
+    ///
+    /// # Errors
+    /// [`PackError::Cols`] if `cols` is not a multiple of the format's block.
+    pub fn new(
+        isa: Isa,
+        format: Format,
+        count: usize,
+        rows: usize,
+        cols: usize,
+    ) -> Result<Self, PackError> {
+        if !cols.is_multiple_of(format.block_weights()) {
+            return Err(PackError::Cols(cols));
+        }
+        let isa = isa.without_amx();
+        Ok(Self::zeroed(isa, format, count, (rows, cols)))
+    }
+
+    fn zeroed(isa: Isa, format: Format, count: usize, shape: (usize, usize)) -> Self {
+        let matrix_bytes = shape
+            .0
+            .div_ceil(LANES)
+            .saturating_mul(panel_bytes(format, shape.1));
+        let bytes = AlignedBytes::zeroed(matrix_bytes.saturating_mul(count));
+        Self::with_bytes(isa, format, count, shape, PackedBytes::own(bytes))
+    }
+
+    fn with_bytes(
+        isa: Isa,
+        format: Format,
+        count: usize,
+        (rows, cols): (usize, usize),
+        bytes: PackedBytes,
+    ) -> Self {
+        Self {
+            isa,
+            format,
+            count,
+            rows,
+            cols,
+            panel_bytes: panel_bytes(format, cols),
+            bytes,
+        }
+    }
+
+    /// Packs matrix `index` from GGUF bytes (row after row of blocks). `raw` is not kept.
+    ///
+    /// # Errors
+    /// [`PackError::Size`] if `raw` is not a matrix of this shape.
+    ///
+    /// # Panics
+    /// If `index` is out of range.
+    pub fn pack(&mut self, pool: &mut Pool, index: usize, raw: &[u8]) -> Result<(), PackError> {
+        check_size(self.format, self.rows, self.cols, raw)?;
+        let at = self.range(index);
+        let shape = (self.rows, self.cols);
+        pack_panels(pool, self.format, shape, raw, &mut self.bytes.to_mut()[at]);
+        Ok(())
+    }
+
+    /// A stack of the bytes of a stack of this shape, packed before.
+    ///
+    /// # Errors
+    /// As [`Matrix::from_packed`].
+    pub fn from_packed(
+        isa: Isa,
+        format: Format,
+        count: usize,
+        shape: (usize, usize),
+        bytes: PackedBytes,
+    ) -> Result<Self, PackError> {
+        check_packed(format, count, shape, &bytes)?;
+        let isa = isa.without_amx();
+        Ok(Self::with_bytes(isa, format, count, shape, bytes))
+    }
+
+    /// A handle of the packed bytes.
+    pub fn packed(&self) -> PackedBytes {
+        self.bytes.clone()
+    }
+
+    /// Number of matrices.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Outputs of each matrix.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Inputs of each matrix.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// The tensor format of the packed weights.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Resident bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The instruction set of the matmuls.
     pub(crate) fn isa(&self) -> Isa {
         self.isa
     }
 
-    /// Panels of 16 rows.
+    /// Panels of a matrix.
     pub(crate) fn panels(&self) -> usize {
         self.rows.div_ceil(LANES)
     }
 
-    /// The panels.
-    pub(crate) fn panels_view(&self) -> Panels<'_> {
+    /// The panels of matrix `index`.
+    pub(crate) fn panels_view(&self, index: usize) -> Panels<'_> {
         Panels {
-            bytes: &self.bytes,
+            bytes: &self.bytes[self.range(index)],
             panel_bytes: self.panel_bytes,
             rows: self.rows,
         }
+    }
+
+    /// Bytes of matrix `index`.
+    fn range(&self, index: usize) -> std::ops::Range<usize> {
+        assert!(index < self.count, "matrix {index} of {}", self.count);
+        let bytes = self.panels() * self.panel_bytes;
+        index * bytes..(index + 1) * bytes
     }
 }
 

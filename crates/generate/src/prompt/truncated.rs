@@ -183,9 +183,6 @@ fn keep_last(ids: &mut Vec<u32>, most: usize, bos: Option<u32>) {
     ids.drain(first..end);
 }
 
-#[cfg(test)]
-mod tests;
-
 /// Parts of a conversation that may be dropped, oldest first: whole turns before the last user message, then the older
 /// steps after that message (an assistant's message with the results of the tool calls).
 ///
@@ -263,3 +260,6 @@ fn call_ids(message: &Message) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod turns_tests;
+
+#[cfg(test)]
+mod tests;
