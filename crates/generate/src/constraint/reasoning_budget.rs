@@ -124,24 +124,15 @@ impl Constraint for ReasoningBudget {
     }
 
     fn replay(&mut self, tokens: &[u32]) {
-        let mut left = tokens;
-        while let Some((&token, rest)) = left.split_first()
-            && self.at != BudgetState::Answering
-        {
-            self.accept(token);
-            left = rest;
-        }
+        let left = accept_reasoning(self, tokens, |own| own.at == BudgetState::Answering);
         if let Some(form) = &mut self.form {
             form.replay(left);
         }
     }
 
     fn is_complete(&self) -> bool {
-        let form = self
-            .form
-            .as_ref()
-            .filter(|_| self.at == BudgetState::Answering);
-        form.is_some_and(|form| form.is_complete())
+        self.at == BudgetState::Answering
+            && self.form.as_ref().is_some_and(|form| form.is_complete())
     }
 
     fn forced(&self, most: usize, into: &mut Vec<u32>) {
@@ -158,6 +149,22 @@ impl Constraint for ReasoningBudget {
             _ => {}
         }
     }
+}
+
+/// Accepts tokens until the content begins. Returns those of the content.
+pub(crate) fn accept_reasoning<'a, C: Constraint>(
+    constraint: &mut C,
+    tokens: &'a [u32],
+    is_answering: impl Fn(&C) -> bool,
+) -> &'a [u32] {
+    let mut left = tokens;
+    while let Some((&token, rest)) = left.split_first()
+        && !is_answering(constraint)
+    {
+        constraint.accept(token);
+        left = rest;
+    }
+    left
 }
 
 #[cfg(test)]
