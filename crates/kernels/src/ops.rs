@@ -37,79 +37,6 @@ pub fn l2_norm_in_place(isa: Isa, x: &mut [f32], eps: f32, factor: f32) {
     scale(isa, x, factor / norm);
 }
 
-/// `x += a * b`, element by element, rounded once where the instruction set does.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn add_mul(isa: Isa, x: &mut [f32], a: &[f32], b: &[f32]) {
-    assert!(x.len() == a.len() && x.len() == b.len());
-    add_products(isa, x, a, b);
-}
-
-/// `x *= sigmoid(gate)`.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn sigmoid_mul(isa: Isa, x: &mut [f32], gate: &[f32]) {
-    assert_eq!(x.len(), gate.len());
-    sigmoid(isa, x, gate);
-}
-
-/// `x += y`.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn add_assign(isa: Isa, x: &mut [f32], y: &[f32]) {
-    assert_eq!(x.len(), y.len());
-    add(isa, x, y);
-}
-
-/// `x += y * factor`, the product rounded before it is added.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn add_scaled(isa: Isa, x: &mut [f32], y: &[f32], factor: f32) {
-    assert_eq!(x.len(), y.len());
-    add_product(isa, x, y, factor);
-}
-
-/// `gate = silu(gate) * up`.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn silu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
-    assert_eq!(gate.len(), up.len());
-    silu(isa, gate, up);
-}
-
-/// `gate = gelu_tanh(gate) * up`.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn gelu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
-    assert_eq!(gate.len(), up.len());
-    gelu(isa, gate, up);
-}
-
-/// `gate = max(gate, 0)^2 * up`.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn squared_relu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
-    assert_eq!(gate.len(), up.len());
-    squared_relu(isa, gate, up);
-}
-
-/// `gate = x * sigmoid(1.702 x) * (u + 1)`, where `x` is `gate`, at most 7, and `u` is `up` within -7 and 7: the
-/// activation of gpt-oss.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn clamped_swiglu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
-    assert_eq!(gate.len(), up.len());
-    clamped_swiglu(isa, gate, up);
-}
-
 /// `1 / sqrt(mean(x^2) + eps)`.
 fn rms_factor(isa: Isa, x: &[f32], eps: f32) -> f32 {
     let mean = sum_of_squares(isa, x) / x.len() as f32;
@@ -133,7 +60,11 @@ by_isa! {
 }
 by_isa! {
     reference::add_product, crate::arch::rowwise::add_product;
-    fn add_product(x: &mut [f32], y: &[f32], factor: f32)
+    /// `x += y * factor`, the product rounded before it is added.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn add_scaled(x: &mut [f32], y: &[f32], factor: f32); equal_lengths: x y
 }
 by_isa! { reference::sum_of_squares, crate::arch::rowwise::sum_of_squares; fn sum_of_squares(x: &[f32]) -> f32 }
 by_isa! {
@@ -151,20 +82,61 @@ by_isa! {
 }
 by_isa! {
     reference::add_products, crate::arch::rowwise::add_products;
-    fn add_products(x: &mut [f32], a: &[f32], b: &[f32])
+    /// `x += a * b`, element by element, rounded once where the instruction set does.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn add_mul(x: &mut [f32], a: &[f32], b: &[f32]); equal_lengths: x a b
 }
-by_isa! { reference::sigmoid, crate::arch::rowwise::sigmoid; fn sigmoid(x: &mut [f32], gate: &[f32]) }
-by_isa! { reference::add, crate::arch::rowwise::add; fn add(x: &mut [f32], y: &[f32]) }
-by_isa! { reference::silu, crate::arch::rowwise::silu; fn silu(gate: &mut [f32], up: &[f32]) }
+by_isa! {
+    reference::sigmoid, crate::arch::rowwise::sigmoid;
+    /// `x *= sigmoid(gate)`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn sigmoid_mul(x: &mut [f32], gate: &[f32]); equal_lengths: x gate
+}
+by_isa! {
+    reference::add, crate::arch::rowwise::add;
+    /// `x += y`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn add_assign(x: &mut [f32], y: &[f32]); equal_lengths: x y
+}
+by_isa! {
+    reference::silu, crate::arch::rowwise::silu;
+    /// `gate = silu(gate) * up`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn silu_mul(gate: &mut [f32], up: &[f32]); equal_lengths: gate up
+}
 by_isa! {
     reference::squared_relu, crate::arch::rowwise::squared_relu;
-    fn squared_relu(gate: &mut [f32], up: &[f32])
+    /// `gate = max(gate, 0)^2 * up`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn squared_relu_mul(gate: &mut [f32], up: &[f32]); equal_lengths: gate up
 }
 by_isa! {
     reference::clamped_swiglu, crate::arch::rowwise::clamped_swiglu;
-    fn clamped_swiglu(gate: &mut [f32], up: &[f32])
+    /// `gate = x * sigmoid(1.702 x) * (u + 1)`, where `x` is `gate`, at most 7, and `u` is `up` within -7 and 7: the
+    /// activation of gpt-oss.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn clamped_swiglu_mul(gate: &mut [f32], up: &[f32]); equal_lengths: gate up
 }
-by_isa! { reference::gelu, crate::arch::rowwise::gelu; fn gelu(gate: &mut [f32], up: &[f32]) }
+by_isa! {
+    reference::gelu, crate::arch::rowwise::gelu;
+    /// `gate = gelu_tanh(gate) * up`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn gelu_mul(gate: &mut [f32], up: &[f32]); equal_lengths: gate up
+}
 
 /// Replaces each `group` consecutive elements of `x` by their orthonormal Walsh–Hadamard transform, which is its own inverse and
 /// keeps dot products. A large element is spread over its group.
