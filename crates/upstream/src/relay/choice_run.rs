@@ -82,11 +82,9 @@ impl ChoiceRun {
     pub(super) fn note_failure(&mut self, was_accepted: bool, retry: Duration, now: Instant) {
         self.failures += 1;
         self.crashes += u32::from(was_accepted);
-        self.unplaced_since = if was_accepted {
-            now
-        } else {
-            self.unplaced_since
-        };
+        if was_accepted {
+            self.unplaced_since = now;
+        }
         let doubled = retry.saturating_mul(1 << (self.failures - 1).min(16));
         self.not_before = now + doubled.min(retry.saturating_mul(10));
         if self.failures == 1 && was_accepted {
