@@ -12,7 +12,7 @@ use engine::{
     ADAPTER_SCALE_MAX, ADAPTERS_MAX, DRY_BASE_MAX, DRY_MULTIPLIER_MAX, DRY_WINDOW_MAX,
     RequestUpdate, SamplingParams, TOP_LOGPROBS_MAX,
 };
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use text::ConstrainedTool;
 

@@ -1,4 +1,4 @@
-//! Syncs in groups, and acknowledgements.
+//! Syncs in groups, acknowledgements, and whether what is appended reaches the disk.
 
 use crate::journal_directory::{FileSystem, JournalFile};
 use crate::record::Record;

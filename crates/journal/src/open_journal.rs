@@ -243,7 +243,7 @@ pub enum StartError {
         location: String,
     },
     /// The directory cannot be created, locked or written.
-    #[error("journal {location}: {}", unwritable(.source))]
+    #[error("journal {location}: {}", write_problem(.source))]
     Unwritable {
         /// The directory.
         location: String,
@@ -314,7 +314,7 @@ impl StartError {
 }
 
 /// What is wrong with a directory, and what to do.
-fn unwritable(source: &io::Error) -> String {
+fn write_problem(source: &io::Error) -> String {
     if source.kind() == io::ErrorKind::InvalidData {
         format!("cannot be used ({source}); see docs/journal.md, or set another journal.directory")
     } else {

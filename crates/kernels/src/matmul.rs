@@ -17,7 +17,7 @@
 //!
 //! [`reference`] has this arithmetic in plain Rust; the vector kernels give the same bits.
 
-mod amx_gemm;
+pub(crate) mod amx_gemm;
 mod dispatch;
 mod reference;
 #[cfg(test)]

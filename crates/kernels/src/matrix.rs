@@ -103,6 +103,16 @@ impl Matrix {
         }
     }
 
+    /// The tensor format of the packed weights.
+    pub fn format(&self) -> Format {
+        self.0.format
+    }
+
+    /// Resident bytes.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes.len()
+    }
+
     /// The panels.
     pub(crate) fn panels_view(&self) -> Panels<'_> {
         self.0.panels_view(0)

@@ -8,9 +8,9 @@
 //!
 //! ```text
 //! body             a request's record and its tokens so far -> JSON
-//! config           bounds and time limits
+//! config           addresses, bounds and time limits
 //! event            bytes of a response -> ids, and the end
-//! http_call        one request for tokens: send, read, report
+//! http_call        one request for tokens: send, read, report; texts of upstreams without the secrets that they repeat
 //! model_probe      which model an upstream serves, and how it is asked
 //! relay            takes the requests of a handle; attempts, cancellation, credit
 //! upstream_status  what is known of the upstreams, and counts

@@ -23,7 +23,6 @@ use crate::update_record::UpdateFields;
 use crate::value_bounds::{
     InvalidValue, check_params, check_prompt, check_update, require_range, require_tokens,
 };
-use embedding::RecordPooling;
 use engine::remote::StreamChoice;
 use engine::{Account, CacheSalt, Clocks, Policy, Priority, RequestUpdate, Terms};
 use serde::{Deserialize, Serialize};
@@ -262,7 +261,7 @@ impl RequestOrigin {
 }
 
 #[cfg(test)]
-mod tests {
+mod origin_tests {
     use super::*;
 
     #[test]

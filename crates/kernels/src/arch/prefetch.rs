@@ -1,4 +1,11 @@
 //! Software prefetching, and non-temporal stores: results that are written past the caches.
+//!
+//! An ordinary store first reads its line into the first cache. Results whose rows are a multiple of 4 KiB apart share a few
+//! sets of each cache, push each other out and wait for these reads.
+
+#[cfg(target_arch = "x86_64")]
+use crate::memory::LINE;
+use crate::packing::LANES;
 
 /// Prefetches a line into all caches. Nothing is read: any address will do.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -77,10 +84,6 @@ impl Prefetcher {
 
 /// Elements of a cache line.
 const ELEMENTS_PER_LINE: usize = 64 / size_of::<u16>();
-
-use crate::memory::LINE;
-#[cfg(target_arch = "x86_64")]
-use crate::packing::LANES;
 
 /// Writes past the caches where `out` is a whole cache line and the processor is an x86-64, elsewhere as usual.
 ///

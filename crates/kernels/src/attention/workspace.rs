@@ -1,11 +1,10 @@
 //! Workspace of one worker: the queries of a tile against one KV split, and the merge of KV splits.
 
+#[cfg(target_arch = "x86_64")]
 use super::amx::{AmxAttention, PAIR_QUERIES, QUERIES_MAX};
 use super::int8::{QueryQuantizer, UnpackedPage, accumulate_pv_int8, qk_scores_int8};
 use super::{AttentionCall, KV_SPLIT_SLOTS, QueryTile, reference};
 use crate::arch::prefetch::prefetch_all;
-#[cfg(target_arch = "x86_64")]
-use crate::dispatch::by_isa;
 use crate::dispatch::by_isa;
 use crate::kv::KvBlock;
 use crate::{Isa, KvKind};

@@ -1,7 +1,7 @@
 //! Patterns of neighboring weights of the IQ2 and IQ3 formats.
 //!
 //! An entry stands for eight magnitudes with two bits each (IQ2), or for four with three bits each (IQ3), the first
-//! in the lowest bits; [`super`] has the magnitudes. Source: the grids of `ggml-common.h`.
+//! in the lowest bits; [`super::format`] has the magnitudes. Source: the grids of `ggml-common.h`.
 //!
 //! Blocks of the IQ2 and IQ3 formats, whose quants are numbers of patterns and signs.
 //!
@@ -246,7 +246,7 @@ impl QuantBlock {
         self.put_scales(sub, [(word >> 28) as u8; 2]);
         for (i, &pattern) in bytes[..4].iter().enumerate() {
             let signs = all_signs((word >> (7 * i)) as u8);
-            self.put_eight(sub, i, grids::IQ2_XXS[usize::from(pattern)], signs);
+            self.put_eight(sub, i, IQ2_XXS[usize::from(pattern)], signs);
         }
     }
 
@@ -256,7 +256,7 @@ impl QuantBlock {
         for i in 0..4 {
             let at = 2 + 8 * sub + 2 * i;
             let word = u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-            let pattern = grids::IQ2_XS[usize::from(word & 511)];
+            let pattern = IQ2_XS[usize::from(word & 511)];
             self.put_eight(sub, i, pattern, all_signs((word >> 9) as u8));
         }
     }
@@ -268,7 +268,7 @@ impl QuantBlock {
         for i in 0..4 {
             let number = usize::from(bytes[2 + 4 * sub + i]) | (high >> (2 * i) & 3) << 8;
             let signs = bytes[34 + 4 * sub + i];
-            self.put_eight(sub, i, grids::IQ2_S[number], signs);
+            self.put_eight(sub, i, IQ2_S[number], signs);
         }
     }
 
@@ -279,7 +279,7 @@ impl QuantBlock {
         self.put_scales(sub, [(word >> 28) as u8; 2]);
         for i in 0..4 {
             let pair = &bytes[2 + 8 * sub + 2 * i..][..2];
-            let pair = [pair[0], pair[1]].map(|number| grids::IQ3_XXS[usize::from(number)]);
+            let pair = [pair[0], pair[1]].map(|number| IQ3_XXS[usize::from(number)]);
             self.put_pair(sub, i, pair, all_signs((word >> (7 * i)) as u8));
         }
     }
@@ -291,7 +291,7 @@ impl QuantBlock {
         for i in 0..4 {
             let pair = [0, 1].map(|k| {
                 let low = usize::from(bytes[2 + 8 * sub + 2 * i + k]);
-                grids::IQ3_S[low | (high >> (2 * i + k) & 1) << 8]
+                IQ3_S[low | (high >> (2 * i + k) & 1) << 8]
             });
             self.put_pair(sub, i, pair, bytes[74 + 4 * sub + i]);
         }

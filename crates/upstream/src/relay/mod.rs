@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! choice_run       one choice between its submission and its end
-//! placement        where a choice may be computed, from its tokens so far on
+//! placement        where a choice may be computed, and by which upstream
 //! relayed          one request: its record and its choices
 //! ```
 

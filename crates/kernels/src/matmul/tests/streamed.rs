@@ -1,8 +1,8 @@
 //! Outputs that are written past the caches.
 
 use super::{Random, batch_invariant_isas, difference, pack, product};
-use crate::matmul::{self, STREAMED_BYTES};
-use crate::{Activations, Format, Isa, Pool, ZeroedBuffer};
+use crate::matmul::STREAMED_BYTES;
+use crate::{Activations, Format, Isa, Pool, ZeroedBuffer, matmul};
 
 const COLS: usize = 64;
 
