@@ -1,6 +1,7 @@
 //! Files of systems with owners and modes.
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -181,12 +182,8 @@ fn regular(opened: io::Result<File>) -> io::Result<(File, Metadata)> {
         Ok((_, metadata)) => !metadata.is_file(),
         // Of a link, a directory, and a socket.
         Err(why) => {
-            let others = [
-                rustix::io::Errno::LOOP,
-                rustix::io::Errno::ISDIR,
-                rustix::io::Errno::NXIO,
-            ];
-            let is_of = |other: rustix::io::Errno| why.raw_os_error() == Some(other.raw_os_error());
+            let others = [Errno::LOOP, Errno::ISDIR, Errno::NXIO];
+            let is_of = |other: Errno| why.raw_os_error() == Some(other.raw_os_error());
             others.into_iter().any(is_of)
         }
     };
