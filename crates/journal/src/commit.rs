@@ -1,12 +1,12 @@
-//! Writing: one frame for each commit, and what happens when a write fails.
+//! Writing: one frame for each commit, in a segment that is created and filled, and what happens when a write fails.
 
-use crate::frame::{FRAME_HEADER_BYTES, FrameHeader, SEGMENT_HEADER_BYTES};
-use crate::group_commit::Impairment;
-use crate::journal_directory::{FileSystem, JournalFile, is_full, write_fully};
-use crate::record::{BATCH_BYTES_MAX, Record};
-use crate::record_encoding::{RecordAddress, RecordError, encode_record};
+use crate::durability::Impairment;
+use crate::file_system::{FileSystem, JournalFile, is_full, write_fully};
+use crate::frame::{FrameHeader, LAYOUT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::segment::SegmentName;
 use crate::writer::{CurrentSegment, Writer};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Attempts to write one frame: the second after space was freed or in a new segment.
@@ -127,66 +127,53 @@ fn impairment_of(error: &io::Error) -> Impairment {
     }
 }
 
-/// A frame under construction. The buffer is used again for each frame.
-#[derive(Debug)]
-pub(crate) struct Batch {
-    bytes: Vec<u8>,
-    bytes_max: usize,
-    /// Number of the batch; grows with each frame that was written or given up.
-    pub(crate) number: u64,
-}
-
-impl Batch {
-    /// A batch that is full at `bytes_max`.
-    pub(crate) fn new(bytes_max: usize) -> Self {
-        Self {
-            bytes: vec![0; FRAME_HEADER_BYTES],
-            bytes_max: bytes_max.min(BATCH_BYTES_MAX),
-            number: 1,
+impl<F: FileSystem> Writer<F> {
+    /// The current segment becomes one of the full ones.
+    pub(crate) fn roll_segment(&mut self) {
+        if let Some(current) = self.current.take() {
+            self.sync.full.push(current.file);
+            self.sync.current_is_dirty = false;
         }
     }
 
-    pub(crate) fn push(
-        &mut self,
-        address: RecordAddress,
-        record: &Record<'_>,
-    ) -> Result<u64, RecordError> {
-        encode_record(&mut self.bytes, address, record).map(|bytes| bytes as u64)
+    pub(crate) fn create_segment(&mut self) -> io::Result<()> {
+        let name = self.next_name();
+        let text = name.to_string();
+        let created = self.fs.create_file(&text).and_then(|file| {
+            write_fully(&file, &self.segment_header(), 0)?;
+            Ok(file)
+        });
+        let file = created.inspect_err(|_| {
+            // A file without a frame is harmless; the number is not used again.
+            let _ = self.fs.remove_file(&text);
+        })?;
+        self.segments.push(name, SEGMENT_HEADER_BYTES as u64);
+        self.use_file(Arc::new(file), false);
+        Ok(())
     }
 
-    pub(crate) fn push_encoded(&mut self, record: &[u8]) {
-        self.bytes.extend_from_slice(record);
+    pub(crate) fn next_name(&mut self) -> SegmentName {
+        let number = self.segments.next_number;
+        self.segments.next_number += 1;
+        let boot = self.boot;
+        SegmentName { number, boot }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.len() == FRAME_HEADER_BYTES
+    pub(crate) fn segment_header(&self) -> [u8; SEGMENT_HEADER_BYTES] {
+        let header = SegmentHeader {
+            version: LAYOUT_VERSION,
+            first_frame: self.next_frame,
+        };
+        header.encode()
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.bytes.len() >= self.bytes_max
-    }
-
-    pub(crate) fn byte_length(&self) -> u64 {
-        self.bytes.len() as u64
-    }
-
-    /// Header and records.
-    pub(crate) fn finish(&mut self, header: FrameHeader) -> &[u8] {
-        header.write_into(&mut self.bytes);
-        &self.bytes
-    }
-
-    /// Begins the next batch. A buffer that grew for a large record is given back.
-    pub(crate) fn clear(&mut self) {
-        self.bytes.truncate(FRAME_HEADER_BYTES);
-        self.bytes.shrink_to(2 * BATCH_BYTES_MAX);
-        self.number += 1;
-    }
-
-    /// Begins the next batch and returns the records of this one.
-    pub(crate) fn take_records(&mut self) -> Vec<u8> {
-        let records = self.bytes.split_off(FRAME_HEADER_BYTES);
-        self.clear();
-        records
+    pub(crate) fn use_file(&mut self, file: Arc<F::File>, is_reserve: bool) {
+        self.current = Some(CurrentSegment {
+            file,
+            offset: SEGMENT_HEADER_BYTES as u64,
+            is_reserve,
+        });
+        self.sync.current_is_dirty = true;
+        self.sync.directory_is_dirty = true;
     }
 }

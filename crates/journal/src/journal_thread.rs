@@ -5,8 +5,8 @@
 //! between two turns are combined. No wake is lost: the flag is cleared before the records are collected, and the
 //! token of `unpark` outlasts the time until the thread parks.
 
-use crate::group_commit::{SyncDone, SyncJob};
-use crate::journal_directory::FileSystem;
+use crate::durability::{SyncDone, SyncJob};
+use crate::file_system::FileSystem;
 use crate::remote_records::RecordTap;
 use crate::stream_table::StreamKey;
 use crate::writer::Writer;

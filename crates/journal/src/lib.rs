@@ -38,6 +38,8 @@
 //! ```
 
 mod commit;
+mod durability;
+mod file_system;
 mod frame;
 mod group_commit;
 mod journal_config;
@@ -51,19 +53,21 @@ mod recovery;
 mod remote_records;
 mod replay;
 mod replayed_stream;
+mod reserve;
 mod rewrite_cycle;
 mod segment;
 mod space;
+mod start_error;
+mod stream_copy;
 mod stream_table;
 mod writer;
 
-pub use group_commit::{DiskError, Durability, Impairment, SyncDone, SyncJob};
+pub use durability::{DiskError, Durability, Impairment, SyncDone, SyncJob};
+pub use file_system::{FileSystem, JournalFile};
 pub use journal_config::JournalConfig;
-pub use journal_directory::{
-    CLUSTER_NAME, FileSystem, INSTANCE_NAME, JournalDirectory, JournalFile, REPLICATED_NAME,
-};
+pub use journal_directory::{CLUSTER_NAME, INSTANCE_NAME, JournalDirectory, REPLICATED_NAME};
 pub use journal_thread::{JournalThread, JournalWaker, Recorder};
-pub use open_journal::{LockedJournal, StartError, lock_journal, open_journal, read_journal};
+pub use open_journal::{LockedJournal, lock_journal, open_journal, read_journal};
 pub use record::{
     Alternative, Alternatives, BATCH_BYTES_MAX, CHOICES_MAX, FRAME_BYTES_MAX, OPEN_VERSION, Open,
     RECORD_BYTES_MAX, REWRITTEN, Record, SAMPLING_BYTES_MAX, TOKENS_PER_CHOICE_MAX,
@@ -77,7 +81,8 @@ pub use recovered_stream::{
     RecoveredStream, RecoveryReport, RefusedStream,
 };
 pub use remote_records::{RecordSource, RecordTap, RemoteRecords, RemoteStream, ReplayError};
-pub use rewrite_cycle::StreamCopy;
 pub use space::RELEASED;
+pub use start_error::StartError;
+pub use stream_copy::StreamCopy;
 pub use stream_table::StreamKey;
 pub use writer::{AppendError, Writer, WriterCounts, WriterSizes};

@@ -4,8 +4,7 @@ use crate::frame::FrameHeader;
 use crate::record::{OPEN_VERSION, Open, REWRITTEN, Record, kind};
 use crate::record_encoding::{RawRecord, RecordAddress, RecordDecoder};
 use crate::recovered_stream::{Integrity, LossReason, RecoveryReport};
-use crate::recovery::MemoryBudget;
-use crate::replayed_stream::{ENTRY_BYTES, ReplayedStream};
+use crate::replayed_stream::{ENTRY_BYTES, MemoryBudget, ReplayedStream};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 

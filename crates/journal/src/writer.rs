@@ -1,9 +1,9 @@
 //! The writer: one thread's state machine, driven by the caller; its errors and counts.
 
-use crate::commit::Batch;
-use crate::group_commit::{Durability, Health, SyncState};
+use crate::durability::{Durability, Health, SyncState};
+use crate::file_system::FileSystem;
+use crate::frame::Batch;
 use crate::journal_config::JournalConfig;
-use crate::journal_directory::FileSystem;
 use crate::record::{Open, Record, TOKENS_PER_RECORD_MAX};
 use crate::record_encoding::RecordError;
 use crate::remote_records::RecordTap;
