@@ -1,4 +1,4 @@
-//! One stream while records are replayed.
+//! One stream while records are replayed, and the bound of the memory that a recovery uses.
 
 use crate::record::{CHOICES_MAX, Open, Record, Tokens};
 use crate::recovered_stream::{
