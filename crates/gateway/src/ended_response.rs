@@ -5,7 +5,7 @@ use crate::streams::StreamRecord;
 use bytes::{Bytes, BytesMut};
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
-use generate::output::replay;
+use generate::output::choice_reader as replay;
 use std::sync::Arc;
 use stream::End;
 use wire::clock;

@@ -28,7 +28,7 @@ pub enum SubjectKind {
 
 impl SubjectKind {
     /// All kinds.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 7] = [
         Self::Heartbeat,
         Self::Claimed,
         Self::Tokens,

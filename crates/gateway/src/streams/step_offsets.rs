@@ -3,7 +3,7 @@
 use super::stream_record::StreamRecord;
 use generate::output::generation_reader::is_good;
 use generate::output::position::Position;
-use generate::output::replay;
+use generate::output::choice_reader as replay;
 use generate::stream_source::ChoiceLog;
 use wire::durable_streams::step_offset::StepOffset;
 

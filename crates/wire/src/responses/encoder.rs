@@ -20,7 +20,7 @@ use generate::offered_tools::{OfferedTool, find_offered};
 use generate::output::collected::{AnswerPart, CollectedAnswer};
 use generate::output::custom_input::{CustomInput, input_of};
 use generate::output::event::{Event, Logprobs, ToolCallPart, Usage};
-use generate::output::replay as refold;
+use generate::output::choice_reader as refold;
 use generate::stream_source::StreamSource;
 use serde::Serialize;
 use std::sync::Arc;

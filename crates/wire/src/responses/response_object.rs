@@ -7,7 +7,7 @@ use bytes::Bytes;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::Usage;
-use generate::output::replay as refold;
+use generate::output::choice_reader as refold;
 use generate::stream_source::StreamSource;
 use schemars::JsonSchema;
 use serde::Serialize;
