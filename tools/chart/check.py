@@ -58,6 +58,14 @@ RENDERED = {
     "no pods for now": {**KEY, "replicas": 0},
     "without affinity": {**KEY, "replicas": 3, "service": {"sessionAffinity": "None"}},
     "cluster": {**CLUSTER, "replicas": 3, "model": "qwen3:0.6b"},
+    "a prefix and TLS": {
+        **KEY,
+        "settings": {"server": {"api_prefix": "/llm"}, "listener": {"tls_cert": "/tls/tls.crt", "tls_key": "/tls/tls.key"}},
+        "podMonitor": {"enabled": True},
+        "volumes": [{"name": "tls", "secret": {"secretName": "tls"}}],
+        "volumeMounts": [{"name": "tls", "mountPath": "/tls", "readOnly": True}],
+    },
+    "metrics of a cluster": {**CLUSTER, "podMonitor": {"enabled": True, "keySecret": "metrics"}},
     "any host, and only each other": {**KEY, "ingress": {"enabled": True}, "networkPolicy": {"enabled": True}},
     "cluster with one gateway": {"keysSecret": "millrace-keys", "cluster": {**SERVERS, "gateways": 1}},
     "cluster with logins": {**CLUSTER, "cluster": {**CLUSTER["cluster"], "nkeySecret": "nkeys", "gateways": 3}},
@@ -108,7 +116,11 @@ def check_pods(case, values, pods):
     (server,) = spec["containers"]
     for name in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert server[name]["timeoutSeconds"] >= 5, f"{where}: {name} fails on a busy machine"
-    assert server["livenessProbe"]["httpGet"]["path"] == "/health/liveness"
+    settings = values.get("settings", {})
+    prefix, has_tls = settings.get("server", {}).get("api_prefix", ""), "listener" in settings
+    assert server["livenessProbe"]["httpGet"]["path"] == f"{prefix}/health/liveness", f"{where}: probes of another path"
+    assert server["readinessProbe"]["httpGet"]["path"] == f"{prefix}/health/readiness", f"{where}: probes of another path"
+    assert server["readinessProbe"]["httpGet"]["scheme"] == ("HTTPS" if has_tls else "HTTP"), f"{where}: probes in the clear"
     for container in [server, *spec.get("initContainers", [])]:
         rights = container["securityContext"]
         assert rights["readOnlyRootFilesystem"] and not rights["allowPrivilegeEscalation"], where
@@ -161,6 +173,13 @@ def check_objects(case, values, objects):
             labels = pods["spec"]["template"]["metadata"]["labels"]
             selectors = [policy["spec"]["podSelector"], allowed[0]["from"][0]["podSelector"]]
             assert all(one["matchLabels"].items() <= labels.items() for one in selectors), f"{case}: {role_of(pods)} is not meant"
+    for monitor in of_kind(objects, "PodMonitor"):
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        key = endpoint["authorization"]["credentials"]
+        assert (key["name"], key["key"]) in {("millrace-keys", "api-key"), ("metrics", "metrics-key")}, f"{case}: {key}"
+        selector = monitor["spec"]["selector"]["matchLabels"].items()
+        reached = [role_of(pods) for pods in sets if selector <= pods["spec"]["template"]["metadata"]["labels"].items()]
+        assert reached == [roles[-1]], f"{case}: a key is sent to {reached}"
     for kind, name in (("Ingress", "ingress"), ("NetworkPolicy", "networkPolicy")):
         assert len(of_kind(objects, kind)) == bool(values.get(name)), f"{case}: {kind}"
     budgets = of_kind(objects, "PodDisruptionBudget")

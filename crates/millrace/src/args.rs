@@ -288,7 +288,7 @@ impl ModelArgs {
         let speculation = self.speculation.or(drafts);
         let directories = (!self.models_dir.is_empty()).then_some(&self.models_dir);
         layers
-            .environment(std::env::vars())
+            .environment(crate::config::environment_variables())
             .flag("preset", self.preset.as_ref())
             .flag("model.path", self.model_path.as_ref())
             .flag("models.directories", directories)

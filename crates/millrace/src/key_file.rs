@@ -127,7 +127,7 @@ fn parse_keys(text: &str) -> Result<KeyFile, String> {
     if text.lines().all(is_blank) {
         return Ok(KeyFile::default());
     }
-    serde_saphyr::from_str(text).map_err(|why| why.to_string())
+    settings_file::parse_yaml(text)
 }
 
 /// Rejects a file that other users can write: write permission lets them add keys.

@@ -31,6 +31,8 @@ pub(crate) fn start(settings: &Settings) -> Result<LogFilter, Failure> {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(is_colored())
+        // A line that cannot be written is lost. The report of that would be printed to the same place, and panic there.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     IS_JSON.store(settings.log.json, Ordering::Relaxed);
     let replace: Box<dyn Fn(EnvFilter) -> Result<(), String> + Send> = if settings.log.json {

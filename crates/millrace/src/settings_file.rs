@@ -26,3 +26,30 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> Result<(String, Metadata), St
     }
     Ok((text, metadata))
 }
+
+/// Parses YAML. Errors name the line and quote nothing: the lines around a mistake may have a secret.
+///
+/// # Errors
+/// The text is not YAML of this type.
+pub(crate) fn parse_yaml<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    let options = serde_saphyr::options! { with_snippet: false };
+    serde_saphyr::from_str_with_options(text, options).map_err(|why| why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_yaml;
+    use serde_json::Value;
+
+    #[test]
+    fn errors_quote_no_lines() {
+        let rows = [
+            "keys:\n  - secret: whsec_LEAK\n    scopes: [x\n",
+            "api_key: sk-LEAK\nserver: {bind: 1\n",
+        ];
+        for text in rows {
+            let why = parse_yaml::<Value>(text).expect_err("an open bracket");
+            assert!(!why.contains("LEAK") && why.contains("line"), "{why}");
+        }
+    }
+}

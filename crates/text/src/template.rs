@@ -36,6 +36,7 @@ mod probe;
 mod python_json;
 mod python_methods;
 mod template_syntax;
+mod tool_definitions;
 mod turn_format;
 mod turn_support;
 mod turn_text;

@@ -112,6 +112,19 @@ pub(crate) fn continues_exactly(params: &GenerationParams) -> bool {
 const SEED_MASK: u64 = 0x7FFF_FFFF;
 
 impl CallBody<'_> {
+    /// Stop strings for the upstream. It does not know reasoning and tool calls, in which stop strings have no effect: the answer of
+    /// a conversation is cut here.
+    fn stops(&self) -> &[String] {
+        let prompt = &self.request.prompt;
+        if prompt.text.is_none() && prompt.tools.is_empty() {
+            &self.request.params.stops
+        } else {
+            &[]
+        }
+    }
+}
+
+impl CallBody<'_> {
     /// JSON for `/completion`.
     fn llama_cpp_json(&self) -> Value {
         let params = &self.request.params;
@@ -144,8 +157,8 @@ impl CallBody<'_> {
             body.set(name, 0);
         }
         body.set("ignore_eos", params.ignore_eos || sampling.ignore_eos);
-        if !params.stops.is_empty() {
-            body.set("stop", params.stops.as_slice());
+        if !self.stops().is_empty() {
+            body.set("stop", self.stops());
         }
         if !sampling.logit_bias.is_empty() {
             let bias = sampling.logit_bias.iter();
@@ -182,8 +195,8 @@ impl CallBody<'_> {
         body.set("presence_penalty", sampling.presence_penalty);
         body.set("frequency_penalty", sampling.frequency_penalty);
         body.set("repetition_penalty", sampling.repetition_penalty);
-        if !params.stops.is_empty() {
-            body.set("stop", params.stops.as_slice());
+        if !self.stops().is_empty() {
+            body.set("stop", self.stops());
             if !is_text {
                 // The end of a stop string is cut off here, as with an engine.
                 body.set("include_stop_str_in_output", true);

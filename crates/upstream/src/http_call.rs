@@ -16,11 +16,16 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
+/// Anthropic's status of an overloaded server.
+const OVERLOADED: u16 = 529;
+
 /// Why a call ended without an end of the answer.
 #[derive(Debug)]
 pub(crate) enum CallError {
     /// Another upstream, or a later call, may succeed.
     Unavailable(String),
+    /// As `Unavailable`, and the upstream answered that it failed on the request.
+    Errored(String),
     /// The upstream rejected the request, or does not speak the protocol.
     Refused(String),
 }
@@ -30,6 +35,7 @@ impl CallError {
     fn without_secrets(self, key: Option<&str>) -> Self {
         match self {
             Self::Unavailable(why) => Self::Unavailable(without_secrets(&why, key)),
+            Self::Errored(why) => Self::Errored(without_secrets(&why, key)),
             Self::Refused(why) => Self::Refused(without_secrets(&why, key)),
         }
     }
@@ -112,12 +118,14 @@ impl<K: Copy> HttpCall<K> {
             return Ok(response.into_body());
         }
         let why = target.status_error(response).await;
-        let may_pass = status.is_server_error()
-            || [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status);
-        Err(if may_pass {
-            CallError::Unavailable(why)
-        } else {
-            CallError::Refused(why)
+        Err(match status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                CallError::Unavailable(why)
+            }
+            StatusCode::REQUEST_TIMEOUT => CallError::Errored(why),
+            status if status.as_u16() == OVERLOADED => CallError::Unavailable(why),
+            status if status.is_server_error() => CallError::Errored(why),
+            _ => CallError::Refused(why),
         })
     }
 

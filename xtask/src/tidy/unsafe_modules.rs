@@ -34,7 +34,10 @@ const ALLOWED: [(&str, &str); 25] = [
     ),
     ("crates/kernels/src/recurrent.rs", "disjoint slices"),
     ("crates/kernels/src/matrix.rs", "disjoint slices"),
-    ("crates/kernels/src/matmul.rs", "kernel calls, disjoint slices"),
+    (
+        "crates/kernels/src/matmul.rs",
+        "kernel calls, disjoint slices",
+    ),
     ("crates/kernels/src/matmul/amx_gemm.rs", "kernel calls"),
     ("crates/kernels/src/pool/partition.rs", "disjoint slices"),
     ("crates/kernels/src/pool/workers.rs", "erased lifetime"),

@@ -1,8 +1,8 @@
 //! Options of a speed measurement, and the tests that run.
 
 use super::cost::ModelCost;
-use kernels::KvKind;
 use cpu::PAGE_TOKENS;
+use kernels::KvKind;
 use std::fmt;
 
 /// Tests that run, and tests that are skipped.

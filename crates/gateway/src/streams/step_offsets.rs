@@ -1,9 +1,9 @@
 //! Offsets of the Durable Streams protocol in a stream's logs.
 
 use super::stream_record::StreamRecord;
+use generate::output::choice_reader as replay;
 use generate::output::generation_reader::is_good;
 use generate::output::position::Position;
-use generate::output::choice_reader as replay;
 use generate::stream_source::ChoiceLog;
 use wire::durable_streams::step_offset::StepOffset;
 

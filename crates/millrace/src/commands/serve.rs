@@ -177,7 +177,7 @@ impl ServedProcess<'_> {
         let reload = || self.reloading.order();
         let (scheme, prefix) = (self.scheme, self.prefix);
         let url = format!("{scheme}://{}{prefix}", server.local_addr());
-        logging::print_lines(&format!("millrace listens at {url}"))?;
+        print_lines(&format!("millrace listens at {url}"));
         let manager = NotifySocket::from_env();
         let loads = spawn_load(Arc::clone(&self.library), loading)?;
         let mut outcome = Ok(());
@@ -269,8 +269,13 @@ fn report_ready(
     } else {
         String::new()
     };
-    if let Err(why) = logging::print_lines(&format!("millrace serves {name} at {url}{page}")) {
+    print_lines(&format!("millrace serves {name} at {url}{page}"));
+    Ok(())
+}
+
+/// Prints lines on standard output. A server does without one.
+fn print_lines(lines: &str) {
+    if let Err(why) = logging::print_lines(lines) {
         tracing::warn!("cannot write to standard output: {why}");
     }
-    Ok(())
 }

@@ -2,10 +2,10 @@
 
 use engine::EngineConfig;
 use kernels::KvKind;
-use weights::packed_file::PackedReading;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use weights::packed_file::PackedReading;
 
 /// The model, and the resources that it may use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -17,51 +17,37 @@ const OTHERS: [&str; 8] = [
     super::webhooks::VARIABLE,
 ];
 
-/// What Kubernetes puts into the environment of each container for a service of its namespace, as after `docker --link`.
-/// The names of a service `millrace` or `millrace-…` begin as those of settings do.
-#[derive(Debug, Default)]
-pub(super) struct ServiceLinks {
-    /// The services' names as in variables, such as `MILLRACE_HEADLESS`.
-    services: Vec<String>,
+/// The process's variables that begin with `MILLRACE_`; a value that is not UTF-8 has replacement characters.
+pub(crate) fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok()?;
+        let is_ours = name.starts_with(PREFIX);
+        is_ours.then(|| (name, value.to_string_lossy().into_owned()))
+    })
 }
 
-impl ServiceLinks {
-    /// The services that the environment has: each has a host and a port.
-    pub(super) fn among(vars: &[(String, String)]) -> Self {
-        let has = |name: &str| vars.iter().any(|(other, _)| other == name);
-        let hosts = vars.iter().filter_map(|(name, _)| {
-            let service = name.strip_suffix("_SERVICE_HOST")?;
-            format!("{service}_").starts_with(PREFIX).then_some(service)
-        });
-        let services = hosts.filter(|service| has(&format!("{service}_SERVICE_PORT")));
-        Self {
-            services: services.map(str::to_owned).collect(),
-        }
-    }
-
-    /// Whether a variable is about one of the services, and so no setting.
-    pub(super) fn has(&self, name: &str, text: &str) -> bool {
-        let of = |service: &String| name.strip_prefix(service.as_str())?.strip_prefix('_');
-        self.services.iter().filter_map(of).any(|rest| {
-            let is_url = || {
-                text.split_once("://")
-                    .is_some_and(|(scheme, _)| is_protocol(scheme))
-            };
-            match rest.strip_prefix("PORT_") {
-                // A port's number and protocol, then nothing or `_PROTO`, `_PORT`, `_ADDR`.
-                Some(port) => port.starts_with(|c: char| c.is_ascii_digit()),
-                None if rest == "PORT" => is_url(),
-                None => {
-                    matches!(rest, "SERVICE_HOST" | "SERVICE_PORT")
-                        || rest.starts_with("SERVICE_PORT_")
-                }
-            }
-        })
-    }
-}
-
-fn is_protocol(scheme: &str) -> bool {
-    matches!(scheme, "tcp" | "udp" | "sctp")
+/// Whether a variable is one of those that Kubernetes puts into the environment of each container for a service of its
+/// namespace, or `docker --link` for a container. The names of those of a service `millrace` or `millrace-...` begin as
+/// those of settings do.
+pub(super) fn is_service_link(name: &str, text: &str) -> bool {
+    let is_url = text
+        .split_once("://")
+        .is_some_and(|(scheme, _)| matches!(scheme, "tcp" | "udp" | "sctp"));
+    let is_port = |rest: &str| {
+        // A port's number and protocol, then nothing or `_PROTO`, `_PORT`, `_ADDR`.
+        let mut parts = rest.splitn(3, '_');
+        let number = parts.next().unwrap_or_default();
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        is_number && matches!(parts.next(), Some("TCP" | "UDP" | "SCTP"))
+    };
+    name.starts_with(PREFIX)
+        && (name.ends_with("_SERVICE_HOST")
+            || name.ends_with("_SERVICE_PORT")
+            || name.contains("_SERVICE_PORT_")
+            || (name.ends_with("_PORT") && is_url)
+            || name
+                .split_once("_PORT_")
+                .is_some_and(|(_, rest)| is_port(rest)))
 }
 
 /// Whether a variable is meant to be a setting.
@@ -105,7 +91,7 @@ fn typed_value(default: &Value, text: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::ServiceLinks;
+    use super::is_service_link;
 
     #[test]
     fn variables_of_services_are_no_settings() {
@@ -122,22 +108,18 @@ mod tests {
             ("MILLRACE_PODS_SERVICE_PORT", "53"),
             ("MILLRACE_PODS_PORT", "udp://10.96.7.2:53"),
         ];
+        for (name, text) in links {
+            assert!(is_service_link(name, text), "{name}");
+        }
         let others = [
             ("MILLRACE_SERVER_BIND", "0.0.0.0:8420"),
             ("MILLRACE_SERVER_PORT", "8420"),
             ("MILLRACE_PORTS", "tcp://10.96.7.1:8420"),
-            ("MILLRACE_OTHER_SERVICE_HOST", "10.96.7.3"),
-            ("MILLRACE_OTHER_PORT", "tcp://10.96.7.3:80"),
+            ("MILLRACE_PORT", "8420"),
+            ("MILLRACE_PORT_RANGE", "8420"),
         ];
-        let owned = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
-        let all: Vec<_> = links.iter().chain(&others).map(owned).collect();
-        let found = ServiceLinks::among(&all);
-        for (name, text) in links {
-            assert!(found.has(name, text), "{name}");
-        }
         for (name, text) in others {
-            assert!(!found.has(name, text), "{name}: no such service");
+            assert!(!is_service_link(name, text), "{name}");
         }
-        assert!(!found.has("MILLRACE_PORT", "8420"), "someone's own mistake");
     }
 }

@@ -22,9 +22,9 @@ pub(super) fn parse(text: &str) -> Result<Map<String, Value>, String> {
     {
         return Ok(Map::new());
     }
-    match serde_saphyr::from_str::<Value>(text) {
+    match settings_file::parse_yaml::<Value>(text) {
         Ok(Value::Object(tree)) => Ok(tree),
         Ok(_) => Err("must be a map of sections".to_owned()),
-        Err(why) => Err(why.to_string()),
+        Err(why) => Err(why),
     }
 }

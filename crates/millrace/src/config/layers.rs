@@ -92,11 +92,13 @@ impl Layers {
     /// Lays the environment's `MILLRACE_*` variables on top.
     pub(crate) fn environment(mut self, vars: impl Iterator<Item = (String, String)>) -> Self {
         let known = tree::leaves(&self.known);
-        let vars: Vec<_> = vars.collect();
-        let links = environment::ServiceLinks::among(&vars);
         for (name, text) in vars {
-            if links.has(&name, &text) {
+            if environment::is_service_link(&name, &text) {
                 self.service_links += 1;
+                continue;
+            }
+            if text.contains(char::REPLACEMENT_CHARACTER) {
+                self.problems.push(format!("{name}: must be UTF-8"));
                 continue;
             }
             if name == api_keys::VARIABLE {

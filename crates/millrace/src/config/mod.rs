@@ -34,6 +34,7 @@ pub(crate) use answers::{Field, ReasoningParser, ToolParser};
 pub(crate) use changes::Changes;
 pub(crate) use cluster::{Cluster, Role as ClusterRole};
 pub(crate) use engine_settings::{Engine, KvType, Model, PackedCacheUse, Quantize, Speculation};
+pub(crate) use environment::variables as environment_variables;
 pub(crate) use journal::JournalPlace;
 pub(crate) use layers::{Config, ConfigError, Layers};
 pub(crate) use models::Cache;

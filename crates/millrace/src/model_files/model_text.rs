@@ -113,7 +113,12 @@ impl ModelText {
             return ChatTemplate::new(source, bos, eos)
                 .map_err(|why| file_failure(path, &format!("no valid chat template: {why}")));
         }
-        let Some(source) = &self.template else {
+        // A blank one would render no message.
+        let source = self
+            .template
+            .as_ref()
+            .filter(|source| !source.trim().is_empty());
+        let Some(source) = source else {
             let template = self.template_of_vocabulary()?;
             log_missing_template(template.format_name());
             return Ok(template);

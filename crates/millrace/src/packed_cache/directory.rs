@@ -76,6 +76,8 @@ impl CacheDirectory {
     /// The right to write the file of this name, until the value is dropped; `None` while another process has it.
     pub(super) fn lock(&self, name: &str) -> io::Result<Option<File>> {
         let path = self.path.join(format!("{name}.{LOCK_ENDING}"));
+        // A volume's `fsGroup` gives the group the right to write.
+        private_files::close_to_group(&path)?;
         let file = private_files::open_or_create(&path)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),

@@ -13,9 +13,26 @@ use axum::http::request::Parts;
 use bytes::Bytes;
 use gateway::admission::Priority;
 use gateway::keys::Caller;
-use generate::error::ApiError;
+use generate::error::{ApiError, Problem};
+use serde::de::DeserializeOwned;
 use std::time::Instant;
 use wire::clock;
+
+/// Values in the path, such as an id.
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for Path<T> {
+    type Rejection = Rejected;
+
+    async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Rejected> {
+        let found = axum::extract::Path::from_request_parts(head, app).await;
+        let axum::extract::Path(values) = found.map_err(|_| {
+            let problem = Problem::new("path", "must be UTF-8, also where it is percent-encoded");
+            ApiError::fields(vec![problem])
+        })?;
+        Ok(Self(values))
+    }
+}
 
 /// The caller that the authentication layer identified.
 pub(crate) struct Authenticated(pub(crate) Caller);

@@ -1,11 +1,11 @@
 //! `/v1/ai-sdk/chat`: the two requests of the default chat transport of Vercel's AI SDK.
 
-use crate::request::extract::{Authenticated, GenerationRequest};
+use crate::request::extract::{Authenticated, GenerationRequest, Path};
 use crate::request::incoming_request::IncomingRequest;
 use crate::response::error_response::Rejected;
 use crate::response::stream_response::StreamResponder;
 use crate::routes::streams::{ResumeOptions, stream_events};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use gateway::keys::Caller;

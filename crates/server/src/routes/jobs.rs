@@ -1,13 +1,13 @@
 //! `/v1/inference` and `/v1/jobs*`. A job is a stream with a name that the client can choose.
 
 use crate::app::App;
-use crate::request::extract::{Authenticated, GenerationRequest};
+use crate::request::extract::{Authenticated, GenerationRequest, Path};
 use crate::request::incoming_request::IncomingRequest;
 use crate::response::error_response::Rejected;
 use crate::response::stream_response::{StreamResponder, with_stream_id};
 use crate::routes::streams::{ResumeOptions, stream_events};
 use axum::Json;
-use axum::extract::{FromRef, FromRequestParts, Path, State};
+use axum::extract::{FromRef, FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};

@@ -1,9 +1,10 @@
 //! `/v1/models`, as OpenAI's API and Anthropic's describe them.
 
+use crate::request::extract::Path;
 use crate::response::error_response::Rejected;
 use crate::routes::anthropic::is_anthropic_client;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use gateway::models::{ListedModel, ModelRegistry};

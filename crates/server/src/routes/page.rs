@@ -3,13 +3,14 @@
 //! The document is checked again by each request. The files it names have the version in their address and never change.
 
 use crate::config::live_config::LiveConfig;
+use crate::request::extract::Path;
 use crate::request::paths;
 use crate::request::request_headers;
 use crate::response::error_response::Rejected;
 use crate::routes::ollama::generation::ALIVE;
 use ::page::PageFile;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, header};
 use generate::error::{ApiError, ErrorKind};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! `/v1/responses`: stored responses, and their streams.
 
 use crate::app::App;
-use crate::request::extract::{Authenticated, GenerationRequest, JsonBody, RateLimited};
+use crate::request::extract::{Authenticated, GenerationRequest, JsonBody, Path, RateLimited};
 use crate::request::incoming_request::IncomingRequest;
 use crate::request::unadmitted_request::UnadmittedHandles;
 use crate::response::error_response::Rejected;
@@ -10,7 +10,7 @@ use crate::routes::response_place::cursor_after_event;
 use crate::routes::stream_watch::SubscribeOptions;
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRef, FromRequestParts, Path, State};
+use axum::extract::{FromRef, FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};

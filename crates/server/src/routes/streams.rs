@@ -2,12 +2,12 @@
 
 use crate::access::authentication;
 use crate::app::App;
-use crate::request::extract::{Authenticated, JsonBody};
+use crate::request::extract::{Authenticated, JsonBody, Path};
 use crate::response::error_response::Rejected;
 use crate::response::stream_response::{self, StreamResponder, with_stream_id};
 use crate::routes::stream_watch::{SubscribeOptions, wait_decided};
 use axum::Json;
-use axum::extract::{FromRef, FromRequestParts, Path, State};
+use axum::extract::{FromRef, FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};

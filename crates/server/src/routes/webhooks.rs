@@ -1,11 +1,11 @@
 //! `/v1/webhooks/deliveries`: events that are not delivered yet, and dead letters.
 
 use crate::app::App;
-use crate::request::extract::Authenticated;
+use crate::request::extract::{Authenticated, Path};
 use crate::response::error_response::Rejected;
 use crate::routes::responses::json_response;
 use axum::Json;
-use axum::extract::{FromRef, FromRequestParts, Path, State};
+use axum::extract::{FromRef, FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};

@@ -1,12 +1,12 @@
 //! `/v1/workflows*` and `/v1/runs*`.
 
 use crate::config::live_config::LiveConfig;
-use crate::request::extract::{Authenticated, GenerationRequest, JsonBody};
+use crate::request::extract::{Authenticated, GenerationRequest, JsonBody, Path};
 use crate::request::model_lookup;
 use crate::response::error_response::Rejected;
 use crate::response::stream_response::StreamResponder;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use engine::SamplingParams;
 use gateway::handles::Gateway;

@@ -147,7 +147,11 @@ fn invalid_requests_name_the_field() {
     let id = open_job(&rig, 4);
     let reply = acknowledge(&rig, &id);
     assert_eq!(rejection(&reply), (409, "stream_not_ended".to_owned()));
-    for body in [json!({}), json!({"end": 1}), json!({"index": -1, "end": true})] {
+    for body in [
+        json!({}),
+        json!({"end": 1}),
+        json!({"index": -1, "end": true}),
+    ] {
         let reply = call(&rig, "POST", &format!("/v1/streams/{id}/ack"), "", &body);
         assert_eq!(reply.head.status, 400, "{body}: {}", reply.body);
     }

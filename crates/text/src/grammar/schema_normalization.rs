@@ -10,7 +10,6 @@ mod ecma_pattern;
 mod schema_references;
 
 use super::error::GrammarError;
-use super::schema_numbers::EXACT_INTEGER_MAX;
 use super::schema_parts::{OF_DATA, OF_NAMED};
 use serde_json::{Map, Value, json};
 
@@ -67,11 +66,14 @@ fn parts(keyword: &str, value: &Value) -> Value {
     }
 }
 
-/// A count as an integer. No text or list is longer than [`EXACT_INTEGER_MAX`].
+/// The longest text or list that the library can count.
+const COUNT_MAX: u64 = u32::MAX as u64;
+
+/// A count as an integer, at most [`COUNT_MAX`].
 fn whole(value: &Value) -> Value {
     match value.as_f64() {
         Some(count) if count >= 0.0 && count.fract() == 0.0 => {
-            json!((count as u64).min(EXACT_INTEGER_MAX as u64))
+            json!((count as u64).min(COUNT_MAX))
         }
         _ => value.clone(),
     }
@@ -88,8 +90,9 @@ mod tests {
             (json!(1000.5), json!(1000.5)),
             (json!(-1.0), json!(-1.0)),
             (json!(7), json!(7)),
-            (json!(u64::MAX), json!(EXACT_INTEGER_MAX)),
-            (json!(1e300), json!(EXACT_INTEGER_MAX)),
+            (json!(u64::MAX), json!(COUNT_MAX)),
+            (json!(9_007_199_254_740_991_u64), json!(COUNT_MAX)),
+            (json!(1e300), json!(COUNT_MAX)),
         ] {
             let schema = json!({"items": [{"maxLength": count}]});
             let ours = normalized(schema.as_object().expect("an object")).expect("few copies");

@@ -4,11 +4,11 @@ use super::call_ids::CallIds;
 use super::chat_template::ChatTemplate;
 use super::generic_tools::call_examples;
 use super::message::Message;
-use super::probe::{FIRST, FOURTH, PROBE, SECOND, THIRD, message, probe_tools};
+use super::probe::{
+    FIRST, FOURTH, PROBE, PROBE_ID as PLAIN_ID, SECOND, THIRD, message, probe_tools,
+};
 use serde_json::{Value, json};
 
-/// An id that every template takes.
-const PLAIN_ID: &str = "probe0001";
 /// An id as most servers make them.
 const LONG_ID: &str = "call_probe_0123456789";
 

@@ -2,6 +2,7 @@
 
 use super::builtin_functions::RaisedException;
 use super::conversation_support::ConversationSupport;
+use super::tool_definitions::complete_tools;
 use super::turn_format::OWN_TEMPLATE;
 use super::{
     bounded_filters, builtin_functions, jinja_value, message::Message, python_methods,
@@ -156,8 +157,21 @@ impl ChatTemplate {
     ///
     /// A panic of minijinja becomes an error: version 3.0.5 panics on `[::-1]` of an empty string.
     pub fn render(&self, input: &RenderInput<'_>) -> Result<String, TemplateError> {
-        let rendering = AssertUnwindSafe(|| self.render_unguarded(input)); // the closure only borrows
-        catch_unwind(rendering).unwrap_or_else(|_| Err(panicked()))
+        let render = |input: &RenderInput<'_>| {
+            let rendering = AssertUnwindSafe(|| self.render_unguarded(input)); // the closure only borrows
+            catch_unwind(rendering).unwrap_or_else(|_| Err(panicked()))
+        };
+        let rendered = render(input);
+        if !matches!(rendered, Err(TemplateError::Broken(_))) || input.tools.is_empty() {
+            return rendered;
+        }
+        // Templates read optional parts of definitions without a test.
+        let tools = complete_tools(input.tools);
+        let completed = RenderInput {
+            tools: &tools,
+            ..input.clone()
+        };
+        render(&completed).or(rendered)
     }
 
     fn render_unguarded(&self, input: &RenderInput<'_>) -> Result<String, TemplateError> {

@@ -12,6 +12,9 @@ pub(super) const SECOND: &str = "probe_2d8f";
 pub(super) const THIRD: &str = "probe_3e7a";
 pub(super) const FOURTH: &str = "probe_4f6b";
 
+/// An id of a call that every template takes.
+pub(super) const PROBE_ID: &str = "probe0001";
+
 /// A message without further fields.
 pub(super) fn message(role: &str, content: &str) -> Message {
     Message {
@@ -30,6 +33,20 @@ pub(super) fn probe_tools() -> [Value; 1] {
     });
     let function = json!({"name": PROBE, "description": "what it does", "parameters": parameters});
     [json!({"type": "function", "function": function})]
+}
+
+/// A tool call with this argument, and its result.
+pub(super) fn probe_call(argument: &str, result: &str) -> Vec<Message> {
+    let function = json!({"name": PROBE, "arguments": {"city": argument}});
+    let call = json!({"type": "function", "id": PROBE_ID, "function": function});
+    let mut calling = message("assistant", "");
+    calling.rest.insert("tool_calls".to_owned(), json!([call]));
+    let mut answer = message("tool", result);
+    answer
+        .rest
+        .insert("tool_call_id".to_owned(), json!(PROBE_ID));
+    answer.rest.insert("name".to_owned(), json!(PROBE));
+    vec![calling, answer]
 }
 
 impl ChatTemplate {

@@ -6,8 +6,9 @@
 
 use super::chat_template::ChatTemplate;
 use super::message::Message;
-use super::probe::{FIRST, PROBE, SECOND, THIRD, message};
+use super::probe::{FIRST, PROBE, SECOND, THIRD, message, probe_call, probe_tools};
 use super::turn_text::{append_message, append_text, prepend_text};
+use serde_json::Value;
 
 /// Where a template renders system messages; later variants include earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +28,8 @@ pub(super) struct TurnSupport {
     /// Whether the template knows the role `developer`.
     developer: bool,
     system: SystemPlace,
+    /// Whether a system message is lost where the last message is not the user's, as with Mistral Nemo.
+    system_needs_last_user: bool,
     /// Whether user and assistant need not alternate.
     any_order: bool,
     /// Whether a conversation may begin with the assistant.
@@ -40,6 +43,7 @@ impl TurnSupport {
     pub(super) const ALL: Self = Self {
         developer: true,
         system: SystemPlace::Anywhere,
+        system_needs_last_user: false,
         any_order: true,
         assistant_first: true,
         without_user: true,
@@ -48,6 +52,7 @@ impl TurnSupport {
     pub(super) const LEAST: Self = Self {
         developer: false,
         system: SystemPlace::Nowhere,
+        system_needs_last_user: false,
         any_order: false,
         assistant_first: false,
         without_user: false,
@@ -63,6 +68,7 @@ impl TurnSupport {
         Self {
             developer,
             system: system_place(template, developer),
+            system_needs_last_user: loses_system_without_last_user(template),
             any_order: shows(&[("user", FIRST), ("user", SECOND)])
                 && shows(&[
                     ("user", FIRST),
@@ -99,6 +105,14 @@ impl TurnSupport {
     /// Moves instructions to places where the template renders instructions.
     fn place_instructions(&self, mut leading: Vec<Message>) -> Vec<Message> {
         let mut rest = leading.split_off(leading_instructions(&leading));
+        if self.system_needs_last_user && rest.last().is_some_and(|last| last.role != "user") {
+            // Into the user message in which the template wrote them before.
+            if let Some(user) = rest.iter_mut().rfind(|message| message.role == "user") {
+                for instructions in leading.drain(..).rev() {
+                    prepend_text(user, &instructions.content);
+                }
+            }
+        }
         if leading.len() > 1 && self.system < SystemPlace::Leading {
             let merged = leading.into_iter().reduce(|mut first, next| {
                 append_message(&mut first, next);
@@ -133,6 +147,19 @@ fn knows_developer(template: &ChatTemplate) -> bool {
     let shown = of_role("developer").filter(|text| text.contains(PROBE));
     shown.is_some()
         && shown != of_role(OTHER_ROLE).map(|text| text.replace(OTHER_ROLE, "developer"))
+}
+
+/// Whether the template leaves a system message out where a tool result, or an assistant message, is the last.
+fn loses_system_without_last_user(template: &ChatTemplate) -> bool {
+    let begin = || vec![message("system", PROBE), message("user", FIRST)];
+    let mut answered = begin();
+    answered.push(message("assistant", SECOND));
+    let called = [begin(), probe_call(SECOND, THIRD)].concat();
+    let loses = |turns: &[Message], tools: &[Value]| {
+        let shown = template.rendered_probe(turns, tools);
+        shown.is_some_and(|shown| shown.contains(FIRST) && !shown.contains(PROBE))
+    };
+    loses(&answered, &[]) || loses(&called, &probe_tools())
 }
 
 fn system_place(template: &ChatTemplate, developer: bool) -> SystemPlace {

@@ -4,6 +4,7 @@
 use super::encoder::Encoder;
 use super::error::TokenizerError;
 use super::json_pipeline::{JsonPipeline, not_usable};
+use super::normalizer_check::check_normalizer;
 use super::string_arena::StringArena;
 use super::{Tokenizer, byte_level, end_tokens, infill_tokens, spm};
 use crate::{InfillIds, TokenKind};
@@ -77,6 +78,7 @@ fn from_files(json: &[u8], config: Option<&[u8]>) -> Result<Tokenizer, Tokenizer
         None => TokenizerConfig::default(),
     };
     let spelling = TokenSpelling::of(&file["decoder"])?;
+    check_normalizer(&file["normalizer"])?;
     let pipeline = JsonPipeline::new(json)?;
     let tokens = pipeline.tokens()?;
     let unknown = config

@@ -2,7 +2,9 @@
 
 use super::error::TokenizerError;
 use crate::vocab::{TOKEN_BYTES_MAX, TOKENS_MAX};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
 
 /// A text that shows what the post-processor adds.
 const PROBE: &str = "a";
@@ -106,10 +108,27 @@ impl JsonPipeline {
     }
 }
 
+thread_local! {
+    /// Whether a panic of this thread is an answer of the library, which is not printed.
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Runs a function of the library, which panics on some files: where a merge is shorter than the prefix of subwords, or
-/// where the post-processor has a token that the file does not define.
+/// where the post-processor has a token that the file does not define. Such a panic is not printed.
 fn without_panic<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(call)) {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !IS_GUARDED.get() {
+                print(panic);
+            }
+        }));
+    });
+    IS_GUARDED.set(true);
+    let outcome = catch_unwind(AssertUnwindSafe(call));
+    IS_GUARDED.set(false);
+    match outcome {
         Ok(outcome) => outcome.map_err(|error| error.to_string()),
         Err(_) => Err(
             "its parts contradict each other, and the library tokenizers fails on them".to_owned(),

@@ -29,6 +29,7 @@ mod infill_tokens;
 mod json_pipeline;
 mod merge_loop;
 mod merges;
+mod normalizer_check;
 mod pretokenizers;
 mod special_tokens;
 mod spm;

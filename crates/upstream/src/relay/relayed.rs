@@ -182,16 +182,19 @@ impl Relayed {
         let (upstream, was_accepted) = (call.upstream, call.is_accepted);
         let config = Arc::clone(shared.status.config());
         let address = &config.addresses[upstream];
+        let has_errored = matches!(error, CallError::Errored(_));
         let (counted, end) = match error {
             CallError::Refused(why) => {
                 tracing::warn!(%address, "an upstream refused or misunderstood a request: {why}");
                 (Counted::Refused, Some(failed(Some(upstream))))
             }
-            CallError::Unavailable(why) => {
+            CallError::Unavailable(why) | CallError::Errored(why) => {
                 tracing::info!(%address, "a call of an upstream failed: {why}");
                 shared.upstreams.failed(upstream, now);
                 let run = &mut self.choices[choice];
                 run.note_failure(was_accepted, config.retry, now);
+                // An upstream that fails on the request each time is named as the cause.
+                run.crashes += u32::from(has_errored && !was_accepted);
                 let crashed = run.crashes >= config.crashes_max;
                 let is_last = crashed || self.placement(choice, shared) == Placement::Lost;
                 let end = is_last.then_some(failed(Some(upstream)));

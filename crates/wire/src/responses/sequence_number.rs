@@ -7,9 +7,9 @@
 
 use crate::cursor::{Cursor, TerminalMarker, invalid_cursor};
 use generate::error::ApiError;
+use generate::output::choice_reader as replay;
 use generate::output::event::{DeltaKind, Event, ToolCallPart};
 use generate::output::position::Position;
-use generate::output::choice_reader as replay;
 use generate::stream_source::StreamSource;
 use std::sync::Arc;
 

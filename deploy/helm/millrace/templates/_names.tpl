@@ -20,6 +20,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end -}}
 
+{{- /* Where the settings put the server's own paths. */ -}}
+{{- define "millrace.prefix" -}}
+{{ trimSuffix "/" (dig "server" "api_prefix" "" .Values.settings) }}
+{{- end -}}
+
+{{- define "millrace.scheme" -}}
+{{ if dig "listener" "tls_cert" "" .Values.settings }}HTTPS{{ else }}HTTP{{ end }}
+{{- end -}}
+
 {{- /* The pods that clients reach. */ -}}
 {{- define "millrace.door" -}}
 {{ if .Values.cluster.enabled }}gateway{{ else }}server{{ end }}

@@ -105,18 +105,18 @@ spec:
             preStop:
               sleep: {seconds: 5}
           startupProbe:
-            httpGet: {path: /health/readiness, port: http}
+            httpGet: {path: "{{ include "millrace.prefix" $ }}/health/readiness", port: http, scheme: {{ include "millrace.scheme" $ }}}
             periodSeconds: 2
             timeoutSeconds: 5
             failureThreshold: {{ mul 30 (int $v.startupMinutes) }}
           readinessProbe:
-            httpGet: {path: /health/readiness, port: http}
+            httpGet: {path: "{{ include "millrace.prefix" $ }}/health/readiness", port: http, scheme: {{ include "millrace.scheme" $ }}}
             periodSeconds: 5
             timeoutSeconds: 5
             failureThreshold: 2
           # Fails while an engine is stuck (server.engine_stall_s), too.
           livenessProbe:
-            httpGet: {path: /health/liveness, port: http}
+            httpGet: {path: "{{ include "millrace.prefix" $ }}/health/liveness", port: http, scheme: {{ include "millrace.scheme" $ }}}
             periodSeconds: 10
             timeoutSeconds: 10
             failureThreshold: 3

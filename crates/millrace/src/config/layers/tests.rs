@@ -34,10 +34,7 @@ fn higher_layer_overrides_and_is_named() {
     assert_eq!(config.settings.model.context, Some(300));
     assert_eq!(config.settings.model.threads, Some(3));
     assert_eq!(config.settings.server.io_threads, 7);
-    assert_eq!(
-        config.settings.engine,
-        super::super::Engine::default()
-    );
+    assert_eq!(config.settings.engine, super::super::Engine::default());
     assert_eq!(config.origins["model.context"], Origin::Flag);
     assert!(matches!(config.origins["model.threads"], Origin::File(_)));
     let variable = Origin::Environment("MILLRACE_SERVER_IO_THREADS".to_owned());
