@@ -180,7 +180,7 @@ fn stream_is_read_at_another_gateway_and_continues_there_when_the_owner_is_gone(
 /// Tokens of the answer that are stored.
 const STORED: u64 = 9;
 
-/// The second gateway, which computes otherwise than the first, and a stream that it has taken over. The first has told two
+/// The second gateway, which computes otherwise than the first, and a stream that it has taken over. The first has sent two
 /// tokens more than were stored.
 fn taken_over(nats: &Nats) -> (Gateway, String) {
     let states = States::default();
@@ -258,7 +258,7 @@ fn stream_ends_lost_once_where_the_next_gateway_computes_otherwise() {
                 assert!(reply.body.contains(&place), "{dialect}: {}", reply.body);
                 continue;
             }
-            let ends = reply.body.matches("lost").count();
+            let ends = reply.body.matches("answer is lost").count();
             assert_eq!(ends, 1, "{dialect}, {after}: {}", reply.body);
         }
     }
