@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// makes a crate smaller lowers its budget.
 const BUDGETS: [(&str, usize); 18] = [
     ("bench", 2_000),
-    ("cluster", 11_900),
+    ("cluster", 10_800),
     ("engine", 10_100),
-    ("gateway", 18_100),
+    ("gateway", 18_000),
     ("generate", 7_000),
     ("journal", 4_000),
     ("kernels", 12_900),
@@ -21,7 +21,7 @@ const BUDGETS: [(&str, usize); 18] = [
     ("model", 19_600),
     ("page", 100),
     ("private_files", 200),
-    ("server", 15_200),
+    ("server", 15_100),
     ("stream", 2_600),
     ("testing", 600),
     ("text", 14_700),
