@@ -181,7 +181,7 @@ fn hostile_messages_are_counted_and_change_no_stream() {
     for subject in ["heartbeat", "run", "control", "read", "adopt"] {
         wait_counted(&engine, subject);
     }
-    for subject in ["heartbeat", "usage", "claimed", "mailbox", "tokens"] {
+    for subject in ["heartbeat", "claimed", "mailbox", "tokens"] {
         wait_counted(&gateway, subject);
     }
     for process in [&engine, &gateway] {
