@@ -134,7 +134,7 @@ pub fn expect_unused_name(gateway: &Gateway, caller: &Caller, id: &JobId) -> Res
     }
 }
 
-/// Ends a job whose name another gateway has: no client was told of the job, and no event tells its end.
+/// Ends a job whose name another gateway has: no client has its id, and no webhook is sent, unless it has ended.
 pub async fn withdraw_job(gateway: &Gateway, id: StreamId) {
     let streams = &gateway.generations.streams;
     if let Ok(record) = streams.registry().lookup(id, stream::Caller::Admin) {

@@ -107,7 +107,7 @@ impl StreamRecord {
         self.stop_moved();
     }
 
-    /// The work ends here, and nothing further is told.
+    /// The work ends here, and readers and webhooks get no end.
     pub(crate) fn withdraw(&self) {
         self.recovery_state().set_moved();
         self.cancel();

@@ -171,7 +171,7 @@ fn hostile_messages_are_counted_and_change_no_stream() {
     for subject in ["heartbeat", "run", "control", "read"] {
         wait_counted(&engine, subject);
     }
-    for subject in ["heartbeat", "usage", "claimed", "tokens"] {
+    for subject in ["heartbeat", "claimed", "tokens"] {
         wait_counted(&gateway, subject);
     }
     for process in [&engine, &gateway] {
