@@ -24,7 +24,7 @@ const BUDGETS: [(&str, usize); 21] = [
     ("private_files", 200),
     ("server", 15_200),
     ("stream", 2_600),
-    ("synth", 3_300),
+    ("synth", 3_000),
     ("testing", 600),
     ("text", 14_700),
     ("upstream", 2_000),
