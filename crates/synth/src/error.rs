@@ -2,6 +2,7 @@
 
 use kernels::Format;
 use weights::gguf::{GgufError, WriteError};
+use weights::{ConfigError, LoadError};
 
 /// Why a synthetic model cannot be created.
 #[derive(Debug)]
@@ -16,6 +17,10 @@ pub enum SynthError {
         /// The format.
         format: Format,
     },
+    /// The keys do not describe a supported model.
+    Config(ConfigError),
+    /// The tensors are not those of a supported model.
+    Load(LoadError),
     /// The file with the requested vocabulary has no complete vocabulary.
     Vocabulary(GgufError),
     /// The file could not be written.
@@ -33,6 +38,8 @@ impl std::fmt::Display for SynthError {
                 format.block_weights()
             ),
             Self::Vocabulary(source) => write!(f, "cannot take the vocabulary: {source}"),
+            Self::Config(source) => source.fmt(f),
+            Self::Load(source) => source.fmt(f),
             Self::Write(source) => source.fmt(f),
         }
     }

@@ -1,11 +1,7 @@
 //! Latent attention of a synthetic model, and the router beside it.
 
-use super::error::SynthError;
 use super::experts::ExpertsSynth;
-use super::mix::Role;
-use super::plan::{Fill, Planner, SHARPNESS};
 use super::spec::SynthSpec;
-use kernels::Format;
 use weights::config::Architecture;
 use weights::gguf::GgufWriter;
 
@@ -27,9 +23,6 @@ pub struct LatentSynth {
     /// Whether the router is V3's, with sigmoids, a bias of the choice, and shares with the sum 2.5; else V2 Lite's.
     pub sigmoid: bool,
 }
-
-/// Deviation of the bias of the choice: as much as the differences of most sigmoids.
-const CHOICE_SPREAD: f32 = 0.2;
 
 impl LatentSynth {
     /// As DeepSeek V3, in a tiny model.
@@ -107,74 +100,5 @@ impl SynthSpec {
             ..latent
         });
         Self { latent, ..self }
-    }
-
-    /// Whether a layer has experts.
-    pub(super) fn has_experts(&self, layer: u32) -> bool {
-        self.experts.is_some()
-            && self
-                .latent
-                .is_none_or(|latent| layer >= latent.leading_dense)
-    }
-}
-
-impl Planner<'_> {
-    pub(super) fn latent_attention(
-        &mut self,
-        layer: u32,
-        latent: &LatentSynth,
-    ) -> Result<(), SynthError> {
-        let spec = self.spec;
-        let name = |part: &str| format!("blk.{layer}.{part}.weight");
-        let turned = spec.rope.dims.unwrap_or(spec.head_dim);
-        let (plain, queries) = (spec.head_dim - turned, spec.heads * spec.head_dim);
-        let (rank, low, role) = (latent.rank, latent.query_rank, Role::Plain);
-        if low > 0 {
-            self.matrix(name("attn_q_a"), spec.dim, low, role, 1.0)?;
-            self.norm(name("attn_q_a_norm"), low, 1.0);
-            self.matrix(name("attn_q_b"), low, queries, role, SHARPNESS)?;
-        } else {
-            self.matrix(name("attn_q"), spec.dim, queries, role, SHARPNESS)?;
-        }
-        self.matrix(
-            name("attn_kv_a_mqa"),
-            spec.dim,
-            rank + turned,
-            role,
-            SHARPNESS,
-        )?;
-        self.norm(name("attn_kv_a_norm"), rank, 1.0);
-        if latent.joined {
-            let rows = spec.heads * (plain + latent.value);
-            self.matrix(name("attn_kv_b"), rank, rows, role, 1.0)?;
-        } else {
-            // Of keys it is the transposed projection, which keeps their magnitude.
-            let gain = (plain as f32 / rank as f32).sqrt();
-            self.stack(name("attn_k_b"), [plain, rank, spec.heads], role, gain)?;
-            self.stack(
-                name("attn_v_b"),
-                [rank, latent.value, spec.heads],
-                role,
-                1.0,
-            )?;
-        }
-        self.matrix(
-            name("attn_output"),
-            spec.heads * latent.value,
-            spec.dim,
-            role,
-            1.0,
-        )
-    }
-
-    /// The bias of the choice among experts, in a model with V3's router.
-    pub(super) fn choice_bias(&mut self, layer: u32, experts: u32) {
-        if self.spec.latent.is_some_and(|latent| latent.sigmoid) {
-            let fill = Fill::Noise {
-                format: Format::F32,
-                deviation: CHOICE_SPREAD,
-            };
-            self.vector(format!("blk.{layer}.exp_probs_b.bias"), experts, fill);
-        }
     }
 }

@@ -1,11 +1,8 @@
 //! Synthetic models whose layers differ: Gemma 3n and 4.
 
-use super::error::SynthError;
 use super::experts::ExpertsSynth;
-use super::mix::{Mix, Role};
-use super::plan::{Fill, Planner};
+use super::mix::Mix;
 use super::spec::{RopeScaling, RopeSynth, SynthSpec};
-use kernels::Format;
 use weights::config::Architecture;
 use weights::gguf::GgufWriter;
 
@@ -54,8 +51,6 @@ pub(super) struct LayerSizes {
     pub(super) head_dim: u32,
     pub(super) kv_heads: u32,
     pub(super) ffn: u32,
-    /// Whether there is a key projection. Files of Gemma 3n have those of layers that share keys and values, too.
-    pub(super) has_keys: bool,
     /// Whether there is a value projection.
     pub(super) has_values: bool,
 }
@@ -66,13 +61,11 @@ impl SynthSpec {
             head_dim: self.head_dim,
             kv_heads: self.kv_heads,
             ffn: self.ffn,
-            has_keys: true,
             has_values: true,
         };
         if let Some(layers) = &self.differing {
             let is_shared = layer >= self.layers - layers.shared;
             if is_shared && !self.architecture.traits().altup {
-                sizes.has_keys = false;
                 sizes.ffn *= 2;
             }
             match self.is_windowed(layer) {
@@ -229,88 +222,5 @@ impl SynthSpec {
         (0..pairs)
             .map(|pair| if pair < pairs / 4 { 1.0 } else { 1e30 })
             .collect()
-    }
-}
-
-impl Planner<'_> {
-    /// Tables of the inputs of all layers.
-    pub(super) fn layer_inputs(&mut self) -> Result<(), SynthError> {
-        let spec = self.spec;
-        let width = spec.differing.map_or(0, |layers| layers.per_layer);
-        if width == 0 {
-            return Ok(());
-        }
-        let cols = spec.layers * width;
-        let format = spec.mix.format(Role::Plain, spec.layers, cols.into())?;
-        let fill = Fill::Noise {
-            format,
-            deviation: 1.0 / (width as f32).sqrt(),
-        };
-        let dims = vec![cols.into(), spec.vocab.into()];
-        self.push("per_layer_token_embd.weight", dims, format, fill);
-        let name = "per_layer_model_proj.weight";
-        self.matrix(name, spec.dim, cols, Role::Plain, 1.0)?;
-        self.norm("per_layer_proj_norm.weight", width, 1.0);
-        Ok(())
-    }
-
-    /// Parameters with which a layer adds its input, and its factor.
-    pub(super) fn layer_update(&mut self, layer: u32) -> Result<(), SynthError> {
-        let Some(layers) = self.spec.differing else {
-            return Ok(());
-        };
-        let name = |part: &str| format!("blk.{layer}.{part}.weight");
-        let (dim, width) = (self.spec.dim, layers.per_layer);
-        if width > 0 {
-            self.matrix(name("inp_gate"), dim, width, Role::Plain, 1.0)?;
-            self.matrix(name("proj"), width, dim, Role::Plain, 1.0)?;
-            let mean = self.post_norm().min(1.0);
-            self.norm(name("post_norm"), dim, mean);
-        }
-        if !self.traits.altup {
-            self.norm(name("layer_output_scale"), 1, 0.9);
-        }
-        Ok(())
-    }
-
-    /// Router and experts beside a feed-forward part, with their norms.
-    pub(super) fn experts_beside(
-        &mut self,
-        layer: u32,
-        experts: &ExpertsSynth,
-    ) -> Result<(), SynthError> {
-        let (dim, ffn, count) = (self.spec.dim, experts.ffn, experts.count);
-        let name = |part: &str| format!("blk.{layer}.{part}");
-        self.router(&name("ffn_gate_inp.weight"), count);
-        self.norm(name("ffn_gate_inp.scale"), dim, (dim as f32).sqrt());
-        self.norm(name("ffn_down_exps.scale"), count, 1.0);
-        for (norm, mean) in [
-            ("pre_ffw_norm_2", 1.0),
-            ("post_ffw_norm_1", 1.0),
-            ("post_ffw_norm_2", 1.0),
-        ] {
-            self.norm(name(&format!("{norm}.weight")), dim, mean);
-        }
-        for (part, cols, rows, role) in [
-            ("ffn_gate_up_exps", dim, 2 * ffn, Role::Plain),
-            ("ffn_down_exps", ffn, dim, Role::Down(layer)),
-        ] {
-            self.stack(
-                name(&format!("{part}.weight")),
-                [cols, rows, count],
-                role,
-                1.0,
-            )?;
-        }
-        Ok(())
-    }
-
-    fn router(&mut self, name: &str, count: u32) {
-        let dim = self.spec.dim;
-        let fill = Fill::Noise {
-            format: Format::F32,
-            deviation: super::plan::ROUTER_SPREAD / (dim as f32).sqrt(),
-        };
-        self.push(name, vec![dim.into(), count.into()], Format::F32, fill);
     }
 }

@@ -12,7 +12,6 @@
 //! platform's `powf` and are as exact as that function.)
 
 mod adapter;
-mod altup;
 mod blocks;
 mod encoder;
 mod encoder_vocab;
@@ -22,6 +21,7 @@ mod keys;
 mod latent;
 mod layers;
 mod mix;
+mod outline;
 mod plan;
 mod preset_names;
 mod presets;

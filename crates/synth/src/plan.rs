@@ -1,14 +1,17 @@
-//! Tensors of a synthetic model, with formats and contents.
+//! Tensors of a synthetic model: those that a load of its configuration asks for, with formats and contents.
 
 use super::error::SynthError;
-use super::experts::ExpertsSynth;
+use super::keys;
 use super::mix::Role;
+use super::outline::Outline;
 use super::rope_factors::rope_factors;
 use super::spec::SynthSpec;
 use kernels::Format;
-use weights::config::traits::{FeedRule, QkNorm, Traits};
+use weights::Config;
+use weights::config::traits::{FeedRule, Traits};
 use weights::config::{Architecture, Gate};
-use weights::gguf::{TensorKind, TensorPlan};
+use weights::gguf::{Gguf, GgufWriter, TensorKind, TensorPlan};
+use weights::parameters::Weights;
 
 /// Content of a tensor.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,14 +32,20 @@ pub(super) struct Planned {
 }
 
 /// Sharpness of attention: queries and keys have this deviation, scores its square.
-pub(super) const SHARPNESS: f32 = 1.5;
+const SHARPNESS: f32 = 1.5;
 
 /// Deviation of the logits: the weights of the output norm. The embedding has `1 / sqrt(dim)`, tied or not,
 /// so that a token does not predict itself.
 const LOGIT_SPREAD: f32 = 3.0;
 
+/// Spread of the logits of a reranker's answers.
+const ANSWER_GAIN: f32 = 0.5;
+
 /// Deviation of the router's scores: some experts have most of the weight, and few choices are close calls.
 pub(super) const ROUTER_SPREAD: f32 = 2.0;
+
+/// Deviation of the bias of the choice among experts: as much as the differences of most sigmoids.
+const CHOICE_SPREAD: f32 = 0.2;
 
 /// Deviation of attention sinks: some take most of the weight of a head, some none.
 const SINK_SPREAD: f32 = 4.0;
@@ -47,6 +56,9 @@ const CLAMPED_GAIN: f32 = 4.0;
 /// Deviation of biases.
 const BIAS_SPREAD: f32 = 0.5;
 
+/// Deviation of the taps of a convolution: the present and the past weigh the same.
+const TAP_SPREAD: f32 = 0.5;
+
 /// Weights of the norms after attention and feed-forward (Gemma): Gemma multiplies the embedding by
 /// `sqrt(dim)`, and a token must not predict itself.
 const POST_NORM: f32 = 4.0;
@@ -54,325 +66,211 @@ const POST_NORM: f32 = 4.0;
 impl SynthSpec {
     /// All tensors in file order.
     pub(super) fn plan(&self) -> Result<Vec<Planned>, SynthError> {
-        let mut planner = Planner {
-            spec: self,
-            traits: self.architecture.traits(),
-            tensors: Vec::new(),
-        };
-        planner.model()?;
-        for layer in 0..self.layers {
-            planner.mixing_parts(layer)?;
-            planner.feed_forward(layer)?;
-            planner.layer_update(layer)?;
-            planner.layer_states(layer);
-        }
-        if self.mtp {
-            planner.mtp_head()?;
-        }
-        Ok(planner.tensors)
-    }
-}
-
-pub(super) struct Planner<'a> {
-    pub(super) spec: &'a SynthSpec,
-    pub(super) traits: Traits,
-    tensors: Vec<Planned>,
-}
-
-impl Planner<'_> {
-    fn model(&mut self) -> Result<(), SynthError> {
-        let spec = self.spec;
-        for (name, values) in rope_factors(spec) {
-            self.vector(name, values.len() as u32, Fill::Values(values));
-        }
-        let embedding = if spec.tied { Role::Output } else { Role::Plain };
-        self.matrix("token_embd.weight", spec.dim, spec.vocab, embedding, 1.0)?;
-        self.stream_norm(self.traits.output_norm, LOGIT_SPREAD);
-        if !spec.tied {
-            self.matrix("output.weight", spec.dim, spec.vocab, Role::Output, 1.0)?;
-        }
-        if spec.architecture == Architecture::Phi2 {
-            self.bias("output", spec.vocab);
-        }
-        self.state_head()?;
-        self.states()?;
-        self.layer_inputs()
-    }
-
-    /// The MTP head: a layer after the others.
-    fn mtp_head(&mut self) -> Result<(), SynthError> {
-        let (dim, layer) = (self.spec.dim, self.spec.layers);
-        let name = |part: &str| format!("blk.{layer}.nextn.{part}.weight");
-        self.mixing_parts(layer)?;
-        self.feed_forward(layer)?;
-        self.matrix(name("eh_proj"), 2 * dim, dim, Role::Plain, 1.0)?;
-        self.norm(name("enorm"), dim, 1.0);
-        self.norm(name("hnorm"), dim, 1.0);
-        self.norm(name("shared_head_norm"), dim, LOGIT_SPREAD);
-        Ok(())
-    }
-
-    /// Attention, a recurrent part, or both, with the norm before.
-    fn mixing_parts(&mut self, layer: u32) -> Result<(), SynthError> {
-        if self.traits.pre_norms {
-            self.stream_norm(&format!("blk.{layer}.attn_norm"), 1.0);
-        }
-        let parts = self.spec.parts_of(layer);
-        if let Some(recurrent) = parts.recurrent {
-            self.recurrent(layer, recurrent)?;
-        }
-        match (parts.attends, self.spec.latent) {
-            (false, _) => Ok(()),
-            (true, Some(latent)) => self.latent_attention(layer, &latent),
-            (true, None) => self.attention(layer),
-        }
-    }
-
-    fn attention(&mut self, layer: u32) -> Result<(), SynthError> {
-        use Architecture::{GptOss, Phi2, Phi3, Qwen2, Qwen2Vl, StableLm};
-        let spec = self.spec;
-        let name = |part: &str| format!("blk.{layer}.{part}");
-        let sizes = spec.sizes_of(layer);
-        let (q, kv) = (spec.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
-        if spec.architecture == Phi3 {
-            let rows = q + 2 * kv;
-            let role = Role::Value(layer);
-            self.matrix(name("attn_qkv.weight"), spec.dim, rows, role, SHARPNESS)?;
-        } else {
-            // Queries and gates alternate.
-            let query_rows = if self.traits.gated_attention {
-                2 * q
-            } else {
-                q
+        let config = self.config()?;
+        let mut outline = Outline::new(self);
+        Weights::read(&mut outline, &config).map_err(SynthError::Load)?;
+        let factors = rope_factors(self).into_iter().map(|(name, values)| {
+            let dims = vec![values.len() as u64];
+            Ok(planned(name.to_owned(), dims, Fill::Values(values)))
+        });
+        let traits = self.architecture.traits();
+        let contents = outline.tensors.into_iter().map(|tensor| {
+            let part = TensorPart::of(&tensor.name);
+            let fill = match tensor.is_matrix {
+                true => self.matrix_fill(&traits, &part, &tensor.dims)?,
+                false => self.number_fill(&traits, &part, &tensor.dims),
             };
-            let parts = [
-                ("attn_q", query_rows, Role::Plain, SHARPNESS),
-                ("attn_k", kv, Role::Plain, SHARPNESS),
-                ("attn_v", kv, Role::Value(layer), 1.0),
-            ];
-            let left_out = |part| match part {
-                "attn_k" => !sizes.has_keys,
-                "attn_v" => !sizes.has_keys || !sizes.has_values,
-                _ => false,
-            };
-            for (part, rows, role, gain) in parts {
-                if left_out(part) {
-                    continue;
-                }
-                self.matrix(name(&format!("{part}.weight")), spec.dim, rows, role, gain)?;
-                if matches!(
-                    spec.architecture,
-                    Qwen2 | Qwen2Vl | Phi2 | StableLm | GptOss
-                ) {
-                    self.bias(&name(part), rows);
-                }
-            }
-        }
-        if self.traits.sinks {
-            let fill = noise(SINK_SPREAD);
-            self.vector(name("attn_sinks.weight"), spec.heads, fill);
-        }
-        self.head_norm(name("attn_q_norm.weight"), q, sizes.head_dim);
-        if sizes.has_keys {
-            self.head_norm(name("attn_k_norm.weight"), kv, sizes.head_dim);
-        }
-        self.matrix(name("attn_output.weight"), q, spec.dim, Role::Plain, 1.0)?;
-        if matches!(spec.architecture, Phi2 | GptOss) {
-            self.bias(&name("attn_output"), spec.dim);
-        }
-        if self.traits.post_norms {
-            self.stream_norm(&name("post_attention_norm"), self.post_norm());
-        }
-        Ok(())
+            Ok(planned(tensor.name.clone(), tensor.dims, fill))
+        });
+        factors.chain(contents).collect()
     }
 
-    fn feed_forward(&mut self, layer: u32) -> Result<(), SynthError> {
-        let (spec, traits) = (self.spec, self.traits);
-        if !spec.parts_of(layer).feeds {
-            return Ok(());
-        }
-        let (dim, ffn) = (spec.dim, spec.sizes_of(layer).ffn);
-        let name = |part: &str| format!("blk.{layer}.{part}");
-        let parallel = match traits.feed {
-            FeedRule::AfterAttention => false,
-            FeedRule::AsAttention | FeedRule::Alone | FeedRule::Never => true,
-            FeedRule::ByNorm => spec.has_each_head_norm(),
+    /// The configuration that a reader of the file finds.
+    fn config(&self) -> Result<Config, SynthError> {
+        let mut writer = GgufWriter::new();
+        keys::put(self, &mut writer);
+        let mut bytes = Vec::new();
+        writer.write(&mut bytes, |_, _| Ok(()))?;
+        let gguf = Gguf::from_bytes(bytes).map_err(|error| SynthError::Shape(error.to_string()))?;
+        let config = Config::from_gguf(&gguf, None).and_then(|config| match self.mtp {
+            true => config.with_mtp(),
+            false => Ok(config),
+        });
+        config.map_err(SynthError::Config)
+    }
+
+    /// A matrix that preserves the magnitude of its input, times a gain.
+    fn matrix_fill(
+        &self,
+        traits: &Traits,
+        part: &TensorPart<'_>,
+        dims: &[u64],
+    ) -> Result<Fill, SynthError> {
+        let width = match part.name {
+            "per_layer_token_embd" => self.differing.map_or(0, |layers| layers.per_layer),
+            _ => dims[0] as u32,
         };
-        if traits.bare_feed_norm {
-            self.norm(name(traits.feed_norm), dim, 1.0);
-        } else if traits.pre_norms && !parallel {
-            self.stream_norm(&name(traits.feed_norm), 1.0);
-        }
-        match spec.experts {
-            Some(experts) if traits.dense_beside_experts => self.experts_beside(layer, &experts)?,
-            Some(experts) if spec.has_experts(layer) => return self.experts(layer, &experts),
-            _ => {}
-        }
-        // Gate and up projection in one tensor, gate first.
-        let up = if traits.fused_gate_up { 2 * ffn } else { ffn };
-        if traits.gated && !traits.fused_gate_up {
-            self.matrix(name("ffn_gate.weight"), dim, ffn, Role::Plain, 1.0)?;
-        }
-        self.matrix(name("ffn_up.weight"), dim, up, Role::Plain, 1.0)?;
-        self.matrix(name("ffn_down.weight"), ffn, dim, Role::Down(layer), 1.0)?;
-        if spec.architecture == Architecture::Phi2 {
-            self.bias(&name("ffn_up"), ffn);
-            self.bias(&name("ffn_down"), dim);
-        }
-        if traits.post_norms {
-            self.stream_norm(&name("post_ffw_norm"), self.post_norm());
-        }
-        Ok(())
+        let format = match part.name {
+            // Quantizers leave them as they are.
+            "laurel_l" | "laurel_r" => Format::F32,
+            _ => {
+                let role = self.role(traits, part);
+                self.mix.format(role, self.layers, dims[0])?
+            }
+        };
+        let deviation = self.gain(traits, part) / (width as f32).sqrt();
+        Ok(Fill::Noise { format, deviation })
     }
 
-    /// Router and experts, and the expert that each row uses.
-    fn experts(&mut self, layer: u32, experts: &ExpertsSynth) -> Result<(), SynthError> {
-        let (dim, ffn, down) = (self.spec.dim, experts.ffn, Role::ExpertDown(layer));
-        let name = |part: &str| format!("blk.{layer}.{part}.weight");
-        let router = noise(ROUTER_SPREAD / (dim as f32).sqrt());
-        let dims = vec![dim.into(), experts.count.into()];
-        self.push(name("ffn_gate_inp"), dims, Format::F32, router);
-        self.choice_bias(layer, experts.count);
-        for (part, cols, rows, role) in [
-            ("ffn_gate", dim, ffn, Role::Expert),
-            ("ffn_up", dim, ffn, Role::Expert),
-            ("ffn_down", ffn, dim, down),
-        ] {
-            let gain = self.expert_gain(part != "ffn_down");
-            let dims = [cols, rows, experts.count];
-            self.stack(name(&format!("{part}_exps")), dims, role, gain)?;
-            if self.traits.expert_biases {
-                let dims = [rows, experts.count].map(u64::from).to_vec();
-                let name = format!("blk.{layer}.{part}_exps.bias");
-                self.push(name, dims, Format::F32, noise(BIAS_SPREAD));
-            }
+    fn role(&self, traits: &Traits, part: &TensorPart<'_>) -> Role {
+        match part.name {
+            "token_embd" if self.tied => Role::Output,
+            "output" => Role::Output,
+            "attn_v" | "attn_qkv" => Role::Value(part.layer),
+            "ffn_down" | "ffn_down_shexp" => Role::Down(part.layer),
+            "ffn_down_exps" if traits.dense_beside_experts => Role::Down(part.layer),
+            "ffn_down_exps" => Role::ExpertDown(part.layer),
+            "ffn_gate_exps" | "ffn_up_exps" => Role::Expert,
+            _ => Role::Plain,
         }
-        if self.traits.expert_biases {
-            self.bias(&format!("blk.{layer}.ffn_gate_inp"), experts.count);
-        }
-        if experts.shared > 0 {
-            let ffn = experts.shared;
-            self.matrix(name("ffn_gate_shexp"), dim, ffn, Role::Plain, 1.0)?;
-            self.matrix(name("ffn_up_shexp"), dim, ffn, Role::Plain, 1.0)?;
-            self.matrix(name("ffn_down_shexp"), ffn, dim, Role::Down(layer), 1.0)?;
-            if self.traits.shared_gate {
-                let fill = noise(1.0 / (dim as f32).sqrt());
-                self.vector(name("ffn_gate_inp_shexp"), dim, fill);
-            }
-        }
-        Ok(())
     }
 
-    /// Gain of an expert's projections into the hidden width, or out of it.
-    fn expert_gain(&self, into: bool) -> f32 {
-        match (self.traits.gate, into) {
-            (Gate::ClampedSwiglu, true) => CLAMPED_GAIN,
-            (Gate::ClampedSwiglu, false) => 0.5 / CLAMPED_GAIN,
+    fn gain(&self, traits: &Traits, part: &TensorPart<'_>) -> f32 {
+        let clamped = traits.gate == Gate::ClampedSwiglu;
+        match (part.name, self.latent) {
+            ("cls.output", _) => ANSWER_GAIN,
+            ("attn_q" | "attn_k" | "attn_q_b" | "attn_kv_a_mqa", _) => SHARPNESS,
+            ("attn_qkv", _) if traits.recurrent.is_none() => SHARPNESS,
+            // Of keys it is the transposed projection, which keeps their magnitude.
+            ("attn_k_b", Some(latent)) => {
+                let plain = self.head_dim - self.rope.dims.unwrap_or(self.head_dim);
+                (plain as f32 / latent.rank as f32).sqrt()
+            }
+            ("ffn_gate_exps" | "ffn_up_exps", _) if clamped => CLAMPED_GAIN,
+            ("ffn_down_exps", _) if clamped => 0.5 / CLAMPED_GAIN,
             _ => 1.0,
         }
     }
 
-    /// Several matrices that preserve the magnitude of their input, times `gain`.
-    pub(super) fn stack(
-        &mut self,
-        name: String,
-        dims: [u32; 3],
-        role: Role,
-        gain: f32,
-    ) -> Result<(), SynthError> {
-        let cols = dims[0];
-        let format = self.spec.mix.format(role, self.spec.layers, cols.into())?;
-        let deviation = gain / (cols as f32).sqrt();
-        let fill = Fill::Noise { format, deviation };
-        self.push(name, dims.map(u64::from).to_vec(), format, fill);
-        Ok(())
-    }
-
-    /// Weights of the norms of queries or keys of `cols` columns, if the model has such norms.
-    fn head_norm(&mut self, name: String, cols: u32, head_dim: u32) {
-        let mean = match self.traits.unscaled_scores {
-            true => 1.0 / (head_dim as f32).sqrt().sqrt(),
-            false => SHARPNESS,
-        };
-        let fill = Fill::Norm { mean };
-        match self.traits.qk_norm {
-            QkNorm::Never => {}
-            QkNorm::Heads | QkNorm::TurnedHeads => self.vector(name, head_dim, fill),
-            QkNorm::Row => self.vector(name, cols, fill),
-            QkNorm::EachHead if self.spec.has_each_head_norm() => {
-                let dims = vec![head_dim.into(), (cols / head_dim).into()];
-                self.push(name, dims, Format::F32, fill);
+    /// Numbers in f32.
+    fn number_fill(&self, traits: &Traits, part: &TensorPart<'_>, dims: &[u64]) -> Fill {
+        let by_width = 1.0 / (self.dim as f32).sqrt();
+        // Little in a deep model, so that rounding is amplified little.
+        let mixing = if self.layers > 16 { 0.05 } else { 0.15 };
+        match (part.name, part.kind) {
+            ("ssm_a", _) => decays(dims.iter().product::<u64>() as u32),
+            ("ffn_gate_inp", "scale") => norm((self.dim as f32).sqrt()),
+            ("exp_probs_b", _) => noise(CHOICE_SPREAD),
+            ("ssm_conv1d", "bias") => noise(0.2),
+            ("ssm_dt", _) => noise(1.0),
+            (_, "bias") => noise(BIAS_SPREAD),
+            ("ffn_gate_inp", _) => noise(ROUTER_SPREAD / (self.dim as f32).sqrt()),
+            ("ffn_gate_inp_shexp", _) => noise(by_width),
+            ("attn_sinks", _) => noise(SINK_SPREAD),
+            ("ssm_conv1d" | "shortconv.conv", _) => noise(TAP_SPREAD),
+            // The router's input is divided by the width.
+            ("altup_router", _) => noise(1.0 / by_width),
+            ("altup_predict_coef" | "altup_correct_coef", _) => noise(mixing),
+            ("attn_q_norm" | "attn_k_norm", _) if traits.unscaled_scores => {
+                norm(1.0 / (dims[0] as f32).sqrt().sqrt())
             }
-            QkNorm::EachHead => {}
+            ("attn_q_norm" | "attn_k_norm", _) => norm(SHARPNESS),
+            ("post_attention_norm" | "post_ffw_norm", _) if traits.post_norms => {
+                norm(self.post_norm(traits))
+            }
+            ("post_norm", _) => norm(self.post_norm(traits).min(1.0)),
+            ("layer_output_scale", _) => norm(0.9),
+            ("nextn.shared_head_norm", _) => norm(LOGIT_SPREAD),
+            (name, _) if name == traits.output_norm => norm(LOGIT_SPREAD),
+            _ => norm(1.0),
         }
     }
 
     /// Mean of the norms after attention and feed-forward.
-    pub(super) fn post_norm(&self) -> f32 {
-        match self.traits.scaled_embedding {
+    fn post_norm(&self, traits: &Traits) -> f32 {
+        match traits.scaled_embedding {
             // As below.
-            true if self.traits.altup => 0.4,
+            true if traits.altup => 0.4,
             true => POST_NORM,
             // Small updates, so that many layers amplify the rounding of keys and values little.
-            false if self.spec.layers > 16 => 0.03,
+            false if self.layers > 16 => 0.03,
             false => 1.0,
         }
     }
 
-    /// A norm of the stream.
-    fn stream_norm(&mut self, name: &str, mean: f32) {
-        self.norm(format!("{name}.weight"), self.spec.dim, mean);
-        let is_command_r = self.traits.feed == FeedRule::AsAttention && self.traits.gated;
-        if self.traits.layer_norms && !is_command_r {
-            self.bias(name, self.spec.dim);
+    /// Whether a file of this model has a tensor that the family's files may lack.
+    pub(super) fn has_tensor(&self, name: &str) -> bool {
+        use Architecture::{GptOss, Phi2, Phi3, Qwen2, Qwen2Vl, StableLm};
+        let part = TensorPart::of(name);
+        let (architecture, traits) = (self.architecture, self.architecture.traits());
+        let is_command_r = traits.feed == FeedRule::AsAttention && traits.gated;
+        match (part.name, part.kind) {
+            ("attn_q" | "attn_k" | "attn_v", "bias") => {
+                matches!(architecture, Qwen2 | Qwen2Vl | Phi2 | StableLm | GptOss)
+            }
+            ("attn_output", "bias") => matches!(architecture, Phi2 | GptOss),
+            ("ffn_up" | "ffn_down" | "output", "bias") => architecture == Phi2,
+            ("exp_probs_b", _) => self.latent.is_some_and(|latent| latent.sigmoid),
+            ("ssm_conv1d", "bias") => true,
+            // Norms with biases, except Command R's.
+            (_, "bias") => part.name.ends_with("norm") && !is_command_r,
+            ("output", _) => !self.tied,
+            ("attn_qkv", _) => architecture == Phi3,
+            ("attn_v", _) => self.sizes_of(part.layer).has_values,
+            ("attn_q_norm" | "attn_k_norm", _) => self.has_each_head_norm(),
+            ("ffn_gate_up_exps", _) => traits.dense_beside_experts,
+            ("attn_k_b" | "attn_v_b", _) => self.latent.is_some_and(|latent| !latent.joined),
+            ("attn_kv_b", _) => self.latent.is_some_and(|latent| latent.joined),
+            ("ssm_norm", _) => self.recurrent.is_some_and(|recurrent| recurrent.norm),
+            ("ssm_in" | "nextn.embed_tokens" | "nextn.shared_head_head", _) => false,
+            ("layer_output_scale", _) => !traits.altup,
+            (name, _) if name == traits.feed_norm => !self.has_each_head_norm(),
+            // Written without being read here.
+            ("rope_freqs" | "rope_factors_long" | "rope_factors_short", _) => false,
+            _ => true,
         }
     }
+}
 
-    fn bias(&mut self, name: &str, len: u32) {
-        self.vector(format!("{name}.bias"), len, noise(BIAS_SPREAD));
-    }
+/// The parts of a tensor's name.
+pub(super) struct TensorPart<'a> {
+    /// Without layer and kind.
+    pub(super) name: &'a str,
+    /// `weight`, `bias`, `scale` or nothing.
+    kind: &'static str,
+    /// 0 outside the layers.
+    pub(super) layer: u32,
+}
 
-    /// A matrix that preserves the magnitude of its input, times `gain`.
-    pub(super) fn matrix(
-        &mut self,
-        name: impl Into<String>,
-        cols: u32,
-        rows: u32,
-        role: Role,
-        gain: f32,
-    ) -> Result<(), SynthError> {
-        let format = self.spec.mix.format(role, self.spec.layers, cols.into())?;
-        let deviation = gain / (cols as f32).sqrt();
-        let dims = vec![cols.into(), rows.into()];
-        self.push(name, dims, format, Fill::Noise { format, deviation });
-        Ok(())
-    }
-
-    pub(super) fn norm(&mut self, name: impl Into<String>, len: u32, mean: f32) {
-        self.vector(name, len, Fill::Norm { mean });
-    }
-
-    pub(super) fn vector(&mut self, name: impl Into<String>, len: u32, fill: Fill) {
-        self.push(name, vec![len.into()], Format::F32, fill);
-    }
-
-    pub(super) fn push(
-        &mut self,
-        name: impl Into<String>,
-        dims: Vec<u64>,
-        format: Format,
-        fill: Fill,
-    ) {
-        let kind = TensorKind::from(format);
-        self.tensors.push(Planned {
-            tensor: TensorPlan {
-                name: name.into(),
-                dims,
-                kind,
-            },
-            fill,
+impl<'a> TensorPart<'a> {
+    pub(super) fn of(name: &'a str) -> Self {
+        let of_layer = name.strip_prefix("blk.").and_then(|rest| {
+            let (layer, part) = rest.split_once('.')?;
+            Some((layer.parse().ok()?, part))
         });
+        let (layer, part) = of_layer.unwrap_or((0, name));
+        let mut kinds = ["weight", "bias", "scale"].into_iter();
+        let found = kinds.find_map(|kind| {
+            let name = part.strip_suffix(kind)?.strip_suffix('.')?;
+            Some((name, kind))
+        });
+        let (name, kind) = found.unwrap_or((part, ""));
+        Self { name, kind, layer }
     }
+}
+
+fn planned(name: String, dims: Vec<u64>, fill: Fill) -> Planned {
+    let format = match &fill {
+        Fill::Noise { format, .. } => *format,
+        Fill::Norm { .. } | Fill::Values(_) => Format::F32,
+    };
+    let kind = TensorKind::from(format);
+    let tensor = TensorPlan { name, dims, kind };
+    Planned { tensor, fill }
+}
+
+fn norm(mean: f32) -> Fill {
+    Fill::Norm { mean }
 }
 
 /// Numbers with mean 0 in f32.
@@ -381,4 +279,10 @@ fn noise(deviation: f32) -> Fill {
         format: Format::F32,
         deviation,
     }
+}
+
+/// From heads that remember hundreds of tokens to heads that remember a few.
+fn decays(heads: u32) -> Fill {
+    let slow = |head: u32| -0.01 - 0.5 * head as f32 / heads as f32;
+    Fill::Values((0..heads).map(slow).collect())
 }

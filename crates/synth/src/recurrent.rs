@@ -1,11 +1,8 @@
 //! Recurrent layers of a synthetic model.
 
-use super::error::SynthError;
 use super::experts::ExpertsSynth;
-use super::mix::{Mix, Role};
-use super::plan::{Fill, Planner};
+use super::mix::Mix;
 use super::spec::{RopeScaling, RopeSynth, SynthSpec};
-use kernels::{Format, ScanRule, ScanShape};
 use weights::config::Architecture;
 use weights::config::recurrent_rule::{MambaLayers, RecurrentRule};
 use weights::gguf::GgufWriter;
@@ -37,9 +34,6 @@ pub(super) struct LayerParts<'a> {
     pub(super) feeds: bool,
 }
 
-/// Deviation of the taps: the present and the past weigh the same.
-const TAP_SPREAD: f32 = 0.5;
-
 impl RecurrentSynth {
     /// The recurrent layers of a tiny model.
     pub(super) fn tiny(architecture: Architecture) -> Option<Self> {
@@ -61,21 +55,6 @@ impl RecurrentSynth {
             },
             RecurrentRule::Convolution => Self { taps: 3, ..delta },
         })
-    }
-
-    fn shape(&self, rule: RecurrentRule) -> ScanShape {
-        let size = |size: u32| size as usize;
-        ScanShape {
-            key_heads: size(self.key_heads),
-            value_heads: size(self.value_heads),
-            key_dim: size(self.state_dim),
-            value_dim: size(self.head_dim),
-            grouped: rule != RecurrentRule::Delta { grouped: false },
-            rule: match rule {
-                RecurrentRule::Delta { .. } => ScanRule::Delta,
-                _ => ScanRule::Linear,
-            },
-        }
     }
 
     /// Adds the keys.
@@ -244,105 +223,5 @@ impl SynthSpec {
             attends,
             feeds,
         }
-    }
-}
-
-impl Planner<'_> {
-    /// The tensors of the recurrent part of a layer.
-    pub(super) fn recurrent(
-        &mut self,
-        layer: u32,
-        recurrent: &RecurrentSynth,
-    ) -> Result<(), SynthError> {
-        let Some(rule) = self.traits.recurrent else {
-            return Ok(());
-        };
-        let shape = recurrent.shape(rule);
-        match rule {
-            RecurrentRule::Delta { .. } => self.delta(layer, recurrent, &shape),
-            RecurrentRule::Mamba(_) => self.mamba(layer, recurrent, &shape),
-            RecurrentRule::Convolution => self.short_conv(layer, recurrent),
-        }
-    }
-
-    fn delta(
-        &mut self,
-        layer: u32,
-        recurrent: &RecurrentSynth,
-        shape: &ScanShape,
-    ) -> Result<(), SynthError> {
-        let name = |part: &str| format!("blk.{layer}.{part}");
-        let (cols, values) = (shape.cols() as u32, shape.value_cols() as u32);
-        let (dim, heads) = (self.spec.dim, recurrent.value_heads);
-        self.matrix(name("attn_qkv.weight"), dim, cols, Role::Value(layer), 1.0)?;
-        self.matrix(name("attn_gate.weight"), dim, values, Role::Plain, 1.0)?;
-        let each: &[(&str, u32)] = match shape.grouped {
-            true => &[("ssm_ba", 2)],
-            false => &[("ssm_alpha", 1), ("ssm_beta", 1)],
-        };
-        for (part, parts) in each {
-            let name = name(&format!("{part}.weight"));
-            self.matrix(name, dim, heads * parts, Role::Plain, 1.0)?;
-        }
-        self.taps("ssm_conv1d", layer, recurrent.taps, cols);
-        self.vector(name("ssm_dt.bias"), heads, noise(1.0));
-        self.vector(name("ssm_a"), heads, decays(heads));
-        self.norm(name("ssm_norm.weight"), recurrent.head_dim, 1.0);
-        self.matrix(name("ssm_out.weight"), values, dim, Role::Plain, 1.0)
-    }
-
-    fn mamba(
-        &mut self,
-        layer: u32,
-        recurrent: &RecurrentSynth,
-        shape: &ScanShape,
-    ) -> Result<(), SynthError> {
-        let name = |part: &str| format!("blk.{layer}.{part}");
-        let (cols, values) = (shape.cols() as u32, shape.value_cols() as u32);
-        let (dim, heads) = (self.spec.dim, recurrent.value_heads);
-        let rows = values + cols + heads;
-        self.matrix(name("ssm_in.weight"), dim, rows, Role::Plain, 1.0)?;
-        self.taps("ssm_conv1d", layer, recurrent.taps, cols);
-        self.vector(name("ssm_conv1d.bias"), cols, noise(0.2));
-        self.vector(name("ssm_dt.bias"), heads, noise(1.0));
-        let column = vec![1, heads.into()];
-        self.push(name("ssm_a"), column.clone(), Format::F32, decays(heads));
-        self.push(name("ssm_d"), column, Format::F32, Fill::Norm { mean: 1.0 });
-        let groups = vec![
-            u64::from(values / recurrent.key_heads),
-            recurrent.key_heads.into(),
-        ];
-        if recurrent.norm {
-            let fill = Fill::Norm { mean: 1.0 };
-            self.push(name("ssm_norm.weight"), groups, Format::F32, fill);
-        }
-        self.matrix(name("ssm_out.weight"), values, dim, Role::Plain, 1.0)
-    }
-
-    fn short_conv(&mut self, layer: u32, recurrent: &RecurrentSynth) -> Result<(), SynthError> {
-        let name = |part: &str| format!("blk.{layer}.shortconv.{part}.weight");
-        let dim = self.spec.dim;
-        self.matrix(name("in_proj"), dim, 3 * dim, Role::Plain, 1.0)?;
-        self.taps("shortconv.conv", layer, recurrent.taps, dim);
-        self.matrix(name("out_proj"), dim, dim, Role::Plain, 1.0)
-    }
-
-    fn taps(&mut self, name: &str, layer: u32, taps: u32, cols: u32) {
-        let dims = vec![taps.into(), cols.into()];
-        let name = format!("blk.{layer}.{name}.weight");
-        self.push(name, dims, Format::F32, noise(TAP_SPREAD));
-    }
-}
-
-/// From heads that remember hundreds of tokens to heads that remember a few.
-fn decays(heads: u32) -> Fill {
-    let slow = |head: u32| -0.01 - 0.5 * head as f32 / heads as f32;
-    Fill::Values((0..heads).map(slow).collect())
-}
-
-fn noise(deviation: f32) -> Fill {
-    Fill::Noise {
-        format: Format::F32,
-        deviation,
     }
 }

@@ -1,8 +1,5 @@
 //! What a synthetic decoder was made for: text, embeddings, or scores of documents.
 
-use super::error::SynthError;
-use super::mix::Role;
-use super::plan::Planner;
 use super::spec::SynthSpec;
 use weights::config::Architecture;
 use weights::gguf::GgufWriter;
@@ -10,8 +7,6 @@ use weights::gguf::GgufWriter;
 /// The prompt of a reranker, with places for query and document, as llama.cpp's converter writes it for Qwen's.
 const RERANK_TEMPLATE: &str = "<|im_start|>system\nJudge whether the Document meets the requirements.<|im_end|>\n\
      <|im_start|>user\n<Query>: {query}\n<Document>: {document}<|im_end|>\n<|im_start|>assistant\n";
-/// Spread of the logits of a reranker's answers.
-const ANSWER_GAIN: f32 = 0.5;
 /// Width between the dense projections, in widths of the stream.
 const DENSE_FACTOR: u32 = 4;
 
@@ -65,24 +60,6 @@ impl SynthSpec {
                     .strings(&key("classifier.output_labels"), &["yes", "no"])
                     .str("tokenizer.chat_template.rerank", RERANK_TEMPLATE);
             }
-        }
-    }
-}
-
-impl Planner<'_> {
-    /// The head on hidden states.
-    pub(super) fn state_head(&mut self) -> Result<(), SynthError> {
-        let (dim, inner) = (self.spec.dim, DENSE_FACTOR * self.spec.dim);
-        let has_dense = self.spec.architecture == Architecture::GemmaEmbedding;
-        match self.spec.task {
-            TaskSynth::Ranking => {
-                self.matrix("cls.output.weight", dim, 2, Role::Plain, ANSWER_GAIN)
-            }
-            TaskSynth::Embedding if has_dense => {
-                self.matrix("dense_2.weight", dim, inner, Role::Plain, 1.0)?;
-                self.matrix("dense_3.weight", inner, dim, Role::Plain, 1.0)
-            }
-            TaskSynth::Text | TaskSynth::Embedding => Ok(()),
         }
     }
 }
