@@ -12,10 +12,10 @@ use generate::request::StreamOptions;
 use std::time::Instant;
 use wire::fields::Fields;
 use wire::framing::Framing;
-use wire::jobs::job_id::JobId;
+use wire::model_defaults::RequestedModel;
 use wire::protocol::Protocol;
 use wire::request_parser::ParsedBody;
-use wire::requested_model::RequestedModel;
+use wire::shared::job_id::JobId;
 use wire::stored_request::History;
 
 /// When the stream of a request is resumable.

@@ -24,9 +24,9 @@ const BUDGETS: [(&str, usize); 18] = [
     ("server", 15_200),
     ("stream", 2_600),
     ("testing", 600),
-    ("text", 14_700),
+    ("text", 14_600),
     ("upstream", 2_000),
-    ("wire", 14_400),
+    ("wire", 13_800),
     ("workflow", 4_400),
 ];
 
