@@ -23,7 +23,7 @@ use wire::derived_model::DerivedModel;
 use wire::fields::Fields;
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
-use wire::requested_model::RequestedModel;
+use wire::model_defaults::RequestedModel;
 use wire::responses::stored_request::History;
 use wire::{anthropic, embeddings_input, field_table, realtime_command};
 

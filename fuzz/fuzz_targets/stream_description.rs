@@ -17,7 +17,7 @@ use text::Capabilities;
 use wire::derived_model::DerivedModel;
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
-use wire::requested_model::RequestedModel;
+use wire::model_defaults::RequestedModel;
 
 /// A description for the prompts and parameters of others.
 static BARE: LazyLock<StreamDescription> = LazyLock::new(|| {

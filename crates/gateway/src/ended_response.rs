@@ -10,10 +10,11 @@ use std::sync::Arc;
 use stream::End;
 use wire::clock;
 use wire::json;
-use wire::openai::{finish_reason, stored_completion};
+use wire::openai::stored_completion;
 use wire::protocol::EncoderSettings;
 use wire::responses::output_item;
 use wire::responses::response_object::{self, ResponseStatus};
+use wire::shared::finish_reason;
 use wire::stored_request::StoredKind;
 
 /// A response or chat completion after the end.

@@ -7,8 +7,7 @@ use stream::StreamId;
 use wire::clock;
 use wire::metadata::Metadata;
 use wire::openai::stored_completion;
-use wire::responses::input_item;
-use wire::stored_request::{StoredItem, StoredKind, StoredRequest};
+use wire::stored_request::{StoredItem, StoredKind, StoredRequest, stored_item};
 
 /// The request of a stored answer, with an id for each item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +47,7 @@ impl StoredNote {
     ) -> Self {
         let (kind, items) = (request.kind, request.items.into_iter().enumerate());
         let item = |(index, item)| match kind {
-            StoredKind::Response => input_item::stored_item(item, || ids.prefixed_id("")),
+            StoredKind::Response => stored_item(item, || ids.prefixed_id("")),
             StoredKind::ChatCompletion => {
                 stored_completion::stored_item(&meta.response_id, index, item)
             }

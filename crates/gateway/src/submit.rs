@@ -10,10 +10,10 @@ use generate::error::ApiError;
 use generate::request::StreamOptions;
 use stream::StreamId;
 use wire::fields::Fields;
-use wire::jobs::job_id::JobId;
+use wire::model_defaults::RequestedModel;
 use wire::protocol::Protocol;
 use wire::request_parser::ParsedBody;
-use wire::requested_model::RequestedModel;
+use wire::shared::job_id::JobId;
 use wire::stored_request::History;
 
 impl StreamRequest {

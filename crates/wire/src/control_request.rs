@@ -1,4 +1,5 @@
-//! Control updates: `POST /v1/streams/{id}/control`, and `control` over a WebSocket.
+//! Requests about a running stream: control updates (`POST /v1/streams/{id}/control`, and `control` over a WebSocket), and
+//! acknowledgements (`POST /v1/streams/{id}/ack`).
 
 use crate::fields::Fields;
 use crate::fields::bounds::token_id_list;
@@ -39,9 +40,7 @@ impl ControlRequest {
     pub fn from_fields(fields: &mut Fields<'_>) -> Self {
         let changes = RequestUpdate {
             temperature: fields.number("temperature", 0.0..=100.0),
-            top_k: fields
-                .integer("top_k", 0..=i128::from(u32::MAX))
-                .and_then(|k| u32::try_from(k).ok()),
+            top_k: fields.integer_as("top_k", 0..=i128::from(u32::MAX)),
             top_p: fields.number("top_p", 0.0..=1.0),
             min_p: fields.number("min_p", 0.0..=1.0),
             repetition_penalty: fields.number("repetition_penalty", 0.01..=100.0),
@@ -67,5 +66,36 @@ impl ControlRequest {
             fields.reject("text", format!("must be at most {TEXT_BYTES_MAX} bytes"));
         }
         control
+    }
+}
+
+/// Error message for a missing `index`.
+pub(crate) const INDEX_MESSAGE: &str = "must be the number of tokens the client has";
+
+/// An acknowledgement of received tokens, or of the end.
+#[derive(Clone, Copy, Debug)]
+pub struct Acknowledgement {
+    /// Number of tokens that the client has; a body without it has `end`.
+    pub index: Option<u64>,
+    /// The choice of the tokens; every choice if absent.
+    pub choice: Option<usize>,
+    /// Whether the client has the end, or does not need it.
+    pub end: bool,
+}
+
+impl Acknowledgement {
+    /// Parses an acknowledgement of a stream with choices up to `choice_max`.
+    ///
+    /// # Errors
+    /// All invalid fields at once.
+    pub fn parse(mut fields: Fields<'_>, choice_max: usize) -> Result<Self, ApiError> {
+        let index = fields.integer_as("index", 0..=i128::from(u64::MAX));
+        let end = fields.boolean("end").unwrap_or(false);
+        if fields.raw("index").is_none() && fields.raw("end").is_none() {
+            fields.reject("index", INDEX_MESSAGE);
+        }
+        let choice = fields.integer_as("choice", 0..=choice_max as i128);
+        fields.finish()?;
+        Ok(Self { index, choice, end })
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::fields::Fields;
 use crate::model_defaults::ModelDefaults;
-use crate::ollama::request::{check_options, generation_options};
+use crate::shared::llama_options::{check_options, ollama_options};
 use generate::error::Problem;
 use generate::generation_options::GenerationOptions;
 use serde_json::{Map, Value};
@@ -123,7 +123,7 @@ impl DerivedModel {
                 return (GenerationOptions::default(), vec![problem]);
             }
         };
-        let options = generation_options(&mut fields, vocab_size);
+        let options = ollama_options(&mut fields, vocab_size);
         let problems = fields.finish().err().map(|error| error.problems);
         let problems = problems.into_iter().flatten();
         let problems = problems.map(|problem| names.of_field(problem)).collect();

@@ -1,7 +1,10 @@
 //! The input texts of an embeddings request.
 
+use crate::fields::bounds::IDS_MAX;
+use crate::fields::recorder::token_id_schema;
 use crate::fields::{self, Fields, JsonType, RawJson};
 use generate::request::Prompt;
+use serde_json::{Value, json};
 
 /// Limit of input texts per request: OpenAI's.
 pub const INPUTS_MAX: usize = 2048;
@@ -17,7 +20,7 @@ pub(crate) fn is_empty_input(fields: &Fields<'_>, name: &str) -> bool {
 /// Parses a string, a list of strings, token ids, or lists of token ids. Errors are recorded in `fields`. The vocabulary of
 /// the client is not known, so the response's header warns where there are ids.
 pub fn read_inputs(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Prompt> {
-    let Some(raw) = fields.raw(name) else {
+    let Some(raw) = fields.described(name, || inputs_schema(INPUTS_MAX)) else {
         fields.reject(name, "is required");
         return Vec::new();
     };
@@ -51,6 +54,24 @@ pub fn read_inputs(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Pro
         }
     }
     Vec::new()
+}
+
+/// The schema of a text or token ids to embed, or of a list of at most `max`.
+fn inputs_schema(max: usize) -> Value {
+    let text = json!({"type": "string", "minLength": 1});
+    let ids =
+        json!({"type": "array", "items": token_id_schema(), "minItems": 1, "maxItems": IDS_MAX});
+    let input = json!({"anyOf": [text, ids]});
+    json!({"anyOf": [
+        text, ids,
+        {"type": "array", "items": input, "minItems": 1, "maxItems": max},
+    ]})
+}
+
+/// As [`inputs_schema`], or nothing to embed.
+pub(crate) fn optional_inputs_schema(max: usize) -> Value {
+    let nothing = json!({"type": "array", "maxItems": 0});
+    json!({"anyOf": [inputs_schema(max), {"enum": [""]}, nothing]})
 }
 
 fn text_input(fields: &mut Fields<'_>, path: &str, text: &str) -> Option<Prompt> {

@@ -1,13 +1,14 @@
 //! Parsers of requests for embeddings: OpenAI's `/v1/embeddings`, and Ollama's `/api/embed` and `/api/embeddings`.
 
-use crate::embeddings_input::{is_empty_input, read_inputs};
+use crate::embeddings_input::{INPUTS_MAX, is_empty_input, optional_inputs_schema, read_inputs};
 use crate::field_table::{EMBEDDINGS, FieldTable, OLLAMA_EMBED, OLLAMA_EMBEDDINGS};
 use crate::fields::Fields;
-use crate::ollama::keep_alive::keep_alive;
-use crate::openai::generation_fields;
+use crate::shared::generation_fields;
+use crate::shared::keep_alive::keep_alive;
 use generate::error::ApiError;
 use generate::priority::Priority;
 use generate::request::{IgnoredFields, Prompt};
+use serde_json::json;
 use std::time::Duration;
 
 /// Properties of a model that bound the fields of a request.
@@ -73,6 +74,7 @@ pub fn parse_openai(
     model: EmbeddingModel,
 ) -> Result<ParsedEmbeddings, ApiError> {
     let texts = read_inputs(&mut fields, "input", model.vocab_size);
+    fields.record("encoding_format", || json!({"enum": ["float", "base64"]}));
     let is_base64 = match fields.string("encoding_format").as_deref() {
         None | Some("float") => false,
         Some("base64") => true,
@@ -106,11 +108,18 @@ pub fn parse_ollama(
     model: EmbeddingModel,
 ) -> Result<ParsedEmbeddings, ApiError> {
     let field = route.input_field();
-    let texts = match is_empty_input(&fields, field) {
-        true => Vec::new(),
-        false => read_inputs(&mut fields, field, model.vocab_size),
+    let texts = if is_empty_input(&fields, field) {
+        Vec::new()
+    } else {
+        read_inputs(&mut fields, field, model.vocab_size)
     };
-    if route == EmbedRoute::Embeddings && texts.len() > 1 {
+    let texts_max = if route == EmbedRoute::Embeddings {
+        1
+    } else {
+        INPUTS_MAX
+    };
+    fields.record(field, || optional_inputs_schema(texts_max));
+    if texts.len() > texts_max {
         fields.reject(field, "must be one text");
     }
     let truncate = fields.boolean("truncate").unwrap_or(true);
@@ -130,6 +139,5 @@ pub fn parse_ollama(
 }
 
 fn parse_dimensions(fields: &mut Fields<'_>, model: EmbeddingModel) -> Option<usize> {
-    let dimensions = fields.integer("dimensions", 1..=model.dimensions as i128);
-    dimensions.and_then(|n| usize::try_from(n).ok())
+    fields.integer_as("dimensions", 1..=model.dimensions as i128)
 }

@@ -12,13 +12,16 @@
 //! and the events before the client's position through [`Encoder::replay_event`].
 
 use crate::frame_writer::FrameWriter;
-use crate::openai::finish_reason;
+use crate::shared::finish_reason;
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Event, Usage};
 use stream::End;
 use text::Tokenizer;
+
+/// The last frame of a completed stream, in protocols with such a frame.
+pub(crate) const DONE: &str = "[DONE]";
 
 /// Writes one stream in one wire protocol. Strings that are equal in every frame are prepared when the encoder is
 /// created; encoding a token allocates nothing.

@@ -1,19 +1,18 @@
 //! Treatment of each field of a request: one table per wire protocol.
 //!
-//! A table has a row for every top-level field that the official clients of the protocol can send, and for fields of
-//! vLLM and llama.cpp that would change an answer. A field is honored, accepted without effect, or rejected with a
-//! 400 that names the field. A field without a row that the parser does not read is accepted, and named in the
+//! A table has a row for every top-level field that the official clients of the protocol can send and the parser does not
+//! read, and for fields of vLLM and llama.cpp that would change an answer. Such a field is accepted without effect, or
+//! rejected with a 400 that names the field; a field that the parser reads is honored, and has a row only where some of
+//! its values are rejected. A field without a row that the parser does not read is accepted, and named in the
 //! response header [`IGNORED_FIELDS`] and in a log line, as is a part of a field that the parser left out
-//! (`tools.web_search`). `docs/request-fields.md` shows these tables; a test compares
-//! them.
+//! (`tools.web_search`). `docs/request-fields.md` shows these tables with the fields that the parsers read; a test of
+//! `request_schema` compares them.
 
-pub mod llama_rows;
 pub mod rows;
 
-pub use llama_rows::{INFILL, LLAMA_COMPLETION};
 pub use rows::{
-    CHAT, COMPLETIONS, EMBEDDINGS, JOBS, MESSAGES, OLLAMA_CHAT, OLLAMA_EMBED, OLLAMA_EMBEDDINGS,
-    OLLAMA_GENERATE, RERANK, RESPONSES,
+    CHAT, COMPLETIONS, EMBEDDINGS, INFILL, JOBS, LLAMA_COMPLETION, MESSAGES, OLLAMA_CHAT,
+    OLLAMA_EMBED, OLLAMA_EMBEDDINGS, OLLAMA_GENERATE, RERANK, RESPONSES,
 };
 
 use crate::fields::{self, Fields, RawJson};
@@ -32,7 +31,7 @@ const NOT_SUPPORTED: &str = "is not supported yet by this server";
 
 /// The fields of one wire protocol.
 pub struct FieldTable {
-    /// One row per field.
+    /// One row per field that the parser does not read, or of which it rejects values.
     pub rows: &'static [FieldRow],
 }
 
@@ -81,7 +80,11 @@ impl FieldTable {
     /// Records what the rows say about the schemas of their fields.
     pub(crate) fn record(&self, fields: &Fields<'_>) {
         for row in self.rows {
-            fields.record(row.name, || row.schema());
+            // A parser of a part of the protocol does not read all fields that the protocol honors.
+            let is_honored = matches!(row.treatment, Treatment::Honored(_));
+            if !is_honored || fields.has_recorded(row.name) {
+                fields.record(row.name, || row.schema());
+            }
         }
     }
 
@@ -96,7 +99,6 @@ impl FieldRow {
     /// Description of the field, and the values of a refused field that are accepted.
     fn schema(&self) -> Value {
         match self.treatment {
-            Treatment::Honored("") => json!({}),
             Treatment::Honored(words) => json!({ "description": words }),
             Treatment::NoEffect(reason) => json!({"description": format!("no effect: {reason}")}),
             Treatment::Rejected { accepted, instead } => {

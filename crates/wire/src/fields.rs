@@ -14,7 +14,7 @@ use generate::error::{ApiError, Problem};
 use generate::request::IgnoredFields;
 use raw::Name;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::RangeInclusive;
@@ -215,6 +215,16 @@ impl<'a> Fields<'a> {
         self.find_value(name)
     }
 
+    /// The value of `name`, which this schema describes; null counts as absent.
+    pub(crate) fn described(
+        &self,
+        name: &str,
+        schema: impl FnOnce() -> Value,
+    ) -> Option<RawJson<'a>> {
+        self.record(name, schema);
+        self.raw(name)
+    }
+
     fn find_value(&self, name: &str) -> Option<RawJson<'a>> {
         let (i, (_, raw)) = self
             .object
@@ -280,6 +290,16 @@ impl<'a> Fields<'a> {
             self.reject(name, error_message);
         }
         value
+    }
+
+    /// Parses an integer in a range within that of `T`.
+    pub fn integer_as<T: TryFrom<i128>>(
+        &mut self,
+        name: &str,
+        range: RangeInclusive<i128>,
+    ) -> Option<T> {
+        let value = self.integer(name, range)?;
+        T::try_from(value).ok()
     }
 
     /// Parses a string field.

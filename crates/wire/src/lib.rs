@@ -1,6 +1,7 @@
 //! Wire protocols: bytes to values, and events to bytes.
 
-pub mod acknowledgement;
+#![deny(clippy::match_bool)]
+
 pub mod ai_sdk;
 pub mod anthropic;
 pub mod clock;
@@ -17,7 +18,6 @@ pub mod encoder;
 pub mod event_id;
 pub mod field_table;
 pub mod fields;
-pub mod frame_buffer;
 pub mod frame_writer;
 pub mod framing;
 pub mod item_page;
@@ -27,7 +27,6 @@ pub mod llama_cpp;
 pub mod metadata;
 pub mod model_card;
 pub mod model_defaults;
-pub(crate) mod ndjson;
 pub mod ollama;
 pub mod openai;
 pub mod protocol;
@@ -38,12 +37,12 @@ pub mod reasoning_request_fields;
 pub mod request_body;
 pub mod request_parser;
 pub mod request_schema;
-pub mod requested_model;
 pub mod rerank_request;
 pub(crate) mod response_format;
 pub mod responses;
 pub mod rfc3339;
 pub mod schema;
+pub mod shared;
 pub mod sse;
 pub mod status;
 pub mod stored_request;

@@ -2,6 +2,7 @@
 
 use crate::fields::{self, Fields, RawJson};
 use generate::error::ApiError;
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// Metadata of one stored object, by name.
@@ -16,7 +17,15 @@ pub const METADATA_CHARS_MAX: usize = 512;
 
 /// Parses `metadata`; an error is recorded in `fields`.
 pub fn parse_metadata(fields: &mut Fields<'_>) -> Metadata {
-    let Some(object) = fields.object("metadata") else {
+    let object = fields.object("metadata");
+    fields.record("metadata", || {
+        json!({
+            "maxProperties": METADATA_MAX,
+            "propertyNames": {"maxLength": METADATA_NAME_CHARS_MAX},
+            "additionalProperties": {"type": "string", "maxLength": METADATA_CHARS_MAX},
+        })
+    });
+    let Some(object) = object else {
         return Metadata::new();
     };
     let entry = |(name, raw): (&str, RawJson<'_>)| {
@@ -47,6 +56,7 @@ pub fn parse_update(mut fields: Fields<'_>) -> Result<Metadata, ApiError> {
         fields.reject("metadata", "is required; null clears the metadata");
     }
     let metadata = parse_metadata(&mut fields);
+    fields.record("metadata", || json!({"type": ["object", "null"]}));
     fields.finish()?;
     Ok(metadata)
 }
@@ -58,7 +68,7 @@ fn has_at_most(text: &str, chars: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     fn parsed(body: &Value) -> Result<Metadata, ApiError> {
         let body = body.to_string();

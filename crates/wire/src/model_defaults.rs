@@ -1,11 +1,14 @@
-//! Defaults of a model, and those that a derived model sets, for requests that leave them open.
+//! The model of a request as far as parsers depend on it: properties, and defaults for what requests leave open.
 
+use crate::derived_model::DerivedModel;
 use crate::fields::Fields;
+use crate::shared::messages::text_message;
+use generate::adapters::ModelAdapters;
 use generate::error::Problem;
 use generate::generation_options::GenerationOptions;
 use generate::request::{GenerateRequest, GenerationParams, Prompt};
-use serde_json::{Map, Value};
-use text::Message;
+use generate::sampling_defaults::SamplingDefaults;
+use text::{Capabilities, Message};
 
 /// Defaults of a model, derived or not, as far as a wire protocol has them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,11 +43,7 @@ impl ModelDefaults {
     pub fn system_message(&self, messages: &[Message]) -> Option<Message> {
         let is_system = |message: &Message| matches!(&*message.role, "system" | "developer");
         let system = self.system.as_ref()?;
-        (!messages.iter().any(is_system)).then(|| Message {
-            role: "system".to_owned(),
-            content: Value::String(system.clone()),
-            rest: Map::new(),
-        })
+        (!messages.iter().any(is_system)).then(|| text_message("system", system.clone()))
     }
 
     /// Puts the system message before each conversation that has none.
@@ -58,4 +57,23 @@ impl ModelDefaults {
             }
         }
     }
+}
+
+/// Properties of a model that the parsing of a request depends on.
+#[derive(Clone, Copy)]
+pub struct RequestedModel<'a> {
+    /// Name for error messages.
+    pub id: &'a str,
+    /// Defaults, if the request names a derived model.
+    pub derived: Option<&'a DerivedModel>,
+    /// Sampling parameters of requests that set none.
+    pub sampling: SamplingDefaults,
+    /// Stop strings of answers in a conversation.
+    pub stops: &'static [&'static str],
+    /// Capabilities of the model.
+    pub capabilities: Capabilities,
+    /// Adapters that a request may use.
+    pub adapters: &'a ModelAdapters,
+    /// Number of token ids.
+    pub vocab_size: usize,
 }

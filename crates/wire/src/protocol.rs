@@ -5,11 +5,11 @@ mod protocol_rows;
 use crate::encoder::Encoder;
 use crate::fields::Fields;
 use crate::framing::Framing;
+use crate::model_defaults::RequestedModel;
 use crate::openai::chat_encoder::ReasoningField;
 #[cfg(test)]
 use crate::reasoning_request_fields::ReasoningRequestFields;
 use crate::request_parser::{HistoryLookup, ParseContext, ParsedBody};
-use crate::requested_model::RequestedModel;
 use crate::schema::ResponseSchemas;
 use bytes::Bytes;
 use generate::error::ApiError;

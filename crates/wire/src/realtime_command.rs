@@ -1,7 +1,6 @@
 //! Commands of a client over the WebSocket.
 
-use crate::acknowledgement::INDEX_MESSAGE;
-use crate::control_request::ControlRequest;
+use crate::control_request::{ControlRequest, INDEX_MESSAGE};
 use crate::fields::{Fields, RawJson};
 use crate::protocol::Protocol;
 use generate::error::{ApiError, Problem};
@@ -195,7 +194,7 @@ fn open_command<'a>(fields: &mut Fields<'a>) -> Option<OpenCommand<'a>> {
 
 fn attach_command<'a>(fields: &mut Fields<'a>) -> AttachCommand<'a> {
     let after = fields.string("after").filter(|after| !after.is_empty());
-    let from = unsigned_field(fields, "from");
+    let from = fields.integer_as("from", 0..=i128::from(u64::MAX));
     if after.is_some() && from.is_some() {
         fields.reject("from", "must not be given together with after");
     }
@@ -219,8 +218,8 @@ fn parse_ack<'a>(fields: &mut Fields<'a>) -> Option<Ack<'a>> {
     if fields.raw("index").is_none() {
         fields.reject("index", INDEX_MESSAGE);
     }
-    let index = unsigned_field(fields, "index");
-    let choice = unsigned_field(fields, "choice");
+    let index = fields.integer_as("index", 0..=i128::from(u64::MAX));
+    let choice = fields.integer_as("choice", 0..=i128::from(u64::MAX));
     Some(Ack {
         stream: stream?,
         index: index?,
@@ -251,11 +250,6 @@ fn parse_acks<'a>(fields: &mut Fields<'a>) -> Option<Vec<Ack<'a>>> {
         }
     }
     Some(acks)
-}
-
-fn unsigned_field(fields: &mut Fields<'_>, name: &str) -> Option<u64> {
-    let number = fields.integer(name, 0..=i128::from(u64::MAX));
-    number.and_then(|number| u64::try_from(number).ok())
 }
 
 #[cfg(test)]

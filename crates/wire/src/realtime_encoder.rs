@@ -4,13 +4,13 @@ use crate::clock;
 use crate::cursor::TerminalMarker;
 use crate::encoder::Encoder;
 use crate::frame_writer::{FrameId, FrameWriter};
-use crate::jobs::error_code::JobErrorCode;
-use crate::jobs::error_response::JobError;
-use crate::jobs::event::{TokenRange, ToolCallEvent};
-use crate::jobs::outcome::{self, JobOutcome};
 use crate::json;
-use crate::openai::logprobs::ChatLogprobs;
 use crate::rfc3339;
+use crate::shared::event_parts::{TokenRange, ToolCallEvent};
+use crate::shared::job_error::JobError;
+use crate::shared::job_error::JobErrorCode;
+use crate::shared::job_outcome::{self, JobOutcome};
+use crate::shared::logprobs::ChatLogprobs;
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
@@ -229,7 +229,7 @@ impl RealtimeEncoder {
     }
 
     fn end_reason(&self, end: End) -> Reason<'_> {
-        match outcome::job_outcome(end) {
+        match job_outcome::job_outcome(end) {
             JobOutcome::End { reason, stop } => {
                 let stops = &self.source.meta().stops;
                 let stop = stop.and_then(|index| stops.get(usize::from(index)));
@@ -322,7 +322,7 @@ impl Encoder for RealtimeEncoder {
     }
 
     fn end_error(&self, end: End) -> ApiError {
-        outcome::end_error(end)
+        job_outcome::end_error(end)
     }
 
     /// The connection has its own pings.

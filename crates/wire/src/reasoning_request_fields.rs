@@ -1,7 +1,7 @@
 //! Fields that request reasoning, of a model that has none.
 
 use crate::fields::{self, Fields, JsonType};
-use crate::requested_model::RequestedModel;
+use crate::model_defaults::RequestedModel;
 use generate::error::ApiError;
 use std::borrow::Cow;
 

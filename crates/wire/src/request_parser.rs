@@ -1,12 +1,12 @@
 //! The interface of a wire protocol's parser: from the fields of a body to a typed request.
 
 use crate::fields::Fields;
-use crate::jobs::job_id::JobId;
 use crate::model_defaults::ModelDefaults;
+use crate::shared::job_id::JobId;
 use crate::stored_request::{History, StoredRequest};
 use generate::adapters::{ModelAdapters, NO_ADAPTERS};
 use generate::error::ApiError;
-use generate::request::GenerateRequest;
+use generate::request::{GenerateRequest, GenerationParams, Prompt, StreamOptions};
 
 /// Parser of one wire protocol. An error lists all invalid fields.
 pub type RequestParser = fn(Fields<'_>, &ParseContext<'_>) -> Result<ParsedBody, ApiError>;
@@ -54,8 +54,20 @@ impl ParseContext<'static> {
     }
 }
 
-impl From<GenerateRequest> for ParsedBody {
-    fn from(request: GenerateRequest) -> Self {
+impl ParsedBody {
+    /// A request for one answer to each of these prompts, and nothing else.
+    pub(crate) fn of_prompts(
+        prompts: impl IntoIterator<Item = Prompt>,
+        params: GenerationParams,
+        stream_options: StreamOptions,
+    ) -> Self {
+        let prompts = prompts.into_iter().collect();
+        let request = GenerateRequest {
+            prompts,
+            n: 1,
+            params,
+            stream_options,
+        };
         Self {
             request,
             job_id: None,

@@ -1,21 +1,17 @@
 //! JSON schemas of request bodies: recorded from the parsers.
 //!
 //! Each parser reads some small bodies with a [`FieldRecorder`]: names, types and bounds of the schema are those that
-//! the parser checks, and descriptions are those of the field tables. Fields that a parser reads as raw JSON have their
-//! schemas in `details`. The tests compare each property with the parser, value by value.
-//!
-//! ```text
-//! request_rows  each body with the parser     details  schemas of fields that are read as raw JSON
-//! ```
+//! the parser checks and records; further descriptions are those of the field tables. The tests compare each property with
+//! the parser, value by value.
 
-mod details;
 mod request_rows;
 
 pub use request_rows::REQUESTS;
 
-use self::details::Detail;
+use self::request_rows::ANY_NUMBER;
 use crate::fields::Fields;
 use crate::fields::recorder::{FieldRecorder, merge};
+use crate::request_parser::{ParseContext, RequestParser};
 use generate::error::ApiError;
 use serde_json::{Map, Value, json};
 
@@ -31,8 +27,14 @@ pub struct RequestSchema {
     names_model: bool,
     /// Bodies that together make the parser read all of its fields.
     samples: &'static [&'static str],
-    parse: fn(Fields<'_>) -> Result<(), ApiError>,
-    details: &'static [&'static [Detail]],
+    parser: BodyParser,
+}
+
+/// The parser of a body.
+enum BodyParser {
+    /// Of a wire protocol.
+    Protocol(RequestParser),
+    Other(fn(Fields<'_>) -> Result<(), ApiError>),
 }
 
 impl RequestSchema {
@@ -43,17 +45,13 @@ impl RequestSchema {
             let model = json!({"type": "string", "description": "default: the first model"});
             merge(properties.entry("model").or_insert(json!({})), model);
         }
-        for detail in self.details.iter().flat_map(|details| details.iter()) {
-            if let Some(property) = properties.get_mut(detail.name) {
-                merge(property, (detail.schema)());
-            }
-        }
         let properties: Map<String, Value> = properties
             .into_iter()
             .map(|(name, schema)| {
-                let schema = match self.required.contains(&&*name) {
-                    true => schema,
-                    false => nullable(schema),
+                let schema = if self.required.contains(&&*name) {
+                    schema
+                } else {
+                    nullable(schema)
                 };
                 (name, schema)
             })
@@ -69,13 +67,22 @@ impl RequestSchema {
         schema
     }
 
+    fn parse(&self, fields: Fields<'_>) -> Result<(), ApiError> {
+        match self.parser {
+            BodyParser::Protocol(parse) => {
+                parse(fields, &ParseContext::of_vocab(ANY_NUMBER)).map(drop)
+            }
+            BodyParser::Other(parse) => parse(fields),
+        }
+    }
+
     /// Schemas of the fields that the parser reads of some bodies.
     fn recorded(&self, bodies: &[&str]) -> Map<String, Value> {
         let recorder = FieldRecorder::default();
         for body in bodies {
             if let Ok(fields) = Fields::parse(body.as_bytes()) {
                 // Missing fields are errors: only what was read counts.
-                let _ = (self.parse)(fields.with_recorder(&recorder));
+                let _ = self.parse(fields.with_recorder(&recorder));
             }
         }
         recorder.take()

@@ -3,10 +3,11 @@
 use crate::embeddings_input::INPUTS_MAX;
 use crate::field_table::RERANK;
 use crate::fields::{self, Fields, RawJson};
-use crate::openai::generation_fields;
+use crate::shared::generation_fields;
 use generate::error::ApiError;
 use generate::priority::Priority;
 use generate::request::IgnoredFields;
+use serde_json::json;
 use std::time::Duration;
 
 /// A parsed request to score documents.
@@ -33,6 +34,7 @@ pub struct ParsedRerank {
 /// # Errors
 /// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>) -> Result<ParsedRerank, ApiError> {
+    fields.record("query", || json!({"minLength": 1}));
     let query = fields.string("query").map(std::borrow::Cow::into_owned);
     match &query {
         None if fields.raw("query").is_none() => fields.reject("query", "is required"),
@@ -40,7 +42,7 @@ pub fn parse(mut fields: Fields<'_>) -> Result<ParsedRerank, ApiError> {
         _ => {}
     }
     let documents = read_documents(&mut fields);
-    let top_n = fields.integer("top_n", 1..=i128::from(u32::MAX));
+    let top_n = fields.integer_as("top_n", 1..=i128::from(u32::MAX));
     let return_documents = fields.boolean("return_documents").unwrap_or(false);
     let stream_options = generation_fields::stream_options(&mut fields);
     fields.string("model");
@@ -48,7 +50,7 @@ pub fn parse(mut fields: Fields<'_>) -> Result<ParsedRerank, ApiError> {
     Ok(ParsedRerank {
         query: query.unwrap_or_default(),
         documents,
-        top_n: top_n.and_then(|n| usize::try_from(n).ok()),
+        top_n,
         return_documents,
         priority: stream_options.priority,
         deadline: stream_options.deadline,
@@ -59,7 +61,13 @@ pub fn parse(mut fields: Fields<'_>) -> Result<ParsedRerank, ApiError> {
 /// Strings, or objects with a `text`. Errors are recorded in `fields`.
 fn read_documents(fields: &mut Fields<'_>) -> Vec<String> {
     const NAME: &str = "documents";
-    let Some(raw) = fields.raw(NAME) else {
+    let schema = || {
+        let text = json!({"type": "string", "minLength": 1});
+        let object = json!({"type": "object", "properties": {"text": text}, "required": ["text"]});
+        let document = json!({"anyOf": [text, object]});
+        json!({"type": "array", "items": document, "minItems": 1, "maxItems": INPUTS_MAX})
+    };
+    let Some(raw) = fields.described(NAME, schema) else {
         fields.reject(NAME, "is required");
         return Vec::new();
     };

@@ -6,19 +6,20 @@
 
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::response_format::{ResponseFormat, any_object};
+use serde_json::{Value, json};
 use text::{CHOICES_IN_GRAMMAR_MAX, GrammarSource};
 
 /// Fields that describe structured output.
-const NAMES: [&str; 9] = [
-    "response_format",
-    "structured_outputs",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-    "guided_json_object",
-    "json_schema",
-    "grammar",
+const NAMES: [(&str, fn() -> Value); 9] = [
+    ("response_format", openai_schema),
+    ("structured_outputs", outputs_schema),
+    ("guided_json", json_schema),
+    ("guided_regex", || json!({"type": "string"})),
+    ("guided_choice", choices_schema),
+    ("guided_grammar", grammar_schema),
+    ("guided_json_object", || json!({"type": "boolean"})),
+    ("json_schema", json_schema),
+    ("grammar", grammar_schema),
 ];
 
 /// Error message for an invalid JSON schema.
@@ -27,8 +28,8 @@ const SCHEMA_WORDS: &str = "must be a JSON Schema (an object)";
 /// Parses the response format of a request, if there is one; a second one is an error.
 pub(crate) fn parse_response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     let mut found: Option<(&str, ResponseFormat)> = None;
-    for name in NAMES {
-        let Some(raw) = fields.raw(name) else {
+    for (name, schema) in NAMES {
+        let Some(raw) = fields.described(name, schema) else {
             continue;
         };
         let Some(parsed) = parse_field(fields, name, raw) else {
@@ -54,9 +55,10 @@ pub(crate) fn closed_objects_field(fields: &mut Fields<'_>) -> Option<bool> {
     const OUTPUTS: &str = "structured_outputs";
     let outputs = fields.raw(OUTPUTS);
     let is_object = outputs.is_some_and(|raw| fields::json_type(raw) == JsonType::Object);
-    let inner = match is_object {
-        true => fields.within(OUTPUTS, |outputs| outputs.boolean(NAME)),
-        false => None,
+    let inner = if is_object {
+        fields.within(OUTPUTS, |outputs| outputs.boolean(NAME))
+    } else {
+        None
     };
     let top = fields.boolean(NAME);
     inner.or(top)
@@ -69,7 +71,7 @@ pub(crate) fn json_schema_format(
     raw: RawJson<'_>,
 ) -> Option<ResponseFormat> {
     let written = fields::as_text(raw);
-    let schema: Option<serde_json::Value> = match &written {
+    let schema: Option<Value> = match &written {
         Some(text) => serde_json::from_str(text).ok(),
         None => fields::parse_value(raw),
     };
@@ -100,6 +102,32 @@ pub(crate) fn check_strict(
         return None;
     }
     Some(parsed)
+}
+
+fn openai_schema() -> Value {
+    let with_type = |name: &str| json!({"type": "object", "required": ["type"], "properties": {"type": {"const": name}}});
+    let mut schema = with_type("json_schema");
+    schema["required"] = json!(["type", "json_schema"]);
+    schema["properties"]["json_schema"] = json!({"type": "object", "required": ["schema"], "properties": {"schema": {"type": "object"}}});
+    json!({"anyOf": [with_type("text"), with_type("json_object"), schema]})
+}
+
+fn outputs_schema() -> Value {
+    json!({"type": "object", "description": "one of json, regex, choice, grammar, json_object"})
+}
+
+fn json_schema() -> Value {
+    json!({"type": ["object", "boolean", "string"], "description": "a JSON Schema, or its text"})
+}
+
+fn choices_schema() -> Value {
+    json!({
+        "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": CHOICES_IN_GRAMMAR_MAX,
+    })
+}
+
+fn grammar_schema() -> Value {
+    json!({"type": "string", "description": "a grammar in GBNF or Lark"})
 }
 
 fn parse_field(fields: &mut Fields<'_>, name: &str, raw: RawJson<'_>) -> Option<ResponseFormat> {

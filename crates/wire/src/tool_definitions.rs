@@ -3,7 +3,7 @@
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::error::ApiError;
 use generate::tools::{TOOLS_MAX, ToolChoice, Tools, is_tool_name};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 
 /// Error message for an invalid tool name.
@@ -48,6 +48,7 @@ pub(crate) fn parse_tool_list<'a, T: IntoIterator<Item = (String, Value)>>(
     name: &str,
     mut parse: impl FnMut(&mut Fields<'a>, &str, RawJson<'a>) -> T,
 ) -> Vec<Value> {
+    fields.record("tools", tools_schema);
     let raws = fields.array("tools", TOOLS_MAX).unwrap_or_default();
     let (mut tools, mut names) = (Vec::with_capacity(raws.len()), Vec::new());
     for (i, raw) in raws.into_iter().enumerate() {
@@ -76,6 +77,25 @@ pub(crate) fn leave_out_tool(fields: &mut Fields<'_>, path: &str, kind: &str) {
     fields.leave_out(path, format!("tools.{kind}"));
 }
 
+/// `None` for a tool of another type, which is left out, and for an invalid type. A tool without a type has this one.
+pub(crate) fn expect_type(
+    fields: &mut Fields<'_>,
+    path: &str,
+    tool: &JsonObject<'_>,
+    expected: &str,
+) -> Option<()> {
+    let Some(kind) = tool.get("type") else {
+        return Some(());
+    };
+    let path = format!("{path}.type");
+    match fields::as_text(kind) {
+        Some(kind) if kind == expected => return Some(()),
+        Some(kind) => leave_out_tool(fields, &path, &kind),
+        None => fields.reject(path, "must be a string"),
+    }
+    None
+}
+
 /// Parses the field `tool_choice`: a keyword, or an object in which `named` finds a tool's name. `words` is the error
 /// message of any other value.
 pub(crate) fn parse_tool_choice<'a>(
@@ -83,7 +103,13 @@ pub(crate) fn parse_tool_choice<'a>(
     error_message: &str,
     named: impl Fn(&JsonObject<'a>) -> Option<Cow<'a, str>>,
 ) -> ToolChoice {
-    let Some(raw) = fields.raw("tool_choice") else {
+    let schema = || {
+        json!({"anyOf": [
+            {"enum": ["none", "auto", "required"]},
+            {"type": "object", "description": "the tool that must be called"},
+        ]})
+    };
+    let Some(raw) = fields.described("tool_choice", schema) else {
         return ToolChoice::Auto;
     };
     let named = fields::as_object(raw).and_then(|choice| named(&choice));
@@ -108,6 +134,7 @@ pub(crate) fn reject_unknown_tool(fields: &mut Fields<'_>) -> Tools {
 /// Rejects tools beside a plain prompt: tool definitions are rendered by the chat template, and a plain prompt has
 /// none.
 pub(crate) fn reject_tools(fields: &mut Fields<'_>) {
+    fields.record("tools", tools_schema);
     let tools = fields.array("tools", usize::MAX);
     if tools.is_some_and(|tools| !tools.is_empty()) {
         fields.reject(
@@ -117,23 +144,16 @@ pub(crate) fn reject_tools(fields: &mut Fields<'_>) {
     }
 }
 
+fn tools_schema() -> Value {
+    json!({"items": {"type": "object"}})
+}
+
 fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<(String, Value)> {
     let Some(tool) = fields::as_object(raw) else {
         fields.reject(path, "must be an object with type and function");
         return None;
     };
-    let kind = tool.get("type").map(fields::as_text);
-    match kind.as_ref().map(Option::as_deref) {
-        None | Some(Some("function")) => {}
-        Some(Some(kind)) => {
-            leave_out_tool(fields, &format!("{path}.type"), kind);
-            return None;
-        }
-        Some(None) => {
-            fields.reject(format!("{path}.type"), "must be a string");
-            return None;
-        }
-    }
+    expect_type(fields, path, &tool, "function")?;
     let path = format!("{path}.function");
     let Some(function) = tool.get("function").and_then(fields::as_object) else {
         fields.reject(path, "must be an object with a name");
@@ -144,30 +164,17 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<(
     if name.is_none() {
         fields.reject(format!("{path}.name"), TOOL_NAME_MESSAGE);
     }
-    let is =
-        |name: &str, is_valid: fn(RawJson<'_>) -> bool| function.get(name).is_none_or(is_valid);
-    for (name, is_valid, error_message) in [
-        (
-            "description",
-            is("description", |raw| {
-                fields::json_type(raw) == JsonType::String
-            }),
-            "must be a string",
-        ),
+    for (name, kind, error_message) in [
+        ("description", JsonType::String, "must be a string"),
         (
             "parameters",
-            is("parameters", |raw| {
-                fields::json_type(raw) == JsonType::Object
-            }),
+            JsonType::Object,
             "must be a JSON Schema (an object)",
         ),
-        (
-            "strict",
-            is("strict", |raw| fields::json_type(raw) == JsonType::Bool),
-            "must be true or false",
-        ),
+        ("strict", JsonType::Bool, "must be true or false"),
     ] {
-        if !is_valid {
+        let given = function.get(name);
+        if given.is_some_and(|raw| fields::json_type(raw) != kind) {
             fields.reject(format!("{path}.{name}"), error_message);
         }
     }

@@ -1,10 +1,12 @@
 //! Parsers of `/tokenize`, `/detokenize` and `/apply-template`.
 
 use crate::fields::Fields;
-use crate::openai::chat_request;
+use crate::fields::bounds::IDS_MAX;
+use crate::fields::recorder::token_id_schema;
+use crate::shared::messages;
 use crate::tool_definitions;
 use generate::error::ApiError;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use text::Message;
 
 /// Bytes of detokenized text.
@@ -108,7 +110,11 @@ pub fn parse_detokenize(
     vocab_size: usize,
     token_bytes: impl Fn(u32) -> usize,
 ) -> Result<Vec<u32>, ApiError> {
-    let ids = match fields.raw("tokens") {
+    let tokens = fields.described(
+        "tokens",
+        || json!({"type": "array", "items": token_id_schema(), "maxItems": IDS_MAX}),
+    );
+    let ids = match tokens {
         Some(raw) => fields.ids("tokens", raw, vocab_size),
         None => {
             fields.reject("tokens", "is required");
@@ -141,8 +147,8 @@ fn parse_conversation(fields: &mut Fields<'_>) -> ConversationRequest {
     fields.reject_left_out("must be \"function\"");
     ConversationRequest {
         tools,
-        messages: chat_request::parse_messages(fields),
-        kwargs: chat_request::template_kwargs(fields),
+        messages: messages::parse_messages(fields),
+        kwargs: messages::template_kwargs(fields),
         add_generation_prompt: fields.boolean("add_generation_prompt").unwrap_or(true),
     }
 }

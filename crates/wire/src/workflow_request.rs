@@ -3,7 +3,7 @@
 use crate::fields::bounds::token_id_list;
 use crate::fields::{self, Fields};
 use generate::error::ApiError;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Limit of token ids in one write to a channel.
 const CHANNEL_IDS_MAX: usize = 4096;
@@ -26,9 +26,13 @@ impl RunRequest {
     /// All invalid fields at once.
     pub fn parse(mut fields: Fields<'_>, context_max: usize) -> Result<Self, ApiError> {
         fields.string("model"); // the model was found before
-        let requested = fields.integer("max_tokens", 1..=context_max as i128);
+        let max_tokens = fields.integer_as("max_tokens", 1..=context_max as i128);
         let stream = fields.boolean("stream").unwrap_or(true);
-        let kwargs = match fields.raw("kwargs") {
+        let kwargs = fields.described(
+            "kwargs",
+            || json!({"type": "object", "description": "inputs of the run"}),
+        );
+        let kwargs = match kwargs {
             None => Map::new(),
             Some(raw) => fields::parse_value(raw).unwrap_or_else(|| {
                 fields.reject("kwargs", "must be an object");
@@ -37,7 +41,7 @@ impl RunRequest {
         };
         fields.finish()?;
         Ok(Self {
-            max_tokens: requested.and_then(|tokens| usize::try_from(tokens).ok()),
+            max_tokens,
             stream,
             kwargs,
         })

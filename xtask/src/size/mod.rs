@@ -26,10 +26,10 @@ const BUDGETS: [(&str, usize); 21] = [
     ("stream", 2_500),
     ("synth", 3_300),
     ("testing", 600),
-    ("text", 14_700),
+    ("text", 14_600),
     ("upstream", 2_000),
     ("weights", 12_900),
-    ("wire", 14_300),
+    ("wire", 13_800),
     ("workflow", 4_400),
 ];
 

@@ -13,7 +13,7 @@ use generate::value_bounds::{self, IDS_MAX, InvalidValue};
 use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::time::Duration;
-use wire::openai::generation_fields::DEADLINE_MS_MAX;
+use wire::shared::generation_fields::DEADLINE_MS_MAX;
 
 /// Bytes of names and ids.
 const NAME_BYTES_MAX: usize = 1 << 12;

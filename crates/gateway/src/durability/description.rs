@@ -14,9 +14,9 @@ use generate::request::{CHOICES_MAX, GenerationParams, Prompt, StreamOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wire::framing::Framing;
-use wire::jobs::job_id::{JOB_ID_MESSAGE, JobId};
 use wire::openai::chat_encoder::ReasoningField;
 use wire::protocol::Protocol;
+use wire::shared::job_id::{JOB_ID_MESSAGE, JobId};
 
 /// Bytes of a description with prompts that are not prepared yet, and of prepared prompts. A description with
 /// prepared prompts has at most the sum of both.

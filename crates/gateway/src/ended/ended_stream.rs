@@ -8,8 +8,8 @@ use journal::RecoveredStream;
 use serde::{Deserialize, Serialize};
 use stream::{End, StreamId};
 use wire::clock;
-use wire::openai::finish_reason::end_error;
 use wire::protocol::Protocol;
+use wire::shared::finish_reason::end_error;
 
 /// The end of a response, a job, or another stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

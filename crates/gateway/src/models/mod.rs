@@ -50,7 +50,7 @@ pub use registry::ModelRegistry;
 pub use resolved_model::ModelLease;
 pub use resolved_model::ResolvedModel;
 pub use wire::derived_model::DerivedModel;
-pub use wire::ollama::keep_alive::ModelKeepAlive;
+pub use wire::shared::keep_alive::ModelKeepAlive;
 
 use crate::metrics::StepMetrics;
 use generate::error::ApiError;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use stream::{Owner, StreamId};
 use wire::clock;
-use wire::jobs::job_id::JobId;
+use wire::shared::job_id::JobId;
 
 /// A registered stream that waits for the model.
 pub(crate) struct RestoredStream {

@@ -28,7 +28,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use stream::{End, FailCode, StreamId};
 use wire::derived_model::ModelOptions;
-use wire::openai::finish_reason::GRAMMAR_LIMIT_MESSAGE;
+use wire::shared::finish_reason::GRAMMAR_LIMIT_MESSAGE;
 
 /// Generates answers with one loaded model.
 pub(crate) struct Generator {

@@ -59,7 +59,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 use tower::ServiceExt;
-use wire::openai::error_response::RejectedWith;
+use wire::shared::error_response::RejectedWith;
 
 pub(crate) use handover::StreamedResponse;
 pub(crate) use send_buffer::AnswerBuffers;

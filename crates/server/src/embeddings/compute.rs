@@ -22,7 +22,7 @@ use std::time::Instant;
 use stream::{End, Owner, Read, Reader};
 use wire::clock;
 use wire::embeddings_request::EmbeddingModel;
-use wire::openai::finish_reason;
+use wire::shared::finish_reason;
 
 /// The output of an embedding for the resource estimate.
 const ANSWERS: RequestedChoices = RequestedChoices {

@@ -15,8 +15,8 @@ use gateway::metrics::count::Counter;
 use gateway::metrics::label_table;
 use generate::error::ApiError;
 use std::sync::Arc;
-use wire::openai::error_response::RejectedWith;
 use wire::query::Query;
+use wire::shared::error_response::RejectedWith;
 
 /// Statuses with a counter of their own.
 const STATUSES: [(u16, &str); 25] = [

@@ -36,12 +36,12 @@ use wire::anthropic::model_list::{ModelInfo, ModelPage};
 use wire::durable_streams::live_read::ControlEvent;
 use wire::durable_streams::message::DurableMessage;
 use wire::item_page::{ItemPage, RawItem};
-use wire::ollama::error_response::ErrorLine;
+use wire::ollama::response_line::ErrorLine;
 use wire::openai::model_list::{ModelList, ModelObject};
 use wire::openai::stored_completion::{DeletedCompletion, StoredCompletion, StoredMessage};
 use wire::protocol::Protocol;
-use wire::responses::input_item::InputItem;
 use wire::schema::{SchemaFn, either, of};
+use wire::stored_request::InputItem;
 
 /// Method, path, tag, summary, schema of the body (empty without a body), parameters, and the response without an
 /// error.

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use stream::LIST_PAGE_MAX;
 use wire::metadata::METADATA_MAX;
-use wire::openai::generation_fields::DEADLINE_MS_MAX;
 use wire::protocol::Protocol;
+use wire::shared::generation_fields::DEADLINE_MS_MAX;
 
 /// All parameters, by name.
 pub(super) fn all() -> Value {

@@ -16,7 +16,7 @@ use axum::response::Response;
 use gateway::lifecycle::ServerStage;
 use generate::error::{ApiError, ErrorKind};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use wire::openai::error_response;
+use wire::shared::error_response;
 
 /// Length of a `Sec-WebSocket-Key`: 16 bytes in base 64.
 const KEY_BYTES: usize = 24;

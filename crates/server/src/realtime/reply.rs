@@ -4,7 +4,7 @@ use super::handles::RealtimeHandles;
 use gateway::streams::StreamRecord;
 use generate::error::ApiError;
 use serde_json::{Map, Value, json};
-use wire::jobs::error_code::is_retriable;
+use wire::shared::job_error::is_retriable;
 
 /// The first message.
 pub(super) fn welcome_message(handles: &RealtimeHandles) -> Value {

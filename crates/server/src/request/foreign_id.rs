@@ -22,8 +22,8 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use serde::Deserialize;
 use std::borrow::Cow;
-use wire::jobs::job_id::JobId;
 use wire::responses::ID_PREFIX;
+use wire::shared::job_id::JobId;
 
 /// Bytes of an id that is looked up elsewhere.
 const ID_BYTES_MAX: usize = 128;

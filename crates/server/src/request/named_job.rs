@@ -25,7 +25,7 @@ use http::StatusCode;
 use http::request::Parts;
 use std::time::Duration;
 use stream::StreamId;
-use wire::jobs::job_id::JobId;
+use wire::shared::job_id::JobId;
 
 /// `Retry-After` while it is not known whether the name is used.
 const RETRY_AFTER: Duration = Duration::from_secs(1);

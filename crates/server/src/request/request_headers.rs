@@ -5,7 +5,7 @@ use gateway::admission::Priority;
 use generate::error::{ApiError, ErrorKind, Problem};
 use std::time::{Duration, Instant};
 use wire::clock;
-use wire::openai::generation_fields::DEADLINE_MS_MAX;
+use wire::shared::generation_fields::DEADLINE_MS_MAX;
 
 /// The header with the deadline of a request, in milliseconds from now.
 const PATIENCE: &str = "request-timeout-ms";

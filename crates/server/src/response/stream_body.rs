@@ -22,10 +22,10 @@ use stream::End;
 use wire::cursor::{Cursor, TerminalMarker};
 use wire::encoder::Encoder;
 use wire::event_id::EventIds;
-use wire::frame_buffer::FrameBuffer;
+use wire::frame_writer::FrameBuffer;
 use wire::framing::Framing;
-use wire::openai::finish_reason;
 use wire::protocol::{Encoding, FollowState, ProtocolHeader};
+use wire::shared::finish_reason;
 
 /// The body of a streamed response.
 ///

@@ -24,13 +24,12 @@ use std::sync::Arc;
 use stream::StreamId;
 use wire::clock;
 use wire::framing::Framing;
-use wire::jobs::error_code::JobErrorCode;
-use wire::jobs::error_response::JobError;
-use wire::jobs::job_id::JobId;
-use wire::jobs::outcome::{self, JobOutcome};
 use wire::protocol::Protocol;
 use wire::query::Query;
 use wire::rfc3339;
+use wire::shared::job_error::{JobError, JobErrorCode};
+use wire::shared::job_id::JobId;
+use wire::shared::job_outcome::{self, JobOutcome};
 
 /// Runs a job with a subscriber. A streamed job is resumable unless the client chooses otherwise.
 pub(crate) async fn run_inference(
@@ -266,7 +265,7 @@ fn rejected_ending(error: &ApiError) -> JobEnding<'_> {
 }
 
 fn stream_ending(end: stream::End, record: &StreamRecord) -> JobEnding<'_> {
-    match outcome::job_outcome(end) {
+    match job_outcome::job_outcome(end) {
         JobOutcome::End { reason, stop } => {
             let stop = stop.and_then(|stop| record.meta().stops.get(usize::from(stop)));
             JobEnding::Stop {

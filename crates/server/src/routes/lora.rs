@@ -10,7 +10,7 @@ use generate::error::ApiError;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
-use wire::openai::lora_field;
+use wire::shared::lora_field;
 
 /// An adapter.
 #[derive(JsonSchema, Serialize)]

@@ -38,9 +38,8 @@ use wire::protocol::Protocol;
 use wire::query::Query;
 use wire::request_parser::ParseContext;
 use wire::responses::ResponsesEncoder;
-use wire::responses::input_item::InputItem;
 use wire::responses::{request, response_object};
-use wire::stored_request::{History, StoredItem};
+use wire::stored_request::{History, InputItem, StoredItem};
 
 /// Answers a background request with the response in progress, a streamed request with events, and others with the
 /// ended response.

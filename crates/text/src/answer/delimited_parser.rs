@@ -248,9 +248,10 @@ impl DelimitedParser {
                 }
                 DelimiterPlace::Between => self.state == TextState::Between,
             };
-            let markers = match self.takes_bare {
-                true => &self.markers[..],
-                false => &self.markers[..syntax.markers.len()],
+            let markers = if self.takes_bare {
+                &self.markers[..]
+            } else {
+                &self.markers[..syntax.markers.len()]
             };
             for marker in markers.iter().filter(|marker| counts(marker.place)) {
                 if look(marker.text) {

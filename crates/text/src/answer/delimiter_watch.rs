@@ -8,8 +8,8 @@
 //! a token (the token-healing problem, solved by exclusion). The straddling tokens are listed once for each
 //! vocabulary.
 
-use super::call_delimiters;
-use super::call_syntax::CallSyntax;
+use super::call_syntax::{CallSyntax, CallSyntaxKind, HeaderPart};
+use super::family_syntax::{self, DelimiterEffect, DelimiterPlace};
 use super::model_family::{AnswerFormat, ToolFamily};
 use super::watched_delimiter::{WatchPlace, WatchedDelimiter, goes_beyond};
 use crate::Tokenizer;
@@ -33,7 +33,7 @@ impl DelimiterSet {
     /// tokens: as plain text these delimiters may occur inside strings. Visits the whole vocabulary, which
     /// takes about ten milliseconds for a large one.
     pub fn call_openings(format: AnswerFormat, tokenizer: &Arc<Tokenizer>) -> Option<Self> {
-        let marks = call_delimiters::of(format)?;
+        let marks = call_delimiters(format)?;
         let is_token = |mark: &WatchedDelimiter| {
             tokenizer
                 .id_of(mark.text)
@@ -153,11 +153,12 @@ impl DelimiterWatch {
     /// remaining text has the same meaning.
     fn forget(&mut self) {
         let most = self.tail.len().saturating_sub(TAIL_BYTES_MAX / 2);
-        let cut = match self.fresh {
-            true => (0..=most)
+        let cut = if self.fresh {
+            (0..=most)
                 .rev()
-                .find(|&cut| self.said_of(&self.tail[..cut]).is_empty()),
-            false => Some(most),
+                .find(|&cut| self.said_of(&self.tail[..cut]).is_empty())
+        } else {
+            Some(most)
         };
         self.tail.drain(..cut.unwrap_or(0));
     }
@@ -170,9 +171,10 @@ impl DelimiterWatch {
 
     /// Tokens that must be masked because they straddle the end of a delimiter; may contain duplicates.
     pub fn straddling_tokens(&self) -> impl Iterator<Item = u32> {
-        let start: &[u32] = match self.fresh {
-            true => &self.marks.beyond_start,
-            false => &[],
+        let start: &[u32] = if self.fresh {
+            &self.marks.beyond_start
+        } else {
+            &[]
         };
         let beyond = self.marks.marks.iter().flat_map(|mark| {
             let there = mark.beyond.iter().enumerate();
@@ -231,4 +233,43 @@ impl DelimiterWatch {
             .flat_map(|counts| self.marks.that_count(counts));
         said.is_empty() || texts.any(|text| text.as_bytes().starts_with(said))
     }
+}
+
+/// Delimiters that open calls in a family's answers; `None` for a family without calls.
+fn call_delimiters(format: AnswerFormat) -> Option<Vec<WatchedDelimiter>> {
+    if format.tools == ToolFamily::Harmony {
+        let parts = HeaderPart::openings().into_iter();
+        let mark = |(text, part)| {
+            WatchedDelimiter::new(
+                text,
+                WatchPlace::Anywhere,
+                Some(CallSyntax(CallSyntaxKind::Header(part))),
+            )
+        };
+        return Some(parts.map(mark).collect());
+    }
+    let syntax = format.tools.syntax()?;
+    let markers = family_syntax::all_markers(syntax, format.reasoning.thoughts());
+    let calls = markers.map(|marker| {
+        let first = marker.text.chars().next();
+        let form = match marker.then {
+            DelimiterEffect::Call(body) => Some(CallSyntaxKind::CallBody(body, None, marker.close)),
+            DelimiterEffect::CallHere(body) => {
+                Some(CallSyntaxKind::CallBody(body, first, marker.close))
+            }
+            _ => None,
+        };
+        let form = form.map(CallSyntax);
+        let counts = match (marker.place, form) {
+            (DelimiterPlace::Start, _) => WatchPlace::Start,
+            (DelimiterPlace::Between, None) => WatchPlace::Between,
+            _ => WatchPlace::Anywhere,
+        };
+        WatchedDelimiter::new(marker.text, counts, form)
+    });
+    // After reasoning, delimiters that are valid only at the start are valid again.
+    let thoughts = format.reasoning_delimiters().into_iter();
+    let thoughts = thoughts.flat_map(|(opens, closes)| opens.iter().chain(closes));
+    let thoughts = thoughts.map(|text| WatchedDelimiter::new(text, WatchPlace::Anywhere, None));
+    Some(calls.chain(thoughts).collect())
 }

@@ -10,7 +10,7 @@
 //! | `value_converter`, `parameter_value` | conversion of values to JSON |
 //! | `tool_schemas` | parameter types of the request's tools |
 //! | `call_syntax` | syntax of a call after the opening delimiter |
-//! | `call_delimiters`, `watched_delimiter`, `delimiter_watch` | recognition of delimiters, token by token, during generation |
+//! | `watched_delimiter`, `delimiter_watch` | recognition of delimiters, token by token, during generation |
 //! | `call_grammar` | grammars of calls for constrained decoding |
 //! | `content_filter` | stop strings, which act on content only |
 //! | `answer_parts`, `part_writer` | parts of an answer: their buffer, and the output of the parsers |
@@ -18,7 +18,6 @@
 mod answer_parser;
 mod answer_parts;
 mod braced_call;
-mod call_delimiters;
 mod call_grammar;
 mod call_parser;
 mod call_syntax;
@@ -32,7 +31,6 @@ mod json_calls;
 mod json_escape;
 mod model_family;
 mod named_call;
-mod number_state;
 mod parameter_value;
 mod part_writer;
 mod python_calls;

@@ -5,7 +5,6 @@
 //! incomplete word, escape or delimiter is held back, so strings of any length are streamed.
 
 use super::json_escape::{is_blank, push_escaped};
-use super::number_state::NumberState;
 use super::step_result::StepResult;
 
 /// Deepest nesting of values that is accepted as arguments.
@@ -386,4 +385,41 @@ const WORDS: [(&str, &str); 6] = [
 
 fn is_bare(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '$')
+}
+
+/// State within a number, after JSON's grammar, one character at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NumberState {
+    Minus,
+    Zero,
+    Whole,
+    Point,
+    Fraction,
+    Exponent,
+    Sign,
+    Power,
+}
+
+impl NumberState {
+    /// The state after one more character; `None` where the number cannot continue with the character.
+    fn next(self, c: char) -> Option<Self> {
+        match (self, c) {
+            (Self::Minus, '0') => Some(Self::Zero),
+            (Self::Minus, '1'..='9') | (Self::Whole, '0'..='9') => Some(Self::Whole),
+            (Self::Zero | Self::Whole, '.') => Some(Self::Point),
+            (Self::Point | Self::Fraction, '0'..='9') => Some(Self::Fraction),
+            (Self::Zero | Self::Whole | Self::Fraction, 'e' | 'E') => Some(Self::Exponent),
+            (Self::Exponent, '+' | '-') => Some(Self::Sign),
+            (Self::Exponent | Self::Sign | Self::Power, '0'..='9') => Some(Self::Power),
+            _ => None,
+        }
+    }
+
+    /// Whether the number may end in this state.
+    fn may_end(self) -> bool {
+        matches!(
+            self,
+            Self::Zero | Self::Whole | Self::Fraction | Self::Power
+        )
+    }
 }

@@ -33,11 +33,12 @@ pub(super) fn check(root: &Map<String, Value>) -> Result<(), GrammarError> {
              (SCHEMA_COPIES_MAX) would be searched for common multiples"
         )));
     }
-    match is_within {
-        true => Ok(()),
-        false => Err(GrammarError::whole(
+    if is_within {
+        Ok(())
+    } else {
+        Err(GrammarError::whole(
             "has values of multipleOf whose common multiple exceeds 32 bits, in a schema that combines parts (allOf, anyOf, $ref)",
-        )),
+        ))
     }
 }
 

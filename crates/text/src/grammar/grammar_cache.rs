@@ -1,7 +1,7 @@
 //! Cache of compiled grammars and of rejected sources.
 
-use super::compiled_grammar::Grammar;
 use super::error::GrammarError;
+use super::grammar_matcher::Grammar;
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -1,9 +1,8 @@
 //! Compilation of sources to grammars over one vocabulary.
 
-use super::compiled_grammar::Grammar;
 use super::error::GrammarError;
 use super::grammar_cache::GrammarCache;
-use super::grammar_matcher::GrammarMatcher;
+use super::grammar_matcher::{Grammar, GrammarMatcher};
 use super::grammar_source::{CheckedSource, GrammarSource};
 use super::json_schema::BoundedSchema;
 use super::lexer_work::{self, LEXER_START_FUEL};
@@ -12,7 +11,7 @@ use super::limits::{
 };
 use super::number_lexemes::NumberedGrammar;
 use super::rejection::{GrammarRejection, first_lines};
-use super::{productive_symbols, token_slices, token_trie};
+use super::{productive_symbols, token_trie};
 use crate::Tokenizer;
 use llguidance::api::{GrammarInit, ParserLimits};
 use llguidance::toktrie::InferenceCapabilities;
@@ -156,7 +155,7 @@ impl GrammarCompiler {
             ff_tokens: self.tokenizer.encodes_fragments(),
             ..InferenceCapabilities::default()
         };
-        let factory = ParserFactory::new(&vocabulary, capabilities, &token_slices::all());
+        let factory = ParserFactory::new(&vocabulary, capabilities, &token_slices());
         let mut factory = factory.map_err(|error| first_lines(&error))?;
         factory.quiet();
         *factory.limits_mut() = ParserLimits {
@@ -172,4 +171,21 @@ impl GrammarCompiler {
         };
         Ok(factory)
     }
+}
+
+/// Token slices: sets of tokens that many constraints allow completely, so that the trie need not be walked for them. They
+/// are regular expressions, wider slices after narrower ones. Longer tokens are walked.
+///
+/// Before each mask, llguidance finds the widest slice that the constraint allows here, takes the slice's precomputed
+/// mask, and walks only the rest of the vocabulary. The built-in slices are for JSON strings. Most tokens are words, so
+/// without word slices a regular expression over letters would walk nearly the whole vocabulary.
+fn token_slices() -> Vec<String> {
+    const WORDS: [&str; 4] = [
+        "[a-z]{1,16}",
+        "[A-Za-z]{1,16}",
+        "[a-z ]{1,16}",
+        "[A-Za-z ]{1,16}",
+    ];
+    let json = llguidance::earley::SlicedBiasComputer::general_slices();
+    json.into_iter().chain(WORDS.map(str::to_owned)).collect()
 }

@@ -8,11 +8,13 @@ use super::rejection::GrammarRejection;
 use super::schema_parts::{parts, path};
 use super::schema_relaxation::loosened_schema;
 use super::schema_rewriting::rewritten;
-use super::white_space::JSON_WHITE_SPACE;
 use super::{schema_normalization, schema_numbers, schema_size};
 use llguidance::api::TopLevelGrammar;
 use serde_json::{Map, Value, json};
 
+/// White space between JSON tokens: one space, or a line break and at most 20 characters of indentation, at
+/// most once per gap; the bound of llama.cpp's `space` rule. A small model fills every gap, so more white space would cost the answer tokens.
+const JSON_WHITE_SPACE: &str = r" |\n[ \t]{0,20}";
 /// Nesting of values in a schema.
 pub const SCHEMA_DEPTH_MAX: usize = 64;
 /// Number of values in a schema, at all depths.

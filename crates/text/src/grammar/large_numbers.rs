@@ -98,9 +98,10 @@ impl LargeNumbers {
                 let mark = mark(at.unwrap_or_default()) as i64;
                 let mark = if is_negative { -mark } else { mark };
                 // A constant that is a float may also be written otherwise.
-                *value = match number.is_f64() {
-                    true => json!(mark as f64),
-                    false => json!(mark),
+                *value = if number.is_f64() {
+                    json!(mark as f64)
+                } else {
+                    json!(mark)
                 };
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.mark(item)),
@@ -110,16 +111,18 @@ impl LargeNumbers {
     }
 
     fn of_sign(&self, is_negative: bool) -> &[Magnitude] {
-        match is_negative {
-            true => &self.negative,
-            false => &self.positive,
+        if is_negative {
+            &self.negative
+        } else {
+            &self.positive
         }
     }
 
     fn of_sign_mut(&mut self, is_negative: bool) -> &mut Vec<Magnitude> {
-        match is_negative {
-            true => &mut self.negative,
-            false => &mut self.positive,
+        if is_negative {
+            &mut self.negative
+        } else {
+            &mut self.positive
         }
     }
 
@@ -170,10 +173,12 @@ fn read_sign(
         if gaps[at] {
             add(low, (number.integer - 1).min(WRITTEN_MAX));
         }
-        match is_taken(at) {
-            true if number.integer <= WRITTEN_MAX => add(number.integer, number.integer),
-            true => taken.push(format!("{sign}{}", number.in_powers())),
-            false => {}
+        if is_taken(at) {
+            if number.integer <= WRITTEN_MAX {
+                add(number.integer, number.integer);
+            } else {
+                taken.push(format!("{sign}{}", number.in_powers()));
+            }
         }
         low = number.integer.saturating_add(1);
     }

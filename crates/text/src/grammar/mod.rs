@@ -18,7 +18,6 @@
 
 mod closed_objects;
 mod common_multiples;
-mod compiled_grammar;
 mod error;
 mod gbnf;
 mod grammar_cache;
@@ -41,19 +40,16 @@ mod schema_rewriting;
 mod schema_size;
 #[cfg(test)]
 mod tests;
-mod token_slices;
 mod token_trie;
-mod white_space;
 
 pub use closed_objects::CLOSED_NAMES_MAX;
-pub use compiled_grammar::Grammar;
 pub use error::GrammarError;
 pub use gbnf::{
     GBNF_COMPARISONS_MAX, GBNF_DEPTH_MAX, GBNF_REPEAT_MAX, GBNF_RULES_MAX, GBNF_TERMINALS_MAX,
 };
 pub use grammar_cache::{GRAMMARS_MAX, REFUSALS_MAX};
 pub use grammar_compiler::{COMPILE_STACK_BYTES, GrammarCompiler};
-pub use grammar_matcher::{GrammarMatcher, MatcherError};
+pub use grammar_matcher::{Grammar, GrammarMatcher, MatcherError};
 pub use grammar_source::{CHOICES_IN_GRAMMAR_MAX, GrammarSource};
 pub use json_schema::{SCHEMA_DEPTH_MAX, SCHEMA_PLACES_MAX};
 pub(crate) use json_schema::{options as schema_options, prepared as prepared_schema};

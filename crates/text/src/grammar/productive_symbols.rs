@@ -29,10 +29,11 @@ pub(super) fn check(grammar: &CGrammar, empty: &[bool]) -> Result<(), &'static s
         for &rule in grammar.rules_of(symbol) {
             for (at, &part) in grammar.rule_rhs(rule).0.iter().enumerate() {
                 waiting.push(part);
-                match productive[part.as_index()] {
-                    true => {}
-                    false if at > 0 => return Err(ENDLESS),
-                    false => break,
+                if !productive[part.as_index()] {
+                    if at > 0 {
+                        return Err(ENDLESS);
+                    }
+                    break;
                 }
             }
         }

@@ -58,9 +58,10 @@ enum BoundSide {
 pub(super) fn check(root: &Map<String, Value>) -> Result<(), GrammarError> {
     let mut multiples = Vec::new();
     check_part(root, &mut Vec::new(), &mut multiples)?;
-    match Multiple::product_fits(&multiples) {
-        true => Ok(()),
-        false => common_multiples::check(root),
+    if Multiple::product_fits(&multiples) {
+        Ok(())
+    } else {
+        common_multiples::check(root)
     }
 }
 
@@ -201,9 +202,10 @@ fn inclusive(
     let number = match (plain, beyond) {
         (Some(a), Some(b)) => {
             let is_less = ExactNumber::of(&a)? < ExactNumber::of(&b)?;
-            match is_less == (side == BoundSide::Below) {
-                true => b,
-                false => a,
+            if is_less == (side == BoundSide::Below) {
+                b
+            } else {
+                a
             }
         }
         (a, b) => a.or(b)?,

@@ -37,12 +37,11 @@ pub(super) fn of(tokenizer: &Arc<Tokenizer>, eos: &[u32]) -> TokEnv {
 /// Bytes of a token in the trie. A control token is represented by its name after a byte that text never
 /// contains, so that only a grammar that names the token allows the token.
 fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
-    let bytes = match tokenizer.is_control(id) {
-        true => {
-            let name = tokenizer.piece(id).unwrap_or_default().as_bytes();
-            [&[TokTrie::SPECIAL_TOKEN_MARKER], name].concat()
-        }
-        false => tokenizer.bytes(id).unwrap_or_default().to_vec(),
+    let bytes = if tokenizer.is_control(id) {
+        let name = tokenizer.piece(id).unwrap_or_default().as_bytes();
+        [&[TokTrie::SPECIAL_TOKEN_MARKER], name].concat()
+    } else {
+        tokenizer.bytes(id).unwrap_or_default().to_vec()
     };
     match bytes.len() {
         0..=TRIE_DEPTH_MAX => bytes,

@@ -109,11 +109,10 @@ fn items(items: usize) -> Result<(), Error> {
 }
 
 fn at_most(size: usize, most: usize) -> Result<(), Error> {
-    match size <= most {
-        true => Ok(()),
-        false => {
-            Err(Error::new(ErrorKind::InvalidOperation, "too large").with_source(TooLarge(most)))
-        }
+    if size <= most {
+        Ok(())
+    } else {
+        Err(Error::new(ErrorKind::InvalidOperation, "too large").with_source(TooLarge(most)))
     }
 }
 
@@ -123,9 +122,10 @@ fn replaced(value: &Value, args: &[Value]) -> Result<(), Error> {
         return Ok(());
     };
     let (from, to) = (from.as_str().unwrap_or_default(), length(to)?);
-    let places = match from.is_empty() {
-        true => text.len() + 1,
-        false => text.len() / from.len(),
+    let places = if from.is_empty() {
+        text.len() + 1
+    } else {
+        text.len() / from.len()
     };
     // Occurrences are counted only where the text is long enough to matter.
     if bytes(text.len().saturating_add(places.saturating_mul(to))).is_ok() {
@@ -250,9 +250,10 @@ struct ByteCounter(usize);
 impl fmt::Write for ByteCounter {
     fn write_str(&mut self, piece: &str) -> fmt::Result {
         self.0 = self.0.saturating_add(piece.len());
-        match self.0 <= VALUE_BYTES_MAX {
-            true => Ok(()),
-            false => Err(fmt::Error),
+        if self.0 <= VALUE_BYTES_MAX {
+            Ok(())
+        } else {
+            Err(fmt::Error)
         }
     }
 }

@@ -90,9 +90,10 @@ impl CallIds {
             return known.clone();
         }
         let is_plain = id.len() == ID_CHARACTERS && id.bytes().all(|b| b.is_ascii_alphanumeric());
-        let mut new = match is_plain {
-            true => id.to_owned(),
-            false => self.next_number(),
+        let mut new = if is_plain {
+            id.to_owned()
+        } else {
+            self.next_number()
         };
         // No number comes twice, so all ids together are tried at most twice as often as there are ids.
         while !self.used.insert(new.clone()) {

@@ -136,9 +136,10 @@ impl Probe<'_> {
     /// A message with one call for each argument.
     fn calls(&self, content: &str, arguments: &[&str]) -> Message {
         let calls = arguments.iter().map(|city| {
-            let arguments = match self.argument_text {
-                true => json!(json!({ "city": city }).to_string()),
-                false => json!({ "city": city }),
+            let arguments = if self.argument_text {
+                json!(json!({ "city": city }).to_string())
+            } else {
+                json!({ "city": city })
             };
             let mut call =
                 json!({"type": "function", "function": {"name": PROBE, "arguments": arguments}});

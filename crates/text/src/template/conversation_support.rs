@@ -22,9 +22,10 @@ impl ConversationSupport {
     pub(super) fn of(template: &ChatTemplate) -> Self {
         let turns = TurnSupport::of(template);
         // A template that fails on every probe would only cost time.
-        let calls = match turns == TurnSupport::ALL && !template.shows_turns(&[("user", "hi")]) {
-            true => Some(CallSupport::ALL),
-            false => CallSupport::of(template),
+        let calls = if turns == TurnSupport::ALL && !template.shows_turns(&[("user", "hi")]) {
+            Some(CallSupport::ALL)
+        } else {
+            CallSupport::of(template)
         };
         Self { turns, calls }
     }

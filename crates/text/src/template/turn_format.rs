@@ -156,10 +156,7 @@ impl TurnFormat {
             marked(self.assistant, "content"),
         );
         let rest = marked(self.user, "held.system | trim");
-        let begin = match self.begins {
-            true => "{{- bos_token -}}",
-            false => "",
-        };
+        let begin = if self.begins { "{{- bos_token -}}" } else { "" };
         let template = include_str!("turns.jinja");
         [
             ("BEGIN", begin),

@@ -96,9 +96,10 @@ impl TurnSupport {
         if !is_begun {
             messages.insert(begin, message("user", ""));
         }
-        match self.any_order {
-            true => messages,
-            false => alternating(messages),
+        if self.any_order {
+            messages
+        } else {
+            alternating(messages)
         }
     }
 
@@ -179,9 +180,10 @@ fn system_place(template: &ChatTemplate, developer: bool) -> SystemPlace {
         ("user", PROBE),
     ];
     // Beside a first system message, and without one.
-    match shows(&later) && shows(&later[1..]) {
-        true => SystemPlace::Anywhere,
-        false => SystemPlace::Leading,
+    if shows(&later) && shows(&later[1..]) {
+        SystemPlace::Anywhere
+    } else {
+        SystemPlace::Leading
     }
 }
 
@@ -211,9 +213,10 @@ fn in_user_turns(messages: Vec<Message>) -> Vec<Message> {
         if message.role != "tool"
             && let Some(instructions) = waiting.take()
         {
-            match message.role == "user" {
-                true => prepend_text(&mut message, &instructions.content),
-                false => say_as_user(&mut fitted, &instructions),
+            if message.role == "user" {
+                prepend_text(&mut message, &instructions.content)
+            } else {
+                say_as_user(&mut fitted, &instructions)
             }
         }
         fitted.push(message);

@@ -86,9 +86,10 @@ impl WordBuffer {
     }
 
     fn append(&mut self, written: char, lowercase: bool) {
-        match lowercase {
-            true => self.word.extend(written.to_lowercase()),
-            false => self.word.push(written),
+        if lowercase {
+            self.word.extend(written.to_lowercase())
+        } else {
+            self.word.push(written)
         }
     }
 

@@ -63,9 +63,10 @@ impl WordPiece {
         let first = out.len();
         // The first token has at least one character of the word.
         let mut least = SPACE.len_utf8() + 1;
-        let mut rest = match word.chars().count() <= WORD_CHARACTERS_MAX + 1 {
-            true => word,
-            false => return self.push_unknown(word, out),
+        let mut rest = if word.chars().count() <= WORD_CHARACTERS_MAX + 1 {
+            word
+        } else {
+            return self.push_unknown(word, out);
         };
         while !rest.is_empty() {
             let Some((id, len)) = self.longest(rest, least, pieces) else {

@@ -215,9 +215,12 @@ fn published_file_gives_the_prompts_pairs_and_texts_of_gguf() {
     };
     file["added_tokens"] = (0..SPECIALS.len()).map(special).collect();
     let template = |parts: &[(&str, usize)]| -> serde_json::Value {
-        let part = |(id, kind): &(&str, usize)| match SPECIALS.contains(id) {
-            true => json!({"SpecialToken": {"id": id, "type_id": kind}}),
-            false => json!({"Sequence": {"id": id, "type_id": kind}}),
+        let part = |(id, kind): &(&str, usize)| {
+            if SPECIALS.contains(id) {
+                json!({"SpecialToken": {"id": id, "type_id": kind}})
+            } else {
+                json!({"Sequence": {"id": id, "type_id": kind}})
+            }
         };
         parts.iter().map(part).collect()
     };

@@ -2,12 +2,11 @@
 
 use super::chunk::{MessageMetadata, PartId, UiMessage, UiMessageChunk, UiPart, finish_reason};
 use crate::cursor::TerminalMarker;
-use crate::encoder::{Encoder, write_wait_comment};
+use crate::encoder::{DONE, Encoder, write_wait_comment};
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::json;
-use crate::openai::chunk::DONE;
-use crate::openai::error_response::ErrorBody;
 use crate::schema::{self, ResponseSchemas};
+use crate::shared::error_response::ErrorBody;
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::{AnswerPart, CollectedAnswer};
@@ -204,7 +203,7 @@ impl UiMessageEncoder {
             let reason = "the request was cancelled";
             out.write_frame(id, None, &UiMessageChunk::Abort { reason });
         } else {
-            let error = crate::openai::finish_reason::end_error(end);
+            let error = crate::shared::finish_reason::end_error(end);
             let error_text = &*error.message;
             out.write_frame(id, None, &UiMessageChunk::Error { error_text });
         }

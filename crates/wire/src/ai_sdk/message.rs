@@ -1,15 +1,15 @@
 //! `UIMessage`s of a request, converted to the messages that chat templates expect.
 
-use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
-use generate::request::{MESSAGES_MAX, PARTS_MAX};
+use crate::fields::{self, Fields, JsonObject, RawJson};
+use crate::shared::content_parts::{UI_PARTS, part_text};
+use crate::shared::messages::{message_list, text_message};
+use generate::request::PARTS_MAX;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use text::Message;
 
 /// Parts without content for the model: a page shows them beside an answer.
 const IGNORED_PARTS: [&str; 3] = ["source-url", "source-document", "custom"];
-/// Error message of a part that is a file.
-const FILE_PARTS: &str =
-    "only text parts: images, sound and files are not supported yet by this server";
 /// States of a tool part whose input is complete.
 const COMPLETE_STATES: [&str; 6] = [
     "input-available",
@@ -22,15 +22,16 @@ const COMPLETE_STATES: [&str; 6] = [
 
 /// Parses the conversation; errors are recorded in `fields`.
 pub(super) fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
-    let Some(items) = fields.array("messages", MESSAGES_MAX) else {
-        if fields.raw("messages").is_none() {
-            fields.reject("messages", "is required");
-        }
-        return Vec::new();
-    };
-    if items.is_empty() {
-        fields.reject("messages", "must hold at least one message");
-    }
+    let items = message_list(fields, || {
+        json!({
+            "type": "object", "required": ["role", "parts"],
+            "properties": {
+                "role": {"enum": ["system", "user", "assistant"]},
+                "parts": {"type": "array", "items": {"type": "object", "required": ["type"]}, "maxItems": PARTS_MAX},
+            },
+        })
+    });
+    let items = items.unwrap_or_default();
     let mut messages = Vec::new();
     for (index, raw) in items.into_iter().enumerate() {
         add_message(fields, &format!("messages[{index}]"), raw, &mut messages);
@@ -39,7 +40,7 @@ pub(super) fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
 }
 
 fn add_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut Vec<Message>) {
-    let Some(object) = as_object(raw) else {
+    let Some(object) = fields::as_object(raw) else {
         fields.reject(path, "must be an object with a role and parts");
         return;
     };
@@ -58,11 +59,7 @@ fn add_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut 
             for (index, raw) in parts.into_iter().enumerate() {
                 add_text_part(fields, &format!("{path}.parts[{index}]"), raw, &mut text);
             }
-            out.push(Message {
-                role: role.to_owned(),
-                content: Value::String(text),
-                rest: Map::new(),
-            });
+            out.push(text_message(role, text));
         }
         Some("assistant") => {
             let mut step = Step::default();
@@ -80,13 +77,10 @@ fn add_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut 
 
 /// Appends the text of a part of a user or system message; parts of other types are ignored.
 fn add_text_part(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut String) {
-    let part = as_object(raw);
-    let kind = part.as_ref().and_then(|part| part.get("type"));
-    match (&part, kind.and_then(fields::as_text).as_deref()) {
-        (Some(part), Some("text")) => append_text(fields, path, part, out),
-        (Some(_), Some("file")) => fields.reject(path, FILE_PARTS),
-        (Some(_), Some(_)) => {}
-        _ => fields.reject(path, "must be an object with a type"),
+    match part_type(raw) {
+        Some((_, kind)) if matches!(&*kind, "text" | "file") => append_text(fields, path, raw, out),
+        Some(_) => {}
+        None => fields.reject(path, "must be an object with a type"),
     }
 }
 
@@ -107,16 +101,13 @@ impl Step {
         raw: RawJson<'_>,
         out: &mut Vec<Message>,
     ) {
-        let part = as_object(raw);
-        let kind = part.as_ref().and_then(|part| part.get("type"));
-        let kind = kind.and_then(fields::as_text);
-        let (Some(part), Some(kind)) = (part, kind) else {
+        let Some((part, kind)) = part_type(raw) else {
             fields.reject(path, "must be an object with a type");
             return;
         };
         match &*kind {
-            "text" => append_text(fields, path, &part, &mut self.text),
-            "reasoning" => append_text(fields, path, &part, &mut self.reasoning),
+            "text" | "file" | "reasoning-file" => append_text(fields, path, raw, &mut self.text),
+            "reasoning" => append_text(fields, path, raw, &mut self.reasoning),
             "step-start" => std::mem::take(self).finish(out),
             "dynamic-tool" => {
                 let name = part.get("toolName").and_then(fields::as_text);
@@ -125,7 +116,6 @@ impl Step {
                     None => fields.reject(format!("{path}.toolName"), "must be a string"),
                 }
             }
-            "file" | "reasoning-file" => fields.reject(path, FILE_PARTS),
             other if IGNORED_PARTS.contains(&other) || other.starts_with("data-") => {}
             other => match other.strip_prefix("tool-") {
                 Some(name) => self.add_tool(fields, path, name, &part),
@@ -157,7 +147,7 @@ impl Step {
                 .get("output")
                 .and_then(fields::parse_value)
                 .map(output_text),
-            "output-error" => text("errorText").map(std::borrow::Cow::into_owned),
+            "output-error" => text("errorText").map(Cow::into_owned),
             "output-denied" => Some("the call was denied".to_owned()),
             _ => None,
         };
@@ -165,9 +155,8 @@ impl Step {
             let rest = [("tool_call_id", &*id), ("name", name)];
             let rest = rest.map(|(key, value)| (key.to_owned(), json!(value)));
             self.results.push(Message {
-                role: "tool".to_owned(),
-                content: Value::String(content),
                 rest: rest.into_iter().collect(),
+                ..text_message("tool", content)
             });
         }
     }
@@ -184,32 +173,26 @@ impl Step {
         if !self.calls.is_empty() {
             rest.insert("tool_calls".to_owned(), Value::Array(self.calls));
         }
-        out.push(Message {
-            role: "assistant".to_owned(),
-            content: Value::String(self.text),
-            rest,
-        });
+        let message = text_message("assistant", self.text);
+        out.push(Message { rest, ..message });
         out.extend(self.results);
     }
 }
 
-fn as_object(raw: RawJson<'_>) -> Option<JsonObject<'_>> {
-    Some(raw)
-        .filter(|raw| fields::json_type(*raw) == JsonType::Object)
-        .and_then(fields::parse_value)
+/// The members and the type of a part.
+fn part_type(raw: RawJson<'_>) -> Option<(JsonObject<'_>, Cow<'_, str>)> {
+    let part = fields::as_object(raw)?;
+    let kind = part.get("type").and_then(fields::as_text)?;
+    Some((part, kind))
 }
 
 /// Appends the text of a part; a line end separates parts.
-fn append_text(fields: &mut Fields<'_>, path: &str, part: &JsonObject<'_>, out: &mut String) {
-    match part.get("text").and_then(fields::as_text) {
-        Some(text) => {
-            if !out.is_empty() && !text.is_empty() {
-                out.push('\n');
-            }
-            out.push_str(&text);
-        }
-        None => fields.reject(format!("{path}.text"), "must be a string"),
+fn append_text(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut String) {
+    let text = part_text(fields, path, raw, &UI_PARTS).unwrap_or_default();
+    if !out.is_empty() && !text.is_empty() {
+        out.push('\n');
     }
+    out.push_str(&text);
 }
 
 /// The text of a tool's output: a string is taken as text, any other value as JSON.

@@ -1,13 +1,12 @@
 //! Content blocks of an answer: block starts, deltas, and complete blocks.
 
-use generate::output::collected::{AnswerPart, CollectedCall};
+use crate::shared::tool_calls::tool_input;
+use generate::output::collected::AnswerPart;
 use generate::output::event::{Delta, DeltaKind, Event, ToolCall, ToolCallPart};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use std::collections::HashMap;
-use text::INVALID_ARGUMENTS;
 
 /// Signature of a thinking block. Clients require a signature; this server does not verify signatures.
 const SIGNATURE: &str = "millrace";
@@ -127,61 +126,6 @@ impl<'a> BlockDelta<'a> {
     pub(crate) fn end_of_thinking() -> Self {
         Self::SignatureDelta {
             signature: SIGNATURE,
-        }
-    }
-}
-
-/// Tool-call arguments as an object on one line, because frames end at line ends.
-pub(crate) fn tool_input(call: &CollectedCall) -> Box<RawValue> {
-    let arguments = &call.arguments;
-    // Raw values keep the spelling of numbers.
-    let is_object = serde_json::from_str::<HashMap<String, &RawValue>>(arguments).is_ok();
-    let text = if is_object {
-        without_blanks(arguments)
-    } else {
-        serde_json::json!({ INVALID_ARGUMENTS: arguments }).to_string()
-    };
-    RawValue::from_string(text).unwrap_or_default()
-}
-
-/// JSON without insignificant whitespace.
-fn without_blanks(json: &str) -> String {
-    let (mut in_string, mut is_escaped) = (false, false);
-    let stays = |c: &char| {
-        let stays = in_string || !c.is_ascii_whitespace();
-        in_string ^= *c == '"' && !is_escaped;
-        is_escaped = in_string && *c == '\\' && !is_escaped;
-        stays
-    };
-    json.chars().filter(stays).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tool_input_is_an_object_on_one_line() {
-        for (arguments, want) in [
-            ("{}", "{}"),
-            (
-                "{\n \"a b\" :\t[1.50, 1e999]\r\n}",
-                "{\"a b\":[1.50,1e999]}",
-            ),
-            (
-                "{\"a\": \"x \\\" y \\\\\", \"b\": 1}",
-                "{\"a\":\"x \\\" y \\\\\",\"b\":1}",
-            ),
-            ("{\"a\":", "{\"INVALID_JSON\":\"{\\\"a\\\":\"}"),
-            ("[1]", "{\"INVALID_JSON\":\"[1]\"}"),
-            ("", "{\"INVALID_JSON\":\"\"}"),
-        ] {
-            let call = CollectedCall {
-                id: String::new(),
-                name: String::new(),
-                arguments: arguments.to_owned(),
-            };
-            assert_eq!(tool_input(&call).get(), want, "{arguments}");
         }
     }
 }

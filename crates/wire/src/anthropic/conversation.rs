@@ -5,43 +5,34 @@
 //! assistant's message.
 
 use super::billing_line::without_billing_line;
-use super::blocks;
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
-use generate::request::{MESSAGES_MAX, PARTS_MAX};
-use serde_json::{Map, Value};
-use text::Message;
+use crate::shared::content_parts::{
+    ASSISTANT_BLOCKS, TEXT_BLOCKS, USER_BLOCKS, content_text, part_text, required_string,
+};
+use crate::shared::messages::{Conversation, message_list};
+use generate::request::PARTS_MAX;
+use serde_json::{Value, json};
 
 /// A parsed conversation.
 #[derive(Debug, Default)]
-pub(crate) struct Conversation {
-    pub(crate) messages: Vec<Message>,
+pub(crate) struct MessageConversation {
+    pub(crate) turns: Conversation,
     /// Whether the answer continues the last message, which has the role `assistant`.
     pub(crate) continues: bool,
-    /// Tool calls so far: id and name of the tool.
-    calls: Vec<(String, String)>,
 }
 
 /// Parses `system` and `messages`; `None` on errors, which are recorded in `fields`.
-pub(crate) fn parse_conversation(fields: &mut Fields<'_>) -> Option<Conversation> {
-    let mut conversation = Conversation::default();
-    if let Some(raw) = fields.raw("system") {
-        let text = blocks::joined_text(fields, "system", raw)?;
+pub(crate) fn parse_conversation(fields: &mut Fields<'_>) -> Option<MessageConversation> {
+    let mut conversation = MessageConversation::default();
+    if let Some(raw) = fields.described("system", system_schema) {
+        let text = content_text(fields, "system", raw, &TEXT_BLOCKS)?;
         let kept = without_billing_line(&text);
         // A `system` that was only the billing line is none.
         if kept.len() == text.len() || !kept.is_empty() {
             conversation.add_text("system", kept);
         }
     }
-    let Some(turns) = fields.array("messages", MESSAGES_MAX) else {
-        if fields.raw("messages").is_none() {
-            fields.reject("messages", "is required");
-        }
-        return None;
-    };
-    if turns.is_empty() {
-        fields.reject("messages", "must hold at least one message");
-        return None;
-    }
+    let turns = message_list(fields, || json!({"type": "object"}))?;
     let mut is_valid = true;
     for (i, turn) in turns.into_iter().enumerate() {
         is_valid &= conversation
@@ -52,7 +43,14 @@ pub(crate) fn parse_conversation(fields: &mut Fields<'_>) -> Option<Conversation
     is_valid.then_some(conversation)
 }
 
-impl Conversation {
+fn system_schema() -> Value {
+    let part = json!({"type": "object", "required": ["type", "text"], "properties": {
+        "type": {"const": "text"}, "text": {"type": "string"},
+    }});
+    json!({"anyOf": [{"type": "string"}, {"type": "array", "items": part, "maxItems": PARTS_MAX}]})
+}
+
+impl MessageConversation {
     fn add_message(&mut self, fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<()> {
         let Some(turn) = fields::as_object(raw) else {
             fields.reject(path, "must be an object with a role and content");
@@ -74,7 +72,7 @@ impl Conversation {
             return None;
         };
         if fields::json_type(content) != JsonType::Array {
-            let text = blocks::joined_text(fields, &path, content)?;
+            let text = content_text(fields, &path, content, &TEXT_BLOCKS)?;
             self.add_text(role, &text);
             return Some(());
         }
@@ -108,8 +106,8 @@ impl Conversation {
                 self.add_tool_use(fields, path, block)?;
             }
             ("assistant", Some("thinking"), Some(block)) => {
-                let text = blocks::required_string(fields, path, block, "thinking")?;
-                let rest = &mut self.message_of_role(role).rest;
+                let text = required_string(fields, path, block, "thinking")?;
+                let rest = &mut self.turns.message_of_role(role).rest;
                 append_line(
                     rest.entry("reasoning_content").or_insert(Value::Null),
                     &text,
@@ -117,16 +115,17 @@ impl Conversation {
             }
             // Encrypted for Anthropic's own servers.
             ("assistant", Some("redacted_thinking"), Some(_)) => {}
-            ("assistant", Some(kind), Some(_)) if blocks::is_of_server_tool(kind) => {
+            ("assistant", Some(kind), Some(_)) if is_of_server_tool(kind) => {
                 fields.leave_out(path, format!("messages.{kind}"));
             }
-            (_, Some(kind), Some(block)) if blocks::has_text(kind) => {
-                let text = blocks::block_text(fields, path, block, kind)?;
+            (role, ..) => {
+                let types = match role {
+                    "user" => &USER_BLOCKS,
+                    "assistant" => &ASSISTANT_BLOCKS,
+                    _ => &TEXT_BLOCKS,
+                };
+                let text = part_text(fields, path, raw, types)?;
                 self.add_text(role, &text);
-            }
-            (_, kind, _) => {
-                blocks::reject_block(fields, path, role, kind);
-                return None;
             }
         }
         Some(())
@@ -134,7 +133,7 @@ impl Conversation {
 
     /// Appends text to the message of a role.
     fn add_text(&mut self, role: &'static str, text: &str) {
-        append_line(&mut self.message_of_role(role).content, text);
+        append_line(&mut self.turns.message_of_role(role).content, text);
     }
 
     fn add_tool_use(
@@ -143,8 +142,8 @@ impl Conversation {
         path: &str,
         block: &JsonObject<'_>,
     ) -> Option<()> {
-        let id = blocks::required_string(fields, path, block, "id");
-        let name = blocks::required_string(fields, path, block, "name");
+        let id = required_string(fields, path, block, "id");
+        let name = required_string(fields, path, block, "name");
         // An input that is no object is fitted to the template later.
         let input = match block.get("input") {
             Some(raw) => fields::parse_value::<Value>(raw),
@@ -154,18 +153,7 @@ impl Conversation {
             fields.reject(format!("{path}.input"), "must be nested at most 127 deep");
             return None;
         };
-        let (id, name) = (id?, name?);
-        let call = serde_json::json!({
-            "id": id, "type": "function", "function": {"name": name, "arguments": input},
-        });
-        let rest = &mut self.message_of_role("assistant").rest;
-        let calls = rest
-            .entry("tool_calls")
-            .or_insert_with(|| Value::Array(Vec::new()));
-        if let Value::Array(calls) = calls {
-            calls.push(call);
-        }
-        self.calls.push((id, name));
+        self.turns.add_call(id?, name?, &input);
         Some(())
     }
 
@@ -175,20 +163,17 @@ impl Conversation {
         path: &str,
         block: &JsonObject<'_>,
     ) -> Option<()> {
-        let id = blocks::required_string(fields, path, block, "tool_use_id")?;
-        let call = self.calls.iter().rev().find(|(call, _)| *call == id);
-        let Some(name) = call.map(|(_, name)| name.clone()) else {
+        let id = required_string(fields, path, block, "tool_use_id")?;
+        if !self.turns.has_call(&id) {
             let error_message = "must be the id of an earlier tool_use block";
             fields.reject(format!("{path}.tool_use_id"), error_message);
             return None;
-        };
+        }
         let text = match block.get("content") {
-            Some(raw) => blocks::joined_text(fields, &format!("{path}.content"), raw)?,
+            Some(raw) => content_text(fields, &format!("{path}.content"), raw, &TEXT_BLOCKS)?,
             None => String::new(),
         };
-        let mut rest = Map::new();
-        rest.insert("tool_call_id".to_owned(), Value::String(id));
-        rest.insert("name".to_owned(), Value::String(name));
+        let rest = self.turns.add_result(id, text);
         if let Some(raw) = block.get("is_error") {
             let Some(is_error) = fields::parse_value::<bool>(raw) else {
                 fields.reject(format!("{path}.is_error"), "must be true or false");
@@ -196,30 +181,17 @@ impl Conversation {
             };
             rest.insert("is_error".to_owned(), Value::Bool(is_error));
         }
-        self.messages.push(Message {
-            role: "tool".to_owned(),
-            content: Value::String(text),
-            rest,
-        });
         Some(())
-    }
-
-    /// The last message if it has this role, else a new one.
-    fn message_of_role(&mut self, role: &'static str) -> &mut Message {
-        if self.messages.last().is_none_or(|last| last.role != role) {
-            self.messages.push(Message {
-                role: role.to_owned(),
-                content: Value::String(String::new()),
-                rest: Map::new(),
-            });
-        }
-        let last = self.messages.len() - 1;
-        &mut self.messages[last]
     }
 
     /// Handles a last message of the assistant: its text is the prefix of the answer.
     fn take_prefill(&mut self, fields: &mut Fields<'_>) -> Option<()> {
-        let Some(last) = self.messages.last().filter(|last| last.role == "assistant") else {
+        let Some(last) = self
+            .turns
+            .messages
+            .last()
+            .filter(|last| last.role == "assistant")
+        else {
             return Some(());
         };
         if last.rest.contains_key("tool_calls") {
@@ -234,7 +206,7 @@ impl Conversation {
             return None;
         }
         if text.is_empty() {
-            self.messages.pop();
+            self.turns.messages.pop();
         } else {
             self.continues = true;
         }
@@ -251,4 +223,11 @@ fn append_line(to: &mut Value, text: &str) {
         }
         other => *other = Value::String(text.to_owned()),
     }
+}
+
+/// Whether a block is the call or the result of a tool that ran at the API that gave the answer.
+fn is_of_server_tool(kind: &str) -> bool {
+    let is_call = matches!(kind, "server_tool_use" | "mcp_tool_use");
+    // `web_search_tool_result` and the like.
+    is_call || kind.ends_with("_tool_result")
 }

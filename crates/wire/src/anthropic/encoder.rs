@@ -6,8 +6,9 @@ use super::stop_reason;
 use crate::cursor::TerminalMarker;
 use crate::encoder::{Encoder, write_wait_comment};
 use crate::frame_writer::{FrameId, FrameWriter};
+use crate::json;
 use crate::schema::{self, ResponseSchemas};
-use crate::{json, openai};
+use crate::shared::finish_reason;
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
@@ -219,9 +220,10 @@ impl MessagesEncoder {
         }
         // Each of several choices has at least one block, even for an empty answer.
         let is_empty = is_end && self.has_several_choices() && self.blocks[choice].begun == 0;
-        let block = match is_empty {
-            true => Some(Block::Text),
-            false => Self::block_of(event),
+        let block = if is_empty {
+            Some(Block::Text)
+        } else {
+            Self::block_of(event)
         };
         let Some(block) = block.filter(|&block| self.blocks[choice].needs_start(block)) else {
             return;
@@ -310,7 +312,7 @@ impl Encoder for MessagesEncoder {
                 MessageEvent::MessageStop.write_to(FrameId::Terminal(TerminalMarker::Done), out);
             }
             Event::Failed { end, .. } => {
-                let failed = openai::finish_reason::end_error(*end);
+                let failed = finish_reason::end_error(*end);
                 write_error(FrameId::Terminal(TerminalMarker::Done), &failed, out);
             }
             Event::Rejected(rejected) => write_error(FrameId::None, rejected, out),

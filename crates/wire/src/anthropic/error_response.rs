@@ -2,7 +2,7 @@
 
 use super::message_request::THREAD_UNSUPPORTED;
 use crate::json;
-use crate::openai::error_response::{self, FieldError};
+use crate::shared::error_response::{self, FieldError};
 use crate::status::status_code;
 use bytes::Bytes;
 use generate::error::{ApiError, Blame};

@@ -1,15 +1,18 @@
 //! Parser of `POST /v1/messages`.
 
-use super::{conversation, output_format, tools};
+use super::{conversation, tools};
 use crate::field_table;
-use crate::fields::{self, Fields};
-use crate::openai::generation_fields;
+use crate::fields::bounds::short_strings;
+use crate::fields::{self, Fields, RawJson};
 use crate::request_parser::{ParseContext, ParsedBody};
+use crate::response_format;
+use crate::shared::generation_fields;
 use generate::error::ApiError;
 use generate::generation_options::TokenLimit;
-use generate::request::{GenerateRequest, Prompt, STOP_BYTES_MAX, STOPS_MAX};
+use generate::request::{Prompt, STOP_BYTES_MAX, STOPS_MAX};
+use generate::response_format::ResponseFormat;
 use generate::tools::Tools;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Error message for unsupported features.
 const NOT_SUPPORTED: &str = "is not supported yet by this server";
@@ -34,8 +37,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
         .and_then(TokenLimit::tokens);
     let read = parse_prompt_fields(&mut fields, max_tokens);
     let mut params = generation_fields::generation_params(&mut fields, context);
-    params.response_format =
-        output_format::parse_output_format(&mut fields, params.response_format);
+    params.response_format = parse_output_format(&mut fields, params.response_format);
     params.take_tools(read.tools);
     params.reasoning_budget = read.reasoning_budget;
     if let Some(sequences) = parse_stop_sequences(&mut fields) {
@@ -55,23 +57,9 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     // Every message reports its usage.
     stream_options.include_usage = true;
     fields.integer("n", 1..=1);
-    for name in ["logprobs", "top_logprobs"] {
-        let off = |raw: fields::RawJson<'_>| matches!(raw.get(), "false" | "0");
-        if fields.raw(name).is_some_and(|raw| !off(raw)) {
-            fields.reject(
-                name,
-                "is not supported in this wire format: use another one for this stream",
-            );
-        }
-    }
+    generation_fields::reject_logprobs(&mut fields);
     stream_options.ignored_fields = fields.finish_request(&field_table::MESSAGES)?;
-    Ok(GenerateRequest {
-        prompts: read.prompt.into_iter().collect(),
-        n: 1,
-        params,
-        stream_options,
-    }
-    .into())
+    Ok(ParsedBody::of_prompts(read.prompt, params, stream_options))
 }
 
 /// Parses the prompt of a request to `/v1/messages/count_tokens`.
@@ -104,7 +92,7 @@ fn parse_prompt_fields(fields: &mut Fields<'_>, max_tokens_default: Option<usize
     check_context_management(fields);
     let prompt = conversation.map(|conversation| Prompt::Conversation {
         field: "messages",
-        messages: conversation.messages,
+        messages: conversation.turns.messages,
         tools: tools.definitions.clone(),
         continues: conversation.continues,
         kwargs,
@@ -123,6 +111,16 @@ fn parse_thinking(
     max_tokens_default: Option<usize>,
     kwargs: &mut Map<String, Value>,
 ) -> Option<u64> {
+    fields.record("thinking", || {
+        json!({"required": ["type"], "properties": {
+            "type": {"enum": ["enabled", "disabled", "adaptive", "between_tools"]},
+            "budget_tokens": {"type": ["integer", "null"]},
+        }})
+    });
+    fields.record(
+        "max_tokens",
+        || json!({"description": "thinking.budget_tokens must be less"}),
+    );
     let object = fields.object("thinking")?;
     let kind = object.get("type").and_then(fields::as_text);
     let enabled = match kind.as_deref() {
@@ -164,6 +162,11 @@ fn parse_thinking(
 
 /// Parses the effort, for chat templates with a variable for effort.
 fn parse_output_config(fields: &mut Fields<'_>, kwargs: &mut Map<String, Value>) {
+    fields.record("output_config", || {
+        json!({"properties": {
+            "effort": {"type": ["string", "null"]}, "format": {"type": ["object", "null"]},
+        }})
+    });
     let Some(object) = fields.object("output_config") else {
         return;
     };
@@ -194,6 +197,9 @@ fn expect_no_thread(fields: &Fields<'_>) -> Result<(), ApiError> {
 /// Validates `context_management.edits`. Edits that clear tool results or reasoning have no effect; compaction is
 /// rejected, because compaction adds a block to the answer.
 fn check_context_management(fields: &mut Fields<'_>) {
+    fields.record("context_management", || {
+        json!({"properties": {"edits": {"type": ["array", "null"], "items": {"type": "object"}}}})
+    });
     let Some(object) = fields.object("context_management") else {
         return;
     };
@@ -220,6 +226,10 @@ fn check_context_management(fields: &mut Fields<'_>) {
 
 /// Validates the caller's metadata, which has no effect.
 fn check_metadata(fields: &mut Fields<'_>) {
+    fields.record(
+        "metadata",
+        || json!({"properties": {"user_id": {"type": ["string", "null"]}}}),
+    );
     let Some(object) = fields.object("metadata") else {
         return;
     };
@@ -230,26 +240,65 @@ fn check_metadata(fields: &mut Fields<'_>) {
 }
 
 fn parse_stop_sequences(fields: &mut Fields<'_>) -> Option<Vec<String>> {
-    let raw = fields.raw("stop_sequences")?;
+    let raw = fields.described("stop_sequences", || {
+        json!({"type": "array", "items": generation_fields::stop_string_schema(1), "maxItems": STOPS_MAX})
+    })?;
     let Some(items) = fields::as_list(raw, STOPS_MAX) else {
         fields.reject("stop_sequences", too_many_stops());
         return None;
     };
-    let mut stops = Vec::with_capacity(items.len());
-    for (i, item) in items.into_iter().enumerate() {
-        match fields::as_text(item) {
-            Some(stop) if (1..=STOP_BYTES_MAX).contains(&stop.len()) => {
-                stops.push(stop.into_owned());
-            }
-            _ => fields.reject(
-                format!("stop_sequences[{i}]"),
-                format!("must be a string of 1 to {STOP_BYTES_MAX} bytes"),
-            ),
-        }
-    }
+    let stops = short_strings(fields, "stop_sequences", items, STOP_BYTES_MAX);
     Some(stops)
 }
 
 fn too_many_stops() -> String {
     format!("must be a list of at most {STOPS_MAX} strings")
+}
+
+/// Parses the response format, if there is one; `other` is the one from this server's own fields. A second response
+/// format is an error.
+fn parse_output_format(
+    fields: &mut Fields<'_>,
+    other: Option<ResponseFormat>,
+) -> Option<ResponseFormat> {
+    const NAME: &str = "output_config.format";
+    const BEFORE: &str = "output_format";
+    let config = fields.object("output_config");
+    let new = config.as_ref().and_then(|config| config.get("format"));
+    let new = new.and_then(|raw| parse_format(fields, NAME, raw));
+    let old = fields.described(BEFORE, || json!({"type": "object"}));
+    let old = old.and_then(|raw| parse_format(fields, BEFORE, raw));
+    let mut response_formats = [new, old, other].into_iter().flatten();
+    let first = response_formats.next()?;
+    if let Some(second) = response_formats.next() {
+        let error_message = format!("must not be given together with {}", first.field);
+        fields.reject(second.field, error_message);
+    }
+    Some(first)
+}
+
+/// Parses `{"type":"json_schema","schema":{..}}` or null.
+fn parse_format(fields: &mut Fields<'_>, name: &str, raw: RawJson<'_>) -> Option<ResponseFormat> {
+    if raw.get() == "null" {
+        return None;
+    }
+    let Some(format) = fields::as_object(raw) else {
+        fields.reject(name, "must be an object");
+        return None;
+    };
+    let kind = format.get("type").and_then(fields::as_text);
+    if kind.as_deref() != Some("json_schema") {
+        fields.reject(format!("{name}.type"), "must be json_schema");
+        return None;
+    }
+    match format.get("schema") {
+        Some(schema) => {
+            response_format::json_schema_format(fields, &format!("{name}.schema"), schema)
+        }
+        None => {
+            let error_message = "is required: a JSON Schema (an object)";
+            fields.reject(format!("{name}.schema"), error_message);
+            None
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The `stop_reason` for each end of a stream.
 
-use crate::openai;
+use crate::shared::finish_reason;
 use generate::error::ApiError;
 use stream::{End, Stop};
 
@@ -24,7 +24,7 @@ pub(crate) fn stop_reason(end: End) -> Result<MessageStopReason, ApiError> {
         End::Stop(Stop::ToolCalls) => ("tool_use", None),
         End::Length => ("max_tokens", None),
         End::Cancelled | End::Deadline | End::TimedOut(_) | End::Failed(_) | End::Lost => {
-            return Err(openai::finish_reason::end_error(end));
+            return Err(finish_reason::end_error(end));
         }
     };
     Ok(MessageStopReason { reason, stop })

@@ -1,9 +1,9 @@
 //! Parsers of `tools` and `tool_choice`.
 
 use crate::fields::{self, Fields, JsonType, RawJson};
-use crate::tool_definitions::{leave_out_tool, parse_tool_list};
+use crate::tool_definitions::{expect_type, parse_tool_list};
 use generate::tools::{ToolChoice, Tools};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Limit of a tool name in bytes.
 const NAME_BYTES_MAX: usize = 128;
@@ -24,18 +24,7 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<(
         fields.reject(path, "must be an object with a name and an input_schema");
         return None;
     };
-    let kind = tool.get("type").map(fields::as_text);
-    match kind.as_ref().map(|kind| kind.as_deref()) {
-        None | Some(Some("custom")) => {}
-        Some(Some(kind)) => {
-            leave_out_tool(fields, &format!("{path}.type"), kind);
-            return None;
-        }
-        Some(None) => {
-            fields.reject(format!("{path}.type"), "must be a string");
-            return None;
-        }
-    }
+    expect_type(fields, path, &tool, "custom")?;
     let strict = tool.get("strict").map(fields::parse_value::<bool>);
     if strict == Some(None) {
         fields.reject(format!("{path}.strict"), "must be true or false");
@@ -72,12 +61,15 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<(
     if let Some(strict) = strict.flatten() {
         function.insert("strict".to_owned(), Value::Bool(strict));
     }
-    let tool = serde_json::json!({"type": "function", "function": function});
+    let tool = json!({"type": "function", "function": function});
     Some((name, tool))
 }
 
 /// Parses `tool_choice`, and whether at most one call is allowed.
 fn parse_tool_choice(fields: &mut Fields<'_>, has_tools: bool) -> (ToolChoice, bool) {
+    fields.record("tool_choice", || {
+        json!({"required": ["type"], "properties": {"type": {"enum": ["auto", "any", "tool", "none"]}}})
+    });
     if fields.object("tool_choice").is_none() {
         return (ToolChoice::Auto, false);
     }

@@ -1,9 +1,9 @@
 //! Requests to a derived model, beside equal requests to its base model that set everything themselves.
 
 use super::*;
+use crate::model_defaults::RequestedModel;
 use crate::protocol::Protocol;
 use crate::request_parser::ParsedBody;
-use crate::requested_model::RequestedModel;
 use generate::error::ApiError;
 use generate::sampling_defaults::SamplingDefaults;
 use serde_json::json;

@@ -1,10 +1,10 @@
 //! Messages of a durable stream: the jobs API's events of output and ends. Events and fields with times are left out
 //! (`started`, `metrics`, `decode_time_ms`), since a message must be the same in every read.
 
-use crate::jobs::error_response::JobError;
-use crate::jobs::event::{StopReason, TokenRange, ToolCallEvent};
-use crate::jobs::outcome::{self, JobOutcome};
 use crate::json;
+use crate::shared::event_parts::{StopReason, TokenRange, ToolCallEvent};
+use crate::shared::job_error::JobError;
+use crate::shared::job_outcome::{JobOutcome, job_outcome};
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::event::{Delta, DeltaKind, Event, ToolCall};
@@ -119,7 +119,7 @@ impl MessageWriter {
     }
 
     fn end_message(&self, end: End, tokens_out: u64, choice: Option<usize>) -> DurableMessage<'_> {
-        match outcome::job_outcome(end) {
+        match job_outcome(end) {
             JobOutcome::End { reason, stop } => DurableMessage::End {
                 tokens_out,
                 reason: StopReason::new(reason, stop, &self.source.meta().stops),

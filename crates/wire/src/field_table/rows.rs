@@ -1,24 +1,21 @@
-//! The rows of the field tables. Sources: the request types of `openai`, `anthropic` and `ollama` for Python and
-//! JavaScript, in the versions that `cargo xtask clients` pins.
+//! The rows of the field tables: fields that parsers do not read, or of which they reject values. Sources: the request types
+//! of `openai`, `anthropic` and `ollama` for Python and JavaScript, in the versions that `cargo xtask clients` pins, and
+//! the documentation of llama.cpp's server.
 
 use super::{FieldRow, FieldTable, Treatment};
 
-pub(super) const fn honored(name: &'static str) -> FieldRow {
-    honored_but(name, "")
-}
-
-/// A field that is honored, except for values that the parser rejects.
-const fn honored_but(name: &'static str, words: &'static str) -> FieldRow {
+/// A field that the parser reads, except for values that it rejects.
+const fn honored(name: &'static str, words: &'static str) -> FieldRow {
     let treatment = Treatment::Honored(words);
     FieldRow { name, treatment }
 }
 
-pub(super) const fn no_effect(name: &'static str, reason: &'static str) -> FieldRow {
+const fn no_effect(name: &'static str, reason: &'static str) -> FieldRow {
     let treatment = Treatment::NoEffect(reason);
     FieldRow { name, treatment }
 }
 
-pub(super) const fn rejected(
+const fn rejected(
     name: &'static str,
     accepted: &'static [&'static str],
     instead: &'static str,
@@ -27,54 +24,49 @@ pub(super) const fn rejected(
     FieldRow { name, treatment }
 }
 
-pub(super) const CACHES_ALONE: &str = "prefixes are always cached";
+const CACHES_ALONE: &str = "prefixes are always cached";
 const ACCOUNTING: &str = "for the caller's own accounting";
 const NOT_BILLED: &str = "requests are not billed";
 const HINT: &str = "a hint about speed";
 const LOADING: &str = "the operator configures how models are loaded";
 
+const NO_SLOTS: &str = "there are no slots";
+const NO_MIROSTAT: &str = "mirostat is not supported";
+const ALL_FIELDS: &str = "all fields are returned";
+const FIXED_ORDER: &str = "the order of samplers is fixed";
+
+const AUDIO: FieldRow = rejected("audio", &[], "");
+const BEAM_SEARCH: FieldRow = rejected("use_beam_search", &["false"], "");
+const CACHE_KEY: FieldRow = no_effect("prompt_cache_key", CACHES_ALONE);
+const CACHE_OPTIONS: FieldRow = no_effect("prompt_cache_options", CACHES_ALONE);
+const CACHE_RETENTION: FieldRow = no_effect("prompt_cache_retention", CACHES_ALONE);
+const FUNCTIONS: FieldRow = rejected("functions", &["[]"], "use tools");
+const FUNCTION_CALL: FieldRow = rejected(
+    "function_call",
+    &["\"none\"", "\"auto\""],
+    "use tool_choice",
+);
+const NO_LOGPROBS: FieldRow = honored("logprobs", "only `false`");
+const NO_TOOLS: FieldRow = honored("tools", "only `[]`: use messages");
+const NO_TOP_LOGPROBS: FieldRow = honored("top_logprobs", "only 0");
+const ONE_ANSWER: FieldRow = honored("n", "only 1");
+const SHIFT: FieldRow = no_effect("shift", "an answer ends where the context does");
+const USER: FieldRow = no_effect("user", ACCOUNTING);
+
 /// `/v1/chat/completions`.
 pub const CHAT: FieldTable = FieldTable {
     rows: &[
-        rejected("audio", &[], ""),
-        honored("frequency_penalty"),
-        rejected(
-            "function_call",
-            &["\"none\"", "\"auto\""],
-            "use tool_choice",
-        ),
-        rejected("functions", &["[]"], "use tools"),
-        honored("logit_bias"),
-        honored("logprobs"),
-        honored("max_completion_tokens"),
-        honored("max_tokens"),
-        honored("messages"),
-        honored("metadata"),
+        AUDIO,
+        FUNCTION_CALL,
+        FUNCTIONS,
         rejected("modalities", &["[\"text\"]", "[]"], "answers are text"),
-        honored("model"),
         rejected("moderation", &[], "moderation is not available"),
-        honored("n"),
-        honored("parallel_tool_calls"),
         no_effect("prediction", HINT),
-        honored("presence_penalty"),
-        no_effect("prompt_cache_key", CACHES_ALONE),
-        no_effect("prompt_cache_options", CACHES_ALONE),
-        no_effect("prompt_cache_retention", CACHES_ALONE),
-        honored("reasoning_effort"),
-        honored("response_format"),
+        CACHE_KEY,
+        CACHE_OPTIONS,
+        CACHE_RETENTION,
         no_effect("safety_identifier", ACCOUNTING),
-        honored("seed"),
-        honored("service_tier"),
-        honored("stop"),
-        honored("store"),
-        honored("stream"),
-        honored("stream_options"),
-        honored("temperature"),
-        honored("tool_choice"),
-        honored("tools"),
-        honored("top_logprobs"),
-        honored("top_p"),
-        no_effect("user", ACCOUNTING),
+        USER,
         no_effect("verbosity", "a hint about length"),
         rejected("web_search_options", &[], "web search is not available"),
         // Fields of vLLM and llama.cpp.
@@ -89,56 +81,30 @@ pub const CHAT: FieldTable = FieldTable {
         rejected("documents", &["[]"], "put them into messages"),
         rejected("echo", &["false"], "use /v1/completions"),
         rejected("prompt_logprobs", &["0"], "use echo in /v1/completions"),
-        honored("return_token_ids"),
-        honored("timings_per_token"),
-        honored("truncate_prompt_tokens"),
-        rejected("use_beam_search", &["false"], ""),
+        BEAM_SEARCH,
     ],
 };
 
 /// `/v1/completions`.
 pub const COMPLETIONS: FieldTable = FieldTable {
     rows: &[
-        honored("best_of"),
-        honored("echo"),
-        honored("frequency_penalty"),
-        honored("logit_bias"),
-        honored("logprobs"),
-        honored("max_tokens"),
-        honored("model"),
-        honored("n"),
-        honored("presence_penalty"),
-        honored("prompt"),
-        honored("seed"),
-        honored("stop"),
-        honored("stream"),
-        honored("stream_options"),
-        honored("suffix"),
-        honored("temperature"),
-        honored("top_p"),
-        no_effect("user", ACCOUNTING),
+        NO_TOOLS,
+        USER,
         // Fields of chat completions, vLLM and llama.cpp.
-        rejected("audio", &[], ""),
-        rejected(
-            "function_call",
-            &["\"none\"", "\"auto\""],
-            "use tool_choice",
-        ),
-        rejected("functions", &["[]"], "use tools"),
+        AUDIO,
+        FUNCTION_CALL,
+        FUNCTIONS,
         rejected("prompt_embeds", &[], ""),
         rejected("prompt_logprobs", &["0"], "use echo and logprobs"),
-        honored("return_token_ids"),
-        honored("timings_per_token"),
-        honored("truncate_prompt_tokens"),
-        rejected("use_beam_search", &["false"], ""),
+        BEAM_SEARCH,
     ],
 };
 
 /// `/v1/responses` and `/v1/responses/input_tokens`.
 pub const RESPONSES: FieldTable = FieldTable {
     rows: &[
+        ONE_ANSWER,
         no_effect("access_programs", "models are not assigned to programs"),
-        honored("background"),
         no_effect(
             "background_options",
             "background responses start when a slot is free",
@@ -150,62 +116,42 @@ pub const RESPONSES: FieldTable = FieldTable {
         ),
         rejected("conversation", &[], "use previous_response_id"),
         no_effect("image", "parts other than text are rejected"),
-        honored_but(
+        honored(
             "include",
             "only `message.output_text.logprobs` adds anything",
         ),
-        honored("input"),
-        honored("instructions"),
-        honored("max_output_tokens"),
         no_effect(
             "max_tool_calls",
             "limits calls of built-in tools, which are rejected",
         ),
-        honored("metadata"),
-        honored("model"),
         rejected("moderation", &[], "moderation is not available"),
-        honored("parallel_tool_calls"),
         rejected("personality", &[], "use instructions"),
-        honored("previous_response_id"),
         rejected("prompt", &[], "use instructions and input"),
-        no_effect("prompt_cache_key", CACHES_ALONE),
-        no_effect("prompt_cache_options", CACHES_ALONE),
-        no_effect("prompt_cache_retention", CACHES_ALONE),
-        honored("reasoning"),
+        CACHE_KEY,
+        CACHE_OPTIONS,
+        CACHE_RETENTION,
         no_effect("safety_identifier", ACCOUNTING),
-        honored("service_tier"),
-        honored("store"),
-        honored("stream"),
-        honored("stream_options"),
-        honored("temperature"),
-        honored("text"),
-        honored("tool_choice"),
-        honored("tools"),
-        honored("top_logprobs"),
-        honored("top_p"),
-        honored("truncation"),
-        no_effect("user", ACCOUNTING),
+        USER,
         // Fields of chat completions.
-        rejected("audio", &[], ""),
+        AUDIO,
         rejected("best_of", &["1"], ""),
-        rejected(
-            "function_call",
-            &["\"none\"", "\"auto\""],
-            "use tool_choice",
-        ),
-        rejected("functions", &["[]"], "use tools"),
+        FUNCTION_CALL,
+        FUNCTIONS,
     ],
 };
 
 /// `/v1/messages` and `/v1/messages/count_tokens`.
 pub const MESSAGES: FieldTable = FieldTable {
     rows: &[
+        NO_LOGPROBS,
+        NO_TOP_LOGPROBS,
+        ONE_ANSWER,
         no_effect("betas", "clients send this field as a header"),
         no_effect("billing_policy", NOT_BILLED),
         no_effect("cache_control", CACHES_ALONE),
         rejected("compaction", &[], "conversations are not summarized"),
         rejected("container", &["{}", "[]"], ""),
-        honored_but(
+        honored(
             "context_management",
             "edits that clear have no effect, because nothing is cleared; edits that compact are rejected",
         ),
@@ -216,26 +162,11 @@ pub const MESSAGES: FieldTable = FieldTable {
             "the server has no policy by which a model declines",
         ),
         no_effect("inference_geo", "the server computes where it runs"),
-        honored("max_tokens"),
         rejected("mcp_servers", &["[]"], ""),
-        honored("messages"),
         no_effect("metadata", ACCOUNTING),
-        honored("model"),
-        honored("output_config"),
-        honored("output_format"),
-        honored("service_tier"),
         no_effect("speed", HINT),
-        honored("stop_sequences"),
-        honored("stream"),
-        honored("system"),
-        honored("temperature"),
-        honored("thinking"),
         // Rejected with a separate error code: see `message_request`.
         rejected("thread", &[], "send the whole conversation without it"),
-        honored("tool_choice"),
-        honored("tools"),
-        honored("top_k"),
-        honored("top_p"),
         no_effect("user_profile_id", "clients send this field as a header"),
         no_effect("workspace_id", "clients send this field as a header"),
         // Fields of OpenAI's protocols.
@@ -246,11 +177,7 @@ pub const MESSAGES: FieldTable = FieldTable {
 /// `/v1/embeddings`.
 pub const EMBEDDINGS: FieldTable = FieldTable {
     rows: &[
-        honored("dimensions"),
-        honored("encoding_format"),
-        honored("input"),
-        honored("model"),
-        no_effect("user", ACCOUNTING),
+        USER,
         // Fields of vLLM.
         rejected("messages", &[], "use input"),
         rejected(
@@ -264,98 +191,91 @@ pub const EMBEDDINGS: FieldTable = FieldTable {
 /// `/v1/rerank`, with the fields of Jina's and Cohere's clients.
 pub const RERANK: FieldTable = FieldTable {
     rows: &[
-        honored("documents"),
         rejected(
             "max_tokens_per_doc",
             &[],
             "documents are truncated to the context",
         ),
-        honored("model"),
-        honored("query"),
         rejected("rank_fields", &[], "documents have one text"),
-        honored("return_documents"),
-        honored("top_n"),
-        no_effect("user", ACCOUNTING),
+        USER,
     ],
 };
 
 /// `/api/chat`.
 pub const OLLAMA_CHAT: FieldTable = FieldTable {
-    rows: &[
-        honored("format"),
-        honored("keep_alive"),
-        honored("logprobs"),
-        honored("messages"),
-        honored("model"),
-        honored("options"),
-        honored("stream"),
-        honored("think"),
-        honored("tools"),
-        honored("top_logprobs"),
-        rejected("images", &["[]"], ""),
-        no_effect("shift", "an answer ends where the context does"),
-        honored("truncate"),
-    ],
+    rows: &[rejected("images", &["[]"], ""), SHIFT],
 };
 
 /// `/api/generate`.
 pub const OLLAMA_GENERATE: FieldTable = FieldTable {
     rows: &[
-        honored("context"),
-        honored("format"),
         rejected("height", &["0"], "images are not generated"),
-        rejected("images", &["[]"], ""),
-        honored("keep_alive"),
-        honored("logprobs"),
-        honored("model"),
-        honored("options"),
-        honored("prompt"),
-        honored("raw"),
+        honored("images", "only `[]`: the models take no images"),
         rejected("steps", &["0"], "images are not generated"),
-        honored("stream"),
-        honored("suffix"),
-        honored("system"),
-        honored("template"),
-        honored("think"),
-        honored("top_logprobs"),
         rejected("width", &["0"], "images are not generated"),
-        no_effect("shift", "an answer ends where the context does"),
-        honored("truncate"),
+        SHIFT,
     ],
 };
 
 /// `/api/embed`.
 pub const OLLAMA_EMBED: FieldTable = FieldTable {
-    rows: &[
-        honored("dimensions"),
-        honored("input"),
-        honored("keep_alive"),
-        honored("model"),
-        no_effect("options", LOADING),
-        honored("truncate"),
-    ],
+    rows: &[no_effect("options", LOADING)],
 };
 
 /// `/api/embeddings`.
 pub const OLLAMA_EMBEDDINGS: FieldTable = FieldTable {
+    rows: &[no_effect("options", LOADING)],
+};
+
+/// `/v1/inference` and `/v1/jobs`.
+pub const JOBS: FieldTable = FieldTable {
     rows: &[
-        honored("keep_alive"),
-        honored("model"),
-        no_effect("options", LOADING),
-        honored("prompt"),
+        NO_LOGPROBS,
+        NO_TOP_LOGPROBS,
+        ONE_ANSWER,
+        AUDIO,
+        rejected("best_of", &["1"], "use /v1/completions"),
+        FUNCTION_CALL,
+        FUNCTIONS,
     ],
 };
 
-/// `/v1/inference` and `/v1/jobs`. The protocol is this server's own, so only rejected fields have rows.
-pub const JOBS: FieldTable = FieldTable {
+/// llama.cpp's `/completion`.
+pub const LLAMA_COMPLETION: FieldTable = FieldTable {
     rows: &[
-        rejected("audio", &[], ""),
-        rejected("best_of", &["1"], "use /v1/completions"),
+        NO_TOOLS,
+        ONE_ANSWER,
+        no_effect("cache_prompt", CACHES_ALONE),
+        no_effect("dynatemp_exponent", "dynatemp_range is not supported"),
+        rejected("dynatemp_range", &["0", "0.0"], ""),
+        no_effect("id_slot", NO_SLOTS),
+        rejected("min_keep", &["0"], ""),
+        rejected("mirostat", &["0"], "use temperature, top_p and min_p"),
+        no_effect("mirostat_eta", NO_MIROSTAT),
+        no_effect("mirostat_tau", NO_MIROSTAT),
+        rejected("n_indent", &["0"], ""),
+        no_effect("n_keep", "an answer ends where the context does"),
         rejected(
-            "function_call",
-            &["\"none\"", "\"auto\""],
-            "use tool_choice",
+            "post_sampling_probs",
+            &["false"],
+            "n_probs gives the probabilities before sampling",
         ),
-        rejected("functions", &["[]"], "use tools"),
+        no_effect("response_fields", ALL_FIELDS),
+        no_effect("return_progress", "/v1/streams shows the progress"),
+        no_effect("samplers", FIXED_ORDER),
+        rejected("t_max_predict_ms", &["0", "-1"], "use deadline_ms"),
+        rejected("top_n_sigma", &["-1", "-1.0", "0", "0.0"], "use min_p"),
+    ],
+};
+
+/// llama.cpp's `/infill`.
+pub const INFILL: FieldTable = FieldTable {
+    rows: &[
+        NO_TOOLS,
+        ONE_ANSWER,
+        no_effect("cache_prompt", CACHES_ALONE),
+        no_effect("id_slot", NO_SLOTS),
+        no_effect("response_fields", ALL_FIELDS),
+        no_effect("samplers", FIXED_ORDER),
     ],
 };

@@ -1,8 +1,10 @@
 //! Limits of values and token ids in a body: parsed values take more memory than their JSON text.
 
-use super::{Fields, JsonType, RawJson, json_type, parse_value, whole_number};
+use super::recorder::token_id_schema;
+use super::{Fields, JsonType, RawJson, as_text, json_type, parse_value, whole_number};
 use generate::error::Problem;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
+use serde_json::json;
 use std::fmt;
 
 /// Limit of values in a body, names of fields included. A parsed value takes up to about 200 bytes, and as little as
@@ -86,6 +88,7 @@ pub fn parse_ids(path: &str, raw: RawJson<'_>, vocab: usize) -> Result<Vec<u32>,
 /// Parses a field that is a list of at most `max` token ids of any vocabulary. An absent field is an empty list; errors
 /// are recorded in `fields`.
 pub(crate) fn token_id_list(fields: &mut Fields<'_>, name: &str, max: usize) -> Vec<u32> {
+    fields.record(name, || json!({"items": token_id_schema()}));
     let items = fields.array(name, max).unwrap_or_default();
     let mut ids = Vec::with_capacity(items.len());
     for (i, raw) in items.into_iter().enumerate() {
@@ -95,6 +98,26 @@ pub(crate) fn token_id_list(fields: &mut Fields<'_>, name: &str, max: usize) -> 
         }
     }
     ids
+}
+
+/// Parses strings of 1 to `bytes_max` bytes, the items of a list at `path`. Errors are recorded in `fields`.
+pub(crate) fn short_strings(
+    fields: &mut Fields<'_>,
+    path: &str,
+    items: Vec<RawJson<'_>>,
+    bytes_max: usize,
+) -> Vec<String> {
+    let mut strings = Vec::with_capacity(items.len());
+    for (i, item) in items.into_iter().enumerate() {
+        match as_text(item) {
+            Some(text) if (1..=bytes_max).contains(&text.len()) => strings.push(text.into_owned()),
+            _ => fields.reject(
+                format!("{path}[{i}]"),
+                format!("must be a string of 1 to {bytes_max} bytes"),
+            ),
+        }
+    }
+    strings
 }
 
 /// Parses a token id of the vocabulary.

@@ -1,8 +1,8 @@
 //! Schemas of the fields that a parser reads.
 //!
 //! A parser that reads an object with a recorder tells the name, the type and the bounds of each field by reading the
-//! field, also of fields that the object does not have. A field that is read as raw JSON has no type here; see
-//! [`request_schema`](crate::request_schema).
+//! field, also of fields that the object does not have. What the type does not say (items of lists, values, descriptions)
+//! the parser adds with [`Fields::record`].
 
 use super::{FIELDS_MAX, Fields};
 use serde_json::{Map, Value, json};
@@ -36,7 +36,14 @@ impl Fields<'_> {
         }
     }
 
-    /// Records the schema of a field, if the fields have a recorder.
+    /// Whether the recorder knows the field.
+    pub(crate) fn has_recorded(&self, name: &str) -> bool {
+        let recorded = self.recorder.as_ref().map(|recorder| &recorder.0);
+        let recorded = recorded.map(|fields| fields.lock().unwrap_or_else(PoisonError::into_inner));
+        recorded.is_some_and(|fields| fields.contains_key(name))
+    }
+
+    /// Adds to the schema of a field, if the fields have a recorder.
     pub(crate) fn record(&self, name: &str, schema: impl FnOnce() -> Value) {
         if let Some(recorder) = &self.recorder {
             recorder.record(name, schema());
@@ -68,6 +75,11 @@ pub(super) fn array_schema(max: usize) -> Value {
         usize::MAX => json!({"type": "array"}),
         max => json!({"type": "array", "maxItems": max}),
     }
+}
+
+/// The schema of a token id of any vocabulary.
+pub(crate) fn token_id_schema() -> Value {
+    json!({"type": "integer", "minimum": 0, "maximum": u32::MAX})
 }
 
 /// Adds the members of a schema to another of the same field; members of objects are merged.

@@ -1,20 +1,17 @@
 //! The encoder of the jobs API.
 
-use super::error_response::JobError;
-use super::event::{
-    CollectedJob, JobCounts, JobEvent, JobHead, JobToolCall, StopReason, TokenRange, ToolCallEvent,
-};
-use super::outcome::{self, JobOutcome};
+use super::event::{CollectedJob, JobCounts, JobEvent, JobHead, JobToolCall};
 use crate::clock;
 use crate::cursor::TerminalMarker;
-use crate::encoder::Encoder;
+use crate::encoder::{DONE, Encoder};
 use crate::frame_writer::{FrameId, FrameWriter};
-use crate::jobs::error_code::JobErrorCode;
 use crate::jobs::error_response::JobErrorBody;
 use crate::json;
-use crate::openai::chunk::DONE;
 use crate::rfc3339;
 use crate::schema::{self, ResponseSchemas};
+use crate::shared::event_parts::{StopReason, TokenRange, ToolCallEvent};
+use crate::shared::job_error::{JobError, JobErrorCode};
+use crate::shared::job_outcome::{self, JobOutcome};
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
@@ -125,7 +122,7 @@ impl JobEncoder {
         usage: Usage,
         out: &mut FrameWriter<'_>,
     ) {
-        let event = match outcome::job_outcome(end) {
+        let event = match job_outcome::job_outcome(end) {
             JobOutcome::End { reason, stop } => JobEvent::End {
                 counts: JobCounts::new(usage, usage.times.decoding()),
                 reason: self.stop_reason(reason, stop),
@@ -193,7 +190,7 @@ impl Encoder for JobEncoder {
             Event::Usage {
                 end: Some(end),
                 usage,
-            } if matches!(outcome::job_outcome(*end), JobOutcome::Error(_)) => {
+            } if matches!(job_outcome::job_outcome(*end), JobOutcome::Error(_)) => {
                 let id = FrameId::Terminal(TerminalMarker::Usage);
                 out.write_frame(id, None, &metrics_event(*usage, usage.times.decoding()));
             }
@@ -231,7 +228,7 @@ impl Encoder for JobEncoder {
             return;
         };
         // A failed job has no collected answer: an error response was sent instead.
-        let reason = match answer.end.map(outcome::job_outcome) {
+        let reason = match answer.end.map(job_outcome::job_outcome) {
             Some(JobOutcome::End { reason, stop }) => Some(self.stop_reason(reason, stop)),
             Some(JobOutcome::Error(_)) | None => None,
         };
@@ -252,7 +249,7 @@ impl Encoder for JobEncoder {
     }
 
     fn end_error(&self, end: End) -> ApiError {
-        outcome::end_error(end)
+        job_outcome::end_error(end)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Error responses of the jobs API: `{"errors":[..]}` for invalid fields, `{"error":{..}}` for all other errors.
 
-use super::error_code::{JobErrorCode, is_retriable};
 use crate::json;
-use crate::openai::error_response;
+use crate::shared::error_response;
+use crate::shared::job_error::JobError;
 use bytes::Bytes;
 use generate::error::{ApiError, Problem};
 use http::Response;
@@ -19,17 +19,6 @@ pub(crate) enum JobErrorBody<'a> {
     Errors(Vec<JobFieldError<'a>>),
 }
 
-/// An error in the jobs API and in WebSocket messages.
-#[derive(Clone, Copy, JsonSchema, Serialize)]
-pub struct JobError<'a> {
-    /// Code of the error.
-    pub code: &'static str,
-    /// Message of the error.
-    pub message: &'a str,
-    /// Whether a retry may succeed.
-    pub retriable: bool,
-}
-
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct JobFieldError<'a> {
     field: &'a str,
@@ -38,17 +27,6 @@ pub(crate) struct JobFieldError<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Value>")]
     value: Option<&'a RawValue>,
-}
-
-impl<'a> JobError<'a> {
-    /// Converts an error of any layer to the codes of the jobs API.
-    pub fn new(error: &'a ApiError) -> Self {
-        Self {
-            code: JobErrorCode::from_error(error).name(),
-            message: &error.message,
-            retriable: is_retriable(error),
-        }
-    }
 }
 
 impl<'a> JobFieldError<'a> {

@@ -30,11 +30,8 @@
 //! `started` and `queued` have no SSE id: clients cannot resume after them.
 
 pub(crate) mod encoder;
-pub mod error_code;
 pub mod error_response;
 pub(crate) mod event;
-pub mod job_id;
-pub mod outcome;
 pub mod request;
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,15 @@
 //! Parser of `POST /v1/inference` and `POST /v1/jobs`.
 
-use super::job_id::{JOB_ID_MESSAGE, JobId};
+use crate::fields::recorder::token_id_schema;
 use crate::fields::{self, Fields, JsonType, RawJson};
-use crate::openai::{chat_request, generation_fields};
 use crate::request_parser::{ParseContext, ParsedBody};
+use crate::shared::job_id::{JOB_ID_BYTES_MAX, JOB_ID_MESSAGE, JobId};
+use crate::shared::{generation_fields, messages};
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
-use generate::request::{GenerateRequest, Prompt};
+use generate::request::Prompt;
 use generate::tools::Tools;
+use serde_json::json;
 
 /// Parses a request. The default of `stream` is true.
 ///
@@ -19,36 +21,26 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     let prompt = parse_prompt(&mut fields, context.vocab_size, &mut tools);
     let mut params = generation_fields::generation_params(&mut fields, context);
     params.take_tools(tools);
-    params.reasoning_budget = chat_request::parse_reasoning_budget(&mut fields);
+    params.reasoning_budget = messages::reasoning_budget(&mut fields);
     let mut stream_options = generation_fields::stream_options(&mut fields);
     stream_options.webhook = generation_fields::webhook(&mut fields);
     stream_options.stream = fields.raw("stream").is_none() || stream_options.stream;
     fields.integer("n", 1..=1);
-    for name in ["logprobs", "top_logprobs"] {
-        if fields
-            .raw(name)
-            .is_some_and(|raw| !matches!(raw.get(), "false" | "0"))
-        {
-            fields.reject(
-                name,
-                "is not supported in this wire format: use another one for this stream",
-            );
-        }
-    }
+    generation_fields::reject_logprobs(&mut fields);
     stream_options.ignored_fields = fields.finish_request(&field_table::JOBS)?;
-    let request = GenerateRequest {
-        prompts: prompt.into_iter().collect(),
-        n: 1,
-        params,
-        stream_options,
-    };
     Ok(ParsedBody {
         job_id,
-        ..request.into()
+        ..ParsedBody::of_prompts(prompt, params, stream_options)
     })
 }
 
 fn parse_job_id(fields: &mut Fields<'_>) -> Option<JobId> {
+    fields.record("job_id", || {
+        json!({
+            "minLength": 1, "maxLength": JOB_ID_BYTES_MAX, "pattern": "^[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*$",
+            "description": "an identifier chosen by the caller",
+        })
+    });
     let text = fields.string("job_id")?;
     let id = JobId::parse(&text);
     if id.is_none() {
@@ -59,7 +51,11 @@ fn parse_job_id(fields: &mut Fields<'_>) -> Option<JobId> {
 
 /// Parses either `prompt` (a string or token ids), or `messages` with tools.
 fn parse_prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Option<Prompt> {
-    match (fields.raw("prompt"), fields.raw("messages")) {
+    let prompt = fields.described("prompt", || {
+        let ids = json!({"type": "array", "items": token_id_schema(), "minItems": 1});
+        json!({"anyOf": [{"type": "string"}, ids]})
+    });
+    match (prompt, fields.raw("messages")) {
         (None, None) => {
             fields.reject("prompt", "is required unless messages are given");
             None
@@ -69,15 +65,16 @@ fn parse_prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Opt
             None
         }
         (None, Some(_)) => {
-            let messages = chat_request::parse_messages(fields);
+            let conversation = messages::parse_messages(fields);
             *tools = tool_definitions::parse_tools(fields);
-            Some(Prompt::Conversation {
-                field: "messages",
-                messages,
-                tools: tools.definitions.clone(),
-                continues: false,
-                kwargs: chat_request::template_kwargs(fields),
-            })
+            let (definitions, kwargs) =
+                (tools.definitions.clone(), messages::template_kwargs(fields));
+            Some(messages::prompt(
+                "messages",
+                conversation,
+                definitions,
+                kwargs,
+            ))
         }
         (Some(raw), None) => {
             tool_definitions::reject_tools(fields);

@@ -1,13 +1,18 @@
-//! Parser of `POST /completion`.
+//! Parser of `POST /completion`, and of the fields that `/infill` shares: llama.cpp's names, and this server's own.
 
 use crate::field_table;
+use crate::fields::recorder::token_id_schema;
 use crate::fields::{self, Fields, JsonType};
-use crate::llama_cpp::generation_params::{parse_params, parse_stream_options};
 use crate::llama_cpp::prompt_list;
 use crate::request_parser::{ParseContext, ParsedBody};
+use crate::shared::llama_options::llama_options;
+use crate::shared::{generation_fields, lora_field};
 use crate::tool_definitions;
+use engine::TOP_LOGPROBS_MAX;
 use generate::error::ApiError;
-use generate::request::{GenerateRequest, Prompt};
+use generate::generation_options::{GenerationOptions, TokenLimit};
+use generate::request::{GenerationParams, Prompt, StreamOptions};
+use serde_json::json;
 
 /// Error message for an invalid prompt.
 const PROMPT_MESSAGE: &str = "must be a string, a list of token ids, or a list of strings and token ids that make one prompt";
@@ -26,19 +31,21 @@ pub(crate) fn parse(
     stream_options.timings = fields.boolean("timings_per_token").unwrap_or(false);
     tool_definitions::reject_tools(&mut fields);
     stream_options.ignored_fields = fields.finish_request(&field_table::LLAMA_COMPLETION)?;
-    Ok(GenerateRequest {
-        prompts: prompt.into_iter().collect(),
-        n: 1,
-        params,
-        stream_options,
-    }
-    .into())
+    Ok(ParsedBody::of_prompts(prompt, params, stream_options))
 }
 
 /// Parses `prompt`; errors are recorded in `fields`.
 fn parse_prompt(fields: &mut Fields<'_>, vocab: usize) -> Option<Prompt> {
     const NAME: &str = "prompt";
-    let Some(raw) = fields.raw(NAME) else {
+    let schema = || {
+        let part = json!({"anyOf": [{"type": "string"}, token_id_schema()]});
+        let parts = json!({"type": "array", "items": part});
+        json!({"anyOf": [
+            {"type": "string"}, parts,
+            {"type": "array", "items": parts, "minItems": 1, "maxItems": 1},
+        ]})
+    };
+    let Some(raw) = fields.described(NAME, schema) else {
         fields.reject(NAME, "is required");
         return None;
     };
@@ -58,6 +65,47 @@ fn parse_prompt(fields: &mut Fields<'_>, vocab: usize) -> Option<Prompt> {
     }
 }
 
+/// Parses the generation parameters.
+pub(super) fn parse_params(
+    fields: &mut Fields<'_>,
+    context: &ParseContext<'_>,
+) -> GenerationParams {
+    let mut given = GenerationOptions {
+        lora: lora_field::lora(fields, context.adapters),
+        ..llama_options(fields, context.vocab_size)
+    };
+    // 0 only computes the prompt, in llama.cpp; here one token shows that it is done.
+    if let Some(tokens) = fields.integer("n_predict", -2..=i128::from(u32::MAX)) {
+        let limit = usize::try_from(tokens).ok().map(|tokens| tokens.max(1));
+        given.max_tokens = Some(limit.map_or(TokenLimit::Context, TokenLimit::Tokens));
+    }
+    context.defaults.note_problems(fields);
+    let mut params = context.defaults.resolve(given);
+    generation_fields::check_min_tokens(fields, &params);
+    // llama.cpp has no limit; more than the engine keeps are left out.
+    if let Some(top) = fields.integer("n_probs", 0..=i128::from(u32::MAX)) {
+        let most = TOP_LOGPROBS_MAX.min(u32::try_from(context.vocab_size).unwrap_or(u32::MAX));
+        params.sampling.logprobs = top > 0;
+        params.sampling.top_logprobs = u32::try_from(top).map_or(most, |top| top.min(most));
+        if top > i128::from(most) {
+            fields.leave_out("n_probs", format!("n_probs.above_{most}"));
+        }
+    }
+    params
+}
+
+/// Parses how the answer is delivered.
+pub(super) fn parse_stream_options(fields: &mut Fields<'_>) -> StreamOptions {
+    let options = generation_fields::stream_options(fields);
+    let return_tokens = fields.boolean("return_tokens").unwrap_or(false);
+    fields.integer("n", 1..=1);
+    StreamOptions {
+        // The objects of a stream always have their ids.
+        return_token_ids: options.stream || return_tokens,
+        ..options
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,7 +113,7 @@ mod tests {
     use generate::request::{MIXED_PARTS_MAX, MixedPart};
     use serde_json::{Value, json};
 
-    fn parsed(over: &Value) -> Result<GenerateRequest, ApiError> {
+    fn parsed(over: &Value) -> Result<generate::request::GenerateRequest, ApiError> {
         let mut body = json!({"prompt": "a"});
         for (name, value) in over.as_object().expect("fields") {
             body[name] = value.clone();

@@ -1,15 +1,16 @@
 //! Parser of `POST /infill`.
 
+use super::completion_request::{parse_params, parse_stream_options};
 use crate::field_table;
 use crate::fields::{self, Fields, RawJson};
-use crate::llama_cpp::generation_params::{parse_params, parse_stream_options};
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::tool_definitions;
 use generate::error::ApiError;
 use generate::infill_prompt::{
     FILE_NAME_BYTES_MAX, INFILL_FILES_MAX, InfillFile, InfillPrompt, RepositoryContext,
 };
-use generate::request::{GenerateRequest, Prompt};
+use generate::request::Prompt;
+use serde_json::json;
 
 /// Name of a file without one, in llama.cpp.
 const FILE_NAME: &str = "tmp";
@@ -24,8 +25,12 @@ pub(crate) fn parse(
     mut fields: Fields<'_>,
     context: &ParseContext<'_>,
 ) -> Result<ParsedBody, ApiError> {
-    let before = required_text(&mut fields, "input_prefix");
-    let after = required_text(&mut fields, "input_suffix");
+    let before = required_text(&mut fields, "input_prefix", "the text before the gap");
+    let after = required_text(&mut fields, "input_suffix", "the text after the gap");
+    fields.record(
+        "prompt",
+        || json!({"description": "the beginning of the text of the gap"}),
+    );
     let begun = fields.string("prompt").unwrap_or_default().into_owned();
     let files = parse_files(&mut fields);
     let params = parse_params(&mut fields, context);
@@ -41,16 +46,15 @@ pub(crate) fn parse(
             answer_tokens: params.max_tokens.unwrap_or(ANSWER_TOKENS),
         }),
     };
-    Ok(GenerateRequest {
-        prompts: vec![Prompt::Infill(prompt)],
-        n: 1,
+    Ok(ParsedBody::of_prompts(
+        [Prompt::Infill(prompt)],
         params,
         stream_options,
-    }
-    .into())
+    ))
 }
 
-fn required_text(fields: &mut Fields<'_>, name: &str) -> String {
+fn required_text(fields: &mut Fields<'_>, name: &str, description: &str) -> String {
+    fields.record(name, || json!({ "description": description }));
     let text = fields.string(name);
     if fields.raw(name).is_none() {
         fields.reject(name, "is required");
@@ -61,6 +65,11 @@ fn required_text(fields: &mut Fields<'_>, name: &str) -> String {
 /// Parses `input_extra`: objects with a `text`, and perhaps a `filename`. Errors are recorded in `fields`.
 fn parse_files(fields: &mut Fields<'_>) -> Vec<InfillFile> {
     const NAME: &str = "input_extra";
+    fields.record(NAME, || {
+        json!({"items": {"type": "object", "required": ["text"], "properties": {
+            "text": {"type": "string"}, "filename": {"type": "string", "maxLength": FILE_NAME_BYTES_MAX},
+        }}})
+    });
     let Some(items) = fields.array(NAME, INFILL_FILES_MAX) else {
         return Vec::new();
     };
@@ -100,7 +109,7 @@ mod tests {
     use crate::request_parser::tests::parsed_request;
     use serde_json::{Value, json};
 
-    fn parsed(over: &Value) -> Result<GenerateRequest, ApiError> {
+    fn parsed(over: &Value) -> Result<generate::request::GenerateRequest, ApiError> {
         let mut body = json!({"input_prefix": "a", "input_suffix": "b"});
         for (name, value) in over.as_object().expect("fields") {
             body[name] = value.clone();

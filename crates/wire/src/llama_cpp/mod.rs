@@ -4,11 +4,8 @@
 //! and what is known at the end. Nothing follows it.
 
 pub(crate) mod completion_request;
-pub(crate) mod generation_params;
 pub mod generation_settings;
 pub(crate) mod infill_request;
 pub(crate) mod prompt_list;
 pub(crate) mod result_encoder;
-pub(crate) mod result_object;
-pub(crate) mod timings;
 pub(crate) mod token_probabilities;

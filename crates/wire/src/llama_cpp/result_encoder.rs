@@ -1,26 +1,26 @@
 //! The encoder of `POST /completion` and `POST /infill`.
 
 use super::generation_settings::GenerationSettings;
-use super::result_object::{ResultObject, TextObject, stop_type};
-use super::timings::Timings;
 use super::token_probabilities::TokenProbabilities;
 use crate::cursor::TerminalMarker;
 use crate::encoder::{Encoder, write_wait_comment};
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::json;
-use crate::openai::error_response::ErrorBody;
-use crate::openai::finish_reason;
-use crate::openai::token_ids::{TokenIds, all_ids, prompt_ids};
 use crate::schema::{self, ResponseSchemas};
+use crate::shared::error_response::ErrorBody;
+use crate::shared::finish_reason;
+use crate::shared::timings::Timings;
+use crate::shared::token_ids::{TokenIds, all_ids, prompt_ids};
 use bytes::BytesMut;
 use engine::EndingToken;
 use generate::detokenize::{DetokenizeOptions, detokenize};
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Delta, DeltaKind, Event, Logprobs, Usage};
 use generate::stream_source::StreamSource;
-use schemars::{Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
 use std::sync::Arc;
-use stream::End;
+use stream::{End, Stop};
 use text::Tokenizer;
 
 /// Schemas of `/completion` and `/infill`.
@@ -241,5 +241,65 @@ impl Encoder for LlamaEncoder {
             }),
         };
         self.with_result(&ended, |result| json::write(result, out));
+    }
+}
+
+/// An object of a stream with text.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "LlamaText")]
+struct TextObject<'a> {
+    index: usize,
+    content: &'a str,
+    tokens: &'a [u32],
+    stop: bool,
+    /// Always 0: there are no slots.
+    id_slot: u32,
+    tokens_predicted: u64,
+    tokens_evaluated: u64,
+    /// With `timings_per_token`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timings: Option<Timings>,
+    /// With `n_probs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completion_probabilities: Option<TokenProbabilities<'a>>,
+}
+
+/// The last object of a stream, or a non-streaming response.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "LlamaResult")]
+struct ResultObject<'a> {
+    index: usize,
+    content: &'a str,
+    tokens: &'a [u32],
+    /// Always 0: there are no slots.
+    id_slot: u32,
+    stop: bool,
+    model: &'a str,
+    tokens_predicted: u64,
+    tokens_evaluated: u64,
+    generation_settings: GenerationSettings<'a>,
+    /// The text of the prompt, where the ids of tokens are returned.
+    prompt: &'a str,
+    has_new_line: bool,
+    truncated: bool,
+    stop_type: &'static str,
+    stopping_word: &'a str,
+    tokens_cached: u64,
+    timings: Timings,
+    /// With `n_probs`: of a non-streaming response all, of a stream that of the end-of-sequence token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completion_probabilities: Option<TokenProbabilities<'a>>,
+}
+
+/// The `stop_type` of an end, and the stop string.
+fn stop_type(end: End, stops: &[String]) -> (&'static str, &str) {
+    match end {
+        End::Length => ("limit", ""),
+        End::Stop(Stop::StopString(which)) => {
+            let word = stops.get(usize::from(which));
+            ("word", word.map_or("", String::as_str))
+        }
+        End::Stop(Stop::Eos | Stop::ToolCalls) => ("eos", ""),
+        _ => ("none", ""),
     }
 }

@@ -1,8 +1,8 @@
 //! `completion_probabilities`: log-probabilities of tokens with their ids, as llama.cpp's server writes them.
 
 use crate::json::{List, LogProb, Lossy};
-use crate::openai::logprobs::token_bytes;
 use crate::schema::written_as;
+use crate::shared::logprobs::token_bytes;
 use engine::EndingToken;
 use generate::output::event::Logprobs;
 use schemars::JsonSchema;

@@ -1,12 +1,14 @@
 //! Parser of `POST /api/chat`.
 
-use super::keep_alive::keep_alive;
-use super::request::{self, NOT_SUPPORTED};
-use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
+use super::request;
+use crate::fields::{self, Fields, JsonObject, RawJson};
 use crate::request_parser::{ParseContext, ParsedBody};
+use crate::shared::content_parts::{parse_images, required_string};
+use crate::shared::keep_alive::keep_alive;
+use crate::shared::messages;
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
-use generate::request::{GenerateRequest, MESSAGES_MAX, PARTS_MAX, Prompt};
+use generate::request::{MESSAGES_MAX, PARTS_MAX};
 use generate::truncation::Truncation;
 use serde_json::{Map, Value, json};
 use text::Message;
@@ -16,7 +18,7 @@ use text::Message;
 /// # Errors
 /// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<ParsedBody, ApiError> {
-    let messages = parse_messages(&mut fields);
+    let conversation = parse_messages(&mut fields);
     let kwargs = request::template_kwargs(&mut fields);
     let mut params = request::generation_params(&mut fields, context);
     params.truncation = request::truncation(&mut fields, Truncation::Turns);
@@ -24,22 +26,15 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     let tools = params.take_tools(tool_definitions::parse_tools(&mut fields));
     keep_alive(&mut fields);
     stream_options.ignored_fields = fields.finish_request(&field_table::OLLAMA_CHAT)?;
-    Ok(GenerateRequest {
-        prompts: vec![Prompt::Conversation {
-            field: "messages",
-            messages,
-            tools,
-            continues: false,
-            kwargs,
-        }],
-        n: 1,
-        params,
-        stream_options,
-    }
-    .into())
+    let prompt = messages::prompt("messages", conversation, tools, kwargs);
+    Ok(ParsedBody::of_prompts([prompt], params, stream_options))
 }
 
 fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
+    fields.record(
+        "messages",
+        || json!({"items": messages::message_schema(None)}),
+    );
     let items = fields.array("messages", MESSAGES_MAX).unwrap_or_default();
     items
         .into_iter()
@@ -50,32 +45,16 @@ fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
 
 /// Parses one message; errors are recorded in `fields`.
 fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<Message> {
-    let object = Some(raw).filter(|raw| fields::json_type(*raw) == JsonType::Object);
-    let Some(object) = object.and_then(fields::parse_value::<JsonObject<'_>>) else {
-        fields.reject(path, "must be an object with a role and content");
-        return None;
-    };
-    let role = object.get("role").and_then(fields::as_text);
-    let role = role.filter(|role| {
-        matches!(
-            &**role,
-            "system" | "developer" | "user" | "assistant" | "tool"
-        )
-    });
-    if role.is_none() {
-        let error_message = "must be one of system, developer, user, assistant, tool";
-        fields.reject(format!("{path}.role"), error_message);
-    }
-    let content = string_member(fields, &object, path, "content");
+    let (object, role) = messages::message_object(fields, path, raw, None)?;
+    let content = object.get("content");
+    let content = content.and_then(|_| required_string(fields, path, &object, "content"));
     let rest = other_members(fields, path, &object);
-    let images = object.get("images");
-    if images.is_some_and(|images| fields::as_list(images, 0).is_none()) {
-        fields.reject(format!("{path}.images"), NOT_SUPPORTED);
+    if let Some(images) = object.get("images") {
+        parse_images(fields, &format!("{path}.images"), images);
     }
     Some(Message {
-        role: role?.into_owned(),
-        content: Value::String(content.unwrap_or_default()),
         rest,
+        ..messages::text_message(&role?, content.unwrap_or_default())
     })
 }
 
@@ -85,16 +64,12 @@ fn other_members(
     path: &str,
     object: &JsonObject<'_>,
 ) -> Map<String, Value> {
-    let mut rest = Map::new();
-    for (name, known_as) in [
+    let names = [
         ("thinking", "reasoning_content"),
         ("tool_name", "name"),
         ("tool_call_id", "tool_call_id"),
-    ] {
-        if let Some(text) = string_member(fields, object, path, name) {
-            rest.insert(known_as.to_owned(), Value::String(text));
-        }
-    }
+    ];
+    let mut rest = messages::string_members(fields, path, object, &names);
     let Some(raw) = object.get("tool_calls") else {
         return rest;
     };
@@ -127,18 +102,4 @@ fn earlier_call(raw: RawJson<'_>) -> Option<Value> {
         converted["id"] = json!(id);
     }
     Some(converted)
-}
-
-fn string_member(
-    fields: &mut Fields<'_>,
-    object: &JsonObject<'_>,
-    path: &str,
-    name: &str,
-) -> Option<String> {
-    let raw = object.get(name)?;
-    let text = fields::as_text(raw);
-    if text.is_none() {
-        fields.reject(format!("{path}.{name}"), "must be a string");
-    }
-    text.map(std::borrow::Cow::into_owned)
 }

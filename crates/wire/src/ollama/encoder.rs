@@ -1,22 +1,20 @@
 //! The encoder of `POST /api/generate` and `POST /api/chat`.
 
-use super::done_reason;
-use super::error_response::ErrorLine;
 use super::response_line::{
-    ContextIds, LineOutput, LineSummary, OllamaMessage, ResponseLine, ToolCallObject, nanoseconds,
-    request_durations,
+    ContextIds, ErrorLine, LineOutput, LineSummary, OllamaMessage, ResponseLine, ToolCallObject,
+    done_reason, nanoseconds,
 };
 use crate::clock;
 use crate::cursor::TerminalMarker;
-use crate::encoder::{Encoder, write_wait_comment};
+use crate::encoder::{DONE, Encoder, write_wait_comment};
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::framing::Framing;
 use crate::json;
-use crate::openai;
-use crate::openai::chunk::DONE;
-use crate::openai::logprobs::TokenLogprobs;
 use crate::rfc3339::Nanos;
 use crate::schema::{self, ResponseSchemas};
+use crate::shared::finish_reason;
+use crate::shared::logprobs::TokenLogprobs;
+use crate::shared::timings::request_durations;
 use bytes::BytesMut;
 use generate::output::collected::{CollectedAnswer, CollectedCall};
 use generate::output::event::{
@@ -144,7 +142,7 @@ impl OllamaEncoder {
         let times = request_durations(self.source.meta().arrived, usage);
         LineSummary {
             // A failed stream has an error line.
-            done_reason: done_reason::done_reason(end).unwrap_or("stop"),
+            done_reason: done_reason(end).unwrap_or("stop"),
             total_duration: nanoseconds(times.total),
             load_duration: nanoseconds(times.load),
             prompt_eval_count: usage.prompt_tokens,
@@ -226,7 +224,7 @@ impl Encoder for OllamaEncoder {
             }
             Event::Finished { .. } => out.write_text(FrameId::Terminal(TerminalMarker::Done), DONE),
             Event::Failed { end, usage } => {
-                let error = openai::finish_reason::end_error(*end);
+                let error = finish_reason::end_error(*end);
                 let line = ErrorLine::new(&error, usage.completion_tokens);
                 out.write_frame(FrameId::Terminal(TerminalMarker::Done), None, &line);
             }

@@ -1,18 +1,20 @@
 //! Parser of `POST /api/generate`.
 
 use super::go_template::{self, TemplateValues};
-use super::keep_alive::keep_alive;
 use super::request::{self, is_given};
 use crate::field_table;
 use crate::fields::Fields;
+use crate::fields::recorder::token_id_schema;
 use crate::model_defaults::ModelDefaults;
 use crate::request_parser::{ParseContext, ParsedBody};
+use crate::shared::content_parts::parse_images;
+use crate::shared::keep_alive::keep_alive;
+use crate::shared::messages::{self, text_message};
 use generate::error::ApiError;
 use generate::infill_prompt::InfillPrompt;
-use generate::request::{GenerateRequest, Prompt};
+use generate::request::Prompt;
 use generate::truncation::Truncation;
-use serde_json::{Map, Value};
-use text::Message;
+use serde_json::{Map, Value, json};
 
 /// Parses a request.
 ///
@@ -52,14 +54,11 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     let mut stream_options = request::stream_options(&mut fields);
     stream_options.return_context = !raw;
     keep_alive(&mut fields);
-    stream_options.ignored_fields = fields.finish_request(&field_table::OLLAMA_GENERATE)?;
-    Ok(GenerateRequest {
-        prompts: vec![prompt],
-        n: 1,
-        params,
-        stream_options,
+    if let Some(images) = fields.described("images", || json!({"type": "array", "maxItems": 0})) {
+        parse_images(&mut fields, "images", images);
     }
-    .into())
+    stream_options.ignored_fields = fields.finish_request(&field_table::OLLAMA_GENERATE)?;
+    Ok(ParsedBody::of_prompts([prompt], params, stream_options))
 }
 
 /// Records an error for each of these fields that is given.
@@ -98,28 +97,14 @@ fn prompt_turn(
     }
     let turns = [("system", system), ("user", prompt)];
     let messages = turns.into_iter().filter(|(_, text)| !text.is_empty());
-    Prompt::Conversation {
-        field: "prompt",
-        messages: messages
-            .map(|(role, text)| text_message(role, text))
-            .collect(),
-        tools: Vec::new(),
-        continues: false,
-        kwargs,
-    }
-}
-
-fn text_message(role: &str, text: String) -> Message {
-    Message {
-        role: role.to_owned(),
-        content: Value::String(text),
-        rest: Map::new(),
-    }
+    let messages = messages.map(|(role, text)| text_message(role, text));
+    messages::prompt("prompt", messages.collect(), Vec::new(), kwargs)
 }
 
 /// Token ids of the earlier conversation, from the `context` of an earlier response.
 fn context_ids(fields: &mut Fields<'_>, vocab: usize) -> Vec<u32> {
-    let Some(raw) = fields.raw("context") else {
+    let schema = || json!({"type": "array", "items": token_id_schema()});
+    let Some(raw) = fields.described("context", schema) else {
         return Vec::new();
     };
     fields.ids("context", raw, vocab).unwrap_or_default()

@@ -64,9 +64,10 @@ pub fn render(template: &str, values: TemplateValues<'_>) -> Result<Vec<PromptPi
         (rest, trim) = (after, behind.is_some());
     }
     writer.add_text(rest, trim, false)?;
-    match writer.open.is_empty() {
-        true => Ok(writer.pieces),
-        false => Err("has an if without an end".to_owned()),
+    if writer.open.is_empty() {
+        Ok(writer.pieces)
+    } else {
+        Err("has an if without an end".to_owned())
     }
 }
 
@@ -105,9 +106,10 @@ impl Writer {
     fn add_text(&mut self, text: &str, trim_start: bool, trim_end: bool) -> Result<(), String> {
         let text = if trim_start { text.trim_start() } else { text };
         let text = if trim_end { text.trim_end() } else { text };
-        match self.is_written() && !text.is_empty() {
-            true => self.add_piece(text.len(), PromptPiece::Template(text.to_owned())),
-            false => Ok(()),
+        if self.is_written() && !text.is_empty() {
+            self.add_piece(text.len(), PromptPiece::Template(text.to_owned()))
+        } else {
+            Ok(())
         }
     }
 
@@ -125,9 +127,10 @@ impl Writer {
             }
             (Some(name), None, _) if name.starts_with('.') => {
                 let value = self.value_of(name)?;
-                match self.is_written() && !value.is_empty() {
-                    true => self.add_piece(value.len(), PromptPiece::User(value)),
-                    false => Ok(()),
+                if self.is_written() && !value.is_empty() {
+                    self.add_piece(value.len(), PromptPiece::User(value))
+                } else {
+                    Ok(())
                 }
             }
             (Some("if"), Some(name), None) => self.open_condition(name),

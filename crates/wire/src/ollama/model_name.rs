@@ -6,9 +6,10 @@ pub const LATEST: &str = ":latest";
 /// The model name with a tag.
 pub fn with_tag(id: &str) -> String {
     let name = id.rsplit('/').next().unwrap_or(id);
-    match name.contains(':') {
-        true => id.to_owned(),
-        false => format!("{id}{LATEST}"),
+    if name.contains(':') {
+        id.to_owned()
+    } else {
+        format!("{id}{LATEST}")
     }
 }
 

@@ -1,21 +1,25 @@
 //! Lines of Ollama's protocol as JSON.
 
-use crate::anthropic::content::tool_input;
-use crate::clock;
-use crate::openai::logprobs::TokenLogprobs;
+use crate::json;
 use crate::rfc3339::Nanos;
 use crate::schema::written_as;
+use crate::shared::error_response;
+use crate::shared::finish_reason::finish_reason;
+use crate::shared::logprobs::TokenLogprobs;
+use crate::shared::tool_calls::tool_input;
+use bytes::Bytes;
 use engine::Token;
+use generate::error::ApiError;
 use generate::output::collected::CollectedCall;
-use generate::output::event::Usage;
 use generate::stream_source::ChoiceLog;
+use http::Response;
 use schemars::JsonSchema;
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use std::time::{Duration, Instant};
-use stream::Read;
+use std::time::Duration;
+use stream::{End, Read};
 
 /// Tokens read from the token log at a time.
 const TOKENS_PER_READ: usize = 256;
@@ -140,30 +144,49 @@ impl Serialize for ContextIds<'_> {
     }
 }
 
-/// Durations of the parts of a request.
-pub(crate) struct Durations {
-    pub(super) total: Duration,
-    /// Queue time, until prefill begins.
-    pub(super) load: Duration,
-    /// Prefill time, until the first token.
-    pub(crate) prompt: Duration,
-    /// Decode time, from the first token to the end.
-    pub(crate) answer: Duration,
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-pub(crate) fn request_durations(arrived: Instant, usage: Usage) -> Durations {
-    let times = usage.times;
-    let ended = times.ended.unwrap_or_else(clock::now);
-    let started = times.started.unwrap_or(ended);
-    let first = times.first_token.unwrap_or(ended);
-    Durations {
-        total: ended.saturating_duration_since(arrived),
-        load: started.saturating_duration_since(arrived),
-        prompt: first.saturating_duration_since(started),
-        answer: ended.saturating_duration_since(first),
+/// The body of an error response, or the last line of a failed stream.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "OllamaError")]
+pub struct ErrorLine<'a> {
+    error: &'a str,
+    code: &'a str,
+    /// Number of generated tokens; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eval_count: Option<u64>,
+    /// The position after which a stream can be read on; only in `stream_diverged`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resume_after: Option<&'a str>,
+}
+
+impl<'a> ErrorLine<'a> {
+    /// The error line after `tokens` generated tokens.
+    pub fn new(error: &'a ApiError, tokens: u64) -> Self {
+        Self {
+            error: &error.message,
+            code: error.code,
+            eval_count: (tokens > 0).then_some(tokens),
+            resume_after: error.resume_after.as_deref(),
+        }
     }
 }
 
-pub(super) fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+/// The error response.
+pub(crate) fn to_response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
+    let body = json::to_vec(&ErrorLine::new(error, 0));
+    error_response::with_body(error, body.freeze())
+}
+
+/// The `done_reason` of a completed stream; an end by a tool call is "stop".
+///
+/// # Errors
+/// The error of a stream that did not complete.
+pub(super) fn done_reason(end: End) -> Result<&'static str, ApiError> {
+    finish_reason(end).map(|reason| match reason {
+        "length" => "length",
+        _ => "stop",
+    })
 }

@@ -5,7 +5,8 @@
 use crate::derived_model::DerivedModel;
 use crate::fields::{self, Fields, JsonType};
 use crate::ollama::go_template::{self, TemplateValues};
-use crate::ollama::request::{NOT_SUPPORTED, check_options, is_given, string_field};
+use crate::ollama::request::{NOT_SUPPORTED, is_given, string_field};
+use crate::shared::llama_options::check_options;
 use generate::error::ApiError;
 use serde_json::{Map, Value, json};
 
@@ -58,6 +59,7 @@ pub struct CopyRequest {
 /// # Errors
 /// All invalid fields at once.
 pub fn parse_show(mut fields: Fields<'_>) -> Result<String, ApiError> {
+    fields.record("name", former_name_schema);
     let name = fields.string("model").or_else(|| fields.string("name"));
     if name.is_none() {
         fields.reject("model", "is required");
@@ -165,9 +167,18 @@ fn parse_parameters(fields: &mut Fields<'_>) -> Map<String, Value> {
     fields::parse_value(raw).unwrap_or_default()
 }
 
+fn former_name_schema() -> Value {
+    json!({"description": "former name of the field model"})
+}
+
 /// The first of these fields that is present.
 fn required_text(fields: &mut Fields<'_>, names: &[&str]) -> String {
-    let found = names.iter().find(|name| fields.raw(name).is_some());
+    if names == MODEL {
+        fields.record("name", former_name_schema);
+    }
+    let schema = || json!({"minLength": 1});
+    let mut given = names.iter();
+    let found = given.find(|name| fields.described(name, schema).is_some());
     let text = found.and_then(|name| string_field(fields, name));
     let text = text.filter(|text| !text.is_empty());
     if text.is_none() {

@@ -3,10 +3,10 @@
 use crate::encoder::Encoder;
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::openai::chunk::{ChunkWriter, CompletionObject, optional_finish_reason};
-use crate::openai::error_response::ErrorBody;
-use crate::openai::logprobs::ChatLogprobs;
-use crate::openai::token_ids::{TokenIds, all_ids, prompt_ids};
 use crate::schema::{self, ResponseSchemas};
+use crate::shared::error_response::ErrorBody;
+use crate::shared::logprobs::ChatLogprobs;
+use crate::shared::token_ids::{TokenIds, all_ids, prompt_ids};
 use bytes::BytesMut;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Delta, DeltaKind, Event, Logprobs, ToolCall, ToolCallPart, Usage};
@@ -316,9 +316,10 @@ impl Encoder for ChatEncoder {
                         role: "assistant",
                         content: (!says_nothing).then_some(&**text),
                         refusal: (),
-                        reasoning: match reasoning.is_empty() {
-                            true => ReasoningFields::default(),
-                            false => self.reasoning.reasoning_fields(reasoning),
+                        reasoning: if reasoning.is_empty() {
+                            ReasoningFields::default()
+                        } else {
+                            self.reasoning.reasoning_fields(reasoning)
                         },
                         tool_calls,
                     },

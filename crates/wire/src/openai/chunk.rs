@@ -1,12 +1,12 @@
 //! Chunks, usage and terminal frames, shared by chat completions and completions.
 
 use crate::cursor::TerminalMarker;
-use crate::encoder::write_wait_comment;
+use crate::encoder::{DONE, write_wait_comment};
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::json;
-use crate::llama_cpp::timings::Timings;
-use crate::openai::error_response::ErrorBody;
-use crate::openai::finish_reason;
+use crate::shared::error_response::ErrorBody;
+use crate::shared::finish_reason;
+use crate::shared::timings::Timings;
 use bytes::BytesMut;
 use generate::output::event::{Event, Usage};
 use generate::stream_source::StreamSource;
@@ -14,9 +14,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use stream::End;
-
-/// The last frame of a completed stream.
-pub(crate) const DONE: &str = "[DONE]";
 
 /// Writes the chunks and the non-streaming response of one stream.
 pub(super) struct ChunkWriter {

@@ -3,10 +3,10 @@
 use crate::encoder::Encoder;
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::openai::chunk::{ChunkWriter, CompletionObject, optional_finish_reason};
-use crate::openai::error_response::ErrorBody;
-use crate::openai::logprobs::CompletionLogprobs;
-use crate::openai::token_ids::{TokenIds, all_ids, prompt_ids};
 use crate::schema::{self, ResponseSchemas};
+use crate::shared::error_response::ErrorBody;
+use crate::shared::logprobs::CompletionLogprobs;
+use crate::shared::token_ids::{TokenIds, all_ids, prompt_ids};
 use bytes::BytesMut;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{DeltaKind, Event, Logprobs, Usage};

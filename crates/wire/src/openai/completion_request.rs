@@ -1,15 +1,17 @@
 //! Parser of `POST /v1/completions`.
 
+use crate::fields::bounds::IDS_MAX;
+use crate::fields::recorder::token_id_schema;
 use crate::fields::{self, Fields, JsonType, RawJson};
-use crate::openai::generation_fields;
 use crate::request_parser::{ParseContext, ParsedBody};
+use crate::shared::generation_fields;
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
 use generate::infill_prompt::InfillPrompt;
 use generate::request::{
-    BestOf, CHOICES_MAX, ContinuedAnswer, GenerateRequest, GenerationParams, Prompt,
-    TOP_LOGPROBS_MAX,
+    BestOf, CHOICES_MAX, ContinuedAnswer, GenerationParams, Prompt, TOP_LOGPROBS_MAX,
 };
+use serde_json::{Value, json};
 
 /// Default of `max_tokens` on this route, as in OpenAI's API.
 const MAX_TOKENS_DEFAULT: usize = 16;
@@ -32,9 +34,9 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     stream_options.echo = echo;
     stream_options.return_token_ids = fields.boolean("return_token_ids").unwrap_or(false);
     stream_options.timings = fields.boolean("timings_per_token").unwrap_or(false);
-    if let Some(top) = fields.integer("logprobs", 0..=TOP_LOGPROBS_MAX as i128) {
+    if let Some(top) = fields.integer_as("logprobs", 0..=TOP_LOGPROBS_MAX as i128) {
         params.sampling.logprobs = true;
-        params.sampling.top_logprobs = u32::try_from(top).unwrap_or(0);
+        params.sampling.top_logprobs = top;
     }
     params.prompt_logprobs = echo && (params.sampling.logprobs || params.max_tokens == Some(0));
     let generated = parse_best_of(&mut fields, n, prompts.len(), stream_options.stream);
@@ -53,13 +55,9 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     params.continued = parse_continued(&mut fields, &params, (answers, echo), context.vocab_size);
     tool_definitions::reject_tools(&mut fields);
     stream_options.ignored_fields = fields.finish_request(&field_table::COMPLETIONS)?;
-    Ok(GenerateRequest {
-        prompts,
-        n: generated,
-        params,
-        stream_options,
-    }
-    .into())
+    let mut body = ParsedBody::of_prompts(prompts, params, stream_options);
+    body.request.n = generated;
+    Ok(body)
 }
 
 /// Parses `continue_token_ids` and `continue_choice`: an answer that another server has begun.
@@ -69,8 +67,16 @@ fn parse_continued(
     (answers, echo): (usize, bool),
     vocab: usize,
 ) -> Option<ContinuedAnswer> {
-    let choice = fields.integer("continue_choice", 0..=CHOICES_MAX as i128 - 1);
-    let raw = fields.raw("continue_token_ids");
+    let choice = fields.integer_as("continue_choice", 0..=CHOICES_MAX as i128 - 1);
+    fields.record("continue_choice", || {
+        json!({"description": "number of the choice whose random numbers are used, as if it were one of several"})
+    });
+    let raw = fields.described("continue_token_ids", || {
+        json!({
+            "type": "array", "items": token_id_schema(), "maxItems": IDS_MAX,
+            "description": "ids of the answer so far, which another server has begun: the answer begins with them, and the rest is that of the same answer",
+        })
+    });
     let ids = raw.and_then(|raw| fields.ids("continue_token_ids", raw, vocab));
     if raw.is_none() && choice.is_none() {
         return None;
@@ -81,7 +87,7 @@ fn parse_continued(
     };
     let continued = ContinuedAnswer {
         token_ids: ids.unwrap_or_default(),
-        choice: choice.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+        choice: choice.unwrap_or(0),
     };
     let most = params.max_tokens.unwrap_or(usize::MAX);
     if continued.token_ids.len() >= most {
@@ -103,10 +109,8 @@ fn parse_continued(
 
 /// Parses `best_of`: the number of answers to generate for each of `prompts` prompts, of which `n` are returned.
 fn parse_best_of(fields: &mut Fields<'_>, n: usize, prompts: usize, stream: bool) -> usize {
-    let best = fields.integer("best_of", 1..=CHOICES_MAX as i128);
-    let best = best
-        .and_then(|best| usize::try_from(best).ok())
-        .unwrap_or(n);
+    let best: Option<usize> = fields.integer_as("best_of", 1..=CHOICES_MAX as i128);
+    let best = best.unwrap_or(n);
     if best < n {
         fields.reject("best_of", format!("must be at least n, which is {n}"));
     } else if best > n && stream {
@@ -166,9 +170,18 @@ fn add_suffix(fields: &mut Fields<'_>, prompts: Vec<Prompt>, echo: bool) -> Vec<
     prompts.into_iter().map(gap).collect()
 }
 
+fn prompts_schema() -> Value {
+    let ids = json!({"type": "array", "items": token_id_schema(), "minItems": 1});
+    let prompt = json!({"anyOf": [{"type": "string"}, ids]});
+    json!({"anyOf": [
+        {"type": "string"}, ids,
+        {"type": "array", "items": prompt, "minItems": 1, "maxItems": CHOICES_MAX},
+    ]})
+}
+
 /// Parses `prompt`: a string, a list of strings, token ids, or lists of token ids.
 fn parse_prompts(fields: &mut Fields<'_>, vocab: usize) -> Vec<Prompt> {
-    let Some(raw) = fields.raw("prompt") else {
+    let Some(raw) = fields.described("prompt", prompts_schema) else {
         fields.reject("prompt", "is required");
         return Vec::new();
     };

@@ -16,6 +16,7 @@ use crate::reasoning_request_fields::ReasoningRequestFields;
 use crate::request_parser::RequestParser;
 use crate::responses::ResponsesEncoder;
 use crate::schema::ResponseSchemas;
+use crate::shared::error_response;
 use crate::{ai_sdk, anthropic, jobs, ollama, openai, responses};
 use bytes::Bytes;
 use generate::error::ApiError;
@@ -72,7 +73,7 @@ pub(super) const CHAT: ProtocolRow = ProtocolRow {
     model_options: ModelOptions::SHARED,
     adds_model_system: true,
     encoder: |source, settings| Box::new(ChatEncoder::new(source, settings.reasoning_field)),
-    error: openai::error_response::to_response,
+    error: error_response::to_response,
     schemas: openai::chat_encoder::SCHEMAS,
 };
 
@@ -100,30 +101,21 @@ pub(super) const JOB: ProtocolRow = ProtocolRow {
         "/health",
     ],
     response_id: ResponseId::Stream(""),
-    framing: Framing::Sse,
-    header: None,
     follows: FollowState::UntilStarted,
     has_frame_after_error: true,
     parse: jobs::request::parse,
-    defers_by_default: false,
-    reasoning: CHAT.reasoning,
-    model_options: ModelOptions::SHARED,
     adds_model_system: false,
     encoder: |source, _| Box::new(JobEncoder::new(source)),
     error: jobs::error_response::to_response,
     schemas: jobs::encoder::SCHEMAS,
+    ..CHAT
 };
 
 pub(super) const MESSAGES: ProtocolRow = ProtocolRow {
     name: "anthropic.messages",
     paths: &["/v1/messages"],
     response_id: ResponseId::Fresh("msg_"),
-    framing: Framing::Sse,
-    header: None,
-    follows: FollowState::Never,
-    has_frame_after_error: false,
     parse: anthropic::message_request::parse,
-    defers_by_default: false,
     reasoning: ReasoningRequestFields::ignored(&["thinking"]),
     model_options: ModelOptions::Named(&[
         ("temperature", "temperature"),
@@ -132,10 +124,10 @@ pub(super) const MESSAGES: ProtocolRow = ProtocolRow {
         ("num_predict", "max_tokens"),
         ("stop", "stop_sequences"),
     ]),
-    adds_model_system: true,
     encoder: |source, _| Box::new(MessagesEncoder::new(source)),
     error: anthropic::error_response::to_response,
     schemas: anthropic::encoder::SCHEMAS,
+    ..CHAT
 };
 
 pub(super) const RESPONSES: ProtocolRow = ProtocolRow {
@@ -159,17 +151,14 @@ pub(super) const OLLAMA_CHAT: ProtocolRow = ProtocolRow {
     paths: &["/api"],
     response_id: ResponseId::Stream(""),
     framing: Framing::Ndjson,
-    header: None,
-    follows: FollowState::Never,
-    has_frame_after_error: false,
     parse: ollama::chat_request::parse,
     defers_by_default: true,
     reasoning: ReasoningRequestFields::rejected(&["think"]),
     model_options: ModelOptions::All,
-    adds_model_system: true,
     encoder: |source, _| Box::new(OllamaEncoder::new(source, TextField::Message)),
-    error: ollama::error_response::to_response,
+    error: ollama::response_line::to_response,
     schemas: ollama::encoder::SCHEMAS,
+    ..CHAT
 };
 
 pub(super) const OLLAMA_GENERATE: ProtocolRow = ProtocolRow {

@@ -1,7 +1,8 @@
 //! Each property of a schema is compared with the parser, value by value.
 
 use super::*;
-use std::collections::BTreeSet;
+use crate::field_table::{self, FieldTable, Treatment};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Properties whose parsers also check what a schema cannot express, or other fields: their schemas may be wider.
 const WIDER: [&str; 27] = [
@@ -91,7 +92,7 @@ fn rejected(request: &RequestSchema, path: &[&str], value: &Value) -> (bool, BTr
     let (name, text) = (path.join("."), body.to_string());
     let recorder = FieldRecorder::default();
     let fields = Fields::parse(text.as_bytes()).expect("JSON");
-    let error = (request.parse)(fields.with_recorder(&recorder)).err();
+    let error = request.parse(fields.with_recorder(&recorder)).err();
     let problems = error.map_or_else(Vec::new, |error| error.problems);
     let is_of_field = |field: &str| {
         let rest = field.strip_prefix(&*name);
@@ -122,9 +123,10 @@ fn compare(request: &RequestSchema, path: &[&str], schema: &Value, mismatches: &
         }
         let (is_rejected, _) = rejected(request, path, &value);
         let is_valid = validator.is_valid(&value);
-        let is_excused = match is_rejected {
-            true => WIDER.contains(&name) || WIDER.contains(&path[0]),
-            false => NARROWER.contains(&path[0]),
+        let is_excused = if is_rejected {
+            WIDER.contains(&name) || WIDER.contains(&path[0])
+        } else {
+            NARROWER.contains(&path[0])
         };
         if is_valid == is_rejected && (is_exact || !is_excused) {
             let verb = if is_rejected { "rejects" } else { "accepts" };
@@ -144,7 +146,7 @@ fn compare(request: &RequestSchema, path: &[&str], schema: &Value, mismatches: &
 #[test]
 fn schemas_accept_what_the_parsers_accept() {
     let mut mismatches = Vec::new();
-    for request in &REQUESTS {
+    for request in REQUESTS {
         let schema = request.schema();
         for (name, property) in schema["properties"].as_object().expect("properties") {
             compare(request, &[name], property, &mut mismatches);
@@ -155,15 +157,13 @@ fn schemas_accept_what_the_parsers_accept() {
 
 #[test]
 fn schemas_have_every_field_that_the_parsers_read() {
-    for request in &REQUESTS {
+    for request in REQUESTS {
         let schema = request.schema();
         let known = schema["properties"].as_object().expect("properties");
         for (name, property) in known {
             let is_typed = ["type", "enum", "anyOf", "description"]
                 .iter()
                 .any(|key| property.get(key).is_some());
-            // The table of messages has fields that counting tokens does not read.
-            let is_typed = is_typed || request.name == "MessageTokensRequest";
             assert!(is_typed, "{} {name}: {property}", request.name);
             for value in values() {
                 let (_, read) = rejected(request, &[name], &value);
@@ -184,7 +184,9 @@ fn schemas_have_every_field_that_the_parsers_read() {
 /// Fields with problems, and the problems.
 fn problems(request: &RequestSchema, body: &Value) -> BTreeSet<(String, String)> {
     let text = body.to_string();
-    let error = (request.parse)(Fields::parse(text.as_bytes()).expect("JSON")).err();
+    let error = request
+        .parse(Fields::parse(text.as_bytes()).expect("JSON"))
+        .err();
     let problems = error.map_or_else(Vec::new, |error| error.problems);
     let problems = problems.into_iter();
     problems
@@ -194,7 +196,7 @@ fn problems(request: &RequestSchema, body: &Value) -> BTreeSet<(String, String)>
 
 #[test]
 fn required_fields_are_those_that_an_empty_body_lacks() {
-    for request in &REQUESTS {
+    for request in REQUESTS {
         let missing = problems(request, &json!({}));
         let missing: BTreeSet<_> = missing.iter().map(|(field, _)| field.as_str()).collect();
         let alternative = request.alternatives.first();
@@ -210,7 +212,7 @@ fn required_fields_are_those_that_an_empty_body_lacks() {
 
 #[test]
 fn each_alternative_takes_the_place_of_the_first() {
-    for request in &REQUESTS {
+    for request in REQUESTS {
         let Some(first) = request.alternatives.first() else {
             continue;
         };
@@ -250,22 +252,104 @@ fn former_field_names_are_in_the_schemas() {
     );
 }
 
-#[test]
-fn each_detail_is_of_a_field_that_a_parser_reads() {
-    let mut used = BTreeSet::new();
-    let mut all = BTreeSet::new();
-    for request in &REQUESTS {
-        let recorded = request.recorded(request.samples);
-        for list in request.details {
-            for detail in *list {
-                let key = (list.as_ptr() as usize, detail.name);
-                all.insert(key);
-                if recorded.contains_key(detail.name) {
-                    used.insert(key);
-                }
-            }
+/// The field tables as a reader sees them.
+const DOCUMENTATION: &str = include_str!("../../../../docs/request-fields.md");
+
+/// Routes, their field table, and the body that they read, in the documentation's order.
+const TABLES: [(&str, &FieldTable, &str); 13] = [
+    (
+        "`POST /v1/chat/completions`",
+        &field_table::CHAT,
+        "ChatRequest",
+    ),
+    (
+        "`POST /v1/completions`",
+        &field_table::COMPLETIONS,
+        "CompletionRequest",
+    ),
+    (
+        "`POST /v1/responses`, `POST /v1/responses/input_tokens`",
+        &field_table::RESPONSES,
+        "ResponseRequest",
+    ),
+    (
+        "`POST /v1/messages`, `POST /v1/messages/count_tokens`",
+        &field_table::MESSAGES,
+        "MessageRequest",
+    ),
+    (
+        "`POST /v1/embeddings`",
+        &field_table::EMBEDDINGS,
+        "EmbeddingRequest",
+    ),
+    ("`POST /v1/rerank`", &field_table::RERANK, "RerankRequest"),
+    (
+        "`POST /api/chat`",
+        &field_table::OLLAMA_CHAT,
+        "OllamaChatRequest",
+    ),
+    (
+        "`POST /api/generate`",
+        &field_table::OLLAMA_GENERATE,
+        "OllamaGenerateRequest",
+    ),
+    (
+        "`POST /api/embed`",
+        &field_table::OLLAMA_EMBED,
+        "OllamaEmbedRequest",
+    ),
+    (
+        "`POST /api/embeddings`",
+        &field_table::OLLAMA_EMBEDDINGS,
+        "OllamaEmbeddingsRequest",
+    ),
+    (
+        "`POST /v1/inference`, `POST /v1/jobs`",
+        &field_table::JOBS,
+        "JobRequest",
+    ),
+    (
+        "`POST /completion`",
+        &field_table::LLAMA_COMPLETION,
+        "LlamaCompletionRequest",
+    ),
+    ("`POST /infill`", &field_table::INFILL, "InfillRequest"),
+];
+
+/// The treatment of a field in the documentation's words.
+fn treatment_text(treatment: Treatment) -> String {
+    match treatment {
+        Treatment::Honored(words) => format!("honored; {words}"),
+        Treatment::NoEffect(reason) => format!("no effect: {reason}"),
+        Treatment::Rejected { accepted, instead } => {
+            let accepted = accepted.iter().map(|value| format!("`{value}`"));
+            let accepted = accepted.collect::<Vec<_>>().join(", ");
+            let but = if accepted.is_empty() { "" } else { ", except " };
+            let colon = if instead.is_empty() { "" } else { ": " };
+            format!("**rejected**{but}{accepted}{colon}{instead}")
         }
     }
-    let unused: Vec<_> = all.difference(&used).map(|(_, name)| *name).collect();
-    assert!(unused.is_empty(), "{unused:?}");
+}
+
+#[test]
+fn documentation_shows_what_the_parsers_read_and_the_tables() {
+    let mut written = String::new();
+    for (title, table, body) in TABLES {
+        let request = REQUESTS.iter().find(|request| request.name == body);
+        let request = request.expect("a body");
+        let mut fields: BTreeMap<String, String> = BTreeMap::new();
+        let read = request.recorded(request.samples).into_iter();
+        let names = read.map(|(name, _)| name).chain(["model".to_owned()]);
+        fields.extend(names.map(|name| (name, "honored".to_owned())));
+        let rows = table.rows.iter();
+        fields.extend(rows.map(|row| (row.name.to_owned(), treatment_text(row.treatment))));
+        written.push_str(&format!("\n### {title}\n\n| field | |\n|---|---|\n"));
+        for (name, words) in fields {
+            written.push_str(&format!("| `{name}` | {words} |\n"));
+        }
+    }
+    assert!(
+        DOCUMENTATION.ends_with(&written),
+        "docs/request-fields.md must end with:\n{written}"
+    );
 }

@@ -5,13 +5,12 @@
 
 use super::tools::ToolParser;
 use crate::fields::{self, Fields, JsonObject, RawJson};
+use crate::shared::content_parts::{RESPONSES, content_text, parts_text, required_string};
+use crate::shared::messages::{Conversation, text_message};
 use generate::offered_tools::{function_name, input_arguments};
-use generate::request::{MESSAGES_MAX, PARTS_MAX};
+use generate::request::MESSAGES_MAX;
 use serde_json::{Map, Value, json};
-use text::Message;
 
-/// Content parts of the protocol that this server does not support.
-const UNSUPPORTED_PARTS: [&str; 3] = ["input_image", "input_file", "input_audio"];
 /// Error message for an item of unknown type.
 const ITEM_TYPE_MESSAGE: &str = "must be message, function_call, function_call_output, custom_tool_call, \
     custom_tool_call_output, additional_tools or reasoning";
@@ -19,9 +18,7 @@ const ITEM_TYPE_MESSAGE: &str = "must be message, function_call, function_call_o
 /// The conversation parsed so far.
 #[derive(Debug, Default)]
 pub(crate) struct ConversationBuilder {
-    pub(crate) messages: Vec<Message>,
-    /// Function calls so far: id and name of the function.
-    calls: Vec<(String, String)>,
+    pub(crate) turns: Conversation,
     /// Tools of the items so far.
     pub(crate) tools: ToolParser,
 }
@@ -32,7 +29,13 @@ pub(crate) fn parse_input(
     fields: &mut Fields<'_>,
     conversation: &mut ConversationBuilder,
 ) -> Option<Vec<Map<String, Value>>> {
-    let Some(raw) = fields.raw("input") else {
+    let schema = || {
+        json!({"anyOf": [
+            {"type": "string"},
+            {"type": "array", "items": {"type": "object"}, "minItems": 1},
+        ]})
+    };
+    let Some(raw) = fields.described("input", schema) else {
         fields.reject("input", "is required");
         return None;
     };
@@ -126,15 +129,16 @@ impl ConversationBuilder {
         };
         let (text, plain) = match fields::as_text(raw) {
             Some(text) => (text.into_owned(), true),
-            None => (joined_parts(fields, &path, raw)?, false),
+            None => (content_text(fields, &path, raw, &RESPONSES)?, false),
         };
         let part = match role {
             "assistant" => "output_text",
             _ => "input_text",
         };
-        let stored = match plain {
-            true => with_id(message_item(role, part, &text), item),
-            false => stored_item(item, "message"),
+        let stored = if plain {
+            with_id(message_item(role, part, &text), item)
+        } else {
+            stored_item(item, "message")
         };
         self.add_text(template_role, text);
         Some(stored)
@@ -143,7 +147,7 @@ impl ConversationBuilder {
     /// Appends text to the assistant's message if that has no content yet, or to the system message; otherwise adds a
     /// message.
     fn add_text(&mut self, role: &str, text: String) {
-        let last = self.messages.last_mut();
+        let last = self.turns.messages.last_mut();
         if let Some(last) = last.filter(|last| last.role == role) {
             let is_open =
                 role == "assistant" && last.content == "" && last.rest.get("tool_calls").is_none();
@@ -155,7 +159,7 @@ impl ConversationBuilder {
                 return;
             }
         }
-        self.push_message(role, Value::String(text), Map::new());
+        self.turns.messages.push(text_message(role, text));
     }
 
     fn add_call(
@@ -178,7 +182,7 @@ impl ConversationBuilder {
             Ok(Value::Object(object)) => Value::Object(object),
             _ => arguments,
         };
-        self.push_call(&id, &name, &arguments);
+        self.turns.add_call(id, name, &arguments);
         Some(stored_item(item, "function_call"))
     }
 
@@ -193,19 +197,8 @@ impl ConversationBuilder {
         let name = required_string(fields, path, item, "name");
         let input = required_string(fields, path, item, "input");
         let (id, name, input) = (id?, offered_name(item, &name?), input?);
-        self.push_call(&id, &name, &input_arguments(&input));
+        self.turns.add_call(id, name, &input_arguments(&input));
         Some(stored_item(item, "custom_tool_call"))
-    }
-
-    fn push_call(&mut self, id: &str, name: &str, arguments: &Value) {
-        let call = json!({
-            "id": id, "type": "function", "function": {"name": name, "arguments": arguments},
-        });
-        let calls = self.assistant_message().rest.entry("tool_calls");
-        if let Value::Array(calls) = calls.or_insert_with(|| Value::Array(Vec::new())) {
-            calls.push(call);
-        }
-        self.calls.push((id.to_owned(), name.to_owned()));
     }
 
     fn add_call_output(
@@ -216,25 +209,19 @@ impl ConversationBuilder {
         kind: &str,
     ) -> Option<Map<String, Value>> {
         let id = required_string(fields, path, item, "call_id")?;
-        let Some(name) = self.calls.iter().rev().find(|(call, _)| *call == id) else {
+        if !self.turns.has_call(&id) {
             let error_message =
                 "must be the call_id of an earlier function_call or custom_tool_call";
             fields.reject(format!("{path}.call_id"), error_message);
             return None;
-        };
-        let mut rest = Map::new();
-        rest.insert("tool_call_id".to_owned(), Value::String(id));
-        rest.insert("name".to_owned(), Value::String(name.1.clone()));
+        }
         let path = format!("{path}.output");
         let Some(raw) = item.get("output") else {
             fields.reject(path, "is required");
             return None;
         };
-        let text = match fields::as_text(raw) {
-            Some(text) => text.into_owned(),
-            None => joined_parts(fields, &path, raw)?,
-        };
-        self.push_message("tool", Value::String(text), rest);
+        let text = content_text(fields, &path, raw, &RESPONSES)?;
+        self.turns.add_result(id, text);
         Some(stored_item(item, kind))
     }
 
@@ -248,37 +235,17 @@ impl ConversationBuilder {
         let mut reasoning = None;
         for name in ["summary", "content"] {
             if let Some(raw) = item.get(name) {
-                let text = joined_parts(fields, &format!("{path}.{name}"), raw)?;
+                let text = parts_text(fields, &format!("{path}.{name}"), raw, &RESPONSES)?;
                 reasoning = Some(text).filter(|text| !text.is_empty()).or(reasoning);
             }
         }
         if let Some(text) = reasoning {
-            self.push_message("assistant", json!(""), Map::new());
-            let rest = &mut self.assistant_message().rest;
-            rest.insert("reasoning_content".to_owned(), Value::String(text));
+            let mut message = text_message("assistant", "");
+            let name = "reasoning_content".to_owned();
+            message.rest.insert(name, Value::String(text));
+            self.turns.messages.push(message);
         }
         Some(stored_item(item, "reasoning"))
-    }
-
-    /// The last message if the assistant's, else a new one.
-    fn assistant_message(&mut self) -> &mut Message {
-        if self
-            .messages
-            .last()
-            .is_none_or(|last| last.role != "assistant")
-        {
-            self.push_message("assistant", json!(""), Map::new());
-        }
-        let last = self.messages.len() - 1;
-        &mut self.messages[last]
-    }
-
-    fn push_message(&mut self, role: &str, content: Value, rest: Map<String, Value>) {
-        self.messages.push(Message {
-            role: role.to_owned(),
-            content,
-            rest,
-        });
     }
 }
 
@@ -301,55 +268,6 @@ fn is_of_hosted_tool(kind: &str) -> bool {
 fn offered_name(item: &JsonObject<'_>, name: &str) -> String {
     let namespace = item.get("namespace").and_then(fields::as_text);
     function_name(namespace.as_deref(), name)
-}
-
-/// The joined text of a list of content parts.
-fn joined_parts(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<String> {
-    let Some(parts) = fields::as_list(raw, PARTS_MAX) else {
-        let error_message = format!("must be a string or a list of at most {PARTS_MAX} parts");
-        fields.reject(path, error_message);
-        return None;
-    };
-    let read = |(i, part)| part_text(fields, &format!("{path}[{i}]"), part);
-    let texts: Vec<_> = parts.into_iter().enumerate().map(read).collect();
-    let texts: Option<Vec<String>> = texts.into_iter().collect();
-    texts.map(|texts| texts.join("\n"))
-}
-
-fn part_text(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<String> {
-    let part = fields::as_object(raw);
-    let kind = part.as_ref().and_then(|part| part.get("type"));
-    let kind = kind.and_then(fields::as_text);
-    let name = match kind.as_deref() {
-        Some("input_text" | "output_text" | "text" | "summary_text" | "reasoning_text") => "text",
-        Some("refusal") => "refusal",
-        Some(kind) if UNSUPPORTED_PARTS.contains(&kind) => {
-            let error_message =
-                "only text: images, sound and files are not supported yet by this server";
-            fields.reject(path, error_message);
-            return None;
-        }
-        _ => {
-            let error_message = "must be input_text, output_text or refusal";
-            fields.reject(format!("{path}.type"), error_message);
-            return None;
-        }
-    };
-    required_string(fields, path, &part?, name)
-}
-
-/// Parses a required string member of an item.
-fn required_string(
-    fields: &mut Fields<'_>,
-    path: &str,
-    item: &JsonObject<'_>,
-    name: &str,
-) -> Option<String> {
-    let text = item.get(name).and_then(fields::as_text);
-    if text.is_none() {
-        fields.reject(format!("{path}.{name}"), "must be a string");
-    }
-    text.map(std::borrow::Cow::into_owned)
 }
 
 /// A message item with one content part.

@@ -23,13 +23,11 @@
 pub(crate) mod conversation;
 pub mod encoder;
 pub(crate) mod event;
-pub mod input_item;
 pub mod output_item;
 pub mod request;
 pub(crate) mod request_fields;
 pub mod response_object;
 pub mod sequence_number;
-pub(crate) mod text_format;
 pub(crate) mod tools;
 
 pub use encoder::ResponsesEncoder;

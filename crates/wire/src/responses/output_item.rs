@@ -1,9 +1,9 @@
 //! Output items of a response as JSON.
 
 use super::sequence_number::ItemKind;
-use crate::openai::finish_reason;
-use crate::openai::logprobs::TokenLogprobs;
 use crate::schema::written_as;
+use crate::shared::finish_reason;
+use crate::shared::logprobs::TokenLogprobs;
 use generate::offered_tools::{OfferedTool, find_offered};
 use generate::output::collected::{AnswerPart, CollectedAnswer};
 use generate::output::custom_input::input_of;

@@ -1,22 +1,20 @@
 //! Parser of `POST /v1/responses`.
 
 use super::conversation::{self, ConversationBuilder};
-
-use super::{text_format, tools};
+use super::tools;
 use crate::field_table;
 use crate::fields::{self, Fields};
 use crate::json;
 use crate::metadata::parse_metadata;
 use crate::model_defaults::ModelDefaults;
-use crate::openai::{chat_request, generation_fields};
 use crate::request_parser::{ParseContext, ParsedBody};
+use crate::response_format;
+use crate::shared::{generation_fields, messages};
 use crate::stored_request::{History, StoredKind, StoredRequest};
 use engine::SamplingParams;
 use generate::error::ApiError;
-use generate::request::{
-    GenerateRequest, GenerationParams, MESSAGES_MAX, Prompt, StreamOptions, TOP_LOGPROBS_MAX,
-};
-use generate::response_format::ResponseFormat;
+use generate::request::{GenerationParams, MESSAGES_MAX, StreamOptions, TOP_LOGPROBS_MAX};
+use generate::response_format::{ResponseFormat, any_object};
 use generate::truncation::Truncation;
 use serde_json::{Value, json};
 
@@ -53,15 +51,14 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     let added = std::mem::take(&mut conversation.tools);
     let mut tools = tools::parse_tools(&mut fields, added);
     let offered_tools = std::mem::take(&mut tools.offered);
-    let kwargs = chat_request::template_kwargs(&mut fields);
+    let kwargs = messages::template_kwargs(&mut fields);
     let mut params = generation_fields::generation_params_with_min(&mut fields, context, 1);
-    let max = fields.integer("max_output_tokens", 1..=i128::from(u32::MAX));
-    let max = max.and_then(|max| usize::try_from(max).ok());
+    let max = fields.integer_as("max_output_tokens", 1..=i128::from(u32::MAX));
     params.max_tokens = max.or(params.max_tokens);
     generation_fields::check_min_tokens(&mut fields, &params);
     params.response_format = single_response_format(&mut fields, params.response_format);
     let tools = params.take_tools(tools);
-    params.reasoning_budget = chat_request::parse_reasoning_budget(&mut fields);
+    params.reasoning_budget = messages::reasoning_budget(&mut fields);
     parse_logprobs(&mut fields, &mut params.sampling);
     check_ignored_fields(&mut fields);
     params.truncation = parse_truncation(&mut fields);
@@ -70,25 +67,14 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     stream_options.repeated_fields = Some(repeats.into());
     stream_options.offered_tools = offered_tools;
     stream_options.ignored_fields = fields.finish_request(&field_table::RESPONSES)?;
-    let request = GenerateRequest {
-        prompts: vec![Prompt::Conversation {
-            field: "input",
-            messages: conversation.messages,
-            tools,
-            continues: false,
-            kwargs,
-        }],
-        n: 1,
-        params,
-        stream_options,
-    };
+    let prompt = messages::prompt("input", conversation.turns.messages, tools, kwargs);
     let stored = StoredRequest {
         previous: before.and_then(|history| history.id()),
         ..StoredRequest::new(StoredKind::Response, items.unwrap_or_default())
     };
     Ok(ParsedBody {
         stored_request: is_stored.then_some(stored),
-        ..request.into()
+        ..ParsedBody::of_prompts([prompt], params, stream_options)
     })
 }
 
@@ -97,9 +83,9 @@ fn model_instructions(
     conversation: &mut ConversationBuilder,
     defaults: &ModelDefaults,
 ) -> Option<Value> {
-    let system = defaults.system_message(&conversation.messages)?;
+    let system = defaults.system_message(&conversation.turns.messages)?;
     let text = system.content.clone();
-    conversation.messages.insert(0, system);
+    conversation.turns.messages.insert(0, system);
     Some(text)
 }
 
@@ -133,7 +119,7 @@ fn single_response_format(
     fields: &mut Fields<'_>,
     other: Option<ResponseFormat>,
 ) -> Option<ResponseFormat> {
-    let response_format = text_format::parse_text_format(fields);
+    let response_format = parse_text_format(fields);
     if let (Some(_), Some(other)) = (&response_format, &other) {
         let error_message = format!("must not be given together with {}", other.field);
         fields.reject("text.format", error_message);
@@ -142,12 +128,12 @@ fn single_response_format(
 }
 
 fn parse_logprobs(fields: &mut Fields<'_>, sampling: &mut SamplingParams) {
-    let top = fields.integer("top_logprobs", 0..=TOP_LOGPROBS_MAX as i128);
+    let top = fields.integer_as("top_logprobs", 0..=TOP_LOGPROBS_MAX as i128);
     let included = fields.array("include", usize::MAX).unwrap_or_default();
     let is_included = included
         .iter()
         .any(|raw| fields::as_text(*raw).as_deref() == Some(LOGPROBS));
-    sampling.top_logprobs = top.and_then(|top| u32::try_from(top).ok()).unwrap_or(0);
+    sampling.top_logprobs = top.unwrap_or(0);
     sampling.logprobs = is_included || sampling.top_logprobs > 0;
 }
 
@@ -162,6 +148,7 @@ fn check_ignored_fields(fields: &mut Fields<'_>) {
 
 /// Parses `truncation`. With `auto`, the oldest turns are dropped from a conversation that leaves no room for the answer.
 fn parse_truncation(fields: &mut Fields<'_>) -> Truncation {
+    fields.record("truncation", || json!({"enum": [AUTO, DISABLED]}));
     match fields.string("truncation").as_deref() {
         None | Some(DISABLED) => Truncation::Disabled,
         Some(AUTO) => Truncation::Turns,
@@ -234,4 +221,43 @@ fn repeated_fields(
     });
     let repeated = repeated.to_string();
     repeated[1..repeated.len() - 1].to_owned()
+}
+
+/// Parses the response format, if there is one.
+fn parse_text_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
+    const NAME: &str = "text.format";
+    fields.record("text", || {
+        json!({"properties": {
+            "format": {"type": ["object", "null"]}, "verbosity": {"type": ["string", "null"]},
+        }})
+    });
+    let text = fields.object("text")?;
+    let verbosity = text.get("verbosity");
+    if verbosity.is_some_and(|raw| fields::as_text(raw).is_none()) {
+        fields.reject("text.verbosity", "must be a string");
+    }
+    let raw = text.get("format")?;
+    let format = fields::as_object(raw);
+    let kind = format.as_ref().and_then(|format| format.get("type"));
+    match (kind.and_then(fields::as_text).as_deref(), &format) {
+        (Some("text"), _) => None,
+        (Some("json_object"), _) => Some(any_object(NAME)),
+        (Some("json_schema"), Some(format)) => match format.get("schema") {
+            Some(schema) => {
+                let parsed =
+                    response_format::json_schema_format(fields, &format!("{NAME}.schema"), schema);
+                response_format::check_strict(fields, parsed, format.get("strict"))
+            }
+            None => {
+                let error_message = "is required: a JSON Schema (an object)";
+                fields.reject(format!("{NAME}.schema"), error_message);
+                None
+            }
+        },
+        _ => {
+            let error_message = "must be one of text, json_object, json_schema";
+            fields.reject(format!("{NAME}.type"), error_message);
+            None
+        }
+    }
 }

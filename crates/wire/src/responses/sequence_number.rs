@@ -216,9 +216,10 @@ pub fn number_at(source: &StreamSource, steps: u64) -> u64 {
         }
         // The event may cover steps on both sides.
         let within = OPENING + before.offset + steps;
-        found = Some(match before.continues_item(event) {
-            true => number.max(within),
-            false => number,
+        found = Some(if before.continues_item(event) {
+            number.max(within)
+        } else {
+            number
         });
     });
     found.unwrap_or_else(|| sequence_number(&[track]))

@@ -169,9 +169,10 @@ impl ToolParser {
             }
         };
         let name = tool_name(fields, path, tool)?;
-        let mut function = match is_custom {
-            true => custom_function(fields, path, tool)?,
-            false => plain_function(fields, path, tool)?,
+        let mut function = if is_custom {
+            custom_function(fields, path, tool)?
+        } else {
+            plain_function(fields, path, tool)?
         };
         let offered = OfferedTool::new(namespace, &name, is_custom);
         let name = offered.function.to_string();

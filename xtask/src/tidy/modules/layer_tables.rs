@@ -22,6 +22,9 @@ const CPU: [Layer; 4] = [
     &["encoder"],
 ];
 
+/// Crate, and modules of one layer that may not name each other.
+pub(super) const SIBLINGS: [(&str, Layer); 1] = [("wire", &WIRE_PROTOCOLS)];
+
 const ENGINE: [Layer; 9] = [
     // Leaf values.
     &[
@@ -158,53 +161,45 @@ const WIRE: [Layer; 7] = [
     ],
     // Parts of requests and of frames.
     &[
-        "acknowledgement",
         "control_request",
         "embeddings_input",
         "embeddings_vector",
         "event_id",
-        "frame_buffer",
         "metadata",
-        "model_defaults",
         "request_body",
         "response_format",
         "tool_definitions",
         "workflow_request",
     ],
-    // Framing and lists of fields that protocols share.
+    // Framing, queries and stored requests.
+    &["framing", "item_page", "query", "sse", "stored_request"],
+    // What protocols share: fields, messages and their parts, ends, errors.
     &[
-        "framing",
-        "item_page",
-        "ndjson",
-        "query",
+        "derived_model",
+        "model_defaults",
+        "reasoning_request_fields",
         "request_parser",
-        "sse",
-        "stored_request",
+        "shared",
     ],
     // Encoders.
     &["encoder", "frame_writer"],
-    // The protocol from which others borrow.
-    &["openai"],
-    // The other wire protocols.
-    &[
-        "ai_sdk",
-        "anthropic",
-        "derived_model",
-        "durable_streams",
-        "embeddings_request",
-        "jobs",
-        "llama_cpp",
-        "ollama",
-        "rerank_request",
-        "responses",
-        "vocabulary_request",
-    ],
+    // The wire protocols, which do not name each other.
+    &WIRE_PROTOCOLS,
     // Tables over all protocols.
-    &[
-        "protocol",
-        "realtime_encoder",
-        "reasoning_request_fields",
-        "request_schema",
-        "requested_model",
-    ],
+    &["protocol", "realtime_command", "request_schema"],
+];
+
+const WIRE_PROTOCOLS: [&str; 12] = [
+    "ai_sdk",
+    "anthropic",
+    "durable_streams",
+    "embeddings_request",
+    "jobs",
+    "llama_cpp",
+    "ollama",
+    "openai",
+    "realtime_encoder",
+    "rerank_request",
+    "responses",
+    "vocabulary_request",
 ];

@@ -1,7 +1,7 @@
-//! Layers inside a crate: a module may name items of its own layer and of those below.
+//! Layers inside a crate: a module may name items of its own layer, unless that is one of siblings, and of those below.
 
 use super::Arrows;
-use super::layer_tables::{LAYERS, Layer};
+use super::layer_tables::{LAYERS, Layer, SIBLINGS};
 use super::tree::ModuleTree;
 
 /// Arrows that run up today, one `from -> to` a line; the list may only shrink.
@@ -19,7 +19,28 @@ pub(super) fn breaches(name: &str, tree: &ModuleTree, arrows: &Arrows) -> Vec<St
         .collect();
     let mut found = arrow_breaches(&upward(layers, tree, arrows), &listed);
     found.extend(gone_modules(name, layers, tree));
+    for (_, siblings) in SIBLINGS.iter().filter(|row| row.0 == name) {
+        found.extend(sideways(siblings, tree, arrows));
+    }
     found
+}
+
+/// Arrows between siblings.
+fn sideways(siblings: &[&str], tree: &ModuleTree, arrows: &Arrows) -> Vec<String> {
+    let sibling = |module: usize| {
+        let top = tree.modules[module].name.first();
+        siblings
+            .iter()
+            .position(|name| top.is_some_and(|top| top == name))
+    };
+    let all = arrows.iter().enumerate();
+    let all = all.flat_map(|(from, targets)| targets.iter().map(move |&to| (from, to)));
+    all.filter(|&(from, to)| matches!((sibling(from), sibling(to)), (Some(a), Some(b)) if a != b))
+        .map(|(from, to)| {
+            let (from, to) = (tree.path(from), tree.path(to));
+            format!("names a sibling (xtask/src/tidy/modules/layer_tables.rs): {from} -> {to}")
+        })
+        .collect()
 }
 
 fn arrow_breaches(up: &[String], listed: &[&str]) -> Vec<String> {
@@ -104,6 +125,20 @@ mod tests {
             1,
             "a listed arrow is gone"
         );
+    }
+
+    #[test]
+    fn arrow_between_siblings_is_a_breach() {
+        let tree = tree();
+        let arrows = imports::arrows(&tree);
+        let found = sideways(&["middle", "top"], &tree, &arrows);
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].ends_with("src/top.rs -> src/middle.rs"),
+            "{found:?}"
+        );
+        assert_eq!(sideways(&["low", "top"], &tree, &arrows).len(), 1);
+        assert_eq!(sideways(&["top"], &tree, &arrows), [""; 0]);
     }
 
     #[test]

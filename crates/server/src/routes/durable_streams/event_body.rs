@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use wire::clock;
 use wire::durable_streams::live_read::{self, ControlEvent, LiveCursor};
-use wire::frame_buffer::FrameBuffer;
+use wire::frame_writer::FrameBuffer;
 use wire::framing::Framing;
 
 /// Age at which a body ends; the client continues with a new request. Required by the protocol, so that caches can

@@ -15,10 +15,10 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::fields::Fields;
-use wire::ollama::keep_alive::{ModelKeepAlive, keep_alive};
 use wire::ollama::request::is_given;
 use wire::protocol::Protocol;
 use wire::rfc3339::Nanos;
+use wire::shared::keep_alive::{ModelKeepAlive, keep_alive};
 use wire::{clock, json};
 
 /// The model and `keep_alive` of a request.

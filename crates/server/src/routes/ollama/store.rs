@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::fields::Fields;
 use wire::framing::Framing;
-use wire::ollama::error_response::ErrorLine;
+use wire::ollama::response_line::ErrorLine;
 use wire::ollama::store_request;
 
 pub(crate) async fn pull_model(

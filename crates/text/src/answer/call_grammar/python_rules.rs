@@ -101,9 +101,10 @@ impl GrammarWriter<'_> {
                 format!("{field} {later}"),
                 format!("WS? \",\" WS? {field} {later}"),
             );
-            let (begun, more) = match required {
-                true => (begun, more),
-                false => (format!("{begun} | {first}"), format!("{more} | {later}")),
+            let (begun, more) = if *required {
+                (begun, more)
+            } else {
+                (format!("{begun} | {first}"), format!("{more} | {later}"))
             };
             (first, later) = (self.rule(&begun), self.rule(&more));
         }

@@ -100,9 +100,10 @@ impl GbnfParser {
         while self.peek().is_some_and(is_name_char) {
             self.at += 1;
         }
-        match start < self.at {
-            true => Ok(self.chars[start..self.at].iter().collect()),
-            false => Err(self.expected("a rule's name")),
+        if start < self.at {
+            Ok(self.chars[start..self.at].iter().collect())
+        } else {
+            Err(self.expected("a rule's name"))
         }
     }
 
@@ -238,12 +239,11 @@ impl GbnfParser {
             }
             let (at, low) = (self.at, self.char()?);
             let is_range = self.peek() == Some('-') && self.chars.get(self.at + 1) != Some(&']');
-            let high = match is_range {
-                true => {
-                    self.at += 1;
-                    self.char()?
-                }
-                false => low,
+            let high = if is_range {
+                self.at += 1;
+                self.char()?
+            } else {
+                low
             };
             if high < low {
                 let why = format!("the range {low:?} to {high:?} is empty");
@@ -251,9 +251,10 @@ impl GbnfParser {
             }
             ranges.push((u32::from(low), u32::from(high)));
         }
-        let set = match is_negated {
-            true => CharSet::of(ranges).complement(),
-            false => CharSet::of(ranges),
+        let set = if is_negated {
+            CharSet::of(ranges).complement()
+        } else {
+            CharSet::of(ranges)
         };
         if set.is_empty() {
             return Err(self.error_at(start, "the class has no character"));

@@ -72,10 +72,8 @@ impl PatternTranslation<'_> {
     fn class(&mut self) -> Option<()> {
         let is_negated = self.rest.next_if_eq(&'^').is_some();
         if self.rest.next_if_eq(&']').is_some() {
-            self.out.push_str(match is_negated {
-                true => r"[\s\S]",
-                false => r"[^\s\S]",
-            });
+            self.out
+                .push_str(if is_negated { r"[\s\S]" } else { r"[^\s\S]" });
             return Some(());
         }
         self.out.push_str(if is_negated { "[^" } else { "[" });

@@ -193,9 +193,10 @@ fn other_types(named: &Value) -> Violations {
     }
     let others = TYPES.iter().filter(|kind| !named.contains(kind));
     let others: Vec<&&str> = others.collect();
-    match others.is_empty() {
-        true => Some(Vec::new()),
-        false => Some(vec![json!({"type": others})]),
+    if others.is_empty() {
+        Some(Vec::new())
+    } else {
+        Some(vec![json!({"type": others})])
     }
 }
 
@@ -245,10 +246,9 @@ fn between(numbers: Vec<Number>) -> Violations {
     };
     let mut all = vec![json!({"type": "number", "exclusiveMaximum": first})];
     for pair in sorted.windows(2) {
-        match pair[0].0 == pair[1].0 {
-            // Also two spellings of a number.
-            true => {}
-            false => all.push(json!({"type": "number", "exclusiveMinimum": pair[0].1, "exclusiveMaximum": pair[1].1})),
+        // Equal ones are two spellings of a number.
+        if pair[0].0 != pair[1].0 {
+            all.push(json!({"type": "number", "exclusiveMinimum": pair[0].1, "exclusiveMaximum": pair[1].1}));
         }
     }
     all.push(json!({"type": "number", "exclusiveMinimum": last}));

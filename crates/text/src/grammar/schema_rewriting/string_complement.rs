@@ -33,9 +33,10 @@ pub(super) fn complement(texts: &[&str]) -> Option<String> {
         if !texts.contains(beginning) {
             alternatives.push(written.clone());
         }
-        let other = match next.is_empty() {
-            true => r"[\s\S]".to_owned(),
-            false => format!("[^{}]", self::written(next.into_iter())),
+        let other = if next.is_empty() {
+            r"[\s\S]".to_owned()
+        } else {
+            format!("[^{}]", self::written(next.into_iter()))
         };
         alternatives.push(format!(r"{written}{other}[\s\S]*"));
     }
@@ -46,9 +47,10 @@ pub(super) fn complement(texts: &[&str]) -> Option<String> {
 fn written(chars: impl Iterator<Item = char>) -> String {
     let mut out = String::new();
     for c in chars {
-        match c.is_ascii_alphanumeric() {
-            true => out.push(c),
-            false => _ = write!(out, r"\x{{{:X}}}", c as u32),
+        if c.is_ascii_alphanumeric() {
+            out.push(c)
+        } else {
+            _ = write!(out, r"\x{{{:X}}}", c as u32)
         }
     }
     out

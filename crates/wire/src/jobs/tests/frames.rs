@@ -1,10 +1,10 @@
 //! Frames of a job.
 
-use super::super::error_response::JobError;
-use super::super::outcome::{self, JobOutcome};
 use super::driver::{JobDriver, usage};
 use super::frame_order::{Frame, FrameOrder};
 use crate::encoder::Encoder;
+use crate::shared::job_error::JobError;
+use crate::shared::job_outcome::{self, JobOutcome};
 use crate::status::status_code;
 use generate::error::ApiError;
 use generate::error::ErrorKind;
@@ -65,7 +65,7 @@ fn every_end_has_exactly_one_last_event() {
 
 #[test]
 fn every_end_has_a_stop_reason_or_an_error() {
-    let code = |end| match outcome::job_outcome(end) {
+    let code = |end| match job_outcome::job_outcome(end) {
         JobOutcome::End { reason, .. } => (reason, None),
         JobOutcome::Error(JobError {
             code, retriable, ..
@@ -101,7 +101,7 @@ fn every_end_has_a_stop_reason_or_an_error() {
 
 #[test]
 fn end_before_the_first_byte_has_an_http_status() {
-    let status = |end| status_code(outcome::end_error(end).kind).as_u16();
+    let status = |end| status_code(job_outcome::end_error(end).kind).as_u16();
     let rows = [
         (End::Cancelled, 499),
         (End::Deadline, 504),
@@ -120,7 +120,7 @@ fn end_before_the_first_byte_has_an_http_status() {
         assert_eq!(status(end), want, "{end:?}");
         let again = status(end) == 503;
         assert_eq!(
-            outcome::end_error(end).retry_after.is_some(),
+            job_outcome::end_error(end).retry_after.is_some(),
             again,
             "{end:?}"
         );

@@ -4,12 +4,12 @@ pub(crate) mod driver;
 pub(crate) mod frame_order;
 pub(crate) mod frames;
 
-use super::error_code::JobErrorCode;
 use super::error_response;
 use super::request::parse;
 use crate::fields::Fields;
 use crate::request_parser::ParsedBody;
 use crate::request_parser::tests::context;
+use crate::shared::job_error::JobErrorCode;
 use generate::error::{ApiError, Blame, ErrorKind};
 use generate::request::Prompt;
 use serde_json::{Value, json};

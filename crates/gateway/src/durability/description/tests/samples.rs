@@ -13,8 +13,8 @@ use generate::truncation::Truncation;
 use serde_json::{Map, json};
 use std::time::Duration;
 use text::{Capabilities, ConstrainedTool, GrammarSource, Message};
+use wire::model_defaults::RequestedModel;
 use wire::request_body::RequestBody;
-use wire::requested_model::RequestedModel;
 
 /// Bodies of all wire protocols, with many of their fields.
 pub(super) const BODIES: &[(Protocol, &str)] = &[

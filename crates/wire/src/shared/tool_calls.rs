@@ -1,12 +1,20 @@
-//! Tool calls of earlier turns, in the form that chat templates expect.
+//! Tool calls: those of earlier turns in the form that chat templates expect, and the arguments of the model's as an object.
 
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::offered_tools::input_arguments;
+use generate::output::collected::CollectedCall;
 use generate::request::PARTS_MAX;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use text::INVALID_ARGUMENTS;
 
 /// Parses `tool_calls` of a message; errors are recorded in `fields`. An empty list counts as absent.
-pub(super) fn tool_calls(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<Value> {
+pub(super) fn earlier_calls(
+    fields: &mut Fields<'_>,
+    path: &str,
+    raw: RawJson<'_>,
+) -> Option<Value> {
     let path = format!("{path}.tool_calls");
     let is_object = |call: &RawJson<'_>| fields::json_type(*call) == JsonType::Object;
     let calls = fields::as_list(raw, PARTS_MAX).filter(|calls| calls.iter().all(is_object));
@@ -76,5 +84,60 @@ fn parse_arguments(arguments: &mut Value) {
     let written = arguments.as_str().unwrap_or_default();
     if let Ok(object) = serde_json::from_str::<Map<String, Value>>(written) {
         *arguments = Value::Object(object);
+    }
+}
+
+/// Tool-call arguments as an object on one line, because frames end at line ends.
+pub(crate) fn tool_input(call: &CollectedCall) -> Box<RawValue> {
+    let arguments = &call.arguments;
+    // Raw values keep the spelling of numbers.
+    let is_object = serde_json::from_str::<HashMap<String, &RawValue>>(arguments).is_ok();
+    let text = if is_object {
+        without_blanks(arguments)
+    } else {
+        json!({ INVALID_ARGUMENTS: arguments }).to_string()
+    };
+    RawValue::from_string(text).unwrap_or_default()
+}
+
+/// JSON without insignificant whitespace.
+fn without_blanks(json: &str) -> String {
+    let (mut in_string, mut is_escaped) = (false, false);
+    let stays = |c: &char| {
+        let stays = in_string || !c.is_ascii_whitespace();
+        in_string ^= *c == '"' && !is_escaped;
+        is_escaped = in_string && *c == '\\' && !is_escaped;
+        stays
+    };
+    json.chars().filter(stays).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tool_input_is_an_object_on_one_line() {
+        for (arguments, want) in [
+            ("{}", "{}"),
+            (
+                "{\n \"a b\" :\t[1.50, 1e999]\r\n}",
+                "{\"a b\":[1.50,1e999]}",
+            ),
+            (
+                "{\"a\": \"x \\\" y \\\\\", \"b\": 1}",
+                "{\"a\":\"x \\\" y \\\\\",\"b\":1}",
+            ),
+            ("{\"a\":", "{\"INVALID_JSON\":\"{\\\"a\\\":\"}"),
+            ("[1]", "{\"INVALID_JSON\":\"[1]\"}"),
+            ("", "{\"INVALID_JSON\":\"\"}"),
+        ] {
+            let call = CollectedCall {
+                id: String::new(),
+                name: String::new(),
+                arguments: arguments.to_owned(),
+            };
+            assert_eq!(tool_input(&call).get(), want, "{arguments}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! `keep_alive`: how long a model stays loaded without a request.
 
 use crate::fields::{self, Fields, JsonType};
+use serde_json::json;
 use std::time::{Duration, Instant};
 
 /// How long a model stays loaded without a request.
@@ -42,7 +43,9 @@ const KEEP_ALIVE_MESSAGE: &str = "must be a number of seconds, or a duration lik
 
 /// Parses `keep_alive`.
 pub fn keep_alive(fields: &mut Fields<'_>) -> Option<ModelKeepAlive> {
-    let raw = fields.raw("keep_alive")?;
+    let raw = fields.described("keep_alive", || {
+        json!({"type": ["number", "string"], "description": "seconds, or a duration such as 5m"})
+    })?;
     let seconds = match fields::json_type(raw) {
         JsonType::Number => fields::parse_value::<f64>(raw),
         _ => fields::as_text(raw).and_then(|text| parse_seconds(&text)),

@@ -1,19 +1,20 @@
 //! Parsers of the fields of the DRY penalty and of XTC, under llama.cpp's names.
 
-use crate::fields::{self, Fields};
+use crate::fields::Fields;
+use crate::fields::bounds::short_strings;
 use engine::{DRY_BASE_MAX, DRY_MULTIPLIER_MAX, DRY_WINDOW_MAX};
 use generate::generation_options::{GenerationOptions, PenaltyWindow};
 use generate::request::{DRY_BREAKER_BYTES_MAX, DRY_BREAKERS_MAX};
+use serde_json::json;
 
 /// Parses the fields; the other options are not set.
 pub(super) fn dry_xtc_options(fields: &mut Fields<'_>) -> GenerationOptions {
     let tokens_max = DRY_WINDOW_MAX as i128;
     let window = fields.integer("dry_penalty_last_n", -1..=tokens_max);
-    let allowed = fields.integer("dry_allowed_length", 0..=tokens_max);
     GenerationOptions {
         dry_multiplier: fields.number("dry_multiplier", 0.0..=f64::from(DRY_MULTIPLIER_MAX)),
         dry_base: fields.number("dry_base", 1.0..=f64::from(DRY_BASE_MAX)),
-        dry_allowed_length: allowed.and_then(|length| u32::try_from(length).ok()),
+        dry_allowed_length: fields.integer_as("dry_allowed_length", 0..=tokens_max),
         dry_window: window.map(|window| match u32::try_from(window) {
             Err(_) => PenaltyWindow::All,
             Ok(0) => PenaltyWindow::Off,
@@ -28,20 +29,12 @@ pub(super) fn dry_xtc_options(fields: &mut Fields<'_>) -> GenerationOptions {
 
 fn breakers(fields: &mut Fields<'_>) -> Option<Vec<String>> {
     const NAME: &str = "dry_sequence_breakers";
+    fields.record(
+        NAME,
+        || json!({"items": {"type": "string", "minLength": 1, "maxLength": DRY_BREAKER_BYTES_MAX}}),
+    );
     let items = fields.array(NAME, DRY_BREAKERS_MAX)?;
-    let mut breakers = Vec::with_capacity(items.len());
-    for (i, item) in items.into_iter().enumerate() {
-        match fields::as_text(item) {
-            Some(text) if (1..=DRY_BREAKER_BYTES_MAX).contains(&text.len()) => {
-                breakers.push(text.into_owned());
-            }
-            _ => fields.reject(
-                format!("{NAME}[{i}]"),
-                format!("must be a string of 1 to {DRY_BREAKER_BYTES_MAX} bytes"),
-            ),
-        }
-    }
-    Some(breakers)
+    Some(short_strings(fields, NAME, items, DRY_BREAKER_BYTES_MAX))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Counts and times of a request, as llama.cpp's server reports them.
+//! Durations of the parts of a request, and counts and times as llama.cpp's server reports them.
 
-use crate::ollama::response_line::request_durations;
+use crate::clock;
 use generate::output::event::Usage;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -44,6 +44,31 @@ impl Timings {
             predicted_per_token_ms: ratio(predicted_ms, predicted as f64),
             predicted_per_second: ratio(predicted as f64 * 1e3, predicted_ms),
         }
+    }
+}
+
+/// Durations of the parts of a request.
+pub(crate) struct Durations {
+    pub(crate) total: Duration,
+    /// Queue time, until prefill begins.
+    pub(crate) load: Duration,
+    /// Prefill time, until the first token.
+    pub(crate) prompt: Duration,
+    /// Decode time, from the first token to the end.
+    pub(crate) answer: Duration,
+}
+
+/// Durations of a request that arrived at this time, so far.
+pub(crate) fn request_durations(arrived: Instant, usage: Usage) -> Durations {
+    let times = usage.times;
+    let ended = times.ended.unwrap_or_else(clock::now);
+    let started = times.started.unwrap_or(ended);
+    let first = times.first_token.unwrap_or(ended);
+    Durations {
+        total: ended.saturating_duration_since(arrived),
+        load: started.saturating_duration_since(arrived),
+        prompt: first.saturating_duration_since(started),
+        answer: ended.saturating_duration_since(first),
     }
 }
 

@@ -1,17 +1,22 @@
-//! Parsers of request fields that chat completions and completions share.
+//! Parsers of request fields of generations: this server's names, in all protocols.
 
 use super::{dry_xtc_fields, lora_field};
-use crate::fields::bounds::{token_id, token_id_message};
+use crate::fields::bounds::{short_strings, token_id, token_id_message};
+use crate::fields::recorder::token_id_schema;
 use crate::fields::{self, Fields, JsonType, RawJson};
 use crate::request_parser::ParseContext;
 use crate::response_format;
+use engine::SamplingParams;
 use generate::generation_options::{GenerationOptions, Seed, TokenLimit};
 use generate::priority::Priority;
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, GenerationParams, LOGIT_BIAS_MAX, STOP_BYTES_MAX,
-    STOP_IDS_MAX, STOPS_MAX, StreamOptions, WEBHOOK_URL_BYTES_MAX,
+    STOP_IDS_MAX, STOPS_MAX, StreamOptions, TOP_LOGPROBS_MAX, WEBHOOK_URL_BYTES_MAX,
 };
 use generate::truncation::Truncation;
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Limit of `deadline_ms`: a day.
@@ -79,8 +84,7 @@ pub fn generation_options(
 fn min_tokens(fields: &mut Fields<'_>, max_tokens: Option<usize>) -> Option<u32> {
     let high = max_tokens.and_then(|max| u32::try_from(max).ok());
     let high = high.unwrap_or(u32::MAX);
-    let tokens = fields.integer("min_tokens", 0..=i128::from(high))?;
-    u32::try_from(tokens).ok()
+    fields.integer_as("min_tokens", 0..=i128::from(high))
 }
 
 /// Records a problem of `min_tokens` that is more than the answer may have, after other fields and defaults have set
@@ -97,6 +101,9 @@ pub fn check_min_tokens(fields: &mut Fields<'_>, params: &GenerationParams) {
 /// for the answer.
 pub fn prompt_truncation(fields: &mut Fields<'_>) -> Truncation {
     const NAME: &str = "truncate_prompt_tokens";
+    fields.record(NAME, || {
+        json!({"not": {"const": 0}, "description": "tokens of the prompt that are kept, the last ones; -1: as many as leave room for the answer"})
+    });
     match fields.integer(NAME, -1..=i128::from(u32::MAX)) {
         None => Truncation::Disabled,
         Some(0) => {
@@ -110,6 +117,10 @@ pub fn prompt_truncation(fields: &mut Fields<'_>) -> Truncation {
 /// Parses the stream options.
 pub fn stream_options(fields: &mut Fields<'_>) -> StreamOptions {
     let stream = fields.boolean("stream").unwrap_or(false);
+    fields.record("stream_options", || {
+        let flag = json!({"type": ["boolean", "null"]});
+        json!({"properties": {"include_usage": flag, "continuous_usage_stats": flag}})
+    });
     let options = fields.object("stream_options");
     let mut option = |name: &str| {
         let raw = options.as_ref().and_then(|options| options.get(name))?;
@@ -122,9 +133,7 @@ pub fn stream_options(fields: &mut Fields<'_>) -> StreamOptions {
     let include_usage = option("include_usage").unwrap_or(false);
     let continuous_usage = include_usage && option("continuous_usage_stats").unwrap_or(false);
     let (priority, service_tier_given) = priority_and_tier(fields);
-    let deadline = fields
-        .integer("deadline_ms", 1..=i128::from(DEADLINE_MS_MAX))
-        .and_then(|ms| u64::try_from(ms).ok());
+    let deadline = fields.integer_as("deadline_ms", 1..=i128::from(DEADLINE_MS_MAX));
     StreamOptions {
         stream,
         include_usage,
@@ -140,6 +149,12 @@ pub fn stream_options(fields: &mut Fields<'_>) -> StreamOptions {
 /// Parses `webhook`, the URL that receives an event at the end. The gateway checks the URL against the operator's
 /// settings.
 pub fn webhook(fields: &mut Fields<'_>) -> Option<Box<str>> {
+    fields.record("webhook", || {
+        json!({
+            "format": "uri", "minLength": 1, "maxLength": WEBHOOK_URL_BYTES_MAX,
+            "description": "URL that receives a signed event when the stream has ended; of a host that the operator allows",
+        })
+    });
     let url = fields.string("webhook")?;
     if url.is_empty() || url.len() > WEBHOOK_URL_BYTES_MAX {
         let error_message = format!("must be a URL of at most {WEBHOOK_URL_BYTES_MAX} bytes");
@@ -151,6 +166,12 @@ pub fn webhook(fields: &mut Fields<'_>) -> Option<Box<str>> {
 
 /// Parses vLLM's `cache_salt`.
 fn cache_salt(fields: &mut Fields<'_>) -> Option<Box<str>> {
+    fields.record("cache_salt", || {
+        json!({
+            "minLength": 1, "maxLength": CACHE_SALT_BYTES_MAX,
+            "description": "share cached prompts only with requests that have the same salt",
+        })
+    });
     let salt = fields.string("cache_salt")?;
     if !(1..=CACHE_SALT_BYTES_MAX).contains(&salt.len()) {
         let error_message = format!("must have 1 to {CACHE_SALT_BYTES_MAX} bytes");
@@ -162,8 +183,7 @@ fn cache_salt(fields: &mut Fields<'_>) -> Option<Box<str>> {
 
 /// Parses `n`, the number of answers for each of `prompts` prompts.
 pub fn choice_count(fields: &mut Fields<'_>, prompts: usize) -> usize {
-    let n = fields.integer("n", 1..=CHOICES_MAX as i128).unwrap_or(1);
-    let n = usize::try_from(n).unwrap_or(1);
+    let n: usize = fields.integer_as("n", 1..=CHOICES_MAX as i128).unwrap_or(1);
     if n * prompts > CHOICES_MAX {
         fields.reject(
             "n",
@@ -174,6 +194,30 @@ pub fn choice_count(fields: &mut Fields<'_>, prompts: usize) -> usize {
         );
     }
     n
+}
+
+/// Parses `logprobs` and `top_logprobs`.
+pub fn parse_logprobs(fields: &mut Fields<'_>, sampling: &mut SamplingParams) {
+    sampling.logprobs = fields.boolean("logprobs").unwrap_or(false);
+    let top = fields.integer_as("top_logprobs", 0..=TOP_LOGPROBS_MAX as i128);
+    sampling.top_logprobs = top.unwrap_or(0);
+    if sampling.top_logprobs > 0 && !sampling.logprobs {
+        fields.reject("top_logprobs", "needs \"logprobs\": true");
+    }
+}
+
+/// Rejects `logprobs` and `top_logprobs` that turn them on, for a protocol without log-probabilities.
+pub(crate) fn reject_logprobs(fields: &mut Fields<'_>) {
+    for name in ["logprobs", "top_logprobs"] {
+        let is_off = |raw: RawJson<'_>| matches!(raw.get(), "false" | "0");
+        let raw = fields.described(name, || json!({"enum": [false, 0]}));
+        if raw.is_some_and(|raw| !is_off(raw)) {
+            fields.reject(
+                name,
+                "is not supported in this wire format: use another one for this stream",
+            );
+        }
+    }
 }
 
 fn sampling_options(fields: &mut Fields<'_>, vocab: usize) -> GenerationOptions {
@@ -209,48 +253,46 @@ fn top_k(fields: &mut Fields<'_>) -> Option<u32> {
 
 fn max_tokens(fields: &mut Fields<'_>, max_tokens_min: i128) -> Option<usize> {
     let range = || max_tokens_min..=i128::from(u32::MAX);
-    let old = fields.integer("max_tokens", range());
-    let new = fields.integer("max_completion_tokens", range());
-    new.or(old).and_then(|max| usize::try_from(max).ok())
+    let old = fields.integer_as("max_tokens", range());
+    let new = fields.integer_as("max_completion_tokens", range());
+    new.or(old)
 }
 
 fn stop_strings(fields: &mut Fields<'_>) -> Option<Vec<String>> {
-    let raw = fields.raw("stop")?;
-    let items = match fields::json_type(raw) {
-        JsonType::String => vec![raw],
-        _ => fields::as_list(raw, STOPS_MAX).unwrap_or_default(),
-    };
-    if items.is_empty() && raw.get() != "[]" {
-        fields.reject(
-            "stop",
-            format!("must be a string or a list of at most {STOPS_MAX} strings"),
-        );
-    }
-    let mut stops = Vec::with_capacity(items.len());
-    for (i, item) in items.into_iter().enumerate() {
-        match fields::as_text(item) {
-            Some(stop) if (1..=STOP_BYTES_MAX).contains(&stop.len()) => {
-                stops.push(stop.into_owned());
-            }
-            _ if fields::json_type(raw) == JsonType::String && raw.get() == "\"\"" => {}
+    let raw = fields.described("stop", stop_schema)?;
+    match (fields::json_type(raw), fields::as_list(raw, STOPS_MAX)) {
+        (JsonType::String, _) => match fields::as_text(raw) {
+            Some(stop) if stop.is_empty() => return Some(Vec::new()),
+            Some(stop) if stop.len() <= STOP_BYTES_MAX => return Some(vec![stop.into_owned()]),
             _ => fields.reject(
-                stop_name(raw, i),
+                "stop",
                 format!("must be a string of 1 to {STOP_BYTES_MAX} bytes"),
             ),
-        }
+        },
+        (_, Some(items)) => return Some(short_strings(fields, "stop", items, STOP_BYTES_MAX)),
+        (_, None) => fields.reject(
+            "stop",
+            format!("must be a string or a list of at most {STOPS_MAX} strings"),
+        ),
     }
-    Some(stops)
+    Some(Vec::new())
 }
 
-fn stop_name(raw: RawJson<'_>, i: usize) -> String {
-    if fields::json_type(raw) == JsonType::String {
-        "stop".to_owned()
-    } else {
-        format!("stop[{i}]")
-    }
+fn stop_schema() -> Value {
+    let list = json!({"type": "array", "items": stop_string_schema(1), "maxItems": STOPS_MAX});
+    json!({
+        "anyOf": [stop_string_schema(0), list],
+        "description": format!("strings of at most {STOP_BYTES_MAX} bytes; they are not part of the output"),
+    })
+}
+
+/// The schema of a stop string of at least this length.
+pub(crate) fn stop_string_schema(least: usize) -> Value {
+    json!({"type": "string", "minLength": least, "maxLength": STOP_BYTES_MAX})
 }
 
 fn stop_token_ids(fields: &mut Fields<'_>, vocab: usize) -> Option<Vec<u32>> {
+    fields.record("stop_token_ids", || json!({"items": token_id_schema()}));
     let items = fields.array("stop_token_ids", STOP_IDS_MAX)?;
     let mut ids = Vec::with_capacity(items.len());
     for (i, raw) in items.into_iter().enumerate() {
@@ -264,16 +306,13 @@ fn stop_token_ids(fields: &mut Fields<'_>, vocab: usize) -> Option<Vec<u32>> {
 
 /// Parses `logit_bias`: an object by token id, or llama.cpp's list of pairs.
 fn logit_bias(fields: &mut Fields<'_>, vocab: usize) -> Option<Vec<(u32, f32)>> {
-    let raw = fields.raw("logit_bias")?;
+    let raw = fields.described("logit_bias", logit_bias_schema)?;
     if fields::json_type(raw) == JsonType::Array {
         return logit_bias_pairs(fields, vocab);
     }
-    let map: Option<std::collections::BTreeMap<std::borrow::Cow<'_, str>, RawJson<'_>>> =
-        if fields::json_type(raw) == JsonType::Object {
-            fields::parse_value(raw)
-        } else {
-            None
-        };
+    let map = (fields::json_type(raw) == JsonType::Object)
+        .then(|| fields::parse_value::<BTreeMap<Cow<'_, str>, RawJson<'_>>>(raw))
+        .flatten();
     let Some(map) = map.filter(|map| map.len() <= LOGIT_BIAS_MAX) else {
         fields.reject(
             "logit_bias",
@@ -306,6 +345,18 @@ fn logit_bias(fields: &mut Fields<'_>, vocab: usize) -> Option<Vec<(u32, f32)>> 
         }
     }
     Some(biases)
+}
+
+fn logit_bias_schema() -> Value {
+    let bias = json!({"type": "number", "minimum": -100, "maximum": 100});
+    let object = json!({
+        "type": "object", "maxProperties": LOGIT_BIAS_MAX, "propertyNames": {"pattern": "^[0-9]{1,9}$"},
+        "additionalProperties": bias,
+    });
+    let pair = json!({
+        "type": "array", "prefixItems": [token_id_schema(), {"anyOf": [bias, {"const": false}]}], "minItems": 2, "maxItems": 2,
+    });
+    json!({"anyOf": [object, {"type": "array", "items": pair, "maxItems": LOGIT_BIAS_MAX}]})
 }
 
 /// Parses a list of pairs of a token id and a bias; `false` is "never".
@@ -351,11 +402,15 @@ fn priority_and_tier(fields: &mut Fields<'_>) -> (Priority, bool) {
 }
 
 fn explicit_priority(fields: &mut Fields<'_>) -> Option<Priority> {
-    let priority = match fields::json_type(fields.raw("priority")?) {
-        JsonType::Number => {
-            fields::whole_number(fields.raw("priority")?).map(Priority::from_number)
-        }
-        JsonType::String => Priority::from_name(&fields.string("priority")?),
+    let raw = fields.described("priority", || {
+        json!({"anyOf": [
+            {"enum": ["critical", "high", "normal", "low", "background"]},
+            {"type": "integer", "description": "0 is normal; lower values are more urgent"},
+        ]})
+    })?;
+    let priority = match fields::json_type(raw) {
+        JsonType::Number => fields::whole_number(raw).map(Priority::from_number),
+        JsonType::String => Priority::from_name(&fields::as_text(raw)?),
         _ => None,
     };
     if priority.is_none() {

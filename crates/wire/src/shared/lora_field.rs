@@ -5,6 +5,7 @@ use engine::{ADAPTER_SCALE_MAX, ADAPTERS_MAX, AdapterSet, SEQUENCE_ADAPTERS_MAX}
 use generate::adapters::{AdapterUse, ModelAdapters};
 use generate::error::{ApiError, Problem};
 use serde::Deserialize;
+use serde_json::json;
 use std::borrow::Cow;
 
 /// An item of the list.
@@ -21,6 +22,16 @@ type RawNumber = serde_json::Number;
 
 /// Parses `lora`. Adapters that the list does not name are not used; an empty list is the model without adapters.
 pub(crate) fn lora(fields: &mut Fields<'_>, adapters: &ModelAdapters) -> Option<Vec<AdapterUse>> {
+    fields.record("lora", || {
+        let scale =
+            json!({"type": "number", "minimum": -ADAPTER_SCALE_MAX, "maximum": ADAPTER_SCALE_MAX});
+        json!({
+            "items": {"type": "object", "properties": {
+                "id": {"type": "integer", "minimum": 0}, "name": {"type": "string"}, "scale": scale,
+            }, "anyOf": [{"required": ["id"]}, {"required": ["name"]}]},
+            "description": "adapters of this request, by number or name (as in /lora-adapters), each with a scale (default 1)",
+        })
+    });
     let items = fields.array("lora", ADAPTERS_MAX)?;
     let mut numbered = Vec::with_capacity(items.len());
     for (i, raw) in items.into_iter().enumerate() {
@@ -87,9 +98,10 @@ fn item(i: usize, raw: RawJson<'_>, adapters: &ModelAdapters) -> Result<(usize, 
             let found = all.iter().position(|adapter| adapter.name == **name);
             found.ok_or_else(|| {
                 let names: Vec<&str> = all.iter().map(|adapter| adapter.name.as_str()).collect();
-                let constraint = match names.is_empty() {
-                    true => "names no adapter: the model has none".to_owned(),
-                    false => format!("must be the name of an adapter ({})", names.join(", ")),
+                let constraint = if names.is_empty() {
+                    "names no adapter: the model has none".to_owned()
+                } else {
+                    format!("must be the name of an adapter ({})", names.join(", "))
                 };
                 wrong(".name", constraint)
             })?

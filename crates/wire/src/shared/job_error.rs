@@ -1,7 +1,19 @@
-//! Error codes of the jobs API: a small set for programs.
+//! Errors of the jobs API, of durable streams and of WebSocket messages, and their codes: a small set for programs.
 
-use generate::error::ErrorKind;
-use generate::error::{ApiError, Blame};
+use generate::error::{ApiError, Blame, ErrorKind};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// An error in the jobs API and in WebSocket messages.
+#[derive(Clone, Copy, JsonSchema, Serialize)]
+pub struct JobError<'a> {
+    /// Code of the error.
+    pub code: &'static str,
+    /// Message of the error.
+    pub message: &'a str,
+    /// Whether a retry may succeed.
+    pub retriable: bool,
+}
 
 /// An error code of the jobs API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +36,17 @@ pub enum JobErrorCode {
     UpstreamFailed,
     /// An error of the server.
     Internal,
+}
+
+impl<'a> JobError<'a> {
+    /// Converts an error of any layer to the codes of the jobs API.
+    pub fn new(error: &'a ApiError) -> Self {
+        Self {
+            code: JobErrorCode::from_error(error).name(),
+            message: &error.message,
+            retriable: is_retriable(error),
+        }
+    }
 }
 
 impl JobErrorCode {

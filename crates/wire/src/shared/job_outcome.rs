@@ -1,11 +1,10 @@
-//! Stop reasons and errors of the jobs API for each end of a stream.
+//! Stop reasons and errors of this server's own protocols for each end of a stream.
 
-use super::error_code::JobErrorCode;
-use super::error_response::JobError;
-use crate::openai::finish_reason::{
+use super::finish_reason::{
     CRASHED_ENGINES_MESSAGE, GRAMMAR_LIMIT_MESSAGE, LOST_MESSAGE, MODEL_CHANGED_MESSAGE,
     NO_ENGINE_MESSAGE, NOT_FINITE_MESSAGE, upstream_message,
 };
+use super::job_error::{JobError, JobErrorCode};
 use generate::error::{ApiError, Blame, ErrorKind};
 use generate::stop::ONE_CALL;
 use std::time::Duration;
