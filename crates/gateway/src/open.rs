@@ -57,7 +57,7 @@ impl Resumable {
 /// What a request says besides its body: who asks, in which wire protocol, and how the stream is delivered. Built once from the
 /// route and the header fields, then moved with the request.
 pub struct StreamRequest {
-    /// Who sent the request.
+    /// Sender of the request.
     pub caller: Caller,
     /// Wire protocol of the body and of the response.
     pub protocol: Protocol,

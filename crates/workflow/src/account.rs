@@ -3,7 +3,7 @@
 //! A [`Charge`] is the right to some bytes of an [`Account`], given back on drop. A copy of a state
 //! shares values with their charges: so a roll-back needs no accounting.
 
-use crate::run::Trouble;
+use crate::trouble::Trouble;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -35,6 +35,7 @@ mod ops;
 mod program;
 mod run;
 mod session;
+mod trouble;
 mod value;
 mod vars;
 
@@ -43,6 +44,7 @@ pub use inputs::{Input, InputType};
 pub use model::Model;
 pub use ops::{Call, CustomOp, Field, NameTaken, Ops, Role};
 pub use program::Program;
-pub use run::{Event, Limits, Observer, Outcome, Plan, Run, Spent, Trouble, UNITS_PER_POLL};
+pub use run::{Event, Limits, Observer, Outcome, Plan, Run, Spent, UNITS_PER_POLL};
 pub use session::Session;
+pub use trouble::Trouble;
 pub use value::{Kind, Value};

@@ -1,6 +1,6 @@
 //! A program's model: a loaded model, and requests to the engine of that model.
 
-use crate::run::Trouble;
+use crate::trouble::Trouble;
 use engine::{Embedding, Handle, Pooling, RequestId, SamplingParams, Terms, Token};
 use generate::constraint::compiler::OutputConstraints;
 use generate::detokenize::{DetokenizeOptions, detokenize};

@@ -2,7 +2,7 @@
 
 use crate::account::{Account, Charged, ID_BYTES};
 use crate::model::{Model, RequestTerms, SubmittedRequest};
-use crate::run::Trouble;
+use crate::trouble::Trouble;
 use engine::{SamplingParams, Token};
 use std::task::{Context, Poll};
 use stream::{End, Read};

@@ -1,7 +1,7 @@
 //! Variables of a run, by slot.
 
 use crate::account::{Account, Charge, append};
-use crate::run::Trouble;
+use crate::trouble::Trouble;
 use crate::value::{Value, json_bytes};
 use serde_json::Value as Json;
 use std::sync::Arc;

@@ -33,11 +33,11 @@ pub struct OutputItem<'a> {
 enum ItemBody<'a> {
     Message {
         role: &'static str,
-        content: Vec<ContentPart<'a>>,
+        content: Vec<OutputContentPart<'a>>,
     },
     Reasoning {
         summary: [(); 0],
-        content: Vec<ContentPart<'a>>,
+        content: Vec<OutputContentPart<'a>>,
     },
     Call {
         call_id: &'a str,
@@ -79,7 +79,7 @@ impl<'a> ItemBody<'a> {
         }
     }
 
-    fn from_text(item: ItemKind, content: Vec<ContentPart<'a>>) -> Self {
+    fn from_text(item: ItemKind, content: Vec<OutputContentPart<'a>>) -> Self {
         match item {
             ItemKind::Reasoning => Self::Reasoning {
                 summary: [],
@@ -96,7 +96,7 @@ impl<'a> ItemBody<'a> {
 /// The single content part of a message or of a reasoning item.
 #[derive(JsonSchema, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum ContentPart<'a> {
+pub enum OutputContentPart<'a> {
     /// Text of a message.
     OutputText {
         /// Always empty.
@@ -113,7 +113,7 @@ pub enum ContentPart<'a> {
     },
 }
 
-impl<'a> ContentPart<'a> {
+impl<'a> OutputContentPart<'a> {
     /// A content part with this text.
     pub fn new(item: ItemKind, text: &'a str, list: Option<Logprobs<'a>>) -> Self {
         match item {
@@ -287,7 +287,7 @@ pub fn output_item<'a>(
         }
         _ => ItemBody::from_text(
             id.item,
-            vec![ContentPart::new(id.item, part_text(part), list)],
+            vec![OutputContentPart::new(id.item, part_text(part), list)],
         ),
     };
     with_id(id, status, body)

@@ -23,7 +23,7 @@ mod ops;
 mod streams;
 mod window;
 
-pub use machine::Trouble;
+use crate::trouble::Trouble;
 
 use crate::account::Account;
 use crate::document::Faults;
