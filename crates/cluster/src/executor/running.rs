@@ -175,8 +175,8 @@ impl RunningAttempt {
         }
         match &order.kind {
             OrderKind::Cancel => self.cancel(),
-            OrderKind::Pause => self.each_request(|engine, id| engine.pause(id)),
-            OrderKind::Resume => self.each_request(|engine, id| engine.resume(id)),
+            OrderKind::Pause => self.each_request(Handle::pause),
+            OrderKind::Resume => self.each_request(Handle::resume),
             OrderKind::Update(update) if !self.update(update) => return,
             OrderKind::Update(_) | OrderKind::Credit { .. } | OrderKind::Forget => {}
         }
@@ -184,7 +184,7 @@ impl RunningAttempt {
     }
 
     fn cancel(&self) {
-        self.each_request(|engine, id| engine.cancel(id));
+        self.each_request(Handle::cancel);
     }
 
     fn each_request(&self, change: impl Fn(&Handle, RequestId)) {

@@ -17,7 +17,9 @@ impl Relay {
         };
         let given_up = placed.engine().map(|engine| (engine, placed.name(handle)));
         let may_retry = placed.take_back(is_crash, &self.config, now);
-        given_up.map(|(engine, name)| self.forget(engine, name));
+        if let Some((engine, name)) = given_up {
+            self.forget(engine, name);
+        }
         self.counters.resubmitted += 1;
         self.placement.ended(handle, &[], now);
         if !may_retry {

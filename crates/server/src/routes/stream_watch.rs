@@ -16,11 +16,11 @@ use wire::clock;
 use wire::cursor::{Cursor, invalid_cursor};
 use wire::protocol::Encoding;
 
-/// Time in which the head of a response waits until it is known whether a stream that was taken over goes on. After that the
+/// Time in which the head of a response waits until it is known whether a stream that was taken over continues. After that the
 /// answer is given within the response.
 const DECISION_WAIT: Duration = Duration::from_secs(10);
 
-/// Waits until it is known whether a stream goes on that was taken over, of which the client has a part.
+/// Waits until it is known whether a stream continues that was taken over, of which the client has a part.
 pub(crate) async fn wait_decided(record: &StreamRecord, cursor: &Cursor) {
     let has_part = cursor.positions.iter().any(|known| known.begun() > 0);
     if has_part && record.is_taken_over() {
