@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pooled hidden states of llama.cpp on synthetic models, kept as goldens for the model crate's tests.
+"""Pooled hidden states of llama.cpp on synthetic models, kept as goldens for the cpu crate's tests.
 
     python embeddings.py --examples FOLDER-OF-THE-MODEL-CRATE'S-BUILT-EXAMPLES
 

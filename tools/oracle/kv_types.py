@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Accuracy of a KV cache in 8 and 4 bits, beside f16, on a real model and a text.
 
-The text's ids run through the model once for each type (`logits`, an example of the model crate). For each
+The text's ids run through the model once for each type (`logits`, an example of the cpu crate). For each
 position after the first quarter, the log-probability of the text's next token is compared with that of f16:
 the mean and the largest difference, the perplexity, the mean divergence of the distributions (KL), and how
 often both have the same likeliest token. Keys and values matter more the longer the context, so the ids

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Our logits and tokens against llama.cpp's, on synthetic models.
 
-For each case of crates/cpu/tests/goldens/cases.txt, `synth` (an example of the model crate)
+For each case of crates/cpu/tests/goldens/cases.txt, `synth` (an example of the cpu crate)
 writes a GGUF, llama.cpp runs a prompt and 64 greedy tokens after it, and `logits` (the other
 example) runs the same ids. There are two references:
 
@@ -70,7 +70,7 @@ def main():
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--examples", type=pathlib.Path, required=True,
-                        help="where the model crate's built examples are")
+                        help="where the cpu crate's built examples are")
     parser.add_argument("--only", default="", help="run cases whose line contains this")
     parser.add_argument("--write", action="store_true", help="write golden files")
     return parser.parse_args()

@@ -3,7 +3,7 @@
 use crate::decoder::Decoder;
 use kernels::{Isa, KvKind, Pool};
 use model::adapters::ADAPTERS_MAX;
-use model::{Batch, Dims, Forward, ForwardError, PageId};
+use model::{Batch, Capabilities, Dims, ExportPages, Forward, ForwardError, PageId, Predict};
 use weights::adapters::ADAPTERS_BYTES_MAX;
 use weights::parameters::Weights;
 use weights::{Adapter, Config, ConfigError, LoadError, ModelFiles, Packed, PackedSections};
@@ -36,7 +36,7 @@ pub struct LoadOptions {
     pub rows_max: usize,
     /// Rows of logits in one batch, at most `rows_max`.
     pub logit_rows_max: usize,
-    /// Whether the file's MTP head is loaded, for [`Forward::predict`].
+    /// Whether the file's MTP head is loaded, for [`Forward::mtp_head`].
     pub mtp: bool,
 }
 
@@ -216,39 +216,43 @@ impl Forward for Model {
             .forward(&self.config, &self.weights, &self.dims, batch)
     }
 
-    fn is_causal(&self) -> bool {
-        self.config.is_causal()
-    }
-
-    fn predicts(&self) -> bool {
-        self.config.mtp
-    }
-
-    fn predict(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError> {
-        self.decoder
-            .guess(&self.config, &self.weights, &self.dims, batch)
-    }
-
-    fn adapters(&self) -> usize {
-        self.decoder.adapters()
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            is_causal: self.config.is_causal(),
+            states: self.decoder.state_count(),
+            adapters: self.decoder.adapters(),
+            hidden_dim: self.config.hidden_dim(),
+        }
     }
 
     fn hidden(&self) -> &[f32] {
         self.decoder.hidden()
     }
 
-    fn states(&self) -> usize {
-        self.decoder.state_count()
-    }
-
-    fn hidden_dim(&self) -> usize {
-        self.config.hidden_dim()
-    }
-
     fn copy_page(&mut self, from: PageId, to: PageId) {
         self.decoder.copy_page(from, to);
     }
 
+    fn mtp_head(&mut self) -> Option<&mut dyn Predict> {
+        match self.config.mtp {
+            true => Some(self),
+            false => None,
+        }
+    }
+
+    fn page_export(&mut self) -> Option<&mut dyn ExportPages> {
+        Some(self)
+    }
+}
+
+impl Predict for Model {
+    fn predict(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError> {
+        self.decoder
+            .guess(&self.config, &self.weights, &self.dims, batch)
+    }
+}
+
+impl ExportPages for Model {
     fn page_bytes(&self) -> usize {
         self.decoder.page_bytes()
     }

@@ -16,7 +16,7 @@ pub enum Pooling {
     Last,
     /// The mean.
     Mean,
-    /// The first token's, of a model whose tokens attend to all others; see [`model::Forward::is_causal`].
+    /// The first token's, of a model whose tokens attend to all others; see [`model::Capabilities::is_causal`].
     First,
 }
 

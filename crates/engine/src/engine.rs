@@ -88,12 +88,13 @@ impl Engine {
     }
 
     fn build(
-        model: Box<dyn Forward>,
+        mut model: Box<dyn Forward>,
         draft: Option<Box<dyn Forward>>,
         config: EngineConfig,
         epoch: Instant,
     ) -> Result<Self, ConfigError> {
-        let (dims, states) = (model.dims(), model.states());
+        let (dims, capabilities) = (model.dims(), model.capabilities());
+        let states = capabilities.states;
         config.check(&dims)?;
         let (config, draft) = match states {
             0 => (config, draft),
@@ -101,16 +102,20 @@ impl Engine {
         };
         let draft_dims = draft.as_ref().map(|draft| draft.dims());
         config.check_draft(&dims, draft_dims.as_ref())?;
-        config.check_draft_states(draft.as_ref().map_or(0, |draft| draft.states()))?;
-        config.check_mtp(model.predicts())?;
-        if !model.is_causal() {
+        config.check_draft_states(
+            draft
+                .as_ref()
+                .map_or(0, |draft| draft.capabilities().states),
+        )?;
+        config.check_mtp(model.mtp_head().is_some())?;
+        if !capabilities.is_causal {
             config.check_whole_prompts(&dims)?;
         }
         let mut inbox = Inbox::new(dims, draft_dims, config, epoch);
-        inbox.hidden_dim = model.hidden_dim();
-        inbox.is_causal = model.is_causal();
+        inbox.hidden_dim = capabilities.hidden_dim;
+        inbox.is_causal = capabilities.is_causal;
         inbox.states = states;
-        inbox.adapters = model.adapters();
+        inbox.adapters = capabilities.adapters;
         let inbox = Arc::new(inbox);
         let scheduler = Scheduler::new(Arc::clone(&inbox));
         scheduler.publish_gauges();
@@ -144,12 +149,14 @@ impl Engine {
     /// # Errors
     /// The model cannot have one, or the directory cannot be used; the engine then goes on without.
     pub fn cache_on_disk(&mut self, config: DiskCacheConfig) -> Result<(), DiskCacheError> {
-        let page_bytes = self.model.page_bytes();
+        let pages = self.model.page_export();
+        let page_bytes = pages.map_or(0, |pages| pages.page_bytes());
+        let capabilities = self.model.capabilities();
         let unsupported = match &self.inbox.config {
-            _ if self.model.states() > 0 => Some(
+            _ if capabilities.states > 0 => Some(
                 "a model with recurrent layers goes on only from a state, and states are not kept on disk",
             ),
-            _ if !self.model.is_causal() => Some("a text of an encoder is always computed"),
+            _ if !capabilities.is_causal => Some("a text of an encoder is always computed"),
             config if !config.prefix_cache => Some("the prefix cache is off"),
             _ if page_bytes == 0 => Some("the model's pages cannot be copied out"),
             _ => None,

@@ -17,7 +17,9 @@ pub use fake_config::FakeConfig;
 pub use fault::{Fault, FaultAt, FaultKind};
 pub use gate::Gate;
 
-use model::{Batch, Dims, Forward, ForwardError, PageId, SpanView, Want};
+use model::{
+    Batch, Capabilities, Dims, ExportPages, Forward, ForwardError, PageId, Predict, SpanView, Want,
+};
 use page_bytes::SLOT_BYTES;
 use states::FakeStates;
 use std::sync::Arc;
@@ -302,10 +304,40 @@ impl Forward for FakeModel {
         Ok(&mut self.logits)
     }
 
-    fn predicts(&self) -> bool {
-        self.predicts
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            is_causal: true,
+            states: self.states.len(),
+            adapters: ADAPTERS,
+            hidden_dim: HIDDEN_DIM,
+        }
     }
 
+    fn hidden(&self) -> &[f32] {
+        &self.hidden
+    }
+
+    fn copy_page(&mut self, from: PageId, to: PageId) {
+        let tokens = self.config.dims.page_tokens;
+        let from = from as usize * tokens;
+        let to = to as usize * tokens;
+        self.slots.copy_within(from..from + tokens, to);
+        self.tokens.copy_within(from..from + tokens, to);
+    }
+
+    fn mtp_head(&mut self) -> Option<&mut dyn Predict> {
+        match self.predicts {
+            true => Some(self),
+            false => None,
+        }
+    }
+
+    fn page_export(&mut self) -> Option<&mut dyn ExportPages> {
+        Some(self)
+    }
+}
+
+impl Predict for FakeModel {
     fn predict(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError> {
         let fault = self.guess_fault();
         self.guesses += 1;
@@ -315,7 +347,7 @@ impl Forward for FakeModel {
         );
         self.check(batch)?;
         self.states.check(batch)?;
-        if !self.predicts || fault.is_some() || batch.spans().any(|span| span.tokens.len() != 1) {
+        if fault.is_some() || batch.spans().any(|span| span.tokens.len() != 1) {
             return Err(ForwardError::BadBatch("no guess"));
         }
         self.logits.clear();
@@ -327,23 +359,9 @@ impl Forward for FakeModel {
         }
         Ok(&mut self.logits)
     }
+}
 
-    fn hidden(&self) -> &[f32] {
-        &self.hidden
-    }
-
-    fn states(&self) -> usize {
-        self.states.len()
-    }
-
-    fn adapters(&self) -> usize {
-        ADAPTERS
-    }
-
-    fn hidden_dim(&self) -> usize {
-        HIDDEN_DIM
-    }
-
+impl ExportPages for FakeModel {
     fn page_bytes(&self) -> usize {
         self.config.dims.page_tokens * SLOT_BYTES
     }
@@ -354,14 +372,6 @@ impl Forward for FakeModel {
 
     fn import_page(&mut self, page: PageId, bytes: &[u8]) {
         self.read_slots(page, bytes);
-    }
-
-    fn copy_page(&mut self, from: PageId, to: PageId) {
-        let tokens = self.config.dims.page_tokens;
-        let from = from as usize * tokens;
-        let to = to as usize * tokens;
-        self.slots.copy_within(from..from + tokens, to);
-        self.tokens.copy_within(from..from + tokens, to);
     }
 }
 

@@ -30,9 +30,9 @@ pub(crate) struct Inbox {
     pub(crate) dims: Dims,
     /// Entries of the model's hidden states; 0: the model gives none.
     pub(crate) hidden_dim: usize,
-    /// Whether the model's tokens attend to earlier tokens only; see [`model::Forward::is_causal`].
+    /// Whether the model's tokens attend to earlier tokens only; see [`model::Capabilities::is_causal`].
     pub(crate) is_causal: bool,
-    /// States of sequences; see [`model::Forward::states`].
+    /// States of sequences; see [`model::Capabilities::states`].
     pub(crate) states: usize,
     /// Number of the model's adapters. A relay's are the engines', each of which compares.
     pub(crate) adapters: usize,

@@ -184,7 +184,7 @@ impl StepExecution<'_> {
     /// Applies hidden states, after the logits. Where the model gave too few, the sequences that wanted them end
     /// without.
     fn apply_hidden(&mut self) {
-        let dim = self.model.hidden_dim();
+        let dim = self.model.capabilities().hidden_dim;
         let mut rest = self.model.hidden();
         let batched = self.buffers.batched.iter();
         for span in batched.filter(|span| span.hidden_rows > 0) {

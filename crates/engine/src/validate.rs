@@ -12,9 +12,9 @@ use std::ops::RangeInclusive;
 pub(crate) struct RequestBounds<'a> {
     pub(crate) dims: &'a Dims,
     pub(crate) config: &'a EngineConfig,
-    /// See [`model::Forward::is_causal`].
+    /// See [`model::Capabilities::is_causal`].
     pub(crate) is_causal: bool,
-    /// See [`model::Forward::adapters`].
+    /// See [`model::Capabilities::adapters`].
     pub(crate) adapters: usize,
 }
 

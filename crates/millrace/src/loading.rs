@@ -212,7 +212,7 @@ fn new_engine(
     let mut cache_writers = Vec::from_iter(model.cache_writer);
     let model = model.model;
     let config = engine_config(settings);
-    let is_recurrent = model.states() > 0;
+    let is_recurrent = model.capabilities().states > 0;
     if is_recurrent && config.speculation == Speculation::Draft {
         tracing::warn!(
             "engine.draft_model has no effect on a model with recurrent layers: engine.speculation may be prompt_lookup, or mtp"

@@ -43,10 +43,40 @@ impl std::fmt::Display for ForwardError {
 
 impl std::error::Error for ForwardError {}
 
+/// Properties and abilities of a model. Constant for its life, but for the adapters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Whether a token attends only to earlier tokens. If not, a text must be one span that begins at position 0, has
+    /// no logits, and leaves nothing in the pages for a later batch.
+    pub is_causal: bool,
+    /// States of sequences that there are, in a model with recurrent layers; 0 in others. Each span of such a model has
+    /// [`crate::SpanStates`].
+    pub states: usize,
+    /// Number of loaded adapters; a span of a batch names those below.
+    pub adapters: usize,
+    /// Elements of a hidden state; 0 for a model without hidden states.
+    pub hidden_dim: usize,
+}
+
+impl Capabilities {
+    /// Logits of a text, and nothing else.
+    pub const LOGITS: Self = Self {
+        is_causal: true,
+        states: 0,
+        adapters: 0,
+        hidden_dim: 0,
+    };
+}
+
 /// Computes logits for a batch and keeps the keys and values of its rows in pages.
 pub trait Forward: Send {
     /// Sizes of the model; constant.
     fn dims(&self) -> Dims;
+
+    /// Properties and abilities of the model.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::LOGITS
+    }
 
     /// Runs the batch. Returns logits, shape `(batch.logit_rows(), vocab)`, valid until the next call; the
     /// caller may overwrite the logits.
@@ -61,55 +91,40 @@ pub trait Forward: Send {
         &[]
     }
 
-    /// Whether a token attends only to earlier tokens. If not, a text must be one span that begins at position 0, has
-    /// no logits, and leaves nothing in the pages for a later batch.
-    fn is_causal(&self) -> bool {
-        true
+    /// Copies the keys and values of page `from` to page `to` (a shared page about to be written).
+    fn copy_page(&mut self, from: PageId, to: PageId);
+
+    /// The MTP head, if the model has one.
+    fn mtp_head(&mut self) -> Option<&mut dyn Predict> {
+        None
     }
 
-    /// States of sequences that there are, in a model with recurrent layers; 0 in others. Each span of such a model has
-    /// [`crate::SpanStates`].
-    fn states(&self) -> usize {
-        0
+    /// The way of pages out of the model and back, if there is one.
+    fn page_export(&mut self) -> Option<&mut dyn ExportPages> {
+        None
     }
+}
 
-    /// Whether the model has an MTP head, so that [`Forward::predict`] works.
-    fn predicts(&self) -> bool {
-        false
-    }
-
-    /// Guesses of the MTP head about the token after each span: logits, shape `(spans, vocab)`, valid until the next call. A
+/// Guesses of an MTP head.
+pub trait Predict {
+    /// Guesses about the token after each span: logits, shape `(spans, vocab)`, valid until the next call. A
     /// span is the token that follows the computed ones, with the states that [`Forward::forward`] would get for it; no state
     /// is written, and of keys and values only the head's at that position, which `forward` writes again.
     ///
     /// # Errors
-    /// See [`ForwardError`]; or the model has no such head.
-    fn predict(&mut self, _batch: &Batch) -> Result<&mut [f32], ForwardError> {
-        Err(ForwardError::BadBatch("the model has no MTP head"))
-    }
+    /// See [`ForwardError`].
+    fn predict(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError>;
+}
 
-    /// Number of loaded adapters; a span of a batch names those below.
-    fn adapters(&self) -> usize {
-        0
-    }
+/// Copies of pages outside the model.
+pub trait ExportPages {
+    /// Bytes of one page's keys and values; constant. 0: pages cannot be exported.
+    fn page_bytes(&self) -> usize;
 
-    /// Elements of a hidden state; 0 for a model without hidden states.
-    fn hidden_dim(&self) -> usize {
-        0
-    }
+    /// Copies the keys and values of a page into `bytes`, [`ExportPages::page_bytes`] long.
+    fn export_page(&self, page: PageId, bytes: &mut [u8]);
 
-    /// Copies the keys and values of page `from` to page `to` (a shared page about to be written).
-    fn copy_page(&mut self, from: PageId, to: PageId);
-
-    /// Bytes of one page's keys and values outside the model; constant. 0: pages cannot be exported.
-    fn page_bytes(&self) -> usize {
-        0
-    }
-
-    /// Copies the keys and values of a page into `bytes`, [`Forward::page_bytes`] long.
-    fn export_page(&self, _page: PageId, _bytes: &mut [u8]) {}
-
-    /// Copies into a page what [`Forward::export_page`] of a model with the same weights, page size and type of keys and
+    /// Copies into a page what [`ExportPages::export_page`] of a model with the same weights, page size and type of keys and
     /// values wrote. The page then has the bits of the exported one.
-    fn import_page(&mut self, _page: PageId, _bytes: &[u8]) {}
+    fn import_page(&mut self, page: PageId, bytes: &[u8]);
 }

@@ -8,10 +8,10 @@ mod scratch;
 
 use crate::{LoadOptions, ModelBytes};
 use kernels::{Isa, Pool};
-use model::{Batch, Dims, Forward, ForwardError, PageId};
+use model::{Batch, Capabilities, Dims, Forward, ForwardError, PageId};
 use pass::EncoderPass;
 use weights::encoder::{EncoderConfig, EncoderKind};
-use weights::parameters::EncoderWeights;
+use weights::parameters::{ClassifierHead, EncoderWeights};
 use weights::{LoadError, ModelFiles, Packed, PackedSections};
 
 /// An encoder that is ready to run. Owns the kernel threads, as [`Model`](crate::Model) does.
@@ -103,19 +103,17 @@ impl Forward for EncoderModel {
         Ok(&mut [])
     }
 
-    fn is_causal(&self) -> bool {
-        false
+    fn capabilities(&self) -> Capabilities {
+        let scores = self.weights.head.as_ref();
+        Capabilities {
+            is_causal: false,
+            hidden_dim: scores.map_or(self.config.dim, ClassifierHead::classes),
+            ..Capabilities::LOGITS
+        }
     }
 
     fn hidden(&self) -> &[f32] {
         self.pass.hidden(self.config.ranks)
-    }
-
-    fn hidden_dim(&self) -> usize {
-        match &self.weights.head {
-            Some(head) => head.classes(),
-            None => self.config.dim,
-        }
     }
 
     /// Nothing: no text outlives its batch.

@@ -233,7 +233,7 @@ fn long_batch_equals_short_ones() {
 #[test]
 fn batch_with_an_unknown_adapter_is_rejected() {
     let mut model = load(CASES[0], 1);
-    assert_eq!(model.adapters(), ADAPTERS.len());
+    assert_eq!(model.capabilities().adapters, ADAPTERS.len());
     let mut batch = Batch::default();
     batch.push_adapted(&[1], 0, &[0], Want::Last, set(&[(3, 1.0)]));
     let error = Err(ForwardError::BadBatch("an adapter is not loaded"));

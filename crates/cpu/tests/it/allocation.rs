@@ -28,7 +28,7 @@ fn forward_pass_does_not_allocate() {
         let mut model = load(case, 2);
         let vocab = model.dims().vocab;
         let (prompt, tables) = (ids(1, 48, vocab), [pages(0, 64), pages(8, 64)]);
-        let adapters = (0..model.adapters()).map(|adapter| (adapter, 0.5));
+        let adapters = (0..model.capabilities().adapters).map(|adapter| (adapter, 0.5));
         let adapters = AdapterSet::new(adapters).unwrap();
         let mut batch = Batch::default();
         let mut turn = 0;

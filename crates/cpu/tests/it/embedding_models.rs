@@ -19,7 +19,7 @@ fn vectors(model: &mut dyn Forward, ids: &[u32], want: Want) -> Vec<Vec<f32>> {
     let mut batch = Batch::default();
     batch.push(ids, 0, &pages(3, ids.len()), want);
     assert_eq!(model.forward(&batch).map(|logits| logits.len()), Ok(0));
-    let rows = model.hidden().chunks(model.hidden_dim());
+    let rows = model.hidden().chunks(model.capabilities().hidden_dim);
     rows.map(<[f32]>::to_vec).collect()
 }
 
@@ -121,7 +121,7 @@ fn bidirectional_rows_are_batch_invariant() {
 #[test]
 fn windows_reach_to_both_sides() {
     let mut model = load(&format!("{GEMMA} layers=1"), 1);
-    assert!(!model.is_causal());
+    assert!(!model.capabilities().is_causal);
     let text = ids(5, 30, model.dims().vocab);
     let before = vectors(&mut model, &text, Want::AllHidden);
     let mut changed = text.clone();

@@ -315,7 +315,7 @@ fn encoder_rows_are_batch_invariant() {
         batch.push(&texts[3], 0, &pages(10, 40), Want::FirstHidden);
         batch.push(&texts[1], 0, &pages(20, 1), Want::None);
         model.forward(&batch).unwrap();
-        let dim = model.hidden_dim();
+        let dim = model.capabilities().hidden_dim;
         let expected = [&alone[0][32 * dim..], &alone[3][..dim]].concat();
         assert!(model.hidden() == expected, "{mix} {kind:?}: chosen rows");
     }

@@ -13,7 +13,10 @@ const CASES: [&str; 3] = [
 
 /// Hidden states of every position, in chunks of `chunk`, on pages from `first_page`.
 fn hidden(model: &mut Model, ids: &[u32], first_page: usize, chunk: usize) -> Vec<Vec<f32>> {
-    let (dim, table) = (model.hidden_dim(), pages(first_page, ids.len()));
+    let (dim, table) = (
+        model.capabilities().hidden_dim,
+        pages(first_page, ids.len()),
+    );
     let mut all = Vec::new();
     let mut batch = Batch::default();
     for (i, ids) in ids.chunks(chunk).enumerate() {
@@ -40,7 +43,7 @@ fn hidden_states_give_the_logits() {
             .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
             .collect();
         let mut model = try_load(file, 1).expect("a model");
-        let (dim, vocab) = (model.hidden_dim(), model.dims().vocab);
+        let (dim, vocab) = (model.capabilities().hidden_dim, model.dims().vocab);
         assert_eq!(weights.len(), dim * vocab, "{case}: not packed");
         let ids = ids(7, 20, vocab);
         let hidden = hidden(&mut model, &ids, 0, 64);
@@ -63,7 +66,7 @@ fn hidden_states_give_the_logits() {
 fn results_are_batch_invariant() {
     for case in CASES {
         let mut model = load(case, 2);
-        let (dim, vocab) = (model.hidden_dim(), model.dims().vocab);
+        let (dim, vocab) = (model.capabilities().hidden_dim, model.dims().vocab);
         let prompt = ids(3, 40, vocab);
         let whole = hidden(&mut model, &prompt, 0, 64);
         assert_eq!(hidden(&mut model, &prompt, 8, 7), whole, "{case}: cut");
@@ -104,7 +107,7 @@ fn hidden_states_equal_llama_cpp() {
         let hidden = hidden(&mut model, &numbers(lines[1]), 0, 64);
         assert_eq!(hidden.len(), 40, "{case}");
         let mean = |at: usize| hidden.iter().map(|row| row[at]).sum::<f32>() / hidden.len() as f32;
-        let mean: Vec<f32> = (0..model.hidden_dim()).map(mean).collect();
+        let mean: Vec<f32> = (0..model.capabilities().hidden_dim).map(mean).collect();
         for (line, ours) in [(lines[2], &hidden[39]), (lines[3], &mean)] {
             let theirs: Vec<f32> = numbers(line);
             assert_eq!(theirs.len(), ours.len(), "{case}");

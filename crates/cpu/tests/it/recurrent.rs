@@ -91,14 +91,14 @@ fn batches_with_wrong_states_are_rejected_without_effect() {
     }
     // Model without recurrent layers: states are not looked at.
     let mut plain = load("x preset=tiny-qwen3 mix=F32", 1);
-    assert_eq!(plain.states(), 0);
+    assert_eq!(plain.capabilities().states, 0);
     let ids = &ids[..4];
     assert_eq!(
         span(&mut plain, ids, 0, new(Some(99), 99)),
         bits(&logits(&mut plain, ids, 0).concat())
     );
     assert_eq!(
-        (model.states(), logits(&mut model, ids, 0)),
+        (model.capabilities().states, logits(&mut model, ids, 0)),
         (STATES, before[..4].to_vec())
     );
 }

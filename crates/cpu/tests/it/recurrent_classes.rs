@@ -5,7 +5,7 @@ use crate::support::saved_recurrent::{SavedModel, save};
 use crate::support::{ids, logits, options, pages};
 use cpu::{LoadOptions, Model};
 use kernels::{Isa, Pool};
-use model::{Batch, Forward, SpanStates, Want};
+use model::{Batch, Forward, Predict, SpanStates, Want};
 use serde_json::json;
 use weights::gguf::{Gguf, Value};
 use weights::safetensors::{Quantize, Safetensors};

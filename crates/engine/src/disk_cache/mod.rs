@@ -46,7 +46,7 @@ use crate::pages::Pages;
 use crate::prefix_index::PrefixRoot;
 use crate::stats::count;
 use disk_worker::{DiskJob, DiskReply, DiskWorker, DiskWorkerLost};
-use model::{Dims, Forward, PageId};
+use model::{Dims, ExportPages, PageId};
 use prefix_read::PrefixRead;
 use prefix_write::PrefixWrite;
 use read_rate::ReadRate;
@@ -201,7 +201,7 @@ impl DiskCache {
     pub(crate) fn exchange(
         &mut self,
         pages: &mut Pages,
-        model: &mut dyn Forward,
+        model: &mut dyn ExportPages,
         stats: &Stats,
         now_ns: u64,
     ) {
@@ -225,7 +225,7 @@ impl DiskCache {
     fn take_reply(
         &mut self,
         reply: DiskReply,
-        memory: (&mut Pages, &mut dyn Forward),
+        memory: (&mut Pages, &mut dyn ExportPages),
         stats: &Stats,
         now_ns: u64,
     ) {
@@ -267,7 +267,7 @@ impl DiskCache {
         &mut self,
         number: u64,
         bytes: &[u8],
-        memory: (&mut Pages, &mut dyn Forward),
+        memory: (&mut Pages, &mut dyn ExportPages),
         stats: &Stats,
         now_ns: u64,
     ) {

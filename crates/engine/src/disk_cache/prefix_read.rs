@@ -5,7 +5,7 @@ use super::run_shape::RunShape;
 use crate::age::Age;
 use crate::pages::Pages;
 use crate::prefix_index::PrefixChain;
-use model::{Forward, PageId};
+use model::{ExportPages, PageId};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ impl PrefixRead {
         shape: RunShape,
         bytes: &[u8],
         held: &mut Vec<PageId>,
-        (pages, model): (&mut Pages, &mut dyn Forward),
+        (pages, model): (&mut Pages, &mut dyn ExportPages),
     ) -> bool {
         let Some(run) = self.awaited.next() else {
             return true;

@@ -4,7 +4,7 @@ use super::run_prefix::{RunPlace, RunPrefix};
 use super::run_shape::RunShape;
 use crate::pages::Pages;
 use crate::prefix_index::PrefixChain;
-use model::{Forward, PageId};
+use model::{ExportPages, PageId};
 use std::sync::Arc;
 
 /// A prefix whose runs are being written.
@@ -36,7 +36,7 @@ impl PrefixWrite {
     }
 
     /// Copies the pages of the next run out of the model.
-    pub(super) fn copy_pages(&self, shape: RunShape, model: &dyn Forward, bytes: &mut [u8]) {
+    pub(super) fn copy_pages(&self, shape: RunShape, model: &dyn ExportPages, bytes: &mut [u8]) {
         let run = self.run_pages(shape).iter();
         for (&(page, _), bytes) in run.zip(bytes.chunks_exact_mut(shape.page_bytes)) {
             model.export_page(page, bytes);

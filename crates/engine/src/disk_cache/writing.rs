@@ -9,7 +9,7 @@ use crate::Stats;
 use crate::pages::Pages;
 use crate::prefix_index::{PrefixChain, PrefixRoot};
 use crate::stats::count;
-use model::{Forward, PageId};
+use model::{ExportPages, PageId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -44,7 +44,7 @@ impl DiskCache {
     }
 
     /// Copies the next run out and has it written, unless a run is being written or a prefix read.
-    pub(super) fn write_next_run(&mut self, pages: &Pages, model: &dyn Forward) {
+    pub(super) fn write_next_run(&mut self, pages: &Pages, model: &dyn ExportPages) {
         if self.is_writing || self.read.is_some() || self.buffers.is_empty() {
             return;
         }

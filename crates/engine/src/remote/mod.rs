@@ -38,7 +38,7 @@ pub struct RemoteModel {
     pub dims: Dims,
     /// Entries of a hidden state; 0: there are no embeddings.
     pub hidden_dim: usize,
-    /// Whether tokens attend to earlier tokens only; see [`model::Forward::is_causal`].
+    /// Whether tokens attend to earlier tokens only; see [`model::Capabilities::is_causal`].
     pub is_causal: bool,
 }
 

@@ -25,7 +25,9 @@ impl Scheduler {
             }
         }
         let (stats, now_ns) = (&self.inbox.stats, self.clock.now_ns());
-        disk.exchange(&mut self.kv.pages, model, stats, now_ns);
+        if let Some(model) = model.page_export() {
+            disk.exchange(&mut self.kv.pages, model, stats, now_ns);
+        }
     }
 
     /// Whether a queued request has to wait, because the beginning of its prompt is being read; begins to read it where that is

@@ -74,10 +74,11 @@ impl MtpHead {
         // Moves `model` in, so that the logits may outlive the call.
         let predict = move || {
             let model = model;
-            model.predict(batch)
+            let head = model.mtp_head();
+            head.map(|head| head.predict(batch))
         };
         let logits = match catch_unwind(AssertUnwindSafe(predict)) {
-            Ok(Ok(logits)) if logits.len() == batch.logit_rows() * vocab => logits,
+            Ok(Some(Ok(logits))) if logits.len() == batch.logit_rows() * vocab => logits,
             _ => {
                 count(&stats.draft_faults, 1);
                 self.faults += 1;

@@ -50,7 +50,7 @@ pub enum Speculation {
     PromptLookup,
     /// A smaller model with the same vocabulary ([`crate::Engine::with_draft`]).
     Draft,
-    /// The model's MTP head ([`model::Forward::predict`]).
+    /// The model's MTP head ([`model::Forward::mtp_head`]).
     Mtp,
 }
 

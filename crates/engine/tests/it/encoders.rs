@@ -3,7 +3,7 @@
 use crate::support::{Asked, Bench, model};
 use engine::fake::{FakeModel, HIDDEN_DIM};
 use engine::{Embedding, Engine, EngineConfig, Pooling};
-use model::{Batch, Dims, Forward, ForwardError, PageId, Want};
+use model::{Batch, Capabilities, Dims, Forward, ForwardError, PageId, Want};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use stream::{End, Stop};
@@ -33,16 +33,16 @@ impl Forward for WholeTexts {
         }
     }
 
-    fn is_causal(&self) -> bool {
-        false
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            is_causal: false,
+            hidden_dim: self.0.capabilities().hidden_dim,
+            ..Capabilities::LOGITS
+        }
     }
 
     fn hidden(&self) -> &[f32] {
         self.0.hidden()
-    }
-
-    fn hidden_dim(&self) -> usize {
-        self.0.hidden_dim()
     }
 
     fn copy_page(&mut self, from: PageId, to: PageId) {

@@ -69,7 +69,7 @@ fn answers(
     };
     let mtp = speculation == Speculation::Mtp;
     let (model, mut now) = (load_with(architecture, (1, mtp), 2), epoch());
-    let recurrent = model.states() > 0;
+    let recurrent = model.capabilities().states > 0;
     let mut engine = match draft {
         None => Engine::new(model, config, now).unwrap(),
         Some(draft) => Engine::with_draft(model, draft, config, now).unwrap(),

@@ -1,7 +1,7 @@
 //! A fake model that follows a script, loosely: at each position of the answer the script's token is likely.
 
 use engine::fake::{FakeConfig, FakeModel};
-use model::{Batch, Dims, Forward, ForwardError, PageId, Want};
+use model::{Batch, Capabilities, Dims, Forward, ForwardError, PageId, Want};
 use std::sync::{Arc, OnceLock};
 
 /// Logit of the script's token; others have at most 8 without a habit.
@@ -58,8 +58,11 @@ impl Forward for Scripted {
         Ok(logits)
     }
 
-    fn adapters(&self) -> usize {
-        self.fake.adapters()
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            adapters: self.fake.capabilities().adapters,
+            ..Capabilities::LOGITS
+        }
     }
 
     fn copy_page(&mut self, from: PageId, to: PageId) {
