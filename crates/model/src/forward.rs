@@ -43,7 +43,7 @@ impl std::fmt::Display for ForwardError {
 
 impl std::error::Error for ForwardError {}
 
-/// What a model does besides the logits of a text that is computed token after token. Constant for the life of a model.
+/// Properties and abilities of a model. Constant for its life, but for the adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Whether a token attends only to earlier tokens. If not, a text must be one span that begins at position 0, has
@@ -73,7 +73,7 @@ pub trait Forward: Send {
     /// Sizes of the model; constant.
     fn dims(&self) -> Dims;
 
-    /// What the model does besides; constant, but for the adapters.
+    /// Properties and abilities of the model.
     fn capabilities(&self) -> Capabilities {
         Capabilities::LOGITS
     }

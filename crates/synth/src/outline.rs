@@ -21,7 +21,7 @@ pub(super) struct Outline<'a> {
     pub(super) tensors: Vec<Outlined>,
 }
 
-/// Nothing is kept of a tensor.
+/// Matrices without content.
 pub(super) enum NoPacking {}
 
 impl Packing for NoPacking {
@@ -54,7 +54,7 @@ impl Tensors for Outline<'_> {
         self.spec.has_tensor(name)
     }
 
-    /// Of the embedding: no other shape of a decoder follows from the file.
+    /// The vocabulary: the embedding is the only tensor of a decoder whose shape is read from the file.
     fn rows_of(&self, _: &str) -> Result<usize, LoadError> {
         Ok(self.spec.vocab as usize)
     }
