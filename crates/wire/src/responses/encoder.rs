@@ -4,7 +4,7 @@ use super::event::{
     ErrorFields, ItemContents, ItemEvent, Numbered, ResponseEvent, WithDelta, WithItem, WithPart,
     WithResponse,
 };
-use super::output_item::{self, ContentPart, ItemId, LogprobList, OutputItem};
+use super::output_item::{self, ItemId, LogprobList, OutputItem, OutputPart};
 use super::response_object::{self, ResponseObject, ResponseStatus};
 use super::sequence_number::{self, ChoiceProgress, ItemKind};
 use crate::cursor::TerminalMarker;
@@ -179,7 +179,7 @@ impl ResponsesEncoder {
             return;
         }
         self.progress[choice].count_event();
-        let part = ContentPart::new(item, "", None);
+        let part = OutputPart::new(item, "", None);
         let added = "response.content_part.added";
         self.write_item_event(FrameId::None, added, (choice, item), WithPart { part }, out);
     }
@@ -300,7 +300,7 @@ impl ResponsesEncoder {
         let list = self
             .item_logprobs(choice)
             .filter(|_| item == ItemKind::Message);
-        let part = ContentPart::new(item, output_item::part_text(self.last_part(choice)), list);
+        let part = OutputPart::new(item, output_item::part_text(self.last_part(choice)), list);
         let done = "response.content_part.done";
         self.write_item_event(FrameId::None, done, place, WithPart { part }, out);
     }
