@@ -143,6 +143,7 @@ pub const RESPONSES: FieldTable = FieldTable {
 /// `/v1/messages` and `/v1/messages/count_tokens`.
 pub const MESSAGES: FieldTable = FieldTable {
     rows: &[
+        USER,
         NO_LOGPROBS,
         NO_TOP_LOGPROBS,
         ONE_ANSWER,
@@ -203,12 +204,13 @@ pub const RERANK: FieldTable = FieldTable {
 
 /// `/api/chat`.
 pub const OLLAMA_CHAT: FieldTable = FieldTable {
-    rows: &[rejected("images", &["[]"], ""), SHIFT],
+    rows: &[USER, rejected("images", &["[]"], ""), SHIFT],
 };
 
 /// `/api/generate`.
 pub const OLLAMA_GENERATE: FieldTable = FieldTable {
     rows: &[
+        USER,
         rejected("height", &["0"], "images are not generated"),
         honored("images", "only `[]`: the models take no images"),
         rejected("steps", &["0"], "images are not generated"),
@@ -230,6 +232,7 @@ pub const OLLAMA_EMBEDDINGS: FieldTable = FieldTable {
 /// `/v1/inference` and `/v1/jobs`.
 pub const JOBS: FieldTable = FieldTable {
     rows: &[
+        USER,
         NO_LOGPROBS,
         NO_TOP_LOGPROBS,
         ONE_ANSWER,
@@ -243,6 +246,7 @@ pub const JOBS: FieldTable = FieldTable {
 /// llama.cpp's `/completion`.
 pub const LLAMA_COMPLETION: FieldTable = FieldTable {
     rows: &[
+        USER,
         NO_TOOLS,
         ONE_ANSWER,
         no_effect("cache_prompt", CACHES_ALONE),
@@ -271,6 +275,7 @@ pub const LLAMA_COMPLETION: FieldTable = FieldTable {
 /// llama.cpp's `/infill`.
 pub const INFILL: FieldTable = FieldTable {
     rows: &[
+        USER,
         NO_TOOLS,
         ONE_ANSWER,
         no_effect("cache_prompt", CACHES_ALONE),

@@ -4,7 +4,7 @@ use super::event::{
     ErrorFields, ItemContents, ItemEvent, Numbered, ResponseEvent, WithDelta, WithItem, WithPart,
     WithResponse,
 };
-use super::output_item::{self, ItemId, LogprobList, OutputContentPart, OutputItem};
+use super::output_item::{self, ItemId, LogprobList, OutputItem, OutputPart};
 use super::response_object::{self, ResponseObject, ResponseStatus};
 use super::sequence_number::{self, ChoiceProgress, ItemKind};
 use crate::cursor::TerminalMarker;
@@ -17,10 +17,10 @@ use crate::shared::finish_reason;
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::offered_tools::{OfferedTool, find_offered};
-use generate::output::choice_reader as refold;
 use generate::output::collected::{AnswerPart, CollectedAnswer};
 use generate::output::custom_input::{CustomInput, input_of};
 use generate::output::event::{Event, Logprobs, ToolCallPart, Usage};
+use generate::output::choice_reader as refold;
 use generate::stream_source::StreamSource;
 use serde::Serialize;
 use std::sync::Arc;
@@ -179,7 +179,7 @@ impl ResponsesEncoder {
             return;
         }
         self.progress[choice].count_event();
-        let part = OutputContentPart::new(item, "", None);
+        let part = OutputPart::new(item, "", None);
         let added = "response.content_part.added";
         self.write_item_event(FrameId::None, added, (choice, item), WithPart { part }, out);
     }
@@ -300,8 +300,7 @@ impl ResponsesEncoder {
         let list = self
             .item_logprobs(choice)
             .filter(|_| item == ItemKind::Message);
-        let part =
-            OutputContentPart::new(item, output_item::part_text(self.last_part(choice)), list);
+        let part = OutputPart::new(item, output_item::part_text(self.last_part(choice)), list);
         let done = "response.content_part.done";
         self.write_item_event(FrameId::None, done, place, WithPart { part }, out);
     }

@@ -1,6 +1,6 @@
 //! Events of a response as JSON.
 
-use super::output_item::{ItemId, LogprobList, OutputContentPart, OutputItem};
+use super::output_item::{ItemId, LogprobList, OutputItem, OutputPart};
 use super::response_object::ResponseObject;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -57,7 +57,7 @@ pub(super) struct ItemEvent<T> {
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "ResponsePart")]
 pub(super) struct WithPart<'a> {
-    pub(super) part: OutputContentPart<'a>,
+    pub(super) part: OutputPart<'a>,
 }
 
 #[derive(JsonSchema, Serialize)]

@@ -33,11 +33,11 @@ pub struct OutputItem<'a> {
 enum ItemBody<'a> {
     Message {
         role: &'static str,
-        content: Vec<OutputContentPart<'a>>,
+        content: Vec<OutputPart<'a>>,
     },
     Reasoning {
         summary: [(); 0],
-        content: Vec<OutputContentPart<'a>>,
+        content: Vec<OutputPart<'a>>,
     },
     Call {
         call_id: &'a str,
@@ -79,7 +79,7 @@ impl<'a> ItemBody<'a> {
         }
     }
 
-    fn from_text(item: ItemKind, content: Vec<OutputContentPart<'a>>) -> Self {
+    fn from_text(item: ItemKind, content: Vec<OutputPart<'a>>) -> Self {
         match item {
             ItemKind::Reasoning => Self::Reasoning {
                 summary: [],
@@ -96,7 +96,8 @@ impl<'a> ItemBody<'a> {
 /// The single content part of a message or of a reasoning item.
 #[derive(JsonSchema, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum OutputContentPart<'a> {
+#[schemars(rename = "ContentPart")]
+pub enum OutputPart<'a> {
     /// Text of a message.
     OutputText {
         /// Always empty.
@@ -113,7 +114,7 @@ pub enum OutputContentPart<'a> {
     },
 }
 
-impl<'a> OutputContentPart<'a> {
+impl<'a> OutputPart<'a> {
     /// A content part with this text.
     pub fn new(item: ItemKind, text: &'a str, list: Option<Logprobs<'a>>) -> Self {
         match item {
@@ -287,7 +288,7 @@ pub fn output_item<'a>(
         }
         _ => ItemBody::from_text(
             id.item,
-            vec![OutputContentPart::new(id.item, part_text(part), list)],
+            vec![OutputPart::new(id.item, part_text(part), list)],
         ),
     };
     with_id(id, status, body)
