@@ -1,11 +1,10 @@
 //! Syncs in groups, and acknowledgements.
 
-use crate::durability::{Durability, Impairment};
+use crate::durability::{Durability, Impairment, SyncDone, SyncJob};
 use crate::file_system::FileSystem;
 use crate::record::Record;
-use crate::record_encoder::RecordAddress;
+use crate::record_encoding::RecordAddress;
 use crate::stream_table::LiveStream;
-use crate::sync_job::{SyncDone, SyncJob};
 use crate::writer::Writer;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Sizes and times of a journal.
 
-use crate::limits::BATCH_BYTES_MAX;
+use crate::record::BATCH_BYTES_MAX;
 use std::time::Duration;
 
 /// Smallest segment: the headers of 128 segments fit into one.

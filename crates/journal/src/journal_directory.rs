@@ -2,7 +2,7 @@
 
 use crate::file_system::{FileSystem, JournalFile};
 use crate::reserve::RESERVE_NAME;
-use crate::segment_name::SegmentName;
+use crate::segment::SegmentName;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::PathBuf;
@@ -45,9 +45,10 @@ impl JournalDirectory {
     }
 
     fn check_writable(&self) -> io::Result<()> {
-        match self.is_read_only {
-            true => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
-            false => Ok(()),
+        if self.is_read_only {
+            Err(io::ErrorKind::ReadOnlyFilesystem.into())
+        } else {
+            Ok(())
         }
     }
 
@@ -119,10 +120,11 @@ impl FileSystem for JournalDirectory {
 
     fn open_file(&self, name: &str) -> io::Result<File> {
         let path = self.path.join(name);
-        match self.is_read_only {
+        if self.is_read_only {
             // Of any user: an operator looks into the journal of a service.
-            true => private_files::open_to_inspect(&path),
-            false => private_files::open_to_write(&path),
+            private_files::open_to_inspect(&path)
+        } else {
+            private_files::open_to_write(&path)
         }
     }
 

@@ -5,10 +5,10 @@
 //! between two turns are combined. No wake is lost: the flag is cleared before the records are collected, and the
 //! token of `unpark` outlasts the time until the thread parks.
 
+use crate::durability::{SyncDone, SyncJob};
 use crate::file_system::FileSystem;
-use crate::record_tap::RecordTap;
+use crate::remote_records::RecordTap;
 use crate::stream_table::StreamKey;
-use crate::sync_job::{SyncDone, SyncJob};
 use crate::writer::Writer;
 use std::io;
 use std::sync::Arc;

@@ -37,26 +37,17 @@
 //! # }
 //! ```
 
-mod append_error;
-mod batch;
-mod bytes;
 mod commit;
 mod durability;
 mod file_system;
 mod frame;
-mod frame_reader;
 mod group_commit;
 mod journal_config;
 mod journal_directory;
 mod journal_thread;
-mod limits;
-mod memory_budget;
 mod open_journal;
 mod record;
-mod record_decoder;
-mod record_encoder;
-mod record_kind;
-mod record_tap;
+mod record_encoding;
 mod recovered_stream;
 mod recovery;
 mod remote_records;
@@ -64,41 +55,34 @@ mod replay;
 mod replayed_stream;
 mod reserve;
 mod rewrite_cycle;
-mod segment_files;
-mod segment_list;
-mod segment_name;
+mod segment;
 mod space;
 mod start_error;
 mod stream_copy;
 mod stream_table;
-mod sync_job;
 mod writer;
-mod writer_counts;
 
-pub use append_error::AppendError;
-pub use durability::{DiskError, Durability, Impairment};
+pub use durability::{DiskError, Durability, Impairment, SyncDone, SyncJob};
 pub use file_system::{FileSystem, JournalFile};
 pub use journal_config::JournalConfig;
 pub use journal_directory::{CLUSTER_NAME, INSTANCE_NAME, JournalDirectory, REPLICATED_NAME};
 pub use journal_thread::{JournalThread, JournalWaker, Recorder};
-pub use limits::{
-    BATCH_BYTES_MAX, CHOICES_MAX, FRAME_BYTES_MAX, RECORD_BYTES_MAX, SAMPLING_BYTES_MAX,
-    TOKENS_PER_CHOICE_MAX, TOKENS_PER_RECORD_MAX,
-};
 pub use open_journal::{LockedJournal, lock_journal, open_journal, read_journal};
-pub use record::{Alternative, Alternatives, OPEN_VERSION, Open, REWRITTEN, Record, Tokens};
-pub use record_decoder::{DecodedRecord, NotARecord, RecordDecoder};
-pub use record_encoder::{RecordAddress, RecordError, encode_record};
-pub use record_tap::{RecordSource, RecordTap};
+pub use record::{
+    Alternative, Alternatives, BATCH_BYTES_MAX, CHOICES_MAX, FRAME_BYTES_MAX, OPEN_VERSION, Open,
+    RECORD_BYTES_MAX, REWRITTEN, Record, SAMPLING_BYTES_MAX, TOKENS_PER_CHOICE_MAX,
+    TOKENS_PER_RECORD_MAX, Tokens,
+};
+pub use record_encoding::{
+    DecodedRecord, NotARecord, RecordAddress, RecordDecoder, RecordError, encode_record,
+};
 pub use recovered_stream::{
     Integrity, LossReason, Recovered, RecoveredChoice, RecoveredClaim, RecoveredStart,
     RecoveredStream, RecoveryReport, RefusedStream,
 };
-pub use remote_records::{RemoteRecords, RemoteStream, ReplayError};
+pub use remote_records::{RecordSource, RecordTap, RemoteRecords, RemoteStream, ReplayError};
 pub use space::RELEASED;
 pub use start_error::StartError;
 pub use stream_copy::StreamCopy;
 pub use stream_table::StreamKey;
-pub use sync_job::{SyncDone, SyncJob};
-pub use writer::Writer;
-pub use writer_counts::{WriterCounts, WriterSizes};
+pub use writer::{AppendError, Writer, WriterCounts, WriterSizes};

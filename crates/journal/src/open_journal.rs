@@ -1,26 +1,21 @@
 //! Starting in two steps: lock and checks; recovery and first segment.
 
-use crate::batch::Batch;
-use crate::durability::Health;
+use crate::durability::{Health, SyncState};
 use crate::file_system::FileSystem;
-use crate::frame::SEGMENT_HEADER_BYTES;
-use crate::frame_reader::SegmentFile;
+use crate::frame::{Batch, SEGMENT_HEADER_BYTES, SegmentFile};
 use crate::journal_config::JournalConfig;
 use crate::record::{OPEN_VERSION, Record};
 use crate::recovered_stream::{Integrity, Recovered, RefusedStream};
 use crate::recovery::{Scan, cut_tail, list_segments, scan_segments};
 use crate::replayed_stream::ReplayedStream;
 use crate::reserve::prepare_reserve;
-use crate::segment_list::SegmentList;
+use crate::segment::SegmentList;
 use crate::start_error::StartError;
 use crate::stream_table::{LiveStream, StreamKey, StreamTable};
-use crate::sync_job::SyncState;
-use crate::writer::Writer;
-use crate::writer_counts::WriterCounts;
-use std::fmt;
-use std::io;
+use crate::writer::{Writer, WriterCounts};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 /// A locked journal of this version on a writable disk with space for a start. Nothing was read but the headers of the
 /// segments.

@@ -1,6 +1,5 @@
-//! Records of a stream: everything that decides future tokens and frames.
-//!
-//! Records are written to segments, and sent between machines, in one encoding.
+//! Records of a stream: everything that decides future tokens and frames; their kinds and bounds. A length in a file is
+//! compared with its bound before memory is allocated for it.
 
 /// Version of a stream's opening description that this crate writes and reads.
 pub const OPEN_VERSION: u32 = 1;
@@ -195,3 +194,55 @@ impl Alternatives<'_> {
         )
     }
 }
+
+/// Numbers of the record kinds. A number is never used again for another kind.
+pub(crate) mod kind {
+    pub(crate) const OPEN: u8 = 1;
+    pub(crate) const STARTED: u8 = 2;
+    pub(crate) const TOKENS: u8 = 3;
+    pub(crate) const STEERED: u8 = 4;
+    pub(crate) const PAUSED: u8 = 5;
+    pub(crate) const BROKE: u8 = 6;
+    pub(crate) const ENDED: u8 = 7;
+    pub(crate) const CLAIMED: u8 = 8;
+    pub(crate) const KEPT: u8 = 9;
+    pub(crate) const FORGOTTEN: u8 = 10;
+    pub(crate) const SEAL: u8 = 11;
+    pub(crate) const GAP: u8 = 12;
+    pub(crate) const PREPARED: u8 = 13;
+}
+
+/// Flags of a record of tokens.
+pub(crate) const HAS_LOGPROBS: u8 = 1;
+pub(crate) const HAS_ALTERNATIVES: u8 = 2;
+
+/// Bytes of one record's body: a request of 8 MiB of prompt text and the token ids as JSON.
+pub const RECORD_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of records that are collected before they are written, beside the last record.
+pub const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// Kind, handle, sequence number and length of a record.
+pub(crate) const RECORD_HEADER_BYTES_MAX: usize = 1 + 10 + 10 + 5;
+
+/// Bytes of a frame's records.
+pub const FRAME_BYTES_MAX: usize = BATCH_BYTES_MAX + RECORD_BYTES_MAX + RECORD_HEADER_BYTES_MAX;
+
+/// Tokens of one record; longer runs are divided into several records.
+pub const TOKENS_PER_RECORD_MAX: usize = 4096;
+
+/// Choices of a stream.
+pub const CHOICES_MAX: u32 = 1024;
+
+/// Tokens of one choice.
+pub const TOKENS_PER_CHOICE_MAX: u32 = 1 << 30;
+
+/// Bytes of resolved sampling parameters.
+pub const SAMPLING_BYTES_MAX: usize = 1 << 20;
+
+/// Segments beyond which the live streams are rewritten, so that restarts do not collect small files.
+pub(crate) const SEGMENTS_MAX: usize = 256;
+
+/// Bytes that a search for frames among unreadable bytes checks in vain before the rest of the segment is given up:
+/// an edited file may contain a plausible header in every 44 bytes.
+pub(crate) const WASTED_BYTES_MAX: u64 = 1 << 30;

@@ -12,10 +12,12 @@
 //! Unreadable bytes without a missing number are harmless: what a failed write left, or the rest of the reserve.
 
 use crate::file_system::{FileSystem, JournalFile, read_fully};
-use crate::frame::{LAYOUT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::frame_reader::{FoundFrame, FramePlace, FrameReader, SegmentFile};
+use crate::frame::{
+    FoundFrame, FramePlace, FrameReader, LAYOUT_VERSION, SEGMENT_HEADER_BYTES, SegmentFile,
+    SegmentHeader,
+};
 use crate::replay::{Replay, ReplayedJournal};
-use crate::segment_name::SegmentName;
+use crate::segment::SegmentName;
 use crate::start_error::StartError;
 use std::io;
 

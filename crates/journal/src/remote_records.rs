@@ -1,17 +1,14 @@
-//! One stream rebuilt from records that another machine has sent.
-//!
-//! The records of a stream are a sequence of bytes that the sender divides into messages, also within a record. A copy of
-//! the stream has a handle of its own, as in a segment: the last complete copy counts.
+//! Streams on other machines: a tap on the records that are appended to a writer, and one stream rebuilt from records that
+//! another machine has sent.
 
 use crate::frame::FrameHeader;
-use crate::limits::{FRAME_BYTES_MAX, RECORD_BYTES_MAX, RECORD_HEADER_BYTES_MAX};
-use crate::record::OPEN_VERSION;
-use crate::record_decoder::RawRecord;
-use crate::record_encoder::RecordAddress;
+use crate::record::{
+    FRAME_BYTES_MAX, OPEN_VERSION, RECORD_BYTES_MAX, RECORD_HEADER_BYTES_MAX, Record,
+};
+use crate::record_encoding::{RawRecord, RecordAddress};
 use crate::recovered_stream::RecoveredStream;
 use crate::replay::Replay;
 use crate::stream_table::StreamKey;
-use std::fmt;
 
 /// A stream with the place of further records.
 #[derive(Clone, Debug)]
@@ -23,26 +20,15 @@ pub struct RemoteStream {
 }
 
 /// Why records are no stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// No beginning of the stream was found.
+    #[error("the records of the stream have no beginning")]
     NoBeginning,
     /// A newer version wrote the description.
+    #[error("a newer version ({0}) wrote the stream's records")]
     NewerVersion(u32),
 }
-
-impl fmt::Display for ReplayError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoBeginning => write!(f, "the records of the stream have no beginning"),
-            Self::NewerVersion(version) => {
-                write!(f, "a newer version ({version}) wrote the stream's records")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ReplayError {}
 
 /// Collects the messages of one stream.
 #[derive(Debug)]
@@ -110,11 +96,34 @@ impl RemoteRecords {
     }
 }
 
+/// Receives records on the thread that appends them, before the disk does and also while the disk fails. No method may
+/// wait.
+pub trait RecordTap: Send {
+    /// A stream begins.
+    fn open_stream(&mut self, key: StreamKey, id: u128, description: &[u8]);
+
+    /// A record was appended to a stream. Tokens may be more than one record holds.
+    fn append(&mut self, id: u128, record: &Record<'_>);
+
+    /// The retention of a stream has ended.
+    fn forget_stream(&mut self, id: u128);
+
+    /// The next stream that the tap needs once more from memory, if any: the caller passes the state to
+    /// [`copy_stream`](Self::copy_stream). Each call returns another stream.
+    fn next_copy(&mut self) -> Option<(StreamKey, u128)>;
+
+    /// Receives a stream once more: the description, and the records that `write` passes on.
+    fn copy_stream(&mut self, id: u128, description: &[u8], write: RecordSource<'_>);
+}
+
+/// Passes the records of a stream to its argument.
+pub type RecordSource<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&Record<'_>));
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::{Open, REWRITTEN, Record, Tokens};
-    use crate::record_encoder::encode_record;
+    use crate::record_encoding::encode_record;
     use crate::recovered_stream::{Integrity, LossReason};
 
     const ID: u128 = 7;

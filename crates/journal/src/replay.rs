@@ -1,13 +1,10 @@
 //! Frames to streams: the state machine of recovery.
 
 use crate::frame::FrameHeader;
-use crate::memory_budget::MemoryBudget;
-use crate::record::{OPEN_VERSION, Open, REWRITTEN, Record};
-use crate::record_decoder::{RawRecord, RecordDecoder};
-use crate::record_encoder::RecordAddress;
-use crate::record_kind as kind;
+use crate::record::{OPEN_VERSION, Open, REWRITTEN, Record, kind};
+use crate::record_encoding::{RawRecord, RecordAddress, RecordDecoder};
 use crate::recovered_stream::{Integrity, LossReason, RecoveryReport};
-use crate::replayed_stream::{ENTRY_BYTES, ReplayedStream};
+use crate::replayed_stream::{ENTRY_BYTES, MemoryBudget, ReplayedStream};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 

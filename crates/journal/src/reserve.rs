@@ -6,9 +6,8 @@
 use crate::durability::Impairment;
 use crate::file_system::{FileSystem, JournalFile, write_fully};
 use crate::journal_config::JournalConfig;
-use crate::record::{REWRITTEN, Record};
-use crate::record_decoder::{RawRecord, RecordDecoder};
-use crate::record_kind as kind;
+use crate::record::{REWRITTEN, Record, kind};
+use crate::record_encoding::{RawRecord, RecordDecoder};
 use crate::writer::Writer;
 use std::io;
 use std::sync::Arc;

@@ -2,11 +2,8 @@
 
 use crate::durability::Durability;
 use crate::file_system::FileSystem;
-use crate::limits::SEGMENTS_MAX;
-use crate::record::{OPEN_VERSION, Record};
-use crate::record_decoder::{RawRecord, RecordDecoder};
-use crate::record_encoder::RecordAddress;
-use crate::record_kind as kind;
+use crate::record::{OPEN_VERSION, Record, SEGMENTS_MAX, kind};
+use crate::record_encoding::{RawRecord, RecordAddress, RecordDecoder};
 use crate::stream_table::StreamKey;
 use crate::writer::Writer;
 

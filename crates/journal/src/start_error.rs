@@ -1,18 +1,22 @@
 //! Why a journal cannot be used: one line with the place, the cause and what to do.
 
 use crate::file_system::is_full;
-use std::fmt;
 use std::io;
 
 /// A journal that cannot be opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Another process uses the journal.
+    #[error(
+        "journal {location}: another process uses the directory; stop that process, or set another \
+         journal.directory"
+    )]
     Locked {
         /// The directory.
         location: String,
     },
     /// The directory cannot be created, locked or written.
+    #[error("journal {location}: {}", write_problem(.source))]
     Unwritable {
         /// The directory.
         location: String,
@@ -20,6 +24,9 @@ pub enum StartError {
         source: io::Error,
     },
     /// The disk has no space for the first segment and the reserve.
+    #[error(
+        "journal {location}: the disk is full; free at least {needed_bytes} bytes, or set another journal.directory"
+    )]
     Full {
         /// The directory.
         location: String,
@@ -27,6 +34,11 @@ pub enum StartError {
         needed_bytes: u64,
     },
     /// A newer version wrote the journal.
+    #[error(
+        "journal {location}: {segment} has version {version}, this program reads version {}; use the newer \
+         program, or set another journal.directory",
+        crate::frame::LAYOUT_VERSION
+    )]
     NewerVersion {
         /// The directory.
         location: String,
@@ -36,6 +48,9 @@ pub enum StartError {
         version: u32,
     },
     /// The directory cannot be listed.
+    #[error(
+        "journal {location}: the directory cannot be read ({source}); name a directory that this user may read"
+    )]
     Unlisted {
         /// The directory.
         location: String,
@@ -43,6 +58,10 @@ pub enum StartError {
         source: io::Error,
     },
     /// A segment cannot be opened.
+    #[error(
+        "journal {location}: {segment} cannot be opened ({source}); make the file readable for this user, or \
+         remove it"
+    )]
     Unreadable {
         /// The directory.
         location: String,
@@ -67,70 +86,13 @@ impl StartError {
     }
 }
 
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Locked { location } => write!(
-                f,
-                "journal {location}: another process uses the directory; stop that process, or set another \
-                 journal.directory"
-            ),
-            Self::Unwritable { location, source }
-                if source.kind() == io::ErrorKind::InvalidData =>
-            {
-                write!(
-                    f,
-                    "journal {location}: cannot be used ({source}); see docs/journal.md, or set another \
-                     journal.directory"
-                )
-            }
-            Self::Unwritable { location, source } => write!(
-                f,
-                "journal {location}: cannot be written ({source}); make the directory writable for this user, or set \
-                 another journal.directory"
-            ),
-            Self::Full {
-                location,
-                needed_bytes,
-            } => write!(
-                f,
-                "journal {location}: the disk is full; free at least {needed_bytes} bytes, or set another \
-                 journal.directory"
-            ),
-            Self::NewerVersion {
-                location,
-                segment,
-                version,
-            } => write!(
-                f,
-                "journal {location}: {segment} has version {version}, this program reads version {}; use the newer \
-                 program, or set another journal.directory",
-                crate::frame::LAYOUT_VERSION
-            ),
-            Self::Unlisted { location, source } => write!(
-                f,
-                "journal {location}: the directory cannot be read ({source}); name a directory that this user may read"
-            ),
-            Self::Unreadable {
-                location,
-                segment,
-                source,
-            } => write!(
-                f,
-                "journal {location}: {segment} cannot be opened ({source}); make the file readable for this user, or \
-                 remove it"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for StartError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Unwritable { source, .. }
-            | Self::Unlisted { source, .. }
-            | Self::Unreadable { source, .. } => Some(source),
-            _ => None,
-        }
+/// What is wrong with a directory, and what to do.
+fn write_problem(source: &io::Error) -> String {
+    if source.kind() == io::ErrorKind::InvalidData {
+        format!("cannot be used ({source}); see docs/journal.md, or set another journal.directory")
+    } else {
+        format!(
+            "cannot be written ({source}); make the directory writable for this user, or set another journal.directory"
+        )
     }
 }

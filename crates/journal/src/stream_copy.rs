@@ -3,12 +3,11 @@
 //! A copy has a handle of its own and names the one that it replaces. The last record of the copy is the end of the
 //! original, in the same or a later frame, with the copy's handle: without that record a recovery uses the original.
 
-use crate::append_error::AppendError;
 use crate::file_system::FileSystem;
 use crate::record::{Open, REWRITTEN, Record};
-use crate::record_encoder::{RecordAddress, RecordError};
+use crate::record_encoding::{RecordAddress, RecordError};
 use crate::stream_table::StreamKey;
-use crate::writer::Writer;
+use crate::writer::{AppendError, Writer};
 
 /// A copy of one stream while the records are written.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Live streams of a writer: those that are not forgotten.
 
-use crate::record_encoder::RecordAddress;
+use crate::record_encoding::RecordAddress;
 
 /// Names a stream of one writer. A key of a forgotten stream stays invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,21 +1,15 @@
-//! The writer: one thread's state machine, driven by the caller.
-//!
-//! The caller appends records and commits them; [`commit`](Writer::commit) makes one `write`. The time is an argument.
-//! Syncs are jobs that the caller runs on another thread. Nothing here waits, starts threads or reads a clock.
+//! The writer: one thread's state machine, driven by the caller; its errors and counts.
 
-use crate::append_error::AppendError;
-use crate::batch::Batch;
-use crate::durability::{Durability, Health};
+use crate::durability::{Durability, Health, SyncState};
 use crate::file_system::FileSystem;
+use crate::frame::Batch;
 use crate::journal_config::JournalConfig;
-use crate::limits::TOKENS_PER_RECORD_MAX;
-use crate::record::{Open, Record};
-use crate::record_tap::RecordTap;
+use crate::record::{Open, Record, TOKENS_PER_RECORD_MAX};
+use crate::record_encoding::RecordError;
+use crate::remote_records::RecordTap;
 use crate::rewrite_cycle::RewriteCycle;
-use crate::segment_list::SegmentList;
+use crate::segment::SegmentList;
 use crate::stream_table::{LiveStream, StreamKey, StreamTable};
-use crate::sync_job::SyncState;
-use crate::writer_counts::{WriterCounts, WriterSizes};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -311,4 +305,53 @@ impl<F: FileSystem> fmt::Debug for Writer<F> {
             .field("counts", &self.counts)
             .finish_non_exhaustive()
     }
+}
+
+/// A record that was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// No live stream has the key.
+    #[error("no live stream of the journal has this key")]
+    UnknownStream,
+    /// The bound of live streams is reached.
+    #[error("the journal has as many streams as it may have")]
+    TooManyStreams,
+    /// The kind is written by the writer itself.
+    #[error("records of this kind are written by the journal")]
+    ReservedKind,
+    /// The record is beyond a bound of the format.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+/// Events since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriterCounts {
+    /// Bytes written since the start.
+    pub written_bytes: u64,
+    /// Frames written since the start.
+    pub frames: u64,
+    /// Syncs that succeeded.
+    pub syncs: u64,
+    /// Writes, syncs and removals that failed.
+    pub errors: u64,
+    /// Batches that were dropped.
+    pub dropped_batches: u64,
+    /// Streams that were rewritten.
+    pub rewritten_streams: u64,
+}
+
+/// Present sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriterSizes {
+    /// Segments on the disk.
+    pub segments: usize,
+    /// Their bytes, without the reserve.
+    pub bytes: u64,
+    /// Bytes of live streams' records.
+    pub live_bytes: u64,
+    /// Live streams.
+    pub streams: usize,
+    /// Live streams with missing records.
+    pub gaps: usize,
 }
