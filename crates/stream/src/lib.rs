@@ -45,17 +45,14 @@
 //! | file | content |
 //! |---|---|
 //! | `log` | state shared by the holders of a log; the protocol between them |
-//! | `writer`, `reader`, `tap`, `gate` | the four holders of a log |
-//! | `wait`, `waiter` | list of sleeping readers; one waker slot |
-//! | `pool`, `segment` | the bounded storage |
+//! | `writer`, `reader` | the holders of a log: the writer, readers and taps; a log's gate is in `log` |
+//! | `wait` | list of sleeping readers, their waker slots, and the waker of a parked thread |
+//! | `pool` | the bounded storage; segments are in `log` |
 //! | `end` | ends of streams |
 //! | `stream_id` | ids of streams |
-//! | `registry` | streams by id; states and lock |
-//! | `registry/table` | the data behind the lock |
-//! | `registry/registration` | the guard of an open stream's entry |
-//! | `registry/{caller, entry, gone, limits, counts}` | callers; answers; removed entries; bounds; counts |
+//! | `registry` | streams by id; states and lock; the guard of an open stream's entry; bounds and counts |
+//! | `registry/table` | the data behind the lock: entries, and removed ones |
 //! | `ring` | fixed channels and their protocol |
-//! | `unpark` | waker of a parked thread |
 //! | `sync` | synchronization primitives of all other files |
 //!
 //! # Tests
@@ -73,36 +70,27 @@
 //! neither an append, nor a read, nor a wake waits for another thread. The registry has one lock, which is not
 //! on the token path.
 
-mod attach_error;
 mod end;
-mod gate;
 mod log;
 mod pool;
 mod reader;
 mod registry;
 pub mod ring;
-mod segment;
 mod stream_id;
 mod sync;
-mod tap;
 mod turns;
-mod unpark;
 mod wait;
-mod waiter;
 mod writer;
 
-pub use attach_error::AttachError;
 pub use end::{Clock, End, FailCode, Stop};
-pub use gate::Gate;
-pub use log::{GatedLog, open, open_gated};
+pub use log::{Gate, GatedLog, open, open_gated};
 pub use pool::{PoolExhausted, PoolLimits, PoolStats, SegmentPool};
-pub use reader::{Read, Reader};
+pub use reader::{AttachError, Read, Reader, Tap};
 pub use registry::{
     Caller, Entry, EntryState, Eviction, Evictions, LIST_PAGE_MAX, ListCursor, Missing, Owner,
     Page, Registration, Registry, RegistryCounts, RegistryFull, RegistryLimits, SWEEP_BATCH,
 };
 pub use stream_id::{NotAStreamId, StreamId};
-pub use tap::Tap;
 pub use turns::{TurnMark, Turns};
 pub use writer::{Full, Writer};
 

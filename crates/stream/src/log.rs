@@ -48,15 +48,23 @@
 //! precedes the opener's and the opener sees `armed`. The same holds with `end` in place of `len`.
 //!
 //! *The last holder of the gate is dropped.* Nothing would ever be shown. So that drop opens the gate.
+//!
+//! # Segments
+//!
+//! A [`Segment`] is one fixed-size piece of a log's storage. A segment has two states. *Free*: in the pool's free list, without accesses. *Taken*: owned by one log; the
+//! log's writer writes each item once, in order, and publishes items through the log's length; readers access
+//! published items only. A published item is not written again until the segment is free, after the drop of the
+//! log's last holder.
 
-use crate::attach_error::AttachError;
-use crate::gate::Gate;
 use crate::pool::{PoolExhausted, SegmentPool};
-use crate::reader::Reader;
-use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering, fence};
+use crate::reader::{AttachError, Reader, Tap};
+use crate::sync::{
+    Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering, UnsafeCell, fence,
+};
 use crate::wait::WaitList;
 use crate::writer::Writer;
 use crate::{End, SEGMENT_ITEMS};
+use std::mem::MaybeUninit;
 use std::task::Waker;
 
 /// Opens a log of at most `capacity` items. All segments are reserved now, so that an append within `capacity`
@@ -392,4 +400,152 @@ fn segment_of(index: u64) -> usize {
 
 fn place_of(index: u64) -> usize {
     index as usize % SEGMENT_ITEMS
+}
+
+/// Storage for [`SEGMENT_ITEMS`] items. Items are `Copy`, so nothing is dropped.
+pub(crate) struct Segment<T> {
+    items: Box<[UnsafeCell<MaybeUninit<T>>]>, // (SEGMENT_ITEMS)
+}
+
+// SAFETY: items are shared between threads only after publication and are not written while shared (see the
+// module docs); sharing requires `T: Send + Sync`.
+#[expect(unsafe_code, reason = "the cells are ordered by the log's length")]
+unsafe impl<T: Send + Sync> Sync for Segment<T> {}
+
+impl<T: Copy> Segment<T> {
+    pub(crate) fn new() -> Self {
+        let place = |_| UnsafeCell::new(MaybeUninit::uninit());
+        Self {
+            items: (0..SEGMENT_ITEMS).map(place).collect(),
+        }
+    }
+
+    /// Writes the item at `place`.
+    ///
+    /// # Safety
+    /// The caller is the only writer of the log that owns this segment, and `place` is not published yet.
+    #[inline]
+    #[expect(
+        unsafe_code,
+        reason = "a place is written once, before it is published"
+    )]
+    pub(crate) unsafe fn write(&self, place: usize, item: T) {
+        // SAFETY: by this function's contract no other thread accesses the item.
+        self.items[place].with_mut(|p| unsafe { (*p).write(item) });
+    }
+
+    /// Fills `buf` with the items from `place` on.
+    ///
+    /// # Safety
+    /// The items `place..place + buf.len()` are published, and the caller has acquired the length that covers
+    /// them.
+    #[inline]
+    #[expect(
+        unsafe_code,
+        reason = "published places are initialised and no longer written"
+    )]
+    pub(crate) unsafe fn copy_to(&self, place: usize, buf: &mut [T]) {
+        let places = &self.items[place..place + buf.len()];
+        for (to, from) in buf.iter_mut().zip(places) {
+            // SAFETY: by this function's contract the item is initialized and not written.
+            *to = from.with(|p| unsafe { (*p).assume_init() });
+        }
+    }
+}
+
+/// The recorder's handle to a gated log. A gate sees all that is written, and decides what readers and taps see. A
+/// gate is not a reader: a log whose readers are gone is abandoned even if there is a gate.
+///
+/// Clones are holders of one gate. The drop of the last holder opens the gate: readers never wait for a recorder that
+/// is gone.
+pub struct Gate<T> {
+    holder: Arc<Holder<T>>,
+    /// The log of the holder, without a second step.
+    log: Arc<Log<T>>,
+}
+
+/// The share of all clones of a gate.
+struct Holder<T> {
+    log: Arc<Log<T>>,
+}
+
+impl<T: Copy + Send + Sync + 'static> Gate<T> {
+    pub(crate) fn new(log: Arc<Log<T>>) -> Self {
+        let of_holder = Arc::clone(&log);
+        Self {
+            holder: Arc::new(Holder { log: of_holder }),
+            log,
+        }
+    }
+
+    /// Items appended so far, shown or not.
+    pub fn written_len(&self) -> u64 {
+        self.log().written_len()
+    }
+
+    /// The writer's end, shown or not. After `Some`, [`Gate::written_len`] is final: a recorder loads the end first and
+    /// the length afterwards.
+    pub fn written_end(&self) -> Option<End> {
+        self.log().written_end()
+    }
+
+    /// Copies written items from index `from` on into `buf`, shown or not, as many as there are and fit. Returns their
+    /// number.
+    pub fn copy_written(&self, from: u64, buf: &mut [T]) -> usize {
+        self.log().copy_written(from, buf)
+    }
+
+    /// Items that readers see.
+    pub fn shown_len(&self) -> u64 {
+        self.log().visible_len()
+    }
+
+    /// Shows the first `len` items and wakes the readers. Only grows; a `len` beyond the items written counts as their
+    /// number.
+    pub fn show(&self, len: u64) {
+        self.log().show(len);
+    }
+
+    /// Shows all items and the end, and wakes the readers. Without effect while the writer has not ended the log.
+    /// Afterwards the gate is open.
+    pub fn show_end(&self) {
+        if self.written_end().is_some() {
+            self.open();
+        }
+    }
+
+    /// Opens the gate forever: all that is written, now or later, is shown at once. Idempotent.
+    pub fn open(&self) {
+        self.log().show_all();
+    }
+
+    /// Whether everything is shown: after [`Gate::open`] or [`Gate::show_end`].
+    pub fn is_open(&self) -> bool {
+        self.log().is_all_shown()
+    }
+
+    /// A handle to the log that does not count as a reader, and sees what is shown.
+    pub fn tap(&self) -> Tap<T> {
+        Tap::new(self.log())
+    }
+
+    fn log(&self) -> &Arc<Log<T>> {
+        &self.log
+    }
+}
+
+impl<T> Clone for Gate<T> {
+    fn clone(&self) -> Self {
+        Self {
+            holder: Arc::clone(&self.holder),
+            log: Arc::clone(&self.log),
+        }
+    }
+}
+
+impl<T> Drop for Holder<T> {
+    /// Opens the gate; without effect on an open one.
+    fn drop(&mut self) {
+        self.log.show_all();
+    }
 }

@@ -30,7 +30,7 @@
 //! keeps the block of one, and both use that. The number of a slot travels from its taker to other threads through the free
 //! list or a log's table, after the block was set, so a thread that has a number finds the block.
 
-use crate::segment::Segment;
+use crate::log::Segment;
 use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};
 
 /// Slots of a block: 512 KiB.

@@ -2,8 +2,8 @@
 
 use crate::log::Log;
 use crate::pool::Reservation;
+use crate::reader::Tap;
 use crate::sync::Arc;
-use crate::tap::Tap;
 use crate::{End, SEGMENT_ITEMS};
 use std::task::Waker;
 

@@ -25,26 +25,15 @@
 //!
 //! [`Tap::bytes`]: crate::Tap::bytes
 
-mod caller;
-mod counts;
-mod entry;
-mod gone;
-mod limits;
-mod registration;
 mod share;
 mod table;
 
-pub use caller::{Caller, Owner};
-pub use counts::{Evictions, RegistryCounts};
-pub use entry::{Entry, EntryState, ListCursor, Missing, Page};
-pub use gone::Eviction;
-pub use limits::{RegistryFull, RegistryLimits};
-pub use registration::Registration;
+pub use table::{Entry, EntryState, Eviction, ListCursor, Missing, Page};
 
 use crate::StreamId;
 use crate::sync::{Arc, Mutex};
 use std::sync::PoisonError;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use table::{RegisterError, Table};
 
 /// Most entries of a list page.
@@ -236,6 +225,174 @@ impl<E> Clone for Registry<E> {
     fn clone(&self) -> Self {
         Self {
             table: Arc::clone(&self.table),
+        }
+    }
+}
+
+/// Owner of a stream: an opaque number of the API key that opened the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(pub u64);
+
+/// Caller of a registry operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// Sees the streams of this owner; streams of other owners do not exist for this caller.
+    Owner(Owner),
+    /// Sees all streams.
+    Admin,
+}
+
+impl Caller {
+    /// Whether this caller may see a stream of `owner`.
+    pub fn may_see(self, owner: Owner) -> bool {
+        match self {
+            Self::Owner(own) => own == owner,
+            Self::Admin => true,
+        }
+    }
+}
+
+/// Bounds of a registry. An entry takes at most 400 bytes beside the payload, a remembered id at most 160;
+/// tables do not shrink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegistryLimits {
+    /// Most open streams.
+    pub open_max: usize,
+    /// Most retained streams.
+    pub retained_max: usize,
+    /// Most bytes of retained streams, as reported at their ends.
+    pub retained_bytes_max: usize,
+    /// Retention time of ended streams.
+    pub retention: Duration,
+    /// Remembered ids of removed entries, so that a request for one can be answered with "gone".
+    pub gone_max: usize,
+}
+
+/// The maximum number of streams is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegistryFull {
+    /// The limit of open streams.
+    pub open_max: usize,
+}
+
+impl std::fmt::Display for RegistryFull {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} streams are open, as many as may be", self.open_max)
+    }
+}
+
+impl std::error::Error for RegistryFull {}
+
+/// A consistent snapshot of the counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegistryCounts {
+    /// Streams open now.
+    pub open: usize,
+    /// Ended streams that are retained.
+    pub retained: usize,
+    /// Bytes of the retained streams.
+    pub retained_bytes: usize,
+    /// Ids of removed entries that are remembered.
+    pub gone: usize,
+    /// Streams ever registered.
+    pub registered: u64,
+    /// Registrations ever rejected.
+    pub refused: u64,
+    /// Entries ever removed, by cause.
+    pub evicted: Evictions,
+}
+
+/// Entries ever removed, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evictions {
+    /// [`Eviction::Expired`].
+    pub expired: u64,
+    /// [`Eviction::Count`].
+    pub count: u64,
+    /// [`Eviction::Bytes`].
+    pub bytes: u64,
+    /// [`Eviction::Forgotten`].
+    pub forgotten: u64,
+    /// [`Eviction::Dropped`].
+    pub dropped: u64,
+}
+
+impl Evictions {
+    /// The count of a cause.
+    pub fn of(&self, cause: Eviction) -> u64 {
+        match cause {
+            Eviction::Expired => self.expired,
+            Eviction::Count => self.count,
+            Eviction::Bytes => self.bytes,
+            Eviction::Forgotten => self.forgotten,
+            Eviction::Dropped => self.dropped,
+        }
+    }
+
+    fn add(&mut self, cause: Eviction) {
+        let count = match cause {
+            Eviction::Expired => &mut self.expired,
+            Eviction::Count => &mut self.count,
+            Eviction::Bytes => &mut self.bytes,
+            Eviction::Forgotten => &mut self.forgotten,
+            Eviction::Dropped => &mut self.dropped,
+        };
+        *count += 1;
+    }
+}
+
+/// The registration of an open stream, held by the owner of the generation, which reports the
+/// [end](Self::ended). A drop without an end removes the entry, so that a stream that could not start, or whose
+/// owner panicked, does not stay open forever.
+///
+/// Holds the registry and the payload, so do not store it inside that payload.
+#[must_use = "dropping a registration takes the entry out"]
+pub struct Registration<E> {
+    registry: Registry<E>,
+    id: StreamId,
+    payload: Arc<E>,
+    /// Whether this value has to report the end.
+    mine: bool,
+}
+
+impl<E> Registration<E> {
+    fn new(registry: Registry<E>, id: StreamId, payload: Arc<E>) -> Self {
+        Self {
+            registry,
+            id,
+            payload,
+            mine: true,
+        }
+    }
+
+    /// Id of the stream.
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// The registered payload.
+    pub fn payload(&self) -> &Arc<E> {
+        &self.payload
+    }
+
+    /// Reports the end, as [`Registry::ended`].
+    pub fn ended(mut self, now: Instant, bytes: usize) -> bool {
+        self.mine = false;
+        self.registry.ended(self.id, now, bytes)
+    }
+
+    /// Leaves the entry open without this value; the end is reported through [`Registry::ended`] or
+    /// [`Registry::forget`].
+    pub fn keep(mut self) -> Arc<E> {
+        self.mine = false;
+        Arc::clone(&self.payload)
+    }
+}
+
+impl<E> Drop for Registration<E> {
+    fn drop(&mut self) {
+        if self.mine {
+            self.registry.take_out(self.id, Eviction::Dropped);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! larger number. So an owner that retains no more than a fair share (the bound divided by the owners that
 //! retain something) loses nothing to other owners, and a single owner may use everything.
 
-use super::caller::Owner;
+use super::Owner;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 

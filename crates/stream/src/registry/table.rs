@@ -1,15 +1,11 @@
 //! The data behind the registry's lock. Nothing here drops a payload or runs foreign code: removed payloads are
 //! returned, to be dropped after the lock is released.
 
-use super::caller::{Caller, Owner};
-use super::counts::RegistryCounts;
-use super::entry::{Entry, EntryState, ListCursor, Missing, Page};
-use super::gone::{Eviction, Gone};
-use super::limits::RegistryLimits;
 use super::share::{ReachedLimit, Shares};
+use super::{Caller, Owner, RegistryCounts, RegistryLimits};
 use crate::StreamId;
 use crate::sync::Arc;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::time::Instant;
 
@@ -317,6 +313,160 @@ impl<E> TableEntry<E> {
                 Some(Ended { at, .. }) => EntryState::Ended { at },
             },
             payload: Arc::clone(&self.payload),
+        }
+    }
+}
+
+/// A stream's entry.
+#[derive(Debug)]
+pub struct Entry<E> {
+    /// Id of the stream.
+    pub id: StreamId,
+    /// Owner of the stream.
+    pub owner: Owner,
+    /// Position in lists: the next page after this entry.
+    pub cursor: ListCursor,
+    /// Time of the registration.
+    pub opened_at: Instant,
+    /// Open, or ended.
+    pub state: EntryState,
+    /// The payload of the registration.
+    pub payload: Arc<E>,
+}
+
+/// State of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryState {
+    /// The end was not reported yet.
+    Open,
+    /// The end was reported; retained until a limit of time, count or bytes is reached.
+    Ended {
+        /// Reported time of the end.
+        at: Instant,
+    },
+}
+
+/// A page of entries, in order of opening.
+#[derive(Debug)]
+pub struct Page<E> {
+    /// At most [`LIST_PAGE_MAX`](super::LIST_PAGE_MAX).
+    pub entries: Vec<Entry<E>>,
+    /// Start of the next page, if there is one.
+    pub next: Option<ListCursor>,
+}
+
+/// Position in a list: after the entry with this number. Stays valid when that entry is removed. Numbers count
+/// the streams of all owners, in order of opening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListCursor(pub u64);
+
+/// The entry does not exist for this caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Missing {
+    /// Never registered, or another owner's, or removed too long ago.
+    Unknown,
+    /// The entry was visible to the caller and was removed.
+    Gone(Eviction),
+}
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "there is no such stream",
+            Self::Gone(Eviction::Expired) => "the stream ended too long ago to be read again",
+            Self::Gone(Eviction::Count | Eviction::Bytes) => {
+                "the stream ended and had to make room for others"
+            }
+            Self::Gone(Eviction::Forgotten) => "the stream was deleted",
+            Self::Gone(Eviction::Dropped) => "the stream was given up before its end was recorded",
+        })
+    }
+}
+
+impl std::error::Error for Missing {}
+
+/// Why an entry was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Eviction {
+    /// The stream ended [`retention`](super::RegistryLimits::retention) ago.
+    Expired,
+    /// More streams were retained than [`retained_max`](super::RegistryLimits::retained_max).
+    Count,
+    /// The retained streams were larger than [`retained_bytes_max`](super::RegistryLimits::retained_bytes_max).
+    Bytes,
+    /// Removed on request.
+    Forgotten,
+    /// The [`Registration`](super::Registration) was dropped without an end.
+    Dropped,
+}
+
+impl Eviction {
+    /// All causes, for metric labels.
+    pub const ALL: [Self; 5] = [
+        Self::Expired,
+        Self::Count,
+        Self::Bytes,
+        Self::Forgotten,
+        Self::Dropped,
+    ];
+}
+
+/// The last removed entries: a ring buffer with an index.
+pub(super) struct Gone {
+    max: usize,
+    index: HashMap<StreamId, Trace>, // as many as in `ring`, or fewer
+    ring: VecDeque<(StreamId, u64)>, // oldest first; 0 ..= max
+}
+
+/// The trace that a removed entry leaves.
+#[derive(Clone, Copy)]
+pub(super) struct Trace {
+    /// Number of the entry, in case the id was registered twice.
+    number: u64,
+    pub(super) owner: Owner,
+    pub(super) cause: Eviction,
+}
+
+impl Gone {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            max,
+            index: HashMap::new(),
+            ring: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ring.len()
+    }
+
+    pub(super) fn get(&self, id: StreamId) -> Option<Trace> {
+        self.index.get(&id).copied()
+    }
+
+    /// Remembers one more entry, and drops the oldest beyond the limit.
+    pub(super) fn push(&mut self, id: StreamId, number: u64, owner: Owner, cause: Eviction) {
+        if self.max == 0 {
+            return;
+        }
+        if self.ring.len() == self.max {
+            self.forget_oldest();
+        }
+        self.ring.push_back((id, number));
+        let trace = Trace {
+            number,
+            owner,
+            cause,
+        };
+        self.index.insert(id, trace);
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((id, number)) = self.ring.pop_front() else {
+            return;
+        };
+        if self.index.get(&id).is_some_and(|t| t.number == number) {
+            self.index.remove(&id);
         }
     }
 }

@@ -1,10 +1,12 @@
-//! State shared by both ends of a ring.
+//! State shared by both ends of a ring, and the bell that wakes a side that sleeps at one end.
 
-use super::bell::Bell;
 use super::header::SharedHeader;
-use super::item::{Item, sealed::Sealed as _};
+use super::item::Item;
+use super::item::sealed::Sealed as _;
 use super::{RingReader, RingWriter};
-use crate::sync::{Arc, AtomicU64};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, fence};
+use crate::wait::Waiter;
+use std::task::Waker;
 
 /// Largest capacity: half of what 32 bits count, so that the difference of two lower halves is unambiguous.
 pub const CAPACITY_MAX: usize = 1 << 31;
@@ -96,9 +98,10 @@ impl<T: Item> Channel<T> {
 
     #[inline]
     pub(crate) fn next_slot(&self, slot: usize) -> usize {
-        match slot + 1 == self.shared.capacity() as usize {
-            true => 0,
-            false => slot + 1,
+        if slot + 1 == self.shared.capacity() as usize {
+            0
+        } else {
+            slot + 1
         }
     }
 
@@ -117,5 +120,50 @@ impl<T: Item> Channel<T> {
     #[inline]
     fn item(&self, slot: usize) -> &[AtomicOf<T>] {
         &self.cells[slot * T::CELLS..][..T::CELLS]
+    }
+}
+
+/// Waker of one side.
+pub(crate) struct Bell {
+    /// Whether a waker was stored since the last wake-up.
+    armed: AtomicBool,
+    waiter: Waiter,
+}
+
+impl Bell {
+    pub(crate) fn new() -> Self {
+        Self {
+            armed: AtomicBool::new(false),
+            waiter: Waiter::claimed(),
+        }
+    }
+
+    /// Called by the sleeper, which checks again afterwards.
+    pub(crate) fn arm(&self, waker: &Waker) {
+        self.waiter.register(waker);
+        self.armed.swap(true, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Called by a sleeper that has something to do after all.
+    pub(crate) fn disarm(&self) {
+        drop(self.waiter.take());
+    }
+
+    /// Called by the other side after publishing. If no side sleeps, the cost is a fence and a load.
+    #[inline]
+    pub(crate) fn ring(&self) {
+        fence(Ordering::SeqCst);
+        if self.armed.load(Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        self.armed.swap(false, Ordering::AcqRel);
+        if let Some(waker) = self.waiter.take() {
+            waker.wake();
+        }
     }
 }

@@ -40,7 +40,7 @@
 //!   items by storing word 1 (Release). The reader rings the writer's bell after consuming half the ring since the last
 //!   time, and on finding nothing after consuming something: a sleeping writer wakes to room for more than one item.
 //! - Closing sets a flag (Release) after the last item; a side that sees the flag checks once more for items.
-//! - Bells are in `bell`: neither side ever waits for the other by spinning, and no wake-up is lost.
+//! - Bells are in `channel`: neither side ever waits for the other by spinning, and no wake-up is lost.
 //!
 //! The writer of a **drop-oldest** ring never reads word 1 and overwrites the oldest item. Beside the header
 //! the writer keeps the number of *claimed* items: before touching the slot of item `i`, the writer stores `i +
@@ -55,7 +55,6 @@
 //! belongs to the later item, the reader's fence comes after the writer's, and the reader sees the claim made
 //! before the writer's fence. Slots are atomic words, so that the copy itself is no data race, only useless.
 
-mod bell;
 mod channel;
 mod header;
 mod item;

@@ -3,7 +3,7 @@
 use super::channel::{Channel, RingKind};
 use super::{Header, Item};
 use crate::sync::{Arc, Ordering, fence, thread};
-use crate::unpark;
+use crate::wait;
 use std::task::{Context, Poll};
 
 /// Result of a read.
@@ -105,7 +105,7 @@ impl<T: Item> RingReader<T> {
             Next::Closed => return None,
             Next::Empty => {}
         }
-        let waker = unpark::this_thread();
+        let waker = wait::this_thread();
         let mut cx = Context::from_waker(&waker);
         loop {
             match self.poll_next(&mut cx) {

@@ -3,7 +3,7 @@
 use super::channel::{Channel, RingKind};
 use super::{Header, Item};
 use crate::sync::{Arc, Ordering, fence, thread};
-use crate::unpark;
+use crate::wait;
 use std::task::{Context, Poll};
 
 /// Why an item was rejected.
@@ -105,7 +105,7 @@ impl<T: Item> RingWriter<T> {
     /// [`Refused::Closed`] only.
     pub fn push_blocking(&mut self, item: T) -> Result<(), Refused> {
         if self.make_room() == Err(Refused::Full) {
-            let waker = unpark::this_thread();
+            let waker = wait::this_thread();
             let mut cx = Context::from_waker(&waker);
             while self.poll_ready(&mut cx).is_pending() {
                 thread::park(); // may return for no reason: look again

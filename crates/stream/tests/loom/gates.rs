@@ -1,11 +1,11 @@
 //! The gate's protocol, under loom.
 
 use crate::end::End;
-use crate::gate::Gate;
+use crate::log::Gate;
 use crate::log::open_gated;
 use crate::reader::{Read, Reader};
 use crate::writer::Writer;
-use crate::{assert_nothing_held, explore, follow, pool, unpark};
+use crate::{assert_nothing_held, explore, follow, pool, wait};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
@@ -39,7 +39,7 @@ fn write(mut writer: Writer<u32>, items: u32) {
 fn no_wake_is_lost_between_writer_and_recorder() {
     explore(3, || {
         let recording = thread::spawn(|| {
-            let recorder = unpark::this_thread();
+            let recorder = wait::this_thread();
             let (writer, reader, gate) = open_gated(&pool(1), 2, recorder).unwrap();
             let writing = thread::spawn(move || write(writer, 2));
             record(&gate);
@@ -57,7 +57,7 @@ fn no_wake_is_lost_between_writer_and_recorder() {
 fn no_wake_is_lost_between_writer_recorder_and_reader() {
     explore(1, || {
         let recording = thread::spawn(|| {
-            let recorder = unpark::this_thread();
+            let recorder = wait::this_thread();
             let (writer, reader, gate) = open_gated(&pool(1), 2, recorder).unwrap();
             let writing = thread::spawn(move || write(writer, 1));
             let reading = thread::spawn(move || follow(reader));

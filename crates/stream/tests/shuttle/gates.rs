@@ -1,10 +1,10 @@
 //! Gated logs, under shuttle: more readers, holders and items than loom can.
 
 use crate::end::End;
-use crate::gate::Gate;
+use crate::log::Gate;
 use crate::log::open_gated;
 use crate::sync::{Arc, AtomicU64, Ordering};
-use crate::{assert_nothing_held, explore, follow, pool, thread, unpark};
+use crate::{assert_nothing_held, explore, follow, pool, thread, wait};
 use shuttle::rand::{Rng, thread_rng};
 
 const ITEMS: u32 = 7;
@@ -31,7 +31,7 @@ fn record(gate: &Gate<u32>, recorded: &AtomicU64, may_fail: bool) -> bool {
 /// A recorder that fails opens the gate or drops it.
 fn follow_a_recorded_log(may_fail: bool) {
     let pool = pool(4);
-    let recorder = unpark::this_thread();
+    let recorder = wait::this_thread();
     let (mut writer, reader, gate) = open_gated(&pool, ITEMS as usize, recorder).unwrap();
     let recorded = Arc::new(AtomicU64::new(0));
     let tap = writer.tap();
@@ -81,7 +81,7 @@ fn one_recorder_serves_several_logs() {
         let mut gates = Vec::new();
         let mut threads = Vec::new();
         for log in 0..LOGS {
-            let (mut writer, reader, gate) = open_gated(&pool, 2, unpark::this_thread()).unwrap();
+            let (mut writer, reader, gate) = open_gated(&pool, 2, wait::this_thread()).unwrap();
             threads.push(thread::spawn(move || {
                 (0..2).for_each(|item| writer.append(log * 10 + item).unwrap());
             }));

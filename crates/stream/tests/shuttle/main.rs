@@ -11,15 +11,13 @@
 #![allow(clippy::enum_variant_names, reason = "the same")]
 
 mod gates;
+#[path = "../shim/rig.rs"]
+mod rig;
 mod rings;
 mod sync;
 
-#[path = "../../src/attach_error.rs"]
-mod attach_error;
 #[path = "../../src/end.rs"]
 mod end;
-#[path = "../../src/gate.rs"]
-mod gate;
 #[path = "../../src/log.rs"]
 mod log;
 #[path = "../../src/pool.rs"]
@@ -30,53 +28,24 @@ mod reader;
 mod registry;
 #[path = "../../src/ring/mod.rs"]
 mod ring;
-#[path = "../../src/segment.rs"]
-mod segment;
 #[path = "../../src/stream_id.rs"]
 mod stream_id;
-#[path = "../../src/tap.rs"]
-mod tap;
-#[path = "../../src/unpark.rs"]
-mod unpark;
 #[path = "../../src/wait.rs"]
 mod wait;
-#[path = "../../src/waiter.rs"]
-mod waiter;
 #[path = "../../src/writer.rs"]
 mod writer;
 
 use end::End;
 use log::open;
-use pool::{PoolLimits, PoolStats, SegmentPool};
-use reader::{Read, Reader};
+use pool::SegmentPool;
+use reader::{Read, Reader, Tap};
 use registry::{Caller, Owner, Registry, RegistryLimits};
+use rig::{assert_nothing_held, follow, pool};
 use std::time::{Duration, Instant};
 use stream_id::StreamId;
 use sync::thread;
-use tap::Tap;
 
 const SEGMENT_ITEMS: usize = 2;
-
-fn pool(segments_max: usize) -> SegmentPool<u32> {
-    SegmentPool::new(PoolLimits { segments_max })
-}
-
-/// Follows the log to its end, sleeping where there is nothing new.
-fn follow(mut reader: Reader<u32>) -> (Vec<u32>, End) {
-    let mut items = Vec::new();
-    let mut buf = [0; 2];
-    loop {
-        match reader.read_blocking(&mut buf) {
-            Read::Items(count) => items.extend_from_slice(&buf[..count]),
-            Read::Ended(end) => return (items, end),
-            Read::Empty => unreachable!("a blocking read found nothing"),
-        }
-    }
-}
-
-fn assert_nothing_held(stats: PoolStats) {
-    assert_eq!((stats.reserved, stats.in_use), (0, 0), "{stats:?}");
-}
 
 /// Random schedules per scenario, and as many again with few, well-placed preemptions.
 const SCHEDULES: usize = 2000;
