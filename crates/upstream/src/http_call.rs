@@ -1,14 +1,18 @@
-//! One request for tokens.
+//! HTTP with an upstream: one request for tokens, each exchange over a connection of its own, and error texts without secrets.
 
-use super::address::UpstreamAddress;
-use super::config::UpstreamConfig;
+use super::config::{DESCRIPTION_BYTES_MAX, ERROR_BYTES_MAX, UpstreamAddress, UpstreamConfig};
 use super::event::{Chunk, EventError, EventLines, EventParser, TokenChunk};
-use super::http_connection::Target;
-use super::redaction::without_secrets;
-use http::StatusCode;
-use http_body_util::BodyExt;
+use bytes::Bytes;
+use http::request::Builder;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
@@ -110,9 +114,10 @@ impl<K: Copy> HttpCall<K> {
         let why = target.status_error(response).await;
         let may_pass = status.is_server_error()
             || [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status);
-        Err(match may_pass {
-            true => CallError::Unavailable(why),
-            false => CallError::Refused(why),
+        Err(if may_pass {
+            CallError::Unavailable(why)
+        } else {
+            CallError::Refused(why)
         })
     }
 
@@ -138,4 +143,153 @@ impl From<EventError> for CallError {
 
 fn unavailable(why: &impl ToString) -> CallError {
     CallError::Unavailable(why.to_string())
+}
+
+/// An upstream and how it is used.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) config: &'a UpstreamConfig,
+    pub(crate) address: &'a UpstreamAddress,
+}
+
+impl Target<'_> {
+    /// Posts JSON; returns the head of the response, for which there is `head_max`.
+    ///
+    /// # Errors
+    /// There is no response; why.
+    pub(crate) async fn post(self, route: &str, body: &[u8]) -> Result<Response<Incoming>, String> {
+        let request = Request::post(self.address.path_of(route))
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "text/event-stream");
+        let body = Bytes::copy_from_slice(body);
+        self.exchange(request, body, self.config.head_max).await
+    }
+
+    /// The JSON of a route about the upstream itself.
+    ///
+    /// # Errors
+    /// There is no such response in time; why.
+    pub(crate) async fn get_json(self, route: &str) -> Result<Value, String> {
+        let request = Request::get(self.address.path_of(route));
+        let time = self.config.connect_max;
+        let response = self.exchange(request, Bytes::new(), time).await?;
+        if response.status() != StatusCode::OK {
+            return Err(self.status_error(response).await);
+        }
+        let body = Limited::new(response.into_body(), DESCRIPTION_BYTES_MAX).collect();
+        let body = timeout(time, body).await;
+        let body = body.map_err(|_| format!("{route}: the response takes too long"))?;
+        let body = body.map_err(|why| format!("{route}: {why}"))?.to_bytes();
+        serde_json::from_slice(&body).map_err(|why| format!("{route}: {why}"))
+    }
+
+    /// Status and beginning of the body of an error response.
+    pub(crate) async fn status_error(self, response: Response<Incoming>) -> String {
+        let status = response.status();
+        let body = Limited::new(response.into_body(), ERROR_BYTES_MAX).collect();
+        let body = timeout(self.config.connect_max, body).await;
+        let body = body.ok().and_then(Result::ok);
+        let body = body.map(http_body_util::Collected::to_bytes);
+        let text = String::from_utf8_lossy(body.as_deref().unwrap_or_default()).into_owned();
+        format!("status {status}: {text:.300}")
+    }
+
+    async fn exchange(
+        self,
+        request: Builder,
+        body: Bytes,
+        head_max: Duration,
+    ) -> Result<Response<Incoming>, String> {
+        let authority = &self.address.authority;
+        let socket = timeout(self.config.connect_max, TcpStream::connect(authority)).await;
+        let socket = socket.map_err(|_| "connecting takes too long".to_owned())?;
+        let io = TokioIo::new(socket.map_err(|why| why.to_string())?);
+        let (mut sender, connection) = http1::handshake(io).await.map_err(|why| why.to_string())?;
+        // The connection ends when the response is dropped or complete.
+        tokio::spawn(connection);
+        let mut request = request.header(header::HOST, authority);
+        if let Some(key) = &self.config.api_key {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
+        }
+        let request = request
+            .body(Full::new(body))
+            .map_err(|why| why.to_string())?;
+        let response = timeout(head_max, sender.send_request(request)).await;
+        let response = response.map_err(|_| "no response for too long".to_owned())?;
+        response.map_err(|why| why.to_string())
+    }
+}
+
+/// Replacement of a secret.
+const HIDDEN: &str = "[hidden]";
+/// Letters and digits in a row from which on a word may be a credential.
+const CREDENTIAL_CHARS_MIN: usize = 20;
+/// Beginnings of credentials.
+const PREFIXES: [&str; 5] = ["sk-", "hf_", "ghp_", "eyJ", "mr-"];
+
+/// The text on one line and without credentials: `key`, words after `Bearer`, and words that look like credentials.
+pub(crate) fn without_secrets(text: &str, key: Option<&str>) -> String {
+    let text = match key.filter(|key| !key.is_empty()) {
+        Some(key) => text.replace(key, HIDDEN),
+        None => text.to_owned(),
+    };
+    let (mut out, mut word, mut hides_next) =
+        (String::with_capacity(text.len()), String::new(), false);
+    for c in text.chars().chain([' ']) {
+        if c.is_alphanumeric() || matches!(c, '_' | '-' | '*') {
+            word.push(c);
+            continue;
+        }
+        if !word.is_empty() {
+            let is_secret = hides_next || is_credential(&word);
+            hides_next = word.eq_ignore_ascii_case("bearer");
+            out.push_str(if is_secret { HIDDEN } else { &word });
+            word.clear();
+        }
+        out.push(if c.is_control() { ' ' } else { c });
+    }
+    out.pop();
+    out
+}
+
+/// Whether a word looks like a key: by its beginning, or long and of letters and digits.
+fn is_credential(word: &str) -> bool {
+    let has = |is: fn(char) -> bool| word.chars().any(is);
+    let is_long = word.chars().count() >= CREDENTIAL_CHARS_MIN;
+    PREFIXES
+        .iter()
+        .any(|prefix| word.starts_with(prefix) && word.len() > prefix.len() + 3)
+        || is_long && has(|c| c.is_ascii_digit()) && has(char::is_alphabetic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_that_an_upstream_repeats_are_hidden() {
+        for (text, want) in [
+            ("model `m` does not exist", "model `m` does not exist"),
+            (
+                "status 401: no such key: k 1\n",
+                "status 401: no such key: [hidden] ",
+            ),
+            (
+                "authorization: Bearer abc",
+                "authorization: Bearer [hidden]",
+            ),
+            (
+                "Incorrect API key provided: sk-ab***yz.",
+                "Incorrect API key provided: [hidden].",
+            ),
+            (
+                "{\"key\":\"0123456789abcdef0123\"}",
+                "{\"key\":\"[hidden]\"}",
+            ),
+            ("Qwen2.5-Coder-0.5B-Instruct", "Qwen2.5-Coder-0.5B-Instruct"),
+        ] {
+            assert_eq!(without_secrets(text, Some("k 1")), want);
+        }
+        assert_eq!(without_secrets("a", Some("")), "a");
+    }
 }

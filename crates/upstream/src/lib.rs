@@ -7,30 +7,25 @@
 //! ([`text::TextCover`]); such a choice never continues. Text is never pasted into a prompt.
 //!
 //! ```text
-//! address          where an upstream is
 //! body             a request's record and its tokens so far -> JSON
-//! config           bounds and time limits
+//! config           addresses, bounds and time limits
 //! event            bytes of a response -> ids, and the end
-//! http_call        one request for tokens: send, read, report
-//! http_connection  one exchange of HTTP
+//! http_call        one request for tokens: send, read, report; texts of upstreams without the secrets that they repeat
 //! model_probe      which model an upstream serves, and how it is asked
-//! redaction        texts of upstreams without the secrets that they repeat
 //! relay            takes the requests of a handle; attempts, cancellation, credit
 //! upstream_status  what is known of the upstreams, and counts
 //! ```
 
-mod address;
 mod body;
 mod config;
 mod event;
 mod http_call;
-mod http_connection;
 mod model_probe;
-mod redaction;
 mod relay;
 mod upstream_status;
 
-pub use address::{InvalidAddress, UpstreamAddress};
-pub use config::{UPSTREAMS_MAX, UpstreamApi, UpstreamConfig, UpstreamModel};
+pub use config::{
+    InvalidAddress, UPSTREAMS_MAX, UpstreamAddress, UpstreamApi, UpstreamConfig, UpstreamModel,
+};
 pub use relay::UpstreamRelay;
 pub use upstream_status::{UpstreamCounts, UpstreamStatus};

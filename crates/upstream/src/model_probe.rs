@@ -1,7 +1,7 @@
 //! Which model an upstream serves, and how it is asked for tokens.
 
 use super::config::UpstreamApi;
-use super::http_connection::Target;
+use super::http_call::Target;
 use serde::Deserialize;
 
 /// Names of models in a message.

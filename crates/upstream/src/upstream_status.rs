@@ -1,11 +1,9 @@
 //! State of the upstreams: the model that each serves, or why none; and counts.
 
-use super::address::UpstreamAddress;
 use super::body::{unsupported_by, unsupported_part};
-use super::config::UpstreamConfig;
-use super::http_connection::Target;
+use super::config::{UpstreamAddress, UpstreamConfig};
+use super::http_call::{Target, without_secrets};
 use super::model_probe::{FoundModel, find_model};
-use super::redaction::without_secrets;
 use generate::remote_request::RemoteRequest;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -76,9 +76,10 @@ impl LlamaCppEvents {
             let why = format!("tokens: more than {EVENT_TOKENS_MAX} without their text");
             return Err(misunderstood(why));
         }
-        let mut chunk = match piece.content.is_empty() {
-            true => TokenChunk::default(),
-            false => self.take_text(&piece.content),
+        let mut chunk = if piece.content.is_empty() {
+            TokenChunk::default()
+        } else {
+            self.take_text(&piece.content)
         };
         if piece.stop {
             let kind = piece.stop_type.as_deref().unwrap_or_default();

@@ -1,10 +1,12 @@
-//! One event of OpenAI's completions, with vLLM's `token_ids`.
+//! Events of OpenAI's completions: with vLLM's `token_ids`, or without ids, where their text is covered by tokens of the vocabulary here.
 
 use super::{EventError, Finish, TokenChunk, check_error, misunderstood};
 use crate::config::EVENT_TOKENS_MAX;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use text::TextCover;
 
 /// Parses the events of a response with one choice.
 pub(crate) struct OpenAiEvents {
@@ -136,9 +138,10 @@ impl OpenAiEvents {
         if logprobs.len() > self.held.len() || self.held.len() > EVENT_TOKENS_MAX {
             return Err(misunderstood("logprobs: not those of token_ids"));
         }
-        let count = match is_end {
-            true => self.held.len(),
-            false => logprobs.len(),
+        let count = if is_end {
+            self.held.len()
+        } else {
+            logprobs.len()
         };
         let known = logprobs.iter().map(|known| known.unwrap_or(f32::NAN));
         Ok(TokenChunk {
@@ -164,6 +167,45 @@ impl OpenAiEvents {
         chunk.ids.drain(..count);
         chunk.logprobs.drain(..count.min(chunk.logprobs.len()));
         Ok(())
+    }
+}
+
+/// Parses the events of a response with one choice.
+pub(crate) struct TextEvents {
+    cover: Arc<TextCover>,
+    /// Whether the next text begins a text.
+    at_text_start: bool,
+    has_logprobs: bool,
+}
+
+impl TextEvents {
+    /// For a response that begins a text, or continues one.
+    pub(crate) fn new(cover: Arc<TextCover>, at_text_start: bool, has_logprobs: bool) -> Self {
+        Self {
+            cover,
+            at_text_start,
+            has_logprobs,
+        }
+    }
+
+    pub(super) fn parse(&mut self, data: &[u8]) -> Result<TokenChunk, EventError> {
+        let Some(choice) = CompletionEvent::choice(data)? else {
+            return Ok(TokenChunk::default());
+        };
+        let mut ids = Vec::new();
+        self.cover
+            .push_ids(&choice.text, self.at_text_start, &mut ids);
+        self.at_text_start &= choice.text.is_empty();
+        Ok(TokenChunk {
+            logprobs: if self.has_logprobs {
+                vec![f32::NAN; ids.len()]
+            } else {
+                Vec::new()
+            },
+            finish: choice.finish()?,
+            is_cover: !ids.is_empty(),
+            ids,
+        })
     }
 }
 

@@ -2,23 +2,20 @@
 //!
 //! ```text
 //! choice_run       one choice between its submission and its end
-//! placement        where a choice may be computed, from its tokens so far on
-//! prepared_call    route, body and parser of a call
+//! placement        where a choice may be computed, and by which upstream
 //! relayed          one request: its record and its choices
-//! upstream_choice  which upstream gets a call
 //! ```
 
 mod choice_run;
 mod placement;
-mod prepared_call;
 mod relayed;
-mod upstream_choice;
 
 use super::config::{REPORTS_MAX, UpstreamModel};
 use super::http_call::Report;
 use super::upstream_status::UpstreamStatus;
 use choice_run::CallKey;
 use engine::remote::RelayedCounts;
+use placement::Upstreams;
 use relayed::Relayed;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +25,6 @@ use text::TextCover;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use upstream_choice::Upstreams;
 
 /// Time between two looks at all requests, while there are any.
 const TICK: Duration = Duration::from_millis(20);

@@ -1,9 +1,8 @@
 //! One request: its record and its choices.
 
 use super::Shared;
-use super::choice_run::{CallKey, ChoiceRun};
+use super::choice_run::{CallKey, ChoiceRun, PreparedCall};
 use super::placement::Placement;
-use super::prepared_call::PreparedCall;
 use crate::body::{CallBody, unsupported_part};
 use crate::config::UpstreamModel;
 use crate::event::{Finish, TokenChunk};
@@ -57,9 +56,10 @@ impl Relayed {
 
     /// Ends what is to end, gives credit to running calls, and begins calls.
     pub(super) fn poll(&mut self, model: &UpstreamModel, shared: &mut Shared, now: Instant) {
-        let end = match self.relayed.is_cancelled() {
-            true => Some(End::Cancelled),
-            false => self.relayed.expired(now),
+        let end = if self.relayed.is_cancelled() {
+            Some(End::Cancelled)
+        } else {
+            self.relayed.expired(now)
         };
         if let Some(end) = end {
             return self.end_all(end, shared, now);
@@ -76,9 +76,10 @@ impl Relayed {
             if self.relayed.log_ids(choice).is_none() {
                 self.drop_call(choice, shared);
             } else if self.choices[choice].call.is_none() {
-                match may_run && may_compute {
-                    true => self.begin_call(choice, model, shared, now),
-                    false => self.choices[choice].unplaced_since = now,
+                if may_run && may_compute {
+                    self.begin_call(choice, model, shared, now)
+                } else {
+                    self.choices[choice].unplaced_since = now
                 }
             } else if may_compute || self.relayed.is_paused() {
                 self.give_credit(choice);
@@ -194,9 +195,10 @@ impl Relayed {
                 let crashed = run.crashes >= config.crashes_max;
                 let is_last = crashed || self.placement(choice, shared) == Placement::Lost;
                 let end = is_last.then_some(failed(Some(upstream)));
-                let counted = match was_accepted {
-                    true => Counted::Cut,
-                    false => Counted::Unavailable,
+                let counted = if was_accepted {
+                    Counted::Cut
+                } else {
+                    Counted::Unavailable
                 };
                 (counted, end)
             }
@@ -245,10 +247,11 @@ impl Relayed {
         let waited = now.saturating_duration_since(run.unplaced_since);
         if placement == Placement::Lost || waited >= shared.status.config().unplaced_max {
             let has_begun = run.generated > 0 || !self.answered_before().is_empty();
-            let end = match has_begun {
-                true => failed(run.last_upstream),
+            let end = if has_begun {
+                failed(run.last_upstream)
+            } else {
                 // Nothing was sent: the client may send the request again.
-                false => End::Failed(FailCode::NoEngine),
+                End::Failed(FailCode::NoEngine)
             };
             return self.relayed.finish(choice, end, now);
         }
