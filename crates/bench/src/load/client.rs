@@ -1,14 +1,18 @@
-//! Client of a load run: request bodies, and one request from arrival to end.
+//! Client of a load run: a connection pool, request bodies, and one request from arrival to end.
 
-use super::connection::Connections;
-use super::options::{Endpoint, LoadError, LoadOptions};
+use super::options::{Endpoint, LoadError, LoadOptions, Target};
 use super::request_trace::{Failure, RequestTrace, TraceRecorder};
 use crate::clock::now;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, header};
+use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+use tokio::net::TcpStream;
 use tokio::time::timeout_at;
 
 /// Largest non-streaming response body in bytes.
@@ -172,5 +176,67 @@ impl LoadClient {
         }
         self.connections.return_idle(sender);
         recorder.into_trace(end.unwrap_or_else(now))
+    }
+}
+
+type Sender = SendRequest<Full<Bytes>>;
+
+/// Idle connections to one server, at most as many as requests were in flight.
+pub(super) struct Connections {
+    target: Target,
+    idle: Mutex<Vec<Sender>>,
+}
+
+impl Connections {
+    pub(crate) fn new(target: Target) -> Self {
+        Self {
+            target,
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Sends a request on an idle connection, or else on a new one. Returns the response head and the
+    /// connection; pass the connection to [`Self::return_idle`] after the body was read to the end.
+    pub(crate) async fn send(
+        &self,
+        request: &Request<Full<Bytes>>,
+    ) -> Result<(Response<Incoming>, Sender), Failure> {
+        if let Some(mut sender) = self.take_idle() {
+            // The server may have closed the idle connection, which is no failure.
+            if let Ok(response) = sender.send_request(request.clone()).await {
+                return Ok((response, sender));
+            }
+        }
+        let mut sender = self.connect().await.map_err(|_| Failure::Connect)?;
+        let response = sender.send_request(request.clone()).await;
+        response
+            .map(|response| (response, sender))
+            .map_err(|_| Failure::Cut)
+    }
+
+    pub(crate) fn return_idle(&self, sender: Sender) {
+        self.idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(sender);
+    }
+
+    fn take_idle(&self) -> Option<Sender> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        std::iter::from_fn(|| idle.pop()).find(|sender| !sender.is_closed())
+    }
+
+    async fn connect(&self) -> Result<Sender, LoadError> {
+        let socket = TcpStream::connect(&self.target.authority)
+            .await
+            .map_err(LoadError::of)?;
+        socket.set_nodelay(true).map_err(LoadError::of)?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(socket))
+            .await
+            .map_err(LoadError::of)?;
+        // The connection task ends with the sender or the server.
+        tokio::spawn(connection);
+        sender.ready().await.map_err(LoadError::of)?;
+        Ok(sender)
     }
 }

@@ -1,12 +1,9 @@
-//! A load run: probes, warm-up, then the measured requests.
+//! A load run: probes, warm-up, then the measured requests; their arrival times and prompts.
 
-use super::arrivals::{Random, poisson};
 use super::client::LoadClient;
 use super::options::{Arrivals, IN_FLIGHT_MAX, LoadError, LoadOptions, PROMPT_MAX, REQUESTS_MAX};
-use super::prompt_text::{TokenEstimate, random_prompt};
-use super::report::LoadReport;
+use super::report::{LoadReport, RequestOutcome};
 use super::request_trace::{Failure, RequestTrace};
-use super::statistics::RequestOutcome;
 use crate::clock::now;
 use crate::process::Process;
 use bytes::Bytes;
@@ -14,7 +11,7 @@ use http::Request;
 use http_body_util::Full;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// Words of the two probes that measure the tokens per word.
@@ -192,4 +189,151 @@ async fn run_open_loop(run: &Arc<LoadRun>, rate: f64, requests: usize) -> Vec<Re
     }
     outcomes.extend(tasks.join_all().await);
     outcomes
+}
+
+/// SplitMix64 (Steele, Lea and Flood 2014): sufficient for arrivals and words, and portable.
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number in (0, 1].
+    fn unit(&mut self) -> f64 {
+        ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Arrival times of `count` requests after the start: a Poisson process of `rate` per second.
+pub(super) fn poisson(rate: f64, count: usize, seed: u64) -> Vec<Duration> {
+    let mut random = Random::new(seed);
+    let mut at = 0.0;
+    let mut next = || {
+        at -= random.unit().ln() / rate;
+        Duration::from_secs_f64(at)
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// Short common English words: one token each in most large vocabularies.
+const WORDS: [&str; 32] = [
+    "river", "stone", "light", "green", "house", "water", "north", "small", "paper", "seven",
+    "table", "cloud", "early", "sound", "plain", "glass", "round", "field", "night", "horse",
+    "music", "white", "train", "bread", "clear", "point", "earth", "voice", "short", "blue",
+    "wheel", "quiet",
+];
+
+/// Estimate of the number of tokens of a prompt, from the server's counts of two probes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct TokenEstimate {
+    /// Tokens besides the words: chat template, BOS.
+    pub(super) fixed: f64,
+    /// Tokens per word.
+    pub(super) each: f64,
+}
+
+/// One token per word, until the server has counted the probes.
+impl Default for TokenEstimate {
+    fn default() -> Self {
+        Self {
+            fixed: 0.0,
+            each: 1.0,
+        }
+    }
+}
+
+impl TokenEstimate {
+    /// Fits the estimate to two probes of (words, tokens); the default if the fit is not increasing.
+    pub(super) fn of(a: (usize, u64), b: (usize, u64)) -> Self {
+        let each = (b.1 as f64 - a.1 as f64) / (b.0 as f64 - a.0 as f64);
+        if !each.is_finite() || each <= 0.0 {
+            return Self::default();
+        }
+        Self {
+            fixed: a.1 as f64 - each * a.0 as f64,
+            each,
+        }
+    }
+
+    /// Number of words for about `tokens` tokens; at least one.
+    pub(super) fn word_count(&self, tokens: usize) -> usize {
+        let words = ((tokens as f64 - self.fixed) / self.each).round();
+        (words.max(1.0) as usize).min(super::options::PROMPT_MAX)
+    }
+}
+
+/// Random text of `count` words.
+pub(super) fn random_prompt(count: usize, random: &mut Random) -> String {
+    let mut text = String::with_capacity(count * 6);
+    for i in 0..count {
+        if i > 0 {
+            text.push(' ');
+        }
+        text.push_str(WORDS[(random.next() >> 59) as usize]);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn poisson_arrivals_have_rate_and_deviation() {
+        let due = poisson(50.0, 20_000, 7);
+        assert!(due.is_sorted());
+        let gaps: Vec<f64> = due
+            .windows(2)
+            .map(|w| (w[1] - w[0]).as_secs_f64())
+            .collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let spread = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        // The standard deviation of an exponential distribution equals its mean.
+        assert!((mean * 50.0 - 1.0).abs() < 0.03, "{mean}");
+        assert!((spread.sqrt() * 50.0 - 1.0).abs() < 0.05, "{spread}");
+    }
+
+    #[test]
+    fn seed_determines_arrivals() {
+        assert_eq!(poisson(3.0, 9, 1), poisson(3.0, 9, 1));
+        assert_ne!(poisson(3.0, 9, 1), poisson(3.0, 9, 2));
+        // The first number of the published sequence for seed 0.
+        assert_eq!(Random::new(0).next(), 0xe220_a839_7b1d_cdaf);
+    }
+
+    #[test]
+    fn probes_determine_the_number_of_words() {
+        // Ten tokens of chat template, three tokens per word.
+        let estimate = TokenEstimate::of((8, 34), (32, 106));
+        assert_eq!(
+            estimate,
+            TokenEstimate {
+                fixed: 10.0,
+                each: 3.0
+            }
+        );
+        assert_eq!(estimate.word_count(100), 30);
+        assert_eq!(estimate.word_count(5), 1);
+        assert_eq!(TokenEstimate::of((8, 0), (32, 0)), TokenEstimate::default());
+        assert_eq!(TokenEstimate::default().word_count(7), 7);
+    }
+
+    #[test]
+    fn prompts_have_the_requested_words_and_differ() {
+        let mut random = Random::new(1);
+        let (a, b) = (
+            random_prompt(40, &mut random),
+            random_prompt(40, &mut random),
+        );
+        assert_eq!(a.split(' ').count(), 40);
+        assert_ne!(a, b);
+    }
 }

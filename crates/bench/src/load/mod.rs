@@ -11,23 +11,16 @@
 //! zero for tokens in the frame of the token before. So the distribution of inter-token latencies is exact,
 //! whichever frame had how many tokens.
 
-mod arrivals;
 mod chunk;
 mod client;
-mod connection;
 mod driver;
 mod options;
-mod prompt_text;
 mod report;
 mod request_trace;
-mod sse_reader;
-mod statistics;
-mod target;
 
 pub use driver::run;
 pub use options::{
     Arrivals, Endpoint, IN_FLIGHT_MAX, LatencyTargets, LoadError, LoadOptions, PROMPT_MAX,
-    REQUESTS_MAX,
+    REQUESTS_MAX, Target, TargetError,
 };
 pub use report::{Goodput, LoadReport};
-pub use target::{Target, TargetError};

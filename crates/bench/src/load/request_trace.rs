@@ -1,7 +1,6 @@
 //! Timestamps of one request.
 
-use super::chunk::{StreamChunk, Usage};
-use super::sse_reader::SseReader;
+use super::chunk::{SseReader, StreamChunk, Usage};
 use std::time::{Duration, Instant};
 
 /// Failure of a request.

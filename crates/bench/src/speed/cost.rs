@@ -1,7 +1,7 @@
 //! Bytes and operations of a test, counted from the model file and independent of the implementation. A speed
 //! over these counts can be compared with the machine's limits.
 
-use super::speed_test::SpeedTest;
+use super::test_plan::SpeedTest;
 use kernels::{KvKind, KvShape};
 use model::PAGE_TOKENS;
 use model::config::{Config, LayerShape};
@@ -92,9 +92,10 @@ impl ModelCost {
                 _ if is_expert => cost.expert_weights += weights,
                 _ => cost.layer_weights += weights,
             }
-            match is_expert {
-                true => cost.expert_bytes += bytes,
-                false => cost.weight_bytes += bytes,
+            if is_expert {
+                cost.expert_bytes += bytes;
+            } else {
+                cost.weight_bytes += bytes;
             }
             if tensor
                 .format()
@@ -170,9 +171,10 @@ impl ModelCost {
         let heads = self.config.heads;
         self.sum_visible(first, rows, |layer| {
             let shape = &self.config.shapes[layer];
-            match shape.attends() {
-                true => 2 * (heads * shape.head_dim) as u64,
-                false => 0,
+            if shape.attends() {
+                2 * (heads * shape.head_dim) as u64
+            } else {
+                0
             }
         })
     }

@@ -3,14 +3,11 @@
 
 mod cost;
 mod measure;
-mod model_runner;
-mod options;
 mod report;
-mod speed_test;
 mod test_plan;
 
 pub use measure::measure;
-pub use options::{BATCH_MAX, ROUNDS_MAX, SpeedError, SpeedOptions, TOKENS_MAX};
 pub use report::{SpeedReport, SpeedRow};
-pub use speed_test::SpeedTest;
-pub use test_plan::TestPlan;
+pub use test_plan::{
+    BATCH_MAX, ROUNDS_MAX, SpeedError, SpeedOptions, SpeedTest, TOKENS_MAX, TestPlan,
+};

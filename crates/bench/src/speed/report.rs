@@ -1,6 +1,6 @@
 //! Results of a speed measurement, as a table or as JSON.
 
-use super::speed_test::SpeedTest;
+use super::test_plan::SpeedTest;
 use crate::limits::Limits;
 use crate::table::{aligned, cells};
 use serde::{Serialize, Serializer};

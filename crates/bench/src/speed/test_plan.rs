@@ -1,8 +1,9 @@
-//! Choice of the tests that run.
+//! Options of a speed measurement, and the tests that run.
 
 use super::cost::ModelCost;
-use super::options::{BATCH_MAX, ROUNDS_MAX, SpeedError, SpeedOptions, TOKENS_MAX};
-use super::speed_test::SpeedTest;
+use kernels::KvKind;
+use model::PAGE_TOKENS;
+use std::fmt;
 
 /// Tests that run, and tests that are skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +92,120 @@ fn skip_reason(test: SpeedTest, options: &SpeedOptions, cost: &ModelCost) -> Opt
         let (needed, most) = (bytes.div_ceil(1 << 20), options.kv_bytes_max >> 20);
         format!("{needed} MiB of keys and values, at most {most} are allowed")
     })
+}
+
+/// A prefill or decode test: one line of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpeedTest {
+    /// Prefill of `tokens` tokens after `context` positions.
+    Prompt {
+        /// Tokens computed.
+        tokens: usize,
+        /// Positions before the prompt.
+        context: usize,
+    },
+    /// `tokens` decode steps of `batch` sequences after `context` positions.
+    Decode {
+        /// Decode steps.
+        tokens: usize,
+        /// Batch size.
+        batch: usize,
+        /// Positions before the first step.
+        context: usize,
+    },
+}
+
+impl SpeedTest {
+    /// Tokens computed in one round.
+    pub fn tokens(self) -> usize {
+        match self {
+            Self::Prompt { tokens, .. } => tokens,
+            Self::Decode { tokens, batch, .. } => tokens * batch,
+        }
+    }
+
+    /// Positions before the test.
+    pub fn context(self) -> usize {
+        match self {
+            Self::Prompt { context, .. } | Self::Decode { context, .. } => context,
+        }
+    }
+
+    /// Batch size.
+    pub fn batch(self) -> usize {
+        match self {
+            Self::Prompt { .. } => 1,
+            Self::Decode { batch, .. } => batch,
+        }
+    }
+
+    /// Positions of each sequence at the end.
+    pub fn positions(self) -> usize {
+        match self {
+            Self::Prompt { tokens, context }
+            | Self::Decode {
+                tokens, context, ..
+            } => context + tokens,
+        }
+    }
+
+    /// KV pages of each sequence.
+    pub(super) fn pages_each(self) -> usize {
+        self.positions().div_ceil(PAGE_TOKENS)
+    }
+}
+
+impl fmt::Display for SpeedTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Prompt { tokens, .. } => write!(f, "prompt {tokens}")?,
+            Self::Decode { tokens, batch, .. } => write!(f, "decode {tokens} x {batch}")?,
+        }
+        match self.context() {
+            0 => Ok(()),
+            context => write!(f, " @ {context}"),
+        }
+    }
+}
+
+/// Largest prompt and context of a test. This and the next bounds keep a typing error from requesting hours or
+/// all memory.
+pub const TOKENS_MAX: usize = 1 << 20;
+/// Most sequences of a decode batch.
+pub const BATCH_MAX: usize = 4096;
+/// Most rounds.
+pub const ROUNDS_MAX: usize = 1000;
+
+/// Options of a speed measurement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpeedOptions {
+    /// Prompt tokens of a prefill test; 0 for no prefill tests.
+    pub prompt: usize,
+    /// Decode steps of a decode test; 0 for no decode tests.
+    pub generate: usize,
+    /// Batch sizes of decode tests.
+    pub batches: Vec<usize>,
+    /// Context lengths before a test begins.
+    pub contexts: Vec<usize>,
+    /// Repetitions of all tests; medians are reported.
+    pub rounds: usize,
+    /// Kernel threads.
+    pub threads: usize,
+    /// Storage format of the KV cache.
+    pub kv: KvKind,
+    /// Limit of the KV cache in bytes; tests that need more are skipped and reported.
+    pub kv_bytes_max: u64,
+}
+
+/// The measurement could not run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SpeedError(pub String);
+
+impl SpeedError {
+    pub(super) fn of(why: impl fmt::Display) -> Self {
+        Self(why.to_string())
+    }
 }
 
 #[cfg(test)]
