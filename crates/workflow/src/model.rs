@@ -131,9 +131,10 @@ impl Model {
     }
 
     fn expect_room(&self, prompt: &[u32]) -> Result<(), Trouble> {
-        match prompt.len() < self.handle.context_max {
-            true => Ok(()),
-            false => Err(Trouble::ended(End::Length)),
+        if prompt.len() < self.handle.context_max {
+            Ok(())
+        } else {
+            Err(Trouble::ended(End::Length))
         }
     }
 

@@ -78,16 +78,9 @@ impl Call<'_> {
 }
 
 /// An op of this name exists already.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is an op `{0}` already")]
 pub struct NameTaken(pub String);
-
-impl std::fmt::Display for NameTaken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "there is an op `{}` already", self.0)
-    }
-}
-
-impl std::error::Error for NameTaken {}
 
 /// The ops that documents may use: built-in and added ones.
 #[derive(Clone, Default)]

@@ -4,13 +4,11 @@
 //! an error: an invalid field is read as a valid one, and the program is discarded at
 //! the end.
 
-mod added;
 mod fields;
 mod flow;
 mod step;
 
-use crate::document::{self, Complaints, STEPS_MAX, VARIABLES_MAX, is_name};
-use crate::error::Faults;
+use crate::document::{self, Complaints, Faults, STEPS_MAX, VARIABLES_MAX, is_name};
 use crate::inputs::Input;
 use crate::ops::Ops;
 use crate::program::{Condition, Direction, Instr, Program, Slot, Step, Variable};

@@ -80,9 +80,10 @@ impl Run {
         }
         if let Some(window) = &mut self.window {
             let what = "an iteration writes one token into its loop's stream_channel";
-            return match window.wrote(at) {
-                true => Ok(()),
-                false => Err(Trouble::program(what)),
+            return if window.wrote(at) {
+                Ok(())
+            } else {
+                Err(Trouble::program(what))
             };
         }
         self.held.push_back(at);

@@ -13,10 +13,9 @@
 //! are read again. A batch of 1 is the plain loop; since a token depends on the transcript and the parameters
 //! alone, a larger one emits equal tokens, only later.
 
-use super::machine::{DONE, Done};
-use super::state::Snapshot;
+use super::machine::{DONE, Done, Snapshot};
 use super::{Event, Run, Trouble};
-use crate::error::Fault;
+use crate::document::Fault;
 use crate::program::{Instr, WindowSpec};
 use crate::value::Value;
 use std::collections::VecDeque;
@@ -144,11 +143,12 @@ impl Run {
         let capacity = self.channels[channel]
             .as_ref()
             .map_or(0, super::Channel::capacity);
-        match capacity >= least {
-            true => Ok(channel),
-            false => Err(Trouble::program(format!(
+        if capacity >= least {
+            Ok(channel)
+        } else {
+            Err(Trouble::program(format!(
                 "stream_channel holds {capacity}; its windows need {least}"
-            ))),
+            )))
         }
     }
 
@@ -178,12 +178,13 @@ impl Run {
                 self.alarm = Some(due);
                 return Poll::Pending;
             }
-            let holds = match more {
-                true => match self.holds(condition) {
+            let holds = if more {
+                match self.holds(condition) {
                     Ok(holds) => holds,
                     Err(why) => return Poll::Ready(Err(why)),
-                },
-                false => false,
+                }
+            } else {
+                false
             };
             let Some(window) = &mut self.window else {
                 return DONE;
@@ -193,9 +194,10 @@ impl Run {
             } else if full {
                 window.in_window = 0;
                 let full = std::mem::take(&mut window.current);
-                let next = match window.ahead {
-                    true => window.previous.replace(full),
-                    false => Some(full),
+                let next = if window.ahead {
+                    window.previous.replace(full)
+                } else {
+                    Some(full)
                 };
                 if let Some(next) = next {
                     self.drain_window(next, place);

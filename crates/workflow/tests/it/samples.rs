@@ -97,11 +97,12 @@ fn second_turn_equals_a_fresh_run_over_the_transcript() {
         for batch in 1..=16 {
             for ahead in [false, true] {
                 let chat = name == "multi_turn_chat";
-                let given = match chat {
-                    true => json!({"first": "hi", "second": "and then?", "system": "be kind",
-                        "max_tokens": 25, "batch_size": batch, "ahead": ahead}),
-                    false => json!({"prompt": "hi", "wish": "and then?",
-                        "max_tokens": 25, "batch_size": batch, "ahead": ahead}),
+                let given = if chat {
+                    json!({"first": "hi", "second": "and then?", "system": "be kind",
+                        "max_tokens": 25, "batch_size": batch, "ahead": ahead})
+                } else {
+                    json!({"prompt": "hi", "wish": "and then?",
+                        "max_tokens": 25, "batch_size": batch, "ahead": ahead})
                 };
                 let mut run = bench.run(&program, &given);
                 let (told, outcome) = bench.finish(&mut run);

@@ -136,9 +136,10 @@ impl CustomOp for FailAt {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), String> {
-        match call.get("input") == call.get("at") {
-            true => Err("as asked for".to_owned()),
-            false => Ok(()),
+        if call.get("input") == call.get("at") {
+            Err("as asked for".to_owned())
+        } else {
+            Ok(())
         }
     }
 }
