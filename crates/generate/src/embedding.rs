@@ -38,9 +38,10 @@ impl EmbeddingRequest {
         model: &ModelHandle,
         tokens: Writer<Token>,
     ) -> Result<Request, ApiError> {
-        let remote = match model.engine.is_remote() {
-            true => Some(RemoteRequest::of_embedding(&self, model).encode()?),
-            false => None,
+        let remote = if model.engine.is_remote() {
+            Some(RemoteRequest::of_embedding(&self, model).encode()?)
+        } else {
+            None
         };
         Ok(Request {
             prompt: self.prompt,

@@ -103,43 +103,22 @@ pub enum Seed {
     Fixed(u64),
 }
 
+/// `Self` with these fields of the first value, or where they are `None` of the second.
+macro_rules! own_or_below {
+    ($own:ident, $below:ident; $($field:ident)*) => {
+        Self { $($field: $own.$field.or_else(|| $below.$field.clone())),* }
+    };
+}
+pub(crate) use own_or_below;
+
 impl GenerationOptions {
     /// These options, with `defaults` for those that are not set.
     #[must_use]
     pub fn or(self, defaults: &Self) -> Self {
-        Self {
-            temperature: self.temperature.or(defaults.temperature),
-            top_k: self.top_k.or(defaults.top_k),
-            top_p: self.top_p.or(defaults.top_p),
-            min_p: self.min_p.or(defaults.min_p),
-            typical_p: self.typical_p.or(defaults.typical_p),
-            repetition_penalty: self.repetition_penalty.or(defaults.repetition_penalty),
-            presence_penalty: self.presence_penalty.or(defaults.presence_penalty),
-            frequency_penalty: self.frequency_penalty.or(defaults.frequency_penalty),
-            penalty_window: self.penalty_window.or(defaults.penalty_window),
-            dry_multiplier: self.dry_multiplier.or(defaults.dry_multiplier),
-            dry_base: self.dry_base.or(defaults.dry_base),
-            dry_allowed_length: self.dry_allowed_length.or(defaults.dry_allowed_length),
-            dry_window: self.dry_window.or(defaults.dry_window),
-            dry_sequence_breakers: self
-                .dry_sequence_breakers
-                .or_else(|| defaults.dry_sequence_breakers.clone()),
-            xtc_probability: self.xtc_probability.or(defaults.xtc_probability),
-            xtc_threshold: self.xtc_threshold.or(defaults.xtc_threshold),
-            logit_bias: self.logit_bias.or_else(|| defaults.logit_bias.clone()),
-            min_tokens: self.min_tokens.or(defaults.min_tokens),
-            max_tokens: self.max_tokens.or(defaults.max_tokens),
-            stops: self.stops.or_else(|| defaults.stops.clone()),
-            stop_token_ids: self
-                .stop_token_ids
-                .or_else(|| defaults.stop_token_ids.clone()),
-            ignore_eos: self.ignore_eos.or(defaults.ignore_eos),
-            seed: self.seed.or(defaults.seed),
-            response_format: self
-                .response_format
-                .or_else(|| defaults.response_format.clone()),
-            closed_objects: self.closed_objects.or(defaults.closed_objects),
-            lora: self.lora.or_else(|| defaults.lora.clone()),
+        own_or_below! { self, defaults;
+            temperature top_k top_p min_p typical_p repetition_penalty presence_penalty frequency_penalty penalty_window
+            dry_multiplier dry_base dry_allowed_length dry_window dry_sequence_breakers xtc_probability xtc_threshold
+            logit_bias min_tokens max_tokens stops stop_token_ids ignore_eos seed response_format closed_objects lora
         }
     }
 
@@ -175,9 +154,10 @@ impl GenerationOptions {
         let sampling = self.sampling_params();
         GenerationParams {
             max_tokens: self.max_tokens.and_then(TokenLimit::tokens),
-            dry_sequence_breakers: match sampling.dry_multiplier > 0.0 {
-                true => self.dry_sequence_breakers.unwrap_or_else(default_breakers),
-                false => Vec::new(),
+            dry_sequence_breakers: if sampling.dry_multiplier > 0.0 {
+                self.dry_sequence_breakers.unwrap_or_else(default_breakers)
+            } else {
+                Vec::new()
             },
             sampling,
             stops: self.stops.unwrap_or_default(),

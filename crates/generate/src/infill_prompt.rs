@@ -172,9 +172,12 @@ mod tests {
 
     /// Ids as text: bytes as they are, control tokens by their texts.
     fn shown(tokenizer: &Tokenizer, ids: &[u32]) -> String {
-        let show = |&id: &u32| match tokenizer.is_control(id) {
-            true => tokenizer.piece(id).unwrap_or_default().to_owned(),
-            false => String::from_utf8_lossy(tokenizer.bytes(id).unwrap_or_default()).into_owned(),
+        let show = |&id: &u32| {
+            if tokenizer.is_control(id) {
+                tokenizer.piece(id).unwrap_or_default().to_owned()
+            } else {
+                String::from_utf8_lossy(tokenizer.bytes(id).unwrap_or_default()).into_owned()
+            }
         };
         ids.iter().map(show).collect()
     }

@@ -1,23 +1,16 @@
 //! From a prompt in a request to prompt ids: rendered, tokenized, measured; or restored from a record.
 
-mod mixed_prompt;
-mod prompt_errors;
 mod restored;
-mod sentinel;
 mod truncated;
-mod turns;
 
 use crate::detokenize::prompt_text;
-use crate::error::ApiError;
+use crate::error::{ApiError, Blame, ErrorKind};
 use crate::infill_prompt::InfillPrompt;
 use crate::model_handle::ModelHandle;
 use crate::output::parser_config::{ParseOptions, ParserConfig};
 use crate::prompt_limit::PromptLimit;
-use crate::request::{Prompt, PromptPiece};
+use crate::request::{MixedPart, Prompt, PromptPiece};
 use crate::truncation::PromptTruncation;
-pub use prompt_errors::no_text_error;
-use prompt_errors::{no_text, template_failed, tokenizer_failed};
-use sentinel::{append_sentinel, cut_at_sentinel};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -119,9 +112,10 @@ impl<'a> PromptEncoder<'a> {
     /// The chat template or the tokenizer rejects the prompt.
     pub fn prompt_ids(self, prompt: Prompt) -> Result<Vec<u32>, ApiError> {
         let wanted = ParseOptions::default();
-        let encoded = match self.truncation.truncation.is_disabled() {
-            true => self.encode_prompt(prompt, wanted, PromptLimit::WIDEST),
-            false => self.encode_truncated(prompt, wanted),
+        let encoded = if self.truncation.truncation.is_disabled() {
+            self.encode_prompt(prompt, wanted, PromptLimit::WIDEST)
+        } else {
+            self.encode_truncated(prompt, wanted)
         };
         encoded.map(|encoded| encoded.ids)
     }
@@ -133,9 +127,10 @@ impl<'a> PromptEncoder<'a> {
     /// The tokenizer failed.
     pub fn text_ids(self, text: &str, adds: bool, special: bool) -> Result<Vec<u32>, ApiError> {
         let tokenizer = &self.model.tokenizer;
-        let ids = match adds {
-            true => tokenizer.encode_prompt(text, special),
-            false => tokenizer.encode(text, special),
+        let ids = if adds {
+            tokenizer.encode_prompt(text, special)
+        } else {
+            tokenizer.encode(text, special)
         };
         ids.map_err(|e| tokenizer_failed(&e))
     }
@@ -407,6 +402,105 @@ impl EncodedPrompt {
             rendered: None,
         })
     }
+}
+
+impl PromptEncoder<'_> {
+    /// Texts and ids, in order; only a text at the beginning has the tokens that the vocabulary puts around a text.
+    fn encode_mixed(
+        self,
+        parts: &[MixedPart],
+        room: PromptLimit,
+    ) -> Result<EncodedPrompt, ApiError> {
+        let bytes = parts.iter().map(|part| match part {
+            MixedPart::Text(text) => text.len(),
+            MixedPart::Ids(_) => 0,
+        });
+        room.expect("prompt", bytes.sum())?;
+        let mut all = Vec::new();
+        for (i, part) in parts.iter().enumerate() {
+            match part {
+                MixedPart::Text(text) => all.extend(self.text_ids(text, i == 0, true)?),
+                MixedPart::Ids(ids) => all.extend_from_slice(ids),
+            }
+        }
+        EncodedPrompt::plain(Ok(all), None)
+    }
+}
+
+/// The error of a chat template that failed on this field.
+fn template_failed(error: TemplateError, field: &str, room: PromptLimit) -> ApiError {
+    match error {
+        TemplateError::Refused(why) => ApiError::field(
+            field,
+            "template_refused",
+            format!("{field}: the model's chat template rejected it: {why}"),
+        ),
+        TemplateError::TooLong(most) if most == room.bytes_max() => room.too_long(field, most + 1),
+        TemplateError::TooLong(most) => ApiError::field(
+            field,
+            "too_long",
+            format!(
+                "{field}: the model's template makes a value of more than {most} bytes or items of it"
+            ),
+        ),
+        TemplateError::Broken(why) | TemplateError::NoThread(why) => {
+            tracing::error!(why, "chat template failed");
+            ApiError::ours(
+                "template_broken",
+                "the model's chat template failed on this conversation",
+            )
+        }
+    }
+}
+
+/// The error for a request for text to an encoder, and what the encoder is for.
+pub fn no_text_error(name: &str, purpose: &str) -> ApiError {
+    let message = format!("model: '{name}' is an encoder, which generates no text; {purpose}");
+    ApiError::field("model", "not_supported", message)
+}
+
+/// The error where the name of the model is not known.
+fn no_text() -> ApiError {
+    let message = "model: is an encoder, which generates no text".to_owned();
+    ApiError::field("model", "not_supported", message)
+}
+
+/// The error of a prompt that the tokenizer rejects.
+fn tokenizer_failed(error: &TokenizerError) -> ApiError {
+    tracing::error!(%error, "tokenizer failed");
+    ApiError::new(
+        ErrorKind::Internal,
+        Blame::Ours,
+        "tokenizer_failed",
+        "the prompt could not be tokenized",
+    )
+}
+
+/// Private-use sentinel behind a text that the answer continues. If user text contains it, the last occurrence is the
+/// inserted one.
+const SENTINEL: &str = "\u{F8FF}end\u{F8FF}";
+
+/// Puts the sentinel behind the text of the last message.
+fn append_sentinel(messages: &mut [Message]) {
+    if let Some(Value::String(text)) = messages.last_mut().map(|m| &mut m.content) {
+        text.push_str(SENTINEL);
+    }
+}
+
+/// Cuts what the template put after the last message's text, so that the answer continues that text.
+///
+/// # Errors
+/// The template does not render the last message.
+fn cut_at_sentinel(field: &str, text: &mut String) -> Result<(), ApiError> {
+    let Some(at) = text.rfind(SENTINEL) else {
+        let message = format!(
+            "{field}: the model's chat template does not render the last message, so an answer cannot \
+             continue it"
+        );
+        return Err(ApiError::field(field, "template_refused", message));
+    };
+    text.truncate(at);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -48,27 +48,14 @@ impl Default for ReportedSampling {
 }
 
 impl From<&SamplingParams> for ReportedSampling {
-    fn from(s: &SamplingParams) -> Self {
-        Self {
-            seed: s.seed,
-            temperature: s.temperature,
-            top_k: s.top_k,
-            top_p: s.top_p,
-            min_p: s.min_p,
-            typical_p: s.typical_p,
-            repetition_penalty: s.repetition_penalty,
-            presence_penalty: s.presence_penalty,
-            frequency_penalty: s.frequency_penalty,
-            penalty_window: s.penalty_window,
-            dry_multiplier: s.dry_multiplier,
-            dry_base: s.dry_base,
-            dry_allowed_length: s.dry_allowed_length,
-            dry_window: s.dry_window,
-            xtc_probability: s.xtc_probability,
-            xtc_threshold: s.xtc_threshold,
-            top_logprobs: s.top_logprobs,
-            ignore_eos: s.ignore_eos,
-            max_tokens: None,
+    fn from(sampling: &SamplingParams) -> Self {
+        macro_rules! copied {
+            ($($field:ident)*) => { Self { $($field: sampling.$field,)* max_tokens: None } };
+        }
+        copied! {
+            seed temperature top_k top_p min_p typical_p repetition_penalty presence_penalty frequency_penalty
+            penalty_window dry_multiplier dry_base dry_allowed_length dry_window xtc_probability xtc_threshold
+            top_logprobs ignore_eos
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Sampling parameters for requests that leave them open: the operator's, those that a model's files recommend, or llama.cpp's.
 
-use crate::generation_options::{GenerationOptions, PenaltyWindow};
+use crate::generation_options::{GenerationOptions, PenaltyWindow, own_or_below};
 use std::ops::RangeInclusive;
 
 /// A sampling parameter that has a default.
@@ -113,15 +113,8 @@ impl SamplingDefaults {
     /// These defaults, with those `below` for what is open.
     #[must_use]
     pub fn or(self, below: Self) -> Self {
-        Self {
-            temperature: self.temperature.or(below.temperature),
-            top_k: self.top_k.or(below.top_k),
-            top_p: self.top_p.or(below.top_p),
-            min_p: self.min_p.or(below.min_p),
-            repetition_penalty: self.repetition_penalty.or(below.repetition_penalty),
-            presence_penalty: self.presence_penalty.or(below.presence_penalty),
-            frequency_penalty: self.frequency_penalty.or(below.frequency_penalty),
-            penalty_window: self.penalty_window.or(below.penalty_window),
+        own_or_below! { self, below;
+            temperature top_k top_p min_p repetition_penalty presence_penalty frequency_penalty penalty_window
         }
     }
 

@@ -123,9 +123,10 @@ fn schema_of_calls(tools: &[&Value], once: bool) -> Value {
         })
     });
     let call = json!({"anyOf": calls.collect::<Vec<_>>()});
-    match once {
-        true => call,
-        false => json!({"type": "array", "items": call, "minItems": 1}),
+    if once {
+        call
+    } else {
+        json!({"type": "array", "items": call, "minItems": 1})
     }
 }
 

@@ -12,7 +12,7 @@ use engine::{
     ADAPTER_SCALE_MAX, ADAPTERS_MAX, DRY_BASE_MAX, DRY_MULTIPLIER_MAX, DRY_WINDOW_MAX,
     RequestUpdate, SamplingParams, TOP_LOGPROBS_MAX,
 };
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use text::ConstrainedTool;
 
@@ -24,25 +24,19 @@ const ID_LIMIT: u32 = 1 << 31;
 const TOKENS_MAX: u64 = 1 << 32;
 
 /// A value that breaks a bound; the message begins with the field.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct InvalidValue(pub String);
-
-impl Display for InvalidValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for InvalidValue {}
 
 /// Requires a condition; the message begins with the field.
 ///
 /// # Errors
 /// The condition does not hold.
 pub fn require(holds: bool, message: impl FnOnce() -> String) -> Result<(), InvalidValue> {
-    match holds {
-        true => Ok(()),
-        false => Err(InvalidValue(message())),
+    if holds {
+        Ok(())
+    } else {
+        Err(InvalidValue(message()))
     }
 }
 

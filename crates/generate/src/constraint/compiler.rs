@@ -93,9 +93,10 @@ impl ConstraintOptions {
 
     /// The format of the whole answer.
     fn answer_format(&self) -> Option<ResponseFormat> {
-        match self.must_call && self.in_channels {
-            true => Some(self.call_format(CallSyntax::HARMONY_CALL)),
-            false => self.format.clone(),
+        if self.must_call && self.in_channels {
+            Some(self.call_format(CallSyntax::HARMONY_CALL))
+        } else {
+            self.format.clone()
         }
     }
 

@@ -6,7 +6,8 @@
 //! constrained. Where a tool call is required, the call takes the place of the final channel: the grammar begins with the
 //! recipient.
 
-use crate::constraint::bitmask::{clear, set};
+use crate::constraint::mask_worker::{clear, set};
+use crate::constraint::reasoning_budget::accept_reasoning;
 use engine::Constraint;
 use std::sync::Arc;
 use text::Tokenizer;
@@ -208,24 +209,15 @@ impl Constraint for HarmonyConstraint {
     }
 
     fn replay(&mut self, tokens: &[u32]) {
-        let mut left = tokens;
-        while let Some((&token, rest)) = left.split_first()
-            && self.at != HarmonyState::Answering
-        {
-            self.accept(token);
-            left = rest;
-        }
+        let left = accept_reasoning(self, tokens, |own| own.at == HarmonyState::Answering);
         if let Some(form) = &mut self.form {
             form.replay(left);
         }
     }
 
     fn is_complete(&self) -> bool {
-        let form = self
-            .form
-            .as_ref()
-            .filter(|_| self.at == HarmonyState::Answering);
-        form.is_some_and(|form| form.is_complete())
+        self.at == HarmonyState::Answering
+            && self.form.as_ref().is_some_and(|form| form.is_complete())
     }
 
     fn forced(&self, most: usize, into: &mut Vec<u32>) {

@@ -1,15 +1,4 @@
-//! Token bitmasks computed while the model computes.
-//!
-//! A constrained answer needs the mask of the next token when the logits are ready, and the constraint knows the mask as
-//! soon as the token before was accepted. So the [`GrammarState`] of an answer is handed to a thread when a token was
-//! accepted, and the thread computes the mask during the forward pass.
-//!
-//! **Protocol.** A grammar state is behind a mutex, held while the mask is computed. The engine accepts a token (lock; the
-//! mask is void; unlock), then hands the state over. The thread locks the state, computes the mask unless present, unlocks.
-//! The engine, in need of the mask, locks the state: the engine waits while the thread computes this mask, finds the mask, or
-//! computes it. No thread holds two locks, so there is no deadlock; a state that was handed over twice, or whose answer is
-//! over, costs a look. If the thread is behind, or the queue full, the engine finds the mask void and computes the mask: the only
-//! wait is for a mask in progress.
+//! Token bitmasks: one bit for each token that may come next, computed while the model computes.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -173,4 +162,25 @@ impl engine::Constraint for GrammarConstraint {
     fn forced(&self, most: usize, into: &mut Vec<u32>) {
         into.extend(self.forced.iter().take(most));
     }
+}
+
+/// Allows a token.
+pub(crate) fn set(allowed: &mut [u32], id: u32) {
+    if let Some(word) = allowed.get_mut(id as usize / 32) {
+        *word |= 1 << (id % 32);
+    }
+}
+
+/// Forbids a token.
+pub(crate) fn clear(allowed: &mut [u32], id: u32) {
+    if let Some(word) = allowed.get_mut(id as usize / 32) {
+        *word &= !(1 << (id % 32));
+    }
+}
+
+/// Whether a token is allowed.
+pub(crate) fn has(allowed: &[u32], id: u32) -> bool {
+    allowed
+        .get(id as usize / 32)
+        .is_some_and(|word| word >> (id % 32) & 1 == 1)
 }

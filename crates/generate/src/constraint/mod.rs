@@ -2,7 +2,6 @@
 
 pub mod compiler;
 
-pub(crate) mod bitmask;
 pub(crate) mod harmony;
 pub(crate) mod mask_worker;
 pub(crate) mod prompt_logprobs;

@@ -4,7 +4,7 @@
 //! *Reasoning*: everything but the end of the answer is allowed, until the closing delimiter; when the budget is used up,
 //! only that delimiter. *Answering*: the content constraint decides.
 
-use crate::constraint::bitmask::{clear, set};
+use crate::constraint::mask_worker::{clear, set};
 use engine::Constraint;
 use std::sync::Arc;
 use text::{AnswerFormat, Tokenizer};
@@ -61,9 +61,10 @@ impl ReasoningBudget {
         eos: &Arc<[u32]>,
         form: Option<Box<dyn Constraint>>,
     ) -> Self {
-        let at = match marks.is_open {
-            true => BudgetState::Reasoning(0),
-            false => BudgetState::Beginning,
+        let at = if marks.is_open {
+            BudgetState::Reasoning(0)
+        } else {
+            BudgetState::Beginning
         };
         Self {
             marks,
@@ -123,24 +124,15 @@ impl Constraint for ReasoningBudget {
     }
 
     fn replay(&mut self, tokens: &[u32]) {
-        let mut left = tokens;
-        while let Some((&token, rest)) = left.split_first()
-            && self.at != BudgetState::Answering
-        {
-            self.accept(token);
-            left = rest;
-        }
+        let left = accept_reasoning(self, tokens, |own| own.at == BudgetState::Answering);
         if let Some(form) = &mut self.form {
             form.replay(left);
         }
     }
 
     fn is_complete(&self) -> bool {
-        let form = self
-            .form
-            .as_ref()
-            .filter(|_| self.at == BudgetState::Answering);
-        form.is_some_and(|form| form.is_complete())
+        self.at == BudgetState::Answering
+            && self.form.as_ref().is_some_and(|form| form.is_complete())
     }
 
     fn forced(&self, most: usize, into: &mut Vec<u32>) {
@@ -157,6 +149,22 @@ impl Constraint for ReasoningBudget {
             _ => {}
         }
     }
+}
+
+/// Accepts tokens until the content begins. Returns those of the content.
+pub(crate) fn accept_reasoning<'a, C: Constraint>(
+    constraint: &mut C,
+    tokens: &'a [u32],
+    is_answering: impl Fn(&C) -> bool,
+) -> &'a [u32] {
+    let mut left = tokens;
+    while let Some((&token, rest)) = left.split_first()
+        && !is_answering(constraint)
+    {
+        constraint.accept(token);
+        left = rest;
+    }
+    left
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 //! Nothing is constrained until a call opens. From there to the end of the call a grammar applies, and then nothing
 //! again. So content needs no masks, except where a token would extend beyond an opening delimiter.
 
-use crate::constraint::bitmask::clear;
-use crate::constraint::mask_worker::{GrammarConstraint, MaskWorker};
+use crate::constraint::mask_worker::{GrammarConstraint, MaskWorker, clear};
 use engine::Constraint;
 use std::sync::Arc;
 use text::{DelimiterSet, DelimiterWatch, Grammar};

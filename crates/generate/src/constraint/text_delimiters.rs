@@ -10,7 +10,8 @@
 //! Within reasoning no token may extend beyond the end of a closing delimiter ([`DelimiterWatch`]), wherever tokens are
 //! cut, so that the content begins with a token; and the answer may not end.
 
-use crate::constraint::bitmask::{clear, has, set};
+use crate::constraint::mask_worker::{clear, has, set};
+use crate::constraint::reasoning_budget::accept_reasoning;
 use engine::Constraint;
 use std::sync::Arc;
 use text::{AnswerFormat, Decoder, DelimiterSet, DelimiterWatch, Tokenizer};
@@ -294,24 +295,18 @@ impl Constraint for TextReasoningBudget {
     }
 
     fn replay(&mut self, tokens: &[u32]) {
-        let mut left = tokens;
-        while let Some((&token, rest)) = left.split_first()
-            && self.at != DelimiterState::Answering
-        {
-            self.accept(token);
-            left = rest;
-        }
+        let left = accept_reasoning(self, tokens, |own| own.at == DelimiterState::Answering);
         if let Some(form) = &mut self.form {
             form.content_mut().replay(left);
         }
     }
 
     fn is_complete(&self) -> bool {
-        let form = self
-            .form
-            .as_ref()
-            .filter(|_| self.at == DelimiterState::Answering);
-        form.is_some_and(|form| form.content().is_complete())
+        self.at == DelimiterState::Answering
+            && self
+                .form
+                .as_ref()
+                .is_some_and(|form| form.content().is_complete())
     }
 
     fn forced(&self, most: usize, into: &mut Vec<u32>) {

@@ -156,9 +156,10 @@ impl GenerationReader {
         stop: &mut dyn FnMut(End) -> End,
     ) -> Poll<Turn> {
         let (from, n) = (std::mem::take(&mut self.next), self.choices.len());
-        let turn = match self.one_by_one {
-            true => (self.current_choice()..n.min(self.current_choice() + 1)).chain(0..0),
-            false => (from..n).chain(0..from),
+        let turn = if self.one_by_one {
+            (self.current_choice()..n.min(self.current_choice() + 1)).chain(0..0)
+        } else {
+            (from..n).chain(0..from)
         };
         let mut emitted = false;
         for index in turn {

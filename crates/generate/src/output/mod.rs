@@ -8,4 +8,3 @@ pub mod generation_reader;
 pub mod parser_config;
 pub mod pipeline;
 pub mod position;
-pub mod replay;

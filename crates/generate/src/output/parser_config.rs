@@ -80,9 +80,10 @@ impl ParserConfig {
         let thinks = !wanted.structured_output || marks.is_some() || spelled.is_some();
         let format = AnswerFormat {
             tools: calls,
-            reasoning: match thinks {
-                true => format.reasoning,
-                false => ReasoningFamily::None,
+            reasoning: if thinks {
+                format.reasoning
+            } else {
+                ReasoningFamily::None
             },
         };
         Self {

@@ -1,8 +1,7 @@
 //! Embeddings that an engine of another process computes.
 
-use super::record::RemoteRequest;
-use super::record_terms::RecordTerms;
 use super::resumption::Resumption;
+use super::{RecordTerms, RemoteRequest};
 use crate::embedding::EmbeddingRequest;
 use crate::error::ApiError;
 use crate::model_handle::ModelHandle;

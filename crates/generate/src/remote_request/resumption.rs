@@ -1,6 +1,6 @@
 //! Submission of a request of another process to the engine of this one.
 
-use super::record::RemoteRequest;
+use super::RemoteRequest;
 use crate::constraint::compiler::{ConstraintCompiler, ConstraintOptions, OutputConstraints};
 use crate::embedding::EmbeddingVector;
 use crate::error::ApiError;

@@ -1,9 +1,9 @@
-use super::record::merged;
-use super::{REMOTE_REQUEST_BYTES_MAX, RecordPooling, RecordTerms, RemoteRequest, RequestOrigin};
+use super::{
+    REMOTE_REQUEST_BYTES_MAX, RecordPooling, RecordTerms, RemoteRequest, RequestOrigin, merged,
+};
 use crate::prompt_record::PromptRecord;
 use crate::request::{CHOICES_MAX, GenerationParams};
-use engine::RequestUpdate;
-use engine::{Account, CacheSalt, Clocks, Policy, Priority, Terms};
+use engine::{Account, CacheSalt, Clocks, Policy, Priority, RequestUpdate, Terms};
 use std::time::Duration;
 
 fn request() -> RemoteRequest {

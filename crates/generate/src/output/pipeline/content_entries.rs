@@ -150,9 +150,10 @@ impl ContentEntries {
                 .held
                 .front()
                 .is_some_and(|entry| entry.start == self.first_end());
-            match is_empty && self.is_content && !is_stopped {
-                true => self.release_first(),
-                false => self.drop_first(),
+            if is_empty && self.is_content && !is_stopped {
+                self.release_first();
+            } else {
+                self.drop_first();
             }
         }
     }

@@ -248,9 +248,10 @@ fn entries_and_stop_strings_are_those_of_the_content() {
         for cut in [1, 2, usize::MAX] {
             let (text, seen, end) = content_of(words, cut);
             assert_eq!((&*text, seen), (content, ids(entries)), "{label}, {cut}");
-            let want = match is_stopped {
-                true => End::Stop(Stop::StopString(0)),
-                false => End::Length,
+            let want = if is_stopped {
+                End::Stop(Stop::StopString(0))
+            } else {
+                End::Length
             };
             assert_eq!(end, want, "{label}");
         }

@@ -144,9 +144,10 @@ fn check_restored(model: &ModelHandle, prompt: Prompt, wanted: ParseOptions, ans
 
 fn check_family(format: AnswerFormat, answers: &[String]) {
     for template in TEMPLATES.into_iter().chain([CHANNELS]) {
-        let tokenizer = match template == CHANNELS {
-            true => vocab::in_channels(),
-            false => vocab::tokenizer(),
+        let tokenizer = if template == CHANNELS {
+            vocab::in_channels()
+        } else {
+            vocab::tokenizer()
         };
         let model = model(template, format, tokenizer);
         for bits in 0..16 {

@@ -119,9 +119,10 @@ fn last_turn_takes_the_room_of_the_answer_and_no_more() {
     };
     for (bytes, is_taken) in [(78, true), (97, true), (98, false), (5000, false)] {
         let found = prepared(&model, Truncation::Turns, with_last(bytes));
-        match is_taken {
-            true => assert_eq!(found.expect("a prompt").len(), bytes + 2),
-            false => assert_eq!(found.expect_err("long").code, "context_length_exceeded"),
+        if is_taken {
+            assert_eq!(found.expect("a prompt").len(), bytes + 2);
+        } else {
+            assert_eq!(found.expect_err("long").code, "context_length_exceeded");
         }
     }
 }

@@ -83,9 +83,10 @@ impl<'a> Bench<'a> {
     #[expect(clippy::disallowed_methods, reason = "an epoch for virtual time")]
     pub(crate) fn new(case: &'a Case) -> Self {
         let in_channels = case.answers.tools == ToolFamily::Harmony;
-        let (tokenizer, words): (_, &[&[u8]]) = match in_channels {
-            true => (vocab::in_channels(), &vocab::CHANNELS),
-            false => (vocab::tokenizer(), &vocab::WORDS),
+        let (tokenizer, words): (_, &[&[u8]]) = if in_channels {
+            (vocab::in_channels(), &vocab::CHANNELS)
+        } else {
+            (vocab::tokenizer(), &vocab::WORDS)
         };
         let config = FakeConfig {
             dims: Dims {
@@ -108,9 +109,10 @@ impl<'a> Bench<'a> {
         let now = Instant::now();
         let engine = Engine::new(Box::new(model), case.engine, now).expect("bounds");
         let mut engine = engine;
-        let template = match in_channels {
-            true => "{{ messages[-1].content }}<|start|>assistant",
-            false => "{{ messages[-1].content }}",
+        let template = if in_channels {
+            "{{ messages[-1].content }}<|start|>assistant"
+        } else {
+            "{{ messages[-1].content }}"
         };
         let limits = PoolLimits { segments_max: 4096 };
         let model = ModelHandle {
