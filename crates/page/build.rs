@@ -67,9 +67,10 @@ fn read_files(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let bytes = match is_code(&name) {
-            true => without_comments(&fs::read_to_string(&path)?).into_bytes(),
-            false => fs::read(&path)?,
+        let bytes = if is_code(&name) {
+            without_comments(&fs::read_to_string(&path)?).into_bytes()
+        } else {
+            fs::read(&path)?
         };
         files.push((name.into_owned(), bytes));
     }

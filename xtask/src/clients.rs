@@ -109,9 +109,10 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     if !of_node.is_empty() {
         run_node(&of_node, &binary)?;
     }
-    match names.is_empty() {
-        true => conformance::fast(&binary),
-        false => Ok(()),
+    if names.is_empty() {
+        conformance::fast(&binary)
+    } else {
+        Ok(())
     }
 }
 

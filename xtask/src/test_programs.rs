@@ -152,9 +152,10 @@ impl TestProgram {
         };
         let seconds = began.elapsed().as_secs();
         println!("\n== {}: {seconds} s\n{}", self.name, text.trim_end());
-        match passes {
-            true => Ok(()),
-            false => Err(failed_tests(&text)),
+        if passes {
+            Ok(())
+        } else {
+            Err(failed_tests(&text))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Files of systems with owners and modes.
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -40,13 +41,14 @@ pub fn secure_directory(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     let is_own = metadata.uid() == own_user();
-    match mode & (ALL_WRITE | STICKY) == 0 && is_own {
-        true => directory.set_permissions(Permissions::from_mode(mode & !GROUP_WRITES)),
-        false => Err(refused(
+    if mode & (ALL_WRITE | STICKY) == 0 && is_own {
+        directory.set_permissions(Permissions::from_mode(mode & !GROUP_WRITES))
+    } else {
+        Err(refused(
             "other users may write to the directory; name one inside it, which is created with mode 0700, \
              or remove what others have put there and chmod go-w"
                 .into(),
-        )),
+        ))
     }
 }
 
@@ -180,26 +182,24 @@ fn regular(opened: io::Result<File>) -> io::Result<(File, Metadata)> {
         Ok((_, metadata)) => !metadata.is_file(),
         // Of a link, a directory, and a socket.
         Err(why) => {
-            let others = [
-                rustix::io::Errno::LOOP,
-                rustix::io::Errno::ISDIR,
-                rustix::io::Errno::NXIO,
-            ];
-            let is_of = |other: rustix::io::Errno| why.raw_os_error() == Some(other.raw_os_error());
+            let others = [Errno::LOOP, Errno::ISDIR, Errno::NXIO];
+            let is_of = |other: Errno| why.raw_os_error() == Some(other.raw_os_error());
             others.into_iter().any(is_of)
         }
     };
-    match is_other {
-        true => Err(refused("not a regular file".into())),
-        false => opened,
+    if is_other {
+        Err(refused("not a regular file".into()))
+    } else {
+        opened
     }
 }
 
 fn check_owner(metadata: &Metadata) -> io::Result<()> {
     let owner = metadata.uid();
-    match owner == 0 || owner == own_user() {
-        true => Ok(()),
-        false => Err(refused(format!("belongs to the user {owner}"))),
+    if owner == 0 || owner == own_user() {
+        Ok(())
+    } else {
+        Err(refused(format!("belongs to the user {owner}")))
     }
 }
 

@@ -151,13 +151,17 @@ fn channels(capacity: usize) -> Vec<(&'static str, Ends)> {
 fn throughput(ends: Ends, items: u32, slices: bool) -> f64 {
     let (mut push, mut pull) = ends;
     let start = Instant::now();
-    let writing = thread::spawn(move || match slices {
-        true => push.push_slices(0..items),
-        false => push.push_all(0..items),
+    let writing = thread::spawn(move || {
+        if slices {
+            push.push_slices(0..items)
+        } else {
+            push.push_all(0..items)
+        }
     });
-    let sum = match slices {
-        true => pull.pull_slices(items),
-        false => pull.pull_all(items),
+    let sum = if slices {
+        pull.pull_slices(items)
+    } else {
+        pull.pull_all(items)
     };
     let took = start.elapsed().as_secs_f64();
     writing.join().expect("the writer");

@@ -82,9 +82,10 @@ fn copy_folder(from: &Path, to: &Path) -> Outcome {
         let (from, to) = entry
             .map(|e| (e.path(), to.join(e.file_name())))
             .map_err(failed)?;
-        match from.is_dir() {
-            true => copy_folder(&from, &to)?,
-            false => copy(&from, &to)?,
+        if from.is_dir() {
+            copy_folder(&from, &to)?
+        } else {
+            copy(&from, &to)?
         }
     }
     Ok(())

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The target whose binaries are static, so that they run on every Linux on this kind of processor.
-pub(super) const STATIC: &str = match cfg!(target_arch = "aarch64") {
-    true => "aarch64-unknown-linux-musl",
-    false => "x86_64-unknown-linux-musl",
+pub(super) const STATIC: &str = if cfg!(target_arch = "aarch64") {
+    "aarch64-unknown-linux-musl"
+} else {
+    "x86_64-unknown-linux-musl"
 };
 
 /// A binary to package.
@@ -33,9 +34,10 @@ impl Built {
 
     /// Builds the binary: a static one, unless the machine cannot or `is_glibc`.
     pub(super) fn build(is_glibc: bool) -> Result<Self, String> {
-        let target = match is_glibc || !cfg!(target_os = "linux") || !can_be_static() {
-            true => host()?,
-            false => STATIC.to_owned(),
+        let target = if is_glibc || !cfg!(target_os = "linux") || !can_be_static() {
+            host()?
+        } else {
+            STATIC.to_owned()
         };
         let mut build = cargo();
         build.args(["build", "--profile", "packaged", "--locked"]);
@@ -52,9 +54,10 @@ impl Built {
 
     /// A binary that was built before.
     pub(super) fn existing(binary: &Path) -> Result<Self, String> {
-        let target = match is_static(binary)? {
-            true => STATIC.to_owned(),
-            false => host()?,
+        let target = if is_static(binary)? {
+            STATIC.to_owned()
+        } else {
+            host()?
         };
         Self::stripped(binary, target)
     }
@@ -62,10 +65,11 @@ impl Built {
     fn stripped(binary: &Path, target: String) -> Result<Self, String> {
         create(&folder())?;
         let stripped = folder().join(Self::file_name());
-        match cfg!(windows) {
+        if cfg!(windows) {
             // What could be stripped is in a file of its own there.
-            true => copy(binary, &stripped)?,
-            false => shell::run(Command::new("strip").arg("-o").arg(&stripped).arg(binary))?,
+            copy(binary, &stripped)?
+        } else {
+            shell::run(Command::new("strip").arg("-o").arg(&stripped).arg(binary))?
         }
         let told = output(Command::new(&stripped).arg("version"))?;
         let version = version_of(&String::from_utf8_lossy(&told))?;

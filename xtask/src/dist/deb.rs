@@ -287,10 +287,11 @@ fn create_user(installed: &Path) -> Outcome {
     )?;
     let users = installed.join("etc/passwd");
     let users = std::fs::read_to_string(&users).map_err(|e| format!("{}: {e}", users.display()))?;
-    match users.lines().any(|line| line.starts_with("millrace:")) {
-        true => Ok(()),
-        false => Err(format!(
+    if users.lines().any(|line| line.starts_with("millrace:")) {
+        Ok(())
+    } else {
+        Err(format!(
             "systemd-sysusers created no user millrace: {users}"
-        )),
+        ))
     }
 }

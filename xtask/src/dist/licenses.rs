@@ -126,12 +126,13 @@ pub(super) fn listing(components: &Components) -> Result<String, String> {
 
 /// A remark on a crate whose archive has no license text.
 fn no_text(component: &Component, is_absent: bool) -> String {
-    match is_absent {
-        false => String::new(),
-        true => format!(
+    if is_absent {
+        format!(
             " (no text in its archive: https://crates.io/crates/{})",
             component.name
-        ),
+        )
+    } else {
+        String::new()
     }
 }
 

@@ -63,9 +63,10 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let share = built.write_share()?;
     if has("--deb") {
         let package = deb::run(&built, &share)?;
-        match has("--install") {
-            true => debian_install::run(&built, &package),
-            false => Ok(()),
+        if has("--install") {
+            debian_install::run(&built, &package)
+        } else {
+            Ok(())
         }
     } else if has("--wheel") {
         wheel::run(&built, &share)
