@@ -51,4 +51,3 @@ pub(crate) mod probe;
 pub(crate) mod recurrent;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod rowwise;
-pub(crate) mod streamed_store;

@@ -1,12 +1,13 @@
 //! Choosing a vector path at run time by the level that an [`crate::Isa`] proves.
 
 /// Writes a function that takes an [`crate::Isa`] first and runs the reference implementation (the first path)
-/// or an instance of the vector path (the second path) for the level.
+/// or an instance of the vector path (the second path) for the level. Requires equal lengths of the named arguments.
 macro_rules! by_isa {
     (
         $scalar:path, $($vector:ident)::+;
         $(#[$attribute:meta])*
         $visibility:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?
+        $(; equal_lengths: $first:ident $($other:ident)+)?
     ) => {
         $(#[$attribute])*
         #[allow(unsafe_code, reason = "entering a fast path; the Isa is the proof")]
@@ -35,6 +36,7 @@ macro_rules! by_isa {
                 // SAFETY: compiled for NEON with dot products.
                 unsafe { $($vector)::+::<crate::arch::lanes::NeonF32x8<true>>($($arg),*) }
             }
+            $($(assert_eq!($first.len(), $other.len(), "lengths");)+)?
             match isa.level() {
                 crate::isa::Level::Scalar => $scalar($($arg),*),
                 #[cfg(target_arch = "x86_64")]

@@ -5,26 +5,20 @@
 //! so that vector paths need no tails. Padding stays zero.
 
 mod block;
-mod export;
-mod kind;
 mod region;
-mod shape;
 #[cfg(test)]
 mod tests;
-mod write;
 
 pub(crate) use block::{KvBlock, NibbleKv, QuantizedKv, SCALE_GROUP};
-pub use kind::KvKind;
-pub use shape::KvShape;
-pub(crate) use shape::LANES;
-#[cfg(test)]
-pub(crate) use write::quantize_nibble_group;
 
 use crate::Pool;
 use crate::pool::DisjointSlice;
 use block::BlockLayout;
 use region::Region;
 use std::fmt;
+
+#[cfg(test)]
+pub(crate) use block::quantize_nibble_group;
 
 impl KvShape {
     /// Bytes when fully used; `None` if a size is zero or the product overflows the address space.
@@ -271,3 +265,106 @@ impl fmt::Display for KvError {
 }
 
 impl std::error::Error for KvError {}
+
+/// Storage format of keys and values (cache type).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KvKind {
+    /// As f16: 2 bytes per element.
+    #[default]
+    F16,
+    /// int8 with an f16 scale for each 32 elements of a head: 1.0625 bytes per element.
+    Q8_0,
+    /// 4 bits with an f16 scale for each 32 elements of a head: 0.5625 bytes per element.
+    Q4_0,
+}
+
+impl KvKind {
+    /// All storage formats.
+    pub const ALL: [Self; 3] = [Self::F16, Self::Q8_0, Self::Q4_0];
+
+    /// `f16`, `q8_0` or `q4_0`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Q8_0 => "q8_0",
+            Self::Q4_0 => "q4_0",
+        }
+    }
+
+    /// Whether elements are quants with scales.
+    pub const fn is_quantized(self) -> bool {
+        !matches!(self, Self::F16)
+    }
+
+    /// The storage format called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl fmt::Display for KvKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Slots and elements are rounded up to a multiple of this: the f32 count of the widest vector.
+pub(crate) const LANES: usize = 16;
+
+/// Sizes of a KV cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs)]
+pub struct KvShape {
+    pub layers: usize,
+    pub pages: usize,
+    pub page_tokens: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
+    pub kind: KvKind,
+}
+
+/// Bytes of an element of a block.
+const ELEMENT: usize = size_of::<u16>();
+
+impl KvCache {
+    /// Bytes of one page in all layers, padding included.
+    pub fn page_bytes(&self) -> usize {
+        self.shape.layers * self.shape.kv_heads * self.block * ELEMENT
+    }
+
+    /// Copies a page out of all layers: elements in little-endian order, shape `(layers, kv_heads, block)`.
+    ///
+    /// # Panics
+    /// If the page is out of range, or `bytes` has not [`KvCache::page_bytes`].
+    pub fn export_page(&self, page: u32, bytes: &mut [u8]) {
+        assert_eq!(bytes.len(), self.page_bytes(), "bytes of a page");
+        let mut blocks = bytes.chunks_exact_mut(self.block * ELEMENT);
+        for layer in 0..self.shape.layers {
+            for (head, bytes) in (0..self.shape.kv_heads).zip(&mut blocks) {
+                let start = self.block_start(layer, page, head);
+                let block = &self.region.as_u16s()[start..start + self.block];
+                for (two, element) in bytes.chunks_exact_mut(ELEMENT).zip(block) {
+                    two.copy_from_slice(&element.to_le_bytes());
+                }
+            }
+        }
+    }
+
+    /// Copies into a page of all layers what [`KvCache::export_page`] copied out of a cache of equal layers and heads.
+    ///
+    /// # Panics
+    /// As [`KvCache::export_page`].
+    pub fn import_page(&mut self, page: u32, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.page_bytes(), "bytes of a page");
+        let mut blocks = bytes.chunks_exact(self.block * ELEMENT);
+        for layer in 0..self.shape.layers {
+            for (head, bytes) in (0..self.shape.kv_heads).zip(&mut blocks) {
+                let start = self.block_start(layer, page, head);
+                let block = &mut self.region.as_u16s_mut()[start..start + self.block];
+                for (two, element) in bytes.chunks_exact(ELEMENT).zip(block) {
+                    *element = u16::from_le_bytes([two[0], two[1]]);
+                }
+            }
+        }
+    }
+}

@@ -3,7 +3,7 @@
 //! Knows no models and no requests. Each vector path has a scalar reference implementation that defines the
 //! result.
 //!
-//! Layers, from the bottom: `memory`, `packed_bytes`, `format`, `quant`, `packing` and `kv` (data formats);
+//! Layers, from the bottom: `memory`, `format`, `quant`, `packing` and `kv` (data formats);
 //! `layout` (types shared by kernels and drivers); `arch` (kernels for one instruction set, pure
 //! functions); `isa` and `dispatch` (choice of the instruction set); `activations`, `matrix`, `matmul`,
 //! `attention`, `recurrent`, `ops`, `logits` (drivers).
@@ -21,7 +21,6 @@ mod matmul;
 mod matrix;
 mod memory;
 mod ops;
-mod packed_bytes;
 mod packing;
 mod pool;
 pub mod probe;
@@ -44,7 +43,7 @@ pub use ops::{
     rms_norm, rms_norm_in_place, scale, sigmoid_mul, silu_in_place, silu_mul, softcap,
     squared_relu_mul, walsh_hadamard,
 };
-pub use packed_bytes::{LentMemory, PackedBytes};
+pub use packing::{LentMemory, PackedBytes};
 pub use pool::Pool;
 pub use quant::{NonFiniteWeight, dequantize, quantize, quantize_with_search, requantize_rows};
 pub use recurrent::{

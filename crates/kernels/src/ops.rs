@@ -4,12 +4,9 @@
 //! depends on its own element only; the order of additions in a norm depends on the row's length alone at all levels
 //! with vectors. So a row's result never depends on the other rows of the batch, nor on the width of the vectors.
 
-mod hadamard;
 mod reference;
 #[cfg(test)]
 mod tests;
-
-pub use hadamard::walsh_hadamard;
 
 use crate::Isa;
 use crate::dispatch::by_isa;
@@ -40,79 +37,6 @@ pub fn l2_norm_in_place(isa: Isa, x: &mut [f32], eps: f32, factor: f32) {
     scale(isa, x, factor / norm);
 }
 
-/// `x += a * b`, element by element, rounded once where the instruction set does.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn add_mul(isa: Isa, x: &mut [f32], a: &[f32], b: &[f32]) {
-    assert!(x.len() == a.len() && x.len() == b.len());
-    add_products(isa, x, a, b);
-}
-
-/// `x *= sigmoid(gate)`.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn sigmoid_mul(isa: Isa, x: &mut [f32], gate: &[f32]) {
-    assert_eq!(x.len(), gate.len());
-    sigmoid(isa, x, gate);
-}
-
-/// `x += y`.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn add_assign(isa: Isa, x: &mut [f32], y: &[f32]) {
-    assert_eq!(x.len(), y.len());
-    add(isa, x, y);
-}
-
-/// `x += y * factor`, the product rounded before it is added.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn add_scaled(isa: Isa, x: &mut [f32], y: &[f32], factor: f32) {
-    assert_eq!(x.len(), y.len());
-    add_product(isa, x, y, factor);
-}
-
-/// `gate = silu(gate) * up`.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn silu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
-    assert_eq!(gate.len(), up.len());
-    silu(isa, gate, up);
-}
-
-/// `gate = gelu_tanh(gate) * up`.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn gelu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
-    assert_eq!(gate.len(), up.len());
-    gelu(isa, gate, up);
-}
-
-/// `gate = max(gate, 0)^2 * up`.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn squared_relu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
-    assert_eq!(gate.len(), up.len());
-    squared_relu(isa, gate, up);
-}
-
-/// `gate = x * sigmoid(1.702 x) * (u + 1)`, where `x` is `gate`, at most 7, and `u` is `up` within -7 and 7: the
-/// activation of gpt-oss.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn clamped_swiglu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
-    assert_eq!(gate.len(), up.len());
-    clamped_swiglu(isa, gate, up);
-}
-
 /// `1 / sqrt(mean(x^2) + eps)`.
 fn rms_factor(isa: Isa, x: &[f32], eps: f32) -> f32 {
     let mean = sum_of_squares(isa, x) / x.len() as f32;
@@ -136,7 +60,11 @@ by_isa! {
 }
 by_isa! {
     reference::add_product, crate::arch::rowwise::add_product;
-    fn add_product(x: &mut [f32], y: &[f32], factor: f32)
+    /// `x += y * factor`, the product rounded before it is added.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn add_scaled(x: &mut [f32], y: &[f32], factor: f32); equal_lengths: x y
 }
 by_isa! { reference::sum_of_squares, crate::arch::rowwise::sum_of_squares; fn sum_of_squares(x: &[f32]) -> f32 }
 by_isa! {
@@ -154,17 +82,137 @@ by_isa! {
 }
 by_isa! {
     reference::add_products, crate::arch::rowwise::add_products;
-    fn add_products(x: &mut [f32], a: &[f32], b: &[f32])
+    /// `x += a * b`, element by element, rounded once where the instruction set does.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn add_mul(x: &mut [f32], a: &[f32], b: &[f32]); equal_lengths: x a b
 }
-by_isa! { reference::sigmoid, crate::arch::rowwise::sigmoid; fn sigmoid(x: &mut [f32], gate: &[f32]) }
-by_isa! { reference::add, crate::arch::rowwise::add; fn add(x: &mut [f32], y: &[f32]) }
-by_isa! { reference::silu, crate::arch::rowwise::silu; fn silu(gate: &mut [f32], up: &[f32]) }
+by_isa! {
+    reference::sigmoid, crate::arch::rowwise::sigmoid;
+    /// `x *= sigmoid(gate)`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn sigmoid_mul(x: &mut [f32], gate: &[f32]); equal_lengths: x gate
+}
+by_isa! {
+    reference::add, crate::arch::rowwise::add;
+    /// `x += y`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn add_assign(x: &mut [f32], y: &[f32]); equal_lengths: x y
+}
+by_isa! {
+    reference::silu, crate::arch::rowwise::silu;
+    /// `gate = silu(gate) * up`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn silu_mul(gate: &mut [f32], up: &[f32]); equal_lengths: gate up
+}
 by_isa! {
     reference::squared_relu, crate::arch::rowwise::squared_relu;
-    fn squared_relu(gate: &mut [f32], up: &[f32])
+    /// `gate = max(gate, 0)^2 * up`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn squared_relu_mul(gate: &mut [f32], up: &[f32]); equal_lengths: gate up
 }
 by_isa! {
     reference::clamped_swiglu, crate::arch::rowwise::clamped_swiglu;
-    fn clamped_swiglu(gate: &mut [f32], up: &[f32])
+    /// `gate = x * sigmoid(1.702 x) * (u + 1)`, where `x` is `gate`, at most 7, and `u` is `up` within -7 and 7: the
+    /// activation of gpt-oss.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn clamped_swiglu_mul(gate: &mut [f32], up: &[f32]); equal_lengths: gate up
 }
-by_isa! { reference::gelu, crate::arch::rowwise::gelu; fn gelu(gate: &mut [f32], up: &[f32]) }
+by_isa! {
+    reference::gelu, crate::arch::rowwise::gelu;
+    /// `gate = gelu_tanh(gate) * up`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn gelu_mul(gate: &mut [f32], up: &[f32]); equal_lengths: gate up
+}
+
+/// Replaces each `group` consecutive elements of `x` by their orthonormal Walsh–Hadamard transform, which is its own inverse and
+/// keeps dot products. A large element is spread over its group.
+///
+/// The order of additions is that of the butterflies, with rising distance, on every level.
+///
+/// # Panics
+/// If `group` is no power of two, or `x` has no whole groups.
+pub fn walsh_hadamard(x: &mut [f32], group: usize) {
+    assert!(
+        group.is_power_of_two() && x.len().is_multiple_of(group),
+        "{} elements in groups of {group}",
+        x.len()
+    );
+    let factor = 1.0 / (group as f32).sqrt();
+    for part in x.chunks_exact_mut(group) {
+        let mut distance = 1;
+        while distance < group {
+            for pair in part.chunks_exact_mut(2 * distance) {
+                let (low, high) = pair.split_at_mut(distance);
+                for (a, b) in low.iter_mut().zip(high) {
+                    (*a, *b) = (*a + *b, *a - *b);
+                }
+            }
+            distance *= 2;
+        }
+        part.iter_mut().for_each(|x| *x *= factor);
+    }
+}
+
+#[cfg(test)]
+mod hadamard_tests {
+    use super::*;
+
+    fn noise(len: usize) -> Vec<f32> {
+        (0..len).map(|i| (i as f32 * 1.7 + 0.3).sin()).collect()
+    }
+
+    #[test]
+    fn transform_is_the_matrix_of_signs() {
+        for group in [1usize, 2, 8, 64, 256] {
+            let x = noise(3 * group);
+            let mut found = x.clone();
+            walsh_hadamard(&mut found, group);
+            for (found, x) in found.chunks(group).zip(x.chunks(group)) {
+                for (row, found) in found.iter().enumerate() {
+                    let sign = |col: usize| 1.0 - 2.0 * f64::from((row & col).count_ones() % 2);
+                    let sum: f64 = (0..group).map(|col| sign(col) * f64::from(x[col])).sum();
+                    let want = sum / (group as f64).sqrt();
+                    assert!((f64::from(*found) - want).abs() < 1e-5, "{group}, {row}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn transform_is_its_own_inverse_and_keeps_dot_products() {
+        let (a, b) = (noise(128), noise(256).split_off(128));
+        let dot = |a: &[f32], b: &[f32]| -> f32 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
+        let (mut turned_a, mut turned_b) = (a.clone(), b.clone());
+        walsh_hadamard(&mut turned_a, 64);
+        walsh_hadamard(&mut turned_b, 64);
+        assert!((dot(&a, &b) - dot(&turned_a, &turned_b)).abs() < 1e-3);
+        walsh_hadamard(&mut turned_a, 64);
+        assert!(
+            a.iter()
+                .zip(&turned_a)
+                .all(|(a, back)| (a - back).abs() < 1e-5)
+        );
+    }
+
+    #[test]
+    fn outlier_is_spread() {
+        let mut x = vec![0.0; 64];
+        x[5] = 8.0;
+        walsh_hadamard(&mut x, 64);
+        assert!(x.iter().all(|x| x.abs() == 1.0), "{x:?}");
+    }
+}

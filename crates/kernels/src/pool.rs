@@ -3,7 +3,6 @@
 //! The caller is worker 0, so a pool of one thread is a plain call. [`workers`] describes the synchronization;
 //! the methods here split slices and ranges so that callers need no `unsafe`.
 
-mod disjoint;
 #[cfg(test)]
 mod modelled;
 mod partition;
@@ -12,7 +11,7 @@ mod sync;
 mod tests;
 mod workers;
 
-pub(crate) use disjoint::DisjointSlice;
+pub(crate) use partition::DisjointSlice;
 
 use std::io;
 use workers::WorkerThreads;

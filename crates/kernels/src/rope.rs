@@ -159,9 +159,10 @@ fn ramp(spec: &RopeSpec, yarn: &Yarn, pair: usize) -> f64 {
         dims * (context / (f64::from(turns) * TAU)).ln() / (2.0 * f64::from(spec.theta).ln())
     };
     let bounds = [yarn.beta_fast, yarn.beta_slow].map(pair_with_turns);
-    let [low, high] = match yarn.truncated {
-        true => [bounds[0].floor(), bounds[1].ceil()],
-        false => bounds,
+    let [low, high] = if yarn.truncated {
+        [bounds[0].floor(), bounds[1].ceil()]
+    } else {
+        bounds
     };
     let (low, high) = (low.max(0.0), high.min(dims - 1.0));
     1.0 - ((pair as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0)

@@ -4,8 +4,7 @@
 use crate::Isa;
 use crate::isa::Level;
 use crate::layout::activation_block::{ActivationBlock, quantize_blocks};
-use crate::layout::bf16_tile::{Bf16Line, round_to_bf16};
-use crate::layout::int8_tile::{Int8KBlock, quantize_k_block};
+use crate::layout::tiles::{Bf16Line, Int8KBlock, quantize_k_block, round_to_bf16};
 
 #[cfg(target_arch = "x86_64")]
 use crate::arch::activations::{

@@ -1,8 +1,7 @@
 //! Quantization of activations: the scalar code of [`crate::layout`], compiled for each level.
 
 use crate::layout::activation_block::{ActivationBlock, quantize_blocks};
-use crate::layout::bf16_tile::{Bf16Line, round_to_bf16};
-use crate::layout::int8_tile::{Int8KBlock, quantize_k_block};
+use crate::layout::tiles::{Bf16Line, Int8KBlock, quantize_k_block, round_to_bf16};
 
 /// [`quantize_blocks`] with AVX2.
 #[target_feature(enable = "avx2,fma,f16c")]

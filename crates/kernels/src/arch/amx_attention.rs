@@ -9,7 +9,7 @@ use super::amx_attention_pack::{
 };
 use super::prefetch::Prefetcher;
 use crate::kv::LANES;
-use crate::layout::attention::softmax_shift;
+use crate::layout::softmax_shift;
 use core::arch::x86_64::*;
 
 /// Floats of a tile.

@@ -115,9 +115,10 @@ impl Int4Source {
     #[inline(always)]
     unsafe fn find(&self, place: usize) -> (*const u8, i32) {
         let place = self.start + place;
-        let (byte, end) = match place < self.half {
-            true => (place, 4),
-            false => (place - self.half, 8),
+        let (byte, end) = if place < self.half {
+            (place, 4)
+        } else {
+            (place - self.half, 8)
         };
         // SAFETY: the place is in range, so the byte is within the nibbles.
         (unsafe { self.nibbles.add(byte) }, end)

@@ -9,7 +9,7 @@
 use super::lanes::{Lanes, exp};
 use super::prefetch::Prefetcher;
 use crate::kv::LANES;
-use crate::layout::attention::softmax_shift;
+use crate::layout::softmax_shift;
 
 /// Vector path of `attention::reference::qk_scores`.
 #[inline(always)]
@@ -163,9 +163,10 @@ pub(crate) unsafe fn softmax<L: Lanes>(scores: &mut [f32]) -> (f32, f32) {
                 *sum = sum.add(weight);
             }
         }
-        let sum = match L::WIDTH == LANES {
-            true => sums[0].sum(),
-            false => sums[0].add(sums[1]).sum(),
+        let sum = if L::WIDTH == LANES {
+            sums[0].sum()
+        } else {
+            sums[0].add(sums[1]).sum()
         };
         (max, sum)
     }

@@ -15,7 +15,7 @@ mod x86;
 use super::lanes::Lanes;
 use super::prefetch::Prefetcher;
 use crate::kv::{LANES, QuantizedKv, SCALE_GROUP};
-use crate::layout::attention::QuantizedQueries;
+use crate::layout::QuantizedQueries;
 
 /// Pointers to queries and keys of one scale group.
 #[derive(Clone, Copy)]

@@ -55,15 +55,12 @@ pub(crate) unsafe fn delta_step<L: Lanes>(
         for (column, is_wide) in blocks::<L, DELTA_VECTORS>(columns) {
             let (at, known) = (state.add(column), known.add(column));
             let (value, out) = (value.as_ptr().add(column), out.as_mut_ptr().add(column));
-            match is_wide {
-                true => {
-                    correct::<L, DELTA_VECTORS>(value, rate, known);
-                    update::<L, DELTA_VECTORS>(at, columns, [key, query], next, known, out);
-                }
-                false => {
-                    correct::<L, 1>(value, rate, known);
-                    update::<L, 1>(at, columns, [key, query], next, known, out);
-                }
+            if is_wide {
+                correct::<L, DELTA_VECTORS>(value, rate, known);
+                update::<L, DELTA_VECTORS>(at, columns, [key, query], next, known, out);
+            } else {
+                correct::<L, 1>(value, rate, known);
+                update::<L, 1>(at, columns, [key, query], next, known, out);
             }
         }
     }

@@ -4,7 +4,7 @@
 //! All functions: the processor has the level of `L`.
 
 use super::lanes::{Lanes, exp, tanh};
-use crate::layout::swiglu::{SWIGLU_ALPHA, SWIGLU_LIMIT};
+use crate::layout::{SWIGLU_ALPHA, SWIGLU_LIMIT};
 use crate::packing::LANES;
 
 /// Accumulators of a sum: enough to hide the latency of an addition.

@@ -27,9 +27,8 @@
 //! softmax and PV product with the packed values of the split. Missing rows of the last tile contain stale
 //! data: no line of a tile affects another line.
 
-use super::call::AttentionCall;
-use super::params::KV_SPLIT_SLOTS;
-use super::partial_softmax::PartialSoftmax;
+use super::workspace::PartialSoftmax;
+use super::{AttentionCall, KV_SPLIT_SLOTS};
 use crate::arch::amx::{AmxTiles, TILE_ROWS};
 use crate::arch::amx_attention::{
     BLOCK_SCORES, BLOCK_WEIGHTS, QUERY_TILES, TILE_FLOATS, mask_scores, pv_product, qk_scores,

@@ -1,6 +1,6 @@
 //! Reference implementations of the attention kernels.
 
-use crate::layout::attention::softmax_shift;
+use crate::layout::softmax_shift;
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 

@@ -1,10 +1,11 @@
 //! Partition of one attention call over the thread pool.
 #![allow(unsafe_code)] // Workers write disjoint parts of the output; each block says which.
 
-use super::call::{AttentionCall, QueryTile};
-use super::params::{KV_SPLIT_SLOTS, QueryRow};
-use super::scratch::{AttentionBounds, AttentionScratch, TASKS_PER_WORKER, TILE_QUERIES};
 use super::workspace::AttentionWorkspace;
+use super::{
+    AttentionBounds, AttentionCall, AttentionScratch, KV_SPLIT_SLOTS, QueryRow, QueryTile,
+    TASKS_PER_WORKER, TILE_QUERIES,
+};
 use crate::Pool;
 use crate::pool::DisjointSlice;
 use std::ops::Range;

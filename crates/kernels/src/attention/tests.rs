@@ -9,9 +9,10 @@ mod amx_reference;
 mod invariance;
 mod oracle;
 
-use super::call::AttentionCall;
 use super::schedule::WorkPartition;
-use super::{AttentionBounds, AttentionParams, AttentionScratch, QueryRow, Window, attend};
+use super::{
+    AttentionBounds, AttentionCall, AttentionParams, AttentionScratch, QueryRow, Window, attend,
+};
 use crate::{Isa, KvCache, KvKind, KvShape, Pool};
 use std::ops::Range;
 
@@ -114,9 +115,10 @@ impl AttentionFixture {
                 heads: plan.heads,
                 scale: 1.0 / (plan.head_dim as f32).sqrt(),
                 softcap: plan.softcap,
-                window: plan.window.map(match plan.sees_later {
-                    true => Window::around,
-                    false => Window::last,
+                window: plan.window.map(if plan.sees_later {
+                    Window::around
+                } else {
+                    Window::last
                 }),
                 // Leaked: a few floats of a test.
                 sinks: plan.sinks.then(|| &*noise.take(plan.heads, 4.0).leak()),

@@ -1,8 +1,7 @@
 //! Rows of activations in the forms that matmul kernels read.
 
 use super::activation_block::ActivationBlock;
-use super::int8_tile::{Int8Line, TILE_BLOCKS};
-use super::tile_sizes::{AMX_ROWS_MIN, BLOCKS_PER_K_BLOCK, TILE_ROWS, fits_int8};
+use super::tiles::{AMX_ROWS_MIN, BLOCKS_PER_K_BLOCK, Int8Line, TILE_BLOCKS, TILE_ROWS, fits_int8};
 use crate::Format;
 use crate::memory::{LINE, ZeroedBuffer};
 use crate::packing::BLOCK;

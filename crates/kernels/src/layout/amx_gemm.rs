@@ -1,6 +1,6 @@
 //! Call types and workspace of the AMX GEMM kernels.
 
-use super::tile_sizes::{BLOCKS_PER_K_BLOCK, TILE_BYTES};
+use super::tiles::{BLOCKS_PER_K_BLOCK, TILE_BYTES};
 use crate::Activations;
 use crate::memory::{LINE, ZeroedBuffer};
 use crate::packing::LANES;

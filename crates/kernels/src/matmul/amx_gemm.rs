@@ -27,16 +27,16 @@
 #[cfg(test)]
 mod tests;
 
-use super::amx_workspace::with_workspace;
-use super::output::{Stores, write_panel_row};
+use super::{Stores, write_panel_row};
 use crate::dispatch::by_isa;
 use crate::layout::amx_gemm::{
     AmxKernel, AmxWorkspace, PAIR_BYTES, PAIRS_MAX, ROW_TILES_MAX, TileJob,
 };
-use crate::layout::tile_sizes::{BLOCKS_PER_K_BLOCK, TILE_BYTES, TILE_ROWS, fits_int8};
+use crate::layout::tiles::{BLOCKS_PER_K_BLOCK, TILE_BYTES, TILE_ROWS, fits_int8};
 use crate::packing::LANES;
 use crate::pool::DisjointSlice;
-use crate::{Activations, Matrix, Pool};
+use crate::{Activations, Isa, Matrix, Pool};
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -166,4 +166,24 @@ fn interleave_lines(lines: &[f32], distance: [usize; 2], to: &mut [f32]) {
 /// The panels of a pair; the last panel may be unpaired.
 fn panels_of(w: &Matrix, pair: usize) -> Range<usize> {
     2 * pair..(2 * pair + 2).min(w.panels())
+}
+
+thread_local! {
+    static WORKSPACE: RefCell<Option<AmxWorkspace>> = const { RefCell::new(None) };
+}
+
+/// Allocates the workspace of each worker, so that matmuls allocate nothing.
+pub(crate) fn allocate_workspaces(pool: &mut Pool) {
+    pool.run_on_each(|| {
+        WORKSPACE.with_borrow_mut(|workspace| _ = workspace.get_or_insert_with(AmxWorkspace::new));
+    });
+}
+
+/// Calls `work` with this thread's workspace and with configured AMX tiles.
+pub(super) fn with_workspace(isa: Isa, work: impl FnOnce(&mut AmxWorkspace)) {
+    #[cfg(target_arch = "x86_64")]
+    let _tiles = isa.tiles();
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = isa;
+    WORKSPACE.with_borrow_mut(|workspace| work(workspace.get_or_insert_with(AmxWorkspace::new)));
 }

@@ -1,6 +1,6 @@
 //! Reference implementations of the row-wise operations.
 
-use crate::layout::swiglu::{SWIGLU_ALPHA, SWIGLU_LIMIT};
+use crate::layout::{SWIGLU_ALPHA, SWIGLU_LIMIT};
 
 /// `sqrt(2 / pi)`.
 const GELU_FACTOR: f32 = 0.797_884_6;

@@ -1,6 +1,7 @@
 //! One decoded block: quants and scales.
+//!
+//! One description of the positions of bits serves reading and writing, so the two cannot disagree.
 
-use super::bit_position::{self, BitPosition, RUN};
 use super::format::{QuantFormat, ScaleKind, power_scale};
 use crate::Format;
 use half::f16;
@@ -9,7 +10,7 @@ use half::f16;
 const BLOCK_WEIGHTS_MAX: usize = 256;
 
 /// `$body` with the format as the constant `$constant`: compiled for each format whose quants have
-/// [positions](bit_position::has_positions), once for all others.
+/// [positions](has_positions), once for all others.
 macro_rules! with_constant_format {
     ($format:expr, |$constant:ident| $body:expr) => {
         $crate::quant::with_constant_format!(
@@ -28,7 +29,6 @@ macro_rules! with_constant_format {
         }
     };
 }
-
 pub(crate) use with_constant_format;
 
 /// The fields of a block of any format; a field that the format lacks is zero.
@@ -74,13 +74,13 @@ impl QuantBlock {
         let half = |at: usize| f16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let quant = QuantFormat::of(format);
         if quant.is_some_and(|quant| quant.scale_kind != ScaleKind::Power) {
-            self.d = half(bit_position::d_offset(format));
+            self.d = half(d_offset(format));
         }
         if quant.is_some_and(|quant| quant.has_shift()) {
-            self.m = half(bit_position::m_offset(format));
+            self.m = half(m_offset(format));
         }
         self.decode_scales(format, bytes);
-        if bit_position::has_positions(format) {
+        if has_positions(format) {
             self.decode_quants(format, bytes);
         } else {
             self.decode_patterns(format, bytes);
@@ -96,18 +96,18 @@ impl QuantBlock {
         let quant = QuantFormat::of(format).expect("a quantized format");
         bytes.fill(0);
         if quant.scale_kind != ScaleKind::Power {
-            bytes[bit_position::d_offset(format)..][..2].copy_from_slice(&self.d.to_le_bytes());
+            bytes[d_offset(format)..][..2].copy_from_slice(&self.d.to_le_bytes());
         }
         if quant.has_shift() {
-            bytes[bit_position::m_offset(format)..][..2].copy_from_slice(&self.m.to_le_bytes());
+            bytes[m_offset(format)..][..2].copy_from_slice(&self.m.to_le_bytes());
         }
         self.encode_scales(format, bytes);
         for (e, &quant_value) in self.quants[..quant.weights].iter().enumerate() {
             let quant_value = usize::from(quant_value ^ sign_bit(format));
-            let low = bit_position::low_bits(format, e);
+            let low = low_bits(format, e);
             bytes[low.byte] |= ((quant_value & low_mask(quant.low)) << low.shift) as u8;
             if quant.high > 0 {
-                let high = bit_position::high_bits(format, e);
+                let high = high_bits(format, e);
                 bytes[high.byte] |= (quant_value >> quant.low << high.shift) as u8;
             }
         }
@@ -151,21 +151,21 @@ impl QuantBlock {
         };
         let runs = self.quants[..quant.weights].chunks_exact_mut(RUN);
         for (first, quants) in (0..).step_by(RUN).zip(runs) {
-            let low = run_bits(bytes, bit_position::low_bits(format, first), quant.low);
+            let low = run_bits(bytes, low_bits(format, first), quant.low);
             let low = low ^ every_byte(sign_bit(format));
             if quant.high == 0 {
                 quants.copy_from_slice(&low.to_le_bytes());
                 continue;
             }
-            if bit_position::high_bits_are_runs(format) {
-                let high = bit_position::high_bits(format, first);
+            if high_bits_are_runs(format) {
+                let high = high_bits(format, first);
                 let high = run_bits(bytes, high, quant.high) << quant.low;
                 quants.copy_from_slice(&(low | high).to_le_bytes());
             } else {
                 quants.copy_from_slice(&low.to_le_bytes());
                 let high_mask = low_mask(quant.high) as u8;
                 for (e, quant_value) in (first..).zip(quants) {
-                    let high = bit_position::high_bits(format, e);
+                    let high = high_bits(format, e);
                     *quant_value |= (bytes[high.byte] >> high.shift & high_mask) << quant.low;
                 }
             }
@@ -278,4 +278,81 @@ const fn sign_bit(format: Format) -> u8 {
 
 const fn low_mask(bits: usize) -> usize {
     (1 << bits) - 1
+}
+
+/// The bits from `shift` upwards of byte `byte` of a block.
+#[derive(Clone, Copy)]
+pub(super) struct BitPosition {
+    pub(super) byte: usize,
+    pub(super) shift: usize,
+}
+
+const fn at(byte: usize, shift: usize) -> BitPosition {
+    BitPosition { byte, shift }
+}
+
+/// Length of runs of weights whose low bits lie in consecutive bytes at the same shift.
+pub(super) const RUN: usize = 16;
+
+/// Whether each quant has bits of its own; other quants are parts of patterns.
+pub(super) const fn has_positions(format: Format) -> bool {
+    !matches!(
+        format,
+        Format::IQ2_XXS | Format::IQ2_XS | Format::IQ2_S | Format::IQ3_XXS | Format::IQ3_S
+    )
+}
+
+/// Whether the high bits of a run lie in consecutive bytes at the same shift, too.
+pub(super) const fn high_bits_are_runs(format: Format) -> bool {
+    !matches!(format, Format::Q5_0 | Format::Q5_1)
+}
+
+/// Position of the low bits of quant `e`.
+pub(super) const fn low_bits(format: Format, e: usize) -> BitPosition {
+    match format {
+        Format::Q4_0 | Format::IQ4_NL => at(2 + e % 16, e / 16 * 4),
+        Format::MXFP4 => at(1 + e % 16, e / 16 * 4),
+        Format::IQ4_XS => at(8 + e / 32 * 16 + e % 16, e / 16 % 2 * 4),
+        Format::Q4_1 => at(4 + e % 16, e / 16 * 4),
+        Format::Q5_0 => at(6 + e % 16, e / 16 * 4),
+        Format::Q5_1 => at(8 + e % 16, e / 16 * 4),
+        Format::Q8_0 => at(2 + e, 0),
+        Format::Q2_K => at(16 + e / 128 * 32 + e % 32, e / 32 % 4 * 2),
+        Format::Q3_K => at(32 + e / 128 * 32 + e % 32, e / 32 % 4 * 2),
+        Format::Q4_K => at(16 + e / 64 * 32 + e % 32, e / 32 % 2 * 4),
+        Format::Q5_K => at(48 + e / 64 * 32 + e % 32, e / 32 % 2 * 4),
+        Format::Q6_K => at(e / 128 * 64 + e % 64, e / 64 % 2 * 4),
+        // Floats, and quants that are parts of patterns.
+        _ => at(0, 0),
+    }
+}
+
+/// Position of the high bits of quant `e`, in formats that store high bits separately.
+pub(super) const fn high_bits(format: Format, e: usize) -> BitPosition {
+    match format {
+        Format::Q5_0 => at(2 + e / 8, e % 8),
+        Format::Q5_1 => at(4 + e / 8, e % 8),
+        Format::Q3_K => at(e % 32, e / 32),
+        Format::Q5_K => at(16 + e % 32, e / 32),
+        Format::Q6_K => at(128 + e / 128 * 32 + e % 32, e / 32 % 4 * 2),
+        _ => at(0, 0),
+    }
+}
+
+/// First byte of the f16 `d`.
+pub(super) const fn d_offset(format: Format) -> usize {
+    match format {
+        Format::Q2_K => 80,
+        Format::Q3_K => 108,
+        Format::Q6_K => 208,
+        _ => 0,
+    }
+}
+
+/// First byte of the f16 `m` (ggml: `m` or `dmin`), in formats with a shift.
+pub(super) const fn m_offset(format: Format) -> usize {
+    match format {
+        Format::Q2_K => 82,
+        _ => 2,
+    }
 }

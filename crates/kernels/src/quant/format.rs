@@ -1,6 +1,5 @@
 //! Quantization formats: the arithmetic from quants to weights.
 
-use super::levels;
 use crate::Format;
 
 /// `weight = scale * (quant - zero) + shift`, and the number of bits of a quant.
@@ -64,11 +63,11 @@ impl QuantFormat {
             Format::IQ2_S | Format::IQ2_XS | Format::IQ2_XXS => (2, 1, Some(7), Super16),
         };
         let (levels, unit_log2) = match format {
-            Format::IQ4_NL | Format::IQ4_XS => (Some(levels::IQ4), 0),
-            Format::MXFP4 => (Some(levels::MXFP4), 0),
-            Format::IQ3_S => (Some(levels::IQ3_S), 0),
-            Format::IQ3_XXS => (Some(levels::IQ3_XXS), 2),
-            Format::IQ2_S | Format::IQ2_XS | Format::IQ2_XXS => (Some(levels::IQ2), 3),
+            Format::IQ4_NL | Format::IQ4_XS => (Some(IQ4), 0),
+            Format::MXFP4 => (Some(MXFP4), 0),
+            Format::IQ3_S => (Some(IQ3_S), 0),
+            Format::IQ3_XXS => (Some(IQ3_XXS), 2),
+            Format::IQ2_S | Format::IQ2_XS | Format::IQ2_XXS => (Some(IQ2), 3),
             _ => (None, 0),
         };
         let weights = format.block_weights();
@@ -142,4 +141,49 @@ pub(crate) const fn power_scale(e: u8) -> f32 {
         0 | 1 => SUBNORMAL << e,
         _ => (e as u32 - 1) << (f32::MANTISSA_DIGITS - 1),
     })
+}
+
+/// Added to levels, so that they are unsigned.
+const ZERO: i32 = 128;
+
+/// Magnitudes of the IQ2 formats. A quant has the number of a magnitude in its low two bits, and the sign above.
+const IQ2_MAGNITUDES: [i32; 4] = [8, 25, 43, 0];
+/// Magnitudes of IQ3_XXS. A quant has the number of a magnitude in its low three bits, and the sign above.
+const IQ3_XXS_MAGNITUDES: [i32; 8] = [4, 12, 20, 28, 36, 44, 52, 62];
+/// Magnitudes of IQ3_S.
+const IQ3_S_MAGNITUDES: [i32; 8] = [1, 3, 5, 7, 9, 11, 13, 15];
+
+/// Levels of IQ4_NL and IQ4_XS.
+const IQ4: [u8; 16] = biased([
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
+]);
+/// Levels of MXFP4: twice the FP4 (E2M1) numbers, the positive ones first.
+const MXFP4: [u8; 16] = biased([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12]);
+/// Levels of the IQ2 formats; the upper half is not used.
+const IQ2: [u8; 16] = signed(IQ2_MAGNITUDES);
+/// Levels of IQ3_XXS.
+const IQ3_XXS: [u8; 16] = signed(IQ3_XXS_MAGNITUDES);
+/// Levels of IQ3_S.
+const IQ3_S: [u8; 16] = signed(IQ3_S_MAGNITUDES);
+
+/// The magnitudes, then their negatives.
+const fn signed<const N: usize>(magnitudes: [i32; N]) -> [u8; 16] {
+    let mut levels = [0; 16];
+    let mut i = 0;
+    while i < N {
+        levels[i] = magnitudes[i];
+        levels[N + i] = -magnitudes[i];
+        i += 1;
+    }
+    biased(levels)
+}
+
+const fn biased(levels: [i32; 16]) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let mut i = 0;
+    while i < 16 {
+        bytes[i] = (levels[i] + ZERO) as u8;
+        i += 1;
+    }
+    bytes
 }

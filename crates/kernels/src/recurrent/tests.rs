@@ -121,9 +121,10 @@ fn naive_conv(sequence: &Sequence, shape: &ScanShape) -> Vec<f64> {
                 f64::from(x) * f64::from(sequence.taps[tap * cols + col])
             })
             .sum();
-        match linear {
-            true => sum + f64::from(sequence.taps[1 + col]),
-            false => sum / (1.0 + (-sum).exp()),
+        if linear {
+            sum + f64::from(sequence.taps[1 + col])
+        } else {
+            sum / (1.0 + (-sum).exp())
         }
     };
     (0..rows * cols).map(|i| one(i / cols, i % cols)).collect()
@@ -144,9 +145,10 @@ fn naive_scan(shape: &ScanShape, mixed: &[f64], gates: &[f32]) -> Vec<f64> {
         for row in 0..rows {
             let mixed = &mixed[row * shape.cols()..][..shape.cols()];
             let (all, linear) = (shape.key_heads * keys, shape.rule == ScanRule::Linear);
-            let [query, key, value] = match linear {
-                false => [0, all, 2 * all],
-                true => [shape.value_cols() + all, shape.value_cols(), 0],
+            let [query, key, value] = if linear {
+                [shape.value_cols() + all, shape.value_cols(), 0]
+            } else {
+                [0, all, 2 * all]
             };
             let query = &mixed[query + key_head * keys..][..keys];
             let key = &mixed[key + key_head * keys..][..keys];

@@ -4,7 +4,7 @@ use super::{LINES_PER_QUAD, QuantLanes, ScaleGroupView};
 use crate::arch::int8_dot::neon::sdot_lane;
 use crate::arch::lanes::{Lanes, NeonF32x8};
 use crate::arch::prefetch::Prefetcher;
-use crate::layout::attention::QUERY_LOW_BITS;
+use crate::layout::QUERY_LOW_BITS;
 use core::arch::aarch64::*;
 
 /// Sums of products of four slots: of the two planes with dot products, else the first alone.

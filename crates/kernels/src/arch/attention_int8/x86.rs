@@ -3,7 +3,7 @@
 use super::{LINES_PER_QUAD, QuantLanes, ScaleGroupView};
 use crate::arch::lanes::{F32x8, F32x16, Lanes};
 use crate::arch::prefetch::Prefetcher;
-use crate::layout::attention::{QUERY_LOW_BITS, QUERY_OFFSET};
+use crate::layout::{QUERY_LOW_BITS, QUERY_OFFSET};
 use core::arch::x86_64::{
     __m256i, __m512i, _mm_loadl_epi64, _mm_loadu_si128, _mm256_add_epi32, _mm256_cvtepi8_epi16,
     _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps, _mm256_hadd_epi32, _mm256_madd_epi16,

@@ -180,7 +180,7 @@ fn part(sequence: &Sequence<'_>, query: &[f32], visible: &Range<usize>, first_pa
     let max = scores
         .iter()
         .fold(f32::NEG_INFINITY, |most, score| most.max(*score));
-    let base = crate::layout::attention::softmax_shift(max) * -std::f32::consts::LOG2_E;
+    let base = crate::layout::softmax_shift(max) * -std::f32::consts::LOG2_E;
     let weights = scores.map(|score| nearest(weight(score, base)));
     let mut sums = [0.0; LANES];
     weights

@@ -67,9 +67,12 @@ fn check_kind(plan: &FixtureShape, cuts: &[usize]) {
 fn reference_bits(world: &AttentionFixture) -> Vec<u32> {
     let rows = 0..world.rows.len();
     let use_amx = world.use_amx(Isa::fastest(), rows.clone());
-    let row_bits = |(row, use_amx)| match use_amx {
-        true => bits(&super::amx_reference::row(world, row)),
-        false => vec![0; world.width()],
+    let row_bits = |(row, use_amx)| {
+        if use_amx {
+            bits(&super::amx_reference::row(world, row))
+        } else {
+            vec![0; world.width()]
+        }
     };
     rows.zip(use_amx).flat_map(row_bits).collect()
 }

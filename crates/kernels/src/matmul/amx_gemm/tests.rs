@@ -2,8 +2,9 @@
 //! batches. Without AMX nothing is tested.
 
 use crate::layout::activation_block::ZERO_POINT_LOG2;
-use crate::layout::int8_tile::{Int8KBlock, K_BLOCK_COLS, quantize_k_block};
-use crate::layout::tile_sizes::{AMX_ROWS_MIN, TILE_ROWS, fits_int8};
+use crate::layout::tiles::{
+    AMX_ROWS_MIN, Int8KBlock, K_BLOCK_COLS, TILE_ROWS, fits_int8, quantize_k_block,
+};
 use crate::matmul::tests::{FORMATS, Random, columns, difference, pack, product};
 use crate::packing::{BLOCK, LANES};
 use crate::quant::QuantFormat;

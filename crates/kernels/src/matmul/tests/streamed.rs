@@ -1,7 +1,7 @@
 //! Outputs that are written past the caches.
 
 use super::{Random, batch_invariant_isas, difference, pack, product};
-use crate::matmul::output::STREAMED_BYTES;
+use crate::matmul::STREAMED_BYTES;
 use crate::{Activations, Format, Isa, Pool, ZeroedBuffer, matmul};
 
 const COLS: usize = 64;
