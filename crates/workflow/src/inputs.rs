@@ -1,6 +1,7 @@
 //! Inputs of a program: the values given by a caller.
 
-use crate::document::{Complaints, Faults, is_name};
+use crate::document::{Complaints, is_name};
+use crate::error::Faults;
 use crate::value::{Kind, Value};
 use serde_json::{Map, Value as Json};
 

@@ -28,6 +28,7 @@
 mod account;
 mod compile;
 mod document;
+mod error;
 mod expr;
 mod inputs;
 mod model;
@@ -38,7 +39,8 @@ mod session;
 mod value;
 mod vars;
 
-pub use document::{DOCUMENT_BYTES_MAX, Fault, Faults, NESTING_MAX, STEPS_MAX, VARIABLES_MAX};
+pub use document::{DOCUMENT_BYTES_MAX, NESTING_MAX, STEPS_MAX, VARIABLES_MAX};
+pub use error::{Fault, Faults};
 pub use inputs::{Input, InputType};
 pub use model::Model;
 pub use ops::{Call, CustomOp, Field, NameTaken, Ops, Role};

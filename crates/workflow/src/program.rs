@@ -1,7 +1,7 @@
 //! A compiled document.
 
 use crate::compile;
-use crate::document::Faults;
+use crate::error::Faults;
 use crate::expr::Expr;
 use crate::inputs::{self, Input};
 use crate::ops::{CustomOp, Field, Ops};

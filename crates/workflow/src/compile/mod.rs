@@ -8,7 +8,8 @@ mod fields;
 mod flow;
 mod step;
 
-use crate::document::{self, Complaints, Faults, STEPS_MAX, VARIABLES_MAX, is_name};
+use crate::document::{self, Complaints, STEPS_MAX, VARIABLES_MAX, is_name};
+use crate::error::Faults;
 use crate::inputs::Input;
 use crate::ops::Ops;
 use crate::program::{Condition, Direction, Instr, Program, Slot, Step, Variable};

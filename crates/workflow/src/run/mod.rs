@@ -5,6 +5,7 @@
 //! ops      execution of the ops      chat     conversations to text
 //! streams  ops on channels           channel  a channel's inside end
 //! window   batched loops: iterations that are held, emitted, rolled back
+//! state    the state of a roll-back  trouble  reasons why a run ends early
 //! embed    embeddings of prompts     items    lists of JSON values
 //! load     the cost of an instruction
 //! ```
@@ -20,13 +21,15 @@ mod embed;
 mod load;
 mod machine;
 mod ops;
+mod state;
 mod streams;
+mod trouble;
 mod window;
 
-pub use machine::Trouble;
+pub use trouble::Trouble;
 
 use crate::account::Account;
-use crate::document::Faults;
+use crate::error::Faults;
 use crate::model::Model;
 use crate::program::Program;
 use crate::session::{Following, Session};
@@ -34,8 +37,8 @@ use crate::value::Value;
 use channel::Channel;
 use embed::Embedding;
 use engine::Terms;
-use machine::State;
 use serde_json::{Map, Value as Json};
+use state::State;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -13,9 +13,10 @@
 //! are read again. A batch of 1 is the plain loop; since a token depends on the transcript and the parameters
 //! alone, a larger one emits equal tokens, only later.
 
-use super::machine::{DONE, Done, Snapshot};
+use super::machine::{DONE, Done};
+use super::state::Snapshot;
 use super::{Event, Run, Trouble};
-use crate::document::Fault;
+use crate::error::Fault;
 use crate::program::{Instr, WindowSpec};
 use crate::value::Value;
 use std::collections::VecDeque;
