@@ -9,7 +9,6 @@
 //! forecast   demand of the next minutes, and engines for it
 //! instances  live instances, from their heartbeats
 //! job_names  names that clients give to jobs: one job of a name in the cluster
-//! mailbox_notices  that a key has an event in a mailbox at another gateway
 //! messages   messages between gateways and engines
 //! names      names of instances and of NATS subjects
 //! nats       the connection
@@ -26,7 +25,6 @@ pub mod executor;
 pub mod forecast;
 pub mod instances;
 pub mod job_names;
-pub mod mailbox_notices;
 pub mod messages;
 pub mod names;
 pub mod nats;

@@ -171,11 +171,6 @@ impl Subjects {
         format!("{}.usage", self.prefix)
     }
 
-    /// Notices of events in mailboxes.
-    pub fn mailbox(&self) -> String {
-        format!("{}.mail", self.prefix)
-    }
-
     /// Records of a stream, in JetStream.
     pub fn records(&self, stream: u128) -> String {
         format!("{}.s.{stream:032x}", self.prefix)
@@ -272,7 +267,6 @@ mod tests {
         for subject in [
             Subjects::heartbeat,
             Subjects::usage,
-            Subjects::mailbox,
             Subjects::find,
             Subjects::all_records,
             Subjects::all_job_names,

@@ -8,7 +8,6 @@ use crate::ended::EndReports;
 use crate::id_generator::IdGenerator;
 use crate::job_names::JobNames;
 use crate::limits::LiveLimits;
-use crate::mailbox::Mailboxes;
 use crate::metrics::GenerationMetrics;
 use crate::models::ModelRegistry;
 use crate::owners_slot::OwnersSlot;
@@ -45,8 +44,6 @@ pub struct Gateway {
     pub generations: GenerationHandles,
     /// Events to be delivered to webhooks.
     pub outbox: Arc<Outbox>,
-    /// Events of keys that no reader was there to read.
-    pub mailboxes: Arc<Mailboxes>,
     /// Requests that name a stream wait for the streams of earlier processes.
     pub registration: Arc<RegistrationBarrier>,
     /// Other gateways' streams.
@@ -67,11 +64,9 @@ impl Gateway {
         let responses =
             ResponseStore::new(Arc::clone(&limits), Arc::clone(&journal), Arc::clone(&ids));
         let outbox = Outbox::new(Arc::clone(&journal), Arc::clone(&ids));
-        let mailboxes = Mailboxes::new(Arc::clone(&journal), Arc::clone(&ids));
         Self {
             models,
             outbox: Arc::new(outbox),
-            mailboxes: Arc::new(mailboxes),
             responses: Arc::new(responses),
             job_names: Arc::new(JobNames::new(job_names_max(&now.streams))),
             generations: GenerationHandles {
@@ -86,13 +81,9 @@ impl Gateway {
         }
     }
 
-    /// The receivers of reports about ends.
+    /// Reports of ends to webhooks.
     pub(crate) fn end_reports(&self) -> EndReports {
-        EndReports::new(
-            Arc::clone(&self.outbox),
-            Arc::clone(&self.mailboxes),
-            Arc::clone(&self.owners),
-        )
+        EndReports::new(Arc::clone(&self.outbox), Arc::clone(&self.owners))
     }
 
     /// Applies limits that were replaced in [`LiveLimits`] to existing streams, responses and models.

@@ -14,7 +14,6 @@
 //! stream_owners   streams of other gateways
 //! orphans     work of gateways that are gone
 //! ended       reports of ends, for clients that left                             webhooks   events, and their deliveries
-//! mailbox     events that wait for the key's clients
 //! ```
 //!
 //! No HTTP: crate `server` maps requests, connections and responses to this crate. Time is read through `wire::clock`
@@ -36,7 +35,6 @@ pub(crate) mod launch;
 pub mod lifecycle;
 pub mod lifetime_stats;
 pub mod limits;
-pub mod mailbox;
 pub mod metrics;
 pub mod models;
 pub(crate) mod notify_waker;

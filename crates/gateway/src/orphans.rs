@@ -111,7 +111,8 @@ async fn look_at(owners: &StreamOwners, gateway: &Gateway, id: u128) -> bool {
 /// Whether no client has to come back for an object to matter.
 fn is_unattended(stored: &RecoveredStream) -> bool {
     match DescriptionKind::of(&stored.description) {
-        Some(DescriptionKind::WebhookDelivery | DescriptionKind::MailboxEvent) => true,
+        // One that is retired is removed by the gateway that claims it.
+        Some(DescriptionKind::WebhookDelivery | DescriptionKind::Retired) => true,
         Some(DescriptionKind::Generation) => StreamDescription::decode(&stored.description)
             .is_ok_and(|description| {
                 let options = &description.stream_options;

@@ -125,7 +125,7 @@ impl PendingGeneration {
         async move {
             if let Err(error) = record.wait_for_start().await {
                 // The client gets the error.
-                record.attendance().note_end_read();
+                record.note_end_read();
                 return Err(error);
             }
             Generation::attach(subscriber, None).ok_or_else(unprepared_error)

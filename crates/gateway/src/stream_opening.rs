@@ -45,7 +45,7 @@ impl StreamOpening<'_> {
             DescriptionKind::Generation
             | DescriptionKind::StoredBlob
             | DescriptionKind::WebhookDelivery
-            | DescriptionKind::MailboxEvent => durable,
+            | DescriptionKind::Retired => durable,
         };
         Some((durable, description))
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// When a stream ended: one time for all readers. Where the stream is recorded, the recorded one, so that an ended
-/// stream reads alike after a restart; else the time at which a reader first asked.
+/// stream reads alike after a restart; else the time at which this process first asked.
 #[derive(Debug, Default)]
 pub struct EndedTime {
     /// Microseconds since the Unix epoch; 0 = not known yet.
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_reader_decides_where_nothing_is_recorded() {
+    fn first_question_decides_where_nothing_is_recorded() {
         let ended = EndedTime::default();
         assert_eq!((ended.recorded_or(5), ended.recorded_or(9)), (5, 5));
     }

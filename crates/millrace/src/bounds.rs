@@ -40,7 +40,6 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         },
         models: settings.models.limits(),
         webhooks: settings.webhooks.settings(),
-        mailbox: settings.mailbox.settings(),
         workflows: settings.workflows.folder.clone(),
         metrics_export_interval: Duration::from_millis(settings.metrics.export_interval_ms),
         scale: settings.scale.target(),

@@ -62,7 +62,6 @@ impl App {
             feed.clone(),
         );
         gateway.outbox.set_settings(config.now().webhooks.clone());
-        gateway.mailboxes.set_settings(config.now().mailbox);
         let responder =
             StreamResponder::new(gateway.clone(), Arc::clone(&config), Arc::clone(&metrics));
         let lifecycle = Arc::new(Lifecycle::new(Arc::clone(&models)));
@@ -79,7 +78,6 @@ impl App {
                 upstreams: UpstreamSlot::default(),
                 outbox: Arc::clone(&gateway.outbox),
                 owners: Arc::clone(&gateway.owners),
-                mailboxes: Arc::clone(&gateway.mailboxes),
                 peer_calls: Arc::clone(&peer_calls),
             },
             unadmitted: UnadmittedHandles {

@@ -19,7 +19,6 @@ use crate::routes::generation;
 use crate::routes::jobs;
 use crate::routes::llama_cpp;
 use crate::routes::lora;
-use crate::routes::mailbox;
 use crate::routes::models;
 use crate::routes::ollama;
 use crate::routes::page;
@@ -82,7 +81,7 @@ pub(crate) const ROUTES: &[Route] = routes! {
     "/v1/streams/feed": get(stream_feed::show_feed);
     "/v1/streams/{id}": get(streams::show_stream) delete(streams::delete_stream);
     "/v1/streams/{id}/events": get(streams::watch_stream);
-    "/v1/streams/{id}/ack": post(streams::acknowledge_tokens);
+    "/v1/streams/{id}/ack": post(streams::acknowledge_stream);
     "/v1/streams/{id}/control": post(streams::update_stream);
     "/v1/streams/{id}/pause": post(streams::pause_stream);
     "/v1/streams/{id}/resume": post(streams::resume_stream);
@@ -97,8 +96,6 @@ pub(crate) const ROUTES: &[Route] = routes! {
     "/v1/responses/{id}": get(responses::show_response) delete(responses::delete_response);
     "/v1/responses/{id}/cancel": post(responses::cancel_response);
     "/v1/responses/{id}/input_items": get(responses::input_items);
-    "/v1/mailbox": get(mailbox::read_mailbox);
-    "/v1/mailbox/ack": post(mailbox::acknowledge_events);
     "/v1/webhooks/deliveries": get(webhooks::list_deliveries);
     "/v1/webhooks/deliveries/{id}": get(webhooks::show_delivery) delete(webhooks::delete_delivery);
     "/v1/webhooks/deliveries/{id}/redeliver": post(webhooks::redeliver_event);

@@ -13,7 +13,6 @@ use crate::connection::tls::{TlsCertificate, TlsSlot};
 use crate::connection::unix_listener::UnixSocket;
 use crate::metrics::watch_demand;
 use crate::router::build_router;
-use crate::routes::mailbox::exchange_mailbox_news;
 use crate::routes::stream_feed;
 use crate::webhooks::HttpSender;
 use cluster::messages::{OwnedStreams, Role};
@@ -299,8 +298,6 @@ fn start_watchers(app: &App) -> JoinSet<()> {
         Arc::clone(config),
     ));
     watchers.spawn(watch_demand(sources.clone(), Arc::clone(config)));
-    watchers.spawn(Arc::clone(&app.gateway.mailboxes).sweep_expired());
-    watchers.spawn(exchange_mailbox_news(app.clone()));
     watchers.spawn(take_over_orphans(app.gateway.clone()));
     let outbox = Arc::clone(&app.gateway.outbox);
     watchers.spawn(run_deliveries(outbox, Arc::new(HttpSender)));

@@ -24,7 +24,6 @@ pub mod item_page;
 pub mod jobs;
 pub mod json;
 pub mod llama_cpp;
-pub mod mailbox_acknowledgement;
 pub mod metadata;
 pub mod model_card;
 pub mod model_defaults;

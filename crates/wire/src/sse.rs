@@ -37,18 +37,6 @@ pub(crate) fn end_event(out: &mut BytesMut) {
     json::raw(out, "\n\n");
 }
 
-/// Writes an event whose data is on one line.
-pub fn write_event(id: Option<&str>, name: &str, data: &str, out: &mut BytesMut) {
-    if let Some(id) = id {
-        json::raw(out, "id: ");
-        json::raw(out, id);
-        json::raw(out, "\n");
-    }
-    begin_event(None, Some(name), out);
-    json::raw(out, data);
-    end_event(out);
-}
-
 /// Writes a comment on a line of its own; clients ignore comments.
 pub(crate) fn write_comment_line(text: Arguments<'_>, out: &mut BytesMut) {
     json::raw(out, ": ");

@@ -147,7 +147,7 @@ pub(super) fn copyright(mit: &str) -> String {
     )
 }
 
-/// A name with an address, as the format of the files demands; there is no mailbox yet.
+/// A name with an address, as the format of the files demands; there is no real one yet.
 const MAINTAINER: &str = "The Millrace authors <millrace@localhost>";
 
 /// Debian's changelog; what changed for users is in NEWS.md.

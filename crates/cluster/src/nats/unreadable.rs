@@ -16,8 +16,6 @@ pub enum SubjectKind {
     Usage,
     /// Notices of claims.
     Claimed,
-    /// Notices of events in mailboxes.
-    Mailbox,
     /// Tokens for a gateway.
     Tokens,
     /// Requests for an engine.
@@ -34,11 +32,10 @@ pub enum SubjectKind {
 
 impl SubjectKind {
     /// All kinds.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 9] = [
         Self::Heartbeat,
         Self::Usage,
         Self::Claimed,
-        Self::Mailbox,
         Self::Tokens,
         Self::Run,
         Self::Control,
@@ -53,7 +50,6 @@ impl SubjectKind {
             Self::Heartbeat => "heartbeat",
             Self::Usage => "usage",
             Self::Claimed => "claimed",
-            Self::Mailbox => "mailbox",
             Self::Tokens => "tokens",
             Self::Run => "run",
             Self::Control => "control",

@@ -5,7 +5,6 @@ mod executor;
 mod fair_shares;
 mod forged_heartbeats;
 mod held_tokens;
-mod mailbox_notices;
 mod membership;
 mod nats_server;
 mod records;

@@ -103,8 +103,9 @@ pub enum DescriptionKind {
     StoredBlob,
     /// An event about an end, to be delivered to a webhook.
     WebhookDelivery,
-    /// An event about an end, in the mailbox of a key.
-    MailboxEvent,
+    /// An object of an earlier version that this one has no use for: removed when the journal is read.
+    #[serde(rename = "mailbox_event")]
+    Retired,
 }
 
 /// The kind of any description.
@@ -121,7 +122,7 @@ impl DescriptionKind {
             Self::WorkflowRun => "workflow run",
             Self::StoredBlob => "stored response",
             Self::WebhookDelivery => "webhook event",
-            Self::MailboxEvent => "mailbox event",
+            Self::Retired => "object of an earlier version",
         }
     }
 

@@ -5,7 +5,7 @@
 //! end_code     ends of streams as numbers          bounds         bounds of decoded values
 //! by_name      names of wire protocols             json_record    JSON of bounded length
 //! registration_barrier   requests wait until recovered streams are registered
-//! rejection    errors of streams that never start     noted_end   which reports of an end are recorded
+//! rejection    errors of streams that never start     noted_end   notes on the end of a stream
 //!
 //! stream_journal   the journal with its thread     durable_stream   a stream's handle to its records
 //! recorder         the journal's caller            rewriting        live streams once more, from memory

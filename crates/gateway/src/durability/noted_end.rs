@@ -1,14 +1,14 @@
-//! Which reports of a stream's end are in the journal: with the stream's records, so that a later process reports each
-//! end that was not reported.
+//! What a stream's records note of its end: a later process delivers each end that was not delivered, and does not list an
+//! end as unread that was read.
 
 use serde::{Deserialize, Serialize};
 
-/// Reports of an end.
+/// Notes on an end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct NotedEnd {
     /// The delivery of the webhook was recorded.
     pub(crate) webhook: bool,
-    /// The event was put into the mailbox, or a reader has the end.
-    pub(crate) mailbox: bool,
+    /// A reader has the end, or a client has acknowledged it.
+    pub(crate) read: bool,
 }

@@ -1,5 +1,5 @@
 //! Outcomes of streams in the journal: the error of a stream that was rejected before its start, which later readers get
-//! also after a restart; and which reports of the end were recorded.
+//! also after a restart; and the notes on the end.
 
 use super::NotedEnd;
 use super::journal_state::lock;
@@ -57,7 +57,7 @@ struct RecordedError {
     /// Tokens of a prompt that is longer than the context, and tokens of the context.
     #[serde(skip_serializing_if = "Option::is_none")]
     full_context: Option<(usize, usize)>,
-    /// `None` before the first report.
+    /// `None` before the first note.
     #[serde(skip_serializing_if = "Option::is_none")]
     noted: Option<NotedEnd>,
 }
@@ -76,7 +76,7 @@ pub fn encode(error: &ApiError) -> Vec<u8> {
     serde_json::to_vec(&recorded_error(error)).unwrap_or_default()
 }
 
-/// The outcome of a stream whose end was reported. `error`: why the stream never started.
+/// The outcome of a stream with notes on its end. `error`: why the stream never started.
 pub(crate) fn encode_noted(error: Option<&ApiError>, noted: NotedEnd) -> Vec<u8> {
     #[derive(Serialize)]
     struct Noted {
@@ -92,7 +92,7 @@ pub(crate) fn encode_noted(error: Option<&ApiError>, noted: NotedEnd) -> Vec<u8>
     encoded.unwrap_or_default()
 }
 
-/// Which reports of the end an outcome has.
+/// The notes on the end in an outcome.
 pub(crate) fn noted_end(body: &[u8]) -> NotedEnd {
     let recorded: RecordedError = serde_json::from_slice(body).unwrap_or_default();
     recorded.noted.unwrap_or_default()
@@ -192,7 +192,7 @@ mod tests {
             assert_eq!(format!("{read:?}"), format!("{error:?}"));
             let noted = NotedEnd {
                 webhook: true,
-                mailbox: false,
+                read: true,
             };
             let body = encode_noted(Some(&error), noted);
             let read = decode(&body).expect("an error");
@@ -206,11 +206,17 @@ mod tests {
     fn noted_end_is_no_rejection() {
         let noted = NotedEnd {
             webhook: true,
-            mailbox: false,
+            read: true,
         };
         let body = encode_noted(None, noted);
-        assert_eq!(body, br#"{"noted":{"webhook":true,"mailbox":false}}"#);
-        for body in [&body[..], br#"{"noted":{"webhook":true}}"#] {
+        assert_eq!(body, br#"{"noted":{"webhook":true,"read":true}}"#);
+        // Another version may note something else.
+        let other = br#"{"noted":{"webhook":true,"other":true}}"#;
+        let unread = NotedEnd {
+            read: false,
+            ..noted
+        };
+        for (body, noted) in [(&body[..], noted), (other, unread)] {
             assert!(decode(body).is_none());
             assert_eq!(noted_end(body), noted);
         }

@@ -1,137 +1,64 @@
-//! A task for each resumable stream that waits for the end and reports it.
+//! A task for each stream with a webhook that waits for the end and records the event.
 //!
-//! A report is an object of the journal. Behind it the stream's records note that the end was reported, so a later
-//! process reports the ends that have no note. A process that dies between the two finds the object by the stream's id.
-//!
-//! A webhook gets every end; the mailbox gets an end that no reader was there to read.
+//! The event is an object of the journal. Behind it the stream's records note that the event was recorded, so a later
+//! process records the events of ends without this note. A process that dies between the two finds the object by the
+//! stream's id.
 
 use super::EndedStream;
-use crate::durability::{NotedEnd, StoredBlob};
-use crate::mailbox::Mailboxes;
+use crate::durability::StoredBlob;
 use crate::owners_slot::OwnersSlot;
 use crate::streams::StreamRecord;
 use crate::webhooks::{Outbox, WebhookPlace};
 use std::sync::{Arc, Weak};
 
-/// Receivers of reports.
+/// Reports of ends to webhooks.
 #[derive(Clone)]
 pub struct EndReports {
     outbox: Arc<Outbox>,
-    mailboxes: Arc<Mailboxes>,
     owners: Arc<OwnersSlot>,
 }
 
-/// Reports that are due at the end of a stream.
-struct DueReports {
-    place: Option<WebhookPlace>,
-    is_for_mailbox: bool,
-    /// Reports that were made.
-    noted: NotedEnd,
-}
-
 impl EndReports {
-    /// Reports to these receivers.
-    pub(crate) fn new(
-        outbox: Arc<Outbox>,
-        mailboxes: Arc<Mailboxes>,
-        owners: Arc<OwnersSlot>,
-    ) -> Self {
-        Self {
-            outbox,
-            mailboxes,
-            owners,
-        }
+    pub(crate) fn new(outbox: Arc<Outbox>, owners: Arc<OwnersSlot>) -> Self {
+        Self { outbox, owners }
     }
 
-    /// Reports the end of a stream that was just opened. To be called inside a runtime.
+    /// Reports the end of a stream. To be called inside a runtime.
     pub(crate) fn watch(&self, record: &Arc<StreamRecord>, place: Option<WebhookPlace>) {
-        let due = DueReports {
-            place,
-            is_for_mailbox: record.terms().resumable && self.mailboxes.is_on(),
-            noted: NotedEnd::default(),
-        };
-        self.watch_due(record, due);
-    }
-
-    fn watch_due(&self, record: &Arc<StreamRecord>, due: DueReports) {
-        let reports = self.clone();
-        let record = Arc::clone(record);
-        if due.place.is_some() || due.is_for_mailbox {
-            tokio::spawn(reports.report(record, due));
+        if let Some(place) = place {
+            tokio::spawn(self.clone().report(Arc::clone(record), place));
         }
     }
 
     /// Reports the end of a stream that an earlier process opened, unless that is noted. To be called inside a runtime.
-    pub(crate) fn watch_recovered(&self, record: &Arc<StreamRecord>, noted: NotedEnd) {
-        let due = self.due_reports(record, noted);
-        self.watch_due(record, due);
+    pub(crate) fn watch_recovered(&self, record: &Arc<StreamRecord>) {
+        self.watch(record, self.due_place(record));
     }
 
     /// Reports the end of a stream that is no longer readable.
-    pub(crate) fn report_expired(
-        &self,
-        record: &StreamRecord,
-        noted: NotedEnd,
-        end: impl FnOnce() -> EndedStream,
-    ) {
-        let due = self.due_reports(record, noted);
-        if due.place.is_none() && !due.is_for_mailbox {
-            return;
-        }
-        let end = end();
-        if let Some(place) = due.place {
-            self.outbox.add(record, place, &end);
-        }
-        if due.is_for_mailbox {
-            self.mailboxes.add(record, &end);
+    pub(crate) fn report_expired(&self, record: &StreamRecord, end: impl FnOnce() -> EndedStream) {
+        if let Some(place) = self.due_place(record) {
+            self.outbox.add(record, place, &end());
         }
     }
 
-    fn due_reports(&self, record: &StreamRecord, noted: NotedEnd) -> DueReports {
-        let (id, owner) = (record.id(), record.terms().owner);
+    /// The place of an event that is still to be recorded.
+    fn due_place(&self, record: &StreamRecord) -> Option<WebhookPlace> {
         let has_webhook = record.meta().stream_options.webhook.is_some();
-        let is_sent = noted.webhook || self.outbox.has(id);
-        let is_mailed = noted.mailbox || self.mailboxes.has(owner, id);
-        DueReports {
-            place: (has_webhook && !is_sent).then(|| self.outbox.reserve_always(owner)),
-            is_for_mailbox: record.terms().resumable && self.mailboxes.is_on() && !is_mailed,
-            noted,
-        }
+        let is_sent = record.noted_end().webhook || self.outbox.has(record.id());
+        let owner = record.terms().owner;
+        (has_webhook && !is_sent).then(|| self.outbox.reserve_always(owner))
     }
 
-    async fn report(self, record: Arc<StreamRecord>, due: DueReports) {
+    async fn report(self, record: Arc<StreamRecord>, place: WebhookPlace) {
         record.wait_for_end().await;
-        if record.is_moved() {
-            // The next owner reports the end.
-            return;
-        }
-        let durable = record.durable();
-        if durable.is_some_and(|durable| record.rejection().is_some() && durable.is_left_to_next())
-        {
-            // The next process starts the stream.
+        if record.is_left_to_others() {
             return;
         }
         let end = EndedStream::of_record(&record);
-        let mut noted = due.noted;
-        let note = |noted| {
-            if let Some(durable) = durable {
-                durable.note_end(record.rejection(), noted);
-            }
-        };
-        if let Some(place) = due.place {
-            let object = self.outbox.add(&record, place, &end);
-            self.wait_stored(object).await;
-            noted.webhook = true;
-            note(noted);
-        }
-        if due.is_for_mailbox {
-            if !record.attendance().is_end_read().await {
-                let object = self.mailboxes.add(&record, &end);
-                self.wait_stored(object).await;
-            }
-            noted.mailbox = true;
-            note(noted);
-        }
+        let object = self.outbox.add(&record, place, &end);
+        self.wait_stored(object).await;
+        record.note_end(|noted| noted.webhook = true);
     }
 
     /// Waits until other gateways can find the event: the note could be stored before it, and would hide the end from the

@@ -5,7 +5,6 @@ use crate::streams::{ChoiceLog, StreamRecord, end_name};
 use generate::error::ApiError;
 use generate::output::generation_reader::is_good;
 use journal::RecoveredStream;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stream::{End, StreamId};
 use wire::clock;
@@ -13,7 +12,7 @@ use wire::openai::finish_reason::end_error;
 use wire::protocol::Protocol;
 
 /// The end of a response, a job, or another stream.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedStream {
     /// Id of the response or job; of the stream for other objects.
     pub id: String,
@@ -42,7 +41,7 @@ pub struct EndedStream {
 }
 
 /// Why a stream failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedError {
     /// Error code.
     pub code: String,
@@ -51,7 +50,7 @@ pub struct EndedError {
 }
 
 /// Tokens of all choices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedUsage {
     /// Prompt tokens.
     pub input_tokens: u64,
@@ -62,7 +61,7 @@ pub struct EndedUsage {
 }
 
 /// Paths of this server, valid as long as response and stream are kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedLinks {
     /// The stored response, or the state of the job or stream.
     pub result: String,

@@ -1,11 +1,10 @@
-//! An event about an end: what webhooks and mailboxes record of it, and the bytes that clients get.
+//! An event about an end: what is recorded for a webhook, and the bytes that the webhook gets.
 
 use super::EndedStream;
 use crate::durability::{DescriptionError, DescriptionKind, JournalSlot, StoredBlob};
 use crate::durability::{from_json, to_json};
 use crate::id_generator::IdGenerator;
 use crate::stored_note::hex_id;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use stream::{Owner, StreamId};
@@ -17,7 +16,7 @@ const EVENT_BYTES_MAX: usize = 64 << 10;
 /// Prefix of ids of events.
 pub(crate) const EVENT_PREFIX: &str = "evt_";
 
-/// An event for one receiver: the description of an object of the journal, which never changes.
+/// An event for a webhook: the description of an object of the journal, which never changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EventRecord {
     kind: DescriptionKind,
@@ -26,9 +25,8 @@ pub(crate) struct EventRecord {
     #[serde(with = "hex_id")]
     pub(crate) stream: StreamId,
     owner: u64,
-    /// The URL of a webhook.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) url: Option<String>,
+    /// The URL of the webhook.
+    pub(crate) url: String,
     /// Type of the event.
     pub(crate) event: String,
     /// Id of the response, job or stream.
@@ -39,11 +37,10 @@ pub(crate) struct EventRecord {
 }
 
 /// An event, as OpenAI's.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "WebhookEvent")]
-pub struct EventObject<'a> {
+#[derive(Serialize)]
+struct EventObject<'a> {
     object: &'static str,
-    /// Equal in every attempt, and in mailbox and webhook.
+    /// Equal in every attempt.
     id: &'a str,
     /// `response.`, `job.` or `stream.` and the status.
     #[serde(rename = "type")]
@@ -55,7 +52,7 @@ pub struct EventObject<'a> {
 
 impl EventRecord {
     pub(crate) fn new(
-        kind: DescriptionKind,
+        url: &str,
         (stream, owner): (StreamId, Owner),
         end: &EndedStream,
         now_unix_us: u64,
@@ -69,22 +66,17 @@ impl EventRecord {
             data: end,
         };
         Self {
-            kind,
+            kind: DescriptionKind::WebhookDelivery,
             version: EVENT_VERSION,
             stream,
             owner: owner.0,
-            url: None,
+            url: url.to_owned(),
             // Strings and numbers are always JSON.
             body: serde_json::to_string(&body).unwrap_or_default(),
             event,
             object_id: end.id.clone(),
             created_unix_us: now_unix_us,
         }
-    }
-
-    pub(crate) fn with_url(self, url: &str) -> Self {
-        let url = Some(url.to_owned());
-        Self { url, ..self }
     }
 
     pub(crate) fn owner(&self) -> Owner {
@@ -100,13 +92,10 @@ impl EventRecord {
         to_json::<Self>(self, EVENT_BYTES_MAX)
     }
 
-    /// The event of a description of this kind.
-    pub(crate) fn decode(
-        kind: DescriptionKind,
-        description: &[u8],
-    ) -> Result<Self, DescriptionError> {
+    /// The event of a description.
+    pub(crate) fn decode(description: &[u8]) -> Result<Self, DescriptionError> {
         let record: Self = from_json(description, EVENT_BYTES_MAX)?;
-        if record.kind != kind || record.version > EVENT_VERSION {
+        if record.kind != DescriptionKind::WebhookDelivery || record.version > EVENT_VERSION {
             let found = format!("kind {}, version {}", record.kind.name(), record.version);
             return Err(DescriptionError::Invalid(found));
         }
@@ -144,9 +133,8 @@ mod tests {
 
     #[test]
     fn recorded_delivery_is_read_and_written_byte_for_byte() {
-        let kind = DescriptionKind::WebhookDelivery;
-        let record = EventRecord::decode(kind, DELIVERY.as_bytes()).expect("a record");
-        assert_eq!(record.url.as_deref(), Some("https://a.example/"));
+        let record = EventRecord::decode(DELIVERY.as_bytes()).expect("a record");
+        assert_eq!(record.url, "https://a.example/");
         assert_eq!(record.id(), "evt_01010101010101010101010101010101");
         assert_eq!(record.encode().expect("short"), DELIVERY.as_bytes());
     }
@@ -154,13 +142,13 @@ mod tests {
     #[test]
     fn records_of_other_kinds_and_later_versions_are_rejected() {
         let later = DELIVERY.replace("\"version\":1", "\"version\":2");
-        let delivery = DescriptionKind::WebhookDelivery;
-        assert!(EventRecord::decode(delivery, later.as_bytes()).is_err());
-        let mailbox = DescriptionKind::MailboxEvent;
-        assert!(EventRecord::decode(mailbox, DELIVERY.as_bytes()).is_err());
+        let other = DELIVERY.replace("webhook_delivery", "stored_blob");
+        for json in [later, other] {
+            assert!(EventRecord::decode(json.as_bytes()).is_err(), "{json}");
+        }
         for cut in 0..DELIVERY.len() {
             let cut = &DELIVERY.as_bytes()[..cut];
-            assert!(EventRecord::decode(delivery, cut).is_err());
+            assert!(EventRecord::decode(cut).is_err());
         }
     }
 }

@@ -132,7 +132,7 @@ fn is_behind(stored: &RecoveredStream, recovered: &RecoveredStream) -> bool {
 pub(crate) fn end_fenced_stream(gateway: &Gateway, fenced: Fenced) {
     let id = StreamId::from_bits(fenced.id);
     let (by, generation) = (fenced.by, fenced.generation);
-    if gateway.outbox.remove_object(fenced.id) || gateway.mailboxes.remove_object(fenced.id) {
+    if gateway.outbox.remove_object(fenced.id) {
         return;
     }
     tracing::warn!(stream = %id, %by, generation, "another gateway has taken a stream over");

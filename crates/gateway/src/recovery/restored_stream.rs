@@ -190,16 +190,17 @@ impl Registration<'_> {
         }
         let reports = self.gateway.end_reports();
         let outcome = recovered.outcome.as_deref().unwrap_or_default();
-        let noted = rejection::noted_end(outcome);
-        if !is_expired && run.record().terms().resumable {
-            reports.watch_recovered(run.record(), noted);
+        run.record()
+            .restore_noted_end(rejection::noted_end(outcome));
+        if !is_expired {
+            reports.watch_recovered(run.record());
         }
         match plan {
             StreamPlan::Expired => {
                 restored.expired += 1;
                 let ended_at = stream_plan::ended_unix_us(&recovered);
                 let end = || EndedStream::of_recovered(&description, &recovered, ended_at);
-                reports.report_expired(run.record(), noted, end);
+                reports.report_expired(run.record(), end);
                 run.record().restore_rejection(stream_plan::lost_error());
                 run.finish_recovered(self.wall.past_instant(ended_at));
             }

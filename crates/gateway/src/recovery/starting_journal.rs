@@ -87,12 +87,13 @@ pub async fn recover_streams(
         Ok(read) => {
             log_report(&read);
             gateway.generations.journal.set(read.journal);
-            let streams = gateway.responses.restore_answers(read.adopted);
+            let adopted = without_retired(read.adopted);
+            let streams = gateway.responses.restore_answers(adopted);
             let recovered: Vec<_> = streams
                 .iter()
                 .map(|one| Arc::clone(&one.recovered))
                 .collect();
-            let streams = restore_events(&gateway, streams);
+            let streams = restore_deliveries(&gateway, streams);
             let is_sealed = read.report.is_sealed;
             let origin = RecordsOrigin::Journal { is_sealed };
             let restored = restore_streams(&gateway, &keys, streams, origin);
@@ -111,17 +112,23 @@ pub async fn recover_streams(
     Recovery::new(held, restored, reclaims)
 }
 
-/// Restores deliveries and events in mailboxes among the objects of a journal, and returns the others.
-fn restore_events(gateway: &Gateway, adopted: Vec<AdoptedStream>) -> Vec<AdoptedStream> {
-    let (mut mails, mut streams) = (Vec::new(), Vec::new());
-    for one in adopted {
-        match DescriptionKind::of(&one.recovered.description) {
-            Some(DescriptionKind::WebhookDelivery) => gateway.outbox.restore(one),
-            Some(DescriptionKind::MailboxEvent) => mails.push(one),
-            _ => streams.push(one),
-        }
+fn kind_of(adopted: &AdoptedStream) -> Option<DescriptionKind> {
+    DescriptionKind::of(&adopted.recovered.description)
+}
+
+/// The objects of a journal that this version can use. The drop of the others ends their retention.
+fn without_retired(mut adopted: Vec<AdoptedStream>) -> Vec<AdoptedStream> {
+    adopted.retain(|one| kind_of(one) != Some(DescriptionKind::Retired));
+    adopted
+}
+
+/// Restores the deliveries among the objects of a journal, and returns the others.
+fn restore_deliveries(gateway: &Gateway, adopted: Vec<AdoptedStream>) -> Vec<AdoptedStream> {
+    let is_delivery = |one: &AdoptedStream| kind_of(one) == Some(DescriptionKind::WebhookDelivery);
+    let (deliveries, streams) = adopted.into_iter().partition::<Vec<_>, _>(is_delivery);
+    for delivery in deliveries {
+        gateway.outbox.restore(delivery);
     }
-    gateway.mailboxes.restore(mails);
     streams
 }
 

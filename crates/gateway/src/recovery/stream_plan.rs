@@ -52,7 +52,7 @@ pub(crate) fn plan_of(
     match description.kind {
         DescriptionKind::StoredBlob
         | DescriptionKind::WebhookDelivery
-        | DescriptionKind::MailboxEvent
+        | DescriptionKind::Retired
         | DescriptionKind::WorkflowRun => {
             return StreamPlan::Rejected(lost_error());
         }

@@ -8,7 +8,7 @@ use crate::keys::Keys;
 use journal::RecoveredStream;
 
 /// Registers a stream that this process has claimed, so that readers find it, and continues it in a task; an event goes to
-/// the outbox or the mailbox. False: the journal does not work. Must be called inside a tokio runtime.
+/// the outbox. False: the journal does not work. Must be called inside a tokio runtime.
 ///
 /// The end of the other process is not counted as one of an engine: the stream was computed elsewhere.
 pub fn take_over_stream(gateway: &Gateway, keys: &Keys, stream: RecoveredStream) -> bool {
@@ -20,7 +20,7 @@ pub fn take_over_stream(gateway: &Gateway, keys: &Keys, stream: RecoveredStream)
     };
     match DescriptionKind::of(&adopted.recovered.description) {
         Some(DescriptionKind::WebhookDelivery) => gateway.outbox.restore(adopted),
-        Some(DescriptionKind::MailboxEvent) => gateway.mailboxes.take_over(adopted),
+        Some(DescriptionKind::Retired) => drop(adopted),
         _ => continue_stream(gateway, keys, adopted),
     }
     true

@@ -1,17 +1,16 @@
-//! Readers of a stream that are present, and whether one of them has read the end.
+//! Readers of a stream that are present, and what is noted of the end: whether it was read.
 
 use super::stream_record::StreamRecord;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use tokio::sync::Notify;
+use crate::durability::NotedEnd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use wire::clock;
 
-/// The readers of one stream.
+/// The readers of one stream, and the notes on its end.
 #[derive(Debug, Default)]
 pub(crate) struct Attendance {
     present: AtomicUsize,
-    has_read_end: AtomicBool,
-    /// For the one task that waits until the end was read, or nobody is present.
-    changes: Notify,
+    noted: Mutex<NotedEnd>,
 }
 
 impl Attendance {
@@ -20,30 +19,71 @@ impl Attendance {
     }
 
     pub(crate) fn leave(&self) {
-        if self.present.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.changes.notify_one();
+        self.present.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.present.load(Ordering::SeqCst) == 0
+    }
+
+    fn noted(&self) -> MutexGuard<'_, NotedEnd> {
+        // Nothing panics half-way through a change.
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StreamRecord {
+    /// Whether the stream has ended, its readers have left, and none of them has the end. `false` once a client has
+    /// acknowledged the end.
+    pub fn is_unread(&self) -> bool {
+        // In this order: the last reader notes that it has the end before it leaves.
+        let is_left = self.is_kept() && self.is_over() && self.attendance().is_empty();
+        is_left && !self.noted_end().read
+    }
+
+    /// A reader has the end (to be called while that reader is present), or a client has acknowledged it. Recorded for a
+    /// later process, if the stream is durable.
+    pub fn note_end_read(&self) {
+        self.note_end(|noted| noted.read = true);
+    }
+
+    /// Changes the notes on the end, and records them.
+    pub(crate) fn note_end(&self, change: impl FnOnce(&mut NotedEnd)) {
+        if !self.is_kept() || self.is_left_to_others() {
+            return;
+        }
+        let mut noted = self.attendance().noted();
+        let before = *noted;
+        change(&mut noted);
+        // Under the lock: the last record has all notes.
+        if let Some(durable) = self.durable().filter(|_| *noted != before) {
+            durable.note_end(self.rejection(), *noted);
         }
     }
 
-    /// A reader has the end. To be called while that reader is present.
-    pub(crate) fn note_end_read(&self) {
-        self.has_read_end.store(true, Ordering::SeqCst);
-        self.changes.notify_one();
+    /// The notes on the end.
+    pub(crate) fn noted_end(&self) -> NotedEnd {
+        *self.attendance().noted()
     }
 
-    /// Waits until a reader has the end of an ended stream (true), or nobody is present (false).
-    pub(crate) async fn is_end_read(&self) -> bool {
-        loop {
-            // In this order: the last reader reads the end before it leaves.
-            let is_empty = self.present.load(Ordering::SeqCst) == 0;
-            if self.has_read_end.load(Ordering::SeqCst) {
-                return true;
-            }
-            if is_empty {
-                return false;
-            }
-            self.changes.notified().await;
-        }
+    /// The notes of an earlier process.
+    pub(crate) fn restore_noted_end(&self, noted: NotedEnd) {
+        *self.attendance().noted() = noted;
+    }
+
+    /// Whether another process ends the stream: another gateway, or the next process of this one, which starts what has not
+    /// started yet.
+    pub(crate) fn is_left_to_others(&self) -> bool {
+        let is_left = || {
+            let durable = self.durable();
+            durable.is_some_and(|durable| durable.is_left_to_next())
+        };
+        self.is_moved() || (self.rejection().is_some() && is_left())
+    }
+
+    /// Wall time of the end, in microseconds since the Unix epoch: the place of an ended stream in the order of ends.
+    pub(crate) fn ended_unix_us(&self) -> u64 {
+        self.source().ended_time().recorded_or(clock::unix_us())
     }
 }
 
@@ -58,44 +98,12 @@ impl EndReceipt {
 
     /// The reader has the end.
     pub fn confirm(self) {
-        self.0.attendance().note_end_read();
+        self.0.note_end_read();
     }
 }
 
 impl Drop for EndReceipt {
     fn drop(&mut self) {
         self.0.attendance().leave();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use futures_util::FutureExt;
-
-    #[test]
-    fn end_is_read_by_a_reader_who_was_present() {
-        let readers = Attendance::default();
-        assert_eq!(readers.is_end_read().now_or_never(), Some(false), "nobody");
-        readers.enter();
-        readers.enter();
-        let mut waiting = Box::pin(readers.is_end_read());
-        assert_eq!((&mut waiting).now_or_never(), None);
-        readers.leave();
-        assert_eq!((&mut waiting).now_or_never(), None, "one is left");
-        readers.note_end_read();
-        assert_eq!((&mut waiting).now_or_never(), Some(true));
-        readers.leave();
-        assert_eq!(readers.is_end_read().now_or_never(), Some(true), "for good");
-    }
-
-    #[test]
-    fn end_is_not_read_by_readers_who_leave_before() {
-        let readers = Attendance::default();
-        readers.enter();
-        let mut waiting = Box::pin(readers.is_end_read());
-        assert_eq!((&mut waiting).now_or_never(), None);
-        readers.leave();
-        assert_eq!((&mut waiting).now_or_never(), Some(false));
     }
 }

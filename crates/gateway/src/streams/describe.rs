@@ -12,7 +12,7 @@ use generate::stream_change::Change;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::{Duration, Instant};
-use stream::EntryState;
+use stream::{EntryState, ListCursor};
 
 /// The state of a stream.
 #[derive(JsonSchema, Serialize)]
@@ -20,7 +20,7 @@ use stream::EntryState;
 pub struct Description<'a> {
     object: &'static str,
     id: String,
-    /// Position in lists: `after` for the streams that were opened later.
+    /// Position in lists: `after` for the streams that were opened later, or in the list of unread streams ended later.
     cursor: u64,
     /// Id of the response in the wire protocol of the request.
     response_id: &'a str,
@@ -57,6 +57,10 @@ pub struct Description<'a> {
     /// Id of the gateway that owns the stream; absent without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     instance: Option<String>,
+    /// Whether the stream has ended, its readers have left, and none of them has the end, nor was it acknowledged; absent if
+    /// not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unread: Option<bool>,
     /// Whether the client sends acknowledgements.
     explicit_acks: bool,
     /// Whether a client is attached whose reading returns credit.
@@ -163,6 +167,15 @@ impl Description<'_> {
         }
     }
 
+    /// The description with the position in another list than that of all streams.
+    #[must_use]
+    pub fn at_cursor(self, cursor: ListCursor) -> Self {
+        Self {
+            cursor: cursor.0,
+            ..self
+        }
+    }
+
     /// The description with the name of the key that opened the stream.
     #[must_use]
     pub fn of_key(self, key: Option<String>) -> Self {
@@ -213,6 +226,7 @@ pub fn describe_stream<'a>(
         replicated: replica.map(is_followed),
         generation: replica.flatten().map(|replica| replica.generation),
         instance: replica.flatten().map(|r| r.instance.to_string()),
+        unread: record.is_unread().then_some(true),
         explicit_acks: terms.explicit_acks,
         attached: record.credit_owner().is_taken(),
         recovered: recovery.map(|note| note.recoveries),

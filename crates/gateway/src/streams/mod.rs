@@ -30,7 +30,7 @@
 //!   streams. The one that ended first is cut when the bounds are exceeded.
 //! - `ConnectionHandle`, in the record: closes the connection of such a stream. [`ResponseStream`] travels with the
 //!   response and connects the two.
-//! - `Attendance`, in the record: the readers that are present. An [`EndReceipt`] is the end on the way to one of them.
+//! - `Attendance`, in the record: the readers that are present, and whether the end was read. An [`EndReceipt`] is the end on the way to one of them.
 //! - `ControlHistory`, in the record: the last control updates.
 //! - `TextEditions`, in the record: where the text may differ from what an earlier owner told.
 //! - `Transitions`, shared with the engine's followers: the state changes, published to the [`StreamFeed`].
@@ -65,6 +65,7 @@ pub mod subscriber;
 pub mod text_editions;
 pub(crate) mod transitions;
 pub(crate) mod undelivered;
+pub mod unread_list;
 
 pub use attendance::EndReceipt;
 pub(crate) use cancel_on_drop::CancelOnDrop;

@@ -140,7 +140,7 @@ impl StreamRecord {
         &self.steering
     }
 
-    /// Readers that are present.
+    /// Readers that are present, and the notes on the end.
     pub(crate) fn attendance(&self) -> &Attendance {
         &self.attendance
     }

@@ -114,6 +114,8 @@ impl StreamRun {
 
     fn end_stream(&mut self, at: Instant) {
         self.record.report_lost();
+        // Where nothing is recorded, the order of ends is that of these calls.
+        self.record.ended_unix_us();
         let bytes = self.record.memory_bytes();
         if let Some(registration) = self.registration.take() {
             registration.ended(at, bytes);

@@ -101,7 +101,7 @@ impl DeliveryDescription {
             object: "webhook.delivery",
             id: record.id(),
             event: record.event.clone(),
-            url: record.url.clone().unwrap_or_default(),
+            url: record.url.clone(),
             object_id: record.object_id.clone(),
             stream_id: record.stream.to_string(),
             status: state.status,

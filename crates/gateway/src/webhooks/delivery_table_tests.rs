@@ -1,5 +1,4 @@
 use super::*;
-use crate::durability::DescriptionKind;
 use crate::ended::{EndedStream, EventRecord};
 
 const SECOND: u64 = 1_000_000;
@@ -27,8 +26,7 @@ fn add(table: &mut DeliveryTable, n: u8, owner: u64, now_unix_us: u64) {
     }))
     .expect("an end");
     let names = (stream(n), Owner(owner));
-    let record = EventRecord::new(DescriptionKind::WebhookDelivery, names, &end, now_unix_us)
-        .with_url("https://a.test/");
+    let record = EventRecord::new("https://a.test/", names, &end, now_unix_us);
     table.insert(Delivery {
         record: Arc::new(record),
         state: DeliveryState::due(now_unix_us),
@@ -158,10 +156,9 @@ fn records_are_read_back() {
     add(&mut table, 1, u64::MAX, 5);
     let delivery = table.get(stream(1)).expect("present");
     let encoded = delivery.record.encode().expect("short");
-    let decoded =
-        EventRecord::decode(DescriptionKind::WebhookDelivery, &encoded).expect("read back");
+    let decoded = EventRecord::decode(&encoded).expect("read back");
     assert_eq!(decoded, *delivery.record);
-    assert!(EventRecord::decode(DescriptionKind::WebhookDelivery, b"{}").is_err());
+    assert!(EventRecord::decode(b"{}").is_err());
     let mut state = delivery.state.clone();
     state.set_failure(&"ä".repeat(300));
     let read = DeliveryState::decode(Some(&state.encode()), 9);

@@ -4,9 +4,7 @@ use super::delivery::{DeliveryDescription, DeliveryState, DeliveryStatus};
 use super::delivery_table::{Change, Delivery, DeliveryTable};
 use super::{AttemptOutcome, WebhookRequest, WebhookSecrets, WebhookSettings};
 use super::{secret, webhook_url};
-use crate::durability::{
-    AdoptedStream, DescriptionKind, ForgottenRecords, JournalSlot, StoredBlob,
-};
+use crate::durability::{AdoptedStream, ForgottenRecords, JournalSlot, StoredBlob};
 use crate::ended::{EVENT_PREFIX, EndedStream, EventRecord};
 use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
@@ -152,8 +150,7 @@ impl Outbox {
         let url = stream.meta().stream_options.webhook.as_deref()?;
         let now = clock::unix_us();
         let names = (stream.id(), stream.terms().owner);
-        let record = EventRecord::new(DescriptionKind::WebhookDelivery, names, end, now);
-        let record = record.with_url(url);
+        let record = EventRecord::new(url, names, end, now);
         let state = DeliveryState::due(now);
         let is_durable = stream.durable().is_some();
         let blob = is_durable
@@ -174,10 +171,7 @@ impl Outbox {
     /// Restores a delivery that an earlier process has recorded.
     pub(crate) fn restore(&self, adopted: AdoptedStream) {
         let AdoptedStream { recovered, durable } = adopted;
-        let record = match EventRecord::decode(
-            DescriptionKind::WebhookDelivery,
-            &recovered.description,
-        ) {
+        let record = match EventRecord::decode(&recovered.description) {
             Ok(record) => record,
             Err(error) => {
                 return tracing::warn!(%error, "an event for a webhook of an earlier process cannot be read");
@@ -220,8 +214,7 @@ impl Outbox {
                 let delivery = table.get(stream)?;
                 (Arc::clone(&delivery.record), delivery.blob.clone())
             };
-            let url = record.url.as_deref().unwrap_or_default();
-            let allowed = webhook_url::accepted_url(url, &settings);
+            let allowed = webhook_url::accepted_url(&record.url, &settings);
             let secrets = self.secrets_of(record.owner());
             match (allowed, secrets) {
                 (Ok(url), Some(secrets)) => {

@@ -16,7 +16,6 @@ mod kv_type;
 mod layers;
 mod listener;
 mod log;
-mod mailbox;
 pub(crate) mod memory;
 mod models;
 mod named_models;

@@ -2,7 +2,6 @@
 
 use super::keys::Keys;
 use super::listener::Listener;
-use super::mailbox::Mailbox;
 use super::models::Models;
 use super::sampling::Sampling;
 use super::scale::Scale;
@@ -50,7 +49,6 @@ pub(crate) struct Settings {
     pub(crate) clocks: Clocks,
     pub(crate) realtime: Realtime,
     pub(crate) webhooks: Webhooks,
-    pub(crate) mailbox: Mailbox,
     pub(crate) workflows: Workflows,
     pub(crate) metrics: Metrics,
     pub(crate) scale: Scale,

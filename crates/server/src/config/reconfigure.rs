@@ -50,7 +50,6 @@ impl Reconfigure {
             .set_limits(config.connections_max, config.connections_per_ip_max);
         app.gateway.generations.limits.set(config.gateway_limits());
         app.gateway.outbox.set_settings(config.webhooks.clone());
-        app.gateway.mailboxes.set_settings(config.mailbox);
         app.config.set(config);
         app.gateway.apply_limits();
     }

@@ -6,7 +6,6 @@ use cluster::forecast::ScaleTarget;
 use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use gateway::keys::PrefixSharing;
 use gateway::limits::GatewayLimits;
-use gateway::mailbox::MailboxSettings;
 use gateway::models::ModelLimits;
 use gateway::response_limits::ResponseLimits;
 use gateway::stream_clocks::StreamClocks;
@@ -103,8 +102,6 @@ pub struct ServerConfig {
     pub prefix_sharing: PrefixSharing,
     /// Webhooks: allowed hosts, and limits.
     pub webhooks: WebhookSettings,
-    /// Bounds of mailboxes.
-    pub mailbox: MailboxSettings,
     /// Limits of WebSockets.
     pub realtime: RealtimeLimits,
     /// `Retry-After` of a rejected request, as long as nothing was measured.
@@ -156,7 +153,6 @@ impl Default for ServerConfig {
             sampling: SamplingDefaults::default(),
             prefix_sharing: PrefixSharing::default(),
             webhooks: WebhookSettings::default(),
-            mailbox: MailboxSettings::default(),
             realtime: RealtimeLimits::default(),
             retry_after: Duration::from_secs(1),
             drain: Duration::from_secs(20),

@@ -4,7 +4,6 @@ mod cluster;
 mod demand;
 mod engine;
 mod journal;
-mod mailbox;
 mod records;
 mod recovery;
 mod upstreams;
@@ -47,7 +46,6 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
     let upstreams = sources.upstreams.get().map(|status| status.counts());
     upstreams::write_upstreams(&mut text, &upstreams.unwrap_or_default());
     webhooks::write_webhooks(&mut text, &sources.outbox);
-    mailbox::write_mailboxes(&mut text, &sources.mailboxes);
     let state = sources.models.first_entry().state();
     write_loading(&mut text, &state);
     write_models(&mut text, &sources.models);

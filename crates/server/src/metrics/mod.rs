@@ -29,7 +29,6 @@ use crate::cluster_slot::ClusterSlot;
 use crate::peers::PeerCalls;
 use crate::upstream_slot::UpstreamSlot;
 use gateway::durability::JournalSlot;
-use gateway::mailbox::Mailboxes;
 use gateway::metrics::GenerationMetrics;
 use gateway::metrics::count::{Counter, Gauge};
 use gateway::metrics::label_table::LabelTable;
@@ -68,7 +67,6 @@ pub(crate) struct MetricsSources {
     pub(crate) upstreams: UpstreamSlot,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) owners: Arc<OwnersSlot>,
-    pub(crate) mailboxes: Arc<Mailboxes>,
     pub(crate) peer_calls: Arc<PeerCalls>,
 }
 

@@ -15,7 +15,6 @@ use crate::routes::completion_list::CompletionPage;
 use crate::routes::jobs::{JobGone, JobStatus, SubmittedJob};
 use crate::routes::llama_cpp::{Props, Slot};
 use crate::routes::lora::{LoraAdapter, ScalesSet};
-use crate::routes::mailbox::{AcknowledgedEvents, MailboxEvents, MailboxNotice};
 use crate::routes::ollama::models::{
     OllamaLoadedModel, OllamaModel, OllamaModelInfo, OllamaModelList, OllamaVersion,
 };
@@ -28,7 +27,6 @@ use crate::routes::streams::StreamGone;
 use crate::routes::vocabulary::{AppliedTemplate, Detokenized, Tokenized};
 use crate::routes::webhooks::DeletedDelivery;
 use crate::routes::workflows::{ChannelWrite, RunDescription};
-use gateway::ended::EventObject;
 use gateway::streams::describe::Description;
 use gateway::webhooks::DeliveryDescription;
 use gateway::workflows::folder::{Workflow, WorkflowList};
@@ -70,7 +68,7 @@ const LINES: &[&str] = &[
 const RESUMES: &[&str] = &["after", "last_event", "dialect", "framing", "govern"];
 const READS: &[&str] = &["offset", "live", "cursor", "if_none_match"];
 const URGENT: &[&str] = &["priority", "deadline"];
-const LISTS: &[&str] = &["stream_limit", "after_stream", "scope"];
+const LISTS: &[&str] = &["unread", "stream_limit", "after_stream", "scope"];
 const NONE: &[&str] = &[];
 
 const RESPONSE: SchemaFn = |schemas| (Protocol::Responses.schemas().collected)(schemas);
@@ -129,14 +127,14 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("delete", "/v1/jobs/{id}", "Jobs", "Cancel a job, or delete one that has ended", "", NONE, Json(202, either::<JobStatus<'static>, JobGone<'static>>)),
     ("get", "/v1/jobs/{id}/stream", "Jobs", "Stream a job's events", "", RESUMES, Resumed(&Protocol::ALL)),
     ("post", "/v1/jobs/{id}/cancel", "Jobs", "Cancel a job", "", NONE, Json(202, either::<JobStatus<'static>, JobGone<'static>>)),
-    ("get", "/v1/streams", "Streams", "List the caller's streams", "", LISTS, Json(200, of::<StreamPage<'static>>)),
+    ("get", "/v1/streams", "Streams", "List the caller's streams, or those with an unread end", "", LISTS, Json(200, of::<StreamPage<'static>>)),
     ("get", "/v1/streams/feed", "Streams", "Stream state changes of the caller's streams; with the scope admin of all streams, and metrics", "", &["scope"], Events(of::<FeedMessage>)),
     ("get", "/v1/streams/{id}", "Streams", "Get a stream's state", "", NONE, Json(200, STREAM)),
     ("delete", "/v1/streams/{id}", "Streams", "Cancel a stream, or delete one that has ended", "", NONE, Json(202, either::<Description<'static>, StreamGone<'static>>)),
     ("get", "/v1/streams/{id}/events", "Streams", "Read a stream again, from a cursor and in any wire protocol", "", RESUMES, Resumed(&Protocol::ALL)),
     ("get", "/v1/stream/{id}", "Streams", "Read a stream's messages after an offset (Durable Streams protocol)", "", READS, Messages(of::<DurableMessage<'static>>, of::<ControlEvent>)),
     ("head", "/v1/stream/{id}", "Streams", "Get the offset after a stream's last message (Durable Streams protocol)", "", NONE, Empty),
-    ("post", "/v1/streams/{id}/ack", "Streams", "Acknowledge received tokens", "StreamAcknowledgement", NONE, Json(200, STREAM)),
+    ("post", "/v1/streams/{id}/ack", "Streams", "Acknowledge received tokens, or the end", "StreamAcknowledgement", NONE, Json(200, STREAM)),
     ("post", "/v1/streams/{id}/pause", "Streams", "Pause a stream", "", NONE, Json(200, STREAM)),
     ("post", "/v1/streams/{id}/resume", "Streams", "Resume a paused stream", "", NONE, Json(200, STREAM)),
     ("post", "/v1/streams/{id}/control", "Streams", "Update a running stream: sampling parameters, injected tokens, end of reasoning", "StreamUpdateRequest", NONE, Json(200, STREAM)),
@@ -146,8 +144,6 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("post", "/v1/workflows/{name}/runs", "Workflows", "Run a workflow", "WorkflowRunRequest", GENERATES, Generation(Protocol::Job)),
     ("get", "/v1/runs/{id}", "Workflows", "Get a run's status", "", NONE, Json(200, of::<RunDescription<'static>>)),
     ("post", "/v1/runs/{id}/channels/{channel}", "Workflows", "Write to a channel of a run", "ChannelWriteRequest", NONE, Json(200, of::<ChannelWrite>)),
-    ("get", "/v1/mailbox", "Webhooks", "Read the ends of streams that nobody was there to read", "", &["after_event", "last_event", "event_limit", "wait", "stream", "scope"], JsonOrEvents(of::<MailboxEvents>, either::<EventObject<'static>, MailboxNotice>)),
-    ("post", "/v1/mailbox/ack", "Webhooks", "Remove the events up to a cursor", "MailboxAcknowledgement", NONE, Json(200, of::<AcknowledgedEvents>)),
     ("get", "/v1/webhooks/deliveries", "Webhooks", "List events that are not delivered, and dead letters", "", &["delivery_status", "item_limit", "oldest_first", "after_item"], Json(200, of::<ItemPage<'static, RawItem<DeliveryDescription>>>)),
     ("get", "/v1/webhooks/deliveries/{id}", "Webhooks", "Get a delivery", "", NONE, Json(200, of::<DeliveryDescription>)),
     ("delete", "/v1/webhooks/deliveries/{id}", "Webhooks", "Delete a delivery", "", NONE, Json(200, of::<DeletedDelivery>)),

@@ -9,7 +9,6 @@ pub(crate) mod generation;
 pub(crate) mod jobs;
 pub(crate) mod llama_cpp;
 pub(crate) mod lora;
-pub(crate) mod mailbox;
 pub(crate) mod models;
 pub(crate) mod ollama;
 pub(crate) mod page;

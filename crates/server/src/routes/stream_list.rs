@@ -1,4 +1,4 @@
-//! `GET /v1/streams`: streams of all gateways of a cluster, or of this one.
+//! `GET /v1/streams`: streams of all gateways of a cluster, or of this one; all, or those with an unread end.
 
 use crate::access::authentication;
 use crate::peers::{ListScope, PassedRequest, PeerAnswer, PeerCalls, PeerReach, Unanswered};
@@ -11,6 +11,7 @@ use gateway::owners_slot::OwnersSlot;
 use gateway::streams::StreamRegistry;
 use gateway::streams::StreamState;
 use gateway::streams::describe::{Description, describe_stream};
+use generate::error::ApiError;
 use http::request::Parts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,7 +39,8 @@ pub(crate) struct StreamPage<'a> {
     unanswered: Vec<Unanswered>,
 }
 
-/// The streams that the caller may see, in the order in which they were opened.
+/// The streams that the caller may see, in the order in which they were opened; or those of the caller's key with an
+/// unread end, in the order of their ends.
 pub(crate) async fn list_streams(
     State(calls): State<Arc<PeerCalls>>,
     State(streams): State<Arc<StreamRegistry>>,
@@ -48,27 +50,37 @@ pub(crate) async fn list_streams(
 ) -> Result<Response, Rejected> {
     let query = Query::of(&head.uri)?;
     let scope = ListScope::parse(&query, &head.headers, ListScope::Cluster)?;
+    let unread = is_unread(&query)?;
     let after = query.number("after", u64::MAX)?;
     let limit = query.number("limit", LIST_PAGE_MAX as u64)?;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.unwrap_or(LIST_PAGE).max(1);
     let now = clock::now();
-    let page = streams.list_streams(&caller, after.map(ListCursor), limit);
+    let (page, has_more) = if unread {
+        let page = streams.list_unread(caller.owner, ListCursor(after.unwrap_or(0)), limit);
+        (page.streams, page.has_more)
+    } else {
+        let page = streams.list_streams(&caller, after.map(ListCursor), limit);
+        let entries = page.entries.into_iter();
+        let listed = entries.map(|entry| (entry.cursor, entry)).collect();
+        (listed, page.next.is_some())
+    };
     let own = calls.peers.own_name();
-    let listed = page.entries.iter().map(|entry| {
+    let listed = page.iter().map(|(cursor, entry)| {
         let key = authentication::owner_name(&head.extensions, entry.payload.terms().owner);
         let described = describe_stream(entry, &owners, now).of_key(key);
         ListedStream {
             id: entry.id.to_string(),
-            cursor: entry.cursor.0,
+            cursor: cursor.0,
             has_ended: entry.payload.state() == StreamState::Ended,
-            json: to_json(&described.at_instance(own.clone())),
+            json: to_json(&described.at_cursor(*cursor).at_instance(own.clone())),
         }
     });
     let mut merged = MergedStreams::default();
-    merged.add(listed.collect(), page.next.is_some());
+    merged.add(listed.collect(), has_more);
     if scope == ListScope::Cluster {
-        let path = format!("/v1/streams?limit={limit}&after={}", after.unwrap_or(0));
+        let after = after.unwrap_or(0);
+        let path = format!("/v1/streams?limit={limit}&after={after}&unread={unread}");
         let request = PassedRequest::get(&head, path);
         let answers = calls.ask_all(PeerReach::Gateways, &request).await;
         merged.unanswered = answers.unanswered;
@@ -77,6 +89,18 @@ pub(crate) async fn list_streams(
         }
     }
     Ok(Json(merged.into_page(limit)).into_response())
+}
+
+/// Whether the query selects streams with an unread end.
+fn is_unread(query: &Query) -> Result<bool, ApiError> {
+    match query.get("unread") {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => {
+            let message = "unread: must be true or false";
+            Err(ApiError::field("unread", "invalid_value", message))
+        }
+    }
 }
 
 fn to_json(description: &Description<'_>) -> Box<RawValue> {

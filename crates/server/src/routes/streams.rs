@@ -285,7 +285,8 @@ pub(crate) async fn update_stream(
     Ok(stream.described(StatusCode::OK))
 }
 
-pub(crate) async fn acknowledge_tokens(
+/// Acknowledges tokens, or the end: a stream whose end is acknowledged is not unread, also after a restart.
+pub(crate) async fn acknowledge_stream(
     stream: StreamInPath,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Rejected> {
@@ -293,6 +294,20 @@ pub(crate) async fn acknowledge_tokens(
     let record = &stream.entry.payload;
     let last = record.meta().choices.saturating_sub(1);
     let ack = Acknowledgement::parse(Fields::parse(&body)?, last)?;
-    record.acknowledge(ack.index, ack.choice);
+    if let Some(index) = ack.index {
+        record.acknowledge(index, ack.choice);
+    }
+    if ack.end {
+        if record.state() != StreamState::Ended {
+            return Err(not_ended().into());
+        }
+        record.note_end_read();
+        record.wait_written().await;
+    }
     Ok(stream.described(StatusCode::OK))
+}
+
+fn not_ended() -> ApiError {
+    let words = "end: the stream has not ended";
+    ApiError::caller(ErrorKind::Conflict, "stream_not_ended", words)
 }

@@ -238,13 +238,13 @@ fn deletion_is_on_disk_before_its_response() {
     for turn in 0..8 {
         let job = json!({"prompt": "hi", "max_tokens": 3, "ignore_eos": true, "job_id": format!("job-{turn}")});
         let id = stream_id(&call(&rig, "POST", "/v1/jobs", "", &job).head);
-        let mailbox = || get(&rig, "/v1/mailbox", "").json();
-        wait_until("the job ended, unread", || mailbox()["data"] != json!([]));
-        wait_until("the event is stored", || objects() == 2);
-        let ack = json!({"cursor": mailbox()["cursor"]});
-        let acknowledged = call(&rig, "POST", "/v1/mailbox/ack", "", &ack).json();
-        assert_eq!((&acknowledged["removed"], objects()), (&json!(1), 1));
-        assert!(disk.stream(&id).is_some());
+        wait_until("the job ended", || described(&rig, &id)["state"] == "ended");
+        assert_eq!(objects(), 1);
+        let path = format!("/v1/streams/{id}/ack");
+        let acknowledged = call(&rig, "POST", &path, "", &json!({"end": true}));
+        assert_eq!(acknowledged.head.status, 200, "{}", acknowledged.body);
+        let noted = disk.stream(&id).expect("the stream stays").outcome;
+        assert!(noted.is_some(), "the acknowledgement is recorded");
         let path = match turn % 2 {
             0 => format!("/v1/streams/{id}"),
             _ => format!("/v1/jobs/job-{turn}"),

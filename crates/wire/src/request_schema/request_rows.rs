@@ -5,7 +5,6 @@ use crate::acknowledgement::Acknowledgement;
 use crate::control_request::ControlRequest;
 use crate::embeddings_request::{self, EmbedRoute, EmbeddingModel};
 use crate::fields::Fields;
-use crate::mailbox_acknowledgement::MailboxAcknowledgement;
 use crate::metadata;
 use crate::ollama::store_request;
 use crate::request_parser::ParseContext;
@@ -40,7 +39,7 @@ const DEFAULT: RequestSchema = RequestSchema {
 };
 
 /// All bodies that a parser of this crate reads.
-pub const REQUESTS: [RequestSchema; 29] = [
+pub const REQUESTS: [RequestSchema; 28] = [
     RequestSchema {
         name: "ChatRequest",
         required: &["messages"],
@@ -253,16 +252,9 @@ pub const REQUESTS: [RequestSchema; 29] = [
     },
     RequestSchema {
         name: "StreamAcknowledgement",
-        required: &["index"],
+        alternatives: &["index", "end"],
         names_model: false,
         parse: |fields| Acknowledgement::parse(fields, CHOICES_MAX - 1).map(drop),
-        ..DEFAULT
-    },
-    RequestSchema {
-        name: "MailboxAcknowledgement",
-        required: &["cursor"],
-        names_model: false,
-        parse: |fields| MailboxAcknowledgement::parse(fields).map(drop),
         ..DEFAULT
     },
     RequestSchema {

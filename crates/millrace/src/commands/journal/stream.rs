@@ -49,11 +49,11 @@ impl<'r> ShownStream<'r> {
             .map(String::as_str)
     }
 
-    /// The state of an object that is an event for a webhook, or in a mailbox.
+    /// The state of an object that is an event for a webhook, or of no use to this version.
     fn event_state(&self) -> Option<&'static str> {
         match DescriptionKind::of(&self.recovered.description)? {
             DescriptionKind::WebhookDelivery => Some("webhook"),
-            DescriptionKind::MailboxEvent => Some("mailbox"),
+            DescriptionKind::Retired => Some("retired"),
             _ => None,
         }
     }
@@ -93,7 +93,7 @@ impl<'r> ShownStream<'r> {
         match description.kind {
             DescriptionKind::StoredBlob => "stored",
             DescriptionKind::WebhookDelivery => "webhook",
-            DescriptionKind::MailboxEvent => "mailbox",
+            DescriptionKind::Retired => "retired",
             _ if self.is_rejected() => "rejected",
             _ if matches!(self.recovered.integrity, Integrity::Lost(_)) => "lost",
             DescriptionKind::WorkflowRun => "workflow",

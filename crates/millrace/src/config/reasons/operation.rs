@@ -39,12 +39,6 @@ pub(super) const OPERATION: &[(&str, &str)] = &[
         "a receiver that restarts is back within seconds",
     ),
     ("webhooks.dead_letters_max", "as many as may wait"),
-    ("mailbox.events_max", "a day of a busy key; about 1 MiB"),
-    ("mailbox.total_max", "16 MiB of events"),
-    (
-        "mailbox.age_max_s",
-        "the results of responses and jobs are not kept for longer by default",
-    ),
     (
         "workflows.folder",
         "the operator chooses what clients may run",

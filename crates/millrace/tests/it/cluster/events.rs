@@ -1,4 +1,4 @@
-//! Events about ends where the gateway is killed: another gateway delivers them, and has them in its mailboxes.
+//! Events about ends where the gateway is killed: another gateway delivers them, and lists the unread ends.
 
 use super::gateway_killed::{HEARTBEAT, jet_stream, wait_stored};
 use super::nats_server;
@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use testing::wait::wait_until;
 
-/// Opens a background response; returns the id of its event.
+/// Opens a background response; returns its id.
 fn submit(gateway: &Serving, receiver: Option<&Receiver>, tokens: usize) -> String {
     let mut body = json!({
         "input": "Tell me a story.", "background": true, "max_output_tokens": tokens, "ignore_eos": true, "seed": 3,
@@ -20,15 +20,21 @@ fn submit(gateway: &Serving, receiver: Option<&Receiver>, tokens: usize) -> Stri
     }
     let reply = gateway.post("/v1/responses", &body.to_string());
     let id = json(&reply)["id"].clone();
-    id.as_str().expect("an id").replace("resp_", "evt_")
+    id.as_str().expect("an id").to_owned()
 }
 
-/// Ids of the events in the mailbox of this gateway.
-fn mailbox(gateway: &Serving) -> HashSet<String> {
-    let page = json(&gateway.get("/v1/mailbox"));
-    let events = page["data"].as_array().expect("a list").iter();
-    let id = |event: &Value| event["id"].as_str().expect("an id").to_owned();
-    events.map(id).collect()
+/// Ids of the responses with an unread end, as this gateway lists them.
+fn unread(gateway: &Serving) -> HashSet<String> {
+    let page = json(&gateway.get("/v1/streams?unread=true"));
+    let streams = page["data"].as_array().expect("a list").iter();
+    let id = |stream: &Value| stream["response_id"].as_str().expect("an id").to_owned();
+    streams.map(id).collect()
+}
+
+/// Ids of the responses with events that a receiver got, accepted or not.
+fn received(receiver: &Receiver, is_accepted: bool) -> HashSet<String> {
+    let ids = receiver.ids(is_accepted).into_iter();
+    ids.map(|id| id.replace("evt_", "resp_")).collect()
 }
 
 #[test]
@@ -47,22 +53,20 @@ fn events_of_a_killed_gateway_are_delivered_by_another() {
     // One has ended and its delivery fails; one has ended without a webhook; one is killed in the middle.
     let ended = submit(&first, Some(&receiver), 4);
     let silent = submit(&first, None, 4);
-    wait_until("an attempt", || receiver.ids(false).contains(&ended));
-    wait_until("both are in the mailbox", || mailbox(&first).len() == 2);
+    wait_until("an attempt", || received(&receiver, false).contains(&ended));
+    wait_until("both are unread", || unread(&first).len() == 2);
     let running = submit(&first, Some(&receiver), 400);
     wait_stored(&first, "");
     drop(first); // killed
     receiver.is_open.store(true, Ordering::SeqCst);
     let delivered = HashSet::from([ended.clone(), running.clone()]);
     wait_until("the events are delivered", || {
-        receiver.ids(true) == delivered
+        received(&receiver, true) == delivered
     });
     let all = HashSet::from([ended, silent, running]);
-    wait_until("all events are in the mailbox", || mailbox(&second) == all);
-    let page = json(&second.get("/v1/mailbox"));
-    for event in page["data"].as_array().expect("a list") {
-        let result = event["data"]["links"]["result"].as_str().expect("a path");
-        let reply = second.get(result);
+    wait_until("all ends are unread", || unread(&second) == all);
+    for response in &all {
+        let reply = second.get(&format!("/v1/responses/{response}"));
         assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
     }
     wait_until("nothing waits", || {

@@ -89,7 +89,7 @@ fn ask_everything(gateway: &Serving, key: &str, number: usize) -> Vec<(String, S
     let unknown = format!("/v1/streams/{}", "a".repeat(32));
     let paths = [
         "/v1/streams",
-        "/v1/mailbox",
+        "/v1/streams?unread=true",
         "/v1/chat/completions",
         "/v1/chat/completions/chatcmpl-unknown",
         &unknown,

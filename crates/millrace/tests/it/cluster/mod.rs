@@ -13,7 +13,6 @@ mod forged_gateway;
 mod gateway_killed;
 mod job_names;
 mod limits_of_keys;
-mod mailbox;
 mod moved;
 mod named_models;
 #[path = "../../../../cluster/tests/it/nats_server.rs"]
@@ -24,6 +23,7 @@ mod restarted;
 mod resting;
 mod said;
 mod several_models;
+mod unread;
 
 use crate::support::{Folder, Serving, millrace, stdout};
 use conversation::{Conversation, SETTINGS};

@@ -6,10 +6,10 @@
 pub(crate) mod crashing;
 pub(crate) mod event_reader;
 mod full_disk;
-mod mailbox;
 pub(crate) mod mortal;
 pub(crate) mod requests;
 pub(crate) mod transcript;
+mod unread;
 pub(crate) mod webhooks;
 
 use crashing::{Client, Crashing, description};

@@ -5,10 +5,13 @@ use serde_json::{Value, json};
 
 /// The ids in all pages of a list of streams.
 fn all_pages(gateway: &Gateway, owner: &str, limit: usize) -> Vec<String> {
+    list_pages(gateway, owner, &format!("/v1/streams?limit={limit}"))
+}
+
+fn list_pages(gateway: &Gateway, owner: &str, query: &str) -> Vec<String> {
     let (mut ids, mut after) = (Vec::new(), Value::from(0));
     loop {
-        let path = format!("/v1/streams?limit={limit}&after={after}");
-        let (status, page) = gateway.show(owner, &path);
+        let (status, page) = gateway.show(owner, &format!("{query}&after={after}"));
         assert_eq!((status, &page["unanswered"]), (200, &Value::Null), "{page}");
         ids.extend(ids_of(&page));
         assert_eq!(page["has_more"], !page["next"].is_null());
@@ -66,6 +69,46 @@ fn streams_of_both_gateways_are_listed_at_each_for_their_owner() {
     assert_eq!((status, ids_of(&page).len()), (200, 3));
     assert_eq!(page["unanswered"][0]["instance"], id.as_str(), "{page}");
     assert!(page["unanswered"][0]["reason"].is_string());
+}
+
+#[test]
+fn unread_streams_of_both_gateways_are_listed_and_acknowledged_at_each() {
+    let Some(mut pair) = start_pair() else { return };
+    let (first, second) = (&pair.first, &pair.second);
+    let own = [first, second, second, first].map(|gateway| gateway.run_job("one", None));
+    let foreign = second.run_job("two", None);
+    let pages = |gateway, owner, limit| {
+        list_pages(
+            gateway,
+            owner,
+            &format!("/v1/streams?unread=true&limit={limit}"),
+        )
+    };
+    for gateway in [first, second] {
+        for limit in [1, 3, 100] {
+            assert_eq!(pages(gateway, "one", limit), own, "{limit}");
+        }
+        assert_eq!(pages(gateway, "two", 1), std::slice::from_ref(&foreign));
+        assert!(pages(gateway, "admin", 1).is_empty(), "of other keys");
+        let (_, here) = gateway.show("one", "/v1/streams?unread=true&scope=instance");
+        assert_eq!(ids_of(&here).len(), 2);
+    }
+    for (gateway, id) in [(first, &own[1]), (second, &own[0])] {
+        let path = format!("/v1/streams/{id}/ack");
+        let (status, reply) = gateway.ask("one", "POST", &path, &json!({"end": true}));
+        assert_eq!(status, 200, "{reply}");
+    }
+    for gateway in [first, second] {
+        assert_eq!(pages(gateway, "one", 1), own[2..]);
+        assert_eq!(pages(gateway, "two", 1), std::slice::from_ref(&foreign));
+    }
+
+    // The second gateway is there and does not answer.
+    let id = pair.second.id.clone();
+    drop(pair.second.rig.take());
+    let (_, page) = pair.first.show("one", "/v1/streams?unread=true");
+    assert_eq!(ids_of(&page), own[3..]);
+    assert_eq!(page["unanswered"][0]["instance"], id.as_str(), "{page}");
 }
 
 /// The ids in all pages of a list of chat completions.

@@ -3,7 +3,6 @@
 
 mod lists;
 mod lookups;
-mod mailbox;
 mod views;
 
 use crate::nats::{Nats, start_nats};

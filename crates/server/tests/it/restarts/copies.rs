@@ -102,6 +102,16 @@ impl Copied {
         Journaled::loading(self.0, fake, config)
     }
 
+    /// A further process opens an object and dies.
+    pub(crate) fn open_stream(self, id: u128, description: &[u8]) -> Self {
+        let directory = JournalDirectory::new(journal_path(&self.0));
+        let opened = open_journal(directory, JournalConfig::default());
+        let (mut writer, _) = opened.expect("nobody has the copy");
+        writer.open_stream(id, description).unwrap();
+        writer.commit(Duration::ZERO);
+        self
+    }
+
     /// A further process appends records and dies.
     pub(crate) fn append(self, record: impl Fn(&RecoveredStream) -> Record<'static>) -> Self {
         let directory = JournalDirectory::new(journal_path(&self.0));

@@ -23,7 +23,7 @@ fn ended() -> (Journaled, String) {
     (journaled, id)
 }
 
-/// Whether a journal has the stream. Events for the mailbox are objects of the journal too.
+/// Whether a journal has the stream.
 fn has_stream(journaled: &Journaled, id: &str) -> bool {
     let streams = journaled.read().streams;
     streams

@@ -12,4 +12,5 @@ mod poison;
 #[cfg(target_os = "linux")]
 mod poisoned_grammar;
 mod stored;
+mod unread;
 mod waiting;

@@ -164,7 +164,6 @@ fn hostile_messages_are_counted_and_change_no_stream() {
         "mr.millrace.hb".to_owned(),
         "mr.millrace.usage".to_owned(),
         "mr.millrace.claimed".to_owned(),
-        "mr.millrace.mail".to_owned(),
         "mr.millrace.find".to_owned(),
         format!("mr.millrace.s.{:032x}", 7),
         format!("mr.millrace.g.{other}.t"),
@@ -196,7 +195,7 @@ fn hostile_messages_are_counted_and_change_no_stream() {
     for subject in ["heartbeat", "run", "control", "read", "adopt"] {
         wait_counted(&engine, subject);
     }
-    for subject in ["heartbeat", "usage", "claimed", "mailbox", "tokens"] {
+    for subject in ["heartbeat", "usage", "claimed", "tokens"] {
         wait_counted(&gateway, subject);
     }
     for process in [&engine, &gateway] {
