@@ -9,8 +9,11 @@ use generate::response_format::{ResponseFormat, any_object};
 use serde_json::{Value, json};
 use text::{CHOICES_IN_GRAMMAR_MAX, GrammarSource};
 
+/// The schema of a field.
+type SchemaOf = fn() -> Value;
+
 /// Fields that describe structured output.
-const NAMES: [(&str, fn() -> Value); 9] = [
+const NAMES: [(&str, SchemaOf); 9] = [
     ("response_format", openai_schema),
     ("structured_outputs", outputs_schema),
     ("guided_json", json_schema),

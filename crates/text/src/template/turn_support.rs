@@ -214,9 +214,9 @@ fn in_user_turns(messages: Vec<Message>) -> Vec<Message> {
             && let Some(instructions) = waiting.take()
         {
             if message.role == "user" {
-                prepend_text(&mut message, &instructions.content)
+                prepend_text(&mut message, &instructions.content);
             } else {
-                say_as_user(&mut fitted, &instructions)
+                say_as_user(&mut fitted, &instructions);
             }
         }
         fitted.push(message);

@@ -87,9 +87,9 @@ impl WordBuffer {
 
     fn append(&mut self, written: char, lowercase: bool) {
         if lowercase {
-            self.word.extend(written.to_lowercase())
+            self.word.extend(written.to_lowercase());
         } else {
-            self.word.push(written)
+            self.word.push(written);
         }
     }
 

@@ -54,6 +54,7 @@ const DEFAULT: RequestSchema = RequestSchema {
 };
 
 /// All bodies that a parser of this crate reads.
+#[expect(clippy::needless_update, reason = "a row may have all columns")]
 pub const REQUESTS: &[RequestSchema] = bodies! {
     "ChatRequest" ["messages"] => Protocol(openai::chat_request::parse);
     "MetadataUpdate" ["metadata"] model false => Other(|fields| metadata::parse_update(fields).map(drop));

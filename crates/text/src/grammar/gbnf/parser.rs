@@ -289,10 +289,10 @@ impl GbnfParser {
         };
         let text: String = self.chars.iter().skip(self.at).take(digits).collect();
         self.at += digits;
-        let value = match text.chars().all(|char| char.is_ascii_hexdigit()) {
-            true if text.len() == digits => u32::from_str_radix(&text, 16).ok(),
-            _ => None,
-        };
+        let is_hex = text.len() == digits && text.chars().all(|char| char.is_ascii_hexdigit());
+        let value = is_hex
+            .then(|| u32::from_str_radix(&text, 16).ok())
+            .flatten();
         value.and_then(char::from_u32).ok_or_else(|| {
             let why = format!("\\{escape} needs {digits} hexadecimal digits of a character");
             self.error_at(at, why)

@@ -48,9 +48,9 @@ fn written(chars: impl Iterator<Item = char>) -> String {
     let mut out = String::new();
     for c in chars {
         if c.is_ascii_alphanumeric() {
-            out.push(c)
+            out.push(c);
         } else {
-            _ = write!(out, r"\x{{{:X}}}", c as u32)
+            _ = write!(out, r"\x{{{:X}}}", c as u32);
         }
     }
     out
