@@ -183,12 +183,7 @@ impl ParsedRequest {
             run: StreamRun::new(registration, key),
             deadline: admission.deadline,
             class: admission.class,
-            measured: MeteredRequest {
-                protocol: MeteredProtocol::Wire(self.request.protocol),
-                stream: record.meta().stream_options.stream,
-                attached: false,
-                arrived: now,
-            },
+            measured: measured_request(&record, now),
             attempt: None,
         };
         Ok(QueuedStream {
@@ -220,6 +215,16 @@ impl QueuedStream {
             ready_model: Arc::clone(&self.pending.serving),
             start: Box::pin(self.pending.run_for_client(self.ticket)),
         }
+    }
+}
+
+/// What the metrics know of a request from its arrival on.
+fn measured_request(record: &StreamRecord, arrived: Instant) -> MeteredRequest {
+    MeteredRequest {
+        protocol: MeteredProtocol::Wire(record.terms().protocol),
+        stream: record.meta().stream_options.stream,
+        attached: false,
+        arrived,
     }
 }
 

@@ -90,9 +90,9 @@ pub(crate) fn print_lines(lines: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     for line in lines.lines() {
         if IS_JSON.load(Ordering::Relaxed) {
-            writeln!(out, "{}", json_line("INFO", line))?
+            writeln!(out, "{}", json_line("INFO", line))?;
         } else {
-            writeln!(out, "{line}")?
+            writeln!(out, "{line}")?;
         }
     }
     out.flush()?;

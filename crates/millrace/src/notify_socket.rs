@@ -121,14 +121,14 @@ impl NotifySocket {
             loop {
                 looks.tick().await;
                 if library.look_at(&mut progress) {
-                    manager.send("WATCHDOG=1")
+                    manager.send("WATCHDOG=1");
                 } else {
                     tracing::error!(
                         "an engine has ended no step for {} s: the service manager will restart this process \
                          after {} s",
                         (timeout / LOOKS).as_secs_f32(),
                         timeout.as_secs_f32()
-                    )
+                    );
                 }
             }
         });

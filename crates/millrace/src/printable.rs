@@ -10,9 +10,9 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let mut shown = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         if is_hidden(c) {
-            shown.extend(c.escape_unicode())
+            shown.extend(c.escape_unicode());
         } else {
-            shown.push(c)
+            shown.push(c);
         }
     }
     shown.into()

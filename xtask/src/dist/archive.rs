@@ -83,9 +83,9 @@ fn copy_folder(from: &Path, to: &Path) -> Outcome {
             .map(|e| (e.path(), to.join(e.file_name())))
             .map_err(failed)?;
         if from.is_dir() {
-            copy_folder(&from, &to)?
+            copy_folder(&from, &to)?;
         } else {
-            copy(&from, &to)?
+            copy(&from, &to)?;
         }
     }
     Ok(())

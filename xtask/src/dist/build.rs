@@ -67,9 +67,9 @@ impl Built {
         let stripped = folder().join(Self::file_name());
         if cfg!(windows) {
             // What could be stripped is in a file of its own there.
-            copy(binary, &stripped)?
+            copy(binary, &stripped)?;
         } else {
-            shell::run(Command::new("strip").arg("-o").arg(&stripped).arg(binary))?
+            shell::run(Command::new("strip").arg("-o").arg(&stripped).arg(binary))?;
         }
         let told = output(Command::new(&stripped).arg("version"))?;
         let version = version_of(&String::from_utf8_lossy(&told))?;

@@ -1,6 +1,7 @@
 //! Readers of a stream that are present, and what is noted of the end: whether it was read.
 
 use super::stream_record::StreamRecord;
+use crate::durability::DurableStream;
 use crate::durability::NotedEnd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -76,7 +77,7 @@ impl StreamRecord {
     pub(crate) fn is_left_to_others(&self) -> bool {
         let is_left = || {
             let durable = self.durable();
-            durable.is_some_and(|durable| durable.is_left_to_next())
+            durable.is_some_and(DurableStream::is_left_to_next)
         };
         self.is_moved() || (self.rejection().is_some() && is_left())
     }

@@ -295,9 +295,9 @@ fn file_that_others_could_write_is_packed_again() {
         ("written by all", true, &|| set_mode(&path, 0o606)),
         ("of another user", true, &|| {
             if is_root {
-                chown(&path, Some(61_234), None).unwrap()
+                chown(&path, Some(61_234), None).unwrap();
             } else {
-                set_mode(&path, 0o622)
+                set_mode(&path, 0o622);
             }
         }),
         ("a link", true, &|| {

@@ -77,9 +77,9 @@ impl Relayed {
                 self.drop_call(choice, shared);
             } else if self.choices[choice].call.is_none() {
                 if may_run && may_compute {
-                    self.begin_call(choice, model, shared, now)
+                    self.begin_call(choice, model, shared, now);
                 } else {
-                    self.choices[choice].unplaced_since = now
+                    self.choices[choice].unplaced_since = now;
                 }
             } else if may_compute || self.relayed.is_paused() {
                 self.give_credit(choice);

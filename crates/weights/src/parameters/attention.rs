@@ -72,19 +72,18 @@ impl<P: Packing> Attention<P> {
     }
 }
 
+/// Keys and values that a layer stores, if it stores its own.
+type StoredOf<T> = Option<KeyValue<<T as Tensors>::Packing>>;
+
+/// Queries, gates, keys and values.
+type GatedOf<T> = (LinearOf<T>, Option<LinearOf<T>>, StoredOf<T>);
+
 /// Queries, gates, keys and values of a family with gated attention: the rows of queries and gates alternate by head.
 fn load_gated<T: Tensors>(
     tensors: &mut T,
     config: &Config,
     names: &Names,
-) -> Result<
-    (
-        LinearOf<T>,
-        Option<LinearOf<T>>,
-        Option<KeyValue<T::Packing>>,
-    ),
-    LoadError,
-> {
+) -> Result<GatedOf<T>, LoadError> {
     let shape = &config.shapes[names.layer];
     let (dim, cols, kv_cols) = (config.dim, config.heads * shape.head_dim, shape.kv_cols());
     let rows = [cols];
@@ -112,7 +111,7 @@ fn load_attention<T: Tensors>(
     tensors: &mut T,
     config: &Config,
     names: &Names,
-) -> Result<(LinearOf<T>, Option<KeyValue<T::Packing>>), LoadError> {
+) -> Result<(LinearOf<T>, StoredOf<T>), LoadError> {
     let shape = &config.shapes[names.layer];
     let (dim, kv_cols) = (config.dim, shape.kv_cols());
     let query_cols = config.heads * shape.head_dim;

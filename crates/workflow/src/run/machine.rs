@@ -5,12 +5,12 @@ use crate::account::{Account, Charge};
 use crate::document::Fault;
 use crate::program::{Condition, Instr, Param, Program, Slot};
 use crate::session::Session;
+use crate::trouble::Trouble;
 use crate::value::Value;
 use crate::vars::Vars;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use stream::{End, FailCode};
 
 /// Outcome of an instruction; a pending one is retried.
 pub(super) type Done = Poll<Result<(), Trouble>>;

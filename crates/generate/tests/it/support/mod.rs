@@ -107,8 +107,7 @@ impl<'a> Bench<'a> {
         let script = script_tokens(case.script, words);
         let model = Scripted::new(config, script, Arc::clone(&prompt_len));
         let now = Instant::now();
-        let engine = Engine::new(Box::new(model), case.engine, now).expect("bounds");
-        let mut engine = engine;
+        let mut engine = Engine::new(Box::new(model), case.engine, now).expect("bounds");
         let template = if in_channels {
             "{{ messages[-1].content }}<|start|>assistant"
         } else {

@@ -80,9 +80,9 @@ fn cancel_stream(args: &StreamArgs) -> Result<(), Failure> {
 fn print_stream(stream: &RawValue, as_json: bool) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     if as_json {
-        writeln!(out, "{}", stream.get())?
+        writeln!(out, "{}", stream.get())?;
     } else {
-        write!(out, "{}", parse(stream)?.details())?
+        write!(out, "{}", parse(stream)?.details())?;
     }
     Ok(())
 }
