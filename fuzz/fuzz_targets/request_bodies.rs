@@ -24,7 +24,7 @@ use wire::fields::Fields;
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
 use wire::model_defaults::RequestedModel;
-use wire::responses::stored_request::History;
+use wire::stored_request::History;
 use wire::{anthropic, embeddings_input, field_table, realtime_command};
 
 #[global_allocator]
