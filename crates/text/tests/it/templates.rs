@@ -85,7 +85,10 @@ fn check(goldens: &Goldens, sources: &Path) -> usize {
         for conversation in &conversations {
             let ours = Outcome::of(&template, conversation);
             let golden = &by_conversation[&conversation.name];
-            if !ours.is_as(golden) {
+            // Definitions on which the template fails are completed here.
+            let is_completed = !conversation.tools.is_empty()
+                && matches!((&ours, golden), (Outcome::Text(_), Outcome::Broken(_)));
+            if !is_completed && !ours.is_as(golden) {
                 wrong.push(format!(
                     "{file}: {}\n  {ours:?}\n  {golden:?}",
                     conversation.name
