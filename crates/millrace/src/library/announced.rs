@@ -39,6 +39,7 @@ impl Library {
                     model.key
                 );
                 let source = self.store.source_of(local.weights.as_deref());
+                let _ = self.start_weights.set(local.weights);
                 let source = source.with_start_name(Some(model.key));
                 self.store.start(&self.engines.settings(), source);
                 // What was found until now does not know the start model.
@@ -105,11 +106,19 @@ impl Library {
     ) -> Vec<AnnouncedModel> {
         let announced = self.announced(cluster).into_iter();
         let mut names: Vec<_> = announced
-            .filter(|(_, local)| local.weights.as_deref() == weights)
+            .filter(|(_, local)| self.is_same_model(local.weights.as_deref(), weights))
             .map(|(model, _)| model)
             .collect();
         names.sort_by_key(|model| model.engines == 0);
         names
+    }
+
+    /// Whether two places of weights are one model. A request that came before the start model was chosen knows that model by
+    /// its file, later ones by no file.
+    fn is_same_model(&self, one: Option<&str>, other: Option<&str>) -> bool {
+        let start = self.start_weights.get().and_then(Option::as_deref);
+        let place = |weights: Option<&str>| weights.filter(|_| weights != start).map(str::to_owned);
+        place(one) == place(other)
     }
 
     /// Why requests for a model cannot be computed, if no engine announces the model.

@@ -26,7 +26,7 @@ use server::{
     DerivedModel, LibraryError, LoadError, LoadProgress, LoadedModel, LocalModel, PullNews,
 };
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// All models of this machine, and the engines of the loaded ones.
 pub(crate) struct Library {
@@ -34,6 +34,8 @@ pub(crate) struct Library {
     engines: RunningEngines,
     cluster: Option<JoinedCluster>,
     found: FoundModels,
+    /// Where the weights of a start model are that engines have chosen.
+    start_weights: OnceLock<Option<String>>,
     upstreams: Option<UsedUpstreams>,
 }
 
@@ -54,6 +56,7 @@ impl Library {
             engines: RunningEngines::new(settings),
             cluster: None,
             found: FoundModels::default(),
+            start_weights: OnceLock::new(),
             upstreams: None,
         }
     }
