@@ -219,7 +219,7 @@ pub(crate) const HAS_ALTERNATIVES: u8 = 2;
 /// Bytes of one record's body: a request of 8 MiB of prompt text and the token ids as JSON.
 pub const RECORD_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes of records that are collected before they are written, beside the last record.
+/// Bytes of records that are collected before they are written, without the last record.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// Kind, handle, sequence number and length of a record.

@@ -204,7 +204,7 @@ impl RecordTerms {
                 total: clock(self.total_ms),
                 reader: clock(self.reader_ms),
             },
-            // A salt that is no number shares with nobody but its equals.
+            // A salt that is no number is shared by its equals only.
             salt: match u128::from_str_radix(&self.salt, 16) {
                 Ok(salt) => CacheSalt(salt),
                 Err(_) if self.salt.is_empty() => CacheSalt::NONE,

@@ -448,7 +448,7 @@ impl PartialSoftmax {
     }
 
     /// The sum of weights of a query, plus the weight of a score without a value. A sink that is far above all scores has
-    /// an infinite weight, beside which the others count nothing.
+    /// an infinite weight, next to which the others count nothing.
     fn sum_with_sink(&self, query: usize, sink: Option<f32>) -> f32 {
         let (max, sum) = (self.max[query], self.sum[query]);
         sink.map_or(sum, |sink| sum + (sink - max).exp())

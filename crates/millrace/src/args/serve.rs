@@ -99,7 +99,7 @@ impl ServeArgs {
     }
 }
 
-/// How answers are read and told.
+/// Flags of output parsing.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AnswerArgs {
     /// Tool-call parser.

@@ -115,7 +115,7 @@ impl Library {
 
     /// Whether two places of weights are one model. A request that came before the start model was chosen knows that model by
     /// its file, later ones by no file.
-    fn is_same_model(&self, one: Option<&str>, other: Option<&str>) -> bool {
+    pub(super) fn is_same_model(&self, one: Option<&str>, other: Option<&str>) -> bool {
         let start = self.start_weights.get().and_then(Option::as_deref);
         let place = |weights: Option<&str>| weights.filter(|_| weights != start).map(str::to_owned);
         place(one) == place(other)

@@ -294,3 +294,15 @@ fn chat_template_of_the_settings_replaces_the_model_s() {
         "{why}"
     );
 }
+
+#[test]
+fn start_model_is_one_model_before_and_after_it_was_chosen() {
+    let shelves = Shelves::new("start-model");
+    let library = shelves.library();
+    let same = |one, other| library.is_same_model(one, other);
+    assert!(same(Some("a"), Some("a")) && same(None, None));
+    assert!(!same(Some("a"), None) && !same(Some("a"), Some("b")));
+    library.start_weights.set(Some("a".to_owned())).unwrap();
+    assert!(same(Some("a"), None) && same(None, Some("a")) && same(Some("a"), Some("a")));
+    assert!(!same(Some("b"), None) && !same(Some("b"), Some("a")) && same(Some("b"), Some("b")));
+}

@@ -332,6 +332,22 @@ fn file_that_others_could_write_is_packed_again() {
 }
 
 #[test]
+fn lock_that_a_volume_opened_to_its_group_is_closed_again() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new("packed-group");
+    world.load().expect(false, true);
+    let lock = world.cached().remove(0).with_extension("lock");
+    let opened = fs::Permissions::from_mode(0o660);
+    for path in [&world.cached().remove(0), &lock] {
+        fs::set_permissions(path, opened.clone()).unwrap();
+    }
+    world.load().expect(false, true);
+    world.load().expect(true, false);
+    let mode = fs::metadata(&lock).unwrap().permissions().mode();
+    assert_eq!(mode & 0o022, 0, "{mode:o}");
+}
+
+#[test]
 fn directory_that_others_could_write_is_not_used() {
     use std::os::unix::fs::PermissionsExt;
     let world = World::new("packed-shared");

@@ -26,6 +26,8 @@ mod safetensors;
 mod service;
 mod speculation;
 mod support;
+#[cfg(all(feature = "mini", target_os = "linux"))]
+mod surroundings;
 #[cfg(feature = "mini")]
 mod upstreams;
 mod workflows;

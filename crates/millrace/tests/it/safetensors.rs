@@ -46,6 +46,38 @@ fn folder_answers_as_the_gguf_of_the_same_weights() {
 }
 
 #[test]
+fn blank_chat_template_is_none() {
+    let (saved, _) = both();
+    edit_json(&saved.folder.join("tokenizer_config.json"), |config| {
+        config["chat_template"] = json!(" \n");
+    });
+    let serving = serve(&saved.folder, &[]);
+    let messages = json!({"messages": [{"role": "user", "content": "Okapi7"}]});
+    let prompt = body(&serving.post("/apply-template", &messages.to_string()));
+    let prompt = prompt["prompt"].as_str().unwrap();
+    assert!(prompt.contains("Okapi7"), "{prompt:?}");
+    assert!(serving.terminate().success());
+}
+
+#[test]
+fn tokenizer_that_its_library_fails_on_is_a_sentence() {
+    let (saved, _) = both();
+    edit_json(&saved.folder.join("tokenizer.json"), |tokenizer| {
+        tokenizer["model"]["continuing_subword_prefix"] = json!("<prefix longer than any token>");
+    });
+    let output = millrace(&["run", &saved.folder.display().to_string(), "A", "-n", "1"]);
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && why.contains("tokenizer.json is not usable"),
+        "{why}"
+    );
+    assert!(
+        !why.contains("panicked") && !why.contains("RUST_BACKTRACE"),
+        "{why}"
+    );
+}
+
+#[test]
 fn weights_are_quantized_at_load() {
     let (saved, _) = both();
     let name = saved.folder.file_name().unwrap().to_str().unwrap();

@@ -1,6 +1,6 @@
 //! How refusals before any route are spelled: in the dialect of the path.
 
-use crate::support::client::{Client, Reply};
+use crate::support::client::{Client, Reply, get};
 use crate::support::{Rig, config};
 use server::{Key, KeyHash, KeyLimits, Keys, Scope, Scopes, ServerConfig};
 use std::num::NonZeroU32;
@@ -35,6 +35,23 @@ fn reply(rig: &Rig, method: &str, path: &str, fields: &str, body: &str) -> Reply
     let mut client = Client::connect(rig.addr);
     client.send(format!("{method} {path} HTTP/1.1\r\n{fields}{json}\r\n{body}").as_bytes());
     client.reply()
+}
+
+#[test]
+fn values_in_the_path_that_are_not_utf8_are_errors_of_the_api() {
+    let rig = Rig::start();
+    for path in [
+        "/v1/responses/%ff",
+        "/v1/models/%ff",
+        "/v1/jobs/%ff",
+        "/v1/streams/%ff",
+        "/v1/workflows/%ff",
+    ] {
+        let reply = get(rig.addr, path);
+        assert_eq!(reply.head.status, 400, "{path}");
+        let error = reply.json().to_string();
+        assert!(error.contains("UTF-8"), "{path}: {error}");
+    }
 }
 
 /// A path, what is wrong with the request, and how the refusal is spelled there: by OpenAI's `type`,

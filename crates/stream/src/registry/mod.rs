@@ -252,7 +252,7 @@ impl Caller {
     }
 }
 
-/// Bounds of a registry. An entry takes at most 400 bytes beside the payload, a remembered id at most 160;
+/// Bounds of a registry. An entry takes at most 400 bytes without the payload, a remembered id at most 160;
 /// tables do not shrink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegistryLimits {

@@ -13,7 +13,7 @@ use text::{
 const TURN: &str = "{{- '<' ~ m.role ~ '>' ~ (m.content or '') ~ '</>' }}";
 
 /// Templates, each with one habit of published ones. `@` stands for the turn of the message `m`.
-const TEMPLATES: [(&str, &str); 12] = [
+const TEMPLATES: [(&str, &str); 13] = [
     (
         "other roles are left out",
         "{%- for m in messages %}{%- if m.role in ['system', 'user', 'assistant', 'tool'] %}@{%- endif %}{%- endfor %}",
@@ -72,6 +72,12 @@ const TEMPLATES: [(&str, &str); 12] = [
         "calls are left out",
         "{%- if tools %}{{- tools | tojson }}{%- endif %}\
          {%- for m in messages %}{%- if m.role in ['user', 'assistant'] %}@{%- endif %}{%- endfor %}",
+    ),
+    (
+        "the system message is in the user message that ends the conversation",
+        "{%- if tools %}{{- tools | tojson }}{%- endif %}\
+         {%- for m in messages %}{%- if m.role == 'user' and loop.last and messages[0].role == 'system' %}{{- messages[0].content }}{%- endif %}\
+         {%- if m.role != 'system' %}@{%- for c in m.tool_calls or [] %}{{- c.function | tojson }}{%- endfor %}{%- endif %}{%- endfor %}",
     ),
     (
         "arguments as text, some results raise",
@@ -135,6 +141,10 @@ fn conversations() -> Vec<(&'static str, Value)> {
             json!([system("T-a"), said("T-b"), user("T-c")]),
         ),
         (
+            "instructions, and an answer at the end",
+            json!([system("T-a"), user("T-b"), said("T-c")]),
+        ),
+        (
             "no calls",
             json!([user("T-a"), {"role": "assistant", "content": "T-b", "tool_calls": []}, user("T-c")]),
         ),
@@ -169,6 +179,7 @@ fn result(text: &str, id: Option<&str>) -> Value {
 fn calling_conversations() -> Vec<(&'static str, Value)> {
     let mut rows = argument_forms();
     rows.extend(call_orders());
+    rows.push(instructed_call());
     rows
 }
 
@@ -199,6 +210,19 @@ fn argument_forms() -> Vec<(&'static str, Value)> {
         ("null as text", short(json!("null"), "call_abc123")),
         ("words", short(json!("T-b"), "call_abc123")),
     ]
+}
+
+/// Instructions, and a result at the end.
+fn instructed_call() -> (&'static str, Value) {
+    (
+        "instructions before a call",
+        json!([
+            said("system", "T-a"),
+            said("user", "T-b"),
+            calls(&[call(&json!({"city": "T-c"}), Some("call_1"))]),
+            result("T-d", Some("call_1")),
+        ]),
+    )
 }
 
 /// Calls and results in every order.

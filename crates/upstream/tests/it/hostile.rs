@@ -55,6 +55,20 @@ async fn upstream_without_a_token_before_each_cut_fails_after_three_calls() {
 }
 
 #[tokio::test]
+async fn upstream_that_fails_on_a_request_each_time_is_named() {
+    for status in [500, 502, 504] {
+        let (ids, end, calls) = end_with(Behavior::Status(status, "broken")).await;
+        assert_eq!((ids, calls), (vec![], 3), "{status}");
+        assert_eq!(end, End::Failed(FailCode::Upstream(0)), "{status}");
+    }
+    // An overloaded one may take the request later.
+    for status in [429, 503, 529] {
+        let (_, end, _) = end_with(Behavior::Status(status, "busy")).await;
+        assert_eq!(end, End::Failed(FailCode::NoEngine), "{status}");
+    }
+}
+
+#[tokio::test]
 async fn overloaded_upstream_leaves_requests_to_the_other() {
     let (busy, free) = (
         FakeServer::start(Behavior::Status(503, "busy")).await,

@@ -149,6 +149,32 @@ async fn stop_string_of_llama_cpp_is_cut_off_and_named() {
 }
 
 #[tokio::test]
+async fn stop_strings_of_a_conversation_are_not_sent() {
+    for is_conversation in [false, true] {
+        for behavior in [
+            Behavior::Serve,
+            Behavior::LlamaCpp(llama_answer("one"), WHOLE),
+        ] {
+            let server = FakeServer::start(behavior).await;
+            let rig = Rig::new(&[&server]).await;
+            let params = GenerationParams {
+                stops: vec!["END".to_owned()],
+                ..GenerationParams::default()
+            };
+            let mut readers = rig.submit(Asked {
+                params,
+                is_conversation,
+                ..Asked::default()
+            });
+            read_all(&mut readers[0]).await;
+            let body = server.requests.lock().unwrap()[0].clone();
+            let sent = (!is_conversation).then(|| serde_json::json!(["END"]));
+            assert_eq!(body.get("stop"), sent.as_ref(), "{is_conversation}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn pieces_of_text_are_the_log_where_there_are_no_ids() {
     let pieces = vec!["", "hé", "llo", " 🦙", "</s>"];
     let server = FakeServer::start(Behavior::Text(pieces.clone())).await;

@@ -43,6 +43,8 @@ pub(crate) struct Asked {
     pub(crate) min_tokens: u32,
     pub(crate) choices: usize,
     pub(crate) credit_window: u64,
+    /// Whether the prompt is a rendered conversation, whose answer is parsed here.
+    pub(crate) is_conversation: bool,
     pub(crate) params: GenerationParams,
 }
 
@@ -55,6 +57,7 @@ impl Default for Asked {
             min_tokens: 0,
             choices: 1,
             credit_window: 0,
+            is_conversation: false,
             params: GenerationParams::default(),
         }
     }
@@ -117,6 +120,7 @@ impl Rig {
         let record = RemoteRequest {
             prompt: PromptRecord {
                 ids: PROMPT.to_vec(),
+                text: asked.is_conversation.then(|| "<user>".to_owned()),
                 ..PromptRecord::default()
             },
             params: GenerationParams {

@@ -106,7 +106,7 @@ impl Copied {
     pub(crate) fn open_stream(self, id: u128, description: &[u8]) -> Self {
         let directory = JournalDirectory::new(journal_path(&self.0));
         let opened = open_journal(directory, JournalConfig::default());
-        let (mut writer, _) = opened.expect("nobody has the copy");
+        let (mut writer, _) = opened.expect("no other process has the copy");
         writer.open_stream(id, description).unwrap();
         writer.commit(Duration::ZERO);
         self
@@ -116,7 +116,7 @@ impl Copied {
     pub(crate) fn append(self, record: impl Fn(&RecoveredStream) -> Record<'static>) -> Self {
         let directory = JournalDirectory::new(journal_path(&self.0));
         let opened = open_journal(directory, JournalConfig::default());
-        let (mut writer, recovered) = opened.expect("nobody has the copy");
+        let (mut writer, recovered) = opened.expect("no other process has the copy");
         for stream in &recovered.streams {
             writer.append(stream.key, &record(stream)).unwrap();
         }
