@@ -8,13 +8,11 @@
 //! [`FakeModel::predicting`] has an MTP head that guesses the token of habit.
 
 mod fake_config;
-mod fault;
 mod gate;
 mod page_bytes;
 mod states;
 
-pub use fake_config::FakeConfig;
-pub use fault::{Fault, FaultAt, FaultKind};
+pub use fake_config::{FakeConfig, Fault, FaultAt, FaultKind};
 pub use gate::Gate;
 
 use model::{
@@ -326,10 +324,7 @@ impl Forward for FakeModel {
     }
 
     fn mtp_head(&mut self) -> Option<&mut dyn Predict> {
-        match self.predicts {
-            true => Some(self),
-            false => None,
-        }
+        if self.predicts { Some(self) } else { None }
     }
 
     fn page_export(&mut self) -> Option<&mut dyn ExportPages> {

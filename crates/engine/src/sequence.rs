@@ -1,14 +1,13 @@
 //! One choice of a request: tokens, page table and scheduling state.
 
-mod inject;
-mod relayed;
+mod foreign_tokens;
 mod sequence_states;
 
 pub(crate) use sequence_states::SequenceStates;
 
-use crate::age::Age;
 use crate::embedding::EmbeddingPool;
 use crate::prefix_index::{PrefixChain, PrefixRoot};
+use crate::request_id::Age;
 use crate::request_state::RequestState;
 use crate::sampler::{SampleContext, Sampler};
 use crate::sequence_permits::PermitState;

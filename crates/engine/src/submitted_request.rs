@@ -86,7 +86,7 @@ impl SubmittedRequest {
     }
 
     /// Position in arrival order.
-    pub(crate) fn age(&self) -> crate::age::Age {
+    pub(crate) fn age(&self) -> crate::request_id::Age {
         self.sequences[0].age
     }
 

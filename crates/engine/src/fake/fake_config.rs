@@ -1,6 +1,5 @@
-//! Properties of the fake model.
+//! Properties of the fake model, and the failures that it simulates.
 
-use super::Fault;
 use model::Dims;
 use std::ops::Range;
 
@@ -40,4 +39,39 @@ impl Default for FakeConfig {
             faults: Vec::new(),
         }
     }
+}
+
+/// A simulated failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// When the failure happens.
+    pub at: FaultAt,
+    /// Failing part.
+    pub kind: FaultKind,
+}
+
+/// The occasion of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultAt {
+    /// In the forward call with this number, from 0.
+    Call(u64),
+    /// Whenever a batch has a row with this token.
+    Token(u32),
+    /// In the call of the MTP head with this number, from 0: an error or a panic.
+    Guess(u64),
+}
+
+/// The kind of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// `forward` returns an error that names no row.
+    Error,
+    /// `forward` returns an error that names the row, if the span has one; otherwise as `Error`.
+    NotFinite,
+    /// `forward` panics.
+    Panic,
+    /// `forward` ends the process, as a fault of the processor or the driver does.
+    Abort,
+    /// The logits of rows that attend to that token (with `FaultAt::Call`, of the first span) are NaN.
+    NotANumber,
 }

@@ -83,9 +83,10 @@ impl TokenCounts {
 }
 
 fn penalize_token(logit: &mut f32, generated: u32, s: &SamplingParams) {
-    *logit = match *logit > 0.0 {
-        true => *logit / s.repetition_penalty,
-        false => *logit * s.repetition_penalty,
+    *logit = if *logit > 0.0 {
+        *logit / s.repetition_penalty
+    } else {
+        *logit * s.repetition_penalty
     };
     if generated > 0 {
         *logit -= generated as f32 * s.frequency_penalty + s.presence_penalty;

@@ -19,20 +19,18 @@
 
 mod adjust;
 mod candidates;
-mod context;
 mod dry;
-mod logprobs;
 mod random;
 #[cfg(test)]
 mod reference;
 mod row;
+
 #[cfg(test)]
 mod tests;
 
-use crate::{SamplingParams, Token, TopLogprob};
+use crate::{Constraint, SamplingParams, Token, TopLogprob};
 use adjust::TokenCounts;
 use candidates::Candidates;
-pub(crate) use context::SampleContext;
 use dry::Repetitions;
 use kernels::Isa;
 #[cfg(test)]
@@ -51,6 +49,18 @@ pub(crate) enum Sampled {
     NoToken,
     /// The constraint panicked.
     Panicked,
+}
+
+/// The sequence whose token is sampled.
+pub(crate) struct SampleContext<'a> {
+    pub(crate) sampling: &'a SamplingParams,
+    /// Prompt and generated tokens.
+    pub(crate) tokens: &'a [u32],
+    /// How many of `tokens` are the prompt.
+    pub(crate) prompt_tokens: usize,
+    pub(crate) choice: u32,
+    pub(crate) eos: &'a [u32],
+    pub(crate) constraint: Option<&'a mut (dyn Constraint + 'static)>,
 }
 
 /// Scratch for one row at a time, sized by the vocabulary: 49 bytes per entry.
@@ -133,11 +143,12 @@ impl Sampler {
         if sampling.top_logprobs > 0 {
             let count = sampling.top_logprobs as usize;
             let maxima = self.candidates.block_maxima(logits);
-            logprobs::top(logits, maxima, norm, count, &mut self.top);
+            row::top_logprobs(logits, maxima, norm, count, &mut self.top);
         }
-        let logprob = match sampling.logprobs {
-            true => (f64::from(logits[id as usize]) - norm) as f32,
-            false => f32::NAN,
+        let logprob = if sampling.logprobs {
+            (f64::from(logits[id as usize]) - norm) as f32
+        } else {
+            f32::NAN
         };
         Token { id, logprob }
     }

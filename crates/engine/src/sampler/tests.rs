@@ -369,7 +369,7 @@ fn log_probabilities_are_of_the_unfiltered_distribution() {
 fn top(logits: &[f32], norm: f64, count: usize) -> Vec<TopLogprob> {
     let (mut sampler, mut top) = (Sampler::new(logits.len()), Vec::new());
     let maxima = sampler.candidates.block_maxima(logits);
-    logprobs::top(logits, maxima, norm, count, &mut top);
+    row::top_logprobs(logits, maxima, norm, count, &mut top);
     top
 }
 

@@ -3,7 +3,7 @@
 use super::Scheduler;
 use crate::TopLogprob;
 use crate::plan::PlannedSpan;
-use crate::sampler::Sampled;
+use crate::sampler::{Sampled, Sampler};
 use crate::sequence::SequenceState;
 use crate::speculation::Verification;
 use crate::stats::count;
@@ -132,5 +132,23 @@ impl Scheduler {
             }
         }
         self.table.put_back(leader, from);
+    }
+}
+
+impl Scheduler {
+    /// Samples the next token of a sequence; [`Scheduler::apply`] follows. `None`: the sequence has ended.
+    pub(crate) fn sample(
+        &mut self,
+        key: usize,
+        logits: &[f32],
+        sampler: &mut Sampler,
+    ) -> Option<Sampled> {
+        let (sequence, request) = self.table.pair_mut(key)?;
+        let sample = AssertUnwindSafe(|| sequence.sample(request, logits, sampler));
+        Some(match catch_unwind(sample) {
+            Ok(Some(token)) => Sampled::Token(token),
+            Ok(None) => Sampled::NoToken,
+            Err(_) => Sampled::Panicked,
+        })
     }
 }

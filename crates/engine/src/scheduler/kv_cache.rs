@@ -6,7 +6,7 @@ use crate::pages::{PageCounts, Pages};
 use crate::plan::PageCopy;
 use crate::prefix_index::PrefixChain;
 use crate::sequence::{Sequence, SequenceState};
-use crate::state_counts::STATES_EACH;
+use crate::states::STATES_EACH;
 use model::Dims;
 
 /// One in `DRAFTED_PART` of the states that passes do not need may be between draft tokens: others are for checkpoints.

@@ -163,9 +163,10 @@ impl RowBudget {
         let mut rows_before = 0;
         for at in 1..candidates.len() {
             let fair_share = candidates[at].fair_share;
-            rows_before = match fair_share == candidates[at - 1].fair_share {
-                true => rows_before + 1,
-                false => 0,
+            rows_before = if fair_share == candidates[at - 1].fair_share {
+                rows_before + 1
+            } else {
+                0
             };
             let price = policy.fair_shares().price(fair_share, DECODE_COST);
             candidates[at].priority.lower_by(rows_before * price);
@@ -194,9 +195,10 @@ impl RowBudget {
             self.limit_to_time(&mut left, &keys, table, decodes);
         }
         if let Some((&first, others)) = keys.split_first() {
-            let half = match left.whole_prompts {
-                true => left.rows,
-                false => left.rows.div_ceil(2),
+            let half = if left.whole_prompts {
+                left.rows
+            } else {
+                left.rows.div_ceil(2)
             };
             left.give_chunk(table.get_mut(first), half);
             for &key in others {
@@ -253,9 +255,10 @@ impl RowBudget {
         self.is_long = left.rows - whole.rows > in_time
             && self.step_time.fits_target(decodes + finished)
             && self.long_steps.take(decodes, finished);
-        match self.is_long {
-            true => left.whole_prompts = true,
-            false => left.rows = left.rows.min(in_time),
+        if self.is_long {
+            left.whole_prompts = true;
+        } else {
+            left.rows = left.rows.min(in_time);
         }
     }
 

@@ -267,9 +267,10 @@ fn end_within_forced_tokens_is_exact() {
             });
             assert_eq!(plain, quick, "{count}");
             assert_eq!(plain.ids.len(), count);
-            let end = match stops {
-                true => End::Stop(Stop::StopString(3)),
-                false => End::Length,
+            let end = if stops {
+                End::Stop(Stop::StopString(3))
+            } else {
+                End::Length
             };
             assert_eq!(plain.end, Some(end));
         }

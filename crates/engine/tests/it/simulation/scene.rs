@@ -70,12 +70,11 @@ fn draft(random: &mut Random) -> FakeConfig {
 
 /// An engine, sometimes with a draft model. `recurrent`: of a model with states, few or many.
 pub(crate) fn bench(random: &mut Random, recurrent: bool) -> Bench {
-    let model = match recurrent {
-        true => {
-            let states = STATES_LEAST + random.below(40) as usize;
-            FakeModel::recurrent(model(random), states)
-        }
-        false => FakeModel::new(model(random)),
+    let model = if recurrent {
+        let states = STATES_LEAST + random.below(40) as usize;
+        FakeModel::recurrent(model(random), states)
+    } else {
+        FakeModel::new(model(random))
     };
     let model = Box::new(model.predicting());
     let config = config(random);
@@ -94,9 +93,10 @@ pub(crate) fn solo(model: FakeConfig, recurrent: bool) -> Bench {
         prefix_cache: false,
         ..EngineConfig::default()
     };
-    let model = match recurrent {
-        true => FakeModel::recurrent(model, 64),
-        false => FakeModel::new(model),
+    let model = if recurrent {
+        FakeModel::recurrent(model, 64)
+    } else {
+        FakeModel::new(model)
     };
     Bench::with(Box::new(model), config)
 }
