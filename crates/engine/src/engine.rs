@@ -1,5 +1,6 @@
 //! The engine: takes requests, plans a step, runs the model, applies the results.
 
+use crate::device_loss::Recoveries;
 use crate::disk_cache::{DiskCache, DiskCacheConfig, DiskCacheError};
 use crate::handle::HandleShared;
 use crate::inbox::{Inbox, InboxState};
@@ -8,11 +9,13 @@ use crate::sampler::Sampler;
 use crate::scheduler::{Scheduler, StepCounters};
 use crate::step_execution::{StepBuffers, StepExecution};
 use crate::{ConfigError, EngineConfig, Handle, Observer, Stats, StepFacts};
-use model::Forward;
+use model::{DeviceFault, Forward};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Instant;
+use stream::FailCode;
 
 /// Report of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +61,7 @@ pub struct Engine {
     computed_at: Option<Instant>,
     /// Counts of the last step.
     counters: StepCounters,
+    recoveries: Recoveries,
 }
 
 impl Engine {
@@ -130,6 +134,7 @@ impl Engine {
             buffers: StepBuffers::new(config.sequences_max),
             computed_at: None,
             counters: StepCounters::default(),
+            recoveries: Recoveries::default(),
         })
     }
 
@@ -189,7 +194,9 @@ impl Engine {
         if rows > 0 {
             self.computed_at = Some(now);
             self.inbox.stats.steps.fetch_add(1, Ordering::Relaxed);
-            self.execute_plan();
+            if self.execute_plan().is_err() {
+                self.reopen_device(now);
+            }
         }
         self.counters = self.scheduler.counters();
         let all_rows = rows + self.counters.draft_rows;
@@ -211,7 +218,7 @@ impl Engine {
     }
 
     /// Runs the model on the plan, samples tokens and applies them.
-    fn execute_plan(&mut self) {
+    fn execute_plan(&mut self) -> Result<(), DeviceFault> {
         let execution = StepExecution {
             model: &mut *self.model,
             draft: self.draft.as_deref_mut(),
@@ -221,7 +228,29 @@ impl Engine {
             buffers: &mut self.buffers,
             stats: &self.inbox.stats,
         };
-        execution.run();
+        execution.run()
+    }
+
+    /// Opens the device again after it failed, if it has not failed too often; otherwise started requests end.
+    fn reopen_device(&mut self, now: Instant) {
+        self.inbox
+            .stats
+            .device_faults
+            .fetch_add(1, Ordering::Relaxed);
+        self.scheduler.lose_pages();
+        if !self.recoveries.take(now) {
+            return self.scheduler.fail_started(FailCode::Device);
+        }
+        let open = |model: &mut Box<dyn Forward>| {
+            let opened = catch_unwind(AssertUnwindSafe(|| model.recover()));
+            matches!(opened, Ok(Ok(())))
+        };
+        // A draft model that cannot be opened costs draft tokens only.
+        self.draft.as_mut().map(open);
+        let is_open = open(&mut self.model);
+        if !is_open {
+            self.scheduler.fail_started(FailCode::Device);
+        }
     }
 
     fn next_action(&self, rows: usize, state: InboxState) -> Next {

@@ -16,7 +16,8 @@ pub use fake_config::{FakeConfig, Fault, FaultAt, FaultKind};
 pub use gate::Gate;
 
 use model::{
-    Batch, Capabilities, Dims, ExportPages, Forward, ForwardError, PageId, Predict, SpanView, Want,
+    Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId, Predict,
+    SpanView, Want,
 };
 use page_bytes::SLOT_BYTES;
 use states::FakeStates;
@@ -40,6 +41,10 @@ pub struct FakeModel {
     predicts: bool,
     /// Calls of the MTP head.
     guesses: u64,
+    /// Whether the device has failed and was not opened again.
+    is_lost: bool,
+    /// Times that the device can be opened again.
+    recoveries: usize,
 }
 
 /// Adapters of the fake model: each changes the content of the slots.
@@ -69,6 +74,8 @@ impl FakeModel {
             calls: 0,
             predicts: false,
             guesses: 0,
+            is_lost: false,
+            recoveries: usize::MAX,
             config,
         }
     }
@@ -87,6 +94,11 @@ impl FakeModel {
             predicts: true,
             ..self
         }
+    }
+
+    /// This model with a device that can be opened again so many times.
+    pub fn with_recoveries(self, recoveries: usize) -> Self {
+        Self { recoveries, ..self }
     }
 
     /// A fake model whose forward passes wait at a gate.
@@ -181,6 +193,9 @@ impl FakeModel {
         if kind == FaultKind::Abort {
             std::process::abort();
         }
+        if let FaultKind::Device(fault) = kind {
+            return self.lose_device(fault);
+        }
         assert!(
             kind != FaultKind::Panic,
             "a simulated panic in the fake model"
@@ -192,6 +207,14 @@ impl FakeModel {
             },
             _ => ForwardError::BadBatch("a simulated error"),
         }
+    }
+
+    /// Loses the content of all pages and states.
+    fn lose_device(&mut self, fault: DeviceFault) -> ForwardError {
+        self.is_lost = true;
+        self.slots.fill(NOTHING);
+        self.states.clear();
+        ForwardError::Device(fault)
     }
 
     fn push_row(&mut self, span: &SpanView<'_>, position: usize) {
@@ -267,6 +290,9 @@ impl Forward for FakeModel {
             gate.pass();
         }
         self.calls += 1;
+        if self.is_lost {
+            return Err(ForwardError::Device(DeviceFault::Lost));
+        }
         self.check(batch)?;
         let fault = self.fault(batch);
         if let Some((span, kind)) = fault
@@ -300,6 +326,13 @@ impl Forward for FakeModel {
             }
         }
         Ok(&mut self.logits)
+    }
+
+    fn recover(&mut self) -> Result<(), ForwardError> {
+        let left = self.recoveries.checked_sub(1);
+        self.recoveries = left.ok_or(ForwardError::Device(DeviceFault::Lost))?;
+        self.is_lost = false;
+        Ok(())
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -10,6 +10,7 @@
 //! Read [`Engine::step`] first, then the policy in `scheduler/mod.rs`.
 
 mod config;
+mod device_loss;
 mod disk_cache;
 mod dry_breakers;
 mod embedding;

@@ -121,6 +121,17 @@ impl Pages {
         Some(page)
     }
 
+    /// Makes all cached pages and checkpoints free: their content is lost.
+    pub(crate) fn forget_cached(&mut self) {
+        let Some(prefix) = &mut self.prefix else {
+            return;
+        };
+        while let Some(page) = prefix.evict() {
+            self.states.forget(page);
+            self.free.push(page);
+        }
+    }
+
     /// Adds a reference to a used or cached page.
     pub(crate) fn share(&mut self, page: PageId) {
         let refs = &mut self.refs[page as usize];

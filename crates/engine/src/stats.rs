@@ -34,6 +34,7 @@ pub struct Stats {
     pub(crate) draft_pages_used: AtomicU64,
     pub(crate) preemptions: AtomicU64,
     pub(crate) retries: AtomicU64,
+    pub(crate) device_faults: AtomicU64,
     pub(crate) parks: AtomicU64,
     pub(crate) paused: AtomicU64,
     pub(crate) resumes: AtomicU64,
@@ -117,6 +118,8 @@ read! {
     preemptions,
     /// Forward passes that failed and were tried again in parts.
     retries,
+    /// Times that the model's device failed, so that all keys and values were lost.
+    device_faults,
     /// Times a choice was parked for want of credit.
     parks,
     /// Choices that are paused now.
@@ -156,7 +159,7 @@ pub struct Endings {
     pub deadline: u64,
     /// One of the server's clocks.
     pub timed_out: u64,
-    /// `FailCode::Inference` and `FailCode::NotFinite`.
+    /// `FailCode::Inference`, `FailCode::NotFinite` and `FailCode::Device`.
     pub inference: u64,
     /// `FailCode::Panic`.
     pub panic: u64,
@@ -199,7 +202,7 @@ impl Endings {
             End::Cancelled => 4,
             End::Deadline => 5,
             End::TimedOut(_) => 6,
-            End::Failed(FailCode::Inference | FailCode::NotFinite) => 7,
+            End::Failed(FailCode::Inference | FailCode::NotFinite | FailCode::Device) => 7,
             // The engine never ends a choice with the ends of recovered or relayed streams or with `Lost`: an occurrence would
             // be a bug, like a panic.
             End::Failed(

@@ -8,13 +8,16 @@
 //! pass that succeeds writes the rows again. One culprit among `n` spans costs about `2 log2 n` passes. Where the model
 //! names the row that is not finite, that row's request ends and the rest is tried again at once. No request fails
 //! because of draft tokens: a culprit with draft tokens is first tried without them.
+//!
+//! A device that fails is not the fault of a span: nothing is tried again here, and the engine opens the device again
+//! ([`crate::device_loss`]).
 
 use crate::Stats;
 use crate::plan::{Plan, PlannedSpan};
 use crate::sampler::Sampler;
 use crate::scheduler::{DraftPass, Scheduler};
 use crate::stats::count;
-use model::{Batch, Forward, ForwardError};
+use model::{Batch, DeviceFault, Forward, ForwardError};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use stream::FailCode;
@@ -54,6 +57,8 @@ struct BatchedSpan {
 enum ForwardFault {
     /// The logits of the sequence under this key are not finite.
     NotFinite(usize),
+    /// The device failed.
+    Device(DeviceFault),
     /// Any other failure.
     Unknown(FailCode),
 }
@@ -70,7 +75,10 @@ impl StepBuffers {
 
 impl StepExecution<'_> {
     /// Copies pages, lets the draft model or the MTP head propose tokens, then computes, samples and applies.
-    pub(crate) fn run(mut self) {
+    ///
+    /// # Errors
+    /// The model's device failed. The tokens that were applied before stay valid.
+    pub(crate) fn run(mut self) -> Result<(), DeviceFault> {
         for copy in &self.plan.copies {
             let model = &mut *self.model;
             let copied = catch_unwind(AssertUnwindSafe(|| model.copy_page(copy.from, copy.to)));
@@ -88,15 +96,16 @@ impl StepExecution<'_> {
             sampler: self.sampler,
         };
         self.scheduler.propose_drafts(self.plan, pass);
-        self.compute_spans(0..self.plan.spans.len());
+        self.compute_spans(0..self.plan.spans.len())
     }
 
     /// Computes these spans; on failure their halves, and a lone span once more.
-    fn compute_spans(&mut self, spans: Range<usize>) {
+    fn compute_spans(&mut self, spans: Range<usize>) -> Result<(), DeviceFault> {
         let mut is_last_try = false;
         while self.fill_batch(spans.clone()) > 0 {
             let code = match self.run_pass() {
-                Ok(()) => return,
+                Ok(()) => return Ok(()),
+                Err(ForwardFault::Device(fault)) => return Err(fault),
                 Err(ForwardFault::NotFinite(key)) => {
                     // The culprit may be a draft token that would not have been sampled.
                     if !self.scheduler.drop_drafts(key) {
@@ -108,7 +117,8 @@ impl StepExecution<'_> {
             };
             let first_key = self.plan.spans[spans.start].key;
             if is_last_try {
-                return self.scheduler.fail(first_key, code);
+                self.scheduler.fail(first_key, code);
+                return Ok(());
             }
             count(&self.stats.retries, 1);
             is_last_try = spans.len() == 1;
@@ -116,10 +126,11 @@ impl StepExecution<'_> {
                 self.scheduler.drop_drafts(first_key);
             } else {
                 let middle = spans.start + spans.len() / 2;
-                self.compute_spans(spans.start..middle);
+                self.compute_spans(spans.start..middle)?;
                 return self.compute_spans(middle..spans.end);
             }
         }
+        Ok(())
     }
 
     /// Writes the spans whose sequences are alive into the batch. Returns how many.
@@ -162,6 +173,7 @@ impl StepExecution<'_> {
                 let culprit = span_of_row(batched, row).map(|at| self.plan.spans[at].key);
                 return Err(culprit.map_or(unknown, ForwardFault::NotFinite));
             }
+            Ok(Err(ForwardError::Device(fault))) => return Err(ForwardFault::Device(fault)),
             Ok(_) => return Err(ForwardFault::Unknown(FailCode::Inference)),
             Err(_) => return Err(ForwardFault::Unknown(FailCode::Panic)),
         };

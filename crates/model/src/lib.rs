@@ -9,5 +9,5 @@ mod span_states;
 
 pub use adapters::AdapterSet;
 pub use batch::{Batch, PageId, Span, SpanView, Want};
-pub use forward::{Capabilities, Dims, ExportPages, Forward, ForwardError, Predict};
+pub use forward::{Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, Predict};
 pub use span_states::{KEPT_MAX, KeptState, SpanStates, StateId};

@@ -13,7 +13,7 @@ const BUDGETS: [(&str, usize); 21] = [
     ("bench", 1_900),
     ("cluster", 9_900),
     ("cpu", 3_400),
-    ("engine", 10_100),
+    ("engine", 10_200),
     ("gateway", 17_100),
     ("generate", 6_800),
     ("journal", 3_900),

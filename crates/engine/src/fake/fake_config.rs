@@ -1,6 +1,6 @@
 //! Properties of the fake model, and the failures that it simulates.
 
-use model::Dims;
+use model::{DeviceFault, Dims};
 use std::ops::Range;
 
 /// Properties of the fake model.
@@ -70,6 +70,9 @@ pub enum FaultKind {
     NotFinite,
     /// `forward` panics.
     Panic,
+    /// `forward` reports a failed device: the content of all pages and states is lost, and each call fails until the
+    /// device is opened again.
+    Device(DeviceFault),
     /// `forward` ends the process, as a fault of the processor or the driver does.
     Abort,
     /// The logits of rows that attend to that token (with `FaultAt::Call`, of the first span) are NaN.

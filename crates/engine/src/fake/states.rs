@@ -89,6 +89,11 @@ impl FakeStates {
         Ok(())
     }
 
+    /// Makes all states undefined.
+    pub(super) fn clear(&mut self) {
+        self.states.fill(NOTHING);
+    }
+
     /// Makes the states that a failed batch would have written undefined.
     pub(super) fn spoil(&mut self, batch: &Batch) {
         for span in batch.spans() {

@@ -76,6 +76,20 @@ impl Scheduler {
         request.progress.add_preemption();
     }
 
+    /// Takes the pages of all sequences, and forgets those of the prefix cache: their content is lost.
+    pub(crate) fn lose_pages(&mut self) {
+        for at in 0..self.table.order_len() {
+            let key = self.table.key_at(at);
+            if self.table.get(key).is_some_and(|s| !s.pages.is_empty()) {
+                self.preempt(key);
+            }
+        }
+        self.kv.pages.forget_cached();
+        if let Some(draft_model) = self.speculator.draft_model_mut() {
+            draft_model.forget_cached();
+        }
+    }
+
     /// The sequence in this state that gives up pages first.
     pub(super) fn next_victim(&self, state: SequenceState) -> Option<usize> {
         let holders = self.table.in_state(state);

@@ -43,6 +43,7 @@ fn code_name(code: FailCode) -> &'static str {
         FailCode::Panic => "panic",
         FailCode::Shutdown => "shutdown",
         FailCode::Constraint => "constraint",
+        FailCode::Device => "device",
         FailCode::ModelChanged => "model_changed",
         FailCode::CrashedEngines => "crashed_engines",
         FailCode::NoEngine => "no_engine",

@@ -28,6 +28,7 @@ pub(super) const SIBLINGS: [(&str, Layer); 1] = [("wire", &WIRE_PROTOCOLS)];
 const ENGINE: [Layer; 9] = [
     // Leaf values.
     &[
+        "device_loss",
         "dry_breakers",
         "embedding",
         "idle_list",
