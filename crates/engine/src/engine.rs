@@ -7,7 +7,7 @@ use crate::inbox::{Inbox, InboxState};
 use crate::plan::Plan;
 use crate::sampler::Sampler;
 use crate::scheduler::{Scheduler, StepCounters};
-use crate::step_execution::{StepBuffers, StepExecution};
+use crate::step_execution::{FinishedBatch, StepBuffers, StepExecution};
 use crate::{ConfigError, EngineConfig, Handle, Observer, Stats, StepFacts};
 use model::{DeviceFault, Forward};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,8 +57,10 @@ pub struct Engine {
     sampler: Sampler,
     plan: Plan,
     buffers: StepBuffers,
-    /// Time of the last step's head, if the model ran in that step.
-    computed_at: Option<Instant>,
+    /// What the last step finished.
+    finished: Option<FinishedBatch>,
+    /// Head of the step since which the model computes what was not finished.
+    busy_since: Option<Instant>,
     /// Counts of the last step.
     counters: StepCounters,
     recoveries: Recoveries,
@@ -132,7 +134,8 @@ impl Engine {
             sampler: Sampler::new(dims.vocab),
             plan: Plan::new(config.sequences_max),
             buffers: StepBuffers::new(config.sequences_max),
-            computed_at: None,
+            finished: None,
+            busy_since: None,
             counters: StepCounters::default(),
             recoveries: Recoveries::default(),
         })
@@ -191,20 +194,23 @@ impl Engine {
         self.scheduler.exchange_with_disk(&mut *self.model);
         self.scheduler.plan_step(state, &mut self.plan);
         let rows = self.plan.rows();
-        if rows > 0 {
-            self.computed_at = Some(now);
-            self.inbox.stats.steps.fetch_add(1, Ordering::Relaxed);
+        let has_work = rows > 0 || self.buffers.are_in_flight();
+        if has_work {
+            self.busy_since.get_or_insert(now);
             if self.execute_plan().is_err() {
                 self.reopen_device(now);
             }
         }
+        self.finished = self.buffers.take_finished();
         self.counters = self.scheduler.counters();
         let all_rows = rows + self.counters.draft_rows;
         let stats = &self.inbox.stats;
         stats.rows.fetch_add(all_rows as u64, Ordering::Relaxed);
+        let steps = u64::from(self.finished.is_some());
+        stats.steps.fetch_add(steps, Ordering::Relaxed);
         self.scheduler.publish_phases();
         self.scheduler.publish_gauges();
-        let next = self.next_action(rows, state);
+        let next = self.next_action(has_work, state);
         if cfg!(debug_assertions) || next == Next::Sleep {
             self.scheduler.check();
         }
@@ -238,6 +244,8 @@ impl Engine {
             .device_faults
             .fetch_add(1, Ordering::Relaxed);
         self.scheduler.lose_pages();
+        self.buffers.lose_flights();
+        self.busy_since = None;
         if !self.recoveries.take(now) {
             return self.scheduler.fail_started(FailCode::Device);
         }
@@ -253,8 +261,8 @@ impl Engine {
         }
     }
 
-    fn next_action(&self, rows: usize, state: InboxState) -> Next {
-        if rows > 0 {
+    fn next_action(&self, has_work: bool, state: InboxState) -> Next {
+        if has_work {
             Next::Step
         } else if !self.scheduler.is_empty() {
             Next::Wait(self.scheduler.next_alarm(state.drain_deadline))
@@ -265,26 +273,31 @@ impl Engine {
         }
     }
 
+    /// Measures what the last step finished. The model computed it since the head of that step, or since the one before where
+    /// it began while the model was idle.
     fn time_last_step(&mut self, now: Instant) {
-        if let Some(then) = self.computed_at.take() {
-            let ns = now.saturating_duration_since(then).as_nanos() as u64;
-            let facts = StepFacts {
-                rows_prefill: self.plan.rows() - self.plan.decodes,
-                rows_decode: self.plan.decodes,
-                rows_draft: self.counters.draft_rows,
-                batch: self.plan.spans.len(),
-                tokens: self.counters.tokens,
-                duration_ns: ns,
-            };
-            self.scheduler.record_step(&facts);
-            let stats = &self.inbox.stats;
-            let decode_ns = ns / self.plan.rows().max(1) as u64 * self.plan.decodes as u64;
-            stats
-                .decode_ns_total
-                .fetch_add(decode_ns, Ordering::Relaxed);
-            stats.step_ns_total.fetch_add(ns, Ordering::Relaxed);
-            stats.step_ns_last.store(ns, Ordering::Relaxed);
-        }
+        let (Some(batch), Some(then)) = (self.finished.take(), self.busy_since) else {
+            return;
+        };
+        self.busy_since = self.buffers.are_in_flight().then_some(now);
+        let ns = now.saturating_duration_since(then).as_nanos() as u64;
+        let facts = StepFacts {
+            rows_prefill: batch.rows_prefill,
+            rows_decode: batch.rows_decode,
+            rows_draft: self.counters.draft_rows,
+            batch: batch.sequences,
+            tokens: self.counters.tokens,
+            duration_ns: ns,
+        };
+        self.scheduler.record_step(&facts);
+        let stats = &self.inbox.stats;
+        let rows = batch.rows_prefill + batch.rows_decode;
+        let decode_ns = ns / rows.max(1) as u64 * batch.rows_decode as u64;
+        stats
+            .decode_ns_total
+            .fetch_add(decode_ns, Ordering::Relaxed);
+        stats.step_ns_total.fetch_add(ns, Ordering::Relaxed);
+        stats.step_ns_last.store(ns, Ordering::Relaxed);
     }
 
     /// Sets the thread that handles wake.

@@ -27,6 +27,7 @@ pub struct Stats {
     pub(crate) disk_failures: AtomicU64,
     pub(crate) steps: AtomicU64,
     pub(crate) rows: AtomicU64,
+    pub(crate) rows_void: AtomicU64,
     pub(crate) tokens_drafted: AtomicU64,
     pub(crate) tokens_accepted: AtomicU64,
     pub(crate) tokens_forced: AtomicU64,
@@ -100,10 +101,13 @@ read! {
     disk_damaged,
     /// Reads and writes of the prompt cache on disk that failed or had no reply.
     disk_failures,
-    /// Steps in which the model ran.
+    /// Steps in which results of the model were applied.
     steps,
     /// Rows given to the model in those steps.
     rows,
+    /// Rows of a model that runs ahead that were for nothing: their sequence had ended, or had lost its pages, when the results
+    /// came.
+    rows_void,
     /// Draft tokens given to the model.
     tokens_drafted,
     /// Draft tokens accepted: tokens that took no step of their own.

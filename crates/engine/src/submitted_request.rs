@@ -74,6 +74,7 @@ impl SubmittedRequest {
             fair_share: FairShareKey::unassigned(request.terms.priority),
             arrived_ns: 0,
             clock_start_ns: 0,
+            update_waits: false,
             paused: false,
             paused_ns: 0,
             observed: ObservedState::Running,

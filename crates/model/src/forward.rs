@@ -1,6 +1,6 @@
 //! The interface between the engine and a model that computes logits.
 
-use crate::{Batch, PageId};
+use crate::{Ahead, Batch, PageId};
 
 /// Sizes of a model that the engine needs. Constant for the life of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,13 +119,19 @@ pub trait Forward: Send {
     /// Copies the keys and values of page `from` to page `to` (a shared page about to be written).
     fn copy_page(&mut self, from: PageId, to: PageId);
 
+    /// The model as one that starts batches before the tokens of the last one are known, if it is one. No other pass is run
+    /// while a batch is in flight, but for those of [`Forward::mtp_head`].
+    fn ahead(&mut self) -> Option<&mut dyn Ahead> {
+        None
+    }
+
     /// The MTP head, if the model has one.
     fn mtp_head(&mut self) -> Option<&mut dyn Predict> {
         None
     }
 
-    /// Opens the device again after [`ForwardError::Device`]. Pages and states are then without content. A model without a
-    /// device has none to open.
+    /// Opens the device again after [`ForwardError::Device`]. Pages and states are then without content, and nothing is in
+    /// flight. A model without a device has none to open.
     ///
     /// # Errors
     /// The device cannot be opened; the model stays as it is.

@@ -73,6 +73,8 @@ pub enum FaultKind {
     /// `forward` reports a failed device: the content of all pages and states is lost, and each call fails until the
     /// device is opened again.
     Device(DeviceFault),
+    /// As `Device`, but a model that runs ahead reports it when the results of the batch are awaited. Elsewhere without effect.
+    LateDevice(DeviceFault),
     /// `forward` ends the process, as a fault of the processor or the driver does.
     Abort,
     /// The logits of rows that attend to that token (with `FaultAt::Call`, of the first span) are NaN.

@@ -4,7 +4,7 @@ use super::Scheduler;
 use crate::TopLogprob;
 use crate::plan::PlannedSpan;
 use crate::sampler::{Sampled, Sampler};
-use crate::sequence::SequenceState;
+use crate::sequence::{Sequence, SequenceState};
 use crate::speculation::Verification;
 use crate::stats::count;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,9 +51,12 @@ impl Scheduler {
         }
         let slot = sequence.slot;
         self.fork_prompt(key);
-        let choices = self.table.in_state(SequenceState::Active);
-        let choices = choices.filter(|(_, s)| s.slot == slot && s.generated() == 0);
-        keys.extend(choices.map(|(key, _)| key));
+        // The sequence may have been parked while its row was in flight.
+        let samples = |&(other, s): &(usize, &Sequence)| {
+            let is_active = s.state == SequenceState::Active || other == key;
+            s.slot == slot && s.generated() == 0 && is_active
+        };
+        keys.extend(self.table.live().filter(samples).map(|(key, _)| key));
         draft
     }
 

@@ -115,6 +115,7 @@ impl KvCache {
         (sequence.computed, sequence.indexed) = (0, 0);
         sequence.chain = PrefixChain::Start(sequence.root);
         sequence.rows = 0;
+        sequence.in_flight = None;
         if sequence.state == SequenceState::Active {
             sequence.state = SequenceState::Waiting;
         }

@@ -41,7 +41,7 @@
 //! ```
 //!
 //! The other files are the phases of a step, each an `impl Scheduler` that calls the owners: `begin` (the head), `disk`, `park`,
-//! `end`, `update`, `start`, `rows` (with `forced` and `drafts`), `states`, `apply`, then `gauges` and `alarm`.
+//! `end`, `update`, `start`, `rows` (with `forced` and `drafts`), `states`, `apply` (with `in_flight`), then `gauges` and `alarm`.
 
 mod alarm;
 mod apply;
@@ -52,6 +52,7 @@ mod drafts;
 mod end;
 mod forced;
 mod gauges;
+mod in_flight;
 mod kv_cache;
 mod mtp_head;
 mod notifier;
@@ -121,7 +122,8 @@ impl Scheduler {
             // A prompt of the whole context is one step.
             dims.rows_max
         };
-        let tokens_max = sequences + dims.logit_rows_max;
+        // The results of two batches may come in one step.
+        let tokens_max = 2 * (sequences + dims.logit_rows_max);
         Self {
             clock: StepClock::new(inbox.epoch),
             queue: RequestQueue::new(config.inbox_max, requests),

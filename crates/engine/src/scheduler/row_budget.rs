@@ -109,7 +109,10 @@ impl RowBudget {
         let most = self.decodes_max(prefill_waits);
         let mut keys = std::mem::take(&mut self.keys);
         keys.clear();
-        let decoding = table.live().filter(|(_, s)| s.is_decoding());
+        let request = |s: &Sequence| table.request(s.slot);
+        let decoding = table.live().filter(|(_, s)| {
+            s.is_decoding() && request(s).is_some_and(|request| s.may_get_rows(request))
+        });
         keys.extend(decoding.map(|(key, _)| key));
         if keys.len() > most {
             self.rank_decodes(&mut keys, table, policy, clock);
@@ -294,9 +297,10 @@ impl RowBudget {
             let has_rows = |s: &Sequence| s.rows > 0 && s.is_decoding() == decodes;
             for (key, sequence) in table.live().filter(|(_, s)| has_rows(s)) {
                 let positions = sequence.computed..sequence.computed + sequence.rows;
-                let is_sampled = positions.end == sequence.tokens.len();
+                let is_sampled = positions.end == sequence.tokens_expected();
                 plan.spans.push(PlannedSpan {
                     key,
+                    age: sequence.age,
                     positions,
                     is_sampled,
                 });

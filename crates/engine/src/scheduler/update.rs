@@ -28,9 +28,15 @@ impl Scheduler {
         if self.table.live().any(is_new) {
             return false;
         }
+        let in_flight = |(_, s): (usize, &Sequence)| s.slot == slot && s.in_flight.is_some();
+        let is_in_flight = self.table.live().any(in_flight);
         let Some(request) = self.table.request_mut(slot) else {
             return true;
         };
+        request.update_waits = is_in_flight;
+        if is_in_flight {
+            return false;
+        }
         update.change(&mut request.sampling);
         let alternatives = request.sampling.top_logprobs as usize;
         let progress = Arc::clone(&request.progress);
