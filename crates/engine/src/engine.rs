@@ -123,6 +123,7 @@ impl Engine {
         inbox.states = states;
         inbox.adapters = capabilities.adapters;
         let inbox = Arc::new(inbox);
+        let runs_ahead = model.ahead().is_some();
         let scheduler = Scheduler::new(Arc::clone(&inbox));
         scheduler.publish_gauges();
         Ok(Self {
@@ -133,7 +134,7 @@ impl Engine {
             scheduler,
             sampler: Sampler::new(dims.vocab),
             plan: Plan::new(config.sequences_max),
-            buffers: StepBuffers::new(config.sequences_max),
+            buffers: StepBuffers::new(config.sequences_max, runs_ahead),
             finished: None,
             busy_since: None,
             counters: StepCounters::default(),
@@ -212,7 +213,7 @@ impl Engine {
         self.scheduler.publish_gauges();
         let next = self.next_action(has_work, state);
         if cfg!(debug_assertions) || next == Next::Sleep {
-            self.scheduler.check();
+            self.scheduler.check(self.buffers.are_in_flight());
         }
         StepReport {
             rows: all_rows,

@@ -206,6 +206,9 @@ impl KvCache {
         self.pages.check(sequences.clone().map(|s| &s.pages[..]));
         let is_recurrent = self.is_recurrent();
         for sequence in sequences.clone() {
+            let next = sequence.pages.get(sequence.computed / page_tokens);
+            let is_indexed = next.is_some_and(|&page| self.pages.chain_of(page).is_some());
+            assert!(!is_indexed, "an indexed page is written next");
             let has_state = sequence.states.current.is_some();
             let wanted = is_recurrent && sequence.computed > 0;
             assert_eq!(has_state, wanted, "a state and computed positions");

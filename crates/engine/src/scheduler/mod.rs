@@ -212,13 +212,16 @@ pub(crate) struct StepCounters {
 
 impl Scheduler {
     /// Panics unless each owner's state is consistent, pages are conserved, and accounts have the demand of the
-    /// queued requests and running sequences.
-    pub(crate) fn check(&mut self) {
+    /// queued requests and running sequences; and unless nothing is in flight where nothing may be.
+    pub(crate) fn check(&mut self, may_be_in_flight: bool) {
         let sequences = self.table.live().map(|(_, sequence)| sequence);
         self.kv.check(sequences.clone());
         if let Some(draft_model) = self.speculator.draft_model_mut() {
             draft_model.check(sequences);
         }
+        let mut sequences = self.table.live();
+        let waits = sequences.any(|(_, s)| s.in_flight.is_some());
+        assert!(may_be_in_flight || !waits, "results that never come");
         self.table.check();
         self.queue.check();
         self.check_fair_shares();

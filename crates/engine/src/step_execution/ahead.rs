@@ -64,7 +64,8 @@ struct FlightSpan {
     choices: Range<usize>,
     /// Whether the model draws; otherwise the rows come.
     is_drawn: bool,
-    hidden_rows: usize,
+    /// Rows of hidden states of the batch.
+    hidden: Range<usize>,
 }
 
 impl Flights {
@@ -109,11 +110,11 @@ impl Flight {
         let draws = self.spans.last().map_or(0, |span| span.draws.end);
         let rows = self.spans.iter().filter(|span| !span.is_drawn);
         let rows: usize = rows.map(|span| span.draws.len()).sum();
-        let hidden: usize = self.spans.iter().map(|span| span.hidden_rows).sum();
+        let hidden = self.spans.iter().map(|span| span.hidden.end).max();
         let alternatives = drawn.tokens.iter().map(|token| token.alternatives);
         drawn.tokens.len() == draws
             && drawn.logits.len() == rows * vocab
-            && drawn.hidden.len() >= hidden * hidden_dim
+            && drawn.hidden.len() >= hidden.unwrap_or(0) * hidden_dim
             && drawn.alternatives.len() == alternatives.sum::<usize>()
     }
 }
@@ -147,18 +148,19 @@ impl StepExecution<'_> {
         flights.next.number = Some(flights.launched);
         flights.next.batch = FinishedBatch::of(self.plan);
         flights.draws.clear();
-        let mut row = 0;
+        let (mut row, mut hidden_row) = (0, 0);
         for at in 0..self.buffers.batched.len() {
             let batched = self.buffers.batched[at];
             let rows = row..row + batched.logit_rows;
-            row = rows.end;
+            let hidden = hidden_row..hidden_row + batched.hidden_rows;
+            (row, hidden_row) = (rows.end, hidden.end);
             let planned = &self.plan.spans[batched.at];
             if !self.scheduler.is_alive(planned.key, planned.age) {
                 count(&self.stats.rows_void, planned.positions.len());
-            } else if rows.is_empty() && batched.hidden_rows == 0 {
+            } else if rows.is_empty() && hidden.is_empty() {
                 self.scheduler.apply_positions(planned);
             } else {
-                self.launch_span(planned, rows, batched.hidden_rows);
+                self.launch_span(planned, rows, hidden);
             }
         }
         let flights = &mut self.buffers.flights;
@@ -168,7 +170,7 @@ impl StepExecution<'_> {
     }
 
     /// Describes the draws of a span, or asks for its rows.
-    fn launch_span(&mut self, planned: &PlannedSpan, rows: Range<usize>, hidden_rows: usize) {
+    fn launch_span(&mut self, planned: &PlannedSpan, rows: Range<usize>, hidden: Range<usize>) {
         let Flights { next, draws, .. } = &mut self.buffers.flights;
         let (first_draw, first_choice) = (draws.len(), next.choices.len());
         let is_drawn = self.scheduler.is_drawn_by_model(planned.key);
@@ -188,6 +190,7 @@ impl StepExecution<'_> {
             }
             let at = choices.iter().position(|&(key, _)| key == planned.key);
             draw = Some((first_draw + at.unwrap_or_default()) as u32);
+            // Until the others have their share of the prompt's last page, no row is written to it.
             may_follow = choices.len() == 1;
         } else {
             rows.for_each(|row| draws.push(row, None));
@@ -204,7 +207,7 @@ impl StepExecution<'_> {
             draws: first_draw..draws.len(),
             choices: first_choice..next.choices.len(),
             is_drawn,
-            hidden_rows,
+            hidden,
         });
     }
 
@@ -227,7 +230,7 @@ impl StepExecution<'_> {
             tokens,
             mut alternatives,
             mut logits,
-            mut hidden,
+            hidden,
         } = drawn;
         for span in &flight.spans {
             let tokens = &tokens[span.draws.clone()];
@@ -235,7 +238,6 @@ impl StepExecution<'_> {
             let alternatives = split(&mut alternatives, tokens.iter().map(count_of).sum());
             let rows = if span.is_drawn { 0 } else { tokens.len() };
             let logits = split(&mut logits, rows * vocab);
-            let hidden = split(&mut hidden, span.hidden_rows * hidden_dim);
             let choices = &flight.choices[span.choices.clone()];
             let Some(key) = self.scheduler.take_in_flight(choices, number) else {
                 count(&self.stats.rows_void, span.planned.positions.len());
@@ -255,8 +257,10 @@ impl StepExecution<'_> {
                 sampling.apply_draws(key, (choices, tokens), alternatives, scratch);
             } else {
                 sampling.sample_and_apply(&planned, logits, vocab);
-                if span.hidden_rows > 0 {
-                    self.scheduler.apply_hidden(&planned, hidden, hidden_dim);
+                if !span.hidden.is_empty() {
+                    let (from, to) = (span.hidden.start, span.hidden.end);
+                    let rows = &hidden[from * hidden_dim..to * hidden_dim];
+                    self.scheduler.apply_hidden(&planned, rows, hidden_dim);
                 }
             }
         }

@@ -58,12 +58,13 @@ struct BatchedSpan {
 }
 
 impl StepBuffers {
-    pub(crate) fn new(sequences_max: usize) -> Self {
+    /// `runs_ahead`: for a model that does.
+    pub(crate) fn new(sequences_max: usize, runs_ahead: bool) -> Self {
         Self {
             batch: Batch::default(),
             batched: Vec::with_capacity(sequences_max),
             keys: Vec::with_capacity(sequences_max),
-            flights: Flights::new(sequences_max),
+            flights: Flights::new(if runs_ahead { sequences_max } else { 0 }),
             finished: None,
         }
     }

@@ -1,6 +1,7 @@
 //! A model that runs ahead: the same tokens, log-probabilities and ends; and what is started for nothing.
 
 use crate::drafting::{large, life};
+use crate::embedding::{BOTH, ask as ask_embedding, prompt};
 use crate::forced::{Got, got, stretches};
 use crate::support::{Asked, Bench, Random, STEPS_MAX, model};
 use engine::fake::{FakeConfig, FakeModel, Fault, FaultAt, FaultKind, LateLog};
@@ -283,6 +284,30 @@ fn speculation_drains_first() {
 }
 
 #[test]
+fn embeddings_next_to_answers_are_the_same() {
+    for kind in BOTH {
+        let log = LateLog::default();
+        let mut benches = [bench_of(model(), 0, None), bench_of(model(), 0, Some(&log))];
+        let results = benches.each_mut().map(|bench| {
+            let mut answer = bench.ask(bench.request(&[1, 2], 40), 1);
+            bench.steps(3);
+            let ask = |i| ask_embedding(bench, &prompt(i, 20 + 9 * i), kind);
+            let asked: Vec<_> = (0..3).map(ask).collect();
+            bench.run();
+            assert_eq!(answer.answers[0].seen(), (40, Some(End::Length)));
+            let vectors = asked.iter().map(|(_, vector)| vector.get().cloned());
+            let vectors: Vec<_> = vectors.collect();
+            bench.assert_empty();
+            (answer.answers[0].ids(), vectors)
+        });
+        assert_eq!(results[0], results[1], "{kind:?}");
+        assert!(results[1].1.iter().all(Option::is_some), "{kind:?}");
+        assert!(log.misuse().is_empty(), "{:?}", log.misuse());
+        assert!(log.started_ahead() > 30, "{}", log.started_ahead());
+    }
+}
+
+#[test]
 fn update_waits_for_the_token_in_flight() {
     let (mut bench, _) = late(model());
     let mut asked = bench.ask(bench.request(&[1, 2], 20), 1);
@@ -302,6 +327,37 @@ fn update_waits_for_the_token_in_flight() {
     let rest = bench.answer(bench.request(&begun, 20 - before - 4)).ids();
     assert_eq!(ids[before + 4..], rest);
     assert_eq!(bench.handle.stats().rows_void(), 0);
+}
+
+#[test]
+fn choice_that_leaves_while_its_prompt_is_in_flight_hands_the_tokens_over() {
+    for dry in [0.0, 0.5] {
+        let request = |bench: &Bench| {
+            let mut request = bench.request(&[1, 2, 3], 12);
+            request.sampling.temperature = 1.0;
+            request.sampling.dry_multiplier = dry;
+            request
+        };
+        let mut plain = bench_of(model(), 0, None);
+        let mut want = plain.ask(request(&plain), 3);
+        plain.run();
+        for steps in 1..5 {
+            let (mut bench, log) = late(model());
+            let _neighbor = bench.ask(bench.request(&[9], 40), 1);
+            bench.steps(2);
+            let mut asked = bench.ask(request(&bench), 3);
+            bench.steps(steps);
+            asked.answers[0].reader = None;
+            bench.run();
+            for (answer, want) in asked.answers.iter_mut().zip(&mut want.answers).skip(1) {
+                assert_eq!(answer.seen(), (12, Some(End::Length)), "{steps}");
+                want.read();
+                assert_eq!(answer.ids(), want.ids(), "{steps}");
+            }
+            bench.assert_empty();
+            assert!(log.misuse().is_empty(), "{:?}", log.misuse());
+        }
+    }
 }
 
 #[test]
