@@ -40,7 +40,7 @@ fn out_of_bounds(settings: &Map<String, Value>) -> Vec<Problem> {
     let value = |key| tree::get(settings, key).and_then(Value::as_u64);
     SETTINGS
         .iter()
-        .filter_map(|setting| Some((setting.key, value(setting.key)?, setting.range?)))
+        .filter_map(|setting| Some((&*setting.key, value(&setting.key)?, setting.range?)))
         .filter(|(_, value, (min, max))| !(min..=max).contains(&value))
         .map(|(key, value, (min, max))| (key, format!("{value} is not in {min}..={max}")))
         .collect()

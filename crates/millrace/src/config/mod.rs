@@ -21,7 +21,6 @@ mod origin;
 mod preset;
 mod problem_words;
 mod prompt_cache;
-mod reasons;
 mod sampling;
 mod schema;
 mod settings;
