@@ -143,6 +143,8 @@ async fn locate(
     let last = match owners.store.last_message(id.to_bits()).await {
         Ok(Some(last)) => last,
         Ok(None) => return StreamPlace::Unknown,
+        // Without JetStream there are no records: no stream can be taken over.
+        Err(_) if owners.status.is_not_enabled() => return StreamPlace::Unknown,
         Err(why) => return StreamPlace::Undecided(why),
     };
     if !caller.may_see(Owner(last.head.key)) {

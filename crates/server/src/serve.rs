@@ -166,6 +166,7 @@ impl Server {
     /// Is believed by the other gateways with this secret, and believes them. To be called once.
     #[must_use]
     pub fn with_gateway_secret(self, id: InstanceId, secret: ClusterSecret) -> Self {
+        self.app.gateway.generations.ids.set_gateway(id.number());
         self.app.peer_calls.peers.set_trust(id, secret);
         self
     }
