@@ -58,8 +58,17 @@ fn name_has_one_job_at_all_gateways() {
     assert_eq!(submit(&here, "again"), "202");
     assert_eq!(submit(&there, "again"), "409");
 
-    // Without NATS nobody knows what the others have.
+    let body = r#"{"input": "A", "max_output_tokens": 3}"#;
+    let answer = json(&here.post("/v1/responses", body));
+    let answer_path = format!(
+        "/v1/responses/{}",
+        answer["id"].as_str().unwrap_or_default()
+    );
+
+    // Without NATS no gateway knows what the others have, but each has its own.
     cluster.nats.kill();
+    let stored = here.get(&answer_path);
+    assert!(stored.starts_with("HTTP/1.1 200"), "{stored}");
     assert_eq!(submit(&here, "away"), "503");
     cluster.nats.start();
     wait_until("the name is known to be free", || {
