@@ -1,6 +1,6 @@
 //! Settings of the model and of the engine's steps, and the names of what they choose.
 
-use super::catalog::{COUNT_MAX, HOUR_MS, PAUSE_MS_MIN, TOKENS_MAX};
+use super::ranges::{COUNT_MAX, HOUR_MS, PAUSE_MS_MIN, TOKENS_MAX};
 use engine::{DRAFT_TOKENS_MAX, EngineConfig};
 use kernels::KvKind;
 use schemars::JsonSchema;

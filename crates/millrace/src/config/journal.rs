@@ -1,6 +1,6 @@
 //! Settings of the journal.
 
-use super::catalog::{HOUR_MS, JOURNAL_BYTES_MIN};
+use super::ranges::{HOUR_MS, JOURNAL_BYTES_MIN};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;

@@ -21,6 +21,7 @@ mod origin;
 mod preset;
 mod problem_words;
 mod prompt_cache;
+mod ranges;
 mod sampling;
 mod schema;
 mod settings;

@@ -1,8 +1,8 @@
 //! The typed settings, named as in the file; defaults of the server's own types are taken from these.
 
-use super::catalog::{COUNT_MAX, DAY_S, HOUR_MS, PAUSE_MS_MIN, TOKENS_MAX, WEEK_MS};
 use super::listener::Listener;
 use super::models::Models;
+use super::ranges::{COUNT_MAX, DAY_S, HOUR_MS, PAUSE_MS_MIN, TOKENS_MAX, WEEK_MS};
 use super::sampling::Sampling;
 use super::webhooks::Webhooks;
 use super::{

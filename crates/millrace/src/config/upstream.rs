@@ -1,7 +1,7 @@
 //! Settings of servers of others that compute the tokens, and what of them contradicts other settings.
 
 use super::Settings;
-use super::catalog::{HOUR_MS, PAUSE_MS_MIN};
+use super::ranges::{HOUR_MS, PAUSE_MS_MIN};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Settings of webhooks, and the secret that the environment gives.
 
-use super::catalog::{HOUR_MS, PAUSE_MS_MIN};
+use super::ranges::{HOUR_MS, PAUSE_MS_MIN};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::{HostPattern, SECRETS_MAX, WebhookSecret, WebhookSettings};

@@ -1,6 +1,6 @@
 //! Answers in every family's syntax: expected parts, and the split law.
 //!
-//! `docs/parser-cases.md` lists the labels.
+//! `measurements/parser-cases.md` lists the labels.
 
 mod collected;
 pub(crate) mod dialects;

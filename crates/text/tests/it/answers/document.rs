@@ -1,4 +1,4 @@
-//! The list of all cases, `docs/parser-cases.md`, generated from the cases.
+//! The list of all cases, `measurements/parser-cases.md`, generated from the cases.
 
 use super::dialects::DIALECTS;
 use super::{further_calls, labelled, labelled_ends, labelled_more, labelled_thoughts, scenarios};
@@ -67,7 +67,10 @@ fn document() -> String {
 
 #[test]
 fn document_lists_all_cases() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/parser-cases.md");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../measurements/parser-cases.md"
+    );
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(path, document()).unwrap();
     }
