@@ -112,7 +112,7 @@ impl EscapedReferences {
 }
 
 /// A text without percent-encoding.
-fn decoded(text: &str) -> Option<String> {
+pub(super) fn decoded(text: &str) -> Option<String> {
     let (mut out, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((&byte, after)) = rest.split_first() {
         let digits = after.get(..2).filter(|_| byte == b'%');
