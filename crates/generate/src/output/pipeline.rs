@@ -132,15 +132,12 @@ impl OutputPipeline {
             (End::Stop(_) | End::Length, Some(hit)) => End::Stop(Stop::StopString(hit.index)),
             (end, _) => end,
         };
-        let ends_turn = match end {
-            End::Stop(Stop::Eos | Stop::StopString(TURN_END)) => true,
-            End::Stop(Stop::StopString(index)) => self.turn_ends.contains(&index),
-            _ => false,
-        };
+        let ends_turn = |index| index == TURN_END || self.turn_ends.contains(&index);
         match end {
             End::Stop(Stop::StopString(ONE_CALL)) => End::Stop(Stop::ToolCalls),
-            _ if ends_turn && self.parts.calls() > 0 => End::Stop(Stop::ToolCalls),
-            _ if ends_turn => End::Stop(Stop::Eos),
+            End::Stop(Stop::StopString(index)) if !ends_turn(index) => end,
+            End::Stop(_) if self.parts.calls() > 0 => End::Stop(Stop::ToolCalls),
+            End::Stop(Stop::StopString(_)) => End::Stop(Stop::Eos),
             end => end,
         }
     }

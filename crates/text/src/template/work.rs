@@ -4,7 +4,7 @@
 //! A rendering stays on one thread, which therefore holds the count.
 
 use super::bounded_filters::{self, VALUE_BYTES_MAX};
-use super::chat_template::OUTPUT_BYTES_MAX;
+use crate::tokenizer::TEXT_BYTES_MAX;
 use minijinja::{Environment, Error, ErrorKind, Value};
 use std::cell::Cell;
 use std::fmt;
@@ -63,7 +63,7 @@ pub(super) fn spend_bytes(bytes: usize) -> Result<(), Error> {
 pub(super) fn spend_size(value: &Value) -> Result<(), Error> {
     match value.as_str() {
         Some(text) => {
-            bounded_filters::at_most(text.len(), OUTPUT_BYTES_MAX)?;
+            bounded_filters::at_most(text.len(), TEXT_BYTES_MAX)?;
             spend_bytes(text.len())
         }
         None => bounded_filters::items(value.len().unwrap_or(0)),

@@ -106,7 +106,7 @@ impl NamedParts {
         if within.is_empty() && uri.is_empty() {
             return None;
         }
-        let place = format!("{within}{}", super::schema_references::decoded(fragment)?);
+        let place = format!("{within}{}", decoded(fragment)?);
         let is_there = self.root.pointer(&place).is_some();
         is_there.then_some(place)
     }
@@ -157,6 +157,29 @@ fn resolved(uri: &str, base: &str) -> String {
 /// A name as a step of a JSON Pointer.
 fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
+}
+
+/// A text without percent-encoding.
+pub(super) fn decoded(text: &str) -> Option<String> {
+    let (mut out, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|_| byte == b'%');
+        let code = digits.and_then(|digits| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(digits, 16).ok()
+        });
+        match code {
+            Some(code) => {
+                out.push(code);
+                rest = &after[2..];
+            }
+            None => {
+                out.push(byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(out).ok()
 }
 
 #[cfg(test)]
