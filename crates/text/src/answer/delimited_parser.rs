@@ -298,7 +298,12 @@ impl DelimitedParser {
                 self.state = TextState::Between;
                 self.is_fenced |= then == DelimiterEffect::Fence;
             }
-            DelimiterEffect::CallEnd => {
+            // A section without calls.
+            DelimiterEffect::Close if !self.raw.is_empty() && !(self.bare && self.after_call) => {
+                self.raw.push_str(&held);
+                self.fall(out);
+            }
+            DelimiterEffect::CallEnd | DelimiterEffect::Close => {
                 self.close = "";
                 self.raw.clear();
             }
@@ -306,12 +311,6 @@ impl DelimitedParser {
                 self.is_fenced = false;
                 self.raw.clear();
                 self.lead = true;
-            }
-            DelimiterEffect::Close if self.raw.is_empty() => self.go(TextState::Text),
-            // A section without calls.
-            DelimiterEffect::Close => {
-                self.raw.push_str(&held);
-                self.fall(out);
             }
             DelimiterEffect::Think => self.go(TextState::Reasoning),
             DelimiterEffect::Answer => self.go(TextState::Text),

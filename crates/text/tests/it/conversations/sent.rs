@@ -77,16 +77,16 @@ fn with_id(mut message: Value, name: &str, id: Option<&str>) -> Value {
     message
 }
 
-fn call(arguments: &Value, id: Option<&str>) -> Value {
+pub(super) fn call(arguments: &Value, id: Option<&str>) -> Value {
     let function = json!({"name": "weather", "arguments": arguments});
     with_id(json!({"type": "function", "function": function}), "id", id)
 }
 
-fn calls(calls: &[Value]) -> Value {
+pub(super) fn calls(calls: &[Value]) -> Value {
     json!({"role": "assistant", "content": "", "tool_calls": calls})
 }
 
-fn result(text: &str, id: Option<&str>) -> Value {
+pub(super) fn result(text: &str, id: Option<&str>) -> Value {
     with_id(said("tool", text), "tool_call_id", id)
 }
 
