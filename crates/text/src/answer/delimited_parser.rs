@@ -299,7 +299,7 @@ impl DelimitedParser {
                 self.is_fenced |= then == DelimiterEffect::Fence;
             }
             // A section without calls.
-            DelimiterEffect::Close if !self.raw.is_empty() && !(self.bare && self.after_call) => {
+            DelimiterEffect::Close if !(self.raw.is_empty() || self.bare && self.after_call) => {
                 self.raw.push_str(&held);
                 self.fall(out);
             }
