@@ -26,7 +26,7 @@ const BUDGETS: [(&str, usize); 21] = [
     ("stream", 2_500),
     ("synth", 3_000),
     ("testing", 600),
-    ("text", 14_700),
+    ("text", 15_400),
     ("upstream", 2_000),
     ("weights", 12_900),
     ("wire", 13_800),

@@ -1,12 +1,12 @@
 //! Names of stream ends in the API, and for people.
 
-use generate::stop::ONE_CALL;
+use generate::stop::{ONE_CALL, TURN_END};
 use stream::{Clock, End, FailCode, Stop};
 
 /// The name of an end, and the timeout that fired or the code of the failure.
 pub(crate) fn end_name(end: End) -> (&'static str, Option<&'static str>) {
     match end {
-        End::Stop(Stop::Eos) => ("eos", None),
+        End::Stop(Stop::Eos | Stop::StopString(TURN_END)) => ("eos", None),
         End::Stop(Stop::ToolCalls | Stop::StopString(ONE_CALL)) => ("tool_calls", None),
         End::Stop(Stop::StopString(_)) => ("stop_string", None),
         End::Length => ("length", None),

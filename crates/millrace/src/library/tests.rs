@@ -286,13 +286,12 @@ fn chat_template_of_the_settings_replaces_the_model_s() {
     let template = loaded.model.facts.template.clone();
     assert_eq!(template.as_deref(), Some("{{ messages[0].content }}!"));
     (loaded.close)();
-    let Err(LoadError::Failed(why)) = load("{% if %}") else {
-        panic!("a broken template");
-    };
-    assert!(
-        why.contains("own.jinja") && why.contains("no valid chat template"),
-        "{why}"
-    );
+    for (broken, why_of) in [("{% if %}", "no valid chat template"), ("\n ", "blank")] {
+        let Err(LoadError::Failed(why)) = load(broken) else {
+            panic!("a broken template: {broken:?}");
+        };
+        assert!(why.contains("own.jinja") && why.contains(why_of), "{why}");
+    }
 }
 
 #[test]

@@ -110,6 +110,11 @@ impl ModelText {
         let (bos, eos) = self.ends();
         if let Some(path) = &self.own_path {
             let source = self.template.as_deref().unwrap_or_default();
+            if source.trim().is_empty() {
+                let why =
+                    "no valid chat template: the file is blank, so no message would be rendered";
+                return Err(file_failure(path, &why));
+            }
             return ChatTemplate::new(source, bos, eos)
                 .map_err(|why| file_failure(path, &format!("no valid chat template: {why}")));
         }
