@@ -119,9 +119,11 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
     if let Some(calls) = calls {
         rest.insert("tool_calls".to_owned(), calls);
     }
-    let may_be_silent = role.as_deref() == Some("assistant");
+    let is_answer = role.as_deref() == Some("assistant");
+    // Tools may return nothing.
+    let may_be_silent = is_answer || matches!(role.as_deref(), Some("tool" | FORMER_ROLE));
     let (content, refusal) = (object.get("content"), object.get("refusal"));
-    let (name, content) = match (content, refusal.filter(|_| may_be_silent)) {
+    let (name, content) = match (content, refusal.filter(|_| is_answer)) {
         (None, Some(refusal)) => ("refusal", Some(refusal)),
         (content, _) => ("content", content),
     };
