@@ -2,6 +2,7 @@
 //!
 //! A protocol has a [`PartTypes`] of the types that it knows; a type has the same meaning in all of them.
 
+use super::text_files;
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::request::PARTS_MAX;
 use serde_json::{Value, json};
@@ -115,6 +116,13 @@ pub(crate) const UI_PARTS: PartTypes = PartTypes {
     noun: "parts",
 };
 
+impl PartTypes {
+    /// Whether the protocol has parts of this type.
+    pub(crate) fn has_type(&self, kind: &str) -> bool {
+        self.names.contains(&kind)
+    }
+}
+
 /// Parses a string, or a list of parts, whose texts are joined by line ends. Errors are recorded in `fields`.
 pub(crate) fn content_text(
     fields: &mut Fields<'_>,
@@ -226,7 +234,7 @@ fn parse_part<'a>(
     let kind = part.as_ref().and_then(|part| part.get("type"));
     let kind = kind.and_then(fields::as_text);
     match (part, kind) {
-        (Some(part), Some(kind)) if types.names.contains(&&*kind) => {
+        (Some(part), Some(kind)) if types.has_type(&kind) => {
             part_of_type(fields, path, &part, &kind)
         }
         _ => {
@@ -253,8 +261,14 @@ fn part_of_type<'a>(
         "file" if has_image_type(part) => {
             return Some(ContentPart::Image(ImageSource::of_part(part)));
         }
-        "file" | "reasoning-file" | "input_file" | "input_audio" | "video_url"
-        | "container_upload" => {
+        "file" | "reasoning-file" | "input_file" => {
+            let text = text_files::text_of_part(part);
+            if text.is_none() {
+                fields.reject(path, FILES_MESSAGE);
+            }
+            text
+        }
+        "input_audio" | "video_url" | "container_upload" => {
             fields.reject(path, FILES_MESSAGE);
             None
         }
@@ -334,11 +348,22 @@ fn search_result_text(
     Some(lines(block, ["title", "source"], text))
 }
 
-/// Title, context and text of a document whose source is a text or a list of text blocks.
+/// Title, context and text of a document whose source is a text, a list of text blocks, or a text file in base64.
 fn document_text(fields: &mut Fields<'_>, path: &str, block: &JsonObject<'_>) -> Option<String> {
     let source = block.get("source").and_then(fields::as_object);
     let kind = source.as_ref().and_then(|source| source.get("type"));
-    let text = match (&source, kind.and_then(fields::as_text).as_deref()) {
+    let kind = kind.and_then(fields::as_text);
+    let file = source
+        .as_ref()
+        .filter(|_| kind.as_deref() == Some("base64"));
+    let of_file = |source: &JsonObject<'_>| {
+        let member = |name: &str| source.get(name).and_then(fields::as_text);
+        text_files::text_of(&member("media_type").unwrap_or_default(), &member("data")?)
+    };
+    if let Some(text) = file.and_then(of_file) {
+        return Some(lines(block, ["title", "context"], text));
+    }
+    let text = match (&source, kind.as_deref()) {
         (Some(source), Some("text")) => {
             required_string(fields, &format!("{path}.source"), source, "data")?
         }
@@ -456,9 +481,89 @@ mod tests {
     }
 
     #[test]
+    fn text_file_is_its_text() {
+        let file = "YSxiCjEsMgo="; // a,b\n1,2\n
+        let in_url = |media_type: &str| format!("data:{media_type};base64,{file}");
+        let rows = [
+            (
+                json!({"type": "file", "file": {"filename": "t.csv", "file_data": in_url("text/csv")}}),
+                &CHAT,
+                "t.csv\n",
+            ),
+            (
+                json!({"type": "file", "file": {"file_data": file}}),
+                &CHAT,
+                "",
+            ),
+            (
+                json!({"type": "input_file", "filename": "t.json", "file_data": in_url("application/json")}),
+                &RESPONSES,
+                "t.json\n",
+            ),
+            (
+                json!({"type": "input_file", "file_data": in_url("text/plain;charset=utf-8")}),
+                &RESPONSES,
+                "",
+            ),
+            (
+                json!({"type": "file", "mediaType": "text/markdown", "url": in_url("text/markdown")}),
+                &UI_PARTS,
+                "",
+            ),
+            (
+                json!({"type": "document", "title": "T", "source": {"type": "base64", "media_type": "text/plain", "data": file}}),
+                &USER_BLOCKS,
+                "T\n",
+            ),
+        ];
+        for (part, types, before) in rows {
+            let mut fields = Fields::parse(b"{}").expect("an object");
+            let text = part.to_string();
+            let raw = serde_json::from_str(&text).expect("JSON");
+            let want = format!("{before}a,b\n1,2\n");
+            assert_eq!(
+                part_text(&mut fields, "p", raw, types),
+                Some(want),
+                "{part}"
+            );
+        }
+    }
+
+    #[test]
     fn part_of_another_protocol_or_without_a_text_is_refused() {
         for (part, types, want) in [
             (r#"{"type": "file", "file": {}}"#, &CHAT, FILES_MESSAGE),
+            (
+                r#"{"type": "file", "file": {"file_id": "file-1", "filename": "a.txt"}}"#,
+                &CHAT,
+                FILES_MESSAGE,
+            ),
+            // A PDF, once without its type; bytes that are not UTF-8; a sound.
+            (
+                r#"{"type": "input_file", "file_data": "data:application/pdf;base64,YQ=="}"#,
+                &RESPONSES,
+                FILES_MESSAGE,
+            ),
+            (
+                r#"{"type": "input_file", "file_data": "JVBERi0xLjc="}"#,
+                &RESPONSES,
+                FILES_MESSAGE,
+            ),
+            (
+                r#"{"type": "input_file", "file_url": "http://a/b.txt"}"#,
+                &RESPONSES,
+                FILES_MESSAGE,
+            ),
+            (
+                r#"{"type": "document", "source": {"type": "base64", "media_type": "text/plain", "data": "/w=="}}"#,
+                &USER_BLOCKS,
+                FILES_MESSAGE,
+            ),
+            (
+                r#"{"type": "file", "mediaType": "audio/wav", "url": "data:audio/wav;base64,YQ=="}"#,
+                &UI_PARTS,
+                FILES_MESSAGE,
+            ),
             (
                 r#"{"type": "file", "mediaType": "text/plain"}"#,
                 &UI_PARTS,
