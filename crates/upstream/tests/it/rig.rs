@@ -75,7 +75,7 @@ impl Rig {
         config.api = api;
         config.api_key = Some("sk-test".to_owned());
         config.retry = Duration::from_millis(5);
-        config.unplaced_max = Duration::from_millis(500);
+        config.unreachable_max = Duration::from_millis(500);
         let status = UpstreamStatus::start(config);
         let alive = servers.iter().filter(|s| s.is_alive.load(Ordering::SeqCst));
         let alive = alive.count() as u64;
