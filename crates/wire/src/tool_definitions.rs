@@ -163,11 +163,14 @@ pub(crate) fn parse_tool_choice<'a>(
     {
         return parse_allowed_tools(fields, object, named);
     }
-    let named = object.and_then(|choice| named(&choice));
-    let choice = match (fields::as_text(raw).as_deref(), named) {
-        (Some("none"), _) => ToolChoice::None,
-        (Some("auto"), _) => ToolChoice::Auto,
-        (Some("required"), _) => ToolChoice::Required,
+    let kind = object.as_ref().and_then(|choice| choice.get("type"));
+    let keyword = fields::as_text(kind.unwrap_or(raw));
+    let named = object.as_ref().and_then(named);
+    let choice = match (keyword.as_deref(), named) {
+        (Some("none"), None) => ToolChoice::None,
+        (Some("auto"), None) => ToolChoice::Auto,
+        // Mistral's word is `any`.
+        (Some("required" | "any"), None) => ToolChoice::Required,
         (_, Some(name)) => ToolChoice::Named(name.into_owned()),
         _ => {
             fields.reject("tool_choice", error_message);

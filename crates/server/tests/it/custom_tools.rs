@@ -117,10 +117,16 @@ fn custom_calls_have_the_form_of_the_client() {
         };
         assert_eq!(streamed(&format!("{read}{rest}")), uncut, "after {id}");
     }
-    // The calls and their results, sent back.
-    let results = calls
-        .iter()
-        .map(|call| json!({"role": "tool", "tool_call_id": call["id"], "content": null}));
+}
+
+#[test]
+fn custom_calls_are_sent_back_with_their_results() {
+    let rig = rig();
+    let whole = call(&rig, "POST", CHAT, "", &body(&json!({}))).json();
+    let message = &whole["choices"][0]["message"];
+    let calls = message["tool_calls"].as_array().expect("calls").iter();
+    let results =
+        calls.map(|call| json!({"role": "tool", "tool_call_id": call["id"], "content": null}));
     let mut messages = vec![json!({"role": "user", "content": "a"}), message.clone()];
     messages.extend(results);
     messages.push(json!({"role": "user", "content": "no calls"}));

@@ -242,14 +242,7 @@ impl Relayed {
         let placement = self.placement(choice, shared);
         let waited = now.saturating_duration_since(run.unplaced_since);
         let has_begun = run.generated > 0 || !self.answered_before().is_empty();
-        let config = shared.status.config();
-        // The client learns early that nothing can be reached, and may send the request again.
-        let waited_max = if has_begun || shared.status.is_usable() {
-            config.unplaced_max
-        } else {
-            config.unplaced_max.min(config.unreachable_max)
-        };
-        if placement == Placement::Lost || waited >= waited_max {
+        if placement == Placement::Lost || waited >= shared.unplaced_max(has_begun) {
             let end = if has_begun {
                 failed(run.last_upstream)
             } else {

@@ -10,10 +10,12 @@
 use super::billing_line::without_billing_line;
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use crate::shared::content_parts::{
-    ASSISTANT_BLOCKS, TEXT_BLOCKS, USER_BLOCKS, content_text, part_text, required_string,
+    ASSISTANT_BLOCKS, RESULT_BLOCKS, TEXT_BLOCKS, USER_BLOCKS, content_text, part_text,
+    required_string,
 };
 use crate::shared::messages::{Conversation, message_list};
 use crate::shared::result_text::result_text;
+use crate::shared::tool_calls::value_of_arguments;
 use generate::request::PARTS_MAX;
 use serde_json::{Value, json};
 
@@ -164,7 +166,7 @@ impl MessageConversation {
         let name = required_string(fields, path, block, "name");
         // An input that is no object is fitted to the template later.
         let input = match block.get("input") {
-            Some(raw) => fields::parse_value::<Value>(raw),
+            Some(raw) => value_of_arguments(raw.get()),
             None => Some(Value::Null),
         };
         let Some(input) = input else {
@@ -188,7 +190,7 @@ impl MessageConversation {
             return None;
         }
         let text = match block.get("content") {
-            Some(raw) => content_text(fields, &format!("{path}.content"), raw, &TEXT_BLOCKS)?,
+            Some(raw) => content_text(fields, &format!("{path}.content"), raw, &RESULT_BLOCKS)?,
             None => String::new(),
         };
         let rest = self.turns.add_result(id, text);
@@ -216,7 +218,8 @@ impl MessageConversation {
         if let (true, Some(id), Some(name)) =
             (kind.ends_with("_tool_use"), text("id"), text("name"))
         {
-            let input = block.get("input").and_then(fields::parse_value);
+            let input = block.get("input");
+            let input = input.and_then(|raw| value_of_arguments(raw.get()));
             self.server_calls.push(ServerCall {
                 place,
                 id: id.into_owned(),

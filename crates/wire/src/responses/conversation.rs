@@ -6,8 +6,11 @@
 use super::foreign_items::PendingCall;
 use super::tools::ToolParser;
 use crate::fields::{self, Fields, JsonObject, RawJson};
-use crate::shared::content_parts::{RESPONSES, content_text, parts_text, required_string};
+use crate::shared::content_parts::{
+    RESPONSES, RESPONSES_RESULTS, content_text, parts_text, required_string,
+};
 use crate::shared::messages::{Conversation, text_message};
+use crate::shared::tool_calls::{parse_arguments, value_of_arguments};
 use generate::offered_tools::{function_name, input_arguments};
 use generate::request::MESSAGES_MAX;
 use serde_json::{Map, Value, json};
@@ -191,18 +194,14 @@ impl ConversationBuilder {
     ) -> Option<Map<String, Value>> {
         let id = required_string(fields, path, item, "call_id");
         let name = required_string(fields, path, item, "name");
-        let arguments = item.get("arguments").and_then(fields::parse_value);
-        let (id, name, arguments) = (
+        let arguments = item.get("arguments");
+        let arguments = arguments.and_then(|raw| value_of_arguments::<Value>(raw.get()));
+        let (id, name, mut arguments) = (
             id?,
             offered_name(item, &name?),
             arguments.unwrap_or(Value::Null),
         );
-        // Chat templates expect an object; other arguments are fitted to the template later.
-        let written = arguments.as_str().unwrap_or_default();
-        let arguments = match serde_json::from_str(written) {
-            Ok(Value::Object(object)) => Value::Object(object),
-            _ => arguments,
-        };
+        parse_arguments(&mut arguments);
         self.turns.add_call(id, name, &arguments);
         Some(stored_item(item, "function_call"))
     }
@@ -238,7 +237,7 @@ impl ConversationBuilder {
         }
         let path = format!("{path}.output");
         let text = match item.get("output") {
-            Some(raw) => content_text(fields, &path, raw, &RESPONSES)?,
+            Some(raw) => content_text(fields, &path, raw, &RESPONSES_RESULTS)?,
             None => String::new(),
         };
         self.turns.add_result(id, text);

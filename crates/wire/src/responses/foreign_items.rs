@@ -8,6 +8,7 @@
 use super::conversation::ConversationBuilder;
 use crate::fields::{self, Fields, JsonObject};
 use crate::shared::result_text::result_text;
+use crate::shared::tool_calls::{parse_arguments, value_of_arguments};
 use serde_json::{Map, Value};
 
 /// Members of a call that are its arguments, the first that is given.
@@ -99,9 +100,9 @@ fn tool_name(kind: &str) -> String {
 fn call_arguments(item: &JsonObject<'_>) -> Value {
     let given = ARGUMENTS.into_iter().find_map(|name| item.get(name));
     if let Some(raw) = given {
-        let arguments = fields::parse_value::<Value>(raw).unwrap_or(Value::Null);
-        let written = arguments.as_str().map(serde_json::from_str::<Value>);
-        return written.and_then(Result::ok).unwrap_or(arguments);
+        let mut arguments = value_of_arguments::<Value>(raw.get()).unwrap_or_default();
+        parse_arguments(&mut arguments);
+        return arguments;
     }
     let is_argument = |name: &str| !OF_THE_ITEM.contains(&name) && !RESULTS.contains(&name);
     let members = item.entries().filter(|(name, _)| is_argument(name));
@@ -124,6 +125,7 @@ mod tests {
         Option<&'static str>,
     );
 
+    #[expect(clippy::too_many_lines, reason = "a row for each kind of item")]
     fn rows() -> Vec<Row> {
         let shell = json!({"type": "exec", "command": ["ls"]});
         let patch = json!({"type": "delete_file", "path": "a"});

@@ -43,7 +43,14 @@ pub(crate) struct PartTypes {
     message: &'static str,
     /// Name of the parts of a list.
     noun: &'static str,
+    /// Whether an image is left out instead of refused.
+    leaves_out_images: bool,
+    /// Whether parts of other types are left out instead of rejected.
+    leaves_out_unknown: bool,
 }
+
+/// Text in place of an image that is left out.
+const LEFT_OUT_IMAGE: &str = "(an image, which this model cannot read)";
 
 /// Parts of chat completions.
 pub(crate) const CHAT: PartTypes = PartTypes {
@@ -61,6 +68,21 @@ pub(crate) const CHAT: PartTypes = PartTypes {
     has_strings: true,
     message: "must be \"text\" or \"refusal\"",
     noun: "parts",
+    leaves_out_images: false,
+    leaves_out_unknown: false,
+};
+
+/// Parts of earlier answers in chat completions: clients that speak several protocols send what other models gave.
+pub(crate) const CHAT_ANSWERS: PartTypes = PartTypes {
+    leaves_out_unknown: true,
+    ..CHAT
+};
+
+/// Parts of results of tools in chat completions. Agents send results again with each request, so an image must not end the
+/// conversation.
+pub(crate) const CHAT_RESULTS: PartTypes = PartTypes {
+    leaves_out_images: true,
+    ..CHAT
 };
 
 /// Parts of items of the Responses API.
@@ -79,9 +101,17 @@ pub(crate) const RESPONSES: PartTypes = PartTypes {
     has_strings: false,
     message: "must be input_text, output_text or refusal",
     noun: "parts",
+    leaves_out_images: false,
+    leaves_out_unknown: false,
 };
 
-/// Blocks of Anthropic's system messages, tool results and documents.
+/// Parts of outputs of tools in the Responses API.
+pub(crate) const RESPONSES_RESULTS: PartTypes = PartTypes {
+    leaves_out_images: true,
+    ..RESPONSES
+};
+
+/// Blocks of Anthropic's system messages and documents.
 pub(crate) const TEXT_BLOCKS: PartTypes = PartTypes {
     names: &[
         "text",
@@ -94,6 +124,14 @@ pub(crate) const TEXT_BLOCKS: PartTypes = PartTypes {
     has_strings: false,
     message: "must be text, document, search_result or tool_reference",
     noun: "text blocks",
+    leaves_out_images: false,
+    leaves_out_unknown: false,
+};
+
+/// Blocks of Anthropic's tool results.
+pub(crate) const RESULT_BLOCKS: PartTypes = PartTypes {
+    leaves_out_images: true,
+    ..TEXT_BLOCKS
 };
 
 /// Blocks of Anthropic's user messages, but for results of tools.
@@ -114,6 +152,8 @@ pub(crate) const UI_PARTS: PartTypes = PartTypes {
     has_strings: false,
     message: "is not a part of a UIMessage",
     noun: "parts",
+    leaves_out_images: false,
+    leaves_out_unknown: false,
 };
 
 impl PartTypes {
@@ -170,10 +210,33 @@ pub(crate) fn parts_text(
         );
         return None;
     };
-    let read = |(i, part)| part_text(fields, &format!("{path}[{i}]"), part, types);
-    let texts: Vec<Option<String>> = parts.into_iter().enumerate().map(read).collect();
+    let mut texts: Vec<Option<String>> = Vec::with_capacity(parts.len());
+    for (i, part) in parts.into_iter().enumerate() {
+        let path = format!("{path}[{i}]");
+        if !(types.leaves_out_unknown && leave_out_unknown(fields, &path, part, types)) {
+            texts.push(part_text(fields, &path, part, types));
+        }
+    }
     let texts: Option<Vec<String>> = texts.into_iter().collect();
     texts.map(|texts| texts.join("\n"))
+}
+
+/// Leaves out a part of a type that the protocol does not have. Whether the part is of such a type.
+fn leave_out_unknown(
+    fields: &mut Fields<'_>,
+    path: &str,
+    raw: RawJson<'_>,
+    types: &PartTypes,
+) -> bool {
+    let part = fields::as_object(raw);
+    let kind = part.as_ref().and_then(|part| part.get("type"));
+    let kind = kind.and_then(fields::as_text);
+    let unknown = kind.filter(|kind| !types.has_type(kind));
+    if let Some(kind) = &unknown {
+        let field = path.split('[').next().unwrap_or(path);
+        fields.leave_out(path, format!("{field}.{kind}"));
+    }
+    unknown.is_some()
 }
 
 /// Parses the text of a part. Errors are recorded in `fields`.
@@ -185,6 +248,11 @@ pub(crate) fn part_text(
 ) -> Option<String> {
     match parse_part(fields, path, raw, types)? {
         ContentPart::Text(text) => Some(text),
+        ContentPart::Image(_) if types.leaves_out_images => {
+            let field = path.split('[').next().unwrap_or(path);
+            fields.leave_out(path, format!("{field}.image"));
+            Some(LEFT_OUT_IMAGE.to_owned())
+        }
         ContentPart::Image(source) => {
             refuse_image(fields, path, source.as_ref());
             None
@@ -478,6 +546,31 @@ mod tests {
             "{message}"
         );
         assert!(!message.contains("none"), "{message}");
+    }
+
+    #[test]
+    fn image_in_a_result_is_left_out() {
+        let mut fields = Fields::parse(b"{}").expect("an object");
+        for (parts, types) in [
+            (
+                r#"[{"type": "image_url", "image_url": {"url": "http://a/"}}, "x"]"#,
+                &CHAT_RESULTS,
+            ),
+            (
+                r#"[{"type": "input_image", "image_url": "data:image/png;base64,AA"}, {"type": "input_text", "text": "x"}]"#,
+                &RESPONSES_RESULTS,
+            ),
+            (
+                r#"[{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}}, {"type": "text", "text": "x"}]"#,
+                &RESULT_BLOCKS,
+            ),
+        ] {
+            let raw = serde_json::from_str(parts).expect("JSON");
+            let text = parts_text(&mut fields, "p[1].content", raw, types);
+            assert_eq!(text, Some(format!("{LEFT_OUT_IMAGE}\nx")), "{parts}");
+        }
+        assert!(fields.left_out_names().eq(["p.image"]));
+        fields.finish().expect("no error");
     }
 
     #[test]

@@ -128,8 +128,13 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
         (content, _) => ("content", content),
     };
     let path = format!("{path}.{name}");
+    let types = match (is_answer, may_be_silent) {
+        (true, _) => &content_parts::CHAT_ANSWERS,
+        (false, true) => &content_parts::CHAT_RESULTS,
+        (false, false) => &content_parts::CHAT,
+    };
     let content = match content {
-        Some(raw) => content_text(fields, &path, raw, &content_parts::CHAT)?,
+        Some(raw) => content_text(fields, &path, raw, types)?,
         // Chat templates that concatenate contents need a string.
         None if may_be_silent => String::new(),
         None => {

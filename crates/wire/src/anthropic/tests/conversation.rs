@@ -188,8 +188,14 @@ fn texts_in_other_blocks_are_used() {
     }
 }
 
-#[test]
-fn blocks_of_server_tools_are_used_or_left_out() {
+/// Blocks of an answer, the name and the result of the call that they become, and what is left out.
+type ServerRow = (
+    Vec<Value>,
+    Option<(&'static str, &'static str)>,
+    Option<&'static str>,
+);
+
+fn server_rows() -> Vec<ServerRow> {
     let call =
         |kind: &str, name: &str| json!({"type": kind, "id": "1", "name": name, "input": {"a": 1}});
     let result =
@@ -197,7 +203,7 @@ fn blocks_of_server_tools_are_used_or_left_out() {
     let done = json!({"type": "bash_code_execution_result", "stdout": "x", "return_code": 0});
     let page = json!([{"type": "web_search_result", "url": "u", "encrypted_content": "e"}]);
     let text = json!([{"type": "text", "text": "x"}]);
-    for (blocks, want, left_out) in [
+    vec![
         (
             vec![call("mcp_tool_use", "f"), result("mcp_tool_result", text)],
             Some(("f", "x")),
@@ -232,7 +238,12 @@ fn blocks_of_server_tools_are_used_or_left_out() {
             None,
             Some("messages.tool_search_tool_result, messages.hologram, messages.server_tool_use"),
         ),
-    ] {
+    ]
+}
+
+#[test]
+fn blocks_of_server_tools_are_used_or_left_out() {
+    for (blocks, want, left_out) in server_rows() {
         let mut content = blocks.clone();
         content.push(json!({"type": "text", "text": "a"}));
         let over = json!({"messages": [
@@ -252,6 +263,10 @@ fn blocks_of_server_tools_are_used_or_left_out() {
             .ignored_fields;
         assert_eq!(ignored.names(), left_out, "{over}");
     }
+}
+
+#[test]
+fn block_with_a_text_is_used_and_an_answer_may_be_empty() {
     let summary = json!({"type": "compaction", "content": "c"});
     let over = json!({"messages": [
         {"role": "assistant", "content": [summary]}, {"role": "user", "content": "b"},

@@ -424,6 +424,39 @@ fn only_allowed_tools_are_offered() {
 }
 
 #[test]
+fn parts_of_other_protocols_in_an_answer_are_left_out() {
+    let body = json!({"messages": [{"role": "assistant", "content": [
+        {"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"},
+        {"type": "tool_use", "id": "1", "name": "f", "input": {}}, {"type": "text", "text": "b"},
+    ]}]});
+    let request = chat(&body.to_string()).expect("a request");
+    let Prompt::Conversation { messages, .. } = &request.prompts[0] else {
+        panic!("no conversation");
+    };
+    assert_eq!(messages[0].content, "a\nb");
+    let ignored = &request.stream_options.ignored_fields;
+    assert_eq!(
+        ignored.names(),
+        Some("messages.thinking, messages.tool_use")
+    );
+}
+
+#[test]
+fn choice_of_tools_is_read_in_other_spellings() {
+    for (choice, required) in [
+        (json!("any"), true),
+        (json!({"type": "required"}), true),
+        (json!({"type": "any"}), true),
+        (json!({"type": "auto"}), false),
+    ] {
+        let tools = json!([{"type": "function", "function": {"name": "f"}}]);
+        let body = json!({"tools": tools, "tool_choice": choice}).to_string();
+        let request = chat(&body).expect("a request");
+        assert_eq!(request.params.tool_calling.required, required, "{choice}");
+    }
+}
+
+#[test]
 fn custom_tool_is_offered_as_a_function() {
     let grammar = json!({"type": "grammar", "grammar": {"syntax": "regex", "definition": "a+"}});
     let custom = json!({"name": "patch", "description": "Edits.", "format": grammar});
