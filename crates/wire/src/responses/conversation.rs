@@ -4,8 +4,10 @@
 //! order. Tool calls and reasoning become members of the assistant's message.
 
 use super::foreign_items::PendingCall;
+use super::item_references::ItemReferences;
 use super::tools::ToolParser;
 use crate::fields::{self, Fields, JsonObject, RawJson};
+use crate::request_parser::HistoryLookup;
 use crate::shared::content_parts::{
     RESPONSES, RESPONSES_RESULTS, content_text, parts_text, required_string,
 };
@@ -34,6 +36,7 @@ pub(crate) struct ConversationBuilder {
 pub(crate) fn parse_input(
     fields: &mut Fields<'_>,
     conversation: &mut ConversationBuilder,
+    history: &HistoryLookup<'_>,
 ) -> Option<Vec<Map<String, Value>>> {
     let schema = || {
         json!({"anyOf": [
@@ -55,8 +58,13 @@ pub(crate) fn parse_input(
         fields.reject("input", error_message);
         return None;
     };
+    let mut references = ItemReferences::new(history);
     let read = |(i, item): (usize, RawJson<'_>)| {
-        conversation.add_item(fields, &format!("input[{i}]"), item)
+        let path = format!("input[{i}]");
+        match referenced_id(item) {
+            Some(id) => conversation.add_referenced(fields, &path, references.find(&id)),
+            None => conversation.add_item(fields, &path, item),
+        }
     };
     let stored: Vec<_> = items.into_iter().enumerate().map(read).collect();
     conversation.drop_pending(fields);
@@ -106,12 +114,6 @@ impl ConversationBuilder {
                 self.tools.add_item(fields, path, &item)?;
                 Some(stored_item(&item, kind))
             }
-            Some(Some("item_reference")) => {
-                let error_message =
-                    "item_reference is not supported by this server: send the item itself";
-                fields.reject(format!("{path}.type"), error_message);
-                None
-            }
             Some(Some(_)) if item.get("role").is_some() => self.add_message(fields, path, &item),
             Some(Some(kind)) => {
                 self.add_foreign_item(fields, path, &item, kind);
@@ -122,6 +124,23 @@ impl ConversationBuilder {
                 None
             }
         }
+    }
+
+    /// Adds the item that a reference names.
+    fn add_referenced(
+        &mut self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        item: Option<String>,
+    ) -> Option<Map<String, Value>> {
+        let raw = item
+            .as_deref()
+            .and_then(|item| serde_json::from_str(item).ok());
+        if raw.is_none() {
+            let error_message = "must be the id of an item in the output of a stored response: else send the item itself";
+            fields.reject(format!("{path}.id"), error_message);
+        }
+        self.add_item(fields, path, raw?)
     }
 
     fn add_message(
@@ -266,6 +285,14 @@ impl ConversationBuilder {
         }
         Some(stored_item(item, "reasoning"))
     }
+}
+
+/// The id in a reference to an item; `None`: the item is no reference.
+fn referenced_id(raw: RawJson<'_>) -> Option<String> {
+    let item = fields::as_object(raw)?;
+    let text = |name: &str| item.get(name).and_then(fields::as_text);
+    let is_reference = text("type").as_deref() == Some("item_reference");
+    is_reference.then(|| text("id").unwrap_or_default().into_owned())
 }
 
 /// Name of the function that the model knows for the tool of an earlier call.

@@ -44,7 +44,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     if let Some(history) = &before {
         add_history(&mut fields, &mut conversation, &**history);
     }
-    let items = conversation::parse_input(&mut fields, &mut conversation);
+    let items = conversation::parse_input(&mut fields, &mut conversation, context.history);
     let instructions = match instructions {
         Some(_) => None,
         None => model_instructions(&mut conversation, &context.defaults),

@@ -21,7 +21,7 @@ fn bad_items() -> Vec<(Value, &'static str)> {
         (json!({"input": [{"type": "compaction"}]}), "input"),
         (
             json!({"input": [{"type": "item_reference", "id": "x"}]}),
-            "input[0].type",
+            "input[0].id",
         ),
         (
             json!({"input": [{"type": "function_call_output", "call_id": "x", "output": ""}]}),
