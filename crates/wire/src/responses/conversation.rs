@@ -62,7 +62,7 @@ pub(crate) fn parse_input(
     let read = |(i, item): (usize, RawJson<'_>)| {
         let path = format!("input[{i}]");
         match referenced_id(item) {
-            Some(id) => conversation.add_referenced(fields, &path, references.find(&id)),
+            Some(id) => conversation.add_referenced(fields, &path, references.find(&id).as_deref()),
             None => conversation.add_item(fields, &path, item),
         }
     };
@@ -131,11 +131,9 @@ impl ConversationBuilder {
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
-        item: Option<String>,
+        item: Option<&str>,
     ) -> Option<Map<String, Value>> {
-        let raw = item
-            .as_deref()
-            .and_then(|item| serde_json::from_str(item).ok());
+        let raw = item.and_then(|item| serde_json::from_str(item).ok());
         if raw.is_none() {
             let error_message = "must be the id of an item in the output of a stored response: else send the item itself";
             fields.reject(format!("{path}.id"), error_message);
