@@ -147,6 +147,7 @@ const WEIGHTS: [Layer; 5] = [
 const WIRE: [Layer; 7] = [
     // JSON, fields, times, schemas.
     &[
+        "base64",
         "clock",
         "codings",
         "cursor",
