@@ -23,10 +23,14 @@ pub(crate) use streams::{
 };
 
 use crate::config::{Config, ConfigError, KvType, Layers, Origin, Preset, Quantize, Speculation};
+use crate::failure::Failure;
+use crate::logging;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// Description of the program, for `--help`.
 const ABOUT: &str = "\
@@ -42,6 +46,8 @@ Examples:
 const DEFAULT: &str =
     "Without a command: `serve`, as in `millrace` or `millrace MODEL.gguf --port 8080`.";
 
+/// The setting `log.json` in the environment.
+const JSON_LOG_VARIABLE: &str = "MILLRACE_LOG_JSON";
 /// The default command.
 const SERVE: &str = "serve";
 /// Flags that are the program's own and not `serve`'s.
@@ -64,8 +70,24 @@ pub(crate) struct Cli {
 
 impl Cli {
     /// Reads the command line. Without a command, the command is `serve`.
-    pub(crate) fn read() -> Self {
-        Self::parse_from(with_command(std::env::args_os().collect()))
+    ///
+    /// # Errors
+    /// The exit code, after help or an error was printed: an error in one line of JSON where the environment wants a JSON log.
+    pub(crate) fn read() -> Result<Self, ExitCode> {
+        Self::try_parse_from(with_command(std::env::args_os().collect())).map_err(|why| {
+            let is_json = std::env::var(JSON_LOG_VARIABLE).is_ok_and(|value| value == "true");
+            if is_json && why.use_stderr() {
+                logging::use_json(true);
+                let words = why.render().to_string();
+                logging::print_failure(&Failure::user(
+                    words.trim_start_matches("error: ").trim_end(),
+                ));
+            } else {
+                // Without a reader the exit code remains.
+                let _ = why.print();
+            }
+            u8::try_from(why.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
+        })
     }
 }
 
@@ -79,6 +101,11 @@ fn with_command(mut words: Vec<OsString>) -> Vec<OsString> {
         words.insert(1.min(words.len()), SERVE.into());
     }
     words
+}
+
+/// A path that may be empty, as in a variable without a value.
+fn path_or_none() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 #[derive(Debug, Subcommand)]
@@ -154,8 +181,8 @@ pub(crate) struct ModelArgs {
         conflicts_with = "path"
     )]
     pub(crate) model_path: Option<PathBuf>,
-    /// YAML file with settings.
-    #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE")]
+    /// YAML file with settings; '' = none.
+    #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE", value_parser = path_or_none())]
     pub(crate) config: Option<PathBuf>,
     /// Directory of models, in place of `models.directories` (may be given several times; downloads go to the first).
     #[arg(long, value_name = "DIR")]
@@ -281,7 +308,7 @@ impl ModelArgs {
     /// The layers below and including these flags.
     fn layers(&self) -> Layers {
         let mut layers = Layers::defaults();
-        if let Some(path) = &self.config {
+        if let Some(path) = self.config.as_ref().filter(|path| *path != Path::new("")) {
             layers = layers.file(path);
         }
         let drafts = self.draft_model.as_ref().map(|_| Speculation::Draft);

@@ -1,6 +1,6 @@
 //! Flags of the commands about which models there are.
 
-use super::{ModelArgs, ServerArgs};
+use super::{ModelArgs, ServerArgs, path_or_none};
 use crate::config::{Config, ConfigError};
 use clap::Args;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ pub(crate) struct StopArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LibraryArgs {
     /// YAML file with settings; its `models.directories` names the model directories.
-    #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE")]
+    #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE", value_parser = path_or_none())]
     config: Option<PathBuf>,
     /// Directory of models, in place of `models.directories` (may be given several times; downloads go to the first).
     #[arg(long, value_name = "DIR")]

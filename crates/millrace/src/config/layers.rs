@@ -7,12 +7,19 @@ use super::problem_words::{did_you_mean, plain_words};
 use super::{
     Origin, Preset, SecretTexts, Settings, api_keys, bind, check, environment, file, tree, webhooks,
 };
+use crate::logging;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+
+/// The setting that decides the form of errors, too, those of other settings included.
+const JSON_LOG: &str = "log.json";
+
+/// The setting whose empty text means that there is none.
+const EMPTY_IS_OFF: &str = "journal.directory";
 
 /// All problems of a configuration, a line each.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +114,7 @@ impl Layers {
                     Err(why) => self.server_problems.push(why),
                 }
             }
-            if name == webhooks::VARIABLE {
+            if name == webhooks::VARIABLE && !text.is_empty() {
                 match SecretTexts::parse(&text) {
                     Ok(secrets) => self.webhook_secrets = secrets,
                     Err(why) => self.server_problems.push(why),
@@ -196,6 +203,7 @@ impl Layers {
     fn read(&mut self) -> Result<Config, String> {
         self.lay_preset();
         let (tree, origins) = self.merged();
+        logging::use_json(tree::get(&tree, JSON_LOG) == Some(&Value::Bool(true)));
         let read = serde_path_to_error::deserialize::<_, Settings>(Value::Object(tree));
         let settings = read.map_err(|why| {
             let key = why.path().to_string();
@@ -292,11 +300,29 @@ impl Layers {
                 .push(format!("{key} ({origin}): there is no such setting{hint}"));
             return;
         }
+        if let Some(why) = empty_text(key, &value, tree::get(&self.known, key)) {
+            // `VAR=` of a file of variables stands for one that is not set.
+            if !matches!(origin, Origin::Environment(_)) {
+                self.problems.push(format!("{key} ({origin}): {why}"));
+            }
+            return;
+        }
         self.laid.push(LayeredValue {
             key: key.to_owned(),
             value,
             origin: origin.clone(),
         });
+    }
+}
+
+/// Why a text without characters is no value of a setting; `None`: it is one.
+fn empty_text(key: &str, value: &Value, default: Option<&Value>) -> Option<&'static str> {
+    let is_empty = |value: &Value| value.as_str() == Some("");
+    let may_be_empty = EMPTY_IS_OFF == key || default.is_some_and(is_empty);
+    match value {
+        Value::String(text) if text.is_empty() && !may_be_empty => Some("must not be empty"),
+        Value::Array(values) if values.iter().any(is_empty) => Some("must have no empty entries"),
+        _ => None,
     }
 }
 

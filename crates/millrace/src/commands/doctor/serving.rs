@@ -91,6 +91,12 @@ fn models(settings: &Settings) -> Finding {
         SUBJECT,
         format!("{count} local models; `millrace pull` downloads to {first}"),
     );
+    if let Some(absent) = settings.models.absent_directory() {
+        let absent = absent.display();
+        return found.wrong(format!(
+            "there is no directory {absent}: create it, or change models.directories"
+        ));
+    }
     let skipped = ModelStore::without_start(settings).skipped_links();
     match (skipped.first(), settings.models.directory_in_cache()) {
         (Some(link), _) => found.better(match skipped.len() {

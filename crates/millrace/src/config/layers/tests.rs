@@ -116,6 +116,40 @@ fn lists_in_variables_are_plain_words_or_json() {
 }
 
 #[test]
+fn empty_text_is_no_value_and_an_empty_variable_is_absent() {
+    let file = "server: {io_threads: 3}\n";
+    let vars = [
+        ("MILLRACE_SERVER_IO_THREADS", ""),
+        ("MILLRACE_MODEL_PATH", ""),
+        ("MILLRACE_LOG_FILTER", ""),
+        ("MILLRACE_KEYS_FILE", ""),
+        ("MILLRACE_WEBHOOK_SECRET", ""),
+        ("MILLRACE_API_KEYS", ""),
+        ("MILLRACE_JOURNAL_DIRECTORY", ""),
+        ("MILLRACE_SERVER_API_PREFIX", ""),
+    ];
+    let settings = laid(file, &vars, None).unwrap().settings;
+    assert_eq!(settings.server.io_threads, 3);
+    assert_eq!((settings.model.path, settings.keys.file), (None, None));
+    assert_eq!(settings.log.filter, "info");
+    assert_eq!(
+        settings.journal.directory.as_deref(),
+        Some(Path::new("")),
+        "off"
+    );
+    for (file, named) in [
+        ("model: {name: ''}", "model.name"),
+        ("model: {path: ''}", "model.path"),
+        ("keys: {file: ''}", "keys.file"),
+        ("log: {filter: ''}", "log.filter"),
+        ("models: {directories: ['']}", "no empty entries"),
+    ] {
+        let error = laid(file, &[], None).expect_err(file).to_string();
+        assert!(error.contains(named) && error.contains("empty"), "{error}");
+    }
+}
+
+#[test]
 fn public_address_with_keys_is_accepted() {
     let bind = "server: {bind: '0.0.0.0:80'}\n";
     let file = laid(&format!("{bind}keys: {{file: keys.yaml}}"), &[], None).unwrap();
