@@ -8,6 +8,20 @@ use synth::{ENCODER_PRESETS, EncoderSpec, Mix, PRESETS, SynthSpec};
 use weights::Architecture;
 use weights::gguf::Gguf;
 
+/// Largest sizes, above those of the models there are: a file of more would fill any disk, or the memory before.
+const SIZES_MAX: [(&str, fn(&ShapeArgs) -> Option<u32>, u32); 8] = [
+    ("dim", |shape| shape.dim, 1 << 16),
+    ("layers", |shape| shape.layers, 1024),
+    ("heads", |shape| shape.heads, 1024),
+    ("kv-heads", |shape| shape.kv_heads, 1024),
+    ("head-dim", |shape| shape.head_dim, 4096),
+    ("ffn", |shape| shape.ffn, 1 << 20),
+    ("vocab", |shape| shape.vocab, 1 << 21),
+    ("train-context", |shape| shape.train_context, 1 << 28),
+];
+/// Bytes of an encoder's matrices, which are made in memory.
+const ENCODER_BYTES_MAX: u64 = 4 << 30;
+
 /// Writes a synthetic model, or lists the presets.
 pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
@@ -17,6 +31,7 @@ pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
         writeln!(out, "quantizations: {}", mix_names())?;
         return Ok(());
     };
+    check_sizes(&args.shape)?;
     let name = preset_name(args);
     if let Some(spec) = EncoderSpec::preset(&name) {
         return write_encoder((spec, &name), args, path, &mut out);
@@ -35,6 +50,17 @@ pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
         "{}: {bytes} bytes, {parameters} parameters",
         path.display()
     )?;
+    Ok(())
+}
+
+/// Sizes above their bounds are an error that names the flag and the bound.
+fn check_sizes(shape: &ShapeArgs) -> Result<(), Failure> {
+    for (flag, size, max) in SIZES_MAX {
+        if let Some(size) = size(shape).filter(|&size| size > max) {
+            let why = format!("--{flag} {size}: must be at most {max}");
+            return Err(Failure::user(why));
+        }
+    }
     Ok(())
 }
 
@@ -93,8 +119,17 @@ fn write_encoder(
     ] {
         *size = given.unwrap_or(*size);
     }
+    let (dim, ffn) = (u64::from(spec.dim), u64::from(spec.ffn));
+    let bytes = 4 * u64::from(spec.layers) * dim * (4 * dim + 3 * ffn);
+    if bytes > ENCODER_BYTES_MAX {
+        return Err(Failure::user(format!(
+            "--dim, --layers and --ffn make matrices of up to {bytes} bytes; an encoder is made in memory, of at most \
+             {ENCODER_BYTES_MAX}"
+        )));
+    }
     let bytes = spec.to_bytes().map_err(Failure::user)?;
-    std::fs::write(path, &bytes)?;
+    std::fs::write(path, &bytes)
+        .map_err(|why| Failure::user(format!("{}: {why}", path.display())))?;
     writeln!(out, "{}: {} bytes", path.display(), bytes.len())?;
     Ok(())
 }
