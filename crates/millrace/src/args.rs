@@ -2,6 +2,7 @@
 
 mod adapters;
 mod bench;
+mod errors;
 mod health;
 mod journal;
 mod keys;
@@ -23,8 +24,6 @@ pub(crate) use streams::{
 };
 
 use crate::config::{Config, ConfigError, KvType, Layers, Origin, Preset, Quantize, Speculation};
-use crate::failure::Failure;
-use crate::logging;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -46,8 +45,6 @@ Examples:
 const DEFAULT: &str =
     "Without a command: `serve`, as in `millrace` or `millrace MODEL.gguf --port 8080`.";
 
-/// The setting `log.json` in the environment.
-const JSON_LOG_VARIABLE: &str = "MILLRACE_LOG_JSON";
 /// The default command.
 const SERVE: &str = "serve";
 /// Flags that are the program's own and not `serve`'s.
@@ -74,20 +71,8 @@ impl Cli {
     /// # Errors
     /// The exit code, after help or an error was printed: an error in one line of JSON where the environment wants a JSON log.
     pub(crate) fn read() -> Result<Self, ExitCode> {
-        Self::try_parse_from(with_command(std::env::args_os().collect())).map_err(|why| {
-            let is_json = std::env::var(JSON_LOG_VARIABLE).is_ok_and(|value| value == "true");
-            if is_json && why.use_stderr() {
-                logging::use_json(true);
-                let words = why.render().to_string();
-                logging::print_failure(&Failure::user(
-                    words.trim_start_matches("error: ").trim_end(),
-                ));
-            } else {
-                // Without a reader the exit code remains.
-                let _ = why.print();
-            }
-            u8::try_from(why.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
-        })
+        let words = with_command(std::env::args_os().collect());
+        Self::try_parse_from(words).map_err(|why| errors::print_error(&why))
     }
 }
 

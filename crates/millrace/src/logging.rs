@@ -105,7 +105,9 @@ pub(crate) fn is_colored() -> bool {
 }
 
 fn parse_filter(filter: &str) -> Result<EnvFilter, String> {
-    EnvFilter::try_new(filter).map_err(|why| format!("log.filter: {why}"))
+    EnvFilter::try_new(filter).map_err(|_| {
+        format!("log.filter: must be error, warn, info, debug, trace or off, or parts such as info,server=debug; not {filter:?}")
+    })
 }
 
 /// Prints the error of a failed command.

@@ -215,10 +215,8 @@ impl RunningServer {
         mut response: Response<Body>,
     ) -> Result<T, Failure> {
         let body = response.body_mut().with_config().limit(RESPONSE_BYTES_MAX);
-        let text = body
-            .read_to_string()
-            .map_err(|why| self.unreachable(&why))?;
-        serde_json::from_str(&text).map_err(|_| {
+        let bytes = body.read_to_vec().map_err(|why| self.unreachable(&why))?;
+        serde_json::from_slice(&bytes).map_err(|_| {
             let url = &self.url;
             Failure::user(format!(
                 "{url}{path} answered what this version cannot read: {NO_MILLRACE}"
@@ -227,6 +225,14 @@ impl RunningServer {
     }
 
     fn unreachable(&self, why: &ureq::Error) -> Failure {
+        let why = match why {
+            ureq::Error::Io(why) => why.to_string(),
+            ureq::Error::Timeout(_) => format!("no answer for {} s", SILENCE.as_secs()),
+            ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
+                "it is no address such as http://127.0.0.1:8420".to_owned()
+            }
+            why => why.to_string(),
+        };
         Failure::user(format!(
             "no server answers at {}: {why}\n  `millrace serve` starts one; --url says where another is",
             self.url

@@ -32,6 +32,10 @@ pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
         return Ok(());
     };
     check_sizes(&args.shape)?;
+    if path.exists() && !path.is_file() {
+        let why = "is there, and is no regular file";
+        return Err(Failure::user(format!("{}: {why}", path.display())));
+    }
     let name = preset_name(args);
     if let Some(spec) = EncoderSpec::preset(&name) {
         return write_encoder((spec, &name), args, path, &mut out);
@@ -43,7 +47,7 @@ pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
     let vocabulary = vocabulary.map_err(Failure::user)?;
     let bytes = spec
         .create(vocabulary.as_ref(), path)
-        .map_err(Failure::user)?;
+        .map_err(|why| Failure::user(format!("{}: {why}", path.display())))?;
     let parameters = spec.parameters().map_err(Failure::user)?;
     writeln!(
         out,

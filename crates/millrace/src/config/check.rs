@@ -42,7 +42,7 @@ fn out_of_bounds(settings: &Map<String, Value>) -> Vec<Problem> {
         .iter()
         .filter_map(|setting| Some((setting.key, value(setting.key)?, setting.range?)))
         .filter(|(_, value, (min, max))| !(min..=max).contains(&value))
-        .map(|(key, value, (min, max))| (key, format!("{value} is not in {min}..={max}")))
+        .map(|(key, value, (min, max))| (key, format!("must be {min} to {max}, not {value}")))
         .collect()
 }
 

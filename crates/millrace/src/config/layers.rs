@@ -136,13 +136,14 @@ impl Layers {
         let Some(value) = value else { return self };
         match serde_json::to_value(value) {
             Ok(value) => self.set(key, value, &Origin::Flag),
-            Err(why) => self.problems.push(format!("{key}: {why}")),
+            // The only text that has no JSON.
+            Err(_) => self.problems.push(format!("{key} (flag): must be UTF-8")),
         }
         self
     }
 
     /// Adds `--host` and `--port` as the highest layer: each replaces its part of the address below.
-    pub(crate) fn address(mut self, host: Option<IpAddr>, port: Option<u16>) -> Self {
+    pub(crate) fn address(self, host: Option<IpAddr>, port: Option<u16>) -> Self {
         const KEY: &str = "server.bind";
         if host.is_none() && port.is_none() {
             return self;
@@ -156,10 +157,8 @@ impl Layers {
                 let (host, port) = (host.unwrap_or(below.ip()), port.unwrap_or(below.port()));
                 self.flag(KEY, Some(&SocketAddr::new(host, port)))
             }
-            Err(why) => {
-                self.problems.push(format!("{KEY}: {why}"));
-                self
-            }
+            // The typed settings reject it.
+            Err(_) => self,
         }
     }
 
@@ -207,7 +206,12 @@ impl Layers {
         let read = serde_path_to_error::deserialize::<_, Settings>(Value::Object(tree));
         let settings = read.map_err(|why| {
             let key = why.path().to_string();
-            let origin = origins.get(&key).map(|o| format!(" ({o})"));
+            let is_inside = |known: &str| {
+                let rest = key.strip_prefix(known);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+            };
+            let origin = origins.iter().find(|(known, _)| is_inside(known));
+            let origin = origin.map(|(_, origin)| format!(" ({origin})"));
             let why = plain_words(&why.inner().to_string());
             format!("{key}{}: {why}", origin.unwrap_or_default())
         })?;

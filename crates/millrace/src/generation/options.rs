@@ -15,6 +15,9 @@ const REASONING_SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
 /// Temperature above which an answer is mostly chance; the APIs take none above.
 const TEMPERATURE_USUAL_MAX: f32 = 2.0;
 
+/// Temperature above which there is an error instead.
+const TEMPERATURE_MAX: f32 = 100.0;
+
 /// Options of all answers of one command.
 pub(crate) struct AnswerOptions {
     /// How answers are generated.
@@ -95,7 +98,8 @@ impl AnswerOptions {
 }
 
 fn temperature_warning(temperature: f32) -> Option<String> {
-    (temperature > TEMPERATURE_USUAL_MAX).then(|| {
+    let is_possible = temperature <= TEMPERATURE_MAX;
+    (temperature > TEMPERATURE_USUAL_MAX && is_possible).then(|| {
         format!(
             "temperature {temperature}: above {TEMPERATURE_USUAL_MAX} almost all tokens are equally likely, and answers \
              make no sense; usual are 0 to 1"
@@ -109,7 +113,7 @@ mod tests {
 
     #[test]
     fn unusual_temperature_has_a_warning() {
-        for usual in [0.0, 0.8, 2.0] {
+        for usual in [0.0, 0.8, 2.0, 101.0] {
             assert_eq!(temperature_warning(usual), None, "{usual}");
         }
         let why = temperature_warning(9.0).expect("a warning");

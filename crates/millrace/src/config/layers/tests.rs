@@ -64,7 +64,12 @@ fn invalid_setting_of_each_kind_is_named() {
             &[],
             "server.io_threads",
         ),
-        ("out of bounds", "server: {io_threads: 0}", &[], "1..=256"),
+        (
+            "out of bounds",
+            "server: {io_threads: 0}",
+            &[],
+            "must be 1 to 256, not 0",
+        ),
         (
             "unknown variable",
             "",
