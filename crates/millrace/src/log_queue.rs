@@ -137,15 +137,21 @@ mod tests {
 
     /// A reader that takes nothing until it is opened.
     #[derive(Clone, Default)]
-    struct Gate(Arc<(Mutex<(bool, Vec<u8>)>, Condvar)>);
+    struct Gate(Arc<(Mutex<GateState>, Condvar)>);
+
+    #[derive(Default)]
+    struct GateState {
+        is_open: bool,
+        bytes: Vec<u8>,
+    }
 
     impl Write for Gate {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let (state, opened) = &*self.0;
             let mut state = opened
-                .wait_while(state.lock().unwrap(), |state| !state.0)
+                .wait_while(state.lock().unwrap(), |state| !state.is_open)
                 .unwrap();
-            state.1.extend_from_slice(bytes);
+            state.bytes.extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -164,12 +170,15 @@ mod tests {
             queue.push(&line);
         }
         queue.flush();
-        assert!(gate.0.0.lock().unwrap().1.is_empty(), "flush has a bound");
-        gate.0.0.lock().unwrap().0 = true;
+        assert!(
+            gate.0.0.lock().unwrap().bytes.is_empty(),
+            "flush has a bound"
+        );
+        gate.0.0.lock().unwrap().is_open = true;
         gate.0.1.notify_all();
         queue.push(b"last\n");
         queue.flush();
-        let text = String::from_utf8(gate.0.0.lock().unwrap().1.clone()).unwrap();
+        let text = String::from_utf8(gate.0.0.lock().unwrap().bytes.clone()).unwrap();
         assert!(text.len() <= 2 * LOG_QUEUE_BYTES_MAX + 64, "{}", text.len());
         let kept = text.lines().filter(|line| line.starts_with('x')).count() as u64;
         let is_last_kept = u64::from(text.contains("last\n"));

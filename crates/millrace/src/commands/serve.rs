@@ -17,6 +17,7 @@ use crate::stall_watch::StallWatch;
 use crate::upstreams::{UsedUpstreams, use_upstreams};
 use crate::{loading, logging};
 use server::{Loading, Server, StartingJournal, TlsCertificate};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -128,6 +129,13 @@ fn listen(
         Some(path) => {
             let mode = settings.listener.mode().map_err(Failure::User)?;
             server.with_unix_socket(path, mode).map_err(|why| {
+                let why = match why.kind() {
+                    ErrorKind::InvalidInput => format!(
+                        "the path has {} bytes, more than that of a socket may have",
+                        path.as_os_str().len()
+                    ),
+                    _ => why.to_string(),
+                };
                 Failure::user(format!("listener.unix_socket {}: {why}", path.display()))
             })
         }

@@ -8,17 +8,6 @@ use synth::{ENCODER_PRESETS, EncoderSpec, Mix, PRESETS, SynthSpec};
 use weights::Architecture;
 use weights::gguf::Gguf;
 
-/// Largest sizes, above those of the models there are: a file of more would fill any disk, or the memory before.
-const SIZES_MAX: [(&str, fn(&ShapeArgs) -> Option<u32>, u32); 8] = [
-    ("dim", |shape| shape.dim, 1 << 16),
-    ("layers", |shape| shape.layers, 1024),
-    ("heads", |shape| shape.heads, 1024),
-    ("kv-heads", |shape| shape.kv_heads, 1024),
-    ("head-dim", |shape| shape.head_dim, 4096),
-    ("ffn", |shape| shape.ffn, 1 << 20),
-    ("vocab", |shape| shape.vocab, 1 << 21),
-    ("train-context", |shape| shape.train_context, 1 << 28),
-];
 /// Bytes of an encoder's matrices, which are made in memory.
 const ENCODER_BYTES_MAX: u64 = 4 << 30;
 
@@ -57,10 +46,20 @@ pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sizes above their bounds are an error that names the flag and the bound.
+/// Sizes above their bounds are an error that names the flag and the bound. The bounds are above the sizes of the models there
+/// are: a file of more would fill any disk, or the memory before.
 fn check_sizes(shape: &ShapeArgs) -> Result<(), Failure> {
-    for (flag, size, max) in SIZES_MAX {
-        if let Some(size) = size(shape).filter(|&size| size > max) {
+    for (flag, size, max) in [
+        ("dim", shape.dim, 1 << 16),
+        ("layers", shape.layers, 1024),
+        ("heads", shape.heads, 1024),
+        ("kv-heads", shape.kv_heads, 1024),
+        ("head-dim", shape.head_dim, 4096),
+        ("ffn", shape.ffn, 1 << 20),
+        ("vocab", shape.vocab, 1 << 21),
+        ("train-context", shape.train_context, 1 << 28),
+    ] {
+        if let Some(size) = size.filter(|&size| size > max) {
             let why = format!("--{flag} {size}: must be at most {max}");
             return Err(Failure::user(why));
         }

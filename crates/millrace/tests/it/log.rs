@@ -8,8 +8,43 @@ use std::process::Stdio;
 /// More requests than a pipe has room for lines about them.
 const REQUESTS: usize = 1200;
 
+/// Arguments, variables, and what the last line names.
+type Row<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
+
+const JSON: (&str, &str) = ("MILLRACE_LOG_JSON", "true");
+const WRONG_TYPE: [(&str, &str); 2] = [JSON, ("MILLRACE_SERVER_IO_THREADS", "many")];
+const FAILURES: [Row<'static>; 6] = [
+    (&["serve"], &WRONG_TYPE, "server.io_threads"),
+    (&["serve", "absent-model"], &[JSON], "absent-model"),
+    (
+        &["serve", "--keys", "/absent.yaml"],
+        &[JSON],
+        "/absent.yaml",
+    ),
+    (&["serve", "--portt", "0"], &[JSON], "--portt"),
+    (&["sorve"], &[JSON], "sorve"),
+    (&["run", "-m", "absent-model", "A"], &[JSON], "absent-model"),
+];
+
+/// Expects a failure whose log is JSON throughout, and whose last line is the error.
+fn expect_json_error((args, vars, named): Row<'_>) {
+    let output = millrace_with(args, vars);
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{args:?}: {log}");
+    let parsed = log.lines().map(serde_json::from_str);
+    let lines: Result<Vec<Value>, _> = parsed.collect();
+    let lines = lines.unwrap_or_else(|why| panic!("{args:?}: {why}: {log}"));
+    let last = lines.last().unwrap();
+    let message = last["fields"]["message"].as_str().unwrap();
+    assert!(
+        last["level"] == "ERROR" && message.contains(named),
+        "{args:?}: {log}"
+    );
+}
+
 #[test]
 fn error_of_a_start_is_one_line_of_json() {
+    FAILURES.into_iter().for_each(expect_json_error);
     let folder = Folder::new("json-errors");
     let file = |name: &str, text: &str| {
         let path = folder.0.join(name);
@@ -18,67 +53,11 @@ fn error_of_a_start_is_one_line_of_json() {
     };
     let settings = file("settings.yaml", "log: {json: true}\nserver: {bond: 1}\n");
     let broken = file("broken.yaml", "server: [\n");
+    expect_json_error((&["serve", "--config", &settings], &[], "server.bond"));
+    expect_json_error((&["serve", "--config", &broken], &[JSON], "broken.yaml"));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let used = listener.local_addr().unwrap().to_string();
-    let rows: [(&str, &[&str], &[(&str, &str)], &str); 9] = [
-        (
-            "unknown key",
-            &["serve", "--config", &settings],
-            &[],
-            "server.bond",
-        ),
-        (
-            "broken file",
-            &["serve", "--config", &broken],
-            &[],
-            "broken.yaml",
-        ),
-        (
-            "wrong type",
-            &["serve"],
-            &[("MILLRACE_SERVER_IO_THREADS", "many")],
-            "server.io_threads",
-        ),
-        ("used port", &["serve", "--bind", &used], &[], "server.bind"),
-        (
-            "absent model",
-            &["serve", "absent-model", "--port", "0"],
-            &[],
-            "absent-model",
-        ),
-        (
-            "absent keys",
-            &["serve", "--port", "0", "--keys", "/absent.yaml"],
-            &[],
-            "/absent.yaml",
-        ),
-        ("unknown flag", &["serve", "--portt", "0"], &[], "--portt"),
-        ("unknown command", &["sorve"], &[], "sorve"),
-        (
-            "another command",
-            &["run", "--model", "absent-model", "A"],
-            &[],
-            "absent-model",
-        ),
-    ];
-    for (label, args, vars, named) in rows {
-        let is_of_file = label == "unknown key";
-        let json = ("MILLRACE_LOG_JSON", if is_of_file { "" } else { "true" });
-        let vars: Vec<_> = vars.iter().copied().chain([json]).collect();
-        let output = millrace_with(args, &vars);
-        let log = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success(), "{label}: {log}");
-        let lines: Vec<Value> = log
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{label}: {log}")))
-            .collect();
-        let last = lines.last().unwrap();
-        let message = last["fields"]["message"].as_str().unwrap();
-        assert!(
-            last["level"] == "ERROR" && message.contains(named),
-            "{label}: {log}"
-        );
-    }
+    expect_json_error((&["serve", "--bind", &used], &[JSON], "server.bind"));
     let plain = millrace(&["serve", "absent-model", "--port", "0"]);
     let plain = String::from_utf8_lossy(&plain.stderr).into_owned();
     let last = plain.lines().find(|line| line.starts_with("millrace: "));
