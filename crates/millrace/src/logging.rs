@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::log_queue::LogQueue;
 use crate::printable::printable_lines;
 use serde_json::json;
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +54,14 @@ pub(crate) fn start_for_server(settings: &Settings) -> Result<LogFilter, Failure
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("without a name");
-        print_line(&own_line("ERROR", &format!("thread {name}: {panic}")));
+        // With RUST_BACKTRACE.
+        let trace = Backtrace::capture();
+        let trace = match trace.status() {
+            BacktraceStatus::Captured => format!("\n{trace}"),
+            _ => String::new(),
+        };
+        let words = format!("thread {name}: {panic}{trace}");
+        print_line(&own_line("ERROR", &words));
     }));
     start_into(settings, move || queue.clone())
 }
@@ -104,9 +112,15 @@ pub(crate) fn is_colored() -> bool {
     std::io::stderr().is_terminal() && !set("NO_COLOR") && !is_dumb
 }
 
-fn parse_filter(filter: &str) -> Result<EnvFilter, String> {
+/// The filter of `log.filter`.
+///
+/// # Errors
+/// The text is no filter.
+pub(crate) fn parse_filter(filter: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(filter).map_err(|_| {
-        format!("log.filter: must be error, warn, info, debug, trace or off, or parts such as info,server=debug; not {filter:?}")
+        format!(
+            "must be error, warn, info, debug, trace or off, or parts such as info,server=debug; not {filter:?}"
+        )
     })
 }
 

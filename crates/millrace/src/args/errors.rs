@@ -8,7 +8,11 @@ use std::process::ExitCode;
 /// The setting `log.json` in the environment.
 const JSON_LOG_VARIABLE: &str = "MILLRACE_LOG_JSON";
 /// Reasons of Rust's number parsers, and words for people.
-const NUMBER_WORDS: [(&str, &str); 5] = [
+const NUMBER_WORDS: [(&str, &str); 6] = [
+    (
+        "number would be zero for non-zero type",
+        "must be at least 1",
+    ),
     ("invalid digit found in string", "must be a whole number"),
     (
         "cannot parse integer from empty string",

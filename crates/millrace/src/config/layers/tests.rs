@@ -52,8 +52,14 @@ type Bad = (
 
 #[test]
 fn invalid_setting_of_each_kind_is_named() {
-    let rows: [Bad; 9] = [
+    let rows: [Bad; 10] = [
         ("unknown key", "server: {prot: 1}", &[], "server.prot"),
+        (
+            "no filter",
+            "log: {filter: 'a=b=c'}",
+            &[],
+            "log.filter (file",
+        ),
         ("unknown section", "sever: {port: 1}", &[], "sever.port"),
         ("section is no map", "server: 3", &[], "server"),
         ("file is no map", "- 1\n- 2\n", &[], "map of sections"),
