@@ -13,7 +13,10 @@ const NUMBER_WORDS: [(&str, &str); 6] = [
         "number would be zero for non-zero type",
         "must be at least 1",
     ),
-    ("invalid digit found in string", "must be a whole number"),
+    (
+        "invalid digit found in string",
+        "must be a whole number from 0 on",
+    ),
     (
         "cannot parse integer from empty string",
         "must be a whole number",
@@ -92,8 +95,12 @@ mod tests {
                 "--port <PORT>': must be 0 to 65535",
             ),
             (
+                ["serve", "--top-k", "-1"],
+                "--top-k <N>': must be 0 to 4294967295",
+            ),
+            (
                 ["serve", "--context", "x"],
-                "--context <TOKENS>': must be a whole number",
+                "--context <TOKENS>': must be a whole number from 0 on",
             ),
             (
                 ["serve", "--temperature", "x"],

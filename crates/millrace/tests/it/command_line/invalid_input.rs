@@ -171,10 +171,12 @@ fn variable_without_a_value_is_absent() {
 }
 
 #[test]
-fn unusual_temperature_has_one_warning() {
+fn unusual_temperature_has_one_warning_and_an_impossible_one_an_error() {
     let run = ["run", "A", "-n", "2", "--temperature", "9"];
     let said = String::from_utf8_lossy(&millrace(&run).stderr).into_owned();
     assert_eq!(said.matches("temperature 9: above 2").count(), 1, "{said}");
+    let cold = refusal(&millrace(&["run", "A", "--temperature", "-1"]));
+    assert!(cold.contains("temperature is -1; from 0 to 100"), "{cold}");
     let usual = millrace(&["run", "A", "-n", "2", "--temperature", "1"]);
     assert!(usual.stderr.is_empty(), "{usual:?}");
 }
