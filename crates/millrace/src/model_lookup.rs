@@ -96,7 +96,9 @@ pub(crate) fn find_start_model(settings: &Settings) -> Result<StartModel, Failur
                  `millrace serve NAME` starts with one of them, for requests that name none"
             );
             let toy = ModelSource::built_in().with_start_name(settings.model.name.clone());
-            let unnamed = format!("must be named, as the server was started without one: {names}");
+            let unnamed = format!(
+                "a request must name its model, since the server was started without one; there are {names}"
+            );
             Ok(StartModel {
                 source: toy,
                 unnamed: Some(unnamed),

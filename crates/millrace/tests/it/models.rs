@@ -212,7 +212,7 @@ fn server_without_a_model_starts_with_the_one_of_this_machine() {
         let unnamed = several.post(path, &request.to_string());
         assert!(unnamed.starts_with("HTTP/1.1 400"), "{unnamed}");
         assert!(
-            unnamed.contains("must be named") && unnamed.contains("one, two"),
+            unnamed.contains("must name its model") && unnamed.contains("one, two"),
             "{unnamed}"
         );
     }
