@@ -192,6 +192,13 @@ impl Server {
         }
     }
 
+    /// The journal of the settings cannot be used, for this reason, which `/health` has.
+    #[must_use]
+    pub fn without_journal(self, why: String) -> Self {
+        self.app.gateway.generations.journal.fail(why);
+        self
+    }
+
     /// Records resumable streams in a journal that was read before.
     #[must_use]
     pub fn with_stream_journal(self, journal: Arc<StreamJournal>) -> Self {

@@ -18,7 +18,7 @@ const BUDGETS: [(&str, usize); 21] = [
     ("generate", 6_800),
     ("journal", 3_900),
     ("kernels", 12_700),
-    ("millrace", 15_400),
+    ("millrace", 16_000),
     ("model", 300),
     ("page", 100),
     ("private_files", 200),

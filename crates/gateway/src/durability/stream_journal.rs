@@ -30,19 +30,33 @@ pub struct AdoptedStream {
     pub durable: DurableStream,
 }
 
-/// The place of a journal that is set when the journal was read.
+/// The place of a journal that is set when the journal was read, or could not be used.
 #[derive(Default)]
-pub struct JournalSlot(OnceLock<Arc<StreamJournal>>);
+pub struct JournalSlot(OnceLock<Result<Arc<StreamJournal>, String>>);
 
 impl JournalSlot {
     /// The journal, if there is one by now.
     pub fn get(&self) -> Option<&Arc<StreamJournal>> {
-        self.0.get()
+        self.0.get()?.as_ref().ok()
     }
 
     /// Sets the journal. To be called once.
     pub fn set(&self, journal: Arc<StreamJournal>) {
-        let _ = self.0.set(journal);
+        let _ = self.0.set(Ok(journal));
+    }
+
+    /// The journal of the settings cannot be used for this reason, which the caller has logged.
+    pub fn fail(&self, why: String) {
+        let _ = self.0.set(Err(why));
+    }
+
+    /// Whether the settings' journal was opened, with the reason why records do not reach the disk. `None`: there is no
+    /// journal, or it is being read.
+    pub fn health(&self) -> Option<Result<(), String>> {
+        Some(match self.0.get()? {
+            Ok(journal) => journal.problem().map_or(Ok(()), Err),
+            Err(why) => Err(why.clone()),
+        })
     }
 }
 

@@ -101,6 +101,7 @@ pub async fn recover_streams(
         }
         Err(why) => {
             tracing::error!("no stream of this process is durable: {why}");
+            gateway.generations.journal.fail(why);
             Default::default()
         }
     };

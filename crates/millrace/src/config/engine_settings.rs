@@ -12,7 +12,7 @@ use weights::packed_file::PackedReading;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Model {
-    /// A GGUF file, the first part of a split one, a directory that holds exactly one model (a GGUF, or safetensors with their `config.json`), or a local model's name. Without it, the built-in model.
+    /// A GGUF file, the first part of a split one, a directory that holds exactly one model (a GGUF, or safetensors with their `config.json`), or a local model's name. Without it, `serve` takes the only local model, or else the built-in one; other commands take the built-in one.
     #[schemars(extend("x-reload" = "restart", "x-reason" = "the built-in model answers without a download"))]
     pub(crate) path: Option<PathBuf>,
     /// Model id for clients; default: the file name without its extension.

@@ -41,6 +41,7 @@ pub(crate) use models::Cache;
 pub(crate) use named_models::{NamedModel, NamedModels};
 pub(crate) use origin::Origin;
 pub(crate) use preset::Preset;
+pub(crate) use problem_words::plain_words;
 pub(crate) use schema::schema;
 pub(crate) use settings::{Settings, SlowReader};
 pub(crate) use table::table;

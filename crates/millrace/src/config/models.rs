@@ -94,6 +94,12 @@ impl Models {
         }
     }
 
+    /// The first directory of the settings that is not there.
+    pub(crate) fn absent_directory(&self) -> Option<&Path> {
+        let mut named = self.directories.iter().map(PathBuf::as_path);
+        named.find(|directory| !directory.is_dir())
+    }
+
     /// The directory in the user's cache that an earlier version downloaded to, where it is still the first one: programs
     /// that clean caches remove its models.
     pub(crate) fn directory_in_cache(&self) -> Option<PathBuf> {

@@ -1,6 +1,7 @@
 //! A library in a temporary folder: the names that lead to models, and the names that must not.
 
 use super::*;
+use crate::model_files::ModelSource;
 use server::Library as _;
 use std::fs;
 use std::path::PathBuf;
@@ -42,7 +43,7 @@ impl Shelves {
         settings.models.named = serde_json::from_value(named).unwrap();
         settings.models.directories = vec![self.root.join("models")];
         settings.models.caches.clear();
-        Library::new(settings, place)
+        Library::new(settings, Some(place.into()))
     }
 }
 

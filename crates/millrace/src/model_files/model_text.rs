@@ -51,7 +51,8 @@ impl ModelText {
     pub(crate) fn read(source: &ModelSource, files: &ModelFiles) -> Result<Self, Failure> {
         let template = template_source(source, files)?;
         let Some(folder) = model_folder(source, files) else {
-            let meta = files.metadata().tokenizer().map_err(Failure::user)?;
+            let meta = files.metadata().tokenizer();
+            let meta = meta.map_err(|why| Failure::user(format!("{}: {why}", source.name)))?;
             return Ok(Self {
                 tokenizer: Tokenizer::from_vocab(vocabulary(&meta)?).map_err(Failure::user)?,
                 template,
