@@ -11,7 +11,7 @@ use crate::limits::LiveLimits;
 use crate::metrics::GenerationMetrics;
 use crate::models::ModelRegistry;
 use crate::owners_slot::OwnersSlot;
-use crate::response_store::ResponseStore;
+use crate::stored::ResponseStore;
 use crate::streams::{StreamFeed, StreamLimits, StreamRegistry};
 use crate::webhooks::Outbox;
 use std::sync::Arc;

@@ -11,6 +11,7 @@
 //! generation  one reader's events, with credit and metrics                       models     models: loaded, resolved, evicted
 //! durability  records of streams in the journal                                  recovery   streams of an earlier process
 //! workflows   runs of programs, as streams                                       metrics    counters of generations
+//! stored      answers that are stored
 //! stream_owners   streams of other gateways
 //! orphans     work of gateways that are gone
 //! ended       reports of ends, for clients that left                             webhooks   events, and their deliveries
@@ -22,8 +23,6 @@
 pub mod admission;
 pub mod durability;
 pub mod ended;
-pub mod ended_response;
-pub(crate) mod fair_lru;
 pub mod generation;
 pub mod hand_over;
 pub mod handles;
@@ -44,12 +43,7 @@ pub mod orphans;
 pub mod owners_slot;
 pub(crate) mod pending_generation;
 pub mod recovery;
-pub mod response_limits;
-pub mod response_record;
-pub mod response_store;
-pub mod stored_completions;
-pub mod stored_note;
-pub mod stored_snapshot;
+pub mod stored;
 pub mod stream_clocks;
 pub mod stream_follower;
 pub(crate) mod stream_opening;

@@ -3,7 +3,6 @@
 use crate::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use crate::keys::PrefixSharing;
 use crate::models::ModelLimits;
-use crate::response_limits::ResponseLimits;
 use crate::stream_clocks::StreamClocks;
 use crate::streams::StreamLimits;
 use generate::sampling_defaults::SamplingDefaults;
@@ -79,5 +78,24 @@ impl LiveLimits {
     /// Replaces the limits for everything that begins from now on.
     pub fn set(&self, limits: GatewayLimits) {
         self.now.send_replace(Arc::new(limits));
+    }
+}
+
+/// Bounds of stored responses (`responses.*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponseLimits {
+    /// Responses stored at one time, running ones included. The owner with the most responses loses the least
+    /// recently used one; if all responses are running, a further one is rejected with 503.
+    pub stored_max: usize,
+    /// Bytes of stored input and output items, evicted likewise.
+    pub stored_bytes: usize,
+}
+
+impl Default for ResponseLimits {
+    fn default() -> Self {
+        Self {
+            stored_max: 4096,
+            stored_bytes: 64 << 20,
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::keys::Caller;
 use crate::metrics::{MeteredProtocol, MeteredRequest};
 use crate::models::{ModelLease, ReadyModel};
 use crate::pending_generation::{self, PendingGeneration};
-use crate::stored_note::StoredNote;
+use crate::stored::StoredNote;
 use crate::stream_opening::StreamOpening;
 use crate::streams::{StreamRecord, StreamRun, StreamTerms};
 use crate::workflows::Program;

@@ -5,7 +5,7 @@ use crate::durability::{
 };
 use crate::handles::GenerationHandles;
 use crate::open::ParsedRequest;
-use crate::stored_note::StoredNote;
+use crate::stored::StoredNote;
 use crate::streams::StreamTerms;
 use generate::stream_meta::StreamMeta;
 use std::time::Instant;

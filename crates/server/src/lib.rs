@@ -72,6 +72,7 @@ pub use gateway::durability::{
 pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,
 };
+pub use gateway::limits::ResponseLimits;
 pub use gateway::metrics::StepMetrics;
 pub use gateway::models::{
     DerivedModel, EngineAbsence, EngineArithmetic, Library, LibraryError, LoadError, LoadPhase,
@@ -80,8 +81,7 @@ pub use gateway::models::{
 };
 pub use gateway::owners_slot::OwnerState;
 pub use gateway::recovery::StartingJournal;
-pub use gateway::response_limits::ResponseLimits;
-pub use gateway::stored_snapshot::{StoredSummary, is_stored_answer};
+pub use gateway::stored::{StoredSummary, is_stored_answer};
 pub use gateway::stream_clocks::StreamClocks;
 pub use gateway::stream_owners::RecordsSetup;
 pub use gateway::streams::{StreamLimits, end_words};

@@ -4,7 +4,7 @@ use super::EndedStream;
 use crate::durability::{DescriptionError, DescriptionKind, JournalSlot, StoredBlob};
 use crate::durability::{from_json, to_json};
 use crate::id_generator::IdGenerator;
-use crate::stored_note::hex_id;
+use crate::stored::hex_id;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use stream::{Owner, StreamId};

@@ -192,7 +192,7 @@ impl Registration<'_> {
         let is_expired = matches!(plan, StreamPlan::Expired);
         if let Some(note) = description.stored.as_ref().filter(|_| !is_expired) {
             let responses = &self.gateway.responses;
-            responses.restore_described(run.record(), note);
+            responses.restore_running(run.record(), note);
         }
         let reports = self.gateway.end_reports();
         let outcome = recovered.outcome.as_deref().unwrap_or_default();

@@ -4,16 +4,26 @@
 //! decodes the answer from the log and releases the stream; so a client that received the end finds the whole
 //! response at once.
 
+use super::stored_snapshot::{SNAPSHOT_VERSION, StoredNote, StoredSnapshot};
 use crate::durability::{DescriptionKind, ForgottenRecords, StoredBlob, StreamJournal};
-use crate::ended_response::EndedResponse;
 use crate::id_generator::IdGenerator;
-use crate::stored_note::StoredNote;
-use crate::stored_snapshot::{SNAPSHOT_VERSION, StoredSnapshot};
 use crate::streams::StreamRecord;
+use bytes::{Bytes, BytesMut};
+use generate::error::ApiError;
+use generate::output::choice_reader as replay;
+use generate::output::collected::CollectedAnswer;
+use generate::output::generation_reader::is_good;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stream::{Owner, StreamId};
 use wire::clock;
+use wire::json;
 use wire::metadata::Metadata;
+use wire::openai::stored_completion;
+use wire::protocol::EncoderSettings;
+use wire::responses::output_item;
+use wire::responses::response_object::{self, ResponseStatus};
+use wire::shared::finish_reason;
+use wire::stored_request::StoredKind;
 
 /// Bytes of a record beside the texts.
 const FIXED_BYTES: usize = 1024;
@@ -31,7 +41,7 @@ pub struct ResponseRecord {
     pub note: StoredNote,
     /// Metadata of a chat completion, which can be replaced.
     metadata: Mutex<Arc<Metadata>>,
-    state: Mutex<RecordState>,
+    state: Mutex<ResponseLookup>,
     /// The ended answer in the journal.
     blob: Mutex<StoredCopy>,
 }
@@ -60,12 +70,8 @@ impl WrittenSnapshot {
     }
 }
 
-enum RecordState {
-    Running(Arc<StreamRecord>),
-    Ended(Arc<EndedResponse>),
-}
-
 /// State of a stored response.
+#[derive(Clone)]
 pub enum ResponseLookup {
     /// The response is being generated.
     Running(Arc<StreamRecord>),
@@ -84,7 +90,7 @@ impl ResponseRecord {
             owner: entry.terms().owner,
             metadata: Mutex::new(Arc::new(note.metadata.clone())),
             note,
-            state: Mutex::new(RecordState::Running(Arc::clone(entry))),
+            state: Mutex::new(ResponseLookup::Running(Arc::clone(entry))),
             blob: Mutex::default(),
         }
     }
@@ -102,7 +108,7 @@ impl ResponseRecord {
             owner: Owner(snapshot.owner),
             metadata: Mutex::new(Arc::new(snapshot.note.metadata.clone())),
             note: snapshot.note,
-            state: Mutex::new(RecordState::Ended(outcome)),
+            state: Mutex::new(ResponseLookup::Ended(outcome)),
             blob: Mutex::new(StoredCopy {
                 taken_unix_us: snapshot.taken_unix_us,
                 blob: Some(Arc::new(blob)),
@@ -184,17 +190,14 @@ impl ResponseRecord {
     /// State of the response, and whether this lookup was the first after the end.
     pub(crate) fn look_up(&self) -> (ResponseLookup, bool) {
         let mut state = lock(&self.state);
-        match &*state {
-            RecordState::Ended(outcome) => (ResponseLookup::Ended(Arc::clone(outcome)), false),
-            RecordState::Running(entry) if !entry.is_over() => {
-                (ResponseLookup::Running(Arc::clone(entry)), false)
+        let ended = match &*state {
+            ResponseLookup::Running(entry) if entry.is_over() => {
+                EndedResponse::of_stream(entry, &self.note)
             }
-            RecordState::Running(entry) => {
-                let outcome = Arc::new(EndedResponse::of_stream(entry, &self.note));
-                *state = RecordState::Ended(Arc::clone(&outcome));
-                (ResponseLookup::Ended(outcome), true)
-            }
-        }
+            known => return (known.clone(), false),
+        };
+        *state = ResponseLookup::Ended(Arc::new(ended));
+        (state.clone(), true)
     }
 }
 
@@ -207,4 +210,117 @@ pub(crate) fn metadata_bytes(metadata: &Metadata) -> usize {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics half-way through a change.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A response or chat completion after the end.
+pub struct EndedResponse {
+    /// The answer as JSON; a chat completion without metadata.
+    pub body: Bytes,
+    /// Output items of a response as JSON.
+    pub(crate) items: Box<[Box<str>]>,
+    /// Wall time at which the end was noticed.
+    pub(crate) ended_unix_us: u64,
+    /// The answer is not to be stored: a response that never started and whose id the client never received, or a
+    /// chat completion that failed.
+    pub(crate) is_discarded: bool,
+}
+
+impl EndedResponse {
+    /// The outcome of a stream that has ended.
+    pub(crate) fn of_stream(entry: &Arc<StreamRecord>, note: &StoredNote) -> Self {
+        let answers = replay::answers(entry.source());
+        match note.kind {
+            StoredKind::Response => Self::of_response(entry, &answers),
+            StoredKind::ChatCompletion => Self::of_completion(entry, note, &answers),
+        }
+    }
+
+    fn of_response(entry: &Arc<StreamRecord>, answers: &[CollectedAnswer]) -> Self {
+        let ends = || answers.iter().filter_map(|answer| answer.end);
+        let refused = entry.rejection().cloned();
+        let broke = || {
+            ends()
+                .find(|end| !is_good(*end))
+                .map(finish_reason::end_error)
+        };
+        let error: Option<ApiError> = refused.or_else(broke);
+        let status = match &error {
+            Some(error) => ResponseStatus::of_error(error),
+            None => ResponseStatus::of(ends().next()),
+        };
+        let opening = entry.terms();
+        Self {
+            body: response_body(entry, status, answers),
+            items: output_item::output_items(entry.source(), answers)
+                .iter()
+                .map(|item| serde_json::to_string(item).unwrap_or_default().into())
+                .collect(),
+            ended_unix_us: clock::unix_us(),
+            is_discarded: entry.rejection().is_some() && !opening.resumable,
+        }
+    }
+
+    /// As OpenAI, only completions that ended well are stored.
+    fn of_completion(
+        entry: &Arc<StreamRecord>,
+        note: &StoredNote,
+        answers: &[CollectedAnswer],
+    ) -> Self {
+        let (source, terms) = (entry.source(), entry.terms());
+        let is_complete = |answer: &CollectedAnswer| answer.end.is_some_and(is_good);
+        let started = source.started();
+        let Some(started) = started.filter(|_| answers.iter().all(is_complete)) else {
+            return Self::discarded();
+        };
+        let settings = EncoderSettings {
+            reasoning_field: terms.reasoning_field,
+        };
+        let encoding = terms.protocol.encoding(source, terms.framing, settings);
+        let usage = replay::usage(source, answers);
+        let mut completion = BytesMut::new();
+        let encoder = encoding.encoder;
+        encoder.encode_collected(answers, &started.tokenizer, usage, &mut completion);
+        let completion = std::str::from_utf8(&completion).unwrap_or_default();
+        let body = stored_completion::add_members(completion, &note.repeated_fields);
+        Self {
+            body: exact_bytes(body.as_bytes()),
+            items: Box::default(),
+            ended_unix_us: clock::unix_us(),
+            is_discarded: false,
+        }
+    }
+
+    fn discarded() -> Self {
+        Self {
+            body: Bytes::new(),
+            items: Box::default(),
+            ended_unix_us: clock::unix_us(),
+            is_discarded: true,
+        }
+    }
+
+    /// Bytes of the ended response.
+    pub(crate) fn response_bytes(&self) -> usize {
+        self.body.len() + self.items.iter().map(|item| item.len()).sum::<usize>()
+    }
+}
+
+fn response_body(
+    entry: &StreamRecord,
+    status: ResponseStatus<'_>,
+    answers: &[CollectedAnswer],
+) -> Bytes {
+    let source = entry.source();
+    let object = match entry.started() {
+        Some(_) => {
+            response_object::ended_response(source, status, answers, replay::usage(source, answers))
+        }
+        None => response_object::response_object(source, status, None, Vec::new()),
+    };
+    exact_bytes(&json::to_vec(&object))
+}
+
+/// Bytes without spare capacity, because the bytes are stored.
+fn exact_bytes(bytes: &[u8]) -> Bytes {
+    Bytes::from(bytes.to_vec().into_boxed_slice())
 }

@@ -6,7 +6,7 @@
 //! Values are ordered by stamps: wall-clock time in microseconds, made unique. So values that an earlier process
 //! stored are in order with those of this process.
 
-use crate::response_limits::ResponseLimits;
+use crate::limits::ResponseLimits;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use stream::Owner;

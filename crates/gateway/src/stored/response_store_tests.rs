@@ -1,13 +1,13 @@
 //! Stored answers over restarts: each process starts on a copy of the journal's folder, as after a power loss.
 
+use super::super::stored_snapshot::SNAPSHOT_VERSION;
 use super::*;
 use crate::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use crate::durability::{DescriptionKind, StreamJournal};
 use crate::keys::PrefixSharing;
 use crate::keys::{Keys, Scopes};
-use crate::limits::GatewayLimits;
+use crate::limits::{GatewayLimits, ResponseLimits};
 use crate::models::ModelLimits;
-use crate::stored_snapshot::SNAPSHOT_VERSION;
 use crate::stream_clocks::StreamClocks;
 use crate::streams::{StreamFeed, StreamLimits};
 use bytes::Bytes;
@@ -16,7 +16,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 use stream::Owner;
 use testing::folder::Folder;
-use wire::metadata::Metadata;
 use wire::openai::chat_encoder::ReasoningField;
 
 const LIMITS: ResponseLimits = ResponseLimits {
@@ -142,7 +141,7 @@ impl Process {
             .store_blob(id, description.clone(), outcome.clone());
         let blob = blob.expect("a working journal");
         assert!(blob.written().await);
-        self.store.restore(&description, Some(&outcome), blob);
+        self.store.restore(&description, &outcome, blob);
     }
 
     /// Names of the journal's segments, the oldest first.

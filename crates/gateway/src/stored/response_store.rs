@@ -1,18 +1,18 @@
-//! Stored responses and chat completions, each visible to the owner only.
+//! Stored responses and chat completions, each visible to the owner only. Of chat completions (`"store": true`) only
+//! those that ended well are visible.
 //!
 //! The container ([`FairLru`]) bounds their number and the bytes of their input and output. An answer is registered when
 //! the stream is opened, and becomes JSON at the first lookup after the end.
 
+use super::fair_lru::FairLru;
+use super::response_record::{
+    EndedResponse, ResponseLookup, ResponseRecord, WrittenSnapshot, metadata_bytes,
+};
+use super::stored_snapshot::{StoredNote, StoredSnapshot, is_stored_answer};
 use crate::durability::{AdoptedStream, ForgottenRecords, JournalSlot, StoredBlob};
-use crate::ended_response::EndedResponse;
-use crate::fair_lru::FairLru;
 use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
 use crate::limits::LiveLimits;
-use crate::response_limits::ResponseLimits;
-use crate::response_record::{ResponseLookup, ResponseRecord, WrittenSnapshot};
-use crate::stored_note::StoredNote;
-use crate::stored_snapshot::{self, StoredSnapshot};
 use crate::streams::StreamRecord;
 use generate::error::{ApiError, ErrorKind};
 use generate::request::MESSAGES_MAX;
@@ -21,6 +21,8 @@ use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stream::StreamId;
 use wire::clock;
+use wire::metadata::Metadata;
+use wire::openai::stored_completion;
 use wire::responses::ID_PREFIX;
 use wire::stored_request::{History, StoredKind};
 
@@ -50,6 +52,28 @@ impl History for StoredHistory {
     }
 }
 
+/// A stored chat completion.
+pub struct StoredChat {
+    /// The record in the store.
+    pub record: Arc<ResponseRecord>,
+    /// Metadata when the completion was looked up.
+    pub metadata: Arc<Metadata>,
+    outcome: Arc<EndedResponse>,
+}
+
+impl StoredChat {
+    /// The model's name in the completion.
+    pub fn model(&self) -> &str {
+        &self.record.model
+    }
+
+    /// The completion as JSON, with the metadata.
+    pub fn json(&self) -> String {
+        let completion = std::str::from_utf8(&self.outcome.body).unwrap_or_default();
+        stored_completion::with_metadata(completion, &self.metadata)
+    }
+}
+
 impl ResponseStore {
     /// None yet.
     pub(crate) fn new(
@@ -68,7 +92,7 @@ impl ResponseStore {
 
     /// Applies changed limits: evicts responses above the bounds.
     pub(crate) fn apply_limits(&self) {
-        let limits = self.response_limits();
+        let limits = self.limits.now().responses;
         self.lock_stored().evict_to_fit(&limits);
     }
 
@@ -92,24 +116,21 @@ impl ResponseStore {
         ))
     }
 
-    /// As [`ResponseStore::restore_running`], with the note in the stream's description. To be called inside a runtime.
-    pub fn restore_described(self: &Arc<Self>, entry: &Arc<StreamRecord>, note: &Value) {
-        match StoredNote::deserialize(note) {
-            Ok(note) => self.restore_running(entry, note),
+    /// Stores the answer of a stream that was recovered from the journal, with the note in its description, unless the
+    /// ended answer is stored. To be called inside a runtime.
+    pub fn restore_running(self: &Arc<Self>, entry: &Arc<StreamRecord>, note: &Value) {
+        let response = &entry.meta().response_id;
+        let note = match StoredNote::deserialize(note) {
+            Ok(note) => note,
             Err(error) => {
-                let response = &entry.meta().response_id;
                 tracing::warn!(%error, response, "a recovered response is not stored: the note cannot be read");
+                return;
             }
-        }
-    }
-
-    /// Stores the answer of a stream that was recovered from the journal, unless the ended answer is stored. To be
-    /// called inside a runtime.
-    pub fn restore_running(self: &Arc<Self>, entry: &Arc<StreamRecord>, note: StoredNote) {
-        let is_stored = self.lock_stored().get(&entry.meta().response_id).is_some();
+        };
+        let is_stored = self.lock_stored().get(response).is_some();
         if !is_stored && !self.insert_running(entry, note) {
             tracing::warn!(
-                response = entry.meta().response_id,
+                response,
                 "a recovered response is not stored: responses.stored_max or responses.stored_bytes is reached"
             );
         }
@@ -117,12 +138,11 @@ impl ResponseStore {
 
     /// Restores the stored answers among the streams of a journal, and returns the others.
     pub fn restore_answers(&self, adopted: Vec<AdoptedStream>) -> Vec<AdoptedStream> {
-        let is_answer = |stream: &AdoptedStream| {
-            stored_snapshot::is_stored_answer(&stream.recovered.description)
-        };
-        let (answers, streams): (Vec<_>, Vec<_>) = adopted.into_iter().partition(is_answer);
+        let (answers, streams): (Vec<_>, Vec<_>) = adopted
+            .into_iter()
+            .partition(|stream| is_stored_answer(&stream.recovered.description));
         for AdoptedStream { recovered, durable } in answers {
-            let outcome = recovered.outcome.as_deref();
+            let outcome = recovered.outcome.as_deref().unwrap_or_default();
             self.restore(&recovered.description, outcome, durable.into());
         }
         streams
@@ -130,8 +150,8 @@ impl ResponseStore {
 
     /// Restores an answer that an earlier process has written to the journal. An answer that cannot be read is logged,
     /// and stays in the journal.
-    fn restore(&self, description: &[u8], outcome: Option<&[u8]>, blob: StoredBlob) {
-        match StoredSnapshot::decode(description, outcome.unwrap_or_default()) {
+    fn restore(&self, description: &[u8], outcome: &[u8], blob: StoredBlob) {
+        match StoredSnapshot::decode(description, outcome) {
             Ok((snapshot, outcome)) => self.insert_ended(snapshot, outcome, blob),
             Err(error) => {
                 tracing::warn!(%error, "a stored response of an earlier process cannot be read, and stays in the journal");
@@ -151,7 +171,7 @@ impl ResponseStore {
         let (ended, response_bytes) = (outcome.ended_unix_us, outcome.response_bytes());
         let record = Arc::new(ResponseRecord::restored(snapshot, Arc::new(outcome), blob));
         let (id, bytes) = (&record.response_id, record.record_bytes());
-        let limits = self.response_limits();
+        let limits = self.limits.now().responses;
         let mut kept = self.lock_stored();
         if kept
             .get(id)
@@ -165,7 +185,7 @@ impl ResponseStore {
     }
 
     /// Writes the ended answer to the journal, if there is one.
-    pub(crate) fn write_snapshot(
+    fn write_snapshot(
         &self,
         record: &ResponseRecord,
         outcome: &EndedResponse,
@@ -178,7 +198,7 @@ impl ResponseStore {
     fn insert_running(self: &Arc<Self>, entry: &Arc<StreamRecord>, note: StoredNote) -> bool {
         let created = note.created_unix_us;
         let record = Arc::new(ResponseRecord::new(entry, note));
-        let limits = self.response_limits();
+        let limits = self.limits.now().responses;
         let (id, bytes) = (&record.response_id, record.record_bytes());
         let mut kept = self.lock_stored();
         kept.insert(id, (record.owner, Arc::clone(&record)), bytes, created);
@@ -211,7 +231,7 @@ impl ResponseStore {
 
     /// The answer has ended: from now on the answer can be evicted, and is in the journal.
     fn record_end(&self, record: &Arc<ResponseRecord>, outcome: &EndedResponse) {
-        let limits = self.response_limits();
+        let limits = self.limits.now().responses;
         let id = &record.response_id;
         let mut kept = self.lock_stored();
         // Not where the answer was deleted, or restored from a snapshot.
@@ -244,7 +264,7 @@ impl ResponseStore {
     }
 
     /// The answer of this id and kind, if visible to the caller; counts as a use.
-    pub(crate) fn find_record(
+    fn find_record(
         &self,
         id: &str,
         kind: StoredKind,
@@ -291,18 +311,73 @@ impl ResponseStore {
         Ok(StoredHistory(said))
     }
 
-    pub(crate) fn response_limits(&self) -> ResponseLimits {
-        self.limits.now().responses
+    /// The chat completion of this id, if visible to the caller; counts as a use.
+    ///
+    /// # Errors
+    /// The caller has no such completion.
+    pub fn find_completion(&self, id: &str, caller: &Caller) -> Result<StoredChat, ApiError> {
+        let found = self.find_record(id, StoredKind::ChatCompletion, caller);
+        found
+            .and_then(|record| self.ended_completion(record))
+            .ok_or_else(unknown_completion)
     }
 
-    pub(crate) fn lock_stored(&self) -> MutexGuard<'_, FairLru<Arc<ResponseRecord>>> {
+    /// All chat completions that the caller may see, the oldest first.
+    pub fn completions(&self, caller: &Caller) -> Vec<StoredChat> {
+        let is_listed = |record: &&Arc<ResponseRecord>| {
+            record.note.kind == StoredKind::ChatCompletion && is_visible(record, caller)
+        };
+        let records: Vec<_> = {
+            let kept = self.lock_stored();
+            kept.by_age().filter(is_listed).cloned().collect()
+        };
+        let ended = records.into_iter();
+        ended
+            .filter_map(|record| self.ended_completion(record))
+            .collect()
+    }
+
+    /// Replaces the metadata of a chat completion, also in the journal.
+    pub async fn set_metadata(&self, completion: &mut StoredChat, metadata: Metadata) {
+        self.replace_metadata(&completion.record, metadata);
+        completion.metadata = completion.record.metadata();
+        let written = self.write_snapshot(&completion.record, &completion.outcome);
+        if let Some(written) = written {
+            written.written().await;
+        }
+    }
+
+    fn replace_metadata(&self, record: &ResponseRecord, metadata: Metadata) {
+        let limits = self.limits.now().responses;
+        let mut kept = self.lock_stored();
+        let before = metadata_bytes(&record.metadata());
+        let id = &record.response_id;
+        let bytes = kept.bytes_of(id) + metadata_bytes(&metadata);
+        let bytes = bytes.saturating_sub(before);
+        record.set_metadata(metadata);
+        kept.resize(id, bytes);
+        kept.evict_to_fit(&limits);
+    }
+
+    fn ended_completion(&self, record: Arc<ResponseRecord>) -> Option<StoredChat> {
+        match self.look_up(&record) {
+            ResponseLookup::Ended(outcome) if !outcome.is_discarded => Some(StoredChat {
+                metadata: record.metadata(),
+                record,
+                outcome,
+            }),
+            _ => None,
+        }
+    }
+
+    fn lock_stored(&self) -> MutexGuard<'_, FairLru<Arc<ResponseRecord>>> {
         // Nothing panics half-way through a change.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Whether the caller may see an answer.
-pub(crate) fn is_visible(record: &ResponseRecord, caller: &Caller) -> bool {
+fn is_visible(record: &ResponseRecord, caller: &Caller) -> bool {
     record.owner == caller.owner || caller.scopes.has(Scope::Admin)
 }
 
@@ -318,6 +393,12 @@ fn no_such_previous() -> ApiError {
 
 fn previous_missing(code: &'static str, words: &str) -> ApiError {
     ApiError::field("previous_response_id", code, words)
+}
+
+fn unknown_completion() -> ApiError {
+    let words = "there is no stored chat completion of this name, or it is no longer kept; \
+                 only completions with \"store\": true are stored, when they have ended";
+    ApiError::caller(ErrorKind::NotFound, "completion_not_found", words)
 }
 
 #[cfg(test)]
