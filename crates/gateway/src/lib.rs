@@ -7,9 +7,9 @@
 //! ```text
 //! submit      a body -> a stream: parsed in its wire protocol, opened, named     keys       callers, scopes, rate limits
 //! open        a `GenerateRequest` -> an `OpenedStream`, registered by id         admission  permits, the queue, `Retry-After`
-//! launch      prompt ids -> engine requests, by crate `generate`                 streams    the registry of streams
+//! launch      prompt ids -> engine requests, by crate `generate`                 streams    the registry of streams, and the journal
 //! generation  one reader's events, with credit and metrics                       models     models: loaded, resolved, evicted
-//! durability  records of streams in the journal                                  recovery   streams of an earlier process
+//! records     records of streams as bytes of the journal                         recovery   streams of an earlier process
 //! workflows   runs of programs, as streams                                       metrics    counters of generations
 //! stored      answers that are stored
 //! stream_owners   streams of other gateways
@@ -21,7 +21,6 @@
 //! and tokio's timers.
 
 pub mod admission;
-pub mod durability;
 pub mod ended;
 pub mod generation;
 pub mod hand_over;
@@ -29,7 +28,6 @@ pub mod handles;
 pub mod id_generator;
 pub mod job_names;
 pub mod keys;
-pub(crate) mod latency_sampler;
 pub(crate) mod launch;
 pub mod lifecycle;
 pub mod lifetime_stats;
@@ -42,6 +40,7 @@ pub mod open;
 pub mod orphans;
 pub mod owners_slot;
 pub(crate) mod pending_generation;
+pub mod records;
 pub mod recovery;
 pub mod stored;
 pub mod stream_clocks;

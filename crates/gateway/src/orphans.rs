@@ -4,9 +4,9 @@
 //! background response or a delivery, so the gateways that are left look through the records some seconds after a gateway
 //! has gone, and once after their start. Several may look at the same time: each claim has one winner.
 
-use crate::durability::{DescriptionKind, StreamDescription};
 use crate::handles::Gateway;
 use crate::owners_slot::{OwnerState, StreamOwners};
+use crate::records::{DescriptionKind, StreamDescription};
 use crate::stream_owners::{StreamPlace, claim};
 use cluster::names::InstanceId;
 use futures_util::StreamExt;

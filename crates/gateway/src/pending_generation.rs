@@ -1,14 +1,15 @@
 //! From a ticket to a running generation: wait, prepare, update the estimate, launch.
 
 use crate::admission::{Permit, Priority, RequestedChoices, Ticket};
-use crate::durability::{Claim, RecordedPrompts, StreamDescription};
 use crate::generation::Generation;
 use crate::handles::GenerationHandles;
-use crate::launch;
 use crate::metrics::MeteredRequest;
 use crate::models::ReadyModel;
-use crate::streams::{self, CancelOnDrop, DetachedDriver, StreamRecord, StreamRun, Subscriber};
-use crate::workflows;
+use crate::records::{RecordedPrompts, StreamDescription};
+use crate::streams::{
+    self, CancelOnDrop, Claim, DetachedDriver, StreamRecord, StreamRun, Subscriber,
+};
+use crate::{launch, workflows};
 use engine::{Policy, Terms};
 use futures_util::future::Either;
 use futures_util::{FutureExt, TryFutureExt};

@@ -1,12 +1,10 @@
 //! The record of a stream's beginning.
 
-use crate::durability::{
-    DescriptionKind, DurableStream, RecordedPrompts, StreamDescription, unix_us,
-};
 use crate::handles::GenerationHandles;
 use crate::open::ParsedRequest;
+use crate::records::{DescriptionKind, RecordedPrompts, StreamDescription, unix_us};
 use crate::stored::StoredNote;
-use crate::streams::StreamTerms;
+use crate::streams::{DurableStream, StreamTerms};
 use generate::stream_meta::StreamMeta;
 use std::time::Instant;
 use wire::protocol::Protocol;

@@ -6,8 +6,8 @@
 use crate::handles::Gateway;
 use crate::keys::Keys;
 use crate::owners_slot::{OwnerState, StreamOwners};
-use crate::recovery::reclaim::end_fenced_stream;
-use crate::recovery::takeover::take_over_stream;
+use crate::recovery::ownership::end_fenced_stream;
+use crate::recovery::starting_journal::take_over_stream;
 use cluster::names::InstanceId;
 use cluster::nats::Connection;
 use cluster::records::{

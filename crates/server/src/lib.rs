@@ -65,10 +65,6 @@ pub use config::server_config::ServerConfig;
 pub use connection::in_memory::InMemoryServer;
 pub use connection::tls::TlsCertificate;
 pub use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
-pub use gateway::durability::{
-    DescriptionError, DescriptionKind, RecordedPrompts, StreamDescription, end_from_code,
-    is_rejection, key_of_description,
-};
 pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,
 };
@@ -80,11 +76,15 @@ pub use gateway::models::{
     ModelTask, PullNews, ServedModel,
 };
 pub use gateway::owners_slot::OwnerState;
+pub use gateway::records::{
+    DescriptionError, DescriptionKind, RecordedPrompts, StreamDescription, end_from_code,
+    end_words, is_rejection, key_of_description,
+};
 pub use gateway::recovery::StartingJournal;
 pub use gateway::stored::{StoredSummary, is_stored_answer};
 pub use gateway::stream_clocks::StreamClocks;
 pub use gateway::stream_owners::RecordsSetup;
-pub use gateway::streams::{StreamLimits, end_words};
+pub use gateway::streams::StreamLimits;
 pub use gateway::webhooks::{
     HostPattern, SECRETS_MAX, WebhookSecret, WebhookSecrets, WebhookSettings,
 };

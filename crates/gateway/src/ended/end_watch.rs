@@ -5,9 +5,8 @@
 //! stream's id.
 
 use super::EndedStream;
-use crate::durability::StoredBlob;
 use crate::owners_slot::OwnersSlot;
-use crate::streams::StreamRecord;
+use crate::streams::{StoredBlob, StreamRecord};
 use crate::webhooks::{Outbox, WebhookPlace};
 use std::sync::{Arc, Weak};
 

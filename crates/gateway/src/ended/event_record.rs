@@ -1,10 +1,10 @@
 //! An event about an end: what is recorded for a webhook, and the bytes that the webhook gets.
 
 use super::EndedStream;
-use crate::durability::{DescriptionError, DescriptionKind, JournalSlot, StoredBlob};
-use crate::durability::{from_json, to_json};
 use crate::id_generator::IdGenerator;
+use crate::records::{DescriptionError, DescriptionKind, from_json, to_json};
 use crate::stored::hex_id;
+use crate::streams::{JournalSlot, StoredBlob};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use stream::{Owner, StreamId};

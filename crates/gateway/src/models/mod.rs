@@ -8,7 +8,6 @@
 //! resolved_model  the entry that a name resolves to         pending_load   a request that waits for a model
 //! similar_names   suggestions for an unknown name           loader         loads, unloads and evicts models
 //! listed_model    the list of models                        limits         bounds
-//! identity        digests of what decides tokens
 //! admission_holds  models whose new requests wait for recovered streams
 //! ```
 //!
@@ -17,9 +16,15 @@
 //! so that an admitted request keeps its permit. Each model has its own engine and threads: loading or unloading one
 //! does not delay another.
 
+use crate::metrics::StepMetrics;
+use generate::error::ApiError;
+use generate::model_handle::ModelHandle;
+use generate::prompt::no_text_error;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 pub(crate) mod admission_holds;
 pub(crate) mod facts;
-pub(crate) mod identity;
 pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod listed_model;
@@ -33,8 +38,8 @@ pub(crate) mod registry;
 pub(crate) mod resolved_model;
 pub(crate) mod similar_names;
 
+pub use crate::records::ModelIdentity;
 pub use facts::{ModelFacts, ModelTask};
-pub use identity::ModelIdentity;
 pub use library::{Library, LibraryError, LoadError, LoadedModel, LocalModel, PullNews};
 pub use limits::ModelLimits;
 pub use listed_model::ListedModel;
@@ -51,13 +56,6 @@ pub use resolved_model::ModelLease;
 pub use resolved_model::ResolvedModel;
 pub use wire::derived_model::DerivedModel;
 pub use wire::shared::keep_alive::ModelKeepAlive;
-
-use crate::metrics::StepMetrics;
-use generate::error::ApiError;
-use generate::model_handle::ModelHandle;
-use generate::prompt::no_text_error;
-use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// A loaded model, without the weights.
 pub struct ServedModel {

@@ -1,13 +1,13 @@
 //! A journal between the lock and the registration of the streams.
 
-use super::coordinator::Recovery;
-use super::reclaim::begin_reclaims;
-use super::restored_stream::{RecordsOrigin, restore_streams};
-use crate::durability::{AdoptedStream, DescriptionKind, StreamJournal};
+use super::coordinator::{Recovery, continue_streams};
+use super::ownership::begin_reclaims;
+use super::stream_recovery::{RecordsOrigin, restore_streams};
 use crate::handles::Gateway;
 use crate::keys::Keys;
-use crate::streams::StreamFeed;
-use journal::{FileSystem, LockedJournal, RecordTap, RecoveryReport};
+use crate::records::DescriptionKind;
+use crate::streams::{AdoptedStream, StreamFeed, StreamJournal};
+use journal::{FileSystem, LockedJournal, RecordTap, RecoveredStream, RecoveryReport};
 use std::sync::Arc;
 use stream::StreamId;
 use wire::clock;
@@ -159,4 +159,30 @@ fn log_report(read: &ReadStreams) {
         let id = StreamId::from_bits(*id);
         tracing::warn!(stream = %id, "a newer version wrote the stream; its records stay");
     }
+}
+
+/// Registers a stream that this process has claimed, so that readers find it, and continues it in a task; an event goes to
+/// the outbox. False: the journal does not work. Must be called inside a tokio runtime.
+///
+/// The end of the other process is not counted as one of an engine: the stream was computed elsewhere.
+pub fn take_over_stream(gateway: &Gateway, keys: &Keys, stream: RecoveredStream) -> bool {
+    let Some(journal) = gateway.generations.journal.get() else {
+        return false;
+    };
+    let Some(adopted) = journal.adopt_stream(stream) else {
+        return false;
+    };
+    match DescriptionKind::of(&adopted.recovered.description) {
+        Some(DescriptionKind::WebhookDelivery) => gateway.outbox.restore(adopted),
+        Some(DescriptionKind::Retired) => drop(adopted),
+        _ => continue_stream(gateway, keys, adopted),
+    }
+    true
+}
+
+fn continue_stream(gateway: &Gateway, keys: &Keys, adopted: AdoptedStream) {
+    let restored = restore_streams(gateway, keys, vec![adopted], RecordsOrigin::OtherGateway);
+    restored.count(&gateway.generations.metrics.recovery);
+    let (gateway, streams) = (gateway.clone(), restored.streams);
+    tokio::spawn(async move { continue_streams(&gateway, streams).await });
 }

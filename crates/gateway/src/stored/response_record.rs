@@ -5,9 +5,9 @@
 //! response at once.
 
 use super::stored_snapshot::{SNAPSHOT_VERSION, StoredNote, StoredSnapshot};
-use crate::durability::{DescriptionKind, ForgottenRecords, StoredBlob, StreamJournal};
 use crate::id_generator::IdGenerator;
-use crate::streams::StreamRecord;
+use crate::records::DescriptionKind;
+use crate::streams::{ForgottenRecords, StoredBlob, StreamJournal, StreamRecord};
 use bytes::{Bytes, BytesMut};
 use generate::error::ApiError;
 use generate::output::choice_reader as replay;
@@ -15,8 +15,6 @@ use generate::output::collected::CollectedAnswer;
 use generate::output::generation_reader::is_good;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stream::{Owner, StreamId};
-use wire::clock;
-use wire::json;
 use wire::metadata::Metadata;
 use wire::openai::stored_completion;
 use wire::protocol::EncoderSettings;
@@ -24,6 +22,7 @@ use wire::responses::output_item;
 use wire::responses::response_object::{self, ResponseStatus};
 use wire::shared::finish_reason;
 use wire::stored_request::StoredKind;
+use wire::{clock, json};
 
 /// Bytes of a record beside the texts.
 const FIXED_BYTES: usize = 1024;

@@ -9,11 +9,10 @@ use super::response_record::{
     EndedResponse, ResponseLookup, ResponseRecord, WrittenSnapshot, metadata_bytes,
 };
 use super::stored_snapshot::{StoredNote, StoredSnapshot, is_stored_answer};
-use crate::durability::{AdoptedStream, ForgottenRecords, JournalSlot, StoredBlob};
 use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
 use crate::limits::LiveLimits;
-use crate::streams::StreamRecord;
+use crate::streams::{AdoptedStream, ForgottenRecords, JournalSlot, StoredBlob, StreamRecord};
 use generate::error::{ApiError, ErrorKind};
 use generate::request::MESSAGES_MAX;
 use serde::Deserialize;

@@ -8,10 +8,10 @@
 //! ```
 
 use super::response_record::EndedResponse;
-use crate::durability::{
+use crate::id_generator::IdGenerator;
+use crate::records::{
     DESCRIPTION_BYTES_MAX, DescriptionError, DescriptionKind, from_json, to_json,
 };
-use crate::id_generator::IdGenerator;
 use bytes::Bytes;
 use generate::stream_meta::StreamMeta;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,13 +1,12 @@
 //! Descriptions of streams in the streams API.
 
 use super::control_history::RecordedUpdate;
-use super::end_name::end_name;
 use super::stream_metrics::StreamMetrics;
-use super::stream_record::StreamRecord;
-use super::stream_state::StreamState;
+use super::stream_record::{StreamRecord, StreamState};
 use super::{ChoiceLog, StartedGeneration};
 use crate::admission::QueuePosition;
 use crate::owners_slot::{OwnersSlot, StreamReplica};
+use crate::records::end_name;
 use generate::stream_change::Change;
 use schemars::JsonSchema;
 use serde::Serialize;

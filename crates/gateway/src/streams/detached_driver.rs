@@ -4,7 +4,7 @@
 //! and the key is charged once, not per subscriber), grants `detached_tokens` when the client is gone, and retains the
 //! stream at the stream's end. The driver returns no credit.
 
-use super::settings::StreamLimits;
+use super::stream_registry::StreamLimits;
 use super::stream_run::StreamRun;
 use engine::Token;
 use generate::output::choice_reader::LogReaders;

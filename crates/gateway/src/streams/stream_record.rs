@@ -5,20 +5,17 @@
 //! *rejected*. The change happens once and wakes all tasks that wait for the change. A stream can be canceled in
 //! either state. The end of a stream is the end of its logs; no call reports the end here.
 
-use super::attendance::Attendance;
+use super::change_of_owner::{moved_error, never_started_error};
+use super::control::Steering;
 use super::control_history::ControlHistory;
-use super::credit_owner::CreditOwner;
-use super::end_name::end_name;
-use super::moved_stream::{moved_error, never_started_error};
-use super::recovery_state::RecoveryState;
-use super::steering::Steering;
-use super::stream_state::StreamState;
-use super::stream_terms::StreamTerms;
+use super::stream_credit::CreditOwner;
+use super::stream_origin::RecoveryState;
+use super::subscriber::Attendance;
 use super::transitions::Transitions;
 use super::undelivered::ConnectionHandle;
+use super::{DurableStream, RunControl};
 use crate::admission::QueuePosition;
-use crate::durability::DurableStream;
-use crate::workflows::RunControl;
+use crate::records::end_name;
 use engine::Phase;
 use generate::error::ApiError;
 use generate::output::position::Position;
@@ -26,10 +23,13 @@ use generate::stream_meta::StreamMeta;
 use generate::stream_source::{ChoiceLog, StartedGeneration, StreamSource};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use stream::{End, StreamId, Tap};
+use stream::{End, Owner, StreamId, Tap};
 use tokio::sync::watch;
 use wire::clock;
 use wire::cursor::{Cursor, TerminalMarker};
+use wire::framing::Framing;
+use wire::openai::chat_encoder::ReasoningField;
+use wire::protocol::Protocol;
 
 /// The started generation of a stream.
 pub struct Started {
@@ -333,4 +333,57 @@ impl StreamRecord {
     pub fn program(&self) -> Option<&Arc<RunControl>> {
         self.started().and_then(|_| self.program.get())
     }
+}
+
+/// Where a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamState {
+    /// Waits for a permit or for a slot in the batch.
+    Queued,
+    /// The prompt is being computed.
+    Prefilling,
+    /// Generating.
+    Running,
+    /// Waiting for credit or for pages.
+    Parked,
+    /// Paused by request.
+    Paused,
+    /// Every choice has ended.
+    Ended,
+}
+
+impl StreamState {
+    /// Name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Prefilling => "prefilling",
+            Self::Running => "running",
+            Self::Parked => "parked",
+            Self::Paused => "paused",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// Delivery options and owner of a stream.
+pub struct StreamTerms {
+    /// Owner of the stream.
+    pub owner: Owner,
+    /// Wire protocol of the request.
+    pub protocol: Protocol,
+    /// Framing of the response.
+    pub framing: Framing,
+    /// Field of chat messages with the reasoning.
+    pub reasoning_field: ReasoningField,
+    /// The stream continues without a client, and is retained after the end.
+    pub resumable: bool,
+    /// The stream becomes resumable when the client does not read for too long (`backpressure.policy: detach`).
+    pub detachable: bool,
+    /// Credit comes from the client's acknowledgements alone.
+    pub explicit_acks: bool,
+    /// Tokens a choice may be ahead; 0 = no limit.
+    pub credit_window: u64,
+    /// Tokens that a detached stream may generate beyond the credit window, per choice and once.
+    pub detached_tokens: u64,
 }

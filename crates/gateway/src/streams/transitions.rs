@@ -6,8 +6,8 @@
 //! the lock for one slot of the ring and a few wakers, a reader for a copy. The end is the last change, once: later
 //! changes are dropped.
 
-use super::end_name::end_name;
 use super::feed::{FeedEvent, StreamFeed};
+use crate::records::end_name;
 use engine::{Follower, ParkReason, Transition};
 use futures_util::stream::{Stream, unfold};
 use generate::stream_change::Change;

@@ -2,14 +2,12 @@
 
 use super::delivery::{DeliveryDescription, DeliveryState, DeliveryStatus};
 use super::delivery_table::{Change, Delivery, DeliveryTable};
-use super::{AttemptOutcome, WebhookRequest, WebhookSecrets, WebhookSettings};
-use super::{secret, webhook_url};
-use crate::durability::{AdoptedStream, ForgottenRecords, JournalSlot, StoredBlob};
+use super::{AttemptOutcome, WebhookRequest, WebhookSecrets, WebhookSettings, secret, webhook_url};
 use crate::ended::{EVENT_PREFIX, EndedStream, EventRecord};
 use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
 use crate::metrics::count::Counter;
-use crate::streams::StreamRecord;
+use crate::streams::{AdoptedStream, ForgottenRecords, JournalSlot, StoredBlob, StreamRecord};
 use generate::error::{ApiError, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! From a permit to a run.
 
-use super::run_control::RunControl;
 use super::run_driver::RunDriver;
 use super::run_slot::RunSlot;
 use crate::admission::Permit;
 use crate::models::{ModelTask, ServedModel};
+use crate::streams::run_control::RunControl;
 use crate::streams::{self, ChoiceLog, PermitHolder, Started, StartedGeneration, StreamRegistry};
 use engine::{Clocks, Policy, Terms};
 use generate::error::{ApiError, Problem};

@@ -4,9 +4,9 @@
 //! slot ([`RunSlot`]); control calls wake the task. Each poll does a bounded piece of work and then yields; a step
 //! that is too long for that runs on a blocking thread.
 
-use super::run_control::RunControl;
 use super::run_slot::{RunParkReason, RunSlot};
 use crate::keys::TokenCharge;
+use crate::streams::run_control::RunControl;
 use engine::{Follower, Token, Transition};
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};

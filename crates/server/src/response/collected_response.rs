@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use gateway::generation::Generation;
-use gateway::streams::moved_stream::moved_error;
+use gateway::streams::moved_error;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::Event;

@@ -76,7 +76,8 @@ const ENGINE: [Layer; 9] = [
     &["engine"],
 ];
 
-const GATEWAY: [Layer; 5] = [
+const GATEWAY: [Layer; 7] = [
+    // Leaf values.
     &[
         "admission",
         "id_generator",
@@ -85,16 +86,14 @@ const GATEWAY: [Layer; 5] = [
         "notify_waker",
         "stream_clocks",
     ],
-    &["keys", "latency_sampler"],
-    &[
-        "durability",
-        "limits",
-        "metrics",
-        "models",
-        "owners_slot",
-        "streams",
-        "workflows",
-    ],
+    // Records of streams as bytes, and callers.
+    &["keys", "records"],
+    &["owners_slot"],
+    // Streams with their records in the journal.
+    &["streams"],
+    // Models, and limits and metrics of everything below.
+    &["limits", "metrics", "models"],
+    // What is built on streams.
     &[
         "ended",
         "generation",
@@ -104,6 +103,7 @@ const GATEWAY: [Layer; 5] = [
         "stored",
         "stream_follower",
         "webhooks",
+        "workflows",
     ],
     &["handles", "pending_generation"],
 ];
