@@ -345,7 +345,7 @@ pub(crate) async fn claim_recovered(record: &StreamRecord, attempt: u32, tokens:
         return;
     };
     durable.claim(Claim {
-        generation: record.recovery_state().recoveries(),
+        generation: record.recoveries,
         instance: 0,
         attempt,
         why: CLAIM_RESTART,

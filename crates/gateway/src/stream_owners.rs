@@ -185,13 +185,13 @@ pub(crate) async fn claim(
         .claim(bits, instance, owners.stream_bytes_max, may_replace);
     match claimed.await {
         Ok(ClaimOutcome::Claimed(claimed)) => {
-            let generation = claimed.adopted.generation;
+            let generation = claimed.place.generation;
             tracing::info!(stream = %id, generation, "a stream of a dead gateway is taken over");
             let now = clock::now();
             owners
                 .replicator
                 .lock()
-                .adopt_stream(bits, claimed.adopted, now);
+                .claim_stream(bits, claimed.place, now);
             match take_over_stream(gateway, &owners.keys, claimed.stream) {
                 true => StreamPlace::Here,
                 false => StreamPlace::Undecided("the journal does not work".to_owned()),

@@ -21,7 +21,7 @@ pub struct RecoveryMetrics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryOutcome {
     /// Computed on, or in the queue again.
-    Continued,
+    Open,
     /// Readable, without further tokens.
     Ended,
     /// Readers get an error.
@@ -35,7 +35,7 @@ pub enum RecoveryOutcome {
 impl RecoveryOutcome {
     /// All outcomes.
     pub const ALL: [Self; 5] = [
-        Self::Continued,
+        Self::Open,
         Self::Ended,
         Self::Rejected,
         Self::Expired,
@@ -45,7 +45,7 @@ impl RecoveryOutcome {
     /// The label's value.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Continued => "continued",
+            Self::Open => "continued",
             Self::Ended => "ended",
             Self::Rejected => "rejected",
             Self::Expired => "expired",

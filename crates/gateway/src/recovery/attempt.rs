@@ -24,14 +24,14 @@ pub(crate) struct LastSubmission {
     /// Whether a client had paused the stream, so that no step contained it.
     pub(crate) is_paused: bool,
     /// The last claim.
-    pub(crate) claim: Option<RecordedClaim>,
+    pub(crate) claim: Option<LastClaim>,
     /// Tokens of all choices.
     pub(crate) tokens: u64,
 }
 
 /// The parts of a recorded claim that decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RecordedClaim {
+pub(crate) struct LastClaim {
     /// Number of the attempt, from 1.
     pub(crate) attempt: u32,
     /// Tokens of all choices at the claim.
@@ -132,7 +132,7 @@ mod tests {
             ..never
         };
         let claimed = |attempt, tokens_then, tokens| LastSubmission {
-            claim: Some(RecordedClaim {
+            claim: Some(LastClaim {
                 attempt,
                 tokens: tokens_then,
             }),
@@ -140,7 +140,7 @@ mod tests {
             ..submitted
         };
         let queued = |attempt| LastSubmission {
-            claim: Some(RecordedClaim { attempt, tokens: 0 }),
+            claim: Some(LastClaim { attempt, tokens: 0 }),
             ..never
         };
         let paused = |last| LastSubmission {
@@ -192,7 +192,7 @@ mod tests {
             };
             let attempt = attempt_of(last, false).number();
             assert_eq!(attempt, 1);
-            claim = Some(RecordedClaim { attempt, tokens });
+            claim = Some(LastClaim { attempt, tokens });
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
             };
             let attempt = attempt_of(last, false);
             attempts.push(attempt);
-            claim = Some(RecordedClaim {
+            claim = Some(LastClaim {
                 attempt: attempt.number(),
                 tokens: 5,
             });

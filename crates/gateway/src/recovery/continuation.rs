@@ -6,7 +6,7 @@
 use super::attempt::Attempt;
 use super::recovered_state::{self, lost_error};
 use super::recovered_values::{self, WallTime};
-use super::stream_recovery::RestoredStream;
+use super::stream_recovery::StreamRecovery;
 use crate::admission::{AdmissionRequest, Permit};
 use crate::handles::GenerationHandles;
 use crate::launch;
@@ -39,7 +39,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Continuation {
     pending: PendingGeneration,
     prompts: Arc<[PromptRecord]>,
-    recovered: Arc<RecoveredStream>,
+    records: Arc<RecoveredStream>,
     control: ControlState,
 }
 
@@ -48,13 +48,13 @@ impl Continuation {
     pub(crate) fn new(
         handles: &GenerationHandles,
         serving: &Arc<ReadyModel>,
-        stream: RestoredStream,
+        stream: StreamRecovery,
         attempt: Attempt,
     ) -> Result<Self, Box<PendingGeneration>> {
-        let RestoredStream {
+        let StreamRecovery {
             run,
             mut description,
-            recovered,
+            records,
             control,
             deadline,
             ..
@@ -95,17 +95,13 @@ impl Continuation {
         Ok(Self {
             pending,
             prompts,
-            recovered,
+            records,
             control,
         })
     }
 
     pub(crate) fn pending(&self) -> &PendingGeneration {
         &self.pending
-    }
-
-    pub(crate) fn recovered(&self) -> &RecoveredStream {
-        &self.recovered
     }
 
     pub(crate) fn into_run(self) -> StreamRun {
@@ -115,7 +111,7 @@ impl Continuation {
     /// Submits the stream and waits for a new token; the driver runs the stream from then on.
     pub(crate) async fn submit(mut self, attempt: Attempt) {
         let record = Arc::clone(self.pending.run.record());
-        let tokens = recovered_values::token_count(&self.recovered.choices);
+        let tokens = recovered_values::token_count(&self.records.choices);
         // Before anything that could end the process.
         claim_recovered(&record, attempt.number(), tokens).await;
         let readers = loop {
@@ -163,7 +159,7 @@ impl Continuation {
                 // The first process had accepted the update, and the engine has no others.
                 let _ = record.update_request(update);
             }
-            record.pause(self.recovered.is_paused);
+            record.pause(self.records.is_paused);
         }
         Ok(readers)
     }
@@ -173,7 +169,7 @@ impl Continuation {
         let sizing = pending.serving.resource_estimator(&limits);
         let lengths = prompts.iter().map(|prompt| prompt.ids.len());
         let mut need = sizing.exact_estimate(lengths, requested_choices(&pending.ask))?;
-        let answered = recovered_values::token_count(&self.recovered.choices);
+        let answered = recovered_values::token_count(&self.records.choices);
         need.prompt_tokens += usize::try_from(answered).unwrap_or(usize::MAX);
         Ok(pending.serving.admission.readmit(AdmissionRequest {
             class: pending.class,
@@ -187,7 +183,7 @@ impl Continuation {
 
     /// The generation as it was before the restart.
     pub(crate) fn resumed(&self) -> ResumedGeneration {
-        let (recovered, meta) = (&self.recovered, self.pending.run.record().meta());
+        let (recovered, meta) = (&self.records, self.pending.run.record().meta());
         let wall = WallTime::now();
         ResumedGeneration {
             choices: recovered_values::resumed_choices(&recovered.choices, meta),
@@ -235,12 +231,12 @@ impl Continuation {
 pub(crate) async fn settle_stream(
     handles: &GenerationHandles,
     serving: &Arc<ReadyModel>,
-    stream: RestoredStream,
+    stream: StreamRecovery,
     end: End,
 ) {
     let ended_at = match has_ended(&stream) {
         true => {
-            let ended_unix_us = recovered_state::ended_unix_us(&stream.recovered);
+            let ended_unix_us = recovered_state::ended_unix_us(&stream.records);
             let source = stream.run.record().source();
             source.ended_time().record(ended_unix_us);
             WallTime::now().past_instant(ended_unix_us)
@@ -250,7 +246,7 @@ pub(crate) async fn settle_stream(
     let Ok(continuation) =
         Continuation::new(handles, serving, stream, Attempt::Normal { number: 1 })
     else {
-        // Only streams with prompts are planned to be readable.
+        // Only streams with prompts can be readable.
         return;
     };
     match try_settle(&continuation, end, ended_at).await {
@@ -267,7 +263,7 @@ async fn try_settle(
     end: End,
     ended_at: Instant,
 ) -> Result<(), ApiError> {
-    let (pending, recovered) = (continuation.pending(), continuation.recovered());
+    let (pending, recovered) = (continuation.pending(), &continuation.records);
     let mut resumed = continuation.resumed();
     resumed.paused = false;
     resumed.ended = Some(ended_at);
@@ -288,8 +284,8 @@ async fn try_settle(
     Ok(())
 }
 
-fn has_ended(stream: &RestoredStream) -> bool {
-    let ended = stream.recovered.choices.iter();
+fn has_ended(stream: &StreamRecovery) -> bool {
+    let ended = stream.records.choices.iter();
     let ended = ended.filter(|choice| choice.end.is_some()).count();
     ended == stream.run.record().meta().choices
 }

@@ -5,11 +5,11 @@
 //! stopped, and two owners would send two texts. New requests do not wait for that ([`HELD_MAX`]).
 
 use super::coordinator::continue_streams;
-use super::recovered_state::StreamPlan;
-use super::stream_recovery::RestoredStream;
+use super::recovered_state::RecoveredState;
+use super::stream_recovery::StreamRecovery;
 use crate::handles::Gateway;
 use crate::owners_slot::{LOOKUPS_MAX, OwnerState, StreamOwners};
-use cluster::records::{Adopted, ClaimOutcome, Fenced, LastMessage};
+use cluster::records::{ClaimOutcome, ClaimedPlace, Fenced, LastMessage};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use journal::RecoveredStream;
@@ -28,17 +28,17 @@ const HELD_MAX: Duration = Duration::from_secs(2);
 const GROUP: Duration = Duration::from_millis(20);
 
 /// A stream whose owner is not known.
-pub(crate) type UndecidedStream = (RestoredStream, oneshot::Receiver<()>);
+pub(crate) type UndecidedStream = (StreamRecovery, oneshot::Receiver<()>);
 
 /// The streams that this process owns, and those whose owner is not known in time.
 pub(crate) async fn split_decided(
-    mut reclaims: Reclaims,
-    streams: Vec<RestoredStream>,
-) -> (Vec<RestoredStream>, Vec<UndecidedStream>) {
+    mut claims: Claims,
+    streams: Vec<StreamRecovery>,
+) -> (Vec<StreamRecovery>, Vec<UndecidedStream>) {
     let deadline = Instant::now() + HELD_MAX;
     let (mut owned, mut undecided) = (Vec::new(), Vec::new());
     for stream in streams {
-        let Some(mut decision) = reclaims.decision(stream.recovered.id) else {
+        let Some(mut decision) = claims.decision(stream.records.id) else {
             owned.push(stream);
             continue;
         };
@@ -78,14 +78,14 @@ pub(crate) async fn continue_when_decided(gateway: &Gateway, undecided: Vec<Unde
 }
 
 /// The stream, if this process owns it and it goes on.
-fn owned_stream(stream: RestoredStream) -> Option<RestoredStream> {
+fn owned_stream(stream: StreamRecovery) -> Option<StreamRecovery> {
     let record = stream.run.record();
-    if record.is_moved() {
+    if record.has_left() {
         return None;
     }
-    record.note_owned();
-    match stream.plan {
-        StreamPlan::Rejected(error) => {
+    record.publish_recovered();
+    match stream.state {
+        RecoveredState::Rejected(error) => {
             stream.run.reject_recovered(error);
             None
         }
@@ -98,10 +98,10 @@ const CLAIM_AGAIN: Duration = Duration::from_millis(500);
 
 /// Streams of this gateway's journal whose owner is being found out.
 #[derive(Default)]
-pub(crate) struct Reclaims(HashMap<u128, oneshot::Receiver<()>>);
+pub(crate) struct Claims(HashMap<u128, oneshot::Receiver<()>>);
 
-impl Reclaims {
-    /// Ready when the owner of a stream is known: [`crate::streams::StreamRecord::is_moved`] says that it is another
+impl Claims {
+    /// Ready when the owner of a stream is known: [`crate::streams::StreamRecord::has_left`] says that it is another
     /// gateway.
     pub(crate) fn decision(&mut self, id: u128) -> Option<oneshot::Receiver<()>> {
         self.0.remove(&id)
@@ -110,24 +110,24 @@ impl Reclaims {
 
 /// Claims the streams of this gateway's journal in a task. One that another gateway has taken over, or has continued, ends
 /// here. To be called when the streams are registered.
-pub(crate) fn begin_reclaims(gateway: &Gateway, streams: Vec<Arc<RecoveredStream>>) -> Reclaims {
-    let mut reclaims = Reclaims::default();
+pub(crate) fn begin_claims(gateway: &Gateway, streams: Vec<Arc<RecoveredStream>>) -> Claims {
+    let mut claims = Claims::default();
     if gateway.owners.is_set() {
         let is_awaited = gateway.owners.may_be_replicated();
         let streams = streams.into_iter().map(|stream| {
             let (decided, decision) = oneshot::channel();
             if is_awaited {
-                reclaims.0.insert(stream.id, decision);
+                claims.0.insert(stream.id, decision);
             }
             (stream, decided)
         });
         let streams: Vec<_> = streams.collect();
-        tokio::spawn(reclaim_streams(gateway.clone(), streams));
+        tokio::spawn(claim_streams(gateway.clone(), streams));
     }
-    reclaims
+    claims
 }
 
-async fn reclaim_streams(
+async fn claim_streams(
     gateway: Gateway,
     streams: Vec<(Arc<RecoveredStream>, oneshot::Sender<()>)>,
 ) {
@@ -139,7 +139,7 @@ async fn reclaim_streams(
     let claims = claims.for_each_concurrent(LOOKUPS_MAX, |(stream, decided)| {
         let (gateway, is_told) = (&gateway, &is_told);
         async move {
-            while let Err(why) = reclaim_stream(owners, gateway, &stream).await {
+            while let Err(why) = claim_stream(owners, gateway, &stream).await {
                 if !is_told.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         "recovered streams wait until JetStream tells their owners: {why}. Where JetStream is given up for \
@@ -155,7 +155,7 @@ async fn reclaim_streams(
     claims.await;
 }
 
-async fn reclaim_stream(
+async fn claim_stream(
     owners: &StreamOwners,
     gateway: &Gateway,
     stream: &RecoveredStream,
@@ -167,10 +167,10 @@ async fn reclaim_stream(
     let claimed = owners
         .store
         .claim(stream.id, instance, owners.stream_bytes_max, may_replace);
-    let adopted = match claimed.await? {
-        ClaimOutcome::Claimed(claimed) => claimed.adopted,
+    let place = match claimed.await? {
+        ClaimOutcome::Claimed(claimed) => claimed.place,
         // Nothing is stored, as before the first claim.
-        ClaimOutcome::Unknown => Adopted {
+        ClaimOutcome::Unknown => ClaimedPlace {
             generation: 1,
             sequence: 0,
             handle: 0,
@@ -190,7 +190,7 @@ async fn reclaim_stream(
         }
     };
     let mut replicator = owners.replicator.lock();
-    replicator.adopt_stream(stream.id, adopted, clock::now());
+    replicator.claim_stream(stream.id, place, clock::now());
     replicator.set_key(stream.id, stream.key, clock::now());
     drop(replicator);
     if let Some(journal) = gateway.generations.journal.get() {

@@ -1,6 +1,6 @@
 //! State of a recovered stream: a pure function of the records.
 
-use super::attempt::{Attempt, LastSubmission, RecordedClaim, attempt_of};
+use super::attempt::{Attempt, LastClaim, LastSubmission, attempt_of};
 use super::recovered_values;
 use crate::records::{DescriptionKind, RecordedPrompts, StreamDescription, outcome};
 use generate::error::ApiError;
@@ -8,9 +8,9 @@ use journal::{Integrity, RecoveredChoice, RecoveredStream};
 use std::time::Duration;
 use stream::{End, FailCode};
 
-/// Plan for a recovered stream.
+/// State of a recovered stream.
 #[derive(Clone, Debug)]
-pub(crate) enum StreamPlan {
+pub(crate) enum RecoveredState {
     /// The retention is over.
     Expired,
     /// Readers get the error.
@@ -19,47 +19,47 @@ pub(crate) enum StreamPlan {
     Ended(End),
     /// The stream waited for a permit, and waits again.
     Queued(Attempt),
-    /// The stream is computed on.
-    Continued(Attempt),
+    /// The stream was running, and is computed on.
+    Running(Attempt),
 }
 
-impl StreamPlan {
-    /// The plan of a stream with records that this version cannot read.
+impl RecoveredState {
+    /// The state of a stream that cannot continue.
     pub(crate) fn without_continuation(self) -> Self {
         match self {
-            Self::Continued(_) => Self::Ended(End::Lost),
+            Self::Running(_) => Self::Ended(End::Lost),
             Self::Queued(_) => Self::Rejected(lost_error()),
-            plan => plan,
+            state => state,
         }
     }
 }
 
 /// Facts that decide beside the records of one stream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PlanContext {
+pub(crate) struct RecoveryContext {
     /// Whether the last process shut down in order.
     pub(crate) is_sealed: bool,
     pub(crate) now_unix_us: u64,
     pub(crate) retention: Duration,
 }
 
-/// Plan for a stream with this description, in which the prepared prompts are set.
-pub(crate) fn plan_of(
+/// State of a stream with this description, in which the prepared prompts are set.
+pub(crate) fn state_of(
     stream: &RecoveredStream,
     description: &StreamDescription,
-    context: PlanContext,
-) -> StreamPlan {
+    context: RecoveryContext,
+) -> RecoveredState {
     match description.kind {
         DescriptionKind::StoredBlob
         | DescriptionKind::WebhookDelivery
         | DescriptionKind::Retired
         | DescriptionKind::WorkflowRun => {
-            return StreamPlan::Rejected(lost_error());
+            return RecoveredState::Rejected(lost_error());
         }
         DescriptionKind::Generation => {}
     }
     if let Some(error) = stream.outcome.as_deref().and_then(outcome::decode) {
-        return StreamPlan::Rejected(error);
+        return RecoveredState::Rejected(error);
     }
     let choices = description.n * description.prompts.len();
     let ends = stream.choices.iter().filter(|choice| choice.end.is_some());
@@ -68,25 +68,25 @@ pub(crate) fn plan_of(
     // An answer to be stored is read from the tokens once more.
     let is_stored = description.stored.is_some();
     if has_ended && !is_stored && is_expired(u128::from(ended_unix_us(stream))) {
-        return StreamPlan::Expired;
+        return RecoveredState::Expired;
     }
     let is_prepared = matches!(description.prompts, RecordedPrompts::Prepared(_));
     if let Some(end) = lost_end(stream, description, has_ended) {
         return match is_prepared {
-            true => StreamPlan::Ended(end),
+            true => RecoveredState::Ended(end),
             // Without the prompts nothing was generated, or the tokens cannot be read.
-            false => StreamPlan::Rejected(lost_error()),
+            false => RecoveredState::Rejected(lost_error()),
         };
     }
     if has_ended {
-        return StreamPlan::Ended(End::Lost);
+        return RecoveredState::Ended(End::Lost);
     }
     match (is_prepared, attempt(stream, is_prepared, context)) {
-        (false, Attempt::Fail) => StreamPlan::Rejected(crashed_error()),
-        (false, attempt) => StreamPlan::Queued(attempt),
-        _ if has_passed(description, context) => StreamPlan::Ended(End::Deadline),
-        (true, Attempt::Fail) => StreamPlan::Ended(End::Failed(FailCode::CrashedEngines)),
-        (true, attempt) => StreamPlan::Continued(attempt),
+        (false, Attempt::Fail) => RecoveredState::Rejected(crashed_error()),
+        (false, attempt) => RecoveredState::Queued(attempt),
+        _ if has_passed(description, context) => RecoveredState::Ended(End::Deadline),
+        (true, Attempt::Fail) => RecoveredState::Ended(End::Failed(FailCode::CrashedEngines)),
+        (true, attempt) => RecoveredState::Running(attempt),
     }
 }
 
@@ -137,11 +137,11 @@ fn lost_end(
     is_lost.then_some(End::Lost)
 }
 
-fn attempt(stream: &RecoveredStream, is_prepared: bool, context: PlanContext) -> Attempt {
+fn attempt(stream: &RecoveredStream, is_prepared: bool, context: RecoveryContext) -> Attempt {
     let last = LastSubmission {
         is_submitted: is_prepared,
         is_paused: stream.is_paused,
-        claim: stream.claim.map(|claim| RecordedClaim {
+        claim: stream.claim.map(|claim| LastClaim {
             attempt: claim.attempt,
             tokens: claim.tokens,
         }),
@@ -150,7 +150,7 @@ fn attempt(stream: &RecoveredStream, is_prepared: bool, context: PlanContext) ->
     attempt_of(last, context.is_sealed)
 }
 
-fn has_passed(description: &StreamDescription, context: PlanContext) -> bool {
+fn has_passed(description: &StreamDescription, context: RecoveryContext) -> bool {
     let deadline = description.deadline_unix_us;
     deadline.is_some_and(|deadline| deadline <= context.now_unix_us)
 }

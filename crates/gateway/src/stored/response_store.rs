@@ -12,7 +12,7 @@ use super::stored_snapshot::{StoredNote, StoredSnapshot, is_stored_answer};
 use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
 use crate::limits::LiveLimits;
-use crate::streams::{AdoptedStream, ForgottenRecords, JournalSlot, StoredBlob, StreamRecord};
+use crate::streams::{ForgottenRecords, JournalSlot, RecoveredHandle, StoredBlob, StreamRecord};
 use generate::error::{ApiError, ErrorKind};
 use generate::request::MESSAGES_MAX;
 use serde::Deserialize;
@@ -136,13 +136,13 @@ impl ResponseStore {
     }
 
     /// Restores the stored answers among the streams of a journal, and returns the others.
-    pub fn restore_answers(&self, adopted: Vec<AdoptedStream>) -> Vec<AdoptedStream> {
-        let (answers, streams): (Vec<_>, Vec<_>) = adopted
+    pub fn restore_answers(&self, objects: Vec<RecoveredHandle>) -> Vec<RecoveredHandle> {
+        let (answers, streams): (Vec<_>, Vec<_>) = objects
             .into_iter()
-            .partition(|stream| is_stored_answer(&stream.recovered.description));
-        for AdoptedStream { recovered, durable } in answers {
-            let outcome = recovered.outcome.as_deref().unwrap_or_default();
-            self.restore(&recovered.description, outcome, durable.into());
+            .partition(|object| is_stored_answer(&object.records.description));
+        for RecoveredHandle { records, durable } in answers {
+            let outcome = records.outcome.as_deref().unwrap_or_default();
+            self.restore(&records.description, outcome, durable.into());
         }
         streams
     }
@@ -209,7 +209,7 @@ impl ResponseStore {
         let (store, entry) = (Arc::clone(self), Arc::clone(entry));
         tokio::spawn(async move {
             entry.wait_for_end().await;
-            if entry.is_moved() {
+            if entry.has_left() {
                 // The next owner stores the answer.
                 return;
             }

@@ -72,12 +72,12 @@ impl Process {
     fn start(folder: Folder, responses: ResponseLimits) -> Self {
         let directory = JournalDirectory::new(journal_path(&folder));
         let (writer, recovered) = open_journal(directory, small_journal()).expect("a journal");
-        let (journal, adopted) =
+        let (journal, objects) =
             StreamJournal::start(writer, recovered, StreamFeed::new()).expect("a thread");
         let slot = Arc::<JournalSlot>::default();
         slot.set(Arc::clone(&journal));
         let store = ResponseStore::new(limits(responses), slot, Arc::default());
-        let others = store.restore_answers(adopted).len();
+        let others = store.restore_answers(objects).len();
         let caller = Keys::anonymous().identify(None).expect("a caller");
         Self {
             folder,

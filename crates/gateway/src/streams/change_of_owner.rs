@@ -12,6 +12,7 @@ use super::stream_record::StreamRecord;
 use generate::error::{ApiError, ErrorKind};
 use generate::output::generation_reader::is_good;
 use generate::output::position::Position;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::cursor::{Cursor, TerminalMarker};
 use wire::event_id::EventIds;
@@ -48,14 +49,8 @@ pub(super) fn never_started_error() -> ApiError {
 
 impl StreamRecord {
     /// Whether the stream continues at another gateway.
-    pub fn is_moved(&self) -> bool {
-        self.recovery_state().is_moved()
-    }
-
-    /// Whether the stream was taken over from a gateway that is gone, which may have sent more than was stored.
-    pub fn is_taken_over(&self) -> bool {
-        let note = self.recovery_state().note();
-        note.is_some_and(|note| note.is_claimed)
+    pub fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Acquire)
     }
 
     /// Whether a client may have more than this process, which computes the rest again.
@@ -100,7 +95,7 @@ impl StreamRecord {
 
     /// Another gateway owns the stream: the work ends, and nothing further is told.
     pub(crate) fn fence(&self) {
-        self.recovery_state().set_moved();
+        self.has_left.store(true, Ordering::Release);
         if let Some(durable) = self.durable() {
             durable.give_up();
         }
@@ -109,7 +104,7 @@ impl StreamRecord {
 
     /// The work ends here, and readers and webhooks get no end.
     pub(crate) fn withdraw(&self) {
-        self.recovery_state().set_moved();
+        self.has_left.store(true, Ordering::Release);
         self.cancel();
     }
 
@@ -131,7 +126,7 @@ impl StreamRecord {
 
     /// Closes the readers' connections.
     pub(crate) fn finish_move(&self) {
-        self.recovery_state().set_moved();
+        self.has_left.store(true, Ordering::Release);
         if let Some(durable) = self.durable() {
             durable.show_all();
         }

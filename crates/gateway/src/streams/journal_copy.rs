@@ -14,10 +14,10 @@ use std::sync::Arc;
 use stream::End;
 use wire::clock;
 
-/// The recorder's knowledge of one stream. What each token needs is in the first cache line.
+/// What the journal has of one stream, as the recorder knows it. What each token needs is in the first cache line.
 #[derive(Default)]
 #[repr(C, align(64))]
-pub(crate) struct RecordedStream {
+pub(crate) struct JournalCopy {
     /// Changes of the handle that were taken.
     pub(crate) changes: u64,
     /// `None` before the beginning was appended, and after the stream was forgotten.
@@ -27,10 +27,10 @@ pub(crate) struct RecordedStream {
     pub(crate) is_paused: bool,
     /// Whether another process has recorded the stream elsewhere, and the journal of this one does not have it yet.
     is_foreign: bool,
-    pub(crate) choices: Box<[RecordedChoice]>,
+    pub(crate) choices: Box<[ChoiceCopy]>,
     /// Records of an earlier process; `None` after the logs were attached.
     pub(crate) recovered: Option<Arc<RecoveredStream>>,
-    steering: Option<Box<RecordedSteering>>,
+    steering: Option<Box<SteeringCopy>>,
     /// Cached tokens and wall time.
     pub(crate) started: Option<Box<(u64, u64)>>,
     /// The description, with the prompts from the submission on.
@@ -42,7 +42,7 @@ pub(crate) struct RecordedStream {
 
 /// Control updates of a stream that was steered.
 #[derive(Default)]
-struct RecordedSteering {
+struct SteeringCopy {
     recorded: Option<ControlState>,
     /// A control state that is not recorded yet.
     news: Option<ControlState>,
@@ -50,7 +50,7 @@ struct RecordedSteering {
     applied_before: u64,
 }
 
-impl RecordedSteering {
+impl SteeringCopy {
     /// Whether a control state will follow the tokens: `applied` updates of this process are in the logs.
     fn has_news(&self, applied: u64) -> bool {
         let is_behind = |control: &ControlState| {
@@ -63,13 +63,13 @@ impl RecordedSteering {
 
 /// The recorded part of one choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RecordedChoice {
+pub(crate) struct ChoiceCopy {
     pub(crate) tokens: u64,
     /// Code of the end, and wall time.
     pub(crate) end: Option<(u32, u64)>,
 }
 
-impl RecordedStream {
+impl JournalCopy {
     /// The state that an earlier process has left.
     pub(crate) fn of_recovered(stream: &Arc<RecoveredStream>) -> Self {
         let claim = stream.claim.map(|claim| Claim {
@@ -79,7 +79,7 @@ impl RecordedStream {
             why: claim.why,
             tokens: claim.tokens,
         });
-        let choices = stream.choices.iter().map(|choice| RecordedChoice {
+        let choices = stream.choices.iter().map(|choice| ChoiceCopy {
             tokens: choice.ids.len() as u64,
             end: choice.end,
         });
@@ -95,7 +95,7 @@ impl RecordedStream {
                 .started
                 .map(|s| Box::new((s.cached_tokens, s.at_unix_us))),
             steering: control.map(|control| {
-                Box::new(RecordedSteering {
+                Box::new(SteeringCopy {
                     applied_before: control.applied,
                     recorded: Some(control),
                     news: None,
@@ -192,7 +192,7 @@ impl RecordedStream {
     pub(crate) fn add_choices(&mut self, count: usize) {
         if self.choices.len() < count {
             let mut choices = std::mem::take(&mut self.choices).into_vec();
-            choices.resize(count, RecordedChoice::default());
+            choices.resize(count, ChoiceCopy::default());
             self.choices = choices.into();
         }
     }
@@ -352,7 +352,7 @@ pub(crate) fn rewrite_stream<F: FileSystem>(
     buffers: &mut TokenBuffers,
 ) {
     // Descriptions, tokens and choices were within the bounds when they were appended first.
-    let _ = writer.rewrite_stream(key, &entry.recorded.description, |copy| {
+    let _ = writer.rewrite_stream(key, &entry.copy.description, |copy| {
         write_records(entry, buffers, &mut |record| {
             let appended = copy.append(record);
             debug_assert!(appended.is_ok(), "{appended:?}");
@@ -367,7 +367,7 @@ pub(crate) fn copy_stream(
     entry: &TableEntry,
     buffers: &mut TokenBuffers,
 ) {
-    tap.copy_stream(id, &entry.recorded.description, &mut |append| {
+    tap.copy_stream(id, &entry.copy.description, &mut |append| {
         write_records(entry, buffers, append);
     });
 }
@@ -378,25 +378,25 @@ fn write_records(
     buffers: &mut TokenBuffers,
     append: &mut dyn FnMut(&Record<'_>),
 ) {
-    let recorded = &entry.recorded;
-    recorded.state_records(&mut *append);
-    match &recorded.recovered {
+    let copy = &entry.copy;
+    copy.state_records(&mut *append);
+    match &copy.recovered {
         Some(recovered) => recovered_tokens(recovered, append),
-        None => logged_tokens(entry.logs.as_deref(), recorded, buffers, append),
+        None => logged_tokens(entry.logs.as_deref(), copy, buffers, append),
     }
-    recorded.end_records(append);
+    copy.end_records(append);
 }
 
 fn logged_tokens(
     logs: Option<&StreamLogs>,
-    recorded: &RecordedStream,
+    copy: &JournalCopy,
     buffers: &mut TokenBuffers,
     append: &mut dyn FnMut(&Record<'_>),
 ) {
     let Some(logs) = logs else {
         return; // No logs yet, or the stream is about to be forgotten.
     };
-    for (choice, end) in recorded.choices.iter().enumerate() {
+    for (choice, end) in copy.choices.iter().enumerate() {
         let mut at = 0;
         while at < end.tokens {
             logs.copy_tokens(choice, at, end.tokens, buffers);

@@ -92,9 +92,9 @@ pub use feed::{FeedEvent, FeedView, StreamFeed};
 pub use generate::stream_source::{ChoiceLog, StartedGeneration};
 pub use journal_health::{JournalGauges, watch_journal};
 pub(crate) use run_control::RunControl;
-pub use stream_journal::{AdoptedStream, JournalSlot, StreamJournal};
+pub use stream_journal::{JournalSlot, RecoveredHandle, StreamJournal};
 pub(crate) use stream_metrics::SocketMetrics;
-pub(crate) use stream_origin::RecoveryNote;
+pub use stream_origin::StreamOrigin;
 pub use stream_record::{Started, StreamRecord, StreamState, StreamTerms};
 pub use stream_registry::{
     RegistrationBarrier, StreamLimits, StreamRegistry, UnreadPage, registry_caller,

@@ -76,14 +76,14 @@ impl StreamRecorder {
         recorder
     }
 
-    /// Takes the list of the turn, and the streams that arrived into the table.
+    /// Takes the list of the turn, and new streams into the table.
     fn admit_streams(&mut self, table: &mut StreamTable) {
         self.state.take_news(&mut self.news);
-        for arrived in self.news.arrived.drain(..) {
-            if let Some(key) = arrived.recorded.key {
-                self.indexes.insert(key, arrived.slot.index());
+        for entry in self.news.new_streams.drain(..) {
+            if let Some(key) = entry.copy.key {
+                self.indexes.insert(key, entry.slot.index());
             }
-            table.insert(arrived);
+            table.insert(entry);
         }
     }
 
@@ -104,14 +104,14 @@ impl StreamRecorder {
     }
 
     fn record_stream<F: FileSystem>(&mut self, writer: &mut Writer<F>, entry: &mut TableEntry) {
-        if entry.recorded.is_released {
+        if entry.copy.is_released {
             return;
         }
         let mut appended = Ok(());
-        if entry.slot.changes() > entry.recorded.changes {
+        if entry.slot.changes() > entry.copy.changes {
             appended = self.record_changes(writer, entry);
         }
-        if let (Ok(()), Some(key)) = (&appended, entry.recorded.key) {
+        if let (Ok(()), Some(key)) = (&appended, entry.copy.key) {
             appended = self.record_logs(writer, entry, key);
         }
         if let Err(error) = appended {
@@ -130,8 +130,8 @@ impl StreamRecorder {
         let mut inbox = lock(&entry.slot.inbox);
         let news = std::mem::take(&mut inbox.news);
         let (is_forgotten, is_open) = (inbox.is_forgotten, inbox.is_open);
-        entry.recorded.changes = entry.slot.changes();
-        entry.recorded.is_released = inbox.is_released;
+        entry.copy.changes = entry.slot.changes();
+        entry.copy.is_released = inbox.is_released;
         if inbox.logs.is_some() {
             entry.logs = inbox.logs.clone();
         }
@@ -143,9 +143,9 @@ impl StreamRecorder {
         if is_open || is_forgotten {
             self.forget_stream(writer, entry);
         } else {
-            let is_new = entry.recorded.key.is_none();
-            appended = entry.recorded.append_news(writer, entry.slot.id, news);
-            if let Some(key) = entry.recorded.key.filter(|_| is_new) {
+            let is_new = entry.copy.key.is_none();
+            appended = entry.copy.append_news(writer, entry.slot.id, news);
+            if let Some(key) = entry.copy.key.filter(|_| is_new) {
                 self.indexes.insert(key, index);
             }
         }
@@ -153,11 +153,11 @@ impl StreamRecorder {
             entry.slot.acknowledge(u64::MAX);
         } else if appended.is_ok() {
             // A deletion, too, is confirmed to its client when the journal has it.
-            let changes = entry.recorded.changes;
+            let changes = entry.copy.changes;
             self.pending.push(index, Shown::Changes { changes });
         }
         // Also after an error: later turns leave a released stream out.
-        if entry.recorded.is_released {
+        if entry.copy.is_released {
             self.pending.push(index, Shown::Released);
         }
         appended
@@ -170,33 +170,33 @@ impl StreamRecorder {
         entry: &mut TableEntry,
         key: StreamKey,
     ) -> Result<(), AppendError> {
-        let recorded = &mut *entry.recorded;
-        let Some(logs) = entry.logs.as_deref().filter(|_| !recorded.is_released) else {
-            return match recorded.has_control_news(0) {
-                true => recorded.append_control(writer, key, 0),
+        let copy = &mut *entry.copy;
+        let Some(logs) = entry.logs.as_deref().filter(|_| !copy.is_released) else {
+            return match copy.has_control_news(0) {
+                true => copy.append_control(writer, key, 0),
                 false => Ok(()),
             };
         };
-        recorded.recovered = None;
-        let is_steered = recorded.is_steered();
+        copy.recovered = None;
+        let is_steered = copy.is_steered();
         let applied = is_steered.then(|| (logs.updates_applied(), logs.applied_count()));
         logs.read_written(&mut self.written);
         if applied.is_some_and(|(_, count)| logs.begun_count() != count) {
             entry.slot.note_change();
             return Ok(());
         }
-        recorded.append_start(writer, key, logs)?;
+        copy.append_start(writer, key, logs)?;
         let applied = applied.map(|(applied, _)| applied);
-        let applied = applied.filter(|applied| recorded.has_control_news(*applied));
+        let applied = applied.filter(|applied| copy.has_control_news(*applied));
         if applied.is_some() {
             writer.keep_together(CONTROL_FRAME_BYTES);
         }
-        recorded.add_choices(self.written.len());
+        copy.add_choices(self.written.len());
         for choice in 0..self.written.len() {
             self.record_choice(writer, entry, (key, choice))?;
         }
         match applied {
-            Some(applied) => entry.recorded.append_control(writer, key, applied),
+            Some(applied) => entry.copy.append_control(writer, key, applied),
             None => Ok(()),
         }
     }
@@ -210,10 +210,10 @@ impl StreamRecorder {
         let Some(logs) = entry.logs.as_deref() else {
             return Ok(());
         };
-        let (recorded, index) = (&mut *entry.recorded, entry.slot.index());
+        let (copy, index) = (&mut *entry.copy, entry.slot.index());
         let written = self.written[choice];
-        let from = recorded.choices[choice].tokens;
-        let is_open = recorded.choices[choice].end.is_none();
+        let from = copy.choices[choice].tokens;
+        let is_open = copy.choices[choice].end.is_none();
         // The format's bound on choices is below 2^32.
         let number = choice as u32;
         let tokens = append_tokens(
@@ -224,12 +224,12 @@ impl StreamRecorder {
             written,
             &mut self.buffers,
         )?;
-        recorded.choices[choice].tokens = tokens;
+        copy.choices[choice].tokens = tokens;
         let is_leaving = entry.slot.is_leaving();
         let is_final = |end: &End| is_open && !is_leaving && self.is_final(*end);
         let end = written.end.filter(is_final);
         if let Some(end) = end {
-            let at_unix_us = recorded.append_end(writer, key, choice, end)?;
+            let at_unix_us = copy.append_end(writer, key, choice, end)?;
             logs.ended_time().record(at_unix_us);
             self.pending.push(index, Shown::End { choice: number });
         } else if tokens > from {
@@ -246,12 +246,12 @@ impl StreamRecorder {
 
     /// Removes a stream from the journal. Without effect on a stream that was removed before.
     fn forget_stream<F: FileSystem>(&mut self, writer: &mut Writer<F>, entry: &mut TableEntry) {
-        if let Some(key) = entry.recorded.key {
+        if let Some(key) = entry.copy.key {
             // An unknown key: the stored response was given up for space.
             let _ = writer.forget_stream(key, NOT_RETAINED);
             self.indexes.remove(&key);
         }
-        entry.recorded.clear();
+        entry.copy.clear();
     }
 
     /// Shows what is acknowledged, and removes the streams that were released.
@@ -259,7 +259,7 @@ impl StreamRecorder {
         while let Some((index, shown)) = self.pending.pop_acknowledged(acknowledged) {
             if let Shown::Released = shown {
                 let removed = table.remove(index);
-                if let Some(key) = removed.and_then(|entry| entry.recorded.key) {
+                if let Some(key) = removed.and_then(|entry| entry.copy.key) {
                     self.indexes.remove(&key);
                 }
                 self.state.free_index(index);
@@ -278,7 +278,7 @@ impl StreamRecorder {
         for key in writer.take_released() {
             let index = self.indexes.remove(&key);
             if let Some(entry) = index.and_then(|index| table.get_mut(index)) {
-                entry.recorded.key = None;
+                entry.copy.key = None;
                 entry.slot.set_durable(false);
             }
         }
@@ -303,7 +303,7 @@ impl StreamRecorder {
             if let Some(entry) = table.get(index)
                 && !entry.slot.is_durable()
             {
-                let key = entry.recorded.key;
+                let key = entry.copy.key;
                 let is_durable = key.is_some_and(|key| writer.is_durable(key));
                 entry.slot.set_durable(is_durable);
             }
@@ -382,7 +382,7 @@ impl<F: FileSystem> Recorder<F> for StreamRecorder {
 mod tests {
     use super::*;
     use crate::streams::StreamFeed;
-    use crate::streams::journal_copy::RecordedStream;
+    use crate::streams::journal_copy::JournalCopy;
     use crate::streams::stream_slot::StreamNews;
     use crate::streams::stream_slot::StreamSlot;
     use journal::{JournalConfig, JournalDirectory, open_journal};
@@ -405,7 +405,7 @@ mod tests {
                 open: Some(b"{}".to_vec().into()),
                 ..StreamNews::default()
             };
-            StreamSlot::insert(&state, id, 2, RecordedStream::default(), Some(first))
+            StreamSlot::insert(&state, id, 2, JournalCopy::default(), Some(first))
         };
         let (kept, left) = (insert(1), insert(2));
         // Another gateway continues the second stream, so that its records are not forgotten, and there is no place for one.

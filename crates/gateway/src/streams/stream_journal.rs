@@ -2,11 +2,11 @@
 
 use super::durable_stream::{DurableStream, StoredBlob};
 use super::feed::StreamFeed;
-use super::journal_copy::RecordedStream;
+use super::journal_copy::JournalCopy;
 use super::journal_health::{JournalGauges, JournalMetrics};
 use super::recorder::StreamRecorder;
 use super::stream_slot::{StreamNews, StreamSlot};
-use super::stream_table::{ArrivedStream, NewsList, PendingNews, StreamTable};
+use super::stream_table::{NewsList, PendingNews, StreamTable, TableEntry};
 use crate::records::DESCRIPTION_BYTES_MAX;
 use journal::{
     FileSystem, JournalThread, JournalWaker, Recovered, RecoveredStream, StreamKey, Writer,
@@ -25,12 +25,25 @@ pub struct StreamJournal {
     pub(crate) thread: Mutex<Option<JournalThread>>,
 }
 
-/// A stream that an earlier process has left.
-pub struct AdoptedStream {
+/// A stream that this process did not open: what was recorded of it, and the handle for further records.
+pub struct RecoveredHandle {
     /// Everything that was recorded.
-    pub recovered: Arc<RecoveredStream>,
+    pub records: Arc<RecoveredStream>,
     /// The handle for further records. The drop ends the retention of the stream.
     pub durable: DurableStream,
+}
+
+impl RecoveredHandle {
+    fn new(state: &Arc<JournalState>, stream: RecoveredStream) -> Self {
+        let records = Arc::new(stream);
+        let copy = JournalCopy::of_recovered(&records);
+        let first = copy.key.is_none().then(StreamNews::default);
+        let bytes = copy.description.len();
+        state.replace_description_bytes(0, bytes);
+        let slot = StreamSlot::insert(state, records.id, bytes, copy, first);
+        let durable = DurableStream::new(slot);
+        Self { records, durable }
+    }
 }
 
 /// The place of a journal that is set when the journal was read.
@@ -59,17 +72,16 @@ impl StreamJournal {
         writer: Writer<F>,
         recovered: Recovered,
         feed: StreamFeed,
-    ) -> io::Result<(Arc<Self>, Vec<AdoptedStream>)> {
+    ) -> io::Result<(Arc<Self>, Vec<RecoveredHandle>)> {
         let bytes_max = usize::try_from(writer.live_bytes_max()).unwrap_or(usize::MAX);
         let state = JournalState::new(bytes_max, feed);
-        let mut adopted = Vec::new();
-        for stream in recovered.streams {
-            let (key, recovered) = (stream.key, Arc::new(stream));
-            let slot = adopt_slot(&state, &recovered);
-            slot.set_durable(writer.is_durable(key));
-            let durable = DurableStream::new(slot);
-            adopted.push(AdoptedStream { recovered, durable });
-        }
+        let streams = recovered.streams.into_iter().map(|stream| {
+            let is_durable = writer.is_durable(stream.key);
+            let handle = RecoveredHandle::new(&state, stream);
+            handle.durable.slot().set_durable(is_durable);
+            handle
+        });
+        let streams = streams.collect();
         let recorder = StreamRecorder::new(&state);
         let start = clock::now();
         let thread = JournalThread::start(writer, recorder, move || clock::now() - start)?;
@@ -78,22 +90,18 @@ impl StreamJournal {
             state,
             thread: Mutex::new(Some(thread)),
         };
-        Ok((Arc::new(journal), adopted))
+        Ok((Arc::new(journal), streams))
     }
 
     /// Continues a stream that another process has recorded elsewhere: everything is recorded here, too. `None`: the journal
     /// does not work.
-    pub fn adopt_stream(&self, stream: RecoveredStream) -> Option<AdoptedStream> {
-        if !self.is_working() {
-            return None;
-        }
-        let recovered = Arc::new(RecoveredStream {
+    pub fn continue_stream(&self, stream: RecoveredStream) -> Option<RecoveredHandle> {
+        let stream = RecoveredStream {
             key: StreamKey::NONE,
             ..stream
-        });
-        let slot = adopt_slot(&self.state, &recovered);
-        let durable = DurableStream::new(slot);
-        Some(AdoptedStream { recovered, durable })
+        };
+        self.is_working()
+            .then(|| RecoveredHandle::new(&self.state, stream))
     }
 
     /// Makes the journal's thread look for streams that its tap needs once more.
@@ -159,8 +167,7 @@ impl StreamJournal {
                 open: Some(description.into()),
                 ..news
             };
-            let recorded = RecordedStream::default();
-            StreamSlot::insert(&self.state, id, bytes, recorded, Some(news))
+            StreamSlot::insert(&self.state, id, bytes, JournalCopy::default(), Some(news))
         })
     }
 
@@ -206,14 +213,6 @@ impl StreamJournal {
         let impairment = self.state.metrics.get().impairment;
         impairment.map(|why| why.to_string())
     }
-}
-
-fn adopt_slot(state: &Arc<JournalState>, recovered: &Arc<RecoveredStream>) -> Arc<StreamSlot> {
-    let recorded = RecordedStream::of_recovered(recovered);
-    let first = recorded.key.is_none().then(StreamNews::default);
-    let bytes = recorded.description.len();
-    state.replace_description_bytes(0, bytes);
-    StreamSlot::insert(state, recovered.id, bytes, recorded, first)
 }
 
 /// State of a [`StreamJournal`](super::StreamJournal).
@@ -305,17 +304,14 @@ impl JournalState {
     /// Adds a live stream, with what an earlier process has recorded. `make` gets the stream's number and index.
     pub(crate) fn add_live(
         &self,
-        recorded: RecordedStream,
+        copy: JournalCopy,
         make: impl FnOnce(u64, u32) -> Arc<StreamSlot>,
     ) -> Arc<StreamSlot> {
         let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
         let index = lock(&self.news).take_index();
         let slot = make(serial, index);
         lock(&self.live).insert(serial, Arc::clone(&slot));
-        lock(&self.news).push_arrived(ArrivedStream {
-            slot: Arc::clone(&slot),
-            recorded: Box::new(recorded),
-        });
+        lock(&self.news).push_new(TableEntry::new(&slot, copy));
         slot
     }
 

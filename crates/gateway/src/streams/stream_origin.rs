@@ -5,83 +5,23 @@ use crate::records::{ControlState, end_name};
 use generate::error::ApiError;
 use generate::output::generation_reader::is_good;
 use generate::stream_source::{ChoiceLog, StartedGeneration};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use stream::End;
 use wire::clock;
 
-/// How a stream of an earlier process came back.
+/// Where the tokens of a stream come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RecoveryNote {
-    /// Processes that took the stream over.
-    pub(crate) recoveries: u64,
-    /// Whether a client had paused the stream.
-    pub(crate) is_paused: bool,
-    /// Whether another gateway owned the stream: clients may have more than was stored of it.
-    pub(crate) is_claimed: bool,
-    /// Whether it is to be found out if another gateway owns the stream by now.
-    pub(crate) is_undecided: bool,
-}
-
-/// Whether a stream came back after a restart. Readers are counted while the stream waits for the start.
-#[derive(Debug, Default)]
-pub(crate) struct RecoveryState {
-    note: OnceLock<RecoveryNote>,
-    is_recomputed: AtomicBool,
-    is_moved: AtomicBool,
-    waiting_readers: AtomicUsize,
+pub enum StreamOrigin {
+    /// A request that this process has received.
+    Request,
+    /// The journal of this machine: an earlier process has shown no tokens that are not in it.
+    Journal,
+    /// The records of another gateway that is gone: clients may have more than was stored.
+    OtherGateway,
 }
 
 /// A reader that waits for the start; the drop ends the wait.
 pub(crate) struct WaitingReader<'a>(&'a AtomicUsize);
-
-impl RecoveryState {
-    /// An earlier process opened the stream. The first note counts.
-    pub(crate) fn set_note(&self, note: RecoveryNote) {
-        let _ = self.note.set(note);
-    }
-
-    /// How the stream came back; `None` for a stream of this process.
-    pub(crate) fn note(&self) -> Option<RecoveryNote> {
-        self.note.get().copied()
-    }
-
-    /// Processes that took the stream over.
-    pub(crate) fn recoveries(&self) -> u64 {
-        self.note().map_or(0, |note| note.recoveries)
-    }
-
-    /// Another arithmetic computes the continuation than the answered tokens.
-    pub(crate) fn set_recomputed(&self) {
-        self.is_recomputed.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether [`Self::set_recomputed`] was called.
-    pub(crate) fn is_recomputed(&self) -> bool {
-        self.is_recomputed.load(Ordering::Relaxed)
-    }
-
-    /// The stream continues at another gateway.
-    pub(crate) fn set_moved(&self) {
-        self.is_moved.store(true, Ordering::Release);
-    }
-
-    /// Whether [`Self::set_moved`] was called.
-    pub(crate) fn is_moved(&self) -> bool {
-        self.is_moved.load(Ordering::Acquire)
-    }
-
-    /// Counts a reader that begins to wait.
-    pub(crate) fn count_reader(&self) -> WaitingReader<'_> {
-        self.waiting_readers.fetch_add(1, Ordering::Relaxed);
-        WaitingReader(&self.waiting_readers)
-    }
-
-    /// Whether a reader waits.
-    pub(crate) fn has_waiting_reader(&self) -> bool {
-        self.waiting_readers.load(Ordering::Relaxed) > 0
-    }
-}
 
 impl Drop for WaitingReader<'_> {
     fn drop(&mut self) {
@@ -91,20 +31,46 @@ impl Drop for WaitingReader<'_> {
 
 impl StreamRecord {
     /// The control updates and the pause of an earlier process. To be called before the stream is started.
-    pub(crate) fn restore_control(&self, control: &ControlState) {
+    pub(crate) fn restore_control(&self, control: &ControlState, is_paused: bool) {
         let now = clock::now();
         let history = (control.count, control.history.clone());
         self.control_history()
             .restore_updates(history, now, clock::unix_us());
         self.steering().restore(control);
-        let note = self.recovery_state().note();
-        let is_paused = note.is_some_and(|note| note.is_paused);
         self.paused.store(is_paused, Ordering::Relaxed);
     }
 
-    /// This process owns the stream, which was undecided ([`super::RecoveryNote::is_undecided`]).
-    pub(crate) fn note_owned(&self) {
-        self.transitions().publish_restored(false, clock::now());
+    /// Publishes that this process continues the stream of an earlier process, or of another gateway.
+    pub(crate) fn publish_recovered(&self) {
+        let is_taken_over = self.is_taken_over();
+        self.transitions()
+            .publish_recovered(is_taken_over, clock::now());
+    }
+
+    /// Whether another process opened the stream: a client may have more than this process has shown so far.
+    pub fn is_recovered(&self) -> bool {
+        self.origin != StreamOrigin::Request
+    }
+
+    /// Whether the stream was taken over from a gateway that is gone, which may have sent more than was stored.
+    pub fn is_taken_over(&self) -> bool {
+        self.origin == StreamOrigin::OtherGateway
+    }
+
+    /// Another arithmetic computes the continuation than the answered tokens.
+    pub(crate) fn set_recomputed(&self) {
+        self.is_recomputed.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts a reader that waits for the start.
+    pub(super) fn count_reader(&self) -> WaitingReader<'_> {
+        self.waiting_readers.fetch_add(1, Ordering::Relaxed);
+        WaitingReader(&self.waiting_readers)
+    }
+
+    /// Whether a reader waits for the start.
+    pub(crate) fn has_waiting_reader(&self) -> bool {
+        self.waiting_readers.load(Ordering::Relaxed) > 0
     }
 
     /// The stream never starts, as an earlier process has decided, or because this process cannot: without a record.

@@ -9,7 +9,7 @@ use super::change_of_owner::{moved_error, never_started_error};
 use super::control::Steering;
 use super::control_history::ControlHistory;
 use super::stream_credit::CreditOwner;
-use super::stream_origin::RecoveryState;
+use super::stream_origin::StreamOrigin;
 use super::subscriber::Attendance;
 use super::transitions::Transitions;
 use super::undelivered::ConnectionHandle;
@@ -21,7 +21,7 @@ use generate::error::ApiError;
 use generate::output::position::Position;
 use generate::stream_meta::StreamMeta;
 use generate::stream_source::{ChoiceLog, StartedGeneration, StreamSource};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use stream::{End, Owner, StreamId, Tap};
 use tokio::sync::watch;
@@ -59,7 +59,14 @@ pub struct StreamRecord {
     pub(super) paused: AtomicBool,
     /// Position in the admission queue, if the request had to wait.
     queue_position: OnceLock<QueuePosition>,
-    recovery: RecoveryState,
+    pub(super) origin: StreamOrigin,
+    /// Processes that have taken the stream over, one after another.
+    pub(crate) recoveries: u64,
+    /// Whether another arithmetic computes the continuation than the answered tokens.
+    pub(super) is_recomputed: AtomicBool,
+    /// Whether the stream continues at another gateway.
+    pub(super) has_left: AtomicBool,
+    pub(super) waiting_readers: AtomicUsize,
     transitions: Arc<Transitions>,
     control_history: ControlHistory,
     steering: Steering,
@@ -70,11 +77,12 @@ pub struct StreamRecord {
 }
 
 impl StreamRecord {
-    /// A stream that waits.
+    /// A stream that waits, which so many processes have taken over.
     pub(crate) fn new(
         meta: StreamMeta,
         terms: StreamTerms,
         durable: Option<DurableStream>,
+        (origin, recoveries): (StreamOrigin, u64),
         transitions: Arc<Transitions>,
     ) -> Self {
         Self {
@@ -87,7 +95,11 @@ impl StreamRecord {
             credit_owner: CreditOwner::default(),
             paused: AtomicBool::new(false),
             queue_position: OnceLock::new(),
-            recovery: RecoveryState::default(),
+            origin,
+            recoveries,
+            is_recomputed: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
+            waiting_readers: AtomicUsize::new(0),
             transitions,
             control_history: ControlHistory::default(),
             steering: Steering::default(),
@@ -104,16 +116,6 @@ impl StreamRecord {
     /// Position in the admission queue; `None` if the request did not have to wait.
     pub fn queue_position(&self) -> Option<&QueuePosition> {
         self.queue_position.get()
-    }
-
-    /// Whether, and how, the stream came back after a restart.
-    pub(crate) fn recovery_state(&self) -> &RecoveryState {
-        &self.recovery
-    }
-
-    /// Whether an earlier process opened the stream: a client may have more than this process has shown so far.
-    pub fn is_recovered(&self) -> bool {
-        self.recovery.note().is_some()
     }
 
     /// State changes of the stream.
@@ -196,7 +198,7 @@ impl StreamRecord {
     /// The stream will never start. Without effect after the start.
     pub(crate) fn set_rejected(&self, error: ApiError) {
         let is_leaving = self.durable.as_ref().is_some_and(DurableStream::is_leaving);
-        let error = match self.is_moved() || is_leaving {
+        let error = match self.has_left() || is_leaving {
             true => moved_error(),
             false => error,
         };
@@ -235,7 +237,7 @@ impl StreamRecord {
     /// # Errors
     /// The stream was rejected.
     pub async fn wait_for_start(&self) -> Result<&StartedGeneration, ApiError> {
-        let _waiting = self.recovery.count_reader();
+        let _waiting = self.count_reader();
         self.wait_for_outcome().await
     }
 

@@ -1,7 +1,7 @@
 //! All streams of this server, by id.
 
 use super::feed::StreamFeed;
-use super::stream_origin::RecoveryNote;
+use super::stream_origin::StreamOrigin;
 use super::stream_record::{StreamRecord, StreamTerms};
 use super::transitions::Transitions;
 use super::undelivered::UndeliveredStreams;
@@ -76,7 +76,8 @@ impl StreamRegistry {
     ) -> Result<Registration<StreamRecord>, ApiError> {
         let (id, owner, place) = (meta.id, terms.owner, unix_us(meta.arrived));
         let transitions = Transitions::new((id, owner), meta.prompts, self.feed.clone());
-        let record = StreamRecord::new(meta, terms, durable, transitions);
+        let origin = (StreamOrigin::Request, 0);
+        let record = StreamRecord::new(meta, terms, durable, origin, transitions);
         let registration = self
             .registry
             .register_from(id, owner, (now, place), record)
@@ -85,28 +86,21 @@ impl StreamRegistry {
         Ok(registration)
     }
 
-    /// Registers the waiting stream of an earlier process, also beyond the limit of open streams. `None` if this process
-    /// has a stream of the same id.
+    /// Registers the waiting stream of another process, also beyond the limit of open streams. `None` if this process has
+    /// a stream of the same id.
     pub(crate) fn restore(
         &self,
         meta: StreamMeta,
         terms: StreamTerms,
-        durable: Option<DurableStream>,
-        (note, opened_unix_us): (RecoveryNote, u64),
-        now: Instant,
+        durable: DurableStream,
+        origin: (StreamOrigin, u64),
+        opened_unix_us: u64,
     ) -> Option<Registration<StreamRecord>> {
         let (id, owner, opened_at) = (meta.id, terms.owner, meta.arrived);
         let transitions = Transitions::new((id, owner), meta.prompts, self.feed.clone());
-        let record = StreamRecord::new(meta, terms, durable, transitions);
-        record.recovery_state().set_note(note);
-        let registration = self
-            .registry
-            .restore(id, owner, (opened_at, opened_unix_us), record)?;
-        if !note.is_undecided {
-            let transitions = registration.payload().transitions();
-            transitions.publish_restored(note.is_claimed, now);
-        }
-        Some(registration)
+        let record = StreamRecord::new(meta, terms, Some(durable), origin, transitions);
+        self.registry
+            .restore(id, owner, (opened_at, opened_unix_us), record)
     }
 
     /// The stream with this id, if visible to the caller.

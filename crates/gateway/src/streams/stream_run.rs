@@ -42,8 +42,8 @@ impl StreamRun {
         }
     }
 
-    /// The run of a stream that an earlier process opened, and for whose tokens the key was charged.
-    pub(crate) fn restored(
+    /// The run of a stream that another process opened, and for whose tokens the key was charged.
+    pub(crate) fn recovered(
         registration: Registration<StreamRecord>,
         key: KeyPermit,
         charged: u64,

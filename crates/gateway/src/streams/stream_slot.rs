@@ -10,7 +10,7 @@
 //! `changes` has grown.
 
 use super::feed::FeedEvent;
-use super::journal_copy::RecordedStream;
+use super::journal_copy::JournalCopy;
 use super::stream_journal::{JournalState, lock};
 use super::stream_logs::StreamLogs;
 use crate::records::ControlState;
@@ -62,12 +62,12 @@ pub(crate) struct StreamInbox {
 }
 
 impl StreamSlot {
-    /// A slot in the journal's table of live streams: `recorded` by an earlier process, or `first` to be recorded.
+    /// A slot in the journal's table of live streams: with the `copy` of an earlier process, or `first` to be recorded.
     pub(crate) fn insert(
         state: &Arc<JournalState>,
         id: u128,
         description_bytes: usize,
-        recorded: RecordedStream,
+        copy: JournalCopy,
         first: Option<StreamNews>,
     ) -> Arc<Self> {
         let changes = u64::from(first.is_some());
@@ -75,7 +75,7 @@ impl StreamSlot {
             news: first.unwrap_or_default(),
             ..StreamInbox::default()
         };
-        let slot = state.add_live(recorded, |serial, index| {
+        let slot = state.add_live(copy, |serial, index| {
             Arc::new(Self {
                 id,
                 serial,
@@ -340,7 +340,7 @@ mod tests {
         let state = JournalState::new(1 << 20, StreamFeed::new());
         let insert = |id| {
             let first = Some(StreamNews::default());
-            StreamSlot::insert(&state, id, 0, RecordedStream::default(), first)
+            StreamSlot::insert(&state, id, 0, JournalCopy::default(), first)
         };
         let before = insert(1);
         // The stall begins after the second caller has found the journal working.

@@ -1,6 +1,6 @@
 //! The recorder's streams: by index, with news for a turn, and what a commit will show of them.
 
-use super::journal_copy::RecordedStream;
+use super::journal_copy::JournalCopy;
 use super::stream_logs::StreamLogs;
 use super::stream_slot::StreamSlot;
 use std::collections::VecDeque;
@@ -16,12 +16,21 @@ pub(crate) struct StreamTable {
 /// One stream as the recorder knows it.
 pub(crate) struct TableEntry {
     pub(crate) slot: Arc<StreamSlot>,
-    pub(crate) recorded: Box<RecordedStream>,
+    pub(crate) copy: Box<JournalCopy>,
     /// The logs, from their attachment on.
     pub(crate) logs: Option<Arc<StreamLogs>>,
 }
 
 impl TableEntry {
+    /// A stream whose logs are not attached yet.
+    pub(crate) fn new(slot: &Arc<StreamSlot>, copy: JournalCopy) -> Self {
+        Self {
+            slot: Arc::clone(slot),
+            copy: Box::new(copy),
+            logs: None,
+        }
+    }
+
     /// Shows acknowledged records to the readers, or to the handle.
     pub(crate) fn show(&self, shown: Shown) {
         match (shown, &self.logs) {
@@ -36,17 +45,12 @@ impl TableEntry {
 }
 
 impl StreamTable {
-    pub(crate) fn insert(&mut self, arrived: ArrivedStream) {
-        let ArrivedStream { slot, recorded } = arrived;
-        let index = slot.index() as usize;
+    pub(crate) fn insert(&mut self, entry: TableEntry) {
+        let index = entry.slot.index() as usize;
         if self.entries.len() <= index {
             self.entries.resize_with(index + 1, || None);
         }
-        self.entries[index] = Some(TableEntry {
-            slot,
-            recorded,
-            logs: None,
-        });
+        self.entries[index] = Some(entry);
     }
 
     pub(crate) fn get(&self, index: u32) -> Option<&TableEntry> {
@@ -66,11 +70,11 @@ impl StreamTable {
     pub(crate) fn touch(&self, indexes: &[u32]) {
         let entries = || indexes.iter().filter_map(|&index| self.get(index));
         for entry in entries() {
-            black_box((entry.slot.changes(), entry.recorded.recorded_tokens(0)));
+            black_box((entry.slot.changes(), entry.copy.recorded_tokens(0)));
         }
         for entry in entries() {
             if let Some(logs) = &entry.logs {
-                black_box(logs.touch(entry.recorded.recorded_tokens(0)));
+                black_box(logs.touch(entry.copy.recorded_tokens(0)));
             }
         }
     }
@@ -93,14 +97,7 @@ pub(crate) struct NewsList {
     /// Indexes of streams with news.
     pub(crate) indexes: Vec<u32>,
     /// Streams that the recorder does not know yet.
-    pub(crate) arrived: Vec<ArrivedStream>,
-}
-
-/// A stream for the recorder's table.
-pub(crate) struct ArrivedStream {
-    pub(crate) slot: Arc<StreamSlot>,
-    /// Records of an earlier process.
-    pub(crate) recorded: Box<RecordedStream>,
+    pub(crate) new_streams: Vec<TableEntry>,
 }
 
 /// The list between two turns, and the indexes.
@@ -133,8 +130,8 @@ impl PendingNews {
     }
 
     /// Adds a stream that the recorder does not know yet.
-    pub(crate) fn push_arrived(&mut self, arrived: ArrivedStream) {
-        self.list.arrived.push(arrived);
+    pub(crate) fn push_new(&mut self, entry: TableEntry) {
+        self.list.new_streams.push(entry);
     }
 
     /// Adds a stream with news. `true`: the list was empty, and the recorder is to be woken.

@@ -131,7 +131,7 @@ impl StreamRecord {
             let durable = self.durable();
             durable.is_some_and(DurableStream::is_left_to_next)
         };
-        self.is_moved() || (self.rejection().is_some() && is_left())
+        self.has_left() || (self.rejection().is_some() && is_left())
     }
 
     /// Wall time of the end, in microseconds since the Unix epoch: the place of an ended stream in the order of ends.

@@ -28,7 +28,7 @@ pub(crate) async fn collect_response(
         if let Some(receipt) = generation.take_end_receipt() {
             receipt.confirm();
         }
-        if generation.record().is_moved() {
+        if generation.record().has_left() {
             return Err(moved_error());
         }
         match turn {

@@ -223,7 +223,7 @@ impl StreamBody {
         let BodyState::Running(generation) = &mut self.state else {
             return false;
         };
-        if generation.record().is_moved() {
+        if generation.record().has_left() {
             return self.cut();
         }
         let out = self.frames.begin_frame();

@@ -145,7 +145,7 @@ impl MessageReader {
                         is_closed: false,
                     }));
                 }
-                MessageSource::Reading(generation) if generation.record().is_moved() => {
+                MessageSource::Reading(generation) if generation.record().has_left() => {
                     return Poll::Ready(Err(moved_error()));
                 }
                 MessageSource::Reading(generation) => {
