@@ -1,12 +1,11 @@
-//! Admission, API keys, streams and models: which request runs, which owner a stream has, and how a stream is
-//! resumed.
+//! API keys, streams and models: which owner a stream has, where its tokens come from, and how it is resumed.
 //!
 //! A request arrives parsed by crate `wire` and leaves as a [`Generation`](generation::Generation), which yields the
 //! events of one reader:
 //!
 //! ```text
 //! submit      a body -> a stream: parsed in its wire protocol, opened, named     keys       callers, scopes, rate limits
-//! open        a `GenerateRequest` -> an `OpenedStream`, registered by id         admission  permits, the queue, `Retry-After`
+//! open        a `GenerateRequest` -> an `OpenedStream`, registered by id         limits     limits that can change while the server runs
 //! launch      prompt ids -> engine requests, by crate `generate`                 streams    the registry of streams, and the journal
 //! generation  one reader's events, with credit and metrics                       models     models: loaded, resolved, evicted
 //! records     records of streams as bytes of the journal                         recovery   streams of an earlier process
@@ -20,7 +19,6 @@
 //! No HTTP: crate `server` maps requests, connections and responses to this crate. Time is read through `wire::clock`
 //! and tokio's timers.
 
-pub mod admission;
 pub mod ended;
 pub mod generation;
 pub mod hand_over;
@@ -34,7 +32,6 @@ pub mod lifetime_stats;
 pub mod limits;
 pub mod metrics;
 pub mod models;
-pub(crate) mod notify_waker;
 pub mod offload;
 pub mod open;
 pub mod orphans;

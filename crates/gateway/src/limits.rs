@@ -1,10 +1,10 @@
 //! Limits and clocks of the gateway, as the operator has configured them.
 
-use crate::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use crate::keys::PrefixSharing;
 use crate::models::ModelLimits;
 use crate::stream_clocks::StreamClocks;
 use crate::streams::StreamLimits;
+use admission::{AdaptiveLimits, QueueLimits, Reservation};
 use generate::sampling_defaults::SamplingDefaults;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! Opening a stream: from a parsed request to a registered stream in the admission queue. All generations, of all
 //! wire protocols, are opened here.
 
-use crate::admission::{AdmissionRequest, Priority, QueuePosition, Ticket};
 use crate::generation::Generation;
 use crate::handles::GenerationHandles;
 use crate::keys::Caller;
@@ -12,6 +11,7 @@ use crate::stored::StoredNote;
 use crate::stream_opening::StreamOpening;
 use crate::streams::{StreamRecord, StreamRun, StreamTerms};
 use crate::workflows::Program;
+use admission::{AdmissionRequest, Priority, QueuePosition, Ticket};
 use engine::Account;
 use generate::error::ApiError;
 use generate::reported_sampling::ReportedSampling;

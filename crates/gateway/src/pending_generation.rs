@@ -1,6 +1,5 @@
 //! From a ticket to a running generation: wait, prepare, update the estimate, launch.
 
-use crate::admission::{Permit, Priority, RequestedChoices, Ticket};
 use crate::generation::Generation;
 use crate::handles::GenerationHandles;
 use crate::metrics::MeteredRequest;
@@ -10,6 +9,7 @@ use crate::streams::{
     self, CancelOnDrop, Claim, DetachedDriver, StreamRecord, StreamRun, Subscriber,
 };
 use crate::{launch, workflows};
+use admission::{Permit, Priority, RequestedChoices, Ticket};
 use engine::{Policy, Terms};
 use futures_util::future::Either;
 use futures_util::{FutureExt, TryFutureExt};

@@ -58,13 +58,13 @@ mod webhooks;
 
 pub use accept_loop::Drained;
 pub use access::origins::Origins;
+pub use admission::{AdaptiveLimits, QueueLimits, Reservation};
 pub use cluster::forecast::ScaleTarget;
 pub use config::reconfigure::Reconfigure;
 pub use config::server_config::ServerConfig;
 #[cfg(fuzzing)]
 pub use connection::in_memory::InMemoryServer;
 pub use connection::tls::TlsCertificate;
-pub use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
 pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,
 };

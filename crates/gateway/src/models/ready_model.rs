@@ -1,8 +1,8 @@
 //! A ready model, and admission to the model's engine.
 
 use super::ServedModel;
-use crate::admission::{Admission, AdmissionBounds, ResourceEstimator};
 use crate::limits::GatewayLimits;
+use admission::{Admission, AdmissionBounds, ResourceEstimator};
 use generate::constraint::compiler::ConstraintCompiler;
 use std::sync::Arc;
 use wire::clock;

@@ -2,13 +2,13 @@
 
 use super::super::stored_snapshot::SNAPSHOT_VERSION;
 use super::*;
-use crate::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use crate::keys::{Keys, PrefixSharing, Scopes};
 use crate::limits::{GatewayLimits, ResponseLimits};
 use crate::models::ModelLimits;
 use crate::records::DescriptionKind;
 use crate::stream_clocks::StreamClocks;
 use crate::streams::{StreamFeed, StreamJournal, StreamLimits};
+use admission::{AdaptiveLimits, QueueLimits, Reservation};
 use bytes::Bytes;
 use journal::{JournalConfig, JournalDirectory, open_journal};
 use std::path::PathBuf;

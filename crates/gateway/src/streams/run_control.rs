@@ -1,7 +1,7 @@
 //! Control of a run from other tasks: cancel, pause, channels, result.
 
-use crate::notify_waker::NotifyWaker;
 use crate::records::end_name;
+use admission::NotifyWaker;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};

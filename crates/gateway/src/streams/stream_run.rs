@@ -7,8 +7,8 @@
 
 use super::stream_record::{Started, StreamRecord};
 use super::undelivered::UndeliveredStreams;
-use crate::admission::{LatencyReporter, Permit};
 use crate::keys::KeyPermit;
+use admission::{LatencyReporter, Permit};
 use engine::{Progress, SequencePermits};
 use generate::error::{ApiError, ErrorKind};
 use std::sync::{Arc, Weak};

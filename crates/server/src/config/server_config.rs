@@ -2,8 +2,8 @@
 
 use crate::access::origins::Origins;
 use crate::realtime::RealtimeLimits;
+use admission::{AdaptiveLimits, QueueLimits, Reservation};
 use cluster::forecast::ScaleTarget;
-use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use gateway::keys::PrefixSharing;
 use gateway::limits::{GatewayLimits, ResponseLimits};
 use gateway::models::ModelLimits;

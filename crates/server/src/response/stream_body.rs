@@ -3,8 +3,8 @@
 use crate::request_line::RequestLine;
 use crate::response::event_writer::{EventWriter, FramingState};
 use crate::response::keep_alive::KeepAlive;
+use admission::QueuePosition;
 use bytes::Bytes;
-use gateway::admission::QueuePosition;
 use gateway::generation::Generation;
 use gateway::stream_follower::{FollowEvent, StreamFollower};
 use gateway::streams::{EndReceipt, STREAM_MOVED, moved_error};

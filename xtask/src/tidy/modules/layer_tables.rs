@@ -79,11 +79,9 @@ const ENGINE: [Layer; 9] = [
 const GATEWAY: [Layer; 7] = [
     // Leaf values.
     &[
-        "admission",
         "id_generator",
         "job_names",
         "lifetime_stats",
-        "notify_waker",
         "stream_clocks",
     ],
     // Records of streams as bytes, and callers.

@@ -39,22 +39,11 @@
 //! A running ticket whose exact estimate is larger than the first one never waits while holding slots: the ticket
 //! returns all slots and pages and waits at the old position, so that no two tickets wait for each other.
 
-#[cfg(test)]
-mod check;
-pub(crate) mod entry_check;
-pub(crate) mod grant;
-pub(crate) mod prompt_clock;
-pub(crate) mod readmission;
-pub(crate) mod rebound;
-pub(crate) mod rejections;
-pub(crate) mod resource_sums;
-pub(crate) mod slots;
-
-use self::resource_sums::{ResourceSums, RunningTicket};
-use super::busy_rate::BusyRate;
+use super::admission_core::resource_sums::{ResourceSums, RunningTicket};
 use super::fair_shares::FairShares;
 use super::limit::AdaptiveLimit;
 use super::queue::{Rank, TicketId, WaitQueue};
+use super::recent_samples::BusyRate;
 use super::rejection::Rejection;
 use super::resource_estimate::ResourceEstimate;
 use super::retry_reservations::RetryReservations;
@@ -62,6 +51,14 @@ use super::{AdmissionBounds, AdmissionRequest, AdmissionSnapshot};
 use std::collections::HashMap;
 use std::task::Waker;
 use std::time::{Duration, Instant};
+
+#[cfg(test)]
+mod check;
+pub(crate) mod entry_check;
+pub(crate) mod grant;
+pub(crate) mod readmission;
+pub(crate) mod resource_sums;
+pub(crate) mod slots;
 
 pub(crate) struct Core {
     bounds: AdmissionBounds,

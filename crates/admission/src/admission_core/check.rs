@@ -1,7 +1,7 @@
 //! Invariants that tests check after every step.
 
 use super::{Core, Rank, ResourceSums, TicketEntry, TicketId, TicketState};
-use crate::admission::fair_shares::FairShare;
+use crate::fair_shares::FairShare;
 use std::collections::HashMap;
 
 /// Bytes of a ticket, with the entries in the queue and in the map.

@@ -19,7 +19,7 @@
 //!
 //! Latency counts from the permit: queue time is no measure of how many
 //! streams may run, and a limit that shrank for queue time would make the queue longer. For the same reason the prompt
-//! wait leaves the time of prompts out ([`super::core::prompt_clock`]).
+//! wait leaves the time of prompts out ([`super::admission_core::prompt_clock`]).
 
 use super::recent_samples::RecentSamples;
 use super::settings::AdaptiveLimits;

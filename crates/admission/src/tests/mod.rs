@@ -10,7 +10,7 @@ pub(crate) mod serving;
 pub(crate) mod shares;
 pub(crate) mod twin;
 
-use super::core::{Core, TicketStatus};
+use super::admission_core::{Core, TicketStatus};
 use super::{
     AdaptiveLimits, AdmissionBounds, AdmissionRequest, Priority, QueueLimits, ResourceEstimate,
 };

@@ -2,7 +2,7 @@
 
 use super::edge::permit;
 use super::*;
-use crate::admission::Rejection;
+use crate::Rejection;
 
 #[test]
 fn held_tickets_wait_until_the_hold_ends() {
@@ -103,7 +103,7 @@ fn parked_stream_continues_while_new_requests_are_on_hold() {
 
 #[tokio::test(start_paused = true)]
 async fn dropped_permit_of_a_readmitted_stream_frees_the_slot() {
-    let door = crate::admission::Admission::new(fixed(1, 8));
+    let door = crate::Admission::new(fixed(1, 8));
     let readmitted = door.readmit(request(Priority::Normal, 3, 1));
     let waiting = door.requeue(request(Priority::Normal, 3, 1), start());
     assert_eq!(door.snapshot().waiting, 1);

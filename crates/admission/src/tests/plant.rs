@@ -5,7 +5,7 @@
 //! as in the engine.
 
 use super::*;
-use crate::admission::rejection::Rejection;
+use crate::rejection::Rejection;
 use std::collections::VecDeque;
 
 /// Chunk of prompt tokens per step.

@@ -14,33 +14,50 @@ pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 pub enum Rejection {
     /// One choice alone is larger than the KV cache.
     NeverFits {
+        /// Tokens of the prompt.
         prompt_tokens: usize,
+        /// Tokens reserved for the answer.
         answer_tokens: usize,
+        /// Pages of one choice.
         pages_needed: usize,
+        /// Pages of the KV cache.
         pages: usize,
     },
     /// As many wait as may.
-    QueueFull { retry_after: Duration },
+    QueueFull {
+        /// When to come back.
+        retry_after: Duration,
+    },
     /// The wait would be longer than the queue timeout.
     WaitTooLong {
+        /// The predicted wait.
         predicted: Duration,
+        /// When to come back.
         retry_after: Duration,
     },
     /// The request waited for the longest allowed time (timeout `queue`).
     QueueTimeout {
+        /// How long the request has waited.
         waited: Duration,
+        /// When to come back.
         retry_after: Duration,
     },
     /// The first token would come after the caller's deadline.
     Unattainable {
+        /// The predicted wait.
         predicted: Duration,
+        /// Time to the deadline.
         patience: Duration,
+        /// When to come back.
         retry_after: Duration,
     },
     /// The request's deadline passed in the queue.
     DeadlinePassed,
     /// The server is shutting down.
-    Closed { retry_after: Duration },
+    Closed {
+        /// When to come back.
+        retry_after: Duration,
+    },
 }
 
 impl Rejection {
@@ -132,10 +149,9 @@ impl From<Rejection> for ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::status::status_code;
 
     #[test]
-    fn each_rejection_has_a_status_and_a_code() {
+    fn each_rejection_has_a_kind_and_a_code() {
         let (s, ms) = (Duration::from_secs(1), Duration::from_millis(7));
         let rows = [
             (
@@ -145,25 +161,25 @@ mod tests {
                     pages_needed: 6,
                     pages: 5,
                 },
-                (400, "too_long_for_memory", None),
+                (ErrorKind::Invalid, "too_long_for_memory", None),
             ),
             (
                 Rejection::QueueFull { retry_after: s },
-                (503, "overloaded", Some(s)),
+                (ErrorKind::Unavailable, "overloaded", Some(s)),
             ),
             (
                 Rejection::WaitTooLong {
                     predicted: s,
                     retry_after: ms,
                 },
-                (503, "overloaded", Some(ms)),
+                (ErrorKind::Unavailable, "overloaded", Some(ms)),
             ),
             (
                 Rejection::QueueTimeout {
                     waited: s,
                     retry_after: ms,
                 },
-                (503, "timeout", Some(ms)),
+                (ErrorKind::Unavailable, "timeout", Some(ms)),
             ),
             (
                 Rejection::Unattainable {
@@ -171,22 +187,21 @@ mod tests {
                     patience: ms,
                     retry_after: s,
                 },
-                (503, "deadline_unattainable", Some(s)),
+                (ErrorKind::Unavailable, "deadline_unattainable", Some(s)),
             ),
-            (Rejection::DeadlinePassed, (504, "timeout", None)),
+            (
+                Rejection::DeadlinePassed,
+                (ErrorKind::TimedOut, "timeout", None),
+            ),
             (
                 Rejection::Closed { retry_after: s },
-                (503, "shutting_down", Some(s)),
+                (ErrorKind::Unavailable, "shutting_down", Some(s)),
             ),
         ];
         for (rejection, want) in rows {
             let error = ApiError::from(rejection);
             assert_eq!(
-                (
-                    status_code(error.kind).as_u16(),
-                    error.code,
-                    error.retry_after
-                ),
+                (error.kind, error.code, error.retry_after),
                 want,
                 "{rejection:?}"
             );

@@ -51,17 +51,18 @@ pub struct RequestedChoices {
 #[derive(Clone, Copy, Debug)]
 pub struct ResourceEstimator {
     /// Positions in one page.
-    pub(crate) page_tokens: usize,
+    pub page_tokens: usize,
     /// Pages there are.
-    pub(crate) pages: usize,
+    pub pages: usize,
     /// Tokens that prompt and answer may have together.
-    pub(crate) context_max: usize,
-    pub(crate) reservation: Reservation,
+    pub context_max: usize,
+    /// How many pages a permit reserves.
+    pub reservation: Reservation,
 }
 
 impl ResourceEstimator {
     /// Pages that may be promised.
-    pub(crate) fn pages_limit(&self) -> usize {
+    pub fn pages_limit(&self) -> usize {
         let percent = self.reservation.overcommit_percent;
         (self.pages.saturating_mul(percent) / 100).max(1)
     }

@@ -4,7 +4,7 @@ pub(crate) mod naive;
 
 use self::naive::{DEPTH, Is, Naive, OPEN, PAGES, SEATS, STREAMS, Twin, WEIGHTS};
 use super::*;
-use crate::admission::rejection::Rejection;
+use crate::rejection::Rejection;
 use engine::Account;
 use proptest::prelude::*;
 

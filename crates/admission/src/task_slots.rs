@@ -1,10 +1,10 @@
 //! Slots of a request that is computed by tasks, one slot each, instead of by sequences of the engine.
 
 use super::permit::Permit;
-use crate::notify_waker::NotifyWaker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Waker;
+use std::task::{Wake, Waker};
+use tokio::sync::Notify;
 
 /// A permit that the tasks of a request share.
 pub struct TaskSlots {
@@ -72,5 +72,15 @@ impl Drop for TaskSlot {
     fn drop(&mut self) {
         let more = self.0.to_come.load(Ordering::Relaxed) > 0;
         self.0.permit.return_slot(more);
+    }
+}
+
+/// A [`Notify`] as the target of a waker.
+#[derive(Default)]
+pub struct NotifyWaker(pub Notify);
+
+impl Wake for NotifyWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
     }
 }

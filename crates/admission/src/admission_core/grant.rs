@@ -1,7 +1,7 @@
 //! The order in which free places are given to tickets.
 
 use super::{Core, Rank, ResourceEstimate, RunningTicket, TicketEntry, TicketState};
-use crate::admission::fair_shares::QueuePriority;
+use crate::fair_shares::QueuePriority;
 use std::collections::HashMap;
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! Tickets and permits as futures, in tokio's paused time.
 
 use super::*;
-use crate::admission::{Admission, Permit, Rejection, Ticket};
+use crate::{Admission, Permit, Rejection, Ticket};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

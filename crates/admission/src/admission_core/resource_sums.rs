@@ -1,7 +1,7 @@
 //! Holdings of running tickets, one and all together.
 
 use super::{Core, TicketId, TicketState};
-use crate::admission::resource_estimate::ResourceEstimate;
+use crate::resource_estimate::ResourceEstimate;
 use std::task::Waker;
 use std::time::Duration;
 

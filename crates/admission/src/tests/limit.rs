@@ -1,7 +1,7 @@
 //! The adaptive limit, rule by rule.
 
 use super::*;
-use crate::admission::limit::AdaptiveLimit;
+use crate::limit::AdaptiveLimit;
 
 /// An interval of a limit's life: streams, and the latencies that were reported in it.
 struct Row {

@@ -16,7 +16,7 @@
 //! a crowd that returns after a larger crowd did not. `Retry-After` is too long while three times as many callers
 //! arrive as the server can serve and none returns.
 
-use super::decay::{half_lives, remaining_part};
+use super::recent_samples::{half_lives, remaining_part};
 use super::rejection::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ const LATE: Duration = Duration::from_secs(3);
 const HALF_LIFE: Duration = Duration::from_secs(3);
 
 /// Fingerprint of a caller, to recognize a retry.
-pub(crate) type Fingerprint = u64;
+pub type Fingerprint = u64;
 
 #[derive(Clone, Copy, Debug)]
 struct RetryReservation {

@@ -4,55 +4,49 @@
 //! request runs at once, or waits in a bounded queue with a visible position, or is rejected with a `Retry-After`. A
 //! running request holds a [`Permit`]: a slot and a number of pages, and the right to request more slots for further
 //! choices; dropping the permit releases everything. A parked sequence returns the slot and requests a slot again to
-//! continue (see `core`).
+//! continue (see `admission_core`).
 //!
 //! ```text
-//! settings      the operator's settings         limit        the concurrency limit
-//! priority      how urgent a request is         recent_samples      recent latencies
-//! resource_estimate  slots, pages and prefill tokens    busy_rate    slots and prompt tokens per second
-//! queue         tickets by due time             retry_reservations  callers with a `Retry-After`
-//! fair_shares   the order between tenants       task_slots   slots of tasks
-//! core          all of the above under one lock, without a clock, without waiting
+//! settings           the operator's settings            limit               the concurrency limit
+//! resource_estimate  slots, pages and prefill tokens    recent_samples      recent latencies and rates
+//! queue              tickets by due time                retry_reservations  callers with a `Retry-After`
+//! fair_shares        the order between tenants          rejection           why a request gets no permit
+//! permit             tickets and permits                task_slots          slots of tasks
+//! admission_core     all of the above under one lock, without a clock, without waiting
 //! ```
 //!
 //! The lock is held for a few lookups, never while a thread waits, computes or wakes another. Slots are granted to
 //! tickets, not to the first task that is awake: a grant happens under the lock and then wakes the ticket's holder
 //! only. If the holder is dropped before taking the slot, the drop releases the slot and grants the slot to the
 //! next ticket.
+//!
+//! Time is tokio's.
 
-pub(crate) mod busy_rate;
-pub(crate) mod core;
-pub(crate) mod decay;
-pub(crate) mod fair_shares;
-pub(crate) mod limit;
-pub(crate) mod permit;
-pub(crate) mod queue;
-pub(crate) mod recent_samples;
-pub(crate) mod rejection;
-pub(crate) mod resource_estimate;
-pub(crate) mod retry_reservations;
-pub(crate) mod settings;
-pub(crate) mod task_slots;
+mod admission_core;
+mod fair_shares;
+mod limit;
+mod permit;
+mod queue;
+mod recent_samples;
+mod rejection;
+mod resource_estimate;
+mod retry_reservations;
+mod settings;
+mod task_slots;
 #[cfg(test)]
 mod tests;
-pub(crate) mod ticket;
 
 pub use generate::priority::Priority;
-pub(crate) use permit::LatencyReporter;
-pub use permit::Permit;
-pub(crate) use rejection::Rejection;
-pub use resource_estimate::RequestedChoices;
-pub use resource_estimate::ResourceEstimate;
-pub(crate) use resource_estimate::ResourceEstimator;
-pub(crate) use retry_reservations::Fingerprint;
+pub use permit::{LatencyReporter, Permit, QueuePosition, Ticket};
+pub use rejection::Rejection;
+pub use resource_estimate::{RequestedChoices, ResourceEstimate, ResourceEstimator};
+pub use retry_reservations::Fingerprint;
 pub use settings::{AdaptiveLimits, QueueLimits, Reservation};
-pub use task_slots::TaskSlots;
-pub use ticket::QueuePosition;
-pub(crate) use ticket::Ticket;
+pub use task_slots::{NotifyWaker, TaskSlots};
 
-use self::core::Core;
-use self::rejection::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
+use admission_core::Core;
 use engine::{Account, Handle, Stats};
+use rejection::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -126,7 +120,7 @@ impl Admission {
     }
 
     /// Admission without any ticket, to this engine.
-    pub(crate) fn to_engine(engine: &Handle, bounds: AdmissionBounds) -> Self {
+    pub fn to_engine(engine: &Handle, bounds: AdmissionBounds) -> Self {
         let stats = (!engine.is_remote()).then(|| engine.shared_stats());
         Self::with_stats(bounds, stats)
     }
@@ -161,7 +155,7 @@ impl Admission {
     }
 
     /// A permit for a stream that ran in an earlier process, beyond all limits.
-    pub(crate) fn readmit(&self, request: AdmissionRequest) -> Permit {
+    pub fn readmit(&self, request: AdmissionRequest) -> Permit {
         let id = self
             .shared
             .with_core(|core, now| core.readmit_ticket(request, now));
@@ -172,7 +166,7 @@ impl Admission {
     }
 
     /// A ticket for a stream that waited in an earlier process since `arrived`, in a queue of any length.
-    pub(crate) fn requeue(&self, request: AdmissionRequest, arrived: Instant) -> Ticket {
+    pub fn requeue(&self, request: AdmissionRequest, arrived: Instant) -> Ticket {
         let id = self
             .shared
             .with_core(|core, now| core.requeue_ticket(request, arrived, now));
@@ -183,29 +177,29 @@ impl Admission {
     }
 
     /// Begins or ends the hold: no new request is admitted while on hold.
-    pub(crate) fn set_hold(&self, is_on_hold: bool) {
+    pub fn set_hold(&self, is_on_hold: bool) {
         self.shared
             .with_core(|core, now| core.set_hold(is_on_hold, now));
     }
 
     /// Replaces the bounds. Running and waiting tickets stay.
-    pub(crate) fn set_bounds(&self, bounds: AdmissionBounds) {
+    pub fn set_bounds(&self, bounds: AdmissionBounds) {
         self.shared
             .with_core(|core, now| core.set_bounds(bounds, now));
     }
 
     /// Admits no further request and rejects all waiting tickets. Permits stay valid.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.shared.with_core(Core::close);
     }
 
     /// Whether no ticket runs or waits.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.shared.with_core(|core, _| core.is_empty())
     }
 
     /// Time until the next slot becomes free, if measured recently.
-    pub(crate) fn next_slot(&self) -> Option<Duration> {
+    pub fn next_slot(&self) -> Option<Duration> {
         let per_second = self.snapshot().drain_per_second?;
         let wait = Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(RETRY_AFTER_MAX);
         Some(wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX))
