@@ -8,25 +8,13 @@
 //! client gets an error with the position after which there is nothing else. So each client has one text.
 
 use super::DurableStream;
-use super::stream_record::StreamRecord;
+use super::stream_record::{StreamRecord, moved_error};
 use generate::error::{ApiError, ErrorKind};
 use generate::output::generation_reader::is_good;
 use generate::output::position::Position;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use wire::cursor::{Cursor, TerminalMarker};
 use wire::event_id::EventIds;
-
-/// Code of the error for a request whose stream continues at another gateway.
-pub const STREAM_MOVED: &str = "stream_moved";
-/// `Retry-After` of that error.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// The error for a request whose stream continues at another gateway.
-pub fn moved_error() -> ApiError {
-    let message = "the stream continues at another gateway: read it again by its id";
-    ApiError::capacity(STREAM_MOVED, message, RETRY_AFTER)
-}
 
 /// The error for a client that has more of an ended stream than was stored when its owner died.
 pub fn lost_error(resume_after: String) -> ApiError {
@@ -38,13 +26,6 @@ pub fn lost_error(resume_after: String) -> ApiError {
         resume_after: Some(resume_after),
         ..ApiError::caller(ErrorKind::Conflict, "stream_lost", message)
     }
-}
-
-/// The error of a stream whose request was dropped before the start.
-pub(super) fn never_started_error() -> ApiError {
-    let message = "the request was lost before it started, since its model or the server went away; nothing was computed: send \
-                   the request again";
-    ApiError::ours("lost", message)
 }
 
 impl StreamRecord {

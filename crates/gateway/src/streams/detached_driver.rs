@@ -4,8 +4,8 @@
 //! and the key is charged once, not per subscriber), grants `detached_tokens` when the client is gone, and retains the
 //! stream at the stream's end. The driver returns no credit.
 
-use super::stream_registry::StreamLimits;
 use super::stream_run::StreamRun;
+use super::undelivered::StreamLimits;
 use engine::Token;
 use generate::output::choice_reader::LogReaders;
 use generate::output::generation_reader::is_good;

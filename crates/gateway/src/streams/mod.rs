@@ -77,6 +77,7 @@ pub(crate) mod stream_logs;
 pub(crate) mod stream_metrics;
 pub(crate) mod stream_origin;
 pub mod stream_record;
+pub(crate) mod stream_records;
 pub mod stream_registry;
 pub(crate) mod stream_run;
 pub(crate) mod stream_slot;
@@ -85,24 +86,24 @@ pub(crate) mod subscriber;
 pub(crate) mod transitions;
 pub(crate) mod undelivered;
 
-pub use change_of_owner::{STREAM_MOVED, lost_error, moved_error};
+pub use change_of_owner::lost_error;
 pub(crate) use detached_driver::DetachedDriver;
 pub use durable_stream::{DurableStream, ForgottenRecords, StoredBlob};
 pub use feed::{FeedEvent, FeedView, StreamFeed};
 pub use generate::stream_source::{ChoiceLog, StartedGeneration};
 pub use journal_health::{JournalGauges, watch_journal};
 pub(crate) use run_control::RunControl;
+pub(crate) use stream_credit::SocketMetrics;
 pub use stream_journal::{JournalSlot, RecoveredHandle, StreamJournal};
-pub(crate) use stream_metrics::SocketMetrics;
 pub use stream_origin::StreamOrigin;
-pub use stream_record::{Started, StreamRecord, StreamState, StreamTerms};
-pub use stream_registry::{
-    RegistrationBarrier, StreamLimits, StreamRegistry, UnreadPage, registry_caller,
+pub use stream_record::{
+    STREAM_MOVED, Started, StreamRecord, StreamState, StreamTerms, moved_error,
 };
+pub use stream_registry::{RegistrationBarrier, StreamRegistry, UnreadPage, registry_caller};
 pub use stream_run::StreamRun;
 pub(crate) use stream_run::{PermitHolder, cancelled_error};
 pub use stream_slot::Claim;
 pub(crate) use subscriber::CancelOnDrop;
 pub use subscriber::{EndReceipt, Subscriber};
 pub(crate) use transitions::Changes;
-pub use undelivered::ResponseStream;
+pub use undelivered::{ResponseStream, StreamLimits};

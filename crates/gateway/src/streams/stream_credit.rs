@@ -5,10 +5,10 @@
 //! before. A subscriber that attaches with `?govern=1` takes the credit from the owner. The credit of an owner that took
 //! nothing for too long is revoked: the stream continues as if that subscriber had left, until a subscriber reads.
 
-use super::stream_metrics::SocketMetrics;
 use super::stream_record::StreamRecord;
 use generate::stream_source::ChoiceLog;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// No owner.
 const FREE: u64 = 0;
@@ -78,6 +78,36 @@ impl CreditOwner {
     }
 }
 
+/// Frames of the credit owners, timed when the kernel took them.
+#[derive(Debug, Default)]
+pub(crate) struct SocketMetrics {
+    pub(super) frames: AtomicU64,
+    pub(super) gaps: AtomicU64,
+    pub(super) gaps_ns: AtomicU64,
+    pub(super) gap_max_ns: AtomicU64,
+    pub(super) stalled_ns: AtomicU64,
+}
+
+impl SocketMetrics {
+    /// A frame with tokens was taken, so long after the one before; `None`: this reader's first.
+    pub(crate) fn record_frame(&self, after: Option<Duration>) {
+        self.frames.fetch_add(1, Ordering::Relaxed);
+        if let Some(gap) = after {
+            self.gaps.fetch_add(1, Ordering::Relaxed);
+            self.gaps_ns
+                .fetch_add(as_nanoseconds(gap), Ordering::Relaxed);
+            self.gap_max_ns
+                .fetch_max(as_nanoseconds(gap), Ordering::Relaxed);
+        }
+    }
+
+    /// Records that a frame waited this long for the reader.
+    pub(crate) fn record_stall(&self, time: Duration) {
+        self.stalled_ns
+            .fetch_add(as_nanoseconds(time), Ordering::Relaxed);
+    }
+}
+
 impl StreamRecord {
     /// The subscriber whose reading returns credit.
     pub(crate) fn credit_owner(&self) -> &CreditOwner {
@@ -136,6 +166,10 @@ impl StreamRecord {
         !self.paused.load(Ordering::Relaxed)
             && started.is_some_and(|started| started.choices.iter().all(out_of_credit))
     }
+}
+
+pub(super) fn as_nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

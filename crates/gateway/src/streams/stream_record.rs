@@ -5,7 +5,6 @@
 //! *rejected*. The change happens once and wakes all tasks that wait for the change. A stream can be canceled in
 //! either state. The end of a stream is the end of its logs; no call reports the end here.
 
-use super::change_of_owner::{moved_error, never_started_error};
 use super::control::Steering;
 use super::control_history::ControlHistory;
 use super::stream_credit::CreditOwner;
@@ -23,6 +22,7 @@ use generate::stream_meta::StreamMeta;
 use generate::stream_source::{ChoiceLog, StartedGeneration, StreamSource};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use stream::{End, Owner, StreamId, Tap};
 use tokio::sync::watch;
 use wire::clock;
@@ -388,4 +388,22 @@ pub struct StreamTerms {
     pub credit_window: u64,
     /// Tokens that a detached stream may generate beyond the credit window, per choice and once.
     pub detached_tokens: u64,
+}
+
+/// Code of the error for a request whose stream continues at another gateway.
+pub const STREAM_MOVED: &str = "stream_moved";
+/// `Retry-After` of that error.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The error for a request whose stream continues at another gateway.
+pub fn moved_error() -> ApiError {
+    let message = "the stream continues at another gateway: read it again by its id";
+    ApiError::capacity(STREAM_MOVED, message, RETRY_AFTER)
+}
+
+/// The error of a stream whose request was dropped before the start.
+pub(super) fn never_started_error() -> ApiError {
+    let message = "the request was lost before it started, since its model or the server went away; nothing was computed: send \
+                   the request again";
+    ApiError::ours("lost", message)
 }
