@@ -95,13 +95,15 @@ impl FairShares {
         let since = share.granted.map_or(rank.due, |at| at.max(rank.due));
         let is_overdue = behind == 0 && now.saturating_duration_since(since) >= ageing;
         QueuePriority {
-            level: match is_overdue {
-                true => 0,
-                false => 1 + ageing_steps(rank.due.saturating_duration_since(now), ageing),
+            level: if is_overdue {
+                0
+            } else {
+                1 + ageing_steps(rank.due.saturating_duration_since(now), ageing)
             },
-            share: match is_overdue {
-                true => 0,
-                false => share.slots_per_weight(behind),
+            share: if is_overdue {
+                0
+            } else {
+                share.slots_per_weight(behind)
             },
             rank,
         }

@@ -97,9 +97,10 @@ impl AdaptiveLimit {
     /// Replaces the settings, from an interval that begins now. Samples are kept.
     pub(crate) fn set_settings(&mut self, settings: AdaptiveLimits, now: Instant) {
         let fresh = Self::new(settings, now);
-        let limit = match settings.enabled {
-            true => self.limit.clamp(fresh.limit, fresh.settings.max_streams),
-            false => fresh.limit,
+        let limit = if settings.enabled {
+            self.limit.clamp(fresh.limit, fresh.settings.max_streams)
+        } else {
+            fresh.limit
         };
         let keep = |old: &mut RecentSamples| {
             let mut recent =

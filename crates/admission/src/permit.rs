@@ -32,9 +32,10 @@ impl Permit {
             .guard
             .shared
             .with_core(|core, now| core.update_estimate(id, need, now));
-        match stays {
-            true => Ok(self),
-            false => Err(Ticket::new(self.guard)),
+        if stays {
+            Ok(self)
+        } else {
+            Err(Ticket::new(self.guard))
         }
     }
 

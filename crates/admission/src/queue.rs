@@ -85,9 +85,10 @@ impl WaitQueue {
     pub(crate) fn insert(&mut self, rank: Rank) {
         let at = self.due_before(rank);
         self.ranks.insert(at, rank);
-        match rank.is_back {
-            true => self.back += 1,
-            false => self.of_class[rank.class.index() as usize] += 1,
+        if rank.is_back {
+            self.back += 1;
+        } else {
+            self.of_class[rank.class.index() as usize] += 1;
         }
     }
 
@@ -97,9 +98,10 @@ impl WaitQueue {
         let there = self.ranks.get(at) == Some(&rank);
         if there {
             self.ranks.remove(at);
-            match rank.is_back {
-                true => self.back -= 1,
-                false => self.of_class[rank.class.index() as usize] -= 1,
+            if rank.is_back {
+                self.back -= 1;
+            } else {
+                self.of_class[rank.class.index() as usize] -= 1;
             }
         }
         there

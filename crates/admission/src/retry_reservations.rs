@@ -141,9 +141,10 @@ impl RetryReservations {
         // A new crowd may behave otherwise than the last: count the callers as returned, beside earlier ones.
         let unknown = out;
         let all = self.came + self.stayed_away + unknown;
-        match all > 0.0 {
-            true => out * (self.came + unknown) / all,
-            false => 0.0,
+        if all > 0.0 {
+            out * (self.came + unknown) / all
+        } else {
+            0.0
         }
     }
 }

@@ -12,7 +12,7 @@
 //! workflows   runs of programs, as streams                                       metrics    counters of generations
 //! stored      answers that are stored
 //! stream_owners   streams of other gateways
-//! orphans     work of gateways that are gone
+//! takeover    streams of gateways that stop, or are gone
 //! ended       reports of ends, for clients that left                             webhooks   events, and their deliveries
 //! ```
 //!
@@ -21,7 +21,6 @@
 
 pub mod ended;
 pub mod generation;
-pub mod hand_over;
 pub mod handles;
 pub mod id_generator;
 pub mod job_names;
@@ -34,17 +33,14 @@ pub mod metrics;
 pub mod models;
 pub mod offload;
 pub mod open;
-pub mod orphans;
 pub mod owners_slot;
 pub(crate) mod pending_generation;
 pub mod records;
 pub mod recovery;
 pub mod stored;
-pub mod stream_clocks;
-pub mod stream_follower;
-pub(crate) mod stream_opening;
 pub mod stream_owners;
 pub mod streams;
 pub mod submit;
+pub mod takeover;
 pub mod webhooks;
 pub mod workflows;

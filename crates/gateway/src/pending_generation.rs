@@ -65,17 +65,15 @@ impl PendingGeneration {
     ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
         let (metrics, opened) = (Arc::clone(&self.handles.metrics), self.measured);
         let record = Arc::clone(self.run.record());
-        let reader = match record.terms().resumable || record.terms().detachable {
-            true => {
-                let cancel_on_drop =
-                    (!record.terms().resumable).then(|| CancelOnDrop::new(&record));
-                let reader = self.run_in_task(ticket);
-                Either::Left(reader.map_ok(|generation| match cancel_on_drop {
-                    Some(guard) => generation.with_cancel_on_drop(guard),
-                    None => generation,
-                }))
-            }
-            false => Either::Right(self.begin_in_task(ticket)),
+        let reader = if record.terms().resumable || record.terms().detachable {
+            let cancel_on_drop = (!record.terms().resumable).then(|| CancelOnDrop::new(&record));
+            let reader = self.run_in_task(ticket);
+            Either::Left(reader.map_ok(|generation| match cancel_on_drop {
+                Some(guard) => generation.with_cancel_on_drop(guard),
+                None => generation,
+            }))
+        } else {
+            Either::Right(self.begin_in_task(ticket))
         };
         reader.map_ok(move |generation| generation.with_metrics(&metrics, opened))
     }
@@ -248,11 +246,12 @@ impl PendingGeneration {
         };
         let (tokens_max, served) = (program.tokens_max, Arc::clone(&self.serving.model));
         let plan = launch.run_plan(tokens_max);
-        let run = match self.body_bytes <= limits.inline_prompt_bytes_max {
-            true => program.prepare_run(&served, plan),
-            false => tokio::task::spawn_blocking(move || program.prepare_run(&served, plan))
+        let run = if self.body_bytes <= limits.inline_prompt_bytes_max {
+            program.prepare_run(&served, plan)
+        } else {
+            tokio::task::spawn_blocking(move || program.prepare_run(&served, plan))
                 .await
-                .unwrap_or_else(|_| Err(unprepared_error())),
+                .unwrap_or_else(|_| Err(unprepared_error()))
         };
         launch.start_run(run?, tokens_max, permit, &mut self.run)
     }

@@ -192,9 +192,10 @@ pub(crate) async fn claim(
                 .replicator
                 .lock()
                 .claim_stream(bits, claimed.place, now);
-            match take_over_stream(gateway, &owners.keys, claimed.stream) {
-                true => StreamPlace::Here,
-                false => StreamPlace::Undecided("the journal does not work".to_owned()),
+            if take_over_stream(gateway, &owners.keys, claimed.stream) {
+                StreamPlace::Here
+            } else {
+                StreamPlace::Undecided("the journal does not work".to_owned())
             }
         }
         Ok(ClaimOutcome::OwnedBy(last)) => match owners.state_of_owner(&last) {

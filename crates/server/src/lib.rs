@@ -68,12 +68,12 @@ pub use connection::tls::TlsCertificate;
 pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,
 };
-pub use gateway::limits::ResponseLimits;
+pub use gateway::limits::{ModelLimits, ResponseLimits, StreamClocks};
 pub use gateway::metrics::StepMetrics;
 pub use gateway::models::{
     DerivedModel, EngineAbsence, EngineArithmetic, Library, LibraryError, LoadError, LoadPhase,
-    LoadProgress, LoadedModel, Loading, LocalModel, ModelFacts, ModelIdentity, ModelLimits,
-    ModelTask, PullNews, ServedModel,
+    LoadProgress, LoadedModel, Loading, LocalModel, ModelFacts, ModelIdentity, ModelTask, PullNews,
+    ServedModel,
 };
 pub use gateway::owners_slot::OwnerState;
 pub use gateway::records::{
@@ -82,7 +82,6 @@ pub use gateway::records::{
 };
 pub use gateway::recovery::StartingJournal;
 pub use gateway::stored::{StoredSummary, is_stored_answer};
-pub use gateway::stream_clocks::StreamClocks;
 pub use gateway::stream_owners::RecordsSetup;
 pub use gateway::streams::StreamLimits;
 pub use gateway::webhooks::{

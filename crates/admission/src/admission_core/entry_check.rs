@@ -23,9 +23,10 @@ impl Core {
             return Err(self.closed_rejection());
         }
         let expected = self.retry_reservations.redeem_reservation(request.who, now);
-        let wait = match at_once {
-            true => Some(Duration::ZERO),
-            false => self.wait_for(self.tickets_ahead(rank, now) + 1),
+        let wait = if at_once {
+            Some(Duration::ZERO)
+        } else {
+            self.wait_for(self.tickets_ahead(rank, now) + 1)
         };
         self.check_deadline(wait, request, expected, now)?;
         if self.is_open(at_once, expected) && (at_once || self.has_room(request.class, expected)) {
@@ -81,9 +82,10 @@ impl Core {
     /// Whether one more request may be open. A request that runs at once uses no reserved slot.
     fn is_open(&self, at_once: bool, expected: bool) -> bool {
         let open_max = self.bounds.open_max;
-        let kept = match at_once || expected {
-            true => 0,
-            false => self.retry_reservations.reserved_of(open_max),
+        let kept = if at_once || expected {
+            0
+        } else {
+            self.retry_reservations.reserved_of(open_max)
         };
         self.open + self.queue.len() + kept < open_max
     }
@@ -91,9 +93,10 @@ impl Core {
     /// Whether the wait queue takes one more of this class.
     fn has_room(&self, class: Priority, expected: bool) -> bool {
         let max_depth = self.bounds.queue.max_depth;
-        let kept = match expected {
-            true => 0,
-            false => self.retry_reservations.reserved_of(max_depth),
+        let kept = if expected {
+            0
+        } else {
+            self.retry_reservations.reserved_of(max_depth)
         };
         self.queue.len() + kept < max_depth || self.queue.of_class(class) < max_depth / CLASS_SHARE
     }

@@ -104,9 +104,10 @@ impl Core {
     fn has_seats(&self, account: u64, streams: usize) -> bool {
         let (seats, share) = (self.bounds.seats, self.shares.share_of(account));
         let still = share.seats.saturating_sub(share.slots);
-        let left = match still >= seats / SEATS_PART {
-            true => seats / SEATS_PART,
-            false => 0,
+        let left = if still >= seats / SEATS_PART {
+            seats / SEATS_PART
+        } else {
+            0
         };
         self.seated == 0 || self.seated + streams <= seats - left
     }

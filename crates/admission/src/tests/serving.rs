@@ -71,9 +71,10 @@ impl Machine {
         let large = ((decodes + prompts) as f64 - 32.0).clamp(0.0, 96.0) / 96.0;
         let prompt = self.prompt[0] + (self.prompt[1] - self.prompt[0]) * large;
         let rows = self.decode * decodes as f64 + prompt * prompts as f64;
-        let ms = match self.overlaps {
-            true => self.read.max(rows),
-            false => self.read + rows,
+        let ms = if self.overlaps {
+            self.read.max(rows)
+        } else {
+            self.read + rows
         };
         Duration::from_secs_f64(ms / 1e3)
     }

@@ -276,9 +276,10 @@ impl Pair {
             }
             Op::GiveBack(_, more) if t.held > t.free => {
                 self.core.return_slot(t.id, more, now);
-                match t.held == 1 && (t.claims > t.free || more) {
-                    true => t.free += 1,
-                    false => t.give(1),
+                if t.held == 1 && (t.claims > t.free || more) {
+                    t.free += 1;
+                } else {
+                    t.give(1);
                 }
             }
             _ => return,

@@ -13,6 +13,7 @@ use crate::metrics::{MeteredProtocol, MeteredRequest};
 use crate::models::ReadyModel;
 use crate::pending_generation::{PendingGeneration, claim_recovered, requested_choices};
 use crate::records::{ControlState, RecordedPrompts};
+use crate::streams::stream_logs::NO_TOKEN;
 use crate::streams::{DetachedDriver, StreamRecord, StreamRun};
 use admission::{AdmissionRequest, Permit};
 use engine::Token;
@@ -234,14 +235,13 @@ pub(crate) async fn settle_stream(
     stream: StreamRecovery,
     end: End,
 ) {
-    let ended_at = match has_ended(&stream) {
-        true => {
-            let ended_unix_us = recovered_state::ended_unix_us(&stream.records);
-            let source = stream.run.record().source();
-            source.ended_time().record(ended_unix_us);
-            WallTime::now().past_instant(ended_unix_us)
-        }
-        false => wire::clock::now(),
+    let ended_at = if has_ended(&stream) {
+        let ended_unix_us = recovered_state::ended_unix_us(&stream.records);
+        let source = stream.run.record().source();
+        source.ended_time().record(ended_unix_us);
+        WallTime::now().past_instant(ended_unix_us)
+    } else {
+        wire::clock::now()
     };
     let Ok(continuation) =
         Continuation::new(handles, serving, stream, Attempt::Normal { number: 1 })
@@ -322,10 +322,7 @@ pub(crate) async fn wait_for_news(record: &StreamRecord) {
 }
 
 fn has_news(reader: &mut Reader<Token>, cx: &mut Context<'_>) -> bool {
-    let mut token = [Token {
-        id: 0,
-        logprob: 0.0,
-    }];
+    let mut token = [NO_TOKEN];
     match reader.poll_read(cx, &mut token) {
         Poll::Ready(Read::Items(_) | Read::Ended(_)) => true,
         Poll::Ready(Read::Empty) | Poll::Pending => false,

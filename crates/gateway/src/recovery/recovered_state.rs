@@ -72,10 +72,11 @@ pub(crate) fn state_of(
     }
     let is_prepared = matches!(description.prompts, RecordedPrompts::Prepared(_));
     if let Some(end) = lost_end(stream, description, has_ended) {
-        return match is_prepared {
-            true => RecoveredState::Ended(end),
+        return if is_prepared {
+            RecoveredState::Ended(end)
+        } else {
             // Without the prompts nothing was generated, or the tokens cannot be read.
-            false => RecoveredState::Rejected(lost_error()),
+            RecoveredState::Rejected(lost_error())
         };
     }
     if has_ended {

@@ -137,7 +137,7 @@ impl ResponseRecord {
         let snapshot = self.snapshot(outcome, taken_unix_us);
         let (description, outcome) = snapshot.encode(outcome).ok()?;
         let id = u128::from_be_bytes(ids.next_random());
-        let new = Arc::new(journal.store_blob(id, description, outcome)?);
+        let new = Arc::new(journal.store_blob(id, description, (outcome, true))?);
         copy.taken_unix_us = taken_unix_us;
         let before = copy.blob.replace(Arc::clone(&new));
         Some(WrittenSnapshot { before, new })

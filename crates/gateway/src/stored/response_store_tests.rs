@@ -3,10 +3,9 @@
 use super::super::stored_snapshot::SNAPSHOT_VERSION;
 use super::*;
 use crate::keys::{Keys, PrefixSharing, Scopes};
-use crate::limits::{GatewayLimits, ResponseLimits};
-use crate::models::ModelLimits;
+use crate::limits::ModelLimits;
+use crate::limits::{GatewayLimits, ResponseLimits, StreamClocks};
 use crate::records::DescriptionKind;
-use crate::stream_clocks::StreamClocks;
 use crate::streams::{StreamFeed, StreamJournal, StreamLimits};
 use admission::{AdaptiveLimits, QueueLimits, Reservation};
 use bytes::Bytes;
@@ -137,7 +136,7 @@ impl Process {
         let id = u128::from_be_bytes(self.store.ids.next_random());
         let blob = self
             .journal
-            .store_blob(id, description.clone(), outcome.clone());
+            .store_blob(id, description.clone(), (outcome.clone(), true));
         let blob = blob.expect("a working journal");
         assert!(blob.written().await);
         self.store.restore(&description, &outcome, blob);
@@ -290,7 +289,9 @@ async fn answers_survive_the_rewriting_of_the_journal() {
         let bytes = vec![b' '; 32 << 10];
         while process.segments().contains(&first_segment) {
             let id = u128::from_be_bytes(process.store.ids.next_random());
-            let other = process.journal.store_blob(id, bytes.clone(), bytes.clone());
+            let other = process
+                .journal
+                .store_blob(id, bytes.clone(), (bytes.clone(), true));
             assert!(other.expect("a working journal").written().await);
         }
         process = process.next();

@@ -127,7 +127,8 @@ impl DurableStream {
     /// Waits until everything recorded so far is in the journal, at most a second. Returns whether the stream is
     /// durable.
     pub async fn written(&self) -> bool {
-        let _ = tokio::time::timeout(WRITTEN_TIMEOUT, self.slot.wait_for_changes()).await;
+        let _ =
+            tokio::time::timeout(WRITTEN_TIMEOUT, self.slot.wait_for(self.slot.changes())).await;
         self.is_durable()
     }
 
@@ -169,7 +170,7 @@ impl StoredBlob {
 
     /// Id of the object.
     pub(crate) fn id(&self) -> u128 {
-        self.0.slot.id()
+        self.0.slot.id
     }
 
     /// As [`DurableStream::written`].

@@ -150,9 +150,10 @@ impl JournalCopy {
         news: StreamNews,
     ) -> Result<(), AppendError> {
         if let Some(description) = news.open {
-            let opened = match news.is_local {
-                true => writer.open_local_stream(id, &description),
-                false => writer.open_stream(id, &description),
+            let opened = if news.is_local {
+                writer.open_local_stream(id, &description)
+            } else {
+                writer.open_stream(id, &description)
             };
             self.key = Some(opened?);
             self.description = description;

@@ -6,8 +6,8 @@
 
 use super::stream_journal::{JournalSlot, StreamJournal, lock};
 use journal::{Durability, FileSystem, Impairment, Writer};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
 use wire::clock;
@@ -86,20 +86,6 @@ impl Watchdog {
     }
 }
 
-/// The last values.
-#[derive(Debug, Default)]
-pub(crate) struct JournalMetrics {
-    written_bytes: AtomicU64,
-    syncs: AtomicU64,
-    errors: AtomicU64,
-    rewritten_streams: AtomicU64,
-    segments: AtomicU64,
-    live_bytes: AtomicU64,
-    streams: AtomicU64,
-    is_durable: AtomicBool,
-    impairment: Mutex<Option<Impairment>>,
-}
-
 /// Counts and sizes of a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalGauges {
@@ -141,38 +127,6 @@ impl JournalGauges {
                 Durability::Durable => None,
                 Durability::NotDurable(why) => Some(why),
             },
-            behind_tokens: 0,
-        }
-    }
-}
-
-impl JournalMetrics {
-    pub(crate) fn set(&self, gauges: &JournalGauges) {
-        let set = |value: &AtomicU64, new| value.store(new, Ordering::Relaxed);
-        set(&self.written_bytes, gauges.written_bytes);
-        set(&self.syncs, gauges.syncs);
-        set(&self.errors, gauges.errors);
-        set(&self.rewritten_streams, gauges.rewritten_streams);
-        set(&self.segments, gauges.segments);
-        set(&self.live_bytes, gauges.live_bytes);
-        set(&self.streams, gauges.streams);
-        self.is_durable.store(gauges.is_durable, Ordering::Relaxed);
-        *lock(&self.impairment) = gauges.impairment;
-    }
-
-    /// The last values, without tokens.
-    pub(crate) fn get(&self) -> JournalGauges {
-        let get = |value: &AtomicU64| value.load(Ordering::Relaxed);
-        JournalGauges {
-            written_bytes: get(&self.written_bytes),
-            syncs: get(&self.syncs),
-            errors: get(&self.errors),
-            rewritten_streams: get(&self.rewritten_streams),
-            segments: get(&self.segments),
-            live_bytes: get(&self.live_bytes),
-            streams: get(&self.streams),
-            is_durable: self.is_durable.load(Ordering::Relaxed),
-            impairment: *lock(&self.impairment),
             behind_tokens: 0,
         }
     }

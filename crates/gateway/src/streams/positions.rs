@@ -1,6 +1,7 @@
 //! Positions of readers in a stream's logs: offsets of the Durable Streams protocol, and the wait of a client that has more
 //! than the records of an owner that is gone, until the tokens were computed once more.
 
+use super::stream_logs::NO_TOKEN;
 use super::stream_record::StreamRecord;
 use engine::Token;
 use generate::output::choice_reader as replay;
@@ -84,9 +85,10 @@ pub fn stream_tail(record: &StreamRecord) -> StreamTail {
             Some(_) => {}
         }
     }
-    closed_at(match has_failed(record) {
-        true => failure_offset(record),
-        false => offset,
+    closed_at(if has_failed(record) {
+        failure_offset(record)
+    } else {
+        offset
     })
 }
 
@@ -126,9 +128,10 @@ pub async fn wait_for_positions(record: &StreamRecord, positions: &[Position]) {
     let mut readers: Vec<_> = readers.collect();
     poll_fn(|cx| {
         readers.retain_mut(|(reader, log, position)| !has_reached(reader, log, *position, cx));
-        match readers.is_empty() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        if readers.is_empty() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     })
     .await;
@@ -141,11 +144,7 @@ fn has_reached(
     position: Position,
     cx: &mut Context<'_>,
 ) -> bool {
-    let nothing = Token {
-        id: 0,
-        logprob: 0.0,
-    };
-    let mut buffer = [nothing; TOKENS_PER_READ];
+    let mut buffer = [NO_TOKEN; TOKENS_PER_READ];
     loop {
         if position.begun() <= log.steps() {
             return true;

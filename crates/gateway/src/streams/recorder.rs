@@ -172,9 +172,10 @@ impl StreamRecorder {
     ) -> Result<(), AppendError> {
         let copy = &mut *entry.copy;
         let Some(logs) = entry.logs.as_deref().filter(|_| !copy.is_released) else {
-            return match copy.has_control_news(0) {
-                true => copy.append_control(writer, key, 0),
-                false => Ok(()),
+            return if copy.has_control_news(0) {
+                copy.append_control(writer, key, 0)
+            } else {
+                Ok(())
             };
         };
         copy.recovered = None;
@@ -355,8 +356,7 @@ impl<F: FileSystem> Recorder<F> for StreamRecorder {
         self.show_acknowledged(&mut table, writer.acknowledged());
         drop(table);
         self.log.note(writer.durability(), writer.sizes().gaps);
-        let gauges = JournalGauges::of_writer(writer);
-        self.state.metrics.set(&gauges);
+        *lock(&self.state.gauges) = JournalGauges::of_writer(writer);
         self.state.beats.fetch_add(1, Ordering::Release);
         self.state.is_busy.store(false, Ordering::Release);
     }

@@ -3,7 +3,7 @@
 use super::durable_stream::{DurableStream, StoredBlob};
 use super::feed::StreamFeed;
 use super::journal_copy::JournalCopy;
-use super::journal_health::{JournalGauges, JournalMetrics};
+use super::journal_health::JournalGauges;
 use super::recorder::StreamRecorder;
 use super::stream_slot::{StreamNews, StreamSlot};
 use super::stream_table::{NewsList, PendingNews, StreamTable, TableEntry};
@@ -115,28 +115,9 @@ impl StreamJournal {
         Some(DurableStream::new(slot))
     }
 
-    /// Records an object that is not a stream and stays on this machine. `None` as for [`StreamJournal::open_stream`].
-    pub fn store_blob(
-        &self,
-        id: u128,
-        description: Vec<u8>,
-        outcome: Vec<u8>,
-    ) -> Option<StoredBlob> {
-        self.insert_blob(id, description, (outcome, true))
-    }
-
-    /// Records an object that is not a stream, which another gateway can take over as a stream. `None` as for
-    /// [`StreamJournal::open_stream`].
-    pub(crate) fn store_shared_blob(
-        &self,
-        id: u128,
-        description: Vec<u8>,
-        outcome: Vec<u8>,
-    ) -> Option<StoredBlob> {
-        self.insert_blob(id, description, (outcome, false))
-    }
-
-    fn insert_blob(
+    /// Records an object that is not a stream: one that stays on this machine (`is_local`), or one that another gateway can
+    /// take over as a stream. `None` as for [`StreamJournal::open_stream`].
+    pub(crate) fn store_blob(
         &self,
         id: u128,
         description: Vec<u8>,
@@ -197,7 +178,7 @@ impl StreamJournal {
     /// Counts and sizes for metrics.
     pub fn gauges(&self) -> JournalGauges {
         let slots = self.state.live_slots();
-        let gauges = self.state.metrics.get();
+        let gauges = *lock(&self.state.gauges);
         JournalGauges {
             behind_tokens: slots.iter().map(|slot| slot.hidden_tokens()).sum(),
             is_durable: gauges.is_durable && !self.state.is(|state| &state.is_stalled),
@@ -210,7 +191,7 @@ impl StreamJournal {
         if self.state.is(|state| &state.is_stalled) {
             return Some("the journal makes no progress".to_owned());
         }
-        let impairment = self.state.metrics.get().impairment;
+        let impairment = lock(&self.state.gauges).impairment;
         impairment.map(|why| why.to_string())
     }
 }
@@ -239,7 +220,8 @@ pub(crate) struct JournalState {
     /// Bytes of the descriptions of live streams.
     description_bytes: AtomicUsize,
     description_bytes_max: usize,
-    pub(crate) metrics: JournalMetrics,
+    /// As of the last commit, without tokens.
+    pub(crate) gauges: Mutex<JournalGauges>,
     pub(crate) feed: StreamFeed,
 }
 
@@ -260,7 +242,7 @@ impl JournalState {
             is_stopped: AtomicBool::new(false),
             description_bytes: AtomicUsize::new(0),
             description_bytes_max,
-            metrics: JournalMetrics::default(),
+            gauges: Mutex::default(),
             feed,
         })
     }

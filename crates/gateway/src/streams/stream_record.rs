@@ -198,9 +198,10 @@ impl StreamRecord {
     /// The stream will never start. Without effect after the start.
     pub(crate) fn set_rejected(&self, error: ApiError) {
         let is_leaving = self.durable.as_ref().is_some_and(DurableStream::is_leaving);
-        let error = match self.has_left() || is_leaving {
-            true => moved_error(),
-            false => error,
+        let error = if self.has_left() || is_leaving {
+            moved_error()
+        } else {
+            error
         };
         let (how, why) = match error.code {
             "cancelled" => ("cancelled", None),

@@ -2,9 +2,9 @@
 
 use super::control::SteeringState;
 use super::durable_stream::{DurableStream, ForgottenRecords};
+use super::stream_logs::NO_TOKEN;
 use super::stream_record::StreamRecord;
 use crate::records::{ControlState, unix_us};
-use engine::Token;
 use futures_util::StreamExt;
 use std::future::poll_fn;
 use std::task::Poll;
@@ -88,10 +88,7 @@ impl StreamRecord {
             let Ok(mut reader) = log.tokens.attach(log.tokens.len()) else {
                 continue;
             };
-            let mut buffer = [Token {
-                id: 0,
-                logprob: 0.0,
-            }; TOKENS_PER_READ];
+            let mut buffer = [NO_TOKEN; TOKENS_PER_READ];
             poll_fn(|cx| {
                 loop {
                     match reader.poll_read(cx, &mut buffer) {

@@ -239,7 +239,8 @@ impl StreamRegistry {
 /// Longest wait of a request. A journal of this project's size is read in a fraction of that time.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Whether the streams of earlier processes are registered. Open unless closed.
+/// A barrier for requests that name a stream: until the journal is read, this process does not know whether the stream
+/// exists. Open unless closed.
 #[derive(Debug)]
 pub struct RegistrationBarrier {
     is_open: watch::Sender<bool>,

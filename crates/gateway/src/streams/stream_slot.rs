@@ -101,11 +101,6 @@ impl StreamSlot {
         slot
     }
 
-    /// Id of the stream.
-    pub(crate) fn id(&self) -> u128 {
-        self.id
-    }
-
     /// Index in the recorder's table.
     pub(crate) fn index(&self) -> u32 {
         self.index
@@ -168,12 +163,7 @@ impl StreamSlot {
         self.acknowledgement.notify_waiters();
     }
 
-    /// Waits until all changes so far are in the journal, or the stream is not durable any more.
-    pub(crate) async fn wait_for_changes(&self) {
-        self.wait_for(self.changes()).await;
-    }
-
-    /// As [`Self::wait_for_changes`], for the first `changes`.
+    /// Waits until the first `changes` are in the journal, or the stream is not durable any more.
     pub(crate) async fn wait_for(&self, changes: u64) {
         loop {
             let mut notified = std::pin::pin!(self.acknowledgement.notified());
@@ -270,7 +260,8 @@ impl Wake for StreamSlot {
     }
 }
 
-/// Changes by kind, in the order in which they are recorded.
+/// Changes that the recorder has not taken yet, by kind, in the order in which they are recorded. A later change of one
+/// kind replaces an earlier one, so the memory is bounded.
 #[derive(Default)]
 pub(crate) struct StreamNews {
     /// Whether an object that is opened stays on this machine.

@@ -6,7 +6,7 @@ use super::{AttemptOutcome, WebhookRequest, WebhookSecrets, WebhookSettings, sec
 use crate::ended::{EVENT_PREFIX, EndedStream, EventRecord};
 use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
-use crate::metrics::count::Counter;
+use crate::metrics::counters::Counter;
 use crate::streams::{ForgottenRecords, JournalSlot, RecoveredHandle, StoredBlob, StreamRecord};
 use generate::error::{ApiError, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};

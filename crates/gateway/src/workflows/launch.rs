@@ -1,7 +1,6 @@
 //! From a permit to a run.
 
-use super::run_driver::RunDriver;
-use super::run_slot::RunSlot;
+use super::run_driver::{RunDriver, RunSlot};
 use crate::models::{ModelTask, ServedModel};
 use crate::streams::run_control::RunControl;
 use crate::streams::{self, ChoiceLog, PermitHolder, Started, StartedGeneration, StreamRegistry};

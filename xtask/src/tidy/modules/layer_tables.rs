@@ -78,12 +78,7 @@ const ENGINE: [Layer; 9] = [
 
 const GATEWAY: [Layer; 7] = [
     // Leaf values.
-    &[
-        "id_generator",
-        "job_names",
-        "lifetime_stats",
-        "stream_clocks",
-    ],
+    &["id_generator", "job_names", "lifetime_stats"],
     // Records of streams as bytes, and callers.
     &["keys", "records"],
     &["owners_slot"],
@@ -99,7 +94,6 @@ const GATEWAY: [Layer; 7] = [
         "lifecycle",
         "offload",
         "stored",
-        "stream_follower",
         "webhooks",
         "workflows",
     ],

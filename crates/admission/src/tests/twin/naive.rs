@@ -102,9 +102,10 @@ impl Naive {
         let all = self.seats(|_| true);
         let own = self.seats(|other| other.account == t.account);
         let still = own.saturating_sub(self.slots_of(t.account));
-        let most = match still >= SEATS / 4 {
-            true => SEATS - SEATS / 4,
-            false => SEATS,
+        let most = if still >= SEATS / 4 {
+            SEATS - SEATS / 4
+        } else {
+            SEATS
         };
         let seated = t.is == Is::Running || all == 0 || all + t.streams <= most;
         seated && self.slots() < STREAMS && self.pages() + t.pages <= PAGES

@@ -293,12 +293,15 @@ fn any_prompt() -> impl Strategy<Value = Prompt> {
         }),
         conversation,
     ];
-    (plain, ids(), any::<bool>()).prop_map(|(prompt, context, continued)| match continued {
-        true => Prompt::Continued {
-            context,
-            then: Box::new(prompt),
-        },
-        false => prompt,
+    (plain, ids(), any::<bool>()).prop_map(|(prompt, context, continued)| {
+        if continued {
+            Prompt::Continued {
+                context,
+                then: Box::new(prompt),
+            }
+        } else {
+            prompt
+        }
     })
 }
 
