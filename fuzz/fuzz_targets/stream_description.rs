@@ -7,7 +7,7 @@
 #![no_main]
 
 use bytes::Bytes;
-use gateway::durability::{ControlState, DescriptionError, RecordedPrompts, StreamDescription};
+use gateway::records::{ControlState, DescriptionError, RecordedPrompts, StreamDescription};
 use generate::adapters::NO_ADAPTERS;
 use generate::error::ApiError;
 use generate::request::GenerateRequest;
@@ -23,7 +23,7 @@ use wire::model_defaults::RequestedModel;
 
 /// A description for the prompts and parameters of others.
 static BARE: LazyLock<StreamDescription> = LazyLock::new(|| {
-    let old = include_bytes!("../../crates/gateway/src/durability/description/tests/old.json");
+    let old = include_bytes!("../../crates/gateway/src/records/description/tests/old.json");
     StreamDescription::decode(old).expect("a description")
 });
 

@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Crate, and the most production lines it may have: the count of today, rounded up to the next hundred. A commit that
 /// makes a crate smaller lowers its budget.
-const BUDGETS: [(&str, usize); 21] = [
+const BUDGETS: [(&str, usize); 22] = [
+    ("admission", 2_200),
     ("bench", 1_900),
     ("cluster", 9_900),
     ("cpu", 3_400),
     ("engine", 10_100),
-    ("gateway", 17_100),
+    ("gateway", 14_500),
     ("generate", 6_800),
     ("journal", 3_900),
     ("kernels", 12_700),

@@ -1,9 +1,9 @@
 //! Computing embeddings: from texts to vectors.
 
 use super::{IN_FLIGHT_MAX, pairs};
+use admission::{AdmissionRequest, Priority, RequestedChoices, TaskSlots};
 use engine::{Embedding, Policy, Pooling, Terms, Token};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
-use gateway::admission::{AdmissionRequest, Priority, RequestedChoices, TaskSlots};
 use gateway::handles::GenerationHandles;
 use gateway::keys::{Caller, KeyPermit};
 use gateway::limits::GatewayLimits;

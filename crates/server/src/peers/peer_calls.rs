@@ -7,7 +7,7 @@ use super::unanswered::Unanswered;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::{FuturesUnordered, iter};
-use gateway::metrics::count::Counter;
+use gateway::metrics::counters::Counter;
 use gateway::streams::FeedView;
 use generate::error::ApiError;
 use http::{Response, StatusCode};

@@ -3,12 +3,10 @@
 use crate::request_line::RequestLine;
 use crate::response::event_writer::{EventWriter, FramingState};
 use crate::response::keep_alive::KeepAlive;
+use admission::QueuePosition;
 use bytes::Bytes;
-use gateway::admission::QueuePosition;
-use gateway::generation::Generation;
-use gateway::stream_follower::{FollowEvent, StreamFollower};
-use gateway::streams::EndReceipt;
-use gateway::streams::moved_stream::{STREAM_MOVED, moved_error};
+use gateway::generation::{FollowEvent, Generation, StreamFollower};
+use gateway::streams::{EndReceipt, STREAM_MOVED, moved_error};
 use generate::error::ApiError;
 use generate::output::event::Event;
 use generate::output::generation_reader::Turn;
@@ -264,7 +262,7 @@ impl StreamBody {
         let BodyState::Running(generation) = &mut self.state else {
             return false;
         };
-        if generation.record().is_moved() {
+        if generation.record().has_left() {
             return self.cut();
         }
         let out = self.frames.begin_frame();
