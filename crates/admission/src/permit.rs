@@ -57,9 +57,7 @@ impl Permit {
             id: self.guard.id,
         }
     }
-}
 
-impl Permit {
     /// Sets the waker for grants of slots.
     pub fn wake_on_slot(&self, waker: Waker) {
         let id = self.guard.id;

@@ -144,7 +144,9 @@ impl Generation {
         if let Some(meter) = &mut self.meter {
             meter.frame_emitted(turn, tokens);
         }
-        self.report_finished(turn);
+        if let Poll::Ready(Turn::Ended | Turn::Broken(_)) = turn {
+            self.receipt = Some(EndReceipt::new(self.record()));
+        }
         if let Some(run) = &mut self.run {
             if turn.is_pending() {
                 run.reader_waits();
@@ -152,13 +154,6 @@ impl Generation {
             run.tokens_read(tokens, open);
         }
         turn
-    }
-
-    /// Notes that the last event was read.
-    fn report_finished(&mut self, turn: Poll<Turn>) {
-        if let Poll::Ready(Turn::Ended | Turn::Broken(_)) = turn {
-            self.receipt = Some(EndReceipt::new(self.record()));
-        }
     }
 }
 

@@ -127,9 +127,7 @@ impl StreamClocks {
             reader: self.reader,
         }
     }
-}
 
-impl StreamClocks {
     /// Whether a plain stream can become a resumable one.
     pub(crate) fn detaches(&self) -> bool {
         self.policy == Policy::Detach && self.reader.is_some()

@@ -15,7 +15,7 @@ const BUDGETS: [(&str, usize); 22] = [
     ("cluster", 9_900),
     ("cpu", 3_400),
     ("engine", 10_100),
-    ("gateway", 14_500),
+    ("gateway", 14_400),
     ("generate", 6_800),
     ("journal", 3_900),
     ("kernels", 12_700),

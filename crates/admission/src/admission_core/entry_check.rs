@@ -131,9 +131,7 @@ impl Core {
         };
         excess.max(least).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
     }
-}
 
-impl Core {
     /// Rejects a waiting ticket after the timeout. True: the ticket was rejected.
     pub(crate) fn expire_ticket(&mut self, id: TicketId, now: Instant) -> bool {
         let Some(TicketEntry {

@@ -70,9 +70,7 @@ impl Core {
         self.tickets.insert(id, ticket);
         id
     }
-}
 
-impl Core {
     /// Larger bounds admit waiting tickets. Smaller bounds end no ticket: no further ticket is admitted until enough
     /// have left. Waiting tickets keep their timeout.
     pub(crate) fn set_bounds(&mut self, bounds: AdmissionBounds, now: Instant) {

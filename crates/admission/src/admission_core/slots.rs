@@ -125,9 +125,7 @@ impl Core {
         ticket.rank.is_back = true;
         self.queue.insert(ticket.rank);
     }
-}
 
-impl Core {
     /// Sets the time that the engine has spent on decode rows so far.
     pub(crate) fn set_decode_time(&mut self, decode_time: Option<Duration>) {
         self.decode_time = decode_time;

@@ -10,7 +10,7 @@ use super::ownership::{Claims, continue_when_decided, split_decided};
 use super::recovered_state::RecoveredState;
 use super::starting_journal::HeldRequests;
 use super::stream_recovery::{RecoveredStreams, StreamRecovery, model_missing};
-use crate::handles::{Gateway, GenerationHandles};
+use crate::handles::Gateway;
 use crate::models::{ModelEntry, ModelRegistry, ModelState, ReadyModel};
 use crate::pending_generation::{PendingGeneration, requested_choices};
 use crate::records::model_identity::ModelMatch;
@@ -68,11 +68,7 @@ impl Recovery {
         models.hold_only(groups.iter().map(|group| group.entry.weights.clone()));
         let mut tasks = JoinSet::new();
         for group in groups {
-            let recovery = ModelRecovery {
-                handles: generations.clone(),
-                models: Arc::clone(models),
-            };
-            tasks.spawn(recovery.run(group));
+            tasks.spawn(ModelRecovery(self.held.0.clone()).run(group));
         }
         let submitted = async {
             while tasks.join_next().await.is_some() {}
@@ -89,11 +85,7 @@ impl Recovery {
 /// Submits streams that were taken over. New requests for the model are not on hold meanwhile.
 pub(crate) async fn continue_streams(gateway: &Gateway, streams: Vec<StreamRecovery>) {
     for group in group_streams(&gateway.models, streams).await {
-        let recovery = ModelRecovery {
-            handles: gateway.generations.clone(),
-            models: Arc::clone(&gateway.models),
-        };
-        recovery.continue_group(group).await;
+        ModelRecovery(gateway.clone()).continue_group(group).await;
     }
 }
 
@@ -136,10 +128,7 @@ async fn group_streams(
 
 /// The recovery of one model's streams.
 #[derive(Clone)]
-struct ModelRecovery {
-    handles: GenerationHandles,
-    models: Arc<ModelRegistry>,
-}
+struct ModelRecovery(Gateway);
 
 /// Ends the hold of a model's new requests, however the recovery ends.
 struct HeldModel<'a>(&'a ModelRegistry, &'a ModelEntry);
@@ -152,7 +141,7 @@ impl Drop for HeldModel<'_> {
 
 impl ModelRecovery {
     async fn run(self, group: ModelStreams) {
-        let models = Arc::clone(&self.models);
+        let models = Arc::clone(&self.0.models);
         let entry = Arc::clone(&group.entry);
         let _held = HeldModel(&models, &entry);
         self.continue_group(group).await;
@@ -161,7 +150,7 @@ impl ModelRecovery {
     async fn continue_group(self, group: ModelStreams) {
         let ModelStreams { entry, streams } = group;
         let wait = ModelWait::new(&entry);
-        let Some(serving) = wait.ready_model(&self.models).await else {
+        let Some(serving) = wait.ready_model(&self.0.models).await else {
             return self.reject_all(&entry, streams);
         };
         if streams.iter().any(StreamRecovery::is_taken_over) {
@@ -180,7 +169,7 @@ impl ModelRecovery {
         }
         let settle = async {
             for (stream, end) in ended {
-                settle_stream(&self.handles, &serving, stream, end).await;
+                settle_stream(&self.0.generations, &serving, stream, end).await;
                 tokio::task::yield_now().await;
             }
         };
@@ -221,7 +210,7 @@ impl ModelRecovery {
                 computing.join_next().await;
             }
             let (stream, attempt) = stream;
-            match Continuation::new(&self.handles, serving, stream, attempt) {
+            match Continuation::new(&self.0.generations, serving, stream, attempt) {
                 Ok(continuation) => drop(computing.spawn(continuation.submit(attempt))),
                 // Only streams with prompts were running.
                 Err(pending) => requeue(*pending, serving),
@@ -261,7 +250,8 @@ impl ModelRecovery {
         queued: Option<Vec<(StreamRecovery, Attempt)>>,
     ) {
         for (stream, attempt) in queued.into_iter().flatten() {
-            let Err(pending) = Continuation::new(&self.handles, serving, stream, attempt) else {
+            let Err(pending) = Continuation::new(&self.0.generations, serving, stream, attempt)
+            else {
                 continue;
             };
             requeue(*pending, serving);

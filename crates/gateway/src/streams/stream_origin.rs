@@ -1,6 +1,6 @@
 //! Streams that this process did not open: where their tokens come from, and the state that was recovered with them.
 
-use super::stream_record::{Started, StreamRecord};
+use super::stream_record::{Started, StreamRecord, StreamStage};
 use crate::records::{ControlState, end_name};
 use generate::error::ApiError;
 use generate::output::generation_reader::is_good;
@@ -79,7 +79,7 @@ impl StreamRecord {
         if self.source().settle(Err(error)) {
             self.transitions()
                 .publish_ended("refused", Some(code), clock::now());
-            self.settle_stage();
+            self.stage.send_replace(StreamStage::Settled);
         }
     }
 

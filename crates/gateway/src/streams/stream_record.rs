@@ -218,11 +218,6 @@ impl StreamRecord {
         }
     }
 
-    /// Wakes all tasks that wait for the outcome of the start.
-    pub(super) fn settle_stage(&self) {
-        self.stage.send_replace(StreamStage::Settled);
-    }
-
     /// The error of a stream that never starts.
     pub fn rejection(&self) -> Option<&ApiError> {
         self.source.rejected()

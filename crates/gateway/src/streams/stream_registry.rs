@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{
     Entry, EntryState, LIST_PAGE_MAX, ListCursor, Missing, Owner, Page, Registration, Registry,
-    RegistryFull, StreamId,
+    StreamId,
 };
 use tokio::sync::watch;
 use wire::clock;
@@ -81,7 +81,7 @@ impl StreamRegistry {
         let registration = self
             .registry
             .register_from(id, owner, (now, place), record)
-            .map_err(|full| self.full_error(full))?;
+            .map_err(|full| ApiError::capacity("overloaded", full.to_string(), self.retry_after))?;
         registration.payload().transitions().publish_opened(now);
         Ok(registration)
     }
@@ -165,10 +165,6 @@ impl StreamRegistry {
             tokio::time::sleep(period).await;
             self.registry.sweep(clock::now());
         }
-    }
-
-    fn full_error(&self, full: RegistryFull) -> ApiError {
-        ApiError::capacity("overloaded", full.to_string(), self.retry_after)
     }
 }
 
