@@ -1,6 +1,6 @@
 //! The engine's configuration and bounds.
 
-use crate::state_counts::{STATES_MIN, sequences_of, states_of};
+use crate::states::{STATES_MIN, sequences_of, states_of};
 use crate::{DRAFT_TOKENS_MAX, Speculation};
 use model::{Dims, KEPT_MAX};
 use std::time::Duration;
@@ -186,27 +186,29 @@ impl EngineConfig {
 
 fn at_least(name: &'static str, value: usize, least: usize) -> Result<(), ConfigError> {
     let most = usize::MAX;
-    match value < least {
-        true => Err(ConfigError {
+    if value < least {
+        Err(ConfigError {
             name,
             value,
             least,
             most,
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 
 fn exactly(name: &'static str, value: usize, wanted: usize) -> Result<(), ConfigError> {
     let (least, most) = (wanted, wanted);
-    match value == wanted {
-        true => Ok(()),
-        false => Err(ConfigError {
+    if value == wanted {
+        Ok(())
+    } else {
+        Err(ConfigError {
             name,
             value,
             least,
             most,
-        }),
+        })
     }
 }
 
@@ -231,9 +233,10 @@ impl std::fmt::Display for ConfigError {
             least,
             most,
         } = self;
-        match least == most {
-            true => write!(f, "{name} is {value}; it must be {least}"),
-            false => write!(f, "{name} is {value}; it must be at least {least}"),
+        if least == most {
+            write!(f, "{name} is {value}; it must be {least}")
+        } else {
+            write!(f, "{name} is {value}; it must be at least {least}")
         }
     }
 }

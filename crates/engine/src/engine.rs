@@ -1,18 +1,21 @@
 //! The engine: takes requests, plans a step, runs the model, applies the results.
 
+use crate::device_loss::Recoveries;
 use crate::disk_cache::{DiskCache, DiskCacheConfig, DiskCacheError};
 use crate::handle::HandleShared;
 use crate::inbox::{Inbox, InboxState};
 use crate::plan::Plan;
 use crate::sampler::Sampler;
 use crate::scheduler::{Scheduler, StepCounters};
-use crate::step_execution::{StepBuffers, StepExecution};
+use crate::step_execution::{FinishedBatch, StepBuffers, StepExecution};
 use crate::{ConfigError, EngineConfig, Handle, Observer, Stats, StepFacts};
-use model::Forward;
+use model::{DeviceFault, Forward};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Instant;
+use stream::FailCode;
 
 /// Report of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +57,13 @@ pub struct Engine {
     sampler: Sampler,
     plan: Plan,
     buffers: StepBuffers,
-    /// Time of the last step's head, if the model ran in that step.
-    computed_at: Option<Instant>,
+    /// What the last step finished.
+    finished: Option<FinishedBatch>,
+    /// Head of the step since which the model computes what was not finished.
+    busy_since: Option<Instant>,
     /// Counts of the last step.
     counters: StepCounters,
+    recoveries: Recoveries,
 }
 
 impl Engine {
@@ -117,6 +123,7 @@ impl Engine {
         inbox.states = states;
         inbox.adapters = capabilities.adapters;
         let inbox = Arc::new(inbox);
+        let runs_ahead = model.ahead().is_some();
         let scheduler = Scheduler::new(Arc::clone(&inbox));
         scheduler.publish_gauges();
         Ok(Self {
@@ -127,9 +134,11 @@ impl Engine {
             scheduler,
             sampler: Sampler::new(dims.vocab),
             plan: Plan::new(config.sequences_max),
-            buffers: StepBuffers::new(config.sequences_max),
-            computed_at: None,
+            buffers: StepBuffers::new(config.sequences_max, runs_ahead),
+            finished: None,
+            busy_since: None,
             counters: StepCounters::default(),
+            recoveries: Recoveries::default(),
         })
     }
 
@@ -186,20 +195,25 @@ impl Engine {
         self.scheduler.exchange_with_disk(&mut *self.model);
         self.scheduler.plan_step(state, &mut self.plan);
         let rows = self.plan.rows();
-        if rows > 0 {
-            self.computed_at = Some(now);
-            self.inbox.stats.steps.fetch_add(1, Ordering::Relaxed);
-            self.execute_plan();
+        let has_work = rows > 0 || self.buffers.are_in_flight();
+        if has_work {
+            self.busy_since.get_or_insert(now);
+            if self.execute_plan().is_err() {
+                self.reopen_device(now);
+            }
         }
+        self.finished = self.buffers.take_finished();
         self.counters = self.scheduler.counters();
         let all_rows = rows + self.counters.draft_rows;
         let stats = &self.inbox.stats;
         stats.rows.fetch_add(all_rows as u64, Ordering::Relaxed);
+        let steps = u64::from(self.finished.is_some());
+        stats.steps.fetch_add(steps, Ordering::Relaxed);
         self.scheduler.publish_phases();
         self.scheduler.publish_gauges();
-        let next = self.next_action(rows, state);
+        let next = self.next_action(has_work, state);
         if cfg!(debug_assertions) || next == Next::Sleep {
-            self.scheduler.check();
+            self.scheduler.check(self.buffers.are_in_flight());
         }
         StepReport {
             rows: all_rows,
@@ -211,7 +225,7 @@ impl Engine {
     }
 
     /// Runs the model on the plan, samples tokens and applies them.
-    fn execute_plan(&mut self) {
+    fn execute_plan(&mut self) -> Result<(), DeviceFault> {
         let execution = StepExecution {
             model: &mut *self.model,
             draft: self.draft.as_deref_mut(),
@@ -221,11 +235,35 @@ impl Engine {
             buffers: &mut self.buffers,
             stats: &self.inbox.stats,
         };
-        execution.run();
+        execution.run()
     }
 
-    fn next_action(&self, rows: usize, state: InboxState) -> Next {
-        if rows > 0 {
+    /// Opens the device again after it failed, if it has not failed too often; otherwise started requests end.
+    fn reopen_device(&mut self, now: Instant) {
+        self.inbox
+            .stats
+            .device_faults
+            .fetch_add(1, Ordering::Relaxed);
+        self.scheduler.lose_pages();
+        self.buffers.lose_flights();
+        self.busy_since = None;
+        if !self.recoveries.take(now) {
+            return self.scheduler.fail_started(FailCode::Device);
+        }
+        let open = |model: &mut Box<dyn Forward>| {
+            let opened = catch_unwind(AssertUnwindSafe(|| model.recover()));
+            matches!(opened, Ok(Ok(())))
+        };
+        // A draft model that cannot be opened costs draft tokens only.
+        self.draft.as_mut().map(open);
+        let is_open = open(&mut self.model);
+        if !is_open {
+            self.scheduler.fail_started(FailCode::Device);
+        }
+    }
+
+    fn next_action(&self, has_work: bool, state: InboxState) -> Next {
+        if has_work {
             Next::Step
         } else if !self.scheduler.is_empty() {
             Next::Wait(self.scheduler.next_alarm(state.drain_deadline))
@@ -236,26 +274,31 @@ impl Engine {
         }
     }
 
+    /// Measures what the last step finished. The model computed it since the head of that step, or since the one before where
+    /// it began while the model was idle.
     fn time_last_step(&mut self, now: Instant) {
-        if let Some(then) = self.computed_at.take() {
-            let ns = now.saturating_duration_since(then).as_nanos() as u64;
-            let facts = StepFacts {
-                rows_prefill: self.plan.rows() - self.plan.decodes,
-                rows_decode: self.plan.decodes,
-                rows_draft: self.counters.draft_rows,
-                batch: self.plan.spans.len(),
-                tokens: self.counters.tokens,
-                duration_ns: ns,
-            };
-            self.scheduler.record_step(&facts);
-            let stats = &self.inbox.stats;
-            let decode_ns = ns / self.plan.rows().max(1) as u64 * self.plan.decodes as u64;
-            stats
-                .decode_ns_total
-                .fetch_add(decode_ns, Ordering::Relaxed);
-            stats.step_ns_total.fetch_add(ns, Ordering::Relaxed);
-            stats.step_ns_last.store(ns, Ordering::Relaxed);
-        }
+        let (Some(batch), Some(then)) = (self.finished.take(), self.busy_since) else {
+            return;
+        };
+        self.busy_since = self.buffers.are_in_flight().then_some(now);
+        let ns = now.saturating_duration_since(then).as_nanos() as u64;
+        let facts = StepFacts {
+            rows_prefill: batch.rows_prefill,
+            rows_decode: batch.rows_decode,
+            rows_draft: self.counters.draft_rows,
+            batch: batch.sequences,
+            tokens: self.counters.tokens,
+            duration_ns: ns,
+        };
+        self.scheduler.record_step(&facts);
+        let stats = &self.inbox.stats;
+        let rows = batch.rows_prefill + batch.rows_decode;
+        let decode_ns = ns / rows.max(1) as u64 * batch.rows_decode as u64;
+        stats
+            .decode_ns_total
+            .fetch_add(decode_ns, Ordering::Relaxed);
+        stats.step_ns_total.fetch_add(ns, Ordering::Relaxed);
+        stats.step_ns_last.store(ns, Ordering::Relaxed);
     }
 
     /// Sets the thread that handles wake.

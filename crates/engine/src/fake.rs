@@ -5,20 +5,22 @@
 //! write the same slot in one batch, and rows beyond the page table, are reported as bad batches.
 //!
 //! In a [`FakeModel::recurrent`], a token depends on a state as well, as in a model with recurrent layers ([`states`]). A
-//! [`FakeModel::predicting`] has an MTP head that guesses the token of habit.
+//! [`FakeModel::predicting`] has an MTP head that guesses the token of habit. A [`FakeModel::late`] runs ahead.
 
 mod fake_config;
-mod fault;
 mod gate;
+mod late;
 mod page_bytes;
 mod states;
 
-pub use fake_config::FakeConfig;
-pub use fault::{Fault, FaultAt, FaultKind};
+pub use fake_config::{FakeConfig, Fault, FaultAt, FaultKind};
 pub use gate::Gate;
+pub use late::LateLog;
 
+use late::Late;
 use model::{
-    Batch, Capabilities, Dims, ExportPages, Forward, ForwardError, PageId, Predict, SpanView, Want,
+    Ahead, Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId,
+    Predict, SpanView, Want,
 };
 use page_bytes::SLOT_BYTES;
 use states::FakeStates;
@@ -42,6 +44,12 @@ pub struct FakeModel {
     predicts: bool,
     /// Calls of the MTP head.
     guesses: u64,
+    /// Batches in flight, if the model runs ahead.
+    late: Option<Box<Late>>,
+    /// Whether the device has failed and was not opened again.
+    is_lost: bool,
+    /// Times that the device can be opened again.
+    recoveries: usize,
 }
 
 /// Adapters of the fake model: each changes the content of the slots.
@@ -49,6 +57,9 @@ pub const ADAPTERS: usize = 3;
 
 /// Entries of a hidden state.
 pub const HIDDEN_DIM: usize = 8;
+
+/// Message of a simulated error.
+const SIMULATED_ERROR: &str = "a simulated error";
 
 /// Content of a slot that was never written, or whose pass failed.
 const NOTHING: u64 = u64::MAX;
@@ -71,6 +82,9 @@ impl FakeModel {
             calls: 0,
             predicts: false,
             guesses: 0,
+            late: None,
+            is_lost: false,
+            recoveries: usize::MAX,
             config,
         }
     }
@@ -89,6 +103,11 @@ impl FakeModel {
             predicts: true,
             ..self
         }
+    }
+
+    /// This model with a device that can be opened again so many times.
+    pub fn with_recoveries(self, recoveries: usize) -> Self {
+        Self { recoveries, ..self }
     }
 
     /// A fake model whose forward passes wait at a gate.
@@ -125,12 +144,7 @@ impl FakeModel {
     }
 
     fn write(&mut self, span: &SpanView<'_>, scribble: bool) -> Result<(), ForwardError> {
-        let adapted = span.adapters.iter().fold(0, |hash, (adapter, scale)| {
-            mix(
-                hash,
-                (adapter as u64 + 1) << 32 | u64::from(scale.to_bits()),
-            )
-        });
+        let adapted = of_adapters(span);
         for (i, &token) in span.tokens.iter().enumerate() {
             let position = span.position + i;
             let slot = self.slot(span, position);
@@ -183,6 +197,9 @@ impl FakeModel {
         if kind == FaultKind::Abort {
             std::process::abort();
         }
+        if let FaultKind::Device(fault) = kind {
+            return self.lose_device(fault);
+        }
         assert!(
             kind != FaultKind::Panic,
             "a simulated panic in the fake model"
@@ -192,8 +209,57 @@ impl FakeModel {
             Some(_) if kind == FaultKind::NotFinite => ForwardError::NotFinite {
                 row: batch.spans().take(span).map(|s| rows(&s)).sum(),
             },
-            _ => ForwardError::BadBatch("a simulated error"),
+            _ => ForwardError::BadBatch(SIMULATED_ERROR),
         }
+    }
+
+    /// Runs the batch: logits and hidden states are in their buffers after.
+    fn compute(&mut self, batch: &Batch) -> Result<(), ForwardError> {
+        self.calls += 1;
+        if self.is_lost {
+            return Err(ForwardError::Device(DeviceFault::Lost));
+        }
+        self.check(batch)?;
+        let fault = self.fault(batch);
+        if let Some((span, kind)) = fault
+            && !matches!(kind, FaultKind::NotANumber | FaultKind::LateDevice(_))
+        {
+            return Err(self.spoil(batch, span, kind));
+        }
+        for span in batch.spans() {
+            self.write(&span, false)?;
+        }
+        self.states.advance(batch)?;
+        self.logits.clear();
+        self.hidden.clear();
+        for (at, span) in batch.spans().enumerate() {
+            let end = span.position + span.tokens.len();
+            let first = match span.want {
+                Want::Last => end - 1,
+                Want::All => span.position,
+                Want::None | Want::LastHidden | Want::AllHidden | Want::FirstHidden => end,
+            };
+            let hidden = span.want.hidden_rows(span.tokens.len());
+            let hidden = match span.want {
+                Want::FirstHidden => span.position..span.position + hidden,
+                _ => end - hidden..end,
+            };
+            hidden.for_each(|position| self.push_hidden(&span, position));
+            let from = self.logits.len();
+            (first..end).for_each(|position| self.push_row(&span, position));
+            if fault == Some((at, FaultKind::NotANumber)) {
+                self.logits[from..].fill(f32::NAN);
+            }
+        }
+        Ok(())
+    }
+
+    /// Loses the content of all pages and states.
+    fn lose_device(&mut self, fault: DeviceFault) -> ForwardError {
+        self.is_lost = true;
+        self.slots.fill(NOTHING);
+        self.states.clear();
+        ForwardError::Device(fault)
     }
 
     fn push_row(&mut self, span: &SpanView<'_>, position: usize) {
@@ -268,40 +334,29 @@ impl Forward for FakeModel {
         if let Some(gate) = &self.gate {
             gate.pass();
         }
-        self.calls += 1;
-        self.check(batch)?;
-        let fault = self.fault(batch);
-        if let Some((span, kind)) = fault
-            && kind != FaultKind::NotANumber
-        {
-            return Err(self.spoil(batch, span, kind));
+        if let Some(late) = &self.late {
+            late.check_idle();
         }
-        for span in batch.spans() {
-            self.write(&span, false)?;
-        }
-        self.states.advance(batch)?;
-        self.logits.clear();
-        self.hidden.clear();
-        for (at, span) in batch.spans().enumerate() {
-            let end = span.position + span.tokens.len();
-            let first = match span.want {
-                Want::Last => end - 1,
-                Want::All => span.position,
-                Want::None | Want::LastHidden | Want::AllHidden | Want::FirstHidden => end,
-            };
-            let hidden = span.want.hidden_rows(span.tokens.len());
-            let hidden = match span.want {
-                Want::FirstHidden => span.position..span.position + hidden,
-                _ => end - hidden..end,
-            };
-            hidden.for_each(|position| self.push_hidden(&span, position));
-            let from = self.logits.len();
-            (first..end).for_each(|position| self.push_row(&span, position));
-            if fault.is_some_and(|(span, _)| span == at) {
-                self.logits[from..].fill(f32::NAN);
-            }
-        }
+        self.compute(batch)?;
         Ok(&mut self.logits)
+    }
+
+    fn ahead(&mut self) -> Option<&mut dyn Ahead> {
+        if self.late.is_some() {
+            Some(self)
+        } else {
+            None
+        }
+    }
+
+    fn recover(&mut self) -> Result<(), ForwardError> {
+        let left = self.recoveries.checked_sub(1);
+        self.recoveries = left.ok_or(ForwardError::Device(DeviceFault::Lost))?;
+        self.is_lost = false;
+        if let Some(late) = &mut self.late {
+            late.lose();
+        }
+        Ok(())
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -326,10 +381,7 @@ impl Forward for FakeModel {
     }
 
     fn mtp_head(&mut self) -> Option<&mut dyn Predict> {
-        match self.predicts {
-            true => Some(self),
-            false => None,
-        }
+        if self.predicts { Some(self) } else { None }
     }
 
     fn page_export(&mut self) -> Option<&mut dyn ExportPages> {
@@ -373,6 +425,16 @@ impl ExportPages for FakeModel {
     fn import_page(&mut self, page: PageId, bytes: &[u8]) {
         self.read_slots(page, bytes);
     }
+}
+
+/// A hash of the adapters of a span.
+fn of_adapters(span: &SpanView<'_>) -> u64 {
+    span.adapters.iter().fold(0, |hash, (adapter, scale)| {
+        mix(
+            hash,
+            (adapter as u64 + 1) << 32 | u64::from(scale.to_bits()),
+        )
+    })
 }
 
 fn mix(hash: u64, value: u64) -> u64 {

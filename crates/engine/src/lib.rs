@@ -9,8 +9,8 @@
 //!
 //! Read [`Engine::step`] first, then the policy in `scheduler/mod.rs`.
 
-mod age;
 mod config;
+mod device_loss;
 mod disk_cache;
 mod dry_breakers;
 mod embedding;
@@ -31,14 +31,12 @@ pub mod remote;
 mod request;
 mod request_id;
 mod request_state;
-mod request_update;
 mod sampler;
 mod scheduler;
 mod sequence;
 mod sequence_permits;
 mod spawn;
 mod speculation;
-mod state_counts;
 mod states;
 mod stats;
 mod step_clock;
@@ -64,10 +62,10 @@ pub use model::adapters::{ADAPTER_SCALE_MAX, ADAPTERS_MAX, SEQUENCE_ADAPTERS_MAX
 pub use observer::{Follower, Observer, ParkReason, StepFacts, Transition};
 pub use progress::{EndingToken, GivenProgress, Phase, Progress};
 pub use request::{
-    Choice, Constraint, Rejected, Request, SamplingParams, StopCondition, Token, TopLogprob,
+    Choice, Constraint, INJECT_TOKENS_MAX, Rejected, Request, RequestUpdate, SamplingParams,
+    StopCondition, Token, TopLogprob, UPDATES_MAX, UpdateRejected,
 };
 pub use request_id::RequestId;
-pub use request_update::{INJECT_TOKENS_MAX, RequestUpdate, UPDATES_MAX, UpdateRejected};
 pub use sequence_permits::{PERMIT_KEPT, SequencePermits};
 pub use spawn::{EnginePanicked, EngineThread, spawn};
 pub use speculation::{DRAFT_TOKENS_MAX, FORCED_TOKENS_MAX, MTP_TOKENS_MAX, Speculation};

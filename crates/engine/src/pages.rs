@@ -13,8 +13,8 @@
 //! In a model with recurrent layers, a sequence can go on only from a state ([`States`]): a lookup finds the pages up to the
 //! last one with a checkpoint.
 
-use crate::age::Age;
 use crate::prefix_index::{PrefixChain, PrefixIndex, PrefixRoot};
+use crate::request_id::Age;
 use crate::states::States;
 use model::{Dims, PageId, StateId};
 
@@ -121,6 +121,17 @@ impl Pages {
         Some(page)
     }
 
+    /// Makes all cached pages and checkpoints free: their content is lost.
+    pub(crate) fn forget_cached(&mut self) {
+        let Some(prefix) = &mut self.prefix else {
+            return;
+        };
+        while let Some(page) = prefix.evict() {
+            self.states.forget(page);
+            self.free.push(page);
+        }
+    }
+
     /// Adds a reference to a used or cached page.
     pub(crate) fn share(&mut self, page: PageId) {
         let refs = &mut self.refs[page as usize];
@@ -177,14 +188,13 @@ impl Pages {
         self.lookup.start = start;
         self.lookup.update(prefix, age, tokens, self.page_tokens);
         let (found, states) = (&self.lookup.found, &self.states);
-        let usable = match states.exist() {
-            true => {
-                let mut pages = found.iter().map(|&(page, _)| states.checkpoint(page));
-                pages
-                    .rposition(|state| state.is_some())
-                    .map_or(0, |at| at + 1)
-            }
-            false => found.len(),
+        let usable = if states.exist() {
+            let mut pages = found.iter().map(|&(page, _)| states.checkpoint(page));
+            pages
+                .rposition(|state| state.is_some())
+                .map_or(0, |at| at + 1)
+        } else {
+            found.len()
         };
         for at in 0..usable {
             let (page, _) = self.lookup.found[at];

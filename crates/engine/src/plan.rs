@@ -1,5 +1,6 @@
 //! The work of one step.
 
+use crate::request_id::Age;
 use model::PageId;
 use std::ops::Range;
 
@@ -8,6 +9,8 @@ use std::ops::Range;
 pub(crate) struct PlannedSpan {
     /// Key of the sequence.
     pub(crate) key: usize,
+    /// Age of the sequence, which may have ended when the results come.
+    pub(crate) age: Age,
     /// Positions to compute.
     pub(crate) positions: Range<usize>,
     /// Whether a token is sampled after the last of them.

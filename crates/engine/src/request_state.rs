@@ -36,6 +36,8 @@ pub(crate) struct RequestState {
     /// Start of the clock that runs before the first token: the arrival, then the start of the prefill;
     /// moved forward by the time that the request was paused.
     pub(crate) clock_start_ns: u64,
+    /// Whether an update waits for tokens in flight.
+    pub(crate) update_waits: bool,
     pub(crate) paused: bool,
     pub(crate) paused_ns: u64,
     /// State last reported to the observer.

@@ -1,14 +1,15 @@
 //! One choice of a request: tokens, page table and scheduling state.
 
-mod inject;
-mod relayed;
+mod foreign_tokens;
+mod in_flight;
 mod sequence_states;
 
+pub(crate) use in_flight::InFlight;
 pub(crate) use sequence_states::SequenceStates;
 
-use crate::age::Age;
 use crate::embedding::EmbeddingPool;
 use crate::prefix_index::{PrefixChain, PrefixRoot};
+use crate::request_id::Age;
 use crate::request_state::RequestState;
 use crate::sampler::{SampleContext, Sampler};
 use crate::sequence_permits::PermitState;
@@ -78,6 +79,10 @@ pub(crate) struct Sequence {
     pub(crate) root: PrefixRoot,
     /// Rows in the step that is being planned.
     pub(crate) rows: usize,
+    /// Results that have not come, of a model that runs ahead.
+    pub(crate) in_flight: Option<InFlight>,
+    /// Whether tokens are forced after the one that comes next, so that they come together if the next row waits.
+    pub(crate) awaits_forced: bool,
     /// Prompt tokens that are charged to the account when they are computed for the first time.
     pub(crate) uncharged: usize,
     /// Start of the present wait: the arrival, the last token, or the end of the last park.
@@ -135,6 +140,8 @@ impl Sequence {
             chain: PrefixChain::START,
             root: PrefixRoot::default(),
             rows: 0,
+            in_flight: None,
+            awaits_forced: false,
             uncharged: 0,
             waiting_since_ns: 0,
             got_token: false,
@@ -171,19 +178,26 @@ impl Sequence {
         self.prompt_tokens - sampling.answered as usize
     }
 
+    /// Prompt and generated tokens, with the one that the model draws.
+    pub(crate) fn tokens_expected(&self) -> usize {
+        self.tokens.len() + usize::from(self.next_draw().is_some())
+    }
+
     /// Positions to compute before the next token can be sampled.
     pub(crate) fn uncomputed(&self) -> usize {
-        self.tokens.len() - self.computed
+        self.tokens_expected() - self.computed
     }
 
     /// Whether one row gives the next token: all positions but the last token's are computed.
     pub(crate) fn is_decoding(&self) -> bool {
-        self.state == SequenceState::Active && self.generated() > 0 && self.uncomputed() == 1
+        self.state == SequenceState::Active
+            && self.tokens_expected() > self.prompt_tokens
+            && self.uncomputed() == 1
     }
 
-    /// Whether prompt tokens, or tokens lost to a preemption, have to be computed.
+    /// Whether prompt tokens, or tokens lost to a preemption, have to be computed, and none of them are on their way.
     pub(crate) fn is_prefilling(&self) -> bool {
-        self.state == SequenceState::Active && !self.is_decoding()
+        self.state == SequenceState::Active && !self.is_decoding() && self.in_flight.is_none()
     }
 
     /// Whether the sequence is parked for want of credit.
@@ -219,6 +233,7 @@ impl Sequence {
         std::mem::swap(&mut self.pages, &mut leader.pages);
         std::mem::swap(&mut self.states, &mut leader.states);
         self.state = leader.state;
+        self.in_flight = leader.in_flight.take();
         self.uncharged = std::mem::take(&mut leader.uncharged);
         self.computed = leader.computed;
         self.indexed = leader.indexed;
@@ -245,17 +260,19 @@ impl Sequence {
         logits: &[f32],
         sampler: &mut Sampler,
     ) -> Option<Token> {
-        sampler.sample_token(
-            logits,
-            SampleContext {
-                sampling: &request.sampling,
-                tokens: &self.tokens,
-                prompt_tokens: self.sampler_prompt_tokens(&request.sampling),
-                choice: self.choice,
-                eos: &request.eos,
-                constraint: self.constraint.as_deref_mut(),
-            },
-        )
+        sampler.sample_token(logits, self.sample_context(request))
+    }
+
+    /// What the next token depends on besides the logits.
+    pub(crate) fn sample_context<'a>(&'a mut self, request: &'a RequestState) -> SampleContext<'a> {
+        SampleContext {
+            sampling: &request.sampling,
+            prompt_tokens: self.sampler_prompt_tokens(&request.sampling),
+            tokens: &self.tokens,
+            choice: self.choice,
+            eos: &request.eos,
+            constraint: self.constraint.as_deref_mut(),
+        }
     }
 
     /// Appends the sampled token with its alternatives, unless the answer ends before the token. Returns the
@@ -314,6 +331,10 @@ impl Sequence {
             self.writer.len(),
             self.log_start + self.generated() as u64,
             "log and tokens differ"
+        );
+        assert!(
+            self.next_draw().is_none() || self.computed == self.tokens.len(),
+            "the next token is drawn, but not all before it are computed"
         );
         // The text of an embedding may fill the context.
         assert!(

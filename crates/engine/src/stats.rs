@@ -27,6 +27,7 @@ pub struct Stats {
     pub(crate) disk_failures: AtomicU64,
     pub(crate) steps: AtomicU64,
     pub(crate) rows: AtomicU64,
+    pub(crate) rows_void: AtomicU64,
     pub(crate) tokens_drafted: AtomicU64,
     pub(crate) tokens_accepted: AtomicU64,
     pub(crate) tokens_forced: AtomicU64,
@@ -34,6 +35,7 @@ pub struct Stats {
     pub(crate) draft_pages_used: AtomicU64,
     pub(crate) preemptions: AtomicU64,
     pub(crate) retries: AtomicU64,
+    pub(crate) device_faults: AtomicU64,
     pub(crate) parks: AtomicU64,
     pub(crate) paused: AtomicU64,
     pub(crate) resumes: AtomicU64,
@@ -99,10 +101,13 @@ read! {
     disk_damaged,
     /// Reads and writes of the prompt cache on disk that failed or had no reply.
     disk_failures,
-    /// Steps in which the model ran.
+    /// Steps in which results of the model were applied.
     steps,
     /// Rows given to the model in those steps.
     rows,
+    /// Rows of a model that runs ahead that were for nothing: their sequence had ended, or had lost its pages, when the results
+    /// came.
+    rows_void,
     /// Draft tokens given to the model.
     tokens_drafted,
     /// Draft tokens accepted: tokens that took no step of their own.
@@ -117,6 +122,8 @@ read! {
     preemptions,
     /// Forward passes that failed and were tried again in parts.
     retries,
+    /// Times that the model's device failed, so that all keys and values were lost.
+    device_faults,
     /// Times a choice was parked for want of credit.
     parks,
     /// Choices that are paused now.
@@ -156,7 +163,7 @@ pub struct Endings {
     pub deadline: u64,
     /// One of the server's clocks.
     pub timed_out: u64,
-    /// `FailCode::Inference` and `FailCode::NotFinite`.
+    /// `FailCode::Inference`, `FailCode::NotFinite` and `FailCode::Device`.
     pub inference: u64,
     /// `FailCode::Panic`.
     pub panic: u64,
@@ -199,7 +206,7 @@ impl Endings {
             End::Cancelled => 4,
             End::Deadline => 5,
             End::TimedOut(_) => 6,
-            End::Failed(FailCode::Inference | FailCode::NotFinite) => 7,
+            End::Failed(FailCode::Inference | FailCode::NotFinite | FailCode::Device) => 7,
             // The engine never ends a choice with the ends of recovered or relayed streams or with `Lost`: an occurrence would
             // be a bug, like a panic.
             End::Failed(

@@ -97,9 +97,10 @@ impl StepTimeModel {
             return 0;
         }
         let left = target.saturating_sub(self.decodes_ns);
-        let share = match is_resuming {
-            true => self.decodes_ns.saturating_mul(RESUMED_SHARE),
-            false => self.decodes_ns / PREFILL_SHARE,
+        let share = if is_resuming {
+            self.decodes_ns.saturating_mul(RESUMED_SHARE)
+        } else {
+            self.decodes_ns / PREFILL_SHARE
         };
         let left = left.max(share);
         let fits = left.checked_div(self.row_ns).unwrap_or(0);
@@ -125,9 +126,10 @@ impl StepTimeModel {
         match (prefill, decodes) {
             (0, _) => {
                 let is_more = decodes > self.decodes_measured;
-                self.decodes_ns = match is_more {
-                    true => ns,
-                    false => move_estimate(self.decodes_ns, ns),
+                self.decodes_ns = if is_more {
+                    ns
+                } else {
+                    move_estimate(self.decodes_ns, ns)
                 };
                 (self.decodes_measured, self.steps_since) = (decodes, 0);
             }

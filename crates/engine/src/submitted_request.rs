@@ -74,6 +74,7 @@ impl SubmittedRequest {
             fair_share: FairShareKey::unassigned(request.terms.priority),
             arrived_ns: 0,
             clock_start_ns: 0,
+            update_waits: false,
             paused: false,
             paused_ns: 0,
             observed: ObservedState::Running,
@@ -86,7 +87,7 @@ impl SubmittedRequest {
     }
 
     /// Position in arrival order.
-    pub(crate) fn age(&self) -> crate::age::Age {
+    pub(crate) fn age(&self) -> crate::request_id::Age {
         self.sequences[0].age
     }
 

@@ -118,9 +118,10 @@ impl FieldErrors {
 
 /// Tokens of the longest prompt: one position of a model that generates stays free.
 pub(crate) fn prompt_tokens_max(dims: &Dims, is_causal: bool) -> usize {
-    match is_causal {
-        true => dims.context_max.saturating_sub(1),
-        false => dims.context_max,
+    if is_causal {
+        dims.context_max.saturating_sub(1)
+    } else {
+        dims.context_max
     }
 }
 
@@ -142,10 +143,7 @@ fn check_prompt(errors: &mut FieldErrors, request: &Request, dims: &Dims, is_cau
     let fits = len <= prompt_tokens_max(dims, is_causal);
     errors.require(len > 0, || "prompt is empty; at least one token".into());
     errors.require(fits, || {
-        let bound = match is_causal {
-            true => "fewer than",
-            false => "at most",
-        };
+        let bound = if is_causal { "fewer than" } else { "at most" };
         format!("prompt has {len} tokens; {bound} the context length, {context}")
     });
     errors.require_ids("prompt", request.prompt.iter().copied(), dims.vocab);

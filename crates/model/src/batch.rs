@@ -94,6 +94,14 @@ impl Batch {
         self.spans.clear();
     }
 
+    /// Makes this batch a copy of another one with tokens replaced.
+    pub fn copy_with(&mut self, other: &Self, token: impl Fn(u32) -> u32) {
+        self.tokens.clear();
+        self.tokens.extend(other.tokens.iter().map(|&id| token(id)));
+        self.pages.clone_from(&other.pages);
+        self.spans.clone_from(&other.spans);
+    }
+
     /// Adds a span of a sequence without adapters.
     pub fn push(&mut self, tokens: &[u32], position: usize, pages: &[PageId], want: Want) {
         self.push_adapted(tokens, position, pages, want, AdapterSet::NONE);

@@ -1,6 +1,6 @@
 //! The interface between the engine and a model that computes logits.
 
-use crate::{Batch, PageId};
+use crate::{Ahead, Batch, PageId};
 
 /// Sizes of a model that the engine needs. Constant for the life of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,30 @@ pub enum ForwardError {
         /// Index among the logits rows.
         row: usize,
     },
+    /// The device failed, whatever the batch is: keys, values and states of all sequences are lost, and each call fails
+    /// until [`Forward::recover`].
+    Device(DeviceFault),
+}
+
+/// How a device failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceFault {
+    /// There is no memory left on the device.
+    OutOfMemory,
+    /// The device is gone: removed, or reset by the driver.
+    Lost,
+    /// The device or the driver reported an error, or gave no answer.
+    Failed,
+}
+
+impl std::fmt::Display for DeviceFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::OutOfMemory => "the device is out of memory",
+            Self::Lost => "the device is lost",
+            Self::Failed => "the device failed",
+        })
+    }
 }
 
 impl std::fmt::Display for ForwardError {
@@ -37,6 +61,7 @@ impl std::fmt::Display for ForwardError {
         match self {
             Self::BadBatch(why) => write!(f, "bad batch: {why}"),
             Self::NotFinite { row } => write!(f, "logits row {row} is not finite"),
+            Self::Device(fault) => fault.fmt(f),
         }
     }
 }
@@ -94,9 +119,24 @@ pub trait Forward: Send {
     /// Copies the keys and values of page `from` to page `to` (a shared page about to be written).
     fn copy_page(&mut self, from: PageId, to: PageId);
 
+    /// The model as one that starts batches before the tokens of the last one are known, if it is one. No other pass is run
+    /// while a batch is in flight, but for those of [`Forward::mtp_head`].
+    fn ahead(&mut self) -> Option<&mut dyn Ahead> {
+        None
+    }
+
     /// The MTP head, if the model has one.
     fn mtp_head(&mut self) -> Option<&mut dyn Predict> {
         None
+    }
+
+    /// Opens the device again after [`ForwardError::Device`]. Pages and states are then without content, and nothing is in
+    /// flight. A model without a device has none to open.
+    ///
+    /// # Errors
+    /// The device cannot be opened; the model stays as it is.
+    fn recover(&mut self) -> Result<(), ForwardError> {
+        Err(ForwardError::Device(DeviceFault::Lost))
     }
 
     /// The way of pages out of the model and back, if there is one.

@@ -3,11 +3,13 @@
 //! Knows neither files nor arithmetic: crate `weights` reads models, and crate `cpu` computes.
 
 pub mod adapters;
+mod ahead;
 mod batch;
 mod forward;
 mod span_states;
 
 pub use adapters::AdapterSet;
+pub use ahead::{Ahead, DRAWN, DrawOutcome, DrawRule, DrawView, Drawn, DrawnToken, Draws};
 pub use batch::{Batch, PageId, Span, SpanView, Want};
-pub use forward::{Capabilities, Dims, ExportPages, Forward, ForwardError, Predict};
+pub use forward::{Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, Predict};
 pub use span_states::{KEPT_MAX, KeptState, SpanStates, StateId};

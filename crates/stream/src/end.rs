@@ -58,6 +58,8 @@ pub enum FailCode {
     Shutdown,
     /// The output constraint allows no token: a limit of the grammar was reached.
     Constraint,
+    /// The device that computes the model failed, and could not be opened again.
+    Device,
     /// The model was replaced by another one before the stream was complete, while no server ran.
     ModelChanged,
     /// The server crashed repeatedly while it computed this stream.

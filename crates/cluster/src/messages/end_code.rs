@@ -12,7 +12,7 @@ const UPSTREAM: u32 = 256;
 const STOP_STRING: u32 = 1 << 16;
 
 /// Ends with a code of their own.
-const CODES: [(u32, End); 19] = [
+const CODES: [(u32, End); 20] = [
     (0, End::Lost),
     (1, End::Stop(Stop::Eos)),
     (2, End::Stop(Stop::ToolCalls)),
@@ -32,6 +32,7 @@ const CODES: [(u32, End); 19] = [
     (FAILED + 5, End::Failed(FailCode::ModelChanged)),
     (FAILED + 6, End::Failed(FailCode::CrashedEngines)),
     (FAILED + 7, End::Failed(FailCode::NoEngine)),
+    (FAILED + 8, End::Failed(FailCode::Device)),
 ];
 
 /// The code of an end.
@@ -75,7 +76,7 @@ mod tests {
 
     #[test]
     fn unknown_codes_are_lost() {
-        for code in [6, 15, 21, 31, 40, 65_535, STOP_STRING + 65_536, u32::MAX] {
+        for code in [6, 15, 21, 31, 41, 65_535, STOP_STRING + 65_536, u32::MAX] {
             assert_eq!(end_from_code(code), End::Lost, "{code}");
         }
     }

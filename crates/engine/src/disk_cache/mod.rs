@@ -26,10 +26,8 @@
 //! the least recently used ones are removed until it fits. After an error (a full disk) nothing is written for
 //! [`writing::WRITE_PAUSE_NS`]. No error reaches a request.
 
-mod disk_cache_config;
 mod disk_worker;
-mod prefix_read;
-mod prefix_write;
+mod prefix_transfer;
 mod read_rate;
 mod run_directory;
 mod run_index;
@@ -37,23 +35,22 @@ mod run_prefix;
 mod run_shape;
 mod writing;
 
-pub use disk_cache_config::{DiskCacheConfig, DiskCacheError};
-pub(crate) use prefix_read::KnownPages;
+pub(crate) use prefix_transfer::KnownPages;
 
 use crate::Stats;
-use crate::age::Age;
 use crate::pages::Pages;
 use crate::prefix_index::PrefixRoot;
+use crate::request_id::Age;
 use crate::stats::count;
 use disk_worker::{DiskJob, DiskReply, DiskWorker, DiskWorkerLost};
 use model::{Dims, ExportPages, PageId};
-use prefix_read::PrefixRead;
-use prefix_write::PrefixWrite;
+use prefix_transfer::{PrefixRead, PrefixWrite};
 use read_rate::ReadRate;
 use run_directory::{RunDirectory, RunReadError};
 use run_index::{RUNS_MAX, RunIndex};
 use run_prefix::{RunKey, RunPlace, RunPrefix};
 use run_shape::RunShape;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
@@ -359,3 +356,39 @@ impl DiskCache {
         RunPrefix::new((self.identity, self.shape), root, tokens)
     }
 }
+
+/// Where prefixes of prompts are kept, and for which model.
+pub struct DiskCacheConfig {
+    /// Directory, created with mode 0700; used by one process at a time.
+    pub directory: PathBuf,
+    /// Bytes of all files, at most.
+    pub bytes_max: u64,
+    /// Names the content of the weights and everything else that decides the bits of keys and values. Files under another
+    /// name are removed.
+    pub identity: String,
+    /// Gets warnings for the operator, on the engine thread: a damaged file, a full disk.
+    pub warn: Box<dyn Fn(&str) + Send>,
+}
+
+/// The prompt cache on disk cannot be used.
+#[derive(Debug)]
+pub enum DiskCacheError {
+    /// Not with this model or configuration, for this reason.
+    Unsupported(&'static str),
+    /// The directory cannot be used.
+    Directory(PathBuf, std::io::Error),
+}
+
+impl std::fmt::Display for DiskCacheError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unsupported(why) => f.write_str(why),
+            Self::Directory(path, error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                write!(f, "another process uses {}", path.display())
+            }
+            Self::Directory(path, error) => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for DiskCacheError {}

@@ -2,7 +2,7 @@
 
 use super::DiskCache;
 use super::disk_worker::DiskJob;
-use super::prefix_write::PrefixWrite;
+use super::prefix_transfer::PrefixWrite;
 use super::run_index::RUNS_MAX;
 use super::run_prefix::RunPlace;
 use crate::Stats;

@@ -64,9 +64,10 @@ impl FakeStates {
         self.read.clear();
         self.written.clear();
         if self.states.is_empty() {
-            return match batch.spans().any(|span| span.states.is_some()) {
-                true => Err(ForwardError::BadBatch("states of a model without any")),
-                false => Ok(()),
+            return if batch.spans().any(|span| span.states.is_some()) {
+                Err(ForwardError::BadBatch("states of a model without any"))
+            } else {
+                Ok(())
             };
         }
         for span in batch.spans() {
@@ -86,6 +87,11 @@ impl FakeStates {
             }
         }
         Ok(())
+    }
+
+    /// Makes all states undefined.
+    pub(super) fn clear(&mut self) {
+        self.states.fill(NOTHING);
     }
 
     /// Makes the states that a failed batch would have written undefined.
@@ -121,9 +127,10 @@ impl FakeStates {
             self.written.push(written.state);
         }
         let clash = self.read.iter().any(|state| self.written.contains(state));
-        match clash {
-            true => Err(bad("a state is read and written")),
-            false => Ok(()),
+        if clash {
+            Err(bad("a state is read and written"))
+        } else {
+            Ok(())
         }
     }
 

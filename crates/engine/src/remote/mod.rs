@@ -8,15 +8,14 @@
 //! A request waits for the permit of a choice before it is sent; its other choices take theirs as they become free. A choice
 //! that waits for its reader gives the permit back.
 
-mod relayed_embedding;
 mod relayed_permits;
-mod relayed_progress;
+mod relayed_reports;
 mod relayed_request;
 #[cfg(test)]
 mod tests;
 
 pub use crate::inbox::RecordRefusal;
-pub use relayed_progress::{AppendError, RelayedProgress};
+pub use relayed_reports::{AppendError, RelayedProgress};
 pub use relayed_request::RelayedRequest;
 
 use crate::inbox::Inbox;

@@ -150,9 +150,10 @@ impl SequencePermits for Permits {
 
     fn give_back(&mut self) {
         self.held.fetch_sub(1, Ordering::Relaxed);
-        match self.is_recalled() {
-            true => self.recalled.fetch_sub(1, Ordering::Relaxed),
-            false => self.free.fetch_add(1, Ordering::Relaxed),
+        if self.is_recalled() {
+            self.recalled.fetch_sub(1, Ordering::Relaxed)
+        } else {
+            self.free.fetch_add(1, Ordering::Relaxed)
         };
     }
 

@@ -7,9 +7,7 @@ use crate::SamplingParams;
 /// depends on the constraint's mask.
 pub(super) fn changes_nothing(context: &SampleContext<'_>) -> bool {
     let s = context.sampling;
-    let penalties =
-        s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
-    let penalties = penalties || s.dry_multiplier > 0.0;
+    let penalties = Penalties::of(s).is_some() || s.dry_multiplier > 0.0;
     !penalties && s.logit_bias.is_empty() && context.constraint.is_none() && !masks_eos(context)
 }
 
@@ -32,14 +30,12 @@ impl TokenCounts {
     /// Applies the repetition penalty, then frequency and presence, in llama.cpp's and vLLM's order. Repetition
     /// counts the whole window, prompt included; the other two the generated part of the window.
     pub(super) fn apply_penalties(&mut self, logits: &mut [f32], context: &SampleContext<'_>) {
-        let s = context.sampling;
-        if s.repetition_penalty == 1.0 && s.presence_penalty == 0.0 && s.frequency_penalty == 0.0 {
+        let Some(penalties) = Penalties::of(context.sampling) else {
             return;
-        }
+        };
         self.count_window(context);
-        while let Some(token) = self.touched.pop() {
-            let generated = std::mem::take(&mut self.by_token[token as usize]) - 1;
-            penalize_token(&mut logits[token as usize], generated, s);
+        while let Some((token, generated)) = self.pop() {
+            penalties.apply(&mut logits[token as usize], generated);
         }
     }
 
@@ -53,7 +49,7 @@ impl TokenCounts {
         *noted = (*noted).max(length + 1);
     }
 
-    /// Takes a token with its greatest length.
+    /// Takes a token with its count, or its greatest length.
     pub(super) fn pop(&mut self) -> Option<(u32, u32)> {
         let token = self.touched.pop()?;
         let noted = std::mem::take(&mut self.by_token[token as usize]);
@@ -65,7 +61,8 @@ impl TokenCounts {
         self.touched.is_empty() && self.by_token.iter().all(|&count| count == 0)
     }
 
-    fn count_window(&mut self, context: &SampleContext<'_>) {
+    /// Counts the tokens of the penalty window: how often each was generated there.
+    pub(super) fn count_window(&mut self, context: &SampleContext<'_>) {
         let len = context.tokens.len();
         let from = match context.sampling.penalty_window as usize {
             0 => 0,
@@ -82,19 +79,42 @@ impl TokenCounts {
     }
 }
 
-fn penalize_token(logit: &mut f32, generated: u32, s: &SamplingParams) {
-    *logit = match *logit > 0.0 {
-        true => *logit / s.repetition_penalty,
-        false => *logit * s.repetition_penalty,
-    };
-    if generated > 0 {
-        *logit -= generated as f32 * s.frequency_penalty + s.presence_penalty;
+/// The penalties of a token that is in the window.
+#[derive(Clone, Copy)]
+pub(super) struct Penalties {
+    pub(super) repetition: f32,
+    pub(super) frequency: f32,
+    pub(super) presence: f32,
+}
+
+impl Penalties {
+    /// `None`: they are off.
+    pub(super) fn of(s: &SamplingParams) -> Option<Self> {
+        let is_on =
+            s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
+        is_on.then_some(Self {
+            repetition: s.repetition_penalty,
+            frequency: s.frequency_penalty,
+            presence: s.presence_penalty,
+        })
+    }
+
+    /// Lowers the logit of a token that was generated so many times in the window.
+    pub(super) fn apply(self, logit: &mut f32, generated: u32) {
+        *logit = if *logit > 0.0 {
+            *logit / self.repetition
+        } else {
+            *logit * self.repetition
+        };
+        if generated > 0 {
+            *logit -= generated as f32 * self.frequency + self.presence;
+        }
     }
 }
 
 /// Adds the logit bias.
-pub(super) fn add_bias(logits: &mut [f32], s: &SamplingParams) {
-    for &(token, bias) in &s.logit_bias {
+pub(super) fn add_bias(logits: &mut [f32], bias: &[(u32, f32)]) {
+    for &(token, bias) in bias {
         logits[token as usize] += bias;
     }
 }
@@ -109,10 +129,14 @@ pub(super) fn apply_constraint(
         return;
     };
     allowed.fill(0);
-    if !constraint.mask(allowed) {
-        return;
+    if constraint.mask(allowed) {
+        keep_allowed(logits, allowed);
     }
-    for (logits, &word) in logits.chunks_mut(32).zip(allowed.iter()) {
+}
+
+/// Keeps only these tokens, one bit per token.
+pub(super) fn keep_allowed(logits: &mut [f32], allowed: &[u32]) {
+    for (logits, &word) in logits.chunks_mut(32).zip(allowed) {
         if word == u32::MAX {
             continue;
         }
@@ -124,23 +148,20 @@ pub(super) fn apply_constraint(
     }
 }
 
-/// Masks end-of-sequence tokens before `min_tokens`, unless no other token is possible.
-pub(super) fn forbid_eos(logits: &mut [f32], context: &SampleContext<'_>) {
-    if !masks_eos(context) {
-        return;
-    }
-    let possible = |(id, logit): (usize, &f32)| {
-        *logit > f32::NEG_INFINITY && !context.eos.contains(&(id as u32))
-    };
+/// Masks these tokens, unless no other token is possible.
+pub(super) fn forbid(logits: &mut [f32], ids: &[u32]) {
+    let possible =
+        |(id, logit): (usize, &f32)| *logit > f32::NEG_INFINITY && !ids.contains(&(id as u32));
     if !logits.iter().enumerate().any(possible) {
         return;
     }
-    for &id in context.eos {
+    for &id in ids {
         logits[id as usize] = f32::NEG_INFINITY;
     }
 }
 
-fn masks_eos(context: &SampleContext<'_>) -> bool {
+/// Whether end-of-sequence tokens are masked: before `min_tokens`.
+pub(super) fn masks_eos(context: &SampleContext<'_>) -> bool {
     let generated = context.tokens.len() - context.prompt_tokens;
     !context.sampling.ignore_eos && generated < context.sampling.min_tokens as usize
 }

@@ -75,9 +75,10 @@ impl Repetitions {
         // The match that reaches furthest begins at `left` and ends before `right`.
         let (mut left, mut right) = (0, 0);
         for i in 1..n {
-            let mut length = match i < right {
-                true => (self.lengths[i - left] as usize).min(right - i),
-                false => 0,
+            let mut length = if i < right {
+                (self.lengths[i - left] as usize).min(right - i)
+            } else {
+                0
             };
             while i + length < n && reversed(length) == reversed(i + length) {
                 length += 1;

@@ -19,20 +19,20 @@
 
 mod adjust;
 mod candidates;
-mod context;
+mod described;
 mod dry;
-mod logprobs;
 mod random;
 #[cfg(test)]
 mod reference;
 mod row;
+
 #[cfg(test)]
 mod tests;
 
-use crate::{SamplingParams, Token, TopLogprob};
+use crate::{Constraint, SamplingParams, Token, TopLogprob};
 use adjust::TokenCounts;
 use candidates::Candidates;
-pub(crate) use context::SampleContext;
+pub(crate) use described::is_describable;
 use dry::Repetitions;
 use kernels::Isa;
 #[cfg(test)]
@@ -51,6 +51,18 @@ pub(crate) enum Sampled {
     NoToken,
     /// The constraint panicked.
     Panicked,
+}
+
+/// The sequence whose token is sampled.
+pub(crate) struct SampleContext<'a> {
+    pub(crate) sampling: &'a SamplingParams,
+    /// Prompt and generated tokens.
+    pub(crate) tokens: &'a [u32],
+    /// How many of `tokens` are the prompt.
+    pub(crate) prompt_tokens: usize,
+    pub(crate) choice: u32,
+    pub(crate) eos: &'a [u32],
+    pub(crate) constraint: Option<&'a mut (dyn Constraint + 'static)>,
 }
 
 /// Scratch for one row at a time, sized by the vocabulary: 49 bytes per entry.
@@ -93,7 +105,9 @@ impl Sampler {
     ) -> Option<Token> {
         let sampling = context.sampling;
         let id = self.sample_id(logits, context)?;
-        Some(self.add_logprobs(logits, id, sampling))
+        let (logprobs, top) = (sampling.logprobs, sampling.top_logprobs);
+        let logprob = self.find_logprobs(logits, id, logprobs, top);
+        Some(Token { id, logprob })
     }
 
     /// The id of the token that [`Sampler::sample_token`] samples, without log-probabilities.
@@ -110,9 +124,11 @@ impl Sampler {
         self.counts.apply_penalties(&mut self.work, &context);
         self.repetitions
             .apply_penalty(&mut self.work, &mut self.counts, &context);
-        adjust::add_bias(&mut self.work, context.sampling);
+        adjust::add_bias(&mut self.work, &context.sampling.logit_bias);
         adjust::apply_constraint(&mut self.work, &mut context, &mut self.allowed);
-        adjust::forbid_eos(&mut self.work, &context);
+        if adjust::masks_eos(&context) {
+            adjust::forbid(&mut self.work, context.eos);
+        }
         choose_id(&mut self.candidates, &self.work, &context)
     }
 
@@ -121,26 +137,34 @@ impl Sampler {
         &self.top
     }
 
-    fn add_logprobs(&mut self, logits: &[f32], id: u32, sampling: &SamplingParams) -> Token {
+    /// The log-probability of a token where `logprobs`, otherwise NaN; and `top` alternatives.
+    fn find_logprobs(&mut self, logits: &[f32], id: u32, logprobs: bool, top: u32) -> f32 {
         self.top.clear();
-        if !sampling.logprobs && sampling.top_logprobs == 0 {
-            return Token {
-                id,
-                logprob: f32::NAN,
-            };
+        if !logprobs && top == 0 {
+            return f32::NAN;
         }
         let norm = row::log_sum_exp(self.isa, logits);
-        if sampling.top_logprobs > 0 {
-            let count = sampling.top_logprobs as usize;
+        if top > 0 {
             let maxima = self.candidates.block_maxima(logits);
-            logprobs::top(logits, maxima, norm, count, &mut self.top);
+            row::top_logprobs(logits, maxima, norm, top as usize, &mut self.top);
         }
-        let logprob = match sampling.logprobs {
-            true => (f64::from(logits[id as usize]) - norm) as f32,
-            false => f32::NAN,
-        };
-        Token { id, logprob }
+        if logprobs {
+            (f64::from(logits[id as usize]) - norm) as f32
+        } else {
+            f32::NAN
+        }
     }
+}
+
+/// The filters of a draw; see [`SamplingParams`].
+struct Filters {
+    temperature: f32,
+    top_k: u32,
+    typical_p: f32,
+    top_p: f32,
+    min_p: f32,
+    /// The threshold of XTC where it excludes the most likely tokens of this draw.
+    xtc_threshold: Option<f32>,
 }
 
 fn choose_id(
@@ -152,30 +176,49 @@ fn choose_id(
     if s.temperature == 0.0 {
         return candidates.most_likely(logits);
     }
-    let index = context.tokens.len() - context.prompt_tokens;
-    let quantile = random::uniform(s.seed, context.choice, index as u64);
+    let index = (context.tokens.len() - context.prompt_tokens) as u64;
+    let quantile = random::uniform(s.seed, context.choice, index);
     let excludes_top = s.xtc_threshold <= XTC_THRESHOLD_MAX
-        && random::uniform(s.seed ^ XTC_STREAM, context.choice, index as u64)
+        && random::uniform(s.seed ^ XTC_STREAM, context.choice, index)
             < f64::from(s.xtc_probability);
-    let whole = if s.top_k == 0 && s.typical_p >= 1.0 {
+    let filters = Filters {
+        temperature: s.temperature,
+        top_k: s.top_k,
+        typical_p: s.typical_p,
+        top_p: s.top_p,
+        min_p: s.min_p,
+        xtc_threshold: excludes_top.then_some(s.xtc_threshold),
+    };
+    draw_id(candidates, logits, &filters, quantile)
+}
+
+/// Draws at a temperature above 0.
+fn draw_id(
+    candidates: &mut Candidates,
+    logits: &[f32],
+    filters: &Filters,
+    quantile: f64,
+) -> Option<u32> {
+    let f = filters;
+    let whole = if f.top_k == 0 && f.typical_p >= 1.0 {
         // Nearly all tokens are too unlikely for the filters: they need not be candidates.
-        let whole = candidates.weigh_row(logits, s.temperature);
-        if s.top_p >= 1.0 && s.min_p <= 0.0 && !excludes_top {
+        let whole = candidates.weigh_row(logits, f.temperature);
+        if f.top_p >= 1.0 && f.min_p <= 0.0 && f.xtc_threshold.is_none() {
             return candidates.draw_of_row(whole.mass * quantile);
         }
         // The most likely token has weight 1, and `top_p` keeps it.
-        candidates.gather_weighed(logits, whole.least_weight(s.top_p).max(s.min_p));
+        candidates.gather_weighed(logits, whole.least_weight(f.top_p).max(f.min_p));
         whole
     } else {
-        candidates.gather(logits, s.top_k);
-        candidates.weigh(s.temperature);
-        candidates.typical_p(s.typical_p);
+        candidates.gather(logits, f.top_k);
+        candidates.weigh(f.temperature);
+        candidates.typical_p(f.typical_p);
         candidates.total_mass()
     };
-    candidates.top_p(s.top_p, &whole);
-    candidates.min_p(s.min_p);
-    if excludes_top {
-        candidates.exclude_top(s.xtc_threshold);
+    candidates.top_p(f.top_p, &whole);
+    candidates.min_p(f.min_p);
+    if let Some(threshold) = f.xtc_threshold {
+        candidates.exclude_top(threshold);
     }
     candidates.draw(quantile)
 }

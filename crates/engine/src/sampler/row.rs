@@ -1,7 +1,8 @@
 //! The weights of a whole row of logits, for samples that need no list of candidates.
 
+use crate::TopLogprob;
 use kernels::Isa;
-use kernels::logits::{MASSES_BLOCK, block_masses, exp_sum, max, softmax_weights};
+use kernels::logits::{MASSES_BLOCK, MAXIMA_BLOCK, block_masses, exp_sum, max, softmax_weights};
 
 /// The weights of a row: in proportion to the probabilities, and 1 for the most likely entry.
 pub(super) struct RowWeights {
@@ -78,6 +79,44 @@ pub(super) fn log_sum_exp(isa: Isa, logits: &[f32]) -> f64 {
         return f64::from(most);
     }
     f64::from(most) + exp_sum(isa, logits, most).ln()
+}
+
+/// The `count` most likely tokens, most likely first, the lower id first where equal; `norm` is
+/// [`log_sum_exp`] of the logits, `maxima` their [`kernels::logits::block_maxima`]. One pass: nearly every
+/// block is skipped by comparing the block's largest logit with the last kept token's.
+pub(super) fn top_logprobs(
+    logits: &[f32],
+    maxima: &[f32],
+    norm: f64,
+    count: usize,
+    out: &mut Vec<TopLogprob>,
+) {
+    out.clear();
+    for (block, (logits, max)) in logits.chunks(MAXIMA_BLOCK).zip(maxima).enumerate() {
+        let full = out.len() == count;
+        if full && out.last().is_some_and(|last| *max <= last.logprob) {
+            continue;
+        }
+        for (i, &logit) in logits.iter().enumerate() {
+            keep(out, count, (block * MAXIMA_BLOCK + i) as u32, logit);
+        }
+    }
+    for kept in out {
+        kept.logprob = (f64::from(kept.logprob) - norm) as f32;
+    }
+}
+
+/// Inserts a token among the `count` most likely so far, if `logit` is large enough.
+fn keep(out: &mut Vec<TopLogprob>, count: usize, id: u32, logit: f32) {
+    if out.len() == count {
+        match out.last() {
+            Some(last) if logit > last.logprob => out.pop(),
+            _ => return,
+        };
+    }
+    let at = out.partition_point(|kept| kept.logprob >= logit);
+    let logprob = logit;
+    out.insert(at, TopLogprob { id, logprob });
 }
 
 #[cfg(test)]

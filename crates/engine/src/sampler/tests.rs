@@ -170,9 +170,11 @@ fn adjusted(logits: &[f32], mut draw: SampleContext<'_>) -> Vec<f32> {
     let mut counts = TokenCounts::new(logits.len());
     counts.apply_penalties(&mut logits, &draw);
     assert!(counts.is_clean(), "scratch comes back clean");
-    adjust::add_bias(&mut logits, draw.sampling);
+    adjust::add_bias(&mut logits, &draw.sampling.logit_bias);
     adjust::apply_constraint(&mut logits, &mut draw, &mut [0]);
-    adjust::forbid_eos(&mut logits, &draw);
+    if adjust::masks_eos(&draw) {
+        adjust::forbid(&mut logits, draw.eos);
+    }
     logits
 }
 
@@ -369,7 +371,7 @@ fn log_probabilities_are_of_the_unfiltered_distribution() {
 fn top(logits: &[f32], norm: f64, count: usize) -> Vec<TopLogprob> {
     let (mut sampler, mut top) = (Sampler::new(logits.len()), Vec::new());
     let maxima = sampler.candidates.block_maxima(logits);
-    logprobs::top(logits, maxima, norm, count, &mut top);
+    row::top_logprobs(logits, maxima, norm, count, &mut top);
     top
 }
 

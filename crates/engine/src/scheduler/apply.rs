@@ -3,8 +3,8 @@
 use super::Scheduler;
 use crate::TopLogprob;
 use crate::plan::PlannedSpan;
-use crate::sampler::Sampled;
-use crate::sequence::SequenceState;
+use crate::sampler::{Sampled, Sampler};
+use crate::sequence::{Sequence, SequenceState};
 use crate::speculation::Verification;
 use crate::stats::count;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,9 +51,12 @@ impl Scheduler {
         }
         let slot = sequence.slot;
         self.fork_prompt(key);
-        let choices = self.table.in_state(SequenceState::Active);
-        let choices = choices.filter(|(_, s)| s.slot == slot && s.generated() == 0);
-        keys.extend(choices.map(|(key, _)| key));
+        // The sequence may have been parked while its row was in flight.
+        let samples = |&(other, s): &(usize, &Sequence)| {
+            let is_active = s.state == SequenceState::Active || other == key;
+            s.slot == slot && s.generated() == 0 && is_active
+        };
+        keys.extend(self.table.live().filter(samples).map(|(key, _)| key));
         draft
     }
 
@@ -132,5 +135,23 @@ impl Scheduler {
             }
         }
         self.table.put_back(leader, from);
+    }
+}
+
+impl Scheduler {
+    /// Samples the next token of a sequence; [`Scheduler::apply`] follows. `None`: the sequence has ended.
+    pub(crate) fn sample(
+        &mut self,
+        key: usize,
+        logits: &[f32],
+        sampler: &mut Sampler,
+    ) -> Option<Sampled> {
+        let (sequence, request) = self.table.pair_mut(key)?;
+        let sample = AssertUnwindSafe(|| sequence.sample(request, logits, sampler));
+        Some(match catch_unwind(sample) {
+            Ok(Some(token)) => Sampled::Token(token),
+            Ok(None) => Sampled::NoToken,
+            Err(_) => Sampled::Panicked,
+        })
     }
 }

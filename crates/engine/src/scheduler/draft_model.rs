@@ -72,6 +72,11 @@ impl DraftModel {
         self.is_behind
     }
 
+    /// Forgets the pages of the prefix cache.
+    pub(super) fn forget_cached(&mut self) {
+        self.pages.forget_cached();
+    }
+
     /// Gives a sequence's table back.
     pub(super) fn release(&mut self, sequence: &mut Sequence) {
         sequence.drafts.table.release(&mut self.pages);

@@ -11,7 +11,7 @@ use crate::fair_share::DECODE_COST;
 use crate::plan::PlannedSpan;
 use crate::speculation::Verification;
 use crate::stats::count;
-use model::{Batch, Want};
+use model::{Batch, DRAWN, Want};
 
 impl Scheduler {
     /// Gives draft tokens to decoding sequences without forced ones, in a step without prefill, from the rows and
@@ -35,7 +35,7 @@ impl Scheduler {
         let Some((sequence, request)) = self.table.pair_mut(key) else {
             return 0;
         };
-        if sequence.drafts.is_forced() {
+        if sequence.drafts.is_forced() || sequence.in_flight.is_some() {
             return 0;
         }
         let count = self
@@ -70,7 +70,11 @@ impl Scheduler {
             batch.set_states(sequence.states.of_verification(rows.len() - 1));
             return Some(rows.len());
         }
-        let tokens = &sequence.tokens[span.positions.clone()];
+        let drawn = sequence.next_draw().map(|draw| DRAWN | draw);
+        let tokens = match &drawn {
+            Some(token) => std::slice::from_ref(token),
+            None => &sequence.tokens[span.positions.clone()],
+        };
         let want = match (&sequence.pool, span.is_sampled) {
             (Some(pool), is_last) => pool.wanted_rows(is_last),
             (None, true) => Want::Last,

@@ -78,6 +78,13 @@ impl Scheduler {
         }
     }
 
+    /// Ends all choices that were started.
+    pub(crate) fn fail_started(&mut self, code: FailCode) {
+        for at in 0..self.table.order_len() {
+            self.end(self.table.key_at(at), End::Failed(code));
+        }
+    }
+
     /// The reason to end a started choice now.
     fn end_of(&self, key: usize, now: Instant, drained: bool) -> Option<End> {
         let (sequence, request) = self.table.pair(key)?;

@@ -8,11 +8,17 @@ use crate::speculation::FORCED_TOKENS_MAX;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use stream::FailCode;
 
+/// Forced tokens that are looked for while a row is in flight: the one that the row gives, and one after it.
+const AFTER_NEXT: usize = 2;
+
 impl Scheduler {
     /// Gives forced tokens to decoding sequences, from rows that are left and fit in the step's time, and from free
-    /// pages. Returns how many rows they take. Clears the draft tokens of all sequences.
+    /// pages. Returns how many rows they take. Clears the draft tokens of all sequences
+    /// but those whose verification is in flight.
     pub(super) fn select_forced(&mut self) -> usize {
-        self.table.sequences_mut().for_each(|s| s.drafts.clear());
+        let sequences = self.table.sequences_mut();
+        let settled = sequences.filter(|s| s.in_flight.is_none());
+        settled.for_each(|s| s.drafts.clear());
         let left = self.rows.forced_rows_left(&self.table);
         let mut taken = 0;
         for at in 0..self.table.order_len() {
@@ -28,6 +34,7 @@ impl Scheduler {
             return 0;
         };
         let is_decoding = sequence.rows > 0 && sequence.is_decoding();
+        let is_decoding = is_decoding && sequence.in_flight.is_none();
         if most == 0 || !is_decoding || sequence.constraint.is_none() {
             return 0;
         }
@@ -44,6 +51,25 @@ impl Scheduler {
         sequence.drafts.truncate(reserved);
         sequence.drafts.mark_forced();
         reserved
+    }
+
+    /// Finds out whether tokens are forced after the next one, which a row in flight gives.
+    pub(crate) fn look_for_forced(&mut self, key: usize) {
+        let Some((sequence, request)) = self.table.pair_mut(key) else {
+            return;
+        };
+        if sequence.constraint.is_none() {
+            return;
+        }
+        let (sampling, eos) = (&request.sampling, &request.eos);
+        let find = AssertUnwindSafe(|| sequence.find_forced(AFTER_NEXT, sampling, eos));
+        match catch_unwind(find) {
+            Ok(found) => {
+                sequence.awaits_forced = found == AFTER_NEXT;
+                sequence.drafts.clear();
+            }
+            Err(_) => self.fail(key, FailCode::Panic),
+        }
     }
 }
 

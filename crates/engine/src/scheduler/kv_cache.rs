@@ -6,7 +6,7 @@ use crate::pages::{PageCounts, Pages};
 use crate::plan::PageCopy;
 use crate::prefix_index::PrefixChain;
 use crate::sequence::{Sequence, SequenceState};
-use crate::state_counts::STATES_EACH;
+use crate::states::STATES_EACH;
 use model::Dims;
 
 /// One in `DRAFTED_PART` of the states that passes do not need may be between draft tokens: others are for checkpoints.
@@ -115,6 +115,7 @@ impl KvCache {
         (sequence.computed, sequence.indexed) = (0, 0);
         sequence.chain = PrefixChain::Start(sequence.root);
         sequence.rows = 0;
+        sequence.in_flight = None;
         if sequence.state == SequenceState::Active {
             sequence.state = SequenceState::Waiting;
         }
@@ -205,6 +206,9 @@ impl KvCache {
         self.pages.check(sequences.clone().map(|s| &s.pages[..]));
         let is_recurrent = self.is_recurrent();
         for sequence in sequences.clone() {
+            let next = sequence.pages.get(sequence.computed / page_tokens);
+            let is_indexed = next.is_some_and(|&page| self.pages.chain_of(page).is_some());
+            assert!(!is_indexed, "an indexed page is written next");
             let has_state = sequence.states.current.is_some();
             let wanted = is_recurrent && sequence.computed > 0;
             assert_eq!(has_state, wanted, "a state and computed positions");

@@ -35,54 +35,50 @@
 //! sequence_table    started requests, sequences, their keys    priority        fair-share counters and ageing
 //! request_queue     requests that are not started              row_budget      rows of a step and their cost
 //! start_candidates  the next request to get pages              speculator      draft tokens, with draft_model or mtp_head
-//! kv_cache          the model's pages and states               update_queue    updates in flight
+//! kv_cache          the model's pages and states               update          updates in flight
 //! timestamps        times known at the next head               notifier        the observer
 //! crate::disk_cache prefixes on disk
 //! ```
 //!
 //! The other files are the phases of a step, each an `impl Scheduler` that calls the owners: `begin` (the head), `disk`, `park`,
-//! `end`, `update`, `start`, `rows` (with `forced` and `drafts`), `states`, `sample`, `apply`, then `gauges`, `alarm`, `check`.
+//! `end`, `update`, `start`, `rows` (with `forced` and `drafts`), `states`, `apply` (with `in_flight`), then `gauges` and `alarm`.
 
 mod alarm;
 mod apply;
 mod begin;
-mod check;
 mod disk;
 mod draft_model;
 mod drafts;
 mod end;
 mod forced;
 mod gauges;
+mod in_flight;
 mod kv_cache;
 mod mtp_head;
 mod notifier;
 mod park;
 mod permits;
-mod preempt;
 mod priority;
 mod request_queue;
 mod row_budget;
 mod rows;
-mod sample;
 mod sequence_table;
 mod speculator;
 mod start;
 mod start_candidates;
 mod states;
-mod step_counters;
 mod timestamps;
 mod update;
-mod update_queue;
 
 use crate::disk_cache::DiskCache;
 use crate::inbox::{Inbox, InboxState};
 use crate::plan::Plan;
+use crate::sequence::SequenceState;
 use crate::step_clock::StepClock;
 use crate::{Observer, StepFacts};
 use std::sync::Arc;
 
 pub(crate) use draft_model::DraftPass;
-pub(crate) use step_counters::StepCounters;
 
 use self::kv_cache::KvCache;
 use self::notifier::Notifier;
@@ -93,7 +89,7 @@ use self::sequence_table::SequenceTable;
 use self::speculator::Speculator;
 use self::start_candidates::StartCandidates;
 use self::timestamps::Timestamps;
-use self::update_queue::UpdateQueue;
+use self::update::UpdateQueue;
 
 /// The scheduler: see the module's documentation for the policy and the owners.
 pub(crate) struct Scheduler {
@@ -120,12 +116,14 @@ impl Scheduler {
     pub(crate) fn new(inbox: Arc<Inbox>) -> Self {
         let (config, dims) = (inbox.config, inbox.dims);
         let (sequences, requests) = (config.sequences_max, config.requests_max());
-        let rows_max = match inbox.is_causal {
-            true => config.step_tokens.min(dims.rows_max),
+        let rows_max = if inbox.is_causal {
+            config.step_tokens.min(dims.rows_max)
+        } else {
             // A prompt of the whole context is one step.
-            false => dims.rows_max,
+            dims.rows_max
         };
-        let tokens_max = sequences + dims.logit_rows_max;
+        // The results of two batches may come in one step.
+        let tokens_max = 2 * (sequences + dims.logit_rows_max);
         Self {
             clock: StepClock::new(inbox.epoch),
             queue: RequestQueue::new(config.inbox_max, requests),
@@ -198,5 +196,47 @@ impl Scheduler {
     /// Whether there is neither a queued nor a started request.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.table.is_empty()
+    }
+}
+
+/// Counts since the step's head.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StepCounters {
+    /// Tokens appended to logs.
+    pub(crate) tokens: usize,
+    /// Rows of draft tokens and forced tokens.
+    pub(crate) draft_rows: usize,
+    /// Choices that ended.
+    pub(crate) ended: usize,
+}
+
+impl Scheduler {
+    /// Panics unless each owner's state is consistent, pages are conserved, and accounts have the demand of the
+    /// queued requests and running sequences; and unless nothing is in flight where nothing may be.
+    pub(crate) fn check(&mut self, may_be_in_flight: bool) {
+        let sequences = self.table.live().map(|(_, sequence)| sequence);
+        self.kv.check(sequences.clone());
+        if let Some(draft_model) = self.speculator.draft_model_mut() {
+            draft_model.check(sequences);
+        }
+        let mut sequences = self.table.live();
+        let waits = sequences.any(|(_, s)| s.in_flight.is_some());
+        assert!(may_be_in_flight || !waits, "results that never come");
+        self.table.check();
+        self.queue.check();
+        self.check_fair_shares();
+    }
+
+    fn check_fair_shares(&self) {
+        let requests = self.queue.len() + self.table.requests().count();
+        let queued = self.queue.iter().filter(|r| !r.state.paused).count();
+        let live = self.table.live();
+        let running = live.filter(|(_, s)| s.state != SequenceState::Parked);
+        let uncharged = self.table.live().map(|(_, s)| s.uncharged as u64).sum();
+        assert_eq!(
+            self.priority.fair_shares().totals(),
+            (requests, queued + running.count(), uncharged),
+            "requests, demand and uncharged tokens of accounts"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Scheduling priority: the order in which requests are started and sequences get rows.
 
-use crate::age::Age;
 use crate::fair_share::{FairShareKey, FairShares};
+use crate::request_id::Age;
 use crate::sequence::{Sequence, SequenceState};
 use crate::step_clock::{StepClock, duration_ns};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Requests that were taken from the inbox and are not started.
 
-use crate::age::Age;
 use crate::inbox::{Inbox, InboxState};
+use crate::request_id::Age;
 use crate::submitted_request::SubmittedRequest;
 use std::collections::VecDeque;
 

@@ -109,7 +109,10 @@ impl RowBudget {
         let most = self.decodes_max(prefill_waits);
         let mut keys = std::mem::take(&mut self.keys);
         keys.clear();
-        let decoding = table.live().filter(|(_, s)| s.is_decoding());
+        let request = |s: &Sequence| table.request(s.slot);
+        let decoding = table.live().filter(|(_, s)| {
+            s.is_decoding() && request(s).is_some_and(|request| s.may_get_rows(request))
+        });
         keys.extend(decoding.map(|(key, _)| key));
         if keys.len() > most {
             self.rank_decodes(&mut keys, table, policy, clock);
@@ -163,9 +166,10 @@ impl RowBudget {
         let mut rows_before = 0;
         for at in 1..candidates.len() {
             let fair_share = candidates[at].fair_share;
-            rows_before = match fair_share == candidates[at - 1].fair_share {
-                true => rows_before + 1,
-                false => 0,
+            rows_before = if fair_share == candidates[at - 1].fair_share {
+                rows_before + 1
+            } else {
+                0
             };
             let price = policy.fair_shares().price(fair_share, DECODE_COST);
             candidates[at].priority.lower_by(rows_before * price);
@@ -194,9 +198,10 @@ impl RowBudget {
             self.limit_to_time(&mut left, &keys, table, decodes);
         }
         if let Some((&first, others)) = keys.split_first() {
-            let half = match left.whole_prompts {
-                true => left.rows,
-                false => left.rows.div_ceil(2),
+            let half = if left.whole_prompts {
+                left.rows
+            } else {
+                left.rows.div_ceil(2)
             };
             left.give_chunk(table.get_mut(first), half);
             for &key in others {
@@ -253,9 +258,10 @@ impl RowBudget {
         self.is_long = left.rows - whole.rows > in_time
             && self.step_time.fits_target(decodes + finished)
             && self.long_steps.take(decodes, finished);
-        match self.is_long {
-            true => left.whole_prompts = true,
-            false => left.rows = left.rows.min(in_time),
+        if self.is_long {
+            left.whole_prompts = true;
+        } else {
+            left.rows = left.rows.min(in_time);
         }
     }
 
@@ -291,9 +297,10 @@ impl RowBudget {
             let has_rows = |s: &Sequence| s.rows > 0 && s.is_decoding() == decodes;
             for (key, sequence) in table.live().filter(|(_, s)| has_rows(s)) {
                 let positions = sequence.computed..sequence.computed + sequence.rows;
-                let is_sampled = positions.end == sequence.tokens.len();
+                let is_sampled = positions.end == sequence.tokens_expected();
                 plan.spans.push(PlannedSpan {
                     key,
+                    age: sequence.age,
                     positions,
                     is_sampled,
                 });

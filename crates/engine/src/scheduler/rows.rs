@@ -1,8 +1,9 @@
-//! Decode rows and the pages they are written to.
+//! Decode rows, the pages they are written to, and which sequence gives up pages where pages are short.
 
 use super::Scheduler;
 use crate::plan::PageCopy;
 use crate::sequence::SequenceState;
+use crate::stats::count;
 use crate::submitted_request::SubmittedRequest;
 
 impl Scheduler {
@@ -59,5 +60,44 @@ impl Scheduler {
                 return;
             }
         }
+    }
+}
+
+impl Scheduler {
+    /// Takes a sequence's pages away, the draft model's included.
+    pub(super) fn preempt(&mut self, key: usize) {
+        let (sequence, request) = self
+            .table
+            .pair_mut(key)
+            .expect("a live sequence is preempted");
+        self.speculator.release(sequence);
+        self.kv.preempt(sequence);
+        count(&self.inbox.stats.preemptions, 1);
+        request.progress.add_preemption();
+    }
+
+    /// Takes the pages of all sequences, and forgets those of the prefix cache: their content is lost.
+    pub(crate) fn lose_pages(&mut self) {
+        for at in 0..self.table.order_len() {
+            let key = self.table.key_at(at);
+            if self.table.get(key).is_some_and(|s| !s.pages.is_empty()) {
+                self.preempt(key);
+            }
+        }
+        self.kv.pages.forget_cached();
+        if let Some(draft_model) = self.speculator.draft_model_mut() {
+            draft_model.forget_cached();
+        }
+    }
+
+    /// The sequence in this state that gives up pages first.
+    pub(super) fn next_victim(&self, state: SequenceState) -> Option<usize> {
+        let holders = self.table.in_state(state);
+        let holders = holders.filter(|(_, s)| !s.pages.is_empty());
+        let victim = holders.max_by_key(|(_, s)| {
+            let fair_share = self.table.fair_share(s.slot);
+            self.priority.eviction_rank(fair_share, s, self.clock)
+        });
+        victim.map(|(key, _)| key)
     }
 }

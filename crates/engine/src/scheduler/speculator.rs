@@ -52,9 +52,14 @@ impl Speculator {
         }
     }
 
+    /// Whether sequences may get draft tokens.
+    pub(super) fn is_on(&self) -> bool {
+        self.mode != Speculation::Off
+    }
+
     /// Whether a step of this many decoding sequences may have draft tokens.
     pub(super) fn begin_step(&mut self, sequences: usize) -> bool {
-        self.mode != Speculation::Off && self.profitability.begin_step(sequences)
+        self.is_on() && self.profitability.begin_step(sequences)
     }
 
     /// Learns from a finished step.

@@ -1,7 +1,7 @@
 //! Starts: which requests and preempted sequences get pages for all their tokens.
 
 use super::Scheduler;
-use crate::age::Age;
+use crate::request_id::Age;
 use crate::sequence::{Sequence, SequenceState};
 use crate::stats::count;
 use crate::submitted_request::SubmittedRequest;
@@ -24,9 +24,10 @@ enum StartOutcome {
 
 impl StartOutcome {
     fn of(started: bool) -> Self {
-        match started {
-            true => Self::Started,
-            false => Self::NoPages,
+        if started {
+            Self::Started
+        } else {
+            Self::NoPages
         }
     }
 }

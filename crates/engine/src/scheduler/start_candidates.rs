@@ -3,8 +3,8 @@
 use super::priority::{PriorityPolicy, StartClaim};
 use super::request_queue::RequestQueue;
 use super::sequence_table::SequenceTable;
-use crate::age::Age;
 use crate::fair_share::FairShareKey;
+use crate::request_id::Age;
 use crate::sequence::SequenceState;
 use crate::step_clock::StepClock;
 

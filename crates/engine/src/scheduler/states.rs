@@ -3,7 +3,7 @@
 //! A pass reads a sequence's state and writes the next one elsewhere. So a failed pass is tried again from the state before,
 //! choices share the state of their prompt, and a state becomes a checkpoint without being copied. A sequence needs two
 //! states, the one that is read and the one that is written: there are two for each sequence that may be in the
-//! engine ([`crate::state_counts`]), and the rest is for checkpoints and draft tokens.
+//! engine ([`crate::states`]), and the rest is for checkpoints and draft tokens.
 //!
 //! A pass that verifies draft tokens also writes the states after the rows before its last. The state after the last accepted
 //! row becomes the sequence's, and the others are free again in the same step. Where none is free, draft tokens take the

@@ -1,8 +1,9 @@
 //! Updates in flight, applied at the head of a step.
 
 use super::Scheduler;
+use crate::inbox::Inbox;
 use crate::sequence::Sequence;
-use crate::{RequestId, RequestUpdate};
+use crate::{RequestId, RequestUpdate, UPDATES_MAX};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use stream::FailCode;
@@ -27,9 +28,15 @@ impl Scheduler {
         if self.table.live().any(is_new) {
             return false;
         }
+        let in_flight = |(_, s): (usize, &Sequence)| s.slot == slot && s.in_flight.is_some();
+        let is_in_flight = self.table.live().any(in_flight);
         let Some(request) = self.table.request_mut(slot) else {
             return true;
         };
+        request.update_waits = is_in_flight;
+        if is_in_flight {
+            return false;
+        }
         update.change(&mut request.sampling);
         let alternatives = request.sampling.top_logprobs as usize;
         let progress = Arc::clone(&request.progress);
@@ -61,5 +68,30 @@ impl Scheduler {
             }
             Err(_) => self.fail(key, FailCode::Panic),
         }
+    }
+}
+
+/// Updates that were taken from the inbox and are not applied.
+pub(super) struct UpdateQueue {
+    updates: Vec<(RequestId, RequestUpdate)>,
+}
+
+impl UpdateQueue {
+    pub(super) fn new() -> Self {
+        Self {
+            updates: Vec::with_capacity(UPDATES_MAX),
+        }
+    }
+
+    /// Moves new updates in and takes all out, in order of arrival.
+    pub(super) fn take_all(&mut self, inbox: &Inbox) -> Vec<(RequestId, RequestUpdate)> {
+        inbox.take_updates(&mut self.updates);
+        std::mem::take(&mut self.updates)
+    }
+
+    /// Returns the updates that have to wait longer.
+    pub(super) fn put_back(&mut self, updates: Vec<(RequestId, RequestUpdate)>) {
+        debug_assert!(self.updates.is_empty());
+        self.updates = updates;
     }
 }

@@ -101,9 +101,10 @@ impl SequenceStates {
     /// Takes the state that a pass with `drafts` draft tokens wrote after row `row` of the span; without draft tokens the
     /// span counts as one row.
     pub(crate) fn take_written(&mut self, row: usize, drafts: usize) -> Option<StateId> {
-        match row < drafts {
-            true => self.drafted.get_mut(row)?.take(),
-            false => self.next.take(),
+        if row < drafts {
+            self.drafted.get_mut(row)?.take()
+        } else {
+            self.next.take()
         }
     }
 

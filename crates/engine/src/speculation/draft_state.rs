@@ -1,7 +1,11 @@
-//! A sequence's draft tokens.
+//! A sequence's draft tokens, their keys and values in the draft model, and their verification.
 
-use super::DraftPageTable;
 use super::profitability::DraftHistory;
+use crate::Progress;
+use crate::pages::Pages;
+use crate::prefix_index::PrefixChain;
+use model::PageId;
+use std::sync::Arc;
 
 /// A sequence's draft tokens in the step that is being planned, and the record of earlier ones.
 pub(crate) struct DraftState {
@@ -89,6 +93,93 @@ impl DraftState {
     fn drop_lone_token(&mut self) {
         if self.rows.len() == 1 {
             self.rows.clear();
+        }
+    }
+}
+
+/// A sequence's page table in the draft model's pages, for accepted tokens.
+pub(crate) struct DraftPageTable {
+    pub(crate) pages: Vec<PageId>,
+    /// Positions, from the first, whose keys and values exist.
+    pub(crate) computed: usize,
+    /// Pages, from the first, that are in the prefix index, and the chain that ends with the last of them.
+    pub(crate) indexed: usize,
+    pub(crate) chain: PrefixChain,
+}
+
+impl DraftPageTable {
+    pub(crate) fn new(pages_max: usize) -> Self {
+        Self {
+            pages: Vec::with_capacity(pages_max),
+            computed: 0,
+            indexed: 0,
+            chain: PrefixChain::START,
+        }
+    }
+
+    /// Indexes full pages by their content, the sequence's tokens.
+    pub(crate) fn index(&mut self, tokens: &[u32], pages: &mut Pages) {
+        let page_tokens = pages.page_tokens();
+        while (self.indexed + 1) * page_tokens <= self.computed {
+            let at = self.indexed;
+            let content = &tokens[at * page_tokens..][..page_tokens];
+            (self.pages[at], self.chain) = pages.index(self.pages[at], self.chain, content);
+            self.indexed += 1;
+        }
+    }
+
+    /// Gives all pages back.
+    pub(crate) fn release(&mut self, pages: &mut Pages) {
+        pages.release_all(&mut self.pages);
+        (self.computed, self.indexed) = (0, 0);
+        self.chain = PrefixChain::START;
+    }
+}
+
+/// How many of a sequence's draft tokens were sampled. Outlives the sequence, which may end on the way.
+#[derive(Default)]
+pub(crate) struct Verification {
+    is_forced: bool,
+    drafted: usize,
+    accepted: usize,
+    progress: Option<Arc<Progress>>,
+}
+
+impl Verification {
+    pub(crate) fn of(drafts: &DraftState, progress: &Arc<Progress>) -> Self {
+        let drafted = drafts.tokens().len();
+        Self {
+            is_forced: drafts.is_forced(),
+            drafted,
+            accepted: 0,
+            progress: (drafted > 0).then(|| Arc::clone(progress)),
+        }
+    }
+
+    /// Compares a row's draft token with the token that was sampled and appended. Returns whether they are equal,
+    /// so that the next row's logits are valid.
+    pub(crate) fn accept(&mut self, draft: Option<u32>, appended: Option<u32>) -> bool {
+        let is_equal = draft.is_some() && appended == draft;
+        self.accepted += usize::from(is_equal);
+        is_equal
+    }
+
+    pub(crate) fn is_forced(&self) -> bool {
+        self.is_forced
+    }
+
+    pub(crate) fn drafted(&self) -> usize {
+        self.drafted
+    }
+
+    pub(crate) fn accepted(&self) -> usize {
+        self.accepted
+    }
+
+    /// Adds the draft tokens to the request's counters.
+    pub(crate) fn record_progress(&self) {
+        if let Some(progress) = &self.progress {
+            progress.add_drafts(self.drafted, self.accepted);
         }
     }
 }

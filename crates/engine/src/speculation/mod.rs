@@ -28,16 +28,12 @@
 //! (`scheduler/forced.rs`).
 
 mod draft_state;
-mod page_table;
 mod profitability;
 mod prompt_lookup;
-mod verification;
 
-pub(crate) use draft_state::DraftState;
-pub(crate) use page_table::DraftPageTable;
+pub(crate) use draft_state::{DraftState, Verification};
 pub(crate) use profitability::Profitability;
 pub(crate) use prompt_lookup::lookup_prompt;
-pub(crate) use verification::Verification;
 
 /// Source of draft tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! thread: its memory is allocated when the request is submitted.
 
 use crate::support::{Asked, Bench};
-use engine::fake::FakeConfig;
+use engine::fake::{FakeConfig, FakeModel, LateLog};
 use engine::{
     Account, Clocks, DryBreakers, EngineConfig, Observer, Priority, Request, RequestId,
     SamplingParams, Speculation, StepFacts, Terms, Transition,
@@ -20,7 +20,8 @@ fn allocations(act: impl FnOnce()) -> u64 {
 }
 
 /// Requests that use every sampling parameter, a side log, forks, and more pages than there are.
-fn ask(bench: &Bench, count: u32) -> Vec<Asked> {
+/// `described`: only those with which a model that runs ahead can draw, but for every fourth request.
+fn ask(bench: &Bench, count: u32, described: bool) -> Vec<Asked> {
     let everything = |seed: u32| SamplingParams {
         temperature: if seed.is_multiple_of(3) { 0.0 } else { 0.8 },
         top_k: 40,
@@ -40,9 +41,21 @@ fn ask(bench: &Bench, count: u32) -> Vec<Asked> {
         top_logprobs: 5,
         ..SamplingParams::default()
     };
+    let of = |seed: u32| {
+        let all = everything(seed);
+        if !described || seed.is_multiple_of(4) {
+            return all;
+        }
+        SamplingParams {
+            typical_p: 1.0,
+            dry_multiplier: 0.0,
+            xtc_probability: 0.0,
+            ..all
+        }
+    };
     let one = |seed: u32| {
         let request = Request {
-            sampling: everything(seed),
+            sampling: of(seed),
             credit_window: 5,
             terms: Terms {
                 priority: Priority::ALL[seed as usize % Priority::COUNT],
@@ -75,7 +88,7 @@ impl Observer for Counter {
 }
 
 /// A small engine in which all events happen, and the number of its observer's notifications.
-fn busy_bench() -> (Bench, Arc<AtomicU64>) {
+fn busy_bench(ahead: bool) -> (Bench, Arc<AtomicU64>) {
     let model = FakeConfig {
         dims: Dims {
             vocab: 300,
@@ -95,10 +108,20 @@ fn busy_bench() -> (Bench, Arc<AtomicU64>) {
         slow_consumer: Duration::from_millis(1),
         step_target: Some(Duration::from_millis(1)),
         sequences_max: 12,
-        speculation: Speculation::PromptLookup,
+        speculation: if ahead {
+            Speculation::Off
+        } else {
+            Speculation::PromptLookup
+        },
         ..EngineConfig::default()
     };
-    let mut bench = Bench::new(model, config);
+    let model = FakeModel::new(model);
+    let model = if ahead {
+        model.late(LateLog::default())
+    } else {
+        model
+    };
+    let mut bench = Bench::with(Box::new(model), config);
     let told = Arc::new(AtomicU64::new(0));
     bench.engine.observe(Box::new(Counter(Arc::clone(&told))));
     (bench, told)
@@ -106,7 +129,16 @@ fn busy_bench() -> (Bench, Arc<AtomicU64>) {
 
 #[test]
 fn warm_steps_do_not_allocate() {
-    let (mut bench, told) = busy_bench();
+    check_warm_steps(false);
+}
+
+#[test]
+fn warm_steps_of_a_model_that_runs_ahead_do_not_allocate() {
+    check_warm_steps(true);
+}
+
+fn check_warm_steps(ahead: bool) {
+    let (mut bench, told) = busy_bench(ahead);
     let life = |bench: &mut Bench, mut asked: Vec<Asked>| {
         let mut counted = 0;
         for step in 0..400 {
@@ -125,8 +157,11 @@ fn warm_steps_do_not_allocate() {
         bench.assert_empty();
         counted
     };
-    let warm_up = ask(&bench, 10);
-    life(&mut bench, warm_up);
+    // The buffers of draws and of their results grow to the most that there ever is.
+    for _ in 0..if ahead { 4 } else { 1 } {
+        let warm_up = ask(&bench, 10, ahead);
+        life(&mut bench, warm_up);
+    }
     let stats = |bench: &Bench| {
         let stats = bench.handle.stats();
         [
@@ -136,12 +171,16 @@ fn warm_steps_do_not_allocate() {
             stats.prefix_hit_tokens(),
             stats.pauses(),
             stats.slow_consumers(),
-            stats.tokens_accepted(),
+            if ahead {
+                stats.rows_void()
+            } else {
+                stats.tokens_accepted()
+            },
             told.load(Ordering::Relaxed),
         ]
     };
     let before = stats(&bench);
-    let asked = ask(&bench, 10);
+    let asked = ask(&bench, 10, ahead);
     let counted = life(&mut bench, asked);
     let during: Vec<_> = stats(&bench)
         .iter()

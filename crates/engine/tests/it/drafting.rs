@@ -3,12 +3,12 @@
 //! of the pages, so all draft tokens of an equal model are accepted exactly as long as
 //! its pages have the right content.
 
-use crate::support::{Bench, Random, model};
+use crate::support::{Bench, Random, STEPS_MAX, model};
 use engine::fake::{FakeConfig, FakeModel, Fault, FaultAt, FaultKind};
 use engine::{Engine, EngineConfig, Request, SamplingParams, Speculation};
 use stream::End;
 
-fn large() -> FakeConfig {
+pub(crate) fn large() -> FakeConfig {
     FakeConfig {
         habit: 0.8,
         tokens: 1..9,
@@ -51,7 +51,7 @@ fn sampling(random: &mut Random) -> SamplingParams {
 }
 
 /// Random events in the life of requests: cancels, pauses, slow readers, forks.
-fn life(bench: &mut Bench, seed: u64) -> Vec<(Vec<u32>, Option<End>)> {
+pub(crate) fn life(bench: &mut Bench, seed: u64) -> Vec<(Vec<u32>, Option<End>)> {
     let mut random = Random(seed);
     let mut asked = Vec::new();
     for _ in 0..8 {
@@ -64,8 +64,10 @@ fn life(bench: &mut Bench, seed: u64) -> Vec<(Vec<u32>, Option<End>)> {
         };
         asked.push(bench.ask(request, 1 + random.below(3) as usize / 2));
     }
-    let mut all_over = false;
+    let (mut all_over, mut steps) = (false, 0);
     while !all_over {
+        steps += 1;
+        assert!(steps < STEPS_MAX, "seed {seed}: not done");
         for one in &asked {
             match random.below(100) {
                 0..5 => bench.handle.pause(one.id),

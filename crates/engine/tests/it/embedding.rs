@@ -8,11 +8,11 @@ use model::{Batch, Dims, Forward, Want};
 use std::sync::{Arc, OnceLock};
 use stream::{End, FailCode, Stop};
 
-type Vector = Arc<OnceLock<Box<[f32]>>>;
+pub(crate) type Vector = Arc<OnceLock<Box<[f32]>>>;
 
-const BOTH: [Pooling; 2] = [Pooling::Last, Pooling::Mean];
+pub(crate) const BOTH: [Pooling; 2] = [Pooling::Last, Pooling::Mean];
 
-fn ask(bench: &Bench, prompt: &[u32], pooling: Pooling) -> (Asked, Vector) {
+pub(crate) fn ask(bench: &Bench, prompt: &[u32], pooling: Pooling) -> (Asked, Vector) {
     let vector = Vector::default();
     let mut request = bench.request(prompt, 1);
     request.embedding = Some(Embedding {
@@ -22,7 +22,7 @@ fn ask(bench: &Bench, prompt: &[u32], pooling: Pooling) -> (Asked, Vector) {
     (bench.ask(request, 1), vector)
 }
 
-fn prompt(seed: u32, len: u32) -> Vec<u32> {
+pub(crate) fn prompt(seed: u32, len: u32) -> Vec<u32> {
     (0..len).map(|i| 1 + (seed * 31 + i * 7) % 59).collect()
 }
 

@@ -27,9 +27,10 @@ impl Forward for WholeTexts {
         let is_whole = |span: model::SpanView<'_>| {
             span.position == 0 && span.tokens.last() == Some(&0) && span.want.logit_rows(1) == 0
         };
-        match batch.spans().all(is_whole) {
-            true => self.0.forward(batch),
-            false => Err(ForwardError::BadBatch("a part of a text")),
+        if batch.spans().all(is_whole) {
+            self.0.forward(batch)
+        } else {
+            Err(ForwardError::BadBatch("a part of a text"))
         }
     }
 

@@ -2,7 +2,9 @@
 
 use crate::support::{Bench, bench, model};
 use engine::EngineConfig;
-use engine::fake::{FakeConfig, Fault, FaultAt, FaultKind};
+use engine::fake::{FakeConfig, FakeModel, Fault, FaultAt, FaultKind};
+use model::DeviceFault;
+use std::time::Duration;
 use stream::{End, FailCode};
 
 #[test]
@@ -63,4 +65,91 @@ fn passing_fault_ends_no_request() {
         assert_eq!((answer.tokens.len(), answer.end), (10, Some(End::Length)));
         assert_eq!(bench.handle.stats().retries(), 1);
     }
+}
+
+const DEVICE_FAULTS: [DeviceFault; 3] = [
+    DeviceFault::OutOfMemory,
+    DeviceFault::Lost,
+    DeviceFault::Failed,
+];
+
+/// A bench whose device fails in these calls, and can be opened again so many times.
+fn failing_device(fault: DeviceFault, calls: &[u64], recoveries: usize, states: usize) -> Bench {
+    let kind = FaultKind::Device(fault);
+    let at = |&call: &u64| Fault {
+        at: FaultAt::Call(call),
+        kind,
+    };
+    let config = FakeConfig {
+        faults: calls.iter().map(at).collect(),
+        ..model()
+    };
+    let model = if states > 0 {
+        FakeModel::recurrent(config, states)
+    } else {
+        FakeModel::new(config)
+    };
+    let model = model.with_recoveries(recoveries);
+    Bench::with(Box::new(model), EngineConfig::default())
+}
+
+#[test]
+fn streams_continue_on_a_device_that_is_opened_again() {
+    for states in [0, 30] {
+        let calm = |prompt: &[u32]| {
+            let mut bench = failing_device(DeviceFault::Lost, &[], 0, states);
+            bench.answer(bench.request(prompt, 12)).ids()
+        };
+        let prompts: Vec<_> = (0..6).map(|i| vec![i % 3 + 1; 9]).collect();
+        let reference: Vec<_> = prompts.iter().map(|prompt| calm(prompt)).collect();
+        for fault in DEVICE_FAULTS {
+            let mut bench = failing_device(fault, &[4, 7], 2, states);
+            let ask = |prompt: &Vec<u32>| bench.ask(bench.request(prompt, 12), 1);
+            let mut asked: Vec<_> = prompts.iter().map(ask).collect();
+            bench.run();
+            for (asked, expected) in asked.iter_mut().zip(&reference) {
+                assert_eq!(asked.answers[0].seen(), (12, Some(End::Length)), "{fault}");
+                assert_eq!(&asked.answers[0].ids(), expected, "{fault}");
+            }
+            let stats = bench.handle.stats();
+            assert_eq!((stats.device_faults(), stats.retries()), (2, 0), "{fault}");
+            bench.assert_empty();
+            // The pages of the prefix cache were lost, too.
+            let again = bench.answer(bench.request(&prompts[0], 12));
+            assert_eq!(again.ids(), reference[0], "{fault}");
+        }
+    }
+}
+
+#[test]
+fn device_that_cannot_be_opened_ends_started_requests() {
+    for fault in DEVICE_FAULTS {
+        let mut bench = failing_device(fault, &[4], 0, 0);
+        let mut asked = bench.ask(bench.request(&[1, 2], 12), 2);
+        bench.run();
+        let failed = Some(End::Failed(FailCode::Device));
+        for answer in &mut asked.answers {
+            assert_eq!(answer.seen(), (4, failed), "{fault}");
+        }
+        // Each later request tries the device again, until it was tried too often.
+        for _ in 0..5 {
+            let later = bench.answer(bench.request(&[3], 12));
+            assert_eq!((later.tokens.len(), later.end), (0, failed), "{fault}");
+        }
+        bench.assert_empty();
+    }
+}
+
+#[test]
+fn device_that_fails_three_times_in_ten_minutes_is_not_opened_again() {
+    let mut bench = failing_device(DeviceFault::Failed, &[3, 5, 7], 9, 0);
+    let answer = bench.answer(bench.request(&[1, 2], 12));
+    let failed = Some(End::Failed(FailCode::Device));
+    assert_eq!((answer.tokens.len(), answer.end), (5, failed));
+    let soon = bench.answer(bench.request(&[1, 2], 12));
+    assert_eq!(soon.end, failed);
+    bench.now += Duration::from_mins(10);
+    let later = bench.answer(bench.request(&[1, 2], 12));
+    assert_eq!((later.tokens.len(), later.end), (12, Some(End::Length)));
+    assert_eq!(bench.handle.stats().device_faults(), 5);
 }

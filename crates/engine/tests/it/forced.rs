@@ -11,7 +11,7 @@ use stream::{End, FailCode, Stop};
 
 /// A constraint of forced stretches, each followed by one token that is sampled from a few.
 #[derive(Clone, Copy, Debug)]
-struct Stretches {
+pub(crate) struct Stretches {
     /// Tokens of a stretch, the sampled one included.
     stretch: usize,
     /// Tokens of the complete answer.
@@ -56,7 +56,7 @@ impl Constraint for Stretches {
     }
 }
 
-fn stretches(stretch: usize, len: usize, tells: bool) -> Stretches {
+pub(crate) fn stretches(stretch: usize, len: usize, tells: bool) -> Stretches {
     Stretches {
         stretch,
         len,
@@ -68,14 +68,14 @@ fn stretches(stretch: usize, len: usize, tells: bool) -> Stretches {
 
 /// Everything that a reader gets of an answer.
 #[derive(Clone, Debug, PartialEq)]
-struct Got {
+pub(crate) struct Got {
     ids: Vec<u32>,
     logprobs: Vec<u32>,
     side: Vec<(u32, u32)>,
-    end: Option<End>,
+    pub(crate) end: Option<End>,
 }
 
-fn got(answer: &mut Answer) -> Got {
+pub(crate) fn got(answer: &mut Answer) -> Got {
     answer.read();
     let side = match answer.side {
         Some(_) => answer.alternatives(),
@@ -267,9 +267,10 @@ fn end_within_forced_tokens_is_exact() {
             });
             assert_eq!(plain, quick, "{count}");
             assert_eq!(plain.ids.len(), count);
-            let end = match stops {
-                true => End::Stop(Stop::StopString(3)),
-                false => End::Length,
+            let end = if stops {
+                End::Stop(Stop::StopString(3))
+            } else {
+                End::Length
             };
             assert_eq!(plain.end, Some(end));
         }

@@ -72,9 +72,10 @@ fn prompts_are_finished_in_one_step_where_fewer_tokens_wait() {
         let _prompts = ask_prompts(&bench, prompts);
         let rows = step(&mut bench);
         let label = format!("{decodes} decodes, {prompts} prompts: {rows} rows");
-        match is_long {
-            true => assert_eq!(rows, prompts as usize * PROMPT, "{label}"),
-            false => assert!(rows < PROMPT, "{label}"),
+        if is_long {
+            assert_eq!(rows, prompts as usize * PROMPT, "{label}");
+        } else {
+            assert!(rows < PROMPT, "{label}");
         }
     }
 }

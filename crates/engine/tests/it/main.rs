@@ -1,5 +1,6 @@
 //! Integration tests of the engine, one module for each subject.
 
+mod ahead;
 mod alarm;
 mod allocation;
 mod clocks;

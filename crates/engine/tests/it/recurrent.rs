@@ -31,9 +31,12 @@ fn bench(states: usize) -> Bench {
 
 /// `len` ids from 1 to 59 that begin with the same `shared` ones and depend on `seed` after them.
 fn prompt(shared: u32, len: u32, seed: u32) -> Vec<u32> {
-    let id = |i: u32| match i < shared {
-        true => 1 + (i * 7) % 59,
-        false => 1 + (i * 13 + seed * 17) % 59,
+    let id = |i: u32| {
+        if i < shared {
+            1 + (i * 7) % 59
+        } else {
+            1 + (i * 13 + seed * 17) % 59
+        }
     };
     (0..len).map(id).collect()
 }

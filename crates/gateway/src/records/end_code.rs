@@ -43,6 +43,7 @@ pub fn end_code(end: End) -> u32 {
                     FailCode::ModelChanged => 5,
                     FailCode::CrashedEngines => 6,
                     FailCode::NoEngine => 7,
+                    FailCode::Device => 8,
                     // Above.
                     FailCode::Upstream(_) => UPSTREAM - FAILED,
                 }
@@ -80,6 +81,7 @@ pub fn end_from_code(code: u32) -> End {
             5 => End::Failed(FailCode::ModelChanged),
             6 => End::Failed(FailCode::CrashedEngines),
             7 => End::Failed(FailCode::NoEngine),
+            8 => End::Failed(FailCode::Device),
             _ => End::Lost,
         },
         _ => match u16::try_from(code.wrapping_sub(STOP_STRING)) {
@@ -129,6 +131,7 @@ fn code_name(code: FailCode) -> &'static str {
         FailCode::Panic => "panic",
         FailCode::Shutdown => "shutdown",
         FailCode::Constraint => "constraint",
+        FailCode::Device => "device",
         FailCode::ModelChanged => "model_changed",
         FailCode::CrashedEngines => "crashed_engines",
         FailCode::NoEngine => "no_engine",
@@ -141,7 +144,7 @@ mod tests {
     use super::*;
 
     /// All ends with their codes. Files on disk have these codes.
-    const CODES: [(u32, End); 24] = [
+    const CODES: [(u32, End); 25] = [
         (0, End::Lost),
         (1, End::Stop(Stop::Eos)),
         (2, End::Stop(Stop::ToolCalls)),
@@ -161,6 +164,7 @@ mod tests {
         (37, End::Failed(FailCode::ModelChanged)),
         (38, End::Failed(FailCode::CrashedEngines)),
         (39, End::Failed(FailCode::NoEngine)),
+        (40, End::Failed(FailCode::Device)),
         (256, End::Failed(FailCode::Upstream(0))),
         (511, End::Failed(FailCode::Upstream(u8::MAX))),
         (65_536, End::Stop(Stop::StopString(0))),

@@ -14,6 +14,10 @@ pub const GRAMMAR_LIMIT_MESSAGE: &str = "the grammar of this answer reached a li
 /// `Retry-After` of a server that was full or shut down.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// Error message of a stream whose model's device failed, in every protocol.
+pub const DEVICE_FAILED_MESSAGE: &str =
+    "the device that computes the model failed and could not be opened again; try again later";
+
 /// Error message for logits that are NaN or infinite, in every protocol: the weights are damaged.
 pub const NOT_FINITE_MESSAGE: &str = "the model failed on this request: its logits are NaN or infinite, so its weights \
                                      are damaged or were converted wrongly";
@@ -102,6 +106,7 @@ fn failed_error(code: FailCode) -> ApiError {
             ApiError::ours("inference_failed", "the model failed on this request")
         }
         FailCode::NotFinite => ApiError::ours("inference_failed", NOT_FINITE_MESSAGE),
+        FailCode::Device => ApiError::ours("inference_failed", DEVICE_FAILED_MESSAGE),
         FailCode::Panic => ApiError::ours(
             "internal_error",
             "this request failed; others are not affected",
@@ -151,6 +156,10 @@ mod tests {
             ),
             (
                 End::Failed(FailCode::NotFinite),
+                Err((500, "inference_failed")),
+            ),
+            (
+                End::Failed(FailCode::Device),
                 Err((500, "inference_failed")),
             ),
             (End::Failed(FailCode::Panic), Err((500, "internal_error"))),

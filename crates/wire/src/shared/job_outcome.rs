@@ -1,8 +1,8 @@
 //! Stop reasons and errors of this server's own protocols for each end of a stream.
 
 use super::finish_reason::{
-    CRASHED_ENGINES_MESSAGE, GRAMMAR_LIMIT_MESSAGE, LOST_MESSAGE, MODEL_CHANGED_MESSAGE,
-    NO_ENGINE_MESSAGE, NOT_FINITE_MESSAGE, upstream_message,
+    CRASHED_ENGINES_MESSAGE, DEVICE_FAILED_MESSAGE, GRAMMAR_LIMIT_MESSAGE, LOST_MESSAGE,
+    MODEL_CHANGED_MESSAGE, NO_ENGINE_MESSAGE, NOT_FINITE_MESSAGE, upstream_message,
 };
 use super::job_error::{JobError, JobErrorCode};
 use generate::error::{ApiError, Blame, ErrorKind};
@@ -102,6 +102,9 @@ fn failed_outcome(code: FailCode) -> JobOutcome {
         ),
         FailCode::NotFinite => {
             error_outcome(JobErrorCode::InferenceFailed, NOT_FINITE_MESSAGE, false)
+        }
+        FailCode::Device => {
+            error_outcome(JobErrorCode::InferenceFailed, DEVICE_FAILED_MESSAGE, true)
         }
         FailCode::Panic => error_outcome(
             JobErrorCode::Internal,

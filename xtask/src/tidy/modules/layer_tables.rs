@@ -28,7 +28,7 @@ pub(super) const SIBLINGS: [(&str, Layer); 1] = [("wire", &WIRE_PROTOCOLS)];
 const ENGINE: [Layer; 9] = [
     // Leaf values.
     &[
-        "age",
+        "device_loss",
         "dry_breakers",
         "embedding",
         "idle_list",
@@ -37,7 +37,6 @@ const ENGINE: [Layer; 9] = [
         "plan",
         "request_id",
         "sequence_permits",
-        "state_counts",
         "step_clock",
         "terms",
     ],
@@ -58,7 +57,6 @@ const ENGINE: [Layer; 9] = [
         "progress",
         "request",
         "request_state",
-        "request_update",
         "speculation",
         "tuning",
         "validate",

@@ -43,9 +43,10 @@ impl World {
             let may = profit.begin_step(self.sequences);
             let mut rows = 0;
             for (which, history) in all.iter_mut().enumerate() {
-                let count = match may {
-                    true => profit.draft_count(history, self.sequences, 8),
-                    false => 0,
+                let count = if may {
+                    profit.draft_count(history, self.sequences, 8)
+                } else {
+                    0
                 };
                 let hits = (0..count).take_while(|_| self.random.unit() < right(which));
                 let hits = hits.count();

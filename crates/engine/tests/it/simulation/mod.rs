@@ -13,7 +13,7 @@ mod scene;
 use crate::support::watched::Watched;
 use crate::support::{Answer, Asked, Bench, Random};
 use caller::{Caller, POISON_ERROR};
-use engine::fake::FakeConfig;
+use engine::fake::{FakeConfig, LateLog};
 use engine::{Policy, RequestId, Terms};
 use scene::{HABIT, dims, request};
 use std::collections::HashMap;
@@ -29,6 +29,12 @@ const SEEDS: u64 = 160;
 const REQUESTS: usize = 150;
 /// Longest life of a request without stalls, in steps: all the work of a full engine, many times.
 const PATIENCE: usize = 4000;
+
+/// Number of counts of a run.
+const SEEN: usize = 12;
+
+/// Counts of a run: what happened.
+type Seen = [u64; SEEN];
 
 /// A caller with its submitted request.
 struct Running {
@@ -47,13 +53,15 @@ struct Simulation {
     /// The step at which the engine is shut down.
     closes: Option<usize>,
     solo: Bench,
+    log: LateLog,
     watched: Watched,
     /// The ends of each request's choices, as seen by their readers.
     last_end: HashMap<RequestId, Vec<Option<End>>>,
 }
 
 impl Simulation {
-    fn new(seed: u64) -> Self {
+    /// `ahead`: of a model that runs ahead.
+    fn new(seed: u64, ahead: bool) -> Self {
         let mut random = Random(seed);
         let closes = 50 + random.below(300) as usize;
         let closes = random.chance(25).then_some(closes);
@@ -66,11 +74,14 @@ impl Simulation {
             habit: HABIT,
             ..FakeConfig::default()
         };
-        let mut bench = scene::bench(&mut random, recurrent);
+        let log = LateLog::default();
+        let late = ahead.then(|| log.clone());
+        let mut bench = scene::bench(&mut random, recurrent, late);
         let watched = Watched::default();
         bench.engine.observe(watched.observer());
         Self {
             bench,
+            log,
             watched,
             last_end: HashMap::new(),
             random,
@@ -83,7 +94,7 @@ impl Simulation {
         }
     }
 
-    fn run(mut self) -> (u64, HashMap<&'static str, usize>, [u64; 10]) {
+    fn run(mut self) -> (u64, HashMap<&'static str, usize>, Seen) {
         let mut to_come = REQUESTS;
         while to_come > 0 || !self.running.is_empty() {
             if self.closes == Some(self.step) {
@@ -114,7 +125,11 @@ impl Simulation {
             stats.inter_token().count(),
             stats.tokens_drafted() - stats.tokens_accepted(),
             stats.tokens_accepted(),
+            stats.rows_void(),
+            stats.tokens_generated(),
         ];
+        let misuse = self.log.misuse();
+        assert!(misuse.is_empty(), "{misuse:?}");
         self.check_told();
         assert_eq!(self.bench.pool.stats().reserved, 0, "segments left behind");
         (self.trace.finish(), self.ends, seen)
@@ -227,7 +242,7 @@ impl Simulation {
             .iter()
             .any(|&token| token >= POISON_ERROR);
         for (answer, (tokens, end)) in running.asked.answers.iter().zip(&alone) {
-            let ids = answer.ids();
+            let ids = bits(answer);
             (&ids, running.asked.id).hash(&mut self.trace);
             let Some(got) = answer.end else {
                 *self.ends.entry("dropped").or_default() += 1;
@@ -271,7 +286,7 @@ impl Simulation {
     }
 
     /// The tokens of the request in an engine of its own, with a reader that reads.
-    fn alone(&mut self, caller: &Caller) -> Vec<(Vec<u32>, End)> {
+    fn alone(&mut self, caller: &Caller) -> Vec<(Vec<(u32, u32)>, End)> {
         let calm = Caller {
             deadline: None,
             credit_window: 0,
@@ -283,10 +298,16 @@ impl Simulation {
         self.solo.run();
         let read = |answer: &mut Answer| {
             answer.read();
-            (answer.ids(), answer.end.expect("ended"))
+            (bits(answer), answer.end.expect("ended"))
         };
         asked.answers.iter_mut().map(read).collect()
     }
+}
+
+/// The tokens of an answer, with the bits of their log-probabilities.
+fn bits(answer: &Answer) -> Vec<(u32, u32)> {
+    let tokens = answer.tokens.iter();
+    tokens.map(|t| (t.id, t.logprob.to_bits())).collect()
 }
 
 /// Whether this clock may end a request on these terms.
@@ -319,30 +340,30 @@ fn kind(end: End) -> &'static str {
     }
 }
 
-fn run(seed: u64) -> (u64, HashMap<&'static str, usize>, [u64; 10]) {
-    match catch_unwind(AssertUnwindSafe(|| Simulation::new(seed).run())) {
+fn run(seed: u64, ahead: bool) -> (u64, HashMap<&'static str, usize>, Seen) {
+    match catch_unwind(AssertUnwindSafe(|| Simulation::new(seed, ahead).run())) {
         Ok(outcome) => outcome,
         Err(panic) => {
             let words = panic.downcast_ref::<String>().map(String::as_str);
             let words = words
                 .or(panic.downcast_ref::<&str>().copied())
                 .unwrap_or("a panic");
-            panic!("MILLRACE_SEED={seed}: {words}");
+            panic!("MILLRACE_SEED={seed}, ahead: {ahead}: {words}");
         }
     }
 }
 
-#[test]
-fn all_events_happen_and_no_invariant_breaks() {
+/// Runs all seeds; something that never happens proves nothing.
+fn run_all(ahead: bool) -> Seen {
     crate::support::quiet_expected_panics();
     if let Ok(seed) = std::env::var("MILLRACE_SEED") {
-        run(seed.parse().expect("MILLRACE_SEED is a number"));
-        return;
+        run(seed.parse().expect("MILLRACE_SEED is a number"), ahead);
+        return [u64::MAX; SEEN];
     }
     let mut ends: HashMap<_, usize> = HashMap::new();
-    let mut seen = [0; 10];
+    let mut seen = [0; SEEN];
     for seed in 0..SEEDS {
-        let (_, of_seed, counts) = run(seed);
+        let (_, of_seed, counts) = run(seed, ahead);
         of_seed
             .into_iter()
             .for_each(|(kind, n)| *ends.entry(kind).or_default() += n);
@@ -350,7 +371,6 @@ fn all_events_happen_and_no_invariant_breaks() {
             .zip(counts)
             .for_each(|(sum, count)| *sum += count);
     }
-    // A simulation in which something never happens proves nothing about it.
     let kinds = [
         "stop",
         "length",
@@ -370,16 +390,33 @@ fn all_events_happen_and_no_invariant_breaks() {
     for kind in kinds {
         assert!(ends.get(kind).is_some_and(|&n| n >= 5), "{kind}: {ends:?}");
     }
+    let others = [&seen[..SEEN - 2], &seen[SEEN - 1..]].concat();
     assert!(
-        seen.iter().all(|&n| n >= 100),
-        "preemptions, parks, retries, hits, pauses, resumes, slow, tokens, wrong, right: {seen:?}"
+        others.iter().all(|&n| n >= 100),
+        "preemptions, parks, retries, hits, pauses, resumes, slow, tokens, wrong, right, all: {others:?}"
     );
+    seen
+}
+
+#[test]
+fn all_events_happen_and_no_invariant_breaks() {
+    let void = run_all(false)[SEEN - 2];
+    assert!(void == 0 || void == u64::MAX, "{void} void rows");
+}
+
+#[test]
+fn all_events_happen_to_a_model_that_runs_ahead() {
+    let void = run_all(true)[SEEN - 2];
+    assert!(void >= 100, "{void} void rows");
 }
 
 #[test]
 fn equal_seeds_give_equal_runs() {
     crate::support::quiet_expected_panics();
     for seed in [1, 2, 3] {
-        assert_eq!(run(seed).0, run(seed).0, "seed {seed}");
+        for ahead in [false, true] {
+            let [first, second] = [run(seed, ahead), run(seed, ahead)];
+            assert_eq!(first.0, second.0, "seed {seed}, ahead: {ahead}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::caller::{Caller, POISON_ERROR, POISON_NAN, POISON_PANIC, StopAfter};
 use crate::support::{Answer, Bench, Random};
-use engine::fake::{FakeConfig, FakeModel, Fault, FaultAt, FaultKind};
+use engine::fake::{FakeConfig, FakeModel, Fault, FaultAt, FaultKind, LateLog};
 use engine::{EngineConfig, Request, Speculation};
 use model::Dims;
 use std::time::Duration;
@@ -68,17 +68,26 @@ fn draft(random: &mut Random) -> FakeConfig {
     }
 }
 
-/// An engine, sometimes with a draft model. `recurrent`: of a model with states, few or many.
-pub(crate) fn bench(random: &mut Random, recurrent: bool) -> Bench {
-    let model = match recurrent {
-        true => {
-            let states = STATES_LEAST + random.below(40) as usize;
-            FakeModel::recurrent(model(random), states)
-        }
-        false => FakeModel::new(model(random)),
+/// An engine, sometimes with a draft model. `recurrent`: of a model with states, few or many. `late`: of a model that runs
+/// ahead, without draft tokens in half of the engines that would have some.
+pub(crate) fn bench(random: &mut Random, recurrent: bool, late: Option<LateLog>) -> Bench {
+    let model = if recurrent {
+        let states = STATES_LEAST + random.below(40) as usize;
+        FakeModel::recurrent(model(random), states)
+    } else {
+        FakeModel::new(model(random))
     };
-    let model = Box::new(model.predicting());
-    let config = config(random);
+    let model = model.predicting();
+    let mut config = config(random);
+    let model = Box::new(match late {
+        Some(log) => {
+            if config.draft_tokens.is_multiple_of(2) {
+                config.speculation = Speculation::Off;
+            }
+            model.late(log)
+        }
+        None => model,
+    });
     match config.speculation {
         Speculation::Draft => {
             let draft = Box::new(FakeModel::new(draft(random)));
@@ -94,9 +103,10 @@ pub(crate) fn solo(model: FakeConfig, recurrent: bool) -> Bench {
         prefix_cache: false,
         ..EngineConfig::default()
     };
-    let model = match recurrent {
-        true => FakeModel::recurrent(model, 64),
-        false => FakeModel::new(model),
+    let model = if recurrent {
+        FakeModel::recurrent(model, 64)
+    } else {
+        FakeModel::new(model)
     };
     Bench::with(Box::new(model), config)
 }

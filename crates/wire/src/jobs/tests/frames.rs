@@ -20,7 +20,7 @@ use testing::small_vocabulary::tokenizer;
 const NEVER: Duration = Duration::MAX;
 
 /// Every end of a stream.
-const ENDS: [End; 21] = [
+const ENDS: [End; 22] = [
     End::Stop(Stop::Eos),
     End::Stop(Stop::StopString(1)),
     End::Stop(Stop::ToolCalls),
@@ -34,6 +34,7 @@ const ENDS: [End; 21] = [
     End::TimedOut(Clock::Reader),
     End::Failed(FailCode::Inference),
     End::Failed(FailCode::NotFinite),
+    End::Failed(FailCode::Device),
     End::Failed(FailCode::Panic),
     End::Failed(FailCode::Shutdown),
     End::Failed(FailCode::Constraint),
