@@ -15,6 +15,9 @@ export class StreamLost extends Error {
   name = "StreamLost"
 }
 
+/** Why a connection failed: a failed `fetch` is a TypeError, whose cause has the reason. */
+const reasonOf = (why) => (why instanceof Error ? why.cause?.message || why.cause?.code || why.message : why)
+
 /**
  * The position of a reader in a stream, without sockets.
  *
@@ -78,7 +81,7 @@ class Resumption {
   cut(why, retryAfter) {
     this.#part = ""
     if (this.#waitedMs >= this.patienceMs) {
-      throw new StreamLost(`stream ${this.id} has no new event after ${this.#waitedMs} ms of attempts: ${why}`, { cause: why })
+      throw new StreamLost(`stream ${this.id} has no new event after ${this.#waitedMs} ms of attempts: ${reasonOf(why)}`, { cause: why })
     }
     const named = /^\d+$/.test(retryAfter ?? "") ? Number(retryAfter) * 1000 : Math.max(this.#pauseMs * 2, this.#retryMs)
     this.#pauseMs = Math.min(named, this.pauseMaxMs)

@@ -8,8 +8,10 @@
 mod request_bounds;
 
 use bytes::Bytes;
+use generate::adapters::NO_ADAPTERS;
 use generate::error::{ApiError, Blame};
 use generate::request::{GenerateRequest, IgnoredFields, Prompt};
+use generate::sampling_defaults::SamplingDefaults;
 use libfuzzer_sys::fuzz_target;
 use request_bounds::{check_prompt, check_request};
 use serde_json::{Value, json};
@@ -54,6 +56,7 @@ static DERIVED: LazyLock<DerivedModel> = LazyLock::new(|| {
         parent: "fake".to_owned(),
         system: Some("s".to_owned()),
         template: Some("{{ .System }}{{ .Prompt }}".to_owned()),
+        adapter: None,
         options: options.as_object().cloned().unwrap_or_default(),
     }
 });
@@ -94,10 +97,13 @@ fn parse(protocol: Protocol, body: &[u8]) -> Result<GenerateRequest, ApiError> {
     let model = RequestedModel {
         id: "fake",
         derived: (name.as_deref() == Some("derived")).then(|| &*DERIVED),
+        sampling: SamplingDefaults::default(),
+        stops: &[],
         capabilities: Capabilities {
             thinking: name.as_deref() != Some("plain"),
             ..Capabilities::default()
         },
+        adapters: &NO_ADAPTERS,
         vocab_size: VOCAB,
     };
     let parsed = protocol.parse(fields, model, &history)?;

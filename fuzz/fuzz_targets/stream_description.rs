@@ -7,9 +7,11 @@
 #![no_main]
 
 use bytes::Bytes;
-use gateway::durability::{ControlState, DescriptionError, RecordedPrompts, StreamDescription};
+use gateway::records::{ControlState, DescriptionError, RecordedPrompts, StreamDescription};
+use generate::adapters::NO_ADAPTERS;
 use generate::error::ApiError;
 use generate::request::GenerateRequest;
+use generate::sampling_defaults::SamplingDefaults;
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 use std::sync::LazyLock;
@@ -21,7 +23,7 @@ use wire::model_defaults::RequestedModel;
 
 /// A description for the prompts and parameters of others.
 static BARE: LazyLock<StreamDescription> = LazyLock::new(|| {
-    let old = include_bytes!("../../crates/gateway/src/durability/description/tests/old.json");
+    let old = include_bytes!("../../crates/gateway/src/records/description/tests/old.json");
     StreamDescription::decode(old).expect("a description")
 });
 
@@ -34,6 +36,7 @@ static DERIVED: LazyLock<DerivedModel> = LazyLock::new(|| {
         parent: "fake".to_owned(),
         system: Some("s".to_owned()),
         template: Some("{{ .System }}{{ .Prompt }}".to_owned()),
+        adapter: None,
         options: options.as_object().cloned().unwrap_or_default(),
     }
 });
@@ -88,6 +91,9 @@ fn parse(protocol: Protocol, body: &[u8]) -> Result<GenerateRequest, ApiError> {
     let model = RequestedModel {
         id: "fake",
         derived: (name.as_deref() == Some("derived")).then(|| &*DERIVED),
+        adapters: &NO_ADAPTERS,
+        sampling: SamplingDefaults::default(),
+        stops: &[],
         capabilities: Capabilities {
             thinking: true,
             ..Capabilities::default()

@@ -1,6 +1,6 @@
 """Autobahn's suite of WebSocket cases, unmodified, against a server that sends each message back.
 
-    python autobahn.py ECHO ROOT PLACE docs/autobahn.md
+    python autobahn.py ECHO ROOT PLACE measurements/autobahn.md
 
 ECHO is the example `websocket_echo` of the crate `server`, ROOT a root of Debian with Python 2.7 and `autobahntestsuite`, PLACE
 keeps the log and the report. Ends with 1 if a case fails that `known.toml` does not name, or one passes that it does.
@@ -33,7 +33,7 @@ The command fails if a case fails that is not listed below, or if a listed one p
 Almost every case expects its message back, and Millrace's WebSocket (`/v1/realtime/streams`) answers JSON with JSON. So the suite runs against
 `crates/server/examples/websocket_echo.rs`: the session of that endpoint (`realtime/session.rs`, with its library, limits, rate of pings, order of reading and
 writing, and close codes), compiled with a handler that sends text messages back. The opening handshake, API keys and the commands are not in it:
-`websocket-frames` in [the other suites](conformance.md) sends its own frames of the same kinds to the endpoint itself.
+`websocket-frames` in [the other suites](../docs/conformance.md) sends its own frames of the same kinds to the endpoint itself.
 
 Strict: as the suite expects. Lax: allowed by RFC 6455, but not the best (NON-STRICT), or left open by it (INFORMATIONAL).
 Skipped: the case concerns an extension that is not negotiated (compression).

@@ -5,7 +5,7 @@ HEAD = """# Test suites of other projects
 
 Written by `cargo xtask conformance`, which runs each suite as its authors published it, against a server with the built-in model.
 The command fails if a test fails that is not listed below, or if a listed one passes (`tools/conformance/known.toml`).
-Schemas with instances, and Autobahn's cases for WebSockets, have pages of their own: [JSONSchemaBench](jsonschemabench.md), [Autobahn](autobahn.md).
+Schemas with instances, and Autobahn's cases for WebSockets, have pages of their own: `measurements/jsonschemabench.md`, `measurements/autobahn.md`.
 
 | suite | version | passed | failed, for a reason below | skipped |
 |---|---|---|---|---|
@@ -26,7 +26,7 @@ FOOT = """
 - **http-requests**: requests of this project as bytes: framing that two readers may understand differently (request smuggling), sizes of chunks, absurd heads,
   and what RFC 9110 and RFC 9112 ask of a server that receives them.
 - **websocket-frames**: WebSockets of this project as bytes: frames, fragments, UTF-8, close codes, opening handshakes, as RFC 6455 asks.
-  Autobahn's suite needs a server that sends each message back: it tests the session of this endpoint, without its commands ([autobahn.md](autobahn.md)).
+  Autobahn's suite needs a server that sends each message back: it tests the session of this endpoint, without its commands (`measurements/autobahn.md`).
 - **durable-streams**: checks of this project through the unmodified client of the protocol (`tools/clients`).
   The protocol's own suite begins almost every test with a write; streams here are read only.
 - **ollama**: the packages have no tests of a live server: these are checks of this project through the unmodified clients (`tools/clients`).

@@ -4,7 +4,7 @@
     TOOLS/aiperf/bin/python load_tools.py --tools TOOLS --model FILE --millrace BINARY --llama-server BINARY
     TOOLS/aiperf/bin/python load_tools.py --tools TOOLS --model FILE --url http://127.0.0.1:8420
 
-docs/performance/tools.md says how TOOLS is made. Each tool sends the same number of prompts of the same length to both servers, from
+measurements/load-tools.md says how TOOLS is made. Each tool sends the same number of prompts of the same length to both servers, from
 as many clients, and asks for answers of one length. The figures are the tool's own.
 """
 

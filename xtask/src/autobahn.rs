@@ -54,7 +54,7 @@ pub(crate) fn run(place: &Path) -> Outcome {
             .arg(root().join("tools/conformance/autobahn.py"))
             .args([&echo, &folder])
             .arg(place)
-            .arg(root().join("docs/autobahn.md")),
+            .arg(root().join("measurements/autobahn.md")),
     )
 }
 

@@ -116,7 +116,7 @@ fn schemas() -> Outcome {
     })?;
     let bench = ["bench", "--locked", "-p", "text", "--bench", SCHEMAS_BENCH];
     let page = shell::output(cargo().args(bench).arg("--").arg(checkout))?;
-    let path = root().join("docs/jsonschemabench.md");
+    let path = root().join("measurements/jsonschemabench.md");
     std::fs::write(&path, page).map_err(|e| format!("{}: {e}", path.display()))
 }
 

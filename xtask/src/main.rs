@@ -22,8 +22,8 @@
 //! cargo xtask book      the documentation as a site (needs mdbook: `cargo install mdbook --locked`)
 //! cargo xtask docs      every command of README.md and docs/*.md, on the built-in model
 //! cargo xtask conformance   other people's suites, unmodified; writes docs/conformance.md (needs PyPI, minutes);
-//!                       `conformance jsonschemabench` writes docs/jsonschemabench.md (needs a checkout);
-//!                       `conformance autobahn` writes docs/autobahn.md (needs root, Debian, PyPI)
+//!                       `conformance jsonschemabench` writes measurements/jsonschemabench.md (needs a checkout);
+//!                       `conformance autobahn` writes measurements/autobahn.md (needs root, Debian, PyPI)
 //! cargo xtask soak      clients that come, stall, leave and come back, for ten minutes; nothing may be left.
 //!                       --hostile: 100 of them, which also cut, reset, storm and send malformed bytes
 //! cargo xtask rivals    our speed beside llama.cpp's and candle's (needs PyPI, minutes to build)

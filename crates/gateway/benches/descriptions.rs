@@ -7,7 +7,7 @@
     reason = "a measurement reads the clock and prints"
 )]
 
-use gateway::durability::{DescriptionError, RecordedPrompts, StreamDescription};
+use gateway::records::{DescriptionError, RecordedPrompts, StreamDescription};
 use generate::prompt_record::PromptRecord;
 use generate::request::Prompt;
 use serde_json::{Map, Value};
@@ -22,7 +22,7 @@ const BYTES_PER_TOKEN: usize = 4;
 const VOCABULARY: usize = 151_936;
 const ROUNDS: u32 = 200;
 
-const BARE: &str = include_str!("../src/durability/description/tests/old.json");
+const BARE: &str = include_str!("../src/records/description/tests/old.json");
 
 fn main() -> Result<(), DescriptionError> {
     let bare = StreamDescription::decode(BARE.as_bytes())?;

@@ -2,8 +2,6 @@
 //!
 //! Each service is shared by an `Arc`; a function takes only the handles that the function uses.
 
-use crate::durability::JournalSlot;
-use crate::durability::RegistrationBarrier;
 use crate::ended::EndReports;
 use crate::id_generator::IdGenerator;
 use crate::job_names::JobNames;
@@ -11,8 +9,8 @@ use crate::limits::LiveLimits;
 use crate::metrics::GenerationMetrics;
 use crate::models::ModelRegistry;
 use crate::owners_slot::OwnersSlot;
-use crate::response_store::ResponseStore;
-use crate::streams::{StreamFeed, StreamLimits, StreamRegistry};
+use crate::stored::ResponseStore;
+use crate::streams::{JournalSlot, RegistrationBarrier, StreamFeed, StreamLimits, StreamRegistry};
 use crate::webhooks::Outbox;
 use std::sync::Arc;
 

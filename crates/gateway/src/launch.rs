@@ -1,8 +1,9 @@
 //! Submission of an admitted stream.
 
-use crate::admission::Permit;
-use crate::durability::DurableStream;
-use crate::streams::{PermitHolder, Started, StreamRecord, StreamRegistry, StreamRun};
+use crate::streams::{
+    DurableStream, PermitHolder, Started, StreamRecord, StreamRegistry, StreamRun,
+};
+use admission::Permit;
 use engine::{Progress, SequencePermits};
 use generate::error::ApiError;
 use generate::output::choice_reader::LogReaders;

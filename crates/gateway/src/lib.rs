@@ -1,60 +1,46 @@
-//! Admission, API keys, streams and models: which request runs, which owner a stream has, and how a stream is
-//! resumed.
+//! API keys, streams and models: which owner a stream has, where its tokens come from, and how it is resumed.
 //!
 //! A request arrives parsed by crate `wire` and leaves as a [`Generation`](generation::Generation), which yields the
 //! events of one reader:
 //!
 //! ```text
 //! submit      a body -> a stream: parsed in its wire protocol, opened, named     keys       callers, scopes, rate limits
-//! open        a `GenerateRequest` -> an `OpenedStream`, registered by id         admission  permits, the queue, `Retry-After`
-//! launch      prompt ids -> engine requests, by crate `generate`                 streams    the registry of streams
+//! open        a `GenerateRequest` -> an `OpenedStream`, registered by id         limits     limits that can change while the server runs
+//! launch      prompt ids -> engine requests, by crate `generate`                 streams    the registry of streams, and the journal
 //! generation  one reader's events, with credit and metrics                       models     models: loaded, resolved, evicted
-//! durability  records of streams in the journal                                  recovery   streams of an earlier process
+//! records     records of streams as bytes of the journal                         recovery   streams of an earlier process
 //! workflows   runs of programs, as streams                                       metrics    counters of generations
+//! stored      answers that are stored
 //! stream_owners   streams of other gateways
-//! orphans     work of gateways that are gone
+//! takeover    streams of gateways that stop, or are gone
 //! ended       reports of ends, for clients that left                             webhooks   events, and their deliveries
 //! ```
 //!
 //! No HTTP: crate `server` maps requests, connections and responses to this crate. Time is read through `wire::clock`
 //! and tokio's timers.
 
-pub mod admission;
-pub mod durability;
 pub mod ended;
-pub mod ended_response;
-pub(crate) mod fair_lru;
 pub mod generation;
-pub mod hand_over;
 pub mod handles;
 pub mod id_generator;
 pub mod job_names;
 pub mod keys;
-pub(crate) mod latency_sampler;
 pub(crate) mod launch;
 pub mod lifecycle;
 pub mod lifetime_stats;
 pub mod limits;
 pub mod metrics;
 pub mod models;
-pub(crate) mod notify_waker;
 pub mod offload;
 pub mod open;
-pub mod orphans;
 pub mod owners_slot;
 pub(crate) mod pending_generation;
+pub mod records;
 pub mod recovery;
-pub mod response_limits;
-pub mod response_record;
-pub mod response_store;
-pub mod stored_completions;
-pub mod stored_note;
-pub mod stored_snapshot;
-pub mod stream_clocks;
-pub mod stream_follower;
-pub(crate) mod stream_opening;
+pub mod stored;
 pub mod stream_owners;
 pub mod streams;
 pub mod submit;
+pub mod takeover;
 pub mod webhooks;
 pub mod workflows;

@@ -1,11 +1,9 @@
 //! Limits and clocks of the gateway, as the operator has configured them.
 
-use crate::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use crate::keys::PrefixSharing;
-use crate::models::ModelLimits;
-use crate::response_limits::ResponseLimits;
-use crate::stream_clocks::StreamClocks;
 use crate::streams::StreamLimits;
+use admission::{AdaptiveLimits, QueueLimits, Reservation};
+use engine::{Clocks, Policy};
 use generate::sampling_defaults::SamplingDefaults;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,5 +77,100 @@ impl LiveLimits {
     /// Replaces the limits for everything that begins from now on.
     pub fn set(&self, limits: GatewayLimits) {
         self.now.send_replace(Arc::new(limits));
+    }
+}
+
+/// Bounds of stored responses (`responses.*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponseLimits {
+    /// Responses stored at one time, running ones included. The owner with the most responses loses the least
+    /// recently used one; if all responses are running, a further one is rejected with 503.
+    pub stored_max: usize,
+    /// Bytes of stored input and output items, evicted likewise.
+    pub stored_bytes: usize,
+}
+
+impl Default for ResponseLimits {
+    fn default() -> Self {
+        Self {
+            stored_max: 4096,
+            stored_bytes: 64 << 20,
+        }
+    }
+}
+
+/// The clocks that run while the engine has a request (section `clocks`, and `backpressure` for the reader's): when a
+/// request has taken too long. `None` = never. Waiting for a permit is `queue.timeout`'s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamClocks {
+    /// From the start in the engine to the first token.
+    pub first_token: Option<Duration>,
+    /// From one token to the next, while the sequence is not parked.
+    pub idle: Option<Duration>,
+    /// From arrival to end.
+    pub total: Option<Duration>,
+    /// How long a stream may be parked because the reader takes nothing (`backpressure.ack_timeout_ms`).
+    pub reader: Option<Duration>,
+    /// Consequence of `reader` (`backpressure.policy`). A resumable stream is never canceled: with both `Cancel`
+    /// and `Detach` the stream continues as if the client had disconnected.
+    pub policy: Policy,
+}
+
+impl StreamClocks {
+    /// The engine's timeouts. The engine's queue is short: queue time is spent in admission.
+    pub fn of_engine(self) -> Clocks {
+        Clocks {
+            queue: None,
+            first_token: self.first_token,
+            idle: self.idle,
+            total: self.total,
+            reader: self.reader,
+        }
+    }
+
+    /// Whether a plain stream can become a resumable one.
+    pub(crate) fn detaches(&self) -> bool {
+        self.policy == Policy::Detach && self.reader.is_some()
+    }
+
+    /// How long a reader may take nothing before the detached driver revokes the reader's credit.
+    pub(crate) fn reader_patience(&self) -> Option<Duration> {
+        self.reader.filter(|_| self.policy != Policy::Keep)
+    }
+}
+
+impl Default for StreamClocks {
+    fn default() -> Self {
+        Self {
+            first_token: Some(Duration::from_secs(30 * 60)),
+            idle: Some(Duration::from_secs(30 * 60)),
+            total: Some(Duration::from_secs(6 * 3600)),
+            reader: Some(Duration::from_secs(30)),
+            policy: Policy::Cancel,
+        }
+    }
+}
+
+/// Bounds of the models that are loaded on demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelLimits {
+    /// Bytes that loaded models may have together; `None`: no bound. The least recently used model is evicted.
+    pub memory_bytes: Option<u64>,
+    /// How long a model that was loaded on demand stays without a request; `None`: for ever.
+    pub idle: Option<Duration>,
+    /// Requests that may wait for models that are being loaded.
+    pub waiting_max: usize,
+    /// How long one may wait.
+    pub patience: Duration,
+}
+
+impl Default for ModelLimits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: None,
+            idle: Some(Duration::from_secs(300)),
+            waiting_max: 256,
+            patience: Duration::from_secs(600),
+        }
     }
 }

@@ -81,9 +81,10 @@ pub struct StreamReplica {
 impl StreamOwners {
     /// This instance is gone as an owner: the stream is not here.
     pub(crate) fn state_of_owner(&self, last: &LastMessage) -> OwnerState {
-        match last.head.instance == self.replicator.lock().instance() {
-            true => OwnerState::Gone,
-            false => (self.state_of)(last.head.instance),
+        if last.head.instance == self.replicator.lock().instance() {
+            OwnerState::Gone
+        } else {
+            (self.state_of)(last.head.instance)
         }
     }
 

@@ -1,14 +1,15 @@
 //! From a ticket to a running generation: wait, prepare, update the estimate, launch.
 
-use crate::admission::{Permit, Priority, RequestedChoices, Ticket};
-use crate::durability::{Claim, RecordedPrompts, StreamDescription};
 use crate::generation::Generation;
 use crate::handles::GenerationHandles;
-use crate::launch;
 use crate::metrics::MeteredRequest;
 use crate::models::ReadyModel;
-use crate::streams::{self, CancelOnDrop, DetachedDriver, StreamRecord, StreamRun, Subscriber};
-use crate::workflows;
+use crate::records::{RecordedPrompts, StreamDescription};
+use crate::streams::{
+    self, CancelOnDrop, Claim, DetachedDriver, StreamRecord, StreamRun, Subscriber,
+};
+use crate::{launch, workflows};
+use admission::{Permit, Priority, RequestedChoices, Ticket};
 use engine::{Policy, Terms};
 use futures_util::future::Either;
 use futures_util::{FutureExt, TryFutureExt};
@@ -64,17 +65,15 @@ impl PendingGeneration {
     ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
         let (metrics, opened) = (Arc::clone(&self.handles.metrics), self.measured);
         let record = Arc::clone(self.run.record());
-        let reader = match record.terms().resumable || record.terms().detachable {
-            true => {
-                let cancel_on_drop =
-                    (!record.terms().resumable).then(|| CancelOnDrop::new(&record));
-                let reader = self.run_in_task(ticket);
-                Either::Left(reader.map_ok(|generation| match cancel_on_drop {
-                    Some(guard) => generation.with_cancel_on_drop(guard),
-                    None => generation,
-                }))
-            }
-            false => Either::Right(self.begin_in_task(ticket)),
+        let reader = if record.terms().resumable || record.terms().detachable {
+            let cancel_on_drop = (!record.terms().resumable).then(|| CancelOnDrop::new(&record));
+            let reader = self.run_in_task(ticket);
+            Either::Left(reader.map_ok(|generation| match cancel_on_drop {
+                Some(guard) => generation.with_cancel_on_drop(guard),
+                None => generation,
+            }))
+        } else {
+            Either::Right(self.begin_in_task(ticket))
         };
         reader.map_ok(move |generation| generation.with_metrics(&metrics, opened))
     }
@@ -247,11 +246,12 @@ impl PendingGeneration {
         };
         let (tokens_max, served) = (program.tokens_max, Arc::clone(&self.serving.model));
         let plan = launch.run_plan(tokens_max);
-        let run = match self.body_bytes <= limits.inline_prompt_bytes_max {
-            true => program.prepare_run(&served, plan),
-            false => tokio::task::spawn_blocking(move || program.prepare_run(&served, plan))
+        let run = if self.body_bytes <= limits.inline_prompt_bytes_max {
+            program.prepare_run(&served, plan)
+        } else {
+            tokio::task::spawn_blocking(move || program.prepare_run(&served, plan))
                 .await
-                .unwrap_or_else(|_| Err(unprepared_error())),
+                .unwrap_or_else(|_| Err(unprepared_error()))
         };
         launch.start_run(run?, tokens_max, permit, &mut self.run)
     }
@@ -344,7 +344,7 @@ pub(crate) async fn claim_recovered(record: &StreamRecord, attempt: u32, tokens:
         return;
     };
     durable.claim(Claim {
-        generation: record.recovery_state().recoveries(),
+        generation: record.recoveries,
         instance: 0,
         attempt,
         why: CLAIM_RESTART,

@@ -6,8 +6,8 @@
 use crate::handles::Gateway;
 use crate::keys::Keys;
 use crate::owners_slot::{OwnerState, StreamOwners};
-use crate::recovery::reclaim::end_fenced_stream;
-use crate::recovery::takeover::take_over_stream;
+use crate::recovery::ownership::end_fenced_stream;
+use crate::recovery::starting_journal::take_over_stream;
 use cluster::names::InstanceId;
 use cluster::nats::Connection;
 use cluster::records::{
@@ -143,6 +143,8 @@ async fn locate(
     let last = match owners.store.last_message(id.to_bits()).await {
         Ok(Some(last)) => last,
         Ok(None) => return StreamPlace::Unknown,
+        // Without JetStream there are no records: no stream can be taken over.
+        Err(_) if owners.status.is_not_enabled() => return StreamPlace::Unknown,
         Err(why) => return StreamPlace::Undecided(why),
     };
     if !caller.may_see(Owner(last.head.key)) {
@@ -185,16 +187,17 @@ pub(crate) async fn claim(
         .claim(bits, instance, owners.stream_bytes_max, may_replace);
     match claimed.await {
         Ok(ClaimOutcome::Claimed(claimed)) => {
-            let generation = claimed.adopted.generation;
+            let generation = claimed.place.generation;
             tracing::info!(stream = %id, generation, "a stream of a dead gateway is taken over");
             let now = clock::now();
             owners
                 .replicator
                 .lock()
-                .adopt_stream(bits, claimed.adopted, now);
-            match take_over_stream(gateway, &owners.keys, claimed.stream) {
-                true => StreamPlace::Here,
-                false => StreamPlace::Undecided("the journal does not work".to_owned()),
+                .claim_stream(bits, claimed.place, now);
+            if take_over_stream(gateway, &owners.keys, claimed.stream) {
+                StreamPlace::Here
+            } else {
+                StreamPlace::Undecided("the journal does not work".to_owned())
             }
         }
         Ok(ClaimOutcome::OwnedBy(last)) => match owners.state_of_owner(&last) {

@@ -283,7 +283,8 @@ impl<'a> PromptEncoder<'a> {
         }
         let encoded = EncodedPrompt::plain(tokenizer.encode_rendered(&text), None)?;
         Ok(EncodedPrompt {
-            reading: ParserConfig::new(self.model.answers, &tools, &text, tokenizer, wanted),
+            reading: ParserConfig::new(self.model.answers, &tools, &text, tokenizer, wanted)
+                .with_turn_ends(self.model.template.stops()),
             rendered: Some(RenderedPrompt { text, tools }),
             ..encoded
         })

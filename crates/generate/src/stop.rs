@@ -11,6 +11,8 @@ pub struct StopStrings {
     parser: AnswerParser,
     /// Whether the answer also ends after a tool call.
     single_call: bool,
+    /// Indices of the stop strings that end the turn.
+    turn_ends: Vec<u16>,
     piece: String,
     /// Parts of the answer that end with the current token.
     parts: AnswerParts,
@@ -18,6 +20,8 @@ pub struct StopStrings {
 
 /// Stands for the index of a stop string where the answer ends with the only tool call.
 pub const ONE_CALL: u16 = u16::MAX;
+/// Stands for the index of a stop string of the chat template, which ends the turn.
+pub const TURN_END: u16 = u16::MAX - 1;
 
 impl StopStrings {
     /// A stop condition at the start of an answer that is parsed in this way.
@@ -36,6 +40,7 @@ impl StopStrings {
             decoder: decoder.showing(Arc::clone(reading.shown())),
             parser,
             single_call: false,
+            turn_ends: reading.turn_ends(stops),
             piece: String::new(),
             parts: AnswerParts::default(),
         }
@@ -58,7 +63,9 @@ impl engine::StopCondition for StopStrings {
         let mut called = false;
         self.parts
             .drain_into(|part| called |= matches!(part, Part::CallEnd { .. }));
+        let ends_turn = |index: &u16| self.turn_ends.contains(index);
         let hit = self.parser.stop_hit().map(|hit| hit.index);
+        let hit = hit.map(|index| if ends_turn(&index) { TURN_END } else { index });
         hit.or((called && self.single_call).then_some(ONE_CALL))
     }
 }

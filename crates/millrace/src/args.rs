@@ -2,6 +2,7 @@
 
 mod adapters;
 mod bench;
+mod errors;
 mod health;
 mod journal;
 mod keys;
@@ -23,10 +24,12 @@ pub(crate) use streams::{
 };
 
 use crate::config::{Config, ConfigError, KvType, Layers, Origin, Preset, Quantize, Speculation};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// Description of the program, for `--help`.
 const ABOUT: &str = "\
@@ -64,8 +67,12 @@ pub(crate) struct Cli {
 
 impl Cli {
     /// Reads the command line. Without a command, the command is `serve`.
-    pub(crate) fn read() -> Self {
-        Self::parse_from(with_command(std::env::args_os().collect()))
+    ///
+    /// # Errors
+    /// The exit code, after help or an error was printed: an error in one line of JSON where the environment wants a JSON log.
+    pub(crate) fn read() -> Result<Self, ExitCode> {
+        let words = with_command(std::env::args_os().collect());
+        Self::try_parse_from(words).map_err(|why| errors::print_error(&why))
     }
 }
 
@@ -79,6 +86,11 @@ fn with_command(mut words: Vec<OsString>) -> Vec<OsString> {
         words.insert(1.min(words.len()), SERVE.into());
     }
     words
+}
+
+/// A path that may be empty, as in a variable without a value.
+fn path_or_none() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 #[derive(Debug, Subcommand)]
@@ -154,8 +166,8 @@ pub(crate) struct ModelArgs {
         conflicts_with = "path"
     )]
     pub(crate) model_path: Option<PathBuf>,
-    /// YAML file with settings.
-    #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE")]
+    /// YAML file with settings; '' = none.
+    #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE", value_parser = path_or_none())]
     pub(crate) config: Option<PathBuf>,
     /// Directory of models, in place of `models.directories` (may be given several times; downloads go to the first).
     #[arg(long, value_name = "DIR")]
@@ -281,7 +293,7 @@ impl ModelArgs {
     /// The layers below and including these flags.
     fn layers(&self) -> Layers {
         let mut layers = Layers::defaults();
-        if let Some(path) = &self.config {
+        if let Some(path) = self.config.as_ref().filter(|path| *path != Path::new("")) {
             layers = layers.file(path);
         }
         let drafts = self.draft_model.as_ref().map(|_| Speculation::Draft);

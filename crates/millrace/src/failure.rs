@@ -55,6 +55,9 @@ impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::BrokenPipe => Self::BrokenPipe,
+            std::io::ErrorKind::StorageFull => {
+                Self::user(format!("cannot write the output: {error}"))
+            }
             _ => Self::user(error),
         }
     }

@@ -13,20 +13,27 @@ use std::path::{Path, PathBuf};
 /// Bytes of the name of an instance that are read.
 const INSTANCE_BYTES_MAX: u64 = 256;
 
-/// Locks the journal of the settings. `None`: the server runs without one, for a reason that is in the log.
+/// The journal of the settings when the server starts.
+pub(crate) enum OpenedJournal {
+    Locked(LockedJournal<JournalDirectory>),
+    /// The settings want none; the reason is in the log.
+    Off,
+    /// The server starts without the one of the settings, for this reason.
+    Failed(String),
+}
+
+/// Locks the journal of the settings.
 ///
 /// # Errors
 /// A journal that is required cannot be locked or written, has no space, or was written by a newer version.
-pub(crate) fn lock_journal(
-    settings: &Settings,
-) -> Result<Option<LockedJournal<JournalDirectory>>, Failure> {
+pub(crate) fn lock_journal(settings: &Settings) -> Result<OpenedJournal, Failure> {
     let journal = &settings.journal;
     let is_required = journal.is_required();
     let path = match journal.place(settings.server.bind) {
         JournalPlace::Directory(path) => path,
         JournalPlace::Off => {
             tracing::info!("durable streams are off: journal.directory is empty");
-            return Ok(None);
+            return Ok(OpenedJournal::Off);
         }
         JournalPlace::NoDefault(why) if is_required => {
             return Err(Failure::user(format!(
@@ -35,11 +42,11 @@ pub(crate) fn lock_journal(
         }
         JournalPlace::NoDefault(why) => {
             tracing::info!("durable streams are off: {why}, so journal.directory has no default");
-            return Ok(None);
+            return Ok(OpenedJournal::Off);
         }
     };
     match journal::lock_journal(JournalDirectory::new(path), journal.config()) {
-        Ok(locked) => Ok(Some(locked)),
+        Ok(locked) => Ok(OpenedJournal::Locked(locked)),
         Err(why) => start_without(&why, is_required),
     }
 }
@@ -105,12 +112,12 @@ pub(crate) fn cluster_file(settings: &Settings) -> Option<PathBuf> {
 }
 
 /// A required journal ends the start; without another one the server starts, and streams end with the process.
-fn start_without<T>(why: &StartError, is_required: bool) -> Result<Option<T>, Failure> {
+fn start_without(why: &StartError, is_required: bool) -> Result<OpenedJournal, Failure> {
     if is_required {
         return Err(Failure::user(format!(
             "{why}; or set journal.required: false to start without durable streams"
         )));
     }
     tracing::error!("no stream of this process is durable: {why}");
-    Ok(None)
+    Ok(OpenedJournal::Failed(why.to_string()))
 }

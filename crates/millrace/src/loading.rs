@@ -83,7 +83,7 @@ pub(crate) fn load_model(settings: &Settings) -> Result<LoadedEngine, Failure> {
 /// before a socket is bound.
 pub(crate) fn check_header(source: &ModelSource, settings: &Settings) -> Result<(), Failure> {
     let files = source.open(settings.model.quantize)?;
-    load_options(&files, settings)?;
+    check_configuration(source, &files, settings)?;
     OpenedAdapters::open(&files, settings)?;
     let tensors = files.tensors();
     match tensors.iter().find(|tensor| tensor.format().is_none()) {
@@ -95,6 +95,19 @@ pub(crate) fn check_header(source: &ModelSource, settings: &Settings) -> Result<
     }
 }
 
+/// Names a file that is no model, before what else it lacks.
+fn check_configuration(
+    source: &ModelSource,
+    files: &ModelFiles,
+    settings: &Settings,
+) -> Result<(), Failure> {
+    match load_options(files, settings) {
+        Ok(_) => Ok(()),
+        Err(Failure::User(why)) => Err(Failure::user(format!("{}: {why}", source.name))),
+        Err(why) => Err(why),
+    }
+}
+
 /// Loads a model and starts the engine. `report` gets the progress.
 pub(crate) fn load_from(
     source: &ModelSource,
@@ -102,6 +115,7 @@ pub(crate) fn load_from(
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<LoadedEngine, Failure> {
     let files = source.open(settings.model.quantize)?;
+    check_configuration(source, &files, settings)?;
     report(LoadProgress {
         phase: LoadPhase::Tokenizer,
         bytes_total: files.tensors().iter().map(|tensor| tensor.bytes).sum(),

@@ -15,6 +15,7 @@ mod key_file;
 mod keyring;
 mod library;
 mod loading;
+mod log_queue;
 mod logging;
 mod model_files;
 mod model_lookup;
@@ -43,7 +44,17 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const BROKEN_PIPE: u8 = 128 + 13;
 
 fn main() -> ExitCode {
-    match dispatch(Cli::read()) {
+    let code = run_command();
+    logging::flush();
+    code
+}
+
+fn run_command() -> ExitCode {
+    let cli = match Cli::read() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    match dispatch(cli) {
         Ok(()) => ExitCode::SUCCESS,
         // Silent, like other Unix tools: the reader has closed the pipe on purpose.
         Err(Failure::BrokenPipe) => ExitCode::from(BROKEN_PIPE),

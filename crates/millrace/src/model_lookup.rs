@@ -1,7 +1,7 @@
 //! The model that a user means by a path or a name, and the error for a model that is not on this machine: which models
 //! are, and how to download the missing one.
 
-use crate::config::Settings;
+use crate::config::{Config, Origin, Settings};
 use crate::failure::Failure;
 use crate::model_files::{ModelSource, only_model, source_of_path};
 use crate::model_store::ModelStore;
@@ -12,6 +12,30 @@ use std::path::Path;
 
 /// Names of models that the error lists.
 const LISTED_MAX: usize = 20;
+
+/// Looks for the model directories that were named. The models of one that is not there would be missing without a word: an
+/// error after `--models-dir`, as of llama.cpp's server, and a warning where the settings name it, since a volume may be empty
+/// at first. `millrace pull` creates the first one.
+///
+/// # Errors
+/// A directory of the command line is not there.
+pub(crate) fn expect_directories(config: &Config) -> Result<(), Failure> {
+    let Some(absent) = config.settings.models.absent_directory() else {
+        return Ok(());
+    };
+    let absent = absent.display();
+    match &config.origins["models.directories"] {
+        Origin::Flag => Err(Failure::user(format!(
+            "--models-dir {absent}: there is no such directory; create it, or name the one with the models"
+        ))),
+        origin => {
+            tracing::warn!(
+                "models.directories ({origin}): there is no directory {absent}; `millrace pull` creates the first one"
+            );
+            Ok(())
+        }
+    }
+}
 
 /// Finds the model of the settings: a path, or else a local model's name. Reads directories, and no model file.
 pub(crate) fn find_model(settings: &Settings) -> Result<ModelSource, Failure> {
@@ -32,32 +56,53 @@ pub(crate) fn find_model(settings: &Settings) -> Result<ModelSource, Failure> {
     Ok(found.with_start_name(settings.model.name.clone()))
 }
 
+/// The model that `serve` starts with.
+pub(crate) struct StartModel {
+    pub(crate) source: ModelSource,
+    /// Why a request has to name its model; `None`: it may be for this one without a name.
+    pub(crate) unnamed: Option<String>,
+}
+
+impl From<ModelSource> for StartModel {
+    fn from(source: ModelSource) -> Self {
+        let unnamed = None;
+        Self { source, unnamed }
+    }
+}
+
 /// Finds the model that `serve` starts with: that of the settings; else the only model of this machine, or the built-in one
 /// where there is none. Of several the names are logged, and requests name one: a server that stopped here would not come
 /// back from a restart after the second model was pulled.
 ///
 /// # Errors
 /// The model of the settings is not there.
-pub(crate) fn find_start_model(settings: &Settings) -> Result<ModelSource, Failure> {
+pub(crate) fn find_start_model(settings: &Settings) -> Result<StartModel, Failure> {
     if settings.model.path.is_some() {
-        return find_model(settings);
+        return Ok(find_model(settings)?.into());
     }
     let names = ModelStore::start_candidates(settings);
     match names.as_slice() {
-        [] => find_model(settings),
+        [] => Ok(find_model(settings)?.into()),
         [only] => {
             let source = ModelStore::source_of_name(settings, only);
             let source = source.ok_or_else(|| Failure::user(format!("{only}: was removed")))?;
             tracing::info!("no model was given: {only} is the only one of this machine");
-            Ok(source.with_start_name(settings.model.name.clone()))
+            Ok(source.with_start_name(settings.model.name.clone()).into())
         }
         _ => {
             let names = listed_names(names);
             tracing::warn!(
                 "no model was given, and this machine has several: {names}. A request loads the one that it names; \
-                 `millrace serve NAME` starts with one of them"
+                 `millrace serve NAME` starts with one of them, for requests that name none"
             );
-            find_model(settings)
+            let toy = ModelSource::built_in().with_start_name(settings.model.name.clone());
+            let unnamed = format!(
+                "a request must name its model, since the server was started without one; there are {names}"
+            );
+            Ok(StartModel {
+                source: toy,
+                unnamed: Some(unnamed),
+            })
         }
     }
 }

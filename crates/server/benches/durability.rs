@@ -8,8 +8,7 @@
 
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig, Token};
-use gateway::durability::{DurableStream, StreamJournal};
-use gateway::streams::{ChoiceLog, StartedGeneration, StreamFeed};
+use gateway::streams::{ChoiceLog, DurableStream, StartedGeneration, StreamFeed, StreamJournal};
 use generate::output::parser_config::ParserConfig;
 use journal::{JournalConfig, JournalDirectory, open_journal};
 use model::Dims;

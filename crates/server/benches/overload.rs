@@ -4,7 +4,7 @@
 //! plant with a known capacity. Three phases: twice the capacity; long prompts, whose own time is longer than the target and
 //! lowers no limit; twice the capacity again. A share of the callers is polite: told when to come back, they do. Another is hasty: their
 //! deadline is one that cannot be met while others wait, which they should be told at once.
-//! `--seconds 10 --polite 0.25 --hasty 0.05 --deadline-ms 20`; the last lines are rows for docs/performance/notes.md.
+//! `--seconds 10 --polite 0.25 --hasty 0.05 --deadline-ms 20`; the last lines are rows for measurements/notes.md.
 #![expect(clippy::print_stdout, reason = "the figures")]
 
 mod load;

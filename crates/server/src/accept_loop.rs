@@ -11,7 +11,7 @@ use crate::connection::unix_listener::{UnixSocket, UnixStream};
 use axum::Router;
 use cluster::messages::Role;
 use futures_util::FutureExt;
-use gateway::hand_over::HandOver;
+use gateway::takeover::HandOver;
 use std::future::{Future, pending};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -18,7 +18,7 @@ use gateway::limits::LiveLimits;
 use gateway::models::ModelRegistry;
 use gateway::offload::Offload;
 use gateway::owners_slot::OwnersSlot;
-use gateway::response_store::ResponseStore;
+use gateway::stored::ResponseStore;
 use gateway::streams::{StreamFeed, StreamRegistry};
 use gateway::webhooks::Outbox;
 use std::ops::Deref;

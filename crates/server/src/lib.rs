@@ -58,33 +58,32 @@ mod webhooks;
 
 pub use accept_loop::Drained;
 pub use access::origins::Origins;
+pub use admission::{AdaptiveLimits, QueueLimits, Reservation};
 pub use cluster::forecast::ScaleTarget;
 pub use config::reconfigure::Reconfigure;
 pub use config::server_config::ServerConfig;
 #[cfg(fuzzing)]
 pub use connection::in_memory::InMemoryServer;
 pub use connection::tls::TlsCertificate;
-pub use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
-pub use gateway::durability::{
-    DescriptionError, DescriptionKind, RecordedPrompts, StreamDescription, end_from_code,
-    is_rejection, key_of_description,
-};
 pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,
 };
+pub use gateway::limits::{ModelLimits, ResponseLimits, StreamClocks};
 pub use gateway::metrics::StepMetrics;
 pub use gateway::models::{
     DerivedModel, EngineAbsence, EngineArithmetic, Library, LibraryError, LoadError, LoadPhase,
-    LoadProgress, LoadedModel, Loading, LocalModel, ModelFacts, ModelIdentity, ModelLimits,
-    ModelTask, PullNews, ServedModel,
+    LoadProgress, LoadedModel, Loading, LocalModel, ModelFacts, ModelIdentity, ModelTask, PullNews,
+    ServedModel,
 };
 pub use gateway::owners_slot::OwnerState;
+pub use gateway::records::{
+    DescriptionError, DescriptionKind, RecordedPrompts, StreamDescription, end_from_code,
+    end_words, is_rejection, key_of_description,
+};
 pub use gateway::recovery::StartingJournal;
-pub use gateway::response_limits::ResponseLimits;
-pub use gateway::stored_snapshot::{StoredSummary, is_stored_answer};
-pub use gateway::stream_clocks::StreamClocks;
+pub use gateway::stored::{StoredSummary, is_stored_answer};
 pub use gateway::stream_owners::RecordsSetup;
-pub use gateway::streams::{StreamLimits, end_words};
+pub use gateway::streams::StreamLimits;
 pub use gateway::webhooks::{
     HostPattern, SECRETS_MAX, WebhookSecret, WebhookSecrets, WebhookSettings,
 };

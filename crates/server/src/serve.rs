@@ -20,15 +20,14 @@ use cluster::names::InstanceId;
 use cluster::node::ClusterNode;
 use cluster::records::RecordsDriver;
 use cluster::secret::ClusterSecret;
-use gateway::durability::{JournalSlot, StreamJournal};
 use gateway::keys::Keys;
 use gateway::limits::LiveLimits;
 use gateway::models::{self, Library, Loading, ModelRegistry, ServedModel};
-use gateway::orphans::take_over_orphans;
 use gateway::recovery::StartingJournal;
 use gateway::recovery::starting_journal::{hold_requests, recover_streams};
 use gateway::stream_owners::{RecordsSetup, start_records};
-use gateway::streams::StreamFeed;
+use gateway::streams::{JournalSlot, StreamFeed, StreamJournal};
+use gateway::takeover::take_over_orphans;
 use gateway::webhooks::{WebhookSecrets, run_deliveries};
 use std::future::Future;
 use std::io;
@@ -166,6 +165,7 @@ impl Server {
     /// Is believed by the other gateways with this secret, and believes them. To be called once.
     #[must_use]
     pub fn with_gateway_secret(self, id: InstanceId, secret: ClusterSecret) -> Self {
+        self.app.gateway.generations.ids.set_gateway(id.number());
         self.app.peer_calls.peers.set_trust(id, secret);
         self
     }
@@ -189,6 +189,13 @@ impl Server {
             journal: Some(journal),
             ..self
         }
+    }
+
+    /// The journal of the settings cannot be used, for this reason, which `/health` has.
+    #[must_use]
+    pub fn without_journal(self, why: String) -> Self {
+        self.app.gateway.generations.journal.fail(why);
+        self
     }
 
     /// Records resumable streams in a journal that was read before.
@@ -264,7 +271,7 @@ impl Server {
         // The drop of the registry's streams ends their retention in the journal, unless the journal was stopped before.
         let services = app.clone();
         let journal = Arc::clone(&app.gateway.generations.journal);
-        watchers.spawn(gateway::durability::watch_journal(Arc::clone(&journal)));
+        watchers.spawn(gateway::streams::watch_journal(Arc::clone(&journal)));
         let authentication = Authentication::new(keys, hosts);
         let router = build_router(app.clone(), authentication);
         let accept_loop = AcceptLoop::new(router, app, limiter, tls);

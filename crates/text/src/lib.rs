@@ -33,7 +33,7 @@ pub use stop::{StopHit, StopMatcher};
 pub use template::{
     BASE_MODEL, Capabilities, ChatTemplate, FUEL, GenericPlace, GenericTools, INVALID_ARGUMENTS,
     Message, OUTPUT_BYTES_MAX, OWN_TEMPLATE, RenderInput, SOURCE_BYTES_MAX, TAG_BYTES_MAX,
-    TemplateError, ToolSupport, VALUE_BYTES_MAX, VALUE_ITEMS_MAX, turn_format_name,
+    TemplateError, ToolSupport, VALUE_BYTES_MAX, VALUE_ITEMS_MAX, WORK_MAX, turn_format_name,
     with_escaped_values,
 };
 pub use text_cover::TextCover;

@@ -17,9 +17,8 @@
 //! A template comes with the model's file and may be broken or hostile; rendered messages come from any client.
 //! [`FUEL`] bounds the work, [`OUTPUT_BYTES_MAX`] (or a smaller limit of the caller) the text, [`SOURCE_BYTES_MAX`] the
 //! source; filters and methods whose result may be larger than their arguments check [`VALUE_BYTES_MAX`] and
-//! [`VALUE_ITEMS_MAX`] before allocating (`bounded_filters`). Variables assigned by operators (`~`, `+`, `*`) and captured blocks
-//! are not bounded: a template that doubles a string in a loop needs the memory, as in Python. Message content cannot
-//! make a template do so.
+//! [`VALUE_ITEMS_MAX`] before allocating (`bounded_filters`). What filters, methods and operators read and write together is
+//! bounded by [`WORK_MAX`] (`work`, `metered_source`): fuel counts an instruction once, however large its operands are.
 
 mod bounded_filters;
 mod builtin_functions;
@@ -32,6 +31,7 @@ mod conversation_support;
 mod generic_tools;
 mod jinja_value;
 mod message;
+mod metered_source;
 mod probe;
 mod python_json;
 mod python_methods;
@@ -40,6 +40,7 @@ mod tool_definitions;
 mod turn_format;
 mod turn_support;
 mod turn_text;
+mod work;
 
 pub use bounded_filters::{VALUE_BYTES_MAX, VALUE_ITEMS_MAX};
 pub use call_arguments::INVALID_ARGUMENTS;
@@ -51,3 +52,4 @@ pub use chat_template::{
 pub use generic_tools::GenericTools;
 pub use message::{Message, with_escaped_values};
 pub use turn_format::{BASE_MODEL, OWN_TEMPLATE, turn_format_name};
+pub use work::WORK_MAX;

@@ -53,6 +53,8 @@ pub struct UpstreamConfig {
     pub silence_max: Duration,
     /// Time that a choice without an upstream waits for one.
     pub unplaced_max: Duration,
+    /// As `unplaced_max`, of a choice without any tokens, while no upstream can be used at all.
+    pub unreachable_max: Duration,
     /// Pause between two questions for the models of an upstream.
     pub probe_interval: Duration,
     /// Pause after a failed call; doubled with each further one, up to ten times.
@@ -73,6 +75,7 @@ impl UpstreamConfig {
             head_max: Duration::from_secs(600),
             silence_max: Duration::from_secs(120),
             unplaced_max: Duration::from_secs(60),
+            unreachable_max: Duration::from_secs(5),
             probe_interval: Duration::from_secs(1),
             retry: Duration::from_millis(200),
             crashes_max: 3,

@@ -107,6 +107,11 @@ impl UpstreamStatus {
         Some(format!("no upstream can be used: {}", problems.join("; ")))
     }
 
+    /// Whether an upstream can be used.
+    pub(crate) fn is_usable(&self) -> bool {
+        (0..self.upstreams.len()).any(|place| self.found(place).is_some())
+    }
+
     /// Waits until an upstream can be used. Returns the smallest context that a usable upstream names.
     pub async fn wait_until_usable(&self) -> Option<usize> {
         loop {

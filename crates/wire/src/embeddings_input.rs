@@ -11,10 +11,10 @@ pub const INPUTS_MAX: usize = 2048;
 /// The part of the header of ignored fields that warns of token ids: those of another vocabulary are other texts.
 const IDS_WARNING: &str = "input.token_ids_of_another_vocabulary";
 
-/// Whether the input is an empty text, or no text at all.
+/// Whether the input is absent, an empty text, or no text at all.
 pub(crate) fn is_empty_input(fields: &Fields<'_>, name: &str) -> bool {
     let raw = fields.raw(name);
-    raw.is_some_and(|raw| fields::is_empty_list(raw) || fields::as_text(raw).as_deref() == Some(""))
+    raw.is_none_or(|raw| fields::is_empty_list(raw) || fields::as_text(raw).as_deref() == Some(""))
 }
 
 /// Parses a string, a list of strings, token ids, or lists of token ids. Errors are recorded in `fields`. The vocabulary of
@@ -71,7 +71,7 @@ fn inputs_schema(max: usize) -> Value {
 /// As [`inputs_schema`], or nothing to embed.
 pub(crate) fn optional_inputs_schema(max: usize) -> Value {
     let nothing = json!({"type": "array", "maxItems": 0});
-    json!({"anyOf": [inputs_schema(max), {"enum": [""]}, nothing]})
+    json!({"anyOf": [inputs_schema(max), {"enum": ["", null]}, nothing]})
 }
 
 fn text_input(fields: &mut Fields<'_>, path: &str, text: &str) -> Option<Prompt> {

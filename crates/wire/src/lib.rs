@@ -4,6 +4,7 @@
 
 pub mod ai_sdk;
 pub mod anthropic;
+pub(crate) mod base64;
 pub mod clock;
 pub mod codings;
 pub mod control_request;

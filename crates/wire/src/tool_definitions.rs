@@ -2,16 +2,19 @@
 
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::error::ApiError;
+use generate::offered_tools::{OfferedTool, input_schema};
 use generate::tools::{TOOLS_MAX, ToolChoice, Tools, is_tool_name};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
 /// Error message for an invalid tool name.
 pub(crate) const TOOL_NAME_MESSAGE: &str =
     "must be 1 to 128 letters, digits, underscores, hyphens and dots";
 /// Error message for an invalid `tool_choice`.
-const TOOL_CHOICE_MESSAGE: &str =
-    "must be none, auto, required, or {\"type\": \"function\", \"function\": {\"name\": ..}}";
+const TOOL_CHOICE_MESSAGE: &str = "must be none, auto, required, {\"type\": \"function\", \"function\": {\"name\": ..}}, or \
+    the same with custom or allowed_tools";
+/// Error message for a value that is no text.
+pub(crate) const STRING_MESSAGE: &str = "must be a string";
 
 /// Parses the tools of a JSON object with `tools`, `tool_choice` and `parallel_tool_calls`.
 ///
@@ -27,18 +30,28 @@ pub fn parse_object(object: &[u8]) -> Result<Tools, ApiError> {
 
 /// Parses the definitions of tools for a chat template. Errors are recorded in `fields`.
 pub(crate) fn parse_definitions(fields: &mut Fields<'_>) -> Vec<Value> {
-    parse_tool_list(fields, ".function.name", parse_tool)
+    parse_offered(fields).0
+}
+
+/// Parses the definitions, and which tools are offered to the model in another form.
+fn parse_offered(fields: &mut Fields<'_>) -> (Vec<Value>, Vec<OfferedTool>) {
+    let mut changed = Vec::new();
+    let tools = parse_tool_list(fields, ".function.name", |fields, path, raw| {
+        parse_tool(fields, path, raw, &mut changed)
+    });
+    (tools, changed)
 }
 
 /// Parses the tools of a request. Errors are recorded in `fields`.
 pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {
-    let tools = parse_definitions(fields);
-    let single_call = fields.boolean("parallel_tool_calls") == Some(false);
+    let (tools, offered) = parse_offered(fields);
     let choice = parse_tool_choice(fields, TOOL_CHOICE_MESSAGE, |choice| {
-        let function = choice.get("function").and_then(fields::as_object)?;
-        function.get("name").and_then(fields::as_text)
+        let tool = choice.get("function").or_else(|| choice.get("custom"));
+        let tool = tool.and_then(fields::as_object)?;
+        tool.get("name").and_then(fields::as_text)
     });
-    Tools::new(tools, &choice, single_call).unwrap_or_else(|| reject_unknown_tool(fields))
+    let tools = choice.of_tools(fields, tools);
+    Tools { offered, ..tools }
 }
 
 /// Parses the field `tools`: `parse` gives the functions of one entry at a path, and `name` is the path of the tool's name
@@ -96,37 +109,122 @@ pub(crate) fn expect_type(
     None
 }
 
-/// Parses the field `tool_choice`: a keyword, or an object in which `named` finds a tool's name. `words` is the error
-/// message of any other value.
+/// The field `tool_choice`.
+pub(crate) struct ParsedChoice {
+    pub(crate) choice: ToolChoice,
+    /// Names of the tools that may be called (`allowed_tools`); `None`: each tool may.
+    pub(crate) allowed: Option<Vec<String>>,
+}
+
+impl ParsedChoice {
+    /// The tools of a request with this choice among them. Tools that must not be called are not offered to the model. Errors are
+    /// recorded in `fields`.
+    pub(crate) fn of_tools(self, fields: &mut Fields<'_>, mut definitions: Vec<Value>) -> Tools {
+        let single_call = fields.boolean("parallel_tool_calls") == Some(false);
+        let is_tool = |tool: &Value, name: &str| tool["function"]["name"] == name;
+        if let Some(allowed) = &self.allowed {
+            let is_given = |name: &String| definitions.iter().any(|tool| is_tool(tool, name));
+            if !allowed.iter().all(is_given) {
+                return reject_unknown_tool(fields);
+            }
+            definitions.retain(|tool| allowed.iter().any(|name| is_tool(tool, name)));
+        }
+        let tools = Tools::new(definitions, &self.choice, single_call);
+        tools.unwrap_or_else(|| reject_unknown_tool(fields))
+    }
+}
+
+impl From<ToolChoice> for ParsedChoice {
+    fn from(choice: ToolChoice) -> Self {
+        let allowed = None;
+        Self { choice, allowed }
+    }
+}
+
+/// Parses the field `tool_choice`: a keyword, an object in which `named` finds a tool's name, or the tools that may be called.
+/// `error_message` is the error message of any other value.
 pub(crate) fn parse_tool_choice<'a>(
     fields: &mut Fields<'a>,
     error_message: &str,
     named: impl Fn(&JsonObject<'a>) -> Option<Cow<'a, str>>,
-) -> ToolChoice {
+) -> ParsedChoice {
     let schema = || {
         json!({"anyOf": [
             {"enum": ["none", "auto", "required"]},
-            {"type": "object", "description": "the tool that must be called"},
+            {"type": "object", "description": "the tool that must be called, or the tools that may be (allowed_tools)"},
         ]})
     };
     let Some(raw) = fields.described("tool_choice", schema) else {
-        return ToolChoice::Auto;
+        return ToolChoice::Auto.into();
     };
-    let named = fields::as_object(raw).and_then(|choice| named(&choice));
-    match (fields::as_text(raw).as_deref(), named) {
-        (Some("none"), _) => ToolChoice::None,
-        (Some("auto"), _) => ToolChoice::Auto,
-        (Some("required"), _) => ToolChoice::Required,
+    let object = fields::as_object(raw);
+    if let Some(object) = &object
+        && object.get("type").and_then(fields::as_text).as_deref() == Some("allowed_tools")
+    {
+        return parse_allowed_tools(fields, object, named);
+    }
+    let kind = object.as_ref().and_then(|choice| choice.get("type"));
+    let keyword = fields::as_text(kind.unwrap_or(raw));
+    let named = object.as_ref().and_then(named);
+    let choice = match (keyword.as_deref(), named) {
+        (Some("none"), None) => ToolChoice::None,
+        (Some("auto"), None) => ToolChoice::Auto,
+        // Mistral's word is `any`.
+        (Some("required" | "any"), None) => ToolChoice::Required,
         (_, Some(name)) => ToolChoice::Named(name.into_owned()),
         _ => {
             fields.reject("tool_choice", error_message);
             ToolChoice::Auto
         }
+    };
+    choice.into()
+}
+
+/// Parses the tools that may be called: members of the choice, or of its object `allowed_tools`. Tools of types that this server
+/// cannot run are left out.
+fn parse_allowed_tools<'a>(
+    fields: &mut Fields<'a>,
+    choice: &JsonObject<'a>,
+    named: impl Fn(&JsonObject<'a>) -> Option<Cow<'a, str>>,
+) -> ParsedChoice {
+    let inner = choice.get("allowed_tools").and_then(fields::as_object);
+    let members = inner.as_ref().unwrap_or(choice);
+    let choice = match members.get("mode").map(fields::as_text) {
+        None => ToolChoice::Auto,
+        Some(Some(mode)) if mode == "auto" => ToolChoice::Auto,
+        Some(Some(mode)) if mode == "required" => ToolChoice::Required,
+        Some(_) => {
+            fields.reject("tool_choice.mode", "must be auto or required");
+            ToolChoice::Auto
+        }
+    };
+    let tools = members.get("tools");
+    let Some(tools) = tools.and_then(|raw| fields::as_list(raw, TOOLS_MAX)) else {
+        let error_message = format!("must be a list of at most {TOOLS_MAX} tools");
+        fields.reject("tool_choice.tools", error_message);
+        return choice.into();
+    };
+    let mut allowed = Vec::with_capacity(tools.len());
+    for (i, tool) in tools.into_iter().enumerate() {
+        let tool = fields::as_object(tool);
+        let kind = tool.as_ref().and_then(|tool| tool.get("type"));
+        match (
+            tool.as_ref().and_then(&named),
+            kind.and_then(fields::as_text),
+        ) {
+            (Some(name), _) => allowed.push(name.into_owned()),
+            (None, Some(kind)) if !matches!(&*kind, "function" | "custom") => {
+                leave_out_tool(fields, "tool_choice.tools", &kind);
+            }
+            (None, _) => fields.reject(format!("tool_choice.tools[{i}]"), "must name a tool"),
+        }
     }
+    let allowed = Some(allowed);
+    ParsedChoice { choice, allowed }
 }
 
 /// Rejects a `tool_choice` that names an unknown tool.
-pub(crate) fn reject_unknown_tool(fields: &mut Fields<'_>) -> Tools {
+fn reject_unknown_tool(fields: &mut Fields<'_>) -> Tools {
     fields.reject("tool_choice", "must name one of the given tools");
     Tools::default()
 }
@@ -148,24 +246,28 @@ fn tools_schema() -> Value {
     json!({"items": {"type": "object"}})
 }
 
-fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<(String, Value)> {
+fn parse_tool(
+    fields: &mut Fields<'_>,
+    path: &str,
+    raw: RawJson<'_>,
+    changed: &mut Vec<OfferedTool>,
+) -> Option<(String, Value)> {
     let Some(tool) = fields::as_object(raw) else {
         fields.reject(path, "must be an object with type and function");
         return None;
     };
+    if tool.get("type").and_then(fields::as_text).as_deref() == Some("custom") {
+        return parse_custom(fields, path, &tool, changed);
+    }
     expect_type(fields, path, &tool, "function")?;
     let path = format!("{path}.function");
     let Some(function) = tool.get("function").and_then(fields::as_object) else {
         fields.reject(path, "must be an object with a name");
         return None;
     };
-    let name = function.get("name").and_then(fields::as_text);
-    let name = name.filter(|name| is_tool_name(name));
-    if name.is_none() {
-        fields.reject(format!("{path}.name"), TOOL_NAME_MESSAGE);
-    }
+    let name = tool_name(fields, &path, &function);
     for (name, kind, error_message) in [
-        ("description", JsonType::String, "must be a string"),
+        ("description", JsonType::String, STRING_MESSAGE),
         (
             "parameters",
             JsonType::Object,
@@ -185,4 +287,82 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<(
     // Chat templates read `type`, and not every client sends the field.
     tool["type"] = Value::from("function");
     Some((name?.into_owned(), tool))
+}
+
+/// A custom tool, whose input is a text, as a function.
+fn parse_custom(
+    fields: &mut Fields<'_>,
+    path: &str,
+    tool: &JsonObject<'_>,
+    changed: &mut Vec<OfferedTool>,
+) -> Option<(String, Value)> {
+    let path = format!("{path}.custom");
+    let Some(custom) = tool.get("custom").and_then(fields::as_object) else {
+        fields.reject(path, "must be an object with a name");
+        return None;
+    };
+    let name = tool_name(fields, &path, &custom)?.into_owned();
+    let mut function = custom_function(fields, &path, &custom)?;
+    function.insert("name".to_owned(), Value::from(&*name));
+    changed.push(OfferedTool::new(None, &name, true));
+    Some((name, json!({"type": "function", "function": function})))
+}
+
+/// The function by which the model gives the text for a custom tool, without its name. The text's grammar is described, not
+/// enforced.
+pub(crate) fn custom_function(
+    fields: &mut Fields<'_>,
+    path: &str,
+    tool: &JsonObject<'_>,
+) -> Option<Map<String, Value>> {
+    let mut text = description(fields, path, tool)?
+        .unwrap_or_default()
+        .into_owned();
+    let format = tool.get("format").and_then(fields::as_object);
+    // Chat completions have one object more than the Responses API.
+    let inner = format.as_ref().and_then(|format| format.get("grammar"));
+    let format = inner.and_then(fields::as_object).or(format);
+    let member = |name: &str| {
+        let format = format.as_ref()?;
+        format.get(name).and_then(fields::as_text)
+    };
+    if let Some(grammar) = member("definition") {
+        let syntax = member("syntax").unwrap_or(Cow::Borrowed("given"));
+        text = format!("{text}\n\nThe input must match this grammar ({syntax}):\n{grammar}");
+        fields.leave_out(&format!("{path}.format"), "tools.format".to_owned());
+    }
+    let mut function = Map::new();
+    function.insert("description".to_owned(), Value::from(text.trim_start()));
+    function.insert("parameters".to_owned(), input_schema());
+    Some(function)
+}
+
+/// The name of a tool; errors are recorded in `fields`.
+pub(crate) fn tool_name<'a>(
+    fields: &mut Fields<'_>,
+    path: &str,
+    tool: &JsonObject<'a>,
+) -> Option<Cow<'a, str>> {
+    let name = tool.get("name").and_then(fields::as_text);
+    let name = name.filter(|name| is_tool_name(name));
+    if name.is_none() {
+        fields.reject(format!("{path}.name"), TOOL_NAME_MESSAGE);
+    }
+    name
+}
+
+/// The description of a tool, if there is one; the outer `None` on errors.
+pub(crate) fn description<'a>(
+    fields: &mut Fields<'_>,
+    path: &str,
+    tool: &JsonObject<'a>,
+) -> Option<Option<Cow<'a, str>>> {
+    let Some(raw) = tool.get("description") else {
+        return Some(None);
+    };
+    let text = fields::as_text(raw);
+    if text.is_none() {
+        fields.reject(format!("{path}.description"), STRING_MESSAGE);
+    }
+    text.map(Some)
 }

@@ -4,7 +4,8 @@ use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig, Token, TopLogprob};
 use model::Dims;
 use server::{
-    ModelFacts, ModelHandle, RealtimeLimits, ServedModel, Server, ServerConfig, StepMetrics,
+    ModelFacts, ModelHandle, ModelIdentity, RealtimeLimits, ServedModel, Server, ServerConfig,
+    StepMetrics,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -58,6 +59,7 @@ impl FakeEngine {
         let template = "{% for m in messages %}{{ m.content }}{% endfor %}";
         let template = ChatTemplate::new(template, "", "").expect("a template");
         let handle = ModelHandle {
+            adapters: Arc::default(),
             tokenizer: vocab::tokenizer(),
             template: Arc::new(template),
             answers: AnswerFormat::default(),
@@ -72,8 +74,11 @@ impl FakeEngine {
             id: "fake".to_owned(),
             created_unix_s: 7,
             facts: ModelFacts::default(),
+            identity: ModelIdentity::default(),
             steps,
             handle,
+            engine_absence: None,
+            engine_arithmetic: None,
         });
         Self {
             served,

@@ -9,27 +9,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Crate, and the most production lines it may have: the count of today, rounded up to the next hundred. A commit that
 /// makes a crate smaller lowers its budget.
-const BUDGETS: [(&str, usize); 21] = [
+const BUDGETS: [(&str, usize); 22] = [
+    ("admission", 2_200),
     ("bench", 1_900),
     ("cluster", 9_900),
     ("cpu", 3_400),
     ("engine", 11_100),
-    ("gateway", 17_100),
+    ("gateway", 14_500),
     ("generate", 6_800),
     ("journal", 3_900),
     ("kernels", 12_700),
-    ("millrace", 15_400),
+    ("millrace", 16_000),
     ("model", 500),
     ("page", 100),
     ("private_files", 200),
-    ("server", 14_700),
+    ("server", 14_800),
     ("stream", 2_500),
     ("synth", 3_000),
     ("testing", 600),
-    ("text", 14_700),
+    ("text", 15_400),
     ("upstream", 2_000),
     ("weights", 12_900),
-    ("wire", 13_800),
+    ("wire", 14_400),
     ("workflow", 4_400),
 ];
 

@@ -4,7 +4,7 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 22] = [
+const DRAWN: [(&str, &[&str], &[&str]); 23] = [
     ("journal", &["private_files"], &["testing"]),
     ("page", &[], &["testing"]),
     ("private_files", &[], &["testing"]),
@@ -39,18 +39,36 @@ const DRAWN: [(&str, &[&str], &[&str]); 22] = [
         &["engine", "generate", "stream", "text"],
         &["testing"],
     ),
+    ("admission", &["engine", "generate"], &["stream", "testing"]),
     (
         "gateway",
         &[
-            "cluster", "engine", "generate", "journal", "stream", "text", "wire", "workflow",
+            "admission",
+            "cluster",
+            "engine",
+            "generate",
+            "journal",
+            "stream",
+            "text",
+            "wire",
+            "workflow",
         ],
         &["testing"],
     ),
     (
         "server",
         &[
-            "cluster", "engine", "gateway", "generate", "page", "stream", "text", "upstream",
-            "wire", "workflow",
+            "admission",
+            "cluster",
+            "engine",
+            "gateway",
+            "generate",
+            "page",
+            "stream",
+            "text",
+            "upstream",
+            "wire",
+            "workflow",
         ],
         &["journal", "model", "testing"],
     ),

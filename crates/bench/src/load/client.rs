@@ -73,7 +73,12 @@ impl LoadClient {
     /// Sends a request and parses the JSON response.
     async fn fetch_json(&self, request: &Request<Full<Bytes>>) -> Result<Value, LoadError> {
         let trouble = |failure: Failure| {
-            let (method, uri, name) = (request.method(), request.uri(), failure.name());
+            let (method, uri) = (request.method(), request.uri());
+            let name = match failure {
+                Failure::Cut => "the answer was cut off".to_owned(),
+                Failure::Malformed => "this is no answer of an OpenAI-compatible server".to_owned(),
+                failure => failure.name(),
+            };
             let host = &self.options.target.authority;
             LoadError(format!("{method} {uri} at {host}: {name}"))
         };

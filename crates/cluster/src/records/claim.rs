@@ -1,6 +1,6 @@
 //! A stream whose owner is gone, read and claimed on NATS.
 
-use super::claim_plan::{Adopted, ClaimPlan};
+use super::claim_plan::{ClaimPlan, ClaimedPlace};
 use super::jet_stream::JetStreamRecords;
 use super::store_request::{LastMessage, PublishOutcome};
 use crate::names::InstanceId;
@@ -18,7 +18,7 @@ pub struct ClaimedStream {
     /// Everything that is recorded of the stream.
     pub stream: RecoveredStream,
     /// The place for further records.
-    pub adopted: Adopted,
+    pub place: ClaimedPlace,
 }
 
 /// Outcome of a claim.
@@ -64,10 +64,10 @@ impl JetStreamRecords {
                 return Ok(ClaimOutcome::OwnedBy(plan.last));
             }
             match self.publish_claim(id, &plan).await {
-                Ok(Some(adopted)) => {
-                    self.announce(id, adopted.generation).await;
+                Ok(Some(place)) => {
+                    self.announce(id, place.generation).await;
                     let stream = plan.stream;
-                    let claimed = ClaimedStream { stream, adopted };
+                    let claimed = ClaimedStream { stream, place };
                     return Ok(ClaimOutcome::Claimed(Box::new(claimed)));
                 }
                 // The subject has grown: it is read again.
@@ -82,10 +82,14 @@ impl JetStreamRecords {
     }
 
     /// `None`: another message came first.
-    async fn publish_claim(&self, id: u128, plan: &ClaimPlan) -> Result<Option<Adopted>, String> {
+    async fn publish_claim(
+        &self,
+        id: u128,
+        plan: &ClaimPlan,
+    ) -> Result<Option<ClaimedPlace>, String> {
         let expected = plan.last.sequence;
         match self.publish(id, expected, plan.payload.clone()).await {
-            PublishOutcome::Stored(sequence) => return Ok(Some(plan.adopted(sequence))),
+            PublishOutcome::Stored(sequence) => return Ok(Some(plan.place(sequence))),
             PublishOutcome::Busy(wait) => {
                 tokio::time::sleep(wait).await;
                 return Err("JetStream has no room".to_owned());
@@ -97,7 +101,7 @@ impl JetStreamRecords {
         for _ in 0..ATTEMPTS_MAX {
             match self.last_message(id).await {
                 Ok(Some(last)) if plan.is_claim(last.head) => {
-                    return Ok(Some(plan.adopted(last.sequence)));
+                    return Ok(Some(plan.place(last.sequence)));
                 }
                 Ok(_) => return Ok(None),
                 Err(why) => reason = why,

@@ -44,7 +44,7 @@ impl std::error::Error for ClaimError {}
 
 /// The place after a claim, for the replicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Adopted {
+pub struct ClaimedPlace {
     /// The new generation.
     pub generation: u64,
     /// Sequence of the claim.
@@ -116,8 +116,8 @@ impl ClaimPlan {
     }
 
     /// The place after the claim was stored with this sequence.
-    pub fn adopted(&self, sequence: u64) -> Adopted {
-        Adopted {
+    pub fn place(&self, sequence: u64) -> ClaimedPlace {
+        ClaimedPlace {
             generation: self.head.generation,
             sequence,
             handle: self.head.handle,

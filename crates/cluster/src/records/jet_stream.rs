@@ -244,7 +244,10 @@ impl JetStreamRecords {
         match stream.get_last_raw_message_by_subject(subject).await {
             Ok(message) => Ok(Some((message.sequence, message.payload))),
             Err(why) if why.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
-            Err(why) => Err(why.to_string()),
+            Err(why) => {
+                tracing::debug!(subject, "no record can be read: {why}");
+                Err("JetStream does not answer with the stream's record".to_owned())
+            }
         }
     }
 

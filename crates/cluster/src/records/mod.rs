@@ -45,7 +45,7 @@ mod store_status;
 mod tests;
 
 pub use claim::{ClaimOutcome, ClaimedStream};
-pub use claim_plan::{Adopted, CLAIM_TAKEOVER, ClaimError, ClaimPlan, SubjectMessage};
+pub use claim_plan::{CLAIM_TAKEOVER, ClaimError, ClaimPlan, ClaimedPlace, SubjectMessage};
 pub use cluster_identity::{ClusterIdentity, IdentityCheck};
 pub use config::RecordsConfig;
 pub use driver::{RecordsDriver, RecordsLink};

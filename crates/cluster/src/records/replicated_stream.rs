@@ -19,7 +19,7 @@ const ORIGINAL_END: u64 = u32::MAX as u64;
 
 /// Next action for a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StreamState {
+pub(super) enum NextAction {
     /// Batches are sent.
     Following,
     /// The subject's last message is to be read.
@@ -59,7 +59,7 @@ pub(super) struct ReplicatedStream {
     pub(super) key: Option<StreamKey>,
     /// Hash of the API key whose stream it is.
     pub(super) api_key: u64,
-    pub(super) state: StreamState,
+    pub(super) state: NextAction,
     pub(super) generation: u64,
     /// Address of the next record.
     next: RecordAddress,
@@ -92,7 +92,7 @@ impl ReplicatedStream {
         Self {
             key: None,
             api_key: 0,
-            state: StreamState::Following,
+            state: NextAction::Following,
             generation,
             next: RecordAddress {
                 handle: generation << COPY_BITS,
@@ -119,7 +119,7 @@ impl ReplicatedStream {
 
     /// Whether records are taken.
     pub(super) fn takes_records(&self) -> bool {
-        let is_live = !matches!(self.state, StreamState::Fenced | StreamState::Refused);
+        let is_live = !matches!(self.state, NextAction::Fenced | NextAction::Refused);
         is_live && !self.needs_copy && !self.is_forgotten
     }
 

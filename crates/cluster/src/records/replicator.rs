@@ -4,9 +4,9 @@
 //! message before (not stored; sent again with the same expected sequence, so that a late first one does no harm), an
 //! older one or none (the store has lost messages; the stream is written once more), or another owner's (fenced).
 
-use super::claim_plan::Adopted;
+use super::claim_plan::ClaimedPlace;
 use super::config::{RECORDS_BYTES_MAX, RecordsConfig};
-use super::replicated_stream::{ReplicatedStream, StreamState};
+use super::replicated_stream::{NextAction, ReplicatedStream};
 use super::schedule::Schedule;
 use super::store_request::{Fenced, LastMessage, PublishOutcome, ReplicaState, StoreRequest};
 use crate::names::InstanceId;
@@ -93,7 +93,7 @@ impl Replicator {
         }
     }
 
-    /// A stream begins. One that was adopted keeps its generation and waits for the copy.
+    /// A stream begins. One that was claimed keeps its generation and waits for the copy.
     pub fn open_stream(&mut self, key: StreamKey, id: u128, description: &[u8], now: Instant) {
         let stream = self.streams.entry(id);
         let stream = stream.or_insert_with(|| ReplicatedStream::new(1, now));
@@ -105,18 +105,18 @@ impl Replicator {
     }
 
     /// A stream that this instance has claimed: what follows replaces the stored records.
-    pub fn adopt_stream(&mut self, id: u128, adopted: Adopted, now: Instant) {
+    pub fn claim_stream(&mut self, id: u128, place: ClaimedPlace, now: Instant) {
         self.remove(id);
-        let mut stream = ReplicatedStream::new(adopted.generation, now);
-        stream.last_sequence = adopted.sequence;
-        stream.stored_handle = adopted.handle;
+        let mut stream = ReplicatedStream::new(place.generation, now);
+        stream.last_sequence = place.sequence;
+        stream.stored_handle = place.handle;
         stream.stored = 1;
         stream.needs_copy = true;
         self.streams.insert(id, stream);
         self.counters.claimed += 1;
     }
 
-    /// Sets the journal's key of an adopted stream, which can be copied from then on.
+    /// Sets the journal's key of a claimed stream, which can be copied from then on.
     pub fn set_key(&mut self, id: u128, key: StreamKey, now: Instant) {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.key = Some(key);
@@ -170,7 +170,7 @@ impl Replicator {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        let is_possible = stream.needs_copy && stream.state == StreamState::Following;
+        let is_possible = stream.needs_copy && stream.state == NextAction::Following;
         if !is_possible || stream.flight.is_some() {
             return;
         }
@@ -194,7 +194,7 @@ impl Replicator {
             self.schedule.clear(&mut stream.due, id);
             stream.pending = Vec::new();
             stream.flight = None;
-            stream.state = StreamState::Refused;
+            stream.state = NextAction::Refused;
         }
     }
 
@@ -225,10 +225,10 @@ impl Replicator {
             return;
         };
         match stream.state {
-            StreamState::Fenced | StreamState::Refused if stream.is_forgotten => self.remove(id),
-            StreamState::Fenced | StreamState::Refused | StreamState::CheckSent => {}
-            StreamState::Checking => self.schedule.set(&mut stream.due, id, now),
-            StreamState::Following => self.settle_following(id, now),
+            NextAction::Fenced | NextAction::Refused if stream.is_forgotten => self.remove(id),
+            NextAction::Fenced | NextAction::Refused | NextAction::CheckSent => {}
+            NextAction::Checking => self.schedule.set(&mut stream.due, id, now),
+            NextAction::Following => self.settle_following(id, now),
         }
     }
 
@@ -296,12 +296,12 @@ impl Replicator {
         let stream = self.streams.get_mut(&id)?;
         stream.due = None;
         match stream.state {
-            StreamState::Checking => {
-                stream.state = StreamState::CheckSent;
+            NextAction::Checking => {
+                stream.state = NextAction::CheckSent;
                 self.counters.checks += 1;
                 return Some(StoreRequest::Check { id });
             }
-            StreamState::Following => {}
+            NextAction::Following => {}
             _ => return None,
         }
         if stream.flight.is_none() {

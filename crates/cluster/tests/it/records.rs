@@ -184,8 +184,8 @@ impl Gateway {
     fn adopt(&self, claimed: &ClaimedStream) {
         let id = claimed.stream.id;
         let at = tokio::time::Instant::now().into_std();
-        let adopted = claimed.adopted;
-        self.shared.lock().adopt_stream(id, adopted, at);
+        let place = claimed.place;
+        self.shared.lock().claim_stream(id, place, at);
         self.write(id, claimed.stream.choices[0].ids.iter().copied());
     }
 }
@@ -236,7 +236,7 @@ async fn stream_of_a_dead_gateway_is_taken_over() {
     let taken = claimed(second.claim(7, InstanceId(1)).await);
     assert_eq!(taken.stream.integrity, Integrity::Intact);
     assert_eq!(taken.stream.choices[0].ids, first.tokens(7));
-    assert_eq!(taken.adopted.generation, 2);
+    assert_eq!(taken.place.generation, 2);
     second.adopt(&taken);
     // The notice of the claim is enough: the first gateway has appended nothing since.
     wait_for("fenced", || {
@@ -253,7 +253,7 @@ async fn stream_of_a_dead_gateway_is_taken_over() {
     let expected: Vec<u32> = (0..202).collect();
     assert_eq!(taken.stream.choices[0].ids, expected);
     assert_eq!(taken.stream.integrity, Integrity::Intact);
-    assert_eq!(taken.adopted.generation, 3);
+    assert_eq!(taken.place.generation, 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

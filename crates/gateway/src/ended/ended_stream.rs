@@ -1,7 +1,7 @@
 //! Report of a stream that has ended.
 
-use crate::durability::{RecordedPrompts, StreamDescription, end_from_code};
-use crate::streams::{ChoiceLog, StreamRecord, end_name};
+use crate::records::{RecordedPrompts, StreamDescription, end_from_code, end_name};
+use crate::streams::{ChoiceLog, StreamRecord};
 use generate::error::ApiError;
 use generate::output::generation_reader::is_good;
 use journal::RecoveredStream;

@@ -2,14 +2,12 @@
 //!
 //! ```text
 //! ended_stream  what is reported of a stream that has ended
-//! event_record  the report as an event: an object of the journal
-//! end_watch     a task for each stream with a webhook that waits for the end and reports it
+//! end_reports   the report as an event, and a task for each stream with a webhook that waits for the end
 //! ```
 
-mod end_watch;
+mod end_reports;
 mod ended_stream;
-mod event_record;
 
-pub use end_watch::EndReports;
+pub use end_reports::EndReports;
+pub(crate) use end_reports::{EVENT_PREFIX, EventRecord};
 pub use ended_stream::EndedStream;
-pub(crate) use event_record::{EVENT_PREFIX, EventRecord};

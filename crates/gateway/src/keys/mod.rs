@@ -1,7 +1,7 @@
 //! Callers, their permissions and their rate limits.
 //!
 //! ```text
-//! hash       the key's text       -> BLAKE3, the only stored form
+//! key        the key's text       -> BLAKE3, the only stored form
 //! Keys       a hash               -> a `Caller`            every key is compared, in constant time
 //! caller     a `Caller`           -> counted requests, open streams
 //! permit     a stream's right     -> charged tokens        released on drop
@@ -10,27 +10,9 @@
 //! Keys can be replaced while the server runs. A key that stays in the list keeps the counted usage; a removed key
 //! is rejected from then on, while streams opened with the key run to their end.
 //!
-//! All functions take `now` as an argument. Only `limit_exceeded` knows errors: error messages of rejections.
+//! All functions take `now` as an argument. Only `permit` knows errors: error messages of rejections.
 
-pub(crate) mod caller;
-pub(crate) mod gcra;
-pub(crate) mod hash;
-pub(crate) mod key;
-pub(crate) mod key_usage;
-pub(crate) mod limit_exceeded;
-pub(crate) mod permit;
-pub(crate) mod prefix_sharing;
-pub(crate) mod scope;
-
-pub use caller::Caller;
-pub use hash::KeyHash;
-pub use key::{Key, KeyLimits, KeyProblem};
-pub use permit::KeyPermit;
-pub(crate) use permit::TokenCharge;
-pub use prefix_sharing::PrefixSharing;
-pub use scope::{Scope, Scopes};
-
-use key_usage::KeyUsage;
+use self::key_usage::KeyUsage;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -38,6 +20,16 @@ use std::time::Instant;
 use stream::Owner;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 use wire::clock;
+
+pub(crate) mod caller;
+pub(crate) mod key;
+pub(crate) mod key_usage;
+pub(crate) mod permit;
+
+pub use caller::{Caller, PrefixSharing, Scope, Scopes};
+pub use key::{Key, KeyHash, KeyLimits, KeyProblem};
+pub use permit::KeyPermit;
+pub(crate) use permit::TokenCharge;
 
 /// Most keys of a server: each presented key is compared with all of them.
 pub const KEYS_MAX: usize = 1024;

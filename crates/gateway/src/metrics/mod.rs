@@ -3,8 +3,7 @@
 //! ```text
 //! response_meter  one response: first token, next tokens, stalls, end
 //! steps           the engine's steps, observed on the engine's thread
-//! recovery        streams of earlier processes
-//! count, histogram, label_table   the atomic values themselves
+//! counters, histogram   the atomic values themselves, and counts of the recovery
 //! ```
 //!
 //! Every value is an atomic integer that any thread can add to: no thread waits, no call allocates (except for the
@@ -14,25 +13,22 @@
 //! Latencies are measured twice: in the engine, when a token is sampled; and at the socket, when the connection takes
 //! the frame with the token. The difference is the cost of the server, the network and the reader.
 
-pub mod count;
+use self::counters::{Counter, Gauge, LabelTable};
+use self::histogram::Latency;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub mod counters;
 pub mod histogram;
-pub mod label_table;
-mod recovery;
 mod response_meter;
 mod steps;
 
-pub use recovery::{RecoveryMetrics, RecoveryOutcome};
+pub use counters::{RecoveryMetrics, RecoveryOutcome};
 pub use response_meter::MeteredProtocol;
 pub use response_meter::MeteredRequest;
 pub(crate) use response_meter::ResponseMeter;
 pub use response_meter::ResponseOutcome;
 pub use steps::StepMetrics;
-
-use count::{Counter, Gauge};
-use histogram::Latency;
-use label_table::LabelTable;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Wire protocols with a row of their own.
 const PROTOCOLS_MAX: usize = 16;

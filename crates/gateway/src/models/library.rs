@@ -19,6 +19,11 @@ pub trait Library: Send + Sync + 'static {
     fn is_started(&self) -> bool {
         true
     }
+    /// Why a request has to name its model; `None`: without a name it is for the model that the server was started with.
+    /// Does not block.
+    fn unnamed(&self) -> Option<&str> {
+        None
+    }
     /// Defaults of requests for the model that the server was started with. Does not block.
     fn started_defaults(&self) -> Option<Arc<DerivedModel>> {
         None

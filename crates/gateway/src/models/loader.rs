@@ -39,9 +39,10 @@ pub async fn run_loader(models: Arc<ModelRegistry>, library: Arc<dyn Library>) {
     loop {
         let restless = switch.run_turn().await;
         let look = async {
-            match restless {
-                true => tokio::time::sleep(WAIT_MAX).await,
-                false => std::future::pending().await,
+            if restless {
+                tokio::time::sleep(WAIT_MAX).await;
+            } else {
+                std::future::pending::<()>().await;
             }
         };
         tokio::select! {

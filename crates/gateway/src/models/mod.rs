@@ -2,14 +2,11 @@
 //!
 //! ```text
 //! mod             a loaded model                            registry       all models
-//! model_entry     one model's state and its watchers        ready_model    a ready model and admission
-//! load_progress   progress of loading, in counts            loading        loads one model and reports the progress
+//! model_entry     one model's state and its watchers        ready_model    a ready model and admission, models on hold
 //! facts           metadata of a model's file                library        interface of the model store
 //! resolved_model  the entry that a name resolves to         pending_load   a request that waits for a model
 //! similar_names   suggestions for an unknown name           loader         loads, unloads and evicts models
-//! listed_model    the list of models                        limits         bounds
-//! identity        digests of what decides tokens
-//! admission_holds  models whose new requests wait for recovered streams
+//! listed_model    the list of models                        loading        loads one model and reports the progress
 //! ```
 //!
 //! The socket is bound before any model is loaded: early requests get the progress of loading. State that depends on
@@ -17,13 +14,16 @@
 //! so that an admitted request keeps its permit. Each model has its own engine and threads: loading or unloading one
 //! does not delay another.
 
-pub(crate) mod admission_holds;
+use crate::metrics::StepMetrics;
+use generate::error::ApiError;
+use generate::model_handle::ModelHandle;
+use generate::prompt::no_text_error;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 pub(crate) mod facts;
-pub(crate) mod identity;
 pub(crate) mod library;
-pub(crate) mod limits;
 pub(crate) mod listed_model;
-pub(crate) mod load_progress;
 pub(crate) mod loader;
 pub(crate) mod loading;
 pub(crate) mod model_entry;
@@ -33,14 +33,12 @@ pub(crate) mod registry;
 pub(crate) mod resolved_model;
 pub(crate) mod similar_names;
 
+pub use crate::records::ModelIdentity;
 pub use facts::{ModelFacts, ModelTask};
-pub use identity::ModelIdentity;
 pub use library::{Library, LibraryError, LoadError, LoadedModel, LocalModel, PullNews};
-pub use limits::ModelLimits;
 pub use listed_model::ListedModel;
-pub use load_progress::{LoadPhase, LoadProgress};
 pub use loader::run_loader;
-pub use loading::Loading;
+pub use loading::{LoadPhase, LoadProgress, Loading};
 pub use model_entry::ModelEntry;
 pub use model_entry::ModelState;
 pub use pending_load::ModelLookup;
@@ -51,13 +49,6 @@ pub use resolved_model::ModelLease;
 pub use resolved_model::ResolvedModel;
 pub use wire::derived_model::DerivedModel;
 pub use wire::shared::keep_alive::ModelKeepAlive;
-
-use crate::metrics::StepMetrics;
-use generate::error::ApiError;
-use generate::model_handle::ModelHandle;
-use generate::prompt::no_text_error;
-use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// A loaded model, without the weights.
 pub struct ServedModel {
@@ -85,9 +76,10 @@ pub type EngineArithmetic = Box<dyn Fn() -> BTreeSet<String> + Send + Sync>;
 impl ServedModel {
     /// An error for a request for text, if the model generates none.
     pub(crate) fn expect_text(&self) -> Result<(), ApiError> {
-        match self.handle.engine.generates() {
-            true => Ok(()),
-            false => Err(no_text_error(&self.id, self.facts.task.purpose())),
+        if self.handle.engine.generates() {
+            Ok(())
+        } else {
+            Err(no_text_error(&self.id, self.facts.task.purpose()))
         }
     }
 

@@ -154,9 +154,10 @@ impl ModelEntry {
     /// A request begins (or, with `false`, ends) to wait for the model: the model is not unloaded while a request
     /// waits.
     pub(crate) fn count_waiting(&self, begins: bool) {
-        match begins {
-            true => self.waiting.fetch_add(1, Ordering::SeqCst),
-            false => self.waiting.fetch_sub(1, Ordering::SeqCst),
+        if begins {
+            self.waiting.fetch_add(1, Ordering::SeqCst)
+        } else {
+            self.waiting.fetch_sub(1, Ordering::SeqCst)
         };
     }
 
@@ -256,9 +257,10 @@ impl ModelEntry {
 
     /// When the model is unloaded without further requests; `None`: never.
     pub fn expires_at(&self) -> Option<Instant> {
-        let last = match self.is_idle() {
-            true => self.last_used(),
-            false => clock::now(),
+        let last = if self.is_idle() {
+            self.last_used()
+        } else {
+            clock::now()
         };
         self.keep_alive().unload_time(last)
     }

@@ -127,6 +127,7 @@ impl ModelRegistry {
     /// # Errors
     /// There is none.
     pub(crate) fn find_blocking(&self, name: Option<&str>) -> Result<ResolvedModel, ApiError> {
+        self.expect_named(name)?;
         self.find_cached(name).or_else(|name| {
             let found = self.library().map(|library| found_in(&**library, name));
             self.resolve_lookup(name, found.unwrap_or_default())
@@ -138,6 +139,7 @@ impl ModelRegistry {
     /// # Errors
     /// The name is unknown.
     pub async fn look_up(&self, name: Option<&str>) -> Result<ResolvedModel, ApiError> {
+        self.expect_named(name)?;
         let name = match (self.find_cached(name), self.library()) {
             (Ok(named), _) => return Ok(named),
             (Err(name), None) => return self.resolve_lookup(name, NameLookup::default()),
@@ -152,6 +154,15 @@ impl ModelRegistry {
             None => NameLookup::default(),
         };
         self.resolve_lookup(&name, found)
+    }
+
+    /// An error for a request without a name where no model is the one for such requests.
+    fn expect_named(&self, name: Option<&str>) -> Result<(), ApiError> {
+        let unnamed = self.library().and_then(|library| library.unnamed());
+        match (name, unnamed) {
+            (None | Some(""), Some(why)) => Err(ApiError::field("model", "model_required", why)),
+            _ => Ok(()),
+        }
     }
 
     fn resolve_lookup(&self, name: &str, found: NameLookup) -> Result<ResolvedModel, ApiError> {

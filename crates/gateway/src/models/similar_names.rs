@@ -23,9 +23,10 @@ pub(crate) fn near_names(name: &str, all: impl Iterator<Item = String>) -> Vec<S
     }
     near.sort();
     near.truncate(NEAR_MAX);
-    match near.is_empty() && all.len() <= NEAR_MAX {
-        true => all,
-        false => near.into_iter().map(|(_, name)| name).collect(),
+    if near.is_empty() && all.len() <= NEAR_MAX {
+        all
+    } else {
+        near.into_iter().map(|(_, name)| name).collect()
     }
 }
 

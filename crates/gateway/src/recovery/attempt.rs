@@ -1,4 +1,4 @@
-//! Poison: requests with which the process dies again and again.
+//! Poison: requests with which the process dies again and again; and the order in which recovered streams are submitted.
 //!
 //! A process claims a recovered stream, with a number of tokens, before it does any work for the stream: before prompts are
 //! prepared and constraints are compiled. So the next process knows which streams were in work when the process died, and
@@ -8,6 +8,8 @@
 //! A stream that was in work at one death may be the reason or a neighbor. After the restart such streams run one at a
 //! time, each until its first new token, so that a second death names the reason: that stream fails, and neighbors, whose
 //! turn had not come or who have new tokens, continue.
+
+use generate::priority::Priority;
 
 /// Deaths in a row after which a stream runs alone.
 const DEATHS_ALONE: u32 = 1;
@@ -22,14 +24,14 @@ pub(crate) struct LastSubmission {
     /// Whether a client had paused the stream, so that no step contained it.
     pub(crate) is_paused: bool,
     /// The last claim.
-    pub(crate) claim: Option<RecordedClaim>,
+    pub(crate) claim: Option<LastClaim>,
     /// Tokens of all choices.
     pub(crate) tokens: u64,
 }
 
 /// The parts of a recorded claim that decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RecordedClaim {
+pub(crate) struct LastClaim {
     /// Number of the attempt, from 1.
     pub(crate) attempt: u32,
     /// Tokens of all choices at the claim.
@@ -83,6 +85,34 @@ fn consecutive_deaths(last: LastSubmission, is_sealed: bool) -> u32 {
     deaths.min(DEATHS_MAX)
 }
 
+/// The properties of a stream that decide when the stream is submitted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    /// Whether a client waits for the stream's next token.
+    pub(crate) has_reader: bool,
+    pub(crate) class: Priority,
+    /// Tokens to be computed before the next token: of the prompts and of the unfinished answers.
+    pub(crate) tokens_to_compute: usize,
+    pub(crate) attempt: Attempt,
+    /// Place in the order of opening.
+    pub(crate) place: usize,
+}
+
+/// Index of the next stream: those that run alone come last; then readers count, the class, and the work.
+pub(crate) fn next_candidate(candidates: impl IntoIterator<Item = Candidate>) -> Option<usize> {
+    let ranked = candidates.into_iter().enumerate();
+    let first = ranked.min_by_key(|(_, candidate)| {
+        (
+            matches!(candidate.attempt, Attempt::Alone { .. }),
+            !candidate.has_reader,
+            candidate.class.index(),
+            candidate.tokens_to_compute,
+            candidate.place,
+        )
+    });
+    first.map(|(index, _)| index)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,7 +132,7 @@ mod tests {
             ..never
         };
         let claimed = |attempt, tokens_then, tokens| LastSubmission {
-            claim: Some(RecordedClaim {
+            claim: Some(LastClaim {
                 attempt,
                 tokens: tokens_then,
             }),
@@ -110,7 +140,7 @@ mod tests {
             ..submitted
         };
         let queued = |attempt| LastSubmission {
-            claim: Some(RecordedClaim { attempt, tokens: 0 }),
+            claim: Some(LastClaim { attempt, tokens: 0 }),
             ..never
         };
         let paused = |last| LastSubmission {
@@ -162,7 +192,7 @@ mod tests {
             };
             let attempt = attempt_of(last, false).number();
             assert_eq!(attempt, 1);
-            claim = Some(RecordedClaim { attempt, tokens });
+            claim = Some(LastClaim { attempt, tokens });
         }
     }
 
@@ -179,12 +209,46 @@ mod tests {
             };
             let attempt = attempt_of(last, false);
             attempts.push(attempt);
-            claim = Some(RecordedClaim {
+            claim = Some(LastClaim {
                 attempt: attempt.number(),
                 tokens: 5,
             });
         }
         let expected = [Attempt::Alone { number: 2 }, Attempt::Fail];
         assert_eq!(attempts, expected);
+    }
+}
+
+#[cfg(test)]
+mod continuation_order_tests {
+    use super::*;
+
+    #[test]
+    fn readers_precede_classes_and_classes_precede_work() {
+        let stream = |has_reader, class, tokens_to_compute, place| Candidate {
+            has_reader,
+            class,
+            tokens_to_compute,
+            attempt: Attempt::Normal { number: 1 },
+            place,
+        };
+        let mut left = vec![
+            stream(false, Priority::Normal, 10, 0),
+            stream(false, Priority::Background, 1, 1),
+            Candidate {
+                attempt: Attempt::Alone { number: 3 },
+                ..stream(true, Priority::Critical, 1, 2)
+            },
+            stream(false, Priority::Critical, 900, 3),
+            stream(true, Priority::Background, 500, 4),
+            stream(true, Priority::Normal, 700, 5),
+            stream(false, Priority::Normal, 9, 6),
+            stream(false, Priority::Normal, 10, 7),
+        ];
+        let mut order = Vec::new();
+        while let Some(next) = next_candidate(left.iter().copied()) {
+            order.push(left.remove(next).place);
+        }
+        assert_eq!(order, [5, 4, 3, 6, 0, 7, 1, 2]);
     }
 }

@@ -1,28 +1,37 @@
-//! The submission of one recovered stream: without a queue, a tokenizer or a template, from the recorded tokens.
+//! The continuation of one recovered stream from the recorded tokens: without a queue, a tokenizer or a template.
+//!
+//! Streams without further tokens, because they had ended or cannot be continued, become readable again in every wire
+//! protocol, with the recorded ends.
 
 use super::attempt::Attempt;
-use super::first_news::wait_for_news;
-use super::recorded_choices;
-use super::restored_stream::RestoredStream;
-use super::stream_plan::lost_error;
-use super::wall_time::WallTime;
-use crate::admission::{AdmissionRequest, Permit};
-use crate::durability::{ControlState, RecordedPrompts};
+use super::recovered_state::{self, lost_error};
+use super::recovered_values::{self, WallTime};
+use super::stream_recovery::StreamRecovery;
 use crate::handles::GenerationHandles;
 use crate::launch;
 use crate::metrics::{MeteredProtocol, MeteredRequest};
 use crate::models::ReadyModel;
 use crate::pending_generation::{PendingGeneration, claim_recovered, requested_choices};
-use crate::streams::{DetachedDriver, StreamRun};
+use crate::records::{ControlState, RecordedPrompts};
+use crate::streams::stream_logs::NO_TOKEN;
+use crate::streams::{DetachedDriver, StreamRecord, StreamRun};
+use admission::{AdmissionRequest, Permit};
+use engine::Token;
+use futures_util::StreamExt;
+use generate::constraint::compiler::OutputConstraints;
 use generate::error::{ApiError, ErrorKind};
 use generate::output::choice_reader::LogReaders;
 use generate::prompt::{PreparedPrompt, PromptEncoder};
 use generate::prompt_record::PromptRecord;
 use generate::request::GenerateRequest;
+use generate::stream_change::Change;
 use generate::submit::ResumedGeneration;
-use journal::RecoveredStream;
+use journal::{Integrity, RecoveredStream};
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use stream::{End, Read, Reader};
 
 /// Pause before a stream is submitted again for which the engine or the token pools had no room.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -31,7 +40,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Continuation {
     pending: PendingGeneration,
     prompts: Arc<[PromptRecord]>,
-    recovered: Arc<RecoveredStream>,
+    records: Arc<RecoveredStream>,
     control: ControlState,
 }
 
@@ -40,13 +49,13 @@ impl Continuation {
     pub(crate) fn new(
         handles: &GenerationHandles,
         serving: &Arc<ReadyModel>,
-        stream: RestoredStream,
+        stream: StreamRecovery,
         attempt: Attempt,
     ) -> Result<Self, Box<PendingGeneration>> {
-        let RestoredStream {
+        let StreamRecovery {
             run,
             mut description,
-            recovered,
+            records,
             control,
             deadline,
             ..
@@ -87,17 +96,13 @@ impl Continuation {
         Ok(Self {
             pending,
             prompts,
-            recovered,
+            records,
             control,
         })
     }
 
     pub(crate) fn pending(&self) -> &PendingGeneration {
         &self.pending
-    }
-
-    pub(crate) fn recovered(&self) -> &RecoveredStream {
-        &self.recovered
     }
 
     pub(crate) fn into_run(self) -> StreamRun {
@@ -107,7 +112,7 @@ impl Continuation {
     /// Submits the stream and waits for a new token; the driver runs the stream from then on.
     pub(crate) async fn submit(mut self, attempt: Attempt) {
         let record = Arc::clone(self.pending.run.record());
-        let tokens = recorded_choices::token_count(&self.recovered.choices);
+        let tokens = recovered_values::token_count(&self.records.choices);
         // Before anything that could end the process.
         claim_recovered(&record, attempt.number(), tokens).await;
         let readers = loop {
@@ -155,7 +160,7 @@ impl Continuation {
                 // The first process had accepted the update, and the engine has no others.
                 let _ = record.update_request(update);
             }
-            record.pause(self.recovered.is_paused);
+            record.pause(self.records.is_paused);
         }
         Ok(readers)
     }
@@ -165,7 +170,7 @@ impl Continuation {
         let sizing = pending.serving.resource_estimator(&limits);
         let lengths = prompts.iter().map(|prompt| prompt.ids.len());
         let mut need = sizing.exact_estimate(lengths, requested_choices(&pending.ask))?;
-        let answered = recorded_choices::token_count(&self.recovered.choices);
+        let answered = recovered_values::token_count(&self.records.choices);
         need.prompt_tokens += usize::try_from(answered).unwrap_or(usize::MAX);
         Ok(pending.serving.admission.readmit(AdmissionRequest {
             class: pending.class,
@@ -179,10 +184,10 @@ impl Continuation {
 
     /// The generation as it was before the restart.
     pub(crate) fn resumed(&self) -> ResumedGeneration {
-        let (recovered, meta) = (&self.recovered, self.pending.run.record().meta());
+        let (recovered, meta) = (&self.records, self.pending.run.record().meta());
         let wall = WallTime::now();
         ResumedGeneration {
-            choices: recorded_choices::resumed_choices(&recovered.choices, meta),
+            choices: recovered_values::resumed_choices(&recovered.choices, meta),
             cached_tokens: recovered.started.map_or(0, |started| started.cached_tokens),
             started: recovered
                 .started
@@ -220,5 +225,122 @@ impl Continuation {
         let (streams, patience) = (limits.streams, limits.clocks.reader_patience());
         let driver = DetachedDriver::new(self.pending.run, readers);
         tokio::spawn(driver.run_stream(streams, patience));
+    }
+}
+
+/// Makes the tokens of a stream readable. Choices without a recorded end get `end`.
+pub(crate) async fn settle_stream(
+    handles: &GenerationHandles,
+    serving: &Arc<ReadyModel>,
+    stream: StreamRecovery,
+    end: End,
+) {
+    let ended_at = if has_ended(&stream) {
+        let ended_unix_us = recovered_state::ended_unix_us(&stream.records);
+        let source = stream.run.record().source();
+        source.ended_time().record(ended_unix_us);
+        WallTime::now().past_instant(ended_unix_us)
+    } else {
+        wire::clock::now()
+    };
+    let Ok(continuation) =
+        Continuation::new(handles, serving, stream, Attempt::Normal { number: 1 })
+    else {
+        // Only streams with prompts can be readable.
+        return;
+    };
+    match try_settle(&continuation, end, ended_at).await {
+        Ok(()) => continuation.into_run().finish_recovered(ended_at),
+        Err(error) => {
+            tracing::error!(code = error.code, "a recovered stream cannot be read");
+            continuation.into_run().reject_recovered(error);
+        }
+    }
+}
+
+async fn try_settle(
+    continuation: &Continuation,
+    end: End,
+    ended_at: Instant,
+) -> Result<(), ApiError> {
+    let (pending, recovered) = (continuation.pending(), &continuation.records);
+    let mut resumed = continuation.resumed();
+    resumed.paused = false;
+    resumed.ended = Some(ended_at);
+    let is_damaged = matches!(recovered.integrity, Integrity::Lost(_));
+    for choice in &mut resumed.choices {
+        choice.end = choice.end.filter(|_| !is_damaged).or(Some(end));
+    }
+    let broke = recovered.broke.map(|choice| choice as usize);
+    let broke = broke.and_then(|choice| resumed.choices.get(choice)?.end);
+    let prompts = continuation.restore_prompts().await?;
+    let constraints = OutputConstraints::default();
+    let submission = pending.submission(&constraints);
+    let streams = &*pending.handles.streams;
+    launch::restore_ended(&submission, (&prompts, resumed), (streams, &pending.run))?;
+    if let Some(broke) = broke {
+        pending.run.record().record_failure(broke);
+    }
+    Ok(())
+}
+
+fn has_ended(stream: &StreamRecovery) -> bool {
+    let ended = stream.records.choices.iter();
+    let ended = ended.filter(|choice| choice.end.is_some()).count();
+    ended == stream.run.record().meta().choices
+}
+
+/// Waits until a choice has a token that was not recovered, or the stream has ended or computes nothing.
+pub(crate) async fn wait_for_news(record: &StreamRecord) {
+    let Some(started) = record.started() else {
+        return;
+    };
+    let mut changes = record.transitions().follow_changes();
+    let attach = |log: &generate::stream_source::ChoiceLog| log.tokens.attach(log.tokens.len());
+    let open = started
+        .choices
+        .iter()
+        .filter(|log| log.tokens.end().is_none());
+    let mut readers: Vec<_> = open.filter_map(|log| attach(log).ok()).collect();
+    if readers.is_empty() {
+        return;
+    }
+    poll_fn(|cx| {
+        if readers.iter_mut().any(|reader| has_news(reader, cx)) {
+            return Poll::Ready(());
+        }
+        loop {
+            match changes.poll_next_unpin(cx) {
+                Poll::Ready(Some(change)) if !computes(change) => return Poll::Ready(()),
+                Poll::Ready(Some(_)) => {}
+                Poll::Ready(None) => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    })
+    .await;
+}
+
+fn has_news(reader: &mut Reader<Token>, cx: &mut Context<'_>) -> bool {
+    let mut token = [NO_TOKEN];
+    match reader.poll_read(cx, &mut token) {
+        Poll::Ready(Read::Items(_) | Read::Ended(_)) => true,
+        Poll::Ready(Read::Empty) | Poll::Pending => false,
+    }
+}
+
+/// Whether the engine may work for a stream after this change.
+fn computes(change: Change) -> bool {
+    match change {
+        Change::Opened
+        | Change::Recovered
+        | Change::Claimed
+        | Change::Moved
+        | Change::Started
+        | Change::Resumed => true,
+        Change::Backpressure
+        | Change::SlowConsumer
+        | Change::Parked { .. }
+        | Change::Ended { .. } => false,
     }
 }

@@ -4,23 +4,18 @@
 //! another. The order ([`next_candidate`]) is evaluated before each submission, because clients come back meanwhile. At most [`COMPUTING_MAX`] streams compute their answered tokens at one time, so that the order matters. New
 //! requests for the model are on hold until every stream was submitted.
 
-use super::attempt::Attempt;
-use super::continuation::Continuation;
-use super::continuation_order::{Candidate, next_candidate};
-use super::first_news::wait_for_news;
-use super::model_match::ModelMatch;
-use super::model_wait::ModelWait;
-use super::ownership::{continue_when_decided, split_decided};
-use super::reclaim::Reclaims;
-use super::restored_stream::{RestoredStream, RestoredStreams, model_missing};
-use super::settlement::settle_stream;
+use super::attempt::{Attempt, Candidate, next_candidate};
+use super::continuation::{Continuation, settle_stream, wait_for_news};
+use super::ownership::{Claims, continue_when_decided, split_decided};
+use super::recovered_state::RecoveredState;
 use super::starting_journal::HeldRequests;
-use super::stream_plan::StreamPlan;
-use crate::admission::AdmissionRequest;
-use crate::durability::DurableStream;
-use crate::handles::{Gateway, GenerationHandles};
-use crate::models::{ModelEntry, ModelRegistry, ReadyModel};
+use super::stream_recovery::{RecoveredStreams, StreamRecovery, model_missing};
+use crate::handles::Gateway;
+use crate::models::{ModelEntry, ModelRegistry, ModelState, ReadyModel};
 use crate::pending_generation::{PendingGeneration, requested_choices};
+use crate::records::model_identity::ModelMatch;
+use crate::streams::DurableStream;
+use admission::AdmissionRequest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,8 +29,8 @@ const COMPUTING_MAX: usize = 8;
 /// Registered streams of earlier processes, which wait for their models.
 pub struct Recovery {
     held: HeldRequests,
-    streams: Vec<RestoredStream>,
-    reclaims: Reclaims,
+    streams: Vec<StreamRecovery>,
+    claims: Claims,
     /// Records for a version that can read them.
     unreadable: Vec<DurableStream>,
 }
@@ -46,15 +41,15 @@ const NAMES_LOOK: Duration = Duration::from_millis(50);
 /// Streams of one model.
 struct ModelStreams {
     entry: Arc<ModelEntry>,
-    streams: Vec<RestoredStream>,
+    streams: Vec<StreamRecovery>,
 }
 
 impl Recovery {
-    pub(crate) fn new(held: HeldRequests, restored: RestoredStreams, reclaims: Reclaims) -> Self {
+    pub(crate) fn new(held: HeldRequests, restored: RecoveredStreams, claims: Claims) -> Self {
         Self {
             held,
             streams: restored.streams,
-            reclaims,
+            claims,
             unreadable: restored.unreadable,
         }
     }
@@ -67,17 +62,13 @@ impl Recovery {
             models,
             ..
         } = &self.held.0;
-        let (owned, undecided) = split_decided(self.reclaims, self.streams).await;
+        let (owned, undecided) = split_decided(self.claims, self.streams).await;
         let late = continue_when_decided(&self.held.0, undecided);
         let groups = group_streams(models, owned).await;
         models.hold_only(groups.iter().map(|group| group.entry.weights.clone()));
         let mut tasks = JoinSet::new();
         for group in groups {
-            let recovery = ModelRecovery {
-                handles: generations.clone(),
-                models: Arc::clone(models),
-            };
-            tasks.spawn(recovery.run(group));
+            tasks.spawn(ModelRecovery(self.held.0.clone()).run(group));
         }
         let submitted = async {
             while tasks.join_next().await.is_some() {}
@@ -92,13 +83,9 @@ impl Recovery {
 }
 
 /// Submits streams that were taken over. New requests for the model are not on hold meanwhile.
-pub(crate) async fn continue_streams(gateway: &Gateway, streams: Vec<RestoredStream>) {
+pub(crate) async fn continue_streams(gateway: &Gateway, streams: Vec<StreamRecovery>) {
     for group in group_streams(&gateway.models, streams).await {
-        let recovery = ModelRecovery {
-            handles: gateway.generations.clone(),
-            models: Arc::clone(&gateway.models),
-        };
-        recovery.continue_group(group).await;
+        ModelRecovery(gateway.clone()).continue_group(group).await;
     }
 }
 
@@ -114,12 +101,12 @@ async fn wait_for_names(models: &ModelRegistry) {
 /// contents are compared later.
 async fn group_streams(
     models: &Arc<ModelRegistry>,
-    streams: Vec<RestoredStream>,
+    streams: Vec<StreamRecovery>,
 ) -> Vec<ModelStreams> {
     if !streams.is_empty() {
         wait_for_names(models).await;
     }
-    let mut by_name: BTreeMap<String, Vec<RestoredStream>> = BTreeMap::new();
+    let mut by_name: BTreeMap<String, Vec<StreamRecovery>> = BTreeMap::new();
     for stream in streams {
         let name = stream.description.model_key.clone();
         by_name.entry(name).or_default().push(stream);
@@ -141,10 +128,7 @@ async fn group_streams(
 
 /// The recovery of one model's streams.
 #[derive(Clone)]
-struct ModelRecovery {
-    handles: GenerationHandles,
-    models: Arc<ModelRegistry>,
-}
+struct ModelRecovery(Gateway);
 
 /// Ends the hold of a model's new requests, however the recovery ends.
 struct HeldModel<'a>(&'a ModelRegistry, &'a ModelEntry);
@@ -157,7 +141,7 @@ impl Drop for HeldModel<'_> {
 
 impl ModelRecovery {
     async fn run(self, group: ModelStreams) {
-        let models = Arc::clone(&self.models);
+        let models = Arc::clone(&self.0.models);
         let entry = Arc::clone(&group.entry);
         let _held = HeldModel(&models, &entry);
         self.continue_group(group).await;
@@ -166,32 +150,34 @@ impl ModelRecovery {
     async fn continue_group(self, group: ModelStreams) {
         let ModelStreams { entry, streams } = group;
         let wait = ModelWait::new(&entry);
-        let Some(serving) = wait.ready_model(&self.models).await else {
+        let Some(serving) = wait.ready_model(&self.0.models).await else {
             return self.reject_all(&entry, streams);
         };
-        if streams.iter().any(RestoredStream::is_taken_over) {
+        if streams.iter().any(StreamRecovery::is_taken_over) {
             wait.engine_found(&serving).await;
         }
-        let (mut ended, mut continued, mut queued) = (Vec::new(), Vec::new(), Vec::new());
-        for stream in streams {
-            match planned(stream, &serving) {
-                PlannedStream::Rejected => {}
-                PlannedStream::Ended(stream, end) => ended.push((stream, end)),
-                PlannedStream::Continued(stream, attempt) => continued.push((stream, attempt)),
-                PlannedStream::Queued(stream, attempt) => queued.push((stream, attempt)),
+        let (mut ended, mut running, mut queued) = (Vec::new(), Vec::new(), Vec::new());
+        let streams = streams.into_iter();
+        for stream in streams.filter_map(|stream| with_model(stream, &serving)) {
+            match stream.state {
+                RecoveredState::Ended(end) => ended.push((stream, end)),
+                RecoveredState::Running(attempt) => running.push((stream, attempt)),
+                RecoveredState::Queued(attempt) => queued.push((stream, attempt)),
+                // Those have their errors.
+                RecoveredState::Expired | RecoveredState::Rejected(_) => {}
             }
         }
         let settle = async {
             for (stream, end) in ended {
-                settle_stream(&self.handles, &serving, stream, end).await;
+                settle_stream(&self.0.generations, &serving, stream, end).await;
                 tokio::task::yield_now().await;
             }
         };
-        tokio::join!(settle, self.submit_all(&serving, continued, queued));
+        tokio::join!(settle, self.submit_all(&serving, running, queued));
     }
 
     /// The streams of a model that cannot be loaded. Ended streams stay in the journal for a process with the model.
-    fn reject_all(&self, entry: &ModelEntry, streams: Vec<RestoredStream>) {
+    fn reject_all(&self, entry: &ModelEntry, streams: Vec<StreamRecovery>) {
         tracing::error!(
             model = entry.id(),
             streams = streams.len(),
@@ -205,14 +191,14 @@ impl ModelRecovery {
     async fn submit_all(
         &self,
         serving: &Arc<ReadyModel>,
-        mut continued: Vec<(RestoredStream, Attempt)>,
-        queued: Vec<(RestoredStream, Attempt)>,
+        mut running: Vec<(StreamRecovery, Attempt)>,
+        queued: Vec<(StreamRecovery, Attempt)>,
     ) {
         let (suspects, queued) = queued.into_iter().partition::<Vec<_>, _>(is_alone);
         let mut computing = JoinSet::new();
         let mut queued = Some(queued);
-        while let Some(next) = next_candidate(continued.iter().map(candidate)) {
-            let (stream, attempt) = continued.swap_remove(next);
+        while let Some(next) = next_candidate(running.iter().map(candidate)) {
+            let (stream, attempt) = running.swap_remove(next);
             let stream = (stream, attempt);
             let is_alone = is_alone(&stream);
             if is_alone {
@@ -224,9 +210,9 @@ impl ModelRecovery {
                 computing.join_next().await;
             }
             let (stream, attempt) = stream;
-            match Continuation::new(&self.handles, serving, stream, attempt) {
+            match Continuation::new(&self.0.generations, serving, stream, attempt) {
                 Ok(continuation) => drop(computing.spawn(continuation.submit(attempt))),
-                // Only streams with prompts are planned to continue.
+                // Only streams with prompts were running.
                 Err(pending) => requeue(*pending, serving),
             }
             if is_alone {
@@ -246,7 +232,7 @@ impl ModelRecovery {
     async fn requeue_suspects(
         &self,
         serving: &Arc<ReadyModel>,
-        suspects: Vec<(RestoredStream, Attempt)>,
+        suspects: Vec<(StreamRecovery, Attempt)>,
     ) {
         for suspect in suspects {
             let record = Arc::clone(suspect.0.run.record());
@@ -261,10 +247,11 @@ impl ModelRecovery {
     fn requeue_all(
         &self,
         serving: &Arc<ReadyModel>,
-        queued: Option<Vec<(RestoredStream, Attempt)>>,
+        queued: Option<Vec<(StreamRecovery, Attempt)>>,
     ) {
         for (stream, attempt) in queued.into_iter().flatten() {
-            let Err(pending) = Continuation::new(&self.handles, serving, stream, attempt) else {
+            let Err(pending) = Continuation::new(&self.0.generations, serving, stream, attempt)
+            else {
                 continue;
             };
             requeue(*pending, serving);
@@ -292,13 +279,13 @@ fn requeue(pending: PendingGeneration, serving: &ReadyModel) {
     drop(pending.run_in_task(ticket));
 }
 
-fn is_alone((_, attempt): &(RestoredStream, Attempt)) -> bool {
+fn is_alone((_, attempt): &(StreamRecovery, Attempt)) -> bool {
     matches!(attempt, Attempt::Alone { .. })
 }
 
-fn candidate((stream, attempt): &(RestoredStream, Attempt)) -> Candidate {
+fn candidate((stream, attempt): &(StreamRecovery, Attempt)) -> Candidate {
     Candidate {
-        has_reader: stream.run.record().recovery_state().has_waiting_reader(),
+        has_reader: stream.run.record().has_waiting_reader(),
         class: stream.description.priority,
         tokens_to_compute: stream.tokens_to_compute(),
         attempt: *attempt,
@@ -306,58 +293,105 @@ fn candidate((stream, attempt): &(RestoredStream, Attempt)) -> Candidate {
     }
 }
 
-/// A stream with the plan for the loaded model.
-enum PlannedStream {
-    Rejected,
-    Ended(RestoredStream, End),
-    Continued(RestoredStream, Attempt),
-    Queued(RestoredStream, Attempt),
-}
-
-fn planned(stream: RestoredStream, serving: &ReadyModel) -> PlannedStream {
+/// The stream with the state for the loaded model; `None` after a rejection.
+fn with_model(mut stream: StreamRecovery, serving: &ReadyModel) -> Option<StreamRecovery> {
     let (recorded, now) = (&stream.description.identity, serving.model.identity_now());
     let matched = ModelMatch::of(recorded, &now);
-    let plan = match stream.is_taken_over() && !recorded.computes_as(&now) {
+    if stream.is_taken_over() && !recorded.computes_as(&now) {
         // Clients may have more than was stored, and would get another text after that.
-        true => {
-            let id = stream.run.record().id();
-            tracing::warn!(stream = %id, "a stream of another gateway ends: engines compute otherwise now");
-            stream.plan.clone().without_continuation()
-        }
-        false => stream.plan.clone(),
-    };
-    match (matched, plan) {
-        (ModelMatch::Other, _) | (ModelMatch::Readable, StreamPlan::Queued(_)) => {
-            reject_without_model(stream);
-            PlannedStream::Rejected
-        }
-        (_, StreamPlan::Ended(end)) => PlannedStream::Ended(stream, end),
-        (_, StreamPlan::Rejected(error)) => {
+        let id = stream.run.record().id();
+        tracing::warn!(stream = %id, "a stream of another gateway ends: engines compute otherwise now");
+        stream.state = stream.state.without_continuation();
+    }
+    let is_queued = matches!(stream.state, RecoveredState::Queued(_));
+    if matched == ModelMatch::Other || (matched == ModelMatch::Readable && is_queued) {
+        reject_without_model(stream);
+        return None;
+    }
+    match &stream.state {
+        RecoveredState::Rejected(error) => {
+            let error = error.clone();
             stream.run.reject_stream(&error);
-            PlannedStream::Rejected
+            return None;
         }
-        (ModelMatch::Readable, _) => {
-            PlannedStream::Ended(stream, End::Failed(FailCode::ModelChanged))
+        RecoveredState::Ended(_) => {}
+        _ if matched == ModelMatch::Readable => {
+            stream.state = RecoveredState::Ended(End::Failed(FailCode::ModelChanged));
         }
-        (ModelMatch::Same { is_recomputed }, StreamPlan::Continued(attempt)) => {
-            if is_recomputed {
-                stream.run.record().recovery_state().set_recomputed();
+        RecoveredState::Running(_)
+            if matched
+                == (ModelMatch::Same {
+                    is_recomputed: true,
+                }) =>
+        {
+            stream.run.record().set_recomputed();
+        }
+        _ => {}
+    }
+    Some(stream)
+}
+
+fn reject_without_model(stream: StreamRecovery) {
+    let error = model_missing(&stream.description.model);
+    match stream.state {
+        RecoveredState::Ended(_) => stream.run.reject_recovered(error),
+        _ => stream.run.reject_stream(&error),
+    }
+}
+
+/// Time between two looks for an engine of another process.
+const ENGINE_RETRY: Duration = Duration::from_secs(1);
+
+/// Time between two looks for an engine that computes further tokens.
+const ENGINE_LOOK: Duration = Duration::from_millis(50);
+
+/// The streams of a model wait for the model; the drop ends the wait. The model is not unloaded meanwhile.
+pub(crate) struct ModelWait<'a>(&'a ModelEntry);
+
+impl<'a> ModelWait<'a> {
+    pub(crate) fn new(entry: &'a ModelEntry) -> Self {
+        entry.count_waiting(true);
+        Self(entry)
+    }
+
+    /// The model, after it was loaded: by the start of the server, or because of this call. `None`: the load failed.
+    /// The wait has no bound of time, because the streams' clients wait as long as they like.
+    pub(crate) async fn ready_model(&self, models: &ModelRegistry) -> Option<Arc<ReadyModel>> {
+        let mut states = self.0.watch_state();
+        loop {
+            let state = states.borrow_and_update().clone();
+            match state {
+                ModelState::Ready(serving) => return Some(serving),
+                // A server without its first model ends, or a request loads the model again.
+                ModelState::Failed | ModelState::TooLarge { .. } if self.0.weights.is_none() => {}
+                ModelState::Failed | ModelState::TooLarge { .. } => return None,
+                ModelState::NoEngine(_) => {
+                    tokio::time::sleep(ENGINE_RETRY).await;
+                    models.request_load(self.0);
+                    continue;
+                }
+                ModelState::Unloaded if models.library().is_some() => {
+                    models.request_load(self.0);
+                }
+                ModelState::Unloaded | ModelState::Queued { .. } | ModelState::Loading { .. } => {}
             }
-            PlannedStream::Continued(stream, attempt)
+            // The sender lives as long as the entry.
+            let _ = states.changed().await;
         }
-        (ModelMatch::Same { .. }, StreamPlan::Queued(attempt)) => {
-            PlannedStream::Queued(stream, attempt)
-        }
-        (ModelMatch::Same { .. }, _) => {
-            PlannedStream::Queued(stream, Attempt::Normal { number: 1 })
+    }
+
+    /// Waits until an engine is there that computes further tokens, at most as long as requests wait for one.
+    pub(crate) async fn engine_found(&self, serving: &ReadyModel) {
+        let model = &serving.model;
+        let is_absent = || model.engine_absence.as_ref()?();
+        while !model.has_engine() && is_absent().is_none() {
+            tokio::time::sleep(ENGINE_LOOK).await;
         }
     }
 }
 
-fn reject_without_model(stream: RestoredStream) {
-    let error = model_missing(&stream.description.model);
-    match stream.plan {
-        StreamPlan::Ended(_) => stream.run.reject_recovered(error),
-        _ => stream.run.reject_stream(&error),
+impl Drop for ModelWait<'_> {
+    fn drop(&mut self) {
+        self.0.count_waiting(false);
     }
 }

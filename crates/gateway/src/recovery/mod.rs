@@ -1,17 +1,11 @@
 //! Recovery: streams of an earlier process, registered again from the journal's records, and continued.
 //!
 //! ```text
-//! starting_journal  a locked journal -> its streams in the registry
-//! restored_stream   one stream in the registry    recorded_terms     metadata and terms of a description
-//! stream_plan       what becomes of a stream      attempt            how often the process died with a stream
-//! coordinator       one task for each model       continuation_order which stream is submitted next
-//! model_wait        the wait for the model        model_match        whether the model is the stream's, by content
-//! continuation      the submission of a stream    recorded_choices   tokens of the choices
-//! settlement        streams without further tokens    first_news     the wait for a stream's first new token
-//! wall_time         instants of this process from recorded wall times
-//! takeover          a stream of another process that is gone
-//! reclaim           streams that another gateway may have taken over
-//! ownership         the wait until that is known
+//! starting_journal  a locked journal -> its streams in the registry; a stream of another gateway that is gone
+//! recovered_values  metadata, terms and tokens of the records     recovered_state  what becomes of a stream
+//! stream_recovery   one stream in the registry                    attempt          how often the process died with a stream
+//! coordinator       one task for each model                       ownership        streams that another gateway may own
+//! continuation      the submission of a stream
 //! ```
 //!
 //! # From the start of the process to the last submission
@@ -27,21 +21,12 @@
 
 pub(crate) mod attempt;
 pub(crate) mod continuation;
-pub(crate) mod continuation_order;
 pub(crate) mod coordinator;
-pub(crate) mod first_news;
-pub(crate) mod model_match;
-pub(crate) mod model_wait;
 pub(crate) mod ownership;
-pub(crate) mod reclaim;
-pub(crate) mod recorded_choices;
-pub(crate) mod recorded_terms;
-pub(crate) mod restored_stream;
-pub(crate) mod settlement;
+pub(crate) mod recovered_state;
+pub(crate) mod recovered_values;
 pub mod starting_journal;
-pub(crate) mod stream_plan;
-pub mod takeover;
-pub(crate) mod wall_time;
+pub(crate) mod stream_recovery;
 
 pub use coordinator::Recovery;
 pub use starting_journal::StartingJournal;

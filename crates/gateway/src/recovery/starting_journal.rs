@@ -1,13 +1,13 @@
 //! A journal between the lock and the registration of the streams.
 
-use super::coordinator::Recovery;
-use super::reclaim::begin_reclaims;
-use super::restored_stream::{RecordsOrigin, restore_streams};
-use crate::durability::{AdoptedStream, DescriptionKind, StreamJournal};
+use super::coordinator::{Recovery, continue_streams};
+use super::ownership::begin_claims;
+use super::stream_recovery::register_streams;
 use crate::handles::Gateway;
 use crate::keys::Keys;
-use crate::streams::StreamFeed;
-use journal::{FileSystem, LockedJournal, RecordTap, RecoveryReport};
+use crate::records::DescriptionKind;
+use crate::streams::{RecoveredHandle, StreamFeed, StreamJournal, StreamOrigin};
+use journal::{FileSystem, LockedJournal, RecordTap, RecoveredStream, RecoveryReport};
 use std::sync::Arc;
 use stream::StreamId;
 use wire::clock;
@@ -20,7 +20,7 @@ type ReadJournal = Box<dyn FnOnce(StreamFeed) -> Result<ReadStreams, String> + S
 /// The running journal with its streams.
 struct ReadStreams {
     journal: Arc<StreamJournal>,
-    adopted: Vec<AdoptedStream>,
+    streams: Vec<RecoveredHandle>,
     report: RecoveryReport,
     refused: Vec<u128>,
 }
@@ -51,10 +51,10 @@ impl StartingJournal {
             let report = recovered.report;
             let refused = recovered.refused.iter().map(|stream| stream.id).collect();
             let started = StreamJournal::start(writer, recovered, feed);
-            let (journal, adopted) = started.map_err(|why| why.to_string())?;
+            let (journal, streams) = started.map_err(|why| why.to_string())?;
             Ok(ReadStreams {
                 journal,
-                adopted,
+                streams,
                 report,
                 refused,
             })
@@ -83,49 +83,43 @@ pub async fn recover_streams(
     let read = read
         .await
         .unwrap_or_else(|_| Err("a bug in the journal".to_owned()));
-    let restored = match read {
+    let (recovered, claims) = match read {
         Ok(read) => {
             log_report(&read);
             gateway.generations.journal.set(read.journal);
-            let adopted = without_retired(read.adopted);
-            let streams = gateway.responses.restore_answers(adopted);
-            let recovered: Vec<_> = streams
-                .iter()
-                .map(|one| Arc::clone(&one.recovered))
-                .collect();
+            let mut streams = read.streams;
+            // The drop of the others ends their retention.
+            streams.retain(|stream| kind_of(stream) != Some(DescriptionKind::Retired));
+            let streams = gateway.responses.restore_answers(streams);
+            let records = streams.iter().map(|stream| Arc::clone(&stream.records));
+            let records: Vec<_> = records.collect();
             let streams = restore_deliveries(&gateway, streams);
-            let is_sealed = read.report.is_sealed;
-            let origin = RecordsOrigin::Journal { is_sealed };
-            let restored = restore_streams(&gateway, &keys, streams, origin);
-            (restored, begin_reclaims(&gateway, recovered))
+            let origin = (StreamOrigin::Journal, read.report.is_sealed);
+            let recovered = register_streams(&gateway, &keys, streams, origin);
+            (recovered, begin_claims(&gateway, records))
         }
         Err(why) => {
             tracing::error!("no stream of this process is durable: {why}");
+            gateway.generations.journal.fail(why);
             Default::default()
         }
     };
-    let (restored, reclaims) = restored;
     let metrics = &gateway.generations.metrics.recovery;
     metrics.set_begun(begun);
-    restored.count(metrics);
+    recovered.count(metrics);
     gateway.registration.open();
-    Recovery::new(held, restored, reclaims)
+    Recovery::new(held, recovered, claims)
 }
 
-fn kind_of(adopted: &AdoptedStream) -> Option<DescriptionKind> {
-    DescriptionKind::of(&adopted.recovered.description)
-}
-
-/// The objects of a journal that this version can use. The drop of the others ends their retention.
-fn without_retired(mut adopted: Vec<AdoptedStream>) -> Vec<AdoptedStream> {
-    adopted.retain(|one| kind_of(one) != Some(DescriptionKind::Retired));
-    adopted
+fn kind_of(stream: &RecoveredHandle) -> Option<DescriptionKind> {
+    DescriptionKind::of(&stream.records.description)
 }
 
 /// Restores the deliveries among the objects of a journal, and returns the others.
-fn restore_deliveries(gateway: &Gateway, adopted: Vec<AdoptedStream>) -> Vec<AdoptedStream> {
-    let is_delivery = |one: &AdoptedStream| kind_of(one) == Some(DescriptionKind::WebhookDelivery);
-    let (deliveries, streams) = adopted.into_iter().partition::<Vec<_>, _>(is_delivery);
+fn restore_deliveries(gateway: &Gateway, objects: Vec<RecoveredHandle>) -> Vec<RecoveredHandle> {
+    let is_delivery =
+        |object: &RecoveredHandle| kind_of(object) == Some(DescriptionKind::WebhookDelivery);
+    let (deliveries, streams) = objects.into_iter().partition::<Vec<_>, _>(is_delivery);
     for delivery in deliveries {
         gateway.outbox.restore(delivery);
     }
@@ -146,7 +140,7 @@ fn log_report(read: &ReadStreams) {
     let report = &read.report;
     if report.last_boot > 0 {
         tracing::info!(
-            streams = read.adopted.len(),
+            streams = read.streams.len(),
             segments = report.segments,
             bytes = report.bytes,
             cut_bytes = report.cut_bytes,
@@ -159,4 +153,29 @@ fn log_report(read: &ReadStreams) {
         let id = StreamId::from_bits(*id);
         tracing::warn!(stream = %id, "a newer version wrote the stream; its records stay");
     }
+}
+
+/// Registers a stream that this process has claimed, so that readers find it, and continues it in a task; an event goes to
+/// the outbox. False: the journal does not work. Must be called inside a tokio runtime.
+///
+/// The end of the other process is not counted as one of an engine: the stream was computed elsewhere.
+pub fn take_over_stream(gateway: &Gateway, keys: &Keys, stream: RecoveredStream) -> bool {
+    let Some(journal) = gateway.generations.journal.get() else {
+        return false;
+    };
+    let Some(stream) = journal.continue_stream(stream) else {
+        return false;
+    };
+    match kind_of(&stream) {
+        Some(DescriptionKind::WebhookDelivery) => gateway.outbox.restore(stream),
+        Some(DescriptionKind::Retired) => drop(stream),
+        _ => {
+            let origin = (StreamOrigin::OtherGateway, true);
+            let recovered = register_streams(gateway, keys, vec![stream], origin);
+            recovered.count(&gateway.generations.metrics.recovery);
+            let (gateway, streams) = (gateway.clone(), recovered.streams);
+            tokio::spawn(async move { continue_streams(&gateway, streams).await });
+        }
+    }
+    true
 }

@@ -1,9 +1,13 @@
-//! Control updates of running streams.
+//! Control of running streams: stop, pause and control updates, passed to the engine that computes the stream.
 
-use super::control_history::ControlUpdate;
-use super::stream_record::StreamRecord;
-use engine::{RequestUpdate, UpdateRejected};
+use super::stream_record::{StreamRecord, StreamStage};
+use crate::records::ControlState;
+use crate::records::control_state::ControlUpdate;
+use engine::{Handle, Phase, RequestId, RequestUpdate, UpdateRejected};
 use generate::error::{ApiError, ErrorKind};
+use generate::stream_source::Submitted;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use text::Tokenizer;
 use wire::control_request::ControlRequest;
@@ -93,4 +97,123 @@ pub fn not_running() -> ApiError {
         "stream_not_running",
         "only a stream that was started and has not ended can be paused or resumed",
     )
+}
+
+impl StreamRecord {
+    /// Ready after a cancellation before the start; pending forever otherwise.
+    pub(crate) async fn cancelled_waiting(&self) {
+        let mut stage = self.stage.subscribe();
+        if stage
+            .wait_for(|stage| *stage == StreamStage::Cancelled)
+            .await
+            .is_err()
+        {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Cancels the stream within one step. An ended stream does not change.
+    pub fn cancel(&self) {
+        self.stage.send_if_modified(|stage| {
+            let waits = *stage == StreamStage::Waiting;
+            if waits {
+                *stage = StreamStage::Cancelled;
+            }
+            waits
+        });
+        self.each_open(Handle::cancel);
+        self.program().into_iter().for_each(|run| run.cancel());
+    }
+
+    /// Pauses or continues the stream; the total timeout and the deadline go on. False: the stream is not started, or
+    /// has ended.
+    pub fn pause(&self, paused: bool) -> bool {
+        if self.started().is_none() || self.is_over() {
+            return false;
+        }
+        self.paused.store(paused, Ordering::Relaxed);
+        if let Some(durable) = self.durable() {
+            durable.pause(paused);
+        }
+        self.each_open(if paused {
+            Handle::pause
+        } else {
+            Handle::resume
+        });
+        self.program().into_iter().for_each(|run| run.pause(paused));
+        true
+    }
+
+    /// Updates the generation from the engine's next step. `None`: the stream is a workflow run.
+    pub(crate) fn update_request(
+        &self,
+        steer: &RequestUpdate,
+    ) -> Option<Result<(), UpdateRejected>> {
+        let started = self.started().filter(|_| self.program().is_none())?;
+        let requests = started.requests.iter();
+        let mut told = requests.map(|r| started.engine.update(r.id, steer.clone()));
+        Some(told.find(Result::is_err).unwrap_or(Ok(())))
+    }
+
+    fn each_open(&self, tell: impl Fn(&Handle, RequestId)) {
+        let Some(started) = self.started() else {
+            return;
+        };
+        let open = |r: &&Submitted| r.progress.phase() != Phase::Ended;
+        for request in started.requests.iter().filter(open) {
+            tell(&started.engine, request.id);
+        }
+    }
+}
+
+/// Bytes of a control state's record that are left for the history.
+const HISTORY_BYTES_MAX: usize = 64 << 10;
+
+/// Control updates of one stream. The lock keeps the order of updates equal to the engine's.
+#[derive(Debug, Default)]
+pub(crate) struct Steering(Mutex<SteeringState>);
+
+/// Control updates in effect, and those that wait.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SteeringState {
+    /// Without history and count.
+    state: ControlState,
+    /// Updates that earlier processes have applied.
+    applied_before: u64,
+}
+
+impl Steering {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, SteeringState> {
+        // No code that may panic runs under this lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins with the control updates of an earlier process. Those that wait are given to the engine again.
+    pub(crate) fn restore(&self, control: &ControlState) {
+        *self.lock() = SteeringState {
+            applied_before: control.applied,
+            state: ControlState {
+                history: Vec::new(),
+                ..control.clone()
+            },
+        };
+    }
+}
+
+impl SteeringState {
+    /// The state after one more update; this process has applied `applied`. `None`: the updates that wait are longer than a
+    /// record.
+    pub(crate) fn accept(&self, update: &RequestUpdate, applied: u64) -> Option<Self> {
+        let mut next = self.clone();
+        next.state
+            .mark_applied(self.applied_before.saturating_add(applied));
+        next.state.pending.push(update.clone());
+        let bytes = next.state.encode().ok()?.len();
+        (bytes + HISTORY_BYTES_MAX <= journal::SAMPLING_BYTES_MAX).then_some(next)
+    }
+
+    /// The state, without history and count.
+    pub(crate) fn control_state(&self) -> &ControlState {
+        &self.state
+    }
 }

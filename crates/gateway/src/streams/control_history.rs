@@ -1,63 +1,12 @@
 //! The control updates of a running stream: a count, and the last of them.
 
-use engine::RequestUpdate;
+use crate::records::control_state::{ControlUpdate, TimedUpdate, UPDATES_RECORDED_MAX};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use wire::clock;
-
-/// Updates of a stream that are kept: the last ones.
-pub(crate) const UPDATES_RECORDED_MAX: usize = 64;
-
-/// The fields of a control update. Fields that the client did not set are absent.
-#[derive(Clone, Debug, Default, JsonSchema, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct ControlUpdate {
-    /// Generated tokens of all choices at the time of the update. The update takes effect at a later token.
-    pub(crate) after_tokens: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) pause: Option<bool>,
-    #[serde(skip_serializing_if = "is_not")]
-    pub(crate) stop: bool,
-    #[serde(skip_serializing_if = "is_not")]
-    pub(crate) end_thinking: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) temperature: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) top_k: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) top_p: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) min_p: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) repetition_penalty: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) presence_penalty: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) frequency_penalty: Option<f32>,
-    /// Number of injected tokens. Injected tokens are part of the output.
-    #[serde(skip_serializing_if = "is_none")]
-    pub(crate) injected: usize,
-}
-
-impl ControlUpdate {
-    /// The update that the engine received.
-    pub(crate) fn new(steer: &RequestUpdate) -> Self {
-        Self {
-            temperature: steer.temperature,
-            top_k: steer.top_k,
-            top_p: steer.top_p,
-            min_p: steer.min_p,
-            repetition_penalty: steer.repetition_penalty,
-            presence_penalty: steer.presence_penalty,
-            frequency_penalty: steer.frequency_penalty,
-            injected: steer.inject.len(),
-            ..Self::default()
-        }
-    }
-}
 
 /// A control update that a client made.
 #[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
@@ -66,16 +15,6 @@ pub(crate) struct RecordedUpdate {
     age_ms: u64,
     #[serde(flatten)]
     order: ControlUpdate,
-}
-
-/// A control update with its wall time, for records.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct TimedUpdate {
-    /// Wall time of the update.
-    pub(crate) at_unix_us: u64,
-    /// The update.
-    pub(crate) update: ControlUpdate,
 }
 
 /// The control updates of one stream.
@@ -147,16 +86,6 @@ impl ControlHistory {
         // No code that may panic runs under this lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_not(flag: &bool) -> bool {
-    !flag
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_none(count: &usize) -> bool {
-    *count == 0
 }
 
 #[cfg(test)]

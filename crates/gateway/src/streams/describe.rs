@@ -1,16 +1,16 @@
 //! Descriptions of streams in the streams API.
 
 use super::control_history::RecordedUpdate;
-use super::end_name::end_name;
 use super::stream_metrics::StreamMetrics;
-use super::stream_record::StreamRecord;
-use super::stream_state::StreamState;
+use super::stream_record::{StreamRecord, StreamState};
 use super::{ChoiceLog, StartedGeneration};
-use crate::admission::QueuePosition;
 use crate::owners_slot::{OwnersSlot, StreamReplica};
+use crate::records::end_name;
+use admission::QueuePosition;
 use generate::stream_change::Change;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use stream::{EntryState, ListCursor};
 
@@ -194,7 +194,7 @@ pub fn describe_stream<'a>(
     let replica = owners.map(|owners| owners.replica_of(record.id()));
     let is_followed = |replica: Option<StreamReplica>| replica.is_some_and(|r| r.is_followed);
     let (terms, meta) = (record.terms(), record.meta());
-    let (started, recovery) = (record.started(), record.recovery_state().note());
+    let started = record.started();
     let sum = |of: fn(&engine::Progress) -> u64| {
         let requests = started.iter().flat_map(|started| &started.requests);
         requests.map(|request| of(&request.progress)).sum()
@@ -229,8 +229,8 @@ pub fn describe_stream<'a>(
         unread: record.is_unread().then_some(true),
         explicit_acks: terms.explicit_acks,
         attached: record.credit_owner().is_taken(),
-        recovered: recovery.map(|note| note.recoveries),
-        recomputed: record.recovery_state().is_recomputed().then_some(true),
+        recovered: record.is_recovered().then_some(record.recoveries),
+        recomputed: record.is_recomputed.load(Ordering::Relaxed).then_some(true),
         created: meta.created_unix_s,
         prompt_tokens: started.map_or(0, |started| started.prompt_tokens),
         cached_tokens: started.map_or(0, StartedGeneration::cached_tokens),

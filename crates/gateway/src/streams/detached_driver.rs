@@ -4,8 +4,9 @@
 //! and the key is charged once, not per subscriber), grants `detached_tokens` when the client is gone, and retains the
 //! stream at the stream's end. The driver returns no credit.
 
-use super::settings::StreamLimits;
+use super::stream_logs::NO_TOKEN;
 use super::stream_run::StreamRun;
+use super::undelivered::StreamLimits;
 use engine::Token;
 use generate::output::choice_reader::LogReaders;
 use generate::output::generation_reader::is_good;
@@ -133,11 +134,7 @@ impl DetachedDriver {
 
 /// Reads all tokens; ready at the end.
 fn drain_logs(tokens: &mut Reader<Token>, cx: &mut Context<'_>, read: &mut u64) -> Poll<End> {
-    let nothing = Token {
-        id: 0,
-        logprob: 0.0,
-    };
-    let mut buffer = [nothing; TOKENS_PER_READ];
+    let mut buffer = [NO_TOKEN; TOKENS_PER_READ];
     loop {
         match tokens.poll_read(cx, &mut buffer) {
             Poll::Ready(Read::Items(n)) => *read += n as u64,

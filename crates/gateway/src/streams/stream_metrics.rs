@@ -5,6 +5,7 @@
 //! `/metrics`), so that an idle stream stays small.
 
 use super::StartedGeneration;
+use super::stream_credit::{SocketMetrics, as_nanoseconds};
 use super::stream_record::StreamRecord;
 use engine::Progress;
 use schemars::JsonSchema;
@@ -12,36 +13,6 @@ use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stream::EntryState;
-
-/// Frames of the credit owners, timed when the kernel took them.
-#[derive(Debug, Default)]
-pub(crate) struct SocketMetrics {
-    frames: AtomicU64,
-    gaps: AtomicU64,
-    gaps_ns: AtomicU64,
-    gap_max_ns: AtomicU64,
-    stalled_ns: AtomicU64,
-}
-
-impl SocketMetrics {
-    /// A frame with tokens was taken, so long after the one before; `None`: this reader's first.
-    pub(crate) fn record_frame(&self, after: Option<Duration>) {
-        self.frames.fetch_add(1, Ordering::Relaxed);
-        if let Some(gap) = after {
-            self.gaps.fetch_add(1, Ordering::Relaxed);
-            self.gaps_ns
-                .fetch_add(as_nanoseconds(gap), Ordering::Relaxed);
-            self.gap_max_ns
-                .fetch_max(as_nanoseconds(gap), Ordering::Relaxed);
-        }
-    }
-
-    /// Records that a frame waited this long for the reader.
-    pub(crate) fn record_stall(&self, time: Duration) {
-        self.stalled_ns
-            .fetch_add(as_nanoseconds(time), Ordering::Relaxed);
-    }
-}
 
 /// Metrics of a stream, over all choices.
 #[derive(JsonSchema, Serialize)]
@@ -183,8 +154,4 @@ fn tokens_per_second(tokens: u64, first_ns: u64, last_ns: u64) -> Option<f64> {
 /// To the microsecond.
 fn as_milliseconds(ns: u64) -> f64 {
     (ns / 1000) as f64 / 1000.0
-}
-
-fn as_nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -5,31 +5,31 @@
 //! *rejected*. The change happens once and wakes all tasks that wait for the change. A stream can be canceled in
 //! either state. The end of a stream is the end of its logs; no call reports the end here.
 
-use super::attendance::Attendance;
+use super::control::Steering;
 use super::control_history::ControlHistory;
-use super::credit_owner::CreditOwner;
-use super::end_name::end_name;
-use super::moved_stream::{moved_error, never_started_error};
-use super::recovery_state::RecoveryState;
-use super::steering::Steering;
-use super::stream_state::StreamState;
-use super::stream_terms::StreamTerms;
+use super::stream_credit::CreditOwner;
+use super::stream_origin::StreamOrigin;
+use super::subscriber::Attendance;
 use super::transitions::Transitions;
 use super::undelivered::ConnectionHandle;
-use crate::admission::QueuePosition;
-use crate::durability::DurableStream;
-use crate::workflows::RunControl;
+use super::{DurableStream, RunControl};
+use crate::records::end_name;
+use admission::QueuePosition;
 use engine::Phase;
 use generate::error::ApiError;
 use generate::output::position::Position;
 use generate::stream_meta::StreamMeta;
 use generate::stream_source::{ChoiceLog, StartedGeneration, StreamSource};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use stream::{End, StreamId, Tap};
+use std::time::Duration;
+use stream::{End, Owner, StreamId, Tap};
 use tokio::sync::watch;
 use wire::clock;
 use wire::cursor::{Cursor, TerminalMarker};
+use wire::framing::Framing;
+use wire::openai::chat_encoder::ReasoningField;
+use wire::protocol::Protocol;
 
 /// The started generation of a stream.
 pub struct Started {
@@ -59,7 +59,14 @@ pub struct StreamRecord {
     pub(super) paused: AtomicBool,
     /// Position in the admission queue, if the request had to wait.
     queue_position: OnceLock<QueuePosition>,
-    recovery: RecoveryState,
+    pub(super) origin: StreamOrigin,
+    /// Processes that have taken the stream over, one after another.
+    pub(crate) recoveries: u64,
+    /// Whether another arithmetic computes the continuation than the answered tokens.
+    pub(super) is_recomputed: AtomicBool,
+    /// Whether the stream continues at another gateway.
+    pub(super) has_left: AtomicBool,
+    pub(super) waiting_readers: AtomicUsize,
     transitions: Arc<Transitions>,
     control_history: ControlHistory,
     steering: Steering,
@@ -70,11 +77,12 @@ pub struct StreamRecord {
 }
 
 impl StreamRecord {
-    /// A stream that waits.
+    /// A stream that waits, which so many processes have taken over.
     pub(crate) fn new(
         meta: StreamMeta,
         terms: StreamTerms,
         durable: Option<DurableStream>,
+        (origin, recoveries): (StreamOrigin, u64),
         transitions: Arc<Transitions>,
     ) -> Self {
         Self {
@@ -87,7 +95,11 @@ impl StreamRecord {
             credit_owner: CreditOwner::default(),
             paused: AtomicBool::new(false),
             queue_position: OnceLock::new(),
-            recovery: RecoveryState::default(),
+            origin,
+            recoveries,
+            is_recomputed: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
+            waiting_readers: AtomicUsize::new(0),
             transitions,
             control_history: ControlHistory::default(),
             steering: Steering::default(),
@@ -104,16 +116,6 @@ impl StreamRecord {
     /// Position in the admission queue; `None` if the request did not have to wait.
     pub fn queue_position(&self) -> Option<&QueuePosition> {
         self.queue_position.get()
-    }
-
-    /// Whether, and how, the stream came back after a restart.
-    pub(crate) fn recovery_state(&self) -> &RecoveryState {
-        &self.recovery
-    }
-
-    /// Whether an earlier process opened the stream: a client may have more than this process has shown so far.
-    pub fn is_recovered(&self) -> bool {
-        self.recovery.note().is_some()
     }
 
     /// State changes of the stream.
@@ -196,9 +198,10 @@ impl StreamRecord {
     /// The stream will never start. Without effect after the start.
     pub(crate) fn set_rejected(&self, error: ApiError) {
         let is_leaving = self.durable.as_ref().is_some_and(DurableStream::is_leaving);
-        let error = match self.is_moved() || is_leaving {
-            true => moved_error(),
-            false => error,
+        let error = if self.has_left() || is_leaving {
+            moved_error()
+        } else {
+            error
         };
         let (how, why) = match error.code {
             "cancelled" => ("cancelled", None),
@@ -213,11 +216,6 @@ impl StreamRecord {
             self.transitions.publish_ended(how, why, clock::now());
             self.stage.send_replace(StreamStage::Settled);
         }
-    }
-
-    /// Wakes all tasks that wait for the outcome of the start.
-    pub(super) fn settle_stage(&self) {
-        self.stage.send_replace(StreamStage::Settled);
     }
 
     /// The error of a stream that never starts.
@@ -235,7 +233,7 @@ impl StreamRecord {
     /// # Errors
     /// The stream was rejected.
     pub async fn wait_for_start(&self) -> Result<&StartedGeneration, ApiError> {
-        let _waiting = self.recovery.count_reader();
+        let _waiting = self.count_reader();
         self.wait_for_outcome().await
     }
 
@@ -333,4 +331,75 @@ impl StreamRecord {
     pub fn program(&self) -> Option<&Arc<RunControl>> {
         self.started().and_then(|_| self.program.get())
     }
+}
+
+/// Where a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamState {
+    /// Waits for a permit or for a slot in the batch.
+    Queued,
+    /// The prompt is being computed.
+    Prefilling,
+    /// Generating.
+    Running,
+    /// Waiting for credit or for pages.
+    Parked,
+    /// Paused by request.
+    Paused,
+    /// Every choice has ended.
+    Ended,
+}
+
+impl StreamState {
+    /// Name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Prefilling => "prefilling",
+            Self::Running => "running",
+            Self::Parked => "parked",
+            Self::Paused => "paused",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// Delivery options and owner of a stream.
+pub struct StreamTerms {
+    /// Owner of the stream.
+    pub owner: Owner,
+    /// Wire protocol of the request.
+    pub protocol: Protocol,
+    /// Framing of the response.
+    pub framing: Framing,
+    /// Field of chat messages with the reasoning.
+    pub reasoning_field: ReasoningField,
+    /// The stream continues without a client, and is retained after the end.
+    pub resumable: bool,
+    /// The stream becomes resumable when the client does not read for too long (`backpressure.policy: detach`).
+    pub detachable: bool,
+    /// Credit comes from the client's acknowledgements alone.
+    pub explicit_acks: bool,
+    /// Tokens a choice may be ahead; 0 = no limit.
+    pub credit_window: u64,
+    /// Tokens that a detached stream may generate beyond the credit window, per choice and once.
+    pub detached_tokens: u64,
+}
+
+/// Code of the error for a request whose stream continues at another gateway.
+pub const STREAM_MOVED: &str = "stream_moved";
+/// `Retry-After` of that error.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The error for a request whose stream continues at another gateway.
+pub fn moved_error() -> ApiError {
+    let message = "the stream continues at another gateway: read it again by its id";
+    ApiError::capacity(STREAM_MOVED, message, RETRY_AFTER)
+}
+
+/// The error of a stream whose request was dropped before the start.
+pub(super) fn never_started_error() -> ApiError {
+    let message = "the request was lost before it started, since its model or the server went away; nothing was computed: send \
+                   the request again";
+    ApiError::ours("lost", message)
 }

@@ -1,9 +1,10 @@
 //! The records of a stream in the journal, as the stream's record uses them.
 
-use super::steering::SteeringState;
+use super::control::SteeringState;
+use super::durable_stream::{DurableStream, ForgottenRecords};
+use super::stream_logs::NO_TOKEN;
 use super::stream_record::StreamRecord;
-use crate::durability::{ControlState, DurableStream, ForgottenRecords, unix_us};
-use engine::Token;
+use crate::records::{ControlState, unix_us};
 use futures_util::StreamExt;
 use std::future::poll_fn;
 use std::task::Poll;
@@ -87,10 +88,7 @@ impl StreamRecord {
             let Ok(mut reader) = log.tokens.attach(log.tokens.len()) else {
                 continue;
             };
-            let mut buffer = [Token {
-                id: 0,
-                logprob: 0.0,
-            }; TOKENS_PER_READ];
+            let mut buffer = [NO_TOKEN; TOKENS_PER_READ];
             poll_fn(|cx| {
                 loop {
                     match reader.poll_read(cx, &mut buffer) {

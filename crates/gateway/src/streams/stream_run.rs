@@ -1,11 +1,18 @@
-//! The right to run a stream, from the opening to the end.
+//! The right to run a stream, from the opening to the end, and the stream's admission permit.
+//!
+//! Each request of the stream brings a sequence permit to the engine, which drops that permit when the request's pages
+//! are free. The admission permit is released with the last sequence permit, whether the response is read or not, and
+//! however the generation ended: complete, canceled, failed, or because the engine ended. Before that the engine takes
+//! and returns slots through the sequence permits, one slot for each choice that may run.
 
 use super::stream_record::{Started, StreamRecord};
-use crate::admission::LatencyReporter;
+use super::undelivered::UndeliveredStreams;
 use crate::keys::KeyPermit;
-use crate::latency_sampler::LatencySampler;
+use admission::{LatencyReporter, Permit};
+use engine::{Progress, SequencePermits};
 use generate::error::{ApiError, ErrorKind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 use stream::Registration;
 use wire::clock;
@@ -35,8 +42,8 @@ impl StreamRun {
         }
     }
 
-    /// The run of a stream that an earlier process opened, and for whose tokens the key was charged.
-    pub(crate) fn restored(
+    /// The run of a stream that another process opened, and for whose tokens the key was charged.
+    pub(crate) fn recovered(
         registration: Registration<StreamRecord>,
         key: KeyPermit,
         charged: u64,
@@ -150,4 +157,158 @@ fn first_token(record: &StreamRecord) -> Option<Instant> {
     let stamps = started.requests.iter().map(|r| r.progress.first_token_ns());
     let first = stamps.filter(|&ns| ns > 0).min()?;
     Some(started.engine.epoch() + Duration::from_nanos(first))
+}
+
+/// The admission permit of a stream, shared by the stream's sequence permits.
+pub(crate) struct PermitHolder {
+    permit: Permit,
+    record: Weak<StreamRecord>,
+    undelivered: Arc<UndeliveredStreams>,
+}
+
+impl PermitHolder {
+    /// A holder for a stream that is about to be submitted.
+    pub(crate) fn new(
+        permit: Permit,
+        record: &Arc<StreamRecord>,
+        undelivered: &Arc<UndeliveredStreams>,
+    ) -> Self {
+        Self {
+            permit,
+            record: Arc::downgrade(record),
+            undelivered: Arc::clone(undelivered),
+        }
+    }
+
+    /// The admission permit.
+    pub(crate) fn permit(&self) -> &Permit {
+        &self.permit
+    }
+
+    /// The sequence permit of one request. Times of `progress` count from `epoch`.
+    pub(crate) fn sequence_permit(
+        self: &Arc<Self>,
+        progress: &Arc<Progress>,
+        epoch: Instant,
+    ) -> Box<dyn SequencePermits> {
+        Box::new(SequencePermit {
+            work: Arc::clone(self),
+            progress: Arc::clone(progress),
+            epoch,
+        })
+    }
+}
+
+impl Drop for PermitHolder {
+    /// A resumable stream is read by the detached driver; any other stream is undelivered until the client has read all
+    /// output.
+    fn drop(&mut self) {
+        if let Some(record) = self.record.upgrade()
+            && record.started().is_some()
+            && !record.terms().resumable
+        {
+            self.undelivered.add_stream(&record);
+        }
+    }
+}
+
+struct SequencePermit {
+    work: Arc<PermitHolder>,
+    progress: Arc<Progress>,
+    epoch: Instant,
+}
+
+impl SequencePermits for SequencePermit {
+    fn wake_by(&mut self, waker: Waker) {
+        self.work.permit.wake_on_slot(waker);
+    }
+
+    fn take(&mut self) -> bool {
+        self.work.permit.take_slot()
+    }
+
+    fn request(&mut self) {
+        self.work.permit.request_slot();
+    }
+
+    fn is_recalled(&mut self) -> bool {
+        self.work.permit.is_recalled()
+    }
+
+    fn withdraw(&mut self) {
+        self.work.permit.cancel_slot_request();
+    }
+
+    fn give_back(&mut self) {
+        self.work.permit.return_slot(false);
+    }
+}
+
+impl Drop for SequencePermit {
+    /// Reports the time of the first token to admission before the permit is released: a short response may end before
+    /// the first token is read.
+    fn drop(&mut self) {
+        let first_ns = self.progress.first_token_ns();
+        if first_ns > 0 {
+            let at = self.epoch + Duration::from_nanos(first_ns);
+            self.work.permit.latency_reporter().first_token(at);
+        }
+    }
+}
+
+/// Tokens whose mean gap is one sample, so that the lock of admission is taken less often.
+const TOKENS_PER_SAMPLE: u64 = 16;
+
+/// Reports latency to admission. A gap counts only if the reader waited before the token: a slow reader says nothing
+/// about the server.
+pub(crate) struct LatencySampler {
+    reporter: LatencyReporter,
+    /// When tokens were read last.
+    last: Option<Instant>,
+    /// The reader came and found nothing, since.
+    waited: bool,
+    gaps: Duration,
+    tokens: u64,
+}
+
+impl LatencySampler {
+    /// Of a generation nothing was read of yet.
+    pub(crate) fn new(reporter: LatencyReporter) -> Self {
+        Self {
+            reporter,
+            last: None,
+            waited: false,
+            gaps: Duration::ZERO,
+            tokens: 0,
+        }
+    }
+
+    /// The reader found nothing.
+    pub(crate) fn reader_waits(&mut self) {
+        self.waited = true;
+    }
+
+    /// `tokens` more were read, of `streams` choices that run side by side. `first` is when the engine made the first
+    /// of all.
+    pub(crate) fn tokens_read(
+        &mut self,
+        tokens: u64,
+        streams: usize,
+        first: impl FnOnce() -> Instant,
+        now: Instant,
+    ) {
+        let waited = std::mem::take(&mut self.waited);
+        let Some(last) = self.last.replace(now) else {
+            return self.reporter.first_token(first());
+        };
+        if waited {
+            self.gaps += now.saturating_duration_since(last) * streams.max(1) as u32;
+            self.tokens += tokens;
+        }
+        if self.tokens >= TOKENS_PER_SAMPLE {
+            self.reporter
+                .token_gap(self.gaps.div_f64(self.tokens as f64));
+            (self.gaps, self.tokens) = (Duration::ZERO, 0);
+        }
+    }
 }

@@ -6,8 +6,8 @@
 //! the lock for one slot of the ring and a few wakers, a reader for a copy. The end is the last change, once: later
 //! changes are dropped.
 
-use super::end_name::end_name;
 use super::feed::{FeedEvent, StreamFeed};
+use crate::records::end_name;
 use engine::{Follower, ParkReason, Transition};
 use futures_util::stream::{Stream, unfold};
 use generate::stream_change::Change;
@@ -67,10 +67,11 @@ impl Transitions {
     }
 
     /// The stream of an earlier process, or of another gateway, was registered. To be called once, before anything else.
-    pub(crate) fn publish_restored(&self, is_claimed: bool, at: Instant) {
-        let change = match is_claimed {
-            true => Change::Claimed,
-            false => Change::Recovered,
+    pub(crate) fn publish_recovered(&self, is_taken_over: bool, at: Instant) {
+        let change = if is_taken_over {
+            Change::Claimed
+        } else {
+            Change::Recovered
         };
         self.publish_if_changed(None, at, |_| Some(change));
     }
@@ -287,7 +288,7 @@ mod tests {
         let mut ring = feed.subscribe();
         let all = Transitions::new((StreamId::from_random([7; 16]), Owner(1)), 1, feed);
         let (now, follower) = (clock::now(), all.engine_follower(0));
-        all.publish_restored(true, now);
+        all.publish_recovered(true, now);
         follower.transition(Transition::Moved, now);
         assert_eq!(all.last_change(), Change::Claimed);
         follower.transition(Transition::Ended(End::Length), now);

@@ -1,13 +1,21 @@
-//! A delivery: an event for one URL, and what became of the attempts.
+//! Deliveries: an event for one URL, its records in the journal, the task that attempts what is due, and the interface of the
+//! HTTP client, which is in crate `server`.
 //!
 //! ```text
 //! description  EventRecord: id, owner, URL and event; never changes
 //! outcome      DeliveryState: attempts so far, and when the next one is due
 //! ```
 
+use super::Outbox;
+use super::outbox::DueDelivery;
 use crate::ended::EventRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use wire::clock;
 
 /// Bytes of a failure that is kept.
 const FAILURE_BYTES_MAX: usize = 256;
@@ -113,4 +121,78 @@ impl DeliveryDescription {
             last_failure: state.last_failure.clone(),
         }
     }
+}
+
+/// Time until the table is read again in any case: the wall clock may be set.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// Attempts the deliveries that are due, forever. Dropping the future leaves the attempts in flight without a record:
+/// they are repeated.
+pub async fn run_deliveries(outbox: Arc<Outbox>, sender: Arc<dyn SendWebhook>) {
+    let mut attempts = JoinSet::new();
+    loop {
+        while let Some(attempt) = outbox.begin_attempt() {
+            attempts.spawn(send(Arc::clone(&outbox), Arc::clone(&sender), attempt));
+        }
+        let wait = outbox.next_due().map_or(LOOK, |due_unix_us| {
+            Duration::from_micros(due_unix_us.saturating_sub(clock::unix_us())).min(LOOK)
+        });
+        tokio::select! {
+            () = outbox.news.notified() => {}
+            Some(_) = attempts.join_next() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Sends one request after its delivery is in the journal: a success that the next process does not know of is an event
+/// that arrives twice, and never one that is lost.
+async fn send(outbox: Arc<Outbox>, sender: Arc<dyn SendWebhook>, attempt: DueDelivery) {
+    if let Some(blob) = &attempt.blob {
+        blob.written().await;
+    }
+    let (outcome, received) = oneshot::channel();
+    sender.send(attempt.request, outcome);
+    let failed = |_| AttemptOutcome::Failed("the request could not be sent".to_owned());
+    let outcome = received.await.unwrap_or_else(failed);
+    outbox.finish_attempt(attempt.stream, &outcome);
+}
+
+/// A request to be sent.
+#[derive(Clone, Debug)]
+pub struct WebhookRequest {
+    /// An `http` or `https` URL of an allowed host.
+    pub url: String,
+    /// Header `webhook-id`.
+    pub id: String,
+    /// Header `webhook-timestamp`.
+    pub unix_s: i64,
+    /// Header `webhook-signature`.
+    pub signatures: String,
+    /// The event as JSON.
+    pub body: Arc<str>,
+    /// Time of the whole attempt.
+    pub timeout: Duration,
+    /// Whether the host may have addresses that are not public.
+    pub allow_private: bool,
+}
+
+/// Outcome of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttemptOutcome {
+    /// The receiver has answered.
+    Answered {
+        /// HTTP status.
+        status: u16,
+        /// `Retry-After` as a delay.
+        retry_after: Option<Duration>,
+    },
+    /// There was no answer.
+    Failed(String),
+}
+
+/// Sends requests without blocking the caller. An outcome that is dropped counts as a failure.
+pub trait SendWebhook: Send + Sync {
+    /// Sends a request.
+    fn send(&self, request: WebhookRequest, outcome: oneshot::Sender<AttemptOutcome>);
 }

@@ -3,8 +3,8 @@
 use super::delivery::{DeliveryState, DeliveryStatus};
 use super::settings::share;
 use super::{AttemptOutcome, WebhookSettings};
-use crate::durability::StoredBlob;
 use crate::ended::EventRecord;
+use crate::streams::StoredBlob;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;

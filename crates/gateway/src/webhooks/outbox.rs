@@ -2,14 +2,12 @@
 
 use super::delivery::{DeliveryDescription, DeliveryState, DeliveryStatus};
 use super::delivery_table::{Change, Delivery, DeliveryTable};
-use super::{AttemptOutcome, WebhookRequest, WebhookSecrets, WebhookSettings};
-use super::{secret, webhook_url};
-use crate::durability::{AdoptedStream, ForgottenRecords, JournalSlot, StoredBlob};
+use super::{AttemptOutcome, WebhookRequest, WebhookSecrets, WebhookSettings, secret, webhook_url};
 use crate::ended::{EVENT_PREFIX, EndedStream, EventRecord};
 use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
-use crate::metrics::count::Counter;
-use crate::streams::StreamRecord;
+use crate::metrics::counters::Counter;
+use crate::streams::{ForgottenRecords, JournalSlot, RecoveredHandle, StoredBlob, StreamRecord};
 use generate::error::{ApiError, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -169,15 +167,15 @@ impl Outbox {
     }
 
     /// Restores a delivery that an earlier process has recorded.
-    pub(crate) fn restore(&self, adopted: AdoptedStream) {
-        let AdoptedStream { recovered, durable } = adopted;
-        let record = match EventRecord::decode(&recovered.description) {
+    pub(crate) fn restore(&self, object: RecoveredHandle) {
+        let RecoveredHandle { records, durable } = object;
+        let record = match EventRecord::decode(&records.description) {
             Ok(record) => record,
             Err(error) => {
                 return tracing::warn!(%error, "an event for a webhook of an earlier process cannot be read");
             }
         };
-        let state = DeliveryState::decode(recovered.outcome.as_deref(), clock::unix_us());
+        let state = DeliveryState::decode(records.outcome.as_deref(), clock::unix_us());
         let settings = self.settings();
         let mut table = self.lock();
         if table.get(record.stream).is_some() {

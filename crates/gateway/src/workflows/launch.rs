@@ -1,11 +1,10 @@
 //! From a permit to a run.
 
-use super::run_control::RunControl;
-use super::run_driver::RunDriver;
-use super::run_slot::RunSlot;
-use crate::admission::Permit;
+use super::run_driver::{RunDriver, RunSlot};
 use crate::models::{ModelTask, ServedModel};
+use crate::streams::run_control::RunControl;
 use crate::streams::{self, ChoiceLog, PermitHolder, Started, StartedGeneration, StreamRegistry};
+use admission::Permit;
 use engine::{Clocks, Policy, Terms};
 use generate::error::{ApiError, Problem};
 use generate::output::choice_reader::LogReaders;

@@ -1,9 +1,8 @@
 //! Workflow runs: a run of a program is a stream.
 //!
 //! ```text
-//! folder       documents by name               launch      from a permit to a run
-//! run_control  cancel, pause, channels         run_driver  polls a run, and writes its output into a log
-//! run_slot     the slot of a run
+//! folder  documents by name     launch  from a permit to a run
+//! run_driver  polls a run in its slot, and writes its output into a log
 //! ```
 //!
 //! A run has a permit, an id in the registry, a log and a detached driver, as a resumable job has; but `run_driver`
@@ -13,9 +12,6 @@
 
 pub mod folder;
 pub mod launch;
-pub mod run_control;
 pub(crate) mod run_driver;
-pub(crate) mod run_slot;
 
 pub(crate) use launch::{Program, RunLauncher};
-pub(crate) use run_control::RunControl;

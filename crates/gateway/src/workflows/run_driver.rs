@@ -3,19 +3,25 @@
 //! One task per run. A run is not polled while paused, while the log is a window ahead of the reader, and without a
 //! slot ([`RunSlot`]); control calls wake the task. Each poll does a bounded piece of work and then yields; a step
 //! that is too long for that runs on a blocking thread.
+//!
+//! The slot of a run: returned while the run is parked, requested again to continue.
+//!
+//! As for the engine's sequences ([`engine::SequencePermits`]): a paused run returns the slot at once, a run that
+//! waits for the reader after [`PERMIT_KEPT`]. Requests of the run in the engine then continue to the end of their
+//! windows.
 
-use super::run_control::RunControl;
-use super::run_slot::{RunParkReason, RunSlot};
 use crate::keys::TokenCharge;
-use engine::{Follower, Token, Transition};
+use crate::streams::PermitHolder;
+use crate::streams::run_control::RunControl;
+use engine::{Follower, PERMIT_KEPT, Token, Transition};
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use stream::{End, FailCode, Writer};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use wire::clock;
 use workflow::{Event, Outcome, Run, Spent, Value};
 
@@ -158,3 +164,79 @@ async fn store_result(running: Arc<RunControl>, outcome: Outcome, inline_bytes_m
 #[cfg(test)]
 #[path = "run_driver_tests.rs"]
 mod tests;
+
+/// Why a run is parked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunParkReason {
+    Paused,
+    Credit,
+}
+
+/// The slot of one run, and the permit.
+pub(crate) struct RunSlot {
+    work: PermitHolder,
+    state: SlotState,
+}
+
+enum SlotState {
+    None,
+    Wanted,
+    Held,
+    /// The run waits for the reader and keeps the slot until this time.
+    Kept(Pin<Box<Sleep>>),
+}
+
+impl RunSlot {
+    /// The slot of a new run. `waker` is woken by a grant.
+    pub(crate) fn new(work: PermitHolder, waker: Waker) -> Self {
+        work.permit().wake_on_slot(waker);
+        Self {
+            work,
+            state: SlotState::None,
+        }
+    }
+
+    /// Ready when a run that is not parked has a slot; pending when parked.
+    pub(crate) fn poll_slot(
+        &mut self,
+        cx: &mut Context<'_>,
+        still: Option<RunParkReason>,
+    ) -> Poll<()> {
+        let permit = self.work.permit();
+        match (still, &mut self.state) {
+            (None, SlotState::Held | SlotState::Kept(_)) => self.state = SlotState::Held,
+            (None, SlotState::None | SlotState::Wanted) => {
+                if matches!(self.state, SlotState::None) {
+                    permit.request_slot();
+                }
+                self.state = if permit.take_slot() {
+                    SlotState::Held
+                } else {
+                    SlotState::Wanted
+                };
+            }
+            (Some(RunParkReason::Credit), SlotState::Held) => {
+                self.state = SlotState::Kept(Box::pin(sleep(PERMIT_KEPT)));
+                return self.poll_slot(cx, still);
+            }
+            (Some(RunParkReason::Credit), SlotState::Kept(until)) => {
+                if until.as_mut().poll(cx).is_ready() {
+                    self.return_slot();
+                }
+            }
+            (Some(_), _) => self.return_slot(),
+        }
+        match (still, &self.state) {
+            (None, SlotState::Held) => Poll::Ready(()),
+            _ => Poll::Pending,
+        }
+    }
+
+    fn return_slot(&mut self) {
+        match std::mem::replace(&mut self.state, SlotState::None) {
+            SlotState::None => {}
+            SlotState::Wanted => self.work.permit().cancel_slot_request(),
+            SlotState::Held | SlotState::Kept(_) => self.work.permit().return_slot(false),
+        }
+    }
+}

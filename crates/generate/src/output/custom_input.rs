@@ -51,7 +51,7 @@ impl CustomInput {
     }
 
     /// Whether the value of the member has begun.
-    fn has_begun(&self) -> bool {
+    pub fn has_begun(&self) -> bool {
         use Place::{Done, Escape, Text, Unicode};
         matches!(self.place, Text | Escape | Unicode(..) | Done)
     }

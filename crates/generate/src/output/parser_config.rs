@@ -35,6 +35,8 @@ pub struct ParserConfig {
     calls_only: bool,
     /// The answer has a response format.
     structured_output: bool,
+    /// Stop strings that end the turn: those of the chat template.
+    turn_ends: &'static [&'static str],
 }
 
 /// Options of a request that change the syntax of answers.
@@ -97,7 +99,21 @@ impl ParserConfig {
             marks,
             spelled,
             channels,
+            turn_ends: &[],
         }
+    }
+
+    /// This configuration with the stop strings of a chat template.
+    #[must_use]
+    pub fn with_turn_ends(self, turn_ends: &'static [&'static str]) -> Self {
+        Self { turn_ends, ..self }
+    }
+
+    /// Indices of the stop strings that end the turn.
+    pub fn turn_ends(&self, stops: &[String]) -> Vec<u16> {
+        let ends_turn = |&index: &u16| self.turn_ends.contains(&&*stops[usize::from(index)]);
+        let count = u16::try_from(stops.len()).unwrap_or(u16::MAX);
+        (0..count).filter(ends_turn).collect()
     }
 
     /// A parser at the beginning of an answer.

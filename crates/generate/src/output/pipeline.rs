@@ -8,7 +8,7 @@ pub use parts::PlacedPart;
 use crate::output::event::Logprobs;
 use crate::output::parser_config::{CallIds, ParserConfig};
 use crate::output::position::Position;
-use crate::stop::ONE_CALL;
+use crate::stop::{ONE_CALL, TURN_END};
 use content_entries::ContentEntries;
 use engine::{Token, TopLogprob};
 use parts::PlacedParts;
@@ -44,6 +44,8 @@ pub struct OutputPipeline {
     parser: AnswerParser,
     /// The stop strings while the tokens are those of the prompt.
     matcher: Option<StopMatcher>,
+    /// Indices of the stop strings that end the turn.
+    turn_ends: Vec<u16>,
     /// Tokens pushed.
     pushed: u64,
     /// The decoder's last output, kept for reuse.
@@ -67,6 +69,7 @@ impl OutputPipeline {
             options,
             decoder: decoder.showing(Arc::clone(reading.shown())),
             parser: reading.parser(),
+            turn_ends: reading.turn_ends(stops),
             matcher: (!stops.is_empty()).then(|| StopMatcher::new(stops)),
             pushed: 0,
             piece: String::new(),
@@ -125,11 +128,17 @@ impl OutputPipeline {
     }
 
     fn final_end(&self, end: End) -> End {
-        match (end, self.parser.stop_hit()) {
+        let end = match (end, self.parser.stop_hit()) {
             (End::Stop(_) | End::Length, Some(hit)) => End::Stop(Stop::StopString(hit.index)),
-            (End::Stop(Stop::StopString(ONE_CALL)), None) => End::Stop(Stop::ToolCalls),
-            (End::Stop(Stop::Eos), None) if self.parts.calls() > 0 => End::Stop(Stop::ToolCalls),
             (end, _) => end,
+        };
+        let ends_turn = |index| index == TURN_END || self.turn_ends.contains(&index);
+        match end {
+            End::Stop(Stop::StopString(ONE_CALL)) => End::Stop(Stop::ToolCalls),
+            End::Stop(Stop::StopString(index)) if !ends_turn(index) => end,
+            End::Stop(_) if self.parts.calls() > 0 => End::Stop(Stop::ToolCalls),
+            End::Stop(Stop::StopString(_)) => End::Stop(Stop::Eos),
+            end => end,
         }
     }
 

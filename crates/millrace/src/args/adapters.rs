@@ -29,7 +29,8 @@ struct Module {
 /// An adapter as `NAME=PATH`, or as JSON with `name` and `path`.
 fn module(text: &str) -> Result<String, String> {
     if text.starts_with('{') {
-        let module: Module = serde_json::from_str(text).map_err(|why| why.to_string())?;
+        let module: Module = serde_json::from_str(text)
+            .map_err(|_| "as JSON it must be {\"name\": NAME, \"path\": PATH}".to_owned())?;
         return Ok(format!("{}={}", module.name, module.path));
     }
     match text.split_once('=') {

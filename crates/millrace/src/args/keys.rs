@@ -1,6 +1,6 @@
 //! Arguments of `millrace keys`.
 
-use super::ModelArgs;
+use super::{ModelArgs, path_or_none};
 use crate::config::ConfigError;
 use clap::{Args, Subcommand};
 use std::fmt;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Args)]
 pub(crate) struct KeysArgs {
     /// YAML file with settings; its `keys.file` names the key file.
-    #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE", global = true)]
+    #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE", value_parser = path_or_none(), global = true)]
     pub(crate) config: Option<PathBuf>,
     /// API key file; default: the setting `keys.file` (or the variable `MILLRACE_KEYS_FILE`).
     #[arg(long, value_name = "FILE", global = true)]

@@ -1,14 +1,15 @@
 //! Flags of the commands about which models there are.
 
-use super::{ModelArgs, ServerArgs};
+use super::{ModelArgs, ServerArgs, path_or_none};
 use crate::config::{Config, ConfigError};
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PullArgs {
     /// `hf.co/OWNER/REPOSITORY[@REVISION][:QUANT]`, `OWNER/REPOSITORY:FILE.gguf`, or a short name such as `qwen3:0.6b`.
-    #[arg(required_unless_present = "list")]
+    #[arg(required_unless_present = "list", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) name: Option<String>,
     /// Show the short names with sizes, and which of them fit this machine.
     #[arg(long, conflicts_with = "name")]
@@ -23,7 +24,7 @@ pub(crate) struct PullArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RmArgs {
     /// Model names, as in `millrace list`.
-    #[arg(value_name = "MODEL", required = true)]
+    #[arg(value_name = "MODEL", required = true, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) library: LibraryArgs,
@@ -32,10 +33,10 @@ pub(crate) struct RmArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CpArgs {
     /// Name of a local model, as in `millrace list`.
-    #[arg(value_name = "MODEL")]
+    #[arg(value_name = "MODEL", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) from: String,
     /// The second name.
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) to: String,
     #[command(flatten)]
     pub(crate) library: LibraryArgs,
@@ -44,7 +45,7 @@ pub(crate) struct CpArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StopArgs {
     /// Model names, as in `millrace ps`.
-    #[arg(value_name = "MODEL", required = true)]
+    #[arg(value_name = "MODEL", required = true, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
@@ -54,7 +55,7 @@ pub(crate) struct StopArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LibraryArgs {
     /// YAML file with settings; its `models.directories` names the model directories.
-    #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE")]
+    #[arg(long, env = "MILLRACE_CONFIG", value_name = "FILE", value_parser = path_or_none())]
     config: Option<PathBuf>,
     /// Directory of models, in place of `models.directories` (may be given several times; downloads go to the first).
     #[arg(long, value_name = "DIR")]

@@ -23,7 +23,7 @@ pub(crate) struct GenerateArgs {
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
     /// Random seed; default: a new one for each run.
-    #[arg(short = 's', long)]
+    #[arg(short = 's', long, allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
     /// Stop string, not included in the output (may be given several times).
     #[arg(long, value_name = "TEXT", value_parser = stop_string)]
@@ -106,19 +106,29 @@ pub(crate) struct ChatArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SamplingArgs {
     /// Sampling temperature; 0 = greedy. Default: as the model recommends, or else 0.8.
-    #[arg(long, value_name = "NUMBER", visible_alias = "temp")]
+    #[arg(
+        long,
+        allow_negative_numbers = true,
+        value_name = "NUMBER",
+        visible_alias = "temp"
+    )]
     pub(crate) temperature: Option<f64>,
     /// Top-k sampling; 0 = off. Default: as the model recommends, or else 40.
-    #[arg(long, value_name = "N")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
     pub(crate) top_k: Option<u32>,
     /// Top-p (nucleus) sampling; 1 = off. Default: as the model recommends, or else 0.95.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER")]
     pub(crate) top_p: Option<f64>,
     /// Min-p sampling; 0 = off. Default: as the model recommends, or else 0.05.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER")]
     pub(crate) min_p: Option<f64>,
     /// Repetition penalty; 1 = off. Default: as the model recommends, or else off.
-    #[arg(long, value_name = "NUMBER", visible_alias = "repeat-penalty")]
+    #[arg(
+        long,
+        allow_negative_numbers = true,
+        value_name = "NUMBER",
+        visible_alias = "repeat-penalty"
+    )]
     pub(crate) repetition_penalty: Option<f64>,
 }
 

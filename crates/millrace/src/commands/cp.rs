@@ -3,7 +3,7 @@
 use crate::args::CpArgs;
 use crate::failure::Failure;
 use crate::logging;
-use crate::model_lookup::unknown_name;
+use crate::model_lookup::{expect_directories, unknown_name};
 use crate::model_store::ModelStore;
 use std::io::Write;
 
@@ -11,6 +11,7 @@ use std::io::Write;
 pub(crate) fn cp(args: &CpArgs) -> Result<(), Failure> {
     let config = args.library.settings()?;
     logging::start(&config.settings)?;
+    expect_directories(&config)?;
     let (from, to) = (&args.from, &args.to);
     ModelStore::local(&config.settings)
         .copy_name(from, to)

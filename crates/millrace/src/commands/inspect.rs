@@ -4,7 +4,7 @@
 use crate::args::InspectArgs;
 use crate::failure::Failure;
 use crate::model_files::{ModelSource, facts_of, has_safetensors};
-use crate::model_lookup::find_model;
+use crate::model_lookup::{expect_directories, find_model};
 use crate::packed_cache::PackedCache;
 use serde_json::json;
 use server::{ModelFacts, ModelTask, SamplingDefaults};
@@ -126,7 +126,9 @@ fn find_source(args: &InspectArgs) -> Result<ModelSource, Failure> {
     if path.is_file() {
         return Ok(ModelSource::of_file(String::new(), path.clone()));
     }
-    let mut settings = args.library.settings()?.settings;
+    let config = args.library.settings()?;
+    expect_directories(&config)?;
+    let mut settings = config.settings;
     settings.model.path = Some(path.clone());
     find_model(&settings)
 }

@@ -31,10 +31,8 @@ fn create_key(path: &Path, new: &NewKeyArgs) -> Result<(), Failure> {
     let mut edit = Edit::begin(path).map_err(Failure::User)?;
     edit.file.keys.push(key_entry(new, &key)?);
     edit.commit().map_err(Failure::User)?;
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{key}")?;
-    out.flush()?;
     let name = &new.name;
+    print_secret(&key, name, "key")?;
     print_note(&format!(
         "{name} was added to {}; the key is shown only now. A running server accepts it after the next SIGHUP.",
         path.display()
@@ -57,9 +55,7 @@ fn add_webhook_secret(path: &Path, name: &str, replace: bool) -> Result<(), Fail
         .truncate(if replace { 1 } else { SECRETS_MAX });
     let signing = entry.webhook_secrets.len();
     edit.commit().map_err(Failure::User)?;
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{secret}")?;
-    out.flush()?;
+    print_secret(&secret, name, "webhook secret")?;
     print_note(&format!(
         "{name} signs events with {signing} webhook secret(s); a running server does after the next SIGHUP."
     ))
@@ -145,6 +141,17 @@ fn shown_limits(limits: &Limits) -> String {
         [] => "no limits".to_owned(),
         shown => shown.join(", "),
     }
+}
+
+/// Prints a text that is shown only once. Where that fails the file has it already.
+fn print_secret(secret: &str, name: &str, kind: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let printed = writeln!(out, "{secret}").and_then(|()| out.flush());
+    printed.map_err(|why| {
+        Failure::user(format!(
+            "the {kind} of {name} was stored, and could not be shown ({why}): `millrace keys revoke {name}`, or make another one"
+        ))
+    })
 }
 
 /// Prints a line for people on standard error.

@@ -5,6 +5,7 @@ use crate::args::LibraryArgs;
 use crate::clock::now_unix_s;
 use crate::failure::Failure;
 use crate::logging;
+use crate::model_lookup::expect_directories;
 use crate::model_store::ModelStore;
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,6 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) fn models(args: &LibraryArgs) -> Result<(), Failure> {
     let config = args.settings()?;
     logging::start(&config.settings)?;
+    expect_directories(&config)?;
     let store = ModelStore::local(&config.settings);
     let rows = store.all().into_iter().map(|local| {
         let facts = &local.facts;

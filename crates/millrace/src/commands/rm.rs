@@ -3,7 +3,7 @@
 use crate::args::RmArgs;
 use crate::failure::Failure;
 use crate::logging;
-use crate::model_lookup::unknown_name;
+use crate::model_lookup::{expect_directories, unknown_name};
 use crate::model_store::{ModelStore, Removed};
 use std::io::Write;
 
@@ -11,6 +11,7 @@ use std::io::Write;
 pub(crate) fn rm(args: &RmArgs) -> Result<(), Failure> {
     let config = args.library.settings()?;
     logging::start(&config.settings)?;
+    expect_directories(&config)?;
     let store = ModelStore::local(&config.settings);
     for name in &args.names {
         let removed = store

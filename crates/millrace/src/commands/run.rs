@@ -8,6 +8,7 @@ use crate::args::RunArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::generation::{Answer, AnswerOptions, AnswerPrinter, Generator};
+use crate::model_lookup::expect_directories;
 use crate::{loading, logging};
 use generate::request::Prompt;
 use std::io::Write;
@@ -17,6 +18,7 @@ use std::time::Duration;
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut config = args.model.settings(None)?;
     logging::start(&config.settings)?;
+    expect_directories(&config)?;
     let arguments = RunArguments::read(args, &config.settings)?;
     let settings = &mut config.settings;
     settings.model.path = arguments.model.or(settings.model.path.take());
@@ -38,6 +40,7 @@ fn run_prompt(args: &RunArgs, settings: &Settings, prompt: &str) -> Result<(), F
     let generator = Generator::new(&loaded, settings);
     let options = options.with_defaults(generator.defaults());
     generator.expect_supported(&options)?;
+    options.warn();
     let prompt = typed_prompt(&generator, &options, args, prompt)?;
     let mut printer = AnswerPrinter::new(&mut out);
     let answer = generator.answer(prompt, &options, &mut printer, None)?;

@@ -18,6 +18,9 @@ const RESPONSE_BYTES_MAX: u64 = 4 << 20;
 /// Time without a byte after which a request fails.
 const SILENCE: Duration = Duration::from_secs(10);
 
+/// What to look at after an answer that no server of this version gives.
+pub(super) const NO_MILLRACE: &str = "another program listens there, or a Millrace of another version; --url says where the server is";
+
 /// A server and the key to send.
 pub(super) struct RunningServer {
     url: String,
@@ -89,6 +92,8 @@ impl RunningServer {
         let config = args.library.settings()?;
         let own = Self::of_settings(&config.settings, SILENCE);
         let api_key = args.api_key.as_ref().map(Secret::first);
+        // A variable without a value is none.
+        let api_key = api_key.filter(|key| !key.reveal().is_empty());
         let ignored = config.ignored();
         let url = match &args.url {
             None => {
@@ -195,7 +200,7 @@ impl RunningServer {
         let body = body.read_to_string().unwrap_or_default();
         let failure = Failure::user(match serde_json::from_str::<ErrorBody>(&body) {
             Ok(body) => format!("{url}{path} answered {status}: {}", body.message()),
-            Err(_) => format!("{url}{path} answered {status}"),
+            Err(_) => format!("{url}{path} answered {status}: {NO_MILLRACE}"),
         });
         Err(if status.is_server_error() {
             RequestError::Unavailable(failure)
@@ -210,18 +215,24 @@ impl RunningServer {
         mut response: Response<Body>,
     ) -> Result<T, Failure> {
         let body = response.body_mut().with_config().limit(RESPONSE_BYTES_MAX);
-        let text = body
-            .read_to_string()
-            .map_err(|why| self.unreachable(&why))?;
-        serde_json::from_str(&text).map_err(|why| {
+        let bytes = body.read_to_vec().map_err(|why| self.unreachable(&why))?;
+        serde_json::from_slice(&bytes).map_err(|_| {
+            let url = &self.url;
             Failure::user(format!(
-                "{}{path} returned an unexpected response: {why}",
-                self.url
+                "{url}{path} answered what this version cannot read: {NO_MILLRACE}"
             ))
         })
     }
 
     fn unreachable(&self, why: &ureq::Error) -> Failure {
+        let why = match why {
+            ureq::Error::Io(why) => why.to_string(),
+            ureq::Error::Timeout(_) => format!("no answer for {} s", SILENCE.as_secs()),
+            ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
+                "it is no address such as http://127.0.0.1:8420".to_owned()
+            }
+            why => why.to_string(),
+        };
         Failure::user(format!(
             "no server answers at {}: {why}\n  `millrace serve` starts one; --url says where another is",
             self.url

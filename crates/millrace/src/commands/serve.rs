@@ -5,11 +5,10 @@ use crate::bounds::server_config;
 use crate::cluster_node::{self, JoinedCluster};
 use crate::config::{ClusterRole, Settings};
 use crate::failure::Failure;
-use crate::journal_opening::lock_journal;
+use crate::journal_opening::{OpenedJournal, lock_journal};
 use crate::keyring::Keyring;
 use crate::library::Library;
-use crate::model_files::ModelSource;
-use crate::model_lookup::find_start_model;
+use crate::model_lookup::{StartModel, expect_directories, find_start_model};
 use crate::model_store::ModelStore;
 use crate::notify_socket::NotifySocket;
 use crate::reload::{Reload, Reloading};
@@ -17,8 +16,8 @@ use crate::signals::ServerSignals;
 use crate::stall_watch::StallWatch;
 use crate::upstreams::{UsedUpstreams, use_upstreams};
 use crate::{loading, logging};
-use journal::{JournalDirectory, LockedJournal};
 use server::{Loading, Server, StartingJournal, TlsCertificate};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -31,17 +30,18 @@ const UNKNOWN_MODEL: &str = "(a model of the engines)";
 /// of the load.
 pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let config = args.settings()?;
-    let log = logging::start(&config.settings)?;
+    let log = logging::start_for_server(&config.settings)?;
     logging::tell_ignored(&config);
     let ring = Keyring::open(&config).map_err(Failure::User)?;
     let settings = config.settings.clone();
-    let source = start_model(&settings)?;
+    expect_directories(&config)?;
+    let start = start_model(&settings)?;
     let journal = match settings.cluster.role {
         // An engine owns no streams.
-        ClusterRole::Engine => None,
+        ClusterRole::Engine => OpenedJournal::Off,
         ClusterRole::All | ClusterRole::Gateway => lock_journal(&settings)?,
     };
-    let name = served_name(source.as_ref());
+    let name = served_name(start.as_ref());
     let certificate = settings.listener.certificate().map_err(Failure::User)?;
     let runtime = server::io_runtime(settings.server.io_threads)?;
     let bounds = server_config(&settings);
@@ -51,7 +51,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         let cluster =
             cluster_node::join(&settings, server.local_addr(), Arc::clone(&ring.keys)).await?;
         let upstreams = use_upstreams(&settings)?;
-        let library = Library::new(settings.clone(), source)
+        let library = Library::new(settings.clone(), start)
             .with_cluster(cluster.clone())
             .with_upstreams(upstreams.clone());
         let library = Arc::new(library);
@@ -93,12 +93,15 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
 }
 
 /// The name under which the server starts.
-fn served_name(source: Option<&ModelSource>) -> String {
-    source.map_or_else(|| UNKNOWN_MODEL.to_owned(), |source| source.name.clone())
+fn served_name(start: Option<&StartModel>) -> String {
+    start.map_or_else(
+        || UNKNOWN_MODEL.to_owned(),
+        |start| start.source.name.clone(),
+    )
 }
 
 /// The model to start with, with a header that was checked; `None`: the engines of a gateway decide.
-fn start_model(settings: &Settings) -> Result<Option<ModelSource>, Failure> {
+fn start_model(settings: &Settings) -> Result<Option<StartModel>, Failure> {
     for skipped in ModelStore::without_start(settings).skipped_links() {
         tracing::warn!("{skipped}");
     }
@@ -107,9 +110,9 @@ fn start_model(settings: &Settings) -> Result<Option<ModelSource>, Failure> {
         tracing::info!("no model was given: waiting for the first model of an engine");
         return Ok(None);
     }
-    let source = find_start_model(settings)?;
-    loading::check_header(&source, &settings.of_model(&source.name))?;
-    Ok(Some(source))
+    let start = find_start_model(settings)?;
+    loading::check_header(&start.source, &settings.of_model(&start.source.name))?;
+    Ok(Some(start))
 }
 
 /// The server with its certificate and its Unix socket.
@@ -126,6 +129,13 @@ fn listen(
         Some(path) => {
             let mode = settings.listener.mode().map_err(Failure::User)?;
             server.with_unix_socket(path, mode).map_err(|why| {
+                let why = match why.kind() {
+                    ErrorKind::InvalidInput => format!(
+                        "the path has {} bytes, more than that of a socket may have",
+                        path.as_os_str().len()
+                    ),
+                    _ => why.to_string(),
+                };
                 Failure::user(format!("listener.unix_socket {}: {why}", path.display()))
             })
         }
@@ -136,21 +146,25 @@ fn listen(
 async fn connect(
     mut server: Server,
     settings: &Settings,
-    journal: Option<LockedJournal<JournalDirectory>>,
+    journal: OpenedJournal,
     cluster: Option<&JoinedCluster>,
 ) -> Result<Server, Failure> {
     let mut tap = None;
+    let has_journal = matches!(journal, OpenedJournal::Locked(_));
     if let Some(cluster) = cluster {
         server = server.with_cluster(Arc::clone(&cluster.node));
         // An engine owns no streams.
         if settings.cluster.role != ClusterRole::Engine {
-            let started = cluster.start_records(settings, &server, journal.is_some());
+            let started = cluster.start_records(settings, &server, has_journal);
             tap = Some(started.await?);
         }
     }
     Ok(match journal {
-        Some(locked) => server.with_journal(StartingJournal::with_tap(locked, tap)),
-        None => server,
+        OpenedJournal::Locked(locked) => {
+            server.with_journal(StartingJournal::with_tap(locked, tap))
+        }
+        OpenedJournal::Failed(why) => server.without_journal(why),
+        OpenedJournal::Off => server,
     })
 }
 

@@ -8,6 +8,9 @@ use synth::{ENCODER_PRESETS, EncoderSpec, Mix, PRESETS, SynthSpec};
 use weights::Architecture;
 use weights::gguf::Gguf;
 
+/// Bytes of an encoder's matrices, which are made in memory.
+const ENCODER_BYTES_MAX: u64 = 4 << 30;
+
 /// Writes a synthetic model, or lists the presets.
 pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
@@ -17,6 +20,11 @@ pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
         writeln!(out, "quantizations: {}", mix_names())?;
         return Ok(());
     };
+    check_sizes(&args.shape)?;
+    if path.exists() && !path.is_file() {
+        let why = "is there, and is no regular file";
+        return Err(Failure::user(format!("{}: {why}", path.display())));
+    }
     let name = preset_name(args);
     if let Some(spec) = EncoderSpec::preset(&name) {
         return write_encoder((spec, &name), args, path, &mut out);
@@ -28,13 +36,34 @@ pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
     let vocabulary = vocabulary.map_err(Failure::user)?;
     let bytes = spec
         .create(vocabulary.as_ref(), path)
-        .map_err(Failure::user)?;
+        .map_err(|why| Failure::user(format!("{}: {why}", path.display())))?;
     let parameters = spec.parameters().map_err(Failure::user)?;
     writeln!(
         out,
         "{}: {bytes} bytes, {parameters} parameters",
         path.display()
     )?;
+    Ok(())
+}
+
+/// Sizes above their bounds are an error that names the flag and the bound. The bounds are above the sizes of the models there
+/// are: a file of more would fill any disk, or the memory before.
+fn check_sizes(shape: &ShapeArgs) -> Result<(), Failure> {
+    for (flag, size, max) in [
+        ("dim", shape.dim, 1 << 16),
+        ("layers", shape.layers, 1024),
+        ("heads", shape.heads, 1024),
+        ("kv-heads", shape.kv_heads, 1024),
+        ("head-dim", shape.head_dim, 4096),
+        ("ffn", shape.ffn, 1 << 20),
+        ("vocab", shape.vocab, 1 << 21),
+        ("train-context", shape.train_context, 1 << 28),
+    ] {
+        if let Some(size) = size.filter(|&size| size > max) {
+            let why = format!("--{flag} {size}: must be at most {max}");
+            return Err(Failure::user(why));
+        }
+    }
     Ok(())
 }
 
@@ -93,8 +122,17 @@ fn write_encoder(
     ] {
         *size = given.unwrap_or(*size);
     }
+    let (dim, ffn) = (u64::from(spec.dim), u64::from(spec.ffn));
+    let bytes = 4 * u64::from(spec.layers) * dim * (4 * dim + 3 * ffn);
+    if bytes > ENCODER_BYTES_MAX {
+        return Err(Failure::user(format!(
+            "--dim, --layers and --ffn make matrices of up to {bytes} bytes; an encoder is made in memory, of at most \
+             {ENCODER_BYTES_MAX}"
+        )));
+    }
     let bytes = spec.to_bytes().map_err(Failure::user)?;
-    std::fs::write(path, &bytes)?;
+    std::fs::write(path, &bytes)
+        .map_err(|why| Failure::user(format!("{}: {why}", path.display())))?;
     writeln!(out, "{}: {} bytes", path.display(), bytes.len())?;
     Ok(())
 }

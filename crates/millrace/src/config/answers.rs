@@ -10,12 +10,16 @@ use text::{AnswerFormat, ReasoningFamily, ToolFamily};
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Answers {
     /// Tool-call parser; `auto`: detected from the chat template, or else from the vocabulary.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "the template and the vocabulary identify all common models"))]
     pub(crate) tool_parser: ToolParser,
     /// Reasoning parser; `auto`: detected from the chat template, or else from the vocabulary.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "the same"))]
     pub(crate) reasoning_parser: ReasoningParser,
     /// Field of an OpenAI chat message that carries the reasoning.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "the field that most clients read (used by DeepSeek, vLLM and llama.cpp)"))]
     pub(crate) reasoning_field: Field,
     /// Treat objects whose schema has `properties` and no `additionalProperties` as closed. A request field of the same name overrides this.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "small models otherwise invent members until `max_tokens`; llama.cpp closes such objects too"))]
     pub(crate) disable_additional_properties: bool,
 }
 

@@ -1,6 +1,6 @@
 //! New settings for a running server: those that apply at once, and those that need a restart.
 
-use super::catalog::{SETTINGS, Takes};
+use super::catalog::SETTINGS;
 use super::{Config, check, tree};
 use serde_json::Value;
 
@@ -24,15 +24,13 @@ impl Changes {
         let before = tree::of(&old.settings);
         let mut after = tree::of(&new.settings);
         let (mut live, mut restart) = (Vec::new(), Vec::new());
-        for setting in SETTINGS {
-            let key = setting.key;
+        for setting in SETTINGS.iter() {
+            let key = setting.key.as_str();
             let was = tree::get(&before, key).unwrap_or(&Value::Null);
             let Some(place) = tree::place(&mut after, key).filter(|value| *value != was) else {
                 continue;
             };
-            if setting.takes == Takes::Live
-                && !(key == "keys.file" && changes_authentication(old, &new))
-            {
+            if setting.is_live && !(key == "keys.file" && changes_authentication(old, &new)) {
                 live.push(key);
             } else {
                 *place = was.clone();

@@ -2,6 +2,7 @@
 
 use super::catalog::SETTINGS;
 use super::{Settings, Speculation, adapters, cluster, listener, named_models, tree, upstream};
+use crate::logging;
 use serde_json::{Map, Value};
 use server::Origins;
 
@@ -20,6 +21,8 @@ pub(super) fn problems(settings: &Settings) -> Vec<Problem> {
     found.extend(adapters::problem(settings));
     found.extend(named_models::problem(settings));
     found.extend(settings.sampling.problem());
+    let filter = logging::parse_filter(&settings.log.filter);
+    found.extend(filter.err().map(|why| ("log.filter", why)));
     found
 }
 
@@ -40,9 +43,9 @@ fn out_of_bounds(settings: &Map<String, Value>) -> Vec<Problem> {
     let value = |key| tree::get(settings, key).and_then(Value::as_u64);
     SETTINGS
         .iter()
-        .filter_map(|setting| Some((setting.key, value(setting.key)?, setting.range?)))
+        .filter_map(|setting| Some((&*setting.key, value(&setting.key)?, setting.range?)))
         .filter(|(_, value, (min, max))| !(min..=max).contains(&value))
-        .map(|(key, value, (min, max))| (key, format!("{value} is not in {min}..={max}")))
+        .map(|(key, value, (min, max))| (key, format!("must be {min} to {max}, not {value}")))
         .collect()
 }
 

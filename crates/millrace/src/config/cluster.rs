@@ -20,44 +20,82 @@ const ADDRESS_BYTES_MAX: usize = 256;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Cluster {
     /// Part of this process. `gateway` and `engine` need `cluster.servers`.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "one process needs no NATS"))]
     pub(crate) role: Role,
     /// Name of the cluster: 1 to 32 of `a`-`z`, `0`-`9` and `-`. Clusters of different names can share NATS servers.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "one cluster per NATS account is usual"))]
     pub(crate) name: String,
     /// NATS servers of one NATS cluster, such as `nats://10.0.0.1:4222` or `tls://nats.example.com`, at most 32. Without one the process opens no connection.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "a single process opens no connection"))]
     pub(crate) servers: Vec<String>,
     /// File with the seed of an nkey (`nk -gen user`), to log in at the NATS servers.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "a NATS server on the same machine often has no login"))]
     pub(crate) nkey_file: Option<PathBuf>,
     /// User name at the NATS servers.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "the same"))]
     pub(crate) user: Option<String>,
     /// File with the password of `user`.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "the same"))]
     pub(crate) password_file: Option<PathBuf>,
     /// File with a token for the NATS servers.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "the same"))]
     pub(crate) token_file: Option<PathBuf>,
     /// PEM file with the authorities that sign the NATS servers' certificates; default: those of the system.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "certificates of public authorities need no configuration"))]
     pub(crate) tls_ca: Option<PathBuf>,
     /// PEM file with the certificate of this process for the NATS servers.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "NATS servers ask for one only if configured"))]
     pub(crate) tls_cert: Option<PathBuf>,
     /// PEM file with the private key of `tls_cert`.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "the same"))]
     pub(crate) tls_key: Option<PathBuf>,
     /// File with a random secret of at least 32 characters, the same for all gateways. They trust each other's addresses and requests by it. Engines must not have it, and do not read it.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "one gateway asks no other; several do not trust each other's addresses without it"))]
     pub(crate) secret_file: Option<PathBuf>,
     /// Id of this process: 16 hexadecimal digits, different in each process. Empty: random at each start.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "two processes never have the same random id"))]
     pub(crate) instance_id: String,
     /// Host and port at which other instances reach the HTTP interface of this process. Default: `server.bind`, unless that is an address of all interfaces.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "on one machine the listening address is the right one"))]
     pub(crate) address: Option<String>,
     /// Time between two heartbeats, the same in all processes of a cluster. A process is silent after 3 without one, and gone after 12.
+    #[schemars(
+        range(min = 50, max = 10_000),
+        extend("x-reload" = "restart", "x-reason" = "an engine that died is noticed within a second, at the cost of four small messages a second")
+    )]
     pub(crate) heartbeat_ms: u64,
     /// Which engine gets a request of this gateway.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "finds the most cached prefixes"))]
     pub(crate) placement: Placement,
     /// How many NATS servers store each record of a stream: 1, 3 or 5. Default: 3 where `servers` has three or more, else 1. The last process that was started decides for all.
+    #[schemars(
+        range(min = 1, max = 5),
+        extend("x-reload" = "restart", "x-reason" = "three survive the loss of one")
+    )]
     pub(crate) replicas: Option<usize>,
     /// Maximum bytes of records that JetStream has not stored yet, in memory. Beyond it records are dropped, and the stream is stored anew later.
+    #[schemars(
+        range(min = 1_u64 << 20, max = 1_u64 << 36),
+        extend("x-reload" = "restart", "x-reason" = "15 s at 300,000 tokens a second: longer than JetStream needs to elect a leader")
+    )]
     pub(crate) behind_bytes: usize,
     /// Maximum bytes of all streams' records in JetStream. The last process that was started decides for all.
+    #[schemars(
+        range(min = 16_u64 << 20, max = 1_u64 << 50),
+        extend("x-reload" = "restart", "x-reason" = "the records of some ten thousand streams with long prompts")
+    )]
     pub(crate) store_bytes: u64,
     /// Age at which JetStream removes records that no gateway has removed; running streams are stored anew at half of it.
+    #[schemars(
+        range(min = 60, max = 31_536_000),
+        extend("x-reload" = "restart", "x-reason" = "longer than any retention; only records of gateways that never came back are left to it")
+    )]
     pub(crate) records_age_max_s: u64,
     /// Time that requests of a gateway wait for an engine of their model. Where there was none for longer, new requests are rejected at once.
+    #[schemars(
+        range(min = 1000, max = 600_000),
+        extend("x-reload" = "restart", "x-reason" = "an engine can be restarted")
+    )]
     pub(crate) engine_wait_ms: u64,
 }
 

@@ -1,6 +1,7 @@
 //! Settings of the model and of the engine's steps, and the names of what they choose.
 
-use engine::EngineConfig;
+use super::ranges::{COUNT_MAX, HOUR_MS, PAUSE_MS_MIN, TOKENS_MAX};
+use engine::{DRAFT_TOKENS_MAX, EngineConfig};
 use kernels::KvKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,25 +12,44 @@ use weights::packed_file::PackedReading;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Model {
-    /// A GGUF file, the first part of a split one, a directory that holds exactly one model (a GGUF, or safetensors with their `config.json`), or a local model's name. Without it, the built-in model.
+    /// A GGUF file, the first part of a split one, a directory that holds exactly one model (a GGUF, or safetensors with their `config.json`), or a local model's name. Without it, `serve` takes the only local model, or else the built-in one; other commands take the built-in one.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "the built-in model answers without a download"))]
     pub(crate) path: Option<PathBuf>,
     /// Model id for clients; default: the file name without its extension.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "the file name identifies the model"))]
     pub(crate) name: Option<String>,
     /// Maximum context of a sequence in tokens; default: the model's training context, as far as the KV cache allows.
+    #[schemars(
+        range(min = 1, max = TOKENS_MAX),
+        extend("x-reload" = "restart", "x-reason" = "clients expect the model's own context")
+    )]
     pub(crate) context: Option<usize>,
     /// Adapters (LoRA): each `[NAME=]PATH[:SCALE]`, a GGUF or a folder of PEFT. Requests that say nothing about adapters use those with a scale other than 0 (default: 1).
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "a model is served as it is"))]
     pub(crate) adapters: Vec<String>,
     /// Jinja file with a chat template, in place of the model's own.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "a model's own template is the one of its training"))]
     pub(crate) chat_template: Option<PathBuf>,
     /// Quantization of safetensors weights at load; default: as stored. GGUF files are loaded as they are.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "the file's precision is what its authors tested"))]
     pub(crate) quantize: Option<Quantize>,
     /// Compute threads, including the engine thread; default: the number of processors, at most one for each MiB of the model's files.
+    #[schemars(
+        range(min = 1, max = 1024),
+        extend("x-reload" = "restart", "x-reason" = "more would share processors, fewer would leave one idle; in a model of a few MiB, threads wait for each other longer than they compute")
+    )]
     pub(crate) threads: Option<usize>,
     /// Size of the KV cache; memory is touched only as it is used. With recurrent layers, half of it at most is for states. Default: 65,536 tokens, within a quarter of the machine's memory, and at least 1024.
+    #[schemars(
+        range(min = 1, max = 1_u64 << 24),
+        extend("x-reload" = "restart", "x-reason" = "a prompt of 30,000 tokens, an answer of 10,000 and others beside them fit; three quarters of the memory remain for weights and the rest of the machine")
+    )]
     pub(crate) kv_mib: Option<usize>,
     /// Data type of the KV cache, also of the draft model's: `q8_0` needs 53 % of the memory of `f16`, `q4_0` 28 %.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "`q8_0` changes results slightly, `q4_0` visibly, so both are opt-in"))]
     pub(crate) kv_type: KvType,
     /// Batch-invariant results: tokens do not depend on other requests in the batch. Turns AMX off; costs nothing on processors without AMX.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "results depend on the batch only with AMX, where this would cost speed"))]
     pub(crate) deterministic: bool,
 }
 
@@ -38,23 +58,53 @@ pub(crate) struct Model {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Engine {
     /// Maximum number of sequences in the engine, including parked and paused ones.
+    #[schemars(
+        range(min = 1, max = 65_536),
+        extend("x-reload" = "restart", "x-reason" = "five times what is admitted at one time: one request may have several choices")
+    )]
     pub(crate) sequences_max: usize,
     /// Maximum number of tokens computed in one step: decode first, the rest for prefill. At least `sequences_max`.
+    #[schemars(
+        range(min = 2, max = 65_536),
+        extend("x-reload" = "restart", "x-reason" = "weights are read once for that many tokens, and a step still ends soon")
+    )]
     pub(crate) step_tokens: usize,
     /// Capacity of the engine's inbox, in requests.
+    #[schemars(
+        range(min = 1, max = COUNT_MAX),
+        extend("x-reload" = "restart", "x-reason" = "twice the requests that may be open: the engine never rejects an admitted request")
+    )]
     pub(crate) inbox_max: usize,
     /// Target duration of a step while sequences are decoding: prefill is chunked to fit, but for one token in 150; 0 = no limit.
+    #[schemars(
+        range(min = 0, max = HOUR_MS),
+        extend("x-reload" = "live", "x-reason" = "ten tokens a second for other streams while a prompt of 30,000 tokens is computed")
+    )]
     pub(crate) step_target_ms: u64,
     /// Time without service after which a request is scheduled one priority class higher.
+    #[schemars(
+        range(min = PAUSE_MS_MIN, max = HOUR_MS),
+        extend("x-reload" = "live", "x-reason" = "work of the lowest class continues within a minute, however busy the others are")
+    )]
     pub(crate) ageing_ms: u64,
     /// Speculative decoding: source of draft tokens. Changes the speed, never the tokens; with recurrent layers no draft model,
     /// and 3 tokens at most.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "useful for repetitive texts or with a draft model, so it is opt-in"))]
     pub(crate) speculation: Speculation,
     /// Maximum number of draft tokens per sequence and step.
+    #[schemars(
+        range(min = 1, max = DRAFT_TOKENS_MAX as u64),
+        extend("x-reload" = "restart", "x-reason" = "longer proposals are rarely accepted to their end")
+    )]
     pub(crate) draft_tokens: usize,
     /// Draft model for `speculation: draft`, with the same vocabulary: a GGUF file or a directory with one.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "there is no draft model by default"))]
     pub(crate) draft_model: Option<PathBuf>,
     /// Size of the draft model's KV cache; memory is touched only as it is used. Default: as for `model.kv_mib`.
+    #[schemars(
+        range(min = 1, max = 1_u64 << 24),
+        extend("x-reload" = "restart", "x-reason" = "the draft model's context is as long as the model's")
+    )]
     pub(crate) draft_kv_mib: Option<usize>,
 }
 

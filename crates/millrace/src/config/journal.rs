@@ -1,5 +1,6 @@
 //! Settings of the journal.
 
+use super::ranges::{HOUR_MS, JOURNAL_BYTES_MIN};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -14,12 +15,22 @@ const RECOVERY_BYTES_MAX: u64 = 1 << 30;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Journal {
     /// Directory of the journal, used by one process at a time; an empty text = no journal. Default: `millrace/journal/PORT` with the port of `server.bind`, in the user's directory for state (`$XDG_STATE_HOME` or `~/.local/state`, on macOS `~/Library/Application Support`); no journal with port 0.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "resumable streams outlive the process without configuration; a restart on the same port finds the streams"))]
     pub(crate) directory: Option<PathBuf>,
     /// Interval of syncs to the disk: a power loss loses at most that much, a killed process nothing. 0 = clients receive only what is synced.
+    #[schemars(
+        range(min = 0, max = HOUR_MS),
+        extend("x-reload" = "restart", "x-reason" = "ten syncs a second do not slow a disk, and a power loss is rarer than a crash")
+    )]
     pub(crate) sync_ms: u64,
     /// Maximum bytes of the journal on the disk.
+    #[schemars(
+        range(min = JOURNAL_BYTES_MIN, max = 1_u64 << 40),
+        extend("x-reload" = "restart", "x-reason" = "thirty million tokens of live streams, and as many again while these are rewritten")
+    )]
     pub(crate) bytes_max: u64,
     /// Whether a journal that cannot be opened is an error at the start; if false, the server starts without one and logs the reason. Default: true where `journal.directory` is set.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "a directory that was chosen must work; without a choice a read-only home must not prevent the start"))]
     pub(crate) required: Option<bool>,
 }
 

@@ -7,12 +7,19 @@ use super::problem_words::{did_you_mean, plain_words};
 use super::{
     Origin, Preset, SecretTexts, Settings, api_keys, bind, check, environment, file, tree, webhooks,
 };
+use crate::logging;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+
+/// The setting that decides the form of errors, too, those of other settings included.
+const JSON_LOG: &str = "log.json";
+
+/// The setting whose empty text means that there is none.
+const EMPTY_IS_OFF: &str = "journal.directory";
 
 /// All problems of a configuration, a line each.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +114,7 @@ impl Layers {
                     Err(why) => self.server_problems.push(why),
                 }
             }
-            if name == webhooks::VARIABLE {
+            if name == webhooks::VARIABLE && !text.is_empty() {
                 match SecretTexts::parse(&text) {
                     Ok(secrets) => self.webhook_secrets = secrets,
                     Err(why) => self.server_problems.push(why),
@@ -129,13 +136,14 @@ impl Layers {
         let Some(value) = value else { return self };
         match serde_json::to_value(value) {
             Ok(value) => self.set(key, value, &Origin::Flag),
-            Err(why) => self.problems.push(format!("{key}: {why}")),
+            // The only text that has no JSON.
+            Err(_) => self.problems.push(format!("{key} (flag): must be UTF-8")),
         }
         self
     }
 
     /// Adds `--host` and `--port` as the highest layer: each replaces its part of the address below.
-    pub(crate) fn address(mut self, host: Option<IpAddr>, port: Option<u16>) -> Self {
+    pub(crate) fn address(self, host: Option<IpAddr>, port: Option<u16>) -> Self {
         const KEY: &str = "server.bind";
         if host.is_none() && port.is_none() {
             return self;
@@ -149,10 +157,8 @@ impl Layers {
                 let (host, port) = (host.unwrap_or(below.ip()), port.unwrap_or(below.port()));
                 self.flag(KEY, Some(&SocketAddr::new(host, port)))
             }
-            Err(why) => {
-                self.problems.push(format!("{KEY}: {why}"));
-                self
-            }
+            // The typed settings reject it.
+            Err(_) => self,
         }
     }
 
@@ -196,10 +202,16 @@ impl Layers {
     fn read(&mut self) -> Result<Config, String> {
         self.lay_preset();
         let (tree, origins) = self.merged();
+        logging::use_json(tree::get(&tree, JSON_LOG) == Some(&Value::Bool(true)));
         let read = serde_path_to_error::deserialize::<_, Settings>(Value::Object(tree));
         let settings = read.map_err(|why| {
             let key = why.path().to_string();
-            let origin = origins.get(&key).map(|o| format!(" ({o})"));
+            let is_inside = |known: &str| {
+                let rest = key.strip_prefix(known);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+            };
+            let origin = origins.iter().find(|(known, _)| is_inside(known));
+            let origin = origin.map(|(_, origin)| format!(" ({origin})"));
             let why = plain_words(&why.inner().to_string());
             format!("{key}{}: {why}", origin.unwrap_or_default())
         })?;
@@ -292,11 +304,29 @@ impl Layers {
                 .push(format!("{key} ({origin}): there is no such setting{hint}"));
             return;
         }
+        if let Some(why) = empty_text(key, &value, tree::get(&self.known, key)) {
+            // `VAR=` of a file of variables stands for one that is not set.
+            if !matches!(origin, Origin::Environment(_)) {
+                self.problems.push(format!("{key} ({origin}): {why}"));
+            }
+            return;
+        }
         self.laid.push(LayeredValue {
             key: key.to_owned(),
             value,
             origin: origin.clone(),
         });
+    }
+}
+
+/// Why a text without characters is no value of a setting; `None`: it is one.
+fn empty_text(key: &str, value: &Value, default: Option<&Value>) -> Option<&'static str> {
+    let is_empty = |value: &Value| value.as_str() == Some("");
+    let may_be_empty = EMPTY_IS_OFF == key || default.is_some_and(is_empty);
+    match value {
+        Value::String(text) if text.is_empty() && !may_be_empty => Some("must not be empty"),
+        Value::Array(values) if values.iter().any(is_empty) => Some("must have no empty entries"),
+        _ => None,
     }
 }
 

@@ -11,13 +11,17 @@ use std::path::PathBuf;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Listener {
     /// Unix socket to listen on beside `server.bind`. Who may connect is decided by the file's permissions; API keys are required as at the address.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "programs of the same machine reach the address, too"))]
     pub(crate) unix_socket: Option<PathBuf>,
     /// Permissions of the Unix socket's file in octal, such as `"660"` for the process's user and group. Empty: what the process's umask leaves.
     #[schemars(regex(pattern = r"^(0?[0-7]{3})?$"))]
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "the umask is the administrator's word on who may reach what a process makes"))]
     pub(crate) unix_socket_mode: String,
     /// File with a chain of certificates in PEM: connections to `server.bind` are encrypted by TLS. Needs `tls_key`.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "there is no certificate by default; on loopback nobody listens in"))]
     pub(crate) tls_cert: Option<PathBuf>,
     /// File with the key of the first certificate, in PEM.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "the same"))]
     pub(crate) tls_key: Option<PathBuf>,
 }
 

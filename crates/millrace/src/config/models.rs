@@ -14,25 +14,46 @@ use std::time::Duration;
 pub(crate) struct Models {
     /// Directories of models; `millrace pull` downloads to the first. Default: `millrace/models` in the user's
     /// data (`$XDG_DATA_HOME` or `~/.local/share`), and that of earlier versions in the user's cache, if it is there.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "`pull` works without configuration"))]
     pub(crate) directories: Vec<PathBuf>,
     /// Other programs' caches whose models are listed and read in place, never changed: `ollama` (`$OLLAMA_MODELS` or
     /// `~/.ollama/models`) and `huggingface` (`$HF_HUB_CACHE`, `$HF_HOME/hub` or `~/.cache/huggingface/hub`).
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "a model that is on the machine already needs no second download"))]
     pub(crate) caches: Vec<Cache>,
     /// Use of the cache of packed weights, which spares a second load of a model the packing: `copy` into memory with huge pages, `map` the file, which processes share, or `off`. Models below 64 MiB are never cached.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "a second start takes a third of a second instead of seconds; a copy decodes as fast as packed weights do"))]
     pub(crate) packed_cache: PackedCacheUse,
     /// Maximum size of all files of the cache of packed weights; those that were not used for the longest time are removed.
+    #[schemars(
+        range(min = 1, max = 1_u64 << 20),
+        extend("x-reload" = "restart", "x-reason" = "a dozen models of a gigabyte, or three of 8B in Q4_K_M")
+    )]
     pub(crate) packed_cache_gib: u64,
     /// Directory of the cache of packed weights. Default: `millrace/packed` in the user's cache (`$XDG_CACHE_HOME` or `~/.cache`).
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "files that can be made again belong into the user's cache"))]
     pub(crate) packed_cache_directory: Option<PathBuf>,
     /// Memory budget of all loaded models, including KV caches; the least recently used idle model is evicted.
     /// Default: seven eighths of the machine's memory.
+    #[schemars(
+        range(min = 1, max = 1_u64 << 24),
+        extend("x-reload" = "live", "x-reason" = "an eighth remains for the system, buffers and clients on the same machine")
+    )]
     pub(crate) memory_budget_mib: Option<u64>,
     /// Idle time after which a model loaded on demand is unloaded, unless a request sets `keep_alive`; 0 = never. The
     /// model that the server was started with stays loaded.
+    #[schemars(
+        range(min = 0, max = 31_536_000),
+        extend("x-reload" = "live", "x-reason" = "as Ollama: a pause in a conversation does not cost a second load")
+    )]
     pub(crate) idle_unload_s: u64,
     /// Maximum time that a request waits for its model.
+    #[schemars(
+        range(min = 1, max = 86_400),
+        extend("x-reload" = "live", "x-reason" = "the time that official clients wait for a byte")
+    )]
     pub(crate) load_timeout_s: u64,
     /// Settings of single models, by name: `system`, `parameters` (defaults of requests), `from` (a new name for another model); and for loading `context`, `kv_mib`, `kv_type`, `adapters`, `chat_template`, which take precedence over `model.*`.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "models are served as their files are"))]
     pub(crate) named: NamedModels,
 }
 
@@ -71,6 +92,12 @@ impl Models {
         } else {
             self.directories.clone()
         }
+    }
+
+    /// The first directory of the settings that is not there.
+    pub(crate) fn absent_directory(&self) -> Option<&Path> {
+        let mut named = self.directories.iter().map(PathBuf::as_path);
+        named.find(|directory| !directory.is_dir())
     }
 
     /// The directory in the user's cache that an earlier version downloaded to, where it is still the first one: programs

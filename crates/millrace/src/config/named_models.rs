@@ -116,7 +116,7 @@ impl NamedModel {
             ("kv_mib", self.kv_mib, KV_MIB_MAX),
         ] {
             if let Some(value) = value.filter(|value| !(1..=most).contains(value)) {
-                return Some(format!("{field}: {value} is not in 1..={most}"));
+                return Some(format!("{field}: must be 1 to {most}, not {value}"));
             }
         }
         if let Some(Err(why)) = self.adapters.as_deref().map(parse_adapters) {
@@ -172,14 +172,17 @@ mod tests {
             (json!({"a b": {}}), "a b: a model's name has"),
             (
                 json!({"m": {"context": 0}}),
-                "m: context: 0 is not in 1..=16777216",
+                "m: context: must be 1 to 16777216, not 0",
             ),
             (
                 json!({"m": {"kv_mib": 1 << 25}}),
-                "m: kv_mib: 33554432 is not in",
+                "m: kv_mib: must be 1 to 16777216, not 33554432",
             ),
-            (json!({"m": {"kv_type": "q4"}}), "unknown variant `q4`"),
-            (json!({"m": {"contxt": 1}}), "unknown field `contxt`"),
+            (
+                json!({"m": {"kv_type": "q4"}}),
+                "must be f16, q8_0 or q4_0, not q4",
+            ),
+            (json!({"m": {"contxt": 1}}), "there is no `contxt`"),
             (
                 json!({"m": {"system": long}}),
                 "m: system: 65537 bytes; at most 65536",

@@ -47,17 +47,58 @@ fn distance(typed: &str, name: &str) -> Option<usize> {
     (end == inner).then_some(COMPARED_CHARS_MAX)
 }
 
-/// A message of serde with words in place of the types of Rust.
-pub(super) fn plain_words(message: &str) -> String {
-    let Some((before, expected)) = message.rsplit_once("expected ") else {
+/// A message of serde as a sentence of what the value must be, without names of Rust's types. A message of another kind stays
+/// as it is.
+pub(crate) fn plain_words(message: &str) -> String {
+    if let Some(name) = message.strip_prefix("missing field ") {
+        return format!("{name} is missing");
+    }
+    let of_type = |name: &str| TYPES.iter().find(|(known, _)| *known == name);
+    if let Some((_, words)) = message.strip_prefix("invalid ").and_then(of_type) {
+        return format!("must be {words}");
+    }
+    let Some((found, expected)) = message.rsplit_once(", expected ") else {
         return message.to_owned();
     };
-    let word = match TYPES.iter().find(|(name, _)| *name == expected) {
-        Some((_, words)) => words,
-        None if expected.starts_with("struct ") => "names with values",
-        None => return message.to_owned(),
-    };
-    format!("{before}expected {word}")
+    let expected = expected_words(expected);
+    if let Some(name) = found.strip_prefix("unknown field ") {
+        return format!("there is no {name}; it may be {expected}");
+    }
+    match found_value(found) {
+        Some(value) => format!("must be {expected}, not {value}"),
+        None => format!("must be {expected}"),
+    }
+}
+
+/// The types or the names that are expected.
+fn expected_words(expected: &str) -> String {
+    if let Some((_, words)) = TYPES.iter().find(|(name, _)| *name == expected) {
+        return (*words).to_owned();
+    }
+    if expected.starts_with("struct ") {
+        return "names with values".to_owned();
+    }
+    let names: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+    match names.split_last() {
+        None => expected.to_owned(),
+        Some((only, [])) => (*only).to_owned(),
+        Some((last, names)) => format!("{} or {last}", names.join(", ")),
+    }
+}
+
+/// The value that was found, as it was written; `None`: its kind says nothing.
+fn found_value(found: &str) -> Option<&str> {
+    let found = found.strip_prefix("unknown variant ").or_else(|| {
+        let (kind, found) = found.split_once(": ")?;
+        kind.starts_with("invalid ").then_some(found)
+    })?;
+    match found {
+        "map" => Some("names with values"),
+        "sequence" => Some("a list"),
+        "null" | "unit value" => Some("nothing"),
+        _ if found.starts_with("string ") => found.split_once(' ').map(|(_, text)| text),
+        _ => found.split('`').nth(1),
+    }
 }
 
 #[cfg(test)]
@@ -91,24 +132,45 @@ mod tests {
     }
 
     #[test]
-    fn types_of_rust_become_words() {
+    fn messages_of_serde_become_sentences() {
         for (message, want) in [
             (
                 "invalid type: string \"many\", expected usize",
-                "invalid type: string \"many\", expected a whole number from 0 on",
+                "must be a whole number from 0 on, not \"many\"",
             ),
             (
                 "invalid value: integer `-1`, expected u16",
-                "invalid value: integer `-1`, expected a whole number from 0 to 65535",
+                "must be a whole number from 0 to 65535, not -1",
+            ),
+            (
+                "invalid type: floating point `1.5`, expected u64",
+                "must be a whole number from 0 on, not 1.5",
+            ),
+            (
+                "invalid type: map, expected a string",
+                "must be text, not names with values",
+            ),
+            (
+                "invalid type: null, expected a boolean",
+                "must be true or false, not nothing",
             ),
             (
                 "invalid type: integer `1`, expected struct NamedModel",
-                "invalid type: integer `1`, expected names with values",
+                "must be names with values, not 1",
             ),
             (
-                "unknown variant `q4`, expected one of `f16`, `q8_0`",
-                "unknown variant `q4`, expected one of `f16`, `q8_0`",
+                "unknown variant `q4`, expected one of `f16`, `q8_0`, `q4_0`",
+                "must be f16, q8_0 or q4_0, not q4",
             ),
+            (
+                "unknown variant `x`, expected `per_key` or `shared`",
+                "must be per_key or shared, not x",
+            ),
+            (
+                "unknown field `contxt`, expected one of `from`, `context`",
+                "there is no `contxt`; it may be from or context",
+            ),
+            ("missing field `name`", "`name` is missing"),
             (
                 "invalid socket address syntax",
                 "invalid socket address syntax",

@@ -12,8 +12,13 @@ const GIB: u64 = 1 << 30;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PromptCache {
     /// Maximum size of the prompt cache on disk; 0 = off. Prompts of users are then on the disk, readable for the owner of the process only. For the model that the server was started with; not with recurrent layers.
+    #[schemars(
+        range(min = 0, max = 1_u64 << 20),
+        extend("x-reload" = "restart", "x-reason" = "prompts of users are not written to a disk unless the operator wants it")
+    )]
     pub(crate) disk_gib: u64,
     /// Directory of the prompt cache on disk, used by one process at a time. Default: `millrace/prompts` in the user's cache (`$XDG_CACHE_HOME` or `~/.cache`).
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "a cache may be lost, so it is beside the downloaded models"))]
     pub(crate) disk_directory: Option<PathBuf>,
 }
 

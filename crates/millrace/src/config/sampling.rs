@@ -9,18 +9,28 @@ use server::{SamplingDefaults, SamplingParameter};
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Sampling {
     /// Temperature, 0 to 2; 0 = greedy.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "as the model's files recommend; without a recommendation 0.8, as in llama.cpp"))]
     pub(crate) temperature: Option<f64>,
     /// Number of the likeliest tokens that are kept; 0 = all.
+    #[schemars(
+        range(min = 0, max = u32::MAX as u64),
+        extend("x-reload" = "live", "x-reason" = "likewise; 40")
+    )]
     pub(crate) top_k: Option<u64>,
     /// Probability of the likeliest tokens that are kept, 0 to 1; 1 = all.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "likewise; 0.95"))]
     pub(crate) top_p: Option<f64>,
     /// Least probability in relation to the likeliest token's, 0 to 1; 0 = none.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "likewise; 0.05"))]
     pub(crate) min_p: Option<f64>,
     /// Repetition penalty, above 0 and at most 10; 1 = none.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "likewise; 1"))]
     pub(crate) repetition_penalty: Option<f64>,
     /// Presence penalty, -2 to 2; 0 = none.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "likewise; 0"))]
     pub(crate) presence_penalty: Option<f64>,
     /// Frequency penalty, -2 to 2; 0 = none.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "likewise; 0"))]
     pub(crate) frequency_penalty: Option<f64>,
 }
 

@@ -1,9 +1,8 @@
 //! The settings file as a JSON Schema, for editors and for programs that write such files.
 //!
-//! Names, types and descriptions are those of the typed settings; bounds are the catalog's, which the
-//! loader checks too. Conditions on several settings together are only in the descriptions.
+//! Names, types, bounds and descriptions are those of the typed settings, which the loader checks, too. Conditions on several
+//! settings together are only in the descriptions.
 
-use super::catalog::{self, Setting, Takes};
 use super::{Settings, environment, tree};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -16,7 +15,7 @@ pub(crate) fn schema() -> Value {
     let mut schema = Value::from(schema);
     schema["title"] = json!("Settings of a millrace server");
     schema["description"] = json!(
-        "Everything is optional. x-reload: \"live\" = read again on SIGHUP; \"restart\" = at the start only."
+        "Everything is optional. x-reload: \"live\" = read again on SIGHUP; \"restart\" = at the start only. x-reason: why the default is what it is."
     );
     let defaults = tree::of(&Settings::default());
     for (name, section) in schema_properties(&mut schema) {
@@ -34,13 +33,22 @@ pub(crate) fn schema() -> Value {
     schema
 }
 
-/// The schema of one key.
-pub(super) fn field<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
-    let of = |schema: &'a Value, name: &str| schema.get("properties")?.get(name);
-    match key.split_once('.') {
-        Some((section, name)) => of(of(schema, section)?, name),
-        None => of(schema, key),
+/// Each key with its schema, in the order of the file's sections.
+pub(super) fn fields(schema: &Value) -> Vec<(String, &Value)> {
+    let mut fields = Vec::new();
+    for (name, section) in properties(schema) {
+        if section.get("x-reload").is_some() {
+            fields.push((name.clone(), section));
+            continue;
+        }
+        fields.extend(properties(section).map(|(key, field)| (format!("{name}.{key}"), field)));
     }
+    fields
+}
+
+fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.into_iter().flatten()
 }
 
 fn schema_properties(schema: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
@@ -48,23 +56,12 @@ fn schema_properties(schema: &mut Value) -> impl Iterator<Item = (&String, &mut 
     properties.into_iter().flatten()
 }
 
-/// Adds the catalog's bounds, and removes keywords that are useless in YAML.
+/// Adds the variable of a key, and removes keywords that are useless in YAML.
 fn refine_field(field: &mut Value, key: &str) {
-    let (Some(field), Some(Setting { range, takes, .. })) =
-        (field.as_object_mut(), catalog::of(key))
-    else {
+    let Some(field) = field.as_object_mut() else {
         return;
     };
     field.remove("format");
-    if let Some((min, max)) = range {
-        field.insert("minimum".to_owned(), json!(min));
-        field.insert("maximum".to_owned(), json!(max));
-    }
-    let takes = match takes {
-        Takes::Live => "live",
-        Takes::Restart => "restart",
-    };
-    field.insert("x-reload".to_owned(), json!(takes));
     field.insert(
         "x-environment".to_owned(),
         json!(environment::variable(key)),

@@ -2,6 +2,7 @@
 
 use super::listener::Listener;
 use super::models::Models;
+use super::ranges::{COUNT_MAX, DAY_S, HOUR_MS, PAUSE_MS_MIN, TOKENS_MAX, WEEK_MS};
 use super::sampling::Sampling;
 use super::webhooks::Webhooks;
 use super::{
@@ -25,6 +26,7 @@ const ENGINE_STALL_S: u64 = 300;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Settings {
     /// Defaults for a kind of use. Every setting that is given explicitly takes precedence.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "the defaults suit one machine and a few dozen clients"))]
     pub(crate) preset: Option<Preset>,
     pub(crate) model: Model,
     pub(crate) models: Models,
@@ -59,36 +61,78 @@ pub(crate) struct Server {
     /// Address and port to listen on, or one of them. An address that other hosts can reach requires API keys, or `no_auth`.
     #[serde(deserialize_with = "bind::deserialize")]
     #[schemars(schema_with = "bind::schema")]
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "only this machine can reach the server unless configured otherwise"))]
     pub(crate) bind: SocketAddr,
     /// Allow an address that other hosts can reach without API keys.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "serving without authentication is an explicit decision"))]
     pub(crate) no_auth: bool,
     /// Host names accepted in addition to this machine's own; `"*"` = any. Default: a server on loopback accepts
     /// this machine's names only, any other accepts every name.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "protects a local server from web pages (DNS rebinding)"))]
     pub(crate) hosts: Vec<String>,
     /// Origins of web pages allowed by CORS, in addition to this machine's: such as `https://chat.example.com`, with
     /// `*` for a port, a host or subdomains; `"*"` = any, `"none"` = not even this machine's.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "pages and applications of this machine belong to its user, as in Ollama; others must be listed"))]
     pub(crate) origins: Vec<String>,
     /// Serve the web page at `/`.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "its files need no key and do nothing; its requests need the key of whoever types one"))]
     pub(crate) page: bool,
     /// The prefix of all paths, such as `/llm`, for a reverse proxy that passes paths on as they are. Not with `cluster.servers`.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "most servers have an address of their own, or a proxy that takes the prefix off"))]
     pub(crate) api_prefix: String,
     /// I/O threads.
+    #[schemars(
+        range(min = 1, max = 256),
+        extend("x-reload" = "restart", "x-reason" = "sockets cost little compared with the model; the second reads while the first writes")
+    )]
     pub(crate) io_threads: usize,
     /// Maximum number of open requests; more are rejected with 503.
+    #[schemars(
+        range(min = 1, max = COUNT_MAX),
+        extend("x-reload" = "restart", "x-reason" = "running and waiting requests, and half as many again whose bodies are being read")
+    )]
     pub(crate) open_requests_max: usize,
     /// Maximum number of open connections.
+    #[schemars(
+        range(min = 1, max = COUNT_MAX),
+        extend("x-reload" = "live", "x-reason" = "each needs a few KiB; most are idle")
+    )]
     pub(crate) connections_max: usize,
     /// Maximum number of open connections of one IP address.
+    #[schemars(
+        range(min = 1, max = COUNT_MAX),
+        extend("x-reload" = "live", "x-reason" = "an office behind one address, and a load generator")
+    )]
     pub(crate) connections_per_ip_max: usize,
     /// Maximum size of a request body in bytes.
+    #[schemars(
+        range(min = 1024, max = 1_u64 << 30),
+        extend("x-reload" = "live", "x-reason" = "a prompt of 30,000 tokens has 120 KB; one of a million tokens 4 MB")
+    )]
     pub(crate) body_bytes_max: usize,
     /// Timeout for receiving a request's headers.
+    #[schemars(
+        range(min = PAUSE_MS_MIN, max = HOUR_MS),
+        extend("x-reload" = "live", "x-reason" = "headers are one packet; slower is an attack or a dead connection")
+    )]
     pub(crate) header_timeout_ms: u64,
     /// Timeout for receiving a request's body.
+    #[schemars(
+        range(min = PAUSE_MS_MIN, max = HOUR_MS),
+        extend("x-reload" = "live", "x-reason" = "a prompt of 30,000 tokens within it needs 4 KB/s")
+    )]
     pub(crate) body_timeout_ms: u64,
     /// Time for running streams to end on graceful shutdown.
+    #[schemars(
+        range(min = 0, max = HOUR_MS),
+        extend("x-reload" = "live", "x-reason" = "within the 30 s after which Kubernetes kills; `docker stop` waits 10 s by default")
+    )]
     pub(crate) drain_timeout_ms: u64,
     /// An engine that has sequences to run and ends no step for this long is stuck: `/health/liveness` answers 503, so that the process is replaced. 0: never.
+    #[schemars(
+        range(min = 0, max = DAY_S),
+        extend("x-reload" = "restart", "x-reason" = "longer than the longest step, a prompt's on few cores; WatchdogSec of the systemd unit is the same")
+    )]
     pub(crate) engine_stall_s: u64,
 }
 
@@ -97,14 +141,31 @@ pub(crate) struct Server {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AdaptiveLimits {
     /// Adapt the concurrency limit to latency; if false, the limit is `max_streams`.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "a machine's capacity is better measured than guessed"))]
     pub(crate) enabled: bool,
     /// Minimum and initial concurrency limit. At most `max_streams`.
+    #[schemars(
+        range(min = 1, max = COUNT_MAX),
+        extend("x-reload" = "live", "x-reason" = "eight clients are served at once from the first second; the limit grows from there as latency allows")
+    )]
     pub(crate) min_streams: usize,
     /// Maximum concurrency limit.
+    #[schemars(
+        range(min = 1, max = COUNT_MAX),
+        extend("x-reload" = "live", "x-reason" = "32 clients and some more; beyond that the KV cache is the bottleneck")
+    )]
     pub(crate) max_streams: usize,
     /// Target time that a prompt waits for tokens of other answers, from admission to the first token; the limit shrinks above it.
+    #[schemars(
+        range(min = 1, max = HOUR_MS),
+        extend("x-reload" = "live", "x-reason" = "fewer answers would shorten that wait; the time of prompts is as long at any limit")
+    )]
     pub(crate) target_ttft_ms: u64,
     /// Target inter-token latency; the limit shrinks above it.
+    #[schemars(
+        range(min = 1, max = HOUR_MS),
+        extend("x-reload" = "live", "x-reason" = "two tokens a second: slower looks like a fault")
+    )]
     pub(crate) target_itl_ms: u64,
 }
 
@@ -113,10 +174,22 @@ pub(crate) struct AdaptiveLimits {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Queue {
     /// Maximum number of queued requests; 0 = no queue.
+    #[schemars(
+        range(min = 0, max = COUNT_MAX),
+        extend("x-reload" = "live", "x-reason" = "eight times 32 clients; an entry costs 256 bytes and the body")
+    )]
     pub(crate) max_depth: usize,
     /// Maximum time in the queue; a request predicted to wait longer is rejected at once.
+    #[schemars(
+        range(min = PAUSE_MS_MIN, max = HOUR_MS),
+        extend("x-reload" = "live", "x-reason" = "half of the 600 s that official clients wait; the other half is for the answer. 32 clients on two processors are never rejected")
+    )]
     pub(crate) timeout_ms: u64,
     /// Time in the queue that raises a request by one priority class.
+    #[schemars(
+        range(min = PAUSE_MS_MIN, max = HOUR_MS),
+        extend("x-reload" = "live", "x-reason" = "urgent classes wait less, low ones are not starved: half a minute outweighs all five classes")
+    )]
     pub(crate) ageing_ms: u64,
 }
 
@@ -125,8 +198,16 @@ pub(crate) struct Queue {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Reservation {
     /// KV cache pages that may be reserved, in percent of all pages.
+    #[schemars(
+        range(min = 10, max = 10_000),
+        extend("x-reload" = "live", "x-reason" = "most answers end long before `max_tokens`; a preempted answer is later, never wrong")
+    )]
     pub(crate) overcommit_percent: usize,
     /// Assumed answer length, in tokens, of requests without `max_tokens`.
+    #[schemars(
+        range(min = 1, max = TOKENS_MAX),
+        extend("x-reload" = "live", "x-reason" = "a long chat answer; ten times that would reject streams that fit")
+    )]
     pub(crate) assumed_answer_tokens: usize,
 }
 
@@ -135,18 +216,46 @@ pub(crate) struct Reservation {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Streams {
     /// Interval of keep-alive comments on a stream without output.
+    #[schemars(
+        range(min = PAUSE_MS_MIN, max = HOUR_MS),
+        extend("x-reload" = "live", "x-reason" = "below the 15 to 60 s of silence after which proxies close a connection")
+    )]
     pub(crate) keep_alive_ms: u64,
     /// Maximum number of open streams, including detached ones.
+    #[schemars(
+        range(min = 1, max = COUNT_MAX),
+        extend("x-reload" = "live", "x-reason" = "all running and waiting requests, and thousands of detached streams")
+    )]
     pub(crate) open_max: usize,
     /// Time for which a resumable stream can be replayed after its end.
+    #[schemars(
+        range(min = 0, max = DAY_S),
+        extend("x-reload" = "live", "x-reason" = "clients reconnect within a minute")
+    )]
     pub(crate) retention_s: u64,
     /// Maximum number of retained (ended) streams.
+    #[schemars(
+        range(min = 0, max = COUNT_MAX),
+        extend("x-reload" = "live", "x-reason" = "a minute of short answers")
+    )]
     pub(crate) retained_max: usize,
     /// Maximum bytes of token logs of retained streams.
+    #[schemars(
+        range(min = 0, max = 1_u64 << 40),
+        extend("x-reload" = "live", "x-reason" = "four million tokens")
+    )]
     pub(crate) retention_bytes: usize,
     /// Tokens that a detached stream may generate beyond its credit.
+    #[schemars(
+        range(min = 0, max = 1_u64 << 24),
+        extend("x-reload" = "live", "x-reason" = "an answer of 10,000 tokens is complete when its client returns")
+    )]
     pub(crate) detached_tokens: u64,
     /// Time for which a detached stream without credit waits for a client.
+    #[schemars(
+        range(min = 0, max = DAY_S),
+        extend("x-reload" = "live", "x-reason" = "a waiting stream holds memory that others need")
+    )]
     pub(crate) detached_wait_s: u64,
 }
 
@@ -155,10 +264,19 @@ pub(crate) struct Streams {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Backpressure {
     /// Credit window: tokens that a sequence may be ahead of its reader; 0 = no limit.
+    #[schemars(
+        range(min = 0, max = 1_u64 << 40),
+        extend("x-reload" = "live", "x-reason" = "some seconds of reading; more would be computed for clients that have disconnected")
+    )]
     pub(crate) max_unacked_tokens: u64,
     /// Time parked on backpressure after which `policy` applies; 0 = never.
+    #[schemars(
+        range(min = 0, max = WEEK_MS),
+        extend("x-reload" = "live", "x-reason" = "a client that reads nothing for that long, with full buffers, has stopped")
+    )]
     pub(crate) ack_timeout_ms: u64,
     /// What happens to a stream after `ack_timeout_ms`.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "a stream that cannot be resumed is of no use without its client"))]
     pub(crate) policy: SlowReader,
 }
 
@@ -179,10 +297,22 @@ pub(crate) enum SlowReader {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Clocks {
     /// Maximum time from a request's start to its first token; 0 = no limit.
+    #[schemars(
+        range(min = 0, max = WEEK_MS),
+        extend("x-reload" = "live", "x-reason" = "a prompt of 30,000 tokens at 17 a second, an 8B model on two processors; a client that disconnects earlier frees its slot")
+    )]
     pub(crate) first_token_ms: u64,
     /// Maximum time between two tokens while the sequence is not parked; 0 = no limit.
+    #[schemars(
+        range(min = 0, max = WEEK_MS),
+        extend("x-reload" = "live", "x-reason" = "as above: a preempted sequence computes its tokens again")
+    )]
     pub(crate) idle_ms: u64,
     /// Maximum time from a request's arrival to its end; 0 = no limit.
+    #[schemars(
+        range(min = 0, max = WEEK_MS),
+        extend("x-reload" = "live", "x-reason" = "10,000 tokens at one in two seconds; meant for streams that were paused and forgotten")
+    )]
     pub(crate) total_ms: u64,
 }
 
@@ -290,8 +420,10 @@ fn ms(time: Duration) -> u64 {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Keys {
     /// API key file, managed by `millrace keys`; reloaded on SIGHUP.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "without keys only this machine can reach the server"))]
     pub(crate) file: Option<PathBuf>,
     /// Which API keys share the prefix cache. Without keys all callers do.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "a key must not learn what another key sends"))]
     pub(crate) prefix_cache: PrefixCache,
 }
 
@@ -321,8 +453,10 @@ impl PrefixCache {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Log {
     /// A `tracing` filter, such as `info` or `server=debug`; `info,requests=off` leaves out the line for each request.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "what an operator can act on"))]
     pub(crate) filter: String,
     /// One JSON object per line instead of text.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "logs are read by people first"))]
     pub(crate) json: bool,
 }
 
@@ -340,8 +474,16 @@ impl Default for Log {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Realtime {
     /// Maximum number of open WebSockets; more are rejected with 503.
+    #[schemars(
+        range(min = 0, max = COUNT_MAX),
+        extend("x-reload" = "live", "x-reason" = "each has its own buffers, 64 streams and a message of up to 1 MiB")
+    )]
     pub(crate) connections_max: usize,
     /// Maximum size of a client's WebSocket message in bytes.
+    #[schemars(
+        range(min = 1024, max = 1_u64 << 26),
+        extend("x-reload" = "live", "x-reason" = "a prompt of 30,000 tokens eight times over")
+    )]
     pub(crate) message_bytes_max: usize,
 }
 
@@ -362,8 +504,16 @@ impl Default for Realtime {
 pub(crate) struct Responses {
     /// Maximum number of stored responses and chat completions; beyond it the least recently used one of the owner with
     /// the most is evicted.
+    #[schemars(
+        range(min = 0, max = COUNT_MAX),
+        extend("x-reload" = "live", "x-reason" = "a day's conversations of a small team")
+    )]
     pub(crate) stored_max: usize,
     /// Maximum bytes of stored responses and chat completions; evicted likewise.
+    #[schemars(
+        range(min = 0, max = 1_u64 << 40),
+        extend("x-reload" = "live", "x-reason" = "16 KiB for each")
+    )]
     pub(crate) stored_bytes: usize,
 }
 
@@ -382,8 +532,16 @@ impl Default for Responses {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Scale {
     /// How far ahead demand is predicted: the time until a new engine is ready, and some.
+    #[schemars(
+        range(min = 10, max = 3600),
+        extend("x-reload" = "live", "x-reason" = "three minutes until a new engine has loaded its model, and two to order it")
+    )]
     pub(crate) horizon_s: u64,
     /// Share of an engine's tokens per second that is planned with.
+    #[schemars(
+        range(min = 5, max = 100),
+        extend("x-reload" = "live", "x-reason" = "fewer late first tokens and fewer engine-hours than with 75 % of the present utilization (docs/performance.md)")
+    )]
     pub(crate) utilization_percent: u32,
 }
 
@@ -412,5 +570,6 @@ impl Scale {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Workflows {
     /// Directory of workflows: clients may run its `*.json` files by their names without the extension.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "the operator chooses what clients may run"))]
     pub(crate) folder: Option<PathBuf>,
 }

@@ -1,28 +1,23 @@
 //! Every setting and every preset as Markdown, for `docs/settings.md`.
 
-use super::catalog::{SETTINGS, Setting, Takes};
-use super::schema::{field, schema};
-use super::{Preset, Settings, reasons, tree};
+use super::catalog::{SETTINGS, Setting};
+use super::{Preset, Settings, tree};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
 /// The tables of settings and presets.
 pub(crate) fn table() -> String {
-    let (schema, defaults) = (schema(), tree::of(&Settings::default()));
+    let defaults = tree::of(&Settings::default());
     let mut out = String::from(
         "## Every setting\n\n\
          | key | default | bound | on SIGHUP | meaning | why this default |\n|---|---|---|---|---|---|\n",
     );
-    for setting in SETTINGS {
-        let default = shown_value(tree::get(&defaults, setting.key));
-        let field = field(&schema, setting.key).unwrap_or(&Value::Null);
-        let takes = match setting.takes {
-            Takes::Live => "live",
-            Takes::Restart => "restart",
-        };
-        let meaning = field["description"].as_str().unwrap_or_default();
-        let (key, bound) = (setting.key, shown_bound(setting, field));
-        let why = reasons::of(key).unwrap_or_default();
+    for setting in SETTINGS.iter() {
+        let Setting { key, field, .. } = setting;
+        let default = shown_value(tree::get(&defaults, key));
+        let word = |name: &str| field[name].as_str().unwrap_or_default();
+        let (takes, meaning, why) = (word("x-reload"), word("description"), word("x-reason"));
+        let bound = shown_bound(setting);
         put_line(
             &mut out,
             format_args!("| `{key}` | {default} | {bound} | {takes} | {meaning} | {why} |"),
@@ -42,7 +37,7 @@ fn preset_table(out: &mut String, defaults: &Map<String, Value>) {
         out,
         format_args!("\n|---|---|{}", "---|".repeat(layers.len())),
     );
-    for Setting { key, .. } in SETTINGS {
+    for Setting { key, .. } in SETTINGS.iter() {
         let values: Vec<_> = layers.iter().map(|layer| tree::get(layer, key)).collect();
         if values.iter().all(Option::is_none) {
             continue;
@@ -73,12 +68,12 @@ fn shown_value(value: Option<&Value>) -> String {
 }
 
 /// A range, or the possible values.
-fn shown_bound(setting: &Setting, field: &Value) -> String {
+fn shown_bound(setting: &Setting) -> String {
     if let Some((min, max)) = setting.range {
         return format!("{min} … {max}");
     }
     let mut words = Vec::new();
-    words_of(field, &mut words);
+    words_of(&setting.field, &mut words);
     match words.as_slice() {
         [] => "–".to_owned(),
         words => words.join(", "),

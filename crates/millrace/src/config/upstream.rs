@@ -1,6 +1,7 @@
 //! Settings of servers of others that compute the tokens, and what of them contradicts other settings.
 
 use super::Settings;
+use super::ranges::{HOUR_MS, PAUSE_MS_MIN};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -15,20 +16,40 @@ const KEY_BYTES_MAX: u64 = 4096;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Upstream {
     /// Servers such as `http://10.0.0.2:8000`, at most 32. With one, this process loads no weights: it reads the tokenizer and the chat template of the model's files.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "the model computes here"))]
     pub(crate) addresses: Vec<String>,
     /// How the servers are asked for tokens.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "servers say what they are"))]
     pub(crate) api: Api,
     /// Name of the model at the servers. Default: the only one that a server lists.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "most servers have one model"))]
     pub(crate) model: Option<String>,
     /// File with the API key of the servers.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "a secret is no setting"))]
     pub(crate) api_key_file: Option<PathBuf>,
     /// Time to connect, and for the answer of a probe.
+    #[schemars(
+        range(min = PAUSE_MS_MIN, max = HOUR_MS),
+        extend("x-reload" = "restart", "x-reason" = "servers are near")
+    )]
     pub(crate) connect_timeout_ms: u64,
     /// Time to the head of a response. Some servers send it with the first token.
+    #[schemars(
+        range(min = PAUSE_MS_MIN, max = HOUR_MS),
+        extend("x-reload" = "restart", "x-reason" = "long prompts, and queues")
+    )]
     pub(crate) response_timeout_ms: u64,
     /// Time without a byte of a response after which the server counts as dead.
+    #[schemars(
+        range(min = PAUSE_MS_MIN, max = HOUR_MS),
+        extend("x-reload" = "restart", "x-reason" = "long prompts between tokens of others")
+    )]
     pub(crate) silence_timeout_ms: u64,
     /// Time between two probes of a server (`/v1/models`).
+    #[schemars(
+        range(min = PAUSE_MS_MIN, max = HOUR_MS),
+        extend("x-reload" = "restart", "x-reason" = "a small request for each server")
+    )]
     pub(crate) probe_ms: u64,
 }
 

@@ -1,5 +1,6 @@
 //! Settings of webhooks, and the secret that the environment gives.
 
+use super::ranges::{HOUR_MS, PAUSE_MS_MIN};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use server::{HostPattern, SECRETS_MAX, WebhookSecret, WebhookSettings};
@@ -15,14 +16,25 @@ pub(super) const VARIABLE: &str = "MILLRACE_WEBHOOK_SECRET";
 pub(crate) struct Webhooks {
     /// Hosts that may receive events: `hooks.example.com`, `*.example.com` (subdomains) or `*`, with `:PORT` or `:*`
     /// where the port is not the default one of the scheme. Empty: a request with a webhook is rejected.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "requests must not make the server send to hosts that the operator does not know"))]
     pub(crate) allowed_hosts: Vec<String>,
     /// Allow `http://` URLs.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "events and signatures are not readable on the way"))]
     pub(crate) allow_http: bool,
     /// Allow hosts with private, loopback or link-local addresses.
+    #[schemars(extend("x-reload" = "live", "x-reason" = "requests must not reach services inside of the operator's network"))]
     pub(crate) allow_private_addresses: bool,
     /// Maximum number of attempts of one delivery.
+    #[schemars(
+        range(min = 1, max = 1000),
+        extend("x-reload" = "live", "x-reason" = "half a minute, minutes, then hourly: about seven hours")
+    )]
     pub(crate) attempts_max: u32,
     /// Delay after the first failed attempt; each further delay is four times as long, up to an hour.
+    #[schemars(
+        range(min = PAUSE_MS_MIN, max = HOUR_MS),
+        extend("x-reload" = "live", "x-reason" = "a receiver that restarts is back within seconds")
+    )]
     pub(crate) retry_ms: u64,
 }
 

@@ -6,10 +6,17 @@ use crate::failure::Failure;
 use generate::generation_options::{GenerationOptions, Seed, TokenLimit};
 use generate::request::{GenerationParams, Prompt, STOPS_MAX};
 use serde_json::{Map, Value};
+use std::io::Write;
 use text::Message;
 
 /// Variables of chat templates that switch reasoning on or off; a template knows one of the two.
 const REASONING_SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
+
+/// Temperature above which an answer is mostly chance; the APIs take none above.
+const TEMPERATURE_USUAL_MAX: f32 = 2.0;
+
+/// Temperature above which there is an error instead.
+const TEMPERATURE_MAX: f32 = 100.0;
 
 /// Options of all answers of one command.
 pub(crate) struct AnswerOptions {
@@ -67,6 +74,14 @@ impl AnswerOptions {
         Self { params, ..self }
     }
 
+    /// Prints what to know of an unusual option, on standard error.
+    pub(crate) fn warn(&self) {
+        if let Some(warning) = temperature_warning(self.params.sampling.temperature) {
+            // A closed standard error is no failure.
+            let _ = writeln!(std::io::stderr(), "warning: {warning}");
+        }
+    }
+
     /// The prompt of a conversation, which the answer follows.
     pub(crate) fn conversation(&self, messages: Vec<Message>) -> Prompt {
         let switches = self.thinks.into_iter().flat_map(|thinks| {
@@ -79,5 +94,29 @@ impl AnswerOptions {
             continues: false,
             kwargs: switches.collect::<Map<_, _>>(),
         }
+    }
+}
+
+fn temperature_warning(temperature: f32) -> Option<String> {
+    let is_possible = temperature <= TEMPERATURE_MAX;
+    (temperature > TEMPERATURE_USUAL_MAX && is_possible).then(|| {
+        format!(
+            "temperature {temperature}: above {TEMPERATURE_USUAL_MAX} almost all tokens are equally likely, and answers \
+             make no sense; usual are 0 to 1"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::temperature_warning;
+
+    #[test]
+    fn unusual_temperature_has_a_warning() {
+        for usual in [0.0, 0.8, 2.0, 101.0] {
+            assert_eq!(temperature_warning(usual), None, "{usual}");
+        }
+        let why = temperature_warning(9.0).expect("a warning");
+        assert!(why.starts_with("temperature 9: above 2"), "{why}");
     }
 }

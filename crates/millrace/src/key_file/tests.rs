@@ -82,7 +82,7 @@ fn invalid_file_of_each_kind_is_named() {
         (
             "limit of nothing",
             with("limits: {requests_per_min: 0}"),
-            "nonzero",
+            "from 1 to 4294967295",
         ),
         ("no YAML", "keys: [".to_owned(), "keys.yaml"),
         (

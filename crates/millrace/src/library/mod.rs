@@ -15,7 +15,7 @@ use crate::cluster_node::JoinedCluster;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::loading::{EngineChoice, RemoteLoadError};
-use crate::model_files::ModelSource;
+use crate::model_lookup::StartModel;
 use crate::model_store::ModelStore;
 use crate::pull;
 use crate::upstreams::UsedUpstreams;
@@ -37,14 +37,16 @@ pub(crate) struct Library {
     /// Where the weights of a start model are that engines have chosen.
     start_weights: OnceLock<Option<String>>,
     upstreams: Option<UsedUpstreams>,
+    /// Why a request has to name its model.
+    unnamed: Option<String>,
 }
 
 impl Library {
     /// The library of a server that was started with this model; a gateway without one gets it from its engines.
-    pub(crate) fn new(settings: Settings, started: impl Into<Option<ModelSource>>) -> Self {
-        let store = match started.into() {
-            Some(started) => ModelStore::new(&settings, started),
-            None => ModelStore::without_start(&settings),
+    pub(crate) fn new(settings: Settings, started: Option<StartModel>) -> Self {
+        let (store, unnamed) = match started {
+            Some(started) => (ModelStore::new(&settings, started.source), started.unnamed),
+            None => (ModelStore::without_start(&settings), None),
         };
         for name in store.missing_named() {
             tracing::warn!(
@@ -58,6 +60,7 @@ impl Library {
             found: FoundModels::default(),
             start_weights: OnceLock::new(),
             upstreams: None,
+            unnamed,
         }
     }
 
@@ -123,6 +126,10 @@ impl server::Library for Library {
 
     fn is_started(&self) -> bool {
         self.store.started_name().is_some()
+    }
+
+    fn unnamed(&self) -> Option<&str> {
+        self.unnamed.as_deref()
     }
 
     fn started_defaults(&self) -> Option<Arc<DerivedModel>> {

@@ -1,6 +1,7 @@
 //! A library in a temporary folder: the names that lead to models, and the names that must not.
 
 use super::*;
+use crate::model_files::ModelSource;
 use server::Library as _;
 use std::fs;
 use std::path::PathBuf;
@@ -42,7 +43,7 @@ impl Shelves {
         settings.models.named = serde_json::from_value(named).unwrap();
         settings.models.directories = vec![self.root.join("models")];
         settings.models.caches.clear();
-        Library::new(settings, place)
+        Library::new(settings, Some(place.into()))
     }
 }
 
@@ -286,13 +287,12 @@ fn chat_template_of_the_settings_replaces_the_model_s() {
     let template = loaded.model.facts.template.clone();
     assert_eq!(template.as_deref(), Some("{{ messages[0].content }}!"));
     (loaded.close)();
-    let Err(LoadError::Failed(why)) = load("{% if %}") else {
-        panic!("a broken template");
-    };
-    assert!(
-        why.contains("own.jinja") && why.contains("no valid chat template"),
-        "{why}"
-    );
+    for (broken, why_of) in [("{% if %}", "no valid chat template"), ("\n ", "blank")] {
+        let Err(LoadError::Failed(why)) = load(broken) else {
+            panic!("a broken template: {broken:?}");
+        };
+        assert!(why.contains("own.jinja") && why.contains(why_of), "{why}");
+    }
 }
 
 #[test]

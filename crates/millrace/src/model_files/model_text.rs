@@ -51,7 +51,8 @@ impl ModelText {
     pub(crate) fn read(source: &ModelSource, files: &ModelFiles) -> Result<Self, Failure> {
         let template = template_source(source, files)?;
         let Some(folder) = model_folder(source, files) else {
-            let meta = files.metadata().tokenizer().map_err(Failure::user)?;
+            let meta = files.metadata().tokenizer();
+            let meta = meta.map_err(|why| Failure::user(format!("{}: {why}", source.name)))?;
             return Ok(Self {
                 tokenizer: Tokenizer::from_vocab(vocabulary(&meta)?).map_err(Failure::user)?,
                 template,
@@ -110,6 +111,11 @@ impl ModelText {
         let (bos, eos) = self.ends();
         if let Some(path) = &self.own_path {
             let source = self.template.as_deref().unwrap_or_default();
+            if source.trim().is_empty() {
+                let why =
+                    "no valid chat template: the file is blank, so no message would be rendered";
+                return Err(file_failure(path, &why));
+            }
             return ChatTemplate::new(source, bos, eos)
                 .map_err(|why| file_failure(path, &format!("no valid chat template: {why}")));
         }

@@ -1,5 +1,6 @@
 //! Download of one file: resumed, verified, renamed.
 
+use super::attempts::Attempts;
 use super::error::{PullError, Unreachable};
 use super::hub::{Hub, HubFile, NoContent};
 use super::progress::{ProgressWatch, ReportPull, expect_continue};
@@ -10,12 +11,7 @@ use server::{LibraryError, PullNews};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// Consecutive attempts without a new byte.
-const FRUITLESS_MAX: u32 = 5;
-/// Pause after the first such attempt; longer after each further one.
-const PAUSE: Duration = Duration::from_millis(500);
 /// Bytes of one read, hash and write.
 const CHUNK_BYTES: usize = 256 << 10;
 /// Digits of the checksum in the name of a partial file.
@@ -45,31 +41,24 @@ impl Fetch<'_> {
             return Ok(());
         }
         let mut part = self.open_partial()?;
-        let mut fruitless = 0;
+        let mut attempts = Attempts::default();
         self.report_fetched(&part, report)?;
         while part.bytes < self.file.bytes {
             let before = part.bytes;
             let why = match self.fetch_rest(&mut part, report) {
-                Ok(()) => "the connection was closed early".to_owned(),
+                Ok(()) => NoContent::Perhaps("the connection was closed early".to_owned()),
                 Err(why @ NoContent::Beyond) => {
                     self.restart_part(&mut part)
                         .map_err(|why| disk_error(&why))?;
-                    why.to_string()
+                    why
                 }
                 Err(NoContent::Never(why)) => return Err(why.into()),
-                Err(why) => why.to_string(),
+                Err(why) => why,
             };
-            fruitless = if part.bytes > before {
-                0
-            } else {
-                fruitless + 1
-            };
-            if fruitless == FRUITLESS_MAX {
-                return Err(self.interrupted(&why));
-            }
-            if fruitless > 0 {
-                std::thread::park_timeout(PAUSE * fruitless);
-                self.report_fetched(&part, report)?;
+            if part.bytes > before {
+                attempts.made_progress();
+            } else if !attempts.pause(why.asked_pause(), || self.report_fetched(&part, report))? {
+                return Err(self.interrupted(&why.to_string()));
             }
         }
         expect_continue(report(PullNews::Verifying))?;

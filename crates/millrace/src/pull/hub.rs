@@ -5,6 +5,7 @@
 
 use super::source::HubSource;
 use super::sum::Sum;
+use crate::clock::now_unix_s;
 use serde::Deserialize;
 use server::LibraryError;
 use std::fmt;
@@ -50,6 +51,8 @@ pub(super) struct Content {
 pub(super) enum NoContent {
     /// The next attempt may succeed.
     Perhaps(String),
+    /// The hub answers requests later, after this pause if it says so.
+    Busy(StatusCode, Option<Duration>),
     /// The file ends before the offset.
     Beyond,
     /// No attempt will succeed.
@@ -60,10 +63,62 @@ impl fmt::Display for NoContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Perhaps(why) => f.write_str(why),
+            Self::Busy(status, pause) => {
+                let advice = match *status {
+                    StatusCode::TOO_MANY_REQUESTS => {
+                        "limits requests (those with HF_TOKEN less): pull again later"
+                    }
+                    _ => "is overloaded or under maintenance: pull again later",
+                };
+                write!(f, "it answered {status}")?;
+                if let Some(pause) = pause {
+                    write!(f, " with a pause of {} s", pause.as_secs())?;
+                }
+                write!(f, "; it {advice}")
+            }
             Self::Beyond => f.write_str("the response was shorter than its Content-Length"),
             Self::Never(why) => why.fmt(f),
         }
     }
+}
+
+impl NoContent {
+    /// The pause before the next attempt that the hub asked for.
+    pub(super) fn asked_pause(&self) -> Option<Duration> {
+        match self {
+            Self::Busy(_, pause) => *pause,
+            _ => None,
+        }
+    }
+
+    /// Of an answer that the hub gives for the time being.
+    fn of_busy(response: &Response<ureq::Body>) -> Result<(), Self> {
+        let status = response.status();
+        let is_busy = matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT
+        ) || status.is_server_error();
+        if !is_busy {
+            return Ok(());
+        }
+        let pause = response.headers().get(header::RETRY_AFTER);
+        let pause = pause.and_then(|pause| pause.to_str().ok());
+        Err(Self::Busy(status, pause.and_then(parse_retry_after)))
+    }
+}
+
+/// A pause in seconds, or a date.
+fn parse_retry_after(text: &str) -> Option<Duration> {
+    if let Ok(seconds) = text.trim().parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = jiff::fmt::rfc2822::parse(text)
+        .ok()?
+        .timestamp()
+        .as_second();
+    Some(Duration::from_secs(
+        u64::try_from(date - now_unix_s()).unwrap_or(0),
+    ))
 }
 
 #[derive(Deserialize)]
@@ -120,6 +175,7 @@ impl Hub {
         let mut response = self
             .send_get(&path, None, Some(LIST_TIME))
             .map_err(unreachable)?;
+        NoContent::of_busy(&response)?;
         expect_found(response.status(), source).map_err(NoContent::Never)?;
         let body = response.body_mut().with_config().limit(LIST_BYTES_MAX);
         let text = body.read_to_string().map_err(unreachable)?;
@@ -152,6 +208,7 @@ impl Hub {
         let response = self
             .send_get(&path, (offset > 0).then_some(offset), None)
             .map_err(|why| NoContent::Perhaps(why.to_string()))?;
+        NoContent::of_busy(&response)?;
         let status = response.status();
         let offset = match status {
             StatusCode::OK => 0,
@@ -159,12 +216,6 @@ impl Hub {
                 NoContent::Perhaps("the response has no Content-Range".to_owned())
             })?,
             StatusCode::RANGE_NOT_SATISFIABLE => return Err(NoContent::Beyond),
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
-                return Err(NoContent::Perhaps(format!("it answered {status}")));
-            }
-            _ if status.is_server_error() => {
-                return Err(NoContent::Perhaps(format!("it answered {status}")));
-            }
             _ => {
                 expect_found(status, source).map_err(NoContent::Never)?;
                 return Err(NoContent::Never(status_error(status)));
@@ -270,4 +321,24 @@ fn escape_path(path: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_retry_after;
+    use std::time::Duration;
+
+    #[test]
+    fn pause_is_read_in_seconds_and_as_a_date() {
+        let of = |seconds| Some(Duration::from_secs(seconds));
+        for (text, want) in [
+            ("0", of(0)),
+            (" 120", of(120)),
+            ("Wed, 21 Oct 2015 07:28:00 GMT", of(0)),
+            ("soon", None),
+            ("-1", None),
+        ] {
+            assert_eq!(parse_retry_after(text), want, "{text}");
+        }
+    }
 }

@@ -5,12 +5,13 @@
 //! hub       a repository's files and their content    choose the files of a model
 //! fetch     download: resumed, verified, renamed      sum    checksums
 //! progress  reports to the caller, and the bound     space  free space of the disk
-//! error     why a pull failed
+//! error     why a pull failed                     attempts  how often and when a request is repeated
 //! ```
 //!
 //! A file is downloaded into `NAME.SUM.part` beside the final path. After an interruption the partial file stays, and
 //! the next pull resumes. A file with the hub's checksum is renamed atomically.
 
+mod attempts;
 mod choose;
 mod error;
 mod fetch;
@@ -22,10 +23,11 @@ mod space;
 mod sum;
 
 use crate::model_store::{ModelName, ModelStore};
+use attempts::Attempts;
 pub(crate) use error::PullError;
 use error::Unreachable;
 use fetch::Fetch;
-use hub::{Hub, NoContent};
+use hub::{Hub, HubFile, NoContent};
 pub(crate) use known::all as known_models;
 use progress::{ReportPull, expect_continue};
 use server::{LibraryError, PullNews};
@@ -53,14 +55,19 @@ pub(crate) fn pull(
     let folder = source.folder();
     let directory = store.download_directory();
     let home = || directory.as_ref().ok().map(|home| home.join(&folder));
-    let files = match hub.files(&source) {
+    let files = match list_files(&hub, &source, report) {
         Ok(files) => files,
         Err(NoContent::Never(why @ LibraryError::Failed(_))) => {
             return keep_present(store, &model, why.into());
         }
         Err(NoContent::Never(why)) => return Err(why.into()),
         Err(why) => {
-            let problem = format!("the hub cannot be reached: {why}");
+            let problem = match why {
+                NoContent::Busy(..) => {
+                    format!("the hub {} cannot be used: {why}", hub.shown_endpoint())
+                }
+                _ => format!("the hub cannot be reached: {why}"),
+            };
             let why = Unreachable::error(problem, (&hub, &source), None, home());
             return keep_present(store, &model, why);
         }
@@ -92,6 +99,25 @@ pub(crate) fn pull(
     });
     store.name_file(&model, &place, sha256)?;
     Ok(())
+}
+
+/// The files of a repository. A hub that has no time is asked again.
+fn list_files(
+    hub: &Hub,
+    source: &HubSource,
+    report: ReportPull<'_>,
+) -> Result<Vec<HubFile>, NoContent> {
+    let mut attempts = Attempts::default();
+    loop {
+        let why = match hub.files(source) {
+            Err(why @ NoContent::Busy(..)) => why,
+            listed => return listed,
+        };
+        let look = || expect_continue(report(PullNews::Listing)).map_err(NoContent::Never);
+        if !attempts.pause(why.asked_pause(), look)? {
+            return Err(why);
+        }
+    }
 }
 
 /// Whether a model of this name is on this machine, without a request to the hub.

@@ -1,6 +1,6 @@
 //! Keys as an operator makes, uses and revokes them.
 
-use crate::support::{Folder, Serving, millrace, stdout};
+use crate::support::{Folder, Serving, command, millrace, stdout};
 use std::fs::File;
 use testing::wait::wait_until;
 
@@ -175,4 +175,18 @@ fn nkey_is_written_once_and_for_the_owner_alone() {
     let again = millrace(&["nkey", &file.display().to_string()]);
     assert!(!again.status.success(), "a seed is not replaced");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), seed);
+}
+
+#[test]
+fn key_that_could_not_be_shown_is_named() {
+    let folder = Folder::new("keys-full");
+    let file = folder.0.join("keys.yaml").display().to_string();
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let output = command(&["keys", "new", "alice", "--file", &file])
+        .stdout(full.unwrap())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("millrace keys revoke alice"), "{said}");
 }

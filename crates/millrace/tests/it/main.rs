@@ -17,6 +17,7 @@ mod keys;
 #[cfg(feature = "mini")]
 mod kill;
 mod listener;
+mod log;
 mod models;
 mod prompt_cache;
 mod pull;

@@ -207,6 +207,15 @@ fn server_without_a_model_starts_with_the_one_of_this_machine() {
     let request = json!({"model": "two", "prompt": "a", "max_tokens": 1}).to_string();
     let named = body(&several.post("/v1/completions", &request));
     assert_eq!(named["model"], "two", "a request names one of several");
+    for path in ["/v1/completions", "/v1/chat/completions"] {
+        let request = json!({"prompt": "a", "messages": [{"role": "user", "content": "a"}]});
+        let unnamed = several.post(path, &request.to_string());
+        assert!(unnamed.starts_with("HTTP/1.1 400"), "{unnamed}");
+        assert!(
+            unnamed.contains("must name its model") && unnamed.contains("one, two"),
+            "{unnamed}"
+        );
+    }
     assert!(several.terminate().success());
     // An encoder is for other requests, and a second name is no second model.
     std::fs::remove_file(folder.0.join("two.gguf")).unwrap();
@@ -245,6 +254,29 @@ fn server_without_a_model_starts_with_the_one_of_this_machine() {
         "millrace-mini"
     );
     assert!(serving.terminate().success());
+}
+
+#[test]
+fn model_directory_that_is_not_there_is_named() {
+    let folder = Folder::new("absent-directory");
+    let absent = folder.0.join("absent").display().to_string();
+    for command in [
+        &["serve", "--port", "0"][..],
+        &["list"],
+        &["run", "A"],
+        &["show", "one"],
+    ] {
+        let output = millrace(&[command, &["--models-dir", &absent]].concat());
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && why.contains(&absent) && why.contains("no such directory"),
+            "{command:?}: {why}"
+        );
+    }
+    let vars = [("MILLRACE_MODELS_DIRECTORIES", absent.as_str())];
+    let listed = crate::support::millrace_with(&["list"], &vars);
+    let said = String::from_utf8_lossy(&listed.stderr).into_owned();
+    assert!(listed.status.success() && said.contains(&absent), "{said}");
 }
 
 #[test]

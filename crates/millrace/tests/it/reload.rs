@@ -190,7 +190,7 @@ fn invalid_file_changes_nothing_and_is_reported() {
         (
             "a bound",
             "server: {body_bytes_max: 1}",
-            "1024..=1073741824",
+            "must be 1024 to 1073741824, not 1",
         ),
         ("a filter", "log: {filter: 'a=b=c'}", "log.filter"),
         (

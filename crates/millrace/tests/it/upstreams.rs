@@ -251,6 +251,32 @@ fn answer_that_cannot_continue_exactly_ends_with_an_error() {
         let reply = front.serving.get("/health/readiness");
         reply.starts_with("HTTP/1.1 503") && reply.contains("no upstream can be used")
     });
+    expect_no_engine(&front.serving);
+}
+
+/// A request for a stream has the status of the error, where the error comes before the first event.
+fn expect_no_engine(front: &Serving) {
+    let messages = json!([{"role": "user", "content": "x"}]);
+    let chat = json!({"messages": messages, "stream": true, "max_tokens": 4}).to_string();
+    let text = json!({"prompt": "x", "stream": true, "max_tokens": 4}).to_string();
+    let response = json!({"input": "x", "stream": true}).to_string();
+    std::thread::scope(|scope| {
+        for (path, status, body) in [
+            ("/v1/chat/completions", 503, &chat),
+            ("/v1/completions", 503, &text),
+            ("/v1/responses", 503, &response),
+            ("/v1/messages", 529, &chat),
+            ("/api/chat", 503, &chat),
+            ("/completion", 503, &text),
+        ] {
+            scope.spawn(move || {
+                let reply = front.post(path, body);
+                let head = format!("HTTP/1.1 {status}");
+                assert!(reply.starts_with(&head), "{path}: {reply}");
+                assert!(reply.contains("retry-after: "), "{path}: {reply}");
+            });
+        }
+    });
 }
 
 #[test]

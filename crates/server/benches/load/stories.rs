@@ -105,7 +105,7 @@ impl Summary {
         println!("  {} without exactly one ending", self.odd);
     }
 
-    /// A row of docs/performance/notes.md's table.
+    /// A row of measurements/notes.md's table.
     pub(crate) fn row(&mut self, label: &str, limit: &str) -> String {
         format!(
             "| {label} | {} of {} | {} | {} | {}; {} | {} of {}; {} | {} of {} | {limit} |",

@@ -2,13 +2,10 @@
 
 use crate::access::origins::Origins;
 use crate::realtime::RealtimeLimits;
+use admission::{AdaptiveLimits, QueueLimits, Reservation};
 use cluster::forecast::ScaleTarget;
-use gateway::admission::{AdaptiveLimits, QueueLimits, Reservation};
 use gateway::keys::PrefixSharing;
-use gateway::limits::GatewayLimits;
-use gateway::models::ModelLimits;
-use gateway::response_limits::ResponseLimits;
-use gateway::stream_clocks::StreamClocks;
+use gateway::limits::{GatewayLimits, ModelLimits, ResponseLimits, StreamClocks};
 use gateway::streams::StreamLimits;
 use gateway::webhooks::WebhookSettings;
 use generate::sampling_defaults::SamplingDefaults;

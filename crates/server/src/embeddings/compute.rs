@@ -1,9 +1,9 @@
 //! Computing embeddings: from texts to vectors.
 
 use super::{IN_FLIGHT_MAX, pairs};
+use admission::{AdmissionRequest, Priority, RequestedChoices, TaskSlots};
 use engine::{Embedding, Policy, Pooling, Terms, Token};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
-use gateway::admission::{AdmissionRequest, Priority, RequestedChoices, TaskSlots};
 use gateway::handles::GenerationHandles;
 use gateway::keys::{Caller, KeyPermit};
 use gateway::limits::GatewayLimits;
@@ -29,6 +29,9 @@ const ANSWERS: RequestedChoices = RequestedChoices {
     n: 1,
     max_tokens: Some(1),
 };
+
+/// Error code of a text that is longer than the context.
+pub(super) const TOO_LONG: &str = "context_length_exceeded";
 
 /// A request for embeddings.
 pub(super) struct EmbeddingsRequest {
@@ -216,32 +219,29 @@ fn tokenize_text(
         PromptLimit::of_context(&model.handle).bytes_max(),
         truncate,
     );
-    let text = text.map_err(|bytes| {
-        let bytes_max = PromptLimit::of_context(&model.handle).bytes_max();
+    let tokens_max = model.handle.engine.prompt_tokens_max();
+    // OpenAI's words, which clients look for.
+    let too_long = |length: String| {
         let message = format!(
-            "{field}[{i}]: has {bytes} bytes; this model's context holds at most {bytes_max}"
+            "This model's maximum context length is {tokens_max} tokens. However, {field}[{i}] has {length}. Please reduce the \
+             length of {field}[{i}]."
         );
-        ApiError::field(field, "context_length_exceeded", message)
-    })?;
+        ApiError::field(field, TOO_LONG, message)
+    };
+    let text = text.map_err(|bytes| too_long(format!("{bytes} bytes, which are more")))?;
     let encoder = PromptEncoder::new(&model.handle, clock::unix_s());
     let mut ids = encoder.prompt_ids(text)?;
-    let tokens_max = model.handle.engine.prompt_tokens_max();
-    let (code, message) = match ids.len() {
-        0 => ("invalid_value", "has no token".to_owned()),
-        n if n > tokens_max && !truncate => (
-            "context_length_exceeded",
-            format!("has {n} tokens; this model takes at most {tokens_max}"),
-        ),
+    match ids.len() {
+        0 => {
+            let message = format!("{field}[{i}]: has no token");
+            Err(ApiError::field(field, "invalid_value", message))
+        }
+        n if n > tokens_max && !truncate => Err(too_long(format!("{n} tokens"))),
         _ => {
             model.handle.tokenizer.truncate_prompt(&mut ids, tokens_max);
-            return Ok(ids);
+            Ok(ids)
         }
-    };
-    Err(ApiError::field(
-        field,
-        code,
-        format!("{field}[{i}]: {message}"),
-    ))
+    }
 }
 
 /// The text, truncated to `bytes_max` bytes if `truncate` is set.

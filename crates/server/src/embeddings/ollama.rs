@@ -1,7 +1,9 @@
 //! Ollama's `POST /api/embed`, and the older `POST /api/embeddings`, which returns one vector that is not normalized.
 
 use super::EmbeddingsResponse;
-use super::compute::{ComputedEmbeddings, EmbeddingsRequest, compute_embeddings, embedding_model};
+use super::compute::{
+    ComputedEmbeddings, EmbeddingsRequest, TOO_LONG, compute_embeddings, embedding_model,
+};
 use crate::request::extract::{JsonBody, RateLimited, SchedulingHeaders};
 use crate::request::model_lookup;
 use crate::response::error_response::Rejected;
@@ -68,7 +70,8 @@ async fn respond(
         serving,
         lora,
     };
-    let embedded = compute_embeddings(&gateway.generations, &caller, request).await?;
+    let embedded = compute_embeddings(&gateway.generations, &caller, request).await;
+    let embedded = embedded.map_err(in_words_of_ollama)?;
     let body = match route {
         EmbedRoute::Embed => embed_response(&name, &embedded, parsed.dimensions, arrived),
         EmbedRoute::Embeddings => embeddings_response(&embedded, parsed.dimensions),
@@ -77,6 +80,15 @@ async fn respond(
         body,
         ignored: parsed.ignored,
     })
+}
+
+/// The error with the words that Ollama's clients look for.
+fn in_words_of_ollama(error: ApiError) -> ApiError {
+    if error.code != TOO_LONG {
+        return error;
+    }
+    let message = "the input length exceeds the context length".to_owned();
+    ApiError { message, ..error }
 }
 
 /// The response of `/api/embeddings`.

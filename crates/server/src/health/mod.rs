@@ -85,8 +85,8 @@ pub(crate) async fn show_health(State(app): State<App>) -> Response {
         status,
         model,
         engine,
-        journal: app.gateway.generations.journal.get().map(|journal| {
-            let reason = journal.problem();
+        journal: app.gateway.generations.journal.health().map(|health| {
+            let reason = health.err();
             let durable = reason.is_none();
             JournalHealth { durable, reason }
         }),
@@ -122,7 +122,7 @@ pub(crate) struct Health<'a> {
     model: &'a str,
     /// Load of the default model's engine; `null` while the model is not loaded.
     engine: Option<EngineLoad>,
-    /// Absent without a journal.
+    /// Absent if the settings want no journal, and while it is being read.
     #[serde(skip_serializing_if = "Option::is_none")]
     journal: Option<JournalHealth>,
     /// As llama.cpp's server has it while the model is loaded; absent otherwise.

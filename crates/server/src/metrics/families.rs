@@ -11,7 +11,7 @@ mod webhooks;
 
 use super::prometheus_text::{Labels, PrometheusText};
 use super::{Metrics, MetricsSources};
-use gateway::admission;
+use admission::AdmissionSnapshot;
 use gateway::metrics::{GenerationMetrics, ResponseOutcome};
 use gateway::models::{ModelRegistry, ModelState};
 use std::sync::atomic::Ordering;
@@ -260,7 +260,7 @@ fn write_streams(text: &mut PrometheusText, now: RegistryCounts) {
     );
 }
 
-fn write_admission(text: &mut PrometheusText, now: admission::AdmissionSnapshot) {
+fn write_admission(text: &mut PrometheusText, now: AdmissionSnapshot) {
     text.gauges(
         "millrace_admission_streams",
         "Admitted streams, and the current concurrency limit.",

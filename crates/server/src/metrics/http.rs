@@ -11,8 +11,8 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use gateway::metrics::count::Counter;
-use gateway::metrics::label_table;
+use gateway::metrics::counters;
+use gateway::metrics::counters::Counter;
 use generate::error::ApiError;
 use std::sync::Arc;
 use wire::query::Query;
@@ -68,7 +68,7 @@ impl StatusCounters {
         let known = STATUSES.iter().zip(&self.known);
         known
             .map(|(&(_, name), counter)| (name, counter.get()))
-            .chain([(label_table::BEYOND, self.beyond.get())])
+            .chain([(counters::BEYOND, self.beyond.get())])
             .filter(|&(_, count)| count > 0)
     }
 }

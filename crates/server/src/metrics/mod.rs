@@ -28,13 +28,11 @@ use self::http::StatusCounters;
 use crate::cluster_slot::ClusterSlot;
 use crate::peers::PeerCalls;
 use crate::upstream_slot::UpstreamSlot;
-use gateway::durability::JournalSlot;
 use gateway::metrics::GenerationMetrics;
-use gateway::metrics::count::{Counter, Gauge};
-use gateway::metrics::label_table::LabelTable;
+use gateway::metrics::counters::{Counter, Gauge, LabelTable};
 use gateway::models::ModelRegistry;
 use gateway::owners_slot::OwnersSlot;
-use gateway::streams::StreamRegistry;
+use gateway::streams::{JournalSlot, StreamRegistry};
 use gateway::webhooks::Outbox;
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! A snapshot of the most important metrics, for `/v1/streams/feed` and for `/metrics` as JSON.
 
 use super::MetricsSources;
+use admission::AdmissionSnapshot;
 use engine::Stats;
-use gateway::admission;
 use gateway::metrics::StepMetrics;
 use gateway::metrics::histogram::Distribution;
 use schemars::JsonSchema;
@@ -79,7 +79,7 @@ impl Quantiles {
 struct UnloadedMetrics {
     stats: Stats,
     steps: StepMetrics,
-    admission: admission::AdmissionSnapshot,
+    admission: AdmissionSnapshot,
 }
 
 fn acceptance_rate(drafted: u64, accepted: u64) -> Option<f64> {

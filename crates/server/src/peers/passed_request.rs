@@ -20,6 +20,9 @@ pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("x-millrace-for
 const NOT_PASSED_ON: [HeaderName; 6] =
     [CONNECTION, EXPECT, HOST, ORIGIN, TRANSFER_ENCODING, UPGRADE];
 
+/// Hexadecimal digits of an id after its prefix.
+const ID_DIGITS: usize = 32;
+
 /// Method, path, header fields and owner of a caller's request, without the key; can be sent more than once.
 #[derive(Clone, Debug)]
 pub(crate) struct PassedRequest {
@@ -55,6 +58,20 @@ impl PassedRequest {
             body: Bytes::new(),
             owner: owner(head),
         }
+    }
+
+    /// The number with which the id in the path begins, after its prefix: that of the gateway that made the id
+    /// ([`gateway::id_generator::IdGenerator`]).
+    pub(super) fn gateway_number(&self) -> Option<u16> {
+        let path = self.path_and_query.split('?').next()?;
+        let digits = |part: &'_ str| -> Option<u16> {
+            let start = part.len().checked_sub(ID_DIGITS)?;
+            let (prefix, digits) = part.split_at_checked(start)?;
+            let is_id = (prefix.is_empty() || prefix.ends_with(['_', '-']))
+                && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+            is_id.then(|| u16::from_str_radix(&digits[..4], 16).ok())?
+        };
+        path.split('/').find_map(digits)
     }
 
     /// The request for an instance at this address, sealed for a gateway, with the answer that is to be believed. An engine
@@ -112,6 +129,28 @@ mod tests {
             id: InstanceId(7),
             role,
             address: Ok("127.0.0.1:9".to_owned()),
+        }
+    }
+
+    #[test]
+    fn id_in_the_path_names_its_gateway() {
+        let id = "0a1b0000000000000000000000000001";
+        let rows = [
+            (format!("/v1/streams/{id}/events?offset=3"), Some(0x0a1b)),
+            (format!("/v1/responses/resp_{id}"), Some(0x0a1b)),
+            (
+                format!("/v1/chat/completions/chatcmpl-{id}/messages"),
+                Some(0x0a1b),
+            ),
+            ("/v1/jobs/mine".to_owned(), None),
+            (format!("/v1/jobs/x{id}"), None),
+            (format!("/v1/jobs/{}", "é".repeat(17)), None),
+            (format!("/v1/jobs?after={id}"), None),
+        ];
+        for (path, number) in rows {
+            let head = Request::new(()).into_parts().0;
+            let request = PassedRequest::get(&head, path);
+            assert_eq!(request.gateway_number(), number, "{request:?}");
         }
     }
 

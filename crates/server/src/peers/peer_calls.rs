@@ -7,7 +7,7 @@ use super::unanswered::Unanswered;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::{FuturesUnordered, iter};
-use gateway::metrics::count::Counter;
+use gateway::metrics::counters::Counter;
 use gateway::streams::FeedView;
 use generate::error::ApiError;
 use http::{Response, StatusCode};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// Requests to many instances at one time.
 const CALLS_MAX: usize = 8;
@@ -28,6 +28,8 @@ const ANSWERS_BYTES_MAX: usize = 8 << 20;
 /// Readers of the cluster's feed with the scope `admin`, and as many without it; each has a connection to each gateway, and a
 /// buffer of some events.
 const FEEDS_MAX: usize = 8;
+/// Time in which only the gateway that made an id is asked for it.
+const FIRST_TIME: Duration = Duration::from_millis(250);
 /// Time for all instances together.
 const CALL_TIME: Duration = Duration::from_secs(2);
 
@@ -161,8 +163,9 @@ impl PeerCalls {
         all
     }
 
-    /// Asks all other gateways, and returns the first response that is not one of an instance without the thing asked
-    /// for. Gateways that cannot be asked at all are left out: waiting would not help.
+    /// The first response of another gateway that is not one of an instance without the thing asked for. The gateway whose
+    /// number is in the id is asked first, and the others if it does not have the thing (a stream was taken over, say) or does
+    /// not answer within [`FIRST_TIME`]. Gateways that cannot be asked at all are left out: waiting would not help.
     pub(crate) async fn first_hit(
         &self,
         request: &PassedRequest,
@@ -176,32 +179,38 @@ impl PeerCalls {
             let silent = peers.iter().map(|peer| Unanswered::new(peer, too_many()));
             return FirstHit::Unknown(silent.collect());
         }
-        let mut asked: FuturesUnordered<_> = peers
+        let number = request.gateway_number();
+        let (named, mut others) = peers
             .into_iter()
-            .map(|peer| async move {
-                let response = timeout_at(deadline, ask(&self.peers, &peer, request)).await;
-                let response = response.unwrap_or_else(|_| Err(late()));
-                (peer, response)
-            })
-            .collect();
+            .partition::<Vec<_>, _>(|peer| Some(peer.id.number()) == number);
+        let ask_peer = |peer: Peer| async move {
+            let response = timeout_at(deadline, ask(&self.peers, &peer, request)).await;
+            let response = response.unwrap_or_else(|_| Err(late()));
+            (peer, response)
+        };
+        let mut asked: FuturesUnordered<_> = named.into_iter().map(ask_peer).collect();
+        let others_at = Instant::now() + FIRST_TIME;
         let (mut gone, mut unanswered) = (None, Vec::new());
-        while let Some((peer, response)) = asked.next().await {
-            let failure = match response {
-                Ok(response) if is_miss(response.status()) => None,
-                Ok(response) if response.status() == StatusCode::GONE => {
-                    gone = Some(FirstHit::Hit(peer.clone(), Box::new(response)));
-                    None
-                }
-                Ok(response) if is_failure(response.status()) => Some(refused(response.status())),
-                Ok(response) => {
-                    self.count(true);
-                    return FirstHit::Hit(peer, Box::new(response));
-                }
-                Err(reason) => Some(reason),
+        loop {
+            let answered = tokio::select! {
+                biased;
+                answered = asked.next() => answered,
+                () = sleep_until(others_at), if !others.is_empty() => None,
             };
-            self.count(failure.is_none());
-            if let Some(reason) = failure {
-                unanswered.push(Unanswered::new(&peer, reason));
+            let Some((peer, response)) = answered else {
+                if others.is_empty() {
+                    break;
+                }
+                asked.extend(others.drain(..).map(ask_peer));
+                continue;
+            };
+            match self.judge(response, &is_miss) {
+                Ok(Some(response)) if response.status() == StatusCode::GONE => {
+                    gone = Some(FirstHit::Hit(peer, response));
+                }
+                Ok(Some(response)) => return FirstHit::Hit(peer, response),
+                Ok(None) => {}
+                Err(reason) => unanswered.push(Unanswered::new(&peer, reason)),
             }
         }
         match (gone, unanswered.is_empty()) {
@@ -209,6 +218,21 @@ impl PeerCalls {
             (None, true) => FirstHit::Nowhere,
             (None, false) => FirstHit::Unknown(unanswered),
         }
+    }
+
+    /// Counts an answer: the response about the thing asked for, or none where the gateway does not have it.
+    fn judge(
+        &self,
+        response: Result<Response<Incoming>, String>,
+        is_miss: &impl Fn(StatusCode) -> bool,
+    ) -> Result<Option<Box<Response<Incoming>>>, String> {
+        let answer = response.and_then(|response| match response.status() {
+            status if is_miss(status) => Ok(None),
+            status if is_failure(status) => Err(refused(status)),
+            _ => Ok(Some(Box::new(response))),
+        });
+        self.count(answer.is_ok());
+        answer
     }
 
     /// Asks all other gateways, and collects the statuses, or why there is no answer. Gateways that cannot be asked at all

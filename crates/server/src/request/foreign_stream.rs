@@ -18,7 +18,7 @@ use cluster::names::InstanceId;
 use gateway::stream_owners::{StreamPlace, locate_stream, wait_until_lost};
 use gateway::streams::registry_caller;
 use generate::error::ApiError;
-use http::Method;
+use http::{Method, StatusCode};
 use std::time::Duration;
 use stream::StreamId;
 use tokio::time::Instant;
@@ -69,7 +69,19 @@ pub(crate) async fn find_owner(State(app): State<App>, request: Request, next: N
                 }
             }
             StreamPlace::Silent => {}
-            StreamPlace::Undecided(why) => return owner_unknown(&why),
+            StreamPlace::Undecided(why) => {
+                // A stored answer outlives its stream: this gateway may have it, whatever the records would say.
+                let here = next.run(request).await;
+                let is_missing = matches!(
+                    here.status(),
+                    StatusCode::NOT_FOUND | StatusCode::NO_CONTENT
+                );
+                return if is_missing {
+                    owner_unknown(&why)
+                } else {
+                    here
+                };
+            }
         }
         if !(is_first && is_read) || Instant::now() >= deadline {
             return owner_unknown(OWNER_SILENT);

@@ -3,7 +3,7 @@
 use gateway::models::{ListedModel, ModelLease, ModelLookup, ModelRegistry, ModelTask};
 use generate::error::ApiError;
 use std::sync::Arc;
-use wire::fields::Fields;
+use wire::fields::{Fields, as_text};
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
 
@@ -30,10 +30,12 @@ pub(crate) async fn find_lease_for(
     protocol: Protocol,
     body: &RequestBody,
 ) -> Result<Option<ModelLease>, ApiError> {
-    let is_named = body.fields().raw("model").is_some();
-    let only = match is_named {
-        true => None,
-        false => only_model_for(task, models).await,
+    let named = body.fields().raw("model");
+    let is_named = named.is_some_and(|raw| as_text(raw).as_deref() != Some(""));
+    let only = if is_named {
+        None
+    } else {
+        only_model_for(task, models).await
     };
     match only {
         Some(name) => lease(Some(models.want_named(Some(&name)).await?)).await,
@@ -94,6 +96,8 @@ impl NamedModel {
     /// Reads the fields.
     pub(crate) fn of(mut fields: Fields<'_>, protocol: Protocol) -> Self {
         let model = fields.string("model").map(std::borrow::Cow::into_owned);
+        // Clients without a choice of models send an empty name.
+        let model = model.filter(|name| !name.is_empty());
         let stream = fields.boolean("stream");
         let stream = stream.unwrap_or(protocol.defers_by_default());
         Self {

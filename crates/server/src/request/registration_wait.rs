@@ -4,7 +4,7 @@ use crate::response::error_response::Rejected;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use gateway::durability::RegistrationBarrier;
+use gateway::streams::RegistrationBarrier;
 use generate::error::ApiError;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Header fields of requests.
 
+use admission::Priority;
 use axum::http::{HeaderMap, header};
-use gateway::admission::Priority;
 use generate::error::{ApiError, ErrorKind, Problem};
 use std::time::{Duration, Instant};
 use wire::clock;

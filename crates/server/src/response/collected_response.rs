@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use gateway::generation::Generation;
-use gateway::streams::moved_stream::moved_error;
+use gateway::streams::moved_error;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::Event;
@@ -28,7 +28,7 @@ pub(crate) async fn collect_response(
         if let Some(receipt) = generation.take_end_receipt() {
             receipt.confirm();
         }
-        if generation.record().is_moved() {
+        if generation.record().has_left() {
             return Err(moved_error());
         }
         match turn {

@@ -3,16 +3,15 @@
 use crate::request_line::RequestLine;
 use crate::response::event_writer::{EventWriter, FramingState};
 use crate::response::keep_alive::KeepAlive;
+use admission::QueuePosition;
 use bytes::Bytes;
-use gateway::admission::QueuePosition;
-use gateway::generation::Generation;
-use gateway::stream_follower::{FollowEvent, StreamFollower};
-use gateway::streams::EndReceipt;
-use gateway::streams::moved_stream::{STREAM_MOVED, moved_error};
+use gateway::generation::{FollowEvent, Generation, StreamFollower};
+use gateway::streams::{EndReceipt, STREAM_MOVED, moved_error};
 use generate::error::ApiError;
 use generate::output::event::Event;
 use generate::output::generation_reader::Turn;
 use http_body::{Body, Frame};
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -46,6 +45,10 @@ pub(crate) struct StreamBody {
     opened: bool,
     /// `Started` was encoded.
     started: bool,
+    /// Frames that were written before the head of the response was sent.
+    ahead: VecDeque<Bytes>,
+    /// The failure of a stream without any output.
+    failed_empty: Option<End>,
     /// The stream continues at another gateway: the response breaks off.
     is_cut: bool,
     /// After the last frame.
@@ -139,6 +142,8 @@ impl StreamBody {
             following: StreamFollower::default(),
             opened: false,
             started: false,
+            ahead: VecDeque::new(),
+            failed_empty: None,
             is_cut: false,
             receipt: None,
             line: None,
@@ -158,6 +163,39 @@ impl StreamBody {
     fn encode(&mut self, event: &Event<'_>) {
         let mut out = self.framing.writer(self.frames.current_frame());
         self.encoder.encode(event, &mut out);
+    }
+
+    /// Waits for the first event after `Opened`, which the body keeps, before the head of the response is sent.
+    ///
+    /// # Errors
+    /// The stream failed without any output.
+    pub(crate) fn poll_first_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ApiError>> {
+        while !self.is_over() {
+            let was_opened = self.opened;
+            let wrote = self.write_frames(cx);
+            if let Some(end) = self.failed_empty {
+                return Poll::Ready(Err(self.encoder.end_error(end)));
+            }
+            let frame = self.frames.take_frame();
+            let is_event = was_opened && frame.is_some();
+            self.ahead.extend(frame);
+            if is_event {
+                break;
+            }
+            if !wrote {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether the prefill has begun.
+    pub(crate) fn has_started(&self) -> bool {
+        match &self.state {
+            BodyState::Running(generation) => generation.usage().times.started.is_some(),
+            BodyState::Waiting { .. } => false,
+            BodyState::Over => true,
+        }
     }
 
     /// Waits for the generation; false when there is nothing to write. The first call reports the position in the
@@ -224,7 +262,7 @@ impl StreamBody {
         let BodyState::Running(generation) = &mut self.state else {
             return false;
         };
-        if generation.record().is_moved() {
+        if generation.record().has_left() {
             return self.cut();
         }
         let out = self.frames.begin_frame();
@@ -307,6 +345,7 @@ impl StreamBody {
         match failed {
             None => writer.encode(&Event::Finished { end, usage }),
             Some(end) => {
+                self.failed_empty = (usage.completion_tokens == 0).then_some(end);
                 if let Some(line) = &self.line {
                     line.set_error(finish_reason::end_error(end).code);
                 }
@@ -328,6 +367,9 @@ impl Body for StreamBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self.get_mut();
+        if let Some(bytes) = this.ahead.pop_front() {
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
         while !this.is_over() {
             let wrote = this.write_frames(cx);
             if wrote {
@@ -345,7 +387,7 @@ impl Body for StreamBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_over()
+        self.is_over() && self.ahead.is_empty()
     }
 }
 

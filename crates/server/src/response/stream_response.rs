@@ -16,8 +16,10 @@ use gateway::streams::{ResponseStream, StreamRecord};
 use generate::error::ApiError;
 use generate::output::position::Position;
 use generate::request::IgnoredFields;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 use wire::event_id::EventIds;
 use wire::field_table;
 use wire::framing::Framing;
@@ -25,6 +27,12 @@ use wire::protocol::{EncoderSettings, Encoding, ProtocolHeader};
 
 /// The header with the id of a response's stream.
 pub(crate) const STREAM_ID: HeaderName = HeaderName::from_static("x-stream-id");
+
+/// Time for which the head of a response waits for the first sign of another server that computes the answer, unless the first
+/// keep-alive is due before.
+const HEAD_WAIT_MAX: Duration = Duration::from_secs(8);
+/// Time between two looks whether that server has begun.
+const HEAD_TICK: Duration = Duration::from_millis(100);
 
 /// The header that states whether a resumable stream continues after a restart of the server.
 const STREAM_DURABLE: HeaderName = HeaderName::from_static("x-stream-durable");
@@ -115,18 +123,37 @@ impl StreamResponder {
         let record = Arc::clone(&opened.record);
         let terms = record.terms();
         let encoding = stream_encoding(&record);
-        let body = if opened.queue_position.is_some() {
+        let is_remote = opened.ready_model.model.handle.engine.is_remote();
+        let is_queued = opened.queue_position.is_some();
+        let body = if is_queued {
             self.deferred_body(opened, encoding)
         } else {
             StreamBody::new(opened.start.await?, encoding, self.keep_alive())
         };
-        let body = if terms.resumable || terms.detachable {
+        let mut body = if terms.resumable || terms.detachable {
             let nothing = vec![Position::default(); record.meta().choices];
             body.with_ids(EventIds::new(record.id(), nothing))
         } else {
             body
         };
+        if is_remote && !is_queued {
+            self.wait_for_sign(&mut body).await?;
+        }
         Ok(streaming_response(body))
+    }
+
+    /// Waits until another server has begun with the answer, for a limited time: where none can, the response has the status of the
+    /// error.
+    async fn wait_for_sign(&self, body: &mut StreamBody) -> Result<(), ApiError> {
+        let until = Instant::now() + self.keep_alive().min(HEAD_WAIT_MAX);
+        while Instant::now() < until && !body.has_started() {
+            let tick = until.min(Instant::now() + HEAD_TICK);
+            let first = poll_fn(|cx| body.poll_first_event(cx));
+            if let Ok(first) = timeout_at(tick, first).await {
+                return first;
+            }
+        }
+        Ok(())
     }
 }
 

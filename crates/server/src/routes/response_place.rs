@@ -1,7 +1,6 @@
 //! The place in a response's stream of a client that has the events up to a sequence number.
 
-use gateway::streams::StreamRecord;
-use gateway::streams::moved_stream::lost_error;
+use gateway::streams::{StreamRecord, lost_error};
 use generate::error::ApiError;
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use crate::response::error_response::Rejected;
 use axum::Json;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
-use gateway::stored_completions::StoredChat;
+use gateway::stored::StoredChat;
 use generate::error::ApiError;
 use wire::item_page::{ItemOrder, PageQuery};
 use wire::metadata;

@@ -4,7 +4,7 @@ use crate::support::disk::{self, Disk, Writes};
 use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, stream_id, with};
 use crate::support::sse::{Heard, frames};
 use crate::support::{Rig, wait_until};
-use gateway::durability::StreamDescription;
+use gateway::records::StreamDescription;
 use journal::{Integrity, JournalConfig, RecoveredStream};
 use serde_json::{Value, json};
 use server::{ServerConfig, StreamLimits};
@@ -12,7 +12,7 @@ use stream::{End, FailCode};
 
 /// A code of the journal for this end.
 fn code(end: End) -> u32 {
-    gateway::durability::end_code(end)
+    gateway::records::end_code(end)
 }
 
 fn described(rig: &Rig, id: &str) -> Value {
@@ -315,7 +315,7 @@ fn control_update_and_pause_are_on_disk_before_the_response() {
     );
     let control = |stream: &RecoveredStream| {
         let body = stream.sampling.as_ref().expect("a control update");
-        gateway::durability::ControlState::decode(body).expect("a control state")
+        gateway::records::ControlState::decode(body).expect("a control state")
     };
     let steered = control(&disk.stream(&id).expect("a live stream"));
     assert_eq!(
@@ -425,7 +425,7 @@ fn rejection_before_the_start_is_recorded() {
     let reply = call(&rig, "POST", CHAT, RESUMABLE, &body);
     assert_eq!(reply.head.status, 400, "{}", reply.body);
     let stream = disk.stream(&stream_id(&reply.head)).expect("retained");
-    let error = gateway::durability::rejection::decode(&stream.outcome.expect("an error"));
+    let error = gateway::records::outcome::decode(&stream.outcome.expect("an error"));
     let code = reply.json()["error"]["code"].clone();
     assert_eq!(code, error.expect("an error").code);
 }

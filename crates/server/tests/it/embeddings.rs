@@ -168,6 +168,18 @@ fn both_ollama_routes() {
         &json!({"input": long, "truncate": false}),
     );
     assert_eq!(refused.head.status, 400, "{}", refused.body);
+    let words = "the input length exceeds the context length";
+    assert_eq!(refused.json()["error"], words);
+    let refused = post(rig.addr, EMBEDDINGS, &json!({"input": ["a", long]}));
+    let words = refused.json()["error"]["message"].clone();
+    let want =
+        "This model's maximum context length is 511 tokens. However, input[1] has 600 tokens. ";
+    assert!(
+        words.as_str().unwrap_or_default().starts_with(want),
+        "{words}"
+    );
+    let named = post(rig.addr, EMBEDDINGS, &json!({"input": "a", "model": ""}));
+    assert_eq!(named.json()["model"], "fake");
 }
 
 #[test]
@@ -176,13 +188,20 @@ fn ollama_answers_no_text_with_no_vector() {
     for (path, body, want) in [
         ("/api/embed", json!({"input": ""}), "embeddings"),
         ("/api/embed", json!({"input": []}), "embeddings"),
+        ("/api/embed", json!({}), "embeddings"),
+        (
+            "/api/embed",
+            json!({"input": null, "model": ""}),
+            "embeddings",
+        ),
         ("/api/embeddings", json!({"prompt": ""}), "embedding"),
+        ("/api/embeddings", json!({"model": "fake"}), "embedding"),
     ] {
         let reply = post(rig.addr, path, &body);
         assert_eq!(reply.head.status, 200, "{path} {body}: {}", reply.body);
         assert_eq!(reply.json()[want], json!([]), "{path} {body}");
     }
-    for input in [json!(["a", ""]), json!(7), Value::Null] {
+    for input in [json!(["a", ""]), json!(7)] {
         let reply = post(rig.addr, "/api/embed", &json!({"input": input}));
         assert_eq!(reply.head.status, 400, "{input}: {}", reply.body);
     }

@@ -11,6 +11,7 @@ mod caching;
 mod completions;
 mod control;
 mod crowds;
+mod custom_tools;
 mod dashboard;
 mod doors;
 mod durability;

@@ -100,6 +100,15 @@ fn new_requests_are_rejected_until_the_last_stream_has_ended() {
         let reply = late.reply();
         assert_eq!(reply.json()["error"]["code"], "shutting_down");
         assert!(reply.head.get("retry-after").is_some());
+        for path in ["/v1/messages", "/v1/responses", "/api/chat"] {
+            let mut late = Client::connect(rig.addr);
+            let mut body = ask("hi", false, 1);
+            body["input"] = json!("hi");
+            late.post(path, &body);
+            let reply = late.reply();
+            assert_eq!(reply.head.status, 503, "{path}: {}", reply.body);
+            assert!(reply.head.get("retry-after").is_some(), "{path}");
+        }
     }
     rig.gate.open();
     assert!(client.body().ends_with("data: [DONE]\n\n"));

@@ -48,6 +48,11 @@ fn ends_without_a_reader_are_listed_in_their_order_until_they_are_acknowledged()
     let response = call(&rig, "POST", "/v1/responses", "", &response);
     let middle = stream_id(&response.head);
     assert!(unread(&rig).is_empty(), "nothing has ended");
+    // Each ends alone: ends of neighboring passes are noted in the order in which their tasks run.
+    rig.gate.allow(6);
+    wait_unread(&rig, &[&early]);
+    rig.gate.allow(10);
+    wait_unread(&rig, &[&early, &middle]);
     rig.gate.open();
     wait_unread(&rig, &[&early, &middle, &late]);
     let (mut read, mut after) = (Vec::new(), json!(0));

@@ -1,7 +1,7 @@
 //! JSONSchemaBench: each schema compiled, each of its instances checked token by token.
 //!
 //! `cargo xtask conformance jsonschemabench` runs this program and writes its output to
-//! `docs/jsonschemabench.md`. `cargo bench -p text --bench schemas -- CHECKOUT --faults` instead
+//! `measurements/jsonschemabench.md`. `cargo bench -p text --bench schemas -- CHECKOUT --faults` instead
 //! prints a line for each schema that is refused or misjudged; with `--written` only as the schema is written, with
 //! `--unmasked` without computing bitmasks (and so without their bounds), and after the checkout may come names of schemas.
 #![allow(

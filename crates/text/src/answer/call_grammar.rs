@@ -79,7 +79,7 @@ impl GrammarWriter<'_> {
     fn body(
         &mut self,
         body: CallBody,
-        first: Option<char>,
+        first: &str,
         close: &str,
     ) -> Result<String, UnsupportedTool> {
         let close = match close {
@@ -89,7 +89,11 @@ impl GrammarWriter<'_> {
         match body {
             CallBody::Json | CallBody::JsonOrPython => Ok(self.json_calls()),
             CallBody::BareJson => Ok(self.bare_json(first, &close)),
-            CallBody::BarePython => self.bare_python(first, &close),
+            CallBody::BarePython => self.bare_python(&close),
+            CallBody::BareList => {
+                let (python, json) = (self.bare_python_list("{", &close)?, self.bare_list(&close));
+                Ok(format!("{python} | {json}"))
+            }
             CallBody::JsonOrNamed(naming) => {
                 let (json, named) = (self.json_calls(), self.named(naming));
                 Ok(format!("{json} | {named}"))

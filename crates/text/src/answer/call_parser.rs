@@ -18,6 +18,8 @@ pub(super) enum CallParser {
     None,
     /// Before the first character, which selects the parser.
     Undecided(CallBody),
+    /// Before the first item of a list, which selects the parser. Whether the bracket was consumed.
+    UndecidedList(Option<Arc<ToolSchemas>>, bool),
     Json(Box<JsonCalls>),
     NamedCall(Box<NamedCall>),
     TaggedCall(Box<TaggedCall>),
@@ -32,6 +34,7 @@ impl CallParser {
             CallBody::Json => Self::json(None),
             CallBody::BareJson => Self::json(schemas.map(Arc::clone)),
             CallBody::BarePython => Self::python(schemas.map(Arc::clone)),
+            CallBody::BareList => Self::UndecidedList(schemas.map(Arc::clone), false),
             CallBody::JsonOrPython | CallBody::JsonOrNamed(_) => Self::Undecided(body),
             CallBody::NamedCall(naming) => Self::named(naming),
             CallBody::TaggedCall(tags) => {
@@ -54,6 +57,20 @@ impl CallParser {
                     CallBody::JsonOrNamed(naming) => Self::named(naming),
                     _ => Self::python(None),
                 };
+                self.step(c, out)
+            }
+            Self::UndecidedList(_, is_open) if is_blank(c) || !*is_open => {
+                *is_open = true;
+                StepResult::More
+            }
+            Self::UndecidedList(strict, _) => {
+                let strict = strict.take();
+                *self = if c == '{' {
+                    Self::json(strict)
+                } else {
+                    Self::python(strict)
+                };
+                self.step('[', out);
                 self.step(c, out)
             }
             Self::Json(calls) => calls.step(c, out),

@@ -9,9 +9,9 @@ pub struct CallSyntax(pub(super) CallSyntaxKind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallSyntaxKind {
-    /// A call body. The character is the delimiter's own, where the delimiter is the first character of the
-    /// call; the text closes the call, if not empty.
-    CallBody(CallBody, Option<char>, &'static str),
+    /// A call body. The first text is the delimiter's own, where the delimiter is the beginning of the call; the second
+    /// closes the call, if not empty.
+    CallBody(CallBody, &'static str, &'static str),
     /// A part of a Harmony header (gpt-oss), and the messages after the header.
     Header(HeaderPart),
 }

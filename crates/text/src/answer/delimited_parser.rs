@@ -7,7 +7,7 @@
 //!
 //! # States
 //! *Text* and *reasoning* search for delimiters; *between* expects calls, after the delimiter that opens a
-//! section of calls and after each call; in *body* a call parser runs. `raw` holds consumed text that no
+//! section of calls, or a code fence, and after each call; in *body* a call parser runs. `raw` holds consumed text that no
 //! emitted part represents. When a call parser rejects a character, an open call ends, `raw` becomes content,
 //! and the character is parsed again as content: no text is lost, and no text is parsed three times.
 //!
@@ -15,8 +15,8 @@
 
 use super::call_parser::CallParser;
 use super::family_syntax::{
-    CallBody, DelimiterEffect, DelimiterPlace, FamilyDelimiter, FamilySyntax, ReasoningDelimiters,
-    all_markers,
+    CallBody, DelimiterEffect, DelimiterPlace, FENCE_END, FamilyDelimiter, FamilySyntax,
+    ReasoningDelimiters, all_markers,
 };
 use super::json_escape::is_blank;
 use super::part_writer::PartWriter;
@@ -57,6 +57,8 @@ pub(super) struct DelimitedParser {
     takes_bare: bool,
     /// Delimiter that may follow the last call.
     close: &'static str,
+    /// Whether the calls are in a code fence.
+    is_fenced: bool,
     /// Whether only white space and delimiters followed the last call; then held text belongs to calls.
     after_call: bool,
     body: CallParser,
@@ -106,6 +108,7 @@ impl DelimitedParser {
             bare: false,
             takes_bare: true,
             close: "",
+            is_fenced: false,
             after_call: false,
             body: CallParser::None,
         }
@@ -133,7 +136,8 @@ impl DelimitedParser {
         if self.state == TextState::CallBody
             || (self.state == TextState::Between && !self.raw.is_empty())
         {
-            if self.is_call(out) || after_call {
+            let is_begun = self.state == TextState::CallBody || !self.bare;
+            if self.is_call(out) || (after_call && is_begun) {
                 out.set_truncated();
             }
             if after_call {
@@ -185,12 +189,9 @@ impl DelimitedParser {
         self.held.push(c);
         out.count_examined(self.held.len() - self.blanks);
         match self.find(&self.held[self.blanks..]) {
-            DelimiterMatch::FamilyDelimiter(then, close) => self.hit((then, close), c, out),
+            DelimiterMatch::FamilyDelimiter(then, close) => self.hit((then, close), out),
             DelimiterMatch::Beginning => {}
-            DelimiterMatch::Nothing if self.state == TextState::Between => {
-                self.leave(out);
-                self.settle(out);
-            }
+            DelimiterMatch::Nothing if self.state == TextState::Between => self.leave(out),
             DelimiterMatch::Nothing => self.settle(out),
         }
     }
@@ -236,7 +237,12 @@ impl DelimitedParser {
         }
         let is_closing = self.state == TextState::Between && !self.close.is_empty();
         if is_closing && look(self.close) {
-            return DelimiterMatch::FamilyDelimiter(DelimiterEffect::Close, "");
+            return DelimiterMatch::FamilyDelimiter(DelimiterEffect::CallEnd, "");
+        }
+        let is_between = self.fresh || self.state == TextState::Between;
+        let ends_fence = self.is_fenced && self.after_call && is_between;
+        if ends_fence && look(FENCE_END) {
+            return DelimiterMatch::FamilyDelimiter(DelimiterEffect::FenceEnd, "");
         }
         let tools = self.tools.as_ref();
         if let Some((syntax, _)) = tools.filter(|(syntax, _)| !thinking || syntax.ends_reasoning) {
@@ -266,68 +272,75 @@ impl DelimitedParser {
         }
     }
 
-    /// Handles a complete delimiter, whose last character is `c`.
-    fn hit(
-        &mut self,
-        (then, close): (DelimiterEffect, &'static str),
-        c: char,
-        out: &mut PartWriter<'_>,
-    ) {
+    /// Handles a complete delimiter, which is held.
+    fn hit(&mut self, (then, close): (DelimiterEffect, &'static str), out: &mut PartWriter<'_>) {
         if matches!(self.state, TextState::Text | TextState::Reasoning) {
             self.back = self.state;
             self.raw.clear();
         }
-        if self.raw.is_empty() {
-            self.bare = is_bare(then);
-        }
+        self.bare = is_bare(then) && (self.bare || self.raw.is_empty());
+        let (held, blanks) = (std::mem::take(&mut self.held), self.blanks);
+        self.blanks = 0;
         match then {
-            DelimiterEffect::Call(body) | DelimiterEffect::CallHere(body) => {
-                self.raw.push_str(&self.held);
-                let schemas = self.tools.as_ref().map(|(_, schemas)| schemas);
-                self.body = CallParser::new(body, schemas);
-                self.close = close;
-                self.state = TextState::CallBody;
+            DelimiterEffect::CallHere(body) => {
+                self.raw.push_str(&held[..blanks]);
+                self.begin_call(body, close);
+                held[blanks..].chars().for_each(|c| self.step(c, out));
+            }
+            DelimiterEffect::Call(body) => {
+                self.raw.push_str(&held);
+                self.begin_call(body, close);
             }
             DelimiterEffect::Section if self.state == TextState::Between && self.raw.is_empty() => {
             }
-            DelimiterEffect::Section => {
-                self.raw.push_str(&self.held);
+            DelimiterEffect::Section | DelimiterEffect::Separator | DelimiterEffect::Fence => {
+                self.raw.push_str(&held);
                 self.state = TextState::Between;
+                self.is_fenced |= then == DelimiterEffect::Fence;
             }
-            DelimiterEffect::Close if self.raw.is_empty() => self.go(TextState::Text),
             // A section without calls.
-            DelimiterEffect::Close => {
-                self.raw.push_str(&self.held);
+            DelimiterEffect::Close if !(self.raw.is_empty() || self.bare && self.after_call) => {
+                self.raw.push_str(&held);
                 self.fall(out);
+            }
+            DelimiterEffect::CallEnd | DelimiterEffect::Close => {
+                self.close = "";
+                self.raw.clear();
+            }
+            DelimiterEffect::FenceEnd => {
+                self.is_fenced = false;
+                self.raw.clear();
+                self.lead = true;
             }
             DelimiterEffect::Think => self.go(TextState::Reasoning),
             DelimiterEffect::Answer => self.go(TextState::Text),
             DelimiterEffect::Drop => self.lead = true,
         }
-        self.held.clear();
-        self.blanks = 0;
-        if let DelimiterEffect::CallHere(_) = then {
-            self.raw.pop();
-            self.in_body(c, out);
-        }
+    }
+
+    fn begin_call(&mut self, body: CallBody, close: &'static str) {
+        let schemas = self.tools.as_ref().map(|(_, schemas)| schemas);
+        self.body = CallParser::new(body, schemas);
+        self.close = close;
+        self.state = TextState::CallBody;
     }
 
     fn go(&mut self, at: TextState) {
         self.state = at;
         self.after_call &= at == TextState::Text;
-        (self.fresh, self.lead) = (true, true);
+        (self.fresh, self.lead, self.close) = (true, true, "");
     }
 
     /// Leaves the section: other text follows where calls were expected.
     fn leave(&mut self, out: &mut PartWriter<'_>) {
-        if self.raw.is_empty() {
-            self.go(TextState::Text);
-            return;
-        }
         // The white space is already in `raw`.
         let held = std::mem::take(&mut self.held);
-        self.fall(out);
-        self.held = held;
+        if self.raw.is_empty() {
+            self.go(TextState::Text);
+        } else {
+            self.fall(out);
+        }
+        held.chars().for_each(|c| self.step(c, out));
     }
 
     fn in_body(&mut self, c: char, out: &mut PartWriter<'_>) {
@@ -392,6 +405,7 @@ impl DelimitedParser {
         self.held.clear();
         self.blanks = 0;
         (self.fresh, self.lead, self.after_call) = (false, false, false);
+        (self.is_fenced, self.close) = (false, "");
     }
 
     /// Emits the first held character, which begins no delimiter, and parses the rest again.
@@ -426,10 +440,10 @@ impl DelimitedParser {
     }
 }
 
-/// Whether the delimiter's call is recognized only by content.
+/// Whether the delimiter's calls are recognized only by content.
 fn is_bare(then: DelimiterEffect) -> bool {
     match then {
-        DelimiterEffect::CallHere(_) => true,
+        DelimiterEffect::CallHere(_) | DelimiterEffect::Separator | DelimiterEffect::Fence => true,
         DelimiterEffect::Call(body) => matches!(body, CallBody::BareJson | CallBody::BarePython),
         _ => false,
     }

@@ -251,11 +251,10 @@ fn call_delimiters(format: AnswerFormat) -> Option<Vec<WatchedDelimiter>> {
     let syntax = format.tools.syntax()?;
     let markers = family_syntax::all_markers(syntax, format.reasoning.thoughts());
     let calls = markers.map(|marker| {
-        let first = marker.text.chars().next();
         let form = match marker.then {
-            DelimiterEffect::Call(body) => Some(CallSyntaxKind::CallBody(body, None, marker.close)),
+            DelimiterEffect::Call(body) => Some(CallSyntaxKind::CallBody(body, "", marker.close)),
             DelimiterEffect::CallHere(body) => {
-                Some(CallSyntaxKind::CallBody(body, first, marker.close))
+                Some(CallSyntaxKind::CallBody(body, marker.text, marker.close))
             }
             _ => None,
         };

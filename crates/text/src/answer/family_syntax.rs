@@ -41,10 +41,18 @@ pub(super) enum DelimiterPlace {
 pub(super) enum DelimiterEffect {
     /// Begins a call.
     Call(CallBody),
-    /// Begins a call whose first character is the delimiter.
+    /// Begins a call whose first characters are the delimiter.
     CallHere(CallBody),
     /// Calls are expected next.
     Section,
+    /// Stands between calls; text unless a call or the end follows.
+    Separator,
+    /// Opens a code fence in which calls are expected; text unless a call follows.
+    Fence,
+    /// Follows a call; further calls may follow.
+    CallEnd,
+    /// Closes the code fence around a call.
+    FenceEnd,
     /// Ends a section of calls.
     Close,
     /// Begins reasoning.
@@ -62,6 +70,8 @@ pub(super) enum CallBody {
     /// Undelimited JSON, recognized as a call only by content.
     BareJson,
     BarePython,
+    /// An undelimited list of either, after its bracket.
+    BareList,
     JsonOrPython,
     JsonOrNamed(&'static NameSyntax),
     NamedCall(&'static NameSyntax),
@@ -102,22 +112,39 @@ const fn between(text: &'static str, then: DelimiterEffect) -> FamilyDelimiter {
     delimiter(text, DelimiterPlace::Between, then)
 }
 
+/// Closes a [`DelimiterEffect::Fence`].
+pub(super) const FENCE_END: &str = "```\n";
+
 /// Calls without a family's delimiters, of models of all families: small models often leave the delimiters out, or write
 /// others. Such a text is a call where an answer begins with it and all names in it are known; else it is content.
-static BARE: [FamilyDelimiter; 9] = [
+static BARE: [FamilyDelimiter; 24] = [
     start("{", DelimiterEffect::CallHere(CallBody::BareJson)),
     start("[", DelimiterEffect::CallHere(CallBody::BareJson)),
-    start("```json", DelimiterEffect::Call(CallBody::BareJson)).until("```"),
-    start("```\n", DelimiterEffect::Call(CallBody::BareJson)).until("```"),
     start("<tools>", DelimiterEffect::Call(CallBody::BareJson)).until("</tools>"),
     start("<tool>", DelimiterEffect::Call(CallBody::BareJson)).until("</tool>"),
     start("<json>", DelimiterEffect::Call(CallBody::BareJson)).until("</json>"),
     start("<response>", DelimiterEffect::Call(CallBody::BareJson)).until("</response>"),
     start("<function_call>", DelimiterEffect::Call(CallBody::BareJson)).until("</function_call>"),
+    between(",", DelimiterEffect::Separator),
+    between(";", DelimiterEffect::Separator),
+    start(FENCE_END, DelimiterEffect::Fence),
+    start("```json", DelimiterEffect::Fence),
+    start("```xml", DelimiterEffect::Fence),
+    start("```html", DelimiterEffect::Fence),
+    start("```python", DelimiterEffect::Fence),
+    start("```javascript", DelimiterEffect::Fence),
+    start("```typescript", DelimiterEffect::Fence),
+    start("```bash", DelimiterEffect::Fence),
+    start("```shell", DelimiterEffect::Fence),
+    start("```yaml", DelimiterEffect::Fence),
+    start("```text", DelimiterEffect::Fence),
+    start("```plaintext", DelimiterEffect::Fence),
+    start("```markdown", DelimiterEffect::Fence),
+    start("```tool_call", DelimiterEffect::Fence),
+    start("```tool_code", DelimiterEffect::Fence),
 ];
 
-/// Delimiters of a family's answers: its own, then those of bare calls that cannot be taken for the beginning of its own, nor
-/// for a separator and more.
+/// Delimiters of a family's answers: its own, then those of bare calls that cannot be taken for the beginning of its own.
 pub(super) fn all_markers(
     syntax: &'static FamilySyntax,
     thoughts: Option<&'static ReasoningDelimiters>,
@@ -128,12 +155,7 @@ pub(super) fn all_markers(
             .flat_map(|thoughts| thoughts.opens.iter().chain(thoughts.drops).copied());
         let own = syntax.markers.iter().map(|marker| marker.text);
         let mut own = own.chain(of_thoughts);
-        let mut separators = syntax
-            .markers
-            .iter()
-            .filter(|marker| marker.place == DelimiterPlace::Between);
         !own.any(|text| text.starts_with(bare.text))
-            && !separators.any(|marker| bare.text.starts_with(marker.text))
     };
     syntax.markers.iter().chain(BARE.iter().filter(is_distinct))
 }
@@ -186,7 +208,7 @@ pub(super) static LLAMA3: FamilySyntax = FamilySyntax {
         ),
         start("{", DelimiterEffect::CallHere(CallBody::BareJson)),
         between("</function>", DelimiterEffect::Close),
-        between(";", DelimiterEffect::Section),
+        between(";", DelimiterEffect::Separator),
     ],
     inside: &[],
     ends_reasoning: true,
@@ -196,7 +218,7 @@ pub(super) static LLAMA3: FamilySyntax = FamilySyntax {
 pub(super) static LLAMA4: FamilySyntax = FamilySyntax {
     markers: &[
         anywhere("<|python_start|>", DelimiterEffect::Section),
-        start("[", DelimiterEffect::CallHere(CallBody::BarePython)),
+        start("[", DelimiterEffect::CallHere(CallBody::BareList)),
         between("<|python_end|>", DelimiterEffect::Close),
     ],
     inside: &[],
@@ -210,12 +232,21 @@ static ARGS: NameSyntax = NameSyntax {
 };
 
 /// `[TOOL_CALLS]` and a list of objects; since tokenizer v11 one `[TOOL_CALLS]` before each call, then the
-/// name, `[ARGS]` and an object.
+/// name, `[ARGS]` and an object. A bare list cannot be told from the delimiter by its first character.
 pub(super) static MISTRAL: FamilySyntax = FamilySyntax {
-    markers: &[anywhere(
-        "[TOOL_CALLS]",
-        DelimiterEffect::Call(CallBody::JsonOrNamed(&ARGS)),
-    )],
+    markers: &[
+        anywhere(
+            "[TOOL_CALLS]",
+            DelimiterEffect::Call(CallBody::JsonOrNamed(&ARGS)),
+        ),
+        start("[{", DelimiterEffect::CallHere(CallBody::BareJson)),
+        start("[ {", DelimiterEffect::CallHere(CallBody::BareJson)),
+        start("[\n{", DelimiterEffect::CallHere(CallBody::BareJson)),
+        start("[\n {", DelimiterEffect::CallHere(CallBody::BareJson)),
+        start("[\n  {", DelimiterEffect::CallHere(CallBody::BareJson)),
+        start("[\n    {", DelimiterEffect::CallHere(CallBody::BareJson)),
+        start("[\n\t{", DelimiterEffect::CallHere(CallBody::BareJson)),
+    ],
     inside: &["[ARGS]", "[CALL_ID]"],
     ends_reasoning: true,
 };
@@ -233,8 +264,8 @@ pub(super) static DEEPSEEK: FamilySyntax = FamilySyntax {
         anywhere(
             "<｜tool▁call▁begin｜>",
             DelimiterEffect::Call(CallBody::NamedCall(&DEEPSEEK_CALL)),
-        ),
-        between("```", DelimiterEffect::Section),
+        )
+        .until("```"),
         between("<｜tool▁call▁end｜>", DelimiterEffect::Section),
         between("<｜tool▁calls▁end｜>", DelimiterEffect::Close),
     ],
@@ -350,7 +381,7 @@ pub(super) static GEMMA: FamilySyntax = FamilySyntax {
         anywhere("```tool_code", DelimiterEffect::Call(CallBody::BarePython)).until("```"),
         anywhere("```tool_call", DelimiterEffect::Call(CallBody::BareJson)).until("```"),
         anywhere("```json", DelimiterEffect::Call(CallBody::BareJson)).until("```"),
-        start("[", DelimiterEffect::CallHere(CallBody::BarePython)),
+        start("[", DelimiterEffect::CallHere(CallBody::BareList)),
         start("{", DelimiterEffect::CallHere(CallBody::BareJson)),
         between("<tool_call|>", DelimiterEffect::Close),
         between("<end_function_call>", DelimiterEffect::Close),
@@ -367,8 +398,8 @@ pub(super) static JSON: FamilySyntax = FamilySyntax {
         anywhere("```json", DelimiterEffect::Call(CallBody::BareJson)).until("```"),
         anywhere("<tool_call>", DelimiterEffect::Call(CallBody::Json)),
         between("</tool_call>", DelimiterEffect::Close),
-        between(",", DelimiterEffect::Section),
-        between(";", DelimiterEffect::Section),
+        between(",", DelimiterEffect::Separator),
+        between(";", DelimiterEffect::Separator),
     ],
     inside: &[],
     ends_reasoning: false,

@@ -3,7 +3,7 @@
 //! A call starts when both the name and the beginning of the arguments are known; arguments that precede the
 //! name are buffered. Also accepted: `parameters` for `arguments`, arguments as a string that contains JSON,
 //! the shape `{"type": "function", "function": {..}}`, and unknown fields, which are skipped; in undelimited text only after
-//! the arguments.
+//! the arguments; and a comma before a closing bracket.
 
 use super::json_escape::is_blank;
 use super::part_writer::PartWriter;
@@ -36,7 +36,6 @@ enum JsonCallState {
     /// Before the object or list, or before an object of the list.
     Begin,
     Object,
-    Key,
     KeyOrEnd,
     InKey,
     Colon(CallField),
@@ -45,6 +44,8 @@ enum JsonCallState {
     After,
     /// Between objects of a list.
     Between,
+    /// After a comma between objects of a list.
+    ObjectOrEnd,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,20 +89,20 @@ impl JsonCalls {
                 self.list = true;
                 self.state = JsonCallState::Object;
             }
-            (JsonCallState::Begin | JsonCallState::Object, '{') => {
+            (JsonCallState::Begin | JsonCallState::Object | JsonCallState::ObjectOrEnd, '{') => {
                 self.state = JsonCallState::KeyOrEnd;
             }
-            (JsonCallState::Key | JsonCallState::KeyOrEnd, '"' | '\'') => {
+            (JsonCallState::KeyOrEnd, '"' | '\'') => {
                 self.read.clear();
                 self.literal = ValueConverter::new(ValueStyle::Json);
                 self.literal.step(c, &mut self.read);
                 self.state = JsonCallState::InKey;
             }
             (JsonCallState::Colon(field), ':') => self.state = JsonCallState::Before(field),
-            (JsonCallState::After, ',') => self.state = JsonCallState::Key,
+            (JsonCallState::After, ',') => self.state = JsonCallState::KeyOrEnd,
             (JsonCallState::After | JsonCallState::KeyOrEnd, '}') => return self.close(out),
-            (JsonCallState::Between, ',') => self.state = JsonCallState::Object,
-            (JsonCallState::Between, ']') => return StepResult::Done,
+            (JsonCallState::Between, ',') => self.state = JsonCallState::ObjectOrEnd,
+            (JsonCallState::Between | JsonCallState::ObjectOrEnd, ']') => return StepResult::Done,
             _ => return StepResult::Fail,
         }
         StepResult::More

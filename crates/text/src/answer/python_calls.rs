@@ -32,6 +32,8 @@ enum PythonCallState {
     InValue,
     After,
     Between,
+    /// After a comma between calls of a list.
+    NameOrEnd,
 }
 
 impl PythonCalls {
@@ -61,7 +63,7 @@ impl PythonCalls {
                 self.list = true;
                 self.state = PythonCallState::Name;
             }
-            (PythonCallState::Begin, c) if is_word(c) => {
+            (PythonCallState::Begin | PythonCallState::NameOrEnd, c) if is_word(c) => {
                 self.state = PythonCallState::Name;
                 self.read.push(c);
             }
@@ -84,8 +86,10 @@ impl PythonCalls {
                 return self.in_value(c, out);
             }
             (PythonCallState::After, ',') => self.state = PythonCallState::KeyOrEnd,
-            (PythonCallState::Between, ',') => self.state = PythonCallState::Name,
-            (PythonCallState::Between, ']') => return StepResult::Done,
+            (PythonCallState::Between, ',') => self.state = PythonCallState::NameOrEnd,
+            (PythonCallState::Between | PythonCallState::NameOrEnd, ']') => {
+                return StepResult::Done;
+            }
             _ => return StepResult::Fail,
         }
         StepResult::More

@@ -1,14 +1,17 @@
 //! Incremental conversion of a generated value to JSON text, one character at a time.
 //!
 //! Valid JSON is copied unchanged, including white space. Common deviations are corrected: Python's `True`,
-//! `False`, `None` and single quotes, raw line breaks in strings, escapes that JSON does not define. Only an
-//! incomplete word, escape or delimiter is held back, so strings of any length are streamed.
+//! `False`, `None` and single quotes, raw line breaks in strings, escapes that JSON does not define, a comma before a closing
+//! bracket. Only an incomplete word, escape or delimiter, or a comma with the white space that follows, is held back, so strings
+//! of any length are streamed.
 
 use super::json_escape::{is_blank, push_escaped};
 use super::step_result::StepResult;
 
 /// Deepest nesting of values that is accepted as arguments.
 pub const NESTING_MAX: usize = 128;
+/// White space kept after a comma, in bytes; more is dropped, since the comma waits for what follows.
+const COMMA_BLANKS_MAX: usize = 256;
 
 /// Syntax of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +38,23 @@ enum NestKind {
     Object,
 }
 
+impl NestKind {
+    /// The closing bracket.
+    fn end(self) -> char {
+        match self {
+            Self::List => ']',
+            Self::Object => '}',
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConverterState {
     Value,
     ValueOrEnd,
-    Key,
     KeyOrEnd,
+    /// After a comma, which is held back with the white space that follows.
+    Comma(NestKind),
     BareKey,
     Colon,
     /// After a value: before a comma or a closing bracket.
@@ -86,7 +100,8 @@ impl ValueConverter {
             ConverterState::ValueOrEnd if c == ']' => self.close(NestKind::List, c, out),
             ConverterState::ValueOrEnd => self.value(c, out),
             ConverterState::KeyOrEnd if c == '}' => self.close(NestKind::Object, c, out),
-            ConverterState::Key | ConverterState::KeyOrEnd => self.key(c, out),
+            ConverterState::KeyOrEnd => self.key(c, out),
+            ConverterState::Comma(nest) => self.comma(nest, c, out),
             ConverterState::BareKey => self.bare_key(c, out),
             ConverterState::Colon => self.colon(c, out),
             ConverterState::After => self.after(c, out),
@@ -227,14 +242,35 @@ impl ValueConverter {
         match (c, self.stack.last()) {
             (']', Some(NestKind::List)) => return self.close(NestKind::List, c, out),
             ('}', Some(NestKind::Object)) => return self.close(NestKind::Object, c, out),
-            (',', Some(NestKind::List)) => self.state = ConverterState::Value,
-            (',', Some(NestKind::Object)) => self.state = ConverterState::Key,
+            (',', Some(&nest)) => {
+                self.held.push(c);
+                self.state = ConverterState::Comma(nest);
+                return StepResult::More;
+            }
             (c, Some(_)) if is_blank(c) => {}
             (_, None) => return StepResult::DoneBefore,
             _ => return StepResult::Fail,
         }
         out.push(c);
         StepResult::More
+    }
+
+    /// A comma before a closing bracket is dropped.
+    fn comma(&mut self, nest: NestKind, c: char, out: &mut String) -> StepResult {
+        if is_blank(c) {
+            if self.held.len() <= COMMA_BLANKS_MAX {
+                self.held.push(c);
+            }
+            return StepResult::More;
+        }
+        let is_end = c == nest.end();
+        out.push_str(&self.held[usize::from(is_end)..]);
+        self.held.clear();
+        self.state = match nest {
+            NestKind::List => ConverterState::ValueOrEnd,
+            NestKind::Object => ConverterState::KeyOrEnd,
+        };
+        self.step(c, out)
     }
 
     fn quoted(&mut self, c: char, quote: char, key: bool, out: &mut String) -> StepResult {

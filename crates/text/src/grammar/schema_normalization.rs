@@ -3,10 +3,12 @@
 //!
 //! - `pattern` and the names of `patternProperties`, which are regular expressions of ECMA-262, are written in Rust's syntax
 //!   ([`ecma_pattern`]);
+//! - references by name (`#name`, `other.json`) become references by place ([`schema_identifiers`]);
 //! - references with escapes (`~1`, `~0`, `%20`) lead to places without escapes ([`schema_references`]);
 //! - counts that are written as floats, `1000.0`, are integers.
 
 mod ecma_pattern;
+mod schema_identifiers;
 mod schema_references;
 
 use super::error::GrammarError;
@@ -32,7 +34,7 @@ const COUNTS: [&str; 8] = [
 /// # Errors
 /// References with escapes lead to parts that are too large to copy.
 pub(super) fn normalized(root: &Map<String, Value>) -> Result<Map<String, Value>, GrammarError> {
-    schema_references::plain(schema(root))
+    schema_references::plain(schema_identifiers::by_place(schema(root)))
 }
 
 fn schema(entries: &Map<String, Value>) -> Map<String, Value> {

@@ -23,6 +23,8 @@ pub const SCHEMA_NUMBER_MAX: f64 = 1e37;
 const LEAST_FRACTION: f64 = 1e-30;
 /// Digits after the point of a `multipleOf`.
 pub const MULTIPLE_DIGITS_MAX: u32 = 8;
+/// Decimal digits that every f64 keeps.
+const EXACT_DIGITS: usize = 15;
 /// Neighbors in f64 among which the loop's exact start is searched.
 const NEIGHBORS: usize = 16;
 /// A number of a schema by its value: the greatest integer below, and the rest. Floats beyond i128 saturate, and are the rest.
@@ -72,8 +74,13 @@ fn check_part(
 ) -> Result<(), GrammarError> {
     for (keyword, value) in schema {
         let wrong = match (keyword.as_str(), value) {
-            ("minimum" | "exclusiveMinimum", Value::Number(bound)) => unreachable(bound, 1.0),
-            ("maximum" | "exclusiveMaximum", Value::Number(bound)) => unreachable(bound, -1.0),
+            ("minimum" | "exclusiveMinimum", Value::Number(bound)) => {
+                unreachable(bound, 1.0).or_else(|| rounded(value))
+            }
+            ("maximum" | "exclusiveMaximum", Value::Number(bound)) => {
+                unreachable(bound, -1.0).or_else(|| rounded(value))
+            }
+            ("const" | "enum", value) => rounded(value),
             ("multipleOf", Value::Number(number)) => match Multiple::of(number) {
                 Some(multiple) => {
                     multiples.push(multiple);
@@ -143,6 +150,26 @@ fn unreachable(bound: &Number, sign: f64) -> Option<String> {
     (bound * sign >= SCHEMA_NUMBER_MAX).then(|| {
         format!("is {bound:e}; numbers between -{SCHEMA_NUMBER_MAX:e} and {SCHEMA_NUMBER_MAX:e} (SCHEMA_NUMBER_MAX) are generated")
     })
+}
+
+/// A whole number in a value that was most likely written with all its digits, of which an f64 holds only the first: beyond 64
+/// bits, and of so many digits that no one writes it with a power of ten.
+fn rounded(value: &Value) -> Option<String> {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64()?;
+            let written = format!("{float:e}");
+            let mantissa = written.split('e').next().unwrap_or_default();
+            let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
+            let range = u64::MAX as f64..SCHEMA_NUMBER_MAX;
+            (range.contains(&float.abs()) && digits > EXACT_DIGITS).then(|| {
+                format!("is about {float:e}; integers beyond 64 bits are kept to {EXACT_DIGITS} digits only, so that this one would be rounded")
+            })
+        }
+        Value::Array(items) => items.iter().find_map(rounded),
+        Value::Object(entries) => entries.values().find_map(rounded),
+        _ => None,
+    }
 }
 
 /// The numbers of one part in exact forms.
@@ -516,6 +543,21 @@ mod tests {
             let error = check(schema.as_object().expect("an object"));
             assert_eq!(error.expect_err("a number").place, place, "{schema}");
         }
+        for text in [
+            "18446744073709551616",
+            "-18446744073709551617",
+            "[1, {\"a\": 123456789012345678901234567890}]",
+        ] {
+            let value: Value = serde_json::from_str(text).expect("a value");
+            let schema = json!({"properties": {"a": {"const": value}}});
+            let error = check(schema.as_object().expect("an object")).expect_err(text);
+            assert_eq!(error.place, "properties.a.const", "{error}");
+        }
+        let written: Value = serde_json::from_str(
+            r#"{"const": 1e20, "enum": [18446744073709551615, -9223372036854775808, 1.5e30], "maximum": 1.7976931348623157e308}"#,
+        )
+        .expect("a schema");
+        assert_eq!(check(written.as_object().expect("an object")), Ok(()));
         let kept = json!({"const": {"minimum": 1e300}, "enum": [0.1, 1e300, i64::MIN], "minimum": i64::MIN,
             "default": {"multipleOf": 0}, "maximum": 1e308,
             "properties": {"a": {"multipleOf": 100_000}, "b": {"multipleOf": 99_999}, "minimum": {"type": "null"}}});

@@ -9,6 +9,7 @@
 //!
 //! An upper bound of the size is computed from the arguments; then minijinja's filter or method runs.
 
+use super::work;
 use minijinja::value::{Kwargs, Rest, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
 use std::fmt::{self, Write};
@@ -87,6 +88,8 @@ pub(super) fn add(environment: &mut Environment<'static>) {
 
 /// Checks a method call.
 pub(super) fn method(value: &Value, method: &str, args: &[Value]) -> Result<(), Error> {
+    work::spend_size(value)?;
+    args.iter().try_for_each(work::spend_size)?;
     match (method, args) {
         ("replace", _) => replaced(value, args),
         // The separator is the value, the items are the argument.
@@ -98,17 +101,19 @@ pub(super) fn method(value: &Value, method: &str, args: &[Value]) -> Result<(), 
     }
 }
 
-/// Rejects a text larger than [`VALUE_BYTES_MAX`].
+/// Rejects a text larger than [`VALUE_BYTES_MAX`], and counts its bytes.
 pub(super) fn bytes(bytes: usize) -> Result<(), Error> {
-    at_most(bytes, VALUE_BYTES_MAX)
+    at_most(bytes, VALUE_BYTES_MAX)?;
+    work::spend_bytes(bytes)
 }
 
-/// Rejects a list longer than [`VALUE_ITEMS_MAX`].
-fn items(items: usize) -> Result<(), Error> {
-    at_most(items, VALUE_ITEMS_MAX)
+/// Rejects a list longer than [`VALUE_ITEMS_MAX`], and counts its items.
+pub(super) fn items(items: usize) -> Result<(), Error> {
+    at_most(items, VALUE_ITEMS_MAX)?;
+    work::spend(items)
 }
 
-fn at_most(size: usize, most: usize) -> Result<(), Error> {
+pub(super) fn at_most(size: usize, most: usize) -> Result<(), Error> {
     if size <= most {
         Ok(())
     } else {
@@ -128,8 +133,9 @@ fn replaced(value: &Value, args: &[Value]) -> Result<(), Error> {
         text.len() / from.len()
     };
     // Occurrences are counted only where the text is long enough to matter.
-    if bytes(text.len().saturating_add(places.saturating_mul(to))).is_ok() {
-        return Ok(());
+    let most = text.len().saturating_add(places.saturating_mul(to));
+    if most <= VALUE_BYTES_MAX / 16 {
+        return work::spend_bytes(most);
     }
     let places = text.matches(from).count();
     bytes(text.len().saturating_add(places.saturating_mul(to)))
@@ -147,10 +153,11 @@ fn joined(value: &Value, args: &[Value]) -> Result<(), Error> {
     };
     let mut sum = 0_usize;
     for part in parts {
+        work::spend(1)?;
         sum = sum.saturating_add(between).saturating_add(length(&part)?);
-        bytes(sum)?;
+        at_most(sum, VALUE_BYTES_MAX)?;
     }
-    Ok(())
+    bytes(sum)
 }
 
 fn separator_named(keywords: &Value) -> Result<usize, Error> {

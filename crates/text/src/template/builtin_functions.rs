@@ -1,6 +1,6 @@
 //! Functions, filters and tests of chat templates that minijinja lacks or defines differently.
 
-use super::python_json;
+use super::{python_json, work};
 use jiff::Timestamp;
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
@@ -80,6 +80,9 @@ fn pair(separators: Vec<String>) -> Result<(String, String), Error> {
 fn length(value: &Value) -> Result<usize, Error> {
     if value.is_undefined() {
         return Ok(0);
+    }
+    if let Some(text) = value.as_str() {
+        work::spend_bytes(text.len())?;
     }
     let why = || format!("{} has no length", value.kind());
     value

@@ -7,6 +7,7 @@ use super::message::Message;
 use super::probe::{
     FIRST, FOURTH, PROBE, PROBE_ID as PLAIN_ID, SECOND, THIRD, message, probe_tools,
 };
+use super::turn_support::TurnSupport;
 use serde_json::{Value, json};
 
 /// An id as most servers make them.
@@ -37,10 +38,11 @@ impl CallSupport {
         separates_text: false,
     };
 
-    /// Tries a template. `None`: it does not render calls and results.
-    pub(super) fn of(template: &ChatTemplate) -> Option<Self> {
+    /// Tries a template that renders these turns. `None`: it does not render calls and results.
+    pub(super) fn of(template: &ChatTemplate, turns: &TurnSupport) -> Option<Self> {
         let plain = Probe {
             template,
+            turns,
             argument_text: false,
             id: Some(PLAIN_ID),
         };
@@ -82,6 +84,7 @@ impl CallSupport {
 #[derive(Clone, Copy)]
 struct Probe<'a> {
     template: &'a ChatTemplate,
+    turns: &'a TurnSupport,
     argument_text: bool,
     id: Option<&'a str>,
 }
@@ -112,17 +115,22 @@ impl Probe<'_> {
         self.shows(&turns, &[FIRST, SECOND, THIRD, FOURTH])
     }
 
+    /// Whether text next to a call is rendered, also where an answer follows.
     fn shows_text_beside(&self) -> bool {
         let turns = [
             message("user", "hi"),
             self.calls(THIRD, &[FIRST]),
             self.result(SECOND),
+            message("assistant", FOURTH),
+            message("user", "hi"),
         ];
-        self.shows(&turns, &[FIRST, SECOND, THIRD])
+        self.shows(&turns[..3], &[FIRST, SECOND, THIRD])
+            && self.shows(&turns, &[FIRST, SECOND, THIRD, FOURTH])
     }
 
+    /// Whether the text may be a message before the call, in turns that the template renders.
     fn shows_text_before(&self) -> bool {
-        let turns = [
+        let turns = vec![
             message("user", "hi"),
             message("assistant", THIRD),
             self.calls("", &[FIRST]),
@@ -130,7 +138,7 @@ impl Probe<'_> {
             message("assistant", FOURTH),
             message("user", "hi"),
         ];
-        self.shows(&turns, &[FIRST, SECOND, THIRD, FOURTH])
+        self.shows(&self.turns.fit(turns), &[FIRST, SECOND, THIRD, FOURTH])
     }
 
     /// A message with one call for each argument.

@@ -5,8 +5,8 @@ use super::conversation_support::ConversationSupport;
 use super::tool_definitions::complete_tools;
 use super::turn_format::OWN_TEMPLATE;
 use super::{
-    bounded_filters, builtin_functions, jinja_value, message::Message, python_methods,
-    template_syntax,
+    bounded_filters, builtin_functions, jinja_value, message::Message, metered_source,
+    python_methods, template_syntax, work,
 };
 use minijinja::{Environment, Value as Jinja};
 use serde_json::Value;
@@ -186,6 +186,7 @@ impl ChatTemplate {
             room: most,
             is_full: false,
         };
+        work::begin();
         let rendered = template.render_captured_to(self.variables(input), &mut text);
         match rendered {
             Err(_) if text.is_full => Err(TemplateError::TooLong(most)),
@@ -225,8 +226,10 @@ const NAME: &str = "chat_template";
 
 fn compile(source: &str) -> Result<Environment<'static>, TemplateError> {
     let mut environment = environment();
+    let source = template_syntax::without_generation_tags(source);
     environment
-        .add_template_owned(NAME, template_syntax::without_generation_tags(source))
+        .add_template_owned(NAME, metered_source::metered(&source))
+        .or_else(|_| environment.add_template_owned(NAME, source))
         .map_err(|error| explain(&error))?;
     Ok(environment)
 }
@@ -255,6 +258,7 @@ fn environment() -> Environment<'static> {
     environment.set_debug(false);
     builtin_functions::add(&mut environment);
     bounded_filters::add(&mut environment);
+    work::add(&mut environment);
     environment
 }
 
@@ -267,6 +271,9 @@ fn explain(error: &minijinja::Error) -> TemplateError {
         }
         if let Some(bounded_filters::TooLarge(most)) = inner.downcast_ref() {
             return TemplateError::TooLong(*most);
+        }
+        if let Some(why @ work::TooMuchWork) = inner.downcast_ref() {
+            return TemplateError::Broken(why.to_string());
         }
         cause = inner.source();
     }

@@ -25,7 +25,7 @@ impl ConversationSupport {
         let calls = if turns == TurnSupport::ALL && !template.shows_turns(&[("user", "hi")]) {
             Some(CallSupport::ALL)
         } else {
-            CallSupport::of(template)
+            CallSupport::of(template, &turns)
         };
         Self { turns, calls }
     }

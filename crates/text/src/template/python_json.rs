@@ -30,7 +30,7 @@ pub(super) fn dumps(value: &Value, style: &DumpsStyle) -> Result<String, Error> 
         out: String::new(),
     };
     writer.value(value)?;
-    writer.within_bounds()?;
+    bounded_filters::bytes(writer.out.len())?;
     Ok(writer.out)
 }
 
@@ -48,7 +48,7 @@ struct Writer<'a> {
 impl Writer<'_> {
     /// Checks the size before the next value, so that the output exceeds the bound by at most one string.
     fn within_bounds(&self) -> Result<(), Error> {
-        bounded_filters::bytes(self.out.len())
+        bounded_filters::at_most(self.out.len(), bounded_filters::VALUE_BYTES_MAX)
     }
 
     fn value(&mut self, value: &Value) -> Result<(), Error> {

@@ -76,8 +76,9 @@ impl TurnSupport {
                     ("assistant", THIRD),
                     ("user", PROBE),
                 ]),
-            assistant_first: shows(&[("assistant", FIRST), ("user", SECOND)]),
-            without_user: shows(&[("system", FIRST)]),
+            assistant_first: shows(&[("assistant", FIRST), ("user", SECOND)])
+                && !loses_first_call(template),
+            without_user: shows(&[("system", FIRST)]) && !needs_user_with_tools(template),
         }
     }
 
@@ -106,7 +107,13 @@ impl TurnSupport {
     /// Moves instructions to places where the template renders instructions.
     fn place_instructions(&self, mut leading: Vec<Message>) -> Vec<Message> {
         let mut rest = leading.split_off(leading_instructions(&leading));
-        if self.system_needs_last_user && rest.last().is_some_and(|last| last.role != "user") {
+        if self.system_needs_last_user
+            && !leading.is_empty()
+            && rest.last().is_some_and(|last| last.role != "user")
+        {
+            if rest.iter().all(|message| message.role != "user") {
+                rest.insert(0, message("user", ""));
+            }
             // Into the user message in which the template wrote them before.
             if let Some(user) = rest.iter_mut().rfind(|message| message.role == "user") {
                 for instructions in leading.drain(..).rev() {
@@ -161,6 +168,27 @@ fn loses_system_without_last_user(template: &ChatTemplate) -> bool {
         shown.is_some_and(|shown| shown.contains(FIRST) && !shown.contains(PROBE))
     };
     loses(&answered, &[]) || loses(&called, &probe_tools())
+}
+
+/// Whether the template renders a call after a user message, and not as the first message, as where Llama 3 writes the tools into
+/// the first message.
+fn loses_first_call(template: &ChatTemplate) -> bool {
+    let shows = |turns: &[Message]| {
+        let shown = template.rendered_probe(turns, &probe_tools());
+        shown.is_some_and(|shown| shown.contains(FIRST) && shown.contains(SECOND))
+    };
+    let called = probe_call(FIRST, SECOND);
+    !shows(&called) && shows(&[vec![message("user", "")], called].concat())
+}
+
+/// Whether the template renders instructions and tools only with a user message.
+fn needs_user_with_tools(template: &ChatTemplate) -> bool {
+    let shows = |turns: &[Message]| {
+        let shown = template.rendered_probe(turns, &probe_tools());
+        shown.is_some_and(|shown| shown.contains(FIRST) && shown.contains(PROBE))
+    };
+    let system = message("system", FIRST);
+    !shows(std::slice::from_ref(&system)) && shows(&[system, message("user", "")])
 }
 
 fn system_place(template: &ChatTemplate, developer: bool) -> SystemPlace {

@@ -1,12 +1,13 @@
 //! Answers in every family's syntax: expected parts, and the split law.
 //!
-//! `docs/parser-cases.md` lists the labels.
+//! `measurements/parser-cases.md` lists the labels.
 
 mod collected;
 pub(crate) mod dialects;
 mod document;
 mod further_calls;
 mod labelled;
+mod labelled_bare;
 mod labelled_ends;
 mod labelled_more;
 mod labelled_thoughts;
@@ -38,6 +39,7 @@ fn texts() -> Vec<(String, Case)> {
     let labelled = labelled::cases().into_iter();
     let labelled = labelled
         .chain(labelled_more::cases())
+        .chain(labelled_bare::cases())
         .chain(labelled_ends::cases())
         .chain(further_calls::cases())
         .chain(labelled_thoughts::cases());

@@ -19,7 +19,7 @@ use vocabulary::{EOS, Marks};
 /// Tokens of one answer.
 const TOKENS_MAX: usize = 700;
 /// Answers of each dialect in each vocabulary.
-const WALKS: u8 = 12;
+const WALKS: u8 = 16;
 
 /// Argument schema of `weather`.
 fn schema() -> Value {
@@ -88,6 +88,23 @@ fn script(dialect: &Dialect, rng: &mut TestRng) -> String {
         )
     });
     (dialect.render)(&said.collect::<Vec<_>>())
+}
+
+/// A script without the family's delimiters, or with a code fence around the calls.
+fn bare_script(dialect: &Dialect, rng: &mut TestRng) -> String {
+    let object = |name: &str, args: Value| json!({"name": name, "arguments": args}).to_string();
+    let calls = [
+        object("now", json!({"zone": "UTC"})),
+        object("weather", json!({"city": "Rome", "unit": "kelvin"})),
+        object("any.thing", json!({"a": 1})),
+    ];
+    match rng.next_u32() % 5 {
+        0 => format!("[{}]", calls.join(", ")),
+        1 => format!("[\n  {}\n]", calls.join(",\n  ")),
+        2 => format!("```json\n[{}]\n```\n```json\n{}\n```", calls[0], calls[1]),
+        3 => calls.join("; "),
+        _ => format!("```xml\n{}\n```", script(dialect, rng)),
+    }
 }
 
 /// An answer under the server's constraints.
@@ -287,7 +304,11 @@ fn constrained_calls_are_valid() {
             let mut seen = 0;
             for seed in 0..WALKS {
                 let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
-                let script = script(dialect, &mut rng);
+                let script = if seed % 3 == 2 {
+                    bare_script(dialect, &mut rng)
+                } else {
+                    script(dialect, &mut rng)
+                };
                 let first = start
                     .call
                     .is_some()

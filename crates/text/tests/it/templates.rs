@@ -221,6 +221,44 @@ fn hostile_templates_are_rejected() {
     check("else-ifs", &chain("{% if 1 %}", "{%elif 1%}"));
 }
 
+/// Fuel counts each of these instructions once; without a further bound the templates would take minutes, or all memory.
+#[test]
+fn work_of_single_instructions_is_bounded() {
+    let looped = |before: &str, body: &str| {
+        format!("{before}{{% for i in range(99999) %}}{body}{{% endfor %}}")
+    };
+    let space = "{% set ns = namespace(x='a', l=[1]) %}";
+    let big = "{% set s = 'a' * 3000000 %}{% set l = [1] * 900000 %}";
+    for source in [
+        looped("", "{% set x = range(99999) | join %}"),
+        looped("", "{% set x = 'a' * 30000000 %}"),
+        looped(space, "{% set ns.x = ns.x ~ ns.x %}"),
+        looped(space, "{% set ns.l = ns.l + ns.l %}"),
+        looped(space, "{% set ns.l = ns.l + [i] %}"),
+        looped(
+            space,
+            "{% set ns.l = [ns.l, ns.l] %}{% set ns.x = ns.l | string %}",
+        ),
+        looped(big, "{% set x = i in l %}"),
+        looped(big, "{% set x = s[1:2] %}"),
+        looped(big, "{% set x = s == s ~ 'a' %}"),
+        looped(big, "{% set x = s.upper() | length %}"),
+        looped(big, "{% set x = l | sort %}"),
+        format!("{big}{{% set x %}}{}{{% endset %}}", looped("", "{{ s }}")),
+        "{% set x = 'a' %}".to_owned() + &"{% set x = x ~ x %}".repeat(200),
+        "{% macro m(x) %}{{ m(x ~ x) }}{% endmacro %}{{ m('a') }}".to_owned(),
+    ] {
+        let template = ChatTemplate::new(&source, BOS, EOS).expect("a template");
+        let outcome = template.render(&RenderInput::default());
+        let is_bounded = match &outcome {
+            Err(TemplateError::TooLong(_)) => true,
+            Err(TemplateError::Broken(why)) => why.contains("WORK_MAX"),
+            _ => false,
+        };
+        assert!(is_bounded, "{source}: {outcome:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
 

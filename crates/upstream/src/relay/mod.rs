@@ -99,6 +99,19 @@ struct Shared {
     sender: mpsc::Sender<(CallKey, Report)>,
 }
 
+impl Shared {
+    /// Time that a choice waits for an upstream. A client whose choice has no tokens learns early that no upstream can be used, and
+    /// may send the request again.
+    fn unplaced_max(&self, has_begun: bool) -> Duration {
+        let config = self.status.config();
+        if has_begun || self.status.is_usable() {
+            config.unplaced_max
+        } else {
+            config.unplaced_max.min(config.unreachable_max)
+        }
+    }
+}
+
 struct RelayTask {
     shared: Shared,
     model: UpstreamModel,

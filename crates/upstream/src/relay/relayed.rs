@@ -241,8 +241,8 @@ impl Relayed {
         }
         let placement = self.placement(choice, shared);
         let waited = now.saturating_duration_since(run.unplaced_since);
-        if placement == Placement::Lost || waited >= shared.status.config().unplaced_max {
-            let has_begun = run.generated > 0 || !self.answered_before().is_empty();
+        let has_begun = run.generated > 0 || !self.answered_before().is_empty();
+        if placement == Placement::Lost || waited >= shared.unplaced_max(has_begun) {
             let end = if has_begun {
                 failed(run.last_upstream)
             } else {

@@ -3,6 +3,7 @@
 use crate::fields::{self, Fields, JsonObject, RawJson};
 use crate::shared::content_parts::{UI_PARTS, part_text};
 use crate::shared::messages::{message_list, text_message};
+use crate::shared::tool_calls::value_of_arguments;
 use generate::request::PARTS_MAX;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -137,7 +138,7 @@ impl Step {
         }
         let input: Value = part
             .get("input")
-            .and_then(fields::parse_value)
+            .and_then(|raw| value_of_arguments(raw.get()))
             .unwrap_or_else(|| json!({}));
         self.calls.push(json!({
             "id": id, "type": "function", "function": {"name": name, "arguments": input},

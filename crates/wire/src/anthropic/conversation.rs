@@ -3,13 +3,19 @@
 //! The content of a message is a list of blocks. Consecutive messages of one role are merged, and their texts are
 //! joined by line ends. Tool results become separate messages; tool calls and reasoning become members of the
 //! assistant's message.
+//!
+//! Calls of tools that ran at the API that gave the answer count once their result is known. Other blocks of that API are used as
+//! far as they have a text; the rest is left out, and named in the response's header.
 
 use super::billing_line::without_billing_line;
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use crate::shared::content_parts::{
-    ASSISTANT_BLOCKS, TEXT_BLOCKS, USER_BLOCKS, content_text, part_text, required_string,
+    ASSISTANT_BLOCKS, RESULT_BLOCKS, TEXT_BLOCKS, USER_BLOCKS, content_text, part_text,
+    required_string,
 };
 use crate::shared::messages::{Conversation, message_list};
+use crate::shared::result_text::result_text;
+use crate::shared::tool_calls::value_of_arguments;
 use generate::request::PARTS_MAX;
 use serde_json::{Value, json};
 
@@ -19,6 +25,16 @@ pub(crate) struct MessageConversation {
     pub(crate) turns: Conversation,
     /// Whether the answer continues the last message, which has the role `assistant`.
     pub(crate) continues: bool,
+    /// Calls of tools that ran at the API, before their results: path and kind of the block, id, name, input.
+    server_calls: Vec<ServerCall>,
+}
+
+#[derive(Debug)]
+struct ServerCall {
+    place: (String, String),
+    id: String,
+    name: String,
+    input: Value,
 }
 
 /// Parses `system` and `messages`; `None` on errors, which are recorded in `fields`.
@@ -39,6 +55,7 @@ pub(crate) fn parse_conversation(fields: &mut Fields<'_>) -> Option<MessageConve
             .add_message(fields, &format!("messages[{i}]"), turn)
             .is_some();
     }
+    conversation.drop_server_calls(fields);
     conversation.take_prefill(fields)?;
     is_valid.then_some(conversation)
 }
@@ -68,6 +85,9 @@ impl MessageConversation {
         };
         let path = format!("{path}.content");
         let Some(content) = turn.get("content") else {
+            if role == "assistant" {
+                return Some(());
+            }
             fields.reject(path, "is required");
             return None;
         };
@@ -115,8 +135,8 @@ impl MessageConversation {
             }
             // Encrypted for Anthropic's own servers.
             ("assistant", Some("redacted_thinking"), Some(_)) => {}
-            ("assistant", Some(kind), Some(_)) if is_of_server_tool(kind) => {
-                fields.leave_out(path, format!("messages.{kind}"));
+            ("assistant", Some(kind), Some(block)) if !ASSISTANT_BLOCKS.has_type(kind) => {
+                self.add_server_block(fields, path, block, kind);
             }
             (role, ..) => {
                 let types = match role {
@@ -146,7 +166,7 @@ impl MessageConversation {
         let name = required_string(fields, path, block, "name");
         // An input that is no object is fitted to the template later.
         let input = match block.get("input") {
-            Some(raw) => fields::parse_value::<Value>(raw),
+            Some(raw) => value_of_arguments(raw.get()),
             None => Some(Value::Null),
         };
         let Some(input) = input else {
@@ -170,7 +190,7 @@ impl MessageConversation {
             return None;
         }
         let text = match block.get("content") {
-            Some(raw) => content_text(fields, &format!("{path}.content"), raw, &TEXT_BLOCKS)?,
+            Some(raw) => content_text(fields, &format!("{path}.content"), raw, &RESULT_BLOCKS)?,
             None => String::new(),
         };
         let rest = self.turns.add_result(id, text);
@@ -182,6 +202,52 @@ impl MessageConversation {
             rest.insert("is_error".to_owned(), Value::Bool(is_error));
         }
         Some(())
+    }
+
+    /// Adds the call or the result of a tool that ran at the API, or a block with a text; other blocks are left out.
+    fn add_server_block(
+        &mut self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        block: &JsonObject<'_>,
+        kind: &str,
+    ) {
+        let text = |name: &str| block.get(name).and_then(fields::as_text);
+        let place = (path.to_owned(), kind.to_owned());
+        // `server_tool_use` and `mcp_tool_use`.
+        if let (true, Some(id), Some(name)) =
+            (kind.ends_with("_tool_use"), text("id"), text("name"))
+        {
+            let input = block.get("input");
+            let input = input.and_then(|raw| value_of_arguments(raw.get()));
+            self.server_calls.push(ServerCall {
+                place,
+                id: id.into_owned(),
+                name: name.into_owned(),
+                input: input.unwrap_or_default(),
+            });
+            return;
+        }
+        // `web_search_tool_result` and the like.
+        let id = text("tool_use_id").unwrap_or_default();
+        let call = self.server_calls.iter().position(|call| call.id == *id);
+        if let (Some(at), Some(result)) = (call, block.get("content")) {
+            let call = self.server_calls.remove(at);
+            self.turns.add_call(call.id, call.name, &call.input);
+            self.turns.add_result(id.into_owned(), result_text(result));
+            return;
+        }
+        match text("text").or_else(|| text("content")) {
+            Some(text) => self.add_text("assistant", &text),
+            None => leave_out(fields, &place),
+        }
+    }
+
+    /// Leaves out the calls of tools that ran at the API without a result.
+    fn drop_server_calls(&mut self, fields: &mut Fields<'_>) {
+        for call in self.server_calls.drain(..) {
+            leave_out(fields, &call.place);
+        }
     }
 
     /// Handles a last message of the assistant: its text is the prefix of the answer.
@@ -225,9 +291,6 @@ fn append_line(to: &mut Value, text: &str) {
     }
 }
 
-/// Whether a block is the call or the result of a tool that ran at the API that gave the answer.
-fn is_of_server_tool(kind: &str) -> bool {
-    let is_call = matches!(kind, "server_tool_use" | "mcp_tool_use");
-    // `web_search_tool_result` and the like.
-    is_call || kind.ends_with("_tool_result")
+fn leave_out(fields: &mut Fields<'_>, (path, kind): &(String, String)) {
+    fields.leave_out(path, format!("messages.{kind}"));
 }

@@ -13,6 +13,9 @@ use std::borrow::Cow;
 
 /// Anthropic's status of an overloaded server, for which the clients have an exception class.
 const OVERLOADED: u16 = 529;
+/// Code of an error while the server stops: its status is that of the health check. The clients retry both statuses, and some
+/// change to another model after several 529.
+const SHUTTING_DOWN: &str = "shutting_down";
 /// Status of a request that the client closed, as in nginx.
 const CANCELLED: u16 = 499;
 
@@ -87,8 +90,10 @@ pub fn to_response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
 /// HTTP status of an error in this protocol.
 pub(crate) fn http_status(error: &ApiError) -> StatusCode {
     match error.blame {
-        Blame::Capacity => StatusCode::from_u16(OVERLOADED).unwrap_or(status_code(error.kind)),
-        Blame::Caller | Blame::Ours => status_code(error.kind),
+        Blame::Capacity if error.code != SHUTTING_DOWN => {
+            StatusCode::from_u16(OVERLOADED).unwrap_or(status_code(error.kind))
+        }
+        Blame::Capacity | Blame::Caller | Blame::Ours => status_code(error.kind),
     }
 }
 

@@ -83,7 +83,7 @@ mod tests {
             ),
             (
                 End::Failed(FailCode::Shutdown),
-                Err((529, "overloaded_error", "shutting_down")),
+                Err((503, "overloaded_error", "shutting_down")),
             ),
             (
                 End::Failed(FailCode::Constraint),

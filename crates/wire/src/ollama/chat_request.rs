@@ -6,6 +6,7 @@ use crate::request_parser::{ParseContext, ParsedBody};
 use crate::shared::content_parts::{parse_images, required_string};
 use crate::shared::keep_alive::keep_alive;
 use crate::shared::messages;
+use crate::shared::tool_calls::value_of_arguments;
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
 use generate::request::{MESSAGES_MAX, PARTS_MAX};
@@ -91,7 +92,7 @@ fn other_members(
 
 /// An earlier tool call of the conversation, in OpenAI's format, which chat templates expect.
 fn earlier_call(raw: RawJson<'_>) -> Option<Value> {
-    let call: Map<String, Value> = fields::parse_value(raw)?;
+    let call: Map<String, Value> = value_of_arguments(raw.get())?;
     let function = call.get("function")?.as_object()?;
     let (name, arguments) = (function.get("name")?.as_str()?, function.get("arguments"));
     let arguments = arguments.map_or_else(|| json!({}), Clone::clone);

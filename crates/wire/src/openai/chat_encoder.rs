@@ -4,15 +4,20 @@ use crate::encoder::Encoder;
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::openai::chunk::{ChunkWriter, CompletionObject, optional_finish_reason};
 use crate::schema::{self, ResponseSchemas};
+use crate::shared::custom_calls::CustomCalls;
 use crate::shared::error_response::ErrorBody;
 use crate::shared::logprobs::ChatLogprobs;
 use crate::shared::token_ids::{TokenIds, all_ids, prompt_ids};
 use bytes::BytesMut;
-use generate::output::collected::CollectedAnswer;
+use generate::offered_tools::{OfferedTool, find_offered};
+use generate::output::choice_reader as refold;
+use generate::output::collected::{CollectedAnswer, CollectedCall};
+use generate::output::custom_input::input_of;
 use generate::output::event::{Delta, DeltaKind, Event, Logprobs, ToolCall, ToolCallPart, Usage};
 use generate::stream_source::StreamSource;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::sync::Arc;
 use stream::End;
 use text::Tokenizer;
@@ -30,6 +35,7 @@ pub struct ChatEncoder {
     reasoning: ReasoningField,
     /// `None`: the request does not want ids.
     ids: Option<TokenIds>,
+    custom_calls: CustomCalls,
 }
 
 /// The message field that holds reasoning. There is no standard: clients read one field or the other.
@@ -105,7 +111,10 @@ struct ToolCallChunk<'a> {
     id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     r#type: Option<&'static str>,
-    function: ChatFunction<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<ChatFunction<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custom: Option<ChatCustom<'a>>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -113,6 +122,14 @@ struct ChatFunction<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     arguments: &'a str,
+}
+
+/// The call of a custom tool.
+#[derive(JsonSchema, Serialize)]
+struct ChatCustom<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    input: Cow<'a, str>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -142,7 +159,10 @@ struct ChatMessage<'a> {
 struct ChatToolCall<'a> {
     id: &'a str,
     r#type: &'static str,
-    function: ChatFunction<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<ChatFunction<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custom: Option<ChatCustom<'a>>,
 }
 
 impl ReasoningField {
@@ -172,19 +192,27 @@ impl<'a> ChunkDelta<'a> {
         }
     }
 
-    /// The delta of a tool-call part; the end of a call has no field.
-    fn from_tool_call(call: &ToolCall<'a>) -> Self {
+    /// The delta of a tool-call part; the end of a call has no field. `input` is that of a custom tool, in which a part without
+    /// new input has no field.
+    fn from_tool_call(call: &ToolCall<'a>, input: Option<Cow<'a, str>>) -> Self {
         let (id, name, arguments) = match call.part {
             ToolCallPart::Start { id, name } => (Some(id), Some(name), ""),
             ToolCallPart::Args(fragment) => (None, None, fragment),
-            ToolCallPart::End => return Self::default(),
+            ToolCallPart::End => (None, None, ""),
         };
+        let given = input.as_deref().unwrap_or(arguments);
+        if id.is_none() && given.is_empty() {
+            return Self::default();
+        }
+        let is_custom = input.is_some();
+        let kind = if is_custom { "custom" } else { "function" };
         Self {
             tool_calls: Some([ToolCallChunk {
                 index: call.index,
                 id,
-                r#type: id.map(|_| "function"),
-                function: ChatFunction { name, arguments },
+                r#type: id.map(|_| kind),
+                function: (!is_custom).then_some(ChatFunction { name, arguments }),
+                custom: input.map(|input| ChatCustom { name, input }),
             }]),
             ..Self::default()
         }
@@ -202,7 +230,13 @@ impl ChatEncoder {
             },
             reasoning,
             ids: TokenIds::new(source),
+            custom_calls: CustomCalls::new(source.meta().choices),
         }
+    }
+
+    /// Tools that the client gave in another form than the model's.
+    fn offered_tools(&self) -> &[OfferedTool] {
+        &self.chunks.source.meta().stream_options.offered_tools
     }
 
     fn chat_logprobs<'a>(&self, list: Logprobs<'a>) -> Option<ChatLogprobs<'a>> {
@@ -227,12 +261,43 @@ impl ChatEncoder {
     }
 
     fn tool_call(&mut self, call: &ToolCall<'_>, out: &mut FrameWriter<'_>) {
+        let tools = &self.chunks.source.meta().stream_options.offered_tools;
+        self.custom_calls.follow(tools, call);
+        let custom_calls = std::mem::take(&mut self.custom_calls);
+        let input = self.new_input(&custom_calls, call);
+        self.write_call(call, input, out);
+        self.custom_calls = custom_calls;
+    }
+
+    /// New input of a call of a custom tool: with its end, the input of arguments in another form than the decoder's.
+    fn new_input<'a>(
+        &self,
+        custom_calls: &'a CustomCalls,
+        call: &ToolCall<'_>,
+    ) -> Option<Cow<'a, str>> {
+        let choice = call.origin.choice;
+        let input = custom_calls.new_input(choice)?;
+        if call.part != ToolCallPart::End || !custom_calls.has_no_input(choice) {
+            return Some(input.into());
+        }
+        let answer = refold::answer(&self.chunks.source, choice);
+        let call = answer.calls().nth(call.index as usize);
+        let input = call.map(|call| input_of(&call.arguments).into_owned());
+        Some(input.unwrap_or_default().into())
+    }
+
+    fn write_call(
+        &mut self,
+        call: &ToolCall<'_>,
+        input: Option<Cow<'_, str>>,
+        out: &mut FrameWriter<'_>,
+    ) {
         let logprobs = self.chat_logprobs(call.origin.logprobs);
         let has_logprobs = logprobs.is_some() && !call.origin.logprobs.entries.is_empty();
-        if call.part == ToolCallPart::End && !has_logprobs {
+        let delta = ChunkDelta::from_tool_call(call, input);
+        if delta.tool_calls.is_none() && !has_logprobs {
             return;
         }
-        let delta = ChunkDelta::from_tool_call(call);
         let choice = chunk_choice(call.origin.choice, delta, logprobs, None);
         let read = call.origin.first + call.origin.tokens;
         self.write_choice(choice, read, call.origin.usage, out);
@@ -297,6 +362,13 @@ impl Encoder for ChatEncoder {
         }
     }
 
+    fn replay_event(&mut self, event: &Event<'_>) {
+        if let Event::ToolCall(call) = event {
+            let tools = &self.chunks.source.meta().stream_options.offered_tools;
+            self.custom_calls.follow(tools, call);
+        }
+    }
+
     fn encode_collected(
         &self,
         answers: &[CollectedAnswer],
@@ -308,7 +380,9 @@ impl Encoder for ChatEncoder {
         let choices = answers.iter().zip(&texts).enumerate();
         let choices: Vec<_> = choices
             .map(|(index, (answer, (text, reasoning)))| {
-                let tool_calls: Vec<_> = answer.calls().map(ChatToolCall::new).collect();
+                let calls = answer.calls();
+                let tool_calls = calls.map(|call| ChatToolCall::new(call, self.offered_tools()));
+                let tool_calls: Vec<_> = tool_calls.collect();
                 let says_nothing = text.is_empty() && !tool_calls.is_empty();
                 CollectedChoice {
                     index,
@@ -335,14 +409,18 @@ impl Encoder for ChatEncoder {
 }
 
 impl<'a> ChatToolCall<'a> {
-    fn new(call: &'a generate::output::collected::CollectedCall) -> Self {
+    fn new(call: &'a CollectedCall, tools: &[OfferedTool]) -> Self {
+        let name = Some(call.name.as_str());
+        let arguments = call.arguments.as_str();
+        let is_custom = find_offered(tools, &call.name).is_some_and(|tool| tool.is_custom);
         Self {
             id: &call.id,
-            r#type: "function",
-            function: ChatFunction {
-                name: Some(&call.name),
-                arguments: &call.arguments,
-            },
+            r#type: if is_custom { "custom" } else { "function" },
+            function: (!is_custom).then_some(ChatFunction { name, arguments }),
+            custom: is_custom.then(|| ChatCustom {
+                name,
+                input: input_of(arguments),
+            }),
         }
     }
 }

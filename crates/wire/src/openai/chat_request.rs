@@ -13,13 +13,15 @@ use generate::error::ApiError;
 /// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<ParsedBody, ApiError> {
     let conversation = messages::parse_messages(&mut fields);
-    let tools = tool_definitions::parse_tools(&mut fields);
+    let mut tools = tool_definitions::parse_tools(&mut fields);
+    let offered_tools = std::mem::take(&mut tools.offered);
     let kwargs = messages::template_kwargs(&mut fields);
     let mut params = generation_fields::generation_params(&mut fields, context);
     let tools = params.take_tools(tools);
     params.reasoning_budget = messages::reasoning_budget(&mut fields);
     params.truncation = generation_fields::prompt_truncation(&mut fields);
     let mut stream_options = generation_fields::stream_options(&mut fields);
+    stream_options.offered_tools = offered_tools;
     let n = generation_fields::choice_count(&mut fields, 1);
     generation_fields::parse_logprobs(&mut fields, &mut params.sampling);
     stream_options.return_token_ids = fields.boolean("return_token_ids").unwrap_or(false);

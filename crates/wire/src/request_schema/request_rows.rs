@@ -75,8 +75,8 @@ pub const REQUESTS: &[RequestSchema] = bodies! {
     });
     "EmbeddingRequest" ["input"] => Other(|fields| embeddings_request::parse_openai(fields, ANY_EMBEDDING_MODEL).map(drop));
     "RerankRequest" ["query", "documents"] => Other(|fields| rerank_request::parse(fields).map(drop));
-    "OllamaEmbedRequest" ["input"] => Other(|fields| parse_ollama_embeddings(fields, EmbedRoute::Embed));
-    "OllamaEmbeddingsRequest" ["prompt"] => Other(|fields| parse_ollama_embeddings(fields, EmbedRoute::Embeddings));
+    "OllamaEmbedRequest" [] => Other(|fields| parse_ollama_embeddings(fields, EmbedRoute::Embed));
+    "OllamaEmbeddingsRequest" [] => Other(|fields| parse_ollama_embeddings(fields, EmbedRoute::Embeddings));
     "OllamaShowRequest" [] or ["model", "name"] model false => Other(|fields| store_request::parse_show(fields).map(drop));
     "OllamaPullRequest" [] or ["model", "name"] model false samples [MODEL, NAME] => Other(|fields| store_request::parse_pull(fields).map(drop));
     "OllamaDeleteRequest" [] or ["model", "name"] model false samples [MODEL, NAME] => Other(|fields| store_request::parse_delete(fields).map(drop));

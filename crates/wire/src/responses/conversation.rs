@@ -3,17 +3,23 @@
 //! Output items of a response are valid input items, so a continued conversation is the list of all items so far, in
 //! order. Tool calls and reasoning become members of the assistant's message.
 
+use super::foreign_items::PendingCall;
+use super::item_references::ItemReferences;
 use super::tools::ToolParser;
 use crate::fields::{self, Fields, JsonObject, RawJson};
-use crate::shared::content_parts::{RESPONSES, content_text, parts_text, required_string};
+use crate::request_parser::HistoryLookup;
+use crate::shared::content_parts::{
+    RESPONSES, RESPONSES_RESULTS, content_text, parts_text, required_string,
+};
 use crate::shared::messages::{Conversation, text_message};
+use crate::shared::tool_calls::{parse_arguments, value_of_arguments};
 use generate::offered_tools::{function_name, input_arguments};
 use generate::request::MESSAGES_MAX;
 use serde_json::{Map, Value, json};
 
-/// Error message for an item of unknown type.
-const ITEM_TYPE_MESSAGE: &str = "must be message, function_call, function_call_output, custom_tool_call, \
-    custom_tool_call_output, additional_tools or reasoning";
+/// Error message for a list of items that were all left out.
+const NOTHING_LEFT_MESSAGE: &str = "has no item that this server can use: message, function_call, \
+    function_call_output, custom_tool_call, custom_tool_call_output, additional_tools, reasoning, or a call with its output";
 
 /// The conversation parsed so far.
 #[derive(Debug, Default)]
@@ -21,6 +27,8 @@ pub(crate) struct ConversationBuilder {
     pub(crate) turns: Conversation,
     /// Tools of the items so far.
     pub(crate) tools: ToolParser,
+    /// Calls of tools that are no functions, before their results.
+    pub(super) pending: Vec<PendingCall>,
 }
 
 /// Parses `input` and returns the items to be stored: each as JSON, without an id where the request gave none. `None`
@@ -28,6 +36,7 @@ pub(crate) struct ConversationBuilder {
 pub(crate) fn parse_input(
     fields: &mut Fields<'_>,
     conversation: &mut ConversationBuilder,
+    history: &HistoryLookup<'_>,
 ) -> Option<Vec<Map<String, Value>>> {
     let schema = || {
         json!({"anyOf": [
@@ -49,10 +58,29 @@ pub(crate) fn parse_input(
         fields.reject("input", error_message);
         return None;
     };
+    let mut references = ItemReferences::new(history);
     let read = |(i, item): (usize, RawJson<'_>)| {
-        conversation.add_item(fields, &format!("input[{i}]"), item)
+        let path = format!("input[{i}]");
+        match referenced_id(item) {
+            Some(id) => conversation.add_referenced(fields, &path, references.find(&id).as_deref()),
+            None => conversation.add_item(fields, &path, item),
+        }
     };
     let stored: Vec<_> = items.into_iter().enumerate().map(read).collect();
+    conversation.drop_pending(fields);
+    let mut roles = conversation
+        .turns
+        .messages
+        .iter()
+        .map(|message| &*message.role);
+    let has_turn = roles.any(|role| role != "system");
+    if !has_turn
+        && fields
+            .left_out_names()
+            .any(|name| name.starts_with("input."))
+    {
+        fields.reject("input", NOTHING_LEFT_MESSAGE);
+    }
     stored.into_iter().collect()
 }
 
@@ -86,21 +114,31 @@ impl ConversationBuilder {
                 self.tools.add_item(fields, path, &item)?;
                 Some(stored_item(&item, kind))
             }
-            Some(Some("item_reference")) => {
-                let error_message =
-                    "item_reference is not supported by this server: send the item itself";
-                fields.reject(format!("{path}.type"), error_message);
-                None
-            }
-            Some(Some(kind)) if is_of_hosted_tool(kind) => {
-                fields.leave_out(path, format!("input.{kind}"));
+            Some(Some(_)) if item.get("role").is_some() => self.add_message(fields, path, &item),
+            Some(Some(kind)) => {
+                self.add_foreign_item(fields, path, &item, kind);
                 Some(stored_item(&item, kind))
             }
-            _ => {
-                fields.reject(format!("{path}.type"), ITEM_TYPE_MESSAGE);
+            Some(None) => {
+                fields.reject(format!("{path}.type"), "must be a string");
                 None
             }
         }
+    }
+
+    /// Adds the item that a reference names.
+    fn add_referenced(
+        &mut self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        item: Option<&str>,
+    ) -> Option<Map<String, Value>> {
+        let raw = item.and_then(|item| serde_json::from_str(item).ok());
+        if raw.is_none() {
+            let error_message = "must be the id of an item in the output of a stored response: else send the item itself";
+            fields.reject(format!("{path}.id"), error_message);
+        }
+        self.add_item(fields, path, raw?)
     }
 
     fn add_message(
@@ -123,13 +161,16 @@ impl ConversationBuilder {
             }
         };
         let path = format!("{path}.content");
-        let Some(raw) = item.get("content") else {
-            fields.reject(path, "is required");
-            return None;
-        };
-        let (text, plain) = match fields::as_text(raw) {
-            Some(text) => (text.into_owned(), true),
-            None => (content_text(fields, &path, raw, &RESPONSES)?, false),
+        let (text, plain) = match item.get("content") {
+            Some(raw) => match fields::as_text(raw) {
+                Some(text) => (text.into_owned(), true),
+                None => (content_text(fields, &path, raw, &RESPONSES)?, false),
+            },
+            None if role == "assistant" => (String::new(), true),
+            None => {
+                fields.reject(path, "is required");
+                return None;
+            }
         };
         let part = match role {
             "assistant" => "output_text",
@@ -170,18 +211,14 @@ impl ConversationBuilder {
     ) -> Option<Map<String, Value>> {
         let id = required_string(fields, path, item, "call_id");
         let name = required_string(fields, path, item, "name");
-        let arguments = item.get("arguments").and_then(fields::parse_value);
-        let (id, name, arguments) = (
+        let arguments = item.get("arguments");
+        let arguments = arguments.and_then(|raw| value_of_arguments::<Value>(raw.get()));
+        let (id, name, mut arguments) = (
             id?,
             offered_name(item, &name?),
             arguments.unwrap_or(Value::Null),
         );
-        // Chat templates expect an object; other arguments are fitted to the template later.
-        let written = arguments.as_str().unwrap_or_default();
-        let arguments = match serde_json::from_str(written) {
-            Ok(Value::Object(object)) => Value::Object(object),
-            _ => arguments,
-        };
+        parse_arguments(&mut arguments);
         self.turns.add_call(id, name, &arguments);
         Some(stored_item(item, "function_call"))
     }
@@ -209,18 +246,17 @@ impl ConversationBuilder {
         kind: &str,
     ) -> Option<Map<String, Value>> {
         let id = required_string(fields, path, item, "call_id")?;
-        if !self.turns.has_call(&id) {
+        if !self.use_pending(&id) && !self.turns.has_call(&id) {
             let error_message =
                 "must be the call_id of an earlier function_call or custom_tool_call";
             fields.reject(format!("{path}.call_id"), error_message);
             return None;
         }
         let path = format!("{path}.output");
-        let Some(raw) = item.get("output") else {
-            fields.reject(path, "is required");
-            return None;
+        let text = match item.get("output") {
+            Some(raw) => content_text(fields, &path, raw, &RESPONSES_RESULTS)?,
+            None => String::new(),
         };
-        let text = content_text(fields, &path, raw, &RESPONSES)?;
         self.turns.add_result(id, text);
         Some(stored_item(item, kind))
     }
@@ -249,19 +285,12 @@ impl ConversationBuilder {
     }
 }
 
-/// Whether an item is the call or the output of a tool that ran at the API that gave the answer, or of one of its tools that
-/// this server does not offer.
-fn is_of_hosted_tool(kind: &str) -> bool {
-    // `web_search_call`, `local_shell_call_output` and the like.
-    kind.ends_with("_call")
-        || kind.ends_with("_call_output")
-        || matches!(
-            kind,
-            "tool_search_output"
-                | "mcp_list_tools"
-                | "mcp_approval_request"
-                | "mcp_approval_response"
-        )
+/// The id in a reference to an item; `None`: the item is no reference.
+fn referenced_id(raw: RawJson<'_>) -> Option<String> {
+    let item = fields::as_object(raw)?;
+    let text = |name: &str| item.get(name).and_then(fields::as_text);
+    let is_reference = text("type").as_deref() == Some("item_reference");
+    is_reference.then(|| text("id").unwrap_or_default().into_owned())
 }
 
 /// Name of the function that the model knows for the tool of an earlier call.

@@ -12,14 +12,15 @@ use crate::encoder::{Encoder, write_wait_comment};
 use crate::frame_writer::{FrameId, FrameWriter};
 use crate::json;
 use crate::schema::{self, ResponseSchemas};
+use crate::shared::custom_calls::CustomCalls;
 use crate::shared::error_response::{ErrorBody, first_invalid_field};
 use crate::shared::finish_reason;
 use bytes::BytesMut;
 use generate::error::ApiError;
-use generate::offered_tools::{OfferedTool, find_offered};
+use generate::offered_tools::OfferedTool;
 use generate::output::choice_reader as refold;
 use generate::output::collected::{AnswerPart, CollectedAnswer};
-use generate::output::custom_input::{CustomInput, input_of};
+use generate::output::custom_input::input_of;
 use generate::output::event::{Event, Logprobs, ToolCallPart, Usage};
 use generate::stream_source::StreamSource;
 use serde::Serialize;
@@ -44,18 +45,9 @@ pub struct ResponsesEncoder {
     answers: Vec<CollectedAnswer>,
     /// Choices whose end was encoded.
     ended: Vec<bool>,
-    /// Each choice's open call, if of a custom tool.
-    custom_calls: Vec<Option<CustomCall>>,
+    custom_calls: CustomCalls,
     /// Sequence number of the last event that the client has received.
     after: Option<u64>,
-}
-
-/// The open call of a custom tool.
-#[derive(Clone, Default)]
-struct CustomCall {
-    decoder: CustomInput,
-    /// Input that the last arguments gave.
-    text: String,
 }
 
 impl ResponsesEncoder {
@@ -69,7 +61,7 @@ impl ResponsesEncoder {
                 .take(choices)
                 .collect(),
             ended: vec![false; choices],
-            custom_calls: vec![None; choices],
+            custom_calls: CustomCalls::new(choices),
             after: None,
         }
     }
@@ -111,7 +103,7 @@ impl ResponsesEncoder {
     fn item_id(&self, choice: usize, item: ItemKind) -> ItemId {
         ItemId {
             item,
-            is_custom: item == ItemKind::Call && self.custom_calls[choice].is_some(),
+            is_custom: item == ItemKind::Call && self.custom_calls.new_input(choice).is_some(),
             stream: self.source.meta().id,
             index: self.item_index(choice),
         }
@@ -189,24 +181,11 @@ impl ResponsesEncoder {
         &self.source.meta().stream_options.offered_tools
     }
 
-    /// Follows the calls of custom tools: their input is decoded from the arguments.
-    fn follow_call(&mut self, choice: usize, event: &Event<'_>) {
-        let Event::ToolCall(call) = event else {
-            return;
-        };
-        match call.part {
-            ToolCallPart::Start { name, .. } => {
-                let tool = find_offered(self.offered_tools(), name);
-                let is_custom = tool.is_some_and(|tool| tool.is_custom);
-                self.custom_calls[choice] = is_custom.then(CustomCall::default);
-            }
-            ToolCallPart::Args(fragment) => {
-                if let Some(open) = &mut self.custom_calls[choice] {
-                    open.text.clear();
-                    open.decoder.take(fragment, &mut open.text);
-                }
-            }
-            ToolCallPart::End => {}
+    /// Follows the calls of custom tools.
+    fn follow_call(&mut self, event: &Event<'_>) {
+        if let Event::ToolCall(call) = event {
+            let tools = &self.source.meta().stream_options.offered_tools;
+            self.custom_calls.follow(tools, call);
         }
     }
 
@@ -236,8 +215,8 @@ impl ResponsesEncoder {
         if let Some(position) = event.position() {
             self.progress[choice].count_delta(position);
         }
-        if let (ItemKind::Call, Some(call)) = (item, &self.custom_calls[choice]) {
-            return self.write_input(choice, &call.text, out);
+        if let (ItemKind::Call, Some(input)) = (item, self.custom_calls.new_input(choice)) {
+            return self.write_input(choice, input, out);
         }
         let (text, list) = match event {
             Event::Delta(delta) => (delta.text, Some(delta.origin.logprobs)),
@@ -367,7 +346,7 @@ impl ResponsesEncoder {
             self.write_contents_done(choice, out);
             self.write_item_done(FrameId::None, choice, out);
         }
-        self.follow_call(choice, event);
+        self.follow_call(event);
         // The start of a tool call has a position of its own.
         if let Some(item) = begins {
             let id = match item {
@@ -449,7 +428,7 @@ impl Encoder for ResponsesEncoder {
         }
         if let Some(choice) = event.choice() {
             self.progress[choice].count_frames(event);
-            self.follow_call(choice, event);
+            self.follow_call(event);
         }
     }
 

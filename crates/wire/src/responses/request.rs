@@ -9,6 +9,7 @@ use crate::metadata::parse_metadata;
 use crate::model_defaults::ModelDefaults;
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::response_format;
+use crate::shared::tool_calls::without_blanks;
 use crate::shared::{generation_fields, messages};
 use crate::stored_request::{History, StoredKind, StoredRequest};
 use engine::SamplingParams;
@@ -43,7 +44,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     if let Some(history) = &before {
         add_history(&mut fields, &mut conversation, &**history);
     }
-    let items = conversation::parse_input(&mut fields, &mut conversation);
+    let items = conversation::parse_input(&mut fields, &mut conversation, context.history);
     let instructions = match instructions {
         Some(_) => None,
         None => model_instructions(&mut conversation, &context.defaults),
@@ -196,7 +197,7 @@ fn repeated_fields(
         }
         defaults
     };
-    let repeated = json!({
+    let before_tools = json!({
         "frequency_penalty": or("frequency_penalty", json::shortest_number(sampling.frequency_penalty)),
         "instructions": or("instructions", instructions.unwrap_or_default()),
         "max_output_tokens": params.max_tokens,
@@ -213,14 +214,22 @@ fn repeated_fields(
         "temperature": or("temperature", json::shortest_number(sampling.temperature)),
         "text": over("text", json!({"format": {"type": "text"}})),
         "tool_choice": or("tool_choice", json!("auto")),
-        "tools": or("tools", json!([])),
+    });
+    let after_tools = json!({
         "top_logprobs": sampling.top_logprobs,
         "top_p": or("top_p", json::shortest_number(sampling.top_p)),
         "truncation": if params.truncation.is_disabled() { DISABLED } else { AUTO },
         "user": or("user", Value::Null),
     });
-    let repeated = repeated.to_string();
-    repeated[1..repeated.len() - 1].to_owned()
+    // The tools keep the digits of their numbers.
+    let tools = fields.raw("tools").map(|raw| without_blanks(raw.get()));
+    let [before, after] = [before_tools, after_tools].map(|members| members.to_string());
+    format!(
+        "{},\"tools\":{},{}",
+        &before[1..before.len() - 1],
+        tools.as_deref().unwrap_or("[]"),
+        &after[1..after.len() - 1]
+    )
 }
 
 /// Parses the response format, if there is one.

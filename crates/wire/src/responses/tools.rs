@@ -5,18 +5,16 @@
 
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use crate::tool_definitions::{
-    TOOL_NAME_MESSAGE, leave_out_tool, parse_tool_choice, parse_tool_list, reject_unknown_tool,
+    ParsedChoice, STRING_MESSAGE, TOOL_NAME_MESSAGE, custom_function, description, leave_out_tool,
+    parse_tool_choice, parse_tool_list, tool_name,
 };
-use generate::offered_tools::{OfferedTool, input_schema};
+use generate::offered_tools::OfferedTool;
 use generate::tools::{TOOLS_MAX, ToolChoice, Tools, is_tool_name};
 use serde_json::{Map, Value, json};
-use std::borrow::Cow;
 
 /// Error message for an invalid `tool_choice`.
-const TOOL_CHOICE_MESSAGE: &str =
-    "must be none, auto, required, or {\"type\": \"function\" or \"custom\", \"name\": ..}";
-/// Error message for a description that is no text.
-const STRING_MESSAGE: &str = "must be a string";
+const TOOL_CHOICE_MESSAGE: &str = "must be none, auto, required, {\"type\": \"function\" or \"custom\", \"name\": ..}, or \
+    {\"type\": \"allowed_tools\", \"mode\": .., \"tools\": ..}";
 
 /// Parses the tools into OpenAI's chat format, which chat templates expect. `parser` has the tools of the conversation's items.
 /// Errors are recorded in `fields`.
@@ -35,15 +33,12 @@ pub(crate) fn parse_tools(fields: &mut Fields<'_>, mut parser: ToolParser) -> To
         );
         return Tools::default();
     }
-    let single_call = fields.boolean("parallel_tool_calls") == Some(false);
     let choice = parse_tool_choice(fields, TOOL_CHOICE_MESSAGE, |choice| {
         let kind = choice.get("type").and_then(fields::as_text)?;
         let name = choice.get("name").and_then(fields::as_text);
         name.filter(|_| matches!(&*kind, "function" | "custom"))
     });
-    let choice = parser.offered_choice(choice);
-    let tools = Tools::new(tools, &choice, single_call);
-    let tools = tools.unwrap_or_else(|| reject_unknown_tool(fields));
+    let tools = parser.offered_choice(choice).of_tools(fields, tools);
     Tools {
         offered: parser.changed,
         ..tools
@@ -190,15 +185,21 @@ impl ToolParser {
         Some((name, json!({"type": "function", "function": function})))
     }
 
-    /// The choice by the name that the model knows. A client may leave out the namespace.
-    fn offered_choice(&self, choice: ToolChoice) -> ToolChoice {
-        let ToolChoice::Named(name) = &choice else {
-            return choice;
+    /// The choice by the names that the model knows. A client may leave out the namespace.
+    fn offered_choice(&self, choice: ParsedChoice) -> ParsedChoice {
+        let offered = |name: String| {
+            let tool = self.changed.iter().find(|tool| *tool.name == *name);
+            tool.map_or(name, |tool| tool.function.to_string())
         };
-        let offered = self.changed.iter().find(|tool| *tool.name == **name);
-        offered.map_or(choice.clone(), |tool| {
-            ToolChoice::Named(tool.function.to_string())
-        })
+        ParsedChoice {
+            choice: match choice.choice {
+                ToolChoice::Named(name) => ToolChoice::Named(offered(name)),
+                other => other,
+            },
+            allowed: choice
+                .allowed
+                .map(|names| names.into_iter().map(offered).collect()),
+        }
     }
 }
 
@@ -229,61 +230,6 @@ fn plain_function(
         function.insert("strict".to_owned(), Value::Bool(strict == Some(true)));
     }
     Some(function)
-}
-
-/// The function by which the model gives the text for a custom tool, without its name. The text's grammar is described, not
-/// enforced.
-fn custom_function(
-    fields: &mut Fields<'_>,
-    path: &str,
-    tool: &JsonObject<'_>,
-) -> Option<Map<String, Value>> {
-    let mut text = description(fields, path, tool)?
-        .unwrap_or_default()
-        .into_owned();
-    let format = tool.get("format").and_then(fields::as_object);
-    let member = |name: &str| {
-        let format = format.as_ref()?;
-        format.get(name).and_then(fields::as_text)
-    };
-    if let Some(grammar) = member("definition") {
-        let syntax = member("syntax").unwrap_or(Cow::Borrowed("given"));
-        text = format!("{text}\n\nThe input must match this grammar ({syntax}):\n{grammar}");
-        fields.leave_out(&format!("{path}.format"), "tools.format".to_owned());
-    }
-    let mut function = Map::new();
-    function.insert("description".to_owned(), Value::from(text.trim_start()));
-    function.insert("parameters".to_owned(), input_schema());
-    Some(function)
-}
-
-fn tool_name<'a>(
-    fields: &mut Fields<'_>,
-    path: &str,
-    tool: &JsonObject<'a>,
-) -> Option<Cow<'a, str>> {
-    let name = tool.get("name").and_then(fields::as_text);
-    let name = name.filter(|name| is_tool_name(name));
-    if name.is_none() {
-        fields.reject(format!("{path}.name"), TOOL_NAME_MESSAGE);
-    }
-    name
-}
-
-/// The description, if there is one; the outer `None` on errors.
-fn description<'a>(
-    fields: &mut Fields<'_>,
-    path: &str,
-    tool: &JsonObject<'a>,
-) -> Option<Option<Cow<'a, str>>> {
-    let Some(raw) = tool.get("description") else {
-        return Some(None);
-    };
-    let text = fields::as_text(raw);
-    if text.is_none() {
-        fields.reject(format!("{path}.description"), STRING_MESSAGE);
-    }
-    text.map(Some)
 }
 
 #[cfg(test)]
@@ -363,6 +309,27 @@ mod tests {
             });
             let want = called.map(|name| vec![name.to_owned()]);
             assert_eq!(names, want, "{choice}");
+        }
+    }
+
+    #[test]
+    fn only_allowed_tools_are_offered() {
+        let spawn = json!({"type": "function", "name": "spawn"});
+        let patch = json!({"type": "custom", "name": "patch"});
+        let hosted = json!({"type": "web_search"});
+        for (mode, allowed, want) in [
+            ("auto", json!([spawn, hosted]), &["agents__spawn"][..]),
+            ("required", json!([patch]), &["patch"]),
+        ] {
+            let choice = json!({"type": "allowed_tools", "mode": mode, "tools": allowed});
+            let body = request(&choice).to_string();
+            let request = parsed_request(parse, body.as_bytes()).expect("a request");
+            let [Prompt::Conversation { tools, .. }] = &request.prompts[..] else {
+                panic!("{:?}", request.prompts);
+            };
+            let names = tools.iter().map(|tool| tool["function"]["name"].as_str());
+            assert_eq!(names.flatten().collect::<Vec<_>>(), want, "{choice}");
+            assert_eq!(request.params.tool_calling.required, mode == "required");
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! A protocol has a [`PartTypes`] of the types that it knows; a type has the same meaning in all of them.
 
+use super::text_files;
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::request::PARTS_MAX;
 use serde_json::{Value, json};
@@ -42,7 +43,14 @@ pub(crate) struct PartTypes {
     message: &'static str,
     /// Name of the parts of a list.
     noun: &'static str,
+    /// Whether an image is left out instead of refused.
+    leaves_out_images: bool,
+    /// Whether parts of other types are left out instead of rejected.
+    leaves_out_unknown: bool,
 }
+
+/// Text in place of an image that is left out.
+const LEFT_OUT_IMAGE: &str = "(an image, which this model cannot read)";
 
 /// Parts of chat completions.
 pub(crate) const CHAT: PartTypes = PartTypes {
@@ -60,6 +68,21 @@ pub(crate) const CHAT: PartTypes = PartTypes {
     has_strings: true,
     message: "must be \"text\" or \"refusal\"",
     noun: "parts",
+    leaves_out_images: false,
+    leaves_out_unknown: false,
+};
+
+/// Parts of earlier answers in chat completions: clients that speak several protocols send what other models gave.
+pub(crate) const CHAT_ANSWERS: PartTypes = PartTypes {
+    leaves_out_unknown: true,
+    ..CHAT
+};
+
+/// Parts of results of tools in chat completions. Agents send results again with each request, so an image must not end the
+/// conversation.
+pub(crate) const CHAT_RESULTS: PartTypes = PartTypes {
+    leaves_out_images: true,
+    ..CHAT
 };
 
 /// Parts of items of the Responses API.
@@ -78,9 +101,17 @@ pub(crate) const RESPONSES: PartTypes = PartTypes {
     has_strings: false,
     message: "must be input_text, output_text or refusal",
     noun: "parts",
+    leaves_out_images: false,
+    leaves_out_unknown: false,
 };
 
-/// Blocks of Anthropic's system messages, tool results and documents.
+/// Parts of outputs of tools in the Responses API.
+pub(crate) const RESPONSES_RESULTS: PartTypes = PartTypes {
+    leaves_out_images: true,
+    ..RESPONSES
+};
+
+/// Blocks of Anthropic's system messages and documents.
 pub(crate) const TEXT_BLOCKS: PartTypes = PartTypes {
     names: &[
         "text",
@@ -93,6 +124,14 @@ pub(crate) const TEXT_BLOCKS: PartTypes = PartTypes {
     has_strings: false,
     message: "must be text, document, search_result or tool_reference",
     noun: "text blocks",
+    leaves_out_images: false,
+    leaves_out_unknown: false,
+};
+
+/// Blocks of Anthropic's tool results.
+pub(crate) const RESULT_BLOCKS: PartTypes = PartTypes {
+    leaves_out_images: true,
+    ..TEXT_BLOCKS
 };
 
 /// Blocks of Anthropic's user messages, but for results of tools.
@@ -113,7 +152,16 @@ pub(crate) const UI_PARTS: PartTypes = PartTypes {
     has_strings: false,
     message: "is not a part of a UIMessage",
     noun: "parts",
+    leaves_out_images: false,
+    leaves_out_unknown: false,
 };
+
+impl PartTypes {
+    /// Whether the protocol has parts of this type.
+    pub(crate) fn has_type(&self, kind: &str) -> bool {
+        self.names.contains(&kind)
+    }
+}
 
 /// Parses a string, or a list of parts, whose texts are joined by line ends. Errors are recorded in `fields`.
 pub(crate) fn content_text(
@@ -162,10 +210,33 @@ pub(crate) fn parts_text(
         );
         return None;
     };
-    let read = |(i, part)| part_text(fields, &format!("{path}[{i}]"), part, types);
-    let texts: Vec<Option<String>> = parts.into_iter().enumerate().map(read).collect();
+    let mut texts: Vec<Option<String>> = Vec::with_capacity(parts.len());
+    for (i, part) in parts.into_iter().enumerate() {
+        let path = format!("{path}[{i}]");
+        if !(types.leaves_out_unknown && leave_out_unknown(fields, &path, part, types)) {
+            texts.push(part_text(fields, &path, part, types));
+        }
+    }
     let texts: Option<Vec<String>> = texts.into_iter().collect();
     texts.map(|texts| texts.join("\n"))
+}
+
+/// Leaves out a part of a type that the protocol does not have. Whether the part is of such a type.
+fn leave_out_unknown(
+    fields: &mut Fields<'_>,
+    path: &str,
+    raw: RawJson<'_>,
+    types: &PartTypes,
+) -> bool {
+    let part = fields::as_object(raw);
+    let kind = part.as_ref().and_then(|part| part.get("type"));
+    let kind = kind.and_then(fields::as_text);
+    let unknown = kind.filter(|kind| !types.has_type(kind));
+    if let Some(kind) = &unknown {
+        let field = path.split('[').next().unwrap_or(path);
+        fields.leave_out(path, format!("{field}.{kind}"));
+    }
+    unknown.is_some()
 }
 
 /// Parses the text of a part. Errors are recorded in `fields`.
@@ -177,6 +248,11 @@ pub(crate) fn part_text(
 ) -> Option<String> {
     match parse_part(fields, path, raw, types)? {
         ContentPart::Text(text) => Some(text),
+        ContentPart::Image(_) if types.leaves_out_images => {
+            let field = path.split('[').next().unwrap_or(path);
+            fields.leave_out(path, format!("{field}.image"));
+            Some(LEFT_OUT_IMAGE.to_owned())
+        }
         ContentPart::Image(source) => {
             refuse_image(fields, path, source.as_ref());
             None
@@ -226,7 +302,7 @@ fn parse_part<'a>(
     let kind = part.as_ref().and_then(|part| part.get("type"));
     let kind = kind.and_then(fields::as_text);
     match (part, kind) {
-        (Some(part), Some(kind)) if types.names.contains(&&*kind) => {
+        (Some(part), Some(kind)) if types.has_type(&kind) => {
             part_of_type(fields, path, &part, &kind)
         }
         _ => {
@@ -253,8 +329,14 @@ fn part_of_type<'a>(
         "file" if has_image_type(part) => {
             return Some(ContentPart::Image(ImageSource::of_part(part)));
         }
-        "file" | "reasoning-file" | "input_file" | "input_audio" | "video_url"
-        | "container_upload" => {
+        "file" | "reasoning-file" | "input_file" => {
+            let text = text_files::text_of_part(part);
+            if text.is_none() {
+                fields.reject(path, FILES_MESSAGE);
+            }
+            text
+        }
+        "input_audio" | "video_url" | "container_upload" => {
             fields.reject(path, FILES_MESSAGE);
             None
         }
@@ -334,11 +416,22 @@ fn search_result_text(
     Some(lines(block, ["title", "source"], text))
 }
 
-/// Title, context and text of a document whose source is a text or a list of text blocks.
+/// Title, context and text of a document whose source is a text, a list of text blocks, or a text file in base64.
 fn document_text(fields: &mut Fields<'_>, path: &str, block: &JsonObject<'_>) -> Option<String> {
     let source = block.get("source").and_then(fields::as_object);
     let kind = source.as_ref().and_then(|source| source.get("type"));
-    let text = match (&source, kind.and_then(fields::as_text).as_deref()) {
+    let kind = kind.and_then(fields::as_text);
+    let file = source
+        .as_ref()
+        .filter(|_| kind.as_deref() == Some("base64"));
+    let of_file = |source: &JsonObject<'_>| {
+        let member = |name: &str| source.get(name).and_then(fields::as_text);
+        text_files::text_of(&member("media_type").unwrap_or_default(), &member("data")?)
+    };
+    if let Some(text) = file.and_then(of_file) {
+        return Some(lines(block, ["title", "context"], text));
+    }
+    let text = match (&source, kind.as_deref()) {
         (Some(source), Some("text")) => {
             required_string(fields, &format!("{path}.source"), source, "data")?
         }
@@ -381,108 +474,4 @@ pub(crate) fn required_string(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The part in each protocol's words, and the error for the path `p`.
-    fn refused(part: &str, types: &PartTypes) -> String {
-        let mut fields = Fields::parse(b"{}").expect("an object");
-        let raw = serde_json::from_str(part).expect("JSON");
-        assert_eq!(part_text(&mut fields, "p", raw, types), None, "{part}");
-        fields.finish().expect_err("an error").message
-    }
-
-    #[test]
-    fn image_is_refused_in_the_same_words_in_every_protocol() {
-        let png = "p: is an image (image/png, 4 bytes in base64), and this model takes no images: send text";
-        let url = "p: is an image (a URL of 9 bytes), and this model takes no images: send text";
-        for (part, types, want) in [
-            (
-                r#"{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}"#,
-                &CHAT,
-                png,
-            ),
-            (
-                r#"{"type": "input_image", "image_url": "data:image/png;base64,\u0041AAA"}"#,
-                &RESPONSES,
-                png,
-            ),
-            (
-                r#"{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}"#,
-                &USER_BLOCKS,
-                png,
-            ),
-            (
-                r#"{"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AAAA"}"#,
-                &UI_PARTS,
-                png,
-            ),
-            (
-                r#"{"type": "image_url", "image_url": {"url": "http://a/"}}"#,
-                &CHAT,
-                url,
-            ),
-            (
-                r#"{"type": "image", "source": {"type": "url", "url": "http://a/"}}"#,
-                &TEXT_BLOCKS,
-                url,
-            ),
-            (
-                r#"{"type": "image_url"}"#,
-                &CHAT,
-                "p: is an image (without a source), and this model takes no images: send text",
-            ),
-        ] {
-            let message = refused(part, types);
-            assert!(message.contains(want), "{part}: {message}");
-        }
-        let mut fields = Fields::parse(b"{}").expect("an object");
-        parse_images(
-            &mut fields,
-            "p",
-            serde_json::from_str(r#"["AAAA"]"#).expect("JSON"),
-        );
-        parse_images(
-            &mut fields,
-            "none",
-            serde_json::from_str("[]").expect("JSON"),
-        );
-        let message = fields.finish().expect_err("an error").message;
-        assert!(
-            message.contains("p: is an image (data, 4 bytes in base64)"),
-            "{message}"
-        );
-        assert!(!message.contains("none"), "{message}");
-    }
-
-    #[test]
-    fn part_of_another_protocol_or_without_a_text_is_refused() {
-        for (part, types, want) in [
-            (r#"{"type": "file", "file": {}}"#, &CHAT, FILES_MESSAGE),
-            (
-                r#"{"type": "file", "mediaType": "text/plain"}"#,
-                &UI_PARTS,
-                FILES_MESSAGE,
-            ),
-            (
-                r#"{"type": "document", "source": {"type": "url"}}"#,
-                &USER_BLOCKS,
-                FILES_MESSAGE,
-            ),
-            (
-                r#"{"type": "summary_text", "text": "a"}"#,
-                &CHAT,
-                CHAT.message,
-            ),
-            (r#""a""#, &RESPONSES, RESPONSES.message),
-            (
-                r#"{"type": "input_text", "text": 1}"#,
-                &RESPONSES,
-                "p.text: must be a string",
-            ),
-        ] {
-            let message = refused(part, types);
-            assert!(message.contains(want), "{part}: {message}");
-        }
-    }
-}
+mod tests;

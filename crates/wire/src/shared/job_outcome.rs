@@ -6,7 +6,7 @@ use super::finish_reason::{
 };
 use super::job_error::{JobError, JobErrorCode};
 use generate::error::{ApiError, Blame, ErrorKind};
-use generate::stop::ONE_CALL;
+use generate::stop::{ONE_CALL, TURN_END};
 use std::time::Duration;
 use stream::{Clock, End, FailCode, Stop};
 
@@ -30,7 +30,9 @@ pub enum JobOutcome {
 /// The last event of a job for each end of its stream.
 pub fn job_outcome(end: End) -> JobOutcome {
     match end {
-        End::Stop(Stop::Eos | Stop::ToolCalls | Stop::StopString(ONE_CALL)) => ended_outcome("EOS"),
+        End::Stop(Stop::Eos | Stop::ToolCalls | Stop::StopString(ONE_CALL | TURN_END)) => {
+            ended_outcome("EOS")
+        }
         End::Stop(Stop::StopString(index)) => JobOutcome::End {
             reason: "STOP_SEQUENCE",
             stop: Some(index),

@@ -119,15 +119,22 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
     if let Some(calls) = calls {
         rest.insert("tool_calls".to_owned(), calls);
     }
-    let may_be_silent = role.as_deref() == Some("assistant");
+    let is_answer = role.as_deref() == Some("assistant");
+    // Tools may return nothing.
+    let may_be_silent = is_answer || matches!(role.as_deref(), Some("tool" | FORMER_ROLE));
     let (content, refusal) = (object.get("content"), object.get("refusal"));
-    let (name, content) = match (content, refusal.filter(|_| may_be_silent)) {
+    let (name, content) = match (content, refusal.filter(|_| is_answer)) {
         (None, Some(refusal)) => ("refusal", Some(refusal)),
         (content, _) => ("content", content),
     };
     let path = format!("{path}.{name}");
+    let types = match (is_answer, may_be_silent) {
+        (true, _) => &content_parts::CHAT_ANSWERS,
+        (false, true) => &content_parts::CHAT_RESULTS,
+        (false, false) => &content_parts::CHAT,
+    };
     let content = match content {
-        Some(raw) => content_text(fields, &path, raw, &content_parts::CHAT)?,
+        Some(raw) => content_text(fields, &path, raw, types)?,
         // Chat templates that concatenate contents need a string.
         None if may_be_silent => String::new(),
         None => {

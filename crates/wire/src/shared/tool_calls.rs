@@ -4,8 +4,10 @@ use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::offered_tools::input_arguments;
 use generate::output::collected::CollectedCall;
 use generate::request::PARTS_MAX;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use text::INVALID_ARGUMENTS;
 
@@ -18,7 +20,7 @@ pub(super) fn earlier_calls(
     let path = format!("{path}.tool_calls");
     let is_object = |call: &RawJson<'_>| fields::json_type(*call) == JsonType::Object;
     let calls = fields::as_list(raw, PARTS_MAX).filter(|calls| calls.iter().all(is_object));
-    let calls: Option<Vec<Map<String, Value>>> = calls.and_then(|_| fields::parse_value(raw));
+    let calls: Option<Vec<Map<String, Value>>> = calls.and_then(|_| value_of_arguments(raw.get()));
     let Some(calls) = calls else {
         fields.reject(
             path,
@@ -40,7 +42,7 @@ pub(super) fn former_call(
     object: &JsonObject<'_>,
 ) -> Option<Value> {
     let raw = object.get("function_call")?;
-    let Some(function) = fields::parse_value::<Map<String, Value>>(raw) else {
+    let Some(function) = value_of_arguments::<Map<String, Value>>(raw.get()) else {
         fields.reject(
             format!("{path}.function_call"),
             "must be an object with a name and arguments",
@@ -80,11 +82,52 @@ fn function_call(
 }
 
 /// Parses a string of JSON into the object that chat templates expect. Other arguments are fitted to the template later.
-fn parse_arguments(arguments: &mut Value) {
+pub(crate) fn parse_arguments(arguments: &mut Value) {
     let written = arguments.as_str().unwrap_or_default();
-    if let Ok(object) = serde_json::from_str::<Map<String, Value>>(written) {
+    if let Some(object) = value_of_arguments(written) {
         *arguments = Value::Object(object);
     }
+}
+
+/// The value of arguments in JSON, for a chat template. Integers beyond 64 bits are texts of their digits: as numbers they would be
+/// rounded.
+pub(crate) fn value_of_arguments<T: DeserializeOwned>(json: &str) -> Option<T> {
+    serde_json::from_str(&with_quoted_integers(json)).ok()
+}
+
+/// Integers of so many digits have 64 bits.
+const I64_DIGITS_MIN: usize = 18;
+
+/// JSON in which integers beyond 64 bits are strings.
+fn with_quoted_integers(json: &str) -> Cow<'_, str> {
+    let (bytes, mut out, mut copied, mut at) = (json.as_bytes(), String::new(), 0, 0);
+    let mut in_string = false;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\\' if in_string => at += 1,
+            b'"' => in_string = !in_string,
+            b'-' | b'0'..=b'9' if !in_string => {
+                let rest = &json[at..];
+                let is_of_number = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
+                let number = rest.split(|c| !is_of_number(c)).next().unwrap_or(rest);
+                let digits = number.strip_prefix('-').unwrap_or(number);
+                let is_integer = digits.bytes().all(|digit| digit.is_ascii_digit());
+                let is_long = is_integer && digits.len() > I64_DIGITS_MIN;
+                if is_long && number.parse::<i64>().is_err() && number.parse::<u64>().is_err() {
+                    out.extend([&json[copied..at], "\"", number, "\""]);
+                    copied = at + number.len();
+                }
+                at += number.len() - 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if copied == 0 {
+        return json.into();
+    }
+    out.push_str(&json[copied..]);
+    out.into()
 }
 
 /// Tool-call arguments as an object on one line, because frames end at line ends.
@@ -101,7 +144,7 @@ pub(crate) fn tool_input(call: &CollectedCall) -> Box<RawValue> {
 }
 
 /// JSON without insignificant whitespace.
-fn without_blanks(json: &str) -> String {
+pub(crate) fn without_blanks(json: &str) -> String {
     let (mut in_string, mut is_escaped) = (false, false);
     let stays = |c: &char| {
         let stays = in_string || !c.is_ascii_whitespace();
@@ -115,6 +158,27 @@ fn without_blanks(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn integers_beyond_64_bits_keep_their_digits() {
+        for (json, want) in [
+            (
+                r#"{"a":18446744073709551615,"b":-9223372036854775808}"#,
+                None,
+            ),
+            (
+                r#"{"a":18446744073709551616,"b":[-9223372036854775809,1]}"#,
+                Some(r#"{"a":"18446744073709551616","b":["-9223372036854775809",1]}"#),
+            ),
+            (r#"{"a":"\\\"18446744073709551616"}"#, None),
+            (r#"{"a":18446744073709551616.5,"b":1e30,"é":0}"#, None),
+            ("99999999999999999999", Some(r#""99999999999999999999""#)),
+            ("-", None),
+            ("", None),
+        ] {
+            assert_eq!(with_quoted_integers(json), want.unwrap_or(json), "{json}");
+        }
+    }
 
     #[test]
     fn tool_input_is_an_object_on_one_line() {

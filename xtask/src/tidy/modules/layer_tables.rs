@@ -74,41 +74,26 @@ const ENGINE: [Layer; 9] = [
     &["engine"],
 ];
 
-const GATEWAY: [Layer; 5] = [
-    &[
-        "admission",
-        "id_generator",
-        "job_names",
-        "lifetime_stats",
-        "notify_waker",
-        "response_limits",
-        "stream_clocks",
-    ],
-    &["keys", "latency_sampler"],
-    &[
-        "durability",
-        "limits",
-        "metrics",
-        "models",
-        "owners_slot",
-        "streams",
-        "workflows",
-    ],
+const GATEWAY: [Layer; 7] = [
+    // Leaf values.
+    &["id_generator", "job_names", "lifetime_stats"],
+    // Records of streams as bytes, and callers.
+    &["keys", "records"],
+    &["owners_slot"],
+    // Streams with their records in the journal.
+    &["streams"],
+    // Models, and limits and metrics of everything below.
+    &["limits", "metrics", "models"],
+    // What is built on streams.
     &[
         "ended",
-        "ended_response",
-        "fair_lru",
         "generation",
         "launch",
         "lifecycle",
         "offload",
-        "response_record",
-        "response_store",
-        "stored_completions",
-        "stored_note",
-        "stored_snapshot",
-        "stream_follower",
+        "stored",
         "webhooks",
+        "workflows",
     ],
     &["handles", "pending_generation"],
 ];
@@ -145,6 +130,7 @@ const WEIGHTS: [Layer; 5] = [
 const WIRE: [Layer; 7] = [
     // JSON, fields, times, schemas.
     &[
+        "base64",
         "clock",
         "codings",
         "cursor",

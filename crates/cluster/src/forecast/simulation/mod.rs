@@ -48,9 +48,9 @@ fn mean_of(seeds: u64, trace: Trace, rule: Rule, days: std::ops::Range<usize>) -
     sum
 }
 
-/// The table in docs/performance/notes.md.
+/// The table in measurements/notes.md.
 #[test]
-#[ignore = "prints the table of docs/performance/notes.md; takes half a minute"]
+#[ignore = "prints the table of measurements/notes.md; takes half a minute"]
 fn table() {
     let mut out = std::io::stdout().lock();
     writeln!(

@@ -26,9 +26,9 @@ fn mean_of(seeds: u64, scenario: &Scenario) -> Figures {
     Figures::mean(&runs)
 }
 
-/// The table in docs/performance/notes.md.
+/// The table in measurements/notes.md.
 #[test]
-#[ignore = "prints the table of docs/performance/notes.md; takes a minute"]
+#[ignore = "prints the table of measurements/notes.md; takes a minute"]
 fn table() {
     let mut out = std::io::stdout().lock();
     writeln!(

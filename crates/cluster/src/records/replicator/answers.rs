@@ -1,7 +1,7 @@
 //! Lessons of the replicator from answers.
 
 use super::{
-    CHECK_AGAIN, Fenced, Instant, LastMessage, PURGES_MAX, PublishOutcome, Replicator, StreamState,
+    CHECK_AGAIN, Fenced, Instant, LastMessage, NextAction, PURGES_MAX, PublishOutcome, Replicator,
 };
 
 impl Replicator {
@@ -12,13 +12,13 @@ impl Replicator {
         };
         let flight = stream.flight.as_ref().filter(|flight| flight.is_sent);
         let is_waiting = flight.is_some_and(|flight| flight.serial == serial);
-        if !is_waiting || stream.state != StreamState::Following {
+        if !is_waiting || stream.state != NextAction::Following {
             return;
         }
         match outcome {
             PublishOutcome::Stored(sequence) => self.take_stored(id, sequence, now),
             PublishOutcome::WrongSequence | PublishOutcome::Unknown => {
-                stream.state = StreamState::Checking;
+                stream.state = NextAction::Checking;
                 self.settle(id, now);
             }
             PublishOutcome::Busy(wait) => {
@@ -67,14 +67,14 @@ impl Replicator {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        if stream.state != StreamState::CheckSent {
+        if stream.state != NextAction::CheckSent {
             return;
         }
         let Ok(last) = last else {
-            stream.state = StreamState::Checking;
+            stream.state = NextAction::Checking;
             return self.schedule.set(&mut stream.due, id, now + CHECK_AGAIN);
         };
-        stream.state = StreamState::Following;
+        stream.state = NextAction::Following;
         self.doubtful.remove(&id);
         let own = (stream.generation, self.instance);
         let (stored, flies) = (stream.stored, stream.flight.is_some());
@@ -119,7 +119,7 @@ impl Replicator {
             self.held -= stream.held();
             stream.pending = Vec::new();
             stream.flight = None;
-            stream.state = StreamState::Fenced;
+            stream.state = NextAction::Fenced;
             stream.behind_since = None;
             self.wanted.remove(&id);
             self.counters.fenced += 1;

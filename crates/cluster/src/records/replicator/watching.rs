@@ -1,6 +1,6 @@
 //! Observations of the replicator beside answers: the connection, the store, notices of other owners.
 
-use super::{Duration, Fenced, Instant, ReplicaState, Replicator, ReplicatorCounters, StreamState};
+use super::{Duration, Fenced, Instant, NextAction, ReplicaState, Replicator, ReplicatorCounters};
 use crate::names::InstanceId;
 
 impl Replicator {
@@ -32,9 +32,9 @@ impl Replicator {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        let is_idle = stream.state == StreamState::Following && stream.flight.is_none();
+        let is_idle = stream.state == NextAction::Following && stream.flight.is_none();
         if generation > stream.generation && is_idle {
-            stream.state = StreamState::Checking;
+            stream.state = NextAction::Checking;
             self.settle(id, now);
         }
     }
@@ -48,11 +48,11 @@ impl Replicator {
             let is_sent = stream.flight.as_ref().is_some_and(|flight| flight.is_sent);
             // The answer to a sent message arrives, or is reported as missing; a stream that was never stored has no other owner.
             let is_new = stream.stored == 0 && stream.flight.is_none();
-            if stream.state == StreamState::Following && !is_sent && !is_new {
+            if stream.state == NextAction::Following && !is_sent && !is_new {
                 self.wanted.remove(&id);
-                stream.state = StreamState::Checking;
+                stream.state = NextAction::Checking;
             }
-            if !is_new && !matches!(stream.state, StreamState::Fenced | StreamState::Refused) {
+            if !is_new && !matches!(stream.state, NextAction::Fenced | NextAction::Refused) {
                 self.doubtful.insert(id);
             }
             self.settle(id, now);
@@ -89,8 +89,8 @@ impl Replicator {
     pub fn state_of(&self, id: u128) -> Option<ReplicaState> {
         let stream = self.streams.get(&id)?;
         Some(match stream.state {
-            StreamState::Fenced => ReplicaState::Fenced,
-            StreamState::Refused => ReplicaState::Missing,
+            NextAction::Fenced => ReplicaState::Fenced,
+            NextAction::Refused => ReplicaState::Missing,
             _ if stream.needs_copy => ReplicaState::Missing,
             _ => ReplicaState::Followed,
         })
@@ -100,7 +100,7 @@ impl Replicator {
     /// never stored.
     pub fn is_stored(&self, id: u128) -> Option<bool> {
         let stream = self.streams.get(&id)?;
-        let is_live = !matches!(stream.state, StreamState::Fenced | StreamState::Refused);
+        let is_live = !matches!(stream.state, NextAction::Fenced | NextAction::Refused);
         let is_behind = stream.flight.is_some() || stream.needs_copy || !stream.pending.is_empty();
         is_live.then_some(stream.stored > 0 && !is_behind)
     }
@@ -108,7 +108,7 @@ impl Replicator {
     /// The generation in which this instance owns a stream.
     pub fn generation_of(&self, id: u128) -> Option<u64> {
         let stream = self.streams.get(&id)?;
-        (stream.state != StreamState::Fenced).then_some(stream.generation)
+        (stream.state != NextAction::Fenced).then_some(stream.generation)
     }
 
     /// Streams in this state.

@@ -138,11 +138,11 @@ impl SimGateway {
     /// A claim was stored.
     pub(super) fn adopt(&mut self, id: u128, plan: &ClaimPlan, sequence: u64, now: Instant) {
         let at = self.clock(now);
-        let adopted = plan.adopted(sequence);
+        let place = plan.place(sequence);
         let tokens = plan.stream.choices.first();
         let tokens = tokens.map_or_else(Vec::new, |choice| choice.ids.clone());
-        self.replicator.adopt_stream(id, adopted, at);
-        self.insert(id, tokens, adopted.generation);
+        self.replicator.claim_stream(id, place, at);
+        self.insert(id, tokens, place.generation);
         self.replicator
             .open_stream(StreamKey::NONE, id, DESCRIPTION, at);
     }

@@ -1,10 +1,10 @@
-mod gateways;
-
-use super::limit_exceeded::LimitExceeded;
+use super::permit::LimitExceeded;
 use super::*;
 use std::num::NonZeroU32;
 use std::time::Duration;
 use stream::Owner;
+
+mod gateways;
 
 fn at(ms: u64) -> Instant {
     // One epoch for all: `Instant` has no zero.

@@ -1,7 +1,7 @@
 //! The account of a stream, with a clock of the test's own where a time matters.
 
 use super::{GenerationMetrics, MeteredProtocol, MeteredRequest, ResponseOutcome};
-use crate::metrics::count::Counter;
+use crate::metrics::counters::Counter;
 use crate::metrics::histogram::Latency;
 use generate::output::generation_reader::Turn;
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 use super::{OutputPipeline, PipelineOptions};
 use crate::output::parser_config::{ParseOptions, ParserConfig};
 use crate::output::position::Position;
+use crate::stop::TURN_END;
 use engine::{StopCondition, Token, TopLogprob};
 use proptest::prelude::*;
 use stream::{End, FailCode, Stop, StreamId};
@@ -136,6 +137,25 @@ fn stop_string_logprobs_do_not_leak() {
     );
     assert_eq!((text.as_str(), entries), ("hello", vec![WORD]));
     assert_eq!(end, End::Stop(Stop::StopString(0)));
+}
+
+/// A mark of the template that is plain text for the model ends the turn; it is no stop string of the client's.
+#[test]
+fn stop_string_of_the_template_ends_the_turn() {
+    let stops = ["never".to_owned(), "STOP".to_owned()];
+    let reading = ParserConfig::default().with_turn_ends(&["STOP"]);
+    let mut condition = crate::stop::StopStrings::new(&tokenizer(), false, &reading, &stops);
+    let hit = [WORD, WORD + 2, WORD + 3].map(|id| condition.push(id));
+    assert_eq!(hit, [None, None, Some(TURN_END)]);
+    // The engine's index, and that of an upstream.
+    for index in [TURN_END, 1] {
+        let mut pipeline = pipeline(&stops, &reading);
+        for id in [WORD, WORD + 2, WORD + 3] {
+            pipeline.push(token(id), &[TopLogprob { id, logprob: 0.0 }]);
+        }
+        let end = pipeline.finish(End::Stop(Stop::StopString(index)));
+        assert_eq!(end, End::Stop(Stop::Eos), "{index}");
+    }
 }
 
 #[test]

@@ -16,9 +16,6 @@ Ctrl-C              stop the answer
 A line that ends with a backslash continues on the next line; so does text between lines with \"\"\".
 After a tool call the next line is the result of the tool.";
 
-/// Temperature above which an answer is mostly chance; the APIs take none above.
-const TEMPERATURE_USUAL_MAX: f32 = 2.0;
-
 /// The value that unsets an option.
 const UNSET: &str = "default";
 
@@ -83,17 +80,6 @@ pub(super) fn setting_lines(params: &GenerationParams, thinks: Option<bool>) -> 
         ),
         format!("think {}", shown(thinks.map(|thinks| thinks.to_string()))),
     ]
-}
-
-/// What to know of an option that was set to an unusual value.
-pub(super) fn warning(params: &GenerationParams, name: &str) -> Option<String> {
-    let temperature = params.sampling.temperature;
-    (name == "temperature" && temperature > TEMPERATURE_USUAL_MAX).then(|| {
-        format!(
-            "temperature {temperature}: above {TEMPERATURE_USUAL_MAX} almost all tokens are equally likely, and answers \
-             make no sense; usual are 0 to 1"
-        )
-    })
 }
 
 /// Changes an option of the next answers.
@@ -212,16 +198,6 @@ mod tests {
             assert!(why.starts_with(&format!("/set {name}")), "{why}");
         }
         assert_eq!(change("seed", "default"), Ok(()));
-        assert_eq!(warning(&params, "temperature"), None);
-        let mut hot = params.clone();
-        let hotter = |params: &mut GenerationParams, name, value| {
-            assert_eq!(set(params, &mut None, name, value), Ok(()));
-            warning(params, name)
-        };
-        assert_eq!(hotter(&mut hot, "temperature", "2"), None);
-        let why = hotter(&mut hot, "temperature", "9").expect("a warning");
-        assert!(why.starts_with("temperature 9: above 2"), "{why}");
-        assert_eq!(hotter(&mut hot, "top-k", "5"), None, "said once");
         assert_eq!(
             setting_lines(&params, thinks),
             [

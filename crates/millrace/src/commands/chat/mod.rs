@@ -12,6 +12,7 @@ use crate::args::{ChatArgs, GenerateArgs};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::generation::{AnswerOptions, AnswerPrinter, Generator, Interrupts, WhenIdle};
+use crate::model_lookup::expect_directories;
 use crate::{loading, logging};
 use command::{ChatCommand, HELP};
 use conversation::Conversation;
@@ -37,6 +38,7 @@ struct Chat {
 pub(crate) fn chat(args: &ChatArgs) -> Result<(), Failure> {
     let config = args.model.settings(args.path.as_ref())?;
     logging::start(&config.settings)?;
+    expect_directories(&config)?;
     pull_absent(&config.settings)?;
     talk(&config.settings, args.system.clone(), &args.generate)
 }
@@ -62,6 +64,7 @@ pub(super) fn talk(
         })?,
     };
     chat.generator.expect_supported(&chat.options)?;
+    chat.options.warn();
     let mut out = std::io::stdout().lock();
     if input.is_editor() {
         writeln!(out, "{GREETING}")?;
@@ -114,11 +117,8 @@ impl Chat {
                 let set = set.map_err(Failure::user);
                 let supported = set.and_then(|()| self.generator.expect_supported(&self.options));
                 match supported {
-                    Ok(()) => {
-                        if let Some(warning) = command::warning(&self.options.params, &name) {
-                            writeln!(std::io::stderr(), "warning: {warning}")?;
-                        }
-                    }
+                    Ok(()) if name == "temperature" => self.options.warn(),
+                    Ok(()) => {}
                     Err(why) => {
                         self.options.thinks = before;
                         logging::print_failure(&why);

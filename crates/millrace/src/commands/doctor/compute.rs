@@ -81,7 +81,7 @@ fn model_memory(machine: &Machine, settings: &Settings) -> Finding {
     let (total, available) = (bytes(memory.total), bytes(memory.available));
     let found = Finding::good(SUBJECT, format!("{available} of {total} available"));
     let source = match find_start_model(settings) {
-        Ok(source) => source,
+        Ok(start) => start.source,
         Err(why) => return found.wrong(why),
     };
     match bytes_needed(&source, settings) {

@@ -82,15 +82,21 @@ fn models(settings: &Settings) -> Finding {
     const SUBJECT: &str = "models";
     let count = ModelStore::names(settings).len();
     let Some(first) = settings.models.directories().into_iter().next() else {
-        return Finding::good(SUBJECT, format!("{count} local models")).better(
+        return Finding::good(SUBJECT, counted(count)).better(
             "neither HOME nor XDG_DATA_HOME is set: set models.directories, or `millrace pull` cannot download",
         );
     };
     let first = first.display();
     let found = Finding::good(
         SUBJECT,
-        format!("{count} local models; `millrace pull` downloads to {first}"),
+        format!("{}; `millrace pull` downloads to {first}", counted(count)),
     );
+    if let Some(absent) = settings.models.absent_directory() {
+        let absent = absent.display();
+        return found.wrong(format!(
+            "there is no directory {absent}: create it, or change models.directories"
+        ));
+    }
     let skipped = ModelStore::without_start(settings).skipped_links();
     match (skipped.first(), settings.models.directory_in_cache()) {
         (Some(link), _) => found.better(match skipped.len() {
@@ -103,6 +109,11 @@ fn models(settings: &Settings) -> Finding {
         ),
         (None, None) => found,
     }
+}
+
+fn counted(models: usize) -> String {
+    let word = if models == 1 { "model" } else { "models" };
+    format!("{models} local {word}")
 }
 
 /// The cache of packed weights, and how full it is.

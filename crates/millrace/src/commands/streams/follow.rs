@@ -3,7 +3,7 @@
 //! A connection that ends before the stream does is followed by another one from the last offset on; while the server
 //! is restarted, for [`RECONNECT_MAX`]. Messages are printed when their offset is known, so that none is printed twice.
 
-use super::super::running_server::{RequestError, RunningServer};
+use super::super::running_server::{NO_MILLRACE, RequestError, RunningServer};
 use super::description::StreamDescription;
 use super::replay_pace::ReplayPace;
 use super::{parse, stream_path};
@@ -228,6 +228,8 @@ impl Follower<'_> {
 
 /// JSON that the server sent.
 fn parsed_event<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Failure> {
-    serde_json::from_str(text)
-        .map_err(|why| Failure::user(format!("the server sent an unexpected event: {why}")))
+    serde_json::from_str(text).map_err(|_| {
+        let why = "the server sent an event that this version cannot read";
+        Failure::user(format!("{why}: {NO_MILLRACE}"))
+    })
 }

@@ -11,7 +11,7 @@ mod follow;
 mod replay_pace;
 
 use self::description::StreamDescription;
-use super::running_server::RunningServer;
+use super::running_server::{NO_MILLRACE, RunningServer};
 use crate::args::{StreamArgs, StreamListArgs, StreamsArgs, StreamsCommand};
 use crate::failure::Failure;
 use serde::Deserialize;
@@ -88,8 +88,10 @@ fn print_stream(stream: &RawValue, as_json: bool) -> Result<(), Failure> {
 }
 
 fn parse(stream: &RawValue) -> Result<StreamDescription, Failure> {
-    serde_json::from_str(stream.get())
-        .map_err(|why| Failure::user(format!("the server sent an unexpected description: {why}")))
+    serde_json::from_str(stream.get()).map_err(|_| {
+        let why = "the server sent a description that this version cannot read";
+        Failure::user(format!("{why}: {NO_MILLRACE}"))
+    })
 }
 
 /// The path of a stream. The id is checked here, since other text could name another path.

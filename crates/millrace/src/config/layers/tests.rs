@@ -52,8 +52,14 @@ type Bad = (
 
 #[test]
 fn invalid_setting_of_each_kind_is_named() {
-    let rows: [Bad; 9] = [
+    let rows: [Bad; 10] = [
         ("unknown key", "server: {prot: 1}", &[], "server.prot"),
+        (
+            "no filter",
+            "log: {filter: 'a=b=c'}",
+            &[],
+            "log.filter (file",
+        ),
         ("unknown section", "sever: {port: 1}", &[], "sever.port"),
         ("section is no map", "server: 3", &[], "server"),
         ("file is no map", "- 1\n- 2\n", &[], "map of sections"),
@@ -64,7 +70,12 @@ fn invalid_setting_of_each_kind_is_named() {
             &[],
             "server.io_threads",
         ),
-        ("out of bounds", "server: {io_threads: 0}", &[], "1..=256"),
+        (
+            "out of bounds",
+            "server: {io_threads: 0}",
+            &[],
+            "must be 1 to 256, not 0",
+        ),
         (
             "unknown variable",
             "",
@@ -113,6 +124,40 @@ fn lists_in_variables_are_plain_words_or_json() {
     );
     let broken = laid("", &[("MILLRACE_SERVER_HOSTS", "[\"a")], None);
     assert!(broken.unwrap_err().to_string().contains("server.hosts"));
+}
+
+#[test]
+fn empty_text_is_no_value_and_an_empty_variable_is_absent() {
+    let file = "server: {io_threads: 3}\n";
+    let vars = [
+        ("MILLRACE_SERVER_IO_THREADS", ""),
+        ("MILLRACE_MODEL_PATH", ""),
+        ("MILLRACE_LOG_FILTER", ""),
+        ("MILLRACE_KEYS_FILE", ""),
+        ("MILLRACE_WEBHOOK_SECRET", ""),
+        ("MILLRACE_API_KEYS", ""),
+        ("MILLRACE_JOURNAL_DIRECTORY", ""),
+        ("MILLRACE_SERVER_API_PREFIX", ""),
+    ];
+    let settings = laid(file, &vars, None).unwrap().settings;
+    assert_eq!(settings.server.io_threads, 3);
+    assert_eq!((settings.model.path, settings.keys.file), (None, None));
+    assert_eq!(settings.log.filter, "info");
+    assert_eq!(
+        settings.journal.directory.as_deref(),
+        Some(Path::new("")),
+        "off"
+    );
+    for (file, named) in [
+        ("model: {name: ''}", "model.name"),
+        ("model: {path: ''}", "model.path"),
+        ("keys: {file: ''}", "keys.file"),
+        ("log: {filter: ''}", "log.filter"),
+        ("models: {directories: ['']}", "no empty entries"),
+    ] {
+        let error = laid(file, &[], None).expect_err(file).to_string();
+        assert!(error.contains(named) && error.contains("empty"), "{error}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::conversation::SETTINGS;
 use super::nats_server;
 use super::processes::{Cluster, address, json, wait_for_engines};
 use crate::support::Serving;
+use cluster::names::InstanceId;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use testing::wait::{PATIENCE, wait_until};
@@ -76,6 +77,54 @@ fn streams_of_one_gateway_are_seen_at_the_other() {
     wait_until("the job has ended", done);
     expect_metrics_of_all(&first, [&first_id, &second_id]);
     assert!(first.terminate().success() && second.terminate().success());
+}
+
+#[test]
+fn gateway_in_the_id_of_an_answer_is_asked_first() {
+    let Some(program) = nats_server::program() else {
+        return;
+    };
+    let mut cluster = Cluster::new(program, "cluster-first-asked", "", &SETTINGS);
+    cluster.start_engines(1);
+    let gateways: Vec<_> = (0..3).map(|_| cluster.start_gateway()).collect();
+    for gateway in &gateways {
+        wait_for_engines(gateway, 1);
+        wait_until("the gateways hear each other", || {
+            let report = json(&gateway.get("/v1/cluster"));
+            report["instances"].as_array().map(Vec::len) == Some(4)
+        });
+    }
+    let [owner, other, reader] = &gateways[..] else {
+        panic!("three gateways");
+    };
+    let body = r#"{"input": "A", "max_output_tokens": 3}"#;
+    let answer = json(&owner.post("/v1/responses", body));
+    let id = answer["id"].as_str().unwrap_or_default().to_owned();
+    let number = |gateway: &Serving| {
+        let instance = json(&gateway.get("/v1/cluster"))["instance"].clone();
+        let instance: InstanceId = instance.as_str().unwrap_or_default().parse().unwrap();
+        format!("{:04x}", instance.number())
+    };
+    assert_eq!(id.get(5..9), Some(&*number(owner)), "{answer}");
+    let answered = |gateway: &Serving| {
+        let metrics = gateway.get("/metrics");
+        let line = "millrace_peer_requests_total{outcome=\"answered\"} ";
+        let count = metrics.lines().find_map(|found| found.strip_prefix(line));
+        count.and_then(|count| count.parse::<u64>().ok())
+    };
+    // An answer that no gateway has is asked for everywhere: it could have been taken over.
+    let unknown = format!("/v1/responses/resp_{}{:0>28}", number(other), 1);
+    let is_missing = || reader.get(&unknown).starts_with("HTTP/1.1 404");
+    wait_until("the store of records is ready", is_missing);
+    let before = answered(reader).expect("the calls are counted");
+    assert!(is_missing());
+    assert_eq!(answered(reader), Some(before + 2), "both gateways");
+    let found = json(&reader.get(&format!("/v1/responses/{id}")));
+    assert_eq!(found["id"], answer["id"], "{found}");
+    assert_eq!(answered(reader), Some(before + 3), "only the owner");
+    for gateway in gateways {
+        assert!(gateway.terminate().success());
+    }
 }
 
 /// The metrics of two gateways and one engine, at one of the gateways.

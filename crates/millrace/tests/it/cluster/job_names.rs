@@ -18,6 +18,20 @@ fn submit(gateway: &Serving, name: &str) -> String {
     status.to_owned()
 }
 
+/// Ten names, each of which two gateways get at one moment.
+fn one_of_two_gets_the_name(here: &Serving, there: &Serving) {
+    for round in 0..10 {
+        let name = format!("job-{round}");
+        let statuses = std::thread::scope(|scope| {
+            let submitted = [here, there].map(|gateway| scope.spawn(|| submit(gateway, &name)));
+            submitted.map(|submitted| submitted.join().expect("a status"))
+        });
+        let accepted = statuses.iter().filter(|status| *status == "202").count();
+        assert_eq!(accepted, 1, "{statuses:?}");
+        assert!(statuses.contains(&"409".to_owned()), "{statuses:?}");
+    }
+}
+
 #[test]
 fn name_has_one_job_at_all_gateways() {
     let Some(program) = nats_server::program() else {
@@ -38,16 +52,7 @@ fn name_has_one_job_at_all_gateways() {
         let known = |gateway: &Serving| json(&gateway.get("/v1/cluster"))["instances"].clone();
         [&here, &there].map(|gateway| known(gateway).as_array().map(Vec::len)) == [Some(3); 2]
     });
-    for round in 0..10 {
-        let name = format!("job-{round}");
-        let statuses = std::thread::scope(|scope| {
-            let submitted = [&here, &there].map(|gateway| scope.spawn(|| submit(gateway, &name)));
-            submitted.map(|submitted| submitted.join().expect("a status"))
-        });
-        let accepted = statuses.iter().filter(|status| *status == "202").count();
-        assert_eq!(accepted, 1, "{statuses:?}");
-        assert!(statuses.contains(&"409".to_owned()), "{statuses:?}");
-    }
+    one_of_two_gets_the_name(&here, &there);
 
     // The name of a job that was removed is free, at the other gateway too.
     assert_eq!(submit(&there, "again"), "202");
@@ -58,8 +63,17 @@ fn name_has_one_job_at_all_gateways() {
     assert_eq!(submit(&here, "again"), "202");
     assert_eq!(submit(&there, "again"), "409");
 
-    // Without NATS nobody knows what the others have.
+    let body = r#"{"input": "A", "max_output_tokens": 3}"#;
+    let answer = json(&here.post("/v1/responses", body));
+    let answer_path = format!(
+        "/v1/responses/{}",
+        answer["id"].as_str().unwrap_or_default()
+    );
+
+    // Without NATS no gateway knows what the others have, but each has its own.
     cluster.nats.kill();
+    let stored = here.get(&answer_path);
+    assert!(stored.starts_with("HTTP/1.1 200"), "{stored}");
     assert_eq!(submit(&here, "away"), "503");
     cluster.nats.start();
     wait_until("the name is known to be free", || {

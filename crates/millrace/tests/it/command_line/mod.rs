@@ -3,6 +3,7 @@
 mod answer_flags;
 mod caches;
 mod installed;
+mod invalid_input;
 mod library;
 mod prompts;
 mod serving;

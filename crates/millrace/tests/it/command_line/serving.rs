@@ -60,7 +60,7 @@ fn unknown_names_get_the_one_that_was_meant() {
         (
             &["config"],
             &[("MILLRACE_MODEL_CONTEXT", "many")],
-            "expected a whole number from 0 on",
+            "must be a whole number from 0 on",
         ),
     ];
     for (args, vars, words) in rows {

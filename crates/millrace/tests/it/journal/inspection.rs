@@ -9,9 +9,8 @@ use std::time::Duration;
 use testing::random::Random;
 
 /// A description of a stream with two choices, and one of an older version with the prompt "hi".
-const FULL: &[u8] =
-    include_bytes!("../../../../gateway/src/durability/description/tests/full.json");
-const OLD: &[u8] = include_bytes!("../../../../gateway/src/durability/description/tests/old.json");
+const FULL: &[u8] = include_bytes!("../../../../gateway/src/records/description/tests/full.json");
+const OLD: &[u8] = include_bytes!("../../../../gateway/src/records/description/tests/old.json");
 
 const OLD_ID: &str = "00000000000000000000000000000007";
 const FULL_ID: &str = "000000000000000000000000000000ff";

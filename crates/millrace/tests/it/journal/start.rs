@@ -99,6 +99,17 @@ fn server_that_does_not_require_the_journal_starts_loudly_without_one() {
         ("MILLRACE_JOURNAL_REQUIRED", "false"),
     ];
     let serving = Serving::start_with(&SERVE, &vars, fs::File::create(&log).unwrap());
+    let health = serving.get("/health");
+    assert!(
+        health.contains(r#""journal":{"durable":false,"reason":"#)
+            && health.contains("cannot be written"),
+        "{health}"
+    );
+    let metrics = serving.get("/metrics");
+    assert!(
+        metrics.contains("\nmillrace_journal_durable 0\n"),
+        "{metrics}"
+    );
     assert!(serving.terminate().success());
     let log = fs::read_to_string(log).unwrap();
     let line = log

@@ -194,6 +194,45 @@ fn damaged_file_is_rejected_with_advice() {
 }
 
 #[test]
+fn busy_hub_is_asked_again_and_named_in_the_end() {
+    const BUSY: [(&str, Option<u32>); 3] = [
+        ("429 Too Many Requests", Some(1)),
+        ("503 Service Unavailable", None),
+        ("502 Bad Gateway", Some(0)),
+    ];
+    let rig = Rig::start("busy", Manners::default());
+    rig.hub.with(|manners| manners.busy.extend(BUSY));
+    stdout(&rig.pull("org/repo"));
+    rig.expect_whole();
+    let rows = [
+        (
+            "503 Service Unavailable",
+            Some(0),
+            "overloaded or under maintenance",
+            5,
+        ),
+        (
+            "429 Too Many Requests",
+            Some(3600),
+            "a pause of 3600 s; it limits requests",
+            1,
+        ),
+    ];
+    for (status, pause, words_of, attempts) in rows {
+        let rig = Rig::start("busy-for-long", Manners::default());
+        let all = std::iter::repeat_n((status, pause), 9);
+        rig.hub.with(|manners| manners.busy.extend(all));
+        let output = rig.pull("org/repo");
+        let said = words(&output);
+        assert!(!output.status.success(), "{said}");
+        for part in [status, words_of, &rig.hub.url(), "by another way"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert_eq!(rig.hub.with(|manners| 9 - manners.busy.len()), attempts);
+    }
+}
+
+#[test]
 fn hub_without_range_requests_sends_the_whole_file() {
     let manners = Manners {
         cuts: [1000, 2000].into(),

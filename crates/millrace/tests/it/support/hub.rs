@@ -33,6 +33,8 @@ pub(crate) struct Manners {
     pub(crate) redirects: bool,
     /// What everything is answered with.
     pub(crate) status: Option<&'static str>,
+    /// What the next requests are answered with, and their `Retry-After`.
+    pub(crate) busy: VecDeque<(&'static str, Option<u32>)>,
     pub(crate) asked: Vec<Asked>,
     /// Bytes of content that were sent.
     pub(crate) sent: usize,
@@ -113,6 +115,11 @@ impl Shared {
             let found = fields.iter().find_map(|line| line.strip_prefix(name));
             found.map(|value| value.trim().to_owned())
         };
+        if let Some((status, pause)) = self.manners.lock().unwrap().busy.pop_front() {
+            let pause = pause.map(|seconds| format!("retry-after: {seconds}"));
+            let fields = ["content-length: 0"].into_iter().chain(pause.as_deref());
+            return head(stream, status, &fields.collect::<Vec<_>>());
+        }
         if let Some(status) = self.manners.lock().unwrap().status {
             return head(stream, status, &["content-length: 0"]);
         }

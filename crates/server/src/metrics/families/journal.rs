@@ -1,7 +1,7 @@
 //! Families about the journal of durable streams; all zero without a journal.
 
 use super::PrometheusText;
-use gateway::durability::JournalSlot;
+use gateway::streams::JournalSlot;
 
 pub(super) fn write_journal(text: &mut PrometheusText, journal: &JournalSlot) {
     let now = journal.get().map(|journal| journal.gauges());

@@ -70,6 +70,35 @@ fn read_rest(body: &mut StreamBody) -> String {
 }
 
 #[test]
+fn stream_that_fails_without_output_fails_before_its_head() {
+    let runtime = runtime();
+    let _inside = runtime.enter();
+    let mut cx = Context::from_waker(Waker::noop());
+    let options = StreamOptions::default();
+    let mut fed = HandFedBody::new(8, &[], 0, &options);
+    assert!(fed.body.poll_first_event(&mut cx).is_pending());
+    fed.writer.tokens.finish(End::Failed(FailCode::NoEngine));
+    let first = fed.body.poll_first_event(&mut cx);
+    assert!(matches!(first, Poll::Ready(Err(error)) if error.code == "no_engine"));
+    // What was written before the head is the beginning of the body.
+    let bodies = [false, true].map(|waits| {
+        let mut fed = HandFedBody::new(8, &[], 0, &options);
+        let is_pending = !waits || fed.body.poll_first_event(&mut cx).is_pending();
+        assert!(is_pending);
+        fed.append(WORD);
+        let first = waits.then(|| fed.body.poll_first_event(&mut cx));
+        assert!(matches!(first, None | Some(Poll::Ready(Ok(())))));
+        fed.writer.tokens.finish(End::Failed(FailCode::NoEngine));
+        read_rest(&mut fed.body)
+    });
+    assert_eq!(
+        bodies[0].replace("hello", ""),
+        bodies[1].replace("hello", "")
+    );
+    assert!(bodies[1].contains("hello") && bodies[1].contains("no_engine"));
+}
+
+#[test]
 fn failed_stream_has_an_error_and_no_done_marker() {
     let runtime = runtime();
     let _inside = runtime.enter();

@@ -1,9 +1,8 @@
 //! Whether the stream has the messages that a client at an offset has.
 
 use super::{RECOVERY_RETRY, offset_text};
-use gateway::streams::moved_stream::lost_error;
-use gateway::streams::step_offsets::offset_place;
-use gateway::streams::stream_record::StreamRecord;
+use gateway::streams::positions::offset_place;
+use gateway::streams::{StreamRecord, lost_error};
 use generate::error::ApiError;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};

@@ -3,10 +3,8 @@
 use super::read_options::invalid_offset;
 use bytes::BytesMut;
 use gateway::generation::Generation;
-use gateway::streams::moved_stream::moved_error;
-use gateway::streams::step_offsets::{OffsetPlace, failure_offset, offset_place};
-use gateway::streams::stream_record::StreamRecord;
-use gateway::streams::subscriber::Subscriber;
+use gateway::streams::positions::{OffsetPlace, failure_offset, offset_place};
+use gateway::streams::{StreamRecord, Subscriber, moved_error};
 use generate::error::ApiError;
 use generate::output::event::{Event, EventSink};
 use generate::output::generation_reader::Turn;
@@ -147,7 +145,7 @@ impl MessageReader {
                         is_closed: false,
                     }));
                 }
-                MessageSource::Reading(generation) if generation.record().is_moved() => {
+                MessageSource::Reading(generation) if generation.record().has_left() => {
                     return Poll::Ready(Err(moved_error()));
                 }
                 MessageSource::Reading(generation) => {

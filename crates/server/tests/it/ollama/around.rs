@@ -37,7 +37,12 @@ fn refused() -> Vec<(&'static str, Value, u16, &'static str)> {
         ("/api/show", json!({"model": "nobody"}), 404, "not found"),
         ("/api/pull", json!({"model": "x"}), 501, "not supported"),
         ("/api/embed", json!({"input": 3}), 400, "input: must be"),
-        ("/api/embeddings", json!({}), 400, "prompt: is required"),
+        (
+            "/api/embeddings",
+            json!({"prompt": 3}),
+            400,
+            "prompt: must be",
+        ),
         ("/api/create", json!({"model": "x"}), 501, "not supported"),
         (
             "/api/copy",

@@ -18,10 +18,10 @@ fn bad_items() -> Vec<(Value, &'static str)> {
         ),
         (json!({"input": [{"role": "user"}]}), "input[0].content"),
         (json!({"input": part}), "input[0].content[0]"),
-        (json!({"input": [{"type": "compaction"}]}), "input[0].type"),
+        (json!({"input": [{"type": "compaction"}]}), "input"),
         (
             json!({"input": [{"type": "item_reference", "id": "x"}]}),
-            "input[0].type",
+            "input[0].id",
         ),
         (
             json!({"input": [{"type": "function_call_output", "call_id": "x", "output": ""}]}),

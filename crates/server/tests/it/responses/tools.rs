@@ -177,7 +177,6 @@ fn tools_of_servers_are_left_out_in_every_protocol() {
     let function = json!({"type": "function", "function": {"name": "f"}});
     let use_of = json!([
         {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
-        {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
         {"type": "text", "text": "b"},
     ]);
     let turns = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": use_of}, {"role": "user", "content": "c"}]);
@@ -191,7 +190,7 @@ fn tools_of_servers_are_left_out_in_every_protocol() {
         (
             "/v1/messages",
             json!({"max_tokens": 5, "messages": turns, "tools": [searched], "tool_choice": {"type": "auto"}}),
-            "messages.server_tool_use, messages.web_search_tool_result, tools.web_search_20250305",
+            "messages.server_tool_use, tools.web_search_20250305",
         ),
         (
             RESPONSES,

@@ -335,8 +335,8 @@ fn anthropic(fate: Fate) -> (u16, Words) {
         (Fate::Eos, _) => (200, End("end_turn")),
         (Fate::StopString, _) => (200, End("stop_sequence")),
         (Fate::Length, _) => (200, End("max_tokens")),
-        // Anthropic's status of an overloaded server.
-        (_, (503, words)) => (529, words),
+        // Anthropic's status of an overloaded server, unless it stops.
+        (fate, (503, words)) if fate != Fate::Shutdown => (529, words),
         (_, same) => same,
     }
 }

@@ -1,7 +1,6 @@
 //! A disk for journals: a folder whose writes can be held up, and can fail.
 
-use ::gateway::durability::StreamJournal;
-use ::gateway::streams::StreamFeed;
+use ::gateway::streams::{StreamFeed, StreamJournal};
 use ::journal::{
     FileSystem, JournalConfig, JournalDirectory, JournalFile, Recovered, RecoveredStream,
     open_journal, read_journal,

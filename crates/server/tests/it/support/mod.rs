@@ -24,9 +24,8 @@ pub mod webhook_receiver;
 pub use testing::small_vocabulary as vocab;
 pub use testing::wait::{PATIENCE, wait_until};
 
-use ::gateway::durability::StreamJournal;
 use ::gateway::recovery::StartingJournal;
-use ::gateway::streams::StreamFeed;
+use ::gateway::streams::{StreamFeed, StreamJournal};
 use ::journal::{FileSystem, JournalConfig, JournalDirectory, lock_journal};
 use engine::fake::{FakeConfig, FakeModel, Gate};
 use engine::{Engine, EngineConfig, Handle, Token, TopLogprob};

@@ -12,26 +12,39 @@ impl GrammarWriter<'_> {
         format!("WS? ({call} | \"[\" WS? {call} (WS? \",\" WS? {call})* WS? \"]\")")
     }
 
-    /// Calls in undelimited text, which follow `first` where the delimiter is the call's first character.
+    /// Calls in undelimited text, which follow `first` where the delimiter is the call's beginning.
     /// `close` is the rest of the rule after a call.
-    pub(super) fn bare_json(&mut self, first: Option<char>, close: &str) -> String {
+    pub(super) fn bare_json(&mut self, first: &str, close: &str) -> String {
+        let not = |opening| format!("/{BLANKS}[^{opening} \\t\\n\\r]/");
         match first {
-            Some('{') => self.bare_object(close),
-            Some(_) => self.bare_list(close),
-            None => {
-                let none = self.lexeme(&format!("/{BLANKS}[^{{\\[ \\t\\n\\r]/"));
+            "{" => self.bare_object(close),
+            "[" => {
+                let (none, list) = (self.lexeme(&not("{")), self.bare_list(close));
+                format!("({none} | {list})")
+            }
+            // A bracket and a brace.
+            first if first.starts_with('[') => self.bare_items(close),
+            _ => {
+                let none = self.lexeme(&not("{\\["));
                 let [object, list] = ["\\{", "\\["].map(|c| self.lexeme(&format!("/{BLANKS}{c}/")));
+                let none_in_list = self.lexeme(&not("{"));
                 let (of_object, of_list) = (self.bare_object(close), self.bare_list(close));
-                format!("{none} | {object} {of_object} | {list} {of_list}")
+                format!("{none} | {object} {of_object} | {list} ({none_in_list} | {of_list})")
             }
         }
     }
 
-    fn bare_list(&mut self, close: &str) -> String {
-        let none = self.lexeme(&format!("/{BLANKS}[^{{ \\t\\n\\r]/"));
+    /// A list after its bracket.
+    pub(super) fn bare_list(&mut self, close: &str) -> String {
         let open = self.lexeme(&format!("/{BLANKS}\\{{/"));
+        let items = self.bare_items(close);
+        format!("{open} {items}")
+    }
+
+    /// A list after the first brace.
+    fn bare_items(&mut self, close: &str) -> String {
         let (first, call, other) = (self.call(false), self.call(true), self.no_call());
-        format!("({none} | {open} ({other} | {first} (WS? \",\" WS? {call})* WS? \"]\"{close}))")
+        format!("({other} | {first} (WS? \",\" WS? {call})* WS? \"]\"{close})")
     }
 
     fn bare_object(&mut self, close: &str) -> String {

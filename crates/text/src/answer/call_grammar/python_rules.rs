@@ -6,32 +6,35 @@ use super::{BLANKS, GrammarWriter, UnsupportedTool, escaped, of_schema, text};
 const WORD: &str = r"[A-Za-z0-9_.\-]";
 
 impl GrammarWriter<'_> {
-    /// Calls in undelimited text, which follow `first` where the delimiter is the list's first character.
-    /// `close` is the rest of the rule after a call.
-    pub(super) fn bare_python(
-        &mut self,
-        first: Option<char>,
-        close: &str,
-    ) -> Result<String, UnsupportedTool> {
+    /// Calls in undelimited text. `close` is the rest of the rule after a call.
+    pub(super) fn bare_python(&mut self, close: &str) -> Result<String, UnsupportedTool> {
         let call = self.python_call()?;
-        let list = format!("{call} (WS? \",\" WS? {call})* WS? \"]\"{close}");
-        let other = self.no_python();
-        if first.is_some() {
-            return Ok(format!("{other} | WS? {list}"));
-        }
+        let list = self.bare_python_list("", close)?;
         let open = self.lexeme(&format!("/{BLANKS}\\[/"));
         let none = self.lexeme(&format!("/{BLANKS}[^A-Za-z0-9_.\\-\\[ \\t\\n\\r]/"));
         let word = self.no_python_word();
         Ok(format!(
-            "{none} | {word} | WS? {call}{close} | {open} ({other} | WS? {list})"
+            "{none} | {word} | WS? {call}{close} | {open} ({list})"
+        ))
+    }
+
+    /// A list after its bracket. Text that begins with a character of `except` is not a derivation.
+    pub(super) fn bare_python_list(
+        &mut self,
+        except: &str,
+        close: &str,
+    ) -> Result<String, UnsupportedTool> {
+        let (call, other) = (self.python_call()?, self.no_python(except));
+        Ok(format!(
+            "{other} | WS? {call} (WS? \",\" WS? {call})* WS? \"]\"{close}"
         ))
     }
 
     /// The shortest text that proves that a list contains no calls.
-    fn no_python(&mut self) -> String {
+    fn no_python(&mut self, except: &str) -> String {
         let names = self.names();
         self.lexeme(&format!(
-            "/{BLANKS}([^A-Za-z0-9_.\\- \\t\\n\\r]|{WORD}+[^A-Za-z0-9_.\\-])/ & ~/{BLANKS}({names})(\\.call)*\\(/"
+            "/{BLANKS}([^{except}A-Za-z0-9_.\\- \\t\\n\\r]|{WORD}+[^A-Za-z0-9_.\\-])/ & ~/{BLANKS}({names})(\\.call)*\\(/"
         ))
     }
 

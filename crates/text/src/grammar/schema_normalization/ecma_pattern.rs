@@ -136,10 +136,27 @@ impl PatternTranslation<'_> {
                 self.out.push(c);
                 self.braced()?;
             }
-            c if c.is_ascii_alphanumeric() => {
+            // Classes, boundaries, white space and codes; references to groups; anchors of other languages.
+            c @ ('d'
+            | 'D'
+            | 'w'
+            | 'W'
+            | 'b'
+            | 'B'
+            | 'S'
+            | 't'
+            | 'n'
+            | 'r'
+            | 'x'
+            | 'k'
+            | 'A'
+            | 'Z'
+            | 'z'
+            | '0'..='9') => {
                 self.out.push('\\');
                 self.out.push(c);
             }
+            // Other characters mean themselves.
             c => self.literal(c),
         }
         Some(())
@@ -226,7 +243,7 @@ mod tests {
         &'static [&'static str],
     );
 
-    const ROWS: [Row; 26] = [
+    const ROWS: [Row; 28] = [
         (r"^[^[\]]+$", &["ab", "a,b"], &["[", "a]", ""]),
         (r"^[^]$", &["a", "\n"], &["", "ab"]),
         (r"^a[]?$", &["a"], &["", "ab"]),
@@ -253,6 +270,12 @@ mod tests {
         (r"^\p{Lu}[\p{Ll}-]$", &["Aa", "A-"], &["a-"]),
         (r"^\u0041\u{1F600}\x42$", &["A\u{1f600}B"], &["A"]),
         (r"^\<\>\-\_\0$", &["<>-_\0"], &["-_"]),
+        (r"^\-\/\_\@\ \'\%\:$", &["-/_@ '%:"], &[r"\-"]),
+        (
+            r"^[\-\/\_\@]\a\e\y$",
+            &["@aey", "/aey"],
+            &["aey", "@\u{7}ey"],
+        ),
         (r"^.$", &["a", "\u{e9}"], &["\n", "\r"]),
         (r"^[.]\]}$", &[".]}"], &["a]}"]),
         (r"^(?:a|b)(?<n>c)$", &["ac", "bc"], &["a"]),

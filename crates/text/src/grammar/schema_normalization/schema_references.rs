@@ -4,6 +4,7 @@
 //! `$defs` under a name without escapes. Targets may refer to each other: each is copied once. A target within another one is copied
 //! with both, so all copies together are bounded.
 
+use super::schema_identifiers::decoded;
 use crate::grammar::error::GrammarError;
 use crate::grammar::json_schema::SCHEMA_PLACES_MAX;
 use crate::grammar::schema_parts::visit_parts;
@@ -109,29 +110,6 @@ impl EscapedReferences {
         });
         Some(format!("#/$defs/{}{at}", self.prefix))
     }
-}
-
-/// A text without percent-encoding.
-fn decoded(text: &str) -> Option<String> {
-    let (mut out, mut rest) = (Vec::new(), text.as_bytes());
-    while let Some((&byte, after)) = rest.split_first() {
-        let digits = after.get(..2).filter(|_| byte == b'%');
-        let code = digits.and_then(|digits| {
-            let digits = std::str::from_utf8(digits).ok()?;
-            u8::from_str_radix(digits, 16).ok()
-        });
-        match code {
-            Some(code) => {
-                out.push(code);
-                rest = &after[2..];
-            }
-            None => {
-                out.push(byte);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8(out).ok()
 }
 
 #[cfg(test)]

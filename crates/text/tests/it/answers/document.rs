@@ -1,7 +1,10 @@
-//! The list of all cases, `docs/parser-cases.md`, generated from the cases.
+//! The list of all cases, `measurements/parser-cases.md`, generated from the cases.
 
 use super::dialects::DIALECTS;
-use super::{further_calls, labelled, labelled_ends, labelled_more, labelled_thoughts, scenarios};
+use super::{
+    further_calls, labelled, labelled_bare, labelled_ends, labelled_more, labelled_thoughts,
+    scenarios,
+};
 use std::fmt::Write as _;
 
 /// Set to write the file instead of comparing the file.
@@ -41,6 +44,7 @@ Each is rendered as the variant of the family writes it:
 fn own_labels(dialect: &str) -> Vec<String> {
     let cases = labelled::cases().into_iter().chain(labelled_more::cases());
     let cases = cases
+        .chain(labelled_bare::cases())
         .chain(labelled_ends::cases())
         .chain(further_calls::cases())
         .chain(labelled_thoughts::cases());
@@ -67,7 +71,10 @@ fn document() -> String {
 
 #[test]
 fn document_lists_all_cases() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/parser-cases.md");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../measurements/parser-cases.md"
+    );
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(path, document()).unwrap();
     }
@@ -78,7 +85,8 @@ fn document_lists_all_cases() {
 #[test]
 fn each_family_has_twenty_cases() {
     let own: usize = DIALECTS.iter().map(|d| own_labels(d.label).len()).sum();
-    let ends = labelled_ends::cases().len()
+    let ends = labelled_bare::cases().len()
+        + labelled_ends::cases().len()
         + further_calls::cases().len()
         + labelled_thoughts::cases().len();
     assert_eq!(

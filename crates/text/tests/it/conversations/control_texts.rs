@@ -1,6 +1,7 @@
 //! Texts of control tokens in earlier tool calls: they stay text, in every form of arguments.
 
-use super::{TEMPLATES, call, calls, own_source, prompt_for, result, said, tools};
+use super::sent::{call, calls, result, said};
+use super::{TEMPLATES, own_source, prompt_for, tools};
 use serde_json::{Value, json};
 use testing::vocabulary::Vocabulary;
 use text::ChatTemplate;

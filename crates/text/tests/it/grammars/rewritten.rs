@@ -48,6 +48,18 @@ fn rows() -> Vec<Row> {
             &[r#"{"abd":1}"#, r#"{"a":"x"}"#, r#"{"":1}"#],
         ),
         (
+            json!({"anyOf": [{"$ref": "#id"}, {"$ref": "name.json"}, {"$ref": "https://x.org/name.json#/$defs/flag"}],
+                "$id": "https://x.org/root.json", "$defs": {"a": {"$anchor": "id", "type": "integer"},
+                "b": {"$id": "name.json", "type": "string", "$defs": {"flag": {"type": "boolean"}}}}}),
+            &["7", r#""x""#, "true"],
+            &["null", "7.5"],
+        ),
+        (
+            json!({"type": "string", "pattern": r"^[\-\/\_\@]\-\/\_\@\a$"}),
+            &[r#""@-/_@a""#, r#""--/_@a""#],
+            &[r#""-/_@a""#],
+        ),
+        (
             json!({"type": "object", "properties": ab, "propertyNames": {"maxLength": 1}, "required": ["a"]}),
             &[r#"{"a":1}"#, r#"{"a":1,"c":[]}"#],
             &[r#"{"a":1,"cd":[]}"#],

@@ -188,14 +188,94 @@ fn texts_in_other_blocks_are_used() {
     }
 }
 
+/// Blocks of an answer, the name and the result of the call that they become, and what is left out.
+type ServerRow = (
+    Vec<Value>,
+    Option<(&'static str, &'static str)>,
+    Option<&'static str>,
+);
+
+fn server_rows() -> Vec<ServerRow> {
+    let call =
+        |kind: &str, name: &str| json!({"type": kind, "id": "1", "name": name, "input": {"a": 1}});
+    let result =
+        |kind: &str, content: Value| json!({"type": kind, "tool_use_id": "1", "content": content});
+    let done = json!({"type": "bash_code_execution_result", "stdout": "x", "return_code": 0});
+    let page = json!([{"type": "web_search_result", "url": "u", "encrypted_content": "e"}]);
+    let text = json!([{"type": "text", "text": "x"}]);
+    vec![
+        (
+            vec![call("mcp_tool_use", "f"), result("mcp_tool_result", text)],
+            Some(("f", "x")),
+            None,
+        ),
+        (
+            vec![
+                call("server_tool_use", "bash"),
+                result("bash_code_execution_tool_result", done),
+            ],
+            Some((
+                "bash",
+                r#"{"type":"bash_code_execution_result","stdout":"x","return_code":0}"#,
+            )),
+            None,
+        ),
+        (
+            vec![
+                call("server_tool_use", "web_search"),
+                result("web_search_tool_result", page),
+            ],
+            Some(("web_search", r#"[{"type":"web_search_result","url":"u"}]"#)),
+            None,
+        ),
+        // A call without a result, a result without a call, and a block of a later API.
+        (
+            vec![
+                result("tool_search_tool_result", json!([])),
+                call("server_tool_use", "web_search"),
+                json!({"type": "hologram", "frames": []}),
+            ],
+            None,
+            Some("messages.tool_search_tool_result, messages.hologram, messages.server_tool_use"),
+        ),
+    ]
+}
+
 #[test]
-fn results_of_server_tools_are_left_out() {
-    let block = json!({"type": "tool_search_tool_result", "tool_use_id": "1", "content": []});
-    let said = json!({"messages": [
-        {"role": "assistant", "content": [block, {"type": "text", "text": "a"}]},
-        {"role": "user", "content": "b"},
+fn blocks_of_server_tools_are_used_or_left_out() {
+    for (blocks, want, left_out) in server_rows() {
+        let mut content = blocks.clone();
+        content.push(json!({"type": "text", "text": "a"}));
+        let over = json!({"messages": [
+            {"role": "assistant", "content": content},
+            {"role": "user", "content": "b"},
+        ]});
+        let (messages, _) = got(&over);
+        let turns = messages.as_array().expect("messages");
+        let said = turns.len() - 2;
+        assert_eq!(turns[said]["content"], "a", "{over}");
+        let call = &turns[0]["tool_calls"][0]["function"];
+        let found = call["name"].as_str().zip(turns[1]["content"].as_str());
+        assert_eq!(found.filter(|_| said > 0), want, "{over}");
+        let ignored = message(&over)
+            .expect("a request")
+            .stream_options
+            .ignored_fields;
+        assert_eq!(ignored.names(), left_out, "{over}");
+    }
+}
+
+#[test]
+fn block_with_a_text_is_used_and_an_answer_may_be_empty() {
+    let summary = json!({"type": "compaction", "content": "c"});
+    let over = json!({"messages": [
+        {"role": "assistant", "content": [summary]}, {"role": "user", "content": "b"},
     ]});
-    assert_eq!(got(&said).0[0]["content"], "a");
+    assert_eq!(got(&over).0[0]["content"], "c");
+    let over = json!({"messages": [
+        {"role": "user", "content": "a"}, {"role": "assistant", "content": null}, {"role": "user", "content": "b"},
+    ]});
+    assert_eq!(got(&over).0[0]["content"], "a\nb");
 }
 
 #[test]

@@ -104,6 +104,31 @@ const WRONG: &[(&str, &str)] = &[
         "tool_choice",
     ),
     (
+        r#"{"tools": [{"function": {"name": "f"}}], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "g"}}]}}}"#,
+        "tool_choice",
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f"}}], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "none", "tools": []}}}"#,
+        "tool_choice.mode",
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f"}}], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}}"#,
+        "tool_choice.tools",
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f"}}], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": ["f"]}}}"#,
+        "tool_choice.tools[0]",
+    ),
+    (
+        r#"{"tools": [{"function": {"name": "f"}}], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": []}}}"#,
+        "tool_choice",
+    ),
+    (r#"{"tools": [{"type": "custom"}]}"#, "tools[0].custom"),
+    (
+        r#"{"tools": [{"type": "custom", "custom": {"name": "a b"}}]}"#,
+        "tools[0].custom.name",
+    ),
+    (
         r#"{"tools": [{"function": {"name": "f", "strict": 1}}]}"#,
         "tools[0].function.strict",
     ),
@@ -356,6 +381,116 @@ const RIGHT: &[(&str, Check)] = &[
         },
     ),
 ];
+
+/// Names of the tools that the model is offered.
+fn offered(request: &GenerateRequest) -> Vec<&str> {
+    let Prompt::Conversation { tools, .. } = &request.prompts[0] else {
+        panic!("no conversation");
+    };
+    let names = tools.iter().map(|tool| tool["function"]["name"].as_str());
+    names.map(Option::unwrap_or_default).collect()
+}
+
+#[test]
+fn only_allowed_tools_are_offered() {
+    let tool = |name: &str| json!({"type": "function", "function": {"name": name}});
+    let custom = json!({"type": "custom", "custom": {"name": "c"}});
+    let hosted = json!({"type": "mcp", "server_label": "m"});
+    for (mode, allowed, want, required) in [
+        (
+            json!("auto"),
+            json!([tool("a"), custom]),
+            &["a", "c"][..],
+            false,
+        ),
+        (json!("required"), json!([tool("b")]), &["b"], true),
+        (Value::Null, json!([tool("b"), hosted]), &["b"], false),
+        (json!("auto"), json!([]), &[], false),
+    ] {
+        let choice = json!({"mode": mode, "tools": allowed});
+        let body = json!({
+            "tools": [tool("a"), tool("b"), custom],
+            "tool_choice": {"type": "allowed_tools", "allowed_tools": choice},
+        });
+        let request = chat(&body.to_string()).expect("a request");
+        assert_eq!(offered(&request), want, "{choice}");
+        assert_eq!(request.params.tool_calling.required, required, "{choice}");
+        let callable = request.params.constrained_tools.iter();
+        assert!(
+            callable.clone().count() == 0
+                || callable.map(|tool| &*tool.name).eq(want.iter().copied())
+        );
+    }
+}
+
+#[test]
+fn parts_of_other_protocols_in_an_answer_are_left_out() {
+    let body = json!({"messages": [{"role": "assistant", "content": [
+        {"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"},
+        {"type": "tool_use", "id": "1", "name": "f", "input": {}}, {"type": "text", "text": "b"},
+    ]}]});
+    let request = chat(&body.to_string()).expect("a request");
+    let Prompt::Conversation { messages, .. } = &request.prompts[0] else {
+        panic!("no conversation");
+    };
+    assert_eq!(messages[0].content, "a\nb");
+    let ignored = &request.stream_options.ignored_fields;
+    assert_eq!(
+        ignored.names(),
+        Some("messages.thinking, messages.tool_use")
+    );
+}
+
+#[test]
+fn choice_of_tools_is_read_in_other_spellings() {
+    for (choice, required) in [
+        (json!("any"), true),
+        (json!({"type": "required"}), true),
+        (json!({"type": "any"}), true),
+        (json!({"type": "auto"}), false),
+    ] {
+        let tools = json!([{"type": "function", "function": {"name": "f"}}]);
+        let body = json!({"tools": tools, "tool_choice": choice}).to_string();
+        let request = chat(&body).expect("a request");
+        assert_eq!(request.params.tool_calling.required, required, "{choice}");
+    }
+}
+
+#[test]
+fn custom_tool_is_offered_as_a_function() {
+    let grammar = json!({"type": "grammar", "grammar": {"syntax": "regex", "definition": "a+"}});
+    let custom = json!({"name": "patch", "description": "Edits.", "format": grammar});
+    let choice = json!({"type": "custom", "custom": {"name": "patch"}});
+    let body = json!({"tools": [{"type": "custom", "custom": custom}], "tool_choice": choice});
+    let request = chat(&body.to_string()).expect("a request");
+    assert_eq!(offered(&request), ["patch"]);
+    let options = &request.stream_options;
+    assert!(options.offered_tools[0].is_custom, "{options:?}");
+    assert_eq!(options.ignored_fields.names(), Some("tools.format"));
+    assert_eq!(request.params.constrained_tools[0].name, "patch");
+    let Prompt::Conversation { tools, .. } = &request.prompts[0] else {
+        panic!("no conversation");
+    };
+    let function = &tools[0]["function"];
+    assert_eq!(function["parameters"]["required"], json!(["input"]));
+    let told = "Edits.\n\nThe input must match this grammar (regex):\na+";
+    assert_eq!(function["description"], told);
+}
+
+#[test]
+fn result_of_a_tool_may_be_absent() {
+    for role in ["tool", "function"] {
+        for rest in ["", r#", "content": null"#] {
+            let body =
+                format!(r#"{{"messages": [{{"role": "{role}", "tool_call_id": "1"{rest}}}]}}"#);
+            let request = chat(&body).expect("a request");
+            let Prompt::Conversation { messages, .. } = &request.prompts[0] else {
+                panic!("no conversation");
+            };
+            assert_eq!(messages[0].content, "", "{body}");
+        }
+    }
+}
 
 #[test]
 fn valid_request_is_parsed() {

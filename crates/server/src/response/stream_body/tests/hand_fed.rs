@@ -1,13 +1,13 @@
 //! A body over a hand-fed token log.
 
 use crate::response::stream_body::StreamBody;
-use engine::fake::{FakeConfig, FakeModel};
-use engine::{Account, Engine, EngineConfig, Token, TopLogprob};
-use futures_util::FutureExt;
-use gateway::admission::{
+use admission::{
     AdaptiveLimits, Admission, AdmissionBounds, AdmissionRequest, Permit, Priority, QueueLimits,
     ResourceEstimate,
 };
+use engine::fake::{FakeConfig, FakeModel};
+use engine::{Account, Engine, EngineConfig, Token, TopLogprob};
+use futures_util::FutureExt;
 use gateway::generation::Generation;
 use gateway::id_generator::IdGenerator;
 use gateway::keys::{KeyPermit, Keys};

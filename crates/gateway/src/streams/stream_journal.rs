@@ -1,0 +1,347 @@
+//! The journal of the server's streams, and the state that the recorder's thread, the streams and the watchdog share.
+
+use super::durable_stream::{DurableStream, StoredBlob};
+use super::feed::StreamFeed;
+use super::journal_copy::JournalCopy;
+use super::journal_health::JournalGauges;
+use super::recorder::StreamRecorder;
+use super::stream_slot::{StreamNews, StreamSlot};
+use super::stream_table::{NewsList, PendingNews, StreamTable, TableEntry};
+use crate::records::DESCRIPTION_BYTES_MAX;
+use journal::{
+    FileSystem, JournalThread, JournalWaker, Recovered, RecoveredStream, StreamKey, Writer,
+};
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use stream::Turns;
+use wire::clock;
+
+/// The journal with its thread.
+pub struct StreamJournal {
+    pub(crate) state: Arc<JournalState>,
+    /// `None` after [`StreamJournal::stop`].
+    pub(crate) thread: Mutex<Option<JournalThread>>,
+}
+
+/// A stream that this process did not open: what was recorded of it, and the handle for further records.
+pub struct RecoveredHandle {
+    /// Everything that was recorded.
+    pub records: Arc<RecoveredStream>,
+    /// The handle for further records. The drop ends the retention of the stream.
+    pub durable: DurableStream,
+}
+
+impl RecoveredHandle {
+    fn new(state: &Arc<JournalState>, stream: RecoveredStream) -> Self {
+        let records = Arc::new(stream);
+        let copy = JournalCopy::of_recovered(&records);
+        let first = copy.key.is_none().then(StreamNews::default);
+        let bytes = copy.description.len();
+        state.replace_description_bytes(0, bytes);
+        let slot = StreamSlot::insert(state, records.id, bytes, copy, first);
+        let durable = DurableStream::new(slot);
+        Self { records, durable }
+    }
+}
+
+/// The place of a journal that is set when the journal was read, or could not be used.
+#[derive(Default)]
+pub struct JournalSlot(OnceLock<Result<Arc<StreamJournal>, String>>);
+
+impl JournalSlot {
+    /// The journal, if there is one by now.
+    pub fn get(&self) -> Option<&Arc<StreamJournal>> {
+        self.0.get()?.as_ref().ok()
+    }
+
+    /// Sets the journal. To be called once.
+    pub fn set(&self, journal: Arc<StreamJournal>) {
+        let _ = self.0.set(Ok(journal));
+    }
+
+    /// The journal of the settings cannot be used for this reason, which the caller has logged.
+    pub fn fail(&self, why: String) {
+        let _ = self.0.set(Err(why));
+    }
+
+    /// Whether the settings' journal was opened, with the reason why records do not reach the disk. `None`: there is no
+    /// journal, or it is being read.
+    pub fn health(&self) -> Option<Result<(), String>> {
+        Some(match self.0.get()? {
+            Ok(journal) => journal.problem().map_or(Ok(()), Err),
+            Err(why) => Err(why.clone()),
+        })
+    }
+}
+
+impl StreamJournal {
+    /// Starts the threads. All recovered streams are live and can be rewritten; those whose handle is dropped are
+    /// forgotten. Streams that cease to be durable are published to `feed`.
+    ///
+    /// # Errors
+    /// A thread cannot be created.
+    pub fn start<F: FileSystem>(
+        writer: Writer<F>,
+        recovered: Recovered,
+        feed: StreamFeed,
+    ) -> io::Result<(Arc<Self>, Vec<RecoveredHandle>)> {
+        let bytes_max = usize::try_from(writer.live_bytes_max()).unwrap_or(usize::MAX);
+        let state = JournalState::new(bytes_max, feed);
+        let streams = recovered.streams.into_iter().map(|stream| {
+            let is_durable = writer.is_durable(stream.key);
+            let handle = RecoveredHandle::new(&state, stream);
+            handle.durable.slot().set_durable(is_durable);
+            handle
+        });
+        let streams = streams.collect();
+        let recorder = StreamRecorder::new(&state);
+        let start = clock::now();
+        let thread = JournalThread::start(writer, recorder, move || clock::now() - start)?;
+        state.set_waker(thread.waker());
+        let journal = Self {
+            state,
+            thread: Mutex::new(Some(thread)),
+        };
+        Ok((Arc::new(journal), streams))
+    }
+
+    /// Continues a stream that another process has recorded elsewhere: everything is recorded here, too. `None`: the journal
+    /// does not work.
+    pub fn continue_stream(&self, stream: RecoveredStream) -> Option<RecoveredHandle> {
+        let stream = RecoveredStream {
+            key: StreamKey::NONE,
+            ..stream
+        };
+        self.is_working()
+            .then(|| RecoveredHandle::new(&self.state, stream))
+    }
+
+    /// Makes the journal's thread look for streams that its tap needs once more.
+    pub fn wake(&self) {
+        self.state.wake_thread();
+    }
+
+    /// Begins a stream. `None`: the journal does not work, or the description is too large.
+    pub fn open_stream(&self, id: u128, description: Vec<u8>) -> Option<DurableStream> {
+        let slot = self.insert_slot(id, description, StreamNews::default())?;
+        Some(DurableStream::new(slot))
+    }
+
+    /// Records an object that is not a stream: one that stays on this machine (`is_local`), or one that another gateway can
+    /// take over as a stream. `None` as for [`StreamJournal::open_stream`].
+    pub(crate) fn store_blob(
+        &self,
+        id: u128,
+        description: Vec<u8>,
+        (outcome, is_local): (Vec<u8>, bool),
+    ) -> Option<StoredBlob> {
+        let news = StreamNews {
+            outcome: Some(outcome.into()),
+            is_local,
+            ..StreamNews::default()
+        };
+        let slot = self.insert_slot(id, description, news)?;
+        Some(StoredBlob::new(slot))
+    }
+
+    fn insert_slot(
+        &self,
+        id: u128,
+        description: Vec<u8>,
+        news: StreamNews,
+    ) -> Option<Arc<StreamSlot>> {
+        let outcome = news.outcome.as_ref();
+        let bytes = description.len() + outcome.map_or(0, |outcome| outcome.len());
+        let is_accepted = self.is_working()
+            && bytes <= DESCRIPTION_BYTES_MAX
+            && self.state.take_description_bytes(bytes);
+        is_accepted.then(|| {
+            let news = StreamNews {
+                open: Some(description.into()),
+                ..news
+            };
+            StreamSlot::insert(&self.state, id, bytes, JournalCopy::default(), Some(news))
+        })
+    }
+
+    /// Whether streams that begin now are recorded.
+    pub(crate) fn is_working(&self) -> bool {
+        let state = &self.state;
+        !state.is(|state| &state.is_stalled) && !state.is(|state| &state.is_stopped)
+    }
+
+    /// Begins the shutdown: from now on an end by the shutdown is neither recorded nor shown, so that the streams
+    /// continue in the next process.
+    pub fn begin_shutdown(&self) {
+        self.state.is_shutting_down.store(true, Ordering::Release);
+    }
+
+    /// Writes everything with the seal, and ends the threads. Handles that are dropped later forget nothing. Blocks
+    /// while the disk does.
+    pub fn stop(&self) {
+        self.begin_shutdown();
+        self.state.is_stopped.store(true, Ordering::Release);
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread {
+            thread.stop();
+        }
+    }
+
+    /// Counts and sizes for metrics.
+    pub fn gauges(&self) -> JournalGauges {
+        let slots = self.state.live_slots();
+        let gauges = *lock(&self.state.gauges);
+        JournalGauges {
+            behind_tokens: slots.iter().map(|slot| slot.hidden_tokens()).sum(),
+            is_durable: gauges.is_durable && !self.state.is(|state| &state.is_stalled),
+            ..gauges
+        }
+    }
+
+    /// Why records do not reach the disk; `None`: they do.
+    pub fn problem(&self) -> Option<String> {
+        if self.state.is(|state| &state.is_stalled) {
+            return Some("the journal makes no progress".to_owned());
+        }
+        let impairment = lock(&self.state.gauges).impairment;
+        impairment.map(|why| why.to_string())
+    }
+}
+
+/// State of a [`StreamJournal`](super::StreamJournal).
+pub(crate) struct JournalState {
+    /// Streams with news for the recorder.
+    news: Mutex<PendingNews>,
+    pub(crate) turns: Turns,
+    /// The recorder's table.
+    pub(crate) table: Mutex<StreamTable>,
+    /// Streams with a handle.
+    live: Mutex<HashMap<u64, Arc<StreamSlot>>>,
+    next_serial: AtomicU64,
+    waker: OnceLock<JournalWaker>,
+    /// Counts beginnings and ends of the recorder's turns.
+    pub(crate) beats: AtomicU64,
+    /// Whether a turn is running.
+    pub(crate) is_busy: AtomicBool,
+    /// Whether the thread has made no progress for too long: streams are not durable.
+    pub(crate) is_stalled: AtomicBool,
+    /// Whether ends by the shutdown are not recorded.
+    pub(crate) is_shutting_down: AtomicBool,
+    /// Whether handles that are dropped leave the records in the journal.
+    pub(crate) is_stopped: AtomicBool,
+    /// Bytes of the descriptions of live streams.
+    description_bytes: AtomicUsize,
+    description_bytes_max: usize,
+    /// As of the last commit, without tokens.
+    pub(crate) gauges: Mutex<JournalGauges>,
+    pub(crate) feed: StreamFeed,
+}
+
+impl JournalState {
+    /// The state of a journal whose live streams have descriptions of at most so many bytes together.
+    pub(crate) fn new(description_bytes_max: usize, feed: StreamFeed) -> Arc<Self> {
+        Arc::new(Self {
+            news: Mutex::default(),
+            turns: Turns::new(),
+            table: Mutex::default(),
+            live: Mutex::default(),
+            next_serial: AtomicU64::new(0),
+            waker: OnceLock::new(),
+            beats: AtomicU64::new(0),
+            is_busy: AtomicBool::new(false),
+            is_stalled: AtomicBool::new(false),
+            is_shutting_down: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
+            description_bytes: AtomicUsize::new(0),
+            description_bytes_max,
+            gauges: Mutex::default(),
+            feed,
+        })
+    }
+
+    /// Sets the handle that wakes the recorder's thread. To be called once.
+    pub(crate) fn set_waker(&self, waker: JournalWaker) {
+        let _ = self.waker.set(waker);
+        self.wake_thread();
+    }
+
+    pub(crate) fn wake_thread(&self) {
+        if let Some(waker) = self.waker.get() {
+            waker.wake();
+        }
+    }
+
+    /// Adds a stream that the slot's mark allows to be added. The thread is woken by the first one of a turn.
+    pub(crate) fn push_news(&self, index: u32) {
+        let was_empty = lock(&self.news).push(index);
+        if was_empty {
+            self.wake_thread();
+        }
+    }
+
+    /// Exchanges the list of streams with news for an empty one and begins the recorder's turn.
+    pub(crate) fn take_news(&self, empty: &mut NewsList) {
+        lock(&self.news).take(empty);
+        self.turns.begin();
+    }
+
+    /// Returns the index of a stream that was removed from the table.
+    pub(crate) fn free_index(&self, index: u32) {
+        lock(&self.news).free_index(index);
+    }
+
+    /// Whether a stream waits for the recorder.
+    pub(crate) fn has_news(&self) -> bool {
+        !lock(&self.news).is_empty()
+    }
+
+    /// Adds a live stream, with what an earlier process has recorded. `make` gets the stream's number and index.
+    pub(crate) fn add_live(
+        &self,
+        copy: JournalCopy,
+        make: impl FnOnce(u64, u32) -> Arc<StreamSlot>,
+    ) -> Arc<StreamSlot> {
+        let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
+        let index = lock(&self.news).take_index();
+        let slot = make(serial, index);
+        lock(&self.live).insert(serial, Arc::clone(&slot));
+        lock(&self.news).push_new(TableEntry::new(&slot, copy));
+        slot
+    }
+
+    pub(crate) fn remove_live(&self, serial: u64) {
+        lock(&self.live).remove(&serial);
+    }
+
+    /// The live streams.
+    pub(crate) fn live_slots(&self) -> Vec<Arc<StreamSlot>> {
+        lock(&self.live).values().cloned().collect()
+    }
+
+    /// Counts bytes of a description; false beyond the bound.
+    pub(crate) fn take_description_bytes(&self, bytes: usize) -> bool {
+        let sum = self.description_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let is_within = sum <= self.description_bytes_max;
+        if !is_within {
+            self.replace_description_bytes(bytes, 0);
+        }
+        is_within
+    }
+
+    /// Counts bytes of a description that replaces another one, also beyond the bound.
+    pub(crate) fn replace_description_bytes(&self, before: usize, after: usize) {
+        self.description_bytes.fetch_add(after, Ordering::Relaxed);
+        self.description_bytes.fetch_sub(before, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is(&self, flag: fn(&Self) -> &AtomicBool) -> bool {
+        flag(self).load(Ordering::Acquire)
+    }
+}
+
+/// Locks a mutex under which no code panics.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
