@@ -16,7 +16,7 @@ const KEPT_BYTES: usize = 64 << 10;
 /// Stack of the thread, which only writes.
 const STACK_BYTES: usize = 256 << 10;
 /// Time for the last lines at the end of the process: a pipe that no one reads does not keep the process.
-const FLUSH_TIME: Duration = Duration::from_secs(1);
+const FLUSH_TIME: Duration = Duration::from_secs(5);
 
 /// Lines of the log that wait to be written by the thread `log`.
 #[derive(Clone)]

@@ -100,7 +100,7 @@ fn encoder_truncates_or_rejects_long_texts() {
     let error = body(&embed(&long), 400);
     let message = error["error"]["message"].as_str().unwrap();
     assert!(
-        message.contains("has 65 tokens; this model takes at most 64"),
+        message.contains("maximum context length is 64 tokens. However, input[0] has 65 tokens"),
         "{message}"
     );
     let cut = |text: &str| {

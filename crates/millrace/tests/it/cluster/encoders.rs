@@ -86,7 +86,7 @@ fn vectors_and_scores_of_a_gateway_are_those_of_one_process() {
     let long = json!({"model": ENCODER, "input": "cat ".repeat(WORDS_MAX + 1)}).to_string();
     let error = body(&gateway.post("/v1/embeddings", &long), 400).to_string();
     assert!(
-        error.contains("has 65 tokens; this model takes at most 64"),
+        error.contains("maximum context length is 64 tokens. However, input[0] has 65 tokens"),
         "{error}"
     );
 
