@@ -198,6 +198,9 @@ impl Engine {
         let has_work = rows > 0 || self.buffers.are_in_flight();
         if has_work {
             self.busy_since.get_or_insert(now);
+            // Before the pass, so that one that hangs is counted.
+            let started = u64::from(rows > 0);
+            self.inbox.stats.steps.fetch_add(started, Ordering::Relaxed);
             if self.execute_plan().is_err() {
                 self.reopen_device(now);
             }
@@ -207,8 +210,6 @@ impl Engine {
         let all_rows = rows + self.counters.draft_rows;
         let stats = &self.inbox.stats;
         stats.rows.fetch_add(all_rows as u64, Ordering::Relaxed);
-        let steps = u64::from(self.finished.is_some());
-        stats.steps.fetch_add(steps, Ordering::Relaxed);
         self.scheduler.publish_phases();
         self.scheduler.publish_gauges();
         let next = self.next_action(has_work, state);

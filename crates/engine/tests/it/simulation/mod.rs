@@ -54,6 +54,7 @@ struct Simulation {
     closes: Option<usize>,
     solo: Bench,
     log: LateLog,
+    is_ahead: bool,
     watched: Watched,
     /// The ends of each request's choices, as seen by their readers.
     last_end: HashMap<RequestId, Vec<Option<End>>>,
@@ -82,6 +83,7 @@ impl Simulation {
         Self {
             bench,
             log,
+            is_ahead: ahead,
             watched,
             last_end: HashMap::new(),
             random,
@@ -151,7 +153,10 @@ impl Simulation {
             (tokens as u64, told.steps.len() as u64)
         });
         let stats = self.bench.handle.stats();
-        assert_eq!((tokens, steps), (stats.tokens_generated(), stats.steps()));
+        assert_eq!(tokens, stats.tokens_generated());
+        // Two batches may land in one step.
+        let lands_alone = !self.is_ahead;
+        assert!(steps == stats.steps() || (steps < stats.steps() && !lands_alone));
     }
 
     /// Submits a burst; rejected callers do not retry.
