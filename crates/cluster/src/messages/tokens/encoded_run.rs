@@ -1,6 +1,6 @@
 //! Parts of an encoded message of tokens.
 
-use super::super::bytes::{push_f32, push_varint};
+use super::bytes::{push_f32, push_varint};
 use super::{RunKey, TokenRun};
 use engine::Phase;
 
