@@ -2,7 +2,6 @@
 //! They are many, so they are written by hand into memory that is reused.
 
 mod bytes;
-mod encoded_run;
 mod end_code;
 mod vectors;
 
@@ -11,8 +10,7 @@ pub use vectors::VECTOR_ENTRIES_MAX;
 use super::encoding::open_message;
 use super::{MESSAGE_BYTES_MAX, MessageError, VERSION};
 use crate::names::InstanceId;
-use bytes::{Reader, push_varint};
-use encoded_run::{phase_from, push_run};
+use bytes::{Reader, phase_from, push_run, push_varint};
 use end_code::{end_code, end_from_code};
 use engine::{Phase, TOP_LOGPROBS_MAX, Token, TopLogprob};
 use stream::End;
