@@ -1,8 +1,7 @@
 //! The engine side of remote requests: requests of gateways are submitted to this process's engines, and their tokens sent.
 //!
 //! ```text
-//! attempts   all attempts, by gateway and request: admission, orders, reads; no I/O, `now` is an argument
-//! silence    attempts of gateways that are gone, and attempts that have ended
+//! attempts   all attempts, by gateway and request: admission, orders, reads, silence; no I/O, `now` is an argument
 //! running    one attempt: what was sent of it, and the orders that were applied
 //! outgoing   messages to one gateway        submission   from a message to a submitted request
 //! load       load of an engine              service      the tasks on NATS
@@ -17,16 +16,17 @@ mod load;
 mod outgoing;
 mod running;
 mod service;
-mod silence;
 mod starting;
 mod submission;
 #[cfg(test)]
 mod tests;
 
-pub use attempts::{Admission, Attempts, ENDED_KEPT_MAX, OPEN_ATTEMPTS_MAX, REPORT_AFTER, Settled};
+pub use attempts::{
+    Admission, Attempts, ENDED_KEPT_MAX, ENDED_WAIT, GATEWAY_SILENCE, OPEN_ATTEMPTS_MAX,
+    REPORT_AFTER, Settled,
+};
 pub use load::reported_load;
 pub use running::RunningAttempt;
 pub use service::ExecutorService;
-pub use silence::{ENDED_WAIT, GATEWAY_SILENCE};
 pub use starting::{STARTING_BYTES_MAX, STARTING_MAX};
 pub use submission::{ExecutorModel, start};

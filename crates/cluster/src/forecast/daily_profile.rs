@@ -87,9 +87,10 @@ impl DailyProfile {
     pub(super) fn highest_at(&self, at_s: f64) -> Option<f64> {
         let (before, after, part) = self.around(at_s)?;
         let begins = (before - after).abs() > EDGE_SHARE * before.max(after);
-        Some(match begins {
-            true => before.max(after),
-            false => before * (1.0 - part) + after * part,
+        Some(if begins {
+            before.max(after)
+        } else {
+            before * (1.0 - part) + after * part
         })
     }
 

@@ -256,9 +256,10 @@ impl Registry {
     fn store(&mut self, heartbeat: Arc<Heartbeat>, is_sealed: bool, now: Instant) -> Vec<Change> {
         let id = heartbeat.id;
         let found: Arc<[Difference]> = differences(&self.own, &heartbeat).into();
-        let state = match heartbeat.leaving {
-            true => InstanceState::Leaving,
-            false => InstanceState::Alive,
+        let state = if heartbeat.leaving {
+            InstanceState::Leaving
+        } else {
+            InstanceState::Alive
         };
         let instance = LiveInstance {
             heartbeat,

@@ -39,9 +39,10 @@ pub(super) fn check(
     };
     let code = secret.mac(PURPOSE, &[subject.as_bytes(), message]);
     let told = header.and_then(|header| header.get(FIELD));
-    match told.is_some_and(|told| code.is(told.as_str())) {
-        true => Seal::Valid,
-        false => Seal::Missing,
+    if told.is_some_and(|told| code.is(told.as_str())) {
+        Seal::Valid
+    } else {
+        Seal::Missing
     }
 }
 

@@ -1,16 +1,17 @@
 //! Orders of a gateway for the requests on one engine.
 
-use super::bytes::{Reader, push_varint};
-use super::update::{push_update, take_update};
-use super::{MESSAGE_BYTES_MAX, MessageError, VERSION, open_message};
+use super::encoding::{InstanceNumber, at_most, decode_message, push_bounded};
+use super::update::boxed_update;
+use super::{MESSAGE_BYTES_MAX, MessageError};
 use crate::names::InstanceId;
 use engine::RequestUpdate;
+use serde::{Deserialize, Serialize};
 
 /// Orders in one message.
 pub const ORDERS_MAX: usize = 4096;
 
 /// Order to an engine about a request.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum OrderKind {
     /// End the request.
     Cancel,
@@ -26,13 +27,13 @@ pub enum OrderKind {
         accepted: u32,
     },
     /// Change the sampling parameters, inject tokens.
-    Update(Box<RequestUpdate>),
+    Update(#[serde(with = "boxed_update")] Box<RequestUpdate>),
     /// The gateway has all tokens and ends, or no interest: nothing has to be kept for a read.
     Forget,
 }
 
 /// An order for one attempt of a request.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// The gateway's number of the request.
     pub handle: u64,
@@ -57,37 +58,15 @@ pub fn encode_orders(
     if orders.len() > ORDERS_MAX {
         return Err(MessageError::TooMany("orders", ORDERS_MAX));
     }
-    let start = out.len();
-    out.push(VERSION);
-    push_varint(out, gateway.0);
-    push_varint(out, orders.len() as u64);
-    orders.iter().for_each(|order| push_order(out, order));
-    if out.len() - start > MESSAGE_BYTES_MAX {
-        out.truncate(start);
-        return Err(MessageError::TooMany("bytes", MESSAGE_BYTES_MAX));
-    }
-    Ok(())
+    push_bounded(out, &(gateway.0, orders), MESSAGE_BYTES_MAX)
 }
 
-fn push_order(out: &mut Vec<u8>, order: &Order) {
-    push_varint(out, order.handle);
-    push_varint(out, order.attempt.into());
-    push_varint(out, order.sequence.into());
-    match &order.kind {
-        OrderKind::Cancel => out.push(0),
-        OrderKind::Pause => out.push(1),
-        OrderKind::Resume => out.push(2),
-        OrderKind::Credit { choice, accepted } => {
-            out.push(3);
-            push_varint(out, u64::from(*choice));
-            push_varint(out, u64::from(*accepted));
-        }
-        OrderKind::Update(update) => {
-            out.push(4);
-            push_update(out, update);
-        }
-        OrderKind::Forget => out.push(5),
-    }
+#[derive(Deserialize)]
+struct Orders {
+    #[serde(with = "InstanceNumber")]
+    gateway: InstanceId,
+    #[serde(deserialize_with = "at_most::<_, _, ORDERS_MAX>")]
+    orders: Vec<Order>,
 }
 
 /// Reads the gateway and the orders of a message.
@@ -95,46 +74,18 @@ fn push_order(out: &mut Vec<u8>, order: &Order) {
 /// # Errors
 /// The version is another one, a count is above its bound, or bytes are missing, unknown or left over.
 pub fn decode_orders(message: &[u8]) -> Result<(InstanceId, Vec<Order>), MessageError> {
-    let mut reader = open_message(message, "orders", MESSAGE_BYTES_MAX)?;
-    let mut take = || {
-        let gateway = InstanceId(reader.take_u64()?);
-        let count = reader.take_count(ORDERS_MAX, 4)?;
-        let orders = (0..count).map(|_| take_order(&mut reader));
-        Some((gateway, orders.collect::<Option<Vec<_>>>()?))
-    };
-    let orders = take();
-    orders
-        .filter(|_| reader.0.is_empty())
-        .ok_or(MessageError::Malformed("orders"))
-}
-
-fn take_order(reader: &mut Reader<'_>) -> Option<Order> {
-    let (handle, attempt) = (reader.take_u64()?, reader.take_u32()?);
-    let sequence = reader.take_u32()?;
-    let kind = match reader.take_u8()? {
-        0 => OrderKind::Cancel,
-        1 => OrderKind::Pause,
-        2 => OrderKind::Resume,
-        3 => OrderKind::Credit {
-            choice: reader.take_u32()?,
-            accepted: reader.take_u32()?,
-        },
-        4 => OrderKind::Update(Box::new(take_update(reader)?)),
-        5 => OrderKind::Forget,
-        _ => return None,
-    };
-    Some(Order {
-        handle,
-        attempt,
-        sequence,
-        kind,
-    })
+    let Orders { gateway, orders } = decode_message(message, "orders", MESSAGE_BYTES_MAX)?;
+    Ok((gateway, orders))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::VERSION;
+    use super::super::encoding::push_message;
+    use super::super::encoding::tests::assert_checked;
     use super::super::update::tests::updates;
     use super::*;
+    use engine::INJECT_TOKENS_MAX;
     use proptest::prelude::*;
 
     const GATEWAY: InstanceId = InstanceId(u64::MAX);
@@ -157,58 +108,57 @@ mod tests {
                 kind,
             },
         );
-        proptest::collection::vec(order, 0..40)
+        proptest::collection::vec(order, 0..12)
+    }
+
+    fn encoded(orders: &[Order]) -> Result<Vec<u8>, MessageError> {
+        let mut message = Vec::new();
+        encode_orders(GATEWAY, orders, &mut message)?;
+        Ok(message)
     }
 
     proptest! {
         #[test]
-        fn orders_are_read_back_and_no_prefix_is_accepted(orders in orders()) {
-            let mut message = Vec::new();
-            encode_orders(GATEWAY, &orders, &mut message).unwrap();
+        fn orders_are_read_back_and_other_bytes_are_checked(orders in orders()) {
+            let message = encoded(&orders).unwrap();
+            assert_checked(&message, decode_orders, |(_, orders)| encoded(orders));
             prop_assert_eq!(decode_orders(&message), Ok((GATEWAY, orders)));
-            for cut in 0..message.len() {
-                prop_assert!(decode_orders(&message[..cut]).is_err());
-            }
-            message.push(0);
-            prop_assert!(decode_orders(&message).is_err());
         }
+    }
 
-        #[test]
-        fn any_bytes_are_orders_or_an_error(orders in orders(), at: prop::sample::Index, byte: u8) {
-            let mut message = Vec::new();
-            encode_orders(GATEWAY, &orders, &mut message).unwrap();
-            let at = at.index(message.len());
-            message[at] = byte;
-            if let Ok((_, orders)) = decode_orders(&message) {
-                prop_assert!(orders.len() <= message.len());
-            }
+    fn order(kind: OrderKind) -> Order {
+        Order {
+            handle: 1,
+            attempt: 0,
+            sequence: 0,
+            kind,
         }
+    }
+
+    fn injection(tokens: usize) -> Order {
+        order(OrderKind::Update(Box::new(RequestUpdate {
+            inject: vec![u32::MAX; tokens],
+            ..RequestUpdate::default()
+        })))
     }
 
     #[test]
     fn counts_above_the_bound_and_other_versions_are_rejected() {
-        let mut message = vec![VERSION, 0];
-        push_varint(&mut message, u64::MAX);
         let malformed = Err(MessageError::Malformed("orders"));
+        let huge = [&[VERSION, 0][..], &[0xff; 9], &[1]].concat();
+        assert_eq!(decode_orders(&huge), malformed);
+        assert_eq!(decode_orders(&[1, 0]), Err(MessageError::Version(1)));
+        let many = vec![order(OrderKind::Cancel); ORDERS_MAX + 1];
+        let mut message = Vec::new();
+        push_message(&mut message, &(0_u64, &many));
         assert_eq!(decode_orders(&message), malformed);
-        assert_eq!(decode_orders(&[2, 0]), Err(MessageError::Version(2)));
-        let order = Order {
-            handle: 1,
-            attempt: 0,
-            sequence: 0,
-            kind: OrderKind::Cancel,
-        };
-        let mut out = Vec::new();
-        let many = vec![order.clone(); ORDERS_MAX + 1];
-        assert!(encode_orders(GATEWAY, &many, &mut out).is_err());
-        let long = Order {
-            kind: OrderKind::Update(Box::new(RequestUpdate {
-                inject: vec![u32::MAX; 1024],
-                ..RequestUpdate::default()
-            })),
-            ..order
-        };
-        assert!(encode_orders(GATEWAY, &vec![long; 1000], &mut out).is_err());
-        assert!(out.is_empty());
+        let too_many = Err(MessageError::TooMany("orders", ORDERS_MAX));
+        assert_eq!(encoded(&many), too_many);
+        let most = [injection(INJECT_TOKENS_MAX)];
+        assert!(decode_orders(&encoded(&most).unwrap()).is_ok());
+        let more = [injection(INJECT_TOKENS_MAX + 1)];
+        assert_eq!(decode_orders(&encoded(&more).unwrap()), malformed);
+        let long = Err(MessageError::TooMany("bytes", MESSAGE_BYTES_MAX));
+        assert_eq!(encoded(&vec![injection(1024); 1000]), long);
     }
 }

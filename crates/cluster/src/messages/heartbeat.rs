@@ -240,9 +240,10 @@ impl ServedModel {
         check_text("key", &self.key, TEXT_BYTES_MAX)?;
         self.identity.check()?;
         let rate = self.load.and_then(|load| load.prefill_tokens_per_s);
-        match rate.is_none_or(|rate| rate.is_finite() && rate >= 0.0) {
-            true => Ok(()),
-            false => Err(MessageError::Malformed("prefill_tokens_per_s")),
+        if rate.is_none_or(|rate| rate.is_finite() && rate >= 0.0) {
+            Ok(())
+        } else {
+            Err(MessageError::Malformed("prefill_tokens_per_s"))
         }
     }
 }
@@ -273,9 +274,10 @@ fn is_zero(number: &u64) -> bool {
 }
 
 fn check_text(name: &'static str, text: &str, max: usize) -> Result<(), MessageError> {
-    match text.len() <= max && !text.chars().any(char::is_control) {
-        true => Ok(()),
-        false => Err(MessageError::Malformed(name)),
+    if text.len() <= max && !text.chars().any(char::is_control) {
+        Ok(())
+    } else {
+        Err(MessageError::Malformed(name))
     }
 }
 

@@ -4,16 +4,13 @@
 //! heartbeat   what an instance is, serves and has free     run, run_part, run_reply   a request for an engine
 //! tokens      tokens, ends and progress of requests        read                       tokens that did not arrive
 //! control     orders for requests on an engine             update                     control updates
-//! records_head   the owner of a stream's records
-//! bytes, end_code, entries   parts of the above
+//! records_head   the owner of a stream's records           encoding                   bytes of all but heartbeats and tokens
 //! ```
 
 use std::fmt;
 
-mod bytes;
 mod control;
-mod end_code;
-mod entries;
+mod encoding;
 mod heartbeat;
 mod read;
 mod records_head;
@@ -41,7 +38,7 @@ pub use tokens::{
 pub const MESSAGE_BYTES_MAX: usize = 960 << 10;
 
 /// Version of the binary messages.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Why a message cannot be encoded or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,31 +62,3 @@ impl fmt::Display for MessageError {
 }
 
 impl std::error::Error for MessageError {}
-
-/// A reader of the bytes after the version.
-fn open_message<'a>(
-    message: &'a [u8],
-    name: &'static str,
-    bytes_max: usize,
-) -> Result<bytes::Reader<'a>, MessageError> {
-    let (_, reader) = open_versions(message, (name, VERSION), bytes_max)?;
-    Ok(reader)
-}
-
-/// The version of a message, at most `newest`, and a reader of the bytes after it.
-fn open_versions<'a>(
-    message: &'a [u8],
-    (name, newest): (&'static str, u8),
-    bytes_max: usize,
-) -> Result<(u8, bytes::Reader<'a>), MessageError> {
-    if message.len() > bytes_max {
-        return Err(MessageError::TooMany("bytes", bytes_max));
-    }
-    match message.split_first() {
-        Some((&version, rest)) if (VERSION..=newest).contains(&version) => {
-            Ok((version, bytes::Reader(rest)))
-        }
-        Some((&other, _)) => Err(MessageError::Version(other)),
-        None => Err(MessageError::Malformed(name)),
-    }
-}

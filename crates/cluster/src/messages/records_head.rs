@@ -1,18 +1,20 @@
 //! The beginning of a message with a stream's records: which owner sent it, and as which of its messages.
 
-use super::bytes::push_varint;
-use super::{MessageError, VERSION, open_message};
+use super::MessageError;
+use super::encoding::{InstanceNumber, push_message, take_message};
 use crate::names::InstanceId;
+use serde::{Deserialize, Serialize};
 
 /// Bytes of the longest head.
 pub const RECORDS_HEAD_BYTES_MAX: usize = 1 + 5 * 10;
 
 /// The head. The records follow, in the encoding of the journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordsHead {
     /// Grows with each owner of the stream.
     pub generation: u64,
     /// The owner.
+    #[serde(with = "InstanceNumber")]
     pub instance: InstanceId,
     /// Counts the messages of this owner for the stream, from 1 on.
     pub number: u64,
@@ -25,17 +27,7 @@ pub struct RecordsHead {
 impl RecordsHead {
     /// Appends the head.
     pub fn encode_into(self, out: &mut Vec<u8>) {
-        out.push(VERSION);
-        let fields = [
-            self.generation,
-            self.instance.0,
-            self.number,
-            self.handle,
-            self.key,
-        ];
-        for value in fields {
-            push_varint(out, value);
-        }
+        push_message(out, &self);
     }
 
     /// The head of a message, and the records.
@@ -43,19 +35,7 @@ impl RecordsHead {
     /// # Errors
     /// The message is of another version, or too short.
     pub fn decode(message: &[u8]) -> Result<(Self, &[u8]), MessageError> {
-        let mut reader = open_message(message, "records", usize::MAX)?;
-        let mut take = || {
-            let value = reader.take_u64();
-            value.ok_or(MessageError::Malformed("records"))
-        };
-        let head = Self {
-            generation: take()?,
-            instance: InstanceId(take()?),
-            number: take()?,
-            handle: take()?,
-            key: take()?,
-        };
-        Ok((head, reader.0))
+        take_message(message, "records", usize::MAX)
     }
 
     /// Whether the same owner sent both.

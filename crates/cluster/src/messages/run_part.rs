@@ -1,8 +1,9 @@
 //! Requests in parts: a request is longer than a message may be where the prompt is long.
 
-use super::bytes::{push_bytes, push_varint};
-use super::{MESSAGE_BYTES_MAX, MessageError, RUN_BYTES_MAX, Run, VERSION, open_message};
+use super::encoding::{InstanceNumber, byte_string, decode_message, push_message};
+use super::{MESSAGE_BYTES_MAX, MessageError, RUN_BYTES_MAX, Run};
 use crate::names::InstanceId;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -29,13 +30,15 @@ impl Run {
         Ok(messages
             .map(|(part, bytes)| {
                 let mut message = Vec::with_capacity(bytes.len() + 64);
-                message.push(VERSION);
-                push_varint(&mut message, self.gateway.0);
-                push_varint(&mut message, self.handle);
-                push_varint(&mut message, self.attempt.into());
-                push_varint(&mut message, part as u64);
-                push_varint(&mut message, parts as u64);
-                push_bytes(&mut message, bytes);
+                let part = RunPart {
+                    gateway: self.gateway,
+                    handle: self.handle,
+                    attempt: self.attempt,
+                    part,
+                    parts,
+                    bytes,
+                };
+                push_message(&mut message, &part);
                 message
             })
             .collect())
@@ -43,31 +46,26 @@ impl Run {
 }
 
 /// One message of a request.
+#[derive(Serialize, Deserialize)]
 struct RunPart<'a> {
+    #[serde(with = "InstanceNumber")]
     gateway: InstanceId,
     handle: u64,
     attempt: u32,
     part: usize,
     parts: usize,
+    #[serde(serialize_with = "byte_string::serialize")]
     bytes: &'a [u8],
 }
 
 impl<'a> RunPart<'a> {
     fn decode(message: &'a [u8]) -> Result<Self, MessageError> {
-        let mut reader = open_message(message, "request", MESSAGE_BYTES_MAX)?;
-        let mut take = || {
-            Some(Self {
-                gateway: InstanceId(reader.take_u64()?),
-                handle: reader.take_u64()?,
-                attempt: reader.take_u32()?,
-                part: usize::try_from(reader.take_u64()?).ok()?,
-                parts: usize::try_from(reader.take_u64()?).ok()?,
-                bytes: reader.take_bytes(PART_BYTES_MAX)?,
-            })
-        };
-        let part = take().filter(|part| part.part < part.parts && part.parts <= PARTS_MAX);
-        part.filter(|_| reader.0.is_empty())
-            .ok_or(MessageError::Malformed("request"))
+        let part: Self = decode_message(message, "request", MESSAGE_BYTES_MAX)?;
+        let is_within = part.part < part.parts && part.parts <= PARTS_MAX;
+        if !is_within || part.bytes.len() > PART_BYTES_MAX {
+            return Err(MessageError::Malformed("request"));
+        }
+        Ok(part)
     }
 }
 
@@ -168,14 +166,17 @@ impl PartAssembly {
 fn complete(part: &RunPart<'_>, bytes: &[u8]) -> Result<Assembled, MessageError> {
     let run = Run::decode(bytes)?;
     let is_same = (run.gateway, run.handle) == (part.gateway, part.handle);
-    match is_same && run.attempt == part.attempt {
-        true => Ok(Assembled::Run(Box::new(run))),
-        false => Err(MessageError::Malformed("request")),
+    if is_same && run.attempt == part.attempt {
+        Ok(Assembled::Run(Box::new(run)))
+    } else {
+        Err(MessageError::Malformed("request"))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::encoding::push_bounded;
+    use super::super::encoding::tests::assert_checked;
     use super::super::run::tests::runs;
     use super::*;
     use proptest::prelude::*;
@@ -195,6 +196,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn parts_are_checked(run in runs()) {
+            let message = run.encode_parts().unwrap().remove(0);
+            let encode = |part: &RunPart<'_>| {
+                let mut out = Vec::new();
+                push_bounded(&mut out, part, MESSAGE_BYTES_MAX).map(|()| out)
+            };
+            let is_checked = |bytes: &[u8]| RunPart::decode(bytes).and_then(|part| encode(&part));
+            assert_checked(&message, is_checked, |again| Ok(again.clone()));
+        }
+
         #[test]
         fn short_requests_are_one_message(run in runs(), at: prop::sample::Index, byte: u8) {
             let mut parts = run.encode_parts().unwrap();
@@ -244,11 +256,16 @@ mod tests {
         let now = start();
         let mut assembly = PartAssembly::default();
         let part = |handle: u64| {
-            let mut message = vec![VERSION];
-            for number in [0, handle, 1, 0, PARTS_MAX as u64] {
-                push_varint(&mut message, number);
-            }
-            push_bytes(&mut message, &[]);
+            let part = RunPart {
+                gateway: InstanceId(0),
+                handle,
+                attempt: 1,
+                part: 0,
+                parts: PARTS_MAX,
+                bytes: &[],
+            };
+            let mut message = Vec::new();
+            push_message(&mut message, &part);
             message
         };
         for handle in 0..INCOMPLETE_MAX as u64 {

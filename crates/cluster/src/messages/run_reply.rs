@@ -1,29 +1,29 @@
 //! Answers of an engine to a request.
 
-use super::bytes::push_bytes;
-use super::{MESSAGE_BYTES_MAX, MessageError, VERSION, open_message};
+use super::encoding::{decode_message, push_message};
+use super::{MESSAGE_BYTES_MAX, MessageError};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Bytes of the message of a rejection.
 const TEXT_BYTES_MAX: usize = 1024;
 
 /// Why an engine rejects a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rejection {
     /// No room: another engine, or this one later.
-    Full = 0,
+    Full,
     /// The engine shuts down.
-    Leaving = 1,
+    Leaving,
     /// The engine does not serve the model.
-    UnknownModel = 2,
+    UnknownModel,
     /// The engine's model has other content.
-    OtherContent = 3,
+    OtherContent,
     /// The request cannot be read, or no engine of this version can run it.
-    Invalid = 4,
+    Invalid,
 }
 
 /// The answer to one part of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunReply {
     /// The part was kept; others are missing.
     Received,
@@ -34,6 +34,7 @@ pub enum RunReply {
         /// The reason.
         code: Rejection,
         /// For the log.
+        #[serde(serialize_with = "cut")]
         message: String,
     },
 }
@@ -41,16 +42,8 @@ pub enum RunReply {
 impl RunReply {
     /// Bytes. A message of a rejection is cut to 1,024 bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
-        match self {
-            Self::Received => out.push(0),
-            Self::Accepted => out.push(1),
-            Self::Rejected { code, message } => {
-                out.extend([2, *code as u8]);
-                let cut = message.floor_char_boundary(TEXT_BYTES_MAX);
-                push_bytes(&mut out, &message.as_bytes()[..cut]);
-            }
-        }
+        let mut out = Vec::new();
+        push_message(&mut out, self);
         out
     }
 
@@ -59,39 +52,29 @@ impl RunReply {
     /// # Errors
     /// The bytes are no answer, or one of another version.
     pub fn decode(message: &[u8]) -> Result<Self, MessageError> {
-        let mut reader = open_message(message, "answer", MESSAGE_BYTES_MAX)?;
-        let mut take = || {
-            Some(match reader.take_u8()? {
-                0 => Self::Received,
-                1 => Self::Accepted,
-                2 => Self::Rejected {
-                    code: match reader.take_u8()? {
-                        0 => Rejection::Full,
-                        1 => Rejection::Leaving,
-                        2 => Rejection::UnknownModel,
-                        3 => Rejection::OtherContent,
-                        4 => Rejection::Invalid,
-                        _ => return None,
-                    },
-                    message: reader.take_text(TEXT_BYTES_MAX)?,
-                },
-                _ => return None,
-            })
-        };
-        let reply = take();
-        reply
-            .filter(|_| reader.0.is_empty())
-            .ok_or(MessageError::Malformed("answer"))
+        let reply = decode_message(message, "answer", MESSAGE_BYTES_MAX)?;
+        match &reply {
+            Self::Rejected { message, .. } if message.len() > TEXT_BYTES_MAX => {
+                Err(MessageError::TooMany("bytes of a message", TEXT_BYTES_MAX))
+            }
+            _ => Ok(reply),
+        }
     }
+}
+
+fn cut<S: Serializer>(message: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&message[..message.floor_char_boundary(TEXT_BYTES_MAX)])
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::VERSION;
+    use super::super::encoding::tests::assert_checked;
     use super::*;
     use proptest::prelude::*;
 
     #[test]
-    fn answers_are_read_back_and_no_prefix_is_accepted() {
+    fn answers_are_read_back_and_other_bytes_are_checked() {
         let codes = [
             Rejection::Full,
             Rejection::Leaving,
@@ -109,10 +92,7 @@ mod tests {
         {
             let bytes = reply.encode();
             assert_eq!(RunReply::decode(&bytes), Ok(reply));
-            for cut in 0..bytes.len() {
-                assert!(RunReply::decode(&bytes[..cut]).is_err());
-            }
-            assert!(RunReply::decode(&[&bytes[..], &[0]].concat()).is_err());
+            assert_checked(&bytes, RunReply::decode, |reply| Ok(reply.encode()));
         }
     }
 
@@ -126,6 +106,13 @@ mod tests {
             panic!("not read back");
         };
         assert_eq!(message.len(), TEXT_BYTES_MAX - 1);
+        let mut long = Vec::new();
+        push_message(
+            &mut long,
+            &(2_u8, Rejection::Full, "x".repeat(TEXT_BYTES_MAX + 1)),
+        );
+        let too_many = MessageError::TooMany("bytes of a message", TEXT_BYTES_MAX);
+        assert_eq!(RunReply::decode(&long), Err(too_many));
     }
 
     proptest! {

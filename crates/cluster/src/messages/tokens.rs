@@ -1,19 +1,20 @@
 //! Tokens, ends and progress of requests: what an engine sends to a gateway, after each step and as the answer to a read.
-//! One with vectors of embeddings has a version of its own: only gateways that know it ask for embeddings.
+//! They are many, so they are written by hand into memory that is reused.
 
-mod encoded_run;
+mod bytes;
+mod end_code;
 mod vectors;
 
 pub use vectors::VECTOR_ENTRIES_MAX;
 
-use super::bytes::{Reader, push_varint};
-use super::end_code::{end_code, end_from_code};
-use super::{MESSAGE_BYTES_MAX, MessageError, open_versions};
+use super::encoding::open_message;
+use super::{MESSAGE_BYTES_MAX, MessageError, VERSION};
 use crate::names::InstanceId;
-use encoded_run::{phase_from, push_run};
+use bytes::{Reader, phase_from, push_run, push_varint};
+use end_code::{end_code, end_from_code};
 use engine::{Phase, TOP_LOGPROBS_MAX, Token, TopLogprob};
 use stream::End;
-use vectors::{VECTORS_VERSION, VectorList};
+use vectors::VectorList;
 
 /// Bytes that an encoded run, end or progress takes at most, tokens left out.
 const ENTRY_BYTES_MAX: usize = 48;
@@ -266,7 +267,7 @@ impl TokenBatch {
 
     /// Appends the message to `out`, whose capacity is reused.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.vectors.version());
+        out.push(VERSION);
         push_varint(out, self.engine.0);
         push_varint(out, self.runs.len() as u64);
         self.runs().for_each(|run| push_run(out, &run));
@@ -301,13 +302,8 @@ impl TokenBatch {
     /// The version is another one, or bytes are too many, missing, unknown or left over.
     pub fn decode_into(&mut self, message: &[u8]) -> Result<(), MessageError> {
         self.clear();
-        let newest = ("tokens", VECTORS_VERSION);
-        let (version, mut reader) = open_versions(message, newest, MESSAGE_BYTES_MAX)?;
+        let mut reader = Reader(open_message(message, "tokens", MESSAGE_BYTES_MAX)?);
         let decoded = self.take(&mut reader);
-        let decoded = match version {
-            VECTORS_VERSION => decoded.and_then(|()| self.vectors.take(&mut reader)),
-            _ => decoded,
-        };
         if decoded.is_none() || !reader.0.is_empty() {
             self.clear();
             return Err(MessageError::Malformed("tokens"));
@@ -346,7 +342,7 @@ impl TokenBatch {
                 attempt: reader.take_u32()?,
             });
         }
-        Some(())
+        self.vectors.take(reader)
     }
 
     fn take_run(&mut self, reader: &mut Reader<'_>) -> Option<()> {

@@ -1,6 +1,5 @@
 //! One connection of the process, opened once and connected again for ever.
 
-use super::backoff;
 use super::credentials::{self, CredentialError};
 use super::hearing::Hearing;
 use super::status::{ConnectionState, ConnectionStatus, NatsServer, News};
@@ -16,6 +15,10 @@ use tokio::task::JoinHandle;
 
 /// Time for one attempt, with login and TLS.
 const ATTEMPT_MAX: Duration = Duration::from_secs(5);
+/// Time before the second attempt; each further one waits twice as long.
+const FIRST_DELAY: Duration = Duration::from_millis(50);
+/// Longest time between two attempts.
+const LONGEST_DELAY: Duration = Duration::from_secs(2);
 /// Time between two pings to the server; after two without an answer the connection is lost.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 /// Time for the answer to a request.
@@ -202,7 +205,7 @@ fn options(
         .request_timeout(Some(REQUEST_MAX))
         .client_capacity(COMMANDS_MAX)
         .subscription_capacity(SUBSCRIPTION_MESSAGES_MAX)
-        .reconnect_delay_callback(|attempt| backoff::delay(attempt, random()))
+        .reconnect_delay_callback(|attempt| delay(attempt, random()))
         .reconnect_to_server_callback(move |servers, _| {
             if let Some(reason) = reason(&servers) {
                 log(attempts.status().attempt_failed(&reason));
@@ -347,4 +350,34 @@ fn random() -> u8 {
     let mut byte = [0];
     let _ = getrandom::fill(&mut byte);
     byte[0]
+}
+
+/// Time before attempt `attempt`, counted from 1 since the connection was lost. `random` spreads the attempts of many
+/// instances over a quarter of the time.
+fn delay(attempt: usize, random: u8) -> Duration {
+    if attempt <= 1 {
+        return Duration::ZERO;
+    }
+    let doublings = u32::try_from(attempt - 2).unwrap_or(u32::MAX).min(16);
+    let whole = FIRST_DELAY
+        .saturating_mul(1 << doublings)
+        .min(LONGEST_DELAY);
+    whole - whole / 4 * u32::from(random) / 255
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_a_bound() {
+        assert_eq!(delay(0, 0), Duration::ZERO);
+        assert_eq!(delay(1, 255), Duration::ZERO);
+        let ms = [2, 3, 4, 5, 6, 7, 8, 9, usize::MAX].map(|n| delay(n, 0).as_millis());
+        assert_eq!(ms, [50, 100, 200, 400, 800, 1600, 2000, 2000, 2000]);
+        for attempt in 2..20 {
+            let (long, short) = (delay(attempt, 0), delay(attempt, 255));
+            assert_eq!(short, long - long / 4);
+        }
+    }
 }

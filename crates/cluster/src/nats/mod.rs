@@ -6,13 +6,11 @@
 //! credentials     files of secrets, read at the start
 //! server_version  the oldest server that is used
 //! denials         subjects that the rights of this process do not include
-//! backoff         time between two attempts
 //! hearing         whether own heartbeats come back
 //! publishing      messages of loops, which wait for no connection
 //! unreadable      messages that nobody of ours sent, counted by kind of subject
 //! ```
 
-mod backoff;
 mod connection;
 mod credentials;
 mod denials;

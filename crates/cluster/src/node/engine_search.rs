@@ -1,8 +1,8 @@
-//! Engines of a gateway's model among the live instances.
+//! Engines of a gateway's model among the live instances, and the models that engines announce.
 
 use crate::instances::{InstanceState, LiveInstance};
 use crate::messages::{ContentIdentity, Role, ServedModel};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A gateway's model, for which engines are searched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,14 +47,14 @@ impl EngineSearch {
         let here = || engines(instances).filter(|engine| engine.state != InstanceState::Gone);
         if let Some(served) = here().find_map(|engine| self.find(engine)) {
             let (context, least) = (served.context_max, self.context_min);
-            return Some(match served.identity.has_content_of(&self.identity) {
-                false => {
-                    format!("no engine serves model {key:?} with the content that this gateway has")
-                }
-                true if context < least as u64 => format!(
+            return Some(if !served.identity.has_content_of(&self.identity) {
+                format!("no engine serves model {key:?} with the content that this gateway has")
+            } else if context < least as u64 {
+                format!(
                     "no engine serves model {key:?} with a context of {least} tokens, as this gateway: at most {context}"
-                ),
-                true => format!("all engines of model {key:?} are silent or shut down"),
+                )
+            } else {
+                format!("all engines of model {key:?} are silent or shut down")
             });
         }
         Some(match here().count() {
@@ -72,4 +72,44 @@ impl EngineSearch {
 fn engines(instances: &[LiveInstance]) -> impl Iterator<Item = &LiveInstance> {
     let is_engine = |instance: &&LiveInstance| instance.heartbeat.role != Role::Gateway;
     instances.iter().filter(is_engine)
+}
+
+/// Announced models that are looked at: the first by name.
+const ANNOUNCED_MAX: usize = 256;
+
+/// A model of a cluster, by the name that its engines have for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnnouncedModel {
+    /// Name of the model.
+    pub key: String,
+    /// Engines that take requests now. Of a model that this gateway has read: those with equal content.
+    pub engines: usize,
+}
+
+/// The models of all engines, silent ones included, and those of these searches, by name.
+pub(super) fn announced_models(
+    instances: &[LiveInstance],
+    searches: &[EngineSearch],
+) -> Vec<AnnouncedModel> {
+    let mut found: BTreeMap<&str, usize> = BTreeMap::new();
+    for instance in instances {
+        let heartbeat = &instance.heartbeat;
+        if heartbeat.role == Role::Gateway {
+            continue;
+        }
+        for served in &heartbeat.models {
+            let accepts = instance.state == InstanceState::Alive && served.load.is_some();
+            *found.entry(&served.key).or_default() += usize::from(accepts);
+        }
+    }
+    for search in searches {
+        found.insert(&search.key, search.contexts(instances).count());
+    }
+    let models = found.into_iter().take(ANNOUNCED_MAX);
+    models
+        .map(|(key, engines)| AnnouncedModel {
+            key: key.to_owned(),
+            engines,
+        })
+        .collect()
 }

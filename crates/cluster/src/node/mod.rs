@@ -2,22 +2,17 @@
 //!
 //! ```text
 //! mod              the process: start, roles, shutdown
-//! served_models    models in this process's heartbeats
-//! engine_search    engines of a gateway's model, or why there is none
+//! served_models    models in this process's heartbeats, relayed ones included
+//! engine_search    engines of a gateway's model, or why there is none; models that engines announce
 //! model_searches   the searches of all models of a gateway
-//! announced_model  models that engines announce
-//! relaying         a model whose requests this process relays
 //! ```
 
-mod announced_model;
 mod engine_search;
 mod model_searches;
-mod relaying;
 mod served_models;
 
-pub use announced_model::AnnouncedModel;
-pub use engine_search::EngineSearch;
-pub use relaying::Relaying;
+pub use engine_search::{AnnouncedModel, EngineSearch};
+pub use served_models::Relaying;
 
 use crate::config::NatsConfig;
 use crate::executor::{ExecutorModel, ExecutorService};
@@ -30,7 +25,7 @@ use crate::records::ClusterIdentity;
 use crate::relay::{
     KnownInstance, RelayConfig, RelayCounters, RelayDriver, RelayLink, RelayedModel,
 };
-use announced_model::announced_models;
+use engine_search::announced_models;
 use model_searches::ModelSearches;
 use served_models::ServedModels;
 use std::collections::BTreeSet;
@@ -290,9 +285,10 @@ impl ClusterNode {
             return Some(why);
         }
         let instances = self.membership.instances();
-        match self.role == Role::Gateway && self.searches.is_new() {
-            true => Some(no_model_problem(&instances)),
-            false => self.searches.problem(&instances),
+        if self.role == Role::Gateway && self.searches.is_new() {
+            Some(no_model_problem(&instances))
+        } else {
+            self.searches.problem(&instances)
         }
     }
 
@@ -332,13 +328,13 @@ impl ClusterNode {
 fn no_model_problem(instances: &[LiveInstance]) -> String {
     let models = announced_models(instances, &[]);
     let names: Vec<_> = models.iter().map(|model| model.key.as_str()).collect();
-    match names.is_empty() {
-        true => "there is no engine".to_owned(),
-        false => format!(
-            "engines serve {}: this gateway reads the files of one (models.directories)",
-            names.join(", ")
-        ),
+    if names.is_empty() {
+        return "there is no engine".to_owned();
     }
+    format!(
+        "engines serve {}: this gateway reads the files of one (models.directories)",
+        names.join(", ")
+    )
 }
 
 /// The instances that are not gone, for a relay.

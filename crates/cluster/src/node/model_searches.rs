@@ -61,9 +61,10 @@ impl ModelSearches {
             let searches = table.searches.iter();
             searches.map(|tracked| tracked.search.problem(instances))
         };
-        match problems().any(|problem| problem.is_none()) {
-            true => None,
-            false => problems().next().flatten(),
+        if problems().any(|problem| problem.is_none()) {
+            None
+        } else {
+            problems().next().flatten()
         }
     }
 

@@ -1,9 +1,10 @@
-//! Models of this process in its heartbeats.
+//! Models of this process in its heartbeats: served ones, and those whose requests are relayed.
 
+use super::model_searches::OpenSearch;
 use crate::executor::reported_load;
 use crate::messages::{ContentIdentity, MODELS_MAX, ServedModel, VECTOR_ENTRIES_MAX};
 use engine::Handle;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The models that this process serves; empty until one is ready.
 pub(super) struct ServedModels {
@@ -96,5 +97,20 @@ fn announced_dim(engine: &Handle) -> u64 {
     match engine.hidden_dim() {
         0..=VECTOR_ENTRIES_MAX => engine.hidden_dim() as u64,
         _ => 0,
+    }
+}
+
+/// A relayed model in the heartbeats and the readiness of this process, until the drop. The requests end with the model's
+/// handle.
+pub struct Relaying {
+    pub(super) served: Arc<ServedModels>,
+    pub(super) number: u64,
+    /// Ends with the drop.
+    pub(super) _search: OpenSearch,
+}
+
+impl Drop for Relaying {
+    fn drop(&mut self) {
+        self.served.remove(self.number);
     }
 }

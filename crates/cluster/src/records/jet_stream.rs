@@ -14,9 +14,13 @@ use async_nats::jetstream::stream::{
 use async_nats::jetstream::{Context, context};
 use async_nats::{Client, HeaderMap, Request, RequestErrorKind};
 use bytes::Bytes;
+use futures_util::TryStreamExt;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Streams that are listed; further ones are found by their readers alone.
+const STREAMS_MAX: usize = 1 << 20;
 
 /// Time for the answer to a publication: longer than most elections of a leader.
 const PUBLISH_WAIT: Duration = Duration::from_secs(5);
@@ -303,6 +307,24 @@ impl JetStreamRecords {
             .client
             .publish(self.subjects.claimed(), notice.into())
             .await;
+    }
+
+    /// Ids of all streams that have records.
+    ///
+    /// # Errors
+    /// JetStream does not answer.
+    pub async fn streams(&self) -> Result<Vec<u128>, String> {
+        let stream = self.stream().await?;
+        let subjects = self.subjects();
+        let listed = stream.info_with_subjects(subjects.all_records()).await;
+        let mut listed = listed.map_err(|why| why.to_string())?;
+        let mut ids = Vec::new();
+        while let Some((subject, _)) = listed.try_next().await.map_err(|why| why.to_string())? {
+            if ids.len() < STREAMS_MAX {
+                ids.extend(subjects.stream_of_records(&subject));
+            }
+        }
+        Ok(ids)
     }
 }
 

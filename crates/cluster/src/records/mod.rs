@@ -8,7 +8,7 @@
 //! claim_plan         messages of a subject to a stream and a claim
 //! jet_stream         requests to JetStream             driver      the replicator on NATS
 //! claim              a stream read and claimed on NATS  store_status  whether records can be stored
-//! listing            the streams that have records      cluster_identity  which cluster the records belong to
+//! cluster_identity   which cluster the records belong to
 //! ```
 //!
 //! # Copy
@@ -33,7 +33,6 @@ mod config;
 mod driver;
 mod jet_stream;
 mod journal_tap;
-mod listing;
 mod replicated_stream;
 mod replicator;
 mod schedule;

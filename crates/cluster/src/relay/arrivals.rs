@@ -324,9 +324,10 @@ impl RunCheck {
         };
         let known = known.min(run.tokens.len());
         let mut pairs = ids[first..].iter().zip(run.tokens);
-        match pairs.all(|(id, token)| *id == token.id) {
-            true => Self::Continues(known),
-            false => Self::Diverged,
+        if pairs.all(|(id, token)| *id == token.id) {
+            Self::Continues(known)
+        } else {
+            Self::Diverged
         }
     }
 }

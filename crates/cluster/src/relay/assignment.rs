@@ -150,9 +150,10 @@ impl Assignment {
             *credited = choice.ids.len() as u64;
         }
         self.relayed.note_placed();
-        let updates = match self.in_effect == RequestUpdate::default() {
-            true => Vec::new(),
-            false => vec![self.in_effect.clone()],
+        let updates = if self.in_effect == RequestUpdate::default() {
+            Vec::new()
+        } else {
+            vec![self.in_effect.clone()]
         };
         let millis =
             |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);

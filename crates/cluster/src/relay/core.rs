@@ -214,9 +214,10 @@ impl Relay {
         let Some(placed) = self.requests.get_mut(&handle) else {
             return;
         };
-        let end = match placed.relayed.is_cancelled() {
-            true => Some(End::Cancelled),
-            false => placed.relayed.expired(now),
+        let end = if placed.relayed.is_cancelled() {
+            Some(End::Cancelled)
+        } else {
+            placed.relayed.expired(now)
         };
         if let Some(end) = end {
             self.end(handle, end, now);

@@ -2,7 +2,7 @@
 
 use super::core::{Action, Relay};
 use super::engines::{Engines, KnownInstance};
-use super::order_parts::encode_in_parts;
+use super::order_queue::encode_in_parts;
 use super::submission::submit;
 use super::{RelayConfig, RelayCounters, RelayedModel, SubmitOutcome};
 use crate::messages::{Order, ReadRequest, Rejection, RunReply, TokenBatch};
@@ -247,9 +247,10 @@ impl RelayTask {
         match self.batch.decode_into(&message.payload) {
             Ok(()) => self.relay.on_tokens(&self.batch, is_answer, now()),
             Err(why) => {
-                let kind = match is_answer {
-                    true => SubjectKind::Answer,
-                    false => SubjectKind::Tokens,
+                let kind = if is_answer {
+                    SubjectKind::Answer
+                } else {
+                    SubjectKind::Tokens
                 };
                 self.link.unreadable.note(kind, why);
             }

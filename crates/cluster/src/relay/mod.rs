@@ -17,12 +17,11 @@
 //! ```text
 //! core            polls of requests                    assignment       a request and where it runs
 //! placing         requests that go to an engine
-//! arrivals        messages of engines                  order_queue      orders until acknowledged
+//! arrivals        messages of engines                  order_queue      orders until acknowledged, their messages
 //! outgoing        orders, credit, reads                endings          attempts that are given up, and ends
 //! config          times and bounds                     engines          engines from heartbeats
-//! driver          the relay on NATS                    order_parts      orders within the bounds of messages
-//! whole_batches   batches that show no loss            submission       a request on its way to an engine
-//! model_slots     models that come and go
+//! driver          the relay on NATS                    submission       a request on its way to an engine
+//! whole_batches   batches that show no loss            model_slots      models that come and go
 //! ```
 
 mod arrivals;
@@ -34,7 +33,6 @@ mod driver;
 mod endings;
 mod engines;
 mod model_slots;
-mod order_parts;
 mod order_queue;
 mod outgoing;
 mod placing;

@@ -25,13 +25,12 @@ impl Relay {
         let Place::Waiting { retry_at } = placed.place else {
             return false;
         };
-        match may_run {
-            true => placed.unplaced_since = placed.unplaced_since.or(Some(now)),
-            false => {
-                // Nothing is to be computed: the request is paused, waits for a permit or for its readers.
-                placed.unplaced_since = None;
-                placed.relayed.show_parked(now);
-            }
+        if may_run {
+            placed.unplaced_since = placed.unplaced_since.or(Some(now));
+        } else {
+            // Nothing is to be computed: the request is paused, waits for a permit or for its readers.
+            placed.unplaced_since = None;
+            placed.relayed.show_parked(now);
         }
         is_connected && may_run && now >= retry_at
     }

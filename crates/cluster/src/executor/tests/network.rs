@@ -223,9 +223,10 @@ impl Network {
         }
         for number in 0..self.views.len() {
             if self.random.chance(3) {
-                let order = match self.views[number].is_paused() {
-                    true => OrderKind::Resume,
-                    false => OrderKind::Pause,
+                let order = if self.views[number].is_paused() {
+                    OrderKind::Resume
+                } else {
+                    OrderKind::Pause
                 };
                 self.views[number].orders.push(order);
             }

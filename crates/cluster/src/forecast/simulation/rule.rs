@@ -66,9 +66,10 @@ impl Scaler {
             }
         };
         let now = engines.ordered();
-        let wanted = match (wanted / now as f64 - 1.0).abs() < TOLERANCE {
-            true => now,
-            false => wanted.ceil() as usize,
+        let wanted = if (wanted / now as f64 - 1.0).abs() < TOLERANCE {
+            now
+        } else {
+            wanted.ceil() as usize
         };
         self.decisions.push_back(wanted);
         if self.decisions.len() > STABILIZATION_S / PERIOD_S {

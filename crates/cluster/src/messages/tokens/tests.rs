@@ -188,7 +188,6 @@ proptest! {
         let mut message = Vec::new();
         batch.encode(&mut message);
         prop_assert!(message.len() <= batch.bytes);
-        prop_assert_eq!(message[0], 2, "a version of its own");
         let mut again = TokenBatch::new(InstanceId(engine));
         again.decode_into(&message).unwrap();
         prop_assert_eq!(vector_bits(&again), vector_bits(&batch));
@@ -197,10 +196,10 @@ proptest! {
             prop_assert!(again.decode_into(&message[..cut]).is_err());
             prop_assert!(again.is_empty());
         }
-        message[0] = 1;
-        prop_assert!(again.decode_into(&message).is_err(), "bytes that version 1 does not have");
-        message[0] = 3;
-        prop_assert_eq!(again.decode_into(&message), Err(MessageError::Version(3)));
+        for other in [1, 3] {
+            message[0] = other;
+            prop_assert_eq!(again.decode_into(&message), Err(MessageError::Version(other)));
+        }
     }
 
     #[test]
@@ -253,6 +252,10 @@ fn vectors_beyond_their_bounds_are_neither_written_nor_read() {
     hostile.resize(hostile.len() + 4 * (VECTOR_ENTRIES_MAX + 1), 0);
     let malformed = Err(MessageError::Malformed("tokens"));
     assert_eq!(again.decode_into(&hostile), malformed);
-    let without = [2, 1, 0, 0, 0, 0, 0];
-    assert_eq!(again.decode_into(&without), malformed, "no vector");
+    let without = [2, 1, 0, 0, 0, 0];
+    assert_eq!(
+        again.decode_into(&without),
+        malformed,
+        "no number of vectors"
+    );
 }

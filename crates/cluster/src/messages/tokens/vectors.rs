@@ -1,14 +1,11 @@
 //! Vectors of embeddings in a message of tokens.
 
-use super::super::bytes::{Reader, push_f32, push_varint};
-use super::super::{MESSAGE_BYTES_MAX, MessageError, VERSION};
+use super::super::{MESSAGE_BYTES_MAX, MessageError};
 use super::Attempt;
+use super::bytes::{Reader, push_f32, push_varint};
 
 /// Entries of a vector. Models with longer hidden states give no embeddings to gateways.
 pub const VECTOR_ENTRIES_MAX: usize = 1 << 16;
-
-/// Version of a message with vectors.
-pub(super) const VECTORS_VERSION: u8 = 2;
 
 /// Vectors by attempt. Flat lists, reused from message to message.
 #[derive(Clone, Debug, Default)]
@@ -25,14 +22,6 @@ impl VectorList {
 
     pub(super) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
-    }
-
-    /// Version of a message with these vectors.
-    pub(super) fn version(&self) -> u8 {
-        match self.is_empty() {
-            true => VERSION,
-            false => VECTORS_VERSION,
-        }
     }
 
     /// # Errors
@@ -59,11 +48,8 @@ impl VectorList {
         ranges.map(|&(attempt, (begin, end))| (attempt, &self.entries[begin..end]))
     }
 
-    /// Appends the vectors, if there are any.
+    /// Appends the vectors.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        if self.is_empty() {
-            return;
-        }
         push_varint(out, self.ranges.len() as u64);
         for (attempt, vector) in self.iter() {
             push_varint(out, attempt.handle);
@@ -73,10 +59,9 @@ impl VectorList {
         }
     }
 
-    /// Adds the vectors of a message, at least one.
+    /// Adds the vectors of a message.
     pub(super) fn take(&mut self, reader: &mut Reader<'_>) -> Option<()> {
-        let count = reader.take_count(MESSAGE_BYTES_MAX, 7)?;
-        for _ in 0..count {
+        for _ in 0..reader.take_count(MESSAGE_BYTES_MAX, 7)? {
             let attempt = Attempt {
                 handle: reader.take_u64()?,
                 attempt: reader.take_u32()?,
@@ -89,6 +74,6 @@ impl VectorList {
             self.ranges.push((attempt, (begin, begin + len)));
             (len > 0).then_some(())?;
         }
-        (count > 0).then_some(())
+        Some(())
     }
 }

@@ -50,9 +50,10 @@ impl Client {
         (random, is_resting): (&mut Random, bool),
     ) -> Self {
         let seed = random.next();
-        let window = match is_resting {
-            true => 8,
-            false => [0, 8][random.below(2) as usize],
+        let window = if is_resting {
+            8
+        } else {
+            [0, 8][random.below(2) as usize]
         };
         let mut answers = Vec::new();
         let mut choices = Vec::new();
