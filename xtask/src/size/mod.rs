@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const BUDGETS: [(&str, usize); 22] = [
     ("admission", 2_200),
     ("bench", 1_900),
-    ("cluster", 9_900),
+    ("cluster", 9_700),
     ("cpu", 3_400),
     ("engine", 11_100),
     ("gateway", 14_500),
