@@ -102,20 +102,27 @@ fn argument_that_a_template_cannot_render_is_named() {
     };
     let model = model(template, answers, tokenizer);
     let failing = |properties: Value, parts: Value| {
-        let function = json!({"name": "f", "parameters": {"type": "object", "properties": properties}});
+        let function =
+            json!({"name": "f", "parameters": {"type": "object", "properties": properties}});
         let error = PromptEncoder::new(&model, 0).prompt_ids(Prompt::Conversation {
             field: "messages",
-            messages: serde_json::from_value(json!([{"role": "user", "content": "a"}])).expect("messages"),
+            messages: serde_json::from_value(json!([{"role": "user", "content": "a"}]))
+                .expect("messages"),
             tools: vec![json!({"type": "function", "function": function})],
             continues: false,
             kwargs: Map::from_iter([("parts".to_owned(), parts)]),
         });
-        error.err().map(|error| (error.code, error.problems[0].field.clone()))
+        error
+            .err()
+            .map(|error| (error.code, error.problems[0].field.clone()))
     };
     let refused = |field: &str| Some(("template_refused", field.to_owned()));
     assert_eq!(failing(json!({"a": {}}), json!(["b"])), None);
     for properties in [json!("x"), json!(5)] {
         assert_eq!(failing(properties, json!([])), refused("tools"));
     }
-    assert_eq!(failing(json!({}), json!(5)), refused("chat_template_kwargs"));
+    assert_eq!(
+        failing(json!({}), json!(5)),
+        refused("chat_template_kwargs")
+    );
 }

@@ -161,7 +161,11 @@ fn rounded(value: &Value) -> Option<String> {
             let written = format!("{float:e}");
             let mantissa = written.split('e').next().unwrap_or_default();
             let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
-            let most = if float < 0.0 { -(i64::MIN as f64) } else { u64::MAX as f64 };
+            let most = if float < 0.0 {
+                -(i64::MIN as f64)
+            } else {
+                u64::MAX as f64
+            };
             let range = most..SCHEMA_NUMBER_MAX;
             (range.contains(&float.abs()) && digits > EXACT_DIGITS).then(|| {
                 format!("is about {float:e}; integers beyond 64 bits are kept to {EXACT_DIGITS} digits only, so that this one would be rounded")

@@ -321,7 +321,11 @@ fn keep_alive_is_honored() {
     wait_until("it was told to go", || loaded(&rig) == [FIRST]);
     for time in ["the first", "the second"] {
         let gone = post(rig.addr, "/api/generate", &json!({"keep_alive": 0}));
-        assert_eq!((gone.head.status, loaded(&rig)), (200, Vec::new()), "{time}");
+        assert_eq!(
+            (gone.head.status, loaded(&rig)),
+            (200, Vec::new()),
+            "{time}"
+        );
     }
     assert_eq!(
         get(rig.addr, "/health/readiness").head.status,

@@ -72,7 +72,7 @@ fn every_end_has_a_stop_reason_or_an_error() {
             code, retriable, ..
         }) => (code, Some(retriable)),
     };
-    let want = [
+    let want: [_; ENDS.len()] = [
         ("EOS", None),
         ("STOP_SEQUENCE", None),
         ("EOS", None),
@@ -86,6 +86,7 @@ fn every_end_has_a_stop_reason_or_an_error() {
         ("TIMEOUT", Some(false)),
         ("INFERENCE_FAILED", Some(true)),
         ("INFERENCE_FAILED", Some(false)),
+        ("INFERENCE_FAILED", Some(true)),
         ("INTERNAL", Some(true)),
         ("WORKER_UNHEALTHY", Some(true)),
         ("INVALID_REQUEST", Some(false)),
