@@ -346,8 +346,34 @@ impl<'a> PromptEncoder<'a> {
         arguments: TemplateArguments<'_>,
         room: PromptLimit,
     ) -> Result<String, ApiError> {
-        let rendered = self.render_text(messages, arguments, room.bytes_max());
-        rendered.map_err(|error| template_failed(error, field, room))
+        let most = room.bytes_max();
+        self.render_text(messages, arguments, most)
+            .map_err(|error| {
+                let TemplateError::Broken(why) = &error else {
+                    return template_failed(error, field, room);
+                };
+                // The schema of a tool may have `properties` that are no object, a variable another type than the template reads.
+                let (tools, kwargs) = (&[][..], &Map::new());
+                let without_tools = TemplateArguments { tools, ..arguments };
+                let without_kwargs = TemplateArguments {
+                    kwargs,
+                    ..arguments
+                };
+                let fewer = [
+                    ("tools", without_tools),
+                    ("chat_template_kwargs", without_kwargs),
+                ];
+                let renders = |arguments| self.render_text(messages, arguments, most).is_ok();
+                match fewer.into_iter().find(|&(_, fewer)| renders(fewer)) {
+                    Some((field, _)) => {
+                        let message = format!(
+                            "{field}: the model's chat template cannot render this value: {why}"
+                        );
+                        ApiError::field(field, "template_refused", message)
+                    }
+                    None => template_failed(error, field, room),
+                }
+            })
     }
 
     /// Renders messages with the chat template, or as plain turns where the template refuses the messages. The messages are

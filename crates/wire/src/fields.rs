@@ -51,6 +51,14 @@ pub fn json_type(raw: RawJson<'_>) -> JsonType {
     }
 }
 
+/// What an object with a JSON Schema must be so that it can be read.
+pub(crate) const SCHEMA_MESSAGE: &str =
+    "must be a JSON Schema (an object), nested at most 127 deep, with numbers that an f64 holds";
+
+/// What any other value must be so that it can be read.
+pub(crate) const VALUE_MESSAGE: &str =
+    "must be nested at most 127 deep, with numbers that an f64 holds";
+
 /// Parses a value as a `T`; `None` for a value of another type.
 pub fn parse_value<'a, T: Deserialize<'a>>(raw: RawJson<'a>) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
@@ -360,7 +368,11 @@ impl<'a> Fields<'a> {
         let raw = self.raw(name)?;
         let value = as_list(raw, max);
         if value.is_none() {
-            self.reject(name, format!("must be a list of at most {max} items"));
+            let error_message = match max {
+                usize::MAX => "must be a list".to_owned(),
+                _ => format!("must be a list of at most {max} items"),
+            };
+            self.reject(name, error_message);
         }
         value
     }

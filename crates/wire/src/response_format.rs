@@ -25,9 +25,6 @@ const NAMES: [(&str, SchemaOf); 9] = [
     ("grammar", grammar_schema),
 ];
 
-/// Error message for an invalid JSON schema.
-const SCHEMA_WORDS: &str = "must be a JSON Schema (an object)";
-
 /// Parses the response format of a request, if there is one; a second one is an error.
 pub(crate) fn parse_response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     let mut found: Option<(&str, ResponseFormat)> = None;
@@ -84,7 +81,7 @@ pub(crate) fn json_schema_format(
             field: field.to_owned(),
         }),
         None => {
-            fields.reject(field, SCHEMA_WORDS);
+            fields.reject(field, fields::SCHEMA_MESSAGE);
             None
         }
     }
@@ -176,7 +173,7 @@ fn openai_response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
                 (None, None) => {
                     fields.reject(
                         format!("{NAME}.json_schema.schema"),
-                        format!("is required: {SCHEMA_WORDS}"),
+                        format!("is required: {}", fields::SCHEMA_MESSAGE),
                     );
                     None
                 }

@@ -268,11 +268,7 @@ fn parse_tool(
     let name = tool_name(fields, &path, &function);
     for (name, kind, error_message) in [
         ("description", JsonType::String, STRING_MESSAGE),
-        (
-            "parameters",
-            JsonType::Object,
-            "must be a JSON Schema (an object)",
-        ),
+        ("parameters", JsonType::Object, fields::SCHEMA_MESSAGE),
         ("strict", JsonType::Bool, "must be true or false"),
     ] {
         let given = function.get(name);
@@ -281,7 +277,7 @@ fn parse_tool(
         }
     }
     let Some(mut tool) = fields::parse_value::<Value>(raw) else {
-        fields.reject(path, "is nested too deeply");
+        fields.reject(path, fields::VALUE_MESSAGE);
         return None;
     };
     // Chat templates read `type`, and not every client sends the field.

@@ -16,7 +16,7 @@ const BUDGETS: [(&str, usize); 22] = [
     ("cpu", 3_400),
     ("engine", 11_100),
     ("gateway", 14_500),
-    ("generate", 6_800),
+    ("generate", 6_900),
     ("journal", 3_900),
     ("kernels", 12_700),
     ("millrace", 16_000),

@@ -89,7 +89,7 @@ pub struct ModelEntry {
 
 /// How long the model stays in memory, and why.
 struct Residency {
-    /// Keep-alive of the last request that set one.
+    /// Keep-alive of the last request that set one since the model was unloaded.
     keep: Option<ModelKeepAlive>,
     /// Time of the last use.
     last_used: Instant,
@@ -300,10 +300,16 @@ impl ModelEntry {
     }
 
     /// Removes an unused model from the entry. Check and removal are one step: a request that needs the model reads
-    /// the state under the lock.
+    /// the state under the lock. The keep-alive ends with the residency, as in Ollama: the next load has the default,
+    /// else one `keep_alive: 0` would unload the model before clients that do not wait for it, again and again.
     pub(crate) fn begin_unload(&self) -> Option<UnloadingModel> {
         let mut stay = self.lock_residency();
-        stay.held.as_ref()?;
+        if stay.held.is_none() {
+            if matches!(*self.state.borrow(), ModelState::Unloaded) {
+                stay.keep = None;
+            }
+            return None;
+        }
         let mut left = None;
         self.state.send_if_modified(|state| {
             let ModelState::Ready(serving) = state else {
@@ -318,6 +324,7 @@ impl ModelEntry {
             true
         });
         let (serving, held) = (left?, stay.held.take()?);
+        stay.keep = None;
         Some(UnloadingModel {
             bytes: held.bytes,
             serving,

@@ -148,7 +148,7 @@ impl ConstraintCompiler {
     ) -> Result<OutputConstraints, Unfinished> {
         let grammar = match self.compile_grammar(options, options.answer_format(), effort) {
             Err(Unfinished::Failed(error)) if options.must_call => {
-                let relaxed = self.without_refused_schemas(options);
+                let relaxed = self.without_refused_schemas(options)?;
                 let relaxed = relaxed.ok_or(Unfinished::Failed(error))?;
                 self.compile_grammar(&relaxed, relaxed.answer_format(), effort)?
             }
@@ -177,21 +177,30 @@ impl ConstraintCompiler {
     }
 
     /// The options of a required call where each tool that is not strict, and whose schema does not compile, takes any object;
-    /// `None` if there is no such tool.
-    fn without_refused_schemas(&self, options: &ConstraintOptions) -> Option<ConstraintOptions> {
+    /// `None` if there is no such tool. The error of a strict one has its place in the request, not in the schema of all calls.
+    fn without_refused_schemas(
+        &self,
+        options: &ConstraintOptions,
+    ) -> Result<Option<ConstraintOptions>, Unfinished> {
         let mut relaxed = options.clone();
-        let is_refused = |schema: &Value| {
+        let refusal = |schema: &Value, place: usize| {
             let mut source = GrammarSource::JsonSchema(schema.clone());
             if options.closed_objects {
                 source = source.with_closed_objects();
             }
             let refused = self.grammars.compile(&source).err();
-            refused.is_some_and(|error| !error.is_temporary())
+            let refused = refused.filter(|error| !error.is_temporary())?;
+            let field = format!("tools[{place}].parameters");
+            Some(ResponseFormat { source, field }.grammar_error(&refused))
         };
         let mut has_refused = false;
         for (at, tool) in relaxed.tools.iter_mut().enumerate() {
-            if tool.strict || !tool.arguments.as_ref().is_some_and(is_refused) {
+            let arguments = tool.arguments.as_ref();
+            let Some(error) = arguments.and_then(|schema| refusal(schema, tool.place)) else {
                 continue;
+            };
+            if tool.strict {
+                return Err(Unfinished::Failed(error));
             }
             (tool.arguments, has_refused) = (None, true);
             if let Some(ResponseFormat {
@@ -202,7 +211,7 @@ impl ConstraintCompiler {
                 allow_any_arguments(calls, at);
             }
         }
-        has_refused.then_some(relaxed)
+        Ok(has_refused.then_some(relaxed))
     }
 
     fn strict_grammars(

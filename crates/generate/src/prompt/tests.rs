@@ -88,3 +88,41 @@ fn ids_of_a_conversation_are_those_of_its_prompt() {
         }
     }
 }
+
+/// Templates read the members of schemas, and variables, as values of certain types.
+#[test]
+fn argument_that_a_template_cannot_render_is_named() {
+    let template = "{% for m in messages %}{{ m.content }}{% endfor %}{% for t in tools or [] %}\
+                    {% for name, part in t.function.parameters.properties.items() %}{{ name }}{% endfor %}{% endfor %}\
+                    {{ (parts or []) | join }}";
+    let tokenizer = Vocabulary::of_bytes().into_tokenizer();
+    let answers = AnswerFormat {
+        tools: ToolFamily::Hermes,
+        ..AnswerFormat::default()
+    };
+    let model = model(template, answers, tokenizer);
+    let failing = |properties: Value, parts: Value| {
+        let function =
+            json!({"name": "f", "parameters": {"type": "object", "properties": properties}});
+        let error = PromptEncoder::new(&model, 0).prompt_ids(Prompt::Conversation {
+            field: "messages",
+            messages: serde_json::from_value(json!([{"role": "user", "content": "a"}]))
+                .expect("messages"),
+            tools: vec![json!({"type": "function", "function": function})],
+            continues: false,
+            kwargs: Map::from_iter([("parts".to_owned(), parts)]),
+        });
+        error
+            .err()
+            .map(|error| (error.code, error.problems[0].field.clone()))
+    };
+    let refused = |field: &str| Some(("template_refused", field.to_owned()));
+    assert_eq!(failing(json!({"a": {}}), json!(["b"])), None);
+    for properties in [json!("x"), json!(5)] {
+        assert_eq!(failing(properties, json!([])), refused("tools"));
+    }
+    assert_eq!(
+        failing(json!({}), json!(5)),
+        refused("chat_template_kwargs")
+    );
+}

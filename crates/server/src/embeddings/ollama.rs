@@ -51,12 +51,10 @@ async fn respond(
     let models = &gateway.models;
     let body = RequestBody::parse(body)?;
     let lease = model_lookup::find_lease(models, Protocol::OllamaGenerate, &body).await?;
-    let mut fields = body.fields();
-    let lease = model_lookup::expect_lease(lease, &mut fields, models)?;
     let lora = lease.adapters()?;
     let ModelLease { serving, name, .. } = lease;
     let model = embedding_model(&serving.model)?;
-    let parsed = embeddings_request::parse_ollama(fields, route, model)?;
+    let parsed = embeddings_request::parse_ollama(body.fields(), route, model)?;
     let residence = ResidenceRequest::of(Protocol::OllamaGenerate, body.fields())?;
     residence.apply_keep_alive(models, caller.scopes).await;
     let request = EmbeddingsRequest {

@@ -26,12 +26,10 @@ pub(crate) async fn create_embeddings(
     let body = RequestBody::parse(body)?;
     let task = ModelTask::Embedding;
     let lease = model_lookup::find_lease_for(task, models, Protocol::Completion, &body).await?;
-    let mut fields = body.fields();
-    let lease = model_lookup::expect_lease(lease, &mut fields, models)?;
     let lora = lease.adapters()?;
     let ModelLease { serving, name, .. } = lease;
     let model = embedding_model(&serving.model)?;
-    let parsed = embeddings_request::parse_openai(fields, model)?;
+    let parsed = embeddings_request::parse_openai(body.fields(), model)?;
     let client_deadline = parsed.deadline.map(|deadline| clock::now() + deadline);
     let request = EmbeddingsRequest {
         field: "input",

@@ -27,12 +27,10 @@ pub(crate) async fn rank_documents(
     let body = RequestBody::parse(body)?;
     let task = ModelTask::Ranking;
     let lease = model_lookup::find_lease_for(task, models, Protocol::Completion, &body).await?;
-    let mut fields = body.fields();
-    let lease = model_lookup::expect_lease(lease, &mut fields, models)?;
     let lora = lease.adapters()?;
     let ModelLease { serving, name, .. } = lease;
     expect_ranking(&serving.model)?;
-    let parsed = rerank_request::parse(fields)?;
+    let parsed = rerank_request::parse(body.fields())?;
     let client_deadline = parsed.deadline.map(|deadline| clock::now() + deadline);
     let documents = parsed.documents.iter().cloned();
     let request = EmbeddingsRequest {

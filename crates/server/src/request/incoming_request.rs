@@ -66,11 +66,11 @@ impl IncomingRequest {
         let named = NamedModel::of(self.body.fields(), self.request.protocol);
         let is_deferrable = named.stream && self.request.resumable != Resumable::Yes;
         match named.find(&gateway.models).await? {
-            Some(ModelLookup::Pending(pending)) if is_deferrable => {
+            ModelLookup::Pending(pending) if is_deferrable => {
                 Ok(deferred_response::respond(responder, self, pending))
             }
             found => {
-                let lease = model_lookup::lease(found).await?;
+                let lease = found.lease().await?;
                 Ok(responder.respond(self.open(gateway, lease)?).await)
             }
         }
@@ -98,9 +98,9 @@ impl IncomingRequest {
     pub(crate) fn open(
         self,
         gateway: &Gateway,
-        lease: Option<ModelLease>,
+        lease: ModelLease,
     ) -> Result<OpenedStream, ApiError> {
         let body = (self.body.fields(), self.body.text().len());
-        self.request.open(gateway, body, lease)
+        self.request.open(gateway, body, Some(lease))
     }
 }

@@ -7,7 +7,7 @@ use wire::fields::{Fields, as_text};
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
 
-/// The lease of the requested model, after the model is loaded; `None` for invalid fields, which the parser rejects.
+/// The lease of the requested model, after the model is loaded.
 ///
 /// # Errors
 /// An unknown model, too many waiting requests, or a model that cannot be loaded.
@@ -15,8 +15,9 @@ pub(crate) async fn find_lease(
     models: &Arc<ModelRegistry>,
     protocol: Protocol,
     body: &RequestBody,
-) -> Result<Option<ModelLease>, ApiError> {
-    lease(NamedModel::of(body.fields(), protocol).find(models).await?).await
+) -> Result<ModelLease, ApiError> {
+    let named = NamedModel::of(body.fields(), protocol);
+    named.find(models).await?.lease().await
 }
 
 /// The lease of a model for one task. Without `model` in the body, the only model for the task is meant, where the model
@@ -29,7 +30,7 @@ pub(crate) async fn find_lease_for(
     models: &Arc<ModelRegistry>,
     protocol: Protocol,
     body: &RequestBody,
-) -> Result<Option<ModelLease>, ApiError> {
+) -> Result<ModelLease, ApiError> {
     let named = body.fields().raw("model");
     let is_named = named.is_some_and(|raw| as_text(raw).as_deref() != Some(""));
     let only = if is_named {
@@ -38,7 +39,7 @@ pub(crate) async fn find_lease_for(
         only_model_for(task, models).await
     };
     match only {
-        Some(name) => lease(Some(models.want_named(Some(&name)).await?)).await,
+        Some(name) => models.want_named(Some(&name)).await?.lease().await,
         None => find_lease(models, protocol, body).await,
     }
 }
@@ -58,37 +59,10 @@ async fn only_model_for(task: ModelTask, models: &ModelRegistry) -> Option<Strin
     found.next().is_none().then_some(only.name)
 }
 
-/// The lease of a request whose fields are parsed next. Without a lease, an invalid `model` is added to the problems
-/// of `fields`.
-///
-/// # Errors
-/// An unknown model, or a model that is not ready.
-pub(crate) fn expect_lease(
-    lease: Option<ModelLease>,
-    fields: &mut Fields<'_>,
-    models: &ModelRegistry,
-) -> Result<ModelLease, ApiError> {
-    match lease {
-        Some(lease) => Ok(lease),
-        None => models.hold_now(fields.string("model").as_deref()),
-    }
-}
-
-/// The lease, after the model is loaded.
-///
-/// # Errors
-/// A model that cannot be loaded.
-pub(crate) async fn lease(found: Option<ModelLookup>) -> Result<Option<ModelLease>, ApiError> {
-    match found {
-        Some(found) => found.lease().await.map(Some),
-        None => Ok(None),
-    }
-}
-
-/// Fields that are read before the wire protocol's parser reads all of them.
+/// Fields that are read before the wire protocol's parser reads all of them. Where they are invalid, they are those of a request
+/// for the first model that is not streamed: the parser, which needs a model, rejects all invalid fields at once.
 pub(crate) struct NamedModel {
-    /// `Err` for invalid fields.
-    model: Result<Option<String>, ()>,
+    model: Option<String>,
     pub(crate) stream: bool,
 }
 
@@ -100,20 +74,15 @@ impl NamedModel {
         let model = model.filter(|name| !name.is_empty());
         let stream = fields.boolean("stream");
         let stream = stream.unwrap_or(protocol.defers_by_default());
+        let is_valid = fields.finish().is_ok();
         Self {
-            model: fields.finish().map(|()| model).map_err(|_| ()),
-            stream,
+            model: model.filter(|_| is_valid),
+            stream: stream && is_valid,
         }
     }
 
-    /// The lookup result, after requesting the load of a model that is not ready; `None` for invalid fields.
-    pub(crate) async fn find(
-        self,
-        models: &Arc<ModelRegistry>,
-    ) -> Result<Option<ModelLookup>, ApiError> {
-        match self.model {
-            Ok(model) => models.want_named(model.as_deref()).await.map(Some),
-            Err(()) => Ok(None),
-        }
+    /// The lookup result, after requesting the load of a model that is not ready.
+    pub(crate) async fn find(self, models: &Arc<ModelRegistry>) -> Result<ModelLookup, ApiError> {
+        models.want_named(self.model.as_deref()).await
     }
 }

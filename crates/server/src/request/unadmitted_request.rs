@@ -35,11 +35,8 @@ impl UnadmittedHandles {
     {
         let body = RequestBody::parse(body)?;
         let lease = model_lookup::find_lease(&self.models, protocol, &body).await?;
-        let work = {
-            let mut fields = body.fields();
-            let lease = model_lookup::expect_lease(lease, &mut fields, &self.models)?;
-            parse(fields, &lease.serving.model, &caller)?
-        };
+        let work = parse(body.fields(), &lease.serving.model, &caller)?;
+        drop(lease);
         self.offload.run_work(body.text().len(), work).await
     }
 }

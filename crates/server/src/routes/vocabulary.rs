@@ -65,7 +65,10 @@ async fn respond(
     request: (Caller, Bytes),
     parse: ParseFields,
 ) -> Result<Response, Rejected> {
-    let parse = |fields: Fields<'_>, model: &Arc<ServedModel>, _: &Caller| parse(fields, model);
+    let parse = |mut fields: Fields<'_>, model: &Arc<ServedModel>, _: &Caller| {
+        fields.string("model"); // the model was found before
+        parse(fields, model)
+    };
     let answer = unadmitted
         .run_request(request, Protocol::Completion, parse)
         .await?;

@@ -69,10 +69,7 @@ pub(crate) async fn run_workflow(
     .await?;
     let body = RequestBody::parse(request.body)?;
     let body_bytes = body.text().len();
-    let lease = match model_lookup::find_lease(&gateway.models, Protocol::Job, &body).await? {
-        Some(lease) => lease,
-        None => gateway.models.hold_now(None)?, // the problems of the body are reported below
-    };
+    let lease = model_lookup::find_lease(&gateway.models, Protocol::Job, &body).await?;
     let request = StreamRequest {
         caller: request.caller,
         protocol: Protocol::Job,

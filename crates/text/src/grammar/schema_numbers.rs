@@ -161,7 +161,12 @@ fn rounded(value: &Value) -> Option<String> {
             let written = format!("{float:e}");
             let mantissa = written.split('e').next().unwrap_or_default();
             let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
-            let range = u64::MAX as f64..SCHEMA_NUMBER_MAX;
+            let most = if float < 0.0 {
+                -(i64::MIN as f64)
+            } else {
+                u64::MAX as f64
+            };
+            let range = most..SCHEMA_NUMBER_MAX;
             (range.contains(&float.abs()) && digits > EXACT_DIGITS).then(|| {
                 format!("is about {float:e}; integers beyond 64 bits are kept to {EXACT_DIGITS} digits only, so that this one would be rounded")
             })
@@ -546,6 +551,7 @@ mod tests {
         for text in [
             "18446744073709551616",
             "-18446744073709551617",
+            "-9223372036854775809",
             "[1, {\"a\": 123456789012345678901234567890}]",
         ] {
             let value: Value = serde_json::from_str(text).expect("a value");

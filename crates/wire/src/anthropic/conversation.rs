@@ -170,7 +170,7 @@ impl MessageConversation {
             None => Some(Value::Null),
         };
         let Some(input) = input else {
-            fields.reject(format!("{path}.input"), "must be nested at most 127 deep");
+            fields.reject(format!("{path}.input"), fields::VALUE_MESSAGE);
             return None;
         };
         self.turns.add_call(id?, name?, &input);

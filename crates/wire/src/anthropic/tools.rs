@@ -43,8 +43,7 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<(
         .filter(|raw| fields::json_type(*raw) == JsonType::Object)
         .and_then(fields::parse_value::<Value>);
     if schema.is_none() {
-        let error_message = "must be an object, nested at most 127 deep";
-        fields.reject(format!("{path}.input_schema"), error_message);
+        fields.reject(format!("{path}.input_schema"), fields::SCHEMA_MESSAGE);
     }
     let mut function = Map::new();
     if let Some(raw) = tool.get("description") {

@@ -1,6 +1,7 @@
 //! Invalid values in errors.
 
-use super::Fields;
+use super::{Fields, SCHEMA_MESSAGE};
+use crate::response_format::json_schema_format;
 
 #[test]
 fn invalid_value_is_repeated_if_it_is_short_and_a_double() {
@@ -19,4 +20,21 @@ fn invalid_value_is_repeated_if_it_is_short_and_a_double() {
         let error = fields.finish().expect_err("a problem");
         assert_eq!(error.problems[0].value.as_deref(), shown, "{value}");
     }
+}
+
+/// A list without a bound has none in its error; a schema that cannot be read names what may be wrong with it.
+#[test]
+fn constraint_names_what_the_value_breaks() {
+    let mut fields = Fields::parse(br#"{"a": "x", "b": {"a": 2e308}}"#).expect("an object");
+    fields.array("a", usize::MAX);
+    assert!(fields.array("b", 3).is_none());
+    let schema = fields.raw("b").expect("a value");
+    json_schema_format(&mut fields, "c", schema);
+    let error = fields.finish().expect_err("problems");
+    let problems = error.problems.iter();
+    let told: Vec<_> = problems
+        .map(|problem| problem.constraint.as_str())
+        .collect();
+    let list = "must be a list of at most 3 items";
+    assert_eq!(told, ["must be a list", list, SCHEMA_MESSAGE]);
 }

@@ -285,11 +285,14 @@ impl ConversationBuilder {
     }
 }
 
-/// The id in a reference to an item; `None`: the item is no reference.
+/// The id in a reference to an item; `None`: the item is no reference. The type of a reference may be left out or null.
 fn referenced_id(raw: RawJson<'_>) -> Option<String> {
     let item = fields::as_object(raw)?;
     let text = |name: &str| item.get(name).and_then(fields::as_text);
-    let is_reference = text("type").as_deref() == Some("item_reference");
+    let is_reference = match item.get("type") {
+        Some(kind) => fields::as_text(kind).as_deref() == Some("item_reference"),
+        None => item.get("id").is_some() && item.get("role").is_none(),
+    };
     is_reference.then(|| text("id").unwrap_or_default().into_owned())
 }
 

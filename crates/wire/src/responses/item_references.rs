@@ -87,7 +87,7 @@ mod tests {
         let reference = |id: String| json!({"type": "item_reference", "id": id});
         let asked = |last: String| {
             let body = json!({"input": [
-                {"role": "user", "content": "a"}, reference(format!("msg_{STREAM}")), reference(last),
+                {"role": "user", "content": "a"}, {"type": null, "id": format!("msg_{STREAM}")}, reference(last),
                 {"type": "function_call_output", "call_id": "1", "output": "x"},
             ]});
             parse(Fields::parse(body.to_string().as_bytes())?, &context)

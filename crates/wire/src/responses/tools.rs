@@ -216,8 +216,7 @@ fn plain_function(
     if let Some(raw) = tool.get("parameters") {
         let schema = Some(raw).filter(|raw| fields::json_type(*raw) == JsonType::Object);
         let Some(schema) = schema.and_then(fields::parse_value::<Value>) else {
-            let error_message = "must be a JSON Schema (an object)";
-            fields.reject(format!("{path}.parameters"), error_message);
+            fields.reject(format!("{path}.parameters"), fields::SCHEMA_MESSAGE);
             return None;
         };
         function.insert("parameters".to_owned(), schema);

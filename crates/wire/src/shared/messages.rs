@@ -258,7 +258,7 @@ pub(crate) fn template_kwargs(fields: &mut Fields<'_>) -> Map<String, Value> {
                 }
                 None => fields.reject(
                     format!("chat_template_kwargs.{name}"),
-                    "is nested too deeply",
+                    fields::VALUE_MESSAGE,
                 ),
             }
         }

@@ -24,7 +24,7 @@ pub(super) fn earlier_calls(
     let Some(calls) = calls else {
         fields.reject(
             path,
-            format!("must be a list of at most {PARTS_MAX} objects"),
+            format!("must be a list of at most {PARTS_MAX} objects, nested at most 127 deep"),
         );
         return None;
     };

@@ -261,6 +261,32 @@ fn failed_load_is_retried() {
 }
 
 #[test]
+fn invalid_fields_are_named_while_the_model_is_not_loaded() {
+    let rig = Rig::start(ModelLimits::default());
+    let with = |name: &str, value: Value| {
+        let mut body = ask("a");
+        body[name] = value;
+        body
+    };
+    let rows = [
+        (CHAT, with("stream", json!("true")), "stream"),
+        (CHAT, with("model", json!(5)), "model"),
+        ("/api/chat", with("model", json!(5)), "model"),
+        ("/tokenize", json!({"model": 5, "content": "x"}), "model"),
+        ("/v1/jobs", with("model", json!(5)), "model"),
+    ];
+    for (path, body, field) in rows {
+        let gone = post(rig.addr, "/api/generate", &json!({"keep_alive": 0}));
+        assert_eq!((gone.head.status, loaded(&rig)), (200, Vec::new()));
+        rig.allow();
+        let reply = post(rig.addr, path, &body);
+        assert_eq!(reply.head.status, 400, "{path}: {body}");
+        let told = reply.json().to_string();
+        assert!(told.contains(field), "{path}: {told}");
+    }
+}
+
+#[test]
 fn keep_alive_is_honored() {
     let brief = ModelLimits {
         idle: Some(Duration::from_millis(1)),
@@ -279,7 +305,8 @@ fn keep_alive_is_honored() {
         let mut all = ps["models"].as_array().unwrap().iter();
         all.find(|model| model["name"] == name).unwrap()["expires_at"].clone()
     };
-    assert_eq!(of("a:latest"), of("first:latest"), "both for ever");
+    let forever = of("first:latest");
+    assert_eq!(of("a:latest"), forever, "both for ever");
     let stays = post(
         rig.addr,
         "/api/generate",
@@ -292,8 +319,14 @@ fn keep_alive_is_honored() {
     goes["keep_alive"] = json!(0);
     assert_eq!(post(rig.addr, "/api/chat", &goes).head.status, 200);
     wait_until("it was told to go", || loaded(&rig) == [FIRST]);
-    let gone = post(rig.addr, "/api/generate", &json!({"keep_alive": 0}));
-    assert_eq!((gone.head.status, loaded(&rig)), (200, Vec::new()));
+    for time in ["the first", "the second"] {
+        let gone = post(rig.addr, "/api/generate", &json!({"keep_alive": 0}));
+        assert_eq!(
+            (gone.head.status, loaded(&rig)),
+            (200, Vec::new()),
+            "{time}"
+        );
+    }
     assert_eq!(
         get(rig.addr, "/health/readiness").head.status,
         200,
@@ -301,6 +334,11 @@ fn keep_alive_is_honored() {
     );
     rig.allow();
     answers(&rig, FIRST);
+    let ps = get(rig.addr, "/api/ps").json();
+    assert_eq!(
+        ps["models"][0]["expires_at"], forever,
+        "keep_alive: 0 ended with the unload"
+    );
 }
 
 #[test]

@@ -290,7 +290,10 @@ fn unsupported_schema_is_rejected_if_the_tool_is_strict() {
         let error = error.json();
         assert_eq!(error["error"]["code"], "invalid_json_schema", "{error}");
         let place = error["error"]["param"].as_str().expect("a place");
-        assert!(place.starts_with("tools"), "{place}");
+        assert!(
+            place.starts_with("tools[0].parameters.properties.x"),
+            "{place}"
+        );
         assert_eq!(ask(false, choice.clone()).head.status, 200, "{choice}");
     }
 }

@@ -72,7 +72,7 @@ fn every_end_has_a_stop_reason_or_an_error() {
             code, retriable, ..
         }) => (code, Some(retriable)),
     };
-    let want = [
+    let want: [_; ENDS.len()] = [
         ("EOS", None),
         ("STOP_SEQUENCE", None),
         ("EOS", None),
