@@ -149,6 +149,16 @@ fn log_report(read: &ReadStreams) {
             "the journal was read"
         );
     }
+    let lost = report.damages + report.lost_beginnings + report.read_errors;
+    if lost + report.dropped_streams > 0 {
+        tracing::warn!(
+            damages = report.damages,
+            lost_beginnings = report.lost_beginnings,
+            read_errors = report.read_errors,
+            dropped_streams = report.dropped_streams,
+            "parts of the journal are damaged or missing: streams may end as lost, or not be found"
+        );
+    }
     for id in &read.refused {
         let id = StreamId::from_bits(*id);
         tracing::warn!(stream = %id, "a newer version wrote the stream; its records stay");
