@@ -149,13 +149,9 @@ fn log_report(read: &ReadStreams) {
             "the journal was read"
         );
     }
-    let lost = report.damages + report.lost_beginnings + report.read_errors;
-    if lost + report.dropped_streams > 0 {
+    if report.damages + report.lost_beginnings + report.read_errors + report.dropped_streams > 0 {
         tracing::warn!(
-            damages = report.damages,
-            lost_beginnings = report.lost_beginnings,
-            read_errors = report.read_errors,
-            dropped_streams = report.dropped_streams,
+            ?report,
             "parts of the journal are damaged or missing: streams may end as lost, or not be found"
         );
     }
