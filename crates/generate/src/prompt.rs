@@ -454,6 +454,9 @@ impl PromptEncoder<'_> {
     }
 }
 
+/// Code of the error of a chat template that is wrong, which neither the request nor this program can mend.
+pub const TEMPLATE_BROKEN: &str = "template_broken";
+
 /// The error of a chat template that failed on this field.
 fn template_failed(error: TemplateError, field: &str, room: PromptLimit) -> ApiError {
     match error {
@@ -473,7 +476,7 @@ fn template_failed(error: TemplateError, field: &str, room: PromptLimit) -> ApiE
         TemplateError::Broken(why) | TemplateError::NoThread(why) => {
             tracing::error!(why, "chat template failed");
             ApiError::ours(
-                "template_broken",
+                TEMPLATE_BROKEN,
                 "the model's chat template failed on this conversation",
             )
         }

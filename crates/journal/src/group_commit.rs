@@ -112,7 +112,10 @@ impl<F: FileSystem> Writer<F> {
                 self.sync.commits = self.sync.commits.max(job.commits);
                 self.note_sync();
                 self.restore_reserve();
-                self.delete_dead_segments();
+                // What became of the streams of a segment is written before the segment goes; a commit does both.
+                if self.batch.is_empty() {
+                    self.delete_dead_segments();
+                }
             }
             Err(error) => {
                 self.counts.errors += 1;

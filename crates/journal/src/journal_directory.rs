@@ -69,7 +69,7 @@ impl JournalDirectory {
                 let why = format!(
                     "contains {name:?}, which is no file of a journal; name an empty directory"
                 );
-                return Err(io::Error::other(why));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }
         }
         Ok(())
@@ -80,9 +80,19 @@ impl JournalDirectory {
         private_files::secure_directory(&self.path)?;
         private_files::make_private(&self.path)?;
         for name in self.list_files()? {
-            private_files::close_to_group(&self.path.join(name))?;
+            private_files::close_to_group(&self.path.join(&name))
+                .map_err(|why| named(&name, why))?;
         }
         Ok(())
+    }
+}
+
+/// The error with the name of the file, where the file was refused and the system's error does not tell which.
+fn named(name: &str, error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::InvalidData {
+        io::Error::new(error.kind(), format!("{name}: {error}"))
+    } else {
+        error
     }
 }
 
@@ -92,10 +102,17 @@ impl FileSystem for JournalDirectory {
 
     fn lock_journal(&self) -> io::Result<File> {
         self.check_writable()?;
-        private_files::create_directory(&self.path)?;
+        private_files::create_directory(&self.path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a file is there that is no directory",
+            ),
+            _ => error,
+        })?;
         self.check_contents()?;
         self.make_private()?;
-        let file = private_files::open_or_create(&self.path.join(LOCK_NAME))?;
+        let lock = private_files::open_or_create(&self.path.join(LOCK_NAME));
+        let file = lock.map_err(|why| named(LOCK_NAME, why))?;
         file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
             TryLockError::Error(error) => error,
@@ -115,7 +132,7 @@ impl FileSystem for JournalDirectory {
 
     fn create_file(&self, name: &str) -> io::Result<File> {
         self.check_writable()?;
-        private_files::create_empty(&self.path.join(name))
+        private_files::create_empty(&self.path.join(name)).map_err(|why| named(name, why))
     }
 
     fn open_file(&self, name: &str) -> io::Result<File> {

@@ -145,6 +145,8 @@ pub struct RecoveryReport {
     pub damages: u64,
     /// Records of streams whose beginning is missing.
     pub orphan_records: u64,
+    /// Streams of which there are later records only, and none that they were forgotten.
+    pub lost_beginnings: u64,
     /// Records of kinds that a newer version wrote.
     pub unknown_records: u64,
     /// Streams that were dropped for lack of memory.

@@ -16,6 +16,8 @@ pub(crate) struct Replay {
     copies: HandleMap<u64>,
     /// Finished copies that are there: from the handle that was replaced to the copy's.
     replacements: HandleMap<u64>,
+    /// Handles of records whose stream is not there, and was not forgotten.
+    orphans: HandleMap<()>,
     budget: MemoryBudget,
     decoder: RecordDecoder,
     pub(crate) report: RecoveryReport,
@@ -40,6 +42,7 @@ impl Replay {
             streams: HandleMap::default(),
             copies: HandleMap::default(),
             replacements: HandleMap::default(),
+            orphans: HandleMap::default(),
             budget: MemoryBudget { free: bytes_max },
             decoder: RecordDecoder::default(),
             report: RecoveryReport::default(),
@@ -125,10 +128,7 @@ impl Replay {
         let handle = raw.address.handle;
         self.handle_max = self.handle_max.max(handle);
         let Some(stream) = self.streams.get_mut(&handle) else {
-            self.report.orphan_records += 1;
-            if raw.kind == kind::FORGOTTEN {
-                self.forget_stream(raw);
-            }
+            self.apply_orphan(raw);
             return;
         };
         if raw.address.sequence < stream.next_sequence {
@@ -152,6 +152,21 @@ impl Replay {
                 Some(record) => stream.apply(&record, header.boot, &mut self.budget),
                 None => stream.lose(LossReason::Contradiction),
             }
+        }
+    }
+
+    /// A record of a stream whose beginning is not there. A segment is removed when its streams were forgotten or written again, so
+    /// without a later record that says so the beginning was lost.
+    fn apply_orphan(&mut self, raw: RawRecord<'_>) {
+        let handle = raw.address.handle;
+        self.report.orphan_records += 1;
+        if raw.kind == kind::FORGOTTEN {
+            if self.orphans.remove(&handle).is_some() {
+                self.budget.free += ENTRY_BYTES;
+            }
+            self.forget_stream(raw);
+        } else if !self.orphans.contains_key(&handle) && self.budget.take(ENTRY_BYTES).is_some() {
+            self.orphans.insert(handle, ());
         }
     }
 
@@ -200,7 +215,11 @@ impl Replay {
     }
 
     /// The streams in the order of their handles, one for each id, and the addresses of the versions that are not used.
-    pub(crate) fn finish(self) -> ReplayedJournal {
+    pub(crate) fn finish(mut self) -> ReplayedJournal {
+        // A stream that was dropped for lack of memory is counted as such.
+        if self.report.dropped_streams == 0 {
+            self.report.lost_beginnings = self.orphans.len() as u64;
+        }
         let damaged_before = self.damaged_before.unwrap_or(0);
         let mut versions: Vec<_> = self.streams.into_iter().collect();
         versions.sort_unstable_by_key(|(handle, stream)| {

@@ -58,10 +58,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// A segment cannot be opened.
-    #[error(
-        "journal {location}: {segment} cannot be opened ({source}); make the file readable for this user, or \
-         remove it"
-    )]
+    #[error("journal {location}: {segment} cannot be opened ({source}); {}", read_advice(.source))]
     Unreadable {
         /// The directory.
         location: String,
@@ -83,6 +80,15 @@ impl StartError {
         } else {
             Self::Unwritable { location, source }
         }
+    }
+}
+
+/// What to do about a segment that cannot be opened.
+fn read_advice(source: &io::Error) -> &'static str {
+    if source.kind() == io::ErrorKind::InvalidData {
+        "a segment is a regular file of this user that no other user may write: put the right one in its place, or remove it"
+    } else {
+        "make the file readable for this user, or remove it"
     }
 }
 

@@ -76,6 +76,12 @@ impl KeyFile {
         self.keys.iter().map(Entry::secrets).collect()
     }
 
+    /// The first reason for which no server would accept these keys.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        server::Keys::new(&self.keys()?).map_err(|problems| problems[0].to_string())?;
+        self.webhook_secrets().map(drop)
+    }
+
     fn to_yaml(&self) -> Result<String, String> {
         let yaml = serde_saphyr::to_string(self).map_err(|why| why.to_string())?;
         Ok(format!("{HEADING}{}\n", yaml.trim_end()))

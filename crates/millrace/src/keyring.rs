@@ -61,6 +61,8 @@ impl Keyring {
         let mut secrets: OwnedSecrets = hashes.map(|hash| (hash, own.clone())).collect();
         if let Some(path) = &self.file {
             let file = KeyFile::read(path)?;
+            file.check()
+                .map_err(|why| format!("{}: {why}", path.display()))?;
             keys.extend(file.keys()?);
             let of_file = file.webhook_secrets()?.into_iter();
             secrets.extend(of_file.map(|(hash, secrets)| (Some(hash), secrets)));

@@ -57,6 +57,13 @@ fn yaml_words(message: &str) -> String {
         match problem {
             "expected sequence start" => "must be a list".to_owned(),
             "expected mapping start" => "must be names with values".to_owned(),
+            "recursion limit exceeded" => "is nested too deeply".to_owned(),
+            _ if problem.starts_with("budget breached") => {
+                "is too large where its aliases (*name) are replaced".to_owned()
+            }
+            _ if problem.starts_with("multiple YAML documents") => {
+                "has a second document; take out the line ---".to_owned()
+            }
             _ => plain_words(problem),
         }
     };
@@ -75,6 +82,27 @@ mod tests {
             ("a: .nan", "`.nan` is no finite number at line 1"),
         ] {
             let why = parse_yaml::<Value>(text).expect_err(text);
+            assert!(why.starts_with(want), "{why}");
+        }
+        let names: Vec<_> = ('a'..='l').collect();
+        let bomb: String = names
+            .windows(2)
+            .map(|pair| {
+                format!(
+                    "{}: &{} [{}]\n",
+                    pair[1],
+                    pair[1],
+                    format!("*{}, ", pair[0]).repeat(9)
+                )
+            })
+            .collect();
+        let bomb = format!("a: &a [x]\n{bomb}");
+        for (text, want) in [
+            (bomb, "is too large where its aliases"),
+            ("a: 1\n---\nb: 2\n".to_owned(), "has a second document"),
+            ("[".repeat(10_000), "is nested too deeply"),
+        ] {
+            let why = parse_yaml::<Value>(&text).expect_err(want);
             assert!(why.starts_with(want), "{why}");
         }
         let why = parse_yaml::<Vec<u32>>("[1, x]").expect_err("a word");

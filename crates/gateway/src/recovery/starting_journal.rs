@@ -149,6 +149,12 @@ fn log_report(read: &ReadStreams) {
             "the journal was read"
         );
     }
+    if report.damages + report.lost_beginnings + report.read_errors + report.dropped_streams > 0 {
+        tracing::warn!(
+            ?report,
+            "parts of the journal are damaged or missing: streams may end as lost, or not be found"
+        );
+    }
     for id in &read.refused {
         let id = StreamId::from_bits(*id);
         tracing::warn!(stream = %id, "a newer version wrote the stream; its records stay");

@@ -110,6 +110,39 @@ fn streams_after_damage_are_found() {
 }
 
 #[test]
+fn first_segment_that_is_gone_is_no_intact_journal() {
+    let mut driver = Driver::new(small_config(), 5);
+    let long = driver.open();
+    while driver.disk.segments().len() < 2 {
+        driver.tokens(long, 0, 200);
+        driver.commit();
+    }
+    driver.tokens(long, 0, 1);
+    driver.commit();
+    assert_eq!(
+        read_journal(&driver.disk, 1 << 30)
+            .unwrap()
+            .report
+            .lost_beginnings,
+        0
+    );
+    let name = driver.disk.segments().remove(0);
+    for other in [None, Some(&b""[..]), Some(b"other bytes")] {
+        let disk = driver.disk.fork();
+        disk.remove(&name);
+        if let Some(bytes) = other {
+            disk.put(&name, bytes);
+        }
+        let found = read_journal(&disk, 1 << 30).unwrap();
+        assert_eq!(
+            (found.streams.len(), found.report.lost_beginnings),
+            (0, 1),
+            "{other:?}"
+        );
+    }
+}
+
+#[test]
 fn zeroed_and_repeated_and_swapped_parts_give_no_other_text() {
     let driver = journal(6000, true);
     let name = driver.disk.segments().remove(0);

@@ -80,7 +80,9 @@ fn list_keys(path: &Path) -> Result<(), Failure> {
             entry.created
         )?;
     }
-    Ok(())
+    let shown = path.display();
+    file.check()
+        .map_err(|why| Failure::user(format!("{shown}: no server accepts this file: {why}")))
 }
 
 fn revoke_key(path: &Path, name: &str) -> Result<(), Failure> {

@@ -17,7 +17,7 @@ use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Event, Usage};
 use generate::output::generation_reader::{GenerationReader, Turn};
 use generate::output::parser_config::ParseOptions;
-use generate::prompt::{PromptEncoder, no_text_error};
+use generate::prompt::{PromptEncoder, TEMPLATE_BROKEN, no_text_error};
 use generate::request::{GenerationParams, Prompt};
 use generate::sampling_defaults::SamplingDefaults;
 use generate::stream_meta::StreamMeta;
@@ -252,6 +252,10 @@ fn fresh_seed() -> u64 {
 fn request_failure(error: &ApiError) -> Failure {
     match error.blame {
         Blame::Caller | Blame::Capacity => Failure::user(&error.message),
+        Blame::Ours if error.code == TEMPLATE_BROKEN => Failure::user(format!(
+            "{}: the log has the reason; --chat-template FILE names another template",
+            error.message
+        )),
         Blame::Ours => Failure::bug(&error.message),
     }
 }

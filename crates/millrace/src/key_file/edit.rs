@@ -30,6 +30,7 @@ impl Edit {
                 "{}: another process is changing the keys (if it was interrupted, remove this file)",
                 beside.display()
             ),
+            ErrorKind::NotFound => format!("{}: its folder does not exist", path.display()),
             _ => format!("{}: {why}", beside.display()),
         })?;
         // From here on the drop removes the new file.
@@ -47,9 +48,7 @@ impl Edit {
 
     /// Puts the changed file in the old one's place.
     pub(crate) fn commit(mut self) -> Result<(), String> {
-        let keys = self.file.keys()?;
-        server::Keys::new(&keys).map_err(|problems| problems[0].to_string())?;
-        self.file.webhook_secrets()?;
+        self.file.check()?;
         let yaml = self.file.to_yaml()?;
         self.replace_file(&yaml)
             .map_err(|why| format!("{}: {why}", self.path.display()))

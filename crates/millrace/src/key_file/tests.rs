@@ -95,10 +95,16 @@ fn invalid_file_of_each_kind_is_named() {
             with("").replace("[inference]", "[root]"),
             "inference, admin, metrics",
         ),
+        ("weight", with("weight: 1001"), "from 1 to 1000"),
+        (
+            "no scope",
+            with("").replace("[inference]", "[]"),
+            "at least one scope",
+        ),
     ];
     for (label, text, named) in rows {
         std::fs::write(&path, text).unwrap();
-        let read = KeyFile::read(&path).and_then(|file| file.keys());
+        let read = KeyFile::read(&path).and_then(|file| file.check());
         let why = read.expect_err(label);
         assert!(why.contains(named), "{label}: {why}");
     }

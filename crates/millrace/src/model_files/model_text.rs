@@ -219,11 +219,15 @@ pub(super) fn template_source(
             .map_err(|why| file_failure(&path, &why));
     }
     #[derive(Default, Deserialize)]
+    #[serde(expecting = "an object")]
     struct Config {
         chat_template: Option<Template>,
     }
     #[derive(Deserialize)]
-    #[serde(untagged)]
+    #[serde(
+        untagged,
+        expecting = "chat_template must be a text, or an array of objects with name and template"
+    )]
     enum Template {
         One(String),
         Several(Vec<Named>),

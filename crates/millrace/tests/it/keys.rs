@@ -120,6 +120,22 @@ fn invalid_key_commands_are_named() {
     let file = folder.0.join("keys.yaml").display().to_string();
     let nowhere = folder.0.join("none/keys.yaml").display().to_string();
     stdout(&millrace(&["keys", "--file", &file, "new", "alice"]));
+    let refused = folder.0.join("refused.yaml").display().to_string();
+    let entry = format!(
+        "{{name: a, hash: {}, scopes: [inference], weight: 1001}}",
+        "a".repeat(64)
+    );
+    std::fs::write(&refused, format!("keys: [{entry}]\n")).unwrap();
+    let served = millrace(&["serve", "--port", "0", "--journal", "", "--keys", &refused]);
+    let why = String::from_utf8_lossy(&served.stderr).into_owned();
+    assert!(why.contains("refused.yaml: key \"a\": a weight"), "{why}");
+    let listed = millrace(&["keys", "--file", &refused, "list"]);
+    let why = String::from_utf8_lossy(&listed.stderr).into_owned();
+    assert_eq!(listed.status.code(), Some(1), "{why}");
+    assert!(
+        why.contains("refused.yaml: no server accepts this file"),
+        "{why}"
+    );
     let rows: [(&str, &[&str], &str); 8] = [
         ("twice", &["--file", &file, "new", "alice"], "twice"),
         ("odd name", &["--file", &file, "new", "a b"], "letters"),

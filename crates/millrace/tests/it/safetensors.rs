@@ -60,21 +60,49 @@ fn blank_chat_template_is_none() {
 }
 
 #[test]
-fn tokenizer_that_its_library_fails_on_is_a_sentence() {
-    let (saved, _) = both();
-    edit_json(&saved.folder.join("tokenizer.json"), |tokenizer| {
-        tokenizer["model"]["continuing_subword_prefix"] = json!("<prefix longer than any token>");
-    });
-    let output = millrace(&["run", &saved.folder.display().to_string(), "A", "-n", "1"]);
-    let why = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        !output.status.success() && why.contains("tokenizer.json is not usable"),
-        "{why}"
-    );
-    assert!(
-        !why.contains("panicked") && !why.contains("RUST_BACKTRACE"),
-        "{why}"
-    );
+fn file_that_is_not_usable_is_a_sentence() {
+    type Edit = fn(&mut Value);
+    let rows: [(&str, Edit, &str); 4] = [
+        (
+            "tokenizer.json",
+            |file| {
+                file["model"]["continuing_subword_prefix"] =
+                    json!("<prefix longer than any token>");
+            },
+            "tokenizer.json is not usable",
+        ),
+        (
+            "tokenizer_config.json",
+            |file| {
+                file["bos_token"] = json!(5);
+            },
+            "a token (bos_token, eos_token, unk_token) must be a text",
+        ),
+        (
+            "tokenizer_config.json",
+            |file| {
+                file["chat_template"] = json!(5);
+            },
+            "chat_template must be a text",
+        ),
+        (
+            "tokenizer_config.json",
+            |file| {
+                *file = json!(5);
+            },
+            "expected an object",
+        ),
+    ];
+    for (name, edit, words) in rows {
+        let (saved, _) = both();
+        edit_json(&saved.folder.join(name), edit);
+        let output = millrace(&["run", &saved.folder.display().to_string(), "A", "-n", "1"]);
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && why.contains(words), "{why}");
+        for other in ["panicked", "RUST_BACKTRACE", "struct ", "enum "] {
+            assert!(!why.contains(other), "{why}");
+        }
+    }
 }
 
 #[test]

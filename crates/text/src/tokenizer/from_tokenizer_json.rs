@@ -35,6 +35,7 @@ struct TokenSpelling {
 
 /// Relevant fields of `tokenizer_config.json`.
 #[derive(Default, Deserialize)]
+#[serde(expecting = "an object")]
 struct TokenizerConfig {
     bos_token: Option<ConfigToken>,
     eos_token: Option<ConfigToken>,
@@ -44,7 +45,10 @@ struct TokenizerConfig {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "a token (bos_token, eos_token, unk_token) must be a text, or an object with content"
+)]
 enum ConfigToken {
     Text(String),
     Token { content: String },

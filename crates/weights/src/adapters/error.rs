@@ -11,10 +11,13 @@ pub struct AdapterError {
 
 impl AdapterError {
     pub(crate) fn new(file: &Path, why: impl Into<String>) -> Self {
-        Self {
-            file: file.display().to_string(),
-            why: why.into(),
-        }
+        let (file, why) = (file.display().to_string(), why.into());
+        // Some reasons begin with the file.
+        let bare = why
+            .strip_prefix(&file)
+            .and_then(|rest| rest.strip_prefix(": "));
+        let why = bare.map(str::to_owned).unwrap_or(why);
+        Self { file, why }
     }
 
     /// An error of one tensor.
@@ -30,3 +33,17 @@ impl std::fmt::Display for AdapterError {
 }
 
 impl std::error::Error for AdapterError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_is_named_once() {
+        let path = Path::new("a/b.gguf");
+        for why in ["a/b.gguf: truncated", "truncated"] {
+            let shown = AdapterError::new(path, why).to_string();
+            assert_eq!(shown, "adapter a/b.gguf: truncated");
+        }
+    }
+}

@@ -54,6 +54,7 @@ pub(super) enum Kind {
 
 /// A tensor's entry in the header.
 #[derive(Deserialize)]
+#[serde(expecting = "an object with dtype, shape and data_offsets")]
 pub(super) struct HeaderEntry {
     dtype: String,
     shape: TensorShape,

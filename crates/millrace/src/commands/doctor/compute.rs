@@ -74,18 +74,15 @@ pub(super) fn threads(machine: &Machine, settings: &Settings, processors: usize)
 }
 
 fn model_memory(machine: &Machine, settings: &Settings) -> Finding {
-    const SUBJECT: &str = "memory";
     let Some(memory) = machine.memory() else {
-        return Finding::good(SUBJECT, "unknown: the kernel does not say");
+        return Finding::good("memory", "unknown: the kernel does not say");
     };
-    let (total, available) = (bytes(memory.total), bytes(memory.available));
-    let found = Finding::good(SUBJECT, format!("{available} of {total} available"));
     let source = match find_start_model(settings) {
         Ok(start) => start.source,
-        Err(why) => return found.wrong(why),
+        Err(why) => return Finding::good("model", "cannot be used").wrong(why),
     };
     match bytes_needed(&source, settings) {
-        Err(why) => found.wrong(why),
+        Err(why) => Finding::good("model", "cannot be used").wrong(why),
         Ok(needed) => memory_for(memory, &source.name, needed),
     }
 }

@@ -67,16 +67,10 @@ impl fmt::Display for Finding {
             f,
             "{verdict:<VERDICT_COLUMNS$}{subject:<SUBJECT_COLUMNS$}{found}"
         )?;
-        if self.advice.is_empty() {
-            Ok(())
-        } else {
-            writeln!(
-                f,
-                "{:width$}{}",
-                "",
-                self.advice,
-                width = VERDICT_COLUMNS + SUBJECT_COLUMNS
-            )
+        let width = VERDICT_COLUMNS + SUBJECT_COLUMNS;
+        for line in self.advice.lines() {
+            writeln!(f, "{:width$}{}", "", line.trim_start())?;
         }
+        Ok(())
     }
 }

@@ -102,6 +102,7 @@ fn to_json(files: &JournalFiles, found: &Recovered, has_text: bool) -> Value {
         "unsynced_bytes": report.cut_bytes,
         "damages": report.damages,
         "orphan_records": report.orphan_records,
+        "lost_beginnings": report.lost_beginnings,
         "unknown_records": report.unknown_records,
         "dropped_streams": report.dropped_streams,
         "read_errors": report.read_errors,

@@ -39,6 +39,7 @@ struct JournalFiles {
     segment_bytes: u64,
     /// Bytes of all files.
     bytes: u64,
+    has_lock: bool,
 }
 
 /// Reads a journal without changing files.
@@ -51,6 +52,13 @@ fn read_directory(directory: &Path) -> Result<(JournalFiles, Recovered), Failure
             Err(StartError::Unreadable { source, .. })
                 if source.kind() == std::io::ErrorKind::NotFound && reading < READINGS_MAX => {}
             Ok(found) if found.report.read_errors > 0 && reading < READINGS_MAX => {}
+            Ok(found) if found.report.segments == 0 && !files.has_lock => {
+                return Err(Failure::user(format!(
+                    "journal {}: the directory has no journal: neither a lock file nor a segment \
+                     (0000000000000001-00000001.log)",
+                    directory.display()
+                )));
+            }
             Ok(found) => return Ok((files, found)),
             Err(why) => return Err(Failure::user(why)),
         }
@@ -58,7 +66,7 @@ fn read_directory(directory: &Path) -> Result<(JournalFiles, Recovered), Failure
     Err(Failure::bug("readings of a journal have no end"))
 }
 
-/// The files of a directory that is a journal.
+/// The files of a directory.
 fn find_files(directory: &Path) -> Result<JournalFiles, Failure> {
     let shown = directory.display();
     let failed = |why: std::io::Error| {
@@ -67,7 +75,6 @@ fn find_files(directory: &Path) -> Result<JournalFiles, Failure> {
         ))
     };
     let mut files = JournalFiles::default();
-    let mut has_lock = false;
     for entry in fs::read_dir(directory).map_err(failed)?.take(ENTRIES_MAX) {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
@@ -76,14 +83,8 @@ fn find_files(directory: &Path) -> Result<JournalFiles, Failure> {
             files.segments += 1;
             files.segment_bytes += bytes;
         }
-        has_lock |= name == "lock";
+        files.has_lock |= name == "lock";
         files.bytes += bytes;
     }
-    if files.segments == 0 && !has_lock {
-        Err(Failure::user(format!(
-            "journal {shown}: the directory has no journal: neither a lock file nor a segment (*.log)"
-        )))
-    } else {
-        Ok(files)
-    }
+    Ok(files)
 }

@@ -44,6 +44,7 @@ fn list_damages(found: &Recovered) -> Vec<String> {
             report.read_errors,
             "segments that cannot be read to the end",
         ),
+        (report.lost_beginnings, "streams whose beginning is missing"),
         (
             report.dropped_streams,
             "streams that exceed the memory of this command",

@@ -138,6 +138,17 @@ fn doctor_says_what_prevents_serving() {
         "{report}"
     );
     drop(listener);
+    let examined = millrace(&["doctor", "no-such-model", "--port", "0"]);
+    let report = String::from_utf8_lossy(&examined.stdout).into_owned();
+    let wrong = report
+        .lines()
+        .position(|line| line.starts_with("WRONG   model "));
+    let more = report.lines().skip(wrong.unwrap() + 1).take(3);
+    assert!(
+        more.into_iter()
+            .all(|line| line.starts_with("            ")),
+        "{report}"
+    );
     let report = stdout(&millrace(&["doctor", "--port", "0"]));
     for subject in [
         "instruction set",

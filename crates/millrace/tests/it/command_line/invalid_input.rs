@@ -156,6 +156,19 @@ fn file_that_is_no_model_is_named() {
 }
 
 #[test]
+fn chat_template_that_fails_is_no_bug() {
+    let folder = Folder::new("broken-template");
+    let path = folder.0.join("broken.jinja");
+    std::fs::write(&path, "{{ messages.none.at_all }}").unwrap();
+    let path = path.display().to_string();
+    let said = refusal(&millrace(&["run", "--chat-template", &path, "A"]));
+    assert!(
+        said.contains("--chat-template FILE") && !said.contains("bug"),
+        "{said}"
+    );
+}
+
+#[test]
 fn variable_without_a_value_is_absent() {
     let empty = |name: &'static str| (name, "");
     let vars = ["MILLRACE_CONFIG", "MILLRACE_SERVER_BIND", "MILLRACE_PRESET"].map(empty);

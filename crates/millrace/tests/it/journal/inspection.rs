@@ -171,6 +171,40 @@ fn damage_is_a_line_and_an_exit_code() {
 }
 
 #[test]
+fn copy_without_its_first_segment_is_damaged() {
+    let folder = Folder::new("journal-first-segment");
+    let mut writer = open(&folder.0);
+    let key = writer.open_stream(7, OLD).unwrap();
+    write_tokens(&mut writer, key, &[1, 2, 3]);
+    drop(writer);
+    // The next process continues the stream in a segment of its own.
+    let (mut writer, found) =
+        open_journal(JournalDirectory::new(&folder.0), JournalConfig::default()).unwrap();
+    let end = Record::Ended {
+        choice: 0,
+        end: 3,
+        at_unix_us: 1_753_600_001_000_000,
+    };
+    writer.append(found.streams[0].key, &end).unwrap();
+    writer.close(Duration::ZERO);
+    let first = first_segment(&folder.0);
+    let (code, shown) = verify(&folder.0);
+    assert_eq!(code, Some(0), "{shown}");
+    for change in [
+        |path: &Path| fs::write(path, "other bytes"),
+        |path: &Path| fs::remove_file(path),
+    ] {
+        change(&first).unwrap();
+        let (code, shown) = verify(&folder.0);
+        assert_eq!(code, Some(1), "{shown}");
+        assert!(
+            shown.contains("1 streams whose beginning is missing"),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
 fn stored_answer_is_shown_without_texts() {
     let folder = Folder::new("journal-stored");
     let mut writer = open(&folder.0);
@@ -197,7 +231,8 @@ fn stored_answer_is_shown_without_texts() {
         assert_eq!(stream[name], want, "{shown}");
     }
     assert!(!shown.to_string().contains("secret"), "{shown}");
-    assert_eq!(verify(&folder.0).0, Some(0));
+    let (code, shown) = verify(&folder.0);
+    assert_eq!(code, Some(0), "{shown}");
     // A later version is a line, and no reason to touch the record.
     writer.open_stream(8, stored(2).as_bytes()).unwrap();
     writer.commit(Duration::ZERO);
@@ -229,10 +264,14 @@ fn directory_that_is_no_journal_is_one_clear_line() {
     fs::write(&file, "").unwrap();
     let empty = folder.0.join("empty");
     fs::create_dir(&empty).unwrap();
+    let logs = folder.0.join("logs");
+    fs::create_dir(&logs).unwrap();
+    fs::write(logs.join("server.log"), "millrace listens").unwrap();
     let rows = [
         (folder.0.join("missing"), "the directory cannot be read"),
         (file, "the directory cannot be read"),
         (empty, "the directory has no journal"),
+        (logs, "the directory has no journal"),
     ];
     for (path, expected) in rows {
         for command in ["inspect", "verify"] {
