@@ -64,7 +64,7 @@ fn steps(rig: &Rig, passes: u64) {
 }
 
 /// Waits until so many streams of this key were handed to the engine, and a pass waits.
-fn in_the_engine(rig: &Rig, fields: &str, streams: usize) {
+pub(crate) fn in_the_engine(rig: &Rig, fields: &str, streams: usize) {
     wait_until("all are in the engine", || {
         let page = call(rig, "GET", "/v1/streams?limit=100", fields, &Value::Null).json();
         let data = page["data"].as_array().expect("a page").clone();

@@ -1,5 +1,6 @@
 //! `GET /v1/streams?unread=true`: ended streams whose end no reader has, until a client acknowledges it.
 
+use super::sharing::in_the_engine;
 use crate::support::client::Reply;
 use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, stream_id};
 use crate::support::owners::{call_as, key_field, owners_keys, rejection};
@@ -48,6 +49,7 @@ fn ends_without_a_reader_are_listed_in_their_order_until_they_are_acknowledged()
     let response = call(&rig, "POST", "/v1/responses", "", &response);
     let middle = stream_id(&response.head);
     assert!(unread(&rig).is_empty(), "nothing has ended");
+    in_the_engine(&rig, "", 3);
     // Each ends alone: ends of neighboring passes are noted in the order in which their tasks run.
     rig.gate.allow(6);
     wait_unread(&rig, &[&early]);

@@ -78,7 +78,7 @@ fn least_recently_used_completion_is_evicted() {
     // Metadata counts, too.
     let rig = Rig::with(fake(), limited(100, 12_000));
     let made: Vec<Value> = (0..4).map(|_| create(&rig, &json!({}))).collect();
-    let metadata: Map<String, Value> = (0..10)
+    let metadata: Map<String, Value> = (0..15)
         .map(|i| (i.to_string(), json!("x".repeat(500))))
         .collect();
     let last = path_of(&made[3]);
