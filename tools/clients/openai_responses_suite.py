@@ -194,7 +194,7 @@ def embeddings(client, _):
 def ended_background_response_sends_an_event(client, _):
     """the event is verified by `client.webhooks` and by `standardwebhooks`, and a changed one is rejected"""
     receiver = Receiver()
-    response = create(client, background=True, extra_body={"webhook": receiver.url})
+    response = create(client, background=True, **seeded(webhook=receiver.url))
     headers, body = receiver.received.get(timeout=60)
     event = client.webhooks.unwrap(body, headers, secret=SECRET)
     assert event.type == "response.incomplete" and event.data.id == response.id, event
