@@ -213,6 +213,7 @@ def keyboard(world):
         hold(page)
         page.evaluate("document.activeElement.blur()")
         page.keyboard.press("/")
+        expect(page.get_by_label("Message", exact=True)).to_be_focused()
         page.keyboard.type(LONG)
         page.keyboard.press("Enter")
         expect(page.locator(".measures")).to_contain_text("tokens")

@@ -62,6 +62,7 @@ def hold(page, name="Read 2 tokens/s"):
     break_panel(page)
     page.get_by_role("button", name=name).click()
     page.get_by_role("link", name="Chat", exact=True).click()
+    expect(page.get_by_label("Message", exact=True)).to_be_visible()
 
 
 def break_panel(page):
