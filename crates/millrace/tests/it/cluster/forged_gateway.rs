@@ -151,6 +151,9 @@ fn forged_gateway_gets_no_key_and_is_not_believed() {
         known["instance"].as_str().map(str::to_owned)
     };
     let second = living(&gateways[1]).expect("the id of the second gateway");
+    wait_until("the second gateway is known", || {
+        instance(&gateways[0], &key, &second).is_some()
+    });
     let mut in_its_name = invented.clone();
     in_its_name["id"] = second.clone().into();
     let nats = RawNats::connect(&cluster.nats);
