@@ -157,7 +157,7 @@ impl Generation {
     }
 }
 
-/// Follows the state changes of a stream beside the stream's logs.
+/// Follows the state changes of a stream, next to the stream's logs.
 ///
 /// State changes and tokens arrive on separate paths. A change belongs after the tokens generated before the change:
 /// so a change is taken when there is nothing to read, and held until there is nothing to read once more; earlier

@@ -156,7 +156,7 @@ impl Default for StreamClocks {
 pub struct ModelLimits {
     /// Bytes that loaded models may have together; `None`: no bound. The least recently used model is evicted.
     pub memory_bytes: Option<u64>,
-    /// How long a model that was loaded on demand stays without a request; `None`: for ever.
+    /// How long a model that was loaded on demand stays without a request; `None`: forever.
     pub idle: Option<Duration>,
     /// Requests that may wait for models that are being loaded.
     pub waiting_max: usize,

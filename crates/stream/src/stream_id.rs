@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Id of a stream: 128 random bits, written as 32 lowercase hexadecimal digits.
+/// Id of a stream: 128 random bits, written as 32 lowercase hexadecimal digits. In a cluster, the first 16 are a number of the
+/// gateway.
 ///
 /// ```
 /// use stream::StreamId;
@@ -19,7 +20,7 @@ pub struct StreamId(u128);
 const DIGITS: usize = 32;
 
 impl StreamId {
-    /// An id of 16 bytes from a cryptographic random number generator: the id is a capability, one half of the
+    /// An id of 16 bytes, of which at least 14 are from a cryptographic random number generator: the id is a capability, one half of the
     /// permission to read the stream.
     pub fn from_random(bytes: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(bytes))

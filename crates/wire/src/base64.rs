@@ -1,47 +1,37 @@
-//! Base64 (RFC 4648).
+//! Base64 (RFC 4648), in the spellings that clients send.
 
+use ::base64::alphabet::STANDARD as ALPHABET;
+use ::base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use ::base64::engine::{DecodePaddingMode, Engine as _};
 use bytes::{BufMut, BytesMut};
 
-/// Alphabet of section 4.
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// Padding may be missing, and the bits after the last byte may be any.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &ALPHABET,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
 
-/// Writes base64: every three bytes become four letters; a short last group is padded.
+/// Writes base64 with padding.
 pub(crate) fn encode(bytes: &[u8], out: &mut BytesMut) {
-    for three in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for at in 0..4 {
-            let letter = ALPHABET[(bits >> (18 - 6 * at) & 63) as usize];
-            out.put_u8(if at <= three.len() { letter } else { b'=' });
-        }
-    }
+    out.put_slice(STANDARD.encode(bytes).as_bytes());
 }
 
 /// The bytes of base64 in either alphabet (sections 4 and 5), with or without padding; white space is skipped. `None`: the text
 /// is not base64.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 3);
-    // Bits that are not in `bytes` yet, and their number.
-    let (mut bits, mut held) = (0_u32, 0);
     let is_padding = |c: char| c == '=' || c.is_ascii_whitespace();
-    for letter in text.trim_end_matches(is_padding).bytes() {
-        let value = match letter {
-            b'A'..=b'Z' => letter - b'A',
-            b'a'..=b'z' => letter - b'a' + 26,
-            b'0'..=b'9' => letter - b'0' + 52,
-            b'+' | b'-' => 62,
-            b'/' | b'_' => 63,
-            _ if letter.is_ascii_whitespace() => continue,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held & 0xff) as u8);
-        }
-    }
-    (held < 6).then_some(bytes)
+    let letters = text.trim_end_matches(is_padding).bytes();
+    let plain: Vec<u8> = letters
+        .filter(|letter| !letter.is_ascii_whitespace())
+        .map(|letter| match letter {
+            b'-' => b'+',
+            b'_' => b'/',
+            other => other,
+        })
+        .collect();
+    LENIENT.decode(plain).ok()
 }
 
 #[cfg(test)]

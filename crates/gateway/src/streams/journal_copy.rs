@@ -1,4 +1,4 @@
-//! What the journal has of one stream: all that a rewriting needs beside the tokens, which the logs have; and the stream
+//! What the journal has of one stream: all that a rewriting needs besides the tokens, which the logs have; and the stream
 //! once more as records.
 
 use super::stream_logs::{StreamLogs, TokenBuffers};

@@ -42,7 +42,7 @@ pub(crate) struct Model {
     /// Size of the KV cache; memory is touched only as it is used. With recurrent layers, half of it at most is for states. Default: 65,536 tokens, within a quarter of the machine's memory, and at least 1024.
     #[schemars(
         range(min = 1, max = 1_u64 << 24),
-        extend("x-reload" = "restart", "x-reason" = "a prompt of 30,000 tokens, an answer of 10,000 and others beside them fit; three quarters of the memory remain for weights and the rest of the machine")
+        extend("x-reload" = "restart", "x-reason" = "a prompt of 30,000 tokens, an answer of 10,000 and others next to them fit; three quarters of the memory remain for weights and the rest of the machine")
     )]
     pub(crate) kv_mib: Option<usize>,
     /// Data type of the KV cache, also of the draft model's: `q8_0` needs 53 % of the memory of `f16`, `q4_0` 28 %.

@@ -18,7 +18,7 @@ pub(crate) struct Listener {
     #[schemars(extend("x-reload" = "restart", "x-reason" = "the umask is the administrator's word on who may reach what a process makes"))]
     pub(crate) unix_socket_mode: String,
     /// File with a chain of certificates in PEM: connections to `server.bind` are encrypted by TLS. Needs `tls_key`.
-    #[schemars(extend("x-reload" = "restart", "x-reason" = "there is no certificate by default; on loopback nobody listens in"))]
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "there is no certificate by default; on loopback no one listens in"))]
     pub(crate) tls_cert: Option<PathBuf>,
     /// File with the key of the first certificate, in PEM.
     #[schemars(extend("x-reload" = "restart", "x-reason" = "the same"))]

@@ -18,7 +18,7 @@ pub(crate) struct PromptCache {
     )]
     pub(crate) disk_gib: u64,
     /// Directory of the prompt cache on disk, used by one process at a time. Default: `millrace/prompts` in the user's cache (`$XDG_CACHE_HOME` or `~/.cache`).
-    #[schemars(extend("x-reload" = "restart", "x-reason" = "a cache may be lost, so it is beside the downloaded models"))]
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "a cache may be lost, so it is next to the downloaded models"))]
     pub(crate) disk_directory: Option<PathBuf>,
 }
 

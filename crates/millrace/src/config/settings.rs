@@ -75,7 +75,7 @@ pub(crate) struct Server {
     #[schemars(extend("x-reload" = "live", "x-reason" = "pages and applications of this machine belong to its user, as in Ollama; others must be listed"))]
     pub(crate) origins: Vec<String>,
     /// Serve the web page at `/`.
-    #[schemars(extend("x-reload" = "live", "x-reason" = "its files need no key and do nothing; its requests need the key of whoever types one"))]
+    #[schemars(extend("x-reload" = "live", "x-reason" = "its files need no key and do nothing; its requests need the key that a user types"))]
     pub(crate) page: bool,
     /// The prefix of all paths, such as `/llm`, for a reverse proxy that passes paths on as they are. Not with `cluster.servers`.
     #[schemars(extend("x-reload" = "live", "x-reason" = "most servers have an address of their own, or a proxy that takes the prefix off"))]

@@ -42,7 +42,7 @@ pub(crate) struct Upstream {
     /// Time without a byte of a response after which the server counts as dead.
     #[schemars(
         range(min = PAUSE_MS_MIN, max = HOUR_MS),
-        extend("x-reload" = "restart", "x-reason" = "long prompts between tokens of others")
+        extend("x-reload" = "restart", "x-reason" = "long prompts between tokens of other answers")
     )]
     pub(crate) silence_timeout_ms: u64,
     /// Time between two probes of a server (`/v1/models`).

@@ -232,7 +232,7 @@ static ARGS: NameSyntax = NameSyntax {
 };
 
 /// `[TOOL_CALLS]` and a list of objects; since tokenizer v11 one `[TOOL_CALLS]` before each call, then the
-/// name, `[ARGS]` and an object. A bare list cannot be told from the delimiter by its first character.
+/// name, `[ARGS]` and an object. A bare list cannot be distinguished from the delimiter by its first character.
 pub(super) static MISTRAL: FamilySyntax = FamilySyntax {
     markers: &[
         anywhere(

@@ -52,7 +52,7 @@ const TEMPLATES: [(&str, &str); 13] = [
          {{- c.function.name + c.function.arguments }}{%- endfor %}{%- endfor %}",
     ),
     (
-        "one call at a time, without text beside the call",
+        "one call at a time, without text next to the call",
         "{%- if tools %}{{- tools | tojson }}{%- endif %}{%- for m in messages %}{%- if 'tool_calls' in m %}\
          {%- if m.tool_calls | length != 1 %}{{- raise_exception('one call') }}{%- endif %}{{- m.tool_calls[0].function | tojson }}\
          {%- else %}@{%- endif %}{%- endfor %}",

@@ -306,7 +306,7 @@ fn keep_alive_is_honored() {
         all.find(|model| model["name"] == name).unwrap()["expires_at"].clone()
     };
     let forever = of("first:latest");
-    assert_eq!(of("a:latest"), forever, "both for ever");
+    assert_eq!(of("a:latest"), forever, "both forever");
     let stays = post(
         rig.addr,
         "/api/generate",

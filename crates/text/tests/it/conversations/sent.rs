@@ -94,7 +94,7 @@ pub(super) fn result(text: &str, id: Option<&str>) -> Value {
 pub(super) fn calling_conversations() -> Vec<(&'static str, Value)> {
     let mut rows = argument_forms();
     rows.extend(call_orders());
-    rows.extend(texts_beside_calls());
+    rows.extend(texts_next_to_calls());
     rows.extend(first_calls());
     rows.push(instructed_call());
     rows
@@ -123,20 +123,20 @@ fn first_calls() -> Vec<(&'static str, Value)> {
 }
 
 /// Text next to calls in one message.
-fn texts_beside_calls() -> Vec<(&'static str, Value)> {
-    let beside = |text: Value, called: &[Value]| {
+fn texts_next_to_calls() -> Vec<(&'static str, Value)> {
+    let with_text = |text: Value, called: &[Value]| {
         let mut message = calls(called);
         message["content"] = text;
         message
     };
-    let one = |text: Value| beside(text, &[call(&json!({"city": "T-c"}), Some("call_1"))]);
+    let one = |text: Value| with_text(text, &[call(&json!({"city": "T-c"}), Some("call_1"))]);
     let two = [
         call(&json!({"city": "T-c"}), Some("call_1")),
         call(&json!({"city": "T-d"}), Some("call_2")),
     ];
     vec![
         (
-            "text beside a call",
+            "text next to a call",
             json!([
                 said("user", "T-a"),
                 one(json!("T-b")),
@@ -144,10 +144,10 @@ fn texts_beside_calls() -> Vec<(&'static str, Value)> {
             ]),
         ),
         (
-            "text beside two calls, an answer, and a call again",
+            "text next to two calls, an answer, and a call again",
             json!([
                 said("user", "T-a"),
-                beside(json!("T-b"), &two),
+                with_text(json!("T-b"), &two),
                 result("T-e", Some("call_1")),
                 result("T-f", Some("call_2")),
                 said("assistant", "T-g"),
@@ -157,7 +157,7 @@ fn texts_beside_calls() -> Vec<(&'static str, Value)> {
             ]),
         ),
         (
-            "text beside calls in a row",
+            "text next to calls in a row",
             json!([
                 said("user", "T-a"),
                 one(json!("T-b")),
@@ -167,7 +167,7 @@ fn texts_beside_calls() -> Vec<(&'static str, Value)> {
             ]),
         ),
         (
-            "null beside a call",
+            "null next to a call",
             json!([
                 said("user", "T-a"),
                 one(Value::Null),
