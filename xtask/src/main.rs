@@ -48,6 +48,7 @@ mod debian_root;
 mod deny;
 mod dist;
 mod docs;
+mod lavapipe;
 mod links;
 mod masked_text;
 mod oracle;

@@ -1,0 +1,32 @@
+//! Mesa's Vulkan driver for processors, on which the tests of the GPU run.
+
+use crate::shell::{self, root};
+use std::process::Command;
+
+/// Installs the driver where it is missing or too old: version 22.3 of Debian 12 ends loops after 65,535 rounds without an
+/// error, so the driver comes from its backports. Needs root and Debian's archive.
+const INSTALL: &str = r#"
+installed=$(dpkg-query -W -f='${Version}' mesa-vulkan-drivers 2>/dev/null)
+dpkg --compare-versions "${installed:-0}" ge 25 && dpkg-query -W libvulkan1 >/dev/null 2>&1 && exit 0
+. /etc/os-release
+lists=$PWD/apt-sources.list
+printf 'deb http://deb.debian.org/debian %s main\n' "$VERSION_CODENAME" "$VERSION_CODENAME-backports" > "$lists"
+options="-o Dir::Etc::sourcelist=$lists -o Dir::Etc::sourceparts=-"
+apt-get $options update
+apt-get $options install -y --no-install-recommends -t "$VERSION_CODENAME-backports" mesa-vulkan-drivers libvulkan1
+"#;
+
+/// Makes the driver available, if that is possible. Without it, the tests of the GPU say so and pass, unless
+/// `MILLRACE_GPU_TESTS` is 1.
+pub(crate) fn install() {
+    let folder = root().join("target/lavapipe");
+    let installed = std::fs::create_dir_all(&folder)
+        .map_err(|why| format!("{}: {why}", folder.display()))
+        .and_then(|()| {
+            let mut bash = Command::new("bash");
+            shell::run(bash.args(["-c", INSTALL]).current_dir(&folder))
+        });
+    if let Err(why) = installed {
+        println!("no Vulkan driver for the tests of the GPU: {why}");
+    }
+}
