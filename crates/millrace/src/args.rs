@@ -23,7 +23,9 @@ pub(crate) use streams::{
     FollowArgs, ServerArgs, StreamArgs, StreamListArgs, StreamsArgs, StreamsCommand,
 };
 
-use crate::config::{Config, ConfigError, KvType, Layers, Origin, Preset, Quantize, Speculation};
+use crate::config::{
+    Config, ConfigError, DeviceChoice, KvType, Layers, Origin, Preset, Quantize, Speculation,
+};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -186,6 +188,9 @@ pub(crate) struct ModelArgs {
     /// Quantization of safetensors weights at load.
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) quantize: Option<Quantize>,
+    /// Where the model is computed: auto, cpu, or a GPU as gpu, vulkan, metal or dx12, with `:N` for one of several.
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<DeviceChoice>,
     /// Number of compute threads.
     #[arg(short = 't', long, value_name = "N")]
     pub(crate) threads: Option<usize>,
@@ -308,6 +313,7 @@ impl ModelArgs {
             .flag("model.adapters", self.adapters.setting().as_ref())
             .flag("model.chat_template", self.chat_template.as_ref())
             .flag("model.quantize", self.quantize.as_ref())
+            .flag("model.device", self.device.as_ref())
             .flag("model.threads", self.threads.as_ref())
             .flag("model.kv_mib", self.kv_mib.as_ref())
             .flag("model.kv_type", self.kv_type.as_ref())

@@ -1,6 +1,7 @@
 //! From settings to a running engine: the files, the weights, the tokenizer, the chat template.
 
 mod adapters;
+mod device;
 mod disk_cache;
 mod draft;
 mod encoder;
@@ -20,9 +21,7 @@ use crate::bounds::engine_config;
 use crate::clock::now;
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::model_files::{
-    ModelPurpose, ModelSource, ModelText, arithmetic_name, facts_of, identity_of,
-};
+use crate::model_files::{ModelPurpose, ModelSource, ModelText, facts_of, identity_of};
 use crate::model_lookup::find_model;
 use crate::packed_cache::CacheWriter;
 use crate::progress_bar::LoadBar;
@@ -31,7 +30,6 @@ use disk_cache::cache_on_disk;
 use draft::DraftModel;
 use engine::{Engine, EngineThread, Handle, Speculation};
 use generate::model_handle::ModelHandle;
-use kernels::Isa;
 use remote::ModelRelay;
 use server::{
     EngineAbsence, EngineArithmetic, LoadPhase, LoadProgress, ModelFacts, ModelIdentity,
@@ -125,8 +123,10 @@ pub(crate) fn load_from(
     let described = describe_model(source, &files, settings)?;
     let draft = DraftModel::find(settings, &described.text.tokenizer)?;
     let isa = kernel_isa(settings.model.deterministic)?;
-    let identity = find_identity(&files, &described, arithmetic(isa, settings));
+    let mut identity = find_identity(&files, &described);
     let model = load_weights((files, &described.adapters.adapters), isa, settings, report)?;
+    identity.arithmetic.clone_from(&model.arithmetic);
+    tracing::debug!(arithmetic = model.arithmetic, "arithmetic of the model");
     let context_max = model.model.dims().context_max;
     let (mut engine, bytes, cache_writers) = new_engine(model, draft, settings)?;
     cache_on_disk(&mut engine, &identity, settings);
@@ -247,32 +247,22 @@ fn new_engine(
     Ok((engine.map_err(Failure::user)?, bytes, cache_writers))
 }
 
-fn find_identity(
-    files: &ModelFiles,
-    described: &DescribedModel,
-    arithmetic: String,
-) -> ModelIdentity {
+/// The identity of an open model, without its arithmetic.
+fn find_identity(files: &ModelFiles, described: &DescribedModel) -> ModelIdentity {
     let started = now();
     let identity = identity_of(
         (files, &described.adapters),
         &described.text,
         described.answers,
-        arithmetic,
     );
     let ms = (now() - started).as_secs_f64() * 1000.0;
     tracing::debug!(
         weights = identity.weights,
         tokenizer = identity.tokenizer,
         template = identity.template,
-        arithmetic = identity.arithmetic,
         "the model was identified in {ms:.1} ms"
     );
     identity
-}
-
-fn arithmetic(isa: Isa, settings: &Settings) -> String {
-    let model = &settings.model;
-    arithmetic_name(model.kv_type, model.quantize, isa)
 }
 
 /// Logs what a model supports of tools and reasoning.

@@ -1,5 +1,6 @@
 //! Settings of the model and of the engine's steps, and the names of what they choose.
 
+use super::DeviceChoice;
 use super::ranges::{COUNT_MAX, HOUR_MS, PAUSE_MS_MIN, TOKENS_MAX};
 use engine::{DRAFT_TOKENS_MAX, EngineConfig};
 use kernels::KvKind;
@@ -33,6 +34,9 @@ pub(crate) struct Model {
     /// Quantization of safetensors weights at load; default: as stored. GGUF files are loaded as they are.
     #[schemars(extend("x-reload" = "restart", "x-reason" = "the file's precision is what its authors tested"))]
     pub(crate) quantize: Option<Quantize>,
+    /// Where the model is computed: `cpu`; a GPU as `gpu`, `vulkan`, `metal` or `dx12`, with `:N` for one of several; or `auto`, a GPU that computes the model and reads memory clearly faster than the processor, else the processor.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "a GPU that is there should be used, and a slow one should not"))]
+    pub(crate) device: DeviceChoice,
     /// Compute threads, including the engine thread; default: the number of processors, at most one for each MiB of the model's files.
     #[schemars(
         range(min = 1, max = 1024),
@@ -120,6 +124,7 @@ impl Default for Model {
             threads: None,
             kv_mib: None,
             kv_type: KvType::F16,
+            device: DeviceChoice::Auto,
             deterministic: false,
         }
     }

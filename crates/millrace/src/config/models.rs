@@ -52,7 +52,7 @@ pub(crate) struct Models {
         extend("x-reload" = "live", "x-reason" = "the time that official clients wait for a byte")
     )]
     pub(crate) load_timeout_s: u64,
-    /// Settings of single models, by name: `system`, `parameters` (defaults of requests), `from` (a new name for another model); and for loading `context`, `kv_mib`, `kv_type`, `adapters`, `chat_template`, which take precedence over `model.*`.
+    /// Settings of single models, by name: `system`, `parameters` (defaults of requests), `from` (a new name for another model); and for loading `context`, `kv_mib`, `kv_type`, `device`, `adapters`, `chat_template`, which take precedence over `model.*`.
     #[schemars(extend("x-reload" = "restart", "x-reason" = "models are served as their files are"))]
     pub(crate) named: NamedModels,
 }

@@ -2,7 +2,7 @@
 
 use super::Model;
 use super::adapters::parse_adapters;
-use super::{KvType, Settings};
+use super::{DeviceChoice, KvType, Settings};
 use crate::model_store::ModelName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,9 @@ pub(crate) struct NamedModel {
     /// As `model.kv_type`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kv_type: Option<KvType>,
+    /// As `model.device`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<DeviceChoice>,
     /// As `model.adapters`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) adapters: Option<Vec<String>>,
@@ -67,6 +70,7 @@ impl NamedModel {
         model.context = self.context.or(model.context);
         model.kv_mib = self.kv_mib.or(model.kv_mib);
         model.kv_type = self.kv_type.unwrap_or(model.kv_type);
+        model.device = self.device.unwrap_or(model.device);
         if let Some(adapters) = &self.adapters {
             model.adapters.clone_from(adapters);
         }
@@ -90,6 +94,7 @@ impl NamedModel {
             ("context", self.context.is_some()),
             ("kv_mib", self.kv_mib.is_some()),
             ("kv_type", self.kv_type.is_some()),
+            ("device", self.device.is_some()),
             ("adapters", self.adapters.is_some()),
             ("chat_template", self.chat_template.is_some()),
         ];

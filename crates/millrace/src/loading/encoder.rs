@@ -2,7 +2,7 @@
 //! later ones.
 
 use super::memory::experts_scratch_bytes;
-use super::weights::PackedModel;
+use super::weights::LoadedWeights;
 use crate::config::Settings;
 use crate::failure::Failure;
 use cpu::{EncoderModel, LoadOptions, PAGE_TOKENS, PAGES_MAX, ROWS_MAX};
@@ -50,14 +50,10 @@ pub(super) fn load_encoder(
     (isa, pool): (Isa, Pool),
     options: &LoadOptions,
     (sections, progress): (&mut PackedSections, &mut dyn FnMut(Packed)),
-) -> Result<PackedModel, Failure> {
+) -> Result<LoadedWeights, Failure> {
     let model = EncoderModel::load_with(files, kind, (isa, pool), options, sections, progress);
     let model = model.map_err(Failure::user)?;
-    Ok(PackedModel {
-        bytes: model.bytes(),
-        model: Box::new(model),
-        cache_writer: None,
-    })
+    Ok((model.bytes(), Box::new(model)))
 }
 
 /// Bytes that an encoder's keys, values and workspace would have once loaded.

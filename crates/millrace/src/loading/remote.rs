@@ -156,12 +156,10 @@ impl WeightlessModel {
         };
         report(LoadPhase::Tokenizer);
         let described = describe_model(source, &files, settings)?;
-        // The arithmetic is that of the engines.
         let identity = identity_of(
             (&files, &described.adapters),
             &described.text,
             described.answers,
-            String::new(),
         );
         report(LoadPhase::Starting);
         Ok(Self {

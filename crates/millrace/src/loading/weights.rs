@@ -1,10 +1,12 @@
 //! A model's weights, packed for the kernels, with as many KV pages as the memory holds.
 
+use super::device::load_on_gpu;
 use super::encoder::{encoder_options, load_encoder, whole_text_options};
 use super::states::StateBudget;
 use crate::clock::{now, now_unix_s};
 use crate::config::{Settings, Speculation, memory};
 use crate::failure::Failure;
+use crate::model_files::arithmetic_name;
 use crate::packed_cache::{CacheWriter, CachedLoad};
 use cpu::{LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGES_MAX};
 use kernels::{Isa, Pool};
@@ -30,10 +32,15 @@ pub(crate) fn kernel_isa(deterministic: bool) -> Result<Isa, Failure> {
     Ok(isa)
 }
 
-/// A model with packed weights.
+/// A model, and its bytes.
+pub(super) type LoadedWeights = (ModelBytes, Box<dyn Forward>);
+
+/// A model with its weights in memory.
 pub(super) struct PackedModel {
     pub(super) model: Box<dyn Forward>,
     pub(super) bytes: ModelBytes,
+    /// The arithmetic that computes it.
+    pub(super) arithmetic: String,
     /// Writes the packed weights to the cache.
     pub(super) cache_writer: Option<CacheWriter>,
 }
@@ -46,20 +53,27 @@ impl PackedModel {
     }
 }
 
-/// Loads the weights, packed before or now, and packs the adapters, with progress in the log and in `report`.
+/// Loads a model to its GPU, or packs its weights for the processor.
 pub(super) fn load_weights(
     (files, adapters): (ModelFiles, &[Adapter]),
     isa: Isa,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<PackedModel, Failure> {
-    let threads = match settings.model.threads {
-        Some(threads) => threads,
-        None => default_threads(
-            files.file_bytes(),
-            std::thread::available_parallelism()?.get(),
-        ),
-    };
+    match load_on_gpu(&files, adapters, settings, report)? {
+        Some(model) => Ok(model),
+        None => load_on_processor((files, adapters), isa, settings, report),
+    }
+}
+
+/// Loads the weights, packed before or now, and packs the adapters, with progress in the log and in `report`.
+fn load_on_processor(
+    (files, adapters): (ModelFiles, &[Adapter]),
+    isa: Isa,
+    settings: &Settings,
+    report: &mut dyn FnMut(LoadProgress),
+) -> Result<PackedModel, Failure> {
+    let threads = compute_threads(&files, settings)?;
     let options = load_options(&files, settings)?;
     let mut tenths = 0;
     let mut progress = |packed: Packed| {
@@ -81,11 +95,10 @@ pub(super) fn load_weights(
         &mut cached.sections,
         &mut progress as &mut dyn FnMut(Packed),
     );
-    let mut packed = match EncoderKind::of(files.metadata()) {
+    let (bytes, model) = match EncoderKind::of(files.metadata()) {
         Some(kind) => load_encoder(files, kind, (isa, pool), &options, sections)?,
         None => load_decoder((files, adapters), (isa, pool), &options, sections)?,
     };
-    let bytes = packed.bytes;
     let from = if cached.is_from_cache() {
         " from the packed cache"
     } else {
@@ -98,12 +111,17 @@ pub(super) fn load_weights(
         kv_mib = bytes.kv >> 20,
         states_mib = bytes.states >> 20,
         scratch_mib = bytes.scratch >> 20,
-        context = packed.model.dims().context_max,
+        context = model.dims().context_max,
         "loaded{from} in {:.2} s",
         (now() - started).as_secs_f64()
     );
-    packed.cache_writer = cached.end();
-    Ok(packed)
+    let (kv, quantize) = (settings.model.kv_type, settings.model.quantize);
+    Ok(PackedModel {
+        model,
+        bytes,
+        arithmetic: arithmetic_name(kv, quantize, isa),
+        cache_writer: cached.end(),
+    })
 }
 
 fn load_decoder(
@@ -111,15 +129,22 @@ fn load_decoder(
     (isa, pool): (Isa, Pool),
     options: &LoadOptions,
     (sections, progress): (&mut PackedSections, &mut dyn FnMut(Packed)),
-) -> Result<PackedModel, Failure> {
+) -> Result<LoadedWeights, Failure> {
     let model = Model::load_with(files, (isa, pool), options, sections, progress);
     let mut model = model.map_err(Failure::user)?;
     model.adapt(adapters).map_err(Failure::user)?;
-    Ok(PackedModel {
-        bytes: model.bytes(),
-        model: Box::new(model),
-        cache_writer: None,
-    })
+    Ok((model.bytes(), Box::new(model)))
+}
+
+/// The compute threads of the settings, or as many as the model can use.
+fn compute_threads(files: &ModelFiles, settings: &Settings) -> Result<usize, Failure> {
+    match settings.model.threads {
+        Some(threads) => Ok(threads),
+        None => {
+            let processors = std::thread::available_parallelism()?.get();
+            Ok(default_threads(files.file_bytes(), processors))
+        }
+    }
 }
 
 /// Bytes of a model's files for each compute thread that is worth its synchronization: a thread reads them in some tens of

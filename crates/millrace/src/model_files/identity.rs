@@ -26,18 +26,17 @@ const SAMPLE_BLOCKS: usize = 16;
 const SAMPLE_BLOCK_BYTES: usize = 4096;
 const TEMPLATE_KEY: &str = "tokenizer.chat_template";
 
-/// The identity of an open model.
+/// The identity of an open model. Its arithmetic is empty: known once the model is loaded, here or by engines.
 pub(crate) fn identity_of(
     (files, adapters): (&ModelFiles, &OpenedAdapters),
     text: &ModelText,
     answers: AnswerFormat,
-    arithmetic: String,
 ) -> ModelIdentity {
     ModelIdentity {
         weights: adapted_digest(weights_digest(files), adapters),
         tokenizer: text.tokenizer_digest.clone(),
         template: template_digest(text.template.as_deref(), answers),
-        arithmetic,
+        arithmetic: String::new(),
     }
 }
 
@@ -211,12 +210,10 @@ mod tests {
     fn identity(bytes: Vec<u8>) -> ModelIdentity {
         let files: ModelFiles = Gguf::from_bytes(bytes).unwrap().into();
         let text = ModelText::read(&ModelSource::built_in(), &files).unwrap();
-        let arithmetic = arithmetic_name(KvType::F16, None, Isa::best());
         identity_of(
             (&files, &OpenedAdapters::default()),
             &text,
             AnswerFormat::default(),
-            arithmetic,
         )
     }
 
