@@ -24,7 +24,7 @@ const EXPECTED_LINUX: [&str; 3] = ["millrace", "install.sh", "systemd/millrace.s
 
 /// Writes the archive and its checksum, and installs from it.
 pub(super) fn run(built: &Built, share: &Path) -> Outcome {
-    let name = name(&built.version, &built.target);
+    let name = built.package_name();
     let tree = write_tree(built, share)?;
     let release = release_folder()?;
     let archive = format!("{name}.tar.gz");
@@ -43,7 +43,7 @@ pub(super) fn run(built: &Built, share: &Path) -> Outcome {
 
 /// Writes what an archive has and runs the binary from there: for systems whose archives are packed by other tools.
 pub(super) fn folder_only(built: &Built, share: &Path) -> Outcome {
-    let inner = write_tree(built, share)?.join(name(&built.version, &built.target));
+    let inner = write_tree(built, share)?.join(built.package_name());
     if let Some(missing) = EXPECTED.iter().find(|name| !inner.join(name).is_file()) {
         return Err(format!("{} has no {missing}", inner.display()));
     }
@@ -57,7 +57,7 @@ pub(super) fn folder_only(built: &Built, share: &Path) -> Outcome {
 fn write_tree(built: &Built, share: &Path) -> Result<PathBuf, String> {
     let tree = folder().join("tree");
     empty_folder(&tree)?;
-    let inner = tree.join(name(&built.version, &built.target));
+    let inner = tree.join(built.package_name());
     copy_folder(share, &inner)?;
     copy(&built.binary, &inner.join(Built::file_name()))?;
     if !cfg!(target_os = "linux") {
@@ -89,11 +89,6 @@ fn copy_folder(from: &Path, to: &Path) -> Outcome {
         }
     }
     Ok(())
-}
-
-/// The name of an archive without its ending.
-pub(super) fn name(version: &str, target: &str) -> String {
-    format!("millrace-{version}-{target}")
 }
 
 /// Packs a folder so that the same files give the same bytes.

@@ -2,7 +2,7 @@
 
 use super::components::Components;
 use super::{copy, create, empty_folder, folder, licenses, sbom, write};
-use crate::shell::{self, Outcome, cargo, output, root, target_dir};
+use crate::shell::{self, Outcome, cargo, output, python, root, target_dir};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,12 +13,29 @@ pub(super) const STATIC: &str = if cfg!(target_arch = "aarch64") {
     "x86_64-unknown-linux-musl"
 };
 
+/// The oldest C library that a binary with support of GPUs runs on: Debian 10, RHEL 8, Ubuntu 18.10.
+const GPU_LIBRARY: &str = "2.28";
+/// The linker that takes an old C library on any system, from PyPI.
+const ZIG: [&str; 2] = ["cargo-zigbuild==0.24.1", "ziglang==0.17.1"];
+
+/// The kind of a binary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Static where this machine can build that, else as `Glibc`.
+    Static,
+    /// For the C library of this machine.
+    Glibc,
+    /// With support of GPUs. A static binary cannot open a driver, so this one needs a C library, an old one.
+    Gpu,
+}
+
 /// A binary to package.
 pub(super) struct Built {
     pub(super) binary: PathBuf,
     /// The target as Rust names it.
     pub(super) target: String,
     pub(super) version: String,
+    pub(super) kind: Kind,
 }
 
 impl Built {
@@ -32,12 +49,22 @@ impl Built {
         format!("millrace{}", std::env::consts::EXE_SUFFIX)
     }
 
-    /// Builds the binary: a static one, unless the machine cannot or `is_glibc`.
-    pub(super) fn build(is_glibc: bool) -> Result<Self, String> {
-        let target = if is_glibc || !cfg!(target_os = "linux") || !can_be_static() {
-            host()?
-        } else {
+    /// The name of packages without their ending.
+    pub(super) fn package_name(&self) -> String {
+        let gpu = if self.kind == Kind::Gpu { "-gpu" } else { "" };
+        format!("millrace-{}-{}{gpu}", self.version, self.target)
+    }
+
+    /// Builds the binary.
+    pub(super) fn build(kind: Kind) -> Result<Self, String> {
+        if kind == Kind::Gpu {
+            return Self::build_for_gpus();
+        }
+        let is_static = kind == Kind::Static && cfg!(target_os = "linux") && can_be_static();
+        let target = if is_static {
             STATIC.to_owned()
+        } else {
+            host()?
         };
         let mut build = cargo();
         build.args(["build", "--profile", "packaged", "--locked"]);
@@ -49,20 +76,38 @@ impl Built {
         }
         shell::run(&mut build)?;
         let binary = binary.join("packaged").join(Self::file_name());
-        Self::stripped(&binary, target)
+        Self::stripped(&binary, target, kind)
+    }
+
+    /// Builds the binary with support of GPUs for this machine's kind of processor.
+    fn build_for_gpus() -> Result<Self, String> {
+        let target = host()?;
+        let python = python("zigbuild", &ZIG, &[])?;
+        let mut path = vec![python.parent().unwrap_or(&python).to_owned()];
+        path.extend(std::env::split_paths(
+            &std::env::var_os("PATH").unwrap_or_default(),
+        ));
+        let path = std::env::join_paths(path).map_err(|why| why.to_string())?;
+        let mut build = cargo();
+        build.arg("zigbuild").env("PATH", path);
+        build.args(["--profile", "packaged", "--locked", "--package", "millrace"]);
+        build.args(["--features", "gpu", "--target"]);
+        shell::run(build.arg(format!("{target}.{GPU_LIBRARY}")))?;
+        let binary = target_dir()?.join(&target).join("packaged");
+        Self::stripped(&binary.join(Self::file_name()), target, Kind::Gpu)
     }
 
     /// A binary that was built before.
-    pub(super) fn existing(binary: &Path) -> Result<Self, String> {
+    pub(super) fn existing(binary: &Path, kind: Kind) -> Result<Self, String> {
         let target = if is_static(binary)? {
             STATIC.to_owned()
         } else {
             host()?
         };
-        Self::stripped(binary, target)
+        Self::stripped(binary, target, kind)
     }
 
-    fn stripped(binary: &Path, target: String) -> Result<Self, String> {
+    fn stripped(binary: &Path, target: String, kind: Kind) -> Result<Self, String> {
         create(&folder())?;
         let stripped = folder().join(Self::file_name());
         if cfg!(windows) {
@@ -77,6 +122,7 @@ impl Built {
             binary: stripped,
             target,
             version,
+            kind,
         })
     }
 
@@ -97,7 +143,7 @@ impl Built {
             let script = output(Command::new(&self.binary).args(["completions", shell]))?;
             write(&completions.join(file), &String::from_utf8_lossy(&script))?;
         }
-        let components = Components::of(&self.target)?;
+        let components = Components::of(&self.target, self.kind == Kind::Gpu)?;
         write(
             &share.join("THIRD-PARTY-LICENSES.txt"),
             &licenses::complete(&components, &self.target)?,

@@ -22,16 +22,15 @@ pub(super) struct Component {
 pub(super) struct Components(pub(super) Vec<Component>);
 
 impl Components {
-    /// The crates of a binary for this target.
-    pub(super) fn of(target: &str) -> Result<Self, String> {
-        let told = output(cargo().args([
-            "metadata",
-            "--format-version",
-            "1",
-            "--locked",
-            "--filter-platform",
-            target,
-        ]))?;
+    /// The crates of a binary for this target, with or without support of GPUs.
+    pub(super) fn of(target: &str, has_gpu: bool) -> Result<Self, String> {
+        let mut cargo = cargo();
+        cargo.args(["metadata", "--format-version", "1", "--locked"]);
+        cargo.args(["--filter-platform", target]);
+        if has_gpu {
+            cargo.args(["--features", "millrace/gpu"]);
+        }
+        let told = output(&mut cargo)?;
         let metadata = serde_json::from_slice(&told).map_err(|e| format!("cargo metadata: {e}"))?;
         let lock = root().join("Cargo.lock");
         let lock =

@@ -22,13 +22,13 @@ mod unit;
 mod wheel;
 
 use crate::shell::{Outcome, output, root};
-use build::Built;
+use build::{Built, Kind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Packages the binary: `--deb` as a Debian package, which `--install` installs into a new Debian 12, `--wheel` for Python,
 /// `--licenses FILE` writes the texts alone, for an image; `--folder` as what an archive has, else as an archive. `--binary PATH` takes a binary that is there already, `--glibc`
-/// builds for the host although a static binary could be built.
+/// builds for the host although a static binary could be built, `--gpu` with support of GPUs, for an old C library (needs PyPI).
 pub(crate) fn run(args: &[String]) -> Outcome {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     let value = |flag: &str| {
@@ -44,6 +44,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         "--wheel",
         "--folder",
         "--glibc",
+        "--gpu",
         "--binary",
     ];
     let is_value = |at: usize| at > 0 && args[at - 1] == "--binary";
@@ -56,12 +57,19 @@ pub(crate) fn run(args: &[String]) -> Outcome {
             known.join(", ")
         ));
     }
+    let kind = match (has("--gpu"), has("--glibc")) {
+        (true, _) => Kind::Gpu,
+        (false, true) => Kind::Glibc,
+        (false, false) => Kind::Static,
+    };
     let built = match value("--binary") {
-        Some(path) => Built::existing(&path)?,
-        None => Built::build(has("--glibc"))?,
+        Some(path) => Built::existing(&path, kind)?,
+        None => Built::build(kind)?,
     };
     let share = built.write_share()?;
-    if has("--deb") {
+    if has("--deb") && kind == Kind::Gpu {
+        Err("dist: with support of GPUs there are an archive and a wheel".to_owned())
+    } else if has("--deb") {
         let package = deb::run(&built, &share)?;
         if has("--install") {
             debian_install::run(&built, &package)
@@ -79,7 +87,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 
 /// Writes the license texts of a static binary of this machine's kind.
 fn write_licenses(file: &Path) -> Outcome {
-    let components = components::Components::of(build::STATIC)?;
+    let components = components::Components::of(build::STATIC, false)?;
     create(file.parent().unwrap_or(file))?;
     write(file, &licenses::complete(&components, build::STATIC)?)
 }

@@ -1,7 +1,8 @@
 //! Lists of components, from a small `cargo metadata`.
 
+use super::build::{Built, Kind};
 use super::components::{Component, Components};
-use super::{archive, build, deb, licenses, sbom, wheel};
+use super::{build, deb, licenses, sbom, wheel};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -133,8 +134,26 @@ fn license_texts_cover_c_code_and_the_standard_library() {
 
 #[test]
 fn names_have_version_and_target() {
-    let name = archive::name("0.1.0", "x86_64-unknown-linux-musl");
-    assert_eq!(name, "millrace-0.1.0-x86_64-unknown-linux-musl");
+    for (kind, target, name) in [
+        (
+            Kind::Static,
+            "x86_64-unknown-linux-musl",
+            "millrace-0.1.0-x86_64-unknown-linux-musl",
+        ),
+        (
+            Kind::Gpu,
+            "x86_64-unknown-linux-gnu",
+            "millrace-0.1.0-x86_64-unknown-linux-gnu-gpu",
+        ),
+    ] {
+        let built = Built {
+            binary: PathBuf::new(),
+            target: target.to_owned(),
+            version: "0.1.0".to_owned(),
+            kind,
+        };
+        assert_eq!(built.package_name(), name);
+    }
     assert_eq!(
         build::version_of("millrace 0.1.0\n").as_deref(),
         Ok("0.1.0")
@@ -234,7 +253,7 @@ fn copyright_and_changelog_have_debians_formats() {
 #[test]
 fn wheel_names_version_licenses_and_platforms() {
     let readme = "# Millrace\n\nA server.\n\n## Install\n\n[there](docs/install.md)\n";
-    let metadata = wheel::metadata("0.1.0", readme);
+    let metadata = wheel::metadata("millrace-server", "0.1.0", readme);
     assert!(
         metadata.contains("\nVersion: 0.1.0\n")
             && metadata.contains("\nLicense-File: LICENSE-MIT\n"),

@@ -1,16 +1,16 @@
 //! The wheel for Python's package managers: the binary of the archive, packed, and installed into an environment of its own.
 
-use super::build::{self, Built, STATIC};
+use super::build::{self, Built, Kind, STATIC};
 use super::deb::library_floor;
 use super::{copy, create, empty_folder, folder, release_folder, write};
 use crate::shell::{self, Outcome, output, python};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The distribution's name on PyPI: `millrace` is a project of others there. The command is `millrace` all the same.
+/// The distribution's name on PyPI: `millrace` is an unrelated project there. The command is `millrace` all the same.
 const NAME: &str = "millrace-server";
-/// The name in files and folders of a wheel.
-const FILE_NAME: &str = "millrace_server";
+/// The name of the distribution with support of GPUs.
+const GPU_NAME: &str = "millrace-server-gpu";
 
 /// The tool that packs a folder as a wheel, from PyPI.
 const PACKAGES: [&str; 1] = ["wheel>=0.45,<1"];
@@ -20,12 +20,18 @@ const LICENSES: [&str; 3] = ["LICENSE-MIT", "LICENSE-APACHE", "THIRD-PARTY-LICEN
 
 /// Packs the wheel and runs the binary that it installs.
 pub(super) fn run(built: &Built, share: &Path) -> Outcome {
+    let name = match built.kind {
+        Kind::Gpu => GPU_NAME,
+        Kind::Static | Kind::Glibc => NAME,
+    };
+    // The name in files and folders of a wheel.
+    let file_name = name.replace('-', "_");
     let tree = folder().join("wheel-tree");
     empty_folder(&tree)?;
-    let scripts = tree.join(format!("{FILE_NAME}-{}.data/scripts", built.version));
+    let scripts = tree.join(format!("{file_name}-{}.data/scripts", built.version));
     create(&scripts)?;
     copy(&built.binary, &scripts.join("millrace"))?;
-    let info = tree.join(format!("{FILE_NAME}-{}.dist-info", built.version));
+    let info = tree.join(format!("{file_name}-{}.dist-info", built.version));
     create(&info.join("licenses"))?;
     for name in LICENSES {
         copy(&share.join(name), &info.join("licenses").join(name))?;
@@ -33,7 +39,10 @@ pub(super) fn run(built: &Built, share: &Path) -> Outcome {
     let readme = share.join("README.md");
     let readme =
         std::fs::read_to_string(&readme).map_err(|e| format!("{}: {e}", readme.display()))?;
-    write(&info.join("METADATA"), &metadata(&built.version, &readme))?;
+    write(
+        &info.join("METADATA"),
+        &metadata(name, &built.version, &readme),
+    )?;
     write(&info.join("WHEEL"), &tags(&platforms(built)?))?;
     let packed = folder().join("wheel");
     empty_folder(&packed)?;
@@ -66,13 +75,13 @@ fn platforms(built: &Built) -> Result<Vec<String>, String> {
 }
 
 /// The file METADATA of a wheel. Links of the description that lead into the source tree are left out: they lead nowhere there.
-pub(super) fn metadata(version: &str, readme: &str) -> String {
+pub(super) fn metadata(name: &str, version: &str, readme: &str) -> String {
     let description = description(readme);
     let licenses = LICENSES
         .map(|name| format!("License-File: {name}\n"))
         .concat();
     format!(
-        "Metadata-Version: 2.4\nName: {NAME}\nVersion: {version}\n\
+        "Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n\
          Summary: Language-model server: continuous batching on CPUs over the APIs of OpenAI, Anthropic and Ollama\n\
          License-Expression: MIT OR Apache-2.0\n{licenses}Requires-Python: >=3.8\n\
          Keywords: llm,inference,server,gguf,openai,anthropic,ollama\n\
