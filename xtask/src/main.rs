@@ -5,6 +5,7 @@
 //! cargo xtask tidy      crate edges, circles between files, layers, file and crate budgets, banned names and crates;
 //!                       `tidy imports CRATE` lists the imports between the files of a crate
 //! cargo xtask size      production lines of each crate and its budget (part of `tidy`); --small: lists files under 40 lines
+//! cargo xtask spec      writes SPECIFICATION.md from comments of the tests
 //! cargo xtask packages  installs what the suites below need (needs PyPI, npm, Debian)
 //! cargo xtask chart     the Helm chart, rendered and checked (needs PyPI)
 //! cargo xtask deny      advisories, licenses, bans and sources of all dependencies (needs PyPI and RustSec's list);
@@ -58,6 +59,7 @@ mod shell;
 mod size;
 mod skipped_tests;
 mod soak;
+mod spec;
 mod suite;
 mod test_programs;
 mod tidy;
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
     let outcome = match args.next().as_deref() {
         Some("test") => suite::run(),
         Some("tidy") => tidy::run(&args.collect::<Vec<_>>()),
+        Some("spec") => spec::run(),
         Some("size") => size::run(&args.collect::<Vec<_>>()),
         Some("arm") => arm::run(&args.collect::<Vec<_>>()),
         Some("book") => book::run(),
@@ -86,7 +89,7 @@ fn main() -> ExitCode {
         Some("oracle") => oracle::run(&args.collect::<Vec<_>>()),
         Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, size, arm, book, chart, packages, clients, cluster, deny, page, dist, docs, conformance, soak, rivals or oracle",
+            "unknown task {:?}: test, tidy, size, spec, arm, book, chart, packages, clients, cluster, deny, page, dist, docs, conformance, soak, rivals or oracle",
             other.unwrap_or("(none)")
         )),
     };

@@ -1,4 +1,7 @@
 //! Each property of a schema is compared with the parser, value by value.
+//!
+//! Promise (APIs): each request body in `/openapi.json` has the fields, types, bounds and required fields that its
+//! parser has.
 
 use super::*;
 use crate::field_table::{self, FieldTable, Treatment};
