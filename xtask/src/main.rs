@@ -14,7 +14,7 @@
 //! cargo xtask arm       the kernels' tests for AArch64 under qemu, in a root of Debian sid (needs root, Debian; minutes);
 //!                       --all: also those of model and engine; --check: the binary's code compiles
 //! cargo xtask cluster   faults in a cluster of processes over NATS, with unmodified clients (needs PyPI, minutes);
-//!                       --short: the main ones; --numbers: measurements (docs/cluster.md)
+//!                       --short: the main ones; --numbers: measurements (measurements/cluster.md)
 //! cargo xtask page      the web page in a real browser (needs PyPI and Debian's chromium); --screenshots: its pictures;
 //!                       --measure: its first paint, and the river's frames with a thousand lanes
 //! cargo xtask dist      a release: archive with checksum (static, where the target is installed); --deb: Debian package
