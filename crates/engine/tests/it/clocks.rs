@@ -103,6 +103,7 @@ const CLOCKS: [(Clock, usize, Clocks); 5] = {
     ]
 };
 
+/// Promise (Engine): a fired timeout frees its pages within one step.
 #[test]
 fn expired_clock_stops_the_work_within_one_step() {
     for (clock, places, clocks) in CLOCKS {

@@ -1,7 +1,4 @@
 //! Each early end of a stream, and the resources that it frees.
-//!
-//! Promise (Engine): a fired timeout frees its pages within one step.
-//! Also held by `engine/tests/it/clocks.rs`.
 
 use crate::support::{Bench, bench, model};
 use engine::{
