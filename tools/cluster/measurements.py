@@ -1,4 +1,4 @@
-"""Measurements of a cluster of real processes on one machine; docs/cluster.md has results, and what they mean.
+"""Measurements of a cluster of real processes on one machine; measurements/cluster.md has results.
 
     python measurements.py MILLRACE FOLDER --nats PROGRAM [--examples FOLDER] [--rows hop,idle] [--small]
 

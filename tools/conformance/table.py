@@ -15,18 +15,14 @@ FOOT = """
 ## How the suites are run
 <a id="how-they-are-run"></a>
 
-- **openai**, **anthropic**: `tests/api_resources` of the clients' source packages on PyPI. They were written against a mock server that answers anything.
-  The models that they name are copies of the built-in one (`/api/copy`).
-  OpenAI's made-up ids of responses and chat completions are replaced by those of real ones, by a proxy that changes nothing else (`tools/conformance/stand_in.py`).
+- **openai**, **anthropic**: `tests/api_resources` of the clients' source packages on PyPI. The models that they name are copies of the built-in one (`/api/copy`).
+  OpenAI's made-up ids of responses and chat completions are replaced by real ones by a proxy (`tools/conformance/stand_in.py`).
 - **langchain**: the standard integration tests of `langchain-tests`, through ChatOpenAI (chat completions and responses), ChatAnthropic and ChatOllama.
 - **llama.cpp**: those tests of its server that concern features of both, from llama-cpp-python's source package, pointed at a running server.
 - **open-responses**: checks of this project against the types of the specification (`openresponses-types`, made of its schema of 2026-04-24).
-  The specification's own compliance suite is not in a package registry; its requests are among these.
 - **http-lint**: responses to requests of this project, valid and invalid, under `httplint`, the linter of HTTP messages of REDbot; notes of its levels `bad` and `warning`.
-- **http-requests**: requests of this project as bytes: framing that two readers may understand differently (request smuggling), sizes of chunks, absurd heads,
-  and what RFC 9110 and RFC 9112 ask of a server that receives them.
-- **websocket-frames**: WebSockets of this project as bytes: frames, fragments, UTF-8, close codes, opening handshakes, as RFC 6455 asks.
-  Autobahn's suite needs a server that sends each message back: it tests the session of this endpoint, without its commands (`measurements/autobahn.md`).
+- **http-requests**: requests of this project as bytes, against RFC 9110 and RFC 9112: request smuggling, sizes of chunks, absurd heads.
+- **websocket-frames**: WebSockets of this project as bytes, against RFC 6455: frames, fragments, UTF-8, close codes, opening handshakes.
 - **durable-streams**: checks of this project through the unmodified client of the protocol (`tools/clients`).
   The protocol's own suite begins almost every test with a write; streams here are read only.
 - **ollama**: the packages have no tests of a live server: these are checks of this project through the unmodified clients (`tools/clients`).

@@ -1,5 +1,8 @@
 """Checks: the answer goes on where it was, whatever happens, and all who read it read the same."""
 
+# Promise (The web page): an answer continues where it was after a reload, a closed lid, a lost network, a cut socket
+# or a killed server; two tabs show one text.
+
 import re
 import time
 
@@ -93,6 +96,8 @@ def two_tabs(world):
         is_text(second, whole)
 
 
+# Promise (The web page): two browsers that have a stream open see the same text and each other's changes: pause,
+# temperature, injected text.
 @check
 def two_browsers(world):
     """a stream in two other browsers: both see the same text, and what one of them does with it"""
@@ -138,6 +143,9 @@ def steer(watcher):
     expect(status).to_have_text("Inject: done")
 
 
+# Promise (The web page): a page that stops reading parks its stream and no other, and shows it; a stream of another
+# key is 404.
+# Also held by `tools/page/survival_checks.py :: break_it`, `tools/page/view_checks.py :: keys`.
 @check
 def slow_reader(world):
     """a reader that stops parks its own stream and no other, and the river says whose stall that is"""

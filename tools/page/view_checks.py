@@ -220,6 +220,8 @@ def compare(world):
         expect(page.locator(".run .measures").first).to_contain_text("between tokens")
 
 
+# Promise (The web page): each view works without a mouse and passes axe-core, light and dark, on a phone's width.
+# Also held by `tools/page/chat_checks.py :: keyboard`.
 @check
 def accessible(world):
     """axe-core finds nothing in any view, light or dark, wide or on a phone"""

@@ -5,6 +5,7 @@
 //! cargo xtask tidy      crate edges, circles between files, layers, file and crate budgets, banned names and crates;
 //!                       `tidy imports CRATE` lists the imports between the files of a crate
 //! cargo xtask size      production lines of each crate and its budget (part of `tidy`); --small: lists files under 40 lines
+//! cargo xtask spec      writes SPECIFICATION.md from comments of the tests
 //! cargo xtask packages  installs what the suites below need (needs PyPI, npm, Debian)
 //! cargo xtask chart     the Helm chart, rendered and checked (needs PyPI)
 //! cargo xtask deny      advisories, licenses, bans and sources of all dependencies (needs PyPI and RustSec's list);
@@ -13,7 +14,7 @@
 //! cargo xtask arm       the kernels' tests for AArch64 under qemu, in a root of Debian sid (needs root, Debian; minutes);
 //!                       --all: also those of model and engine; --check: the binary's code compiles
 //! cargo xtask cluster   faults in a cluster of processes over NATS, with unmodified clients (needs PyPI, minutes);
-//!                       --short: the main ones; --numbers: measurements (docs/cluster.md)
+//!                       --short: the main ones; --numbers: measurements (measurements/cluster.md)
 //! cargo xtask page      the web page in a real browser (needs PyPI and Debian's chromium); --screenshots: its pictures;
 //!                       --measure: its first paint, and the river's frames with a thousand lanes
 //! cargo xtask dist      a release: archive with checksum (static, where the target is installed); --deb: Debian package
@@ -59,6 +60,7 @@ mod shell;
 mod size;
 mod skipped_tests;
 mod soak;
+mod spec;
 mod suite;
 mod test_programs;
 mod tidy;
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
     let outcome = match args.next().as_deref() {
         Some("test") => suite::run(),
         Some("tidy") => tidy::run(&args.collect::<Vec<_>>()),
+        Some("spec") => spec::run(),
         Some("size") => size::run(&args.collect::<Vec<_>>()),
         Some("arm") => arm::run(&args.collect::<Vec<_>>()),
         Some("book") => book::run(),
@@ -87,7 +90,7 @@ fn main() -> ExitCode {
         Some("oracle") => oracle::run(&args.collect::<Vec<_>>()),
         Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, size, arm, book, chart, packages, clients, cluster, deny, page, dist, docs, conformance, soak, rivals or oracle",
+            "unknown task {:?}: test, tidy, size, spec, arm, book, chart, packages, clients, cluster, deny, page, dist, docs, conformance, soak, rivals or oracle",
             other.unwrap_or("(none)")
         )),
     };

@@ -86,6 +86,9 @@ impl LifetimeStats {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "an instant to begin with")]
 mod tests {
+    //! Promise (Admission and keys): `Retry-After` of a key's stream limit, or of the WebSocket limit, is the
+    //! measured lifetime over the number of open ones.
+
     use super::*;
 
     /// Two streams; each ends after `life_s`, in turns.

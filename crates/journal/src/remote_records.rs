@@ -121,6 +121,9 @@ pub type RecordSource<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&Record<'_>));
 
 #[cfg(test)]
 mod tests {
+    //! Promise (Records of streams in JetStream): messages cut anywhere give the stream; a missing one makes the
+    //! stream lost.
+
     use super::*;
     use crate::record::{Open, REWRITTEN, Record, Tokens};
     use crate::record_encoding::encode_record;

@@ -72,6 +72,8 @@ fn yaml_words(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    //! Promise (Settings and operation): errors of settings and key files quote no line of the file.
+
     use super::parse_yaml;
     use serde_json::Value;
 

@@ -1,3 +1,7 @@
+//! Promise (The web page): the first screen is drawn from the document alone, without a script; the modules are
+//! fetched after the first paint.
+//! Also held by `tools/page/chat_checks.py :: first_screen`.
+
 use super::*;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

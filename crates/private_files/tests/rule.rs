@@ -1,4 +1,10 @@
 //! The rule of files and directories, in each way in which another user could have prepared them.
+//!
+//! Promise (Journal): files that other users own or could write to, links, pipes and sockets are refused, without
+//! waiting and before a byte is changed, in the journal and in both caches; a group's volume is usable.
+//! Also held by `journal/tests/it/directory.rs`, `engine/src/disk_cache/run_directory/tests.rs`,
+//! `millrace/src/packed_cache/tests.rs`.
+
 #![cfg(unix)]
 
 use private_files::{

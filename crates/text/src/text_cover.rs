@@ -72,6 +72,8 @@ impl TextCover {
 
 #[cfg(test)]
 mod tests {
+    //! Promise (Text): token ids that are found to cover a text decode to exactly this text, for every cut.
+
     use super::*;
     use crate::Decoder;
     use crate::tokenizer::tests::{bpe_spec, spm_spec};

@@ -1,4 +1,4 @@
-//! Markdown files: lengths of lines, paths that exist, tests that exist.
+//! Markdown files: lengths of lines, paths that exist.
 
 use super::File;
 use crate::shell::root;
@@ -46,13 +46,10 @@ const FOLDERS: [&str; 7] = [
 
 /// Every breach in a Markdown file.
 pub(crate) fn breaches(files: &[File]) -> Vec<String> {
-    let mut found: Vec<String> = files
-        .iter()
-        .filter(|file| file.path.ends_with(".md"))
+    let pages = files.iter().filter(|file| file.path.ends_with(".md"));
+    pages
         .flat_map(|file| long_lines(file).chain(missing_paths(file)))
-        .collect();
-    found.extend(missing_tests(files));
-    found
+        .collect()
 }
 
 fn long_lines(file: &File) -> impl Iterator<Item = String> {
@@ -84,25 +81,4 @@ fn missing_paths(file: &File) -> impl Iterator<Item = String> {
 fn is_path(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     FOLDERS.iter().any(|folder| text.starts_with(folder)) && text.chars().all(plain)
-}
-
-/// Tests that SPECIFICATION.md names as `file :: test` and no Rust file defines.
-fn missing_tests(files: &[File]) -> Vec<String> {
-    let Some(promises) = files.iter().find(|file| file.path == "SPECIFICATION.md") else {
-        return vec!["SPECIFICATION.md is not there".to_owned()];
-    };
-    let named = promises
-        .text
-        .split('`')
-        .filter_map(|text| text.split_once(":: ")?.1.split("::").last());
-    named
-        .filter(|name| !is_defined(files, name))
-        .map(|name| format!("SPECIFICATION.md: no test or module is called `{name}`"))
-        .collect()
-}
-
-fn is_defined(files: &[File], name: &str) -> bool {
-    let (function, module) = (format!("fn {name}("), format!("mod {name}"));
-    let mut rust = files.iter().filter(|file| file.path.ends_with(".rs"));
-    rust.any(|file| file.text.contains(&function) || file.text.contains(&module))
 }

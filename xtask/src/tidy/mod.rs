@@ -11,7 +11,7 @@ mod page_links;
 mod unsafe_modules;
 
 use crate::shell::{Outcome, output, root};
-use crate::size;
+use crate::{size, spec};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -36,6 +36,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     breaches.extend(unsafe_modules::breaches(&files));
     breaches.extend(bans::breaches()?);
     breaches.extend(size::breaches(&files));
+    breaches.extend(spec::breaches(&files));
     for breach in &breaches {
         eprintln!("tidy: {breach}");
     }

@@ -1,4 +1,6 @@
 //! Tickets and permits as futures, in tokio's paused time.
+//!
+//! Promise (Admission and keys): the predicted wait of a queued stream is its position over the measured rate.
 
 use super::*;
 use crate::{Admission, Permit, Rejection, Ticket};

@@ -207,6 +207,7 @@ fn limit_after_grants(reach_the_engine: bool) -> usize {
     core.snapshot().limit
 }
 
+/// Promise (Admission and keys): slots that never reach the engine do not raise the concurrency limit.
 #[test]
 fn slots_that_never_reach_the_engine_do_not_raise_the_limit() {
     assert!(limit_after_grants(true) > 8);

@@ -114,6 +114,8 @@ fn rush(per_sequence: Duration) -> (Duration, usize) {
     (plant.now - begun, plant.limit())
 }
 
+/// Promise (Admission and keys): a burst of requests on a fresh server runs within seconds where latencies are far
+/// below their targets.
 #[test]
 fn rush_runs_within_seconds_where_latencies_are_far_below_their_targets() {
     let (waited, limit) = rush(MS);
@@ -124,6 +126,9 @@ fn rush_runs_within_seconds_where_latencies_are_far_below_their_targets() {
     assert_eq!((waited >= 4 * S, limit), (true, 8));
 }
 
+/// Promise (Admission and keys): prompts, however long, do not lower the concurrency limit; slow tokens, and prompts
+/// that wait for tokens of other answers, do.
+/// Also held by `admission/src/tests/overload.rs :: limit_shrinks_where_prompts_wait_for_tokens`.
 #[test]
 fn limit_follows_latency_up_and_down() {
     let [high, long, slow, again, idle] = limits_by_phase(true);

@@ -1,4 +1,8 @@
 //! Streams of an earlier process, and requests on hold.
+//!
+//! Promise (Journal): recovered streams are submitted readers first, then by class, then by work; they are admitted
+//! beyond the limits, and new requests wait behind them.
+//! Also held by `gateway/src/recovery/attempt.rs`.
 
 use super::edge::permit;
 use super::*;

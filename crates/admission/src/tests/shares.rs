@@ -1,4 +1,7 @@
 //! The order of admission between accounts and classes: rows of cases, and properties over seeds.
+//!
+//! Promise (Admission and keys): free slots go to keys by weight; a key is passed over for at most its class's ageing
+//! steps and one more.
 
 use super::*;
 use proptest::prelude::*;

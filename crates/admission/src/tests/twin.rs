@@ -1,4 +1,7 @@
 //! Random operations, on the core and on a twin that is too simple to be wrong.
+//!
+//! Promise (Admission and keys): the admission core conserves slots, pages and seats after every operation, and
+//! grants first and further slots by its rules.
 
 pub(crate) mod naive;
 

@@ -1,4 +1,8 @@
 //! Load generation against a scripted server.
+//!
+//! Promise (Settings and operation): a load test counts the server's tokens however they are framed, an open loop
+//! never waits for answers, and failures are distinguished.
+//! Also held by `bench/src/load/request_trace.rs`, `bench/src/load/report.rs`.
 
 use crate::support::{ReceivedRequest, ScriptedServer, chat, error_response, stream};
 use bench::load::{Arrivals, Endpoint, LatencyTargets, LoadOptions, LoadReport, run};

@@ -1,3 +1,6 @@
+//! Promise (Cluster): wanted engines are never negative, infinite or NaN, for any counters and clocks; a restart
+//! keeps what was learned.
+
 use super::accuracy::{Accuracy, PENDING_MAX};
 use super::counter_reading::Interval;
 use super::daily_profile::{DailyProfile, SLOTS};

@@ -50,6 +50,9 @@ impl LogBudget {
 
 #[cfg(test)]
 mod tests {
+    //! Promise (Cluster): invented instances cost a bounded number of log lines, and keep no gateway out.
+    //! Also held by `cluster/src/instances/simulation.rs :: invented_instances_keep_no_gateway_out`.
+
     use super::*;
 
     #[test]

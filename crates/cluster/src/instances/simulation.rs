@@ -180,6 +180,8 @@ fn sealed_heartbeat_is_believed_while_it_is_new() {
     assert_eq!(receive(&gateway(3, 1, 0), Seal::NotChecked), (false, 3));
 }
 
+/// Promise (Limits of keys over gateways): N counts gateways that may take requests, with a secret only those that
+/// have it, and stays while NATS is away.
 #[test]
 fn gateways_are_counted_while_they_may_take_requests() {
     let mut rig = Rig::new();

@@ -63,6 +63,11 @@ fn no_engine_is_chosen_where_none_is_left() {
 }
 
 /// The load of the first of two engines, which decides whether the second is chosen.
+///
+/// Promise (Placement on engines): a request is placed where its first token is predicted soonest: prompts ahead,
+/// rate, slots, pages, steps, cached prefix.
+/// Also held by `cluster/src/placement/tests.rs ::
+/// cached_prefix_is_followed_until_its_engine_is_busier_than_a_prefill`.
 #[test]
 fn engine_with_the_sooner_first_token_is_chosen() {
     let now = epoch();
@@ -119,6 +124,7 @@ fn cached_prefix_is_followed_until_its_engine_is_busier_than_a_prefill() {
     assert_ne!(placement.choose(&engines, &salted, later), second);
 }
 
+/// Promise (Placement on engines): requests between two heartbeats do not all go to one engine.
 #[test]
 fn placements_between_two_heartbeats_spread() {
     let now = epoch();
@@ -184,6 +190,9 @@ fn request_that_ends_before_its_first_token_leaves_only_what_was_known() {
     assert_eq!(placement.blocks(), 10);
 }
 
+/// Promise (Placement on engines): the index of prefixes shrinks where an engine evicts sooner, and is forgotten with
+/// the engine's cache.
+/// Also held by `cluster/src/placement/tests.rs :: what_an_engine_had_cached_is_forgotten_with_it`.
 #[test]
 fn index_shrinks_where_the_engine_evicts_sooner() {
     let now = epoch();
@@ -238,6 +247,7 @@ fn other_policies_ignore_prefixes_and_never_choose_an_excluded_engine() {
     assert_eq!(least[..4], [3, 3, 3, 3]);
 }
 
+/// Promise (Placement on engines): no structure of placement grows beyond its bound.
 #[test]
 fn nothing_grows_beyond_its_bound() {
     let now = epoch();
@@ -288,6 +298,7 @@ fn rate_is_measured_where_no_heartbeat_has_it() {
     }
 }
 
+/// Promise (Placement on engines): gateways that know nothing choose one engine for one system prompt.
 #[test]
 fn two_gateways_choose_one_engine_for_one_system_prompt() {
     let now = epoch();

@@ -113,6 +113,8 @@ fn engine_load(instance: &KnownInstance, load: &ReportedLoad) -> EngineLoad {
 
 #[cfg(test)]
 mod tests {
+    //! Promise (Cluster): engines with other content, or a shorter context, get no requests.
+
     use super::*;
     use crate::messages::{ContentIdentity, ServedModel};
     use engine::EngineConfig;

@@ -1,3 +1,6 @@
+//! Promise (Cluster): the feed reports a request that moves to another engine.
+//! Also held by `gateway/src/streams/transitions.rs`.
+
 mod bench;
 mod embedding;
 mod permits;

@@ -1,5 +1,8 @@
 //! Fair shares between keys at engines that several gateways use. No network: records of requests go through the executor
 //! to stepped engines, and tokens are counted as they are sent.
+//!
+//! Promise (Limits of keys over gateways): a key with ten times the demand gets its share of all engines, whatever
+//! gateways the keys use; unused shares are given to other keys.
 
 use cluster::executor::{Admission, Attempts, ExecutorModel, start};
 use cluster::messages::{Attempt, ContentIdentity, Run, RunChoice};

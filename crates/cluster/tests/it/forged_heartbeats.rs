@@ -1,4 +1,10 @@
 //! Heartbeats in the name of gateways, sent by whoever may publish heartbeats, over a real NATS server.
+//!
+//! Promise (Cluster): heartbeats in the name of a gateway that lack the gateways' secret, are changed or are sent
+//! again name no address that is asked; no caller's key leaves a gateway, and a forged gateway's answers are not
+//! believed.
+//! Also held by `cluster/src/instances/simulation.rs :: sealed_heartbeat_is_believed_while_it_is_new`,
+//! `millrace/tests/it/cluster/forged_gateway.rs`, `server/src/peers/seal.rs`.
 
 use crate::connection::wait_for;
 use crate::nats_server::{NatsServer, program};

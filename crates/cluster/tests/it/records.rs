@@ -212,6 +212,8 @@ fn claimed(outcome: ClaimOutcome) -> ClaimedStream {
     }
 }
 
+/// Promise (Records of streams in JetStream): a stream of a dead gateway is read, claimed and continued over a real
+/// NATS server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stream_of_a_dead_gateway_is_taken_over() {
     let Some(nats) = server("takeover") else {
@@ -256,6 +258,7 @@ async fn stream_of_a_dead_gateway_is_taken_over() {
     assert_eq!(taken.place.generation, 3);
 }
 
+/// Promise (Records of streams in JetStream): one of many claims wins.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_many_claims_wins() {
     let Some(nats) = server("claims") else {
@@ -278,6 +281,8 @@ async fn one_of_many_claims_wins() {
     assert_eq!(losers.count(), 5);
 }
 
+/// Promise (Records of streams in JetStream): records that an outage longer than the buffer, or a wiped store, has
+/// lost are restored from memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outage_and_wiped_store_are_made_up_for() {
     let Some(mut nats) = server("outage") else {
@@ -327,6 +332,8 @@ async fn outage_and_wiped_store_are_made_up_for() {
     }
 }
 
+/// Promise (Records of streams in JetStream): records are removed with the retention, and long ones are divided.
+/// Also held by `cluster/tests/it/records.rs :: description_larger_than_a_message_is_stored_in_parts`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ended_retention_removes_the_records() {
     let Some(nats) = server("purge") else {

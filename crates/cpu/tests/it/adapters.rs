@@ -1,4 +1,9 @@
 //! Adapters: beside merged weights, in mixed batches, and their bounds.
+//!
+//! Promise (Engine): adapters: a row's bits do not depend on its neighbors' adapters, and without adapters are those
+//! of a server without any; cached prompts are shared with equal adapters and scales only; logits are llama.cpp's.
+//! Also held by `cpu/tests/it/goldens.rs`, `engine/tests/it/generation/adapters.rs`, `engine/tests/it/simulation`,
+//! `millrace/tests/it/adapters.rs`.
 
 use crate::support::adapters::open;
 use crate::support::case::Case;

@@ -1,4 +1,8 @@
 //! Models that were made for embeddings or for scores: llama.cpp's numbers, and independence of the batch.
+//!
+//! Promise (Arithmetic): models for embeddings and rerankers (`bert`, XLM-R, `nomic-bert`, `nomic-bert-moe`,
+//! `gemma-embedding`, Qwen3-Embedding, Qwen3-Reranker) give llama.cpp's vectors or scores for the same ids.
+//! Also held by `tools/oracle/embeddings.py`.
 
 use crate::support::case::encoder;
 use crate::support::{ROWS, bytes, ids, load, options, pages, try_load};

@@ -1,4 +1,10 @@
 //! Encoders in safetensors: the model of a GGUF with equal weights, bit for bit, and errors that name the place.
+//!
+//! Promise (Arithmetic): safetensors of encoders and rerankers (BERT, XLM-R, Nomic's BERT, also with experts), of
+//! EmbeddingGemma with its projections, Qwen3-Embedding and Qwen3-Reranker give the bits of a GGUF with the same
+//! weights, with the pooling of `modules.json`; F32, F16, BF16.
+//! Also held by `cpu/tests/it/embedding_safetensors.rs`, `cpu/tests/it/safetensors.rs ::
+//! base_model_for_embeddings_needs_no_projection_and_names_its_pooling`.
 
 use crate::support::saved::Saved;
 use crate::support::saved_encoder::{put_pooling, save, store};

@@ -1,4 +1,13 @@
 //! Encoders: a naive implementation as the reference, and independence of the batch.
+//!
+//! Promise (Arithmetic): hidden states of encoders are those of a naive implementation in plain loops, on every
+//! instruction set, for `bert`, `nomic-bert` and `nomic-bert-moe`; a text's bits depend on no other text of its
+//! batch, in all formats.
+//!
+//! Promise (Arithmetic): a reranker's scores are those of the naive implementation or of llama.cpp, ordered, whatever
+//! shares the step; a document is shortened before the end of the prompt, and names of control tokens in it are text.
+//! Also held by `cpu/tests/it/embedding_models.rs`, `millrace/tests/it/encoders.rs`,
+//! `millrace/tests/it/embedding_decoders.rs`.
 
 use crate::support::{PAGE, PAGES, ROWS, options, pages};
 use cpu::EncoderModel;

@@ -1,4 +1,8 @@
 //! Keys and values in 4 bits: heads are rotated before they are stored, and what attention computes is rotated back.
+//!
+//! Promise (Arithmetic): keys and values that are stored in 4 bits are rotated together with the queries, and the
+//! result of attention is rotated back.
+//! Also held by `kernels/src/ops.rs`, `cpu/src/decoder/rotation.rs`.
 
 use crate::support::{ids, load, logits};
 use model::Forward;

@@ -1,4 +1,9 @@
 //! Hidden states: consistent with logits, and independent of the batch.
+//!
+//! Promise (Arithmetic): embeddings are the hidden states, to the bit (with AMX: with `model.deterministic: true`),
+//! for every chunking and batch; logits are computed from the same states, and llama.cpp has the same for six
+//! families.
+//! Also held by `tools/oracle/embeddings.py`, `engine/tests/it/embedding.rs`, `server/tests/it/embeddings.rs`.
 
 use crate::support::{bytes, ids, load, logits, pages, try_load};
 use cpu::Model;

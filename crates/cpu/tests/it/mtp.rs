@@ -1,4 +1,7 @@
 //! The MTP head: it changes no logits, and its guesses are a function of the tokens alone.
+//!
+//! Promise (Arithmetic): an MTP head changes no logits; its draft tokens have the same bits however the prompt was
+//! divided; it reads the embedding and the final hidden state of the position before; missing tensors are named.
 
 use crate::differing::{Tensors, rewritten};
 use crate::support::{PAGE, bytes, ids, logits, options, pages};

@@ -1,4 +1,9 @@
 //! Classes of transformers with a scan in their layers: equal weights as GGUF give equal logits.
+//!
+//! Promise (Arithmetic): safetensors of models with recurrent layers (Qwen 3 Next, Qwen 3.5 with and without experts
+//! and with its MTP head, Granite 4, Falcon H1, Mamba-2, Nemotron H) give the bits of a GGUF with the same weights,
+//! in F32, F16 and BF16; errors name the tensor or field and the bound.
+//! Also held by `cpu/tests/it/recurrent_refusals.rs`, `tools/oracle/saved_recurrent.py`.
 
 use crate::support::recurrent_configs::merge;
 use crate::support::saved_recurrent::{SavedModel, save};

@@ -1,4 +1,10 @@
 //! Equal weights as GGUF and as safetensors give equal models.
+//!
+//! Promise (Arithmetic): safetensors give the bits of a GGUF with the same weights: eleven architectures, four with
+//! experts, LFM2 and gpt-oss in MXFP4, F32, F16, BF16, one file and several; quantized at load, they give those of a
+//! quantized GGUF.
+//! Also held by `cpu/tests/it/gpt_oss.rs`, `cpu/tests/it/recurrent_safetensors.rs`,
+//! `millrace/tests/it/safetensors.rs`, `tools/oracle/saved.py`.
 
 use crate::support::case::Case;
 use crate::support::saved::{self, Saved};

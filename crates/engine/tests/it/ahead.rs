@@ -231,6 +231,9 @@ fn window_of_credit_is_never_exceeded_and_no_row_is_void() {
     }
 }
 
+/// Promise (Engine): next to a sequence that waits for its token (DRY, XTC, `typical_p`, forced tokens), others run
+/// ahead; with draft tokens no sequence does.
+/// Also held by `engine/tests/it/ahead.rs :: speculation_drains_first`.
 #[test]
 fn neighbors_of_a_sequence_that_waits_run_ahead() {
     let dry = |bench: &Bench| {

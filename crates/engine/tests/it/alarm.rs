@@ -1,4 +1,7 @@
 //! The time at which the engine wants to be stepped again, while all requests are parked.
+//!
+//! Promise (Engine): an engine whose sequences are all parked sleeps until news or a timeout.
+//! Also held by `stream/tests/it/laws.rs`.
 
 use crate::support::Bench;
 use engine::fake::FakeConfig;

@@ -1,4 +1,9 @@
 //! Clocks, pauses, and the notifications of both.
+//!
+//! Promise (Engine): a stream's own statistics are those of its history: parks, resumes, stalls (also while the
+//! engine sleeps), waits, inter-token times.
+//! Also held by `engine/tests/it/observers.rs`, `server/tests/it/metrics.rs :: stream_has_its_own_metrics`,
+//! `server/tests/it/metrics.rs :: queued_stream_reports_its_waiting_time`.
 
 use crate::support::watched::Watched;
 use crate::support::{Asked, Bench};
@@ -98,6 +103,7 @@ const CLOCKS: [(Clock, usize, Clocks); 5] = {
     ]
 };
 
+/// Promise (Engine): a fired timeout frees its pages within one step.
 #[test]
 fn expired_clock_stops_the_work_within_one_step() {
     for (clock, places, clocks) in CLOCKS {

@@ -1,4 +1,10 @@
 //! The prompt cache on disk: what an engine has written is read by the next one, with equal tokens.
+//!
+//! Promise (Engine): prompt cache on disk: after `kill -9` and a restart, greedy tokens, logits and `cached_tokens`
+//! are those of the prompt cached in memory. A cut or flipped bit in a file is counted, the file is removed and its
+//! part computed again. Files of other models, types and versions are removed, bytes stay within `cache.disk_gib` and
+//! the oldest are removed first. Salts, keys and adapters share nothing, and a read delays no other request.
+//! Also held by `engine/src/disk_cache`, `kernels/src/kv/tests.rs`, `millrace/tests/it/prompt_cache.rs`.
 
 use crate::support::{Asked, Bench, model};
 use engine::fake::{FakeConfig, FakeModel};

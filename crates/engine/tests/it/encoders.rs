@@ -1,4 +1,8 @@
 //! Models whose tokens attend to all others: each prompt is one span of one step.
+//!
+//! Promise (Engine): a text of an encoder is one span of one step, however long, and whatever shares the step;
+//! requests for text are a 400.
+//! Also held by `millrace/tests/it/encoders.rs`.
 
 use crate::support::{Asked, Bench, model};
 use engine::fake::{FakeModel, HIDDEN_DIM};

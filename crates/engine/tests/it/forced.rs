@@ -1,4 +1,7 @@
 //! Forced tokens change the number of steps of an answer, and nothing else.
+//!
+//! Promise (Engine): forced tokens are verified several in one pass without changing tokens, log-probabilities or
+//! ends, bit for bit, within credit and limits.
 
 use crate::support::{Answer, Bench, STEPS_MAX, bench, model};
 use engine::fake::{FakeConfig, FakeModel};

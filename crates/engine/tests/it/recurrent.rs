@@ -1,5 +1,9 @@
 //! A model with recurrent layers: a sequence that is cut, forked, preempted, continued or steered anywhere has the tokens of
 //! one that was not, and a prompt goes on from the last checkpoint of its beginning.
+//!
+//! Promise (Engine): a sequence of a model with recurrent layers that is preempted, parked, forked, retried, steered
+//! or continued has the bits of one that was not; each sequence has two states, which never change.
+//! Also held by `engine/tests/it/simulation`, `millrace/tests/it/recurrent.rs`.
 
 use crate::support::{Answer, Bench, model};
 use engine::fake::{FakeConfig, FakeModel};

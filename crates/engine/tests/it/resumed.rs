@@ -1,4 +1,9 @@
 //! Resumed answers: one request per choice, whose log begins with the tokens so far.
+//!
+//! Promise (Engine): a choice that is resumed from its tokens in a fresh engine has the tokens, log-probabilities,
+//! alternatives and end of the uninterrupted one bit for bit, cut at every token: sampled, n choices, speculation,
+//! stop strings, updates, every kind of constraint.
+//! Also held by `generate/tests/it/resume`.
 
 use crate::support::{Answer, Asked, Bench, bench, model};
 use engine::fake::FakeConfig;

@@ -1,5 +1,14 @@
 //! Draft tokens change the number of steps of an answer, and nothing else: not its tokens, their
 //! log-probabilities or the end, and not the pages that are held or indexed afterwards.
+//!
+//! Promise (Engine): speculative decoding changes no token, log-probability or end, bit for bit, greedy and sampled,
+//! whatever the acceptance rate (with AMX: with `model.deterministic: true`).
+//! Also held by `engine/tests/it/drafting.rs`, `engine/tests/it/recurrent_drafts.rs`, `engine/tests/it/simulation`,
+//! `millrace/tests/it/speculation.rs`.
+//!
+//! Promise (Engine): draft tokens never exceed the credit, take no page from another sequence, and leave pages and
+//! prefix cache as they are without them (with recurrent layers they may take the least recently used checkpoints).
+//! Also held by `engine/tests/it/recurrent_drafts.rs`.
 
 use crate::support::{Answer, Asked, Bench, STEPS_MAX, model};
 use engine::fake::FakeConfig;

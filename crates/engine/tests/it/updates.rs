@@ -1,4 +1,8 @@
 //! Updates of running requests: effective from the next token on, and not before.
+//!
+//! Promise (Engine): a running stream with updated sampling, or injected tokens, continues as a fresh request over
+//! the same transcript would; its replay is the same.
+//! Also held by `server/tests/it/control.rs`.
 
 use crate::support::{Bench, bench, model};
 use engine::{EngineConfig, Request, RequestUpdate, SamplingParams, Speculation, UpdateRejected};

@@ -141,6 +141,8 @@ fn code_name(code: FailCode) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    //! Promise (Descriptions of streams): each end has a code that never changes; unknown codes are `Lost`.
+
     use super::*;
 
     /// All ends with their codes. Files on disk have these codes.

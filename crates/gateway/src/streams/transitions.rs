@@ -221,6 +221,10 @@ fn stream_change(now: &mut CurrentState, what: Transition) -> Option<Change> {
 
 #[cfg(test)]
 mod tests {
+    //! Promise (Cluster): a stream that another gateway continues has no end in the feed; a later reader of the feed
+    //! learns of recoveries.
+    //! Also held by `gateway/src/streams/feed.rs`.
+
     use super::*;
     use futures_util::{FutureExt, StreamExt};
     use stream::{End, Stop};

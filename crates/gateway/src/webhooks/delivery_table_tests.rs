@@ -1,3 +1,6 @@
+//! Promise (Streams): deliveries are bounded, in flight and waiting, and one key takes at most half of either.
+//! Also held by `server/tests/it/webhooks/rejections.rs`.
+
 use super::*;
 use crate::ended::{EndedStream, EventRecord};
 

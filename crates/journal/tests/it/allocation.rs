@@ -1,4 +1,6 @@
 //! After warm-up neither appending, committing nor syncing allocates.
+//!
+//! Promise (Journal): appending, committing and syncing allocate nothing after warm-up.
 
 use crate::driver::small_config;
 use journal::{JournalConfig, JournalDirectory, Record, Tokens, open_journal};

@@ -1,4 +1,10 @@
 //! A flipped bit anywhere gives a prefix, a lost stream, or a stream in doubt; never other text.
+//!
+//! Promise (Journal): any flipped bit, lost page or repeated part gives a prefix, a lost stream or one in doubt,
+//! never different tokens, log-probabilities or parameters; a lost stream is reported as lost, whatever end is
+//! recorded.
+//! Also held by `journal/tests/it/random_operations.rs`, `journal/tests/it/any_bytes.rs`,
+//! `server/tests/it/restarts/endings.rs :: recorded_end_of_a_lost_stream_is_not_told`, `fuzz/`.
 
 use crate::driver::{Driver, small_config};
 use crate::model_disk::ModelDisk;

@@ -1,4 +1,11 @@
 //! The real directory: modes, lock, errors of the start.
+//!
+//! Promise (Journal): the lock step of a start reads no records and detects a second process, a newer version and a
+//! full disk; a link in place of a file is rejected; a read-only directory is never changed.
+//!
+//! Promise (Journal): files are 0600 in a directory 0700; a second process, an unwritable directory, a full disk and
+//! a newer version are one line each.
+//! Also held by `journal/tests/it/versions.rs`.
 
 use crate::driver::small_config;
 use journal::{

@@ -1,4 +1,7 @@
 //! Full and broken disks: nothing panics or waits, clients can be informed, and the text stays a prefix.
+//!
+//! Promise (Journal): a full or broken disk at any write or sync: nothing panics, ends or waits; the state is
+//! reported, ends are written to a reserve, and streams are durable again when the disk works.
 
 use crate::driver::{Crash, Driver, small_config};
 use crate::model_disk::{Fault, FaultPlan};
@@ -228,6 +231,8 @@ fn file_with_a_failed_sync_is_never_written_again() {
     assert_eq!(driver.truths[&id].choices[0].len(), 15);
 }
 
+/// Promise (Journal): a write never waits for a sync.
+/// Also held by `journal/tests/it/threads.rs :: writes_go_on_while_the_disk_hangs`.
 #[test]
 fn slow_sync_delays_no_write() {
     let mut driver = Driver::new(small_config(), 1);

@@ -1,4 +1,8 @@
 //! Random operations with kills, power losses and disk errors, beside a plain copy in memory.
+//!
+//! Promise (Journal): after `kill -9` everything that was committed is there, also after many in a row; after a power
+//! loss, everything that was synced.
+//! Also held by `journal/tests/it/torn_tails.rs :: twenty_restarts_in_a_row_lose_nothing`.
 
 use crate::driver::{Crash, Driver, small_config};
 use crate::model_disk::{Fault, FaultPlan};

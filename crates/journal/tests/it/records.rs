@@ -107,6 +107,8 @@ fn each_kind_is_read_back() {
 }
 
 /// The bytes of each kind: a change breaks journals and other machines.
+///
+/// Promise (Journal): the bytes of each record are stable.
 #[test]
 fn encoding_is_stable() {
     let expected = [
@@ -170,6 +172,9 @@ fn record_cut_anywhere_is_rejected() {
     }
 }
 
+/// Promise (Journal): no length in a file causes an allocation beyond the bounds; rebuilt streams keep to their
+/// memory.
+/// Also held by `journal/tests/it/versions.rs :: memory_of_rebuilt_streams_is_bounded`.
 #[test]
 fn length_beyond_the_bytes_allocates_nothing() {
     // Kinds with a body of 4 GiB, of 16 MiB, and tokens that promise a billion ids.

@@ -1,4 +1,7 @@
 //! A journal that ends anywhere is a prefix, and later appends are found.
+//!
+//! Promise (Journal): a journal that is cut at any byte is read up to its last complete frame, and appends after a
+//! torn tail are found.
 
 use crate::driver::{Crash, Driver, small_config};
 use crate::model_disk::ModelDisk;

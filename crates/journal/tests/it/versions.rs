@@ -1,5 +1,8 @@
 //! Journals of newer versions: unknown kinds are skipped, unknown descriptions are kept unread, unknown layouts are
 //! rejected.
+//!
+//! Promise (Journal): unknown kinds are skipped, streams of a newer version keep their bytes, a newer layout is an
+//! error before anything is changed.
 
 use crate::arbitrary_segments::{put_segment, segment_of};
 use crate::driver::small_config;

@@ -335,6 +335,9 @@ fn one_login(cluster: &Cluster) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    //! Promise (Cluster): a role without NATS servers, and settings of a cluster that contradict each other, are
+    //! errors that name the setting.
+
     use crate::config::layers::problem;
     use serde_json::json;
 

@@ -1,3 +1,11 @@
+//! Promise (Settings and operation): the JSON Schema and the loader agree on every range, on the defaults and on
+//! every preset.
+//!
+//! Promise (Settings and operation): `deploy/settings.schema.json` and the tables of `docs/settings.md` are those of
+//! the code.
+//!
+//! Promise (Settings and operation): every default has its reason in the table of `docs/settings.md`.
+
 use super::super::catalog::{SETTINGS, Setting};
 use super::super::{Config, ConfigError, Layers, Preset, table};
 use super::*;

@@ -1,4 +1,13 @@
 //! A library in a temporary folder: the names that lead to models, and the names that must not.
+//!
+//! Promise (Models): no name reaches a path outside the directories: dots, absolute paths, percent-encodings, links,
+//! hand-written records, paths named by a hub.
+//! Also held by `millrace/src/model_store/name.rs`, `millrace/tests/it/models.rs`, `millrace/tests/it/pull/mod.rs`,
+//! `millrace/tests/it/pull`.
+//!
+//! Promise (Models): a name of `models.named` has its own defaults, the weights are loaded once with the name's
+//! settings, and deleting such a name deletes no file; each problem is named with model and field.
+//! Also held by `millrace/src/config/named_models.rs`, `millrace/tests/it/models.rs`.
 
 use super::*;
 use crate::model_files::ModelSource;

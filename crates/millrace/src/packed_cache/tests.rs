@@ -1,4 +1,9 @@
 //! Loads beside the cache: what is served from it, what is not, and what is left on the disk.
+//!
+//! Promise (Models): a second load of a model is from the cache of packed weights, bit for bit, on every instruction
+//! set; a changed model, another key, a damaged, cut or partial file are packed again; the cache has a bound, and no
+//! error of the disk fails a load.
+//! Also held by `cpu/tests/it/packed_file.rs`, `kernels/src/matrix/tests.rs`.
 
 use super::directory::CacheDirectory;
 use super::key::FileKey;

@@ -177,6 +177,8 @@ fn invalid_name() -> LibraryError {
 
 #[cfg(test)]
 mod tests {
+    //! Promise (Models): a path in a pulled name that leaves the repository is rejected before a hub is contacted.
+
     use super::*;
 
     #[test]

@@ -1,4 +1,11 @@
 //! `millrace config`: every value, and where it came from.
+//!
+//! Promise (Settings and operation): `millrace config` prints each value with its origin, and its output is a file
+//! with the same values.
+//!
+//! Promise (Settings and operation): variables of Kubernetes' services and of `docker --link` are ignored with one
+//! line each; other variables that are not UTF-8 are ignored, and settings that are not UTF-8 are errors.
+//! Also held by `millrace/tests/it/surroundings.rs`, `millrace/src/config/environment.rs`.
 
 use crate::support::{Folder, Serving, millrace_with, stdout};
 use std::collections::BTreeMap;

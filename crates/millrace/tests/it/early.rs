@@ -1,4 +1,10 @@
 //! The binary before its model is there.
+//!
+//! Promise (Hostile input and memory): a system that has no thread left ends the start with an error message, not a
+//! bug report.
+//!
+//! Promise (Hostile input and memory): settings and keys are read from regular files only, outside the I/O threads.
+//! Also held by `millrace/tests/it/reload.rs`.
 
 use crate::support::{Folder, Serving, synth};
 use std::process::{Command, Stdio};

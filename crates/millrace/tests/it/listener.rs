@@ -1,4 +1,11 @@
 //! TLS and Unix sockets, as clients see them.
+//!
+//! Promise (Settings and operation): a stream over TLS has the bytes of a plain one; the certificate is read again on
+//! SIGHUP; a Unix socket answers next to the address.
+//!
+//! Promise (Settings and operation): the Unix socket's file has the mode of the setting; keys that root creates are
+//! readable for the users of the folder, before and after an edit.
+//! Also held by `millrace/src/file_owner.rs`.
 
 use crate::support::{Folder, Serving, millrace, millrace_with, stdout};
 use std::io::{Read, Write};

@@ -1,4 +1,7 @@
 //! Several models of one directory, as a user has them: real files, real engines.
+//!
+//! Promise (Models): a server without a model setting starts with the only model of this machine, and names several,
+//! also to requests without a model; a missing `--models-dir` is an error; links that are not followed are named.
 
 use crate::support::{Folder, Serving, millrace, stdout};
 use serde_json::{Value, json};

@@ -1,4 +1,8 @@
 //! SIGHUP, as an operator uses it: a file is changed, and a real server takes what it can.
+//!
+//! Promise (Settings and operation): SIGHUP changes live settings and names settings that need a restart; a broken
+//! file changes nothing.
+//! Also held by `millrace/src/config/changes.rs`.
 
 use crate::support::{Folder, Serving};
 use std::fs::File;

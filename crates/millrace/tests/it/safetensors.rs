@@ -251,6 +251,9 @@ fn change_weight(folder: &Path) {
     std::fs::write(path, bytes).unwrap();
 }
 
+/// Promise (Journal): a model's identity changes with one bit of a sampled weight, a hyperparameter, a token, a
+/// merge, the template or the output parser; equal files have one identity.
+/// Also held by `millrace/src/model_files/identity.rs :: one_changed_bit_changes_one_digest`.
 #[test]
 fn identity_changes_with_the_part_that_changes() {
     let (saved, _) = both();

@@ -1,4 +1,7 @@
 //! A server under a service manager, which here is a socket of the test.
+//!
+//! Promise (Settings and operation): a service manager is notified when the server is ready, while engines end steps,
+//! and when it stops; a failed load is never reported as ready.
 
 use crate::support::{Folder, Serving};
 use std::os::unix::net::UnixDatagram;

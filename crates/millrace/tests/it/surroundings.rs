@@ -1,4 +1,7 @@
 //! What surrounds the process: a log that cannot be written, variables that are not UTF-8.
+//!
+//! Promise (Settings and operation): a log or a standard output that cannot be written ends no request and no server,
+//! and the journal keeps up.
 
 use crate::support::{Folder, Serving, command};
 use std::ffi::OsStr;

@@ -1,4 +1,9 @@
 //! Millrace in front of other Millrace processes: the same streams as of one process, while upstreams die and stall.
+//!
+//! Promise (Upstreams): streams through `millrace serve --upstream` are those of one process in every wire protocol,
+//! while upstreams are killed and stopped.
+//!
+//! Promise (Upstreams): token ids of an answer continue the same answer.
 
 use crate::cluster::conversation::{SETTINGS, without_cached};
 use crate::cluster::processes::{address, json};

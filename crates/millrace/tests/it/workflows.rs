@@ -1,4 +1,6 @@
 //! `millrace run --workflow`, as a user runs it, with the built-in model.
+//!
+//! Promise (Workflows): a workflow on the command line gives the output of `millrace run`.
 
 use crate::support::{Folder, millrace, stdout};
 use serde_json::Value as Json;

@@ -1,4 +1,11 @@
 // The law of the markdown renderer: however the text is cut, the result is that of the whole text.
+//
+// Promise (The web page): the nodes of a markdown text, and the events of a stream, do not depend on how the text was
+// cut; blocks that are called final never change.
+// Also held by `page/tests/node/streams.test.mjs`.
+//
+// Promise (The web page): text of a model is never markup: no script, no image, no request to another host.
+// Also held by `page/src/tests.rs`, `tools/page/chat_checks.py :: hostile_text`.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,4 +1,6 @@
 // Which models chat, and what a new conversation suggests with one.
+//
+// Promise (The web page): the page offers models that write text only, with suggestions that fit the model.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

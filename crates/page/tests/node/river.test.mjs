@@ -1,4 +1,6 @@
 // The picture of the river: what a frame adds to the one before is what drawing everything anew gives.
+//
+// Promise (The web page): the river as it grows frame by frame is the picture that is drawn at once.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

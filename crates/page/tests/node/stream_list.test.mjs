@@ -1,4 +1,9 @@
 // The list of streams behind the river and the queue: read in pages, from the first stream on that has not ended.
+//
+// Promise (The web page): an answer that waits shows its position and the requests before it; a rejected one counts
+// down and is sent again; a download ends in a model that answers.
+// Also held by `tools/page/view_checks.py :: queue_position`, `tools/page/view_checks.py :: retry_after`,
+// `tools/page/view_checks.py :: pull`.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,4 +1,7 @@
 // Events, answers, lanes and recordings: what the page makes of the server's bytes.
+//
+// Promise (The web page): a replay has the times at which the browser received the tokens, also after a reload.
+// Also held by `tools/page/view_checks.py :: replay`.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

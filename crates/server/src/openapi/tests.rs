@@ -1,4 +1,6 @@
 //! The description says what there is, all of it, and nothing else.
+//!
+//! Promise (APIs): every route of the sources is described in `/openapi.json`, and no other.
 
 use super::*;
 use crate::router::{ROUTES, Route};

@@ -1,4 +1,7 @@
 //! Streams whose client has to say what it has, and does not.
+//!
+//! Promise (Streams): a client that never acknowledges: a plain stream is ended by the reader timeout, a resumable
+//! one is detached and retained.
 
 use crate::support::Rig;
 use crate::support::client::Client;

@@ -1,5 +1,8 @@
 //! After warm-up a token costs no allocation from the model's step to the socket, whichever way it goes: on no thread
 //! of the server, HTTP library, WebSocket library and runtime included.
+//!
+//! Promise (Journal): after warm-up a token of a durable stream costs no allocation, the journal's thread included.
+
 #![expect(clippy::print_stdout, reason = "the figures")]
 
 use crate::support::client::{Client, get, request};

@@ -1,4 +1,8 @@
 //! A prefix of all paths (`server.api_prefix`).
+//!
+//! Promise (APIs): with `server.api_prefix` every route answers below the prefix and nowhere else; the page's links
+//! stay below it.
+//! Also held by `server/src/request/paths.rs`.
 
 use crate::support::client::{Client, Reply, get, post};
 use crate::support::{Rig, config, fake};

@@ -1,5 +1,9 @@
 //! A conversation as Claude Code sends it: the first line of `system` differs in every request, and cached prompts are
 //! found all the same.
+//!
+//! Promise (APIs): Claude Code's billing line, which differs in each request, is removed from the prompt, in `system`
+//! as a string and as blocks, so that cached prompts are found; other text is untouched.
+//! Also held by `wire/src/anthropic/billing_line.rs`.
 
 use crate::support::client::post;
 use crate::support::{Rig, config, fake};

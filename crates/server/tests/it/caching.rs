@@ -1,4 +1,7 @@
 //! Answers that caches between client and server may keep.
+//!
+//! Promise (APIs): an answer to GET or HEAD is stored by no cache, except for the files of the page.
+//! Also held by `server/tests/it/page.rs`.
 
 use crate::support::Rig;
 use crate::support::client::{Client, get, post};

@@ -1,4 +1,8 @@
 //! Completions of which not all are told.
+//!
+//! Promise (APIs): `best_of` returns the most likely choices and counts all; reasoning tokens are counted, for every
+//! way of cutting the text and for every replay.
+//! Also held by `server/tests/it/speech/transcripts.rs :: reasoning_tokens_are_counted`.
 
 use crate::support::Rig;
 use crate::support::client::post;

@@ -1,4 +1,8 @@
 //! What a running stream is told: it takes effect at a step, and stays in its log.
+//!
+//! Promise (Streams): a stream that was updated while running, over HTTP or a WebSocket, is replayed byte for byte,
+//! in each wire protocol.
+//! Also held by `server/tests/it/realtime`.
 
 use crate::support::named::{
     COMPLETIONS, RESUMABLE, call, completion, fake, get, kept, send, stream_id,

@@ -12,6 +12,7 @@ fn ask() -> Value {
     json!({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 4})
 }
 
+/// Promise (Admission and keys): a request over the limit of open requests is rejected before it is tokenized.
 #[test]
 fn open_requests_are_limited() {
     let rig = Rig::gated(

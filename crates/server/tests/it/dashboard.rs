@@ -1,4 +1,6 @@
 //! The documentation, the dashboard and a running server speak of the same families.
+//!
+//! Promise (APIs): every exported metric is documented; every dashboard query names one, by labels that it has.
 
 use crate::support::exported::{Exported, read_again, rig, used};
 use serde_json::Value;

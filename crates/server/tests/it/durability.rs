@@ -1,4 +1,13 @@
 //! Durable streams while the server runs: what is shown is in the journal, and a bad disk ends no stream.
+//!
+//! Promise (Journal): a reader of a durable stream has no token, and no end, that is not in the file; plain streams
+//! and those that opted out are not recorded.
+//!
+//! Promise (Journal): a write that stalls hides tokens for two seconds, then readers receive everything and the
+//! stream is not durable; a full disk ends no stream.
+//!
+//! Promise (Journal): a control update and a pause are on the disk before the response; a shutdown ends and forgets
+//! no durable stream.
 
 use crate::support::disk::{self, Disk, Writes};
 use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, stream_id, with};
@@ -215,6 +224,8 @@ fn expect_status(rig: &Rig, method: &str, path: &str, status: u16) -> Value {
     reply.json()
 }
 
+/// Promise (Journal): a deletion, a cancellation and an acknowledged event are on the disk before the response.
+/// Also held by `server/tests/it/durability.rs :: cancellation_is_on_disk_before_its_response`.
 #[test]
 fn deletion_is_on_disk_before_its_response() {
     let disk = Disk::new("deletion");
@@ -278,6 +289,9 @@ fn cancellation_is_on_disk_before_its_response() {
     }
 }
 
+/// Promise (Journal): a journal that is not durable is in the log, once with the system's reason and once when it is
+/// durable again, in `/health` and in the metrics.
+/// Also held by `gateway/src/streams/journal_health.rs`, `journal/src/durability.rs`.
 #[test]
 fn health_and_metrics_name_a_full_disk() {
     let disk = Disk::new("health");

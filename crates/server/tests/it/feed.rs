@@ -1,4 +1,11 @@
 //! What happens to every stream, as its operator sees it.
+//!
+//! Promise (Streams): the feed reports a stream from its opening to its one end; a stalled reader gets the number of
+//! lost events.
+//!
+//! Promise (Admission and keys): a key's feed has its own streams and nothing else, also in a cluster, and
+//! keep-alives while other streams run; readers that read nothing are bounded.
+//! Also held by `server/tests/it/peers/views.rs`.
 
 mod own;
 
@@ -170,6 +177,9 @@ fn has_all(rig: &Rig, path: &str, tokens: u64) {
     assert_eq!(call(rig, "POST", &format!("{path}/ack"), &index), 200);
 }
 
+/// Promise (Streams): a client that does not read is reported as a slow consumer, to the feed and to its WebSocket,
+/// before its policy applies, and once for each stop.
+/// Also held by `server/tests/it/realtime/slow.rs`.
 #[test]
 fn stalled_reader_is_reported_slow_before_its_policy_applies() {
     let rows = [

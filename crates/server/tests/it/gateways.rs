@@ -119,6 +119,8 @@ fn text_of(body: &str) -> String {
     .collect()
 }
 
+/// Promise (Records of streams in JetStream): a stream is read at a gateway that does not have it, and continues
+/// there with the same text when the owner is gone; the earlier owner learns so and passes requests on.
 #[test]
 fn stream_is_read_at_another_gateway_and_continues_there_when_the_owner_is_gone() {
     let Some(nats) = start_nats() else { return };

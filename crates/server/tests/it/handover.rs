@@ -1,5 +1,8 @@
 //! A stream is sent by its connection, not by the HTTP library: nobody can tell, whatever is asked before,
 //! after and meanwhile.
+//!
+//! Promise (APIs): a stream that its connection writes itself behaves as any response: chunks, the next request on
+//! the same connection, old clients, `close`, unread bodies.
 
 use crate::support::Rig;
 use crate::support::client::{Client, Reply, request};

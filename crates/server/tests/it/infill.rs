@@ -1,4 +1,9 @@
 //! Gaps between two texts: `/infill` as llama.cpp's server answers it, and `suffix` in the other formats.
+//!
+//! Promise (APIs): a gap between two texts is filled in llama.cpp's, OpenAI's and Ollama's shape; the prompt has
+//! llama.cpp's order and fits the context; a model without the tokens names the field.
+//! Also held by `text/src/tokenizer/infill_tokens.rs`, `generate/src/infill_prompt.rs`,
+//! `wire/src/llama_cpp/infill_request.rs`, `server/tests/it/golden`.
 
 use crate::support::client::post;
 use crate::support::vocab::INFILL;

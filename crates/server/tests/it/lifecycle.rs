@@ -39,6 +39,7 @@ fn text(rig: &Rig, ask: &Value) -> String {
         .collect()
 }
 
+/// Promise (Admission and keys): a client that disconnects frees its pages within one step.
 #[test]
 fn disconnected_client_frees_its_work_within_one_step() {
     for stream in [true, false] {

@@ -1,4 +1,6 @@
 //! Bad input and too much of it: a clear answer each, and the next client is served.
+//!
+//! Promise (APIs): an answer before the end of a request's body reaches a client that writes all of it first.
 
 use crate::support::client::{Client, get, post, request};
 use crate::support::{MODEL, Rig, config, fake, wait_until};
@@ -213,6 +215,8 @@ fn too_long_prompt_is_rejected_with_the_numbers() {
 }
 
 /// Agents compact a conversation when they read these words.
+///
+/// Promise (APIs): the error of a full context has the wording of the wire protocol, in every API.
 #[test]
 fn full_context_has_the_words_of_the_protocol() {
     let rig = Rig::start();

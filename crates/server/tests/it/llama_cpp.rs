@@ -1,4 +1,8 @@
 //! llama.cpp's own routes: `/completion`, `/props`, `/slots`; and its timings in OpenAI's format.
+//!
+//! Promise (APIs): `/completion`, `/props` and `/slots` have llama.cpp's members; a prompt of texts and ids is that
+//! of the text; a list of slots shows no request of another key.
+//! Also held by `server/tests/it/golden`, `wire/src/llama_cpp/completion_request.rs`.
 
 use crate::support::client::{Client, get, post};
 use crate::support::named::{RESUMABLE, send};

@@ -1,4 +1,11 @@
 //! A server whose socket is bound and whose model is not there yet.
+//!
+//! Promise (Settings and operation): until the model is ready the server is alive, not ready, rejects in each wire
+//! protocol with the progress (with model directories it waits), and shuts down on request.
+//! Also held by `millrace/tests/it/early.rs`.
+//!
+//! Promise (Settings and operation): `/health/liveness` fails while an engine is stuck, and recovers.
+//! Also held by `millrace/src/stall_watch.rs`.
 
 use crate::support::client::{Client, Reply, get, post};
 use crate::support::{Rig, config, fake};

@@ -225,6 +225,9 @@ fn errors_have_their_types() {
     }
 }
 
+/// Promise (APIs): a conversation to be kept by the server (`thread`) is rejected with the error on which Anthropic's
+/// clients fall back.
+/// Also held by `cargo xtask clients`.
 #[test]
 fn threads_are_rejected_as_clients_expect() {
     let rig = Rig::start();

@@ -82,6 +82,8 @@ fn metrics_count_requests_and_tokens() {
 }
 
 /// Reads a frame that has text in it.
+///
+/// Promise (Cluster): the forecast is fed from the counters of a running server.
 #[test]
 fn wanted_engines_follow_requests() {
     let fake = FakeConfig {

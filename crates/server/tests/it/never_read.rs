@@ -1,4 +1,8 @@
 //! Requests that are admitted and whose clients never read: others are served all the while, whatever the route.
+//!
+//! Promise (Admission and keys): a request that was admitted reaches the engine although its client never reads, in
+//! each API, streamed or not, as a job, a workflow or a batch of embeddings, and over a WebSocket; other requests are
+//! served meanwhile.
 
 use crate::support::client::{Client, get, post};
 use crate::support::named::{chat, completion, fake, kept};

@@ -1,4 +1,7 @@
 //! The web page: who gets it, in which form, with which rights.
+//!
+//! Promise (The web page): the page has a strict policy (one inline style and one inline script, by their hashes),
+//! entity tags and a compressed form, needs no key, and is absent when it is off; programs get Ollama's text.
 
 use crate::support::client::{Client, Head, Reply};
 use crate::support::{Rig, config, fake};

@@ -1,4 +1,6 @@
 //! How refusals before any route are spelled: in the dialect of the path.
+//!
+//! Promise (APIs): an error before routing is in the path's wire protocol.
 
 use crate::support::client::{Client, Reply, get};
 use crate::support::{Rig, config};

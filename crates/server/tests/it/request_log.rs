@@ -1,4 +1,8 @@
 //! One line of the log for each request, with its id, key, route, status, tokens and times.
+//!
+//! Promise (APIs): a request has one line in the log, with id, key, route, model, status, tokens and times; a
+//! client's id is logged without harmful characters.
+//! Also held by `server/src/request_line.rs`.
 
 use crate::support::client::{Client, Reply};
 use crate::support::exported::CHAT;

@@ -231,6 +231,9 @@ fn unknown_cursors_are_rejected() {
     assert_eq!(reply.head.status, 400);
 }
 
+/// Promise (Streams): the first event of a resumable stream's body sets the reconnection time of an `EventSource`, in
+/// every wire protocol and once; plain streams have none.
+/// Also held by `cargo xtask clients`.
 #[test]
 fn resumable_streams_set_the_reconnection_time_once() {
     let rig = Rig::with(fake(), kept());

@@ -1,4 +1,8 @@
 //! Prompts that are told with their log-probabilities: `echo` with `logprobs`.
+//!
+//! Promise (APIs): an echoed prompt with log-probabilities has, token for token, those of the same tokens when
+//! sampled; nothing in the prompt stops the answer or counts as generated.
+//! Also held by `generate/src/constraint/prompt_logprobs.rs`.
 
 use crate::support::Rig;
 use crate::support::client::{get, post};

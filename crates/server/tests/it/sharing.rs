@@ -1,5 +1,9 @@
 //! Who gets how much, as clients of the whole server see it: keys beside keys, the patient beside the
 //! urgent. Counted in steps of the model.
+//!
+//! Promise (Admission and keys): a low-priority request is served within its ageing bound under a flood of urgent
+//! ones, in the queue and in the engine.
+//! Also held by `engine/tests/it/sharing.rs`.
 
 use crate::support::named::{call, fake};
 use crate::support::{Rig, config, wait_until};

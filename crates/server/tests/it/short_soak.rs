@@ -1,4 +1,16 @@
 //! A soak of some seconds: each deed is done, few find no room, and the server holds nothing afterwards.
+//!
+//! Promise (Hostile input and memory): a soak of twelve clients that do everything, in every wire protocol and over
+//! WebSockets, under three keys of which two have limits, at random times, leaves nothing behind; each action
+//! happens, and few find no room.
+//! Also held by `cargo xtask soak`.
+//!
+//! Promise (Hostile input and memory): twelve hostile clients with 25 kinds of action (cut or slow heads and bodies,
+//! RST and FIN at every stage, half-close, connection storms, pipelining, random bytes, mutated bodies, broken
+//! chunks, absurd lengths, unread streams, bad cursors, foreign streams, WebSocket garbage), in every API, get no 5xx
+//! except for overload, and leave nothing behind.
+//! Also held by `cargo xtask soak --hostile`.
+
 #![expect(clippy::print_stdout, reason = "the figures")]
 
 use crate::soak::deeds::{self, DEEDS, Deed, Outcome};

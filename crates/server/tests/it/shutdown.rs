@@ -77,6 +77,8 @@ fn shutdown_ends_streams_that_take_too_long() {
     assert_eq!(rig.stopped().cut, 0);
 }
 
+/// Promise (Streams): while a process that belongs to no cluster shuts down, new requests and `/health` are 503 with
+/// `Retry-After` until its last stream has ended.
 #[test]
 fn new_requests_are_rejected_until_the_last_stream_has_ended() {
     let mut rig = Rig::gated(fake(), config());

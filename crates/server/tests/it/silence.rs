@@ -1,4 +1,7 @@
 //! What is said reaches neither metrics nor logs.
+//!
+//! Promise (Admission and keys): no key, prompt or token text in logs or metrics.
+//! Also held by `millrace/tests/it/keys.rs`.
 
 use crate::support::client::{Client, get, post};
 use crate::support::exported::{CHAT, COMPLETIONS, ask};

@@ -1,5 +1,11 @@
 //! Many clients that ask and never read: what the server and the kernel hold for each stays within the sum of the
 //! bounds that docs/memory.md names.
+//!
+//! Promise (Hostile input and memory): clients that never read: heap and socket bytes of each stay within the sum of
+//! the limits in docs/memory.md, also on a connection that carried a long response before.
+//!
+//! Promise (Hostile input and memory): an open connection keeps nothing of an earlier large response.
+
 #![expect(clippy::print_stdout, reason = "the figures")]
 
 use crate::support::client::{Client, Reply, request};

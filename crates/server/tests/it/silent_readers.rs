@@ -1,4 +1,7 @@
 //! What happens to a stream whose reader is there and takes nothing.
+//!
+//! Promise (Streams): a stream whose reader does not read is cancelled, detached or kept according to the policy, and
+//! resumed without loss.
 
 use crate::support::client::Client;
 use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, stream_id, with};

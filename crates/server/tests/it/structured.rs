@@ -75,6 +75,9 @@ fn is_whole(rig: &Rig, at: usize, label: &str, schema: &Value) -> bool {
     true
 }
 
+/// Promise (Structured output): an answer that is not cut is valid under its schema, whatever the model prefers: 206
+/// schemas, streamed, eight at once.
+/// Also held by `millrace/tests/it/built_in/forms.rs`, `text/tests/it/grammars.rs`.
 #[test]
 fn complete_answer_is_valid_under_each_schema() {
     let rig = Rig::with(any_token(), config());
@@ -225,6 +228,10 @@ fn unsupported_schema_is_rejected_with_its_path() {
 }
 
 /// A discriminated union as pydantic writes it, branches that overlap, and a format that is not known.
+///
+/// Promise (Structured output): `oneOf` with mutually exclusive branches is enforced; other `oneOf` and unknown
+/// formats are accepted, or with `strict` a 400 with the place.
+/// Also held by `text/src/grammar/schema_relaxation.rs`.
 #[test]
 fn one_of_and_unknown_formats_are_accepted() {
     let rig = Rig::with(any_token(), config());
@@ -304,6 +311,8 @@ fn is_called(rig: &Rig, at: usize, label: &str, schema: &Value) -> bool {
     true
 }
 
+/// Promise (Structured output): arguments of a required tool call are valid under its schema, for those of the 206
+/// schemas that describe an object.
 #[test]
 fn arguments_of_required_tools_are_valid_under_each_schema() {
     let rig = Rig::with(any_token(), config());

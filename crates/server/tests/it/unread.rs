@@ -1,4 +1,7 @@
 //! Clients that never read: what their answers hold once the work is done.
+//!
+//! Promise (Streams): a permit is released at the end of the generation, also without a reader, and undelivered
+//! output is bounded.
 
 use crate::support::client::{Client, post};
 use crate::support::{Rig, config, fake, wait_until};

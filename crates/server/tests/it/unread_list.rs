@@ -1,4 +1,9 @@
 //! `GET /v1/streams?unread=true`: ended streams whose end no reader has, until a client acknowledges it.
+//!
+//! Promise (Streams): an ended resumable stream whose end no reader has is unread, for its key only and in the order
+//! of ends, until it is read or acknowledged, also after `kill -9`; an acknowledged end is not unread after `kill
+//! -9`, and one that was read not after a restart; places in the list stay valid.
+//! Also held by `server/tests/it/restarts/unread.rs`, `millrace/tests/it/kill/unread.rs`.
 
 use super::sharing::in_the_engine;
 use crate::support::client::Reply;

@@ -1,4 +1,7 @@
 //! `/tokenize`, `/detokenize`, `/apply-template`.
+//!
+//! Promise (APIs): text becomes ids and ids text as the model defines; long bodies are processed outside the I/O
+//! threads.
 
 use crate::support::Rig;
 use crate::support::client::post;

@@ -1,4 +1,9 @@
 //! Workflows over HTTP: a run is a stream like any other.
+//!
+//! Promise (Workflows): a key is charged once for the tokens that its runs compute, emitted or not.
+//!
+//! Promise (Workflows): a run over HTTP gives the output of a job, streamed, non-streaming and resumed from any
+//! position; it is paused, resumed and cancelled as any stream, and its client writes its channels.
 
 use crate::support::named::{call, get, kept, stream_id};
 use crate::support::{Rig, fake, vocab, wait_until};

@@ -1,5 +1,7 @@
 //! After warm-up neither appending, nor reading, nor sleeping and waking allocates; and a
 //! registry's entries cost no more than is promised.
+//!
+//! Promise (Hostile input and memory): a context of 2^24 tokens in a file costs memory only as it is used.
 
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};

@@ -1,4 +1,8 @@
 //! Gated logs: readers and taps see what the gate has shown, and the recorder is woken by the writer.
+//!
+//! Promise (Streams): readers of a gated log see a token or the end only after the gate has shown it; a gate whose
+//! last holder is dropped opens.
+//! Also held by `stream/tests/it/model.rs`, `stream/tests/loom/gates.rs`, `stream/tests/shuttle/gates.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,8 @@
 //! Rings: what a holder of either end sees.
+//!
+//! Promise (Streams): a ring channel keeps order across wraps and 2^32, loses nothing or exactly the oldest and
+//! counts it, tears no item, loses no wake-up, allocates nothing.
+//! Also held by `stream/tests/loom/rings.rs`, `stream/tests/shuttle/rings.rs`, `stream/tests/it/allocation.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,5 +1,9 @@
 //! The crate's own files, compiled against loom: every interleaving, and every value a weakly
 //! ordered load may return, of small scenarios, up to a bound on preemptions.
+//!
+//! Promise (Streams): appends, reads, wake-ups, acknowledgements and credit grants lose nothing under any
+//! interleaving tried.
+//! Also held by `stream/tests/shuttle`.
 
 #![allow(
     dead_code,

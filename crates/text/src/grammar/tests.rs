@@ -1,4 +1,7 @@
 //! Sources that compile, and sources that are rejected with a path.
+//!
+//! Promise (Structured output): an unsupported schema is a 400 that names the place in the schema.
+//! Also held by `server/tests/it/structured.rs :: unsupported_schema_is_rejected_with_its_path`.
 
 use super::grammar_cache::GrammarCache;
 use super::*;
@@ -114,6 +117,9 @@ fn one_of_is_accepted_under_any_keyword() {
 }
 
 /// Grammars that would take forever are rejected or compiled, and the process survives.
+///
+/// Promise (Structured output): a hostile schema, expression or grammar ends in an error message or in a grammar.
+/// Also held by `text/tests/it/fuzz_inputs/mod.rs`.
 #[test]
 fn hostile_grammars_terminate() {
     let chain: serde_json::Map<String, Value> = (0..4000)

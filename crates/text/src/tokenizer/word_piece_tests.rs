@@ -1,4 +1,7 @@
 //! WordPiece: labelled texts, doubtful vocabularies, and the `tokenizers` crate as the reference.
+//!
+//! Promise (Text): WordPiece and Unigram give the ids of the published tokenizers (the `tokenizers` crate).
+//! Also held by `text/src/tokenizer/unigram_tests.rs`.
 
 use super::tests::{bpe_spec, check};
 use super::*;

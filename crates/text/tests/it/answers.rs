@@ -1,6 +1,20 @@
 //! Answers in every family's syntax: expected parts, and the split law.
 //!
 //! `measurements/parser-cases.md` lists the labels.
+//!
+//! Promise (APIs): reasoning and tool calls are separated in every API; the non-streaming response is the collected
+//! stream; cutting at any byte changes nothing; calls keep their ids.
+//! Also held by `server/tests/it/speech`.
+//!
+//! Promise (Text): split law of the output parser: every golden of every family gives the same events when it is cut
+//! at every place, in random pieces, and as tokens of vocabularies with the delimiters as control tokens, words or
+//! letters.
+//! Also held by `text/tests/it/answers/tokens.rs`.
+//!
+//! Promise (Structured output): a tool call without the family's delimiters (an object or a list, also in a fence) is
+//! a call in every family but Harmony, where an answer begins with it and a tool has the name; any other text is
+//! content, unchanged.
+//! Also held by `text/tests/it/answers/labelled_more.rs`, `text/tests/it/strict_calls.rs`.
 
 mod collected;
 pub(crate) mod dialects;
@@ -131,6 +145,8 @@ fn parts_are_independent_of_random_cuts() {
 /// Largest average number of examinations of a byte.
 const LOOKS_MAX: f64 = 32.0;
 
+/// Promise (Text): parsing costs are linear in the answer's length: each byte is examined a bounded number of times,
+/// in every family.
 #[test]
 fn parsing_cost_is_linear() {
     let [short, long] = [4_000, 100_000].map(|bytes| {

@@ -1,4 +1,7 @@
 //! Conversations as clients send them, over templates that render only some: no text is lost, and no template refuses.
+//!
+//! Promise (Text): in conversations of every shape, over templates that render only some shapes and over public ones,
+//! no text is lost and no conversation is rejected.
 
 mod control_texts;
 mod sent;

@@ -1,4 +1,12 @@
 //! Answers sampled under grammars: every complete answer is valid.
+//!
+//! Promise (Structured output): regular expressions, choices, Lark grammars and any-object are enforced too; the
+//! stream equals the non-streaming response.
+//! Also held by `server/tests/it/structured.rs`.
+//!
+//! Promise (Structured output): a constraint that cannot be completed, as a whole or in a required part, is rejected
+//! with its place; every bitmask of the others allows a token, and the end only where the answer is complete.
+//! Also held by `text/tests/it/grammars/hostile.rs`.
 
 mod closed_objects;
 mod gbnf;
@@ -177,6 +185,7 @@ fn complete_answers_match_regex_choice_and_lark() {
     }
 }
 
+/// Promise (Structured output): control tokens are never text of a constrained answer.
 #[test]
 fn control_tokens_are_never_allowed_as_text() {
     let (_, compiler) = compiler();

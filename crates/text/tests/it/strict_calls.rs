@@ -1,5 +1,10 @@
 //! Strict tools in every family's syntax: whatever the model's preferences, a parsed call is one of the tools
 //! with valid arguments.
+//!
+//! Promise (Structured output): every call that the parser reads for strict tools is one of them, with valid
+//! arguments, whatever the model prefers: 18 variants of families, delimiters as control tokens, words or letters,
+//! tokens across their ends.
+//! Also held by `server/tests/it/speech/strict.rs`.
 
 pub(crate) mod vocabulary;
 

@@ -1,4 +1,6 @@
 //! Chat templates against what Python's jinja2 renders (`tools/goldens/templates.py`).
+//!
+//! Promise (Text): chat templates render as Python's jinja2 does.
 
 use proptest::prelude::*;
 use serde::Deserialize;

@@ -1,4 +1,8 @@
 //! Answers of upstreams that speak the protocol, alive and killed.
+//!
+//! Promise (Upstreams): a greedy answer of an upstream that is killed continues on another with the same tokens, and
+//! a sampled one of a Millrace on another Millrace; one that cannot continue exactly ends with an error.
+//! Also held by `upstream/tests/it/kinds.rs`, `millrace/tests/it/upstreams.rs`.
 
 use crate::fake_server::{Behavior, FakeServer, answer};
 use crate::rig::{Asked, PROMPT, Rig, read, read_all, wait_for};

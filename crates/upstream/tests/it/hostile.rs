@@ -1,4 +1,12 @@
 //! Upstreams that are down, refuse, or lie.
+//!
+//! Promise (Upstreams): an upstream's fault is a 502, or an error event, that names the upstream, also where it
+//! answers each time with a failure. A request that no upstream took is a 503 that may be sent again. Secrets that an
+//! upstream repeats are not logged, and stop strings of conversations are not sent.
+//! Also held by `upstream/tests/it/kinds.rs`, `upstream/src/http_call.rs`, `wire/src/shared/finish_reason.rs`.
+//!
+//! Promise (Upstreams): an upstream that is down, refuses, sends endless lines, wrong JSON, wrong ids or too many
+//! tokens ends or moves one request, and affects no other.
 
 use crate::fake_server::{Behavior, FakeServer, answer};
 use crate::rig::{Asked, PROMPT, Rig, read_all};

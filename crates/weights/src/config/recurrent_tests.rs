@@ -1,4 +1,8 @@
 //! Recurrent layers in metadata: which there are, and bounds.
+//!
+//! Promise (Arithmetic): sizes of recurrent states that do not fit, missing tensors and absurd counts are errors that
+//! name the key or tensor and the bound.
+//! Also held by `cpu/tests/it/recurrent.rs`, `cpu/tests/it/refusals.rs`.
 
 use super::tests::{Field, keys, read, with};
 use super::{Config, ConfigError, LayerShape};

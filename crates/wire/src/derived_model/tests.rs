@@ -1,4 +1,7 @@
 //! Requests to a derived model, beside equal requests to its base model that set everything themselves.
+//!
+//! Promise (APIs): a derived model's defaults apply in every API.
+//! Also held by `server/tests/it/models/manage.rs`, `millrace/tests/it/models.rs`.
 
 use super::*;
 use crate::model_defaults::RequestedModel;
@@ -329,6 +332,10 @@ fn invalid_options_are_rejected_unless_the_request_sets_the_field() {
     assert_eq!(invalid, ["min_tokens"], "more than num_predict");
 }
 
+/// Promise (APIs): a request without sampling parameters has those of the settings, of the model's files, of
+/// llama.cpp, in this order and in every API; temperature 1 with top-p 1 is the model's own distribution.
+/// Also held by `server/tests/it/llama_cpp.rs ::
+/// defaults_of_sampling_are_overridden_by_the_operator_and_by_requests`, `millrace/tests/it/command_line/caches.rs`.
 #[test]
 fn sampling_is_that_of_the_model_in_every_protocol() {
     let (user, ui) = (user(), ui_message("user", "hi"));
@@ -388,6 +395,9 @@ fn sampling_is_that_of_the_model_in_every_protocol() {
     }
 }
 
+/// Promise (Text): a model without a chat template gets the turns that its vocabulary is made for; marks that are
+/// plain text are stop strings of its conversations, and of nothing else.
+/// Also held by `text/src/template/turn_format.rs`.
 #[test]
 fn stop_strings_of_a_template_are_those_of_conversations() {
     let stops = |protocol, body: Value| {

@@ -1,4 +1,10 @@
 //! Each row of each table, against the format's parser.
+//!
+//! Promise (APIs): each request field of the official clients is honored, has no effect for a stated reason, or is a
+//! 400 that names it; any other field is named in the response's headers.
+//! Also held by `wire/src/request_schema/tests.rs`, `server/tests/it/messages.rs ::
+//! ignored_fields_are_named_in_the_headers`, `server/tests/it/embeddings.rs ::
+//! fields_are_honored_ignored_by_name_or_rejected`.
 
 use super::*;
 use crate::anthropic::message_request;

@@ -1,4 +1,7 @@
 //! Each property of a schema is compared with the parser, value by value.
+//!
+//! Promise (APIs): each request body in `/openapi.json` has the fields, types, bounds and required fields that its
+//! parser has.
 
 use super::*;
 use crate::field_table::{self, FieldTable, Treatment};
@@ -331,21 +334,89 @@ fn treatment_text(treatment: Treatment) -> String {
     }
 }
 
+/// Bodies of the routes that take the common fields.
+const GENERATION: [&str; 7] = [
+    "ChatRequest",
+    "CompletionRequest",
+    "ResponseRequest",
+    "MessageRequest",
+    "JobRequest",
+    "LlamaCompletionRequest",
+    "InfillRequest",
+];
+
+/// Characters of a line of a list in the documentation.
+const LIST_CHARS_MAX: usize = 160;
+
+/// The fields of a body with their treatment: those that its parser reads, and those of the table.
+fn treatments(table: &FieldTable, body: &str) -> BTreeMap<String, String> {
+    let request = REQUESTS.iter().find(|request| request.name == body);
+    let request = request.expect("a body");
+    let read = request.recorded(request.samples).into_iter();
+    let names = read.map(|(name, _)| name).chain(["model".to_owned()]);
+    let mut fields: BTreeMap<String, String> =
+        names.map(|name| (name, HONORED.to_owned())).collect();
+    let rows = table.rows.iter();
+    fields.extend(rows.map(|row| (row.name.to_owned(), treatment_text(row.treatment))));
+    fields
+}
+
+/// The treatment of a field that its parser reads without a restriction.
+const HONORED: &str = "honored";
+
+/// Names as a list over several lines.
+fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let (mut list, mut line) = (String::new(), 0);
+    for name in names {
+        let separator = match line {
+            _ if list.is_empty() => "",
+            0..LIST_CHARS_MAX => ", ",
+            _ => ",\n",
+        };
+        line = match separator {
+            ",\n" => 0,
+            _ => line + separator.len(),
+        };
+        line += name.len() + 2;
+        list.push_str(&format!("{separator}`{name}`"));
+    }
+    list
+}
+
 #[test]
 fn documentation_shows_what_the_parsers_read_and_the_tables() {
-    let mut written = String::new();
-    for (title, table, body) in TABLES {
-        let request = REQUESTS.iter().find(|request| request.name == body);
-        let request = request.expect("a body");
-        let mut fields: BTreeMap<String, String> = BTreeMap::new();
-        let read = request.recorded(request.samples).into_iter();
-        let names = read.map(|(name, _)| name).chain(["model".to_owned()]);
-        fields.extend(names.map(|name| (name, "honored".to_owned())));
-        let rows = table.rows.iter();
-        fields.extend(rows.map(|row| (row.name.to_owned(), treatment_text(row.treatment))));
-        written.push_str(&format!("\n### {title}\n\n| field | |\n|---|---|\n"));
-        for (name, words) in fields {
-            written.push_str(&format!("| `{name}` | {words} |\n"));
+    let all = TABLES.map(|(title, table, body)| (title, body, treatments(table, body)));
+    let generation = all.iter().filter(|(_, body, _)| GENERATION.contains(body));
+    let is_honored = |fields: &BTreeMap<String, String>, name: &str| {
+        fields.get(name).is_some_and(|words| words == HONORED)
+    };
+    let mut common: Vec<&String> = all[0].2.keys().collect();
+    common.retain(|name| {
+        generation
+            .clone()
+            .all(|(_, _, fields)| is_honored(fields, name))
+    });
+    let list = listed(common.iter().copied());
+    let mut written = format!("\n### Common fields\n\n{list}.\n");
+    for (title, body, fields) in &all {
+        let takes_common = GENERATION.contains(body);
+        let is_new = |name: &&String| !takes_common || !common.contains(name);
+        let (honored, others): (Vec<_>, Vec<_>) = fields
+            .keys()
+            .filter(is_new)
+            .partition(|name| is_honored(fields, name));
+        let list = listed(honored.into_iter());
+        let begin = if takes_common {
+            "The [common fields](#common-fields), and:\n"
+        } else {
+            ""
+        };
+        written.push_str(&format!("\n### {title}\n\n{begin}{list}.\n"));
+        if !others.is_empty() {
+            written.push_str("\n| other fields | |\n|---|---|\n");
+        }
+        for name in others {
+            written.push_str(&format!("| `{name}` | {} |\n", fields[name]));
         }
     }
     assert!(

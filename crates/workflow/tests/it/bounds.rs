@@ -1,4 +1,12 @@
 //! Bounds of a run's values, and the work that it does between two rests.
+//!
+//! Promise (Workflows): everything that grows in a run has a named limit, reported with its step's path; the memory
+//! of a run does not depend on its windows.
+//! Also held by `workflow/tests/it/samples.rs`.
+//!
+//! Promise (Workflows): a run executes a bounded number of instructions between two yields; long texts are processed
+//! by another thread, and other requests have their turn.
+//! Also held by `gateway/src/workflows/run_driver_tests.rs`.
 
 use crate::support::{Bench, compile, object};
 use serde_json::{Value as Json, json};

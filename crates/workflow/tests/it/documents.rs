@@ -1,4 +1,6 @@
 //! Invalid documents: each is rejected with the locations of its errors; none panics.
+//!
+//! Promise (Workflows): a broken document is rejected with the places of all its errors; none panics.
 
 use crate::support::{Bench, Random, object, samples};
 use serde_json::{Value as Json, json};

@@ -1,4 +1,9 @@
 //! Every sample, with every size of window, against the plain engine, token for token.
+//!
+//! Promise (Workflows): every sample workflow, in windows of 1 to 16, one or two in flight, gives the answer of a
+//! plain request, token for token.
+//!
+//! Promise (Workflows): any token of an answer may be the end, in every sample and size of window.
 
 use crate::support::{Bench, EOS, sample, samples};
 use engine::SamplingParams;

@@ -1,4 +1,7 @@
 //! Batched loops: an end, a stop or a failure at any token leaves the state of the last emitted token.
+//!
+//! Promise (Workflows): an end at every position of a window is rolled back, and the next turn is a fresh run over
+//! the transcript; stop, failure, break and return cut where a plain loop would.
 
 use crate::support::{Bench, compile};
 use engine::SamplingParams;

@@ -1,4 +1,8 @@
 //! Admission of requests, attempts that replace each other, and the end of all of them.
+//!
+//! Promise (Limits of keys over gateways): 50,000 garbled requests, invented gateways and repeated attempts leave an
+//! engine with bounded submissions, attempts and names of gateways.
+//! Also held by `cluster/src/executor/starting.rs`.
 
 use super::super::{Admission, GATEWAY_SILENCE, STARTING_MAX};
 use super::calls::{GATEWAY, case, code, read, started, step};
@@ -232,6 +236,10 @@ fn state_is_bounded_under_garbled_messages() {
     assert!(process.attempts.heard.len() <= 1);
 }
 
+/// Promise (Cluster): an engine drops the requests of a gateway that is silent for 10 s, and those that a gateway
+/// orders it to forget, also when an order is lost.
+/// Also held by `cluster/src/relay/tests.rs :: engine_that_reports_an_ended_request_is_ordered_again_to_forget_it`,
+/// `cluster/src/relay/simulation`.
 #[test]
 fn attempts_of_silent_gateways_are_cancelled() {
     let mut process = started(1, 0);

@@ -63,6 +63,8 @@ fn table() {
     }
 }
 
+/// Promise (Placement on engines): in the simulation, p99 of the time to first token is lower than with round robin
+/// and least-loaded, and prefix hits are more.
 #[test]
 fn predicted_placement_beats_round_robin_and_least_loaded() {
     for workload in WORKLOADS {

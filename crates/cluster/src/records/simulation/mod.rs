@@ -366,6 +366,9 @@ fn run(seed: u64) -> World {
     world
 }
 
+/// Promise (Records of streams in JetStream): an owner that was replaced appends nothing more, and learns so; a
+/// takeover finds everything that was acknowledged; in the end a stream has one owner and one text, whatever dies,
+/// stops, is cut off, lost, repeated or wiped, and whatever clocks show.
 #[test]
 fn streams_have_one_owner_and_one_text() {
     let (mut takeovers, mut fenced, mut copies, mut overflows) = (0, 0, 0, 0);

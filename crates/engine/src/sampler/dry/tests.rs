@@ -1,4 +1,9 @@
 //! The penalty against a slow reference that compares every two places.
+//!
+//! Promise (Engine): DRY and XTC give the penalties and candidates of a slow reference; equal seeds give equal
+//! tokens, also with speculation and after preemption.
+//! Also held by `engine/src/sampler/reference.rs`, `engine/src/sampler/tests.rs`, `engine/tests/it/speculation.rs`,
+//! `engine/tests/it/simulation`.
 
 use super::*;
 use crate::sampler::random::uniform;

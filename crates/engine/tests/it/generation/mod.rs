@@ -50,6 +50,8 @@ fn request_gets_its_tokens_and_one_end() {
 }
 
 /// An answer that is cut anywhere and requested again with its beginning continues as without the cut.
+///
+/// Promise (Engine): an answer that is continued after a cut (`answered`) has the same tokens.
 #[test]
 fn continued_answer_has_the_tokens_of_an_uncut_one() {
     let hot = SamplingParams {

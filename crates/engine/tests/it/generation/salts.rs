@@ -1,4 +1,9 @@
 //! Only requests with equal salts share cached prompts.
+//!
+//! Promise (Admission and keys): cached prompts of one key are computed again for another: `cached_tokens` is 0, in
+//! every API. The same key, a shared cache and equal `cache_salt`s find them, and choices of a request share their
+//! prompt under any salt.
+//! Also held by `engine/src/pages/tests.rs`, `engine/tests/it/simulation`, `server/tests/it/doors/prefix_cache.rs`.
 
 use super::{alone, greedy, model, prompt};
 use crate::support::{Answer, Bench};

@@ -6,6 +6,8 @@
 //! sequence with the same end.
 //!
 //! The panic's message names a failing seed; `MILLRACE_SEED=n` runs that seed alone.
+//!
+//! Promise (Engine): transitions of a request form a legal sequence with exactly one end.
 
 mod caller;
 mod scene;
@@ -409,6 +411,10 @@ fn all_events_happen_and_no_invariant_breaks() {
     assert!(void == 0 || void == u64::MAX, "{void} void rows");
 }
 
+/// Promise (Engine): a model that runs ahead gives the tokens, log-probabilities and ends of one that does not, to
+/// the bit, with grammars, several choices, adapters, recurrent states, parking, preemption, updates and failing
+/// passes; length and credit hold exactly, and an unforeseen end costs one void row.
+/// Also held by `engine/tests/it/ahead.rs`, `engine/src/sampler/described.rs`.
 #[test]
 fn all_events_happen_to_a_model_that_runs_ahead() {
     let void = run_all(true)[SEEN - 2];

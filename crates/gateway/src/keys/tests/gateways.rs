@@ -18,6 +18,9 @@ fn served_at(caller: &Caller, ms: u64) -> usize {
     tries.count()
 }
 
+/// Promise (Limits of keys over gateways): each of N gateways has limit / N of each limit of a key; a request that
+/// fits the limit is admitted in the end.
+/// Also held by `gateway/src/keys/tests/gateways.rs :: request_that_fits_the_limit_fits_at_each_gateway`.
 #[test]
 fn each_gateway_has_its_part_of_the_limits() {
     for caller in callers(2, &limited(4, 6, 600)) {

@@ -130,6 +130,9 @@ proptest! {
         }
     }
 
+    /// Promise (Limits of keys over gateways): a change of N gives no burst and forgets nothing that was counted.
+    /// Also held by `gateway/src/keys/tests/gateways.rs ::
+    /// bucket_stays_as_empty_as_it_is_when_the_number_of_gateways_changes`.
     #[test]
     fn changing_number_of_gateways_gives_no_burst(
         rate in 1..200_u32,

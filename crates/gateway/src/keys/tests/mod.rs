@@ -1,3 +1,5 @@
+//! Promise (Admission and keys): a key never exceeds its rate, and never waits longer than its `Retry-After`.
+
 use super::permit::LimitExceeded;
 use super::*;
 use std::num::NonZeroU32;

@@ -23,6 +23,11 @@ fn round_trip(description: &StreamDescription) -> StreamDescription {
     }
 }
 
+/// Promise (Descriptions of streams): the encoding is stable byte for byte; descriptions of older and newer versions
+/// are read.
+/// Also held by `gateway/src/records/description/tests.rs :: description_of_an_old_version_is_decoded`,
+/// `gateway/src/records/description/tests.rs :: unknown_fields_of_a_newer_version_are_ignored`,
+/// `gateway/src/records/control_state/tests.rs`.
 #[test]
 fn description_is_golden() {
     let body = full_description().encode().expect("short");
@@ -66,6 +71,10 @@ fn unknown_fields_of_a_newer_version_are_ignored() {
     assert_eq!(decoded, Ok(full_description()));
 }
 
+/// Promise (Descriptions of streams): a request, in every wire protocol, is equal after being written and read:
+/// floats bit for bit, member order of nested JSON.
+/// Also held by `gateway/src/records/description/tests.rs :: random_descriptions_survive_json`,
+/// `generate/src/request_serde.rs`.
 #[test]
 fn parsed_requests_survive_json() {
     for (protocol, body) in BODIES {
@@ -132,6 +141,9 @@ fn member_order_of_nested_json_survives() {
     assert_eq!(decoded.encode(), description.encode());
 }
 
+/// Promise (Descriptions of streams): a description that could not be read later (too long, nested too deeply) is not
+/// written.
+/// Also held by `gateway/src/records/description/tests.rs :: description_over_the_bound_is_not_encoded`.
 #[test]
 fn nested_values_survive_or_are_not_encoded() {
     for depth in [50, 110, 121, 122, 123, 124, 125, 126, 127, 128] {

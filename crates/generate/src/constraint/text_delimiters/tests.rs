@@ -1,4 +1,9 @@
 //! Reasoning between text delimiters: its budget, and the content constraint after it, for every cut into tokens.
+//!
+//! Promise (Structured output): a constraint begins after the reasoning, wherever tokens cut the closing delimiter;
+//! in channels it applies to the final channel, a call's to the commentary channel, in every API, streamed and
+//! non-streaming.
+//! Also held by `server/tests/it/speech/channels.rs`.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,4 +1,7 @@
 //! Prompts that are prepared, recorded as JSON, and restored: ids, texts and parsers are equal.
+//!
+//! Promise (Descriptions of streams): a restored prompt has the ids, the text and the parser of the prompt that was
+//! recorded, for every tool family and template.
 
 #[path = "../../../../text/tests/it/answers/dialects.rs"]
 #[expect(dead_code, reason = "labels are for other tests")]

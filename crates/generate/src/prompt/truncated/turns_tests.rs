@@ -1,4 +1,8 @@
 //! Parts of conversations, and what stays without the oldest of them.
+//!
+//! Promise (Text): a truncated conversation keeps its instructions, its last user message and its last message, has
+//! no result without its call, and keeps as many turns as leave room for the answer.
+//! Also held by `generate/src/prompt/truncated/tests.rs`, `server/tests/it/truncation.rs`.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,5 +1,9 @@
 //! Generations that are cut at every token and resumed in a fresh engine: tokens, log-probabilities, alternatives and
 //! ends are those of the uninterrupted generation, bit for bit.
+//!
+//! Promise (Engine): a generation whose choices have all ended is resumed without an engine request; a paused one
+//! waits.
+//! Also held by `engine/tests/it/resumed.rs`.
 
 pub(crate) mod cases;
 

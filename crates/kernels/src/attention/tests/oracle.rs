@@ -1,4 +1,9 @@
 //! Attention against softmax attention in f64.
+//!
+//! Promise (Arithmetic): attention sinks: the weights of a row are those of a softmax over its scores and the sink,
+//! on every instruction set, for every division of the prompt and of the work, in f16, 8 and 4 bits.
+//! Also held by `kernels/src/attention/tests/invariance.rs`, `cpu/tests/it/gpt_oss.rs`, `cpu/tests/it/experts.rs`,
+//! `cpu/tests/it/goldens.rs`.
 
 use super::{AttentionFixture, FixtureShape};
 use crate::kv::quantize_nibble_group;

@@ -1,3 +1,7 @@
+//! Promise (Settings and operation): a setting that prevents only a server (an address without keys, TLS, the
+//! cluster, webhooks) prevents no other command: in an image, `run` and `health` need no key.
+//! Also held by `millrace/tests/it/command_line/installed.rs`.
+
 use super::*;
 use std::io::Write;
 

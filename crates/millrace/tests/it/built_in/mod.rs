@@ -1,5 +1,8 @@
 //! The built-in model, as a user meets it: a real, trained model in every dialect. Answers are the likeliest tokens, so
 //! that they are the same on every machine.
+//!
+//! Promise (APIs): the built-in model gives the same answer in four APIs, streamed, non-streaming and resumed: text,
+//! reasoning, tool calls, stop strings, long stories, earlier turns.
 
 mod dialects;
 mod forms;

@@ -1,4 +1,12 @@
 //! `millrace run` and `millrace chat` with the built-in model: reasoning, tool calls, structured output, stop strings.
+//!
+//! Promise (Settings and operation): on the terminal reasoning, tool calls and content are separate; an answer under
+//! `--schema` is valid, and ends before a stop string.
+//! Also held by `millrace/src/generation/printer.rs`.
+//!
+//! Promise (Settings and operation): `millrace chat` answers a pipe line by line, Ctrl-C ends the answer and not the
+//! conversation, and the history file is bounded.
+//! Also held by `millrace/src/commands/chat/input.rs`.
 
 use crate::support::{Folder, command, millrace, stdout};
 use serde_json::{Value, json};

@@ -1,4 +1,7 @@
 //! Adapters of a model whose engines are other processes.
+//!
+//! Promise (Cluster): answers of a gateway with adapters are those of one process, also when an engine dies in
+//! between; engines without the adapters get no requests.
 
 use super::conversation::SETTINGS;
 use super::processes::{Cluster, wait_for_engines};

@@ -1,4 +1,7 @@
 //! A client that reads a stream at another gateway than the owner, which is stopped.
+//!
+//! Promise (Cluster): a reader at another gateway continues there when the owner is stopped, before and within the
+//! response.
 
 use super::moved::{EVENTS, assert_equal, is_owned_again, open, start, undisturbed};
 use super::processes::address;

@@ -1,4 +1,9 @@
 //! Embeddings at gateways.
+//!
+//! Promise (Cluster): embeddings of a gateway are those of one process bit for bit, also when an engine dies in
+//! between; wrong vectors are counted and dropped.
+//! Also held by `cluster/src/relay/tests/embedding.rs`, `cluster/src/executor/tests/embedding.rs`,
+//! `cluster/src/messages/tokens/tests.rs`, `engine/src/remote/tests/embedding.rs`.
 
 use super::conversation::SETTINGS;
 use super::metric;

@@ -1,4 +1,8 @@
 //! Encoders and rerankers behind a gateway.
+//!
+//! Promise (Cluster): vectors and scores of encoders and rerankers at a gateway are those of one process bit for bit,
+//! also when an engine dies in between; without an engine the error says so, within the deadline.
+//! Also held by `engine/src/remote/tests/embedding.rs`.
 
 use super::conversation::SETTINGS;
 use super::processes::{Cluster, wait_for_engines};

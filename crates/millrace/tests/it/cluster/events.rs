@@ -1,4 +1,7 @@
 //! Events about ends where the gateway is killed: another gateway delivers them, and lists the unread ends.
+//!
+//! Promise (Cluster): events of a killed gateway, delivered or not, and of its background responses in the middle of
+//! an answer, are delivered by another gateway, which lists the unread ends.
 
 use super::gateway_killed::{HEARTBEAT, jet_stream, wait_stored};
 use super::nats_server;

@@ -104,6 +104,9 @@ fn check(name: &str, requests: fn() -> Vec<Request>) {
     assert!(streams.iter().all(is_claimed), "{described}");
 }
 
+/// Promise (Cluster): streams of every protocol and kind of state have the text of one undisturbed process while
+/// gateways are killed one after another, read at another gateway each time.
+/// Also held by `millrace/tests/it/cluster/gateway_killed.rs :: every_protocol_survives_gateways`.
 #[test]
 fn every_kind_of_state_survives_gateways() {
     check("gateways-state", all_requests);
@@ -134,6 +137,9 @@ fn make_keys(file: &str) -> [String; 3] {
 }
 
 /// Describing, control, cancellation and reading where the stream is not, and a key that may not.
+///
+/// Promise (Cluster): a stream is described, read, controlled and cancelled at any gateway, and another key gets 404
+/// there before anything is read.
 #[test]
 fn stream_is_served_at_both_gateways_for_its_key_alone() {
     let Some(program) = nats_server::program() else {
@@ -199,6 +205,10 @@ fn stream_is_served_at_both_gateways_for_its_key_alone() {
 }
 
 /// Running streams, whose gateway is killed while clients read; each goes on at the other gateway with its last position.
+///
+/// Promise (Cluster): a client that has more than the records waits until the tokens were computed again, where the
+/// arithmetic is equal.
+/// Also held by `millrace/tests/it/cluster/lost.rs :: client_that_is_ahead_waits_where_the_arithmetic_is_equal`.
 #[test]
 fn running_stream_is_resumed_at_another_gateway() {
     let Some(program) = nats_server::program() else {
@@ -237,6 +247,8 @@ fn running_stream_is_resumed_at_another_gateway() {
 }
 
 /// A NATS server without JetStream: the reason is said, and streams are served without a copy.
+///
+/// Promise (Cluster): without JetStream streams are served and not replicated, and the reason is logged.
 #[test]
 fn streams_without_jetstream_are_served_and_not_replicated() {
     let Some(program) = nats_server::program() else {

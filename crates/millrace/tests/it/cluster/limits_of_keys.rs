@@ -1,4 +1,7 @@
 //! The limit of a key, of which two gateways have a half each.
+//!
+//! Promise (Limits of keys over gateways): each gateway enforces its part of the limits with real processes, also
+//! after a gateway was killed.
 
 use super::conversation::SETTINGS;
 use super::nats_server;

@@ -160,6 +160,10 @@ fn take_over(name: &str, kv_type: &str) -> Option<TakenOver> {
     })
 }
 
+/// Promise (Cluster): a stream that was taken over ends `lost`, once, where the engines compute otherwise; a client
+/// that has more than was stored gets an error with the position of the end, in every kind of read; no client gets a
+/// second text.
+/// Also held by `server/tests/it/gateways.rs :: stream_ends_lost_once_where_the_next_gateway_computes_otherwise`.
 #[test]
 fn stream_ends_lost_with_the_position_where_engines_compute_otherwise() {
     let Some(mut taken) = take_over("lost", "q8_0") else {

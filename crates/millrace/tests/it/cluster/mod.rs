@@ -51,6 +51,9 @@ fn undisturbed() -> Vec<(&'static str, crate::kill::transcript::Transcript)> {
 }
 
 /// Streams of all kinds while engines are killed, stopped and shut down, and while the NATS server is started again.
+///
+/// Promise (Cluster): streams of every protocol and kind of state have the text of one undisturbed process, over
+/// unbroken connections, while engines are killed, stopped and shut down and NATS is restarted.
 #[test]
 fn streams_outlive_engines_and_nats() {
     let Some(program) = nats_server::program() else {
@@ -89,6 +92,8 @@ fn streams_outlive_engines_and_nats() {
     assert!(gateway.terminate().success());
 }
 
+/// Promise (Cluster): a gateway is ready while NATS and an engine with its content are there, and says why not; an
+/// engine serves no clients.
 #[test]
 fn gateway_is_ready_while_nats_and_an_engine_are_there() {
     let Some(program) = nats_server::program() else {
@@ -128,6 +133,8 @@ fn gateway_is_ready_while_nats_and_an_engine_are_there() {
 }
 
 /// The rights in `deploy` with nkeys of the program, and a request whose answer needs all subjects.
+///
+/// Promise (Cluster): the rights of `deploy/nats/rights.conf` are sufficient, with nkeys.
 #[test]
 fn rights_of_the_example_suffice() {
     let Some(program) = nats_server::program() else {

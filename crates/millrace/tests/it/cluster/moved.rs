@@ -66,6 +66,8 @@ pub(super) fn is_owned_again(gateway: &Serving, id: &str) -> bool {
     reply.starts_with("HTTP/1.1 200") && json(&reply)["generation"] == 2
 }
 
+/// Promise (Cluster): a gateway that shuts down hands its resumable streams over at once; their responses break off
+/// without an end, and continue at another gateway.
 #[test]
 fn gateway_that_shuts_down_hands_its_streams_over() {
     let Some(pair) = start("moved-leaving") else {
@@ -93,6 +95,7 @@ fn gateway_that_shuts_down_hands_its_streams_over() {
     drop(pair.cluster);
 }
 
+/// Promise (Cluster): a gateway that was stopped reports no end of a stream that it has lost, and passes requests on.
 #[test]
 fn gateway_that_was_cut_off_tells_no_end_of_a_stream_that_it_lost() {
     let Some(pair) = start("moved-fenced") else {
@@ -121,6 +124,8 @@ fn gateway_that_was_cut_off_tells_no_end_of_a_stream_that_it_lost() {
     drop(pair.cluster);
 }
 
+/// Promise (Cluster): streams continue while NATS is killed and loses its store; their records are there again
+/// afterwards, and suffice.
 #[test]
 fn streams_outlive_nats_and_its_store() {
     let Some(mut pair) = start("moved-wiped") else {

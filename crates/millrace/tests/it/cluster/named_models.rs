@@ -1,4 +1,6 @@
 //! Settings of single models (`models.named`) in a gateway: defaults of requests that an engine answers.
+//!
+//! Promise (Cluster): a gateway that was started without a model serves the models that engines have.
 
 use super::conversation::SETTINGS;
 use super::nats_server;

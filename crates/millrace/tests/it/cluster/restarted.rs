@@ -1,4 +1,7 @@
 //! A process that is started again with its journal while nobody can say who owns its streams.
+//!
+//! Promise (Cluster): a process that is started again without NATS reports nothing of its replicated streams, and
+//! serves new requests.
 
 use super::gateway_killed::{jet_stream, settings, wait_stored};
 use super::lost::{open, start_all, wait_for_tokens};

@@ -1,4 +1,9 @@
 //! Readers that rest behind a gateway whose slots are fewer than they are.
+//!
+//! Promise (Cluster): a stream behind a gateway that waits for its reader for half a second holds no slot, either; an
+//! engine that dies meanwhile costs it nothing, and it is placed when the reader is back and a slot is free.
+//! Also held by `cluster/src/relay/tests/permits.rs`, `cluster/src/relay/simulation/mod.rs ::
+//! readers_that_rest_keep_no_request_out`, `engine/src/remote/tests/permits.rs`.
 
 use super::conversation::{Conversation, SETTINGS};
 use super::nats_server;

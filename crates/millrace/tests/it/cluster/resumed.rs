@@ -1,4 +1,9 @@
 //! Gateways that end while engines compute their streams: the next owner resumes them from the records.
+//!
+//! Promise (Cluster): a gateway that continues a stream, after its own restart or for one that died or shut down,
+//! resumes it from the record, with the bytes of an undisturbed process.
+//! Also held by `cluster/src/relay/simulation/mod.rs :: readers_get_the_tokens_of_one_engine_while_gateways_die_too`,
+//! `cluster/src/relay/simulation/mod.rs :: streams_are_resumed_once_where_only_gateways_die`.
 
 use super::conversation::SETTINGS;
 use super::gateway_killed::{jet_stream, wait_stored};

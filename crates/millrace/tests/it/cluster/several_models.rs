@@ -42,6 +42,9 @@ fn models(expected: &[(&str, u64)]) -> Vec<(String, Option<u64>)> {
         .collect()
 }
 
+/// Promise (Cluster): a gateway serves every model that an engine announces and whose files it has, on engines with
+/// equal content; a model without an engine, with other content or without files is a 503 that names the model and
+/// the reason, and other models continue.
 #[test]
 fn gateway_serves_the_models_of_all_engines() {
     let Some(program) = nats_server::program() else {

@@ -1,4 +1,7 @@
 //! Flags of `millrace run` and `millrace chat` that describe answers: each error names the flag and the bound.
+//!
+//! Promise (Settings and operation): an invalid file or value of a flag that describes answers is an error that names
+//! the flag and the bound.
 
 use super::refusal;
 use crate::support::{Folder, millrace};

@@ -1,4 +1,6 @@
 //! Models that Ollama and Hugging Face's libraries have downloaded.
+//!
+//! Promise (Models): models in the caches of other programs are listed and served in place, and never changed.
 
 use super::refusal;
 use crate::support::{Folder, millrace, millrace_with, stdout};

@@ -1,4 +1,8 @@
 //! What a package has beside the binary, and what an operator runs first: completions, manual pages, `health`, `doctor`.
+//!
+//! Promise (Settings and operation): `health` finds this machine's server by its settings, with prefix and TLS;
+//! certificates of other servers are verified.
+//! Also held by `millrace/tests/it/listener.rs`.
 
 use super::refusal;
 use crate::support::{Folder, Serving, millrace, millrace_with, stdout, synth};

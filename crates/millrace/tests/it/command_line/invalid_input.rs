@@ -1,5 +1,8 @@
 //! What no command can use: sizes out of bounds, files that are no models, answers of other programs. Each error is a
 //! sentence that names the thing and the bound, without words of Rust or its libraries.
+//!
+//! Promise (Models): an answer of another program, a file that is not a model, and a size out of bounds are named in
+//! sentences without terms of Rust.
 
 use super::refusal;
 use crate::support::{Folder, millrace, millrace_with, stdout};

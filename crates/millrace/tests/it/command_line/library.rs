@@ -1,4 +1,6 @@
 //! `list`, `ps`, `stop`, `show`, `cp`, `rm`, and pulls by `run`: the models of this machine and of a running server.
+//!
+//! Promise (Models): `millrace rm` removes what `pull` downloaded, a file with its last name, and no other file.
 
 use super::refusal;
 use crate::support::hub::{Hub, Manners};

@@ -1,4 +1,7 @@
 //! What people type in their first minute: words, flags and commands, and what is said where they do not fit.
+//!
+//! Promise (Settings and operation): arguments, flags and standard input of `millrace run` mean the same in every
+//! spelling; a reader of the output that closes the pipe is no error.
 
 mod answer_flags;
 mod caches;

@@ -1,4 +1,12 @@
 //! Which words of `millrace run` are the model, which the prompt, and what is said where there is no such model.
+//!
+//! Promise (Models): an unknown model is answered with the local ones and the command that downloads it; an invalid
+//! model file fails before the socket is bound.
+//! Also held by `millrace/tests/it/command_line/serving.rs`.
+//!
+//! Promise (Engine): a model whose logits are NaN or infinite is named as the cause, on the terminal and in every
+//! API; other requests are not affected.
+//! Also held by `engine/tests/it/failures.rs`, `server/tests/it/endings/faults.rs`.
 
 use super::refusal;
 use crate::support::{Folder, millrace, millrace_with, stdout};

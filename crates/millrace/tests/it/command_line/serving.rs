@@ -1,4 +1,8 @@
 //! Where `millrace serve` listens and whom it lets in, as llama.cpp's and vLLM's users say it.
+//!
+//! Promise (Settings and operation): `server.bind`, `--bind`, `--host` and `--port` mean the same in every spelling;
+//! a key on the command line is required like any other.
+//! Also held by `millrace/src/config/bind.rs`.
 
 use super::refusal;
 use crate::support::{Folder, Serving, millrace, millrace_with, stdout, synth};

@@ -1,4 +1,7 @@
 //! `millrace streams` against a server with the built-in model.
+//!
+//! Promise (Settings and operation): `millrace streams` lists, shows, follows, replays and cancels the streams of a
+//! running server; failures name their cause.
 
 use super::refusal;
 use crate::support::{Serving, command, millrace, millrace_with, stdout};

@@ -1,4 +1,7 @@
 //! `millrace journal inspect` and `verify`: what is shown, what is not, and damaged or hostile directories.
+//!
+//! Promise (Journal): `millrace journal` only reads, works next to a server, prints no prompt without `--text`, finds
+//! damage, and reads hostile files within bounds.
 
 use crate::support::{Folder, millrace, stdout};
 use journal::{JournalConfig, JournalDirectory, Record, Tokens, Writer, open_journal};

@@ -1,4 +1,6 @@
 //! The README's commands that kill a server in the middle of an answer, run by a shell as a reader does.
+//!
+//! Promise (Journal): the README's six commands continue a killed answer, with the text of an uninterrupted one.
 
 use crate::support::{Folder, command};
 use serde_json::Value;

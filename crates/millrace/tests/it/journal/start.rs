@@ -1,4 +1,12 @@
 //! Start of a server: a journal that cannot be used is one line before the socket answers.
+//!
+//! Promise (Journal): a journal that cannot be used is one line before the socket answers, for each reason; with the
+//! default directory, or `journal.required: false`, the server starts and the log has an error.
+//!
+//! Promise (Journal): the default directory is private and belongs to the port; without a journal nothing is created.
+//!
+//! Promise (Settings and operation): a journal that could not be opened is in the log, in `/health` and in the
+//! metrics.
 
 use crate::support::{Folder, Serving, command, millrace_with, stdout};
 use std::fs;

@@ -1,4 +1,7 @@
 //! A disk that fills up: nothing ends, every client is informed, and streams are durable again when there is space.
+//!
+//! Promise (Journal): a disk that fills up ends no stream, clients are informed, and streams are durable again when
+//! space was freed.
 
 use super::SETTINGS;
 use super::crashing::{Client, description};

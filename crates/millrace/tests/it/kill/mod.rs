@@ -231,6 +231,12 @@ fn check(name: &str, requests: fn() -> Vec<Request>, onward: Onward) {
     }
 }
 
+/// Promise (Journal): `kill -9` of the program each seven tokens: clients of every wire protocol get the texts,
+/// log-probabilities, finish reasons and counts of an uninterrupted run, for n = 2, penalties, schema, tool call,
+/// log-probabilities, stop strings half held back, reasoning budget, steered, paused and scored streams, also where
+/// each process computes with another vector instruction set.
+/// Also held by `millrace/tests/it/kill/mod.rs :: every_protocol_survives_a_kill_each_seven_tokens`,
+/// `millrace/tests/it/kill/mod.rs :: stream_continues_on_another_instruction_set`.
 #[test]
 fn every_kind_of_state_survives_a_kill_each_seven_tokens() {
     check("kill-state", all_requests, Onward::Killed);
@@ -247,6 +253,8 @@ fn stream_continues_on_another_instruction_set() {
 }
 
 /// A running stream, killed after a random number of its events.
+///
+/// Promise (Journal): twenty kills of a running stream at random places change nothing.
 #[test]
 fn twenty_kills_of_a_running_stream() {
     let settings = SETTINGS.map(|(name, value)| match name {

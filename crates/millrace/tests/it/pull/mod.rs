@@ -1,5 +1,18 @@
 //! `millrace pull` and `/api/pull`, from a hub that the test makes: whatever interrupts a pull, the next one goes on,
 //! and only what is right gets its name.
+//!
+//! Promise (Models): a pull that is cut or killed at any byte resumes; a damaged file never gets its name and is
+//! reported; a token is sent to the hub only.
+//!
+//! Promise (Models): a model that is on this machine needs no hub: `pull --if-absent` sends no request, `pull` warns
+//! while the hub is down; a revision has a name and a folder of its own.
+//!
+//! Promise (Models): a pull compares the free space first, and gives up without progress; without a network it names
+//! hub, proxy, address and folder; control characters of file names reach no terminal.
+//! Also held by `millrace/src/pull/progress.rs`.
+//!
+//! Promise (Models): a hub that answers 429 or 5xx is asked five times with the pauses that it requests, and named in
+//! the final error.
 
 use crate::support::hub::{Asked, Hub, Manners};
 use crate::support::{Folder, Serving, millrace, millrace_with, stdout};

@@ -1,3 +1,6 @@
+//! Promise (Hostile input and memory): a response of known length longer than `send_buffer_bytes` gets a large send
+//! buffer, limited over all connections; a stream never does.
+
 use super::super::buffered_stream::BufferedStream;
 use super::super::handover::Handover;
 use super::*;

@@ -1,4 +1,14 @@
 //! What a client with one short question waits for, beside others who want much or stand still.
+//!
+//! Promise (Admission and keys): a new request is admitted at once next to a stream and embeddings of 5 or 24 texts,
+//! waits for one text at most where all slots are taken, and for a few steps next to another key's two requests with
+//! `n = 16`.
+//! Also held by `admission/src/tests/shares.rs`.
+//!
+//! Promise (Admission and keys): a stream that is paused, or waits for its reader for half a second, holds no slot,
+//! page or place in the batch; it continues before new requests of its key, loses nothing, and its answer is that of
+//! an undisturbed request.
+//! Also held by `engine/tests/it/permits.rs`.
 
 use super::{CHAT, ask, finishes, with};
 use crate::support::client::{Client, post};
@@ -173,6 +183,8 @@ fn bystander_beside_two_requests_for_sixteen_choices() {
     rig.wait_until_empty();
 }
 
+/// Promise (Admission and keys): answers do not depend on how many choices of a request run at one time.
+/// Also held by `engine/tests/it/permits.rs`.
 #[test]
 fn choices_are_independent_of_their_concurrency() {
     let answers = |places: usize| {

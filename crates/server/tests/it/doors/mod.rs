@@ -164,6 +164,8 @@ fn key_is_limited_to_its_scopes() {
 }
 
 /// Names of keys are for administrators; another key does not learn them.
+///
+/// Promise (Admission and keys): the description of a stream names its key only to callers with the scope `admin`.
 #[test]
 fn key_of_a_stream_is_told_to_administrators() {
     let all = [

@@ -1,4 +1,8 @@
 //! What web pages of other origins get, as their browsers see it.
+//!
+//! Promise (Admission and keys): a web page of this machine or of a listed origin may use every route; any other can
+//! run nothing that its browser would send without a preflight, and cannot open a WebSocket.
+//! Also held by `server/src/access/origins.rs`, `server/tests/it/realtime/hostile.rs`.
 
 use super::{CALLER, CHAT, ask, bearer, error, is, key, keys, reply};
 use crate::support::client::{Client, Head, Reply};

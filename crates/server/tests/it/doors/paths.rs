@@ -1,4 +1,8 @@
 //! Paths and model names as clients get them wrong.
+//!
+//! Promise (APIs): a base address with `/v1`, without, twice, or with extra slashes reaches the same routes; any
+//! other path, or an unknown model, is a 404 that suggests the nearest one, in each API.
+//! Also held by `server/src/request/paths.rs`, `gateway/src/models/similar_names.rs`.
 
 use super::{ask, error};
 use crate::support::client::{get, post};

@@ -1,4 +1,8 @@
 //! Statuses, header fields and errors.
+//!
+//! Promise (Streams): a read of `/v1/stream/{id}` has the protocol's statuses and headers, is bounded in bytes and
+//! time, returns credit as other readers do, and writes nothing.
+//! Also held by `server/tests/it/durable_streams/live.rs`.
 
 use super::{BEGINNING, TOKEN, ended_chat, field, head, inner, read, running_chat, text_and_last};
 use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, stream_id};

@@ -1,4 +1,10 @@
 //! The bytes after an offset are the same in every read, at every time, however the reads are cut.
+//!
+//! Promise (Streams): the messages of `/v1/stream/{id}` after an offset have the same bytes in every read, at every
+//! time, however the reads are cut: catch-up, long poll and events, every protocol, end and number of choices; the
+//! unmodified client reads through three `kill -9` of the server.
+//! Also held by `server/tests/it/restarts/offsets.rs`, `cargo xtask clients`,
+//! `tools/clients/durable_streams_suite.mjs`.
 
 use super::{EventBody, field, head, inner, joined, read, text_and_last};
 use crate::support::Rig;

@@ -126,6 +126,8 @@ fn deadline_passed_while_running() {
     run_out(&rig, &json!({"deadline_ms": ms}), Fate::Deadline);
 }
 
+/// Promise (Streams): a resumable stream without a reader is parked and retained; a plain one ends by the reader
+/// timeout.
 #[test]
 fn reader_timeout_and_resumable_streams() {
     const WINDOW: u64 = 8;

@@ -1,5 +1,12 @@
 //! Streams that are cut at every byte and resumed, in every wire protocol and for every end: the part before the cut and
 //! the part after the cut together equal the uncut stream.
+//!
+//! Promise (Streams): a stream that is cut at every byte and resumed is the uncut one, in its own wire protocol and
+//! in every other, for every end.
+//! Also held by `server/tests/it/resume.rs`.
+//!
+//! Promise (Streams): readers in different wire protocols receive the same text, usage and end.
+//! Also held by `server/tests/it/endings`.
 
 use super::scene::letters;
 use super::ways::delete;

@@ -69,6 +69,8 @@ fn says_it() -> Value {
     json!({"logit_bias": {"126": 36}, "temperature": 1, "max_tokens": 200})
 }
 
+/// Promise (Streams): a forward pass that panics, fails or returns no numbers ends the request that caused it, with
+/// its usage; other answers are those of undisturbed requests.
 #[test]
 fn failure_within_one_request() {
     let whole = undisturbed(&says_it()).text().to_owned();
@@ -103,6 +105,9 @@ fn limited() -> Value {
     json!({"response_format": form, "temperature": 1})
 }
 
+/// Promise (Structured output): a constraint that reaches a per-token limit ends its answer with `grammar_limit`,
+/// which is no server error, in every API; no other request is affected.
+/// Also held by `text/tests/it/grammars/hostile.rs`.
 #[test]
 fn grammar_limit_reached() {
     let rig = Rig::with(letters(), wide());
@@ -117,6 +122,7 @@ fn grammar_limit_reached() {
     nothing_runs(&rig);
 }
 
+/// Promise (Streams): a forward pass that fails once affects no request.
 #[test]
 fn step_that_fails_once_affects_no_client() {
     let whole = undisturbed(&json!({}));
@@ -137,6 +143,9 @@ fn step_that_fails_once_affects_no_client() {
     }
 }
 
+/// Promise (Streams): a shortage of pages delays answers and never changes them; a request larger than the KV cache
+/// is rejected with the numbers.
+/// Also held by `server/tests/it/endings/faults.rs :: request_larger_than_kv_cache`.
 #[test]
 fn kv_pages_short_for_all_requests() {
     let whole = undisturbed(&json!({}));
@@ -173,6 +182,9 @@ fn request_larger_than_kv_cache() {
     neighbor.expect_unaffected(&rig);
 }
 
+/// Promise (Streams): a timeout names itself, in every wire protocol: `queue`, `first_token`, `idle`, `total`,
+/// `reader`.
+/// Also held by `server/tests/it/endings/clocks.rs`.
 #[test]
 fn queue_timeout() {
     let impatient = ServerConfig {
@@ -191,6 +203,9 @@ fn queue_timeout() {
     neighbor.expect_unaffected(&rig);
 }
 
+/// Promise (Streams): a deadline that cannot be met is rejected before a step is taken; one that passes while running
+/// ends the stream with its usage.
+/// Also held by `server/tests/it/endings/clocks.rs :: deadline_passed_while_running`.
 #[test]
 fn unreachable_deadline_is_rejected_before_a_step() {
     let rig = Rig::gated(letters(), at_most(1));
@@ -229,6 +244,9 @@ fn begun(rig: &Rig, has: fn(Way) -> bool) -> (Neighbor, Vec<super::ways::Asked>)
     (neighbor, victims)
 }
 
+/// Promise (Streams): `DELETE` ends a stream for all its readers; a disconnecting client ends a plain stream and not
+/// a resumable one.
+/// Also held by `server/tests/it/endings/faults.rs :: clients_that_disconnect_and_reconnect`.
 #[test]
 fn cancellation_by_id() {
     let whole = undisturbed(&json!({}));
@@ -278,6 +296,8 @@ fn closing(rig: &mut Rig) {
     rig.gate.open();
 }
 
+/// Promise (Streams): a server that shuts down lets streams finish, or ends them with an error.
+/// Also held by `server/tests/it/endings/faults.rs :: shutdown_without_grace`.
 #[test]
 fn graceful_shutdown() {
     let whole = undisturbed(&json!({}));

@@ -1,4 +1,6 @@
 //! Invalid transcripts, which the state machine must reject.
+//!
+//! Promise (Streams): the judging automaton rejects doubled, missing, misplaced and late items.
 
 use crate::support::automaton::{Closes, Item, Rules, Story, accept};
 use crate::support::framing::{Event, job, openai, sse, sse_before_the_cut};

@@ -1,5 +1,8 @@
 //! Streams over a WebSocket whose connection is lost after any message: the messages before and those after the cursor of
 //! the last message together equal the uncut stream.
+//!
+//! Promise (Streams): a WebSocket lost after any message, and continued from the last cursor, has delivered what an
+//! uncut one delivers, for every end.
 
 use super::scene::letters;
 use super::socket::{Socket, items, rules};

@@ -2,6 +2,9 @@
 //!
 //! Each dialect has a file beside this one; ids and times in it are made equal. With `GOLDEN=write` in the
 //! environment the files are written anew: what changed is then to be read.
+//!
+//! Promise (APIs): the bytes of every wire protocol × {text, stop string, length, two choices, log-probabilities,
+//! usage, rejected, failed while running, cancelled, timed out}, streamed and non-streaming.
 
 mod cases;
 mod dialects;

@@ -1,4 +1,6 @@
 //! Requests with more than one key.
+//!
+//! Promise (Admission and keys): a request carries one key.
 
 use crate::support::client::{Client, Reply};
 use crate::support::{Rig, config};

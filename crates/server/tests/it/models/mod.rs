@@ -1,4 +1,19 @@
 //! Several models: loaded when they are asked for, let go of when nobody does, within their budget.
+//!
+//! Promise (Models): a model is loaded once, on demand; a streamed response shows the progress, in each framing, and
+//! a non-streaming one waits; the first model continues meanwhile.
+//! Also held by `millrace/tests/it/models.rs`.
+//!
+//! Promise (Models): within the budget the least recently used idle model is evicted, busy models stay, and a model
+//! larger than the budget is rejected with the numbers.
+//! Also held by `millrace/tests/it/models.rs`.
+//!
+//! Promise (Models): `keep_alive`, until the model is unloaded, and `models.idle_unload_s` are honored; invalid
+//! fields are named also while no model is loaded; an unloaded model is loaded again on demand, and the server stays
+//! ready.
+//!
+//! Promise (Models): a failed load is reported to all waiting requests, and retried; waits are bounded in number and
+//! time, and end with the server.
 
 mod manage;
 mod rejections;

@@ -1,4 +1,7 @@
 //! Ollama's format over sockets.
+//!
+//! Promise (APIs): the bytes of Ollama's lines, and the same as events; `context` continues where an answer ended;
+//! unsupported features are errors.
 
 mod answers;
 mod around;

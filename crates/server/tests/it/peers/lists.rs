@@ -1,4 +1,12 @@
 //! Lists of streams and of stored chat completions at any gateway.
+//!
+//! Promise (Cluster): unread ends of all gateways are listed and acknowledged at each, for their key only; a gateway
+//! that does not answer is named; an acknowledged end is not unread at the gateway that takes it over.
+//! Also held by `millrace/tests/it/cluster/unread.rs`.
+//!
+//! Promise (Cluster): streams and stored chat completions of all gateways are listed at each, in pages, in order and
+//! once, for the callers that may see them; gateways without an answer are named.
+//! Also held by `server/src/routes/stream_list.rs`, `server/src/routes/completion_list.rs`.
 
 use super::{Gateway, start_pair};
 use serde_json::{Value, json};

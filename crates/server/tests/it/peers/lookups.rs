@@ -1,4 +1,13 @@
 //! Jobs, responses and streams that another gateway has.
+//!
+//! Promise (Cluster): a key has one job of a name in a cluster, also where two gateways get the name at one moment,
+//! requests are lost or late, and gateways die or stop. It is a 503 while NATS is away, and while the job of a killed
+//! gateway has not been taken over (with JetStream).
+//! Also held by `cluster/src/job_names/simulation.rs`, `millrace/tests/it/cluster/job_names.rs`.
+//!
+//! Promise (Cluster): jobs, responses, conversations, chat completions and streams are found, changed and deleted at
+//! any gateway, for their owner only; a name of a job is taken at all gateways.
+//! Also held by `server/src/request/foreign_id.rs`.
 
 use super::{Gateway, start_pair};
 use crate::support::named::call;

@@ -1,4 +1,10 @@
 //! The feed, the metrics and the report of the whole cluster.
+//!
+//! Promise (Cluster): the feed of a gateway has the events of all, and says when those of one are missing.
+//! Also held by `server/src/routes/peer_feeds.rs`.
+//!
+//! Promise (Cluster): the metrics of the cluster are one well-formed text.
+//! Also held by `server/src/metrics/merged_text.rs`.
 
 use super::{EVENTS_MAX, Gateway, start_pair};
 use crate::support::client::Client;

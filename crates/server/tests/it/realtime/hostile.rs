@@ -1,4 +1,11 @@
 //! Messages nobody should send, and callers who may not.
+//!
+//! Promise (Streams): no message of a WebSocket client harms more than its own connection; another caller's stream is
+//! not found.
+//!
+//! Promise (Admission and keys): a WebSocket client's pings are rate-limited; beyond the limit the connection is
+//! closed (1008).
+//! Also held by `server/src/realtime/control_rate.rs`.
 
 use super::job;
 use crate::support::named::{fake, kept};

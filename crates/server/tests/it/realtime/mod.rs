@@ -1,4 +1,6 @@
 //! Several streams over one WebSocket, as its client sees them.
+//!
+//! Promise (Streams): streams of one WebSocket are independent, cursors continue over SSE and back, one end each.
 
 mod hostile;
 mod slow;

@@ -1,4 +1,8 @@
 //! OpenAI's Responses: byte for byte, kept and gone on from, read again from any event, refused.
+//!
+//! Promise (APIs): the bytes of Responses; they are stored, continued, cancelled, deleted, and visible to their owner
+//! only and within limits; events after any number are exactly the missing ones.
+//! Also held by `gateway/src/stored/fair_lru.rs`.
 
 mod again;
 mod bytes;

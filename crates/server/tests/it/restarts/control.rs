@@ -1,4 +1,6 @@
 //! Control updates and pauses before a restart.
+//!
+//! Promise (Journal): control updates, injected text and pauses hold after a restart.
 
 use super::copies::Journaled;
 use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, kept, send, stream_id};

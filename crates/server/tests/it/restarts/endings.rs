@@ -1,4 +1,11 @@
 //! Streams that do not continue: ended, rejected, lost, expired, of another model, or the reason of the deaths.
+//!
+//! Promise (Journal): ended streams are readable after a restart, with the same `completed_at` as a response; deleted
+//! and expired ones are gone; missing records, another model, a passed deadline and workflow runs give their ends,
+//! never different tokens.
+//!
+//! Promise (Journal): a stream that kills the process runs alone and then fails; one that advances never fails so.
+//! Also held by `gateway/src/recovery/attempt.rs`.
 
 use super::copies::{Copied, Journaled};
 use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, stream_id, with};

@@ -1,4 +1,8 @@
 //! A restart after each token.
+//!
+//! Promise (Journal): a restart after any token: readers of both processes together have every token once, and a
+//! reader from the beginning the bytes of the uninterrupted run (greedy, sampled, n = 2, stop strings, schema,
+//! log-probabilities, echo, scored).
 
 use super::copies::{Copied, Journaled};
 use crate::support::named::{

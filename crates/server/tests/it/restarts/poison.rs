@@ -1,6 +1,10 @@
 //! A request whose computation ends the process.
 //!
 //! The server runs in a child process on one journal, and is started again each time it ends, as a service manager does.
+//!
+//! Promise (Journal): a request whose computation ends the process fails after the second death, and the neighbors
+//! have their whole answers.
+//! Also held by `server/tests/it/restarts/poisoned_grammar.rs`.
 
 use super::copies::Journaled;
 use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, stream_id};

@@ -1,4 +1,8 @@
 //! Stored responses and chat completions after a restart.
+//!
+//! Promise (Journal): ended responses and stored chat completions survive a restart with their bytes, order, metadata
+//! and owner; deleted and evicted ones do not come back; one of a later version stays in the journal.
+//! Also held by `gateway/src/stored/response_store_tests.rs`, `gateway/src/stored/stored_snapshot.rs`.
 
 use super::copies::Journaled;
 use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept};

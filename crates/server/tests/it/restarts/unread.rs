@@ -61,6 +61,7 @@ fn read_and_acknowledged_ends_stay_so_after_a_restart() {
     wait_until("the last one", || unread(&again) == expected[1..]);
 }
 
+/// Promise (Streams): a journal with records of a retired kind is read, and these are removed.
 #[test]
 fn records_of_a_retired_kind_are_removed() {
     let original = Journaled::gated("retired", fake(), kept());

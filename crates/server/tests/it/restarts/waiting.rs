@@ -1,4 +1,7 @@
 //! Streams that waited before the restart, readers that wait after it, jobs by name, and an orderly shutdown.
+//!
+//! Promise (Journal): queued streams, jobs, background responses and list cursors survive a restart; readers wait
+//! with 200 while the model is loaded; an orderly shutdown ends no durable stream.
 
 use super::copies::Journaled;
 use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, stream_id};

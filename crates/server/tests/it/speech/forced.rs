@@ -1,4 +1,10 @@
 //! Answers that must call, must call once, or must stop thinking.
+//!
+//! Promise (Structured output): a required tool call is one of the given tools, with valid arguments, and only one if
+//! parallel calls are off. Reasoning ends at its budget and the constraint begins after it, also with text delimiters
+//! and in channels. Both hold in every API, as does the 400 for unsupported schemas.
+//! Also held by `generate/src/constraint/reasoning_budget.rs`, `generate/src/constraint/text_delimiters.rs`,
+//! `generate/src/constraint/harmony.rs`, `server/tests/it/speech/options.rs`.
 
 use super::dialects::{DIALECTS, Dialect, tools};
 use super::story::Story;

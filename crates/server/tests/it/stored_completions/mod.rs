@@ -1,4 +1,9 @@
 //! Stored chat completions: returned, listed, changed, deleted; only those that ended well, and only to their owner.
+//!
+//! Promise (APIs): chat completions with `store: true` are returned as they were answered, listed by model and
+//! metadata, changed and deleted, visible to their owner only and within the limits of responses; failed ones, and
+//! those without `store`, are not stored.
+//! Also held by `wire/src/openai/stored_completion.rs`, `wire/src/metadata.rs`.
 
 mod kept;
 

@@ -1,4 +1,8 @@
 //! Receivers that do not answer, or answer without an end, and hosts that resolve to this machine.
+//!
+//! Promise (Streams): an event is sent to allowed hosts and public addresses only, whatever names, notations of
+//! addresses and redirects lead elsewhere; a receiver without an answer or an end costs bounded time and memory.
+//! Also held by `gateway/src/webhooks/webhook_url.rs`, `server/tests/it/webhooks/rejections.rs`.
 
 use super::{background, deliveries, post, rig};
 use crate::support::wait_until;

@@ -1,5 +1,7 @@
 //! The registry's laws: one owner, two kinds of missing, the oldest end out first, dropping is
 //! releasing; and the whole of it beside a naive twin.
+//!
+//! Promise (Streams): another key's stream is not found; a recently deleted one is distinguished.
 
 mod access;
 mod model;

@@ -1,4 +1,7 @@
 //! How long an ended stream is kept: by time, count and bytes, the oldest end out first.
+//!
+//! Promise (Streams): no owner evicts another's ended streams below its share.
+//! Also held by `stream/tests/it/model.rs`.
 
 use super::{ANN, BOB, LIMITS, id, now, second};
 use std::sync::Arc;

@@ -1,4 +1,8 @@
 //! Signs of each family, in a few lines of published templates and in vocabularies.
+//!
+//! Promise (Text): a family is detected by its template, or else by its vocabulary; every sign in the tables is
+//! needed.
+//! Also held by `millrace/src/config/answers.rs`.
 
 use super::*;
 

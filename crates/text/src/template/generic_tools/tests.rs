@@ -1,4 +1,10 @@
 //! Prompts for models without tool support, whose example calls the family's parser reads.
+//!
+//! Promise (Structured output): where a chat template does not support tools, definitions, earlier calls and results
+//! are rendered into the conversation in the parser's form: 13 families, every API, streamed and non-streaming; a
+//! model's description says which, and whether it reasons.
+//! Also held by `text/src/template/capabilities.rs`, `server/tests/it/speech/generic.rs`,
+//! `millrace/tests/it/models.rs :: tool_support_is_detected_from_templates`.
 
 use super::*;
 use crate::tokenizer::tests::bpe_spec;

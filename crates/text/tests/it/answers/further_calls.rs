@@ -1,5 +1,9 @@
 //! Answers truncated after a call: the beginning of a further call, and text between calls, is never content.
 //! An answer that must consist of calls has no content, wherever the answer is truncated.
+//!
+//! Promise (Text): text of tool calls is never content: an answer with a required call has none, wherever it is cut;
+//! the beginning of a further call is dropped.
+//! Also held by `server/tests/it/speech/forced.rs`.
 
 use super::collected::{Collected, parse, tools};
 use super::labelled::{Row, rows};

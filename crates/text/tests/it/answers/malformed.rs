@@ -1,4 +1,8 @@
 //! Malformed calls, truncated calls, and text that is no call.
+//!
+//! Promise (Text): a malformed call is emitted as text and counted in the log without its contents; an answer that
+//! was cut short, or is JSON, is not malformed.
+//! Also held by `server/tests/it/malformed.rs`.
 
 use super::dialects::DIALECTS;
 use super::labelled::Case;

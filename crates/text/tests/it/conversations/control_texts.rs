@@ -1,4 +1,8 @@
 //! Texts of control tokens in earlier tool calls: they stay text, in every form of arguments.
+//!
+//! Promise (Text): names of control tokens in earlier tool calls and in tool definitions are rendered as text, for
+//! every form of arguments and over every template.
+//! Also held by `generate/src/prompt/tests.rs`.
 
 use super::sent::{call, calls, result, said};
 use super::{TEMPLATES, own_source, prompt_for, tools};

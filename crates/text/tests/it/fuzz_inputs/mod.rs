@@ -1,4 +1,6 @@
 //! The inputs of fuzz targets, and their seeds as a test.
+//!
+//! Promise (Text): a hostile `tokenizer.json` is an error, or encodes any text to ids of its vocabulary.
 
 mod grammar;
 mod tokenizer_json;

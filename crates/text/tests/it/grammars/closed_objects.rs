@@ -1,4 +1,9 @@
 //! Closed objects: no unknown members, satisfiable combinations, no duplicate members.
+//!
+//! Promise (Structured output): objects with `properties` and without `additionalProperties` are closed, with no
+//! duplicate members; combinations stay satisfiable; in every field that takes a schema, for tools, and as setting
+//! and request say.
+//! Also held by `server/tests/it/speech/closed.rs`.
 
 use super::white_space::is_whole;
 use super::{compiler, rng, schemas, walk};

@@ -1,4 +1,14 @@
 //! Numbers under a schema: bounds, large integers, multiples, and their end.
+//!
+//! Promise (Structured output): numbers of a schema are exact: 64-bit integers keep their digits, exclusive bounds
+//! exclude, multiples are decimals; a number ends.
+//! Also held by `text/src/grammar/schema_numbers.rs`, `text/src/grammar/large_numbers.rs`,
+//! `text/src/grammar/number_lexemes.rs`.
+//!
+//! Promise (Structured output): patterns of a schema are those of ECMA-262, and references are JSON Pointers with
+//! escapes.
+//! Also held by `text/src/grammar/schema_normalization/ecma_pattern.rs`,
+//! `text/src/grammar/schema_normalization/schema_references.rs`.
 
 use super::white_space::is_whole;
 use super::{compiler, fault, rng, tiny, walk};

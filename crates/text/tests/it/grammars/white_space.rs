@@ -1,4 +1,7 @@
 //! White space in constrained JSON: pretty printers' output is allowed, and gaps are bounded.
+//!
+//! Promise (Structured output): white space between tokens of JSON is one space, or a newline and at most 20 spaces;
+//! the output of common printers is possible.
 
 use super::{compiler, rng, walk};
 use serde_json::{Value, json};

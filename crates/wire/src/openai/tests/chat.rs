@@ -1,4 +1,12 @@
 //! Chat requests: valid and invalid values of every field.
+//!
+//! Promise (APIs): tools that the server cannot run are left out and named in the response's headers, and their
+//! earlier calls are used with their results, or left out and named. Custom tools and functions of namespaces are
+//! offered as functions, and their calls have the client's form in streamed, resumed and stored responses of chat
+//! completions and the Responses API. Tools that are not allowed are not offered.
+//! Also held by `wire/src/responses/tools.rs`, `wire/src/responses/foreign_items.rs`,
+//! `wire/src/anthropic/tests/conversation.rs`, `generate/src/output/custom_input.rs`,
+//! `server/tests/it/responses/tools.rs`, `server/tests/it/responses/again.rs`, `server/tests/it/custom_tools.rs`.
 
 use super::bad_fields;
 use crate::openai::chat_request;

@@ -10,6 +10,7 @@ fn refused(part: &str, types: &PartTypes) -> String {
     fields.finish().expect_err("an error").message
 }
 
+/// Promise (APIs): an image in a message of any API is a 400 that names the field, in the same words.
 #[test]
 fn image_is_refused_in_the_same_words_in_every_protocol() {
     let png =

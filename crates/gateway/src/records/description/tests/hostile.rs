@@ -1,4 +1,8 @@
 //! Descriptions that no version wrote.
+//!
+//! Promise (Descriptions of streams): no bytes cause a panic, and an edited file gives the engine no value that a
+//! parser rejects.
+//! Also held by `fuzz/`.
 
 use super::*;
 

@@ -1,4 +1,6 @@
 //! Instances that differ in keys, models or the version of records.
+//!
+//! Promise (Cluster): instances with other keys, models or versions of records are named at both, and stay ready.
 
 use super::super::conversation::SETTINGS;
 use super::super::nats_server;

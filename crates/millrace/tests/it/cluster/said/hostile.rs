@@ -1,4 +1,8 @@
 //! Messages that nobody of ours sent, on every subject of a gateway and an engine, while streams run.
+//!
+//! Promise (Cluster): random, truncated and foreign messages on every subject are counted by kind, logged seldom, and
+//! change no stream.
+//! Also held by `cluster/src/nats/unreadable.rs`.
 
 use super::super::conversation::SETTINGS;
 use super::super::nats_server;

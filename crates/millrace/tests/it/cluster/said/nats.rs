@@ -1,4 +1,7 @@
 //! NATS that is away at the start, too old, or denies a subject.
+//!
+//! Promise (Cluster): NATS that is away at the start, too old, or denies a subject is named by the readiness probe
+//! and in the log of gateways and engines; away, it is tried again.
 
 use super::super::conversation::SETTINGS;
 use super::super::nats_server;

@@ -1,4 +1,7 @@
 //! TLS to NATS with certificates of both sides, and nkeys.
+//!
+//! Promise (Cluster): TLS to NATS with certificates of both sides and nkeys works; a wrong authority and a missing
+//! certificate are named with their setting.
 
 use super::super::conversation::SETTINGS;
 use super::super::nats_server;

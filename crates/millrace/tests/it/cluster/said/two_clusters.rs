@@ -1,4 +1,9 @@
 //! Two clusters that use one name at one NATS.
+//!
+//! Promise (Cluster): two clusters under one name are named at each instance, and the gateway that does not belong to
+//! the records is not ready; a wiped store is not another cluster; a gateway without a past joins only with a key of
+//! the cluster.
+//! Also held by `cluster/src/records/cluster_identity.rs`.
 
 use super::super::gateway_killed::{HEARTBEAT, jet_stream};
 use super::super::nats_server;

@@ -1,5 +1,13 @@
 //! Hostile and unusual HTTP/1.1, byte for byte (RFC 9110, RFC 9112): what each is answered, whether the connection goes
 //! on, how many requests are seen in it; and that a fresh connection is served after it and nothing stays held.
+//!
+//! Promise (Hostile input and memory): 300 vectors of hostile and unusual HTTP/1.1 (request lines, targets, fields,
+//! lengths, chunks, double framing, pipelining, upgrades, sizes): each has its status, continues or is closed, hides
+//! no second request, and leaves a working server that holds nothing.
+//!
+//! Promise (Hostile input and memory): a body with a content coding is rejected (415), one with a transfer coding
+//! next to `chunked` too (501).
+//! Also held by `wire/src/codings.rs`.
 
 mod chunked;
 mod connections;
