@@ -46,8 +46,8 @@ pub use ops::{
 pub use packing::{LentMemory, PackedBytes};
 pub use pool::Pool;
 pub use quant::{
-    NonFiniteWeight, QuantBlock, QuantFormat, ScaleKind, dequantize, quantize, quantize_with_search,
-    requantize_rows,
+    NonFiniteWeight, QuantBlock, QuantFormat, ScaleKind, dequantize, quantize,
+    quantize_with_search, requantize_rows,
 };
 pub use recurrent::{
     Convolution, STATE_COLUMN_GROUP, ScanPlan, ScanRows, ScanRule, ScanShape, StateShape,

@@ -21,6 +21,7 @@ pub struct QuantFormat {
     pub levels: Option<[u8; 16]>,
     /// Scales count in units of `2^-unit_log2`.
     pub unit_log2: u32,
+    /// Source of scale and shift.
     pub scale_kind: ScaleKind,
 }
 
