@@ -7,6 +7,8 @@ use model::{AdapterSet, Batch, Dims, ForwardError, Span, Want};
 pub(crate) struct Rows {
     /// Whether a row sees earlier positions only; else the whole text, which is one span.
     is_causal: bool,
+    /// Width of a vector in place of a token: that of the stream.
+    width: usize,
     /// Position in the sequence, and page table.
     pub(crate) queries: Vec<QueryRow>,
     /// Adapters of the row's sequence.
@@ -21,9 +23,10 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    pub(crate) fn new(dims: &Dims, is_causal: bool) -> Self {
+    pub(crate) fn new(dims: &Dims, is_causal: bool, width: usize) -> Self {
         Self {
             is_causal,
+            width,
             queries: Vec::with_capacity(dims.rows_max),
             adapters: Vec::with_capacity(dims.rows_max),
             slots: Vec::with_capacity(dims.rows_max),
@@ -35,7 +38,7 @@ impl Rows {
 
     /// Reads a batch; rejects a batch that violates the bounds before changing anything.
     pub(crate) fn read(&mut self, batch: &Batch, dims: &Dims) -> Result<(), ForwardError> {
-        check(batch, dims)?;
+        check(batch, dims, self.width)?;
         if !self.is_causal {
             check_whole_texts(batch)?;
         }
@@ -108,7 +111,7 @@ fn check_whole_texts(batch: &Batch) -> Result<(), ForwardError> {
     }
 }
 
-fn check(batch: &Batch, dims: &Dims) -> Result<(), ForwardError> {
+fn check(batch: &Batch, dims: &Dims, width: usize) -> Result<(), ForwardError> {
     let refuse = |bad: bool, why| {
         if bad {
             Err(ForwardError::BadBatch(why))
@@ -124,6 +127,8 @@ fn check(batch: &Batch, dims: &Dims) -> Result<(), ForwardError> {
         batch.logit_rows() > dims.logit_rows_max,
         "more logits rows than logit_rows_max",
     )?;
+    batch.check_row_inputs(width)?;
+    batch.check_plain()?;
     let unknown = batch
         .tokens()
         .iter()
