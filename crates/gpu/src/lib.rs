@@ -6,3 +6,7 @@
 
 pub mod operation;
 pub mod record;
+mod options;
+mod program;
+mod step;
+mod supports;
