@@ -4,5 +4,17 @@
 //! the described weights. The device runs the list in one compute pass per batch, by kernels in WGSL. Everything on the
 //! device is allocated when the program is loaded.
 
+pub mod layout;
 pub mod operation;
 pub mod record;
+pub mod selftest;
+#[cfg(test)]
+mod test_device;
+mod webgpu;
+
+pub use webgpu::device::{
+    Absent, Counts, Device, DeviceError, DeviceFacts, Kind, Selection, UnknownSelection, devices,
+};
+pub use webgpu::loaded::{Loaded, Output};
+pub use webgpu::memory::PrepareError;
+pub use webgpu::pipelines::KernelError;

@@ -243,7 +243,7 @@ pub enum Operation {
     Matmul {
         /// `(outputs, inputs)`.
         matrix: MatrixId,
-        /// `(rows, inputs)`; its column is a multiple of [`UNIT`].
+        /// `(rows, inputs)`. Where the inputs are no multiple of [`UNIT`], nothing may follow them in the buffer.
         input: At,
         /// `(outputs)`.
         bias: Option<VectorId>,
@@ -355,6 +355,11 @@ pub struct Program {
     pub caches: Vec<CacheShape>,
     /// Operations in order. One for a set without rows is left out of a batch.
     pub steps: Vec<Step>,
+    /// Buffers that the host may read after a batch.
+    pub outputs: Vec<BufferId>,
+    /// Whether a row has the same bits in batches of all sizes. Else it has them in batches of fewer than 16 rows, and larger
+    /// ones are computed by tiles.
+    pub exact: bool,
     /// Rows of the largest batch.
     pub rows_max: u32,
     /// Words of the largest [record](crate::record).

@@ -45,7 +45,10 @@ pub use ops::{
 };
 pub use packing::{LentMemory, PackedBytes};
 pub use pool::Pool;
-pub use quant::{NonFiniteWeight, dequantize, quantize, quantize_with_search, requantize_rows};
+pub use quant::{
+    NonFiniteWeight, QuantBlock, QuantFormat, ScaleKind, dequantize, power_scale, quantize,
+    quantize_with_search, requantize_rows,
+};
 pub use recurrent::{
     Convolution, STATE_COLUMN_GROUP, ScanPlan, ScanRows, ScanRule, ScanShape, StateShape,
     StateStore, causal_conv, scan,

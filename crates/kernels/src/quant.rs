@@ -17,8 +17,9 @@ mod scale_search;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use block::{QuantBlock, with_constant_format};
-pub(crate) use format::{QuantFormat, ScaleKind, power_scale};
+pub use block::QuantBlock;
+pub(crate) use block::with_constant_format;
+pub use format::{QuantFormat, ScaleKind, power_scale};
 
 use crate::{Format, Pool};
 use fit::ScaleFit;
