@@ -243,7 +243,7 @@ pub enum Operation {
     Matmul {
         /// `(outputs, inputs)`.
         matrix: MatrixId,
-        /// `(rows, inputs)`; its column is a multiple of [`UNIT`].
+        /// `(rows, inputs)`. Where the inputs are no multiple of [`UNIT`], nothing may follow them in the buffer.
         input: At,
         /// `(outputs)`.
         bias: Option<VectorId>,
@@ -322,6 +322,60 @@ pub enum Operation {
         /// Cap.
         cap: Option<f32>,
     },
+    /// Choice of experts: those with the best scores, in ascending order of their numbers.
+    Route {
+        /// `(rows, count)`.
+        scores: At,
+        /// Experts, at most 1024.
+        count: u32,
+        /// Experts that a row uses.
+        used: u32,
+        /// How they are chosen.
+        rule: RouteRule,
+        /// Added to the parts for the choice alone (count).
+        choice_bias: Option<VectorId>,
+        /// Factors of the shares (count).
+        factors: Option<VectorId>,
+        /// `(rows, used, 2)`: number of the expert, and share.
+        out: At,
+    },
+    /// Products of each row with the experts that it chose: `(rows, used, outputs)`, the results of choice `c` from column
+    /// `c * out_stride` on.
+    ExpertMatmul {
+        /// `(count, outputs, inputs)`: its `unit_rows` are the outputs.
+        stack: MatrixId,
+        /// As [`Operation::Route`] writes them.
+        choices: At,
+        /// Experts that a row uses.
+        used: u32,
+        /// The input; its column is a multiple of [`UNIT`].
+        input: At,
+        /// Columns between the inputs of two choices, a multiple of [`UNIT`]; 0: all have one input.
+        input_stride: u32,
+        /// `(count, outputs)`.
+        bias: Option<VectorId>,
+        /// The output.
+        out: At,
+        /// Columns between the results of two choices.
+        out_stride: u32,
+    },
+    /// `out = sum of share * output` over a row's choices, in ascending order of the experts, or added to `out`.
+    Combine {
+        /// `(rows, used, cols)`.
+        outputs: At,
+        /// Columns between the outputs of two choices.
+        stride: u32,
+        /// As [`Operation::Route`] writes them.
+        choices: At,
+        /// Experts that a row uses.
+        used: u32,
+        /// Elements of an output.
+        cols: u32,
+        /// Whether the sum is added to what `out` holds.
+        add: bool,
+        /// `(rows, cols)`.
+        out: At,
+    },
     /// `out[i] = input[rows[i]]` for the rows of the operation's set; `(rows, cols)`.
     Gather {
         /// Rows of the set that the indices point into.
@@ -331,6 +385,19 @@ pub enum Operation {
         /// The rows.
         out: At,
     },
+}
+
+/// How rows choose among experts by their scores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RouteRule {
+    /// An expert's part is the sigmoid of its score, else a part of the softmax over all.
+    pub sigmoid: bool,
+    /// Shares are parts of the sum of the chosen experts' parts.
+    pub normalized: bool,
+    /// Experts are chosen by the scores themselves, not by parts and bias.
+    pub by_scores: bool,
+    /// Factor of the shares.
+    pub scale: f32,
 }
 
 /// An operation and its rows.
@@ -355,6 +422,11 @@ pub struct Program {
     pub caches: Vec<CacheShape>,
     /// Operations in order. One for a set without rows is left out of a batch.
     pub steps: Vec<Step>,
+    /// Buffers that the host may read after a batch.
+    pub outputs: Vec<BufferId>,
+    /// Whether a row has the same bits in batches of all sizes. Else it has them in batches of fewer than 16 rows, and larger
+    /// ones are computed by tiles.
+    pub exact: bool,
     /// Rows of the largest batch.
     pub rows_max: u32,
     /// Words of the largest [record](crate::record).

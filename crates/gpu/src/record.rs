@@ -43,7 +43,7 @@ pub(crate) struct SetPlace {
 }
 
 /// The record of a batch; reused, so that a warm batch allocates nothing.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Record {
     words: Vec<u32>,
     sets: [SetPlace; RowSet::ALL.len()],
@@ -88,7 +88,8 @@ impl Record {
         let mut angles_at = [0; 2];
         for (at, angles) in angles_at.iter_mut().zip(angles) {
             *at = self.words.len() as u32;
-            self.words.extend(angles.iter().map(|angle| angle.to_bits()));
+            self.words
+                .extend(angles.iter().map(|angle| angle.to_bits()));
         }
         self.sets[set as usize] = SetPlace {
             rows: rows.len() as u32,

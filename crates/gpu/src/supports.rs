@@ -17,9 +17,12 @@ pub enum Unsupported {
     /// Keys and values as projections of one latent.
     #[error("attention to latents is computed on the CPU only")]
     Latent,
-    /// Experts.
-    #[error("experts are computed on the CPU only")]
-    Experts,
+    /// A factor of the expert that every row uses.
+    #[error("the factor of a shared expert is computed on the CPU only")]
+    SharedGate,
+    /// A choice among groups of experts.
+    #[error("the choice among groups of experts is computed on the CPU only")]
+    ExpertGroups,
     /// Several states of the stream.
     #[error("several states of the stream are computed on the CPU only")]
     States,
@@ -39,12 +42,15 @@ pub fn supports(config: &Config) -> Result<(), Unsupported> {
     let Traits {
         altup, bidirectional, ..
     } = config.traits;
+    let experts = config.experts.as_ref();
+    let groups = experts.is_some_and(|experts| experts.router.groups.is_some());
     let missing = [
         (bidirectional, Unsupported::Bidirectional),
         (config.recurrent.is_some(), Unsupported::Recurrent),
         (config.latent.is_some(), Unsupported::Latent),
         (altup, Unsupported::States),
-        (config.experts.is_some(), Unsupported::Experts),
+        (config.traits.shared_gate, Unsupported::SharedGate),
+        (groups, Unsupported::ExpertGroups),
         (config.mtp, Unsupported::Mtp),
         (
             matches!(config.state_head, Some(StateHead::Dense { .. })),

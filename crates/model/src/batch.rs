@@ -1,7 +1,7 @@
 //! Input of one forward pass: query tokens of many sequences, prefill and decode mixed.
 
 use crate::row_inputs::{self, VectorRows};
-use crate::{AdapterSet, ForwardError, SpanStates, VECTOR};
+use crate::{AdapterSet, Dims, ForwardError, SpanStates, VECTOR};
 use std::ops::Range;
 
 /// A unit of KV memory: `page_tokens` positions of every layer.
@@ -257,6 +257,37 @@ impl Batch {
             Some((_, why)) => Err(ForwardError::BadBatch(why)),
             None => Ok(()),
         }
+    }
+
+    /// Checks the batch against the bounds of a model, whose rows are tokens.
+    ///
+    /// # Errors
+    /// [`ForwardError::BadBatch`]: there are too many rows, a token or a page does not exist, or a page table is too short.
+    pub fn check(&self, dims: &Dims) -> Result<(), ForwardError> {
+        let refuse = |bad: bool, why| match bad {
+            true => Err(ForwardError::BadBatch(why)),
+            false => Ok(()),
+        };
+        let most = dims.logit_rows_max;
+        refuse(self.tokens.len() > dims.rows_max, "more rows than rows_max")?;
+        refuse(
+            self.logit_rows() > most,
+            "more logits rows than logit_rows_max",
+        )?;
+        let unknown = |&token: &u32| token as usize >= dims.vocab;
+        refuse(
+            self.tokens.iter().any(unknown),
+            "a token is not in the vocabulary",
+        )?;
+        let astray = |&page: &PageId| page as usize >= dims.pages;
+        refuse(self.pages.iter().any(astray), "a page does not exist")?;
+        for span in &self.spans {
+            let end = span.position.saturating_add(span.tokens.len());
+            refuse(end > dims.context_max, "a position is beyond context_max")?;
+            let covered = span.pages.len().saturating_mul(dims.page_tokens);
+            refuse(end > covered, "a block table is too short")?;
+        }
+        Ok(())
     }
 
     /// Checks vectors, which are `width` wide, axes and blocks against their spans.

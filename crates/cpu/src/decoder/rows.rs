@@ -38,7 +38,9 @@ impl Rows {
 
     /// Reads a batch; rejects a batch that violates the bounds before changing anything.
     pub(crate) fn read(&mut self, batch: &Batch, dims: &Dims) -> Result<(), ForwardError> {
-        check(batch, dims, self.width)?;
+        batch.check_row_inputs(self.width)?;
+        batch.check_plain()?;
+        batch.check(dims)?;
         if !self.is_causal {
             check_whole_texts(batch)?;
         }
@@ -109,41 +111,4 @@ fn check_whole_texts(batch: &Batch) -> Result<(), ForwardError> {
             "a text of an encoder is one span without logits",
         )),
     }
-}
-
-fn check(batch: &Batch, dims: &Dims, width: usize) -> Result<(), ForwardError> {
-    let refuse = |bad: bool, why| {
-        if bad {
-            Err(ForwardError::BadBatch(why))
-        } else {
-            Ok(())
-        }
-    };
-    refuse(
-        batch.tokens().len() > dims.rows_max,
-        "more rows than rows_max",
-    )?;
-    refuse(
-        batch.logit_rows() > dims.logit_rows_max,
-        "more logits rows than logit_rows_max",
-    )?;
-    batch.check_row_inputs(width)?;
-    batch.check_plain()?;
-    let unknown = batch
-        .tokens()
-        .iter()
-        .any(|&token| token as usize >= dims.vocab);
-    refuse(unknown, "a token is not in the vocabulary")?;
-    let astray = batch
-        .pages()
-        .iter()
-        .any(|&page| page as usize >= dims.pages);
-    refuse(astray, "a page does not exist")?;
-    for span in batch.ranges() {
-        let end = span.position.saturating_add(span.tokens.len());
-        refuse(end > dims.context_max, "a position is beyond context_max")?;
-        let covered = span.pages.len().saturating_mul(dims.page_tokens);
-        refuse(end > covered, "a block table is too short")?;
-    }
-    Ok(())
 }

@@ -3,6 +3,7 @@
 
 mod attention;
 mod dense;
+mod experts;
 mod head;
 mod per_layer;
 
@@ -68,6 +69,17 @@ enum Role {
     Gate,
     Up,
     Update,
+    /// Inputs of router and experts beside a feed-forward part.
+    RouterInput,
+    ExpertInput,
+    /// Scores of the experts, and what each row chose.
+    Scores,
+    Choices,
+    /// Of the chosen experts, one after the other.
+    ExpertGate,
+    ExpertUp,
+    ExpertOut,
+    Sums,
     /// Inputs of all layers besides the stream.
     Inputs(RowSet),
     /// Rows of the table that the inputs are made of.
@@ -170,6 +182,9 @@ impl<'a> Walk<'a> {
         if let Some(dense) = &layer.dense {
             self.dense(dense);
         }
+        if let (Some(experts), Some(sizes)) = (&layer.experts, self.config.experts_of(index)) {
+            self.experts(sizes, experts, layer.dense.is_some());
+        }
         let (post, factor) = (layer.hidden_post_norm.as_ref(), layer.output_scale);
         match &layer.per_layer {
             None => self.add(post, factor, next),
@@ -270,8 +285,16 @@ impl<'a> Walk<'a> {
         At::start(buffer)
     }
 
-    /// The matrix, as a stack of equal ones if there are several.
     fn matrix(&mut self, matrix: &'a DescribedMatrix) -> MatrixId {
+        self.matrix_of(matrix, 1)
+    }
+
+    /// Matrices of one shape, none of which is cut.
+    fn stack(&mut self, stack: &'a DescribedMatrix) -> MatrixId {
+        self.matrix_of(stack, stack.rows)
+    }
+
+    fn matrix_of(&mut self, matrix: &'a DescribedMatrix, unit_rows: usize) -> MatrixId {
         let known = self.matrices.iter();
         let mut known = known.zip(0..);
         if let Some((_, id)) = known.find(|(known, _)| std::ptr::eq(**known, matrix)) {
@@ -282,10 +305,7 @@ impl<'a> Walk<'a> {
             format: matrix.format,
             rows: matrix.all_rows() as u32,
             cols: matrix.cols as u32,
-            unit_rows: match matrix.count {
-                1 => 1,
-                _ => matrix.rows as u32,
-            },
+            unit_rows: unit_rows as u32,
         })
     }
 
@@ -315,7 +335,7 @@ impl<'a> Walk<'a> {
         let pages = dims.context_max.div_ceil(dims.page_tokens);
         let entries = dims.rows_max.saturating_mul(pages);
         let words = Record::words_max(dims.rows_max, angles, entries);
-        //OUT self.program.outputs = vec![outputs.logits, outputs.hidden];
+        self.program.outputs = vec![outputs.logits, outputs.hidden];
         self.program.record_words_max = u32::try_from(words).unwrap_or(u32::MAX);
         Plan {
             program: self.program,

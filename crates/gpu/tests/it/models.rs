@@ -9,6 +9,16 @@ const COSINE: (f64, f64) = (0.9999, 0.999);
 /// Logits closer than this, in standard deviations, may swap.
 const TIE: f32 = 0.02;
 
+/// Architectures with experts.
+const EXPERTS: [&str; 6] = [
+    "mixtral",
+    "qwen3moe",
+    "granitemoe",
+    "olmoe",
+    "gpt-oss",
+    "gemma4-26b",
+];
+
 const DENSE: [&str; 25] = [
     "llama",
     "qwen2",
@@ -67,7 +77,7 @@ fn spread(row: &[f32]) -> f32 {
 
 #[test]
 fn logits_of_every_architecture_equal_the_processors() {
-    for family in DENSE {
+    for family in DENSE.into_iter().chain(EXPERTS) {
         for mix in ["F32", "Q8_0"] {
             check(&spec(&format!("tiny-{family}"), mix), &format!("{family} {mix}"));
         }

@@ -70,8 +70,14 @@ pub(crate) fn on_cpu(spec: &SynthSpec) -> cpu::Model {
 
 /// Pseudorandom ids below `vocab`.
 pub(crate) fn ids(seed: u64, count: usize, vocab: usize) -> Vec<u32> {
-    let mut random = testing::random::Random::new(seed);
-    (0..count).map(|_| random.below(vocab as u64) as u32).collect()
+    let mut state = seed;
+    let next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 33) % vocab as u64) as u32
+    };
+    std::iter::repeat_with(next).take(count).collect()
 }
 
 /// Pages `first..` for a sequence of `positions`.

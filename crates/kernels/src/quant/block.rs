@@ -34,8 +34,7 @@ pub(crate) use with_constant_format;
 /// The fields of a block of any format; a field that the format lacks is zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuantBlock {
-    /// Quants without a sign, in the order of the weights; as many as [`QuantFormat::weights`](crate::QuantFormat), the rest is
-    /// zero. Patterns are expanded.
+    /// Quants, in the order of the weights.
     pub quants: [u8; BLOCK_WEIGHTS_MAX],
     /// Scale of the block; multiplies all integer scales.
     pub d: f16,
@@ -60,11 +59,7 @@ impl Default for QuantBlock {
 }
 
 impl QuantBlock {
-    /// Reads one block of a quantized format. Fields that the format lacks stay as they are, so a block is used for one
-    /// format.
-    ///
-    /// # Panics
-    /// If the format is one of floats, or `bytes` is shorter than a block.
+    /// Reads one block of a quantized format.
     pub fn decode(&mut self, format: Format, bytes: &[u8]) {
         assert!(
             QuantFormat::of(format).is_some(),

@@ -2,11 +2,7 @@
 
 use crate::Format;
 
-/// A quantized format as numbers: `weight = scale * (quant - zero) + shift`, and the number of bits of a quant. In formats with
-/// levels, the level of the quant stands in place of the quant.
-///
-/// Layouts of other machines are made from this description and from [`QuantBlock`](crate::QuantBlock), so that no format is
-/// described twice.
+/// `weight = scale * (quant - zero) + shift`, and the number of bits of a quant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuantFormat {
     /// Weights of a block: 32 or 256.
@@ -21,7 +17,7 @@ pub struct QuantFormat {
     pub levels: Option<[u8; 16]>,
     /// Scales count in units of `2^-unit_log2`.
     pub unit_log2: u32,
-    /// Source of scale and shift.
+    /// Where scale and shift come from.
     pub scale_kind: ScaleKind,
 }
 
@@ -134,13 +130,13 @@ impl QuantFormat {
     }
 
     /// The largest quant.
-    pub const fn quant_max(&self) -> u8 {
+    pub(crate) const fn quant_max(&self) -> u8 {
         ((1u32 << (self.low + self.high)) - 1) as u8
     }
 }
 
 /// `2^(e - 128)`; the two smallest are subnormal.
-pub(crate) const fn power_scale(e: u8) -> f32 {
+pub const fn power_scale(e: u8) -> f32 {
     const SUBNORMAL: u32 = 0x0020_0000;
     f32::from_bits(match e {
         0 | 1 => SUBNORMAL << e,
