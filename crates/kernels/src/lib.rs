@@ -45,7 +45,14 @@ pub use ops::{
 };
 pub use packing::{LentMemory, PackedBytes};
 pub use pool::Pool;
-pub use quant::{NonFiniteWeight, dequantize, quantize, quantize_with_search, requantize_rows};
+pub use quant::{
+<<<<<<< HEAD
+    NonFiniteWeight, QuantBlock, QuantFormat, ScaleKind, dequantize, quantize,
+=======
+    NonFiniteWeight, QuantBlock, QuantFormat, ScaleKind, dequantize, power_scale, quantize,
+>>>>>>> h-gpu
+    quantize_with_search, requantize_rows,
+};
 pub use recurrent::{
     Convolution, STATE_COLUMN_GROUP, ScanPlan, ScanRows, ScanRule, ScanShape, StateShape,
     StateStore, causal_conv, scan,

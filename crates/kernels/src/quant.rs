@@ -17,8 +17,14 @@ mod scale_search;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use block::{QuantBlock, with_constant_format};
-pub(crate) use format::{QuantFormat, ScaleKind, power_scale};
+pub use block::QuantBlock;
+pub(crate) use block::with_constant_format;
+<<<<<<< HEAD
+pub(crate) use format::power_scale;
+pub use format::{QuantFormat, ScaleKind};
+=======
+pub use format::{QuantFormat, ScaleKind, power_scale};
+>>>>>>> h-gpu
 
 use crate::{Format, Pool};
 use fit::ScaleFit;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Crate, and the most production lines it may have: the count of today, rounded up to the next hundred. A commit that
 /// makes a crate smaller lowers its budget.
-const BUDGETS: [(&str, usize); 22] = [
+const BUDGETS: [(&str, usize); 23] = [
     ("admission", 2_200),
     ("bench", 1_900),
     ("cluster", 9_700),
@@ -17,6 +17,7 @@ const BUDGETS: [(&str, usize); 22] = [
     ("engine", 11_100),
     ("gateway", 14_500),
     ("generate", 6_900),
+    ("gpu", 4_500),
     ("journal", 3_900),
     ("kernels", 12_700),
     ("millrace", 16_000),

@@ -4,7 +4,7 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 23] = [
+const DRAWN: [(&str, &[&str], &[&str]); 24] = [
     ("journal", &["private_files"], &["testing"]),
     ("page", &[], &["testing"]),
     ("private_files", &[], &["testing"]),
@@ -16,6 +16,11 @@ const DRAWN: [(&str, &[&str], &[&str]); 23] = [
         "cpu",
         &["kernels", "model", "weights"],
         &["synth", "testing"],
+    ),
+    (
+        "gpu",
+        &["kernels", "model", "weights"],
+        &["cpu", "synth", "testing"],
     ),
     ("synth", &["kernels", "weights"], &[]),
     (

@@ -33,16 +33,17 @@ pub(crate) use with_constant_format;
 
 /// The fields of a block of any format; a field that the format lacks is zero.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct QuantBlock {
-    pub(crate) quants: [u8; BLOCK_WEIGHTS_MAX],
+pub struct QuantBlock {
+    /// Quants, in the order of the weights.
+    pub quants: [u8; BLOCK_WEIGHTS_MAX],
     /// Scale of the block; multiplies all integer scales.
-    pub(crate) d: f16,
+    pub d: f16,
     /// Shift of the block; multiplies all mins (with the sign stored in the file, see [`ScaleKind`]).
-    pub(crate) m: f16,
+    pub m: f16,
     /// Integer scales, one per 16 or 32 weights, or the bits of the exponent.
-    pub(crate) scales: [i8; 16],
+    pub scales: [i8; 16],
     /// Integer mins (shifts), one per 16 or 32 weights.
-    pub(crate) mins: [u8; 16],
+    pub mins: [u8; 16],
 }
 
 impl Default for QuantBlock {
@@ -59,7 +60,7 @@ impl Default for QuantBlock {
 
 impl QuantBlock {
     /// Reads one block of a quantized format.
-    pub(crate) fn decode(&mut self, format: Format, bytes: &[u8]) {
+    pub fn decode(&mut self, format: Format, bytes: &[u8]) {
         assert!(
             QuantFormat::of(format).is_some(),
             "{format:?} has no blocks"
@@ -115,7 +116,7 @@ impl QuantBlock {
 
     /// Scale and shift of sub-block `sub`. Both products are exact in f32: one factor has 11 significant bits,
     /// the other 8.
-    pub(crate) fn scale_and_shift(&self, quant: &QuantFormat, sub: usize) -> (f32, Option<f32>) {
+    pub fn scale_and_shift(&self, quant: &QuantFormat, sub: usize) -> (f32, Option<f32>) {
         let (d, m) = (self.d.to_f32(), self.m.to_f32());
         match quant.scale_kind {
             ScaleKind::Plain => (d, None),

@@ -4,25 +4,26 @@ use crate::Format;
 
 /// `weight = scale * (quant - zero) + shift`, and the number of bits of a quant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QuantFormat {
+pub struct QuantFormat {
     /// Weights of a block: 32 or 256.
-    pub(crate) weights: usize,
+    pub weights: usize,
     /// Bits of a quant in the low plane: 2, 4 or 8.
-    pub(crate) low: usize,
+    pub low: usize,
     /// Bits of a quant in the high plane: 0, 1 or 2.
-    pub(crate) high: usize,
+    pub high: usize,
     /// The binary logarithm of `zero`; `None` where quants count from zero.
-    pub(crate) zero_log2: Option<u32>,
+    pub zero_log2: Option<u32>,
     /// What quants stand for, plus `zero`, in formats whose levels are not evenly spread.
-    pub(crate) levels: Option<[u8; 16]>,
+    pub levels: Option<[u8; 16]>,
     /// Scales count in units of `2^-unit_log2`.
-    pub(crate) unit_log2: u32,
-    pub(crate) scale_kind: ScaleKind,
+    pub unit_log2: u32,
+    /// Where scale and shift come from.
+    pub scale_kind: ScaleKind,
 }
 
 /// Source of scale and shift. `d` and `m` are f16, one of each per block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ScaleKind {
+pub enum ScaleKind {
     /// `scale = d` for the 32 weights of a block.
     Plain,
     /// `scale = 2^(e - 128)` with a byte `e`, the only scale of the 32 weights of a block: half of an E8M0 number, since
@@ -42,7 +43,7 @@ pub(crate) enum ScaleKind {
 
 impl QuantFormat {
     /// The quantization format of a tensor format; `None` for floats.
-    pub(crate) const fn of(format: Format) -> Option<Self> {
+    pub const fn of(format: Format) -> Option<Self> {
         use ScaleKind::{Plain, PlainMin, Power, Super16, Super32, SuperMin16, SuperMin32};
         let (low, high, zero_log2, scale_kind) = match format {
             Format::F32 | Format::F16 | Format::BF16 => return None,
@@ -83,7 +84,7 @@ impl QuantFormat {
     }
 
     /// Weights of a sub-block, which share a scale: 16 or 32.
-    pub(crate) const fn sub_block_weights(&self) -> usize {
+    pub const fn sub_block_weights(&self) -> usize {
         match self.scale_kind {
             ScaleKind::Super16 | ScaleKind::SuperMin16 => 16,
             _ => 32,
@@ -91,7 +92,7 @@ impl QuantFormat {
     }
 
     /// Whether weights have a shift.
-    pub(crate) const fn has_shift(&self) -> bool {
+    pub const fn has_shift(&self) -> bool {
         matches!(
             self.scale_kind,
             ScaleKind::PlainMin | ScaleKind::SuperMin16 | ScaleKind::SuperMin32
@@ -99,7 +100,7 @@ impl QuantFormat {
     }
 
     /// The quant of weight zero in formats without a shift.
-    pub(crate) const fn zero(&self) -> i32 {
+    pub const fn zero(&self) -> i32 {
         match self.zero_log2 {
             Some(log2) => 1 << log2,
             None => 0,
@@ -115,7 +116,7 @@ impl QuantFormat {
     }
 
     /// What a quant stands for, in units of the scale.
-    pub(crate) const fn level(&self, quant: u8) -> i32 {
+    pub const fn level(&self, quant: u8) -> i32 {
         let above = match self.levels {
             Some(levels) => levels[quant as usize & 15],
             None => quant,
@@ -124,7 +125,7 @@ impl QuantFormat {
     }
 
     /// The unit of scales.
-    pub(crate) const fn unit(&self) -> f32 {
+    pub const fn unit(&self) -> f32 {
         1.0 / (1u32 << self.unit_log2) as f32
     }
 
@@ -135,7 +136,7 @@ impl QuantFormat {
 }
 
 /// `2^(e - 128)`; the two smallest are subnormal.
-pub(crate) const fn power_scale(e: u8) -> f32 {
+pub const fn power_scale(e: u8) -> f32 {
     const SUBNORMAL: u32 = 0x0020_0000;
     f32::from_bits(match e {
         0 | 1 => SUBNORMAL << e,

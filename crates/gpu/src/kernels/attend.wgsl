@@ -1,0 +1,290 @@
+// Attention of up to Q query heads of one row, which share keys and values. The positions of a sequence are cut into parts of
+// PART, counted from position 0; the softmax of a part is computed alone, and parts are merged in ascending order. With
+// few rows each part has a workgroup of its own (`batch.parts` is not 0), whose results `merge` puts together; else one
+// workgroup runs through all. Both ways compute the same bits.
+
+// section common
+const PART: u32 = 256u;
+const THREADS: u32 = 128u;
+// Below each score that is seen.
+const LOWEST: f32 = -3.0e38;
+// Floats of a part's result: maximum, sum, two that are not used, and the sums of values.
+const PART_FLOATS: u32 = STRIDE + 4u;
+
+// Factors of what was merged so far, and of the next part; and the new maximum.
+fn merge_factors(before: f32, next: f32) -> vec3<f32> {
+  let most = max(before, next);
+  return vec3<f32>(exp(before - most), exp(next - most), most);
+}
+
+// section attend
+struct P {
+  batch: Batch,
+  query_at: u32,
+  query_row: u32,
+  out_at: u32,
+  out_row: u32,
+  kv_heads: u32,
+  heads: u32,
+  chunks: u32,      // workgroups for the heads of one key head
+  scale: f32,
+  cap: f32,         // 0: none
+  window: u32,      // 0: all positions
+  sinks: u32,
+}
+var<immediate> p: P;
+
+@group(0) @binding(0) var<storage, read> vectors: array<f32>;
+@group(0) @binding(1) var<storage, read> record: array<u32>;
+@group(0) @binding(2) var<storage, read> queries: array<f32>;
+@group(0) @binding(3) var<storage, read> keys: array<vec4<u32>>;
+@group(0) @binding(4) var<storage, read> values: array<vec2<u32>>;
+@group(0) @binding(5) var<storage, read_write> out: array<f32>;
+@group(0) @binding(6) var<storage, read_write> parts: array<f32>;
+
+// Threads that hold four elements of a head each.
+const COLUMNS: u32 = STRIDE / 4u;
+// Positions whose values are added at a time.
+const SLICES: u32 = THREADS / COLUMNS;
+
+var<workgroup> query: array<vec4<f32>, Q * STRIDE / 4u>;
+var<workgroup> scores: array<f32, Q * PART>;
+var<workgroup> maxima: array<f32, THREADS>;
+var<workgroup> partial_sums: array<f32, THREADS>;
+var<workgroup> slices: array<vec4<f32>, THREADS>;
+var<workgroup> part_max: array<f32, Q>;
+var<workgroup> part_sum: array<f32, Q>;
+
+fn load_queries(row: u32, first_head: u32, last_head: u32, lid: u32) {
+  for (var i = lid; i < Q * COLUMNS; i += THREADS) {
+    let head = min(first_head + i / COLUMNS, last_head);
+    let first = i % COLUMNS * 4u;
+    let at = p.query_at + row * p.query_row + head * HEAD_DIM;
+    var x = vec4<f32>(0.0);
+    if (first + 3u < HEAD_DIM) {
+      x = vec4<f32>(queries[at + first], queries[at + first + 1u], queries[at + first + 2u], queries[at + first + 3u]);
+    } else {
+      if (first < HEAD_DIM) { x.x = queries[at + first]; }
+      if (first + 1u < HEAD_DIM) { x.y = queries[at + first + 1u]; }
+      if (first + 2u < HEAD_DIM) { x.z = queries[at + first + 2u]; }
+    }
+    query[i] = x;
+  }
+}
+
+fn finished(v: vec4<f32>) -> f32 {
+  let score = ((v.x + v.y) + (v.z + v.w)) * p.scale;
+  if (p.cap != 0.0) {
+    return p.cap * bounded_tanh(score / p.cap);
+  }
+  return score;
+}
+
+// The first element of a position's keys, divided by the elements of a vector of `width`.
+fn place(table: u32, kv_head: u32, position: u32, width: u32) -> u32 {
+  let page = record[table + position / PAGE_TOKENS];
+  return ((page * p.kv_heads + kv_head) * PAGE_TOKENS + position % PAGE_TOKENS) * (STRIDE / width);
+}
+
+fn score_part(table: u32, kv_head: u32, part: u32, start: u32, end: u32, lid: u32) {
+  for (var i = lid; i < PART; i += THREADS) {
+    let position = part * PART + i;
+    var score_$q = LOWEST;
+    if (position >= start && position < end) {
+      let at = place(table, kv_head, position, 8u);
+      var v_$q = vec4<f32>(0.0);
+      for (var d = 0u; d < STRIDE / 8u; d++) {
+        let key = keys[at + d];
+        let a = vec4<f32>(unpack2x16float(key.x), unpack2x16float(key.y));
+        let b = vec4<f32>(unpack2x16float(key.z), unpack2x16float(key.w));
+        v_$q = fma(query[$qu * COLUMNS + 2u * d + 1u], b, fma(query[$qu * COLUMNS + 2u * d], a, v_$q));
+      }
+      score_$q = finished(v_$q);
+    }
+    scores[$qu * PART + i] = score_$q;
+  }
+}
+
+// Turns scores into weights; maximum and sum of each head.
+fn weigh_part(lid: u32) {
+  let head = lid / 16u;
+  let lane = lid % 16u;
+  if (head < Q) {
+    var most = LOWEST;
+    for (var i = lane; i < PART; i += 16u) {
+      most = max(most, scores[head * PART + i]);
+    }
+    maxima[lid] = most;
+  }
+  workgroupBarrier();
+  if (head < Q) {
+    var most = LOWEST;
+    for (var i = 0u; i < 16u; i++) {
+      most = max(most, maxima[head * 16u + i]);
+    }
+    var sum = 0.0;
+    for (var i = lane; i < PART; i += 16u) {
+      let weight = exp(scores[head * PART + i] - most);
+      scores[head * PART + i] = weight;
+      sum += weight;
+    }
+    partial_sums[lid] = sum;
+  }
+  workgroupBarrier();
+  if (lid < Q) {
+    var most = LOWEST;
+    var sum = 0.0;
+    for (var i = 0u; i < 16u; i++) {
+      most = max(most, maxima[lid * 16u + i]);
+      sum += partial_sums[lid * 16u + i];
+    }
+    part_max[lid] = most;
+    part_sum[lid] = sum;
+  }
+}
+
+// The sum of a column over all slices, for the threads that hold a column.
+fn sum_of_slices(lid: u32) -> vec4<f32> {
+  var sum = vec4<f32>(0.0);
+  if (lid < COLUMNS) {
+    for (var slice = 0u; slice < SLICES; slice++) {
+      sum += slices[slice * COLUMNS + lid];
+    }
+  }
+  return sum;
+}
+
+fn write_four(at: u32, first: u32, x: vec4<f32>) {
+  for (var i = 0u; i < 4u; i++) {
+    if (first + i < HEAD_DIM) {
+      out[at + first + i] = x[i];
+    }
+  }
+}
+
+fn write_part(head: u32, row: u32, part: u32, index: u32, sums: vec4<f32>, lid: u32) {
+  let at = ((row * p.heads + head) * p.batch.parts + part) * PART_FLOATS;
+  if (lid == 0u) {
+    parts[at] = part_max[index];
+    parts[at + 1u] = part_sum[index];
+  }
+  if (lid < COLUMNS) {
+    parts[at + 4u + lid * 4u] = sums.x;
+    parts[at + 5u + lid * 4u] = sums.y;
+    parts[at + 6u + lid * 4u] = sums.z;
+    parts[at + 7u + lid * 4u] = sums.w;
+  }
+}
+
+fn write_merged(head: u32, row: u32, most: f32, sum: f32, sums: vec4<f32>, lid: u32) {
+  var factor = 1.0;
+  var weights = sum;
+  if (p.sinks != NONE) {
+    let factors = merge_factors(most, vectors[p.sinks + head]);
+    factor = factors.x;
+    weights = fma(sum, factors.x, factors.y);
+  }
+  if (lid < COLUMNS) {
+    write_four(p.out_at + row * p.out_row + head * HEAD_DIM, lid * 4u, sums * factor / weights);
+  }
+}
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let kv_head = block.x / p.chunks;
+  let row = block.y;
+  let group = p.heads / p.kv_heads;
+  let first_head = kv_head * group + block.x % p.chunks * Q;
+  let last_head = kv_head * group + group - 1u;
+  let row_at = p.batch.rows_at + row * ROW_WORDS;
+  let end = record[row_at + 1u] + 1u;
+  let table = p.batch.tables_at + record[row_at + 4u];
+  let start = select(0u, end - min(end, p.window), p.window != 0u);
+  var first_part = start / PART;
+  var end_part = (end - 1u) / PART + 1u;
+  let split = p.batch.parts != 0u;
+  if (split) {
+    end_part = min(end_part, block.z + 1u);
+    first_part = select(end_part, block.z, block.z >= first_part && block.z < end_part);
+  }
+  load_queries(row, first_head, last_head, lid);
+  let column = lid % COLUMNS;
+  let slice = lid / COLUMNS;
+  var max_$q = LOWEST;
+  var sum_$q = 0.0;
+  var total_$q = vec4<f32>(0.0);
+  for (var part = first_part; part < end_part; part++) {
+    workgroupBarrier();
+    score_part(table, kv_head, part, start, end, lid);
+    workgroupBarrier();
+    weigh_part(lid);
+    var of_slice_$q = vec4<f32>(0.0);
+    if (slice < SLICES) {
+      for (var i = slice; i < min(PART, end - part * PART); i += SLICES) {
+        let position = part * PART + i;
+        if (position >= start) {
+          let pair = values[place(table, kv_head, position, 4u) + column];
+          let value = vec4<f32>(unpack2x16float(pair.x), unpack2x16float(pair.y));
+          of_slice_$q = fma(vec4<f32>(scores[$qu * PART + i]), value, of_slice_$q);
+        }
+      }
+    }
+    workgroupBarrier(); slices[lid] = of_slice_$q; workgroupBarrier(); let sums_$q = sum_of_slices(lid);
+    if (split) {
+      if (first_head + $qu <= last_head) { write_part(first_head + $qu, row, part, $qu, sums_$q, lid); }
+    } else {
+      let factors_$q = merge_factors(max_$q, part_max[$qu]);
+      sum_$q = fma(sum_$q, factors_$q.x, part_sum[$qu] * factors_$q.y);
+      total_$q = fma(total_$q, vec4<f32>(factors_$q.x), sums_$q * factors_$q.y);
+      max_$q = factors_$q.z;
+    }
+  }
+  if (!split) {
+    if (first_head + $qu <= last_head) { write_merged(first_head + $qu, row, max_$q, sum_$q, total_$q, lid); }
+  }
+}
+
+// section merge
+// Parts of one head of one row, put together.
+struct P {
+  batch: Batch,
+  out_at: u32,
+  out_row: u32,
+  heads: u32,
+  window: u32,
+  sinks: u32,
+}
+var<immediate> p: P;
+
+@group(0) @binding(0) var<storage, read> vectors: array<f32>;
+@group(0) @binding(1) var<storage, read> record: array<u32>;
+@group(0) @binding(2) var<storage, read> parts: array<f32>;
+@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let head = block.x;
+  let row = block.y;
+  let end = record[p.batch.rows_at + row * ROW_WORDS + 1u] + 1u;
+  let start = select(0u, end - min(end, p.window), p.window != 0u);
+  for (var i = lid; i < HEAD_DIM; i += THREADS) {
+    var most = LOWEST;
+    var sum = 0.0;
+    var total = 0.0;
+    for (var part = start / PART; part <= (end - 1u) / PART; part++) {
+      let at = ((row * p.heads + head) * p.batch.parts + part) * PART_FLOATS;
+      let factors = merge_factors(most, parts[at]);
+      sum = fma(sum, factors.x, parts[at + 1u] * factors.y);
+      total = fma(total, factors.x, parts[at + 4u + i] * factors.y);
+      most = factors.z;
+    }
+    var factor = 1.0;
+    var weights = sum;
+    if (p.sinks != NONE) {
+      let factors = merge_factors(most, vectors[p.sinks + head]);
+      factor = factors.x;
+      weights = fma(sum, factors.x, factors.y);
+    }
+    out[p.out_at + row * p.out_row + head * HEAD_DIM + i] = total * factor / weights;
+  }
+}

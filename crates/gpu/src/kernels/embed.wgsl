@@ -1,0 +1,45 @@
+// `out = factor * table[token]`: a workgroup for each row, a unit for each thread at a time. The table may be in parts.
+
+struct P {
+  batch: Batch,
+  first: u32,       // token of the part's first row
+  count: u32,       // rows of the part
+  units: u32,
+  low_row: u32,
+  high_row: u32,
+  scale_row: u32,
+  cols: u32,
+  out_at: u32,
+  out_row: u32,
+  factor: f32,
+}
+var<immediate> p: P;
+
+@group(0) @binding(3) var<storage, read> record: array<u32>;
+@group(0) @binding(4) var<storage, read_write> out: array<f32>;
+
+fn write_four(at: u32, col: u32, values: vec4<f32>) {
+  for (var i = 0u; i < 4u; i++) {
+    if (col + i < p.cols) {
+      out[at + col + i] = values[i] * p.factor;
+    }
+  }
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  prepare(lid);
+  let row = block.y;
+  let token = record[p.batch.rows_at + row * ROW_WORDS] - p.first;
+  if (token >= p.count) {
+    return;
+  }
+  let at = p.out_at + row * p.out_row;
+  for (var u = lid; u < p.units; u += 64u) {
+    let w = unit(token, u);
+    write_four(at, u * 16u, fma(w.a, vec4<f32>(w.scale), vec4<f32>(w.shift)));
+    write_four(at, u * 16u + 4u, fma(w.b, vec4<f32>(w.scale), vec4<f32>(w.shift)));
+    write_four(at, u * 16u + 8u, fma(w.c, vec4<f32>(w.scale), vec4<f32>(w.shift)));
+    write_four(at, u * 16u + 12u, fma(w.d, vec4<f32>(w.scale), vec4<f32>(w.shift)));
+  }
+}

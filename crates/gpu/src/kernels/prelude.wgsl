@@ -1,0 +1,48 @@
+// The beginning of every kernel: what changes from batch to batch, and functions of several kernels.
+//
+// A line with `$r`, `$c` or `$q` stands for one line for each value below the constant of the same letter, `R`, `C` or `Q`.
+// Sums are written as `fma`, so that a compiler has nothing to contract: a sum has the same bits in each variant of a
+// kernel.
+
+struct Batch {
+  rows: u32,       // of the set
+  rows_at: u32,    // words of the record
+  angles_a: u32,
+  angles_b: u32,
+  tables_at: u32,
+  parts: u32,      // parts of attention that are computed apart; 0: none
+  spare_a: u32,
+  spare_b: u32,
+}
+
+const NONE: u32 = 0xffffffffu;
+const ROW_WORDS: u32 = 8u;
+// Workgroups in the x dimension, before z counts on.
+const BLOCKS_X: u32 = 32768u;
+
+// An f16 in the low half of a word, exact: subnormal numbers, too.
+fn half(word: u32) -> f32 {
+  let bits = word & 0x7fffu;
+  let normal = bitcast<f32>((bits << 13u) + 0x38000000u);
+  let tiny = f32(bits) * 5.9604644775390625e-8;
+  let huge = bitcast<f32>((bits << 13u) + 0x70000000u);
+  let value = select(select(normal, huge, bits >= 0x7c00u), tiny, bits < 0x0400u);
+  return select(value, -value, (word & 0x8000u) != 0u);
+}
+
+fn is_finite(x: f32) -> bool {
+  return (bitcast<u32>(x) & 0x7f800000u) != 0x7f800000u;
+}
+
+fn is_nan(x: f32) -> bool {
+  return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+
+// tanh without an overflow on the way; NaN stays.
+fn bounded_tanh(x: f32) -> f32 {
+  return select(tanh(clamp(x, -10.0, 10.0)), x, is_nan(x));
+}
+
+fn sigmoid(x: f32) -> f32 {
+  return select(1.0 / (1.0 + exp(min(-x, 80.0))), x, is_nan(x));
+}

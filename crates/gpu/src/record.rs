@@ -1,0 +1,128 @@
+//! The record of a batch: what the kernels read about its rows, as one upload of words.
+//!
+//! ```text
+//! words 0..4                  zero
+//! for each row set            rows: ROW_WORDS words each; then the angles of table 0, of table 1: (rows, dims) as f32
+//!                             (cos, sin) pairs; sets without layers after them have no angles
+//! tables                      page tables, to which rows point by their first word
+//! ```
+
+use crate::operation::RowSet;
+
+/// Words of a row.
+pub const ROW_WORDS: usize = 8;
+
+/// One row of a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Row {
+    /// The token.
+    pub token: u32,
+    /// Position in the sequence.
+    pub position: u32,
+    /// Page for the row's key and value.
+    pub page: u32,
+    /// Slot within the page.
+    pub slot: u32,
+    /// First entry of the row's page table, among the entries of all tables.
+    pub table: u32,
+    /// Index of the row in the set that this set is taken from.
+    pub source: u32,
+    /// Factor of the queries; 1 in most models.
+    pub temperature: f32,
+}
+
+/// Where the data of a row set are, in words of the record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SetPlace {
+    /// Number of rows.
+    pub(crate) rows: u32,
+    /// The first row.
+    pub(crate) rows_at: u32,
+    /// The angles of the first row, of each table.
+    pub(crate) angles_at: [u32; 2],
+}
+
+/// The record of a batch; reused, so that a warm batch allocates nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    words: Vec<u32>,
+    sets: [SetPlace; RowSet::ALL.len()],
+    tables_at: u32,
+    /// Positions that the longest row sees.
+    longest: u32,
+}
+
+impl Record {
+    /// Begins a batch.
+    pub fn clear(&mut self) {
+        self.words.clear();
+        self.words.resize(4, 0);
+        self.sets = Default::default();
+        self.tables_at = 0;
+        self.longest = 0;
+    }
+
+    /// Words of the largest record: `rows` rows in each set, with `angles` numbers of both tables together, and `entries`
+    /// entries of page tables.
+    pub fn words_max(rows: usize, angles: usize, entries: usize) -> usize {
+        4 + RowSet::ALL.len() * rows * (ROW_WORDS + angles) + entries
+    }
+
+    /// Adds the rows of a set, and its angles: for each table `(rows, dims)`, empty where no operation turns by them. Each set
+    /// is added at most once, before the tables.
+    pub fn set(&mut self, set: RowSet, rows: &[Row], angles: [&[f32]; 2]) {
+        let rows_at = self.words.len() as u32;
+        for row in rows {
+            self.longest = self.longest.max(row.position + 1);
+            self.words.extend([
+                row.token,
+                row.position,
+                row.page,
+                row.slot,
+                row.table,
+                row.source,
+                row.temperature.to_bits(),
+                0,
+            ]);
+        }
+        let mut angles_at = [0; 2];
+        for (at, angles) in angles_at.iter_mut().zip(angles) {
+            *at = self.words.len() as u32;
+            self.words
+                .extend(angles.iter().map(|angle| angle.to_bits()));
+        }
+        self.sets[set as usize] = SetPlace {
+            rows: rows.len() as u32,
+            rows_at,
+            angles_at,
+        };
+    }
+
+    /// Adds the page tables of all rows, at the end.
+    pub fn tables(&mut self, entries: &[u32]) {
+        self.tables_at = self.words.len() as u32;
+        self.words.extend_from_slice(entries);
+    }
+
+    /// The words.
+    pub fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    /// Number of rows of a set.
+    pub fn rows(&self, set: RowSet) -> u32 {
+        self.sets[set as usize].rows
+    }
+
+    pub(crate) fn place(&self, set: RowSet) -> SetPlace {
+        self.sets[set as usize]
+    }
+
+    pub(crate) fn tables_at(&self) -> u32 {
+        self.tables_at
+    }
+
+    pub(crate) fn longest(&self) -> u32 {
+        self.longest
+    }
+}

@@ -1,0 +1,181 @@
+//! Each kernel on small odd shapes next to its scalar twin: whether a driver computes what the kernels say.
+
+mod cases;
+#[cfg(test)]
+mod tests;
+mod twin;
+
+use crate::operation::{BufferId, MatrixId, Operation, Program};
+use crate::webgpu::device::Device;
+use crate::webgpu::loaded::{Loaded, Output};
+use cases::Case;
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use std::sync::Arc;
+use twin::Twin;
+
+/// The largest error of a result, relative to the length of the twin's result. Elements of pages have 11 bits.
+const ERROR_MAX: f64 = 1e-5;
+const PAGE_ERROR_MAX: f64 = 1e-3;
+
+/// The result of one kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelResult {
+    /// The kernel, and what it was run with.
+    pub name: String,
+    /// Why it failed; `None` where its results are those of the twin.
+    pub error: Option<String>,
+}
+
+/// Checks all kernels, in all formats.
+pub fn self_test(device: &Arc<Device>) -> Vec<KernelResult> {
+    let cases = cases::all();
+    cases.iter().map(|case| result(device, case)).collect()
+}
+
+/// Checks the kernels of a program.
+///
+/// # Errors
+/// The first kernel that fails.
+pub fn check_program(device: &Arc<Device>, program: &Program) -> Result<(), KernelResult> {
+    for case in cases::of_program(program) {
+        let result = result(device, &case);
+        if result.error.is_some() {
+            return Err(result);
+        }
+    }
+    Ok(())
+}
+
+fn result(device: &Arc<Device>, case: &Case) -> KernelResult {
+    KernelResult {
+        name: case.name.clone(),
+        error: compare(device, case).err(),
+    }
+}
+
+/// Runs a case on the device and by its twin; an error says where they differ.
+fn compare(device: &Arc<Device>, case: &Case) -> Result<(), String> {
+    let found = on_device(device, case)?;
+    let wanted = by_twin(case);
+    for (index, (found, wanted)) in found.buffers.iter().zip(&wanted.buffers).enumerate() {
+        let error = error(found, wanted)?;
+        if error > ERROR_MAX {
+            return Err(format!("buffer {index} is off by {error:.1e}"));
+        }
+    }
+    for (found, wanted) in found.pages.iter().zip(&wanted.pages) {
+        let error = error(found, wanted)?;
+        if error > PAGE_ERROR_MAX {
+            return Err(format!("a page is off by {error:.1e}"));
+        }
+    }
+    Ok(())
+}
+
+/// What a case leaves behind.
+struct Memories {
+    /// `(rows, cols)` of each buffer.
+    buffers: Vec<Vec<f32>>,
+    /// Keys and values of all pages.
+    pages: Vec<Vec<f32>>,
+}
+
+/// Loads and runs a case.
+fn on_device(device: &Arc<Device>, case: &Case) -> Result<Memories, String> {
+    let mut program = case.program.clone();
+    program.outputs = (0..program.buffers.len() as u32).map(BufferId).collect();
+    program.record_words_max = case.record.words().len() as u32;
+    let loaded = Loaded::new(Arc::clone(device), program);
+    let mut loaded = loaded.map_err(|error| error.to_string())?;
+    let failed = |error: crate::DeviceError| error.to_string();
+    for (index, raw) in (0..).zip(&case.matrices) {
+        let uploaded = loaded.upload(MatrixId(index), 0, raw);
+        uploaded.map_err(failed)?;
+    }
+    for (index, rows) in (0..).zip(&case.buffers) {
+        loaded.write_buffer(BufferId(index), rows);
+    }
+    for (page, bytes) in (0..).zip(pages_of(&case.program, &case.caches)) {
+        loaded.import_page(page, &bytes).map_err(failed)?;
+    }
+    let mut buffers: Vec<Vec<f32>> = case.buffers.clone();
+    let mut outputs: Vec<Output<'_>> = (0..)
+        .zip(&mut buffers)
+        .map(|(index, rows)| Output {
+            buffer: BufferId(index),
+            rows,
+        })
+        .collect();
+    loaded.run(&case.record, &mut outputs).map_err(failed)?;
+    let count = case.program.caches.first().map_or(0, |cache| cache.pages);
+    let mut pages = Vec::new();
+    for page in 0..count {
+        let mut bytes = vec![0; loaded.page_bytes() as usize];
+        loaded.export_page(page, &mut bytes).map_err(failed)?;
+        let halves: &[f16] = &to_halves(&bytes);
+        pages.push(halves.to_f32_vec());
+    }
+    Ok(Memories { buffers, pages })
+}
+
+fn by_twin(case: &Case) -> Memories {
+    let mut twin = Twin::new(&case.program, &case.record, case.weights());
+    twin.buffers.clone_from(&case.buffers);
+    twin.caches.clone_from(&case.caches);
+    twin.run();
+    let pages = pages_of(&case.program, &twin.caches);
+    let pages = pages.iter().map(|bytes| to_halves(bytes).to_f32_vec());
+    Memories {
+        pages: pages.collect(),
+        buffers: twin.buffers,
+    }
+}
+
+/// The bytes of each page, as they are imported.
+fn pages_of(program: &Program, caches: &[Vec<[Vec<f32>; 2]>]) -> Vec<Vec<u8>> {
+    let count = program
+        .caches
+        .first()
+        .map_or(0, |cache| cache.pages as usize);
+    let page = |page: usize| {
+        let mut bytes = Vec::new();
+        for (shape, layers) in program.caches.iter().zip(caches) {
+            let len = shape.page_bytes() as usize / 2;
+            for values in layers.iter().flatten() {
+                let values = &values[page * len..][..len];
+                bytes.extend(values.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()));
+            }
+        }
+        bytes
+    };
+    (0..count).map(page).collect()
+}
+
+fn to_halves(bytes: &[u8]) -> Vec<f16> {
+    let pairs = bytes.as_chunks::<2>().0.iter();
+    pairs.map(|pair| f16::from_le_bytes(*pair)).collect()
+}
+
+/// The distance of two vectors, relative to the length of the second.
+fn error(found: &[f32], wanted: &[f32]) -> Result<f64, String> {
+    let (mut distance, mut length) = (0.0, 0.0);
+    for (index, (found, wanted)) in found.iter().zip(wanted).enumerate() {
+        if found.is_nan() != wanted.is_nan() {
+            return Err(format!("element {index} is {found}, not {wanted}"));
+        }
+        if !found.is_nan() {
+            distance += (f64::from(*found) - f64::from(*wanted)).powi(2);
+            length += f64::from(*wanted).powi(2);
+        }
+    }
+    if distance.is_nan() {
+        return Err("an element is infinite".into());
+    }
+    Ok((distance / length.max(1e-30)).sqrt())
+}
+
+/// Whether two operations are run by the same kernels.
+fn is_alike(program: &Program, a: &Operation, b: &Operation) -> bool {
+    cases::key(program, a) == cases::key(program, b)
+}

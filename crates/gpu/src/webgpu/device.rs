@@ -1,0 +1,581 @@
+//! Devices: which there are, and one that is open.
+
+use std::future::Future;
+use std::pin::pin;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use model::DeviceFault;
+use wgpu::{
+    Adapter, Backend, Backends, DeviceType, ErrorFilter, Features, Instance, InstanceDescriptor,
+    InstanceFlags, Limits, MemoryBudgetThresholds, PollType,
+};
+
+/// Bytes of the constants of one dispatch.
+pub(crate) const IMMEDIATE_BYTES: u32 = 128;
+
+/// Buffers of the largest kernel.
+const BINDINGS_MIN: u32 = 8;
+
+/// Bytes of workgroup memory of the largest kernel.
+const WORKGROUP_BYTES_MIN: u32 = 16 << 10;
+
+/// Threads of the largest workgroup.
+const WORKGROUP_THREADS_MIN: u32 = 256;
+
+/// A device that gives no answer within this time has failed.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// Percent of the memory that a driver reports as free, above which it refuses buffers instead of losing the device.
+const MEMORY_PERCENT_MAX: u8 = 90;
+
+/// Where a model runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The first device that is no processor, else the processor without a device.
+    Auto,
+    /// The processor, without a device.
+    Cpu,
+    /// Any device that is no processor.
+    Gpu,
+    /// Vulkan, processors (llvmpipe) last.
+    Vulkan,
+    /// Metal.
+    Metal,
+    /// DirectX 12.
+    Dx12,
+}
+
+/// Which device to open: `auto`, `cpu`, `gpu`, `vulkan`, `metal` or `dx12`; the last four with `:N` for the device of this
+/// number among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// The kind of device.
+    pub kind: Kind,
+    /// Number of the device among those of the kind; `None`: the first.
+    pub index: Option<usize>,
+}
+
+/// A text that names no device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no device: auto, cpu, gpu, vulkan, metal or dx12, the last four perhaps with a number (vulkan:1)"
+)]
+pub struct UnknownSelection(String);
+
+impl FromStr for Selection {
+    type Err = UnknownSelection;
+
+    fn from_str(text: &str) -> Result<Self, UnknownSelection> {
+        let unknown = || UnknownSelection(text.to_owned());
+        let (name, index) = match text.split_once(':') {
+            Some((name, index)) => (name, Some(index.parse().map_err(|_| unknown())?)),
+            None => (text, None),
+        };
+        let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name);
+        match (kind, index) {
+            (None, _) | (Some(Kind::Auto | Kind::Cpu), Some(_)) => Err(unknown()),
+            (Some(kind), index) => Ok(Self { kind, index }),
+        }
+    }
+}
+
+impl Kind {
+    const ALL: [Self; 6] = [
+        Self::Auto,
+        Self::Cpu,
+        Self::Gpu,
+        Self::Vulkan,
+        Self::Metal,
+        Self::Dx12,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+            Self::Vulkan => "vulkan",
+            Self::Metal => "metal",
+            Self::Dx12 => "dx12",
+        }
+    }
+
+    const fn backends(self) -> Backends {
+        match self {
+            Self::Cpu => Backends::empty(),
+            Self::Auto | Self::Gpu => Backends::VULKAN
+                .union(Backends::METAL)
+                .union(Backends::DX12),
+            Self::Vulkan => Backends::VULKAN,
+            Self::Metal => Backends::METAL,
+            Self::Dx12 => Backends::DX12,
+        }
+    }
+}
+
+/// The devices that there are, of all interfaces, those that run models fastest first; a processor is last.
+pub fn devices() -> Vec<DeviceFacts> {
+    adapters(Kind::Gpu).iter().map(facts).collect()
+}
+
+/// What is known of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// Name of the device.
+    pub name: String,
+    /// Interface: vulkan, metal or dx12.
+    pub interface: &'static str,
+    /// Driver and its version.
+    pub driver: String,
+    /// Kind of device: discrete, integrated, virtual, other or processor.
+    pub class: &'static str,
+    /// Whether the device is a processor.
+    pub is_processor: bool,
+    /// Bytes of the largest buffer that a kernel may read.
+    pub binding_bytes_max: u64,
+    /// Bytes of the largest buffer.
+    pub buffer_bytes_max: u64,
+    /// Bytes of workgroup memory.
+    pub workgroup_bytes_max: u32,
+    /// Threads of the smallest and of the largest subgroup.
+    pub subgroup: [u32; 2],
+    /// Whether kernels may compute with f16.
+    pub has_f16: bool,
+    /// What is missing for running a model.
+    pub missing: Option<String>,
+}
+
+/// Why a device is not opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Absent {
+    /// There is no such device.
+    #[error("no device {wanted}: {}", found_list(.found))]
+    None {
+        /// What was asked for.
+        wanted: String,
+        /// Names of the devices of this kind that there are.
+        found: Vec<String>,
+    },
+    /// The device or its driver lacks something.
+    #[error("{device} cannot run models: {what}")]
+    Missing {
+        /// Name and driver.
+        device: String,
+        /// What is missing.
+        what: String,
+    },
+    /// The driver refuses.
+    #[error("the driver of {device} refuses: {why}")]
+    Refused {
+        /// Name and driver.
+        device: String,
+        /// The driver's words.
+        why: String,
+    },
+}
+
+fn found_list(found: &[String]) -> String {
+    match found {
+        [] => "no driver reports one".into(),
+        found => format!("there are {}", found.join(", ")),
+    }
+}
+
+/// Why the device does not do what it was asked for while a program is loaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// There is no memory left.
+    #[error("the device is out of memory")]
+    OutOfMemory,
+    /// The device or its driver reported an error.
+    #[error("the device failed: {0}")]
+    Failed(String),
+    /// The device is gone.
+    #[error("the device is lost")]
+    Lost,
+}
+
+impl From<DeviceError> for DeviceFault {
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::OutOfMemory => Self::OutOfMemory,
+            DeviceError::Failed(_) => Self::Failed,
+            DeviceError::Lost => Self::Lost,
+        }
+    }
+}
+
+/// Numbers of calls since the device was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Submits of commands.
+    pub submits: u64,
+    /// Waits for the device.
+    pub waits: u64,
+    /// Buffers mapped for reading.
+    pub maps: u64,
+    /// Buffers created.
+    pub buffers: u64,
+    /// Kernels started.
+    pub dispatches: u64,
+}
+
+/// Calls since the device was opened.
+#[derive(Default)]
+struct Counters {
+    submits: AtomicU64,
+    waits: AtomicU64,
+    maps: AtomicU64,
+    buffers: AtomicU64,
+    dispatches: AtomicU64,
+}
+
+/// What the driver reported outside of calls.
+#[derive(Default)]
+struct Reports {
+    lost: AtomicBool,
+    failed: Mutex<Option<DeviceError>>,
+}
+
+impl Reports {
+    fn failed(&self, error: wgpu::Error) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.get_or_insert(error.into());
+    }
+}
+
+impl From<wgpu::Error> for DeviceError {
+    fn from(error: wgpu::Error) -> Self {
+        match error {
+            wgpu::Error::OutOfMemory { .. } => Self::OutOfMemory,
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+/// An open device.
+pub struct Device {
+    selection: Selection,
+    facts: DeviceFacts,
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    reports: Arc<Reports>,
+    counters: Counters,
+}
+
+impl Device {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// There is none, or it lacks what kernels need.
+    pub fn open(selection: &Selection) -> Result<Self, Absent> {
+        let adapters = adapters(selection.kind);
+        let allowed = |adapter: &&Adapter| {
+            selection.kind == Kind::Vulkan
+                || selection.index.is_some()
+                || !facts(adapter).is_processor
+        };
+        let mut usable = adapters.iter().filter(allowed);
+        let Some(adapter) = usable.nth(selection.index.unwrap_or(0)) else {
+            return Err(Absent::None {
+                wanted: selection.to_string(),
+                found: adapters.iter().map(|found| facts(found).name).collect(),
+            });
+        };
+        let facts = facts(adapter);
+        let device = format!("{} ({})", facts.name, facts.driver);
+        if let Some(what) = facts.missing.clone() {
+            return Err(Absent::Missing { device, what });
+        }
+        let opened = ready(adapter.request_device(&wgpu::DeviceDescriptor {
+            required_features: Features::IMMEDIATES,
+            required_limits: Limits {
+                max_immediate_size: IMMEDIATE_BYTES,
+                ..adapter.limits()
+            },
+            ..Default::default()
+        }));
+        let refused = |why: String| Absent::Refused { device, why };
+        let (device, queue) = match opened {
+            Some(Ok(opened)) => opened,
+            Some(Err(error)) => return Err(refused(error.to_string())),
+            None => return Err(refused("no answer".into())),
+        };
+        Ok(Self {
+            selection: *selection,
+            facts,
+            reports: listen(&device),
+            device,
+            queue,
+            counters: Counters::default(),
+        })
+    }
+
+    /// Opens the device that was selected once more, as after a loss.
+    ///
+    /// # Errors
+    /// As for [`Device::open`].
+    pub fn reopen(&self) -> Result<Self, Absent> {
+        Self::open(&self.selection)
+    }
+
+    /// What is known of the device.
+    pub fn facts(&self) -> &DeviceFacts {
+        &self.facts
+    }
+
+    /// Numbers of calls since the device was opened.
+    pub fn counts(&self) -> Counts {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            submits: of(&self.counters.submits),
+            waits: of(&self.counters.waits),
+            maps: of(&self.counters.maps),
+            buffers: of(&self.counters.buffers),
+            dispatches: of(&self.counters.dispatches),
+        }
+    }
+
+    pub(crate) fn raw(&self) -> &wgpu::Device {
+        &self.device
+    }
+
+    pub(crate) fn queue(&self) -> &wgpu::Queue {
+        &self.queue
+    }
+
+    pub(crate) fn count_dispatches(&self, dispatches: u64) {
+        let counter = &self.counters.dispatches;
+        counter.fetch_add(dispatches, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_buffer(&self) {
+        self.counters.buffers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Runs `work`, and returns the first error that it made.
+    pub(crate) fn checked<T>(
+        &self,
+        work: impl FnOnce(&wgpu::Device) -> T,
+    ) -> Result<T, DeviceError> {
+        let filters = [
+            ErrorFilter::OutOfMemory,
+            ErrorFilter::Validation,
+            ErrorFilter::Internal,
+        ];
+        let scopes = filters.map(|filter| self.device.push_error_scope(filter));
+        let done = work(&self.device);
+        let mut first = None;
+        for scope in scopes.into_iter().rev() {
+            first = first.or(ready(scope.pop()).flatten());
+        }
+        match first {
+            None => self.check().map(|()| done),
+            Some(error) => Err(error.into()),
+        }
+    }
+
+    /// A shader of ours, without checks of indices and of the length of loops.
+    #[expect(unsafe_code, reason = "the only way to a shader without checks")]
+    pub(crate) fn shader(&self, source: String) -> wgpu::ShaderModule {
+        let descriptor = wgpu::ShaderModuleDescriptor {
+            label: None,
+            source: wgpu::ShaderSource::Wgsl(source.into()),
+        };
+        let checks = wgpu::ShaderRuntimeChecks::unchecked();
+        // SAFETY: the kernels end their loops and index within their buffers: sizes are those of the program that the buffers
+        // were made for, and rows, pages and tokens of a batch are checked before a record is made of them.
+        unsafe { self.device.create_shader_module_trusted(descriptor, checks) }
+    }
+
+    /// Submits commands.
+    pub(crate) fn submit(&self, commands: Option<wgpu::CommandBuffer>) -> wgpu::SubmissionIndex {
+        self.counters.submits.fetch_add(1, Ordering::Relaxed);
+        self.queue.submit(commands)
+    }
+
+    /// Waits until the device has done a submission.
+    pub(crate) fn wait(&self, submission: wgpu::SubmissionIndex) -> Result<(), DeviceError> {
+        self.counters.waits.fetch_add(1, Ordering::Relaxed);
+        let waited = self.device.poll(PollType::Wait {
+            submission_index: Some(submission),
+            timeout: Some(ANSWER_MAX),
+        });
+        self.check()?;
+        match waited {
+            Ok(_) => Ok(()),
+            Err(error) => Err(DeviceError::Failed(error.to_string())),
+        }
+    }
+
+    /// Submits commands that write the first `bytes` of `staging`, waits, and reads them.
+    pub(crate) fn read(
+        &self,
+        commands: wgpu::CommandBuffer,
+        staging: &wgpu::Buffer,
+        bytes: u64,
+        read: impl FnOnce(&[u8]),
+    ) -> Result<(), DeviceError> {
+        let submission = self.submit(Some(commands));
+        if bytes == 0 {
+            return self.wait(submission);
+        }
+        self.counters.maps.fetch_add(1, Ordering::Relaxed);
+        let mapped = Arc::new(AtomicBool::new(false));
+        let slice = staging.slice(..bytes);
+        let done = Arc::clone(&mapped);
+        slice.map_async(wgpu::MapMode::Read, move |result| {
+            done.store(result.is_ok(), Ordering::Release);
+        });
+        let waited = self.wait(submission);
+        let view = match mapped.load(Ordering::Acquire) {
+            true => slice.get_mapped_range().ok(),
+            false => None,
+        };
+        let result = match (waited, &view) {
+            (Err(error), _) => Err(error),
+            (Ok(()), None) => Err(DeviceError::Failed("a buffer was not mapped".into())),
+            (Ok(()), Some(view)) => {
+                read(view);
+                Ok(())
+            }
+        };
+        drop(view);
+        staging.unmap();
+        result
+    }
+
+    /// What the driver reported since the last call.
+    pub(crate) fn check(&self) -> Result<(), DeviceError> {
+        if self.reports.lost.load(Ordering::Acquire) {
+            return Err(DeviceError::Lost);
+        }
+        let failed = &self.reports.failed;
+        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Gives the device up, as a driver does that resets it: every later call fails.
+    pub fn lose(&self) {
+        self.device.destroy();
+        self.reports.lost.store(true, Ordering::Release);
+    }
+}
+
+impl std::fmt::Display for Selection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.kind.name())?;
+        match self.index {
+            Some(index) => write!(f, ":{index}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The adapters of a kind; processors last.
+fn adapters(kind: Kind) -> Vec<Adapter> {
+    let instance = Instance::new(InstanceDescriptor {
+        backends: kind.backends(),
+        flags: InstanceFlags::empty(),
+        memory_budget_thresholds: MemoryBudgetThresholds {
+            for_resource_creation: Some(MEMORY_PERCENT_MAX),
+            for_device_loss: None,
+        },
+        ..InstanceDescriptor::new_without_display_handle()
+    });
+    let mut adapters = ready(instance.enumerate_adapters(kind.backends())).unwrap_or_default();
+    adapters.sort_by_key(|adapter| match adapter.get_info().device_type {
+        DeviceType::DiscreteGpu => 0,
+        DeviceType::IntegratedGpu => 1,
+        DeviceType::VirtualGpu => 2,
+        DeviceType::Other => 3,
+        DeviceType::Cpu => 4,
+    });
+    adapters
+}
+
+fn facts(adapter: &Adapter) -> DeviceFacts {
+    let (info, limits) = (adapter.get_info(), adapter.limits());
+    DeviceFacts {
+        name: info.name,
+        interface: match info.backend {
+            Backend::Metal => "metal",
+            Backend::Dx12 => "dx12",
+            _ => "vulkan",
+        },
+        driver: format!("{} {}", info.driver, info.driver_info)
+            .trim()
+            .to_owned(),
+        class: match info.device_type {
+            DeviceType::DiscreteGpu => "discrete",
+            DeviceType::IntegratedGpu => "integrated",
+            DeviceType::VirtualGpu => "virtual",
+            DeviceType::Other => "other",
+            DeviceType::Cpu => "processor",
+        },
+        is_processor: info.device_type == DeviceType::Cpu,
+        binding_bytes_max: limits.max_storage_buffer_binding_size,
+        buffer_bytes_max: limits.max_buffer_size,
+        workgroup_bytes_max: limits.max_compute_workgroup_storage_size,
+        subgroup: [info.subgroup_min_size, info.subgroup_max_size],
+        has_f16: adapter.features().contains(Features::SHADER_F16),
+        missing: missing(adapter.features(), &limits),
+    }
+}
+
+/// The first thing that kernels need and the device lacks.
+fn missing(features: Features, limits: &Limits) -> Option<String> {
+    if !features.contains(Features::IMMEDIATES) {
+        return Some("kernels get their constants as immediates, which the driver lacks".into());
+    }
+    let needed = [
+        (
+            "bytes of immediates",
+            limits.max_immediate_size,
+            IMMEDIATE_BYTES,
+        ),
+        (
+            "storage buffers of a kernel",
+            limits.max_storage_buffers_per_shader_stage,
+            BINDINGS_MIN,
+        ),
+        (
+            "bytes of workgroup memory",
+            limits.max_compute_workgroup_storage_size,
+            WORKGROUP_BYTES_MIN,
+        ),
+        (
+            "threads of a workgroup",
+            limits.max_compute_invocations_per_workgroup,
+            WORKGROUP_THREADS_MIN,
+        ),
+    ];
+    let missing = needed.iter().find(|(_, given, needed)| given < needed);
+    missing.map(|(what, given, needed)| format!("{given} {what}, {needed} are needed"))
+}
+
+/// Collects what the driver reports outside of calls.
+fn listen(device: &wgpu::Device) -> Arc<Reports> {
+    let reports = Arc::new(Reports::default());
+    let to = Arc::clone(&reports);
+    device.on_uncaptured_error(Arc::new(move |error| to.failed(error)));
+    let to = Arc::clone(&reports);
+    device.set_device_lost_callback(move |_, _| to.lost.store(true, Ordering::Release));
+    reports
+}
+
+/// The result of a future that wgpu has ready at once on each system but the web.
+fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    match future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+    {
+        Poll::Ready(done) => Some(done),
+        Poll::Pending => None,
+    }
+}

@@ -1,0 +1,569 @@
+//! Operations as dispatches: pipelines, bound buffers and constants are made at load; per batch only the numbers of rows and
+//! the places in the record are new.
+
+mod experts;
+
+use super::device::Device;
+use super::memory::{DeviceMatrix, MatrixPart, Memory, PrepareError};
+use super::pipelines::Pipelines;
+use super::sources::{Kernel, PART, heads_at_once, matmul_kernels};
+use crate::operation::{
+    Activation, At, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, VectorId,
+};
+use crate::record::Record;
+
+/// The kernels' word for "none".
+const NONE: u32 = u32::MAX;
+
+/// Workgroups in the x dimension before z counts on, as the kernels have it.
+const BLOCKS_X: u32 = 32768;
+
+/// Words of the constants of one dispatch.
+const CONSTANT_WORDS: usize = super::device::IMMEDIATE_BYTES as usize / 4;
+
+/// Words that depend on the batch, at the beginning.
+const BATCH_WORDS: usize = 8;
+
+/// How many workgroups a dispatch has.
+#[derive(Clone, Copy, Debug)]
+enum Grid {
+    /// As many for each row.
+    Rows(u32),
+    /// For outputs of a matrix.
+    Matmul { outputs: u32 },
+    /// As many for each row and part of attention.
+    Attend { blocks: u32 },
+    /// For outputs of the experts that a row chose.
+    Choices { outputs: u32, used: u32 },
+    /// One for each head and row, if there are parts of attention.
+    Merge { heads: u32 },
+}
+
+/// One dispatch.
+pub(crate) struct Launch {
+    rows: RowSet,
+    /// By rising numbers of rows.
+    variants: Vec<Variant>,
+    buffers: wgpu::BindGroup,
+    constants: Vec<u32>,
+    grid: Grid,
+}
+
+/// A kernel of an operation, for batches of up to so many rows.
+struct Variant {
+    rows_max: u32,
+    pipeline: usize,
+    /// Outputs and rows of a workgroup of a product.
+    block: [u32; 2],
+}
+
+/// Makes the dispatches of a program.
+pub(crate) struct Planner<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) program: &'a Program,
+    pub(crate) memory: &'a Memory,
+    pub(crate) pipelines: &'a mut Pipelines,
+    rows: RowSet,
+    launches: Vec<Launch>,
+}
+
+/// Results of a planned operation.
+type Planned = Result<(), PrepareError>;
+
+impl<'a> Planner<'a> {
+    /// All dispatches.
+    pub(crate) fn plan(
+        device: &'a Device,
+        program: &'a Program,
+        memory: &'a Memory,
+        pipelines: &'a mut Pipelines,
+    ) -> Result<Vec<Launch>, PrepareError> {
+        let mut planner = Self {
+            device,
+            program,
+            memory,
+            pipelines,
+            rows: RowSet::All,
+            launches: Vec::new(),
+        };
+        for step in &program.steps {
+            planner.rows = step.rows;
+            planner.operation(&step.operation)?;
+        }
+        Ok(planner.launches)
+    }
+
+    fn operation(&mut self, operation: &Operation) -> Planned {
+        match *operation {
+            Operation::Embed { table, factor, out } => self.embed(table, factor, out),
+            Operation::Norm { .. } | Operation::NormParts { .. } => self.norm(operation),
+            Operation::Add { .. } => self.add(operation),
+            Operation::Matmul {
+                matrix,
+                input,
+                bias,
+                add,
+                out,
+            } => self.matmul(matrix, (input, bias), add, out),
+            Operation::Heads { .. } => self.heads(operation),
+            Operation::Attend { .. } => self.attend(operation),
+            Operation::Activate { .. } => self.activate(operation),
+            Operation::Finish {
+                logits,
+                cols,
+                bias,
+                factor,
+                cap,
+            } => {
+                let mut constants = vec![cols];
+                constants.extend(self.place(logits));
+                constants.extend([vector(bias), factor.to_bits()]);
+                constants.extend([cap.unwrap_or(0.0).to_bits(), f32::NAN.to_bits()]);
+                let memory = self.memory;
+                let buffers = [&memory.vectors, self.buffer(logits)];
+                self.push(
+                    Kernel::Finish,
+                    &buffers,
+                    constants,
+                    Grid::Rows(cols.div_ceil(256)),
+                )
+            }
+            Operation::Route { .. } => self.route(operation),
+            Operation::ExpertMatmul { .. } => self.expert_matmul(operation),
+            Operation::Combine { .. } => self.combine(operation),
+            Operation::Gather { input, cols, out } => {
+                let mut constants = vec![cols];
+                constants.extend(self.place(input));
+                constants.extend(self.place(out));
+                let buffers = [&self.memory.record, self.buffer(input), self.buffer(out)];
+                self.push(
+                    Kernel::Gather,
+                    &buffers,
+                    constants,
+                    Grid::Rows(cols.div_ceil(256)),
+                )
+            }
+        }
+    }
+
+    fn embed(&mut self, table: MatrixId, factor: f32, out: At) -> Planned {
+        let memory = self.memory;
+        let matrix = &memory.matrices[table.0 as usize];
+        let shape = self.program.matrices[table.0 as usize];
+        let kernel = Kernel::Embed {
+            format: shape.format,
+        };
+        for part in &matrix.parts {
+            let mut constants = vec![part.first, part.rows];
+            constants.extend(row_words(matrix, shape.format));
+            constants.push(shape.cols);
+            constants.extend(self.place(out));
+            constants.push(factor.to_bits());
+            let [low, high, scales] = self.planes(part);
+            let buffers = [low, high, scales, &memory.record, self.buffer(out)];
+            self.push(kernel, &buffers, constants, Grid::Rows(1))?;
+        }
+        Ok(())
+    }
+
+    fn matmul(
+        &mut self,
+        matrix: MatrixId,
+        (input, bias): (At, Option<VectorId>),
+        add: bool,
+        out: At,
+    ) -> Planned {
+        let format = self.program.matrices[matrix.0 as usize].format;
+        let memory = self.memory;
+        let matrix = &memory.matrices[matrix.0 as usize];
+        for part in &matrix.parts {
+            let [x_at, x_row] = self.place(input);
+            let [out_at, out_row] = self.place(out);
+            let mut constants = vec![part.rows];
+            constants.extend(row_words(matrix, format));
+            constants.extend([x_at / 4, x_row / 4, out_at + part.first, out_row]);
+            let bias = bias.map_or(NONE, |bias| bias.0 + part.first);
+            constants.extend([bias, u32::from(add)]);
+            let [low, high, scales] = self.planes(part);
+            let (x, out) = (self.buffer(input), self.buffer(out));
+            let buffers = [low, high, scales, x, &memory.vectors, out];
+            let kernels = matmul_kernels(format, self.program.exact);
+            let outputs = part.rows;
+            self.push_all(&kernels, &buffers, constants, Grid::Matmul { outputs })?;
+        }
+        Ok(())
+    }
+
+    fn norm(&mut self, operation: &Operation) -> Planned {
+        let memory = self.memory;
+        match *operation {
+            Operation::Norm {
+                input,
+                cols,
+                norm,
+                out,
+            } => {
+                let mut constants = vec![cols];
+                constants.extend(self.place(input));
+                constants.extend(self.place(out));
+                constants.extend(norm_words(&norm));
+                let buffers = [&memory.vectors, self.buffer(input), self.buffer(out)];
+                self.push(Kernel::Norm, &buffers, constants, Grid::Rows(1))
+            }
+            Operation::NormParts {
+                x,
+                parts,
+                len,
+                norm,
+                own_weights,
+            } => {
+                let mut constants = vec![len];
+                constants.extend(self.place(x));
+                constants.push(u32::from(own_weights));
+                constants.extend(norm_words(&norm));
+                let buffers = [&memory.vectors, self.buffer(x)];
+                self.push(Kernel::NormParts, &buffers, constants, Grid::Rows(parts))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn add(&mut self, operation: &Operation) -> Planned {
+        let Operation::Add {
+            update,
+            post,
+            factor,
+            stream,
+            stream_factor,
+            next,
+            cols,
+        } = *operation
+        else {
+            return Ok(());
+        };
+        let memory = self.memory;
+        let (normed, normed_at) = match next {
+            Some((_, out)) => (self.buffer(out), self.place(out)),
+            None => (&memory.nothing[1], [0; 2]),
+        };
+        let mut constants = vec![cols];
+        constants.extend(self.place(update));
+        constants.extend(self.place(stream));
+        constants.extend(normed_at);
+        constants.push(u32::from(post.is_some()) + 2 * u32::from(next.is_some()));
+        constants.extend([factor.to_bits(), stream_factor.to_bits()]);
+        for norm in [post, next.map(|(norm, _)| norm)] {
+            constants.extend(norm.map_or([NONE, NONE, 0, 0], |norm| norm_words(&norm)));
+        }
+        let buffers = [
+            &memory.vectors,
+            self.buffer(update),
+            self.buffer(stream),
+            normed,
+        ];
+        self.push(Kernel::Add, &buffers, constants, Grid::Rows(1))
+    }
+
+    fn heads(&mut self, operation: &Operation) -> Planned {
+        let Operation::Heads {
+            input,
+            heads,
+            head_dim,
+            norm,
+            own_weights,
+            norm_is_last,
+            turn,
+            tempered,
+            to,
+        } = *operation
+        else {
+            return Ok(());
+        };
+        let memory = self.memory;
+        let layer = |cache: crate::operation::CacheId, layer: u32, part: usize| {
+            let shape = &self.program.caches[cache.0 as usize];
+            let buffer = &memory.caches[cache.0 as usize][layer as usize][part];
+            (buffer, [0, 0, shape.kv_heads, shape.page_tokens])
+        };
+        let (out, places) = match to {
+            HeadsTo::Rows(out) => {
+                let [at, row] = self.place(out);
+                (self.buffer(out), [at, row, 0, 0])
+            }
+            HeadsTo::Keys(cache, index) => layer(cache, index, 0),
+            HeadsTo::Values(cache, index) => layer(cache, index, 1),
+        };
+        let flags = [
+            norm.is_some(),
+            own_weights,
+            norm.is_some_and(|norm| norm.centered),
+            norm_is_last,
+            turn.is_some(),
+            turn.is_some_and(|turn| turn.adjacent),
+            turn.is_some_and(|turn| turn.table == 1),
+            tempered,
+        ];
+        let has = flags
+            .iter()
+            .rev()
+            .fold(0, |has, flag| 2 * has + u32::from(*flag));
+        let [weight, bias, _, eps] = norm.map_or([NONE; 4], |norm| norm_words(&norm));
+        let mut constants = self.place(input).to_vec();
+        constants.extend(places);
+        constants.extend([has, weight, bias, eps, turn.map_or(0, |turn| turn.dims)]);
+        let buffers = [&memory.vectors, &memory.record, self.buffer(input), out];
+        let kernel = Kernel::Heads {
+            head_dim,
+            to_pages: !matches!(to, HeadsTo::Rows(_)),
+        };
+        self.push(kernel, &buffers, constants, Grid::Rows(heads))
+    }
+
+    fn attend(&mut self, operation: &Operation) -> Planned {
+        let Operation::Attend {
+            query,
+            heads,
+            cache,
+            layer,
+            scale,
+            cap,
+            window,
+            sinks,
+            out,
+        } = *operation
+        else {
+            return Ok(());
+        };
+        let memory = self.memory;
+        let shape = self.program.caches[cache.0 as usize];
+        let group = heads / shape.kv_heads.max(1);
+        let at_once = heads_at_once(shape.head_dim, group.max(1));
+        let chunks = group.div_ceil(at_once);
+        let (window, sinks) = (window.unwrap_or(0), vector(sinks));
+        let mut constants = self.place(query).to_vec();
+        constants.extend(self.place(out));
+        constants.extend([shape.kv_heads, heads, chunks, scale.to_bits()]);
+        constants.extend([cap.unwrap_or(0.0).to_bits(), window, sinks]);
+        let [keys, values] = &memory.caches[cache.0 as usize][layer as usize];
+        let (vectors, record) = (&memory.vectors, &memory.record);
+        let (query, written) = (self.buffer(query), self.buffer(out));
+        let buffers = [vectors, record, query, keys, values, written, &memory.parts];
+        let kernel = Kernel::Attend {
+            head_dim: shape.head_dim,
+            page_tokens: shape.page_tokens,
+            heads: at_once,
+        };
+        let blocks = shape.kv_heads * chunks;
+        self.push(kernel, &buffers, constants, Grid::Attend { blocks })?;
+        let mut constants = self.place(out).to_vec();
+        constants.extend([heads, window, sinks]);
+        let kernel = Kernel::Merge {
+            head_dim: shape.head_dim,
+        };
+        let buffers = [vectors, record, &memory.parts, written];
+        self.push(kernel, &buffers, constants, Grid::Merge { heads })
+    }
+
+    fn activate(&mut self, operation: &Operation) -> Planned {
+        let Operation::Activate {
+            activation,
+            gate,
+            up,
+            cols,
+            out,
+        } = *operation
+        else {
+            return Ok(());
+        };
+        let memory = self.memory;
+        let at_out = |at: At| at.buffer == out.buffer;
+        let read = |at: At| match at_out(at) {
+            true => &memory.nothing[0],
+            false => self.buffer(at),
+        };
+        let mut constants = vec![cols];
+        constants.extend(self.place(gate));
+        constants.extend(up.map_or([0; 2], |up| self.place(up)));
+        constants.extend(self.place(out));
+        let kind = match activation {
+            Activation::Silu => 0,
+            Activation::Gelu => 1,
+            Activation::SquaredRelu => 2,
+            Activation::ClampedSwiglu => 3,
+            Activation::Sigmoid => 4,
+            Activation::Identity => 5,
+        };
+        let has = u32::from(up.is_some())
+            + 2 * u32::from(at_out(gate))
+            + 4 * u32::from(up.is_some_and(at_out));
+        constants.extend([kind, has]);
+        let buffers = [
+            read(gate),
+            up.map_or(&memory.nothing[0], read),
+            self.buffer(out),
+        ];
+        self.push(
+            Kernel::Activate,
+            &buffers,
+            constants,
+            Grid::Rows(cols.div_ceil(256)),
+        )
+    }
+
+    fn push(
+        &mut self,
+        kernel: Kernel,
+        buffers: &[&wgpu::Buffer],
+        constants: Vec<u32>,
+        grid: Grid,
+    ) -> Planned {
+        self.push_all(&[(u32::MAX, kernel)], buffers, constants, grid)
+    }
+
+    /// Adds a dispatch by one of several kernels with the same buffers.
+    fn push_all(
+        &mut self,
+        kernels: &[(u32, Kernel)],
+        buffers: &[&wgpu::Buffer],
+        constants: Vec<u32>,
+        grid: Grid,
+    ) -> Planned {
+        debug_assert!(BATCH_WORDS + constants.len() <= CONSTANT_WORDS);
+        let mut variants = Vec::new();
+        for &(rows_max, kernel) in kernels {
+            variants.push(Variant {
+                rows_max,
+                pipeline: self.pipelines.add(self.device, kernel)?,
+                block: kernel.block(),
+            });
+        }
+        let Some(&(_, kernel)) = kernels.first() else {
+            return Ok(());
+        };
+        let buffers = self.pipelines.bind(self.device, kernel, buffers)?;
+        self.launches.push(Launch {
+            rows: self.rows,
+            variants,
+            buffers,
+            constants,
+            grid,
+        });
+        Ok(())
+    }
+
+    fn buffer(&self, at: At) -> &'a wgpu::Buffer {
+        &self.memory.buffers[at.buffer.0 as usize]
+    }
+
+    /// First float, and floats between rows.
+    fn place(&self, at: At) -> [u32; 2] {
+        [
+            at.column,
+            self.program.buffers[at.buffer.0 as usize].stride(),
+        ]
+    }
+
+    fn planes(&self, part: &'a MatrixPart) -> [&'a wgpu::Buffer; 3] {
+        let nothing = &self.memory.nothing[0];
+        [0, 1, 2].map(|plane| part.planes[plane].as_ref().unwrap_or(nothing))
+    }
+}
+
+/// Units of a row, and elements of a row in each plane, in the types that the kernels give the planes.
+fn row_words(matrix: &DeviceMatrix, format: kernels::Format) -> [u32; 4] {
+    let [low, high, scales] = matrix.layout.words.map(|words| words as u32);
+    let per_element = match kernels::QuantFormat::of(format) {
+        None => 4,
+        Some(quant) => quant.low as u32 / 2,
+    };
+    [
+        matrix.layout.units() as u32,
+        low / per_element.max(1),
+        high,
+        scales,
+    ]
+}
+
+fn vector(vector: Option<VectorId>) -> u32 {
+    vector.map_or(NONE, |vector| vector.0)
+}
+
+fn norm_words(norm: &Norm) -> [u32; 4] {
+    [
+        vector(norm.weight),
+        vector(norm.bias),
+        u32::from(norm.centered),
+        norm.eps.to_bits(),
+    ]
+}
+
+impl Launch {
+    /// Adds the dispatch to a pass; returns whether there is anything to do.
+    fn encode(
+        &self,
+        pass: &mut wgpu::ComputePass<'_>,
+        pipelines: &Pipelines,
+        record: &Record,
+        parts: u32,
+    ) -> bool {
+        let place = record.place(self.rows);
+        let Some((pipeline, [x, y, z])) = self.workgroups(place.rows, parts) else {
+            return false;
+        };
+        let mut constants = [0; CONSTANT_WORDS];
+        let [a, b] = place.angles_at;
+        let batch = [place.rows, place.rows_at, a, b, record.tables_at(), parts];
+        constants[..batch.len()].copy_from_slice(&batch);
+        let end = BATCH_WORDS + self.constants.len();
+        constants[BATCH_WORDS..end].copy_from_slice(&self.constants);
+        pass.set_pipeline(pipelines.get(pipeline));
+        pass.set_bind_group(0, &self.buffers, &[]);
+        pass.set_immediates(0, bytemuck::cast_slice(&constants[..end]));
+        pass.dispatch_workgroups(x, y, z);
+        true
+    }
+
+    /// The pipeline and the workgroups for so many rows, if there are any.
+    fn workgroups(&self, rows: u32, parts: u32) -> Option<(usize, [u32; 3])> {
+        if rows == 0 {
+            return None;
+        }
+        let mut variants = self.variants.iter();
+        let variant = variants.find(|variant| rows <= variant.rows_max)?;
+        let grid = match self.grid {
+            Grid::Rows(blocks) => [blocks, rows, 1],
+            Grid::Choices { outputs, used } => {
+                [outputs.div_ceil(variant.block[0]), rows, used]
+            }
+            Grid::Attend { blocks } => [blocks, rows, parts.max(1)],
+            Grid::Merge { heads } if parts > 0 => [heads, rows, 1],
+            Grid::Merge { .. } => return None,
+            Grid::Matmul { outputs } => {
+                let blocks = outputs.div_ceil(variant.block[0]);
+                let (x, z) = (blocks.min(BLOCKS_X), blocks.div_ceil(BLOCKS_X));
+                [x, rows.div_ceil(variant.block[1]), z]
+            }
+        };
+        Some((variant.pipeline, grid))
+    }
+}
+
+/// Adds all dispatches of a batch to a pass; returns their number. `split_floats` are the floats that parts of attention may
+/// take, and those of one part of one row.
+pub(crate) fn encode(
+    launches: &[Launch],
+    pass: &mut wgpu::ComputePass<'_>,
+    pipelines: &Pipelines,
+    record: &Record,
+    (available, of_part): (u64, u64),
+) -> u64 {
+    let parts = record.longest().div_ceil(PART);
+    let rows = u64::from(record.rows(RowSet::All));
+    let fits = rows * u64::from(parts) * of_part <= available;
+    let parts = if parts > 1 && fits { parts } else { 0 };
+    let mut dispatches = 0;
+    for launch in launches {
+        dispatches += u64::from(launch.encode(pass, pipelines, record, parts));
+    }
+    dispatches
+}

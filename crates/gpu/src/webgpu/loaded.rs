@@ -1,0 +1,249 @@
+//! A program on an open device.
+
+use super::device::{Device, DeviceError};
+use super::encode::{Launch, Planner, encode};
+use super::memory::{Memory, PrepareError, page_bytes, part_floats};
+use super::pipelines::Pipelines;
+use crate::operation::{BufferId, MatrixId, Program};
+use crate::record::Record;
+use std::sync::Arc;
+
+/// Copies of pages that wait for the next batch, at most; then they are submitted on their own.
+const COPIES_MAX: usize = 64;
+
+/// A program that is ready to run: everything on the device is allocated, compiled and bound.
+pub struct Loaded {
+    device: Arc<Device>,
+    program: Program,
+    memory: Memory,
+    pipelines: Pipelines,
+    launches: Vec<Launch>,
+    /// Pages that are copied before the next batch: from, to.
+    copies: Vec<(u32, u32)>,
+}
+
+/// Rows that the host reads after a batch.
+pub struct Output<'a> {
+    /// One of [`Program::outputs`].
+    pub buffer: BufferId,
+    /// The first rows of the buffer, `(rows, cols)`.
+    pub rows: &'a mut [f32],
+}
+
+impl Loaded {
+    /// Allocates, compiles and binds. Matrices are zero until their rows are [uploaded](Self::upload).
+    ///
+    /// # Errors
+    /// The device has no memory left, or does not compile a kernel.
+    pub fn new(device: Arc<Device>, program: Program) -> Result<Self, PrepareError> {
+        let mut pipelines = Pipelines::default();
+        let memory = Memory::new(&device, &program)?;
+        let launches = Planner::plan(&device, &program, &memory, &mut pipelines)?;
+        Ok(Self {
+            device,
+            program,
+            memory,
+            pipelines,
+            launches,
+            copies: Vec::with_capacity(COPIES_MAX),
+        })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Writes the first rows of a buffer, `(rows, cols)`.
+    pub(crate) fn write_buffer(&self, buffer: BufferId, rows: &[f32]) {
+        let shape = self.program.buffers[buffer.0 as usize];
+        let (cols, stride) = (shape.cols as usize, shape.stride() as usize);
+        let mut padded = vec![0.0; rows.len() / cols * stride];
+        for (to, from) in padded.chunks_exact_mut(stride).zip(rows.chunks_exact(cols)) {
+            to[..cols].copy_from_slice(from);
+        }
+        let buffer = &self.memory.buffers[buffer.0 as usize];
+        let queue = self.device.queue();
+        queue.write_buffer(buffer, 0, bytemuck::cast_slice(&padded));
+    }
+
+    /// Writes rows of a matrix, from row `first` on. `raw` are the bytes of whole rows, as in the file.
+    ///
+    /// # Errors
+    /// The device fails.
+    ///
+    /// # Panics
+    /// If the matrix does not have these rows.
+    pub fn upload(&mut self, matrix: MatrixId, first: u32, raw: &[u8]) -> Result<(), DeviceError> {
+        let matrix = matrix.0 as usize;
+        self.memory.upload(&self.device, matrix, first, raw)
+    }
+
+    /// Runs a batch: one upload, one submit, one wait; one mapping if there are outputs.
+    ///
+    /// # Errors
+    /// The device fails: what pages hold is then unknown.
+    ///
+    /// # Panics
+    /// If the record has more words than the program's bound, or an output more rows than its buffer.
+    pub fn run(&mut self, record: &Record, outputs: &mut [Output<'_>]) -> Result<(), DeviceError> {
+        let words = bytemuck::cast_slice(record.words());
+        let queue = self.device.queue();
+        queue.write_buffer(&self.memory.record, 0, words);
+        let mut encoder = self.encoder();
+        self.encode_copies(&mut encoder);
+        let split = (self.memory.parts.size() / 4, part_floats(&self.program));
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        let dispatches = encode(&self.launches, &mut pass, &self.pipelines, record, split);
+        drop(pass);
+        self.device.count_dispatches(dispatches);
+        let bytes = self.encode_outputs(&mut encoder, outputs);
+        self.copies.clear();
+        let commands = encoder.finish();
+        let shapes = &self.program.buffers;
+        self.device
+            .read(commands, &self.memory.staging, bytes, |bytes| {
+                let mut rest: &[f32] = bytemuck::cast_slice(bytes);
+                for output in outputs {
+                    let shape = shapes[output.buffer.0 as usize];
+                    let (cols, stride) = (shape.cols as usize, shape.stride() as usize);
+                    for row in output.rows.chunks_exact_mut(cols.max(1)) {
+                        let (from, after) = rest.split_at(stride);
+                        row.copy_from_slice(&from[..cols]);
+                        rest = after;
+                    }
+                }
+            })
+    }
+
+    /// Copies the keys and values of a page, before the next batch.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub fn copy_page(&mut self, from: u32, to: u32) -> Result<(), DeviceError> {
+        self.copies.push((from, to));
+        match self.copies.len() {
+            COPIES_MAX => self.flush(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes of a page's keys and values in all layers.
+    pub fn page_bytes(&self) -> u64 {
+        page_bytes(&self.program)
+    }
+
+    /// Copies a page's keys and values in all layers to `bytes`, [`Self::page_bytes`] long.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub fn export_page(&mut self, page: u32, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        self.flush()?;
+        let mut encoder = self.encoder();
+        let mut at = 0;
+        for (cache, layers) in self.program.caches.iter().zip(&self.memory.caches) {
+            let size = cache.page_bytes();
+            for buffer in layers.iter().flatten() {
+                let from = u64::from(page) * size;
+                encoder.copy_buffer_to_buffer(buffer, from, &self.memory.staging, at, size);
+                at += size;
+            }
+        }
+        let commands = encoder.finish();
+        let out = &mut *bytes;
+        self.device
+            .read(commands, &self.memory.staging, at, |bytes| {
+                out.copy_from_slice(bytes);
+            })
+    }
+
+    /// Writes a page's keys and values, as [`Self::export_page`] gave them.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub fn import_page(&mut self, page: u32, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.flush()?;
+        let mut rest = bytes;
+        for (cache, layers) in self.program.caches.iter().zip(&self.memory.caches) {
+            let size = cache.page_bytes();
+            for buffer in layers.iter().flatten() {
+                let (part, after) = rest.split_at(size as usize);
+                let queue = self.device.queue();
+                queue.write_buffer(buffer, u64::from(page) * size, part);
+                rest = after;
+            }
+        }
+        self.device.check()
+    }
+
+    /// Bytes that the program takes on the device.
+    pub fn device_bytes(&self) -> u64 {
+        let memory = &self.memory;
+        let matrices = memory.matrices.iter().flat_map(|matrix| &matrix.parts);
+        let planes = matrices.flat_map(|part| part.planes.iter().flatten());
+        let caches = memory.caches.iter().flatten().flatten();
+        let others = [
+            &memory.vectors,
+            &memory.record,
+            &memory.parts,
+            &memory.staging,
+            &memory.page,
+        ];
+        let all = planes.chain(caches).chain(&memory.buffers).chain(others);
+        all.map(wgpu::Buffer::size).sum()
+    }
+
+    /// Submits the copies that wait.
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        if self.copies.is_empty() {
+            return self.device.check();
+        }
+        let mut encoder = self.encoder();
+        self.encode_copies(&mut encoder);
+        self.copies.clear();
+        let submission = self.device.submit(Some(encoder.finish()));
+        self.device.wait(submission)
+    }
+
+    fn encoder(&self) -> wgpu::CommandEncoder {
+        let descriptor = wgpu::CommandEncoderDescriptor::default();
+        self.device.raw().create_command_encoder(&descriptor)
+    }
+
+    /// Copies pages by way of a buffer: a copy within a buffer is not allowed.
+    fn encode_copies(&self, encoder: &mut wgpu::CommandEncoder) {
+        let way = &self.memory.page;
+        for &(from, to) in &self.copies {
+            for (cache, layers) in self.program.caches.iter().zip(&self.memory.caches) {
+                let size = cache.page_bytes();
+                for buffer in layers.iter().flatten() {
+                    let place = |page: u32| u64::from(page) * size;
+                    encoder.copy_buffer_to_buffer(buffer, place(from), way, 0, size);
+                    encoder.copy_buffer_to_buffer(way, 0, buffer, place(to), size);
+                }
+            }
+        }
+    }
+
+    /// Copies outputs to where the host reads them; returns their bytes.
+    fn encode_outputs(&self, encoder: &mut wgpu::CommandEncoder, outputs: &[Output<'_>]) -> u64 {
+        let mut at = 0;
+        for output in outputs {
+            let index = output.buffer.0 as usize;
+            let shape = self.program.buffers[index];
+            let rows = output.rows.len() / (shape.cols as usize).max(1);
+            let size = rows as u64 * u64::from(shape.stride()) * 4;
+            if size > 0 {
+                let buffer = &self.memory.buffers[index];
+                encoder.copy_buffer_to_buffer(buffer, 0, &self.memory.staging, at, size);
+            }
+            at += size;
+        }
+        at
+    }
+}

@@ -1,0 +1,369 @@
+//! Everything that a program has on the device, allocated at load.
+
+use super::device::{Device, DeviceError};
+use super::pipelines::KernelError;
+use super::sources::PART;
+use crate::layout::quants::{PLANES, RowLayout};
+use crate::operation::{MatrixShape, Operation, Program};
+use wgpu::BufferUsages;
+
+/// Rows of a batch whose parts of attention may be computed apart.
+const SPLIT_ROWS_MAX: u64 = 16;
+
+/// Bytes of the results of parts of attention, at most.
+const PARTS_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes of packed rows that are on their way to the device at once, at most; a single row may be longer.
+const UPLOAD_BYTES_MAX: usize = 16 << 20;
+
+/// Why a program is not loaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PrepareError {
+    /// The device failed, or has no memory left.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A kernel is not compiled.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// Something that must be one buffer is larger than the device's buffers.
+    #[error("{what} take {bytes} bytes, the device has buffers of at most {most}")]
+    TooLarge {
+        /// What is too large.
+        what: String,
+        /// Its size.
+        bytes: u64,
+        /// The device's bound.
+        most: u64,
+    },
+}
+
+/// Rows of a matrix that are in one buffer for each plane.
+pub(crate) struct MatrixPart {
+    /// The first row.
+    pub(crate) first: u32,
+    /// Number of rows.
+    pub(crate) rows: u32,
+    /// The planes; `None` where the format has none.
+    pub(crate) planes: [Option<wgpu::Buffer>; PLANES],
+}
+
+/// A matrix on the device.
+pub(crate) struct DeviceMatrix {
+    pub(crate) layout: RowLayout,
+    /// Parts by rows, ascending.
+    pub(crate) parts: Vec<MatrixPart>,
+}
+
+/// Buffers of a program.
+pub(crate) struct Memory {
+    pub(crate) buffers: Vec<wgpu::Buffer>,
+    pub(crate) vectors: wgpu::Buffer,
+    pub(crate) matrices: Vec<DeviceMatrix>,
+    /// Keys and values of each layer of each cache.
+    pub(crate) caches: Vec<Vec<[wgpu::Buffer; 2]>>,
+    pub(crate) record: wgpu::Buffer,
+    /// Results of parts of attention.
+    pub(crate) parts: wgpu::Buffer,
+    /// Stand in where a kernel has no buffer: the first is only read.
+    pub(crate) nothing: [wgpu::Buffer; 2],
+    /// What the host reads.
+    pub(crate) staging: wgpu::Buffer,
+    /// A page on its way to another one.
+    pub(crate) page: wgpu::Buffer,
+    /// Packed rows on their way to the device, by plane.
+    uploads: [Vec<u32>; PLANES],
+    row: Vec<u32>,
+}
+
+impl Memory {
+    pub(crate) fn new(device: &Device, program: &Program) -> Result<Self, PrepareError> {
+        let storage = BufferUsages::STORAGE | BufferUsages::COPY_DST;
+        let all = storage | BufferUsages::COPY_SRC;
+        let one = |what: &str, bytes: u64, usage| buffer(device, what, bytes, usage);
+        let activations = program.buffers.iter();
+        let matrices = program.matrices.iter();
+        let caches = program.caches.iter();
+        let pages = caches.clone().map(|cache| cache.page_bytes()).max();
+        let staged = staged_bytes(program).max(page_bytes(program));
+        let memory = Self {
+            buffers: activations
+                .map(|shape| one("activations", shape.bytes(), all))
+                .collect::<Result<_, _>>()?,
+            vectors: one("vectors", program.vectors.len() as u64 * 4, storage)?,
+            matrices: matrices
+                .map(|shape| matrix(device, shape))
+                .collect::<Result<_, _>>()?,
+            caches: caches
+                .map(|cache| {
+                    let part = || one("the pages of a layer", cache.layer_bytes(), all);
+                    let layers = 0..cache.layers;
+                    layers.map(|_| Ok([part()?, part()?])).collect()
+                })
+                .collect::<Result<_, PrepareError>>()?,
+            record: one(
+                "the record",
+                u64::from(program.record_words_max) * 4,
+                storage,
+            )?,
+            parts: one("parts of attention", parts_bytes(program), storage)?,
+            nothing: [one("nothing", 16, storage)?, one("nothing", 16, storage)?],
+            staging: one(
+                "outputs",
+                staged,
+                BufferUsages::MAP_READ | BufferUsages::COPY_DST,
+            )?,
+            page: one(
+                "a page",
+                pages.unwrap_or(0),
+                BufferUsages::COPY_SRC | BufferUsages::COPY_DST,
+            )?,
+            uploads: Default::default(),
+            row: Vec::new(),
+        };
+        let vectors = bytemuck::cast_slice(&program.vectors);
+        device.queue().write_buffer(&memory.vectors, 0, vectors);
+        device.check()?;
+        Ok(memory)
+    }
+
+    /// Writes whole rows of the file, `raw`, to rows of a matrix from `first` on.
+    ///
+    /// # Errors
+    /// The device fails.
+    ///
+    /// # Panics
+    /// If the matrix does not have these rows, or the bytes are no whole number of rows.
+    pub(crate) fn upload(
+        &mut self,
+        device: &Device,
+        matrix: usize,
+        first: u32,
+        raw: &[u8],
+    ) -> Result<(), DeviceError> {
+        let layout = self.matrices[matrix].layout;
+        assert!(raw.len().is_multiple_of(layout.file_bytes()), "whole rows");
+        let per_upload = (UPLOAD_BYTES_MAX / (4 * layout.row_words())).max(1);
+        let mut row = first;
+        for chunk in raw.chunks(per_upload * layout.file_bytes()) {
+            self.pack(&layout, chunk);
+            let rows = (chunk.len() / layout.file_bytes()) as u32;
+            self.write(device, matrix, row, rows);
+            let submission = device.submit(None);
+            device.wait(submission)?;
+            row += rows;
+        }
+        Ok(())
+    }
+
+    fn pack(&mut self, layout: &RowLayout, raw: &[u8]) {
+        self.uploads.iter_mut().for_each(Vec::clear);
+        self.row.resize(layout.row_words(), 0);
+        for raw in raw.chunks_exact(layout.file_bytes()) {
+            layout.write_row(raw, &mut self.row);
+            let mut rest = &self.row[..];
+            for (plane, words) in self.uploads.iter_mut().zip(layout.words) {
+                let (words, after) = rest.split_at(words);
+                plane.extend_from_slice(words);
+                rest = after;
+            }
+        }
+    }
+
+    /// Writes the packed rows to the parts that have them.
+    fn write(&self, device: &Device, matrix: usize, first: u32, rows: u32) {
+        let matrix = &self.matrices[matrix];
+        let end = first + rows;
+        let covered = matrix.parts.last().map_or(0, |part| part.first + part.rows);
+        assert!(end <= covered, "row {end} of {covered}");
+        for part in &matrix.parts {
+            let from = first.max(part.first);
+            let to = end.min(part.first + part.rows);
+            if from >= to {
+                continue;
+            }
+            let planes = part.planes.iter().zip(&self.uploads);
+            for ((plane, packed), words) in planes.zip(matrix.layout.words) {
+                let Some(plane) = plane else { continue };
+                let packed =
+                    &packed[(from - first) as usize * words..][..(to - from) as usize * words];
+                let at = u64::from(from - part.first) * words as u64 * 4;
+                let bytes = bytemuck::cast_slice(packed);
+                device.queue().write_buffer(plane, at, bytes);
+            }
+        }
+    }
+}
+
+/// Bytes of everything but matrices and caches.
+pub(crate) fn scratch_bytes(program: &Program) -> u64 {
+    let caches = program.caches.iter();
+    let page = caches.map(|cache| cache.page_bytes()).max().unwrap_or(0);
+    let activations = program.buffers.iter().map(|shape| shape.bytes());
+    let others = [
+        program.vectors.len() as u64 * 4,
+        u64::from(program.record_words_max) * 4,
+        parts_bytes(program),
+        staged_bytes(program).max(page_bytes(program)),
+        page,
+    ];
+    activations.chain(others).map(buffer_bytes).sum()
+}
+
+/// Bytes of a buffer that holds so many.
+fn buffer_bytes(bytes: u64) -> u64 {
+    bytes.max(16).next_multiple_of(16)
+}
+
+/// Bytes of the keys and values of a page in all layers of all caches.
+pub(crate) fn page_bytes(program: &Program) -> u64 {
+    let bytes = program.caches.iter();
+    bytes
+        .map(|cache| 2 * u64::from(cache.layers) * cache.page_bytes())
+        .sum()
+}
+
+/// Floats of the parts of attention of one row, in the widest attention.
+pub(crate) fn part_floats(program: &Program) -> u64 {
+    let widths = program.steps.iter().map(|step| match step.operation {
+        Operation::Attend { heads, cache, .. } => {
+            let stride = program.caches[cache.0 as usize].stride();
+            u64::from(heads) * u64::from(stride + 4)
+        }
+        _ => 0,
+    });
+    widths.max().unwrap_or(0)
+}
+
+fn parts_bytes(program: &Program) -> u64 {
+    let parts = u64::from(program.context_max.div_ceil(PART));
+    let rows = SPLIT_ROWS_MAX.min(u64::from(program.rows_max));
+    (part_floats(program) * parts * rows * 4).min(PARTS_BYTES_MAX)
+}
+
+/// Bytes of all outputs.
+fn staged_bytes(program: &Program) -> u64 {
+    let outputs = program.outputs.iter();
+    outputs
+        .map(|output| program.buffers[output.0 as usize].bytes())
+        .sum()
+}
+
+/// A buffer, zeroed, of at least 16 bytes.
+fn buffer(
+    device: &Device,
+    what: &str,
+    bytes: u64,
+    usage: BufferUsages,
+) -> Result<wgpu::Buffer, PrepareError> {
+    let facts = device.facts();
+    let most = match usage.contains(BufferUsages::STORAGE) {
+        true => facts.binding_bytes_max.min(facts.buffer_bytes_max),
+        false => facts.buffer_bytes_max,
+    };
+    if bytes > most {
+        let what = what.to_owned();
+        return Err(PrepareError::TooLarge { what, bytes, most });
+    }
+    device.count_buffer();
+    let made = device.checked(|device| {
+        device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: buffer_bytes(bytes),
+            usage,
+            mapped_at_creation: false,
+        })
+    });
+    Ok(made?)
+}
+
+fn matrix(device: &Device, shape: &MatrixShape) -> Result<DeviceMatrix, PrepareError> {
+    let layout = RowLayout::of(shape.format, shape.cols as usize);
+    let facts = device.facts();
+    let most = facts.binding_bytes_max.min(facts.buffer_bytes_max);
+    let ranges = part_ranges(shape, &layout, most)?;
+    let storage = BufferUsages::STORAGE | BufferUsages::COPY_DST;
+    let part = |(first, rows): (u32, u32)| {
+        let mut planes = [None, None, None];
+        for (plane, words) in planes.iter_mut().zip(layout.words) {
+            if words > 0 {
+                let bytes = u64::from(rows) * words as u64 * 4;
+                *plane = Some(buffer(device, "weights", bytes, storage)?);
+            }
+        }
+        Ok(MatrixPart {
+            first,
+            rows,
+            planes,
+        })
+    };
+    let parts: Result<_, PrepareError> = ranges.into_iter().map(part).collect();
+    Ok(DeviceMatrix {
+        layout,
+        parts: parts?,
+    })
+}
+
+/// First row and number of rows of the parts of a matrix, none of which has a plane of more than `most` bytes.
+fn part_ranges(
+    shape: &MatrixShape,
+    layout: &RowLayout,
+    most: u64,
+) -> Result<Vec<(u32, u32)>, PrepareError> {
+    let longest = layout.words.iter().max().copied().unwrap_or(0).max(1) as u64 * 4;
+    let unit = shape.unit_rows.max(1);
+    let per_part = (most / longest).min(u64::from(u32::MAX)) as u32 / unit * unit;
+    if per_part == 0 {
+        return Err(PrepareError::TooLarge {
+            what: "rows of a matrix that stay together".into(),
+            bytes: longest * u64::from(unit),
+            most,
+        });
+    }
+    let starts = (0..shape.rows).step_by(per_part as usize);
+    Ok(starts
+        .map(|first| (first, per_part.min(shape.rows - first)))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernels::Format;
+
+    #[test]
+    fn parts_cover_all_rows_and_keep_units_together() {
+        for (rows, unit, most) in [(10, 1, 4096), (12, 3, 4096), (7, 1, 1024), (1, 1, 1 << 30)] {
+            let shape = MatrixShape {
+                format: Format::F32,
+                rows,
+                cols: 256,
+                unit_rows: unit,
+            };
+            let layout = RowLayout::of(shape.format, 256);
+            let ranges = part_ranges(&shape, &layout, most).expect("rows that fit");
+            let mut next = 0;
+            for (first, rows) in ranges {
+                assert_eq!(first, next);
+                assert!(first % unit == 0 && u64::from(rows) * 1024 <= most);
+                next = first + rows;
+            }
+            assert_eq!(next, rows);
+        }
+    }
+
+    #[test]
+    fn row_larger_than_a_binding_is_refused() {
+        let shape = MatrixShape {
+            format: Format::F32,
+            rows: 4,
+            cols: 256,
+            unit_rows: 2,
+        };
+        let layout = RowLayout::of(shape.format, 256);
+        let refused = part_ranges(&shape, &layout, 2047);
+        assert!(matches!(
+            refused,
+            Err(PrepareError::TooLarge { bytes: 2048, .. })
+        ));
+    }
+}

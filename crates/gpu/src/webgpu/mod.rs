@@ -1,0 +1,8 @@
+//! The device by wgpu: Vulkan, Metal or DirectX 12.
+
+pub(crate) mod device;
+pub(crate) mod encode;
+pub(crate) mod loaded;
+pub(crate) mod memory;
+pub(crate) mod pipelines;
+pub(crate) mod sources;

@@ -1,0 +1,309 @@
+//! The text of each kernel, put together from the sections of the files in `kernels`.
+
+use kernels::{Format, QuantFormat, ScaleKind};
+use std::fmt::Write as _;
+
+const PRELUDE: &str = include_str!("../kernels/prelude.wgsl");
+const FORMATS: &str = include_str!("../kernels/formats.wgsl");
+const MATMUL: &str = include_str!("../kernels/matmul.wgsl");
+const TILE: &str = include_str!("../kernels/tile.wgsl");
+const EMBED: &str = include_str!("../kernels/embed.wgsl");
+const NORMS: &str = include_str!("../kernels/norms.wgsl");
+const ROWS: &str = include_str!("../kernels/rows.wgsl");
+const HEADS: &str = include_str!("../kernels/heads.wgsl");
+const ATTEND: &str = include_str!("../kernels/attend.wgsl");
+const EXPERTS: &str = include_str!("../kernels/experts.wgsl");
+
+/// Outputs that each quarter of a workgroup computes of a product with an expert.
+const EXPERT_OUTPUTS: u32 = 2;
+
+/// Threads of a norm of whole rows, and of parts of rows.
+const NORM_THREADS: u32 = 256;
+const PART_THREADS: u32 = 64;
+
+/// Bytes of workgroup memory that the queries and scores of attention may take.
+const ATTEND_BYTES_MAX: u32 = 12 << 10;
+
+/// Positions of a part of attention.
+pub(crate) const PART: u32 = 256;
+
+/// Rows from which on a product is computed by tiles, unless the program is exact.
+const TILE_ROWS_MIN: u32 = 16;
+
+/// Kernels of a product, each with the most rows that it is for.
+pub(crate) fn matmul_kernels(format: Format, exact: bool) -> Vec<(u32, Kernel)> {
+    let few = [(1, 4, 1), (2, 2, 2), (4, 2, 4), (TILE_ROWS_MIN - 1, 1, 8)];
+    let few = few.map(|(most, outputs, rows)| {
+        let kernel = Kernel::Matmul {
+            format,
+            outputs,
+            rows,
+        };
+        (most, kernel)
+    });
+    let mut kernels = few.to_vec();
+    match (exact, kernels.last_mut()) {
+        (true, Some(last)) => last.0 = u32::MAX,
+        _ => kernels.push((u32::MAX, Kernel::Tile { format })),
+    }
+    kernels
+}
+
+/// A kernel, with the constants that it is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kernel {
+    Embed {
+        format: Format,
+    },
+    Norm,
+    NormParts,
+    Add,
+    Matmul {
+        format: Format,
+        /// `R` and `C`.
+        outputs: u32,
+        rows: u32,
+    },
+    Tile {
+        format: Format,
+    },
+    Heads {
+        head_dim: u32,
+        to_pages: bool,
+    },
+    Attend {
+        head_dim: u32,
+        page_tokens: u32,
+        /// Heads of a workgroup.
+        heads: u32,
+    },
+    Merge {
+        head_dim: u32,
+    },
+    Activate,
+    Finish,
+    Gather,
+    Route,
+    ExpertMatmul {
+        format: Format,
+    },
+    Combine,
+}
+
+/// Heads that a workgroup of attention computes at once, of `group` that share keys.
+pub(crate) fn heads_at_once(head_dim: u32, group: u32) -> u32 {
+    let bytes = (head_dim.next_multiple_of(8) + PART) * size_of::<f32>() as u32;
+    let most = (ATTEND_BYTES_MAX / bytes).clamp(1, 8);
+    // As many workgroups as needed, each with as few heads as then suffice.
+    group.div_ceil(group.div_ceil(most))
+}
+
+impl Kernel {
+    /// The name in messages.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Matmul { format, rows, .. } => format!("matmul {format:?}, {rows} rows"),
+            Self::Tile { format } => format!("tile {format:?}"),
+            Self::Embed { format } => format!("embed {format:?}"),
+            Self::Heads { head_dim, to_pages } => {
+                let to = if to_pages { "pages" } else { "rows" };
+                format!("heads of {head_dim} to {to}")
+            }
+            Self::Attend {
+                head_dim, heads, ..
+            } => format!("attend, {heads} heads of {head_dim}"),
+            Self::Merge { head_dim } => format!("merge of heads of {head_dim}"),
+            Self::Norm => "norm".into(),
+            Self::NormParts => "norm of parts".into(),
+            Self::Add => "add".into(),
+            Self::Activate => "activate".into(),
+            Self::Finish => "finish".into(),
+            Self::Gather => "gather".into(),
+            Self::Route => "choice of experts".into(),
+            Self::ExpertMatmul { format } => format!("experts {format:?}"),
+            Self::Combine => "sum of experts".into(),
+        }
+    }
+
+    /// The buffers: whether each is only read.
+    pub(crate) fn bindings(self) -> &'static [bool] {
+        match self {
+            Self::Embed { .. } => &[true, true, true, true, false],
+            Self::ExpertMatmul { .. } => &[true, true, true, true, true, true, false],
+            Self::Norm | Self::Activate | Self::Gather => &[true, true, false],
+            Self::Route | Self::Combine => &[true, true, false],
+            Self::NormParts | Self::Finish => &[true, false],
+            Self::Add => &[true, true, false, false],
+            Self::Matmul { .. } | Self::Tile { .. } => &[true, true, true, true, true, false],
+            Self::Heads { .. } | Self::Merge { .. } => &[true, true, true, false],
+            Self::Attend { .. } => &[true, true, true, true, true, false, false],
+        }
+    }
+
+    /// Outputs and rows of a workgroup of a product.
+    pub(crate) const fn block(self) -> [u32; 2] {
+        match self {
+            Self::Matmul { outputs, rows, .. } => [4 * outputs, rows],
+            Self::Tile { .. } => [64, 32],
+            Self::ExpertMatmul { .. } => [4 * EXPERT_OUTPUTS, 1],
+            _ => [1, 1],
+        }
+    }
+
+    /// The whole source.
+    pub(crate) fn source(self) -> String {
+        let mut source = PRELUDE.to_owned();
+        let mut letters = Vec::new();
+        let threads = |count: u32| format!("const THREADS: u32 = {count}u;\n");
+        match self {
+            Self::Embed { format } => {
+                source += &format_source(format);
+                source += EMBED;
+            }
+            Self::Tile { format } => {
+                source += &format_source(format);
+                source += TILE;
+            }
+            Self::Matmul {
+                format,
+                outputs,
+                rows,
+            } => {
+                letters = vec![('r', outputs), ('c', rows)];
+                source += &format!("const R: u32 = {outputs}u;\nconst C: u32 = {rows}u;\n");
+                source += &format_source(format);
+                source += MATMUL;
+            }
+            Self::Norm | Self::Add | Self::NormParts => {
+                let (count, name) = match self {
+                    Self::Norm => (NORM_THREADS, "norm"),
+                    Self::Add => (NORM_THREADS, "add"),
+                    _ => (PART_THREADS, "parts"),
+                };
+                source += &threads(count);
+                source += section(NORMS, "sums");
+                source += section(NORMS, name);
+            }
+            Self::Heads { head_dim, to_pages } => {
+                source += &threads(PART_THREADS);
+                source += &head_constants(head_dim);
+                source += &format!("const TO_PAGES: bool = {to_pages};\n");
+                source += section(NORMS, "sums");
+                source += HEADS;
+            }
+            Self::Attend {
+                head_dim,
+                page_tokens,
+                heads,
+            } => {
+                letters = vec![('q', heads)];
+                source += &head_constants(head_dim);
+                source += &format!("const Q: u32 = {heads}u;\n");
+                source += &format!("const PAGE_TOKENS: u32 = {page_tokens}u;\n");
+                source += section(ATTEND, "common");
+                source += section(ATTEND, "attend");
+            }
+            Self::Merge { head_dim } => {
+                source += &head_constants(head_dim);
+                source += section(ATTEND, "common");
+                source += section(ATTEND, "merge");
+            }
+            Self::Activate => source += section(ROWS, "activate"),
+            Self::Finish => source += section(ROWS, "finish"),
+            Self::Gather => source += section(ROWS, "gather"),
+            Self::Route => source += section(EXPERTS, "route"),
+            Self::Combine => source += section(EXPERTS, "combine"),
+            Self::ExpertMatmul { format } => {
+                letters = vec![('r', EXPERT_OUTPUTS)];
+                source += &format!("const R: u32 = {EXPERT_OUTPUTS}u;\n");
+                source += &format_source(format);
+                source += section(EXPERTS, "product");
+            }
+        }
+        repeat_lines(&source, &letters)
+    }
+}
+
+fn head_constants(head_dim: u32) -> String {
+    let stride = head_dim.next_multiple_of(8);
+    format!("const HEAD_DIM: u32 = {head_dim}u;\nconst STRIDE: u32 = {stride}u;\n")
+}
+
+/// The lines after `// section NAME`, up to the next section.
+fn section(text: &'static str, name: &str) -> &'static str {
+    let mut rest = text;
+    while let Some((_, after)) = rest.split_once("// section ") {
+        let (found, body) = after.split_once('\n').unwrap_or((after, ""));
+        if found == name {
+            return body.split("// section ").next().unwrap_or(body);
+        }
+        rest = body;
+    }
+    ""
+}
+
+/// What reads the weights of a format.
+fn format_source(format: Format) -> String {
+    let names: &[&str] = &match format {
+        Format::F32 => ["f32"],
+        Format::F16 => ["f16"],
+        _ => ["bf16"],
+    };
+    let Some(quant) = QuantFormat::of(format) else {
+        let unit = section(FORMATS, names[0]);
+        let common = section(FORMATS, "common");
+        return format!("const HAS_SHIFT: bool = false;\n{common}{unit}");
+    };
+    let low = ["low2", "low4", "low8"][quant.low.ilog2().saturating_sub(1) as usize % 3];
+    let high = ["high0", "high1", "high2"][quant.high % 3];
+    let levels = match quant.levels {
+        None => "even",
+        Some(_) => "table",
+    };
+    let scales = match quant.scale_kind {
+        ScaleKind::Plain => "plain",
+        ScaleKind::Power => "power",
+        ScaleKind::PlainMin => "plain_min",
+        ScaleKind::Super32 => "super32",
+        ScaleKind::Super16 => "super16",
+        ScaleKind::SuperMin16 => "super_min16",
+        ScaleKind::SuperMin32 => "super_min32",
+    };
+    let mut source = constants_of(&quant);
+    for name in ["common", low, high, levels, "byte", scales, "quants"] {
+        source += section(FORMATS, name);
+    }
+    source
+}
+
+fn constants_of(quant: &QuantFormat) -> String {
+    let mut source = format!(
+        "const HAS_SHIFT: bool = {};\nconst LOW_BITS: u32 = {}u;\nconst ZERO: f32 = {}.0;\nconst SCALE_UNIT: f32 = {:?};\n",
+        quant.has_shift(),
+        quant.low,
+        quant.zero(),
+        quant.unit(),
+    );
+    let levels = quant.levels.unwrap_or_default();
+    for (name, bytes) in ["A", "B", "C", "D"].iter().zip(levels.as_chunks::<4>().0) {
+        let word = u32::from_le_bytes(*bytes);
+        _ = writeln!(source, "const LEVELS_{name}: u32 = {word}u;");
+    }
+    source
+}
+
+/// Repeats each line with a letter for each of its values.
+fn repeat_lines(source: &str, letters: &[(char, u32)]) -> String {
+    let mut lines: Vec<String> = source.lines().map(str::to_owned).collect();
+    for (letter, count) in letters {
+        let name = format!("${letter}");
+        let repeat = |line: String| match line.trim_start().starts_with("//") {
+            false if line.contains(&name) => (0..*count)
+                .map(|value| line.replace(&name, &value.to_string()))
+                .collect(),
+            _ => vec![line],
+        };
+        lines = lines.into_iter().flat_map(repeat).collect();
+    }
+    lines.join("\n")
+}
