@@ -44,8 +44,8 @@ impl Limits {
         let read_bytes = buffer_bytes(bytes);
         Ok(Self {
             read_bytes,
-            read_small_pages: read_bandwidth(isa, pool, read_bytes, PageSize::Small)?,
-            read_large_pages: read_bandwidth(isa, pool, read_bytes, PageSize::Large)?,
+            read_small_pages: pages_bandwidth(isa, pool, read_bytes, PageSize::Small)?,
+            read_large_pages: pages_bandwidth(isa, pool, read_bytes, PageSize::Large)?,
             f32_ops: peak_operations(isa, pool, Arithmetic::F32),
             int8_ops: peak_operations(isa, pool, Arithmetic::Int8),
         })
@@ -73,8 +73,16 @@ fn buffer_bytes(wanted: u64) -> u64 {
         .min(most.max(READ_MIN_BYTES))
 }
 
-/// Bytes per second that all workers read together.
-fn read_bandwidth(isa: Isa, pool: &mut Pool, bytes: u64, pages: PageSize) -> std::io::Result<f64> {
+/// Bytes per second that all workers read together, from pages of 2 MiB where there are some, of a buffer that exceeds all
+/// caches. Takes a fraction of a second.
+///
+/// # Errors
+/// If the operating system cannot provide the buffer.
+pub fn read_bandwidth(isa: Isa, pool: &mut Pool) -> std::io::Result<f64> {
+    pages_bandwidth(isa, pool, buffer_bytes(0), PageSize::Large)
+}
+
+fn pages_bandwidth(isa: Isa, pool: &mut Pool, bytes: u64, pages: PageSize) -> std::io::Result<f64> {
     let len = usize::try_from(bytes).unwrap_or(usize::MAX);
     let mut buffer = MmapOptions::new().len(len).map_anon()?;
     advise_pages(&buffer, pages);

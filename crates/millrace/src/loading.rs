@@ -124,7 +124,8 @@ pub(crate) fn load_from(
     let draft = DraftModel::find(settings, &described.text.tokenizer)?;
     let isa = kernel_isa(settings.model.deterministic)?;
     let mut identity = find_identity(&files, &described);
-    let model = load_weights((files, &described.adapters.adapters), isa, settings, report)?;
+    let adapters = &described.adapters.adapters;
+    let model = load_weights(source, (files, adapters), isa, settings, report)?;
     identity.arithmetic.clone_from(&model.arithmetic);
     tracing::debug!(arithmetic = model.arithmetic, "arithmetic of the model");
     let context_max = model.model.dims().context_max;

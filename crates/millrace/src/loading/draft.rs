@@ -4,13 +4,14 @@
 use super::weights::{PackedModel, kernel_isa, load_weights};
 use crate::config::{Settings, Speculation};
 use crate::failure::Failure;
-use crate::model_files::{ModelPurpose, ModelText};
+use crate::model_files::{ModelPurpose, ModelSource, ModelText};
 use crate::model_lookup::find_model;
 use text::Tokenizer;
 use weights::ModelFiles;
 
 /// An open draft model with the target model's vocabulary.
 pub(super) struct DraftModel {
+    source: ModelSource,
     files: ModelFiles,
     settings: Settings,
 }
@@ -43,13 +44,23 @@ impl DraftModel {
         expect_same_vocabulary(large, &draft_text.tokenizer).map_err(|why| {
             Failure::user(format!("engine.draft_model {}: {why}", path.display()))
         })?;
-        Ok(Some(Self { files, settings }))
+        Ok(Some(Self {
+            source,
+            files,
+            settings,
+        }))
     }
 
     /// Packs the draft model's weights.
     pub(super) fn load(self) -> Result<PackedModel, Failure> {
         let isa = kernel_isa(self.settings.model.deterministic)?;
-        load_weights((self.files, &[]), isa, &self.settings, &mut |_| {})
+        load_weights(
+            &self.source,
+            (self.files, &[]),
+            isa,
+            &self.settings,
+            &mut |_| {},
+        )
     }
 }
 

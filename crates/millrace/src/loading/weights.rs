@@ -6,7 +6,7 @@ use super::states::StateBudget;
 use crate::clock::{now, now_unix_s};
 use crate::config::{Settings, Speculation, memory};
 use crate::failure::Failure;
-use crate::model_files::arithmetic_name;
+use crate::model_files::{ModelSource, arithmetic_name};
 use crate::packed_cache::{CacheWriter, CachedLoad};
 use cpu::{LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGES_MAX};
 use kernels::{Isa, Pool};
@@ -55,19 +55,20 @@ impl PackedModel {
 
 /// Loads a model to its GPU, or packs its weights for the processor.
 pub(super) fn load_weights(
+    source: &ModelSource,
     (files, adapters): (ModelFiles, &[Adapter]),
     isa: Isa,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<PackedModel, Failure> {
-    match load_on_gpu(&files, adapters, settings, report)? {
+    match load_on_gpu(source, (&files, adapters), isa, settings, report)? {
         Some(model) => Ok(model),
         None => load_on_processor((files, adapters), isa, settings, report),
     }
 }
 
 /// Loads the weights, packed before or now, and packs the adapters, with progress in the log and in `report`.
-fn load_on_processor(
+pub(super) fn load_on_processor(
     (files, adapters): (ModelFiles, &[Adapter]),
     isa: Isa,
     settings: &Settings,
@@ -158,7 +159,7 @@ fn default_threads(bytes: u64, processors: usize) -> usize {
 }
 
 /// Progress of packing; the phase after the last tensor is the start of the engine.
-fn load_progress(packed: Packed) -> LoadProgress {
+pub(super) fn load_progress(packed: Packed) -> LoadProgress {
     let all = packed.tensors_done == packed.tensors_total;
     LoadProgress {
         phase: if all {

@@ -1,0 +1,180 @@
+//! A model on a GPU with the processor in reserve.
+//!
+//! The first time that the device fails, it is opened again. When it fails once more within [`BROKEN_TIME`], the model is loaded
+//! for the processor, and streams continue there from their tokens. The engine recovers a device twice within ten minutes, so
+//! the second recovery is the last one that may succeed.
+
+use crate::clock::now;
+use crate::failure::Failure;
+use model::{Batch, Capabilities, DeviceFault, Dims, Forward, ForwardError, PageId};
+use std::time::{Duration, Instant};
+
+/// A device that fails twice within this time is broken.
+const BROKEN_TIME: Duration = Duration::from_mins(10);
+
+/// Loads the model for the processor.
+pub(super) type OpenModel = Box<dyn Fn() -> Result<Box<dyn Forward>, Failure> + Send>;
+
+/// A model that is computed on a GPU, or on the processor after the GPU failed. Pages are not exported: their format changes
+/// with the device.
+pub(super) struct FallbackModel {
+    model: Box<dyn Forward>,
+    /// `None` once the processor computes.
+    reserve: Option<OpenModel>,
+    /// When the device was last opened again.
+    recovered: Option<Instant>,
+}
+
+impl FallbackModel {
+    pub(super) fn new(model: Box<dyn Forward>, reserve: OpenModel) -> Self {
+        Self {
+            model,
+            reserve: Some(reserve),
+            recovered: None,
+        }
+    }
+
+    /// Takes the model for the processor in place of the one on the GPU.
+    fn fall_back(&mut self) -> Result<(), ForwardError> {
+        let lost = ForwardError::Device(DeviceFault::Lost);
+        let Some(open) = &self.reserve else {
+            return Err(lost);
+        };
+        let model = open().map_err(|why| {
+            tracing::error!("the model cannot be loaded for the processor: {why}");
+            lost.clone()
+        })?;
+        if model.dims() != self.model.dims() || model.capabilities() != self.model.capabilities() {
+            tracing::error!("the model for the processor has other sizes than the one on the GPU");
+            return Err(lost);
+        }
+        tracing::warn!("the GPU failed again: the processor computes the model from now on");
+        self.model = model;
+        self.reserve = None;
+        Ok(())
+    }
+}
+
+impl Forward for FallbackModel {
+    fn dims(&self) -> Dims {
+        self.model.dims()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.model.capabilities()
+    }
+
+    fn forward(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError> {
+        self.model.forward(batch)
+    }
+
+    fn hidden(&self) -> &[f32] {
+        self.model.hidden()
+    }
+
+    fn copy_page(&mut self, from: PageId, to: PageId) {
+        self.model.copy_page(from, to);
+    }
+
+    fn recover(&mut self) -> Result<(), ForwardError> {
+        let now = now();
+        let is_broken = self
+            .recovered
+            .is_some_and(|then| now.saturating_duration_since(then) < BROKEN_TIME);
+        if !is_broken {
+            self.recovered = Some(now);
+            match self.model.recover() {
+                Ok(()) => {
+                    tracing::warn!("the GPU failed and was opened again: streams continue");
+                    return Ok(());
+                }
+                Err(why) => tracing::warn!("the GPU failed and cannot be opened again: {why}"),
+            }
+        }
+        self.fall_back()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIMS: Dims = Dims {
+        vocab: 2,
+        context_max: 8,
+        page_tokens: 4,
+        pages: 2,
+        rows_max: 4,
+        logit_rows_max: 1,
+    };
+
+    /// A model that is lost with each batch until it is opened again; `opens` is how often that works.
+    struct Failing {
+        opens: usize,
+        dims: Dims,
+    }
+
+    impl Forward for Failing {
+        fn dims(&self) -> Dims {
+            self.dims
+        }
+
+        fn forward(&mut self, _: &Batch) -> Result<&mut [f32], ForwardError> {
+            Err(ForwardError::Device(DeviceFault::Lost))
+        }
+
+        fn copy_page(&mut self, _: PageId, _: PageId) {}
+
+        fn recover(&mut self) -> Result<(), ForwardError> {
+            let lost = ForwardError::Device(DeviceFault::Lost);
+            self.opens = self.opens.checked_sub(1).ok_or(lost)?;
+            Ok(())
+        }
+    }
+
+    struct Working;
+
+    impl Forward for Working {
+        fn dims(&self) -> Dims {
+            DIMS
+        }
+
+        fn forward(&mut self, _: &Batch) -> Result<&mut [f32], ForwardError> {
+            Ok(&mut [])
+        }
+
+        fn copy_page(&mut self, _: PageId, _: PageId) {}
+    }
+
+    fn fallback(opens: usize, dims: Dims) -> FallbackModel {
+        let failing = Failing { opens, dims };
+        let open: OpenModel = Box::new(|| Ok(Box::new(Working)));
+        FallbackModel::new(Box::new(failing), open)
+    }
+
+    #[test]
+    fn second_failure_within_ten_minutes_moves_to_the_processor() {
+        let mut model = fallback(9, DIMS);
+        model.recover().unwrap();
+        assert!(model.forward(&Batch::default()).is_err(), "still the GPU");
+        model.recover().unwrap();
+        assert!(model.forward(&Batch::default()).is_ok());
+        assert!(model.recover().is_err(), "the processor is no device");
+    }
+
+    #[test]
+    fn device_that_cannot_be_opened_is_replaced_at_once() {
+        let mut model = fallback(0, DIMS);
+        model.recover().unwrap();
+        assert!(model.forward(&Batch::default()).is_ok());
+    }
+
+    #[test]
+    fn model_of_other_sizes_is_no_replacement() {
+        let mut model = fallback(0, Dims { pages: 3, ..DIMS });
+        assert_eq!(
+            model.recover(),
+            Err(ForwardError::Device(DeviceFault::Lost))
+        );
+    }
+}

@@ -1,0 +1,223 @@
+//! The choice of a GPU, and the loading of a model to it.
+
+use super::super::weights::{PackedModel, load_on_processor, load_options, load_progress};
+use super::fallback::FallbackModel;
+use crate::clock::now;
+use crate::config::{DeviceChoice, Interface, KvType, Settings, Speculation};
+use crate::failure::Failure;
+use crate::model_files::ModelSource;
+use bench::limits::read_bandwidth;
+use cpu::ModelBytes;
+use gpu::{Absent, Device, DeviceError, Kind, LoadError, Selection};
+use kernels::{Isa, Pool};
+use model::Forward;
+use server::LoadProgress;
+use std::sync::Arc;
+use weights::encoder::EncoderKind;
+use weights::{Adapter, ModelFiles};
+
+/// `auto` takes a GPU that reads memory at least this many times as fast as the processor: weights are read once for each
+/// step, and integrated GPUs read the memory that the processor reads.
+const BANDWIDTH_RATIO_MIN: f64 = 1.5;
+
+/// Why a GPU does not compute a model.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("{0}")]
+    Device(#[from] Absent),
+    #[error("{0} is computed on the CPU only")]
+    Part(&'static str),
+    #[error("{0}")]
+    Load(#[from] LoadError),
+    #[error("{0}")]
+    Failed(#[from] DeviceError),
+    #[error("{device} reads {device_gb:.0} GB/s, the processor {processor_gb:.0}")]
+    Slow {
+        device: String,
+        device_gb: f64,
+        processor_gb: f64,
+    },
+    #[error("the files changed while the model was loaded")]
+    Changed,
+    #[error("{0}")]
+    Files(String),
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Self::Files(failure.to_string())
+    }
+}
+
+/// Loads a model to the GPU of the settings. `None`: the processor computes it, because the settings say so, or because
+/// `auto` found no GPU for it.
+///
+/// # Errors
+/// A GPU that the settings name cannot compute the model.
+pub(in super::super) fn load_on_gpu(
+    source: &ModelSource,
+    (files, adapters): (&ModelFiles, &[Adapter]),
+    isa: Isa,
+    settings: &Settings,
+    report: &mut dyn FnMut(LoadProgress),
+) -> Result<Option<PackedModel>, Failure> {
+    let choice = settings.model.device;
+    let DeviceChoice::Gpu { .. } = choice else {
+        return Ok(match choice {
+            DeviceChoice::Cpu => None,
+            _ => load_auto(source, (files, adapters), isa, settings, report),
+        });
+    };
+    let loaded = load(source, (files, adapters), settings, report);
+    let model = loaded.map_err(|why| Failure::user(format!("model.device = {choice}: {why}")))?;
+    Ok(Some(packed(model.bytes(), Box::new(model))))
+}
+
+/// The model on a GPU that is worth it, with the processor's in reserve.
+fn load_auto(
+    source: &ModelSource,
+    (files, adapters): (&ModelFiles, &[Adapter]),
+    isa: Isa,
+    settings: &Settings,
+    report: &mut dyn FnMut(LoadProgress),
+) -> Option<PackedModel> {
+    let model = match load(source, (files, adapters), settings, report) {
+        Ok(model) => model,
+        Err(Refusal::Device(Absent::None { .. })) => {
+            tracing::debug!("model.device = auto: no GPU was found");
+            return None;
+        }
+        Err(why) => {
+            tracing::info!("model.device = auto: the processor computes the model: {why}");
+            return None;
+        }
+    };
+    let (source, settings, stamps) = (source.clone(), settings.clone(), files.stamps());
+    let open = move || -> Result<Box<dyn Forward>, Failure> {
+        let files = source.open(settings.model.quantize)?;
+        if files.stamps() != stamps {
+            return Err(Failure::user(Refusal::Changed));
+        }
+        Ok(load_on_processor((files, &[]), isa, &settings, &mut |_| {})?.model)
+    };
+    let bytes = model.bytes();
+    let model = FallbackModel::new(Box::new(model), Box::new(open));
+    Some(packed(bytes, Box::new(model)))
+}
+
+fn packed(place: gpu::Place, model: Box<dyn Forward>) -> PackedModel {
+    let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    PackedModel {
+        model,
+        bytes: ModelBytes {
+            weights: bytes(place.weights),
+            kv: bytes(place.kv),
+            states: 0,
+            scratch: bytes(place.scratch),
+        },
+        arithmetic: gpu::ARITHMETIC.to_owned(),
+        cache_writer: None,
+    }
+}
+
+/// Opens the device and loads the model to it.
+fn load(
+    source: &ModelSource,
+    (files, adapters): (&ModelFiles, &[Adapter]),
+    settings: &Settings,
+    report: &mut dyn FnMut(LoadProgress),
+) -> Result<gpu::Model, Refusal> {
+    if let Some(part) = unsupported(files, adapters, settings) {
+        return Err(Refusal::Part(part));
+    }
+    let started = now();
+    let selection = selection(settings.model.device);
+    let device = Device::open(&selection)?;
+    if selection.kind == Kind::Auto {
+        expect_fast(&device)?;
+    }
+    let options = load_options(files, settings)?;
+    let options = gpu::Options {
+        context_max: options.context_max,
+        page_tokens: options.page_tokens,
+        pages: options.pages,
+        rows_max: options.rows_max,
+        logit_rows_max: options.logit_rows_max,
+    };
+    let device = Arc::new(device);
+    let facts = device.facts();
+    let (name, driver) = (facts.name.clone(), facts.driver.clone());
+    let files = source.open(settings.model.quantize)?;
+    let model = gpu::Model::load(files, device, &options, &mut |packed| {
+        report(load_progress(packed));
+    })?;
+    let bytes = model.bytes();
+    tracing::info!(
+        device = name,
+        driver,
+        weights_mib = bytes.weights >> 20,
+        kv_mib = bytes.kv >> 20,
+        scratch_mib = bytes.scratch >> 20,
+        context = model.dims().context_max,
+        "loaded to the GPU in {:.2} s",
+        (now() - started).as_secs_f64()
+    );
+    Ok(model)
+}
+
+/// The first part of the settings or of the files that a GPU does not compute; [`gpu::supports`] knows the rest.
+fn unsupported(
+    files: &ModelFiles,
+    adapters: &[Adapter],
+    settings: &Settings,
+) -> Option<&'static str> {
+    let model = &settings.model;
+    let parts = [
+        (EncoderKind::of(files.metadata()).is_some(), "an encoder"),
+        (!adapters.is_empty(), "a model with adapters"),
+        (
+            model.kv_type != KvType::F16,
+            "a KV cache of 8 or 4 bits (model.kv_type)",
+        ),
+        (
+            settings.engine.speculation == Speculation::Mtp,
+            "an MTP head (engine.speculation)",
+        ),
+    ];
+    parts.iter().find(|(is_there, _)| *is_there).map(|row| row.1)
+}
+
+fn selection(choice: DeviceChoice) -> Selection {
+    let (kind, index) = match choice {
+        DeviceChoice::Auto => (Kind::Auto, None),
+        DeviceChoice::Cpu => (Kind::Cpu, None),
+        DeviceChoice::Gpu { interface, index } => {
+            let kind = match interface {
+                Interface::Any => Kind::Gpu,
+                Interface::Vulkan => Kind::Vulkan,
+                Interface::Metal => Kind::Metal,
+                Interface::Dx12 => Kind::Dx12,
+            };
+            (kind, index)
+        }
+    };
+    Selection { kind, index }
+}
+
+/// Refuses a device that reads memory no faster than the processor.
+fn expect_fast(device: &Device) -> Result<(), Refusal> {
+    let device_read = device.read_bandwidth()?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut pool = Pool::new(processors);
+    let Ok(processor_read) = read_bandwidth(Isa::fastest(), &mut pool) else {
+        return Ok(());
+    };
+    if device_read >= processor_read * BANDWIDTH_RATIO_MIN {
+        return Ok(());
+    }
+    Err(Refusal::Slow {
+        device: device.facts().name.clone(),
+        device_gb: device_read / 1e9,
+        processor_gb: processor_read / 1e9,
+    })
+}
