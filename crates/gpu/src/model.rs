@@ -10,9 +10,7 @@ use crate::supports::supports;
 use crate::{Device, DeviceError, Loaded, Output, PrepareError};
 use kernels::logits::all_finite;
 use kernels::{Isa, Pool};
-use model::{
-    Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId,
-};
+use model::{Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use weights::config::StateHead;
@@ -24,7 +22,7 @@ pub const ARITHMETIC: &str = "wgsl 1";
 
 /// A model that is ready to run. Everything on the device is allocated.
 pub struct Model {
-    files: ModelFiles,
+    files: Arc<ModelFiles>,
     config: Config,
     dims: Dims,
     matrices: Vec<DescribedMatrix>,
@@ -51,21 +49,21 @@ impl Model {
     /// # Errors
     /// The files are refused, the device does not run such models, the model does not fit, or the device fails.
     pub fn load(
-        files: impl Into<ModelFiles>,
+        files: Arc<ModelFiles>,
         device: Arc<Device>,
         options: &Options,
         progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
         options.check()?;
-        let files = files.into();
         let config = files.config(options.context_max)?;
         supports(&config)?;
         let mut pool = load_pool();
         let weights = Weights::describe(&files, &config, &mut pool)?;
         let dims = options.dims(&config, weights.vocab());
-        let plan = Plan::new(&config, &weights, &dims);
+        let plan = Plan::new(&config, &weights, &dims, options.exact);
         let place = Place::of(&plan.program);
-        let mut loaded = Loaded::new(device, plan.program).map_err(|error| refusal(error, place))?;
+        let mut loaded =
+            Loaded::new(device, plan.program).map_err(|error| refusal(error, place))?;
         upload(&mut loaded, &files, &plan.matrices, &mut pool, progress)?;
         Ok(Self {
             step: StepRows::new(&config, &dims, plan.ropes),

@@ -22,6 +22,9 @@ pub struct Options {
     pub rows_max: usize,
     /// Rows of logits in one batch, 1 to `rows_max`.
     pub logit_rows_max: usize,
+    /// Whether a row has the same bits in batches of all sizes; else it has them in batches of fewer than 16 rows, and
+    /// larger ones are computed faster.
+    pub exact: bool,
 }
 
 impl Options {

@@ -19,14 +19,20 @@ impl Place {
     pub(crate) fn of(program: &Program) -> Self {
         Self {
             weights: program.matrices.iter().map(matrix_bytes).sum(),
-            kv: program.caches.iter().map(|cache: &CacheShape| cache.bytes()).sum(),
+            kv: program
+                .caches
+                .iter()
+                .map(|cache: &CacheShape| cache.bytes())
+                .sum(),
             scratch: scratch_bytes(program),
         }
     }
 
     /// All bytes.
     pub fn bytes(&self) -> u64 {
-        self.weights.saturating_add(self.kv).saturating_add(self.scratch)
+        self.weights
+            .saturating_add(self.kv)
+            .saturating_add(self.scratch)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The rows of a batch as a device reads them: one record of rows, angles and page tables.
 
-use crate::record::{Record, Row};
 use crate::operation::RowSet;
+use crate::record::{Record, Row};
 use kernels::Rope;
 use model::{Batch, Dims, Span, Want};
 use weights::Config;
@@ -162,7 +162,10 @@ mod tests {
         // The fourth page of the first span is not reached.
         assert_eq!(rows.tables, [5, 6, 7, 3, 9, 4, 1]);
         let all = &rows.sets[RowSet::All as usize];
-        let places: Vec<_> = all.iter().map(|row| (row.page, row.slot, row.table)).collect();
+        let places: Vec<_> = all
+            .iter()
+            .map(|row| (row.page, row.slot, row.table))
+            .collect();
         let second = [(3, 0, 3), (3, 1, 3), (9, 0, 3)];
         assert_eq!(places[..2], [(6, 1, 0), (7, 0, 0)]);
         assert_eq!(places[2..5], second);

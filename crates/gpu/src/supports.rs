@@ -40,7 +40,9 @@ pub enum Unsupported {
 /// The first part that is missing.
 pub fn supports(config: &Config) -> Result<(), Unsupported> {
     let Traits {
-        altup, bidirectional, ..
+        altup,
+        bidirectional,
+        ..
     } = config.traits;
     let experts = config.experts.as_ref();
     let groups = experts.is_some_and(|experts| experts.router.groups.is_some());

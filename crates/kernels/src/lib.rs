@@ -46,11 +46,7 @@ pub use ops::{
 pub use packing::{LentMemory, PackedBytes};
 pub use pool::Pool;
 pub use quant::{
-<<<<<<< HEAD
-    NonFiniteWeight, QuantBlock, QuantFormat, ScaleKind, dequantize, quantize,
-=======
     NonFiniteWeight, QuantBlock, QuantFormat, ScaleKind, dequantize, power_scale, quantize,
->>>>>>> h-gpu
     quantize_with_search, requantize_rows,
 };
 pub use recurrent::{

@@ -19,12 +19,7 @@ mod tests;
 
 pub use block::QuantBlock;
 pub(crate) use block::with_constant_format;
-<<<<<<< HEAD
-pub(crate) use format::power_scale;
-pub use format::{QuantFormat, ScaleKind};
-=======
 pub use format::{QuantFormat, ScaleKind, power_scale};
->>>>>>> h-gpu
 
 use crate::{Format, Pool};
 use fit::ScaleFit;

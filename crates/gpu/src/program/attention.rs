@@ -134,9 +134,7 @@ impl<'a> Walk<'a> {
         let (config, rule) = (self.config, self.config.traits.qk_norm);
         let head_dim = config.shapes[index].head_dim;
         let mut norm = heads.norm.map(|norm| self.norm(norm));
-        let own_weights = heads
-            .norm
-            .is_some_and(|norm| norm.weight.len() > head_dim);
+        let own_weights = heads.norm.is_some_and(|norm| norm.weight.len() > head_dim);
         if heads.turn && rule == QkNorm::Row {
             let cols = heads.heads * head_dim;
             if let Some(norm) = norm.take() {

@@ -118,11 +118,12 @@ impl<'a> Walk<'a> {
             at: input,
             stride: 0,
         };
-        let mut project = |walk: &mut Self, role, stack: &'a _, bias: Option<&Vec<f32>>, input: Chosen| {
-            let bias = bias.map(|bias| walk.program.vector(bias));
-            let matrix = walk.stack(stack);
-            walk.expert_matmul(role, (matrix, bias), (choices, used), input)
-        };
+        let project =
+            |walk: &mut Self, role, stack: &'a _, bias: Option<&Vec<f32>>, input: Chosen| {
+                let bias = bias.map(|bias| walk.program.vector(bias));
+                let matrix = walk.stack(stack);
+                walk.expert_matmul(role, (matrix, bias), (choices, used), input)
+            };
         let bias = biases.map(|biases| &biases.up);
         let up = project(self, Role::ExpertUp, &layer.up, bias, input);
         let bias = biases.map(|biases| &biases.gate);

@@ -41,8 +41,14 @@ pub(crate) struct Outputs {
 
 impl Plan {
     /// The program of a model that [`crate::supports()`] accepts.
-    pub(crate) fn new(config: &Config, weights: &Weights<Described>, dims: &Dims) -> Self {
+    pub(crate) fn new(
+        config: &Config,
+        weights: &Weights<Described>,
+        dims: &Dims,
+        exact: bool,
+    ) -> Self {
         let mut walk = Walk::new(config, weights, dims);
+        walk.program.exact = exact;
         walk.embed(weights);
         for (index, layer) in weights.layers.iter().enumerate() {
             let next = weights.layers.get(index + 1);
@@ -318,12 +324,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn finish(
-        mut self,
-        weights: &Weights<Described>,
-        dims: &Dims,
-        outputs: Outputs,
-    ) -> Plan {
+    fn finish(mut self, weights: &Weights<Described>, dims: &Dims, outputs: Outputs) -> Plan {
         let ropes = [&self.config.rope, &self.config.rope_local];
         let mut turned = self.turned.into_iter();
         let ropes = ropes.map(|rope| {

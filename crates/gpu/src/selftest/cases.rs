@@ -1,5 +1,7 @@
 //! Small programs of one kind of operation each, on odd shapes.
 
+mod experts;
+
 use super::is_alike;
 use crate::operation::{
     Activation, At, CacheId, CacheShape, HeadsTo, MatrixId, MatrixShape, Norm, Operation, Program,
@@ -45,6 +47,7 @@ pub(super) fn all() -> Vec<Case> {
     for format in Format::ALL {
         cases.push(embed(format));
         cases.extend(ROWS.map(|rows| matmul(format, rows)));
+        cases.push(experts::experts(format));
     }
     cases.extend([norms(), add(), activate(), finish(), gather()]);
     for shape in [
@@ -95,6 +98,12 @@ pub(super) fn of_program(program: &Program) -> Vec<Case> {
             Operation::Activate { .. } => cases.push(activate()),
             Operation::Finish { .. } => cases.push(finish()),
             Operation::Gather { .. } => cases.push(gather()),
+            Operation::ExpertMatmul { stack, .. } => {
+                let format = program.matrices[stack.0 as usize].format;
+                cases.push(experts::experts(format));
+            }
+            // With the products of experts.
+            Operation::Route { .. } | Operation::Combine { .. } => {}
         }
     }
     cases
@@ -117,6 +126,9 @@ pub(super) fn key(program: &Program, operation: &Operation) -> (&'static str, u3
         Operation::Activate { .. } => ("activate", 0, 0, 0),
         Operation::Finish { .. } => ("finish", 0, 0, 0),
         Operation::Gather { .. } => ("gather", 0, 0, 0),
+        Operation::ExpertMatmul { stack, .. } => ("experts", format(stack), 0, 0),
+        Operation::Route { .. } => ("route", 0, 0, 0),
+        Operation::Combine { .. } => ("combine", 0, 0, 0),
     }
 }
 
@@ -214,6 +226,13 @@ impl Builder {
             cols,
             unit_rows: 1,
         })
+    }
+
+    /// Matrices of one shape.
+    fn stack(&mut self, format: Format, count: u32, rows: u32, cols: u32) -> MatrixId {
+        let stack = self.matrix(format, count * rows, cols);
+        self.case.program.matrices[stack.0 as usize].unit_rows = rows;
+        stack
     }
 
     fn vector(&mut self, len: u32) -> VectorId {

@@ -1,5 +1,7 @@
 //! Every operation once more in scalar code, over memory of the host: what the kernels' results are compared with.
 
+mod experts;
+
 use crate::operation::{
     Activation, At, CacheShape, HeadsTo, Norm, Operation, Program, RowSet, Turn, VectorId,
 };
@@ -127,6 +129,9 @@ impl<'a> Twin<'a> {
                 }
                 self.at(logits, row, x.len()).copy_from_slice(&x);
             }
+            Operation::Route { .. } => self.route(row, operation),
+            Operation::ExpertMatmul { .. } => self.expert_matmul(row, operation),
+            Operation::Combine { .. } => self.combine(row, operation),
             Operation::Gather { input, cols, out } => {
                 let source = self.field(set, row, 5) as usize;
                 let x = self.read(input, source, cols);

@@ -532,9 +532,7 @@ impl Launch {
         let variant = variants.find(|variant| rows <= variant.rows_max)?;
         let grid = match self.grid {
             Grid::Rows(blocks) => [blocks, rows, 1],
-            Grid::Choices { outputs, used } => {
-                [outputs.div_ceil(variant.block[0]), rows, used]
-            }
+            Grid::Choices { outputs, used } => [outputs.div_ceil(variant.block[0]), rows, used],
             Grid::Attend { blocks } => [blocks, rows, parts.max(1)],
             Grid::Merge { heads } if parts > 0 => [heads, rows, 1],
             Grid::Merge { .. } => return None,

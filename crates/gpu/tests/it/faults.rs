@@ -1,9 +1,10 @@
 //! Batches, files and devices that fail.
 
-use crate::support::{PAGES, ROWS, device, gguf, ids, logits, on_device, options, pages, spec};
-use gpu::{LoadError, Model, Options, Unsupported};
+use crate::support::{
+    PAGES, ROWS, device, gguf, ids, load, logits, on_device, options, own_device, pages, spec,
+};
+use gpu::{LoadError, Options, Unsupported};
 use model::{AdapterSet, Batch, DeviceFault, Forward, ForwardError, Want};
-use std::sync::Arc;
 use weights::gguf::Gguf;
 
 #[test]
@@ -50,7 +51,10 @@ fn invalid_batches_are_refused_without_effect() {
         let named = matches!(error, ForwardError::BadBatch(why) if why.contains(part));
         assert!(named, "{part}: {error}");
     }
-    assert_eq!(model.forward(&Batch::default()).map(|rows| rows.len()), Ok(0));
+    assert_eq!(
+        model.forward(&Batch::default()).map(|rows| rows.len()),
+        Ok(0)
+    );
     assert!(logits(&mut model, &prompt, 0, &[20]) == before);
 }
 
@@ -64,7 +68,7 @@ fn row_that_is_not_finite_is_named_and_its_neighbors_are_not() {
     let at = embedding.offset as usize + 7 * embedding.cols() * 4;
     bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
     let files = Gguf::from_bytes(bytes).expect("a file");
-    let mut model = Model::load(files, device, &options(), &mut |_| {}).expect("a model");
+    let mut model = load(files, &device, &options()).expect("a model");
     let mut batch = Batch::default();
     batch.push(&[1, 2], 0, &[0], Want::All);
     batch.push(&[7], 0, &[1], Want::Last);
@@ -72,12 +76,15 @@ fn row_that_is_not_finite_is_named_and_its_neighbors_are_not() {
     assert_eq!(error, ForwardError::NotFinite { row: 2 });
     batch.clear();
     batch.push(&[1, 2], 0, &[0], Want::All);
-    assert!(model.forward(&batch).is_ok(), "the next batch is none the worse");
+    assert!(
+        model.forward(&batch).is_ok(),
+        "the next batch is none the worse"
+    );
 }
 
 #[test]
 fn lost_device_fails_every_batch_until_the_model_recovers() {
-    let Some(device) = device() else { return };
+    let Some(device) = own_device() else { return };
     let mut model = on_device(&spec("tiny-qwen3", "Q8_0"), &device);
     let prompt = ids(2, 12, model.dims().vocab);
     let before = logits(&mut model, &prompt, 0, &[12]);
@@ -101,8 +108,8 @@ fn lost_device_fails_every_batch_until_the_model_recovers() {
 #[test]
 fn what_does_not_run_is_named() {
     let Some(device) = device() else { return };
-    let load = |preset: &str, options: &Options| {
-        let loaded = Model::load(gguf(&spec(preset, "F32")), Arc::clone(&device), options, &mut |_| {});
+    let refused = |preset: &str, options: &Options| {
+        let loaded = load(gguf(&spec(preset, "F32")), &device, options);
         loaded.map(|_| ()).expect_err(preset)
     };
     for (preset, part) in [
@@ -111,14 +118,28 @@ fn what_does_not_run_is_named() {
         ("tiny-gemma3n", Unsupported::States),
         ("tiny-gemma-embedding", Unsupported::Bidirectional),
     ] {
-        let error = load(preset, &options());
-        assert!(matches!(&error, LoadError::Unsupported(found) if *found == part), "{error}");
+        let error = refused(preset, &options());
+        assert!(
+            matches!(&error, LoadError::Unsupported(found) if *found == part),
+            "{error}"
+        );
     }
-    let wrong = Options { pages: 0, ..options() };
-    assert!(load("tiny-llama", &wrong).to_string().contains("pages"));
-    let many = Options { pages: 1 << 24, ..options() };
-    let error = load("tiny-llama", &many).to_string();
-    for part in ["does not fit", "MiB of weights", "keys and values", "workspace"] {
+    let wrong = Options {
+        pages: 0,
+        ..options()
+    };
+    assert!(refused("tiny-llama", &wrong).to_string().contains("pages"));
+    let many = Options {
+        pages: 1 << 24,
+        ..options()
+    };
+    let error = refused("tiny-llama", &many).to_string();
+    for part in [
+        "does not fit",
+        "MiB of weights",
+        "keys and values",
+        "workspace",
+    ] {
         assert!(error.contains(part), "{error}");
     }
 }

@@ -74,7 +74,9 @@ const OF_WEIGHTS: [&str; 6] = [
 
 /// Names of the public fields of a struct.
 fn fields(source: &'static str, name: &str) -> Vec<&'static str> {
-    let start = source.find(&format!("pub struct {name} {{")).expect("the struct");
+    let start = source
+        .find(&format!("pub struct {name} {{"))
+        .expect("the struct");
     let end = source[start..].find("\n}").expect("its end");
     let lines = source[start..start + end].lines();
     let lines = lines.filter_map(|line| line.trim().strip_prefix("pub "));
@@ -87,7 +89,8 @@ fn is_read(field: &str) -> bool {
     READERS.iter().any(|source| {
         let dotted = format!(".{field}");
         let mut places = source.match_indices(&dotted);
-        let destructured = source.contains(&format!("{field}, ")) && source.contains("let Traits {");
+        let destructured =
+            source.contains(&format!("{field}, ")) && source.contains("let Traits {");
         places.any(|(at, found)| boundary(&source[at + found.len()..])) || destructured
     })
 }

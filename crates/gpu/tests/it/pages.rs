@@ -31,7 +31,10 @@ fn copied_and_imported_pages_have_the_bits_of_the_first() {
         assert!(!bytes.is_empty(), "{preset}");
         model.export_page(30, &mut bytes);
         let mut other = on_device(&spec, &device);
-        assert!(next(&mut other, 9, &[7, 4]) != wanted, "{preset}: an empty page");
+        assert!(
+            next(&mut other, 9, &[7, 4]) != wanted,
+            "{preset}: an empty page"
+        );
         other.import_page(7, &bytes);
         assert!(next(&mut other, 9, &[7, 4]) == wanted, "{preset}: imported");
     }

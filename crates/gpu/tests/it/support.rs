@@ -1,27 +1,61 @@
 //! Devices and synthetic models for tests.
 
-use gpu::{Device, Options, Selection};
-use kernels::{Isa, KvKind, Pool};
+use gpu::{Device, LoadError, Options, Selection};
+use kernels::{Format, Isa, KvKind, Pool, dequantize};
 use model::{Batch, Forward, Want};
-use std::sync::{Arc, Once};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use synth::{Mix, SynthSpec};
-use weights::gguf::Gguf;
+use weights::ModelFiles;
+use weights::gguf::{Gguf, GgufWriter, TensorKind, TensorPlan};
 
 /// Positions in a page: few, so that short prompts have several.
 pub(crate) const PAGE: usize = 16;
 pub(crate) const PAGES: usize = 32;
 pub(crate) const ROWS: usize = 96;
 
+/// The device of all tests, for one at a time: a processor would run them no faster together.
+pub(crate) struct OneDevice {
+    device: Arc<Device>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Deref for OneDevice {
+    type Target = Arc<Device>;
+
+    fn deref(&self) -> &Arc<Device> {
+        &self.device
+    }
+}
+
 /// A device, also a processor; `None`: there is no driver.
-pub(crate) fn device() -> Option<Arc<Device>> {
-    static SAID: Once = Once::new();
+pub(crate) fn device() -> Option<OneDevice> {
+    static DEVICE: OnceLock<Option<Arc<Device>>> = OnceLock::new();
+    let device = DEVICE.get_or_init(open).clone()?;
+    Some(turn(device))
+}
+
+/// A device that no other test uses.
+pub(crate) fn own_device() -> Option<OneDevice> {
+    Some(turn(open()?))
+}
+
+fn turn(device: Arc<Device>) -> OneDevice {
+    static TURN: Mutex<()> = Mutex::new(());
+    OneDevice {
+        device,
+        _turn: TURN.lock().unwrap_or_else(PoisonError::into_inner),
+    }
+}
+
+fn open() -> Option<Arc<Device>> {
     let vulkan: Selection = "vulkan".parse().expect("the name of a kind of device");
     match Device::open(&vulkan) {
         Ok(device) => Some(Arc::new(device)),
         Err(absent) => {
             let must = std::env::var("MILLRACE_GPU_TESTS").is_ok_and(|value| value == "1");
             assert!(!must, "{absent}");
-            SAID.call_once(|| println!("no Vulkan driver: skipped ({absent})"));
+            println!("no Vulkan driver: skipped ({absent})");
             None
         }
     }
@@ -41,6 +75,7 @@ pub(crate) fn options() -> Options {
         pages: PAGES,
         rows_max: ROWS,
         logit_rows_max: ROWS,
+        exact: false,
     }
 }
 
@@ -49,10 +84,55 @@ pub(crate) fn gguf(spec: &SynthSpec) -> Gguf {
 }
 
 pub(crate) fn on_device(spec: &SynthSpec, device: &Arc<Device>) -> gpu::Model {
-    let loaded = gpu::Model::load(gguf(spec), Arc::clone(device), &options(), &mut |_| {});
-    loaded.unwrap_or_else(|why| panic!("{}: {why}", spec.architecture))
+    load(gguf(spec), device, &options())
+        .unwrap_or_else(|why| panic!("{}: {why}", spec.architecture))
 }
 
+pub(crate) fn load(
+    files: impl Into<ModelFiles>,
+    device: &Arc<Device>,
+    options: &Options,
+) -> Result<gpu::Model, LoadError> {
+    gpu::Model::load(
+        Arc::new(files.into()),
+        Arc::clone(device),
+        options,
+        &mut |_| {},
+    )
+}
+
+/// The file with all weights in f32, with the same values: what the processor computes from it has no quantized inputs.
+fn in_floats(gguf: &Gguf) -> Gguf {
+    let mut writer = GgufWriter::new();
+    for (key, value) in gguf.metadata() {
+        writer.value(key, value);
+    }
+    let mut contents = Vec::new();
+    for tensor in gguf.tensors() {
+        let mut weights = vec![0.0; tensor.elements()];
+        let format = tensor.format().expect("a format that the kernels read");
+        dequantize(format, tensor.bytes, &mut weights);
+        writer.tensor(TensorPlan {
+            name: tensor.name.to_owned(),
+            dims: tensor.dims.to_vec(),
+            kind: TensorKind::from(Format::F32),
+        });
+        contents.push(
+            weights
+                .into_iter()
+                .flat_map(f32::to_le_bytes)
+                .collect::<Vec<u8>>(),
+        );
+    }
+    let (mut out, mut next) = (Vec::new(), contents.iter());
+    let fill = |_: &TensorPlan, sink: &mut dyn std::io::Write| {
+        sink.write_all(next.next().expect("contents of each tensor"))
+    };
+    writer.write(&mut out, fill).expect("a file");
+    Gguf::from_bytes(out).expect("a file")
+}
+
+/// The model on the processor, in floats.
 pub(crate) fn on_cpu(spec: &SynthSpec) -> cpu::Model {
     let options = cpu::LoadOptions {
         context_max: None,
@@ -65,7 +145,7 @@ pub(crate) fn on_cpu(spec: &SynthSpec) -> cpu::Model {
         mtp: false,
     };
     let (isa, pool) = (Isa::detect(), Pool::new(1));
-    cpu::Model::load(gguf(spec), isa, pool, &options, &mut |_| {}).expect("a model")
+    cpu::Model::load(in_floats(&gguf(spec)), isa, pool, &options, &mut |_| {}).expect("a model")
 }
 
 /// Pseudorandom ids below `vocab`.
@@ -114,7 +194,10 @@ pub(crate) fn best(row: &[f32]) -> usize {
 
 pub(crate) fn cosine(a: &[f32], b: &[f32]) -> f64 {
     let product = |a: &[f32], b: &[f32]| -> f64 {
-        a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+        a.iter()
+            .zip(b)
+            .map(|(a, b)| f64::from(*a) * f64::from(*b))
+            .sum()
     };
     product(a, b) / (product(a, a) * product(b, b)).sqrt()
 }

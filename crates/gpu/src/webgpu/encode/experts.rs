@@ -22,14 +22,13 @@ impl Planner<'_> {
         constants.extend(self.place(scores));
         constants.extend(self.place(out));
         let mode = [rule.sigmoid, rule.normalized, rule.by_scores];
-        let mode = mode.iter().rev().fold(0, |mode, flag| 2 * mode + u32::from(*flag));
+        let mode = mode
+            .iter()
+            .rev()
+            .fold(0, |mode, flag| 2 * mode + u32::from(*flag));
         constants.extend([mode, vector(choice_bias), vector(factors)]);
         constants.push(rule.scale.to_bits());
-        let buffers = [
-            &self.memory.vectors,
-            self.buffer(scores),
-            self.buffer(out),
-        ];
+        let buffers = [&self.memory.vectors, self.buffer(scores), self.buffer(out)];
         self.push(Kernel::Route, &buffers, constants, Grid::Rows(1))
     }
 
@@ -93,11 +92,7 @@ impl Planner<'_> {
         constants.extend(self.place(choices));
         constants.extend(self.place(out));
         constants.push(u32::from(add));
-        let buffers = [
-            self.buffer(outputs),
-            self.buffer(choices),
-            self.buffer(out),
-        ];
+        let buffers = [self.buffer(outputs), self.buffer(choices), self.buffer(out)];
         let grid = Grid::Rows(cols.div_ceil(256));
         self.push(Kernel::Combine, &buffers, constants, grid)
     }
