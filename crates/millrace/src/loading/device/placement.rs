@@ -143,11 +143,12 @@ fn load(
         pages: options.pages,
         rows_max: options.rows_max,
         logit_rows_max: options.logit_rows_max,
+        exact: settings.model.deterministic,
     };
     let device = Arc::new(device);
     let facts = device.facts();
     let (name, driver) = (facts.name.clone(), facts.driver.clone());
-    let files = source.open(settings.model.quantize)?;
+    let files = Arc::new(source.open(settings.model.quantize)?);
     let model = gpu::Model::load(files, device, &options, &mut |packed| {
         report(load_progress(packed));
     })?;
