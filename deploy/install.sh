@@ -5,12 +5,16 @@
 #
 # MILLRACE_RELEASES   URL of the folder with ARCHIVE and ARCHIVE.sha256 (a release's downloads); file:// works, too
 # MILLRACE_PREFIX     where to install; default: ~/.local
+# MILLRACE_GPU        1: the archive with support of GPUs, for systems with glibc 2.28 or later
 # ARCHIVE             name of the archive; default: the newest known to this script
 #
 # Beside the binary: manual pages, completions for bash, zsh and fish, licenses. No other file is touched.
 set -eu
 
-archive=${1:-millrace-0.1.0-$(uname -m)-unknown-linux-musl.tar.gz}
+case "${MILLRACE_GPU:-0}" in
+1) archive=${1:-millrace-0.1.0-$(uname -m)-unknown-linux-gnu-gpu.tar.gz} ;;
+*) archive=${1:-millrace-0.1.0-$(uname -m)-unknown-linux-musl.tar.gz} ;;
+esac
 prefix=${MILLRACE_PREFIX:-$HOME/.local}
 
 fail() {
@@ -45,6 +49,8 @@ fetch "$archive.sha256"
 tar -xzf "$work/$archive" -C "$work"
 unpacked=$work/${archive%.tar.gz}
 [ -x "$unpacked/millrace" ] || fail "$archive has no millrace"
+"$unpacked/millrace" version >/dev/null ||
+    fail "the millrace of $archive does not run on this system (with support of GPUs it needs glibc 2.28): nothing was installed"
 
 share=$prefix/share
 install -D -m 755 "$unpacked/millrace" "$prefix/bin/millrace"
@@ -59,6 +65,12 @@ for license in LICENSE-MIT LICENSE-APACHE THIRD-PARTY-LICENSES.txt; do
 done
 
 echo "$("$prefix/bin/millrace" version) is installed: $prefix/bin/millrace"
+case "$archive" in
+*-gpu.tar.gz)
+    PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -q 'libvulkan\.so\.1' ||
+        echo "libvulkan.so.1 was not found; without it there are no GPUs (Debian: libvulkan1, and a driver such as mesa-vulkan-drivers)"
+    ;;
+esac
 case ":$PATH:" in
 *":$prefix/bin:"*) ;;
 *) echo "$prefix/bin is not in PATH" ;;

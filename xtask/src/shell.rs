@@ -99,6 +99,22 @@ pub(crate) fn python(
     Ok(python)
 }
 
+/// A program of crates.io, compiled once under `target/`. As in development, not for speed: compiling takes longer than
+/// what it does.
+pub(crate) fn cargo_program(name: &str, version: &str) -> Result<PathBuf, String> {
+    let folder = root()
+        .join("target/programs")
+        .join(format!("{name}-{version}"));
+    let program = folder.join("bin").join(name);
+    if !program.is_file() {
+        run(cargo()
+            .args(["install", "--locked", "--debug", "--root"])
+            .arg(&folder)
+            .arg(format!("{name}@{version}")))?;
+    }
+    Ok(program)
+}
+
 /// A folder of our own with these packages of npm, made once under `target/`; `None` without npm.
 pub(crate) fn node_modules(name: &str, packages: &[&str]) -> Result<Option<PathBuf>, String> {
     let folder = root().join("target").join("node").join(name);

@@ -1,6 +1,6 @@
 //! The release archive.
 
-use super::build::{self, Built, STATIC};
+use super::build::{self, Built, Kind, STATIC};
 use super::{copy, create, empty_folder, folder, release_folder, unit, write, write_sum};
 use crate::shell::{self, Outcome, output, root};
 use std::path::{Path, PathBuf};
@@ -133,7 +133,7 @@ fn check(built: &Built, release: &Path, archive: &str) -> Outcome {
     }
     let prefix = folder().join("installed");
     empty_folder(&prefix)?;
-    install(release, archive, &prefix)?;
+    install(built, release, archive, &prefix)?;
     shell::run(Command::new(prefix.join("bin/millrace")).args(["run", "Hello", "-n", "4"]))?;
     let damaged = folder().join("damaged");
     empty_folder(&damaged)?;
@@ -144,7 +144,7 @@ fn check(built: &Built, release: &Path, archive: &str) -> Outcome {
     write(&damaged.join(archive), "not the archive")?;
     let other = folder().join("not-installed");
     empty_folder(&other)?;
-    match install(&damaged, archive, &other) {
+    match install(built, &damaged, archive, &other) {
         Ok(()) => Err("install.sh installed an archive with a wrong checksum".to_owned()),
         Err(_) if other.join("bin").exists() => {
             Err("install.sh left files of a damaged archive".to_owned())
@@ -153,11 +153,17 @@ fn check(built: &Built, release: &Path, archive: &str) -> Outcome {
     }
 }
 
-fn install(from: &Path, archive: &str, prefix: &Path) -> Outcome {
+/// Runs install.sh on the archives in a folder. Those that are published have names that the script knows.
+fn install(built: &Built, from: &Path, archive: &str, prefix: &Path) -> Outcome {
+    let mut install = Command::new("sh");
+    install.arg(root().join("deploy/install.sh"));
+    match built.kind {
+        Kind::Gpu => install.env("MILLRACE_GPU", "1"),
+        Kind::Static if built.target == STATIC => &mut install,
+        Kind::Static | Kind::Glibc => install.arg(archive),
+    };
     shell::run(
-        Command::new("sh")
-            .arg(root().join("deploy/install.sh"))
-            .arg(archive)
+        install
             .env("MILLRACE_RELEASES", format!("file://{}", from.display()))
             .env("MILLRACE_PREFIX", prefix),
     )

@@ -14,7 +14,7 @@ pub(super) const STATIC: &str = if cfg!(target_arch = "aarch64") {
 };
 
 /// The oldest C library that a binary with support of GPUs runs on: Debian 10, RHEL 8, Ubuntu 18.10.
-const GPU_LIBRARY: &str = "2.28";
+const GPU_LIBRARY: (u32, u32) = (2, 28);
 /// The linker that takes an old C library on any system, from PyPI.
 const ZIG: [&str; 2] = ["cargo-zigbuild==0.24.1", "ziglang==0.17.1"];
 
@@ -92,9 +92,18 @@ impl Built {
         build.arg("zigbuild").env("PATH", path);
         build.args(["--profile", "packaged", "--locked", "--package", "millrace"]);
         build.args(["--features", "gpu", "--target"]);
-        shell::run(build.arg(format!("{target}.{GPU_LIBRARY}")))?;
+        let (major, minor) = GPU_LIBRARY;
+        shell::run(build.arg(format!("{target}.{major}.{minor}")))?;
         let binary = target_dir()?.join(&target).join("packaged");
-        Self::stripped(&binary.join(Self::file_name()), target, Kind::Gpu)
+        let built = Self::stripped(&binary.join(Self::file_name()), target, Kind::Gpu)?;
+        let floor = library_floor(&built.binary)?;
+        if floor > GPU_LIBRARY {
+            return Err(format!(
+                "the binary needs glibc {}.{}, newer than {major}.{minor}",
+                floor.0, floor.1
+            ));
+        }
+        Ok(built)
     }
 
     /// A binary that was built before.
@@ -185,8 +194,31 @@ pub(super) fn is_static(binary: &Path) -> Result<bool, String> {
     Ok(!String::from_utf8_lossy(&headers).contains("INTERP"))
 }
 
+/// The oldest version of glibc that has all symbols of the binary.
+pub(super) fn library_floor(binary: &Path) -> Result<(u32, u32), String> {
+    let symbols = output(
+        Command::new("readelf")
+            .args(["--dyn-syms", "--wide"])
+            .arg(binary),
+    )?;
+    let floor = glibc_floor(&String::from_utf8_lossy(&symbols));
+    floor.ok_or_else(|| "the binary names no version of the C library".to_owned())
+}
+
+/// The newest version of glibc among symbols such as `memcpy@GLIBC_2.14`.
+pub(super) fn glibc_floor(symbols: &str) -> Option<(u32, u32)> {
+    let versions = symbols.split("@GLIBC_").skip(1).filter_map(|rest| {
+        let version = rest
+            .split(|c: char| c != '.' && !c.is_ascii_digit())
+            .next()?;
+        let mut numbers = version.split('.').map(str::parse);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    });
+    versions.max()
+}
+
 /// The compiler's own target.
-fn host() -> Result<String, String> {
+pub(super) fn host() -> Result<String, String> {
     let told = output(Command::new("rustc").arg("-vV"))?;
     let told = String::from_utf8_lossy(&told).into_owned();
     let host = told.lines().find_map(|line| line.strip_prefix("host: "));

@@ -27,17 +27,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Packages the binary: `--deb` as a Debian package, which `--install` installs into a new Debian 12, `--wheel` for Python,
-/// `--licenses FILE` writes the texts alone, for an image; `--folder` as what an archive has, else as an archive. `--binary PATH` takes a binary that is there already, `--glibc`
-/// builds for the host although a static binary could be built, `--gpu` with support of GPUs, for an old C library (needs PyPI).
+/// `--folder` as what an archive has, else as an archive. `--licenses FILE` writes the texts alone, for an image.
+/// `--binary PATH` takes a binary that is there already, `--glibc` builds for the host although a static binary could be
+/// built, `--gpu` with support of GPUs, for an old C library (needs PyPI).
 pub(crate) fn run(args: &[String]) -> Outcome {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     let value = |flag: &str| {
         let at = args.iter().position(|arg| arg == flag)?;
         args.get(at + 1).map(PathBuf::from)
     };
-    if let Some(file) = value("--licenses") {
-        return write_licenses(&file);
-    }
     let known = [
         "--deb",
         "--install",
@@ -46,22 +44,23 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         "--glibc",
         "--gpu",
         "--binary",
+        "--licenses",
     ];
-    let is_value = |at: usize| at > 0 && args[at - 1] == "--binary";
-    if let Some(at) =
-        (0..args.len()).find(|&at| !known.contains(&args[at].as_str()) && !is_value(at))
-    {
-        return Err(format!(
-            "dist: unknown argument {:?}: {}",
-            args[at],
-            known.join(", ")
-        ));
+    let is_value =
+        |at: usize| at > 0 && ["--binary", "--licenses"].contains(&args[at - 1].as_str());
+    let mut places = 0..args.len();
+    if let Some(at) = places.find(|&at| !known.contains(&args[at].as_str()) && !is_value(at)) {
+        let (unknown, known) = (&args[at], known.join(", "));
+        return Err(format!("dist: unknown argument {unknown:?}: {known}"));
     }
     let kind = match (has("--gpu"), has("--glibc")) {
         (true, _) => Kind::Gpu,
         (false, true) => Kind::Glibc,
         (false, false) => Kind::Static,
     };
+    if let Some(file) = value("--licenses") {
+        return write_licenses(&file, kind);
+    }
     let built = match value("--binary") {
         Some(path) => Built::existing(&path, kind)?,
         None => Built::build(kind)?,
@@ -85,11 +84,15 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     }
 }
 
-/// Writes the license texts of a static binary of this machine's kind.
-fn write_licenses(file: &Path) -> Outcome {
-    let components = components::Components::of(build::STATIC, false)?;
+/// Writes the license texts of a binary for this machine's kind of processor: a static one, or one with support of GPUs.
+fn write_licenses(file: &Path, kind: Kind) -> Outcome {
+    let target = match kind {
+        Kind::Gpu => build::host()?,
+        Kind::Static | Kind::Glibc => build::STATIC.to_owned(),
+    };
+    let components = components::Components::of(&target, kind == Kind::Gpu)?;
     create(file.parent().unwrap_or(file))?;
-    write(file, &licenses::complete(&components, build::STATIC)?)
+    write(file, &licenses::complete(&components, &target)?)
 }
 
 /// The folder of all that is built here.

@@ -6,6 +6,13 @@ use super::{build, deb, licenses, sbom, wheel};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
+/// Ways to make an image, from the project's root.
+const IMAGES: [&str; 3] = [
+    "Dockerfile",
+    "deploy/gpu.Dockerfile",
+    "deploy/scratch.Dockerfile",
+];
+
 const LOCK: &str = r#"
 [[package]]
 name = "linked"
@@ -161,12 +168,10 @@ fn names_have_version_and_target() {
     assert!(build::version_of("0.1.0").is_err());
     let script = include_str!("../../../deploy/install.sh");
     let version = env!("CARGO_PKG_VERSION");
-    assert!(
-        script.contains(&format!(
-            "millrace-{version}-$(uname -m)-unknown-linux-musl.tar.gz"
-        )),
-        "install.sh installs this version"
-    );
+    for kind in ["musl", "gnu-gpu"] {
+        let name = format!("millrace-{version}-$(uname -m)-unknown-linux-{kind}.tar.gz");
+        assert!(script.contains(&name), "install.sh installs this version");
+    }
     assert!(build::STATIC.starts_with(std::env::consts::ARCH));
 }
 
@@ -186,7 +191,7 @@ fn chart_and_unit_agree_with_the_project() {
             && unit.contains("\nWatchdogSec=5min\n"),
         "one time after which an engine is stuck"
     );
-    for image in ["Dockerfile", "deploy/scratch.Dockerfile"] {
+    for image in IMAGES {
         let text = std::fs::read_to_string(crate::shell::root().join(image)).unwrap();
         for place in [
             "MODELS_DIRECTORIES",
@@ -199,46 +204,47 @@ fn chart_and_unit_agree_with_the_project() {
                 "{image}: {place} is not on the volume"
             );
         }
-        assert!(text.contains("THIRD-PARTY-LICENSES.txt"), "{image}");
+        let same = [
+            "THIRD-PARTY-LICENSES.txt",
+            "\n    MILLRACE_JOURNAL_DIRECTORY=/data/journal\n",
+            "ENV MILLRACE_SERVER_BIND=0.0.0.0:8420 ",
+            "\nUSER 65532:65532\n",
+            "\nVOLUME /data\n",
+            "\nEXPOSE 8420\n",
+            "\nSTOPSIGNAL SIGTERM\n",
+            "\nHEALTHCHECK --interval=15s --timeout=12s --start-period=15m ",
+            "CMD [\"/millrace\", \"health\", \"--quiet\"]\n",
+            "\nENTRYPOINT [\"/millrace\"]\nCMD [\"serve\"]\n",
+        ];
+        if let Some(other) = same.iter().find(|line| !text.contains(*line)) {
+            panic!("{image} has not {other:?}");
+        }
     }
 }
 
 #[test]
-fn package_depends_on_the_newest_symbols_library() {
+fn oldest_library_is_that_of_the_newest_symbol() {
     let symbols = "1: 0 FUNC memcpy@GLIBC_2.14 (2)\n2: 0 FUNC x@GLIBC_2.4 (3)\n3: y@GLIBC_2.34\n4: z@GCC_3.0\n";
-    assert_eq!(deb::glibc_floor(symbols), Some((2, 34)));
-    assert_eq!(deb::glibc_floor("1: 0 FUNC z@GCC_3.0"), None);
-    let control = deb::control_file("0.1.0", "amd64", "Depends: libc6 (>= 2.34)\n");
-    assert!(
-        control.contains("\nVersion: 0.1.0\n") && control.contains("\nDepends: libc6 (>= 2.34)\n")
-    );
-    let control = deb::control_file("0.1.0", "arm64", "");
-    assert!(control.contains("\nArchitecture: arm64\n") && !control.contains("Depends"));
+    assert_eq!(build::glibc_floor(symbols), Some((2, 34)));
+    assert_eq!(build::glibc_floor("1: 0 FUNC z@GCC_3.0"), None);
 }
 
 #[test]
 fn copyright_and_changelog_have_debians_formats() {
-    let mit = include_str!("../../../LICENSE-MIT");
-    let copyright = deb::copyright(mit);
-    let fields: Vec<_> = copyright
-        .lines()
-        .filter(|line| !line.starts_with(' '))
-        .collect();
-    let expected = [
-        "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/",
-        "Upstream-Name: millrace",
-        "Comment: The program is statically linked with crates of others, with the Rust standard library and with",
-        "",
-        "Files: *",
-        "Copyright: 2026 The Millrace contributors",
-        "License: Expat or Apache-2.0",
-        "",
-        "License: Expat",
-        "",
-        "License: Apache-2.0",
-    ];
-    assert_eq!(fields, expected, "{copyright}");
-    assert!(copyright.contains("\n Permission is hereby granted") && copyright.contains("\n .\n"));
+    let copyright = include_str!("../../../deploy/debian/copyright");
+    let (_, terms) = include_str!("../../../LICENSE-MIT")
+        .split_once("\n\n")
+        .expect("a title");
+    let words = |text: &str| -> Vec<String> {
+        let words = text.split_whitespace().filter(|word| *word != ".");
+        words.map(str::to_owned).collect()
+    };
+    let (_, expat) = copyright
+        .split_once("\nLicense: Expat\n")
+        .expect("the license");
+    let (expat, _) = expat.split_once("\n\n").expect("another license");
+    let (_, terms) = terms.split_once("\n\n").expect("a holder");
+    assert_eq!(words(expat), words(terms), "the terms of LICENSE-MIT");
     let changelog = deb::debian_changelog("0.1.0", "Sat, 28 Nov 2026 19:00:00 +0000");
     assert!(
         changelog.starts_with("millrace (0.1.0) unstable; urgency=medium\n\n  * "),
@@ -320,4 +326,16 @@ fn workflows_and_image_are_pinned() {
         2,
         "a build and the empty image"
     );
+    // Both bases are arguments, so that a digest can be given; without one, they are of this toolchain and of one Debian.
+    let image = read(&root.join("deploy/gpu.Dockerfile"));
+    for line in [
+        format!("ARG BUILD_BASE=docker.io/library/rust:{toolchain}-trixie"),
+        "ARG BASE=docker.io/library/debian:trixie-slim".to_owned(),
+        "FROM ${BUILD_BASE} AS build".to_owned(),
+        "FROM ${BASE}".to_owned(),
+        format!("ENV RUSTUP_TOOLCHAIN={toolchain}"),
+    ] {
+        assert!(image.contains(&format!("\n{line}\n")), "no line {line}");
+    }
+    assert_eq!(image.matches("\nFROM ").count(), 2, "no other base");
 }

@@ -1,7 +1,6 @@
 //! The wheel for Python's package managers: the binary of the archive, packed, and installed into an environment of its own.
 
 use super::build::{self, Built, Kind, STATIC};
-use super::deb::library_floor;
 use super::{copy, create, empty_folder, folder, release_folder, write};
 use crate::shell::{self, Outcome, output, python};
 use std::path::{Path, PathBuf};
@@ -33,6 +32,12 @@ pub(super) fn run(built: &Built, share: &Path) -> Outcome {
     copy(&built.binary, &scripts.join("millrace"))?;
     let info = tree.join(format!("{file_name}-{}.dist-info", built.version));
     create(&info.join("licenses"))?;
+    // Where PEP 770 has the list of components.
+    create(&info.join("sboms"))?;
+    copy(
+        &share.join("millrace.cdx.json"),
+        &info.join("sboms/millrace.cdx.json"),
+    )?;
     for name in LICENSES {
         copy(&share.join(name), &info.join("licenses").join(name))?;
     }
@@ -70,7 +75,7 @@ fn platforms(built: &Built) -> Result<Vec<String>, String> {
         let names = STATIC_PLATFORMS.iter();
         return Ok(names.map(|name| format!("{name}_{processor}")).collect());
     }
-    let (major, minor) = library_floor(built)?;
+    let (major, minor) = build::library_floor(&built.binary)?;
     Ok(vec![format!("manylinux_{major}_{minor}_{processor}")])
 }
 
