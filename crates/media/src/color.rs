@@ -42,11 +42,7 @@ pub(crate) fn ycck_to_inverted_cmyk(bytes: &mut [u8]) {
 /// RGB of Y, Cb and Cr, with the 16-bit fractions of libjpeg.
 fn rgb_of_ycc(luma: u8, blue: u8, red: u8) -> [u8; 3] {
     const HALF: i32 = 1 << 15;
-    let (y, cb, cr) = (
-        i32::from(luma),
-        i32::from(blue) - 128,
-        i32::from(red) - 128,
-    );
+    let (y, cb, cr) = (i32::from(luma), i32::from(blue) - 128, i32::from(red) - 128);
     let clip = |value: i32| value.clamp(0, 255) as u8;
     [
         clip(y + ((91_881 * cr + HALF) >> 16)),

@@ -146,8 +146,16 @@ mod tests {
             ImageKey::new(&file, b"tower", &plan(448, Filter::Bilinear, Fit::Stretch)),
             ImageKey::new(&file, b"tower", &plan(896, Filter::Bicubic, Fit::Stretch)),
             ImageKey::new(&file, b"tower", &plan(896, Filter::Bilinear, Fit::Crop)),
-            ImageKey::new(&file, b"tower", &plan(896, Filter::Bilinear, Fit::Pad([0; 3]))),
-            ImageKey::new(&file, b"tower", &plan(896, Filter::Bilinear, Fit::Pad([1; 3]))),
+            ImageKey::new(
+                &file,
+                b"tower",
+                &plan(896, Filter::Bilinear, Fit::Pad([0; 3])),
+            ),
+            ImageKey::new(
+                &file,
+                b"tower",
+                &plan(896, Filter::Bilinear, Fit::Pad([1; 3])),
+            ),
         ];
         for (index, key) in keys.iter().enumerate() {
             assert!(!keys[..index].contains(key), "{index}");

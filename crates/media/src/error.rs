@@ -2,6 +2,7 @@
 
 use crate::kind::ImageKind;
 use crate::size::Size;
+use std::fmt;
 use thiserror::Error;
 
 /// Characters of a decoder's own message that an error repeats.
@@ -35,7 +36,9 @@ pub enum ImageFault {
     Ratio { size: Size, max: u32 },
     #[error("needs {bytes} bytes of memory to be decoded, at most {max}: send a smaller image")]
     DecodeBytes { bytes: u64, max: u64 },
-    #[error("has {scans} scans, at most {max} and at most {pixels_max} pixels in all of them: save it anew")]
+    #[error(
+        "has {scans} scans, at most {max} and at most {pixels_max} pixels in all of them: save it anew"
+    )]
     Scans {
         scans: u32,
         max: u32,
@@ -72,7 +75,7 @@ impl ImageFault {
     }
 
     /// A file that its decoder cannot read.
-    pub(crate) fn broken(kind: ImageKind, reason: impl ToString) -> Self {
+    pub(crate) fn broken(kind: ImageKind, reason: impl fmt::Display) -> Self {
         let reason = reason.to_string();
         let reason = match reason.char_indices().nth(REASON_CHARS_MAX) {
             Some((end, _)) => format!("{}…", &reason[..end]),

@@ -131,8 +131,20 @@ mod tests {
     /// Exif with one entry.
     fn exif(order: &[u8; 4], entry: [u16; 2], count: u32, value: u16) -> Vec<u8> {
         let big = order[0] == b'M';
-        let short = |n: u16| if big { n.to_be_bytes() } else { n.to_le_bytes() };
-        let long = |n: u32| if big { n.to_be_bytes() } else { n.to_le_bytes() };
+        let short = |n: u16| {
+            if big {
+                n.to_be_bytes()
+            } else {
+                n.to_le_bytes()
+            }
+        };
+        let long = |n: u32| {
+            if big {
+                n.to_be_bytes()
+            } else {
+                n.to_le_bytes()
+            }
+        };
         let mut block = order.to_vec();
         block.extend(long(8));
         block.extend(short(1));

@@ -22,7 +22,7 @@ impl Normalization {
     /// The pictures that CLIP was trained on: LLaVA, Pixtral, Qwen2-VL.
     pub const CLIP: Self = Self {
         mean: [0.481_454_66, 0.457_827_5, 0.408_210_73],
-        std: [0.268_629_54, 0.261_302_58, 0.275_777_11],
+        std: [0.268_629_54, 0.261_302_6, 0.275_777_1],
     };
 
     /// The pictures of ImageNet: InternVL.
@@ -76,7 +76,11 @@ pub fn planes(pixels: &Pixels, normalization: &Normalization) -> Vec<f32> {
     let table = normalization.table();
     let mut planes = Vec::with_capacity(pixels.len() * 3);
     for (channel, table) in table.iter().enumerate() {
-        planes.extend(pixels.iter().map(|pixel| table[usize::from(pixel[channel])]));
+        planes.extend(
+            pixels
+                .iter()
+                .map(|pixel| table[usize::from(pixel[channel])]),
+        );
     }
     planes
 }

@@ -1,8 +1,9 @@
 //! Resizing, to the byte as Pillow's `Image.resize` with antialiasing.
 //!
-//! Models were trained on pictures that Pillow resized. Two passes, horizontal first, with 8 bits between them; each
-//! output is a weighted sum with weights of 22 bits, rounded and clipped.
-//! Source: "Resampling" in Pillow's documentation and the behavior of Pillow 13, pinned by `tests/golden`.
+//! Models were trained on pictures that Pillow resized. Two passes with 8 bits between them, horizontal first unless the
+//! height shrinks much more than the width; each output is a weighted sum with weights of 22 bits, rounded and clipped.
+//! Source: the behavior of Pillow 13, pinned by `tests/golden`. Earlier versions always began with the horizontal pass,
+//! which differs by a level where the order does.
 
 use crate::pixels::Pixels;
 use crate::size::Size;
@@ -77,16 +78,17 @@ pub fn resize(pixels: &Pixels, to: Size, filter: Filter) -> Pixels {
             size: to,
         });
     }
-    let down = Windows::new(from.height, to.height, filter);
-    if to.width == from.width {
-        return vertical(pixels, to, &down);
+    if is_vertical_first(from, to) {
+        return across(&down(pixels, to.height, filter), to.width, filter);
     }
-    let across = Windows::new(from.width, to.width, filter);
-    let between = horizontal(pixels, to.width, &across);
-    if to.height == from.height {
-        return between;
-    }
-    vertical(&between, to, &down)
+    down(&across(pixels, to.width, filter), to.height, filter)
+}
+
+/// Whether the vertical pass comes first: the height loses more than twice the pixels that the width loses.
+fn is_vertical_first(from: Size, to: Size) -> bool {
+    let lost = |from: u32, to: u32| i64::from(from) - i64::from(to);
+    let (width, height) = (lost(from.width, to.width), lost(from.height, to.height));
+    height > 0 && height > 2 * width
 }
 
 /// For each output of an edge: the inputs that it depends on, and their weights.
@@ -117,14 +119,18 @@ impl Windows {
             let start = (center - support + 0.5) as u32;
             let end = ((center + support + 0.5) as u32).min(from);
             exact.clear();
-            exact.extend((start..end).map(|input| {
-                filter.weight((f64::from(input) - center + 0.5) * (1.0 / shrinking))
-            }));
+            exact.extend(
+                (start..end).map(|input| {
+                    filter.weight((f64::from(input) - center + 0.5) * (1.0 / shrinking))
+                }),
+            );
             let sum: f64 = exact.iter().sum();
             let weights = &mut windows.weights[output as usize * stride..][..stride];
             for (weight, exact) in weights.iter_mut().zip(&exact) {
                 let exact = if sum == 0.0 { *exact } else { exact / sum };
-                *weight = (exact * f64::from(1 << WEIGHT_BITS)).round() as i32;
+                let scaled = exact * f64::from(1 << WEIGHT_BITS);
+                // Half is added before the conversion, which truncates.
+                *weight = (scaled + 0.5_f64.copysign(scaled)) as i32;
             }
             windows.starts.push(start);
             windows.lengths.push(end - start);
@@ -143,8 +149,12 @@ fn clip(sum: i32) -> u8 {
     (sum >> WEIGHT_BITS).clamp(0, 255) as u8
 }
 
-/// Resizes rows.
-fn horizontal(pixels: &Pixels, width: u32, windows: &Windows) -> Pixels {
+/// The horizontal pass: rows to another width.
+fn across(pixels: &Pixels, width: u32, filter: Filter) -> Pixels {
+    if pixels.size().width == width {
+        return pixels.clone();
+    }
+    let windows = Windows::new(pixels.size().width, width, filter);
     let size = Size::new(width, pixels.size().height);
     let mut bytes = Vec::with_capacity(size.rgb_bytes());
     for row in pixels.rows() {
@@ -163,12 +173,17 @@ fn horizontal(pixels: &Pixels, width: u32, windows: &Windows) -> Pixels {
     Pixels::new(size, bytes)
 }
 
-/// Resizes columns: whole rows are added up, so that the loop runs over neighbors.
-fn vertical(pixels: &Pixels, to: Size, windows: &Windows) -> Pixels {
+/// The vertical pass: columns to another height. Whole rows are added up, so that the loop runs over neighbors.
+fn down(pixels: &Pixels, height: u32, filter: Filter) -> Pixels {
+    if pixels.size().height == height {
+        return pixels.clone();
+    }
+    let windows = Windows::new(pixels.size().height, height, filter);
+    let size = Size::new(pixels.size().width, height);
     let row_bytes = pixels.row_bytes();
-    let mut bytes = Vec::with_capacity(to.rgb_bytes());
+    let mut bytes = Vec::with_capacity(size.rgb_bytes());
     let mut sums = vec![0_i32; row_bytes];
-    for output in 0..to.height as usize {
+    for output in 0..height as usize {
         let (start, weights) = windows.of(output);
         sums.fill(HALF);
         let rows = pixels.bytes()[start * row_bytes..].chunks_exact(row_bytes);
@@ -179,5 +194,5 @@ fn vertical(pixels: &Pixels, to: Size, windows: &Windows) -> Pixels {
         }
         bytes.extend(sums.iter().map(|&sum| clip(sum)));
     }
-    Pixels::new(to, bytes)
+    Pixels::new(size, bytes)
 }

@@ -102,7 +102,11 @@ impl BmpLayout {
         let mut rgb = Vec::with_capacity(size.rgb_bytes());
         for row in 0..height {
             deadline.check()?;
-            let row = if self.is_top_down { row } else { height - 1 - row };
+            let row = if self.is_top_down {
+                row
+            } else {
+                height - 1 - row
+            };
             let row = &stored[row * self.stride..][..self.stride];
             self.append_row(row, size.width as usize, &palette, &mut rgb);
         }

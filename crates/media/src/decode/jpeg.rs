@@ -52,15 +52,19 @@ impl JpegLayout {
             components.iter().map(of).max().map_or(1, u64::from)
         };
         let (across, down) = (largest(|c| c.across), largest(|c| c.down));
-        let units = u64::from(size.width).div_ceil(8 * across)
-            * u64::from(size.height).div_ceil(8 * down);
-        let is_collected = self.frame.is_progressive
-            || self.segments.first_scan_components != components.len();
+        let units =
+            u64::from(size.width).div_ceil(8 * across) * u64::from(size.height).div_ceil(8 * down);
+        let is_collected =
+            self.frame.is_progressive || self.segments.first_scan_components != components.len();
         let blocks = components
             .iter()
             .map(|c| u64::from(c.across) * u64::from(c.down))
             .sum::<u64>();
-        let coefficients = if is_collected { units * blocks * 128 } else { 0 };
+        let coefficients = if is_collected {
+            units * blocks * 128
+        } else {
+            0
+        };
         let channels = if components.len() == 4 { 4 } else { 3 };
         let converted = if components.len() == 4 { 7 } else { 3 };
         (coefficients + channels * size.pixels()).max(converted * size.pixels())
@@ -99,10 +103,11 @@ impl JpegLayout {
             .jpeg_set_max_scans(limits.scans_max as usize)
             .jpeg_set_out_colorspace(wanted);
         let file = self.segments.stripped(bytes);
-        let mut decoder =
-            JpegDecoder::new_with_options(WatchedScan::new(&file, deadline), options);
+        let mut decoder = JpegDecoder::new_with_options(WatchedScan::new(&file, deadline), options);
         let broken = |reason| ImageFault::broken(ImageKind::Jpeg, reason);
-        decoder.decode_headers().map_err(|e| broken(e.to_string()))?;
+        decoder
+            .decode_headers()
+            .map_err(|e| broken(e.to_string()))?;
         let length = self.frame.size.pixels() as usize * channels;
         if decoder.output_buffer_size() != Some(length) {
             return Err(broken("the frame has other dimensions".to_owned()));

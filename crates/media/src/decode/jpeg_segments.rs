@@ -40,6 +40,7 @@ pub(crate) struct Segments {
     /// The color transform that Adobe's segment states.
     pub(crate) adobe_transform: Option<u8>,
     pub(crate) orientation: Orientation,
+    has_exif: bool,
     /// Parts of the file that the decoder needs, in order.
     kept: Vec<Range<usize>>,
 }
@@ -115,10 +116,9 @@ impl Segments {
                 end = end_of_scan(bytes, end);
             }
             0xe0 => self.has_jfif |= data.starts_with(b"JFIF\0"),
-            0xe1 if data.starts_with(b"Exif\0\0") => {
-                if self.orientation == Orientation::default() {
-                    self.orientation = Orientation::of_exif(data);
-                }
+            0xe1 if data.starts_with(b"Exif\0\0") && !self.has_exif => {
+                self.has_exif = true;
+                self.orientation = Orientation::of_exif(data);
             }
             0xee if data.starts_with(b"Adobe") => self.adobe_transform = data.u8(11),
             _ => {}

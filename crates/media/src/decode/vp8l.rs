@@ -18,6 +18,7 @@ const DISTANCE_SYMBOLS: usize = 40;
 const GROUPS: usize = 64;
 
 /// The offsets (left, up) of the 120 shortest distances, by their code.
+#[rustfmt::skip]
 const NEAR: [(i8, i8); 120] = [
     (0, 1), (1, 0), (1, 1), (-1, 1), (0, 2), (2, 0), (1, 2), (-1, 2), (2, 1), (-2, 1), (2, 2), (-2, 2),
     (0, 3), (3, 0), (1, 3), (-1, 3), (3, 1), (-3, 1), (2, 3), (-2, 3), (3, 2), (-3, 2), (0, 4), (4, 0),
@@ -208,7 +209,11 @@ impl<'a> Decoder<'a> {
                 blocks_across: 0,
             }
         };
-        let count = map.groups.iter().max().map_or(1, |&last| usize::from(last) + 1);
+        let count = map
+            .groups
+            .iter()
+            .max()
+            .map_or(1, |&last| usize::from(last) + 1);
         let cached = cache.as_ref().map_or(0, |cache| cache.colors.len());
         let groups = self.groups(count, cached)?;
         let mut pixels = Vec::with_capacity(capacity.max(width * height));
@@ -287,7 +292,9 @@ impl<'a> Decoder<'a> {
                 pixels.push(*color.ok_or(Vp8lFault::Codes)?);
             }
             if let Some(cache) = cache {
-                pixels[start..].iter().for_each(|&color| cache.insert(color));
+                pixels[start..]
+                    .iter()
+                    .for_each(|&color| cache.insert(color));
             }
         }
         Ok(())
@@ -314,5 +321,77 @@ fn distance(code: usize, width: usize) -> usize {
             offset.max(1) as usize
         }
         None => code - NEAR.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// Writes bits from the lowest of each byte on.
+    #[derive(Default)]
+    struct BitWriter {
+        bytes: Vec<u8>,
+        count: usize,
+    }
+
+    impl BitWriter {
+        fn put(&mut self, value: u32, count: usize) {
+            for bit in 0..count {
+                if self.count.is_multiple_of(8) {
+                    self.bytes.push(0);
+                }
+                let last = self.bytes.len() - 1;
+                self.bytes[last] |= ((value >> bit & 1) as u8) << (self.count % 8);
+                self.count += 1;
+            }
+        }
+
+        /// A code with one symbol, which then needs no bits.
+        fn put_single(&mut self, symbol: u32) {
+            self.put(0b101, 3);
+            self.put(symbol, 8);
+        }
+
+        /// A code of 256 symbols of 8 bits, in 42 bits.
+        fn put_full(&mut self) {
+            self.put(0, 1);
+            self.put(8, 4);
+            (0..11).for_each(|_| self.put(0, 3));
+            self.put(1, 3);
+            self.put(0, 1);
+        }
+    }
+
+    /// A picture of one pixel that states `groups` groups of codes.
+    fn picture_of(groups: u32) -> Vec<u8> {
+        let mut writer = BitWriter::default();
+        writer.put(0x2f, 8);
+        writer.put(0, 14 + 14 + 1 + 3);
+        // No transform, no cache, but a map of groups with one block.
+        writer.put(0b100, 3);
+        writer.put(0, 3);
+        writer.put(0, 1);
+        let last = groups - 1;
+        writer.put_single(last & 0xff);
+        writer.put_single(last >> 8);
+        (0..3).for_each(|_| writer.put_single(0));
+        for _ in 0..groups {
+            writer.put_single(7);
+            (0..3).for_each(|_| writer.put_full());
+            writer.put_single(0);
+        }
+        writer.put(0x00ff_00ff, 32);
+        writer.bytes
+    }
+
+    #[test]
+    fn codes_have_a_bound_of_memory() {
+        let clock = || Duration::ZERO;
+        let deadline = Deadline::new(&clock, 1);
+        let decoded = |groups| decode(&picture_of(groups), Size::square(1), &deadline);
+        assert_eq!(decoded(1), Ok(vec![0xffff_0700]));
+        assert_eq!(decoded(65_536), Err(Vp8lFault::CodesMemory));
     }
 }

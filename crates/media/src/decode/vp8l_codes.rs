@@ -125,7 +125,11 @@ impl Code {
         }
         let total = starts[LENGTH_MAX + 1];
         let mut symbols = vec![0; total];
-        for (symbol, &length) in lengths.iter().enumerate().filter(|(_, length)| **length > 0) {
+        for (symbol, &length) in lengths
+            .iter()
+            .enumerate()
+            .filter(|(_, length)| **length > 0)
+        {
             let start = &mut starts[usize::from(length)];
             symbols[*start] = symbol as u16;
             *start += 1;
@@ -234,7 +238,11 @@ fn simple(bits: &mut Bits<'_>, symbols: usize) -> Result<Code, Vp8lFault> {
     let has_two = bits.flag()?;
     let width = if bits.flag()? { 8 } else { 1 };
     let first = bits.read(width)? as usize;
-    let second = if has_two { bits.read(8)? as usize } else { first };
+    let second = if has_two {
+        bits.read(8)? as usize
+    } else {
+        first
+    };
     if first.max(second) >= symbols {
         return Err(Vp8lFault::Codes);
     }

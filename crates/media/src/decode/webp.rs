@@ -54,7 +54,8 @@ impl WebPLayout {
             }
             (None, Some(data)) => {
                 let header = vp8l::header(&bytes[data.clone()]);
-                let (size, has_alpha) = header.map_err(|e| ImageFault::broken(ImageKind::WebP, e))?;
+                let (size, has_alpha) =
+                    header.map_err(|e| ImageFault::broken(ImageKind::WebP, e))?;
                 (Picture::Lossless { data, has_alpha }, size)
             }
             _ => return Err(broken("the file has not one picture")),
@@ -65,12 +66,12 @@ impl WebPLayout {
         Ok((Self { picture }, size, chunks.orientation))
     }
 
-    /// Planes and RGB of a lossy picture, or ARGB of a lossless one or of an alpha channel.
+    /// Planes, RGB and alpha of a lossy picture; ARGB, RGB and the transforms of a lossless one.
     pub(crate) fn bytes_per_pixel(&self) -> u64 {
         match self.picture {
             Picture::Lossy { alpha: None, .. } => 5,
             Picture::Lossy { .. } => 6,
-            Picture::Lossless { .. } => 7,
+            Picture::Lossless { .. } => 8,
         }
     }
 
@@ -108,6 +109,9 @@ impl WebPLayout {
 impl Chunks {
     fn read(bytes: &[u8]) -> Result<Self, ImageFault> {
         let mut chunks = Self::default();
+        if bytes.u32_le(4).unwrap_or(0) as usize > bytes.len() - 8 {
+            return Err(ImageFault::broken(ImageKind::WebP, "the file is truncated"));
+        }
         let mut at = 12;
         for _ in 0..CHUNKS_MAX {
             let (Some(name), Some(length)) = (bytes.part(at, 4), bytes.u32_le(at + 4)) else {
@@ -171,7 +175,7 @@ fn lossy(data: &[u8], size: Size, deadline: &Deadline<'_>) -> Result<Vec<u8>, Im
     Ok(rgb)
 }
 
-/// RGB over white, row by row of memory: the ARGB is still there, so that both are held.
+/// RGB over white of ARGB.
 fn rgb_of_argb(argb: &[u32], has_alpha: bool) -> Vec<u8> {
     let mut rgb = Vec::with_capacity(argb.len() * 3);
     for pixel in argb {
@@ -186,11 +190,7 @@ fn rgb_of_argb(argb: &[u32], has_alpha: bool) -> Vec<u8> {
 }
 
 /// The alpha channel of a lossy picture, (height, width).
-fn alpha_channel(
-    chunk: &[u8],
-    size: Size,
-    deadline: &Deadline<'_>,
-) -> Result<Vec<u8>, ImageFault> {
+fn alpha_channel(chunk: &[u8], size: Size, deadline: &Deadline<'_>) -> Result<Vec<u8>, ImageFault> {
     let broken = |reason| ImageFault::broken(ImageKind::WebP, reason);
     let Some((&flags, data)) = chunk.split_first() else {
         return Err(broken("the alpha channel is empty"));

@@ -64,8 +64,7 @@ impl TileGrid {
         let tile = u64::from(self.tile) * u64::from(self.tile);
         let (mut best, mut least) = (Grid::new(1, 1), f64::INFINITY);
         for grid in grids {
-            let difference =
-                (aspect(size) - f64::from(grid.columns) / f64::from(grid.rows)).abs();
+            let difference = (aspect(size) - f64::from(grid.columns) / f64::from(grid.rows)).abs();
             let is_covered = 2 * size.pixels() > tile * u64::from(grid.count());
             if difference < least || (difference == least && is_covered) {
                 (best, least) = (grid, difference);

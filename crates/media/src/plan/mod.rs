@@ -148,7 +148,10 @@ impl Canvas {
             });
         }
         let canvas = made.as_ref().unwrap_or(image);
-        self.tiles.iter().map(|tile| canvas.crop(tile.area)).collect()
+        self.tiles
+            .iter()
+            .map(|tile| canvas.crop(tile.area))
+            .collect()
     }
 }
 

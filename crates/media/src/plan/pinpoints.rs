@@ -6,7 +6,7 @@ use crate::resize::Filter;
 use crate::size::{Area, Grid, Size};
 
 /// Resolutions of a model, at most.
-pub const PINPOINTS_MAX: usize = 64;
+pub(crate) const PINPOINTS_MAX: usize = 64;
 
 /// Parameters of LLaVA 1.6.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,9 +77,8 @@ impl Pinpoints {
             let kept = Size::new((width * scale) as u32, (height * scale) as u32);
             let kept = kept.pixels().min(size.pixels());
             let wasted = resolution.pixels() - kept;
-            let is_better = best.is_none_or(|(most, least, _)| {
-                kept > most || (kept == most && wasted < least)
-            });
+            let is_better =
+                best.is_none_or(|(most, least, _)| kept > most || (kept == most && wasted < least));
             if is_better {
                 best = Some((kept, wasted, resolution));
             }

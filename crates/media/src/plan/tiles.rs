@@ -32,8 +32,8 @@ impl Tiles {
             return Err(ImageFault::NoPixels { size });
         }
         let filter = Filter::Lanczos;
-        let first = self.to_longest_edge(size);
-        let large = self.to_tiles(first);
+        let first = self.with_longest_edge(size);
+        let large = self.of_whole_tiles(first);
         let grid = Grid::of_cells(large, self.tile);
         let tile = Size::square(self.tile);
         let patches = Grid::of_cells(tile, self.patch);
@@ -68,7 +68,7 @@ impl Tiles {
     }
 
     /// The longer edge to the parameter, the other by the ratio, down and then to an even number.
-    fn to_longest_edge(&self, size: Size) -> Size {
+    fn with_longest_edge(&self, size: Size) -> Size {
         let long = self.longest_edge.min(EDGE_MAX);
         let other = |ratio: f64| {
             let edge = (f64::from(long) * ratio) as u32;
@@ -84,7 +84,7 @@ impl Tiles {
     }
 
     /// The longer edge up to a multiple of the tile, the other by the ratio, down and then up to a multiple.
-    fn to_tiles(&self, size: Size) -> Size {
+    fn of_whole_tiles(&self, size: Size) -> Size {
         let aspect = aspect(size);
         if size.width >= size.height {
             let width = up_to_multiple(size.width, self.tile);

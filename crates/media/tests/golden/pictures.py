@@ -51,7 +51,12 @@ def smooth(width, height):
 
 
 def over_white(image):
-    """RGB, with alpha (of the mode or of a transparent color) over white."""
+    """RGB, with alpha (of the mode or of a transparent color) over white.
+
+    Of 16-bit gray the upper byte, as of 16-bit RGB: `convert` would make all but the darkest 255 levels white.
+    """
+    if image.mode == "I;16":
+        image = Image.fromarray((np.array(image) >> 8).astype(np.uint8))
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         image = image.convert("RGBA")
         ground = Image.new("RGB", image.size, (255, 255, 255))
