@@ -99,18 +99,22 @@ impl Grid {
     /// Rows times columns.
     #[must_use]
     pub const fn count(self) -> u32 {
-        self.rows * self.columns
+        self.rows.saturating_mul(self.columns)
     }
 
-    /// The grid of cells of `edge` pixels in a picture; what is left at the right and at the bottom does not count.
+    /// The grid of cells of `edge` pixels in a picture; what is left at the right and at the bottom does not count. No
+    /// cells, if they have no pixels.
     #[must_use]
     pub const fn of_cells(size: Size, edge: u32) -> Self {
-        Self::new(size.height / edge, size.width / edge)
+        Self::new(size.height, size.width).merged(edge)
     }
 
     /// The grid of blocks of `edge` by `edge` cells.
     #[must_use]
     pub const fn merged(self, edge: u32) -> Self {
-        Self::new(self.rows / edge, self.columns / edge)
+        match edge {
+            0 => Self::new(0, 0),
+            edge => Self::new(self.rows / edge, self.columns / edge),
+        }
     }
 }

@@ -22,7 +22,7 @@ use crate::size::Size;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// Bytes that a decoder may hold beside pixels and copies of the file: tables, rows, windows of a decompressor.
+/// Bytes that a decoder may hold in addition to pixels and copies of the file: tables, rows, windows of a decompressor.
 pub(crate) const WORKSPACE_BYTES: u64 = 64 << 20;
 
 /// Decodes a file to upright RGB over white.

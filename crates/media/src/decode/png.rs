@@ -10,7 +10,7 @@ use crate::orientation::Orientation;
 use crate::size::Size;
 use png::{ColorType, Decoder, Limits, Reader, Transformations};
 
-/// Bytes that the decoder may hold beside the pixels.
+/// Bytes that the decoder may hold in addition to the pixels.
 const DECODER_BYTES_MAX: usize = 48 << 20;
 
 /// Chunks of a file. Encoders write pieces of 8 KiB and more.

@@ -1,6 +1,6 @@
 //! The rule of Gemma 4: the largest picture of the image's ratio within a number of rows.
 
-use super::{Plan, Step};
+use super::{Plan, Step, check};
 use crate::error::ImageFault;
 use crate::resize::Filter;
 use crate::size::{Grid, Size};
@@ -23,9 +23,8 @@ impl Budget {
     ///
     /// The image has no pixels, or the budget has no row.
     pub fn plan(&self, size: Size) -> Result<Plan, ImageFault> {
-        if size.shorter() == 0 {
-            return Err(ImageFault::NoPixels { size });
-        }
+        let unit = self.patch.saturating_mul(self.pool);
+        check(size, &[self.patch, self.pool, unit, self.rows_max])?;
         let to = self.resized(size);
         let patches = Grid::of_cells(to, self.patch);
         let merged = patches.merged(self.pool);

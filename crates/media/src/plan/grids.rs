@@ -1,12 +1,9 @@
 //! The rules of InternVL and MiniCPM-V: a grid of tiles that is nearest to the image's ratio, and the whole.
 
-use super::{Canvas, Plan, aspect};
+use super::{Canvas, Plan, TILES_MAX, aspect, check, rows_of};
 use crate::error::ImageFault;
 use crate::resize::Filter;
 use crate::size::{Grid, Size};
-
-/// Tiles of one image, whatever the parameters say.
-const TILES_MAX: u32 = 64;
 
 /// Parameters of InternVL 2.5, 3 and 3.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +27,7 @@ impl TileGrid {
     ///
     /// The image has no pixels, or there are more rows than [`super::ROWS_MAX`].
     pub fn plan(&self, size: Size) -> Result<Plan, ImageFault> {
-        if size.shorter() == 0 {
-            return Err(ImageFault::NoPixels { size });
-        }
+        check(size, &[self.tile, self.patch, self.shuffle])?;
         let grid = self.nearest(size);
         let tile = Size::square(self.tile);
         let large = Size::new(grid.columns * self.tile, grid.rows * self.tile);
@@ -43,11 +38,11 @@ impl TileGrid {
         if grid.count() > 1 {
             canvases.push(canvas(tile));
         }
-        let count: usize = canvases.iter().map(|canvas| canvas.tiles.len()).sum();
+        let rows = rows_of(&canvases);
         let plan = Plan {
             canvases,
             grid,
-            rows: count as u32 * merged.count(),
+            rows,
         };
         plan.checked(size)
     }
@@ -103,25 +98,31 @@ impl Slices {
     ///
     /// The image has no pixels, or there are more rows than [`super::ROWS_MAX`].
     pub fn plan(&self, size: Size) -> Result<Plan, ImageFault> {
-        if size.shorter() == 0 {
-            return Err(ImageFault::NoPixels { size });
-        }
+        let merge = match self.rows {
+            SliceRows::Queries(_) => 1,
+            SliceRows::Merged(edge) => edge,
+        };
+        let unit = self.patch.saturating_mul(merge);
+        check(size, &[self.slice, self.patch, merge, unit])?;
         let grid = self.grid(size);
         let (width, height) = (f64::from(size.width), f64::from(size.height));
-        let whole = self.resized(width, height, grid.is_none());
+        let whole = self.resized(width, height, unit, grid.is_none());
         let mut canvases = vec![self.canvas(whole, whole)];
         if let Some(grid) = grid {
             let (columns, rows) = (f64::from(grid.columns), f64::from(grid.rows));
             let slice = self.resized(
                 multiple(width, grid.columns) / columns,
                 multiple(height, grid.rows) / rows,
+                unit,
                 true,
             );
-            let large = Size::new(slice.width * grid.columns, slice.height * grid.rows);
+            let large = Size::new(
+                slice.width.saturating_mul(grid.columns),
+                slice.height.saturating_mul(grid.rows),
+            );
             canvases.push(self.canvas(large, slice));
         }
-        let tiles = canvases.iter().flat_map(|canvas| &canvas.tiles);
-        let rows = tiles.map(|tile| tile.merged.count()).sum();
+        let rows = rows_of(&canvases);
         let plan = Plan {
             canvases,
             grid: grid.unwrap_or(Grid::new(1, 1)),
@@ -166,8 +167,8 @@ impl Slices {
     }
 
     /// The size of a slice for a part of the image: about the area of a slice where it is larger, or where `may_grow`,
-    /// to multiples of what becomes one row.
-    fn resized(&self, width: f64, height: f64, may_grow: bool) -> Size {
+    /// to multiples of `unit`.
+    fn resized(&self, width: f64, height: f64, unit: u32, may_grow: bool) -> Size {
         let slice = f64::from(self.slice);
         let (mut width, mut height) = (width, height);
         if may_grow || width * height > slice * slice {
@@ -175,10 +176,6 @@ impl Slices {
             height = (slice / aspect.sqrt()).floor();
             width = (height * aspect).floor();
         }
-        let unit = match self.rows {
-            SliceRows::Queries(_) => self.patch,
-            SliceRows::Merged(edge) => self.patch * edge,
-        };
         Size::new(multiple(width, unit) as u32, multiple(height, unit) as u32)
     }
 }

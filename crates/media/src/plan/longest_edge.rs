@@ -1,6 +1,6 @@
 //! The rule of Pixtral and Mistral 3: the longer edge within a bound, both up to whole cells, a mark after each row.
 
-use super::{Plan, Step};
+use super::{Plan, Step, check};
 use crate::error::ImageFault;
 use crate::resize::Filter;
 use crate::size::{Grid, Size};
@@ -24,10 +24,8 @@ impl LongestEdge {
     ///
     /// The image has no pixels, or the bound asks for more rows than [`super::ROWS_MAX`].
     pub fn plan(&self, size: Size) -> Result<Plan, ImageFault> {
-        if size.shorter() == 0 {
-            return Err(ImageFault::NoPixels { size });
-        }
-        let unit = self.patch * self.merge;
+        let unit = self.patch.saturating_mul(self.merge);
+        check(size, &[self.patch, self.merge, unit, self.longest_edge])?;
         let edge = f64::from(self.longest_edge);
         let ratio = (f64::from(size.height) / edge).max(f64::from(size.width) / edge);
         let within = |length: u32| match ratio {

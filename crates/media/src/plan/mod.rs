@@ -28,8 +28,14 @@ use crate::size::{Area, Grid, Size};
 /// Rows of one image. No rule's own bound is larger with the parameters of known models.
 pub const ROWS_MAX: u32 = 65_536;
 
-/// Pixels of all views of one image together.
-pub const VIEW_PIXELS_MAX: u64 = 64_000_000;
+/// Pixels of all views of one image together, and of each picture on the way to them.
+pub const VIEW_PIXELS_MAX: u64 = 24_000_000;
+
+/// Tiles of one picture.
+pub const TILES_MAX: u32 = 64;
+
+/// The largest parameter of a rule that is read from a model's file: pixels of an edge.
+pub const PARAMETER_MAX: u32 = 16_384;
 
 /// What becomes of one image.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -109,10 +115,12 @@ impl Plan {
     /// The plan, if it keeps to the bounds of rows and pixels.
     fn checked(self, size: Size) -> Result<Self, ImageFault> {
         let tiles = self.canvases.iter().flat_map(|canvas| &canvas.tiles);
-        let pixels: u64 = tiles.map(|tile| tile.area.size.pixels()).sum();
+        let views: u64 = tiles.map(|tile| tile.area.size.pixels()).sum();
+        let steps = self.canvases.iter().flat_map(|canvas| &canvas.steps);
+        let largest = steps.map(|step| step.size().pixels()).max().unwrap_or(0);
         let reason = match self.rows {
             0 => "there would be none",
-            rows if rows > ROWS_MAX || pixels > VIEW_PIXELS_MAX => "there would be too many",
+            rows if rows > ROWS_MAX || views.max(largest) > VIEW_PIXELS_MAX => TOO_MANY,
             _ => return Ok(self),
         };
         Err(ImageFault::Plan { size, reason })
@@ -153,6 +161,49 @@ impl Canvas {
             .map(|tile| canvas.crop(tile.area))
             .collect()
     }
+}
+
+impl Step {
+    /// The size afterwards.
+    fn size(&self) -> Size {
+        match *self {
+            Self::Resize { to, .. } | Self::Pad { to, .. } => to,
+            Self::Crop(area) => area.size,
+        }
+    }
+}
+
+const TOO_MANY: &str = "there would be too many";
+
+/// Checks what a rule divides by and multiplies with: the size of the image and the parameters of the model, products
+/// included.
+fn check(size: Size, parameters: &[u32]) -> Result<(), ImageFault> {
+    if size.shorter() == 0 {
+        return Err(ImageFault::NoPixels { size });
+    }
+    if parameters
+        .iter()
+        .any(|value| !(1..=PARAMETER_MAX).contains(value))
+    {
+        let reason = "a parameter of the model is out of range";
+        return Err(ImageFault::Plan { size, reason });
+    }
+    Ok(())
+}
+
+/// Checks the number of tiles before a list of them is made.
+fn check_tiles(size: Size, grid: Grid) -> Result<(), ImageFault> {
+    if grid.count() > TILES_MAX {
+        let reason = TOO_MANY;
+        return Err(ImageFault::Plan { size, reason });
+    }
+    Ok(())
+}
+
+/// Rows of all tiles.
+fn rows_of(canvases: &[Canvas]) -> u32 {
+    let tiles = canvases.iter().flat_map(|canvas| &canvas.tiles);
+    tiles.fold(0, |rows, tile| tile.merged.count().saturating_add(rows))
 }
 
 /// Equal tiles of a canvas, row by row.

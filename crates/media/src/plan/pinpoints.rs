@@ -1,6 +1,8 @@
 //! The rule of LLaVA 1.6: the whole, and tiles of the best of some resolutions, whose padding makes no rows.
 
-use super::{Canvas, Plan, Step, Tile, aspect, centered, fitted, tiles_of};
+use super::{
+    Canvas, PARAMETER_MAX, Plan, Step, Tile, aspect, centered, check, check_tiles, fitted, tiles_of,
+};
 use crate::error::ImageFault;
 use crate::resize::Filter;
 use crate::size::{Area, Grid, Size};
@@ -27,15 +29,14 @@ impl Pinpoints {
     ///
     /// There is no resolution, or there are more rows than [`super::ROWS_MAX`].
     pub fn plan(&self, size: Size) -> Result<Plan, ImageFault> {
-        if size.shorter() == 0 {
-            return Err(ImageFault::NoPixels { size });
-        }
+        check(size, &[self.tile, self.patch])?;
         let reason = "the model names no resolution of whole tiles";
         let best = self.best(size).ok_or(ImageFault::Plan { size, reason })?;
         let filter = Filter::Bicubic;
         let tile = Size::square(self.tile);
         let patches = Grid::of_cells(tile, self.patch);
         let grid = Grid::of_cells(best, self.tile);
+        check_tiles(size, grid)?;
         let fitted = fitted(size, best);
         let area = Area {
             x: 0,
@@ -70,7 +71,8 @@ impl Pinpoints {
     fn best(&self, size: Size) -> Option<Size> {
         let known = self.resolutions.iter().take(PINPOINTS_MAX);
         let mut best: Option<(u64, u64, Size)> = None;
-        for &resolution in known.filter(|resolution| resolution.shorter() >= self.tile) {
+        for &resolution in known.filter(|r| r.shorter() >= self.tile && r.longer() <= PARAMETER_MAX)
+        {
             let (width, height) = (f64::from(size.width), f64::from(size.height));
             let across = f64::from(resolution.width) / width;
             let scale = across.min(f64::from(resolution.height) / height);

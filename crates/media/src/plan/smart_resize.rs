@@ -1,6 +1,6 @@
 //! The rule of Qwen's models: both edges to multiples of a factor, pixels within two bounds, any ratio.
 
-use super::{Plan, Step};
+use super::{Plan, Step, check};
 use crate::error::ImageFault;
 use crate::resize::Filter;
 use crate::size::{Grid, Size};
@@ -28,20 +28,18 @@ impl SmartResize {
     ///
     /// One edge is more than 200 times the other, or the bounds ask for more rows than [`super::ROWS_MAX`].
     pub fn plan(&self, size: Size) -> Result<Plan, ImageFault> {
+        let unit = self.patch.saturating_mul(self.merge);
+        check(size, &[self.patch, self.merge, unit])?;
         let to = self.resized(size)?;
         let patches = Grid::of_cells(to, self.patch);
         let merged = patches.merged(self.merge);
         let filter = Filter::Bicubic;
-        let rows = u64::from(merged.rows) * u64::from(merged.columns);
-        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
-        Plan::whole(vec![Step::Resize { to, filter }], to, patches, merged, rows).checked(size)
+        let steps = vec![Step::Resize { to, filter }];
+        Plan::whole(steps, to, patches, merged, merged.count()).checked(size)
     }
 
     fn resized(&self, size: Size) -> Result<Size, ImageFault> {
         let (long, short) = (u64::from(size.longer()), u64::from(size.shorter()));
-        if short == 0 {
-            return Err(ImageFault::NoPixels { size });
-        }
         if long > short * u64::from(RATIO_MAX) {
             let max = RATIO_MAX;
             return Err(ImageFault::Ratio { size, max });

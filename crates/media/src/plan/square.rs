@@ -1,6 +1,6 @@
 //! The rule of models with one square picture: Gemma 3 stretches, LLaVA 1.5 crops or pads.
 
-use super::{Plan, Step, centered, fitted};
+use super::{Plan, Step, centered, check, fitted};
 use crate::error::ImageFault;
 use crate::resize::Filter;
 use crate::size::{Area, Grid, Size};
@@ -38,9 +38,7 @@ impl Square {
     ///
     /// The image has no pixels, or the parameters ask for more rows than [`super::ROWS_MAX`].
     pub fn plan(&self, size: Size) -> Result<Plan, ImageFault> {
-        if size.shorter() == 0 {
-            return Err(ImageFault::NoPixels { size });
-        }
+        check(size, &[self.edge, self.patch, self.pool])?;
         let to = Size::square(self.edge);
         let patches = Grid::of_cells(to, self.patch);
         let merged = patches.merged(self.pool);
@@ -58,7 +56,8 @@ impl Square {
             }
             Fit::Crop => {
                 let long = u64::from(self.edge) * u64::from(size.longer());
-                let long = (long / u64::from(size.shorter())) as u32;
+                let long = long / u64::from(size.shorter());
+                let long = u32::try_from(long).unwrap_or(u32::MAX);
                 let covering = if size.width <= size.height {
                     Size::new(self.edge, long)
                 } else {

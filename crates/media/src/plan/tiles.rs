@@ -1,6 +1,8 @@
 //! The rule of Idefics 3 and SmolVLM: tiles of a large picture, and that picture in the size of one tile.
 
-use super::{Canvas, Plan, Step, Tile, aspect, tiles_of, up_to_multiple};
+use super::{
+    Canvas, Plan, Step, Tile, aspect, check, check_tiles, rows_of, tiles_of, up_to_multiple,
+};
 use crate::error::ImageFault;
 use crate::resize::Filter;
 use crate::size::{Area, Grid, Size};
@@ -28,13 +30,13 @@ impl Tiles {
     ///
     /// There are more rows than [`super::ROWS_MAX`].
     pub fn plan(&self, size: Size) -> Result<Plan, ImageFault> {
-        if size.shorter() == 0 {
-            return Err(ImageFault::NoPixels { size });
-        }
+        let parameters = [self.longest_edge, self.tile, self.patch, self.shuffle];
+        check(size, &parameters)?;
         let filter = Filter::Lanczos;
         let first = self.with_longest_edge(size);
         let large = self.of_whole_tiles(first);
         let grid = Grid::of_cells(large, self.tile);
+        check_tiles(size, grid)?;
         let tile = Size::square(self.tile);
         let patches = Grid::of_cells(tile, self.patch);
         let merged = patches.merged(self.shuffle);
@@ -58,11 +60,11 @@ impl Tiles {
                 }],
             });
         }
-        let count: usize = canvases.iter().map(|canvas| canvas.tiles.len()).sum();
+        let rows = rows_of(&canvases);
         let plan = Plan {
             canvases,
             grid,
-            rows: count as u32 * merged.count(),
+            rows,
         };
         plan.checked(size)
     }

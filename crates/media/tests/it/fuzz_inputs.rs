@@ -57,8 +57,8 @@ pub(crate) fn data_url(bytes: &[u8]) {
     }
 }
 
-/// Any size, with any parameters of the right kind, has a plan within the bounds or an error. The first four bytes are
-/// the edges, the others parameters.
+/// Any size, with any parameters, has a plan within the bounds or an error. Two bytes each are width, height, an edge, a
+/// patch, patches that are merged, and a number of rows or tiles.
 pub(crate) fn row_plan(bytes: &[u8]) {
     let word = |at: usize| {
         let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
@@ -90,7 +90,7 @@ fn plans(size: Size, edge: u32, patch: u32, merge: u32, count: u32) -> [Option<P
     };
     let tiles = Tiles {
         longest_edge: edge,
-        tile: patch * merge * 4,
+        tile: patch.saturating_mul(merge).saturating_mul(4),
         patch,
         shuffle: merge,
     };
@@ -121,12 +121,12 @@ fn plans(size: Size, edge: u32, patch: u32, merge: u32, count: u32) -> [Option<P
         patch,
         shuffle: merge,
         tiles_min: count % 4,
-        tiles_max: count % 80,
+        tiles_max: count,
     };
     let slices = Slices {
         slice: edge,
         patch,
-        slices_max: count % 80,
+        slices_max: count,
         rows: SliceRows::Merged(merge),
     };
     [

@@ -9,6 +9,7 @@ use media::{
     Filter, Grid, ImageFault, Normalization, PatchOrder, Pixels, Size, file_digest, patches,
 };
 use proptest::prelude::*;
+use testing::random::Random;
 
 type Rule = Box<dyn Fn(Size) -> Result<Plan, ImageFault>>;
 
@@ -223,7 +224,7 @@ fn parameters_without_rows_and_impossible_sizes_are_errors() {
             square(10, 1, Filter::Bilinear, Fit::Stretch).plan(size),
         ),
         (
-            "is 640 x 480 pixels, from which no rows can be made: there would be none",
+            "is 640 x 480 pixels, from which no rows can be made: a parameter of the model is out of range",
             budget(0).plan(size),
         ),
         (
@@ -273,6 +274,16 @@ fn a_padded_square_is_centered_and_queries_do_not_depend_on_the_size() {
             .plan(size)
             .expect("a plan");
         assert_eq!(plan.rows, rows, "{size}");
+    }
+}
+
+#[test]
+fn any_parameters_have_a_plan_within_the_bounds_or_an_error() {
+    let mut random = Random(11);
+    for _ in 0..20_000 {
+        let words = (0..6).map(|_| random.next() as u16 >> random.below(16));
+        let bytes: Vec<u8> = words.flat_map(u16::to_le_bytes).collect();
+        crate::seeds::inputs::row_plan(&bytes);
     }
 }
 

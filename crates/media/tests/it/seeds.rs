@@ -1,7 +1,7 @@
 //! The inputs of the fuzz targets, and their seeds as a test.
 
 #[path = "fuzz_inputs.rs"]
-mod inputs;
+pub(crate) mod inputs;
 
 use crate::pattern::golden;
 use std::path::{Path, PathBuf};
