@@ -19,7 +19,7 @@ const BUDGETS: [(&str, usize); 23] = [
     ("generate", 6_900),
     ("journal", 3_900),
     ("kernels", 12_700),
-    ("media", 3_200),
+    ("media", 3_800),
     ("millrace", 16_000),
     ("model", 500),
     ("page", 100),

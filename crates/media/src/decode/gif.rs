@@ -1,6 +1,6 @@
 //! GIF: one frame, by the crate of that name. An animation is refused from the headers of its blocks.
 
-use super::bytes::HeaderBytes;
+use super::HeaderBytes;
 use super::watched::Watched;
 use crate::error::ImageFault;
 use crate::kind::ImageKind;

@@ -1,6 +1,6 @@
 //! PNG, by the crate of that name. Text and color profiles are skipped unread.
 
-use super::bytes::HeaderBytes;
+use super::HeaderBytes;
 use super::watched::Watched;
 use crate::color;
 use crate::error::ImageFault;

@@ -1,6 +1,6 @@
 //! WebP: the container, lossy pictures by image-webp, lossless ones and alpha by [`super::vp8l`].
 
-use super::bytes::HeaderBytes;
+use super::HeaderBytes;
 use super::vp8l;
 use super::watched::Watched;
 use crate::color;

@@ -4,17 +4,15 @@
 //! Rules compute in the order and with the roundings of transformers' image processors, with which models were
 //! trained. [`Plan::views`] makes the pictures that the tower sees.
 
-mod budget;
 mod grids;
-mod longest_edge;
+mod kept_ratio;
 mod pinpoints;
 mod smart_resize;
 mod square;
 mod tiles;
 
-pub use budget::Budget;
 pub use grids::{SliceRows, Slices, TileGrid};
-pub use longest_edge::LongestEdge;
+pub use kept_ratio::{Budget, LongestEdge};
 pub use pinpoints::Pinpoints;
 pub use smart_resize::SmartResize;
 pub use square::{Fit, Square};
