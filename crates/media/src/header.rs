@@ -1,6 +1,6 @@
 //! What the header of a file says, checked against the limits.
 
-use crate::decode::Layout;
+use crate::decode::layout::Layout;
 use crate::error::{ImageError, ImageFault};
 use crate::kind::ImageKind;
 use crate::limits::Limits;

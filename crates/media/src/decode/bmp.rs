@@ -1,6 +1,6 @@
 //! BMP without compression: palettes of 1, 4 and 8 bits, and pixels of 16, 24 and 32 bits.
 
-use super::HeaderBytes;
+use super::readers::HeaderBytes;
 use crate::color;
 use crate::error::ImageFault;
 use crate::kind::ImageKind;

@@ -1,7 +1,6 @@
 //! GIF: one frame, by the crate of that name. An animation is refused from the headers of its blocks.
 
-use super::HeaderBytes;
-use super::watched::Watched;
+use super::readers::{HeaderBytes, Watched};
 use crate::error::ImageFault;
 use crate::kind::ImageKind;
 use crate::limits::Deadline;

@@ -1,7 +1,7 @@
 //! JPEG, by zune-jpeg.
 
 use super::jpeg_segments::{Frame, Segments};
-use super::watched::WatchedScan;
+use super::readers::WatchedScan;
 use crate::color;
 use crate::error::ImageFault;
 use crate::kind::ImageKind;

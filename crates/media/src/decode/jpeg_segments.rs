@@ -3,7 +3,7 @@
 //! The decoder gets a file with tables, frame and scans only: thumbnails, profiles and comments cost it neither memory
 //! nor time, and what they say about colors is decided here.
 
-use super::HeaderBytes;
+use super::readers::HeaderBytes;
 use crate::orientation::Orientation;
 use crate::size::Size;
 use std::ops::Range;

@@ -1,7 +1,6 @@
 //! PNG, by the crate of that name. Text and color profiles are skipped unread.
 
-use super::HeaderBytes;
-use super::watched::Watched;
+use super::readers::{HeaderBytes, Watched};
 use crate::color;
 use crate::error::ImageFault;
 use crate::kind::ImageKind;

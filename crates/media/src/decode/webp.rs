@@ -1,8 +1,7 @@
 //! WebP: the container, lossy pictures by image-webp, lossless ones and alpha by [`super::vp8l`].
 
-use super::HeaderBytes;
+use super::readers::{HeaderBytes, Watched};
 use super::vp8l;
-use super::watched::Watched;
 use crate::color;
 use crate::error::ImageFault;
 use crate::kind::ImageKind;
