@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Crate, and the most production lines it may have: the count of today, rounded up to the next hundred. A commit that
 /// makes a crate smaller lowers its budget.
-const BUDGETS: [(&str, usize); 23] = [
+const BUDGETS: [(&str, usize); 24] = [
     ("admission", 2_200),
     ("bench", 1_900),
     ("cluster", 9_700),
@@ -20,6 +20,7 @@ const BUDGETS: [(&str, usize); 23] = [
     ("gpu", 4_500),
     ("journal", 3_900),
     ("kernels", 12_700),
+    ("media", 3_800),
     ("millrace", 16_000),
     ("model", 500),
     ("page", 100),

@@ -4,12 +4,13 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 24] = [
+const DRAWN: [(&str, &[&str], &[&str]); 25] = [
     ("journal", &["private_files"], &["testing"]),
     ("page", &[], &["testing"]),
     ("private_files", &[], &["testing"]),
     ("stream", &[], &["testing"]),
     ("kernels", &[], &["testing"]),
+    ("media", &[], &["testing"]),
     ("model", &[], &[]),
     ("weights", &["kernels", "model"], &["testing"]),
     (
