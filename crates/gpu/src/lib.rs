@@ -12,9 +12,8 @@ pub mod selftest;
 mod test_device;
 mod webgpu;
 
-pub use webgpu::device::{
-    Absent, Counts, Device, DeviceError, DeviceFacts, Kind, Selection, UnknownSelection, devices,
-};
+pub use webgpu::device::{Absent, Counts, Device, DeviceError, DeviceFacts, devices};
 pub use webgpu::loaded::{Loaded, Output};
-pub use webgpu::memory::PrepareError;
+pub use webgpu::memory::{PrepareError, scratch_bytes};
 pub use webgpu::pipelines::KernelError;
+pub use webgpu::selection::{Kind, Selection, UnknownSelection};
