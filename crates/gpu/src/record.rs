@@ -118,6 +118,22 @@ impl Record {
         self.sets[set as usize]
     }
 
+    /// A row of a set.
+    #[cfg(test)]
+    pub(crate) fn row(&self, set: RowSet, row: usize) -> Row {
+        let first = self.place(set).rows_at as usize + row * ROW_WORDS;
+        let words = &self.words[first..first + ROW_WORDS];
+        Row {
+            token: words[0],
+            position: words[1],
+            page: words[2],
+            slot: words[3],
+            table: words[4],
+            source: words[5],
+            temperature: f32::from_bits(words[6]),
+        }
+    }
+
     pub(crate) fn tables_at(&self) -> u32 {
         self.tables_at
     }

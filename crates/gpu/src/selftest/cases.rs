@@ -293,7 +293,7 @@ fn odd_cols(format: Format) -> u32 {
     }
 }
 
-fn matmul(format: Format, rows: u32) -> Case {
+pub(super) fn matmul(format: Format, rows: u32) -> Case {
     let mut builder = Builder::new(format!("matmul {format:?}, {rows} rows"));
     let cols = odd_cols(format);
     let matrix = builder.matrix(format, 71, cols);
@@ -314,7 +314,7 @@ fn matmul(format: Format, rows: u32) -> Case {
     builder.case
 }
 
-fn embed(format: Format) -> Case {
+pub(super) fn embed(format: Format) -> Case {
     let mut builder = Builder::new(format!("embed {format:?}"));
     let cols = odd_cols(format);
     let table = builder.matrix(format, 9, cols);
@@ -529,7 +529,7 @@ fn heads((head_dim, kv_heads, group, page_tokens): HeadShape) -> Case {
 }
 
 /// Attention of three rows; with contexts of several parts if `long`.
-fn attend((head_dim, kv_heads, group, page_tokens): HeadShape, long: bool) -> Case {
+pub(super) fn attend((head_dim, kv_heads, group, page_tokens): HeadShape, long: bool) -> Case {
     let kind = if long { "long" } else { "short" };
     let mut builder = Builder::new(format!("attend, {group} heads of {head_dim}, {kind}"));
     let positions: [u32; 3] = if long { [0, 300, 777] } else { [0, 5, 40] };

@@ -5,7 +5,6 @@ mod experts;
 
 use super::device::Device;
 use super::memory::{DeviceMatrix, MatrixPart, Memory, PrepareError};
-use super::pipelines::Pipelines;
 use super::sources::{Kernel, PART, heads_at_once, matmul_kernels};
 use crate::operation::{
     Activation, At, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, VectorId,
@@ -52,7 +51,7 @@ pub(crate) struct Launch {
 /// A kernel of an operation, for batches of up to so many rows.
 struct Variant {
     rows_max: u32,
-    pipeline: usize,
+    pipeline: wgpu::ComputePipeline,
     /// Outputs and rows of a workgroup of a product.
     block: [u32; 2],
 }
@@ -62,7 +61,6 @@ pub(crate) struct Planner<'a> {
     pub(crate) device: &'a Device,
     pub(crate) program: &'a Program,
     pub(crate) memory: &'a Memory,
-    pub(crate) pipelines: &'a mut Pipelines,
     rows: RowSet,
     launches: Vec<Launch>,
 }
@@ -76,13 +74,11 @@ impl<'a> Planner<'a> {
         device: &'a Device,
         program: &'a Program,
         memory: &'a Memory,
-        pipelines: &'a mut Pipelines,
     ) -> Result<Vec<Launch>, PrepareError> {
         let mut planner = Self {
             device,
             program,
             memory,
-            pipelines,
             rows: RowSet::All,
             launches: Vec::new(),
         };
@@ -433,14 +429,14 @@ impl<'a> Planner<'a> {
         for &(rows_max, kernel) in kernels {
             variants.push(Variant {
                 rows_max,
-                pipeline: self.pipelines.add(self.device, kernel)?,
+                pipeline: self.device.kernel(kernel)?,
                 block: kernel.block(),
             });
         }
         let Some(&(_, kernel)) = kernels.first() else {
             return Ok(());
         };
-        let buffers = self.pipelines.bind(self.device, kernel, buffers)?;
+        let buffers = self.device.bind(kernel, buffers)?;
         self.launches.push(Launch {
             rows: self.rows,
             variants,
@@ -499,13 +495,7 @@ fn norm_words(norm: &Norm) -> [u32; 4] {
 
 impl Launch {
     /// Adds the dispatch to a pass; returns whether there is anything to do.
-    fn encode(
-        &self,
-        pass: &mut wgpu::ComputePass<'_>,
-        pipelines: &Pipelines,
-        record: &Record,
-        parts: u32,
-    ) -> bool {
+    fn encode(&self, pass: &mut wgpu::ComputePass<'_>, record: &Record, parts: u32) -> bool {
         let place = record.place(self.rows);
         let Some((pipeline, [x, y, z])) = self.workgroups(place.rows, parts) else {
             return false;
@@ -516,7 +506,7 @@ impl Launch {
         constants[..batch.len()].copy_from_slice(&batch);
         let end = BATCH_WORDS + self.constants.len();
         constants[BATCH_WORDS..end].copy_from_slice(&self.constants);
-        pass.set_pipeline(pipelines.get(pipeline));
+        pass.set_pipeline(pipeline);
         pass.set_bind_group(0, &self.buffers, &[]);
         pass.set_immediates(0, bytemuck::cast_slice(&constants[..end]));
         pass.dispatch_workgroups(x, y, z);
@@ -524,7 +514,7 @@ impl Launch {
     }
 
     /// The pipeline and the workgroups for so many rows, if there are any.
-    fn workgroups(&self, rows: u32, parts: u32) -> Option<(usize, [u32; 3])> {
+    fn workgroups(&self, rows: u32, parts: u32) -> Option<(&wgpu::ComputePipeline, [u32; 3])> {
         if rows == 0 {
             return None;
         }
@@ -542,7 +532,7 @@ impl Launch {
                 [x, rows.div_ceil(variant.block[1]), z]
             }
         };
-        Some((variant.pipeline, grid))
+        Some((&variant.pipeline, grid))
     }
 }
 
@@ -551,7 +541,6 @@ impl Launch {
 pub(crate) fn encode(
     launches: &[Launch],
     pass: &mut wgpu::ComputePass<'_>,
-    pipelines: &Pipelines,
     record: &Record,
     (available, of_part): (u64, u64),
 ) -> u64 {
@@ -561,7 +550,7 @@ pub(crate) fn encode(
     let parts = if parts > 1 && fits { parts } else { 0 };
     let mut dispatches = 0;
     for launch in launches {
-        dispatches += u64::from(launch.encode(pass, pipelines, record, parts));
+        dispatches += u64::from(launch.encode(pass, record, parts));
     }
     dispatches
 }

@@ -13,6 +13,9 @@ const SPLIT_ROWS_MAX: u64 = 16;
 /// Bytes of the results of parts of attention, at most.
 const PARTS_BYTES_MAX: u64 = 64 << 20;
 
+/// The smallest buffer, of which all are multiples.
+const LEAST_BYTES: u64 = 16;
+
 /// Bytes of packed rows that are on their way to the device at once, at most; a single row may be longer.
 const UPLOAD_BYTES_MAX: usize = 16 << 20;
 
@@ -126,6 +129,23 @@ impl Memory {
         Ok(memory)
     }
 
+    /// Bytes of all buffers.
+    pub(crate) fn bytes(&self) -> u64 {
+        let matrices = self.matrices.iter().flat_map(|matrix| &matrix.parts);
+        let planes = matrices.flat_map(|part| part.planes.iter().flatten());
+        let caches = self.caches.iter().flatten().flatten();
+        let others = [
+            &self.vectors,
+            &self.record,
+            &self.parts,
+            &self.staging,
+            &self.page,
+        ];
+        let all = planes.chain(caches).chain(&self.buffers);
+        let all = all.chain(others).chain(&self.nothing);
+        all.map(wgpu::Buffer::size).sum()
+    }
+
     /// Writes whole rows of the file, `raw`, to rows of a matrix from `first` on.
     ///
     /// # Errors
@@ -194,24 +214,21 @@ impl Memory {
     }
 }
 
-/// Bytes of everything but matrices and caches.
-pub(crate) fn scratch_bytes(program: &Program) -> u64 {
-    let caches = program.caches.iter();
-    let page = caches.map(|cache| cache.page_bytes()).max().unwrap_or(0);
-    let activations = program.buffers.iter().map(|shape| shape.bytes());
+/// Bytes of a program on the device, but for matrices and caches.
+pub fn scratch_bytes(program: &Program) -> u64 {
+    let size = |bytes: u64| bytes.max(LEAST_BYTES).next_multiple_of(LEAST_BYTES);
+    let buffers = program.buffers.iter().map(|shape| size(shape.bytes()));
+    let page = program.caches.iter().map(|cache| cache.page_bytes()).max();
     let others = [
         program.vectors.len() as u64 * 4,
         u64::from(program.record_words_max) * 4,
         parts_bytes(program),
         staged_bytes(program).max(page_bytes(program)),
-        page,
+        page.unwrap_or(0),
+        LEAST_BYTES,
+        LEAST_BYTES,
     ];
-    activations.chain(others).map(buffer_bytes).sum()
-}
-
-/// Bytes of a buffer that holds so many.
-fn buffer_bytes(bytes: u64) -> u64 {
-    bytes.max(16).next_multiple_of(16)
+    buffers.chain(others.map(size)).sum()
 }
 
 /// Bytes of the keys and values of a page in all layers of all caches.
@@ -248,7 +265,7 @@ fn staged_bytes(program: &Program) -> u64 {
         .sum()
 }
 
-/// A buffer, zeroed, of at least 16 bytes.
+/// A buffer, zeroed.
 fn buffer(
     device: &Device,
     what: &str,
@@ -268,7 +285,7 @@ fn buffer(
     let made = device.checked(|device| {
         device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
-            size: buffer_bytes(bytes),
+            size: bytes.max(LEAST_BYTES).next_multiple_of(LEAST_BYTES),
             usage,
             mapped_at_creation: false,
         })
