@@ -1,10 +1,11 @@
 //! A model on a device.
 
 use crate::load_error::LoadError;
-use crate::operation::{MatrixId, RowSet};
+use crate::operation::{MatrixId, Program, RowSet};
 use crate::options::Options;
 use crate::place::{Place, TooLarge};
 use crate::program::{Outputs, Plan};
+use crate::selftest::check_program;
 use crate::step::StepRows;
 use crate::supports::supports;
 use crate::{Device, DeviceError, Loaded, Output, PrepareError};
@@ -43,7 +44,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Loads a model: describes it, allocates everything on the device, and uploads the weights. The files stay open for
+    /// Loads a model: describes it, checks the kernels on small shapes, allocates everything on the device, and uploads the weights. The files stay open for
     /// [`Forward::recover`]; none of their memory remains. `progress` is called at the beginning and after each matrix.
     ///
     /// # Errors
@@ -62,6 +63,7 @@ impl Model {
         let dims = options.dims(&config, weights.vocab());
         let plan = Plan::new(&config, &weights, &dims, options.exact);
         let place = Place::of(&plan.program);
+        check_kernels(&device, &plan.program)?;
         let mut loaded =
             Loaded::new(device, plan.program).map_err(|error| refusal(error, place))?;
         upload(&mut loaded, &files, &plan.matrices, &mut pool, progress)?;
@@ -147,6 +149,14 @@ fn refusal(error: PrepareError, place: Place) -> LoadError {
             why: error.to_string(),
         }),
     }
+}
+
+/// Runs the kernels of a program on small shapes beside their definitions.
+fn check_kernels(device: &Arc<Device>, program: &Program) -> Result<(), LoadError> {
+    check_program(device, program).map_err(|result| LoadError::SelfTest {
+        kernel: result.name,
+        why: result.error.unwrap_or_default(),
+    })
 }
 
 /// Uploads all matrices in the order of the program.
