@@ -124,6 +124,7 @@ impl FakeModel {
         if batch.tokens().len() > dims.rows_max || batch.logit_rows() > dims.logit_rows_max {
             return bad("too many rows");
         }
+        batch.check_plain()?;
         if batch
             .tokens()
             .iter()

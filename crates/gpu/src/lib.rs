@@ -5,15 +5,27 @@
 //! device is allocated when the program is loaded.
 
 pub mod layout;
+mod load_error;
+mod model;
 pub mod operation;
+mod options;
+mod place;
+mod program;
 pub mod record;
 pub mod selftest;
+mod step;
+mod supports;
 #[cfg(test)]
 mod test_device;
 mod webgpu;
 
+pub use load_error::LoadError;
+pub use model::{ARITHMETIC, Model};
+pub use options::Options;
+pub use place::{Place, TooLarge};
+pub use supports::{Unsupported, supports};
 pub use webgpu::device::{Absent, Counts, Device, DeviceError, DeviceFacts, devices};
 pub use webgpu::loaded::{Loaded, Output};
-pub use webgpu::memory::{PrepareError, scratch_bytes};
+pub use webgpu::memory::PrepareError;
 pub use webgpu::pipelines::KernelError;
 pub use webgpu::selection::{Kind, Selection, UnknownSelection};

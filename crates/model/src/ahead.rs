@@ -14,7 +14,8 @@
 use crate::{Batch, ForwardError};
 use std::ops::Range;
 
-/// A token of a batch that is drawn by the batch before: `DRAWN | i` is the token of draw `i`.
+/// A token of a batch that is drawn by the batch before: `DRAWN | i` is the token of draw `i`. The mark of a row that is a
+/// [`crate::VECTOR`] has this bit, too, and is no draw.
 pub const DRAWN: u32 = 1 << 31;
 
 /// Starts batches before the tokens of the last one are known.

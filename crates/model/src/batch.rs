@@ -1,6 +1,7 @@
 //! Input of one forward pass: query tokens of many sequences, prefill and decode mixed.
 
-use crate::{AdapterSet, SpanStates};
+use crate::row_inputs::{self, VectorRows};
+use crate::{AdapterSet, Dims, ForwardError, SpanStates, VECTOR};
 use std::ops::Range;
 
 /// A unit of KV memory: `page_tokens` positions of every layer.
@@ -58,20 +59,35 @@ pub struct Span {
     pub want: Want,
     /// Adapters of the sequence.
     pub adapters: AdapterSet,
+    /// Range of the rows that are vectors, in [`Batch::vector_rows`].
+    pub vectors: Range<usize>,
+    /// Range of the rows' positions on three axes, in [`Batch::axes`].
+    pub axes: Range<usize>,
+    /// Range of the rows that see each other, in [`Batch::blocks`].
+    pub blocks: Range<usize>,
 }
 
 /// Input of one step. Reused between steps, so that a warm step allocates nothing.
+///
+/// A row is a token, which sees the positions up to its own. Three additions, for images, change that; see
+/// [`Batch::set_vectors`], [`Batch::set_axes`] and [`Batch::add_block`].
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     tokens: Vec<u32>,
     pages: Vec<PageId>,
     spans: Vec<Span>,
+    /// Vectors of all rows that are vectors.
+    vectors: Vec<f32>,
+    vector_rows: Vec<VectorRows>,
+    axes: Vec<[u32; 3]>,
+    /// Rows of the batch.
+    blocks: Vec<Range<usize>>,
 }
 
 /// A span with its tokens and its page table.
 #[derive(Clone, Copy, Debug)]
 pub struct SpanView<'a> {
-    /// Token ids, one per row.
+    /// Token ids, one per row; [`VECTOR`] for a row that is a vector.
     pub tokens: &'a [u32],
     /// Position of `tokens[0]` in the sequence. Key and value of position `p` are in `pages[p /
     /// page_tokens]`, slot `p % page_tokens`.
@@ -92,14 +108,26 @@ impl Batch {
         self.tokens.clear();
         self.pages.clear();
         self.spans.clear();
+        self.vectors.clear();
+        self.vector_rows.clear();
+        self.axes.clear();
+        self.blocks.clear();
     }
 
-    /// Makes this batch a copy of another one with tokens replaced.
+    /// Makes this batch a copy of another one with tokens replaced; rows that are vectors stay.
     pub fn copy_with(&mut self, other: &Self, token: impl Fn(u32) -> u32) {
         self.tokens.clear();
-        self.tokens.extend(other.tokens.iter().map(|&id| token(id)));
+        let replaced = other.tokens.iter().map(|&id| match id {
+            VECTOR => VECTOR,
+            id => token(id),
+        });
+        self.tokens.extend(replaced);
         self.pages.clone_from(&other.pages);
         self.spans.clone_from(&other.spans);
+        self.vectors.clone_from(&other.vectors);
+        self.vector_rows.clone_from(&other.vector_rows);
+        self.axes.clone_from(&other.axes);
+        self.blocks.clone_from(&other.blocks);
     }
 
     /// Adds a span of a sequence without adapters.
@@ -126,6 +154,9 @@ impl Batch {
             states: None,
             want,
             adapters,
+            vectors: self.vector_rows.len()..self.vector_rows.len(),
+            axes: self.axes.len()..self.axes.len(),
+            blocks: self.blocks.len()..self.blocks.len(),
         });
     }
 
@@ -136,7 +167,44 @@ impl Batch {
         }
     }
 
-    /// All tokens, span after span.
+    /// Gives rows of the span that was added last, counted from its first row, vectors in place of tokens' embeddings: shape
+    /// `(rows, width)`, what `width` is says the model. Their tokens become [`VECTOR`]. Rows are given in ascending order.
+    /// Without effect on an empty batch.
+    pub fn set_vectors(&mut self, rows: Range<usize>, vectors: &[f32]) {
+        let Some(span) = self.spans.last_mut() else {
+            return;
+        };
+        let rows = row_inputs::in_batch(&span.tokens, &rows);
+        if let Some(tokens) = self.tokens.get_mut(rows.clone()) {
+            tokens.fill(VECTOR);
+        }
+        let first = self.vectors.len();
+        self.vectors.extend_from_slice(vectors);
+        let floats = first..self.vectors.len();
+        self.vector_rows.push(VectorRows { rows, floats });
+        span.vectors.end = self.vector_rows.len();
+    }
+
+    /// Sets the rotary positions of all rows of the span that was added last, on three axes: time, height and width. Without
+    /// them a row's position is its position in the sequence, on each axis. Pages and sight always follow the latter.
+    /// Without effect on an empty batch.
+    pub fn set_axes(&mut self, axes: &[[u32; 3]]) {
+        if let Some(span) = self.spans.last_mut() {
+            self.axes.extend_from_slice(axes);
+            span.axes.end = self.axes.len();
+        }
+    }
+
+    /// Makes rows of the span that was added last, counted from its first row, see each other: each sees the positions up to
+    /// the last of them. Blocks are given in ascending order. Without effect on an empty batch.
+    pub fn add_block(&mut self, rows: Range<usize>) {
+        if let Some(span) = self.spans.last_mut() {
+            self.blocks.push(row_inputs::in_batch(&span.tokens, &rows));
+            span.blocks.end = self.blocks.len();
+        }
+    }
+
+    /// All tokens, span after span; [`VECTOR`] for rows that are vectors.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
     }
@@ -144,6 +212,91 @@ impl Batch {
     /// All page tables, span after span.
     pub fn pages(&self) -> &[PageId] {
         &self.pages
+    }
+
+    /// The rows that are vectors, ascending.
+    pub fn vector_rows(&self) -> &[VectorRows] {
+        &self.vector_rows
+    }
+
+    /// The vectors of [`Self::vector_rows`].
+    pub fn vectors(&self) -> &[f32] {
+        &self.vectors
+    }
+
+    /// Positions on three axes, one for each row of the spans that have them.
+    pub fn axes(&self) -> &[[u32; 3]] {
+        &self.axes
+    }
+
+    /// Rows of the batch that see each other, ascending.
+    pub fn blocks(&self) -> &[Range<usize>] {
+        &self.blocks
+    }
+
+    /// Whether all rows are tokens that see the positions up to their own.
+    ///
+    /// # Errors
+    /// [`ForwardError::BadBatch`] that names the first addition: of a model that does not compute them.
+    pub fn check_plain(&self) -> Result<(), ForwardError> {
+        let additions = [
+            (
+                self.vector_rows.is_empty(),
+                "the model takes no vectors in place of tokens",
+            ),
+            (
+                self.axes.is_empty(),
+                "the model has no positions on three axes",
+            ),
+            (
+                self.blocks.is_empty(),
+                "the model has no rows that see each other",
+            ),
+        ];
+        match additions.iter().find(|(is_absent, _)| !is_absent) {
+            Some((_, why)) => Err(ForwardError::BadBatch(why)),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks the batch against the bounds of a model, whose rows are tokens.
+    ///
+    /// # Errors
+    /// [`ForwardError::BadBatch`]: there are too many rows, a token or a page does not exist, or a page table is too short.
+    pub fn check(&self, dims: &Dims) -> Result<(), ForwardError> {
+        let refuse = |bad: bool, why| match bad {
+            true => Err(ForwardError::BadBatch(why)),
+            false => Ok(()),
+        };
+        let most = dims.logit_rows_max;
+        refuse(self.tokens.len() > dims.rows_max, "more rows than rows_max")?;
+        refuse(
+            self.logit_rows() > most,
+            "more logits rows than logit_rows_max",
+        )?;
+        let unknown = |&token: &u32| token as usize >= dims.vocab;
+        refuse(
+            self.tokens.iter().any(unknown),
+            "a token is not in the vocabulary",
+        )?;
+        let astray = |&page: &PageId| page as usize >= dims.pages;
+        refuse(self.pages.iter().any(astray), "a page does not exist")?;
+        for span in &self.spans {
+            let end = span.position.saturating_add(span.tokens.len());
+            refuse(end > dims.context_max, "a position is beyond context_max")?;
+            let covered = span.pages.len().saturating_mul(dims.page_tokens);
+            refuse(end > covered, "a block table is too short")?;
+        }
+        Ok(())
+    }
+
+    /// Checks vectors, which are `width` wide, axes and blocks against their spans.
+    ///
+    /// # Errors
+    /// [`ForwardError::BadBatch`]: rows are outside of their span, or not ascending; vectors have another width, or are not
+    /// finite; there are more or fewer positions than rows; a row without a vector has none.
+    pub fn check_row_inputs(&self, width: usize) -> Result<(), ForwardError> {
+        row_inputs::check(self, width).map_err(ForwardError::BadBatch)
     }
 
     /// The spans as ranges of [`Self::tokens`] and [`Self::pages`].

@@ -96,7 +96,7 @@ impl Decoder {
             isa,
             caches,
             ropes,
-            rows: Rows::new(dims, config.is_causal()),
+            rows: Rows::new(dims, config.is_causal(), config.dim),
             adapters: AdapterPass::new(config, dims, isa, (0, 0)),
             scratch: Scratch::new(config, weights, dims),
             state_head: HeadScratch::new(config, weights, dims),

@@ -7,6 +7,8 @@ use model::{AdapterSet, Batch, Dims, ForwardError, Span, Want};
 pub(crate) struct Rows {
     /// Whether a row sees earlier positions only; else the whole text, which is one span.
     is_causal: bool,
+    /// Width of a vector in place of a token: that of the stream.
+    width: usize,
     /// Position in the sequence, and page table.
     pub(crate) queries: Vec<QueryRow>,
     /// Adapters of the row's sequence.
@@ -21,9 +23,10 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    pub(crate) fn new(dims: &Dims, is_causal: bool) -> Self {
+    pub(crate) fn new(dims: &Dims, is_causal: bool, width: usize) -> Self {
         Self {
             is_causal,
+            width,
             queries: Vec::with_capacity(dims.rows_max),
             adapters: Vec::with_capacity(dims.rows_max),
             slots: Vec::with_capacity(dims.rows_max),
@@ -35,7 +38,9 @@ impl Rows {
 
     /// Reads a batch; rejects a batch that violates the bounds before changing anything.
     pub(crate) fn read(&mut self, batch: &Batch, dims: &Dims) -> Result<(), ForwardError> {
-        check(batch, dims)?;
+        batch.check_row_inputs(self.width)?;
+        batch.check_plain()?;
+        batch.check(dims)?;
         if !self.is_causal {
             check_whole_texts(batch)?;
         }
@@ -106,39 +111,4 @@ fn check_whole_texts(batch: &Batch) -> Result<(), ForwardError> {
             "a text of an encoder is one span without logits",
         )),
     }
-}
-
-fn check(batch: &Batch, dims: &Dims) -> Result<(), ForwardError> {
-    let refuse = |bad: bool, why| {
-        if bad {
-            Err(ForwardError::BadBatch(why))
-        } else {
-            Ok(())
-        }
-    };
-    refuse(
-        batch.tokens().len() > dims.rows_max,
-        "more rows than rows_max",
-    )?;
-    refuse(
-        batch.logit_rows() > dims.logit_rows_max,
-        "more logits rows than logit_rows_max",
-    )?;
-    let unknown = batch
-        .tokens()
-        .iter()
-        .any(|&token| token as usize >= dims.vocab);
-    refuse(unknown, "a token is not in the vocabulary")?;
-    let astray = batch
-        .pages()
-        .iter()
-        .any(|&page| page as usize >= dims.pages);
-    refuse(astray, "a page does not exist")?;
-    for span in batch.ranges() {
-        let end = span.position.saturating_add(span.tokens.len());
-        refuse(end > dims.context_max, "a position is beyond context_max")?;
-        let covered = span.pages.len().saturating_mul(dims.page_tokens);
-        refuse(end > covered, "a block table is too short")?;
-    }
-    Ok(())
 }

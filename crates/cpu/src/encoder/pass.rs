@@ -43,7 +43,7 @@ impl EncoderPass {
             isa,
             kv: KvCache::new(config.kv_shape(dims.pages, dims.page_tokens))?,
             rope: config.rope.clone().map(Rope::new),
-            rows: Rows::new(dims, false),
+            rows: Rows::new(dims, false, config.dim),
             types: Vec::with_capacity(dims.rows_max),
             scratch: EncoderScratch::new(config, weights, dims, isa, pool.threads()),
             pool,

@@ -293,7 +293,7 @@ pub(crate) fn rewritten(
 }
 
 /// The file as converters wrote Mixtral before there were tensors of three dimensions.
-fn one_by_one(file: &[u8]) -> Vec<u8> {
+pub(crate) fn one_by_one(file: &[u8]) -> Vec<u8> {
     rewritten(file, |name, dims, bytes| {
         let Some(part) = name.strip_suffix("_exps.weight") else {
             return vec![(name.to_owned(), dims.to_vec(), bytes.to_vec())];

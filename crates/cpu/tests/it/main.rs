@@ -4,6 +4,7 @@ mod adapter_files;
 mod adapters;
 mod allocation;
 mod architectures;
+mod described;
 mod differing;
 mod embedding_files;
 mod embedding_models;

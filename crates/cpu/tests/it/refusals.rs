@@ -199,6 +199,44 @@ fn load_progress_increases_to_total() {
     assert!(seen.is_sorted_by_key(done) && seen.len() as u64 > tensors);
 }
 
+/// Fills a batch.
+type Fill = Box<dyn Fn(&mut Batch)>;
+
+#[track_caller]
+fn check_refused(model: &mut Model, part: &str, fill: &dyn Fn(&mut Batch)) {
+    let mut batch = Batch::default();
+    fill(&mut batch);
+    let error = model.forward(&batch).unwrap_err();
+    let named = matches!(error, ForwardError::BadBatch(why) if why.contains(part));
+    assert!(named, "{part}: {error}");
+}
+
+#[test]
+fn rows_that_are_more_than_tokens_are_rejected_without_effect() {
+    let mut model = load(LLAMA, 2);
+    let (dim, prompt) = (model.config().dim, ids(1, 20, model.dims().vocab));
+    let before = logits(&mut model, &prompt, 0);
+    let rows: [(&str, Fill); 4] = [
+        (
+            "takes no vectors",
+            Box::new(move |b| b.set_vectors(1..2, &vec![0.5; dim])),
+        ),
+        (
+            "not as wide",
+            Box::new(move |b| b.set_vectors(1..2, &vec![0.5; dim + 1])),
+        ),
+        ("three axes", Box::new(|b| b.set_axes(&[[0; 3]; 3]))),
+        ("see each other", Box::new(|b| b.add_block(0..2))),
+    ];
+    for (part, add) in rows {
+        check_refused(&mut model, part, &|batch| {
+            batch.push(&[1; 3], 0, &[0], Want::Last);
+            add(batch);
+        });
+    }
+    assert_eq!(logits(&mut model, &prompt, 0), before);
+}
+
 #[test]
 fn invalid_batch_is_rejected_without_effect() {
     let mut model = load(LLAMA, 2);
@@ -206,7 +244,6 @@ fn invalid_batch_is_rejected_without_effect() {
     let prompt = ids(1, 20, dims.vocab);
     let before = logits(&mut model, &prompt, 0);
     let all = pages(0, dims.context_max);
-    type Fill = Box<dyn Fn(&mut Batch)>;
     let rows: Vec<(&str, Fill)> = vec![
         (
             "rows_max",
@@ -235,11 +272,7 @@ fn invalid_batch_is_rejected_without_effect() {
         ),
     ];
     for (part, fill) in rows {
-        let mut batch = Batch::default();
-        fill(&mut batch);
-        let error = model.forward(&batch).unwrap_err();
-        let named = matches!(error, ForwardError::BadBatch(why) if why.contains(part));
-        assert!(named, "{part}: {error}");
+        check_refused(&mut model, part, &*fill);
     }
     assert_eq!(model.forward(&Batch::default()).unwrap().len(), 0);
     assert_eq!(logits(&mut model, &prompt, 0), before);

@@ -9,7 +9,7 @@ use super::{FakeModel, FaultKind, NOT_A_NUMBER, SIMULATED_ERROR, mix, of_adapter
 use crate::TopLogprob;
 use crate::sampler::Sampler;
 use model::{
-    Ahead, Batch, DRAWN, DeviceFault, DrawOutcome, Drawn, DrawnToken, Draws, ForwardError,
+    Ahead, Batch, DRAWN, DeviceFault, DrawOutcome, Drawn, DrawnToken, Draws, ForwardError, VECTOR,
 };
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -115,7 +115,8 @@ impl Late {
         let counter = &self.log.shared.started_ahead;
         counter.fetch_add(u64::from(is_ahead), Ordering::Relaxed);
         let last = |token: u32| self.tokens.get((token & !DRAWN) as usize);
-        let drawn = batch.tokens().iter().filter(|&token| token & DRAWN != 0);
+        let drawn = batch.tokens().iter();
+        let drawn = drawn.filter(|&&token| token & DRAWN != 0 && token != VECTOR);
         for outcome in drawn.map(|&token| last(token)) {
             if !is_ahead || outcome.is_none_or(|o| *o == DrawOutcome::Row) {
                 self.log.note("a token that no draw gives");

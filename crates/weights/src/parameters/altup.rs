@@ -6,7 +6,6 @@ use super::tensors::{KernelPacking, Packing, Tensors};
 use crate::Config;
 use crate::LoadError;
 use crate::config::altup::{LAUREL_RANK, STATES};
-use kernels::Format;
 
 /// Projections between the embedding and the states besides the active one.
 pub struct StateProjections<P: Packing = KernelPacking> {
@@ -56,13 +55,9 @@ impl<P: Packing> StateProjections<P> {
     }
 }
 
-impl StateProjections {
-    pub(super) fn bytes(&self) -> usize {
-        self.into.bytes() + self.out_of.bytes()
-    }
-
-    pub(super) fn formats(&self) -> [Format; 2] {
-        [self.into.format(), self.out_of.format()]
+impl<P: Packing> StateProjections<P> {
+    pub(super) fn stacks(&self) -> [&P::Stack; 2] {
+        [&self.into, &self.out_of]
     }
 }
 

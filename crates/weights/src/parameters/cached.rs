@@ -19,9 +19,10 @@ impl PackedTensors<'_> {
         if !self.sections.has_file() {
             return Ok(None);
         }
-        let tensor = self.find(name)?;
-        self.check_shape(&tensor, &[cols as u64, rows.iter().sum::<usize>() as u64])?;
-        let format = self.packable(&tensor)?;
+        let tensor = self.tensors.find(name)?;
+        self.tensors
+            .check_shape(&tensor, &[cols as u64, rows.iter().sum::<usize>() as u64])?;
+        let format = self.tensors.packable(&tensor)?;
         let mut parts = Vec::with_capacity(N);
         for (number, rows) in (0..).zip(rows) {
             let shape = section((name, number), format, 1, (rows, cols));
@@ -49,10 +50,11 @@ impl PackedTensors<'_> {
         if !self.sections.has_file() {
             return Ok(None);
         }
-        let tensor = self.find(name)?;
+        let tensor = self.tensors.find(name)?;
         let all: usize = rows.iter().sum();
-        self.check_shape(&tensor, &[cols as u64, all as u64, count as u64])?;
-        let format = self.packable(&tensor)?;
+        self.tensors
+            .check_shape(&tensor, &[cols as u64, all as u64, count as u64])?;
+        let format = self.tensors.packable(&tensor)?;
         let mut stacks = Vec::with_capacity(N);
         for (number, rows) in (0..).zip(rows) {
             let Some(stack) = self.take_stack((name, number), format, count, (rows, cols)) else {
@@ -76,17 +78,18 @@ impl PackedTensors<'_> {
             return Ok(None);
         }
         for matrix in 0..count {
-            let tensor = self.find(&name_of(matrix))?;
-            self.check_shape(&tensor, &[cols as u64, rows as u64])?;
+            let tensor = self.tensors.find(&name_of(matrix))?;
+            self.tensors
+                .check_shape(&tensor, &[cols as u64, rows as u64])?;
             // An error, which packing reports.
-            if self.packable(&tensor)? != format {
+            if self.tensors.packable(&tensor)? != format {
                 return Ok(None);
             }
         }
         let stack = self.take_stack((&name_of(0), 0), format, count, (rows, cols));
         if stack.is_some() {
             for matrix in 0..count {
-                let tensor = self.find(&name_of(matrix))?;
+                let tensor = self.tensors.find(&name_of(matrix))?;
                 self.finish(&tensor);
             }
         }

@@ -110,7 +110,8 @@ impl<P: Packing> Experts<P> {
         })
     }
 
-    fn stacks(&self) -> impl Iterator<Item = &P::Stack> {
+    /// The experts.
+    pub(super) fn stacks(&self) -> impl Iterator<Item = &P::Stack> {
         [&self.up, &self.down].into_iter().chain(&self.gate)
     }
 }

@@ -1,15 +1,20 @@
 //! Trained parameters of decoders and encoders: which tensors a model has, under which names and in which shapes.
 //!
 //! A decoder's are generic over who packs ([`Packing`]): [`Weights::load`] packs files for this machine's kernels once, and
-//! releases the file's copy; [`Weights::read`] takes any other source of [`Tensors`].
+//! releases the file's copy; [`Weights::describe`] reads no matrix and says where each is; [`Weights::read`] takes any other
+//! source of [`Tensors`].
 
 mod adapt;
 mod altup;
 mod attention;
 mod cached;
 mod delta;
+mod described;
+mod described_reader;
+mod described_tensors;
 mod encoder;
 mod experts;
+mod file_tensors;
 mod latent;
 mod layer;
 mod linear;
@@ -20,6 +25,7 @@ mod norm;
 mod norms;
 mod packed;
 mod packed_tensors;
+mod parts;
 mod per_layer;
 mod recurrent;
 mod row_table;
@@ -32,6 +38,8 @@ mod tensors;
 pub use altup::{LayerStates, StateProjections};
 pub use attention::{Attention, KeyValue};
 pub use delta::DeltaNet;
+pub use described::{Described, DescribedMatrix, RowRun, TensorRows};
+pub use described_reader::DescribedReader;
 pub use encoder::{ClassifierHead, EncoderFeedForward, EncoderLayer, EncoderWeights, LayerNorm};
 pub use experts::{ExpertBiases, ExpertNorms, Experts};
 pub use latent::Latent;
@@ -42,16 +50,17 @@ pub use mamba::Mamba;
 pub use mtp::MtpHead;
 pub use norm::Norm;
 pub use packed::Packed;
+pub use parts::Part;
 pub use per_layer::{PerLayerInputs, PerLayerUpdate};
 pub use recurrent::Recurrent;
 pub use row_table::RowTable;
 pub use short_conv::ShortConv;
 pub use state_head::{HeadProjections, SCORED_ANSWERS};
-pub use tensors::{KernelPacking, MatrixOf, Packing, StackOf, Tensors};
+pub use tensors::{KernelPacking, MatrixOf, Packing, StackOf, Stored, Tensors};
 
 use crate::config::limits;
 use crate::{Config, LoadError, ModelFiles, PackedSections};
-use kernels::{Format, Isa, Matrix, MatrixStack, Pool};
+use kernels::{Format, Isa, Pool};
 use packed_tensors::PackedTensors;
 
 /// All trained parameters.
@@ -75,6 +84,8 @@ pub struct Weights<P: Packing = KernelPacking> {
     pub state_head: Option<HeadProjections<P>>,
     /// Divisors of the global rope's frequencies.
     pub rope_factors: Option<Vec<f32>>,
+    /// Rows of the embedding.
+    vocab: usize,
 }
 
 impl Weights {
@@ -94,35 +105,14 @@ impl Weights {
         Self::read(tensors, config)
     }
 
-    /// Size of the vocabulary.
-    pub fn vocab(&self) -> usize {
-        self.embedding.rows()
-    }
-
-    /// Resident bytes of the matrices. Norms and biases are a thousandth of that.
-    pub fn bytes(&self) -> usize {
-        let matrices: usize = self.matrices().map(Matrix::bytes).sum();
-        let table = self.per_layer.as_ref().map(|inputs| inputs.table.bytes());
-        let states = self.states.as_ref().map_or(0, StateProjections::bytes);
-        let experts: usize = self.experts().map(Experts::bytes).sum();
-        let latents: usize = self
-            .latents()
-            .flat_map(Latent::stacks)
-            .map(MatrixStack::bytes)
-            .sum();
-        matrices + experts + latents + table.unwrap_or(0) + states
-    }
-
     /// Formats of the matrices.
     pub fn formats(&self) -> impl Iterator<Item = Format> {
         let experts = self.experts().flat_map(Experts::formats);
-        let states = self.states.iter().flat_map(StateProjections::formats);
-        let latents = self
-            .latents()
-            .flat_map(Latent::stacks)
-            .map(MatrixStack::format);
+        let states = self.states.iter().flat_map(StateProjections::stacks);
+        let states = states.map(Stored::format);
+        let latents = self.latents().flat_map(Latent::stacks).map(Stored::format);
         self.matrices()
-            .map(Matrix::format)
+            .map(Stored::format)
             .chain(experts)
             .chain(latents)
             .chain(states)
@@ -158,11 +148,17 @@ impl<P: Packing> Weights<P> {
                 .map(|layer| Layer::load(tensors, config, layer))
                 .collect::<Result<_, _>>()?,
             mtp: MtpHead::load(tensors, config, vocab)?,
+            vocab,
         };
         let ignored = config.layers..config.layers + config.layers_ignored;
         ignored.for_each(|layer| tensors.ignore_layer(layer));
         tensors.finish_all()?;
         Ok(weights)
+    }
+
+    /// Size of the vocabulary.
+    pub fn vocab(&self) -> usize {
+        self.vocab
     }
 
     /// The vocabulary projection.

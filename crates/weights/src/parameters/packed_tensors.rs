@@ -1,35 +1,21 @@
 //! Tensors of files, found by name, checked, and packed once for the kernels.
 
+use super::file_tensors::FileTensors;
 use super::tensors::{KernelPacking, Tensors};
 use super::{Packed, RowTable};
 use crate::LoadError;
 use crate::config::LatentConfig;
 use crate::{ModelFiles, PackedSections, TensorEntry};
-use half::{bf16, f16};
 use kernels::{Format, Isa, Matrix, MatrixStack, PackError, Pool};
-use std::collections::HashSet;
-
-/// The formats that [`Matrix::pack`] reads, for errors.
-const FORMATS: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS, IQ3_S, IQ3_XXS, IQ2_S, IQ2_XS, IQ2_XXS or MXFP4";
-
-/// Tensors that may be in a file without being used: rope tables of old converters, and factors for the other
-/// context length.
-const IGNORED: [&str; 4] = [
-    "rope_freqs.weight",
-    "rope_factors_long.weight",
-    "rope_factors_short.weight",
-    ".attn_rot_embd",
-];
 
 /// The tensors of a model being loaded.
 pub(super) struct PackedTensors<'a> {
-    pub(super) files: &'a ModelFiles,
+    pub(super) tensors: FileTensors<'a>,
     pub(super) isa: Isa,
     pub(super) pool: &'a mut Pool,
     /// Packed matrices of an earlier load.
     pub(super) sections: &'a mut PackedSections,
     progress: &'a mut dyn FnMut(Packed),
-    taken: HashSet<String>,
     packed: Packed,
 }
 
@@ -48,12 +34,11 @@ impl<'a> PackedTensors<'a> {
         };
         progress(packed);
         Self {
-            files,
+            tensors: FileTensors::new(files),
             isa,
             pool,
             sections,
             progress,
-            taken: HashSet::new(),
             packed,
         }
     }
@@ -65,39 +50,21 @@ impl<'a> PackedTensors<'a> {
         rows: usize,
         cols: usize,
     ) -> Result<(Format, Vec<u8>), LoadError> {
-        let tensor = self.find(name)?;
-        self.check_shape(&tensor, &[cols as u64, rows as u64])?;
-        let format = self.packable(&tensor)?;
-        let failed = |error| LoadError::Pack {
-            tensor: self.files.label(name),
-            error,
-        };
-        if !cols.is_multiple_of(format.block_weights()) {
-            return Err(failed(PackError::Cols(cols)));
-        }
-        let wanted = rows * (cols / format.block_weights() * format.block_bytes());
-        let bytes = self.files.read(name, self.pool)?.into_owned();
+        let tensor = self.tensors.find(name)?;
+        self.tensors
+            .check_shape(&tensor, &[cols as u64, rows as u64])?;
+        let format = self.tensors.packable(&tensor)?;
+        let row_bytes = self.tensors.row_bytes(name, format, cols)?;
+        let wanted = rows * row_bytes;
+        let bytes = self.tensors.files.read(name, self.pool)?.into_owned();
         if bytes.len() != wanted {
             let given = bytes.len();
-            return Err(failed(PackError::Size { wanted, given }));
+            return Err(self
+                .tensors
+                .pack_error(name, PackError::Size { wanted, given }));
         }
         self.finish(&tensor);
         Ok((format, bytes))
-    }
-
-    pub(super) fn find(&self, name: &str) -> Result<TensorEntry<'a>, LoadError> {
-        self.files.tensor(name).ok_or_else(|| LoadError::Missing {
-            tensor: self.files.label(name),
-        })
-    }
-
-    /// The format of a tensor that can be packed.
-    pub(super) fn packable(&self, tensor: &TensorEntry<'_>) -> Result<Format, LoadError> {
-        tensor.format().ok_or_else(|| LoadError::Kind {
-            tensor: self.files.label(tensor.name),
-            found: tensor.kind,
-            wanted: FORMATS,
-        })
     }
 
     /// Packs part `number` of a tensor.
@@ -110,41 +77,19 @@ impl<'a> PackedTensors<'a> {
         bytes: &[u8],
     ) -> Result<Matrix, LoadError> {
         let packed = Matrix::pack(self.isa, self.pool, format, rows, cols, bytes);
-        let matrix = packed.map_err(|error| self.pack_error(name, error))?;
+        let matrix = packed.map_err(|error| self.tensors.pack_error(name, error))?;
         self.keep((name, number), &matrix);
         Ok(matrix)
     }
 
     /// Counts a tensor as loaded and releases the original's memory.
     pub(super) fn finish(&mut self, tensor: &TensorEntry<'_>) {
-        if self.taken.insert(tensor.name.to_owned()) {
+        if self.tensors.take(tensor.name) {
             self.packed.bytes_done += tensor.bytes;
             self.packed.tensors_done += 1;
             (self.progress)(self.packed);
         }
-        self.files.release(tensor.name);
-    }
-
-    /// Compares dims; trailing dimensions of 1 are ignored.
-    pub(super) fn check_shape(
-        &self,
-        tensor: &TensorEntry<'_>,
-        wanted: &[u64],
-    ) -> Result<(), LoadError> {
-        let significant = |dims: &'_ [u64]| {
-            dims.iter()
-                .rposition(|&dim| dim != 1)
-                .map_or(0, |at| at + 1)
-        };
-        let same = tensor.dims[..significant(tensor.dims)] == wanted[..significant(wanted)];
-        if same {
-            return Ok(());
-        }
-        Err(LoadError::Shape {
-            tensor: self.files.label(tensor.name),
-            wanted: wanted.to_vec(),
-            found: tensor.dims.to_vec(),
-        })
+        self.tensors.files.release(tensor.name);
     }
 }
 
@@ -152,11 +97,11 @@ impl Tensors for PackedTensors<'_> {
     type Packing = KernelPacking;
 
     fn has(&self, name: &str) -> bool {
-        self.files.tensor(name).is_some()
+        self.tensors.has(name)
     }
 
     fn rows_of(&self, name: &str) -> Result<usize, LoadError> {
-        Ok(self.find(name)?.rows())
+        Ok(self.tensors.find(name)?.rows())
     }
 
     fn split<const N: usize>(
@@ -168,11 +113,12 @@ impl Tensors for PackedTensors<'_> {
         if let Some(parts) = self.cached(name, rows, cols)? {
             return Ok(parts);
         }
-        let tensor = self.find(name)?;
-        self.check_shape(&tensor, &[cols as u64, rows.iter().sum::<usize>() as u64])?;
-        let format = self.packable(&tensor)?;
+        let tensor = self.tensors.find(name)?;
+        self.tensors
+            .check_shape(&tensor, &[cols as u64, rows.iter().sum::<usize>() as u64])?;
+        let format = self.tensors.packable(&tensor)?;
         let row_bytes = cols / format.block_weights() * format.block_bytes();
-        let bytes = self.files.read(name, self.pool)?;
+        let bytes = self.tensors.files.read(name, self.pool)?;
         let mut start = 0;
         let mut parts = [const { None }; N];
         for (number, (part, rows)) in (0..).zip(parts.iter_mut().zip(rows)) {
@@ -258,77 +204,32 @@ impl Tensors for PackedTensors<'_> {
     }
 
     fn numbers(&mut self, name: &str, dims: &[u64]) -> Result<Vec<f32>, LoadError> {
-        let tensor = self.find(name)?;
-        self.check_shape(&tensor, dims)?;
-        let wrong = || LoadError::Kind {
-            tensor: self.files.label(name),
-            found: tensor.kind,
-            wanted: "F32, F16 or BF16",
-        };
-        let bytes = self.files.read(name, self.pool)?;
-        let numbers = numbers(tensor.format(), &bytes).ok_or_else(wrong)?;
-        if let Some(index) = numbers.iter().position(|number| !number.is_finite()) {
-            return Err(LoadError::Value {
-                tensor: self.files.label(name),
-                index,
-            });
-        }
+        let (tensor, numbers) = self.tensors.numbers(name, dims, self.pool)?;
         self.finish(&tensor);
         Ok(numbers)
     }
 
     fn per_head(&mut self, name: &str, heads: usize) -> Result<Vec<f32>, LoadError> {
-        match self.find(name)?.dims.len() {
+        match self.tensors.find(name)?.dims.len() {
             1 => self.vector(name, heads),
             _ => self.table(name, heads, 1),
         }
     }
 
     fn ignore(&mut self, name: &str) {
-        self.taken.insert(name.to_owned());
+        self.tensors.take(name);
     }
 
     fn ignore_layer(&mut self, layer: usize) {
-        let prefix = format!("blk.{layer}.");
-        let names = self.files.tensors();
-        let names = names.iter().map(|tensor| tensor.name);
-        let of_layer = names.filter(|name| name.starts_with(&prefix));
-        self.taken.extend(of_layer.map(str::to_owned));
+        self.tensors.take_layer(layer);
     }
 
     fn finish_all(&mut self) -> Result<(), LoadError> {
-        let ignored = |name: &str| IGNORED.iter().any(|part| name.contains(part));
-        let tensors = self.files.tensors();
-        let unused = tensors
-            .iter()
-            .find(|tensor| !self.taken.contains(tensor.name) && !ignored(tensor.name));
-        if let Some(tensor) = unused {
-            return Err(LoadError::Unused {
-                tensor: self.files.label(tensor.name),
-            });
-        }
+        self.tensors.check_unused()?;
         // Ignored tensors count as done.
         self.packed.bytes_done = self.packed.bytes_total;
         self.packed.tensors_done = self.packed.tensors_total;
         (self.progress)(self.packed);
         Ok(())
     }
-}
-
-fn numbers(format: Option<Format>, bytes: &[u8]) -> Option<Vec<f32>> {
-    let halves = |number: fn([u8; 2]) -> f32| {
-        bytes
-            .chunks_exact(2)
-            .map(|pair| number([pair[0], pair[1]]))
-            .collect()
-    };
-    Some(match format? {
-        Format::F32 => bytes
-            .chunks_exact(4)
-            .map(|quad| f32::from_le_bytes([quad[0], quad[1], quad[2], quad[3]]))
-            .collect(),
-        Format::F16 => halves(|pair| f16::from_le_bytes(pair).to_f32()),
-        Format::BF16 => halves(|pair| bf16::from_le_bytes(pair).to_f32()),
-        _ => return None,
-    })
 }

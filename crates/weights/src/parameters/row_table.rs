@@ -11,10 +11,3 @@ pub struct RowTable {
     /// The rows, one after the other.
     pub bytes: Vec<u8>,
 }
-
-impl RowTable {
-    /// Resident bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes.len()
-    }
-}

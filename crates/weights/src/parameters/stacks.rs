@@ -1,10 +1,11 @@
 //! Tensors of several matrices of one shape.
 
+use super::described_reader::columns;
 use super::packed_tensors::PackedTensors;
 use super::tensors::Tensors;
 use crate::LoadError;
 use crate::config::LatentConfig;
-use kernels::{Format, Matrix, MatrixStack, PackError, dequantize};
+use kernels::{Format, Matrix, MatrixStack};
 
 impl PackedTensors<'_> {
     /// Packs a tensor of `count` matrices, each of which has parts of these numbers of rows, as one stack for each part.
@@ -18,25 +19,26 @@ impl PackedTensors<'_> {
         if let Some(stacks) = self.cached_stacks(name, count, rows, cols)? {
             return Ok(stacks);
         }
-        let tensor = self.find(name)?;
+        let tensor = self.tensors.find(name)?;
         let all: usize = rows.iter().sum();
-        self.check_shape(&tensor, &[cols as u64, all as u64, count as u64])?;
-        let format = self.packable(&tensor)?;
-        let failed = |error| self.pack_error(name, error);
+        self.tensors
+            .check_shape(&tensor, &[cols as u64, all as u64, count as u64])?;
+        let format = self.tensors.packable(&tensor)?;
+        let failed = |error| self.tensors.pack_error(name, error);
         let mut stacks = Vec::with_capacity(N);
         for rows in rows {
             let stack = MatrixStack::new(self.isa, format, count, rows, cols);
             stacks.push(stack.map_err(failed)?);
         }
         let row_bytes = cols / format.block_weights() * format.block_bytes();
-        let bytes = self.files.read(name, self.pool)?;
+        let bytes = self.tensors.files.read(name, self.pool)?;
         let mut start = 0;
         for matrix in 0..count {
             for stack in &mut stacks {
                 let end = start + stack.rows() * row_bytes;
                 let given = bytes.get(start..end).unwrap_or_default();
                 let packed = stack.pack(self.pool, matrix, given);
-                packed.map_err(|error| self.pack_error(name, error))?;
+                packed.map_err(|error| self.tensors.pack_error(name, error))?;
                 start = end;
             }
         }
@@ -59,26 +61,23 @@ impl PackedTensors<'_> {
         cols: usize,
     ) -> Result<MatrixStack, LoadError> {
         let first = name_of(0);
-        let format = self.packable(&self.find(&first)?)?;
+        let format = self.tensors.packable(&self.tensors.find(&first)?)?;
         if let Some(stack) = self.cached_stack_of(&name_of, format, count, (rows, cols))? {
             return Ok(stack);
         }
         let stack = MatrixStack::new(self.isa, format, count, rows, cols);
-        let mut stack = stack.map_err(|error| self.pack_error(&first, error))?;
+        let mut stack = stack.map_err(|error| self.tensors.pack_error(&first, error))?;
         for matrix in 0..count {
             let name = name_of(matrix);
-            let tensor = self.find(&name)?;
-            self.check_shape(&tensor, &[cols as u64, rows as u64])?;
-            if self.packable(&tensor)? != format {
-                return Err(LoadError::Kind {
-                    tensor: self.files.label(&name),
-                    found: tensor.kind,
-                    wanted: "the format of the layer's first expert",
-                });
+            let tensor = self.tensors.find(&name)?;
+            self.tensors
+                .check_shape(&tensor, &[cols as u64, rows as u64])?;
+            if self.tensors.packable(&tensor)? != format {
+                return Err(self.tensors.unlike_first(&tensor));
             }
-            let bytes = self.files.read(&name, self.pool)?;
+            let bytes = self.tensors.files.read(&name, self.pool)?;
             let packed = stack.pack(self.pool, matrix, &bytes);
-            packed.map_err(|error| self.pack_error(&name, error))?;
+            packed.map_err(|error| self.tensors.pack_error(&name, error))?;
             drop(bytes);
             self.finish(&tensor);
         }
@@ -97,7 +96,7 @@ impl PackedTensors<'_> {
         let bytes: Vec<u8> = numbers.into_iter().flat_map(f32::to_le_bytes).collect();
         let isa = self.isa.without_amx();
         Matrix::pack(isa, self.pool, Format::F32, rows, cols, &bytes)
-            .map_err(|error| self.pack_error(name, error))
+            .map_err(|error| self.tensors.pack_error(name, error))
     }
 
     /// The rows of each head are those of its keys, then those of its values. Keys are transposed, which blocks of a row do not
@@ -116,30 +115,13 @@ impl PackedTensors<'_> {
         let (isa, failed) = (self.isa, "checked above");
         let mut keys = MatrixStack::new(isa, Format::F32, heads, rank, plain).expect(failed);
         let mut values = MatrixStack::new(isa, format, heads, value, rank).expect(failed);
-        let mut row = vec![0.0; rank];
-        let mut transposed = vec![0; plain * rank * size_of::<f32>()];
         let of_heads = bytes.chunks_exact((plain + value) * row_bytes);
         for (head, bytes) in of_heads.enumerate() {
             let (key, rest) = bytes.split_at(plain * row_bytes);
-            for (col, bytes) in key.chunks_exact(row_bytes).enumerate() {
-                dequantize(format, bytes, &mut row);
-                let column = transposed.chunks_exact_mut(plain * size_of::<f32>());
-                for (to, number) in column.zip(&row) {
-                    let at = col * size_of::<f32>();
-                    to[at..at + size_of::<f32>()].copy_from_slice(&number.to_le_bytes());
-                }
-            }
-            let packed = keys.pack(self.pool, head, &transposed);
+            let packed = keys.pack(self.pool, head, &columns(format, key, rank));
             let packed = packed.and_then(|()| values.pack(self.pool, head, rest));
-            packed.map_err(|error| self.pack_error(name, error))?;
+            packed.map_err(|error| self.tensors.pack_error(name, error))?;
         }
         Ok((keys, values))
-    }
-
-    pub(super) fn pack_error(&self, name: &str, error: PackError) -> LoadError {
-        LoadError::Pack {
-            tensor: self.files.label(name),
-            error,
-        }
     }
 }

@@ -3,7 +3,7 @@
 use super::RowTable;
 use crate::LoadError;
 use crate::config::LatentConfig;
-use kernels::{Matrix, MatrixStack};
+use kernels::{Format, Matrix, MatrixStack};
 
 /// How a loaded model keeps its matrices. Vectors, a thousandth of a model, are f32 everywhere.
 pub trait Packing {
@@ -13,6 +13,45 @@ pub trait Packing {
     type Stack;
     /// A table whose rows are read one by one, and which is never multiplied.
     type Table;
+}
+
+/// Matrices, however they are kept.
+pub trait Stored {
+    /// The tensor format of the weights.
+    fn format(&self) -> Format;
+
+    /// Bytes of the weights: of memory where they are loaded, else of what a reader gives.
+    fn bytes(&self) -> usize;
+}
+
+impl Stored for Matrix {
+    fn format(&self) -> Format {
+        self.format()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+}
+
+impl Stored for MatrixStack {
+    fn format(&self) -> Format {
+        self.format()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+}
+
+impl Stored for RowTable {
+    fn format(&self) -> Format {
+        self.format
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
 }
 
 /// Matrices packed for the kernels of this machine.

@@ -1,0 +1,291 @@
+//! A model on a device.
+
+use crate::load_error::LoadError;
+use crate::operation::{MatrixId, RowSet};
+use crate::options::Options;
+use crate::place::{Place, TooLarge};
+use crate::program::{Outputs, Plan};
+use crate::step::StepRows;
+use crate::supports::supports;
+use crate::{Device, DeviceError, Loaded, Output, PrepareError};
+use kernels::logits::all_finite;
+use kernels::{Isa, Pool};
+use model::{Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use weights::config::StateHead;
+use weights::parameters::{DescribedMatrix, DescribedReader, Stored, Weights};
+use weights::{Config, ModelFiles, Packed};
+
+/// Identity of the arithmetic: equal inputs give equal tokens on one device as long as it is equal.
+pub const ARITHMETIC: &str = "wgsl 1";
+
+/// A model that is ready to run. Everything on the device is allocated.
+pub struct Model {
+    files: Arc<ModelFiles>,
+    config: Config,
+    dims: Dims,
+    matrices: Vec<DescribedMatrix>,
+    outputs: Outputs,
+    isa: Isa,
+    /// In a cell since pages are exported from a shared model.
+    loaded: RefCell<Loaded>,
+    /// The failure since which the model does nothing.
+    fault: Cell<Option<DeviceFault>>,
+    step: StepRows,
+    place: Place,
+    /// `(logit rows, vocab)` of the last batch.
+    logits: Vec<f32>,
+    /// What is read of the hidden rows: `(hidden rows, columns)`.
+    states: Vec<f32>,
+    /// `(hidden rows, hidden_dim)` of the last batch.
+    hidden: Vec<f32>,
+}
+
+impl Model {
+    /// Loads a model: describes it, allocates everything on the device, and uploads the weights. The files stay open for
+    /// [`Forward::recover`]; none of their memory remains. `progress` is called at the beginning and after each matrix.
+    ///
+    /// # Errors
+    /// The files are refused, the device does not run such models, the model does not fit, or the device fails.
+    pub fn load(
+        files: Arc<ModelFiles>,
+        device: Arc<Device>,
+        options: &Options,
+        progress: &mut dyn FnMut(Packed),
+    ) -> Result<Self, LoadError> {
+        options.check()?;
+        let config = files.config(options.context_max)?;
+        supports(&config)?;
+        let mut pool = load_pool();
+        let weights = Weights::describe(&files, &config, &mut pool)?;
+        let dims = options.dims(&config, weights.vocab());
+        let plan = Plan::new(&config, &weights, &dims, options.exact);
+        let place = Place::of(&plan.program);
+        let mut loaded =
+            Loaded::new(device, plan.program).map_err(|error| refusal(error, place))?;
+        upload(&mut loaded, &files, &plan.matrices, &mut pool, progress)?;
+        Ok(Self {
+            step: StepRows::new(&config, &dims, plan.ropes),
+            files,
+            config,
+            dims,
+            matrices: plan.matrices,
+            outputs: plan.outputs,
+            isa: Isa::detect(),
+            loaded: RefCell::new(loaded),
+            fault: Cell::new(None),
+            place,
+            logits: Vec::new(),
+            states: Vec::new(),
+            hidden: Vec::new(),
+        })
+    }
+
+    /// The model's configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Memory on the device by purpose.
+    pub fn bytes(&self) -> Place {
+        self.place
+    }
+
+    /// The device.
+    pub fn device(&self) -> Arc<Device> {
+        Arc::clone(self.loaded.borrow().device())
+    }
+
+    /// Does something on the device, unless it has failed; a failure is kept.
+    fn on_device<T>(
+        &self,
+        work: impl FnOnce(&mut Loaded) -> Result<T, DeviceError>,
+    ) -> Result<T, ForwardError> {
+        if let Some(fault) = self.fault.get() {
+            return Err(ForwardError::Device(fault));
+        }
+        let done = match self.loaded.try_borrow_mut() {
+            Ok(mut loaded) => work(&mut loaded),
+            Err(_) => Err(DeviceError::Failed("the device is in use".into())),
+        };
+        done.map_err(|error| {
+            let fault = DeviceFault::from(error);
+            self.fault.set(Some(fault));
+            ForwardError::Device(fault)
+        })
+    }
+
+    /// The hidden states, or what their head gives, from what was read.
+    fn read_hidden(&mut self) {
+        self.hidden.clear();
+        match self.config.state_head {
+            Some(StateHead::YesNo) => {
+                let answers = self.states.as_chunks::<2>().0.iter();
+                self.hidden.extend(answers.map(|[yes, no]| yes - no));
+            }
+            _ => self.hidden.extend_from_slice(&self.states),
+        }
+    }
+}
+
+/// Threads that convert tensors while a model is loaded.
+fn load_pool() -> Pool {
+    Pool::new(std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+fn refusal(error: PrepareError, place: Place) -> LoadError {
+    match error {
+        PrepareError::Device(DeviceError::OutOfMemory) => LoadError::TooLarge(TooLarge {
+            place,
+            why: "the device is out of memory".into(),
+        }),
+        PrepareError::Device(error) => LoadError::Device(error),
+        PrepareError::Kernel(error) => LoadError::Kernel(error),
+        error @ PrepareError::TooLarge { .. } => LoadError::TooLarge(TooLarge {
+            place,
+            why: error.to_string(),
+        }),
+    }
+}
+
+/// Uploads all matrices in the order of the program.
+fn upload(
+    loaded: &mut Loaded,
+    files: &ModelFiles,
+    matrices: &[DescribedMatrix],
+    pool: &mut Pool,
+    progress: &mut dyn FnMut(Packed),
+) -> Result<(), LoadError> {
+    let mut done = Packed {
+        bytes_total: matrices.iter().map(|matrix| matrix.bytes() as u64).sum(),
+        tensors_total: matrices.len() as u64,
+        ..Packed::default()
+    };
+    progress(done);
+    let mut reader = DescribedReader::new(files, pool);
+    for (id, matrix) in (0..).map(MatrixId).zip(matrices) {
+        let (mut row, row_bytes) = (0, matrix.row_bytes());
+        reader.read(matrix, |rows| {
+            loaded.upload(id, row, rows)?;
+            row += (rows.len() / row_bytes) as u32;
+            Ok::<_, LoadError>(())
+        })?;
+        done.bytes_done += matrix.bytes() as u64;
+        done.tensors_done += 1;
+        progress(done);
+    }
+    Ok(())
+}
+
+impl Options {
+    fn dims(&self, config: &Config, vocab: usize) -> Dims {
+        Dims {
+            vocab,
+            context_max: config.context_max,
+            page_tokens: self.page_tokens,
+            pages: self.pages,
+            rows_max: self.rows_max,
+            logit_rows_max: self.logit_rows_max,
+        }
+    }
+}
+
+impl Forward for Model {
+    fn dims(&self) -> Dims {
+        self.dims
+    }
+
+    fn forward(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError> {
+        batch.check_plain()?;
+        batch.check(&self.dims)?;
+        if batch.ranges().iter().any(|span| !span.adapters.is_empty()) {
+            return Err(ForwardError::BadBatch("an adapter is not loaded"));
+        }
+        self.hidden.clear();
+        if batch.is_empty() {
+            return Ok(&mut []);
+        }
+        self.step.read(batch);
+        let vocab = self.dims.vocab;
+        let hidden_cols = match self.config.state_head {
+            Some(StateHead::YesNo) => 2,
+            _ => self.config.dim,
+        };
+        let mut logits = std::mem::take(&mut self.logits);
+        let mut states = std::mem::take(&mut self.states);
+        logits.resize(self.step.rows(RowSet::Logits) * vocab, 0.0);
+        states.resize(self.step.rows(RowSet::Hidden) * hidden_cols, 0.0);
+        let outputs = &mut [
+            Output {
+                buffer: self.outputs.logits,
+                rows: &mut logits,
+            },
+            Output {
+                buffer: self.outputs.hidden,
+                rows: &mut states,
+            },
+        ];
+        let ran = self.on_device(|loaded| loaded.run(self.step.record(), outputs));
+        (self.logits, self.states) = (logits, states);
+        ran?;
+        self.read_hidden();
+        let mut rows = self.logits.chunks_exact(vocab);
+        match rows.position(|row| !all_finite(self.isa, row)) {
+            None => Ok(&mut self.logits),
+            Some(row) => Err(ForwardError::NotFinite { row }),
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            is_causal: self.config.is_causal(),
+            states: 0,
+            adapters: 0,
+            hidden_dim: self.config.hidden_dim(),
+        }
+    }
+
+    fn hidden(&self) -> &[f32] {
+        &self.hidden
+    }
+
+    fn copy_page(&mut self, from: PageId, to: PageId) {
+        // A failure is reported by the next batch.
+        _ = self.on_device(|loaded| loaded.copy_page(from, to));
+    }
+
+    fn recover(&mut self) -> Result<(), ForwardError> {
+        let failed = |_| ForwardError::Device(DeviceFault::Failed);
+        let device = self.device().reopen();
+        let device = device.map_err(|_| ForwardError::Device(DeviceFault::Lost))?;
+        let program = self.loaded.borrow().program().clone();
+        let mut loaded = Loaded::new(Arc::new(device), program)
+            .map_err(|error| refusal(error, self.place))
+            .map_err(failed)?;
+        let (files, matrices) = (&self.files, &self.matrices);
+        upload(&mut loaded, files, matrices, &mut load_pool(), &mut |_| {}).map_err(failed)?;
+        self.loaded = RefCell::new(loaded);
+        self.fault.set(None);
+        Ok(())
+    }
+
+    fn page_export(&mut self) -> Option<&mut dyn ExportPages> {
+        Some(self)
+    }
+}
+
+impl ExportPages for Model {
+    fn page_bytes(&self) -> usize {
+        self.loaded.borrow().page_bytes() as usize
+    }
+
+    fn export_page(&self, page: PageId, bytes: &mut [u8]) {
+        // A failure is reported by the next batch, and the content of a page is lost with the device.
+        _ = self.on_device(|loaded| loaded.export_page(page, bytes));
+    }
+
+    fn import_page(&mut self, page: PageId, bytes: &[u8]) {
+        _ = self.on_device(|loaded| loaded.import_page(page, bytes));
+    }
+}

@@ -1,0 +1,47 @@
+//! Sizes that are chosen at load.
+
+use weights::LoadError;
+
+/// The most positions that a page may have.
+const PAGE_TOKENS_MAX: usize = 4096;
+/// The most pages.
+const PAGES_MAX: usize = 1 << 24;
+/// The most rows of a batch; workspace on the device grows with them.
+const ROWS_MAX: usize = 1 << 14;
+
+/// Sizes that are chosen at load, not given by the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Positions of a sequence; `None` means the context of the training.
+    pub context_max: Option<usize>,
+    /// Positions in one page, 1 to 4096.
+    pub page_tokens: usize,
+    /// Pages of keys and values, 1 to 2^24.
+    pub pages: usize,
+    /// Rows of one batch, 1 to 16,384.
+    pub rows_max: usize,
+    /// Rows of logits in one batch, 1 to `rows_max`.
+    pub logit_rows_max: usize,
+    /// Whether a row has the same bits in batches of all sizes; else it has them in batches of fewer than 16 rows, and
+    /// larger ones are computed faster.
+    pub exact: bool,
+}
+
+impl Options {
+    /// Rejects an option that is out of bounds.
+    pub(crate) fn check(&self) -> Result<(), LoadError> {
+        let bound = |name, given, most| match (1..=most).contains(&given) {
+            true => Ok(()),
+            false => Err(LoadError::Option {
+                name,
+                given,
+                least: 1,
+                most,
+            }),
+        };
+        bound("page_tokens", self.page_tokens, PAGE_TOKENS_MAX)?;
+        bound("pages", self.pages, PAGES_MAX)?;
+        bound("rows_max", self.rows_max, ROWS_MAX)?;
+        bound("logit_rows_max", self.logit_rows_max, self.rows_max)
+    }
+}

@@ -1,0 +1,124 @@
+//! The definition of what experts compute.
+
+use super::{Twin, dot};
+use crate::operation::{Operation, RouteRule};
+
+/// The least sum of the parts that shares are divided by.
+const SUM_LEAST: f64 = 6.103_515_6e-5;
+
+impl Twin<'_> {
+    pub(super) fn route(&mut self, row: usize, operation: &Operation) {
+        let Operation::Route {
+            scores,
+            count,
+            used,
+            rule,
+            choice_bias,
+            factors,
+            out,
+        } = *operation
+        else {
+            return;
+        };
+        let scores = self.read(scores, row, count);
+        let bias = |expert: usize| choice_bias.map_or(0.0, |bias| self.vector(bias, expert));
+        let biases: Vec<f32> = (0..count as usize).map(bias).collect();
+        let mut chosen = choose(&scores, &biases, used as usize, &rule);
+        for (expert, share) in &mut chosen {
+            *share *= factors.map_or(1.0, |factors| self.vector(factors, *expert));
+        }
+        let pairs = chosen
+            .iter()
+            .flat_map(|(expert, share)| [*expert as f32, *share]);
+        let pairs: Vec<f32> = pairs.collect();
+        self.at(out, row, pairs.len()).copy_from_slice(&pairs);
+    }
+
+    pub(super) fn expert_matmul(&mut self, row: usize, operation: &Operation) {
+        let Operation::ExpertMatmul {
+            stack,
+            choices,
+            used,
+            mut input,
+            input_stride,
+            bias,
+            mut out,
+            out_stride,
+        } = *operation
+        else {
+            return;
+        };
+        let shape = self.program.matrices[stack.0 as usize];
+        let outputs = shape.unit_rows as usize;
+        let chosen = self.read(choices, row, 2 * used);
+        for pair in chosen.as_chunks::<2>().0 {
+            let first = pair[0] as usize * outputs;
+            let x = self.read(input, row, shape.cols);
+            let weights = self.matrices[stack.0 as usize].chunks_exact(x.len());
+            let weights = weights.skip(first).take(outputs);
+            let mut sums: Vec<f32> = weights.map(|weights| dot(weights, &x)).collect();
+            for (output, sum) in sums.iter_mut().enumerate() {
+                *sum += bias.map_or(0.0, |bias| self.vector(bias, first + output));
+            }
+            self.at(out, row, outputs).copy_from_slice(&sums);
+            input.column += input_stride;
+            out.column += out_stride;
+        }
+    }
+
+    pub(super) fn combine(&mut self, row: usize, operation: &Operation) {
+        let Operation::Combine {
+            mut outputs,
+            stride,
+            choices,
+            used,
+            cols,
+            add,
+            out,
+        } = *operation
+        else {
+            return;
+        };
+        let mut sum = match add {
+            true => self.read(out, row, cols),
+            false => vec![0.0; cols as usize],
+        };
+        let chosen = self.read(choices, row, 2 * used);
+        for pair in chosen.as_chunks::<2>().0 {
+            let output = self.read(outputs, row, cols);
+            for (sum, output) in sum.iter_mut().zip(output) {
+                *sum += pair[1] * output;
+            }
+            outputs.column += stride;
+        }
+        self.at(out, row, sum.len()).copy_from_slice(&sum);
+    }
+}
+
+/// The chosen experts, ascending, with their shares.
+fn choose(scores: &[f32], biases: &[f32], used: usize, rule: &RouteRule) -> Vec<(usize, f32)> {
+    let exps: Vec<f64> = scores.iter().map(|score| f64::from(*score).exp()).collect();
+    let sum: f64 = exps.iter().sum();
+    let part = |exp: &f64| match rule.sigmoid {
+        true => exp / (1.0 + exp),
+        false => exp / sum,
+    };
+    let parts: Vec<f64> = exps.iter().map(part).collect();
+    let rank = |expert: usize| match rule.by_scores {
+        true => f64::from(scores[expert]),
+        false => parts[expert] + f64::from(biases[expert]),
+    };
+    let mut best: Vec<usize> = (0..scores.len()).collect();
+    best.sort_by(|a, b| rank(*b).total_cmp(&rank(*a)));
+    best.truncate(used);
+    best.sort_unstable();
+    let of_chosen: f64 = best.iter().map(|expert| parts[*expert]).sum();
+    let divisor = match rule.normalized {
+        true => of_chosen.max(SUM_LEAST),
+        false => 1.0,
+    };
+    let share = |expert: usize| (parts[expert] / divisor * f64::from(rule.scale)) as f32;
+    best.iter()
+        .map(|expert| (*expert, share(*expert)))
+        .collect()
+}

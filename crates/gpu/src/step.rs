@@ -1,0 +1,176 @@
+//! The rows of a batch as a device reads them: one record of rows, angles and page tables.
+
+use crate::operation::RowSet;
+use crate::record::{Record, Row};
+use kernels::Rope;
+use model::{Batch, Dims, Span, Want};
+use weights::Config;
+use weights::config::Temperature;
+
+/// Makes the record of a batch. Reused, so that a warm step allocates nothing.
+pub(crate) struct StepRows {
+    page_tokens: usize,
+    temperature: Option<Temperature>,
+    ropes: [Option<Rope>; 2],
+    /// Rows of each [`RowSet`].
+    sets: [Vec<Row>; RowSet::ALL.len()],
+    /// Angles of all rows and of the wanted ones, of both tables: `(rows, dims)`.
+    angles: [[Vec<f32>; 2]; 2],
+    /// Page tables, span after span.
+    tables: Vec<u32>,
+    record: Record,
+}
+
+impl StepRows {
+    pub(crate) fn new(config: &Config, dims: &Dims, ropes: [Option<Rope>; 2]) -> Self {
+        let len = |table: usize| ropes[table].as_ref().map_or(0, Rope::table_len);
+        let angles = || [0, 1].map(|table| Vec::with_capacity(dims.rows_max * len(table)));
+        Self {
+            page_tokens: dims.page_tokens,
+            temperature: config.scales.temperature,
+            sets: RowSet::ALL.map(|_| Vec::with_capacity(dims.rows_max)),
+            angles: [angles(), angles()],
+            tables: Vec::new(),
+            record: Record::default(),
+            ropes,
+        }
+    }
+
+    /// Reads a batch, which was checked.
+    pub(crate) fn read(&mut self, batch: &Batch) {
+        self.sets.iter_mut().for_each(Vec::clear);
+        self.tables.clear();
+        for span in batch.ranges() {
+            let tokens = &batch.tokens()[span.tokens.clone()];
+            self.push(span, tokens, &batch.pages()[span.pages.clone()]);
+        }
+        self.read_angles();
+        let Self {
+            sets,
+            angles,
+            record,
+            ..
+        } = self;
+        record.clear();
+        for (set, rows) in RowSet::ALL.into_iter().zip(sets) {
+            let [all, wanted] = &angles;
+            let angles = match set {
+                RowSet::All => [&all[0][..], &all[1][..]],
+                RowSet::Wanted => [&wanted[0][..], &wanted[1][..]],
+                RowSet::Hidden | RowSet::Logits => [&[][..]; 2],
+            };
+            record.set(set, rows, angles);
+        }
+        record.tables(&self.tables);
+    }
+
+    /// The record of the last batch.
+    pub(crate) fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Number of rows of a set of the last batch.
+    pub(crate) fn rows(&self, set: RowSet) -> usize {
+        self.sets[set as usize].len()
+    }
+
+    fn push(&mut self, span: &Span, tokens: &[u32], table: &[u32]) {
+        let first = self.sets[RowSet::All as usize].len();
+        let entry = self.tables.len() as u32;
+        let end = span.position + tokens.len();
+        self.tables
+            .extend_from_slice(&table[..end.div_ceil(self.page_tokens)]);
+        for (position, &token) in (span.position..).zip(tokens) {
+            let factor = |temperature: &Temperature| temperature.factor(position);
+            self.sets[RowSet::All as usize].push(Row {
+                token,
+                position: position as u32,
+                page: table[position / self.page_tokens],
+                slot: (position % self.page_tokens) as u32,
+                table: entry,
+                source: 0,
+                temperature: self.temperature.as_ref().map_or(1.0, factor),
+                span: 0,
+            });
+        }
+        let rows = first..first + tokens.len();
+        let wanted = match span.want {
+            Want::None => return,
+            Want::FirstHidden => rows.start..rows.end.min(rows.start + 1),
+            Want::Last | Want::LastHidden => rows.end.saturating_sub(1).max(rows.start)..rows.end,
+            Want::All | Want::AllHidden => rows,
+        };
+        let outputs = match span.want {
+            Want::FirstHidden | Want::LastHidden | Want::AllHidden => RowSet::Hidden,
+            Want::None | Want::Last | Want::All => RowSet::Logits,
+        };
+        for row in wanted {
+            let of = |source: usize, row: Row| Row {
+                source: source as u32,
+                ..row
+            };
+            let known = self.sets[RowSet::All as usize][row];
+            let place = self.sets[RowSet::Wanted as usize].len();
+            self.sets[RowSet::Wanted as usize].push(of(row, known));
+            self.sets[outputs as usize].push(of(place, known));
+        }
+    }
+
+    fn read_angles(&mut self) {
+        for (of_set, set) in self.angles.iter_mut().zip([RowSet::All, RowSet::Wanted]) {
+            for (angles, rope) in of_set.iter_mut().zip(&self.ropes) {
+                angles.clear();
+                let Some(rope) = rope else { continue };
+                let (rows, len) = (&self.sets[set as usize], rope.table_len());
+                angles.resize(rows.len() * len, 0.0);
+                for (row, table) in rows.iter().zip(angles.chunks_exact_mut(len.max(1))) {
+                    rope.table(row.position as usize, table);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_name_rows_of_the_sets_they_are_taken_from() {
+        let mut rows = StepRows {
+            page_tokens: 2,
+            temperature: None,
+            ropes: [None, None],
+            sets: Default::default(),
+            angles: Default::default(),
+            tables: Vec::new(),
+            record: Record::default(),
+        };
+        let mut batch = Batch::default();
+        batch.push(&[10, 11], 3, &[5, 6, 7, 8], Want::None);
+        batch.push(&[20, 21, 22], 0, &[3, 9], Want::Last);
+        batch.push(&[30, 31], 0, &[4], Want::AllHidden);
+        batch.push(&[40], 1, &[1], Want::All);
+        rows.read(&batch);
+        let sources = |set: RowSet| -> Vec<(u32, u32)> {
+            let rows = rows.sets[set as usize].iter();
+            rows.map(|row| (row.source, row.token)).collect()
+        };
+        let wanted = [(4, 22), (5, 30), (6, 31), (7, 40)];
+        assert_eq!(sources(RowSet::Wanted), wanted);
+        assert_eq!(sources(RowSet::Logits), [(0, 22), (3, 40)]);
+        assert_eq!(sources(RowSet::Hidden), [(1, 30), (2, 31)]);
+        // The fourth page of the first span is not reached.
+        assert_eq!(rows.tables, [5, 6, 7, 3, 9, 4, 1]);
+        let all = &rows.sets[RowSet::All as usize];
+        let places: Vec<_> = all
+            .iter()
+            .map(|row| (row.page, row.slot, row.table))
+            .collect();
+        let second = [(3, 0, 3), (3, 1, 3), (9, 0, 3)];
+        assert_eq!(places[..2], [(6, 1, 0), (7, 0, 0)]);
+        assert_eq!(places[2..5], second);
+        assert_eq!(places[7], (1, 1, 6));
+        assert_eq!(rows.rows(RowSet::All), 8);
+    }
+}

@@ -1,0 +1,66 @@
+//! Which models run on a device: the first part that the program lacks is named.
+
+use weights::Config;
+use weights::config::StateHead;
+use weights::config::traits::Traits;
+
+/// The part of a model that does not run on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unsupported {
+    /// Texts in which a token sees later ones.
+    #[error("tokens that see later ones are computed on the CPU only")]
+    Bidirectional,
+    /// Recurrent layers.
+    #[error("recurrent layers are computed on the CPU only")]
+    Recurrent,
+    /// Keys and values as projections of one latent.
+    #[error("attention to latents is computed on the CPU only")]
+    Latent,
+    /// A factor of the expert that every row uses.
+    #[error("the factor of a shared expert is computed on the CPU only")]
+    SharedGate,
+    /// A choice among groups of experts.
+    #[error("the choice among groups of experts is computed on the CPU only")]
+    ExpertGroups,
+    /// Several states of the stream.
+    #[error("several states of the stream are computed on the CPU only")]
+    States,
+    /// An MTP head.
+    #[error("an MTP head is computed on the CPU only")]
+    Mtp,
+    /// A head on hidden states.
+    #[error("the head on hidden states is computed on the CPU only")]
+    StateHead,
+}
+
+/// Whether a model of this configuration runs on a device; all formats of weights do.
+///
+/// # Errors
+/// The first part that is missing.
+pub fn supports(config: &Config) -> Result<(), Unsupported> {
+    let Traits {
+        altup,
+        bidirectional,
+        ..
+    } = config.traits;
+    let experts = config.experts.as_ref();
+    let groups = experts.is_some_and(|experts| experts.router.groups.is_some());
+    let missing = [
+        (bidirectional, Unsupported::Bidirectional),
+        (config.recurrent.is_some(), Unsupported::Recurrent),
+        (config.latent.is_some(), Unsupported::Latent),
+        (altup, Unsupported::States),
+        (config.traits.shared_gate, Unsupported::SharedGate),
+        (groups, Unsupported::ExpertGroups),
+        (config.mtp, Unsupported::Mtp),
+        (
+            matches!(config.state_head, Some(StateHead::Dense { .. })),
+            Unsupported::StateHead,
+        ),
+    ];
+    match missing.into_iter().find(|(is_there, _)| *is_there) {
+        Some((_, part)) => Err(part),
+        None => Ok(()),
+    }
+}

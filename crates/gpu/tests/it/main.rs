@@ -1,0 +1,8 @@
+//! Models on a device beside the same models on the CPU. Without a driver, tests that need one say so once and pass, unless
+//! `MILLRACE_GPU_TESTS` is 1.
+
+mod faults;
+mod fields;
+mod models;
+mod pages;
+mod support;

@@ -1,0 +1,188 @@
+//! Logits and greedy ids of every supported architecture and format, beside the CPU's.
+
+use crate::support::{ROWS, best, cosine, device, ids, logits, on_cpu, on_device, pages, spec};
+use model::{Batch, Forward, Want};
+use synth::SynthSpec;
+
+/// Least cosine of a row of logits.
+const COSINE: f64 = 0.9999;
+/// Logits closer than this, in standard deviations, may swap.
+const TIE: f32 = 0.02;
+
+/// Architectures with experts.
+const EXPERTS: [&str; 6] = [
+    "mixtral",
+    "qwen3moe",
+    "granitemoe",
+    "olmoe",
+    "gpt-oss",
+    "gemma4-26b",
+];
+
+const DENSE: [&str; 25] = [
+    "llama",
+    "qwen2",
+    "qwen3",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "granite",
+    "smollm3",
+    "mistral3",
+    "olmo2",
+    "gemma",
+    "command-r",
+    "cohere2",
+    "glm4",
+    "exaone4",
+    "hunyuan-dense",
+    "ernie4_5",
+    "phi2",
+    "stablelm",
+    "qwen2vl",
+    "qwen3vl",
+    "gemma4-31b",
+    "qwen3-embedding",
+    "qwen3-reranker",
+    "gemma4",
+];
+
+/// Compares logits of a prompt and of greedy tokens after it.
+fn check(spec: &SynthSpec, label: &str) {
+    let Some(device) = device() else { return };
+    let (mut ours, mut theirs) = (on_device(spec, &device), on_cpu(spec));
+    let vocab = ours.dims().vocab;
+    let prompt = ids(7, 70, vocab);
+    let ours_all = logits(&mut ours, &prompt, 0, &[40, 1, 29]);
+    let theirs_all = logits(&mut theirs, &prompt, 0, &[70]);
+    for (position, (ours, theirs)) in ours_all.iter().zip(&theirs_all).enumerate() {
+        let found = cosine(ours, theirs);
+        assert!(found >= COSINE, "{label} {position}: cosine {found}");
+        let (a, b) = (best(ours), best(theirs));
+        let gap = theirs[b] - theirs[a];
+        assert!(
+            gap <= TIE * spread(theirs),
+            "{label} {position}: {a}, not {b}"
+        );
+    }
+}
+
+/// Standard deviation.
+fn spread(row: &[f32]) -> f32 {
+    let mean = row.iter().sum::<f32>() / row.len() as f32;
+    let squares = row.iter().map(|x| (x - mean).powi(2)).sum::<f32>();
+    (squares / row.len() as f32).sqrt()
+}
+
+#[test]
+fn logits_of_every_architecture_equal_the_processors() {
+    for family in DENSE.into_iter().chain(EXPERTS) {
+        for mix in ["F32", "Q8_0"] {
+            check(
+                &spec(&format!("tiny-{family}"), mix),
+                &format!("{family} {mix}"),
+            );
+        }
+    }
+}
+
+#[test]
+fn logits_of_every_format_equal_the_processors() {
+    for format in kernels::Format::ALL {
+        let mix = format!("{format:?}");
+        check(&spec("small-llama", &mix), &mix);
+    }
+    check(&spec("small-gemma3", "Q4_K_M"), "gemma3 Q4_K_M");
+}
+
+#[test]
+fn cuts_and_neighbors_change_no_bit_below_sixteen_rows() {
+    let Some(device) = device() else { return };
+    for (preset, mix) in [("tiny-llama", "Q8_0"), ("small-gemma2", "Q4_K")] {
+        let mut model = on_device(&spec(preset, mix), &device);
+        let vocab = model.dims().vocab;
+        let prompt = ids(3, 44, vocab);
+        let whole = logits(&mut model, &prompt, 0, &[15, 15, 14]);
+        let singles = logits(&mut model, &prompt, 4, &[1; 44]);
+        assert!(whole == singles, "{preset}: a cut changes bits");
+        // The same prompt next to other sequences.
+        let others = ids(4, 3, vocab);
+        let (table, mut batch) = (pages(8, 44), Batch::default());
+        for (position, wanted) in whole.iter().enumerate() {
+            batch.clear();
+            batch.push(&others, 0, &pages(20, 3), Want::None);
+            batch.push(&prompt[position..=position], position, &table, Want::Last);
+            batch.push(&others[..2], 0, &pages(22, 2), Want::All);
+            let rows = model.forward(&batch).expect("a batch");
+            assert!(rows[..vocab] == wanted[..], "{preset} {position}");
+        }
+    }
+}
+
+#[test]
+fn hidden_states_equal_the_processors() {
+    let Some(device) = device() else { return };
+    for preset in ["tiny-qwen3-embedding", "tiny-qwen3-reranker", "tiny-olmo2"] {
+        let spec = spec(preset, "F32");
+        let (mut ours, mut theirs) = (on_device(&spec, &device), on_cpu(&spec));
+        let vocab = ours.dims().vocab;
+        let mut batch = Batch::default();
+        let prompt = ids(9, 20, vocab);
+        batch.push(&prompt, 0, &pages(0, 20), Want::AllHidden);
+        batch.push(&prompt[..5], 0, &pages(4, 5), Want::Last);
+        batch.push(&prompt[..7], 0, &pages(6, 7), Want::LastHidden);
+        batch.push(&prompt[..7], 0, &pages(8, 7), Want::FirstHidden);
+        let ours_logits = ours.forward(&batch).expect("a batch").to_vec();
+        let theirs_logits = theirs.forward(&batch).expect("a batch").to_vec();
+        assert!(cosine(&ours_logits, &theirs_logits) > COSINE, "{preset}");
+        assert_eq!(ours.hidden().len(), theirs.hidden().len(), "{preset}");
+        assert_eq!(
+            ours.capabilities().hidden_dim,
+            theirs.capabilities().hidden_dim
+        );
+        for (ours, theirs) in ours.hidden().iter().zip(theirs.hidden()) {
+            assert!(
+                (ours - theirs).abs() < 2e-3 * theirs.abs().max(1.0),
+                "{preset}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_step_is_one_submit_one_wait_and_one_map() {
+    let Some(device) = device() else { return };
+    let spec = spec("tiny-llama", "Q8_0");
+    let mut model = on_device(&spec, &device);
+    let mut step = |rows: usize, want| {
+        let mut batch = Batch::default();
+        batch.push(&vec![5; rows], 0, &pages(0, rows), want);
+        let before = device.counts();
+        model.forward(&batch).expect("a batch");
+        let after = device.counts();
+        let calls = [
+            after.submits - before.submits,
+            after.waits - before.waits,
+            after.maps - before.maps,
+            after.buffers - before.buffers,
+        ];
+        (calls, after.dispatches - before.dispatches)
+    };
+    for (rows, want) in [
+        (1, Want::Last),
+        (1, Want::Last),
+        (ROWS, Want::Last),
+        (3, Want::All),
+    ] {
+        assert_eq!(step(rows, want).0, [1, 1, 1, 0], "{rows} rows");
+    }
+    let (calls, without_outputs) = step(20, Want::None);
+    assert_eq!(calls, [1, 1, 0, 0], "nothing is read");
+    let (_, one) = step(1, Want::Last);
+    let layers = u64::from(spec.layers);
+    assert!(
+        one <= 15 * layers + 8,
+        "{one} dispatches in {layers} layers"
+    );
+    assert!(without_outputs < one, "rows without outputs end early");
+}
