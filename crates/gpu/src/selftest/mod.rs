@@ -100,7 +100,9 @@ fn on_device(device: &Arc<Device>, case: &Case) -> Result<Memories, String> {
 fn load(device: &Arc<Device>, case: &Case) -> Result<Loaded, String> {
     let mut program = case.program.clone();
     program.outputs = (0..program.buffers.len() as u32).map(BufferId).collect();
-    program.record_words_max = case.record.words().len() as u32;
+    let records = case.earlier.iter().chain([&case.record]);
+    let words = records.map(|record| record.words().len()).max();
+    program.record_words_max = words.unwrap_or(0) as u32;
     let loaded = Loaded::new(Arc::clone(device), program);
     let mut loaded = loaded.map_err(|error| error.to_string())?;
     let failed = |error: crate::DeviceError| error.to_string();
@@ -127,6 +129,9 @@ fn run(loaded: &mut Loaded, case: &Case) -> Result<Vec<Vec<f32>>, crate::DeviceE
             rows,
         })
         .collect();
+    if let Some(earlier) = &case.earlier {
+        loaded.run(earlier, &mut [])?;
+    }
     loaded.run(&case.record, &mut outputs)?;
     Ok(buffers)
 }
@@ -135,7 +140,10 @@ fn by_twin(case: &Case) -> Memories {
     let mut twin = Twin::new(&case.program, &case.record, case.weights());
     twin.buffers.clone_from(&case.buffers);
     twin.caches.clone_from(&case.caches);
-    twin.run();
+    if let Some(earlier) = &case.earlier {
+        twin.run(earlier);
+    }
+    twin.run(&case.record);
     let pages = pages_of(&case.program, &twin.caches);
     let pages = pages.iter().map(|bytes| to_halves(bytes).to_f32_vec());
     Memories {

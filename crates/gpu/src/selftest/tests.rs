@@ -5,6 +5,7 @@ use super::*;
 use crate::operation::RowSet;
 use crate::record::Record;
 use crate::test_device::device;
+use crate::webgpu::memory::scratch_bytes;
 use crate::{DeviceError, PrepareError};
 use kernels::Format;
 
@@ -151,7 +152,7 @@ fn place_counts_the_bytes_of_a_program() {
         let program = loaded.program();
         let matrices = program.matrices.iter().map(crate::layout::matrix_bytes);
         let caches = program.caches.iter().map(|cache| cache.bytes());
-        let counted = crate::scratch_bytes(program) + matrices.chain(caches).sum::<u64>();
+        let counted = scratch_bytes(program) + matrices.chain(caches).sum::<u64>();
         assert_eq!(loaded.device_bytes(), counted);
     }
 }

@@ -181,7 +181,6 @@ pub struct Device {
     reports: Arc<Reports>,
     counters: Counters,
     pipelines: Mutex<Pipelines>,
-    selection: Selection,
 }
 
 impl Device {
@@ -229,7 +228,6 @@ impl Device {
             queue,
             counters: Counters::default(),
             pipelines: Mutex::default(),
-            selection: *selection,
         })
     }
 
@@ -238,6 +236,14 @@ impl Device {
     pub(crate) fn with_binding_bytes_max(mut self, bytes: u64) -> Self {
         self.facts.binding_bytes_max = bytes;
         self
+    }
+
+    /// Opens the device that was selected once more, as after a loss.
+    ///
+    /// # Errors
+    /// As for [`Device::open`].
+    pub fn reopen(&self) -> Result<Self, Absent> {
+        Self::open(&self.selection)
     }
 
     /// What is known of the device.
@@ -255,14 +261,6 @@ impl Device {
             buffers: of(&self.counters.buffers),
             dispatches: of(&self.counters.dispatches),
         }
-    }
-
-    /// Opens the device anew, after it was lost.
-    ///
-    /// # Errors
-    /// As for [`Self::open`].
-    pub fn reopen(&self) -> Result<Self, Absent> {
-        Self::open(&self.selection)
     }
 
     pub(crate) fn pipelines(&self) -> MutexGuard<'_, Pipelines> {

@@ -2,6 +2,7 @@
 //! the places in the record are new.
 
 mod experts;
+mod recurrent;
 
 use super::device::Device;
 use super::memory::{DeviceMatrix, MatrixPart, Memory, PrepareError};
@@ -9,7 +10,7 @@ use super::sources::{Kernel, PART, heads_at_once, matmul_kernels};
 use crate::operation::{
     Activation, At, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, VectorId,
 };
-use crate::record::Record;
+use crate::record::{Record, WRITES_MAX};
 
 /// The kernels' word for "none".
 const NONE: u32 = u32::MAX;
@@ -34,6 +35,8 @@ enum Grid {
     Attend { blocks: u32 },
     /// For outputs of the experts that a row chose.
     Choices { outputs: u32, used: u32 },
+    /// As many for each span, and for each state that it writes if `writes`.
+    Spans { blocks: u32, writes: bool },
     /// One for each head and row, if there are parts of attention.
     Merge { heads: u32 },
 }
@@ -127,6 +130,10 @@ impl<'a> Planner<'a> {
             Operation::Route { .. } => self.route(operation),
             Operation::ExpertMatmul { .. } => self.expert_matmul(operation),
             Operation::Combine { .. } => self.combine(operation),
+            Operation::Convolve { .. } => self.convolve(operation),
+            Operation::ScanGates { .. } => self.scan_gates(operation),
+            Operation::Scan { .. } => self.scan(operation),
+            Operation::Share { .. } => self.share(operation),
             Operation::Gather { input, cols, out } => {
                 let mut constants = vec![cols];
                 constants.extend(self.place(input));
@@ -497,12 +504,25 @@ impl Launch {
     /// Adds the dispatch to a pass; returns whether there is anything to do.
     fn encode(&self, pass: &mut wgpu::ComputePass<'_>, record: &Record, parts: u32) -> bool {
         let place = record.place(self.rows);
-        let Some((pipeline, [x, y, z])) = self.workgroups(place.rows, parts) else {
+        let Some((pipeline, [x, y, z])) =
+            self.workgroups(place.rows, parts, record.span_place()[1])
+        else {
             return false;
         };
         let mut constants = [0; CONSTANT_WORDS];
         let [a, b] = place.angles_at;
-        let batch = [place.rows, place.rows_at, a, b, record.tables_at(), parts];
+        let [spans_at, spans] = record.span_place();
+        let tables_at = record.tables_at();
+        let batch = [
+            place.rows,
+            place.rows_at,
+            a,
+            b,
+            tables_at,
+            parts,
+            spans_at,
+            spans,
+        ];
         constants[..batch.len()].copy_from_slice(&batch);
         let end = BATCH_WORDS + self.constants.len();
         constants[BATCH_WORDS..end].copy_from_slice(&self.constants);
@@ -514,7 +534,12 @@ impl Launch {
     }
 
     /// The pipeline and the workgroups for so many rows, if there are any.
-    fn workgroups(&self, rows: u32, parts: u32) -> Option<(&wgpu::ComputePipeline, [u32; 3])> {
+    fn workgroups(
+        &self,
+        rows: u32,
+        parts: u32,
+        spans: u32,
+    ) -> Option<(&wgpu::ComputePipeline, [u32; 3])> {
         if rows == 0 {
             return None;
         }
@@ -524,6 +549,10 @@ impl Launch {
             Grid::Rows(blocks) => [blocks, rows, 1],
             Grid::Choices { outputs, used } => [outputs.div_ceil(variant.block[0]), rows, used],
             Grid::Attend { blocks } => [blocks, rows, parts.max(1)],
+            Grid::Spans { blocks, writes } if spans > 0 => {
+                [blocks, spans, if writes { WRITES_MAX as u32 } else { 1 }]
+            }
+            Grid::Spans { .. } => return None,
             Grid::Merge { heads } if parts > 0 => [heads, rows, 1],
             Grid::Merge { .. } => return None,
             Grid::Matmul { outputs } => {

@@ -64,6 +64,8 @@ pub(crate) struct Memory {
     pub(crate) matrices: Vec<DeviceMatrix>,
     /// Keys and values of each layer of each cache.
     pub(crate) caches: Vec<Vec<[wgpu::Buffer; 2]>>,
+    /// The two parts of the states of each recurrent layer.
+    pub(crate) states: Vec<[wgpu::Buffer; 2]>,
     pub(crate) record: wgpu::Buffer,
     /// Results of parts of attention.
     pub(crate) parts: wgpu::Buffer,
@@ -103,6 +105,7 @@ impl Memory {
                     layers.map(|_| Ok([part()?, part()?])).collect()
                 })
                 .collect::<Result<_, PrepareError>>()?,
+            states: states(device, program)?,
             record: one(
                 "the record",
                 u64::from(program.record_words_max) * 4,
@@ -141,7 +144,8 @@ impl Memory {
             &self.staging,
             &self.page,
         ];
-        let all = planes.chain(caches).chain(&self.buffers);
+        let states = self.states.iter().flatten();
+        let all = planes.chain(caches).chain(states).chain(&self.buffers);
         let all = all.chain(others).chain(&self.nothing);
         all.map(wgpu::Buffer::size).sum()
     }
@@ -214,8 +218,8 @@ impl Memory {
     }
 }
 
-/// Bytes of a program on the device, but for matrices and caches.
-pub fn scratch_bytes(program: &Program) -> u64 {
+/// Bytes of a program on the device, but for matrices, caches and states.
+pub(crate) fn scratch_bytes(program: &Program) -> u64 {
     let size = |bytes: u64| bytes.max(LEAST_BYTES).next_multiple_of(LEAST_BYTES);
     let buffers = program.buffers.iter().map(|shape| size(shape.bytes()));
     let page = program.caches.iter().map(|cache| cache.page_bytes()).max();
@@ -291,6 +295,18 @@ fn buffer(
         })
     });
     Ok(made?)
+}
+
+/// The two parts of the states of each recurrent layer.
+fn states(device: &Device, program: &Program) -> Result<Vec<[wgpu::Buffer; 2]>, PrepareError> {
+    let Some(shape) = program.states else {
+        return Ok(Vec::new());
+    };
+    let storage = BufferUsages::STORAGE | BufferUsages::COPY_DST;
+    let part = |bytes| buffer(device, "the states of a layer", bytes, storage);
+    let [conv, scan] = shape.layer_bytes();
+    let layers = 0..shape.layers;
+    layers.map(|_| Ok([part(conv)?, part(scan)?])).collect()
 }
 
 fn matrix(device: &Device, shape: &MatrixShape) -> Result<DeviceMatrix, PrepareError> {
