@@ -98,7 +98,6 @@ impl StepRows {
                 source: 0,
                 temperature: self.temperature.as_ref().map_or(1.0, factor),
                 span: number,
-                span: 0,
             });
         }
         let rows = first..first + tokens.len();

@@ -111,7 +111,10 @@ impl<'a> Walk<'a> {
         let input = self.buffer(Role::ScanInput, dim);
         self.push(product(part(0), part(2), input));
         let mixed = self.buffer(Role::Mixed, dim);
-        let (layer_number, taps) = (self.recurrent_number(index), self.program.vector(&layer.taps));
+        let (layer_number, taps) = (
+            self.recurrent_number(index),
+            self.program.vector(&layer.taps),
+        );
         self.push(Operation::Convolve {
             input,
             layer: layer_number,
@@ -160,7 +163,10 @@ impl<'a> Walk<'a> {
 
 /// What sequences keep in the recurrent layers.
 pub(super) fn states_of(recurrent: &RecurrentConfig, states: usize) -> StatesShape {
-    let layers = recurrent.layers.iter().filter(|is_recurrent| **is_recurrent);
+    let layers = recurrent
+        .layers
+        .iter()
+        .filter(|is_recurrent| **is_recurrent);
     StatesShape {
         layers: layers.count() as u32,
         states: states as u32,

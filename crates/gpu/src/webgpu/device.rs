@@ -175,6 +175,7 @@ impl From<wgpu::Error> for DeviceError {
 
 /// An open device.
 pub struct Device {
+    selection: Selection,
     facts: DeviceFacts,
     device: wgpu::Device,
     queue: wgpu::Queue,
@@ -222,6 +223,7 @@ impl Device {
             None => return Err(refused("no answer".into())),
         };
         Ok(Self {
+            selection: *selection,
             facts,
             reports: listen(&device),
             device,

@@ -32,9 +32,15 @@ fn kept_states_continue_as_the_whole_span_does() {
         let whole = model.forward(&batch).expect("a batch").to_vec();
         for (first, state) in [(2, 4), (KEPT, 5), (ROWS - 1, 6)] {
             let wanted = &whole[first * vocab..];
-            assert!(rest(&mut model, &prompt, first, state) == wanted, "{preset} {first}");
+            assert!(
+                rest(&mut model, &prompt, first, state) == wanted,
+                "{preset} {first}"
+            );
             // Read, not changed.
-            assert!(rest(&mut model, &prompt, first, state) == wanted, "{preset} {first}");
+            assert!(
+                rest(&mut model, &prompt, first, state) == wanted,
+                "{preset} {first}"
+            );
         }
     }
 }
