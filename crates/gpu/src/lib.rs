@@ -24,9 +24,8 @@ pub use model::{ARITHMETIC, Model};
 pub use options::Options;
 pub use place::{Place, TooLarge};
 pub use supports::{Unsupported, supports};
-pub use webgpu::device::{
-    Absent, Counts, Device, DeviceError, DeviceFacts, Kind, Selection, UnknownSelection, devices,
-};
+pub use webgpu::device::{Absent, Counts, Device, DeviceError, DeviceFacts, devices};
 pub use webgpu::loaded::{Loaded, Output};
 pub use webgpu::memory::PrepareError;
 pub use webgpu::pipelines::KernelError;
+pub use webgpu::selection::{Kind, Selection, UnknownSelection};

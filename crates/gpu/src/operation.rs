@@ -99,6 +99,57 @@ impl CacheShape {
     }
 }
 
+/// What sequences keep of earlier rows in recurrent layers. Each layer has two buffers of f32: the last inputs of the
+/// convolution, `(states, conv_rows, conv_cols)`, and the heads' states, `(states, value_heads, key_dim, value_dim)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatesShape {
+    /// Recurrent layers.
+    pub layers: u32,
+    /// States of sequences.
+    pub states: u32,
+    /// Earlier inputs that the convolution reads.
+    pub conv_rows: u32,
+    /// Columns of the convolution.
+    pub conv_cols: u32,
+    /// The heads; `None`: the layers are convolutions only.
+    pub scan: Option<ScanHeads>,
+}
+
+/// Heads of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanHeads {
+    /// Heads of queries and keys.
+    pub key_heads: u32,
+    /// Heads of values, a multiple of the heads of keys.
+    pub value_heads: u32,
+    /// Elements of a query and of a key.
+    pub key_dim: u32,
+    /// Elements of a value, a multiple of 16.
+    pub value_dim: u32,
+    /// Whether consecutive heads of values have the same key; else each `key_heads`-th.
+    pub grouped: bool,
+    /// The gated delta rule, and rows of queries, keys, values; else the rule of Mamba-2, and values, keys, queries.
+    pub delta: bool,
+}
+
+impl StatesShape {
+    /// Bytes of the convolution's part, and of the heads', of one layer: the sizes of its buffers on the device.
+    pub const fn layer_bytes(self) -> [u64; 2] {
+        let conv = self.conv_rows as u64 * self.conv_cols as u64;
+        let scan = match self.scan {
+            Some(heads) => heads.value_heads as u64 * heads.key_dim as u64 * heads.value_dim as u64,
+            None => 0,
+        };
+        [self.states as u64 * conv * 4, self.states as u64 * scan * 4]
+    }
+
+    /// Bytes of all layers.
+    pub const fn bytes(self) -> u64 {
+        let [conv, scan] = self.layer_bytes();
+        self.layers as u64 * (conv + scan)
+    }
+}
+
 /// Rows of a batch that an operation runs for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RowSet {
@@ -376,6 +427,60 @@ pub enum Operation {
         /// `(rows, cols)`.
         out: At,
     },
+    /// A convolution over time of each column, `(rows, conv_cols)`, for all rows. Writes the convolution's part of the states.
+    Convolve {
+        /// The input.
+        input: At,
+        /// The recurrent layer.
+        layer: u32,
+        /// `(conv_rows + 1, conv_cols)`, the last row for the present.
+        taps: VectorId,
+        /// Added to the sum.
+        bias: Option<VectorId>,
+        /// Whether silu is applied.
+        silu: bool,
+        /// The output.
+        out: At,
+    },
+    /// Of each head `exp(softplus(decay + bias) * factor)`, then `sigmoid(rate)`, or without a rate the softplus.
+    ScanGates {
+        /// `(rows, heads)`.
+        decay: At,
+        /// `(rows, heads)`.
+        rate: Option<At>,
+        /// Value heads.
+        heads: u32,
+        /// Added to the decay (heads).
+        bias: VectorId,
+        /// `(heads)`.
+        factor: VectorId,
+        /// `(rows, heads, 2)`.
+        out: At,
+    },
+    /// The rows of each span one after the other, for all rows. Reads and writes the heads' states.
+    Scan {
+        /// Queries, keys and values of all heads in the order of the rule.
+        mixed: At,
+        /// As [`Operation::ScanGates`] writes them.
+        gates: At,
+        /// The recurrent layer.
+        layer: u32,
+        /// `(rows, value_heads, value_dim)`.
+        out: At,
+    },
+    /// `x = x * sigmoid(input . weights)`, in place; `(rows, cols)`.
+    Share {
+        /// What is multiplied.
+        x: At,
+        /// Elements of a row.
+        cols: u32,
+        /// What decides the factor.
+        input: At,
+        /// Elements of the input, and of the weights.
+        input_cols: u32,
+        /// The weights.
+        weights: VectorId,
+    },
     /// `out[i] = input[rows[i]]` for the rows of the operation's set; `(rows, cols)`.
     Gather {
         /// Rows of the set that the indices point into.
@@ -420,6 +525,8 @@ pub struct Program {
     pub vectors: Vec<f32>,
     /// Caches of keys and values.
     pub caches: Vec<CacheShape>,
+    /// States of sequences, in a model with recurrent layers.
+    pub states: Option<StatesShape>,
     /// Operations in order. One for a set without rows is left out of a batch.
     pub steps: Vec<Step>,
     /// Buffers that the host may read after a batch.

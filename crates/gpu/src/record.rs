@@ -4,10 +4,18 @@
 //! words 0..4                  zero
 //! for each row set            rows: ROW_WORDS words each; then the angles of table 0, of table 1: (rows, dims) as f32
 //!                             (cos, sin) pairs; sets without layers after them have no angles
+//! spans                       SPAN_WORDS words each, in a model with recurrent layers
 //! tables                      page tables, to which rows point by their first word
 //! ```
 
 use crate::operation::RowSet;
+
+/// Words of a span: the first row, the number of rows, the state before or [`u32::MAX`], the number of states that are written;
+/// then of each of these the rows of the span before it, and its number.
+pub const SPAN_WORDS: usize = 4 + 2 * WRITES_MAX;
+
+/// States that a span writes, at most.
+pub const WRITES_MAX: usize = model::KEPT_MAX + 1;
 
 /// Words of a row.
 pub const ROW_WORDS: usize = 8;
@@ -29,6 +37,21 @@ pub struct Row {
     pub source: u32,
     /// Factor of the queries; 1 in most models.
     pub temperature: f32,
+    /// Index of the row's span, in a model with recurrent layers.
+    pub span: u32,
+}
+
+/// Rows of one sequence that follow each other, with its states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// The first row.
+    pub first: u32,
+    /// Number of rows.
+    pub rows: u32,
+    /// The state before the first row; `None`: nothing precedes.
+    pub before: Option<u32>,
+    /// States that are written: the number of rows of the span before each, ascending, and its number.
+    pub writes: [Option<(u32, u32)>; WRITES_MAX],
 }
 
 /// Where the data of a row set are, in words of the record.
@@ -47,6 +70,8 @@ pub(crate) struct SetPlace {
 pub struct Record {
     words: Vec<u32>,
     sets: [SetPlace; RowSet::ALL.len()],
+    /// The first span, and the number of spans.
+    spans: [u32; 2],
     tables_at: u32,
     /// Positions that the longest row sees.
     longest: u32,
@@ -58,6 +83,7 @@ impl Record {
         self.words.clear();
         self.words.resize(4, 0);
         self.sets = Default::default();
+        self.spans = [0; 2];
         self.tables_at = 0;
         self.longest = 0;
     }
@@ -65,7 +91,7 @@ impl Record {
     /// Words of the largest record: `rows` rows in each set, with `angles` numbers of both tables together, and `entries`
     /// entries of page tables.
     pub fn words_max(rows: usize, angles: usize, entries: usize) -> usize {
-        4 + RowSet::ALL.len() * rows * (ROW_WORDS + angles) + entries
+        4 + rows * (RowSet::ALL.len() * (ROW_WORDS + angles) + SPAN_WORDS) + entries
     }
 
     /// Adds the rows of a set, and its angles: for each table `(rows, dims)`, empty where no operation turns by them. Each set
@@ -82,7 +108,7 @@ impl Record {
                 row.table,
                 row.source,
                 row.temperature.to_bits(),
-                0,
+                row.span,
             ]);
         }
         let mut angles_at = [0; 2];
@@ -96,6 +122,21 @@ impl Record {
             rows_at,
             angles_at,
         };
+    }
+
+    /// Adds the spans, after the rows and before the tables.
+    pub fn spans(&mut self, spans: &[Span]) {
+        self.spans = [self.words.len() as u32, spans.len() as u32];
+        for span in spans {
+            let writes = span.writes.iter().flatten();
+            let before = span.before.unwrap_or(u32::MAX);
+            let count = writes.clone().count() as u32;
+            let end = self.words.len() + SPAN_WORDS;
+            self.words.extend([span.first, span.rows, before, count]);
+            self.words
+                .extend(writes.flat_map(|(rows, state)| [*rows, *state]));
+            self.words.resize(end, 0);
+        }
     }
 
     /// Adds the page tables of all rows, at the end.
@@ -116,6 +157,28 @@ impl Record {
 
     pub(crate) fn place(&self, set: RowSet) -> SetPlace {
         self.sets[set as usize]
+    }
+
+    /// A row of a set.
+    #[cfg(test)]
+    pub(crate) fn row(&self, set: RowSet, row: usize) -> Row {
+        let first = self.place(set).rows_at as usize + row * ROW_WORDS;
+        let words = &self.words[first..first + ROW_WORDS];
+        Row {
+            token: words[0],
+            position: words[1],
+            page: words[2],
+            slot: words[3],
+            table: words[4],
+            source: words[5],
+            temperature: f32::from_bits(words[6]),
+            span: words[7],
+        }
+    }
+
+    /// The first word of the spans, and their number.
+    pub(crate) fn span_place(&self) -> [u32; 2] {
+        self.spans
     }
 
     pub(crate) fn tables_at(&self) -> u32 {

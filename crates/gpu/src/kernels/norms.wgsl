@@ -211,3 +211,35 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
     normed[normed_at + i] = normalized(next, stream[stream_at + i], of_stream, i);
   }
 }
+
+// section share
+// `x = x * sigmoid(input . weights)`.
+struct P {
+  batch: Batch,
+  cols: u32,
+  x_at: u32,
+  x_row: u32,
+  input_cols: u32,
+  in_at: u32,
+  in_row: u32,
+  weights: u32,
+}
+var<immediate> p: P;
+
+@group(0) @binding(0) var<storage, read> vectors: array<f32>;
+@group(0) @binding(1) var<storage, read> input: array<f32>;
+@group(0) @binding(2) var<storage, read_write> x: array<f32>;
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let from_at = p.in_at + block.y * p.in_row;
+  let at = p.x_at + block.y * p.x_row;
+  var sum = 0.0;
+  for (var i = lid; i < p.input_cols; i += THREADS) {
+    sum = fma(vectors[p.weights + i], input[from_at + i], sum);
+  }
+  let factor = sigmoid(total(sum, lid));
+  for (var i = lid; i < p.cols; i += THREADS) {
+    x[at + i] *= factor;
+  }
+}

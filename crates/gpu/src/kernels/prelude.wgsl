@@ -11,8 +11,8 @@ struct Batch {
   angles_b: u32,
   tables_at: u32,
   parts: u32,      // parts of attention that are computed apart; 0: none
-  spare_a: u32,
-  spare_b: u32,
+  spans_at: u32,
+  spans: u32,
 }
 
 const NONE: u32 = 0xffffffffu;

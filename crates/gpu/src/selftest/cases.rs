@@ -1,11 +1,12 @@
 //! Small programs of one kind of operation each, on odd shapes.
 
 mod experts;
+mod recurrent;
 
 use super::is_alike;
 use crate::operation::{
     Activation, At, CacheId, CacheShape, HeadsTo, MatrixId, MatrixShape, Norm, Operation, Program,
-    RowSet, Turn, VectorId,
+    RowSet, ScanHeads, Turn, VectorId,
 };
 use crate::record::{Record, Row};
 use half::f16;
@@ -14,11 +15,32 @@ use kernels::{Format, QuantBlock, QuantFormat, dequantize};
 /// Rows of the numbers that choose other variants of a product.
 const ROWS: [u32; 5] = [1, 2, 3, 11, 37];
 
+/// Heads of scans: key heads, value heads, elements of keys and of values, order of the keys, rule.
+const SCANS: [ScanHeads; 3] = [
+    scan_heads([2, 4, 128, 128], true, true),
+    scan_heads([2, 6, 20, 16], false, true),
+    scan_heads([1, 3, 64, 32], true, false),
+];
+
+const fn scan_heads(sizes: [u32; 4], grouped: bool, delta: bool) -> ScanHeads {
+    let [key_heads, value_heads, key_dim, value_dim] = sizes;
+    ScanHeads {
+        key_heads,
+        value_heads,
+        key_dim,
+        value_dim,
+        grouped,
+        delta,
+    }
+}
+
 /// A program with all that it needs.
 #[derive(Clone)]
 pub(super) struct Case {
     pub(super) name: String,
     pub(super) program: Program,
+    /// The rows of a batch before, whose states are read.
+    pub(super) earlier: Option<Record>,
     pub(super) record: Record,
     /// `(rows, cols)` of each buffer.
     pub(super) buffers: Vec<Vec<f32>>,
@@ -50,6 +72,8 @@ pub(super) fn all() -> Vec<Case> {
         cases.push(experts::experts(format));
     }
     cases.extend([norms(), add(), activate(), finish(), gather()]);
+    cases.push(recurrent::convolution());
+    cases.extend(SCANS.map(recurrent::scan));
     for shape in [
         (64, 2, 4, 32),
         (80, 1, 3, 16),
@@ -102,6 +126,21 @@ pub(super) fn of_program(program: &Program) -> Vec<Case> {
                 let format = program.matrices[stack.0 as usize].format;
                 cases.push(experts::experts(format));
             }
+            Operation::Convolve { .. } | Operation::Share { .. } => {
+                cases.push(recurrent::convolution());
+            }
+            Operation::Scan { .. } => {
+                let scan = program.states.and_then(|states| states.scan);
+                cases.extend(scan.map(|heads| {
+                    recurrent::scan(ScanHeads {
+                        key_heads: 1,
+                        value_heads: 2,
+                        ..heads
+                    })
+                }));
+            }
+            // With a scan.
+            Operation::ScanGates { .. } => {}
             // With the products of experts.
             Operation::Route { .. } | Operation::Combine { .. } => {}
         }
@@ -127,6 +166,10 @@ pub(super) fn key(program: &Program, operation: &Operation) -> (&'static str, u3
         Operation::Finish { .. } => ("finish", 0, 0, 0),
         Operation::Gather { .. } => ("gather", 0, 0, 0),
         Operation::ExpertMatmul { stack, .. } => ("experts", format(stack), 0, 0),
+        Operation::Convolve { .. } | Operation::Share { .. } => ("convolve", 0, 0, 0),
+        Operation::ScanGates { .. } => ("gates", 0, 0, 0),
+        // All scans of a program are alike.
+        Operation::Scan { .. } => ("scan", 0, 0, 0),
         Operation::Route { .. } => ("route", 0, 0, 0),
         Operation::Combine { .. } => ("combine", 0, 0, 0),
     }
@@ -202,6 +245,7 @@ impl Builder {
             case: Case {
                 name,
                 program,
+                earlier: None,
                 record,
                 buffers: Vec::new(),
                 matrices: Vec::new(),
@@ -293,7 +337,7 @@ fn odd_cols(format: Format) -> u32 {
     }
 }
 
-fn matmul(format: Format, rows: u32) -> Case {
+pub(super) fn matmul(format: Format, rows: u32) -> Case {
     let mut builder = Builder::new(format!("matmul {format:?}, {rows} rows"));
     let cols = odd_cols(format);
     let matrix = builder.matrix(format, 71, cols);
@@ -314,7 +358,7 @@ fn matmul(format: Format, rows: u32) -> Case {
     builder.case
 }
 
-fn embed(format: Format) -> Case {
+pub(super) fn embed(format: Format) -> Case {
     let mut builder = Builder::new(format!("embed {format:?}"));
     let cols = odd_cols(format);
     let table = builder.matrix(format, 9, cols);
@@ -529,7 +573,7 @@ fn heads((head_dim, kv_heads, group, page_tokens): HeadShape) -> Case {
 }
 
 /// Attention of three rows; with contexts of several parts if `long`.
-fn attend((head_dim, kv_heads, group, page_tokens): HeadShape, long: bool) -> Case {
+pub(super) fn attend((head_dim, kv_heads, group, page_tokens): HeadShape, long: bool) -> Case {
     let kind = if long { "long" } else { "short" };
     let mut builder = Builder::new(format!("attend, {group} heads of {head_dim}, {kind}"));
     let positions: [u32; 3] = if long { [0, 300, 777] } else { [0, 5, 40] };

@@ -83,9 +83,26 @@ struct Memories {
 
 /// Loads and runs a case.
 fn on_device(device: &Arc<Device>, case: &Case) -> Result<Memories, String> {
+    let failed = |error: crate::DeviceError| error.to_string();
+    let mut loaded = load(device, case)?;
+    let buffers = run(&mut loaded, case).map_err(failed)?;
+    let count = case.program.caches.first().map_or(0, |cache| cache.pages);
+    let mut pages = Vec::new();
+    for page in 0..count {
+        let mut bytes = vec![0; loaded.page_bytes() as usize];
+        loaded.export_page(page, &mut bytes).map_err(failed)?;
+        pages.push(to_halves(&bytes).to_f32_vec());
+    }
+    Ok(Memories { buffers, pages })
+}
+
+/// Loads a case's program with its matrices and pages.
+fn load(device: &Arc<Device>, case: &Case) -> Result<Loaded, String> {
     let mut program = case.program.clone();
     program.outputs = (0..program.buffers.len() as u32).map(BufferId).collect();
-    program.record_words_max = case.record.words().len() as u32;
+    let records = case.earlier.iter().chain([&case.record]);
+    let words = records.map(|record| record.words().len()).max();
+    program.record_words_max = words.unwrap_or(0) as u32;
     let loaded = Loaded::new(Arc::clone(device), program);
     let mut loaded = loaded.map_err(|error| error.to_string())?;
     let failed = |error: crate::DeviceError| error.to_string();
@@ -93,11 +110,16 @@ fn on_device(device: &Arc<Device>, case: &Case) -> Result<Memories, String> {
         let uploaded = loaded.upload(MatrixId(index), 0, raw);
         uploaded.map_err(failed)?;
     }
-    for (index, rows) in (0..).zip(&case.buffers) {
-        loaded.write_buffer(BufferId(index), rows);
-    }
     for (page, bytes) in (0..).zip(pages_of(&case.program, &case.caches)) {
         loaded.import_page(page, &bytes).map_err(failed)?;
+    }
+    Ok(loaded)
+}
+
+/// Runs a case that is loaded; returns all buffers.
+fn run(loaded: &mut Loaded, case: &Case) -> Result<Vec<Vec<f32>>, crate::DeviceError> {
+    for (index, rows) in (0..).zip(&case.buffers) {
+        loaded.write_buffer(BufferId(index), rows);
     }
     let mut buffers: Vec<Vec<f32>> = case.buffers.clone();
     let mut outputs: Vec<Output<'_>> = (0..)
@@ -107,23 +129,21 @@ fn on_device(device: &Arc<Device>, case: &Case) -> Result<Memories, String> {
             rows,
         })
         .collect();
-    loaded.run(&case.record, &mut outputs).map_err(failed)?;
-    let count = case.program.caches.first().map_or(0, |cache| cache.pages);
-    let mut pages = Vec::new();
-    for page in 0..count {
-        let mut bytes = vec![0; loaded.page_bytes() as usize];
-        loaded.export_page(page, &mut bytes).map_err(failed)?;
-        let halves: &[f16] = &to_halves(&bytes);
-        pages.push(halves.to_f32_vec());
+    if let Some(earlier) = &case.earlier {
+        loaded.run(earlier, &mut [])?;
     }
-    Ok(Memories { buffers, pages })
+    loaded.run(&case.record, &mut outputs)?;
+    Ok(buffers)
 }
 
 fn by_twin(case: &Case) -> Memories {
     let mut twin = Twin::new(&case.program, &case.record, case.weights());
     twin.buffers.clone_from(&case.buffers);
     twin.caches.clone_from(&case.caches);
-    twin.run();
+    if let Some(earlier) = &case.earlier {
+        twin.run(earlier);
+    }
+    twin.run(&case.record);
     let pages = pages_of(&case.program, &twin.caches);
     let pages = pages.iter().map(|bytes| to_halves(bytes).to_f32_vec());
     Memories {

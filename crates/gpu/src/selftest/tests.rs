@@ -1,7 +1,13 @@
-//! The kernels on the driver of the machine.
+//! The kernels on the driver of the machine: results, bits, numbers of calls, faults.
 
+use super::cases::{attend, embed, matmul};
 use super::*;
+use crate::operation::RowSet;
+use crate::record::Record;
 use crate::test_device::device;
+use crate::webgpu::memory::scratch_bytes;
+use crate::{DeviceError, PrepareError};
+use kernels::Format;
 
 #[test]
 fn kernels_equal_their_twins() {
@@ -11,4 +17,174 @@ fn kernels_equal_their_twins() {
         .filter(|result| result.error.is_some())
         .collect();
     assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn altered_weight_is_found() {
+    let Some(device) = device() else { return };
+    let mut case = matmul(Format::Q8_0, 1);
+    let found = on_device(&device, &case).expect("a device that works");
+    case.matrices[0][40] ^= 0x40;
+    let wanted = by_twin(&case);
+    let error = error(&found.buffers[1], &wanted.buffers[1]);
+    assert!(error.is_ok_and(|error| error > ERROR_MAX));
+}
+
+/// A case with some of its rows.
+fn with_rows(case: &Case, rows: &[usize]) -> Case {
+    let mut fewer = case.clone();
+    fewer.record = Record::default();
+    fewer.record.clear();
+    let kept: Vec<_> = rows
+        .iter()
+        .map(|row| case.record.row(RowSet::All, *row))
+        .collect();
+    fewer.record.set(RowSet::All, &kept, [&[]; 2]);
+    let tables_at = case.record.tables_at() as usize;
+    if tables_at > 0 {
+        fewer.record.tables(&case.record.words()[tables_at..]);
+    }
+    for (buffer, (shape, of_case)) in fewer
+        .buffers
+        .iter_mut()
+        .zip(case.program.buffers.iter().zip(&case.buffers))
+    {
+        let cols = shape.cols as usize;
+        for (to, from) in rows.iter().enumerate() {
+            buffer[to * cols..][..cols].copy_from_slice(&of_case[from * cols..][..cols]);
+        }
+    }
+    fewer
+}
+
+/// Checks that rows have the same bits alone, in pairs, and among all.
+fn check_bits_of_rows(device: &Arc<Device>, case: &Case, rows: &[&[usize]]) {
+    let mut loaded = load(device, case).expect("a device that works");
+    let all = run(&mut loaded, case).expect("a device that works");
+    for rows in rows {
+        let found = run(&mut loaded, &with_rows(case, rows)).expect("a device that works");
+        for (index, (found, all)) in found.iter().zip(&all).enumerate() {
+            let cols = case.program.buffers[index].cols as usize;
+            for (at, row) in rows.iter().enumerate() {
+                let bits = |buffer: &[f32], row: usize| -> Vec<u32> {
+                    let row = &buffer[row * cols..][..cols];
+                    row.iter().map(|x| x.to_bits()).collect()
+                };
+                let equal = bits(found, at) == bits(all, *row);
+                assert!(
+                    equal,
+                    "{}: row {row} of {rows:?}, buffer {index}",
+                    case.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn bits_of_a_product_do_not_depend_on_the_other_rows() {
+    let Some(device) = device() else { return };
+    for format in [Format::F32, Format::F16, Format::Q8_0, Format::Q4_K] {
+        let rows: [&[usize]; 4] = [&[0], &[10], &[3, 7], &[9, 8, 2]];
+        check_bits_of_rows(&device, &matmul(format, 11), &rows);
+    }
+    let mut exact = matmul(Format::Q8_0, 37);
+    exact.program.exact = true;
+    check_bits_of_rows(&device, &exact, &[&[0], &[36, 35, 1]]);
+}
+
+#[test]
+fn bits_of_attention_depend_neither_on_other_rows_nor_on_parts() {
+    let Some(device) = device() else { return };
+    for shape in [(64, 2, 4, 32), (5, 3, 3, 7)] {
+        let apart = attend(shape, true);
+        check_bits_of_rows(&device, &apart, &[&[0], &[2], &[2, 1]]);
+        let mut whole = apart.clone();
+        (whole.program.rows_max, whole.program.context_max) = (1, 1);
+        let [apart, whole] = [apart, whole].map(|case| {
+            let found = on_device(&device, &case).expect("a device that works");
+            let bits = found.buffers.into_iter().flatten().map(f32::to_bits);
+            bits.collect::<Vec<_>>()
+        });
+        assert!(apart == whole, "{shape:?}");
+    }
+}
+
+#[test]
+fn matrices_larger_than_a_binding_are_in_parts() {
+    let Some(device) = device() else { return };
+    let small = device.reopen().expect("the device of before");
+    let small = Arc::new(small.with_binding_bytes_max(80 << 10));
+    for format in [Format::F32, Format::Q6_K, Format::Q4_0] {
+        for case in [matmul(format, 3), embed(format)] {
+            assert_eq!(compare(&small, &case), Ok(()), "{}", case.name);
+        }
+    }
+    let tiny = small.reopen().expect("the device of before");
+    let tiny = Arc::new(tiny.with_binding_bytes_max(256));
+    let refused = Loaded::new(tiny, matmul(Format::F32, 3).program);
+    assert!(matches!(refused, Err(PrepareError::TooLarge { .. })));
+}
+
+#[test]
+fn batch_is_one_submit_one_wait_one_map_and_no_buffer() {
+    let Some(device) = device() else { return };
+    let case = attend((64, 2, 4, 32), true);
+    let mut loaded = load(&device, &case).expect("a device that works");
+    run(&mut loaded, &case).expect("a device that works");
+    let before = device.counts();
+    run(&mut loaded, &case).expect("a device that works");
+    let after = device.counts();
+    assert_eq!(after.submits - before.submits, 1);
+    assert_eq!(after.waits - before.waits, 1);
+    assert_eq!(after.maps - before.maps, 1);
+    assert_eq!(after.buffers, before.buffers);
+    // Each attention is cut in parts and merged.
+    let operations = case.program.steps.len() as u64;
+    assert_eq!(after.dispatches - before.dispatches, 2 * operations);
+}
+
+#[test]
+fn place_counts_the_bytes_of_a_program() {
+    let Some(device) = device() else { return };
+    for case in [attend((80, 1, 3, 16), true), matmul(Format::Q6_K, 3)] {
+        let loaded = load(&device, &case).expect("a device that works");
+        let program = loaded.program();
+        let matrices = program.matrices.iter().map(crate::layout::matrix_bytes);
+        let caches = program.caches.iter().map(|cache| cache.bytes());
+        let counted = scratch_bytes(program) + matrices.chain(caches).sum::<u64>();
+        assert_eq!(loaded.device_bytes(), counted);
+    }
+}
+
+#[test]
+fn copied_page_has_the_bytes_of_the_other() {
+    let Some(device) = device() else { return };
+    let case = attend((80, 1, 3, 16), true);
+    let mut loaded = load(&device, &case).expect("a device that works");
+    let read = |loaded: &mut Loaded, page| {
+        let mut bytes = vec![0; loaded.page_bytes() as usize];
+        loaded.export_page(page, &mut bytes).map(|()| bytes)
+    };
+    let [first, second] = [3, 5].map(|page| read(&mut loaded, page));
+    assert_ne!(first, second);
+    loaded.copy_page(3, 5).expect("a device that works");
+    assert_eq!(read(&mut loaded, 5), first);
+    assert_eq!(read(&mut loaded, 3), first);
+}
+
+#[test]
+fn lost_device_is_an_error_until_it_is_opened_again() {
+    let Some(device) = device() else { return };
+    let device = Arc::new(device.reopen().expect("the device of before"));
+    let case = matmul(Format::Q8_0, 2);
+    let mut loaded = load(&device, &case).expect("a device that works");
+    device.lose();
+    for _ in 0..2 {
+        assert_eq!(run(&mut loaded, &case), Err(DeviceError::Lost));
+    }
+    assert_eq!(loaded.copy_page(0, 0), Ok(()), "waits for the next batch");
+    assert!(load(&device, &case).is_err());
+    let again = Arc::new(device.reopen().expect("a device that works"));
+    assert_eq!(compare(&again, &case), Ok(()));
 }

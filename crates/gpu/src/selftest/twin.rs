@@ -1,6 +1,7 @@
 //! Every operation once more in scalar code, over memory of the host: what the kernels' results are compared with.
 
 mod experts;
+mod recurrent;
 
 use crate::operation::{
     Activation, At, CacheShape, HeadsTo, Norm, Operation, Program, RowSet, Turn, VectorId,
@@ -18,6 +19,8 @@ pub(crate) struct Twin<'a> {
     pub(crate) matrices: Vec<Vec<f32>>,
     /// Keys and values of each layer, `(pages, kv heads, page tokens, stride)`.
     pub(crate) caches: Vec<Vec<[Vec<f32>; 2]>>,
+    /// The two parts of the states of each recurrent layer.
+    states: Vec<[Vec<f32>; 2]>,
 }
 
 /// The softmax of one query head.
@@ -43,13 +46,23 @@ impl<'a> Twin<'a> {
             buffers: zeros.collect(),
             matrices,
             caches: program.caches.iter().map(cache).collect(),
+            states: program.states.map_or(Vec::new(), |states| {
+                let part = |bytes: u64| vec![0.0; bytes as usize / 4];
+                vec![states.layer_bytes().map(part); states.layers as usize]
+            }),
         }
     }
 
-    /// Runs all operations.
-    pub(crate) fn run(&mut self) {
+    /// Runs all operations for the rows of a record.
+    pub(crate) fn run(&mut self, record: &'a Record) {
+        self.record = record;
         let program = self.program;
         for step in &program.steps {
+            match step.operation {
+                Operation::Convolve { .. } => self.convolve(&step.operation),
+                Operation::Scan { .. } => self.scan(&step.operation),
+                _ => {}
+            }
             for row in 0..self.record.rows(step.rows) as usize {
                 self.row(step.rows, row, &step.operation);
             }
@@ -132,6 +145,10 @@ impl<'a> Twin<'a> {
             Operation::Route { .. } => self.route(row, operation),
             Operation::ExpertMatmul { .. } => self.expert_matmul(row, operation),
             Operation::Combine { .. } => self.combine(row, operation),
+            Operation::ScanGates { .. } => self.scan_gates(row, operation),
+            Operation::Share { .. } => self.share(row, operation),
+            // Run once for all rows.
+            Operation::Convolve { .. } | Operation::Scan { .. } => {}
             Operation::Gather { input, cols, out } => {
                 let source = self.field(set, row, 5) as usize;
                 let x = self.read(input, source, cols);

@@ -1,16 +1,17 @@
 //! Devices: which there are, and one that is open.
 
+use super::pipelines::Pipelines;
+use super::selection::{Kind, Selection};
 use std::future::Future;
 use std::pin::pin;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use model::DeviceFault;
 use wgpu::{
-    Adapter, Backend, Backends, DeviceType, ErrorFilter, Features, Instance, InstanceDescriptor,
+    Adapter, Backend, DeviceType, ErrorFilter, Features, Instance, InstanceDescriptor,
     InstanceFlags, Limits, MemoryBudgetThresholds, PollType,
 };
 
@@ -31,91 +32,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// Percent of the memory that a driver reports as free, above which it refuses buffers instead of losing the device.
 const MEMORY_PERCENT_MAX: u8 = 90;
-
-/// Where a model runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The first device that is no processor, else the processor without a device.
-    Auto,
-    /// The processor, without a device.
-    Cpu,
-    /// Any device that is no processor.
-    Gpu,
-    /// Vulkan, processors (llvmpipe) last.
-    Vulkan,
-    /// Metal.
-    Metal,
-    /// DirectX 12.
-    Dx12,
-}
-
-/// Which device to open: `auto`, `cpu`, `gpu`, `vulkan`, `metal` or `dx12`; the last four with `:N` for the device of this
-/// number among them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Selection {
-    /// The kind of device.
-    pub kind: Kind,
-    /// Number of the device among those of the kind; `None`: the first.
-    pub index: Option<usize>,
-}
-
-/// A text that names no device.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is no device: auto, cpu, gpu, vulkan, metal or dx12, the last four perhaps with a number (vulkan:1)"
-)]
-pub struct UnknownSelection(String);
-
-impl FromStr for Selection {
-    type Err = UnknownSelection;
-
-    fn from_str(text: &str) -> Result<Self, UnknownSelection> {
-        let unknown = || UnknownSelection(text.to_owned());
-        let (name, index) = match text.split_once(':') {
-            Some((name, index)) => (name, Some(index.parse().map_err(|_| unknown())?)),
-            None => (text, None),
-        };
-        let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name);
-        match (kind, index) {
-            (None, _) | (Some(Kind::Auto | Kind::Cpu), Some(_)) => Err(unknown()),
-            (Some(kind), index) => Ok(Self { kind, index }),
-        }
-    }
-}
-
-impl Kind {
-    const ALL: [Self; 6] = [
-        Self::Auto,
-        Self::Cpu,
-        Self::Gpu,
-        Self::Vulkan,
-        Self::Metal,
-        Self::Dx12,
-    ];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Cpu => "cpu",
-            Self::Gpu => "gpu",
-            Self::Vulkan => "vulkan",
-            Self::Metal => "metal",
-            Self::Dx12 => "dx12",
-        }
-    }
-
-    const fn backends(self) -> Backends {
-        match self {
-            Self::Cpu => Backends::empty(),
-            Self::Auto | Self::Gpu => Backends::VULKAN
-                .union(Backends::METAL)
-                .union(Backends::DX12),
-            Self::Vulkan => Backends::VULKAN,
-            Self::Metal => Backends::METAL,
-            Self::Dx12 => Backends::DX12,
-        }
-    }
-}
 
 /// The devices that there are, of all interfaces, those that run models fastest first; a processor is last.
 pub fn devices() -> Vec<DeviceFacts> {
@@ -265,6 +181,7 @@ pub struct Device {
     queue: wgpu::Queue,
     reports: Arc<Reports>,
     counters: Counters,
+    pipelines: Mutex<Pipelines>,
 }
 
 impl Device {
@@ -312,7 +229,15 @@ impl Device {
             device,
             queue,
             counters: Counters::default(),
+            pipelines: Mutex::default(),
         })
+    }
+
+    /// The device with smaller buffers.
+    #[cfg(test)]
+    pub(crate) fn with_binding_bytes_max(mut self, bytes: u64) -> Self {
+        self.facts.binding_bytes_max = bytes;
+        self
     }
 
     /// Opens the device that was selected once more, as after a loss.
@@ -338,6 +263,11 @@ impl Device {
             buffers: of(&self.counters.buffers),
             dispatches: of(&self.counters.dispatches),
         }
+    }
+
+    pub(crate) fn pipelines(&self) -> MutexGuard<'_, Pipelines> {
+        let pipelines = self.pipelines.lock();
+        pipelines.unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn raw(&self) -> &wgpu::Device {
@@ -463,16 +393,6 @@ impl Device {
     pub fn lose(&self) {
         self.device.destroy();
         self.reports.lost.store(true, Ordering::Release);
-    }
-}
-
-impl std::fmt::Display for Selection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.kind.name())?;
-        match self.index {
-            Some(index) => write!(f, ":{index}"),
-            None => Ok(()),
-        }
     }
 }
 

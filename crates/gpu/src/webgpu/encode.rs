@@ -2,15 +2,15 @@
 //! the places in the record are new.
 
 mod experts;
+mod recurrent;
 
 use super::device::Device;
 use super::memory::{DeviceMatrix, MatrixPart, Memory, PrepareError};
-use super::pipelines::Pipelines;
 use super::sources::{Kernel, PART, heads_at_once, matmul_kernels};
 use crate::operation::{
     Activation, At, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, VectorId,
 };
-use crate::record::Record;
+use crate::record::{Record, WRITES_MAX};
 
 /// The kernels' word for "none".
 const NONE: u32 = u32::MAX;
@@ -35,6 +35,8 @@ enum Grid {
     Attend { blocks: u32 },
     /// For outputs of the experts that a row chose.
     Choices { outputs: u32, used: u32 },
+    /// As many for each span, and for each state that it writes if `writes`.
+    Spans { blocks: u32, writes: bool },
     /// One for each head and row, if there are parts of attention.
     Merge { heads: u32 },
 }
@@ -52,7 +54,7 @@ pub(crate) struct Launch {
 /// A kernel of an operation, for batches of up to so many rows.
 struct Variant {
     rows_max: u32,
-    pipeline: usize,
+    pipeline: wgpu::ComputePipeline,
     /// Outputs and rows of a workgroup of a product.
     block: [u32; 2],
 }
@@ -62,7 +64,6 @@ pub(crate) struct Planner<'a> {
     pub(crate) device: &'a Device,
     pub(crate) program: &'a Program,
     pub(crate) memory: &'a Memory,
-    pub(crate) pipelines: &'a mut Pipelines,
     rows: RowSet,
     launches: Vec<Launch>,
 }
@@ -76,13 +77,11 @@ impl<'a> Planner<'a> {
         device: &'a Device,
         program: &'a Program,
         memory: &'a Memory,
-        pipelines: &'a mut Pipelines,
     ) -> Result<Vec<Launch>, PrepareError> {
         let mut planner = Self {
             device,
             program,
             memory,
-            pipelines,
             rows: RowSet::All,
             launches: Vec::new(),
         };
@@ -131,6 +130,10 @@ impl<'a> Planner<'a> {
             Operation::Route { .. } => self.route(operation),
             Operation::ExpertMatmul { .. } => self.expert_matmul(operation),
             Operation::Combine { .. } => self.combine(operation),
+            Operation::Convolve { .. } => self.convolve(operation),
+            Operation::ScanGates { .. } => self.scan_gates(operation),
+            Operation::Scan { .. } => self.scan(operation),
+            Operation::Share { .. } => self.share(operation),
             Operation::Gather { input, cols, out } => {
                 let mut constants = vec![cols];
                 constants.extend(self.place(input));
@@ -433,14 +436,14 @@ impl<'a> Planner<'a> {
         for &(rows_max, kernel) in kernels {
             variants.push(Variant {
                 rows_max,
-                pipeline: self.pipelines.add(self.device, kernel)?,
+                pipeline: self.device.kernel(kernel)?,
                 block: kernel.block(),
             });
         }
         let Some(&(_, kernel)) = kernels.first() else {
             return Ok(());
         };
-        let buffers = self.pipelines.bind(self.device, kernel, buffers)?;
+        let buffers = self.device.bind(kernel, buffers)?;
         self.launches.push(Launch {
             rows: self.rows,
             variants,
@@ -499,24 +502,31 @@ fn norm_words(norm: &Norm) -> [u32; 4] {
 
 impl Launch {
     /// Adds the dispatch to a pass; returns whether there is anything to do.
-    fn encode(
-        &self,
-        pass: &mut wgpu::ComputePass<'_>,
-        pipelines: &Pipelines,
-        record: &Record,
-        parts: u32,
-    ) -> bool {
+    fn encode(&self, pass: &mut wgpu::ComputePass<'_>, record: &Record, parts: u32) -> bool {
         let place = record.place(self.rows);
-        let Some((pipeline, [x, y, z])) = self.workgroups(place.rows, parts) else {
+        let Some((pipeline, [x, y, z])) =
+            self.workgroups(place.rows, parts, record.span_place()[1])
+        else {
             return false;
         };
         let mut constants = [0; CONSTANT_WORDS];
         let [a, b] = place.angles_at;
-        let batch = [place.rows, place.rows_at, a, b, record.tables_at(), parts];
+        let [spans_at, spans] = record.span_place();
+        let tables_at = record.tables_at();
+        let batch = [
+            place.rows,
+            place.rows_at,
+            a,
+            b,
+            tables_at,
+            parts,
+            spans_at,
+            spans,
+        ];
         constants[..batch.len()].copy_from_slice(&batch);
         let end = BATCH_WORDS + self.constants.len();
         constants[BATCH_WORDS..end].copy_from_slice(&self.constants);
-        pass.set_pipeline(pipelines.get(pipeline));
+        pass.set_pipeline(pipeline);
         pass.set_bind_group(0, &self.buffers, &[]);
         pass.set_immediates(0, bytemuck::cast_slice(&constants[..end]));
         pass.dispatch_workgroups(x, y, z);
@@ -524,7 +534,12 @@ impl Launch {
     }
 
     /// The pipeline and the workgroups for so many rows, if there are any.
-    fn workgroups(&self, rows: u32, parts: u32) -> Option<(usize, [u32; 3])> {
+    fn workgroups(
+        &self,
+        rows: u32,
+        parts: u32,
+        spans: u32,
+    ) -> Option<(&wgpu::ComputePipeline, [u32; 3])> {
         if rows == 0 {
             return None;
         }
@@ -534,6 +549,10 @@ impl Launch {
             Grid::Rows(blocks) => [blocks, rows, 1],
             Grid::Choices { outputs, used } => [outputs.div_ceil(variant.block[0]), rows, used],
             Grid::Attend { blocks } => [blocks, rows, parts.max(1)],
+            Grid::Spans { blocks, writes } if spans > 0 => {
+                [blocks, spans, if writes { WRITES_MAX as u32 } else { 1 }]
+            }
+            Grid::Spans { .. } => return None,
             Grid::Merge { heads } if parts > 0 => [heads, rows, 1],
             Grid::Merge { .. } => return None,
             Grid::Matmul { outputs } => {
@@ -542,7 +561,7 @@ impl Launch {
                 [x, rows.div_ceil(variant.block[1]), z]
             }
         };
-        Some((variant.pipeline, grid))
+        Some((&variant.pipeline, grid))
     }
 }
 
@@ -551,7 +570,6 @@ impl Launch {
 pub(crate) fn encode(
     launches: &[Launch],
     pass: &mut wgpu::ComputePass<'_>,
-    pipelines: &Pipelines,
     record: &Record,
     (available, of_part): (u64, u64),
 ) -> u64 {
@@ -561,7 +579,7 @@ pub(crate) fn encode(
     let parts = if parts > 1 && fits { parts } else { 0 };
     let mut dispatches = 0;
     for launch in launches {
-        dispatches += u64::from(launch.encode(pass, pipelines, record, parts));
+        dispatches += u64::from(launch.encode(pass, record, parts));
     }
     dispatches
 }

@@ -3,7 +3,6 @@
 use super::device::{Device, DeviceError};
 use super::encode::{Launch, Planner, encode};
 use super::memory::{Memory, PrepareError, page_bytes, part_floats};
-use super::pipelines::Pipelines;
 use crate::operation::{BufferId, MatrixId, Program};
 use crate::record::Record;
 use std::sync::Arc;
@@ -16,7 +15,6 @@ pub struct Loaded {
     device: Arc<Device>,
     program: Program,
     memory: Memory,
-    pipelines: Pipelines,
     launches: Vec<Launch>,
     /// Pages that are copied before the next batch: from, to.
     copies: Vec<(u32, u32)>,
@@ -36,14 +34,12 @@ impl Loaded {
     /// # Errors
     /// The device has no memory left, or does not compile a kernel.
     pub fn new(device: Arc<Device>, program: Program) -> Result<Self, PrepareError> {
-        let mut pipelines = Pipelines::default();
         let memory = Memory::new(&device, &program)?;
-        let launches = Planner::plan(&device, &program, &memory, &mut pipelines)?;
+        let launches = Planner::plan(&device, &program, &memory)?;
         Ok(Self {
             device,
             program,
             memory,
-            pipelines,
             launches,
             copies: Vec::with_capacity(COPIES_MAX),
         })
@@ -99,7 +95,7 @@ impl Loaded {
         self.encode_copies(&mut encoder);
         let split = (self.memory.parts.size() / 4, part_floats(&self.program));
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        let dispatches = encode(&self.launches, &mut pass, &self.pipelines, record, split);
+        let dispatches = encode(&self.launches, &mut pass, record, split);
         drop(pass);
         self.device.count_dispatches(dispatches);
         let bytes = self.encode_outputs(&mut encoder, outputs);
@@ -183,19 +179,7 @@ impl Loaded {
 
     /// Bytes that the program takes on the device.
     pub fn device_bytes(&self) -> u64 {
-        let memory = &self.memory;
-        let matrices = memory.matrices.iter().flat_map(|matrix| &matrix.parts);
-        let planes = matrices.flat_map(|part| part.planes.iter().flatten());
-        let caches = memory.caches.iter().flatten().flatten();
-        let others = [
-            &memory.vectors,
-            &memory.record,
-            &memory.parts,
-            &memory.staging,
-            &memory.page,
-        ];
-        let all = planes.chain(caches).chain(&memory.buffers).chain(others);
-        all.map(wgpu::Buffer::size).sum()
+        self.memory.bytes()
     }
 
     /// Submits the copies that wait.

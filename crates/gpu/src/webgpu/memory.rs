@@ -13,6 +13,9 @@ const SPLIT_ROWS_MAX: u64 = 16;
 /// Bytes of the results of parts of attention, at most.
 const PARTS_BYTES_MAX: u64 = 64 << 20;
 
+/// The smallest buffer, of which all are multiples.
+const LEAST_BYTES: u64 = 16;
+
 /// Bytes of packed rows that are on their way to the device at once, at most; a single row may be longer.
 const UPLOAD_BYTES_MAX: usize = 16 << 20;
 
@@ -61,6 +64,8 @@ pub(crate) struct Memory {
     pub(crate) matrices: Vec<DeviceMatrix>,
     /// Keys and values of each layer of each cache.
     pub(crate) caches: Vec<Vec<[wgpu::Buffer; 2]>>,
+    /// The two parts of the states of each recurrent layer.
+    pub(crate) states: Vec<[wgpu::Buffer; 2]>,
     pub(crate) record: wgpu::Buffer,
     /// Results of parts of attention.
     pub(crate) parts: wgpu::Buffer,
@@ -100,6 +105,7 @@ impl Memory {
                     layers.map(|_| Ok([part()?, part()?])).collect()
                 })
                 .collect::<Result<_, PrepareError>>()?,
+            states: states(device, program)?,
             record: one(
                 "the record",
                 u64::from(program.record_words_max) * 4,
@@ -124,6 +130,24 @@ impl Memory {
         device.queue().write_buffer(&memory.vectors, 0, vectors);
         device.check()?;
         Ok(memory)
+    }
+
+    /// Bytes of all buffers.
+    pub(crate) fn bytes(&self) -> u64 {
+        let matrices = self.matrices.iter().flat_map(|matrix| &matrix.parts);
+        let planes = matrices.flat_map(|part| part.planes.iter().flatten());
+        let caches = self.caches.iter().flatten().flatten();
+        let others = [
+            &self.vectors,
+            &self.record,
+            &self.parts,
+            &self.staging,
+            &self.page,
+        ];
+        let states = self.states.iter().flatten();
+        let all = planes.chain(caches).chain(states).chain(&self.buffers);
+        let all = all.chain(others).chain(&self.nothing);
+        all.map(wgpu::Buffer::size).sum()
     }
 
     /// Writes whole rows of the file, `raw`, to rows of a matrix from `first` on.
@@ -194,24 +218,21 @@ impl Memory {
     }
 }
 
-/// Bytes of everything but matrices and caches.
+/// Bytes of a program on the device, but for matrices, caches and states.
 pub(crate) fn scratch_bytes(program: &Program) -> u64 {
-    let caches = program.caches.iter();
-    let page = caches.map(|cache| cache.page_bytes()).max().unwrap_or(0);
-    let activations = program.buffers.iter().map(|shape| shape.bytes());
+    let size = |bytes: u64| bytes.max(LEAST_BYTES).next_multiple_of(LEAST_BYTES);
+    let buffers = program.buffers.iter().map(|shape| size(shape.bytes()));
+    let page = program.caches.iter().map(|cache| cache.page_bytes()).max();
     let others = [
         program.vectors.len() as u64 * 4,
         u64::from(program.record_words_max) * 4,
         parts_bytes(program),
         staged_bytes(program).max(page_bytes(program)),
-        page,
+        page.unwrap_or(0),
+        LEAST_BYTES,
+        LEAST_BYTES,
     ];
-    activations.chain(others).map(buffer_bytes).sum()
-}
-
-/// Bytes of a buffer that holds so many.
-fn buffer_bytes(bytes: u64) -> u64 {
-    bytes.max(16).next_multiple_of(16)
+    buffers.chain(others.map(size)).sum()
 }
 
 /// Bytes of the keys and values of a page in all layers of all caches.
@@ -248,7 +269,7 @@ fn staged_bytes(program: &Program) -> u64 {
         .sum()
 }
 
-/// A buffer, zeroed, of at least 16 bytes.
+/// A buffer, zeroed.
 fn buffer(
     device: &Device,
     what: &str,
@@ -268,12 +289,24 @@ fn buffer(
     let made = device.checked(|device| {
         device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
-            size: buffer_bytes(bytes),
+            size: bytes.max(LEAST_BYTES).next_multiple_of(LEAST_BYTES),
             usage,
             mapped_at_creation: false,
         })
     });
     Ok(made?)
+}
+
+/// The two parts of the states of each recurrent layer.
+fn states(device: &Device, program: &Program) -> Result<Vec<[wgpu::Buffer; 2]>, PrepareError> {
+    let Some(shape) = program.states else {
+        return Ok(Vec::new());
+    };
+    let storage = BufferUsages::STORAGE | BufferUsages::COPY_DST;
+    let part = |bytes| buffer(device, "the states of a layer", bytes, storage);
+    let [conv, scan] = shape.layer_bytes();
+    let layers = 0..shape.layers;
+    layers.map(|_| Ok([part(conv)?, part(scan)?])).collect()
 }
 
 fn matrix(device: &Device, shape: &MatrixShape) -> Result<DeviceMatrix, PrepareError> {

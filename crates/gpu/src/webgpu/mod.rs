@@ -5,4 +5,5 @@ pub(crate) mod encode;
 pub(crate) mod loaded;
 pub(crate) mod memory;
 pub(crate) mod pipelines;
+pub(crate) mod selection;
 pub(crate) mod sources;

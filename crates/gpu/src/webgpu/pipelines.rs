@@ -4,11 +4,10 @@ use super::device::{Device, DeviceError, IMMEDIATE_BYTES};
 use super::sources::Kernel;
 use std::collections::HashMap;
 
-/// Compiled kernels.
+/// Compiled kernels, and the layouts of their buffers.
 #[derive(Default)]
 pub(crate) struct Pipelines {
-    by_kernel: HashMap<Kernel, usize>,
-    compiled: Vec<wgpu::ComputePipeline>,
+    compiled: HashMap<Kernel, wgpu::ComputePipeline>,
     layouts: HashMap<&'static [bool], wgpu::BindGroupLayout>,
 }
 
@@ -22,23 +21,55 @@ pub struct KernelError {
     pub error: DeviceError,
 }
 
-impl Pipelines {
-    /// The number of a kernel, which is compiled if it is not yet.
-    pub(crate) fn add(&mut self, device: &Device, kernel: Kernel) -> Result<usize, KernelError> {
-        if let Some(index) = self.by_kernel.get(&kernel) {
-            return Ok(*index);
+impl Device {
+    /// A kernel, which is compiled if it is not yet.
+    pub(crate) fn kernel(&self, kernel: Kernel) -> Result<wgpu::ComputePipeline, KernelError> {
+        let mut pipelines = self.pipelines();
+        if let Some(compiled) = pipelines.compiled.get(&kernel) {
+            return Ok(compiled.clone());
         }
-        let layout = self.layout(device, kernel);
-        let named = |error| KernelError {
+        let layout = pipelines.layout(self, kernel);
+        let compiled = self.compile(kernel, &layout).map_err(|error| KernelError {
             kernel: kernel.name(),
             error,
-        };
-        let module = device.checked(|_| device.shader(kernel.source()));
-        let module = module.map_err(named)?;
-        let compiled = device.checked(|device| {
+        })?;
+        pipelines.compiled.insert(kernel, compiled.clone());
+        Ok(compiled)
+    }
+
+    /// The buffers of a kernel, bound once for all its dispatches.
+    pub(crate) fn bind(
+        &self,
+        kernel: Kernel,
+        buffers: &[&wgpu::Buffer],
+    ) -> Result<wgpu::BindGroup, DeviceError> {
+        let layout = self.pipelines().layout(self, kernel);
+        let entries: Vec<_> = (0..)
+            .zip(buffers)
+            .map(|(binding, buffer)| wgpu::BindGroupEntry {
+                binding,
+                resource: buffer.as_entire_binding(),
+            })
+            .collect();
+        self.checked(|device| {
+            device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: None,
+                layout: &layout,
+                entries: &entries,
+            })
+        })
+    }
+
+    fn compile(
+        &self,
+        kernel: Kernel,
+        layout: &wgpu::BindGroupLayout,
+    ) -> Result<wgpu::ComputePipeline, DeviceError> {
+        let module = self.checked(|_| self.shader(kernel.source()))?;
+        self.checked(|device| {
             let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                 label: None,
-                bind_group_layouts: &[Some(&layout)],
+                bind_group_layouts: &[Some(layout)],
                 immediate_size: IMMEDIATE_BYTES,
             });
             device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
@@ -52,42 +83,12 @@ impl Pipelines {
                 },
                 cache: None,
             })
-        });
-        self.compiled.push(compiled.map_err(named)?);
-        let index = self.compiled.len() - 1;
-        self.by_kernel.insert(kernel, index);
-        Ok(index)
-    }
-
-    /// A compiled kernel.
-    pub(crate) fn get(&self, index: usize) -> &wgpu::ComputePipeline {
-        &self.compiled[index]
-    }
-
-    /// The buffers of a kernel, bound once for all its dispatches.
-    pub(crate) fn bind(
-        &mut self,
-        device: &Device,
-        kernel: Kernel,
-        buffers: &[&wgpu::Buffer],
-    ) -> Result<wgpu::BindGroup, DeviceError> {
-        let layout = self.layout(device, kernel);
-        let entries: Vec<_> = (0..)
-            .zip(buffers)
-            .map(|(binding, buffer)| wgpu::BindGroupEntry {
-                binding,
-                resource: buffer.as_entire_binding(),
-            })
-            .collect();
-        device.checked(|device| {
-            device.create_bind_group(&wgpu::BindGroupDescriptor {
-                label: None,
-                layout: &layout,
-                entries: &entries,
-            })
         })
     }
+}
 
+impl Pipelines {
+    /// The layout of a kernel's buffers.
     fn layout(&mut self, device: &Device, kernel: Kernel) -> wgpu::BindGroupLayout {
         let bindings = kernel.bindings();
         let made = self.layouts.entry(bindings);

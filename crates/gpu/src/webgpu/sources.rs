@@ -12,6 +12,7 @@ const NORMS: &str = include_str!("../kernels/norms.wgsl");
 const ROWS: &str = include_str!("../kernels/rows.wgsl");
 const HEADS: &str = include_str!("../kernels/heads.wgsl");
 const ATTEND: &str = include_str!("../kernels/attend.wgsl");
+const RECURRENT: &str = include_str!("../kernels/recurrent.wgsl");
 const EXPERTS: &str = include_str!("../kernels/experts.wgsl");
 
 /// Outputs that each quarter of a workgroup computes of a product with an expert.
@@ -88,6 +89,15 @@ pub(crate) enum Kernel {
         format: Format,
     },
     Combine,
+    Convolve,
+    Keep,
+    ScanGates,
+    Scan {
+        key_dim: u32,
+        value_dim: u32,
+        delta: bool,
+    },
+    Share,
 }
 
 /// Heads that a workgroup of attention computes at once, of `group` that share keys.
@@ -122,6 +132,13 @@ impl Kernel {
             Self::Route => "choice of experts".into(),
             Self::ExpertMatmul { format } => format!("experts {format:?}"),
             Self::Combine => "sum of experts".into(),
+            Self::Convolve => "convolution".into(),
+            Self::Keep => "inputs that a convolution keeps".into(),
+            Self::ScanGates => "gates of a scan".into(),
+            Self::Scan {
+                key_dim, value_dim, ..
+            } => format!("scan of {key_dim} x {value_dim}"),
+            Self::Share => "share".into(),
         }
     }
 
@@ -132,6 +149,10 @@ impl Kernel {
             Self::ExpertMatmul { .. } => &[true, true, true, true, true, true, false],
             Self::Norm | Self::Activate | Self::Gather => &[true, true, false],
             Self::Route | Self::Combine => &[true, true, false],
+            Self::Convolve => &[true, true, true, true, false],
+            Self::Keep | Self::Share => &[true, true, false],
+            Self::Scan { .. } => &[true, true, true, false, false],
+            Self::ScanGates => &[true, true, true, false],
             Self::NormParts | Self::Finish => &[true, false],
             Self::Add => &[true, true, false, false],
             Self::Matmul { .. } | Self::Tile { .. } => &[true, true, true, true, true, false],
@@ -174,9 +195,10 @@ impl Kernel {
                 source += &format_source(format);
                 source += MATMUL;
             }
-            Self::Norm | Self::Add | Self::NormParts => {
+            Self::Norm | Self::Add | Self::NormParts | Self::Share => {
                 let (count, name) = match self {
                     Self::Norm => (NORM_THREADS, "norm"),
+                    Self::Share => (NORM_THREADS, "share"),
                     Self::Add => (NORM_THREADS, "add"),
                     _ => (PART_THREADS, "parts"),
                 };
@@ -211,6 +233,26 @@ impl Kernel {
             Self::Activate => source += section(ROWS, "activate"),
             Self::Finish => source += section(ROWS, "finish"),
             Self::Gather => source += section(ROWS, "gather"),
+            Self::Convolve | Self::Keep | Self::ScanGates => {
+                let name = match self {
+                    Self::Convolve => "convolve",
+                    Self::Keep => "keep",
+                    _ => "gates",
+                };
+                source += section(RECURRENT, "spans");
+                source += section(RECURRENT, name);
+            }
+            Self::Scan {
+                key_dim,
+                value_dim,
+                delta,
+            } => {
+                source += &format!("const KEY_DIM: u32 = {key_dim}u;\n");
+                source += &format!("const VALUE_DIM: u32 = {value_dim}u;\n");
+                source += &format!("const DELTA: bool = {delta};\n");
+                source += section(RECURRENT, "spans");
+                source += section(RECURRENT, "scan");
+            }
             Self::Route => source += section(EXPERTS, "route"),
             Self::Combine => source += section(EXPERTS, "combine"),
             Self::ExpertMatmul { format } => {
