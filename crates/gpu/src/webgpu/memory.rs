@@ -270,7 +270,7 @@ fn staged_bytes(program: &Program) -> u64 {
 }
 
 /// A buffer, zeroed.
-fn buffer(
+pub(crate) fn buffer(
     device: &Device,
     what: &str,
     bytes: u64,
