@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::model_files::ModelSource;
 use bench::limits::read_bandwidth;
 use cpu::ModelBytes;
-use gpu::{Absent, Device, DeviceError, Kind, LoadError, Selection};
+use gpu::{Absent, Device, Kind, LoadError, PrepareError, Selection};
 use kernels::{Isa, Pool};
 use model::Forward;
 use server::LoadProgress;
@@ -30,7 +30,7 @@ enum Refusal {
     #[error("{0}")]
     Load(#[from] LoadError),
     #[error("{0}")]
-    Failed(#[from] DeviceError),
+    Failed(#[from] PrepareError),
     #[error("{device} reads {device_gb:.0} GB/s, the processor {processor_gb:.0}")]
     Slow {
         device: String,
@@ -112,7 +112,7 @@ fn packed(place: gpu::Place, model: Box<dyn Forward>) -> PackedModel {
         bytes: ModelBytes {
             weights: bytes(place.weights),
             kv: bytes(place.kv),
-            states: 0,
+            states: bytes(place.states),
             scratch: bytes(place.scratch),
         },
         arithmetic: gpu::ARITHMETIC.to_owned(),
@@ -143,6 +143,7 @@ fn load(
         pages: options.pages,
         rows_max: options.rows_max,
         logit_rows_max: options.logit_rows_max,
+        states: options.states,
         exact: settings.model.deterministic,
     };
     let device = Arc::new(device);
@@ -158,6 +159,7 @@ fn load(
         driver,
         weights_mib = bytes.weights >> 20,
         kv_mib = bytes.kv >> 20,
+        states_mib = bytes.states >> 20,
         scratch_mib = bytes.scratch >> 20,
         context = model.dims().context_max,
         "loaded to the GPU in {:.2} s",
@@ -207,7 +209,8 @@ fn selection(choice: DeviceChoice) -> Selection {
 
 /// Refuses a device that reads memory no faster than the processor.
 fn expect_fast(device: &Device) -> Result<(), Refusal> {
-    let device_read = device.read_bandwidth()?;
+    let begun = now();
+    let device_read = device.read_bandwidth(|| now() - begun)?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let mut pool = Pool::new(processors);
     let Ok(processor_read) = read_bandwidth(Isa::fastest(), &mut pool) else {
