@@ -77,8 +77,7 @@ pub use gateway::models::{
 };
 pub use gateway::owners_slot::OwnerState;
 pub use gateway::records::{
-    DescriptionError, DescriptionKind, RecordedPrompts, StreamDescription, end_from_code,
-    end_words, is_rejection, key_of_description,
+    DescriptionError, DescriptionKind, RecordedPrompts, StreamDescription, end_words, is_rejection, key_of_description,
 };
 pub use gateway::recovery::StartingJournal;
 pub use gateway::stored::{StoredSummary, is_stored_answer};
