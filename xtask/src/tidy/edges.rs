@@ -4,7 +4,7 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 23] = [
+const DRAWN: [(&str, &[&str], &[&str]); 24] = [
     ("journal", &["private_files"], &["testing"]),
     ("page", &[], &["testing"]),
     ("private_files", &[], &["testing"]),
@@ -40,6 +40,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 23] = [
         &["testing"],
     ),
     ("admission", &["engine", "generate"], &["stream", "testing"]),
+    ("http_client", &[], &["testing"]),
     (
         "gateway",
         &[
@@ -47,6 +48,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 23] = [
             "cluster",
             "engine",
             "generate",
+            "http_client",
             "journal",
             "stream",
             "text",
@@ -63,6 +65,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 23] = [
             "engine",
             "gateway",
             "generate",
+            "http_client",
             "page",
             "stream",
             "text",
@@ -79,7 +82,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 23] = [
     ),
     (
         "upstream",
-        &["engine", "generate", "stream", "text"],
+        &["engine", "generate", "http_client", "stream", "text"],
         &["model", "testing"],
     ),
     ("bench", &["cpu", "kernels", "model", "weights"], &["synth"]),
@@ -91,6 +94,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 23] = [
             "cpu",
             "engine",
             "generate",
+            "http_client",
             "journal",
             "kernels",
             "model",
