@@ -53,8 +53,6 @@ impl WebhookSender {
     pub(crate) fn new() -> Self {
         let client = |reach| {
             HttpClient::new(ClientOptions {
-                // The timeout of the attempt is the bound.
-                connect_max: Duration::MAX,
                 reach,
                 ..ClientOptions::default()
             })
