@@ -304,7 +304,7 @@ async def idle(asked):
         "MILLRACE_STREAMS_RETENTION_S": "60",
     }
     names = ["STREAMS_OPEN_MAX", "SERVER_OPEN_REQUESTS_MAX", "SERVER_CONNECTIONS_MAX", "SERVER_CONNECTIONS_PER_IP_MAX"]
-    names += ["ADAPTIVE_LIMITS_MAX_STREAMS", "QUEUE_MAX_DEPTH", "ENGINE_SEQUENCES_MAX", "ENGINE_INBOX_MAX", "ENGINE_STEP_TOKENS"]
+    names += ["ADAPTIVE_LIMITS_MAX_STREAMS", "QUEUE_MAX_DEPTH", "ENGINE_SEQUENCES_MAX", "ENGINE_STEP_TOKENS"]
     settings |= {f"MILLRACE_{name}": bound for name in names}
     async with cluster_of(asked, engines=2, **settings) as cluster, fakes_of(asked, cluster, 2, sequences=count) as programs:
         pids = {name: cluster.pid(name) for name in cluster.gateways + cluster.nats}

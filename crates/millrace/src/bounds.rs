@@ -8,6 +8,9 @@ use server::{
 };
 use std::time::Duration;
 
+/// Requests in the engine's inbox for each request that may be open: one may have several choices.
+const INBOX_SHARE: usize = 2;
+
 /// The server's limits and timeouts.
 pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
     let server = &settings.server;
@@ -21,7 +24,6 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         connections_max: server.connections_max,
         connections_per_ip_max: server.connections_per_ip_max,
         open_requests_max: server.open_requests_max,
-        header_timeout: Duration::from_millis(server.header_timeout_ms),
         body_timeout: Duration::from_millis(server.body_timeout_ms),
         body_bytes_max: server.body_bytes_max,
         keep_alive: Duration::from_millis(settings.streams.keep_alive_ms),
@@ -35,8 +37,8 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         clocks: stream_clocks(settings),
         streams: stream_limits(settings),
         responses: ResponseLimits {
-            stored_max: settings.responses.stored_max,
             stored_bytes: settings.responses.stored_bytes,
+            ..ResponseLimits::default()
         },
         models: settings.models.limits(),
         webhooks: settings.webhooks.settings(),
@@ -56,11 +58,14 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
 pub(crate) fn engine_config(settings: &Settings) -> EngineConfig {
     let engine = &settings.engine;
     EngineConfig {
-        inbox_max: engine.inbox_max,
+        // The engine never rejects an admitted request.
+        inbox_max: settings
+            .server
+            .open_requests_max
+            .saturating_mul(INBOX_SHARE),
         sequences_max: engine.sequences_max,
         step_tokens: engine.step_tokens,
         step_target: limit_of(engine.step_target_ms).map(Duration::from_millis),
-        ageing: Duration::from_millis(engine.ageing_ms),
         speculation: match engine.speculation {
             config::Speculation::Off => Speculation::Off,
             config::Speculation::PromptLookup => Speculation::PromptLookup,
@@ -100,22 +105,21 @@ fn stream_clocks(settings: &Settings) -> StreamClocks {
 
 fn stream_limits(settings: &Settings) -> StreamLimits {
     let streams = &settings.streams;
+    let retention = Duration::from_secs(streams.retention_s);
     StreamLimits {
         open_max: streams.open_max,
-        retention: Duration::from_secs(streams.retention_s),
+        retention,
         retained_max: streams.retained_max,
         retention_bytes: streams.retention_bytes,
         detached_tokens: streams.detached_tokens,
-        detached_wait: Duration::from_secs(streams.detached_wait_s),
+        detached_wait: retention,
         ..StreamLimits::default()
     }
 }
 
 fn realtime_limits(settings: &Settings) -> RealtimeLimits {
-    let realtime = &settings.realtime;
     RealtimeLimits {
-        connections_max: realtime.connections_max,
-        message_bytes_max: realtime.message_bytes_max,
+        message_bytes_max: settings.realtime.message_bytes_max,
         ..RealtimeLimits::default()
     }
 }
@@ -136,6 +140,6 @@ fn queue_limits(settings: &Settings) -> QueueLimits {
     QueueLimits {
         max_depth: settings.queue.max_depth,
         timeout: Duration::from_millis(settings.queue.timeout_ms),
-        ageing: Duration::from_millis(settings.queue.ageing_ms),
+        ..QueueLimits::default()
     }
 }

@@ -30,7 +30,6 @@
 //! | `routes` | handlers by API |
 //! | `peers` | other instances of the cluster, asked over HTTP |
 //! | `embeddings`, `health`, `realtime` | embeddings, health probes, WebSockets |
-//! | `webhooks` | the HTTP client that sends events |
 //! | `metrics` | Prometheus text |
 //! | `openapi` | the API description |
 
@@ -54,7 +53,6 @@ mod routes;
 mod runtime;
 mod serve;
 mod upstream_slot;
-mod webhooks;
 
 pub use accept_loop::Drained;
 pub use access::origins::Origins;
@@ -77,8 +75,8 @@ pub use gateway::models::{
 };
 pub use gateway::owners_slot::OwnerState;
 pub use gateway::records::{
-    DescriptionError, DescriptionKind, RecordedPrompts, StreamDescription, end_from_code,
-    end_words, is_rejection, key_of_description,
+    DescriptionError, DescriptionKind, RecordedPrompts, StreamDescription, end_words, is_rejection,
+    key_of_description,
 };
 pub use gateway::recovery::StartingJournal;
 pub use gateway::stored::{StoredSummary, is_stored_answer};

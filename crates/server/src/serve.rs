@@ -14,7 +14,6 @@ use crate::connection::unix_listener::UnixSocket;
 use crate::metrics::watch_demand;
 use crate::router::build_router;
 use crate::routes::stream_feed;
-use crate::webhooks::HttpSender;
 use cluster::messages::{OwnedStreams, Role};
 use cluster::names::InstanceId;
 use cluster::node::ClusterNode;
@@ -306,8 +305,7 @@ fn start_watchers(app: &App) -> JoinSet<()> {
     ));
     watchers.spawn(watch_demand(sources.clone(), Arc::clone(config)));
     watchers.spawn(take_over_orphans(app.gateway.clone()));
-    let outbox = Arc::clone(&app.gateway.outbox);
-    watchers.spawn(run_deliveries(outbox, Arc::new(HttpSender)));
+    watchers.spawn(run_deliveries(Arc::clone(&app.gateway.outbox)));
     watchers
 }
 

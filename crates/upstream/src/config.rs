@@ -97,7 +97,7 @@ pub struct UpstreamModel {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamAddress {
     /// Host and port, as in the header field `Host`.
-    pub(crate) authority: String,
+    authority: String,
     /// Begins with a slash, or is empty; does not end with one.
     prefix: String,
 }
@@ -108,9 +108,9 @@ pub struct UpstreamAddress {
 pub struct InvalidAddress(String);
 
 impl UpstreamAddress {
-    /// The path of a route that begins with a slash.
-    pub(crate) fn path_of(&self, route: &str) -> String {
-        format!("{}{route}", self.prefix)
+    /// The URL of a route that begins with a slash.
+    pub(crate) fn url_of(&self, route: &str) -> String {
+        format!("{self}{route}")
     }
 }
 
@@ -153,16 +153,16 @@ mod tests {
 
     #[test]
     fn address_has_a_host_a_port_and_a_prefix() {
-        for (text, authority, path) in [
-            ("http://a:8000", "a:8000", "/v1/completions"),
-            ("http://a", "a:80", "/v1/completions"),
-            ("http://a:1/", "a:1", "/v1/completions"),
-            ("http://a:1/v1", "a:1", "/v1/completions"),
-            ("http://[::1]:9/x/v1/", "[::1]:9", "/x/v1/completions"),
+        for (text, base) in [
+            ("http://a:8000", "http://a:8000"),
+            ("http://a", "http://a:80"),
+            ("http://a:1/", "http://a:1"),
+            ("http://a:1/v1", "http://a:1"),
+            ("http://[::1]:9/x/v1/", "http://[::1]:9/x"),
         ] {
             let address: UpstreamAddress = text.parse().unwrap();
-            assert_eq!(address.authority, authority, "{text}");
-            assert_eq!(address.path_of("/v1/completions"), path, "{text}");
+            let url = format!("{base}/v1/completions");
+            assert_eq!(address.url_of("/v1/completions"), url, "{text}");
         }
     }
 

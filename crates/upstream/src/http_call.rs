@@ -1,20 +1,15 @@
-//! HTTP with an upstream: one request for tokens, each exchange over a connection of its own, and error texts without secrets.
+//! HTTP with an upstream: one request for tokens, and error texts without secrets.
 
 use super::config::{DESCRIPTION_BYTES_MAX, ERROR_BYTES_MAX, UpstreamAddress, UpstreamConfig};
 use super::event::{Chunk, EventError, EventLines, EventParser, TokenChunk};
 use bytes::Bytes;
 use http::request::Builder;
 use http::{Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http_client::{HttpClient, Incoming, next_bytes, read_body};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
 
 /// Anthropic's status of an overloaded server.
 const OVERLOADED: u16 = 529;
@@ -56,6 +51,7 @@ pub(crate) enum Report {
 pub(crate) struct HttpCall<K> {
     pub(crate) key: K,
     pub(crate) config: Arc<UpstreamConfig>,
+    pub(crate) client: HttpClient,
     pub(crate) address: UpstreamAddress,
     pub(crate) route: &'static str,
     pub(crate) body: Vec<u8>,
@@ -80,16 +76,11 @@ impl<K: Copy> HttpCall<K> {
         let (mut lines, mut events, mut read) = (EventLines::default(), Vec::new(), 0);
         loop {
             self.wait_for_credit(read).await;
-            let frame = timeout(self.config.silence_max, body.frame()).await;
-            let frame = frame.map_err(|_| unavailable(&"no byte for too long"))?;
-            let Some(frame) = frame else {
+            let bytes = next_bytes(&mut body, self.config.silence_max).await;
+            let Some(bytes) = bytes.map_err(|why| unavailable(&why))? else {
                 return Err(unavailable(&"the response ended before the answer"));
             };
-            let frame = frame.map_err(|why| unavailable(&why))?;
-            let Some(bytes) = frame.data_ref() else {
-                continue;
-            };
-            let pushed = lines.push(bytes, &mut events);
+            let pushed = lines.push(&bytes, &mut events);
             for data in events.drain(..) {
                 let Chunk::Tokens(chunk) = self.parser.parse(&data)? else {
                     return Err(unavailable(&"the response ended without a reason"));
@@ -109,6 +100,7 @@ impl<K: Copy> HttpCall<K> {
     async fn send(&self) -> Result<Incoming, CallError> {
         let target = Target {
             config: &self.config,
+            client: &self.client,
             address: &self.address,
         };
         let response = target.post(self.route, &self.body).await;
@@ -157,6 +149,7 @@ fn unavailable(why: &impl ToString) -> CallError {
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
     pub(crate) config: &'a UpstreamConfig,
+    pub(crate) client: &'a HttpClient,
     pub(crate) address: &'a UpstreamAddress,
 }
 
@@ -166,7 +159,7 @@ impl Target<'_> {
     /// # Errors
     /// There is no response; why.
     pub(crate) async fn post(self, route: &str, body: &[u8]) -> Result<Response<Incoming>, String> {
-        let request = Request::post(self.address.path_of(route))
+        let request = Request::post(self.address.url_of(route))
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "text/event-stream");
         let body = Bytes::copy_from_slice(body);
@@ -178,52 +171,37 @@ impl Target<'_> {
     /// # Errors
     /// There is no such response in time; why.
     pub(crate) async fn get_json(self, route: &str) -> Result<Value, String> {
-        let request = Request::get(self.address.path_of(route));
+        let request = Request::get(self.address.url_of(route));
         let time = self.config.connect_max;
         let response = self.exchange(request, Bytes::new(), time).await?;
         if response.status() != StatusCode::OK {
             return Err(self.status_error(response).await);
         }
-        let body = Limited::new(response.into_body(), DESCRIPTION_BYTES_MAX).collect();
-        let body = timeout(time, body).await;
-        let body = body.map_err(|_| format!("{route}: the response takes too long"))?;
-        let body = body.map_err(|why| format!("{route}: {why}"))?.to_bytes();
+        let body = read_body(response.into_body(), DESCRIPTION_BYTES_MAX, time).await;
+        let body = body.map_err(|why| format!("{route}: {why}"))?;
         serde_json::from_slice(&body).map_err(|why| format!("{route}: {why}"))
     }
 
     /// Status and beginning of the body of an error response.
     pub(crate) async fn status_error(self, response: Response<Incoming>) -> String {
         let status = response.status();
-        let body = Limited::new(response.into_body(), ERROR_BYTES_MAX).collect();
-        let body = timeout(self.config.connect_max, body).await;
-        let body = body.ok().and_then(Result::ok);
-        let body = body.map(http_body_util::Collected::to_bytes);
+        let time = self.config.connect_max;
+        let body = read_body(response.into_body(), ERROR_BYTES_MAX, time).await;
         let text = String::from_utf8_lossy(body.as_deref().unwrap_or_default()).into_owned();
         format!("status {status}: {text:.300}")
     }
 
     async fn exchange(
         self,
-        request: Builder,
+        mut request: Builder,
         body: Bytes,
         head_max: Duration,
     ) -> Result<Response<Incoming>, String> {
-        let authority = &self.address.authority;
-        let socket = timeout(self.config.connect_max, TcpStream::connect(authority)).await;
-        let socket = socket.map_err(|_| "connecting takes too long".to_owned())?;
-        let io = TokioIo::new(socket.map_err(|why| why.to_string())?);
-        let (mut sender, connection) = http1::handshake(io).await.map_err(|why| why.to_string())?;
-        // The connection ends when the response is dropped or complete.
-        tokio::spawn(connection);
-        let mut request = request.header(header::HOST, authority);
         if let Some(key) = &self.config.api_key {
             request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
         }
-        let request = request
-            .body(Full::new(body))
-            .map_err(|why| why.to_string())?;
-        let response = timeout(head_max, sender.send_request(request)).await;
-        let response = response.map_err(|_| "no response for too long".to_owned())?;
+        let request = request.body(body).map_err(|why| why.to_string())?;
+        let response = self.client.send(request, head_max).await;
         response.map_err(|why| why.to_string())
     }
 }

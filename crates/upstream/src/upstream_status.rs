@@ -5,6 +5,7 @@ use super::config::{UpstreamAddress, UpstreamConfig};
 use super::http_call::{Target, without_secrets};
 use super::model_probe::{FoundModel, find_model};
 use generate::remote_request::RemoteRequest;
+use http_client::{ClientOptions, HttpClient};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
@@ -13,10 +14,13 @@ use tokio::time::sleep;
 
 /// Bytes of one upstream's problem.
 const PROBLEM_BYTES_MAX: usize = 300;
+/// Idle connections to one upstream that are kept for the next calls.
+const IDLE_CONNECTIONS_MAX: usize = 32;
 
 /// State of all upstreams. Each is asked again and again while the value of [`UpstreamStatus::start`] lives.
 pub struct UpstreamStatus {
     config: Arc<UpstreamConfig>,
+    client: HttpClient,
     /// In the order of the configuration.
     upstreams: Vec<Found>,
     counters: Counters,
@@ -77,6 +81,11 @@ impl UpstreamStatus {
         let status = Arc::new(Self {
             upstreams: config.addresses.iter().map(unknown).collect(),
             counters: Counters::default(),
+            client: HttpClient::new(ClientOptions {
+                connect_max: config.connect_max,
+                idle_max: IDLE_CONNECTIONS_MAX,
+                ..ClientOptions::default()
+            }),
             config: Arc::new(config),
             changed: Notify::new(),
             probes: Mutex::default(),
@@ -161,6 +170,11 @@ impl UpstreamStatus {
         ))
     }
 
+    /// The client for all upstreams of the model.
+    pub(crate) fn client(&self) -> &HttpClient {
+        &self.client
+    }
+
     pub(crate) fn config(&self) -> &Arc<UpstreamConfig> {
         &self.config
     }
@@ -217,6 +231,7 @@ impl UpstreamStatus {
         let address = &self.config.addresses[place];
         let target = Target {
             config: &self.config,
+            client: &self.client,
             address,
         };
         let found = find_model(target).await.map_err(|why| {

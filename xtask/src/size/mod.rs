@@ -9,24 +9,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Crate, and the most production lines it may have: the count of today, rounded up to the next hundred. A commit that
 /// makes a crate smaller lowers its budget.
-const BUDGETS: [(&str, usize); 24] = [
+const BUDGETS: [(&str, usize); 25] = [
     ("admission", 2_200),
     ("bench", 1_900),
-    ("cluster", 9_700),
+    ("cluster", 9_600),
     ("cpu", 3_400),
     ("engine", 11_100),
-    ("gateway", 14_500),
+    ("gateway", 14_400),
     ("generate", 6_900),
-    ("gpu", 4_500),
+    ("gpu", 5_900),
+    ("http_client", 700),
     ("journal", 3_900),
     ("kernels", 12_700),
     ("media", 3_800),
-    ("millrace", 16_000),
+    ("millrace", 15_900),
     ("model", 500),
     ("page", 100),
     ("private_files", 200),
-    ("server", 14_800),
-    ("stream", 2_500),
+    ("server", 14_300),
+    ("stream", 2_600),
     ("synth", 3_000),
     ("testing", 600),
     ("text", 15_400),

@@ -4,7 +4,7 @@ use crate::shell::metadata;
 use serde_json::Value;
 
 /// Crate, what it may depend on, and what its tests may use beyond that.
-const DRAWN: [(&str, &[&str], &[&str]); 25] = [
+const DRAWN: [(&str, &[&str], &[&str]); 26] = [
     ("journal", &["private_files"], &["testing"]),
     ("page", &[], &["testing"]),
     ("private_files", &[], &["testing"]),
@@ -46,6 +46,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 25] = [
         &["testing"],
     ),
     ("admission", &["engine", "generate"], &["stream", "testing"]),
+    ("http_client", &[], &["testing"]),
     (
         "gateway",
         &[
@@ -53,6 +54,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 25] = [
             "cluster",
             "engine",
             "generate",
+            "http_client",
             "journal",
             "stream",
             "text",
@@ -69,6 +71,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 25] = [
             "engine",
             "gateway",
             "generate",
+            "http_client",
             "page",
             "stream",
             "text",
@@ -85,7 +88,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 25] = [
     ),
     (
         "upstream",
-        &["engine", "generate", "stream", "text"],
+        &["engine", "generate", "http_client", "stream", "text"],
         &["model", "testing"],
     ),
     ("bench", &["cpu", "kernels", "model", "weights"], &["synth"]),
@@ -97,6 +100,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 25] = [
             "cpu",
             "engine",
             "generate",
+            "http_client",
             "journal",
             "kernels",
             "model",

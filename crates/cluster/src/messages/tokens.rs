@@ -2,7 +2,6 @@
 //! They are many, so they are written by hand into memory that is reused.
 
 mod bytes;
-mod end_code;
 mod vectors;
 
 pub use vectors::VECTOR_ENTRIES_MAX;
@@ -11,7 +10,6 @@ use super::encoding::open_message;
 use super::{MESSAGE_BYTES_MAX, MessageError, VERSION};
 use crate::names::InstanceId;
 use bytes::{Reader, phase_from, push_run, push_varint};
-use end_code::{end_code, end_from_code};
 use engine::{Phase, TOP_LOGPROBS_MAX, Token, TopLogprob};
 use stream::End;
 use vectors::VectorList;
@@ -274,7 +272,7 @@ impl TokenBatch {
         push_varint(out, self.ends.len() as u64);
         for end in &self.ends {
             push_varint(out, end.handle);
-            let rest = [end.attempt, end.choice, end.len, end_code(end.end)];
+            let rest = [end.attempt, end.choice, end.len, end.end.code()];
             rest.iter()
                 .for_each(|&value| push_varint(out, value.into()));
         }
@@ -322,7 +320,7 @@ impl TokenBatch {
                 attempt: reader.take_u32()?,
                 choice: reader.take_u32()?,
                 len: reader.take_u32()?,
-                end: end_from_code(reader.take_u32()?),
+                end: End::from_code(reader.take_u32()?),
             });
         }
         for _ in 0..reader.take_count(MESSAGE_BYTES_MAX, 7)? {

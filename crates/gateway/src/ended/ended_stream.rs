@@ -1,6 +1,6 @@
 //! Report of a stream that has ended.
 
-use crate::records::{RecordedPrompts, StreamDescription, end_from_code, end_name};
+use crate::records::{RecordedPrompts, StreamDescription, end_name};
 use crate::streams::{ChoiceLog, StreamRecord};
 use generate::error::ApiError;
 use generate::output::generation_reader::is_good;
@@ -156,7 +156,7 @@ impl EndedStream {
         };
         let choices = &recovered.choices;
         let ends = choices.iter().filter_map(|choice| choice.end);
-        let outcome = Outcome::of_ends(ends.map(|(code, _)| end_from_code(code)));
+        let outcome = Outcome::of_ends(ends.map(|(code, _)| End::from_code(code)));
         let input = match &description.prompts {
             RecordedPrompts::Prepared(prompts) => prompts.iter().map(|p| p.ids.len() as u64).sum(),
             RecordedPrompts::Requested(_) => 0,

@@ -3,7 +3,7 @@
 //! ```text
 //! description  what a stream was opened with     control_state  control updates of a stream
 //! outcome      errors of streams that never start, and notes on the end
-//! end_code     ends as numbers, and their names
+//! end_name     names of ends
 //! json_record  JSON of bounded length            bounds         bounds of decoded values
 //! model_identity  the content of a stream's model
 //! ```
@@ -11,7 +11,7 @@
 pub(crate) mod bounds;
 pub(crate) mod control_state;
 pub(crate) mod description;
-pub(crate) mod end_code;
+pub(crate) mod end_name;
 pub(crate) mod json_record;
 pub(crate) mod model_identity;
 pub mod outcome;
@@ -20,8 +20,8 @@ pub use control_state::ControlState;
 pub use description::{
     DESCRIPTION_BYTES_MAX, DescriptionKind, RecordedPrompts, StreamDescription, key_of_description,
 };
-pub(crate) use end_code::end_name;
-pub use end_code::{end_code, end_from_code, end_words};
+pub(crate) use end_name::end_name;
+pub use end_name::end_words;
 pub use json_record::DescriptionError;
 pub(crate) use json_record::{from_json, to_json};
 pub use model_identity::ModelIdentity;

@@ -4,7 +4,7 @@
 //! Durations that pass while no process runs count: a deadline, a retention and a total timeout continue. The wall clock
 //! may be set back or forward meanwhile, so no conversion may underflow.
 
-use crate::records::{StreamDescription, end_from_code};
+use crate::records::StreamDescription;
 use crate::streams::StreamTerms;
 use engine::{Token, TopLogprob};
 use generate::reported_sampling::ReportedSampling;
@@ -12,7 +12,7 @@ use generate::stream_meta::StreamMeta;
 use generate::submit::ResumedChoice;
 use journal::RecoveredChoice;
 use std::time::{Duration, Instant};
-use stream::{Owner, StreamId};
+use stream::{End, Owner, StreamId};
 use wire::clock;
 
 /// Metadata of a stream with this id.
@@ -105,7 +105,7 @@ fn resumed_choice(recorded: &RecoveredChoice, meta: &StreamMeta) -> ResumedChoic
                 logprob: other.logprob,
             })
             .collect(),
-        end: recorded.end.map(|(code, _)| end_from_code(code)),
+        end: recorded.end.map(|(code, _)| End::from_code(code)),
     }
 }
 

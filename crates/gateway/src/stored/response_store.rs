@@ -130,7 +130,7 @@ impl ResponseStore {
         if !is_stored && !self.insert_running(entry, note) {
             tracing::warn!(
                 response,
-                "a recovered response is not stored: responses.stored_max or responses.stored_bytes is reached"
+                "a recovered response is not stored: 4096 are, or responses.stored_bytes is reached"
             );
         }
     }

@@ -4,7 +4,7 @@
 use super::stream_logs::{StreamLogs, TokenBuffers};
 use super::stream_slot::{Claim, StreamNews};
 use super::stream_table::TableEntry;
-use crate::records::{ControlState, StreamDescription, end_code, unix_us};
+use crate::records::{ControlState, StreamDescription, unix_us};
 use generate::output::generation_reader::is_good;
 use journal::{
     Alternatives, AppendError, FileSystem, Record, RecordTap, RecoveredChoice, RecoveredStream,
@@ -278,7 +278,7 @@ impl JournalCopy {
             writer.append(key, &Record::Broke { choice: number })?;
             self.broke = Some(number);
         }
-        let (end, at_unix_us) = (end_code(end), unix_us(clock::now()));
+        let (end, at_unix_us) = (end.code(), unix_us(clock::now()));
         let record = Record::Ended {
             choice: number,
             end,

@@ -1,5 +1,4 @@
-//! Deliveries: an event for one URL, its records in the journal, the task that attempts what is due, and the interface of the
-//! HTTP client, which is in crate `server`.
+//! Deliveries: an event for one URL, its records in the journal, and the task that attempts what is due.
 //!
 //! ```text
 //! description  EventRecord: id, owner, URL and event; never changes
@@ -7,13 +6,13 @@
 //! ```
 
 use super::Outbox;
+use super::attempt::WebhookSender;
 use super::outbox::DueDelivery;
 use crate::ended::EventRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use wire::clock;
 
@@ -128,7 +127,8 @@ const LOOK: Duration = Duration::from_secs(60);
 
 /// Attempts the deliveries that are due, forever. Dropping the future leaves the attempts in flight without a record:
 /// they are repeated.
-pub async fn run_deliveries(outbox: Arc<Outbox>, sender: Arc<dyn SendWebhook>) {
+pub async fn run_deliveries(outbox: Arc<Outbox>) {
+    let sender = Arc::new(WebhookSender::new());
     let mut attempts = JoinSet::new();
     loop {
         while let Some(attempt) = outbox.begin_attempt() {
@@ -147,52 +147,10 @@ pub async fn run_deliveries(outbox: Arc<Outbox>, sender: Arc<dyn SendWebhook>) {
 
 /// Sends one request after its delivery is in the journal: a success that the next process does not know of is an event
 /// that arrives twice, and never one that is lost.
-async fn send(outbox: Arc<Outbox>, sender: Arc<dyn SendWebhook>, attempt: DueDelivery) {
+async fn send(outbox: Arc<Outbox>, sender: Arc<WebhookSender>, attempt: DueDelivery) {
     if let Some(blob) = &attempt.blob {
         blob.written().await;
     }
-    let (outcome, received) = oneshot::channel();
-    sender.send(attempt.request, outcome);
-    let failed = |_| AttemptOutcome::Failed("the request could not be sent".to_owned());
-    let outcome = received.await.unwrap_or_else(failed);
+    let outcome = sender.send(attempt.request).await;
     outbox.finish_attempt(attempt.stream, &outcome);
-}
-
-/// A request to be sent.
-#[derive(Clone, Debug)]
-pub struct WebhookRequest {
-    /// An `http` or `https` URL of an allowed host.
-    pub url: String,
-    /// Header `webhook-id`.
-    pub id: String,
-    /// Header `webhook-timestamp`.
-    pub unix_s: i64,
-    /// Header `webhook-signature`.
-    pub signatures: String,
-    /// The event as JSON.
-    pub body: Arc<str>,
-    /// Time of the whole attempt.
-    pub timeout: Duration,
-    /// Whether the host may have addresses that are not public.
-    pub allow_private: bool,
-}
-
-/// Outcome of an attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AttemptOutcome {
-    /// The receiver has answered.
-    Answered {
-        /// HTTP status.
-        status: u16,
-        /// `Retry-After` as a delay.
-        retry_after: Option<Duration>,
-    },
-    /// There was no answer.
-    Failed(String),
-}
-
-/// Sends requests without blocking the caller. An outcome that is dropped counts as a failure.
-pub trait SendWebhook: Send + Sync {
-    /// Sends a request.
-    fn send(&self, request: WebhookRequest, outcome: oneshot::Sender<AttemptOutcome>);
 }

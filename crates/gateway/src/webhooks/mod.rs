@@ -3,13 +3,14 @@
 //! ```text
 //! settings        what the operator allows, and bounds     webhook_url  a client's URL -> a URL in normal form
 //! secret          secrets of keys, and signatures          delivery     an event for one URL, and its attempts
-//! delivery_table  all deliveries and their bounds: which is due, what an attempt changes
+//! delivery_table  all deliveries and their bounds: which is due, what an attempt changes     attempt  one request
 //! outbox          the table with the journal, for clients and the operator
 //! ```
 //!
 //! A delivery is recorded before the first attempt and forgotten after a success, so a process that dies in between
 //! leaves the delivery to the next one, which repeats the event under the same id.
 
+mod attempt;
 mod delivery;
 mod delivery_table;
 mod outbox;
@@ -17,11 +18,8 @@ mod secret;
 mod settings;
 mod webhook_url;
 
-pub use delivery::{
-    AttemptOutcome, DeliveryDescription, DeliveryStatus, SendWebhook, WebhookRequest,
-    run_deliveries,
-};
+use attempt::{AttemptOutcome, WebhookRequest};
+pub use delivery::{DeliveryDescription, DeliveryStatus, run_deliveries};
 pub use outbox::{Outbox, WebhookMetrics, WebhookPlace};
 pub use secret::{SECRET_PREFIX, SECRETS_MAX, WebhookSecret, WebhookSecrets};
 pub use settings::{HostPattern, WebhookSettings};
-pub use webhook_url::is_public;

@@ -222,7 +222,7 @@ impl Outbox {
                         url,
                         id,
                         unix_s,
-                        body: record.body.as_str().into(),
+                        body: record.body.clone().into(),
                         timeout: settings.timeout,
                         allow_private: settings.allow_private,
                     };

@@ -3,18 +3,18 @@
 use crate::args::{Secret, ServerArgs};
 use crate::config::{Settings, bind};
 use crate::failure::Failure;
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use http_client::{BlockingBody, BlockingClient, ClientOptions, HttpError, Proxies, Verification};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use ureq::http::{Response, StatusCode};
-use ureq::tls::TlsConfig;
-use ureq::{Agent, Body};
 
 /// Bytes of a response.
-const RESPONSE_BYTES_MAX: u64 = 4 << 20;
+const RESPONSE_BYTES_MAX: usize = 4 << 20;
 /// Time without a byte after which a request fails.
 const SILENCE: Duration = Duration::from_secs(10);
 
@@ -25,7 +25,8 @@ pub(super) const NO_MILLRACE: &str = "another program listens there, or a Millra
 pub(super) struct RunningServer {
     url: String,
     api_key: Option<Secret>,
-    agent: Agent,
+    client: BlockingClient,
+    silence: Duration,
     /// What of the environment was ignored.
     ignored: Option<String>,
 }
@@ -90,7 +91,7 @@ impl RunningServer {
     /// The settings are invalid.
     pub(super) fn new(args: &ServerArgs) -> Result<Self, Failure> {
         let config = args.library.settings()?;
-        let own = Self::of_settings(&config.settings, SILENCE);
+        let own = Self::of_settings(&config.settings, SILENCE)?;
         let api_key = args.api_key.as_ref().map(Secret::first);
         // A variable without a value is none.
         let api_key = api_key.filter(|key| !key.reveal().is_empty());
@@ -113,19 +114,24 @@ impl RunningServer {
         Ok(Self {
             url,
             api_key,
-            agent: agent(false, SILENCE),
+            client: client(false, SILENCE)?,
+            silence: SILENCE,
             ignored,
         })
     }
 
     /// This machine's server with these settings, without a key; a server that answers nothing for `silence` is none.
-    pub(super) fn of_settings(settings: &Settings, silence: Duration) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// The system gives no means to wait for sockets.
+    pub(super) fn of_settings(settings: &Settings, silence: Duration) -> Result<Self, Failure> {
+        Ok(Self {
             url: url_of_settings(settings),
             api_key: None,
-            agent: agent(own_host(settings).is_loopback(), silence),
+            client: client(own_host(settings).is_loopback(), silence)?,
+            silence,
             ignored: None,
-        }
+        })
     }
 
     /// Prints what of the environment was ignored, if there is something.
@@ -143,50 +149,57 @@ impl RunningServer {
 
     /// The JSON of a `GET`.
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
-        let request = self.agent.get(format!("{}{path}", self.url));
-        let request = request.config().timeout_per_read(Some(SILENCE)).build();
-        self.read_json(path, self.checked(path, self.with_key(request).call())?)
+        self.read_json(path, Method::GET, Bytes::new())
     }
 
     /// The JSON of a `POST`.
     pub(super) fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, Failure> {
-        let request = self.agent.post(format!("{}{path}", self.url));
-        let request = request.header("content-type", "application/json");
-        let request = request.config().timeout_per_read(Some(SILENCE)).build();
-        let sent = self.with_key(request).send(body.to_string());
-        self.read_json(path, self.checked(path, sent)?)
+        self.read_json(path, Method::POST, body.to_string().into())
     }
 
     /// The JSON of a `DELETE`.
     pub(super) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
-        let request = self.agent.delete(format!("{}{path}", self.url));
-        let request = request.config().timeout_per_read(Some(SILENCE)).build();
-        self.read_json(path, self.checked(path, self.with_key(request).call())?)
+        self.read_json(path, Method::DELETE, Bytes::new())
     }
 
     /// The lines of a response without an end in time.
     pub(super) fn read_lines(&self, path: &str) -> Result<impl BufRead + use<>, RequestError> {
-        let request = self.agent.get(format!("{}{path}", self.url));
-        let response = self.checked(path, self.with_key(request).call())?;
-        Ok(BufReader::new(response.into_body().into_reader()))
+        let response = self.checked(path, (Method::GET, Bytes::new()), Duration::MAX)?;
+        Ok(BufReader::new(response.into_body()))
     }
 
-    fn with_key<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
-        match &self.api_key {
-            Some(key) => request.header("authorization", format!("Bearer {}", key.reveal())),
-            None => request,
+    fn send(
+        &self,
+        path: &str,
+        (method, body): (Method, Bytes),
+        silence_max: Duration,
+    ) -> Result<Response<BlockingBody>, HttpError> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.url));
+        if let Some(key) = &self.api_key {
+            let bearer = format!("Bearer {}", key.reveal());
+            request = request.header(header::AUTHORIZATION, bearer);
         }
+        if !body.is_empty() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let request = request.body(body);
+        let request = request.map_err(|_| HttpError::Url(self.url.clone()))?;
+        self.client.send(request, self.silence, silence_max)
     }
 
     /// The response to a request that succeeded.
     fn checked(
         &self,
         path: &str,
-        response: Result<Response<Body>, ureq::Error>,
-    ) -> Result<Response<Body>, RequestError> {
+        request: (Method, Bytes),
+        silence_max: Duration,
+    ) -> Result<Response<BlockingBody>, RequestError> {
         let url = &self.url;
+        let response = self.send(path, request, silence_max);
         let unreachable = |why| RequestError::Unavailable(self.unreachable(&why));
-        let mut response = response.map_err(unreachable)?;
+        let response = response.map_err(unreachable)?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -196,9 +209,10 @@ impl RunningServer {
                 "the server at {url} requires an API key: --api-key KEY, or the variable MILLRACE_API_KEY"
             ))));
         }
-        let body = response.body_mut().with_config().limit(RESPONSE_BYTES_MAX);
-        let body = body.read_to_string().unwrap_or_default();
-        let failure = Failure::user(match serde_json::from_str::<ErrorBody>(&body) {
+        let body = response.into_body();
+        let body = body.read_whole(RESPONSE_BYTES_MAX, SILENCE);
+        let body = body.unwrap_or_default();
+        let failure = Failure::user(match serde_json::from_slice::<ErrorBody>(&body) {
             Ok(body) => format!("{url}{path} answered {status}: {}", body.message()),
             Err(_) => format!("{url}{path} answered {status}: {NO_MILLRACE}"),
         });
@@ -212,10 +226,12 @@ impl RunningServer {
     fn read_json<T: DeserializeOwned>(
         &self,
         path: &str,
-        mut response: Response<Body>,
+        method: Method,
+        body: Bytes,
     ) -> Result<T, Failure> {
-        let body = response.body_mut().with_config().limit(RESPONSE_BYTES_MAX);
-        let bytes = body.read_to_vec().map_err(|why| self.unreachable(&why))?;
+        let response = self.checked(path, (method, body), SILENCE)?;
+        let bytes = response.into_body().read_whole(RESPONSE_BYTES_MAX, SILENCE);
+        let bytes = bytes.map_err(|why| self.unreachable(&why))?;
         serde_json::from_slice(&bytes).map_err(|_| {
             let url = &self.url;
             Failure::user(format!(
@@ -224,12 +240,11 @@ impl RunningServer {
         })
     }
 
-    fn unreachable(&self, why: &ureq::Error) -> Failure {
+    fn unreachable(&self, why: &HttpError) -> Failure {
         let why = match why {
-            ureq::Error::Io(why) => why.to_string(),
-            ureq::Error::Timeout(_) => format!("no answer for {} s", SILENCE.as_secs()),
-            ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
-                "it is no address such as http://127.0.0.1:8420".to_owned()
+            HttpError::Url(_) => "it is no address such as http://127.0.0.1:8420".to_owned(),
+            HttpError::Silent(time) | HttpError::ConnectTime(time) => {
+                format!("no answer for {} s", time.as_secs())
             }
             why => why.to_string(),
         };
@@ -240,20 +255,20 @@ impl RunningServer {
     }
 }
 
-fn agent(is_own: bool, silence: Duration) -> Agent {
-    let config = Agent::config_builder()
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .timeout_connect(Some(silence))
-        .timeout_recv_response(Some(silence))
-        .tls_config(tls(is_own));
-    config.build().into()
-}
-
-/// How a server's certificate is verified. That of this machine's own server is not, over loopback: it is for the server's
-/// public name, and nobody else listens there.
-fn tls(is_own: bool) -> TlsConfig {
-    TlsConfig::builder().disable_verification(is_own).build()
+/// A client for this machine's own server, or for another. The certificate of the own one is not verified, over loopback: it
+/// is for the server's public name, and no other program listens there. No proxy is used for the own one.
+fn client(is_own: bool, silence: Duration) -> Result<BlockingClient, Failure> {
+    let (verification, proxies) = match is_own {
+        true => (Verification::Nothing, Proxies::None),
+        false => (Verification::Roots, Proxies::Environment),
+    };
+    let client = BlockingClient::new(ClientOptions {
+        connect_max: silence,
+        verification,
+        proxies,
+        ..ClientOptions::default()
+    });
+    client.map_err(|why| Failure::user(format!("HTTP client: {why}")))
 }
 
 /// URL of a server with these settings, from this machine, with the prefix of its paths.

@@ -81,14 +81,14 @@ mod tests {
         let old = config(&[("engine.sequences_max", 8.into())]);
         let new = config(&[
             ("engine.sequences_max", 16.into()),
-            ("engine.ageing_ms", 99.into()),
+            ("engine.step_target_ms", 99.into()),
             ("clocks.total_ms", 7.into()),
             ("server.bind", "127.0.0.1:1".into()),
             ("journal.sync_ms", 7.into()),
             ("keys.file", "keys.yaml".into()),
         ]);
         let changes = Changes::between(&old, new).unwrap();
-        assert_eq!(changes.live, ["engine.ageing_ms", "clocks.total_ms"]);
+        assert_eq!(changes.live, ["engine.step_target_ms", "clocks.total_ms"]);
         let restart = [
             "engine.sequences_max",
             "server.bind",
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(changes.restart, restart);
         let settings = &changes.config.settings;
         assert_eq!(settings.engine.sequences_max, 8);
-        assert_eq!(settings.engine.ageing_ms, 99);
+        assert_eq!(settings.engine.step_target_ms, 99);
         assert_eq!(settings.clocks.total_ms, 7);
         assert_eq!(settings.keys.file, None);
         assert_eq!(settings.server.bind, old.settings.server.bind);

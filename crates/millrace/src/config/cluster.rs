@@ -73,12 +73,6 @@ pub(crate) struct Cluster {
         extend("x-reload" = "restart", "x-reason" = "three survive the loss of one")
     )]
     pub(crate) replicas: Option<usize>,
-    /// Maximum bytes of records that JetStream has not stored yet, in memory. Beyond it records are dropped, and the stream is stored anew later.
-    #[schemars(
-        range(min = 1_u64 << 20, max = 1_u64 << 36),
-        extend("x-reload" = "restart", "x-reason" = "15 s at 300,000 tokens a second: longer than JetStream needs to elect a leader")
-    )]
-    pub(crate) behind_bytes: usize,
     /// Maximum bytes of all streams' records in JetStream. The last process that was started decides for all.
     #[schemars(
         range(min = 16_u64 << 20, max = 1_u64 << 50),
@@ -148,7 +142,6 @@ impl Default for Cluster {
             heartbeat_ms: 250,
             placement: Placement::default(),
             replicas: None,
-            behind_bytes: records.behind_bytes,
             store_bytes: records.store_bytes,
             records_age_max_s: records.age_max.as_secs(),
             engine_wait_ms: 60_000,
@@ -207,7 +200,6 @@ impl Cluster {
     /// Bounds of the records in JetStream.
     pub(crate) fn records(&self) -> RecordsConfig {
         RecordsConfig {
-            behind_bytes: self.behind_bytes,
             replicas: self.replicas.unwrap_or(match self.servers.len() {
                 3.. => 3,
                 _ => 1,
@@ -382,7 +374,6 @@ mod tests {
             ("cluster.password_file", json!("secret")),
             ("cluster.tls_key", json!("key.pem")),
             ("cluster.replicas", json!(2)),
-            ("cluster.behind_bytes", json!(1)),
             ("cluster.store_bytes", json!(0)),
             ("cluster.records_age_max_s", json!(1)),
         ];

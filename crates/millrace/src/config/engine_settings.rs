@@ -1,7 +1,7 @@
 //! Settings of the model and of the engine's steps, and the names of what they choose.
 
 use super::DeviceChoice;
-use super::ranges::{COUNT_MAX, HOUR_MS, PAUSE_MS_MIN, TOKENS_MAX};
+use super::ranges::{HOUR_MS, TOKENS_MAX};
 use engine::{DRAFT_TOKENS_MAX, EngineConfig};
 use kernels::KvKind;
 use schemars::JsonSchema;
@@ -73,24 +73,12 @@ pub(crate) struct Engine {
         extend("x-reload" = "restart", "x-reason" = "weights are read once for that many tokens, and a step still ends soon")
     )]
     pub(crate) step_tokens: usize,
-    /// Capacity of the engine's inbox, in requests.
-    #[schemars(
-        range(min = 1, max = COUNT_MAX),
-        extend("x-reload" = "restart", "x-reason" = "twice the requests that may be open: the engine never rejects an admitted request")
-    )]
-    pub(crate) inbox_max: usize,
     /// Target duration of a step while sequences are decoding: prefill is chunked to fit, but for one token in 150; 0 = no limit.
     #[schemars(
         range(min = 0, max = HOUR_MS),
         extend("x-reload" = "live", "x-reason" = "ten tokens a second for other streams while a prompt of 30,000 tokens is computed")
     )]
     pub(crate) step_target_ms: u64,
-    /// Time without service after which a request is scheduled one priority class higher.
-    #[schemars(
-        range(min = PAUSE_MS_MIN, max = HOUR_MS),
-        extend("x-reload" = "live", "x-reason" = "work of the lowest class continues within a minute, however busy the others are")
-    )]
-    pub(crate) ageing_ms: u64,
     /// Speculative decoding: source of draft tokens. Changes the speed, never the tokens; with recurrent layers no draft model,
     /// and 3 tokens at most.
     #[schemars(extend("x-reload" = "restart", "x-reason" = "useful for repetitive texts or with a draft model, so it is opt-in"))]
@@ -104,12 +92,6 @@ pub(crate) struct Engine {
     /// Draft model for `speculation: draft`, with the same vocabulary: a GGUF file or a directory with one.
     #[schemars(extend("x-reload" = "restart", "x-reason" = "there is no draft model by default"))]
     pub(crate) draft_model: Option<PathBuf>,
-    /// Size of the draft model's KV cache; memory is touched only as it is used. Default: as for `model.kv_mib`.
-    #[schemars(
-        range(min = 1, max = 1_u64 << 24),
-        extend("x-reload" = "restart", "x-reason" = "the draft model's context is as long as the model's")
-    )]
-    pub(crate) draft_kv_mib: Option<usize>,
 }
 
 impl Default for Model {
@@ -136,15 +118,12 @@ impl Default for Engine {
         Self {
             sequences_max: 256,
             step_tokens: engine.step_tokens,
-            inbox_max: engine.inbox_max,
             step_target_ms: engine
                 .step_target
                 .map_or(0, |target| target.as_millis() as u64),
-            ageing_ms: engine.ageing.as_millis() as u64,
             speculation: Speculation::Off,
             draft_tokens: engine.draft_tokens,
             draft_model: None,
-            draft_kv_mib: None,
         }
     }
 }

@@ -110,12 +110,6 @@ pub(crate) struct Server {
         extend("x-reload" = "live", "x-reason" = "a prompt of 30,000 tokens has 120 KB; one of a million tokens 4 MB")
     )]
     pub(crate) body_bytes_max: usize,
-    /// Timeout for receiving a request's headers.
-    #[schemars(
-        range(min = PAUSE_MS_MIN, max = HOUR_MS),
-        extend("x-reload" = "live", "x-reason" = "headers are one packet; slower is an attack or a dead connection")
-    )]
-    pub(crate) header_timeout_ms: u64,
     /// Timeout for receiving a request's body.
     #[schemars(
         range(min = PAUSE_MS_MIN, max = HOUR_MS),
@@ -185,12 +179,6 @@ pub(crate) struct Queue {
         extend("x-reload" = "live", "x-reason" = "half of the 600 s that official clients wait; the other half is for the answer. 32 clients on two processors are never rejected")
     )]
     pub(crate) timeout_ms: u64,
-    /// Time in the queue that raises a request by one priority class.
-    #[schemars(
-        range(min = PAUSE_MS_MIN, max = HOUR_MS),
-        extend("x-reload" = "live", "x-reason" = "urgent classes wait less, low ones are not starved: half a minute outweighs all five classes")
-    )]
-    pub(crate) ageing_ms: u64,
 }
 
 /// Reservation of KV cache pages at admission.
@@ -227,7 +215,7 @@ pub(crate) struct Streams {
         extend("x-reload" = "live", "x-reason" = "all running and waiting requests, and thousands of detached streams")
     )]
     pub(crate) open_max: usize,
-    /// Time for which a resumable stream can be replayed after its end.
+    /// Time for which a resumable stream can be replayed after its end, and for which a detached stream without credit waits for a client.
     #[schemars(
         range(min = 0, max = DAY_S),
         extend("x-reload" = "live", "x-reason" = "clients reconnect within a minute")
@@ -251,12 +239,6 @@ pub(crate) struct Streams {
         extend("x-reload" = "live", "x-reason" = "an answer of 10,000 tokens is complete when its client returns")
     )]
     pub(crate) detached_tokens: u64,
-    /// Time for which a detached stream without credit waits for a client.
-    #[schemars(
-        range(min = 0, max = DAY_S),
-        extend("x-reload" = "live", "x-reason" = "a waiting stream holds memory that others need")
-    )]
-    pub(crate) detached_wait_s: u64,
 }
 
 /// Backpressure: how far a stream may run ahead of its reader.
@@ -331,7 +313,6 @@ impl Default for Server {
             connections_max: server.connections_max,
             connections_per_ip_max: server.connections_per_ip_max,
             body_bytes_max: server.body_bytes_max,
-            header_timeout_ms: ms(server.header_timeout),
             body_timeout_ms: ms(server.body_timeout),
             drain_timeout_ms: ms(server.drain),
             engine_stall_s: ENGINE_STALL_S,
@@ -358,7 +339,6 @@ impl Default for Queue {
         Self {
             max_depth: queue.max_depth,
             timeout_ms: ms(queue.timeout),
-            ageing_ms: ms(queue.ageing),
         }
     }
 }
@@ -384,7 +364,6 @@ impl Default for Streams {
             retained_max: streams.retained_max,
             retention_bytes: streams.retention_bytes,
             detached_tokens: streams.detached_tokens,
-            detached_wait_s: streams.detached_wait.as_secs(),
         }
     }
 }
@@ -473,12 +452,6 @@ impl Default for Log {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Realtime {
-    /// Maximum number of open WebSockets; more are rejected with 503.
-    #[schemars(
-        range(min = 0, max = COUNT_MAX),
-        extend("x-reload" = "live", "x-reason" = "each has its own buffers, 64 streams and a message of up to 1 MiB")
-    )]
-    pub(crate) connections_max: usize,
     /// Maximum size of a client's WebSocket message in bytes.
     #[schemars(
         range(min = 1024, max = 1_u64 << 26),
@@ -491,7 +464,6 @@ impl Default for Realtime {
     fn default() -> Self {
         let limits = RealtimeLimits::default();
         Self {
-            connections_max: limits.connections_max,
             message_bytes_max: limits.message_bytes_max,
         }
     }
@@ -502,14 +474,7 @@ impl Default for Realtime {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Responses {
-    /// Maximum number of stored responses and chat completions; beyond it the least recently used one of the owner with
-    /// the most is evicted.
-    #[schemars(
-        range(min = 0, max = COUNT_MAX),
-        extend("x-reload" = "live", "x-reason" = "a day's conversations of a small team")
-    )]
-    pub(crate) stored_max: usize,
-    /// Maximum bytes of stored responses and chat completions; evicted likewise.
+    /// Maximum bytes of stored responses and chat completions; beyond it the least recently used one of the owner with the most is evicted. At most 4096 are stored.
     #[schemars(
         range(min = 0, max = 1_u64 << 40),
         extend("x-reload" = "live", "x-reason" = "16 KiB for each")
@@ -521,7 +486,6 @@ impl Default for Responses {
     fn default() -> Self {
         let limits = ResponseLimits::default();
         Self {
-            stored_max: limits.stored_max,
             stored_bytes: limits.stored_bytes,
         }
     }
@@ -537,12 +501,6 @@ pub(crate) struct Scale {
         extend("x-reload" = "live", "x-reason" = "three minutes until a new engine has loaded its model, and two to order it")
     )]
     pub(crate) horizon_s: u64,
-    /// Share of an engine's tokens per second that is planned with.
-    #[schemars(
-        range(min = 5, max = 100),
-        extend("x-reload" = "live", "x-reason" = "fewer late first tokens and fewer engine-hours than with 75 % of the present utilization (docs/performance.md)")
-    )]
-    pub(crate) utilization_percent: u32,
 }
 
 impl Default for Scale {
@@ -550,7 +508,6 @@ impl Default for Scale {
         let target = ServerConfig::default().scale;
         Self {
             horizon_s: target.horizon.as_secs(),
-            utilization_percent: target.utilization_percent,
         }
     }
 }
@@ -560,7 +517,7 @@ impl Scale {
     pub(crate) fn target(&self) -> ScaleTarget {
         ScaleTarget {
             horizon: Duration::from_secs(self.horizon_s),
-            utilization_percent: self.utilization_percent,
+            ..ScaleTarget::default()
         }
     }
 }

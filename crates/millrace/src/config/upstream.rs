@@ -27,12 +27,6 @@ pub(crate) struct Upstream {
     /// File with the API key of the servers.
     #[schemars(extend("x-reload" = "restart", "x-reason" = "a secret is no setting"))]
     pub(crate) api_key_file: Option<PathBuf>,
-    /// Time to connect, and for the answer of a probe.
-    #[schemars(
-        range(min = PAUSE_MS_MIN, max = HOUR_MS),
-        extend("x-reload" = "restart", "x-reason" = "servers are near")
-    )]
-    pub(crate) connect_timeout_ms: u64,
     /// Time to the head of a response. Some servers send it with the first token.
     #[schemars(
         range(min = PAUSE_MS_MIN, max = HOUR_MS),
@@ -45,12 +39,6 @@ pub(crate) struct Upstream {
         extend("x-reload" = "restart", "x-reason" = "long prompts between tokens of other answers")
     )]
     pub(crate) silence_timeout_ms: u64,
-    /// Time between two probes of a server (`/v1/models`).
-    #[schemars(
-        range(min = PAUSE_MS_MIN, max = HOUR_MS),
-        extend("x-reload" = "restart", "x-reason" = "a small request for each server")
-    )]
-    pub(crate) probe_ms: u64,
 }
 
 /// How the servers are asked for tokens.
@@ -79,10 +67,8 @@ impl Default for Upstream {
             api: Api::Auto,
             model: None,
             api_key_file: None,
-            connect_timeout_ms: millis(config.connect_max),
             response_timeout_ms: millis(config.head_max),
             silence_timeout_ms: millis(config.silence_max),
-            probe_ms: millis(config.probe_interval),
         }
     }
 }
@@ -108,10 +94,8 @@ impl Upstream {
             },
             model: self.model.clone(),
             api_key: key.map(read_key).transpose()?,
-            connect_max: Duration::from_millis(self.connect_timeout_ms),
             head_max: Duration::from_millis(self.response_timeout_ms),
             silence_max: Duration::from_millis(self.silence_timeout_ms),
-            probe_interval: Duration::from_millis(self.probe_ms),
             ..UpstreamConfig::new(self.parsed_addresses()?)
         })
     }

@@ -29,7 +29,7 @@ impl DraftModel {
         };
         let mut settings = settings.clone();
         settings.model.path = Some(path.clone());
-        settings.model.kv_mib = engine.draft_kv_mib;
+        settings.model.kv_mib = None;
         settings.model.context = None;
         settings.model.adapters.clear();
         let source = find_model(&settings)?;

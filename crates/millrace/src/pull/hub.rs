@@ -5,19 +5,19 @@
 
 use super::source::HubSource;
 use super::sum::Sum;
-use crate::clock::now_unix_s;
+use crate::clock;
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode, header};
+use http_client::{BlockingBody, BlockingClient, ClientOptions, HttpError, Proxies, retry_after};
 use serde::Deserialize;
 use server::LibraryError;
 use std::fmt;
-use std::io::Read;
 use std::time::Duration;
-use ureq::Agent;
-use ureq::http::{Response, StatusCode, header};
 
 /// The hub without `HF_ENDPOINT`.
 const ENDPOINT: &str = "https://huggingface.co";
 /// Bytes of a list of files.
-const LIST_BYTES_MAX: u64 = 16 << 20;
+const LIST_BYTES_MAX: usize = 16 << 20;
 /// Files of a repository that are considered.
 const FILES_MAX: usize = 10_000;
 const REDIRECTS_MAX: u32 = 8;
@@ -27,7 +27,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 const LIST_TIME: Duration = Duration::from_secs(120);
 
 pub(super) struct Hub {
-    agent: Agent,
+    client: BlockingClient,
     endpoint: String,
     token: Option<String>,
 }
@@ -44,7 +44,7 @@ pub(super) struct HubFile {
 pub(super) struct Content {
     /// Position of the first byte in the file.
     pub(super) offset: u64,
-    pub(super) bytes: Box<dyn Read>,
+    pub(super) bytes: BlockingBody,
 }
 
 /// Why there is no content.
@@ -92,7 +92,7 @@ impl NoContent {
     }
 
     /// Of an answer that the hub gives for the time being.
-    fn of_busy(response: &Response<ureq::Body>) -> Result<(), Self> {
+    fn of_busy(response: &Response<BlockingBody>) -> Result<(), Self> {
         let status = response.status();
         let is_busy = matches!(
             status,
@@ -101,24 +101,9 @@ impl NoContent {
         if !is_busy {
             return Ok(());
         }
-        let pause = response.headers().get(header::RETRY_AFTER);
-        let pause = pause.and_then(|pause| pause.to_str().ok());
-        Err(Self::Busy(status, pause.and_then(parse_retry_after)))
+        let pause = retry_after(response.headers(), clock::wall());
+        Err(Self::Busy(status, pause))
     }
-}
-
-/// A pause in seconds, or a date.
-fn parse_retry_after(text: &str) -> Option<Duration> {
-    if let Ok(seconds) = text.trim().parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = jiff::fmt::rfc2822::parse(text)
-        .ok()?
-        .timestamp()
-        .as_second();
-    Some(Duration::from_secs(
-        u64::try_from(date - now_unix_s()).unwrap_or(0),
-    ))
 }
 
 #[derive(Deserialize)]
@@ -149,15 +134,14 @@ impl Hub {
             return Err(LibraryError::Invalid(words.to_owned()));
         }
         let endpoint = set("HF_ENDPOINT").unwrap_or_else(|| ENDPOINT.to_owned());
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(REDIRECTS_MAX)
-            .timeout_connect(Some(SILENCE))
-            .timeout_recv_response(Some(SILENCE))
-            .timeout_per_read(Some(SILENCE))
-            .user_agent(concat!("millrace/", env!("CARGO_PKG_VERSION")));
+        let client = BlockingClient::new(ClientOptions {
+            connect_max: SILENCE,
+            proxies: Proxies::Environment,
+            redirects_max: REDIRECTS_MAX,
+            ..ClientOptions::default()
+        });
         Ok(Self {
-            agent: config.build().into(),
+            client: client.map_err(|why| LibraryError::Failed(format!("HTTP client: {why}")))?,
             endpoint: endpoint.trim_end_matches('/').to_owned(),
             token: set("HF_TOKEN"),
         })
@@ -171,15 +155,13 @@ impl Hub {
             source.repository,
             source.revision()
         );
-        let unreachable = |why: ureq::Error| NoContent::Perhaps(why.to_string());
-        let mut response = self
-            .send_get(&path, None, Some(LIST_TIME))
-            .map_err(unreachable)?;
+        let unreachable = |why: HttpError| NoContent::Perhaps(why.to_string());
+        let response = self.send_get(&path, None).map_err(unreachable)?;
         NoContent::of_busy(&response)?;
         expect_found(response.status(), source).map_err(NoContent::Never)?;
-        let body = response.body_mut().with_config().limit(LIST_BYTES_MAX);
-        let text = body.read_to_string().map_err(unreachable)?;
-        let entries: Vec<HubEntry> = serde_json::from_str(&text).map_err(|_| {
+        let list = response.into_body().read_whole(LIST_BYTES_MAX, LIST_TIME);
+        let list = list.map_err(unreachable)?;
+        let entries: Vec<HubEntry> = serde_json::from_slice(&list).map_err(|_| {
             let words = "the hub's list of files is not valid";
             NoContent::Never(LibraryError::Failed(words.to_owned()))
         })?;
@@ -206,13 +188,13 @@ impl Hub {
     ) -> Result<Content, NoContent> {
         let path = content_path(source, &file.path);
         let response = self
-            .send_get(&path, (offset > 0).then_some(offset), None)
+            .send_get(&path, (offset > 0).then_some(offset))
             .map_err(|why| NoContent::Perhaps(why.to_string()))?;
         NoContent::of_busy(&response)?;
         let status = response.status();
         let offset = match status {
             StatusCode::OK => 0,
-            StatusCode::PARTIAL_CONTENT => range_start(&response).ok_or_else(|| {
+            StatusCode::PARTIAL_CONTENT => range_start(response.headers()).ok_or_else(|| {
                 NoContent::Perhaps("the response has no Content-Range".to_owned())
             })?,
             StatusCode::RANGE_NOT_SATISFIABLE => return Err(NoContent::Beyond),
@@ -223,7 +205,7 @@ impl Hub {
         };
         Ok(Content {
             offset,
-            bytes: Box::new(response.into_body().into_reader()),
+            bytes: response.into_body(),
         })
     }
 
@@ -251,26 +233,22 @@ impl Hub {
 
     /// Host and port of the proxy that requests go through, if the environment names one.
     pub(super) fn proxy(&self) -> Option<String> {
-        let proxy = self.agent.config().proxy()?;
-        Some(format!("{}:{}", proxy.host(), proxy.port()))
+        self.client.proxy_of(&self.endpoint.parse().ok()?)
     }
 
-    /// Sends a request; `time` bounds the whole exchange.
-    fn send_get(
-        &self,
-        path: &str,
-        from: Option<u64>,
-        time: Option<Duration>,
-    ) -> Result<Response<ureq::Body>, ureq::Error> {
-        let request = self.agent.get(format!("{}{path}", self.endpoint));
-        let mut request = request.config().timeout_global(time).build();
+    fn send_get(&self, path: &str, from: Option<u64>) -> Result<Response<BlockingBody>, HttpError> {
+        let agent = concat!("millrace/", env!("CARGO_PKG_VERSION"));
+        let mut request = Request::get(format!("{}{path}", self.endpoint));
+        request = request.header(header::USER_AGENT, agent);
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
         if let Some(from) = from {
             request = request.header(header::RANGE, format!("bytes={from}-"));
         }
-        request.call()
+        let request = request.body(Bytes::new());
+        let request = request.map_err(|why| HttpError::Url(why.to_string()))?;
+        self.client.send(request, SILENCE, SILENCE)
     }
 }
 
@@ -282,12 +260,8 @@ fn content_path(source: &HubSource, file: &str) -> String {
 }
 
 /// Position of the first byte of a partial response.
-fn range_start(response: &Response<ureq::Body>) -> Option<u64> {
-    let range = response
-        .headers()
-        .get(header::CONTENT_RANGE)?
-        .to_str()
-        .ok()?;
+fn range_start(headers: &HeaderMap) -> Option<u64> {
+    let range = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
     let range = range.strip_prefix("bytes ")?;
     range.split('-').next()?.trim().parse().ok()
 }
@@ -321,24 +295,4 @@ fn escape_path(path: &str) -> String {
         }
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse_retry_after;
-    use std::time::Duration;
-
-    #[test]
-    fn pause_is_read_in_seconds_and_as_a_date() {
-        let of = |seconds| Some(Duration::from_secs(seconds));
-        for (text, want) in [
-            ("0", of(0)),
-            (" 120", of(120)),
-            ("Wed, 21 Oct 2015 07:28:00 GMT", of(0)),
-            ("soon", None),
-            ("-1", None),
-        ] {
-            assert_eq!(parse_retry_after(text), want, "{text}");
-        }
-    }
 }

@@ -14,29 +14,21 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use testing::wait::wait_until;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 const ASK: &str =
     r#"{"prompt":"Once upon a time","max_tokens":40,"stream":true,"ignore_eos":true,"seed":1}"#;
 
 /// Writes a certificate of this machine and its key, and returns the certificate.
-fn certify(folder: &Path) -> Certificate<'static> {
+fn certify(folder: &Path) -> CertificateDer<'static> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let pem = made.cert.pem();
-    std::fs::write(folder.join("cert.pem"), &pem).unwrap();
+    std::fs::write(folder.join("cert.pem"), made.cert.pem()).unwrap();
     std::fs::write(folder.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
-    Certificate::from_pem(pem.as_bytes()).unwrap().to_owned()
-}
-
-fn client(trusted: &Certificate<'static>) -> ureq::Agent {
-    let roots = RootCerts::new_with_certs(std::slice::from_ref(trusted));
-    let tls = TlsConfig::builder().root_certs(roots).build();
-    ureq::Agent::config_builder()
-        .tls_config(tls)
-        .max_idle_connections(0)
-        .build()
-        .into()
+    made.cert.der().clone()
 }
 
 struct Rig {
@@ -46,7 +38,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn start(name: &str) -> (Self, Certificate<'static>) {
+    fn start(name: &str) -> (Self, CertificateDer<'static>) {
         let folder = Folder::new(name);
         let certificate = certify(&folder.0);
         let path = |name: &str| folder.0.join(name).display().to_string();
@@ -76,12 +68,25 @@ impl Rig {
         )
     }
 
-    fn ask(&self, client: &ureq::Agent) -> Result<String, ureq::Error> {
-        let request = client.post(format!("{}/v1/completions", self.url));
-        let mut response = request
-            .header("content-type", "application/json")
-            .send(ASK)?;
-        response.body_mut().read_to_string()
+    /// The answer to a client that trusts this certificate alone, in the form of HTTP/1.0: without chunks.
+    fn ask(&self, trusted: &CertificateDer<'static>) -> std::io::Result<String> {
+        let mut roots = RootCertStore::empty();
+        roots.add(trusted.clone()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let config = config.with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let name = ServerName::try_from("localhost").unwrap();
+        let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+        let authority = self.url.trim_start_matches("https://");
+        let mut stream = StreamOwned::new(connection, TcpStream::connect(authority)?);
+        write!(
+            stream,
+            "POST /v1/completions HTTP/1.0\r\nhost: {authority}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{ASK}",
+            ASK.len()
+        )?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply)?;
+        Ok(reply)
     }
 }
 
@@ -102,9 +107,8 @@ fn stream_over_tls_is_that_in_the_clear() {
     let (rig, trusted) = Rig::start("tls");
     let plain = Serving::start(&["serve", "--port", "0"]);
     let want = text_of(&plain.post("/v1/completions", ASK));
-    let client = client(&trusted);
     for _ in 0..2 {
-        let events = rig.ask(&client).unwrap();
+        let events = rig.ask(&trusted).unwrap();
         assert!(events.ends_with("data: [DONE]\n\n"), "{events}");
         assert_eq!(text_of(&events), want);
     }
@@ -128,12 +132,12 @@ fn certificate_is_read_again_on_sighup() {
     wait_until("it is reloaded", || {
         log().contains("the settings were reloaded")
     });
-    assert!(rig.ask(&client(&second)).is_ok(), "the new certificate");
-    assert!(rig.ask(&client(&first)).is_err(), "not the old one");
+    assert!(rig.ask(&second).is_ok(), "the new certificate");
+    assert!(rig.ask(&first).is_err(), "not the old one");
     std::fs::write(rig.folder.0.join("key.pem"), "no key").unwrap();
     rig.serving.signal("HUP");
     wait_until("it is refused", || log().contains("no private key in PEM"));
-    assert!(rig.ask(&client(&second)).is_ok(), "the last good one stays");
+    assert!(rig.ask(&second).is_ok(), "the last good one stays");
     assert!(rig.serving.terminate().success());
 }
 

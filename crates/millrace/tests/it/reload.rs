@@ -91,7 +91,7 @@ fn live_settings_change_and_the_others_are_named() {
         "adaptive_limits: {max_streams: 7, enabled: false}\n\
          reservation: {overcommit_percent: 400}\n\
          server: {body_bytes_max: 1024, hosts: [gpu.lan], origins: [https://a.example], io_threads: 3}\n\
-         engine: {ageing_ms: 77, sequences_max: 9}\n\
+         engine: {step_target_ms: 77, sequences_max: 9}\n\
          queue: {max_depth: 3}\n\
          streams: {keep_alive_ms: 77}\n\
          backpressure: {max_unacked_tokens: 5, policy: detach}\n\
@@ -137,7 +137,7 @@ fn expect_named(said: &str) {
         "server.body_bytes_max",
         "server.hosts",
         "server.origins",
-        "engine.ageing_ms",
+        "engine.step_target_ms",
         "queue.max_depth",
         "streams.keep_alive_ms",
         "backpressure.max_unacked_tokens",

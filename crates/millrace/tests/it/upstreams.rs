@@ -99,8 +99,6 @@ fn start_front(urls: &[String], flags: &[&str]) -> Front {
         ("MILLRACE_UPSTREAM_API_KEY_FILE", &*file),
         ("MILLRACE_UPSTREAM_SILENCE_TIMEOUT_MS", "1000"),
         ("MILLRACE_UPSTREAM_RESPONSE_TIMEOUT_MS", "2000"),
-        ("MILLRACE_UPSTREAM_CONNECT_TIMEOUT_MS", "1000"),
-        ("MILLRACE_UPSTREAM_PROBE_MS", "100"),
     ];
     let vars = [&SETTINGS[..], &own].concat();
     let serving = Serving::early(&args, &vars, Stdio::inherit());

@@ -1,16 +1,13 @@
-//! All metric families of `GET /metrics`. `docs/metrics.md` describes each; a test compares the names.
+//! Samples of all metric families of `GET /metrics`.
 
 mod cluster;
-mod demand;
+mod durability;
 mod engine;
-mod journal;
-mod records;
-mod recovery;
-mod upstreams;
-mod webhooks;
 
-use super::prometheus_text::{Labels, PrometheusText};
+use super::prometheus_text::PrometheusText;
 use super::{Metrics, MetricsSources};
+use ::cluster::forecast::ScaleAdvice;
+use ::upstream::UpstreamCounts;
 use admission::AdmissionSnapshot;
 use gateway::metrics::{GenerationMetrics, ResponseOutcome};
 use gateway::models::{ModelRegistry, ModelState};
@@ -20,35 +17,25 @@ use stream::RegistryCounts;
 /// All metric families as Prometheus text.
 pub(crate) fn write_families(sources: &MetricsSources) -> String {
     let mut text = PrometheusText::default();
-    text.gauges(
-        "millrace_build_info",
-        "Version of the server and name of its first model; always 1.",
-        [(
-            &[
-                ("version", env!("CARGO_PKG_VERSION")),
-                ("model", sources.models.first_entry().id()),
-            ] as Labels<'_>,
-            1.0,
-        )],
-    );
-    write_latencies(&mut text, &sources.metrics.generations);
-    write_answers(&mut text, &sources.metrics.generations);
-    write_requests(&mut text, &sources.metrics);
-    let requests = sources.metrics.generations.requests.get();
-    demand::write_demand(&mut text, requests, &sources.demand.advice());
+    let version_and_model = [env!("CARGO_PKG_VERSION"), sources.models.first_entry().id()];
+    text.samples("millrace_build_info", [(version_and_model, 1_u64)]);
+    let generations = &sources.metrics.generations;
+    write_latencies(&mut text, generations);
+    write_answers(&mut text, generations);
+    text.value("millrace_requests_total", generations.requests.get());
+    write_demand(&mut text, &sources.demand.advice());
     write_http(&mut text, &sources.metrics);
     write_streams(&mut text, sources.streams.registry().counts());
-    recovery::write_recovery(&mut text, &sources.metrics.generations.recovery);
-    journal::write_journal(&mut text, &sources.journal);
+    durability::write_recovery(&mut text, &generations.recovery);
+    durability::write_journal(&mut text, &sources.journal);
     let node = sources.cluster.get().map(|node| &**node);
     cluster::write_cluster(&mut text, node, sources.peer_calls.counts());
-    records::write_records(&mut text, &sources.owners);
+    durability::write_records(&mut text, &sources.owners);
     let upstreams = sources.upstreams.get().map(|status| status.counts());
-    upstreams::write_upstreams(&mut text, &upstreams.unwrap_or_default());
-    webhooks::write_webhooks(&mut text, &sources.outbox);
+    write_upstreams(&mut text, &upstreams.unwrap_or_default());
+    durability::write_webhooks(&mut text, &sources.outbox);
     let state = sources.models.first_entry().state();
-    write_loading(&mut text, &state);
-    write_models(&mut text, &sources.models);
+    write_models(&mut text, &state, &sources.models);
     if let ModelState::Ready(serving) = &state {
         write_admission(&mut text, serving.admission.snapshot());
         engine::write_engine(&mut text, &serving.model);
@@ -56,238 +43,164 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
     text.finish()
 }
 
-/// Families about the first model. Families of admission and engine exist only while the model is ready.
-fn write_loading(text: &mut PrometheusText, state: &ModelState) {
-    let (ready, ratio) = match state {
-        ModelState::Ready(_) => (1.0, 1.0),
-        ModelState::Loading { progress, .. } => (0.0, progress.percent() as f64 / 100.0),
+/// Families about the first model, and about all loaded models, including the first. Families of admission and engine exist
+/// only while the first model is ready.
+fn write_models(text: &mut PrometheusText, first: &ModelState, models: &ModelRegistry) {
+    let (is_ready, ratio) = match first {
+        ModelState::Ready(_) => (true, 1.0),
+        ModelState::Loading { progress, .. } => (false, progress.percent() as f64 / 100.0),
         ModelState::Unloaded
         | ModelState::Queued { .. }
         | ModelState::Failed
         | ModelState::NoEngine(_)
-        | ModelState::TooLarge { .. } => (0.0, 0.0),
+        | ModelState::TooLarge { .. } => (false, 0.0),
     };
-    text.gauge(
-        "millrace_model_ready",
-        "Whether the first model is loaded and ready: 1 or 0.",
-        ready,
-    );
-    text.gauge(
-        "millrace_model_load_ratio",
-        "Loaded fraction of the first model's bytes, from 0 to 1.",
-        ratio,
-    );
-}
-
-/// Families about all loaded models, including the first.
-fn write_models(text: &mut PrometheusText, models: &ModelRegistry) {
-    text.gauge(
-        "millrace_models_loaded",
-        "Loaded models that accept requests.",
-        models.ready_models().count() as f64,
-    );
-    text.gauge(
-        "millrace_models_bytes",
-        "Memory of models that can be evicted, including models being unloaded.",
-        models.memory_bytes() as f64,
-    );
-    text.gauge(
-        "millrace_models_waiting",
-        "Requests waiting for their model to be loaded.",
-        models.waiting.load(Ordering::Relaxed) as f64,
-    );
-    text.counter(
-        "millrace_model_loads_total",
-        "Model loads.",
-        models.loads.load(Ordering::Relaxed),
-    );
-    text.counter(
-        "millrace_model_unloads_total",
-        "Model unloads and evictions.",
-        models.unloads.load(Ordering::Relaxed),
-    );
+    text.value("millrace_model_ready", is_ready);
+    text.value("millrace_model_load_ratio", ratio);
+    text.value("millrace_models_loaded", models.ready_models().count());
+    text.value("millrace_models_bytes", models.memory_bytes());
+    let waiting = models.waiting.load(Ordering::Relaxed);
+    text.value("millrace_models_waiting", waiting);
+    let loads = models.loads.load(Ordering::Relaxed);
+    text.value("millrace_model_loads_total", loads);
+    let unloads = models.unloads.load(Ordering::Relaxed);
+    text.value("millrace_model_unloads_total", unloads);
 }
 
 fn write_latencies(text: &mut PrometheusText, metrics: &GenerationMetrics) {
-    text.histogram(
-        "millrace_admission_wait_seconds",
-        "Time from receiving a request's body to its admission.",
-        &metrics.admission_wait.distribution(),
-    );
-    text.histogram(
-        "millrace_socket_time_to_first_token_seconds",
-        "Time from receiving a request to writing the frame with its first token to the socket.",
-        &metrics.first_token.distribution(),
-    );
-    text.histogram(
-        "millrace_socket_inter_token_seconds",
-        "Time between two frames with tokens, as they were written to the socket.",
-        &metrics.next_token.distribution(),
-    );
-    text.histogram(
-        "millrace_reader_stall_seconds",
-        "Time that a frame waited for a client that did not read.",
-        &metrics.reader_stall.distribution(),
-    );
-    text.histogram(
-        "millrace_answer_seconds",
-        "Time from receiving a request to the last frame of its response, completed responses only.",
-        &metrics.answer_time.distribution(),
-    );
-}
-
-fn write_answers(text: &mut PrometheusText, metrics: &GenerationMetrics) {
-    text.gauge(
-        "millrace_answers_open",
-        "Responses being generated or sent.",
-        metrics.answers_open.get() as f64,
-    );
-    text.gauge(
-        "millrace_attached_open",
-        "Subscribers that attached to an existing stream or resumed it.",
-        metrics.attached_open.get() as f64,
-    );
-    for (name, help, table) in [
+    for (name, histogram) in [
+        ("millrace_admission_wait_seconds", &metrics.admission_wait),
         (
-            "millrace_answers_total",
-            "Responses started, by wire protocol (dialect) and outcome.",
-            &metrics.answers,
+            "millrace_socket_time_to_first_token_seconds",
+            &metrics.first_token,
         ),
-        (
-            "millrace_attached_total",
-            "Subscribers that attached to an existing stream, by wire protocol (dialect) and outcome.",
-            &metrics.attached,
-        ),
+        ("millrace_socket_inter_token_seconds", &metrics.next_token),
+        ("millrace_reader_stall_seconds", &metrics.reader_stall),
+        ("millrace_answer_seconds", &metrics.answer_time),
     ] {
-        let rows = table.iter().flat_map(|(dialect, counts)| {
-            ResponseOutcome::ALL
-                .map(|(outcome, word)| (dialect, word, counts[outcome as usize].get()))
-        });
-        let rows: Vec<_> = rows
-            .filter(|row| row.2 > 0)
-            .map(|(dialect, outcome, count)| ([("dialect", dialect), ("outcome", outcome)], count))
-            .collect();
-        let rows = rows.iter().map(|(labels, count)| (&labels[..], *count));
-        text.counters(name, help, rows);
+        text.histogram(name, &histogram.distribution());
     }
 }
 
-fn write_requests(text: &mut PrometheusText, metrics: &Metrics) {
-    let rows: Vec<_> = metrics
-        .rejections
-        .iter()
-        .map(|(reason, counter)| ([("reason", reason)], counter.get()))
-        .filter(|row| row.1 > 0)
-        .collect();
-    text.counters(
-        "millrace_rejections_total",
-        "Requests and connections rejected with an error, by error code.",
-        rows.iter().map(|(labels, count)| (&labels[..], *count)),
+fn write_answers(text: &mut PrometheusText, metrics: &GenerationMetrics) {
+    text.value("millrace_answers_open", metrics.answers_open.get());
+    text.value("millrace_attached_open", metrics.attached_open.get());
+    for (name, table) in [
+        ("millrace_answers_total", &metrics.answers),
+        ("millrace_attached_total", &metrics.attached),
+    ] {
+        let rows = table.iter().flat_map(|(dialect, counts)| {
+            ResponseOutcome::ALL
+                .map(|(outcome, word)| ([dialect, word], counts[outcome as usize].get()))
+        });
+        text.samples(name, rows.filter(|row| row.1 > 0));
+    }
+    let tokens = metrics.prompt_tokens.get();
+    text.value("millrace_prompt_tokens_total", tokens);
+}
+
+/// Demand, and the engines that it needs.
+fn write_demand(text: &mut PrometheusText, advice: &ScaleAdvice) {
+    let (arrivals, tokens) = (advice.arrivals, advice.tokens);
+    for (name, rate) in [
+        ("millrace_demand_requests_per_second", arrivals),
+        ("millrace_demand_tokens_per_second", tokens),
+    ] {
+        text.samples(name, [(["now"], rate.now), (["horizon"], rate.predicted)]);
+    }
+    for (name, requests, tokens) in [
+        ("millrace_demand_error_ratio", arrivals.error, tokens.error),
+        ("millrace_demand_bias_ratio", arrivals.bias, tokens.bias),
+    ] {
+        text.samples(name, [(["requests"], requests), (["tokens"], tokens)]);
+    }
+    text.value(
+        "millrace_engine_capacity_tokens_per_second",
+        advice.engine_tokens_per_s,
     );
-    text.counter(
-        "millrace_prompt_tokens_total",
-        "Prompt tokens of admitted requests, including cached tokens.",
-        metrics.generations.prompt_tokens.get(),
-    );
+    let wanted = advice.engines_wanted.map(|engines| ([], engines));
+    text.samples("millrace_engines_wanted", wanted);
 }
 
 fn write_http(text: &mut PrometheusText, metrics: &Metrics) {
-    let rows: Vec<_> = metrics
-        .requests
-        .iter()
-        .flat_map(|(route, statuses)| {
-            let label = move |(status, count)| ([("route", route), ("status", status)], count);
-            statuses.iter().map(label)
-        })
-        .collect();
-    text.counters(
-        "millrace_http_requests_total",
-        "HTTP requests, by route and status; 499 = the client disconnected before the response's headers.",
-        rows.iter().map(|(labels, count)| (&labels[..], *count)),
-    );
-    text.gauge(
-        "millrace_connections_open",
-        "Open connections.",
-        metrics.connections_open.get() as f64,
-    );
-    text.counter(
-        "millrace_connections_accepted_total",
-        "Accepted connections.",
-        metrics.connections_accepted.get(),
-    );
-    text.counters(
+    let rejections = metrics.rejections.iter();
+    let rows = rejections.map(|(reason, counter)| ([reason], counter.get()));
+    text.samples("millrace_rejections_total", rows.filter(|row| row.1 > 0));
+    let rows = metrics.requests.iter().flat_map(|(route, statuses)| {
+        let statuses = statuses.iter();
+        statuses.map(move |(status, count)| ([route, status], count))
+    });
+    text.samples("millrace_http_requests_total", rows);
+    let open = metrics.connections_open.get();
+    text.value("millrace_connections_open", open);
+    let accepted = metrics.connections_accepted.get();
+    text.value("millrace_connections_accepted_total", accepted);
+    text.samples(
         "millrace_http_bytes_total",
-        "Bytes received and sent on connections, including headers and framing.",
         [
-            (
-                &[("direction", "received")] as Labels<'_>,
-                metrics.bytes_received.get(),
-            ),
-            (&[("direction", "sent")], metrics.bytes_sent.get()),
+            (["received"], metrics.bytes_received.get()),
+            (["sent"], metrics.bytes_sent.get()),
         ],
     );
 }
 
 fn write_streams(text: &mut PrometheusText, now: RegistryCounts) {
-    text.gauges(
+    text.samples(
         "millrace_streams",
-        "StreamRegistry in the registry, by state: open, or ended and retained.",
+        [(["open"], now.open), (["retained"], now.retained)],
+    );
+    text.value("millrace_streams_retained_bytes", now.retained_bytes);
+    text.value("millrace_streams_registered_total", now.registered);
+    text.samples(
+        "millrace_streams_evicted_total",
         [
-            (&[("state", "open")] as Labels<'_>, now.open as f64),
-            (&[("state", "retained")], now.retained as f64),
+            (["expired"], now.evicted.expired),
+            (["count"], now.evicted.count),
+            (["bytes"], now.evicted.bytes),
+            (["forgotten"], now.evicted.forgotten),
+            (["dropped"], now.evicted.dropped),
         ],
     );
-    text.gauge(
-        "millrace_streams_retained_bytes",
-        "Bytes of retained streams.",
-        now.retained_bytes as f64,
+}
+
+/// Servers of others that compute the tokens; all zero without them.
+fn write_upstreams(text: &mut PrometheusText, counts: &UpstreamCounts) {
+    text.samples(
+        "millrace_upstreams",
+        [(["usable"], counts.usable), (["unusable"], counts.unusable)],
     );
-    text.counter(
-        "millrace_streams_registered_total",
-        "StreamRegistry registered.",
-        now.registered,
+    text.value("millrace_upstream_calls_in_flight", counts.in_flight);
+    text.value("millrace_upstream_calls_total", counts.calls);
+    text.value(
+        "millrace_upstream_continuations_total",
+        counts.continuations,
     );
-    text.counters(
-        "millrace_streams_evicted_total",
-        "Retained streams evicted, by cause.",
+    text.value("millrace_upstream_tokens_total", counts.tokens);
+    text.samples(
+        "millrace_upstream_failures_total",
         [
-            (&[("cause", "expired")] as Labels<'_>, now.evicted.expired),
-            (&[("cause", "count")], now.evicted.count),
-            (&[("cause", "bytes")], now.evicted.bytes),
-            (&[("cause", "forgotten")], now.evicted.forgotten),
-            (&[("cause", "dropped")], now.evicted.dropped),
+            (["unavailable"], counts.unavailable),
+            (["cut"], counts.cut),
+            (["refused"], counts.refused),
         ],
     );
 }
 
 fn write_admission(text: &mut PrometheusText, now: AdmissionSnapshot) {
-    text.gauges(
+    text.samples(
         "millrace_admission_streams",
-        "Admitted streams, and the current concurrency limit.",
-        [
-            (&[("state", "running")] as Labels<'_>, now.running as f64),
-            (&[("state", "limit")], now.limit as f64),
-        ],
+        [(["running"], now.running), (["limit"], now.limit)],
     );
-    text.gauge(
-        "millrace_admission_waiting",
-        "Requests waiting for admission.",
-        now.waiting as f64,
-    );
-    text.gauges(
+    text.value("millrace_admission_waiting", now.waiting);
+    text.samples(
         "millrace_admission_pages",
-        "KV cache pages reserved for admitted requests, and the limit.",
         [
-            (
-                &[("state", "reserved")] as Labels<'_>,
-                now.pages_reserved as f64,
-            ),
-            (&[("state", "limit")], now.pages_limit as f64),
+            (["reserved"], now.pages_reserved),
+            (["limit"], now.pages_limit),
         ],
     );
-    text.gauge(
+    text.value(
         "millrace_admission_prefill_pending_tokens",
-        "Prompt tokens of admitted requests that have no first token yet.",
-        now.prefill_pending as f64,
+        now.prefill_pending,
     );
 }

@@ -5,7 +5,8 @@
 //! demand          forecast of requests and tokens
 //! http            HTTP requests, by route and status
 //! merged_text     the metrics of several instances
-//! families        all metrics, with those of the gateway and of the engine, as Prometheus text
+//! family_table    name, type, labels and meaning of all families
+//! families        their samples, with those of the gateway and of the engine, as Prometheus text
 //! snapshot        the most important metrics, with quantiles, as one JSON value
 //! ```
 //!
@@ -14,6 +15,7 @@
 mod counted_socket;
 mod demand;
 mod families;
+mod family_table;
 mod http;
 mod merged_text;
 mod prometheus_text;

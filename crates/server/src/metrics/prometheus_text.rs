@@ -1,5 +1,6 @@
 //! The Prometheus text format, version 0.0.4.
 
+use super::family_table::{FamilyKind, MetricFamily};
 use gateway::metrics::histogram::Distribution;
 use std::fmt::Write;
 use std::time::Duration;
@@ -7,95 +8,113 @@ use std::time::Duration;
 /// The content type of the format.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A writer of metric families.
+/// A value of a sample.
+pub(super) trait SampleValue {
+    /// As the format has it: seconds for a time, 1 or 0 for a condition.
+    fn number(self) -> f64;
+}
+
+impl SampleValue for f64 {
+    fn number(self) -> f64 {
+        self
+    }
+}
+
+impl SampleValue for u64 {
+    fn number(self) -> f64 {
+        self as f64
+    }
+}
+
+impl SampleValue for usize {
+    fn number(self) -> f64 {
+        self as f64
+    }
+}
+
+impl SampleValue for bool {
+    fn number(self) -> f64 {
+        f64::from(u8::from(self))
+    }
+}
+
+impl SampleValue for Duration {
+    fn number(self) -> f64 {
+        self.as_secs_f64()
+    }
+}
+
+/// A writer of samples. Names, types and labels are those of the table; a family that is not in the table is left out.
 #[derive(Default)]
-pub(crate) struct PrometheusText {
+pub(super) struct PrometheusText {
     out: String,
 }
 
-/// Labels of a sample and their values. Values are escaped; label names need no escaping.
-pub(crate) type Labels<'a> = &'a [(&'a str, &'a str)];
-
 impl PrometheusText {
-    /// A counter; `name` ends in `_total`.
-    pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) {
-        self.counters(name, help, [(&[] as Labels<'_>, value)]);
+    /// A family with one sample, without labels.
+    pub(super) fn value(&mut self, name: &str, value: impl SampleValue) {
+        self.samples(name, [([], value)]);
     }
 
-    /// A counter with one sample for each label set.
-    pub(crate) fn counters<'a>(
+    /// A family with one sample for each row: the values of the labels, and the sample's value.
+    pub(super) fn samples<'a, const N: usize, V: SampleValue>(
         &mut self,
         name: &str,
-        help: &str,
-        rows: impl IntoIterator<Item = (Labels<'a>, u64)>,
+        rows: impl IntoIterator<Item = ([&'a str; N], V)>,
     ) {
-        debug_assert!(name.ends_with("_total"), "{name}");
-        self.write_head(name, help, "counter");
+        let Some(family) = self.begin(name) else {
+            return;
+        };
+        debug_assert!(family.labels.len() == N, "labels of {name}");
+        debug_assert!(family.kind != FamilyKind::Histogram, "{name}");
         for (labels, value) in rows {
-            self.write_sample(name, "", labels, None, value as f64);
-        }
-    }
-
-    /// A counter of seconds.
-    pub(crate) fn counter_seconds(&mut self, name: &str, help: &str, time: Duration) {
-        self.write_head(name, help, "counter");
-        self.write_sample(name, "", &[], None, time.as_secs_f64());
-    }
-
-    /// A gauge.
-    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: f64) {
-        self.gauges(name, help, [(&[] as Labels<'_>, value)]);
-    }
-
-    /// A gauge with one sample for each label set.
-    pub(crate) fn gauges<'a>(
-        &mut self,
-        name: &str,
-        help: &str,
-        rows: impl IntoIterator<Item = (Labels<'a>, f64)>,
-    ) {
-        self.write_head(name, help, "gauge");
-        for (labels, value) in rows {
-            self.write_sample(name, "", labels, None, value);
+            self.write_sample(family, "", &labels, None, value.number());
         }
     }
 
     /// A histogram; the buckets are cumulated.
-    pub(crate) fn histogram(&mut self, name: &str, help: &str, distribution: &Distribution) {
-        self.write_head(name, help, "histogram");
+    pub(super) fn histogram(&mut self, name: &str, distribution: &Distribution) {
+        let Some(family) = self.begin(name) else {
+            return;
+        };
+        debug_assert!(family.kind == FamilyKind::Histogram, "{name}");
         let mut below = 0;
         for (&bound, &count) in distribution.bounds.iter().zip(&distribution.counts) {
             below += count;
-            self.write_sample(name, "_bucket", &[], Some(bound), below as f64);
+            self.write_sample(family, "_bucket", &[], Some(bound), below as f64);
         }
         let all = distribution.sample_count() as f64;
-        self.write_sample(name, "_bucket", &[], Some(f64::INFINITY), all);
-        self.write_sample(name, "_sum", &[], None, distribution.sum);
-        self.write_sample(name, "_count", &[], None, all);
+        self.write_sample(family, "_bucket", &[], Some(f64::INFINITY), all);
+        self.write_sample(family, "_sum", &[], None, distribution.sum);
+        self.write_sample(family, "_count", &[], None, all);
     }
 
     /// The written text.
-    pub(crate) fn finish(self) -> String {
+    pub(super) fn finish(self) -> String {
         self.out
     }
 
-    fn write_head(&mut self, name: &str, help: &str, kind: &str) {
-        debug_assert!(name.starts_with("millrace_"), "{name}");
+    /// Writes the head of a family.
+    fn begin(&mut self, name: &str) -> Option<&'static MetricFamily> {
+        let family = MetricFamily::named(name);
+        debug_assert!(family.is_some(), "{name} is not in the table");
+        let (help, kind) = (family?.help(), family?.kind.name());
         let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        family
     }
 
     fn write_sample(
         &mut self,
-        name: &str,
+        family: &MetricFamily,
         part: &str,
-        labels: Labels<'_>,
+        values: &[&str],
         bound: Option<f64>,
         value: f64,
     ) {
-        self.out.push_str(name);
+        self.out.push_str(family.name);
         self.out.push_str(part);
         let mut before = '{';
-        for (label, value) in labels {
+        for (label, value) in family.labels.iter().zip(values) {
             let _ = write!(self.out, "{before}{label}=\"");
             self.write_escaped(value);
             self.out.push('"');
@@ -139,38 +158,33 @@ mod tests {
     #[test]
     fn metric_of_each_kind_byte_for_byte() {
         let mut text = PrometheusText::default();
-        text.counter("millrace_a_total", "What it is.", 3);
-        text.gauges(
-            "millrace_b",
-            "How many.",
-            [
-                (&[("of", "one"), ("as", "x\"\\\n")] as Labels<'_>, 1.5),
-                (&[("of", "two"), ("as", "y")], 0.0),
-            ],
+        text.value("millrace_steps_total", 3_u64);
+        text.samples(
+            "millrace_attached_total",
+            [(["x\"\\\n", "one"], 1.5), (["y", "two"], 0.0)],
         );
         text.histogram(
-            "millrace_c_seconds",
-            "How long.",
+            "millrace_step_seconds",
             &Distribution {
                 bounds: vec![0.0001, 0.25],
                 counts: vec![2, 0, 1],
                 sum: 7.5,
             },
         );
-        let want = r#"# HELP millrace_a_total What it is.
-# TYPE millrace_a_total counter
-millrace_a_total 3
-# HELP millrace_b How many.
-# TYPE millrace_b gauge
-millrace_b{of="one",as="x\"\\\n"} 1.5
-millrace_b{of="two",as="y"} 0
-# HELP millrace_c_seconds How long.
-# TYPE millrace_c_seconds histogram
-millrace_c_seconds_bucket{le="0.0001"} 2
-millrace_c_seconds_bucket{le="0.25"} 2
-millrace_c_seconds_bucket{le="+Inf"} 3
-millrace_c_seconds_sum 7.5
-millrace_c_seconds_count 3
+        let want = r#"# HELP millrace_steps_total steps with a forward pass
+# TYPE millrace_steps_total counter
+millrace_steps_total 3
+# HELP millrace_attached_total ended subscriptions of that kind; outcomes as of millrace_answers_total
+# TYPE millrace_attached_total counter
+millrace_attached_total{dialect="x\"\\\n",outcome="one"} 1.5
+millrace_attached_total{dialect="y",outcome="two"} 0
+# HELP millrace_step_seconds duration of a step with a forward pass
+# TYPE millrace_step_seconds histogram
+millrace_step_seconds_bucket{le="0.0001"} 2
+millrace_step_seconds_bucket{le="0.25"} 2
+millrace_step_seconds_bucket{le="+Inf"} 3
+millrace_step_seconds_sum 7.5
+millrace_step_seconds_count 3
 "#;
         assert_eq!(text.finish(), want);
     }

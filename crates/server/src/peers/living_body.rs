@@ -5,7 +5,7 @@ use axum::BoxError;
 use bytes::Bytes;
 use cluster::names::InstanceId;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
+use http_client::Incoming;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 

@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! peer             the other instances and their addresses
-//! passed_request   a caller's request, as it is sent to other instances
-//! peer_connection  one request on a connection of its own
+//! passed_request   a caller's request, as it is sent to another instance
 //! living_body      the body of an instance's response, which breaks off when the instance is gone
 //! peer_calls       one request to many instances at once, within bounds of number, bytes and time
 //! seal             what proves that a gateway of this cluster asks, or answers
@@ -19,16 +18,14 @@ mod living_body;
 mod passed_request;
 mod peer;
 mod peer_calls;
-mod peer_connection;
 mod scope;
 mod seal;
 mod unanswered;
 
 pub(crate) use living_body::LivingBody;
-pub(crate) use passed_request::{FORWARDED, PassedRequest};
+pub(crate) use passed_request::{FORWARDED, PassedRequest, ask};
 pub(crate) use peer::{Peer, PeerReach, Peers};
 pub(crate) use peer_calls::{FeedPlace, FirstHit, PeerAnswer, PeerCallCounts, PeerCalls};
-pub(crate) use peer_connection::ask;
 pub(crate) use scope::ListScope;
 pub(crate) use seal::{SealedRequest, SeenNonces};
 pub(crate) use unanswered::Unanswered;

@@ -1,15 +1,16 @@
 //! A caller's request, as it is sent to other instances.
 
-use super::Peer;
 use super::seal::{ExpectedAnswer, seal};
-use axum::body::Body;
+use super::{Peer, Peers};
 use bytes::Bytes;
 use cluster::messages::Role;
 use cluster::secret::ClusterSecret;
 use gateway::keys::Caller;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, ORIGIN, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use http_client::Incoming;
+use std::time::Duration;
 use stream::Owner;
 
 /// Marks a request that was passed on: the instance answers from what it has itself. The value says in whose name
@@ -84,11 +85,11 @@ impl PassedRequest {
         peer: &Peer,
         address: &str,
         secret: Option<&ClusterSecret>,
-    ) -> Result<(Request<Body>, Option<ExpectedAnswer>), String> {
-        let uri = self.path_and_query.parse::<Uri>();
+    ) -> Result<(Request<Bytes>, Option<ExpectedAnswer>), String> {
+        let uri = format!("http://{address}{}", self.path_and_query).parse::<Uri>();
         let uri = uri.map_err(|why| why.to_string())?;
         let host = HeaderValue::from_str(address).map_err(|why| why.to_string())?;
-        let mut request = Request::new(Body::from(self.body.clone()));
+        let mut request = Request::new(self.body.clone());
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = uri;
         *request.headers_mut() = self.headers.clone();
@@ -101,6 +102,30 @@ impl PassedRequest {
         let expected = seal(&mut request, (owner, &self.body[..]), secret, peer.id)?;
         Ok((request, Some(expected)))
     }
+}
+
+/// Sends a caller's request to an instance, and returns the response when its head has arrived. The connection is closed
+/// when the body is dropped before its end.
+///
+/// # Errors
+/// The instance has no address that is trusted, is not reachable, breaks off, or is a gateway without the secret.
+pub(crate) async fn ask(
+    peers: &Peers,
+    peer: &Peer,
+    request: &PassedRequest,
+) -> Result<Response<Incoming>, String> {
+    let address = peer.address.as_deref().map_err(|why| (*why).to_owned())?;
+    let secret = peers.trust().map(|trust| &trust.secret);
+    let (request, expected) = request.build(peer, address, secret)?;
+    // The callers bound the time, or wait for as long as their client does.
+    let response = peers.client().send(request, Duration::MAX).await;
+    let mut response = response.map_err(|why| why.to_string())?;
+    response.headers_mut().remove(CONNECTION);
+    response.headers_mut().remove(TRANSFER_ENCODING);
+    if let Some(expected) = expected {
+        expected.check(&mut response)?;
+    }
+    Ok(response)
 }
 
 fn owner(head: &Parts) -> Option<Owner> {
@@ -174,7 +199,7 @@ mod tests {
         let (gateway, engine) = (peer(Role::Gateway), peer(Role::Engine));
         let (built, expected) = passed.build(&engine, "127.0.0.1:9", None).unwrap();
         assert!(expected.is_none());
-        assert_eq!(built.uri(), "/v1/streams?limit=3");
+        assert_eq!(built.uri(), "http://127.0.0.1:9/v1/streams?limit=3");
         let mut fields: Vec<_> = built
             .headers()
             .iter()
@@ -198,7 +223,7 @@ mod tests {
         );
         let other = PassedRequest::get(&head, "/v1/jobs/a".to_owned());
         let (other, _) = other.build(&engine, "h:1", None).unwrap();
-        assert_eq!(other.uri(), "/v1/jobs/a");
+        assert_eq!(other.uri(), "http://h:1/v1/jobs/a");
         assert!(passed.build(&engine, "no\nhost", None).is_err());
     }
 }

@@ -5,10 +5,17 @@ use cluster::instances::{InstanceState, LiveInstance};
 use cluster::messages::{Heartbeat, Role};
 use cluster::names::InstanceId;
 use cluster::secret::ClusterSecret;
+use http_client::{ClientOptions, HttpClient};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Why a gateway is not asked that has not shown that it is one.
 const NOT_SEALED: &str = "its heartbeats are not sealed with this gateway's secret (cluster.secret_file), or the clocks differ by over 30 s";
+
+/// Time for a connection to another instance.
+const CONNECT_WAIT: Duration = Duration::from_secs(2);
+/// Idle connections to one instance.
+const IDLE_CONNECTIONS_MAX: usize = 8;
 
 /// Another instance that is not gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +62,7 @@ fn address(
 pub(crate) struct Peers {
     cluster: ClusterSlot,
     trust: Arc<OnceLock<GatewayTrust>>,
+    client: HttpClient,
 }
 
 /// What makes other gateways believe this one, and this one them.
@@ -70,6 +78,11 @@ impl Peers {
         Self {
             cluster,
             trust: Arc::default(),
+            client: HttpClient::new(ClientOptions {
+                connect_max: CONNECT_WAIT,
+                idle_max: IDLE_CONNECTIONS_MAX,
+                ..ClientOptions::default()
+            }),
         }
     }
 
@@ -86,6 +99,11 @@ impl Peers {
     /// Id and secret of this gateway; `None`: without the secret, no gateway is asked, and none is believed.
     pub(crate) fn trust(&self) -> Option<&GatewayTrust> {
         self.trust.get()
+    }
+
+    /// The client for requests to other instances.
+    pub(super) fn client(&self) -> &HttpClient {
+        &self.client
     }
 
     /// Id of this instance, as in answers; `None` without a cluster.

@@ -1,8 +1,7 @@
 //! One request to many instances at once.
 
-use super::passed_request::PassedRequest;
+use super::passed_request::{PassedRequest, ask};
 use super::peer::{Peer, PeerReach, Peers};
-use super::peer_connection::ask;
 use super::unanswered::Unanswered;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
@@ -12,7 +11,7 @@ use gateway::streams::FeedView;
 use generate::error::ApiError;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use http_client::Incoming;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -39,7 +39,7 @@ fn try_open(handles: RealtimeHandles, request: &mut Request) -> Result<Response,
     }
     let max = handles.config.now().realtime.connections_max;
     let permit = handles.sockets.acquire_permit(max).map_err(|retry_after| {
-        let message = "too many WebSockets are open (realtime.connections_max)";
+        let message = "too many WebSockets are open";
         ApiError::capacity("too_many_connections", message, retry_after)
     })?;
     let upgrade = request.extensions().get::<Upgrade>().cloned();

@@ -21,7 +21,7 @@ use stream::{End, FailCode};
 
 /// A code of the journal for this end.
 fn code(end: End) -> u32 {
-    gateway::records::end_code(end)
+    end.code()
 }
 
 fn described(rig: &Rig, id: &str) -> Value {

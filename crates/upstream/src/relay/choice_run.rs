@@ -131,6 +131,7 @@ impl PreparedCall {
         let call = HttpCall {
             key,
             config: Arc::clone(config),
+            client: shared.status.client().clone(),
             address: config.addresses[upstream].clone(),
             route: self.route,
             body: self.body,

@@ -78,6 +78,10 @@ mod tests {
                 Err((500, "api_error", "inference_failed")),
             ),
             (
+                End::Failed(FailCode::Device),
+                Err((500, "api_error", "device_failed")),
+            ),
+            (
                 End::Failed(FailCode::Panic),
                 Err((500, "api_error", "internal_error")),
             ),

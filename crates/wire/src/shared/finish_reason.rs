@@ -106,7 +106,7 @@ fn failed_error(code: FailCode) -> ApiError {
             ApiError::ours("inference_failed", "the model failed on this request")
         }
         FailCode::NotFinite => ApiError::ours("inference_failed", NOT_FINITE_MESSAGE),
-        FailCode::Device => ApiError::ours("inference_failed", DEVICE_FAILED_MESSAGE),
+        FailCode::Device => ApiError::ours("device_failed", DEVICE_FAILED_MESSAGE),
         FailCode::Panic => ApiError::ours(
             "internal_error",
             "this request failed; others are not affected",
@@ -158,10 +158,7 @@ mod tests {
                 End::Failed(FailCode::NotFinite),
                 Err((500, "inference_failed")),
             ),
-            (
-                End::Failed(FailCode::Device),
-                Err((500, "inference_failed")),
-            ),
+            (End::Failed(FailCode::Device), Err((500, "device_failed"))),
             (End::Failed(FailCode::Panic), Err((500, "internal_error"))),
             (End::Failed(FailCode::Shutdown), Err((503, "shutting_down"))),
             (

@@ -92,7 +92,9 @@ impl JobErrorCode {
             ("timeout" | "deadline_unattainable", _) => Self::Timeout,
             ("cancelled", _) => Self::Cancelled,
             ("too_long_for_memory", _) => Self::InsufficientResources,
-            ("inference_failed" | "model_changed" | "crashed_engines", _) => Self::InferenceFailed,
+            ("inference_failed" | "device_failed" | "model_changed" | "crashed_engines", _) => {
+                Self::InferenceFailed
+            }
             ("upstream_failed", _) => Self::UpstreamFailed,
             (
                 "shutting_down"

@@ -99,8 +99,8 @@ const GATEWAY: [Layer; 7] = [
 ];
 
 const SERVER: [Layer; 8] = [
-    // Slots for components that are connected later; the webhook client.
-    &["cluster_slot", "request_line", "upstream_slot", "webhooks"],
+    // Slots for components that are connected later.
+    &["cluster_slot", "request_line", "upstream_slot"],
     // Other instances of the cluster.
     &["peers"],
     &["config", "metrics"],

@@ -36,7 +36,7 @@ pub(super) fn findings(machine: &Machine, settings: &Settings) -> Vec<Finding> {
 
 /// The URL of the Millrace that serves at the address of the settings; `None`: another program does, or it is stuck.
 fn own_server(settings: &Settings) -> Option<String> {
-    let server = RunningServer::of_settings(settings, PATIENCE);
+    let server = RunningServer::of_settings(settings, PATIENCE).ok()?;
     let liveness: Liveness = server.get(LIVENESS).ok()?;
     (liveness.status == "ok").then(|| server.url().to_owned())
 }

@@ -3,8 +3,8 @@
 use journal::{Integrity, LossReason, RecoveredStream};
 use serde_json::{Value, json};
 use server::{DescriptionKind, RecordedPrompts, StoredSummary, StreamDescription};
-use server::{end_from_code, end_words, is_rejection, is_stored_answer};
-use stream::StreamId;
+use server::{end_words, is_rejection, is_stored_answer};
+use stream::{End, StreamId};
 
 /// A stream as its records show it.
 pub(super) struct ShownStream<'r> {
@@ -110,7 +110,7 @@ impl<'r> ShownStream<'r> {
 
     /// Ends of the choices, in order; `-` for a choice without an end.
     pub(super) fn ends(&self) -> Vec<String> {
-        let name = |(code, _): (u32, u64)| end_words(end_from_code(code));
+        let name = |(code, _): (u32, u64)| end_words(End::from_code(code));
         let choices = self.recovered.choices.iter();
         choices
             .map(|choice| choice.end.map_or_else(|| "-".to_owned(), name))

@@ -31,11 +31,10 @@ const DIALECTS: [&str; 8] = [
 ];
 /// Tokens that a choice may be ahead of the acknowledged ones.
 const WINDOW: u64 = 7;
-pub(crate) const SETTINGS: [(&str, &str); 7] = [
+pub(crate) const SETTINGS: [(&str, &str); 6] = [
     ("MILLRACE_BACKPRESSURE_MAX_UNACKED_TOKENS", "7"),
     ("MILLRACE_BACKPRESSURE_ACK_TIMEOUT_MS", "600000"),
     ("MILLRACE_STREAMS_DETACHED_TOKENS", "0"),
-    ("MILLRACE_STREAMS_DETACHED_WAIT_S", "600"),
     ("MILLRACE_STREAMS_RETENTION_S", "600"),
     ("MILLRACE_ADAPTIVE_LIMITS_ENABLED", "false"),
     ("MILLRACE_LOG_FILTER", "warn"),

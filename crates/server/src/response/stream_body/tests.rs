@@ -106,6 +106,7 @@ fn failed_stream_has_an_error_and_no_done_marker() {
         (End::Cancelled, "cancelled"),
         (End::Deadline, "timeout"),
         (End::Failed(FailCode::Inference), "inference_failed"),
+        (End::Failed(FailCode::Device), "device_failed"),
         (End::Failed(FailCode::Shutdown), "shutting_down"),
         (End::Failed(FailCode::ModelChanged), "model_changed"),
         (End::Failed(FailCode::CrashedEngines), "crashed_engines"),
