@@ -4,9 +4,10 @@ use super::handles::RealtimeHandles;
 use super::multiplexed_streams::MultiplexedStreams;
 use super::reply;
 use crate::routes::stream_watch::SubscribeOptions;
+use bytes::Bytes;
 use gateway::keys::Caller;
 use gateway::metrics::MeteredProtocol;
-use gateway::open::{OpenedStream, Resumable, StreamRequest};
+use gateway::open::{Delivery, OpenedStream, Resumable, StreamRequest};
 use gateway::streams::StreamRecord;
 use gateway::streams::control::{self, not_running};
 use generate::error::{ApiError, ErrorKind};
@@ -26,6 +27,7 @@ use wire::protocol::FollowState;
 use wire::protocol::Protocol;
 use wire::realtime_command::{self, Ack, AttachCommand, Command, OpenCommand, StartPosition};
 use wire::realtime_encoder::RealtimeEncoder;
+use wire::request_body::RequestBody;
 
 /// Replies that wait for the socket; while there are this many, no message is read.
 const REPLIES_MAX: usize = 32;
@@ -96,11 +98,7 @@ impl SessionHandler {
     ) -> Result<Value, ApiError> {
         self.caller.count_request(clock::now())?;
         self.expect_capacity()?;
-        let opened = Fields::parse(open.body.as_bytes());
-        let opened = opened.and_then(|fields| {
-            self.expect_no_shared_name(open.protocol, &fields)?;
-            self.open_request(open, fields)
-        });
+        let opened = self.open_request(open);
         let opened = opened.map_err(in_body)?;
         let record = Arc::clone(&opened.record);
         let reply = reply::stream_reply("opened", &record, request);
@@ -126,27 +124,25 @@ impl SessionHandler {
         Ok(())
     }
 
-    fn open_request(
-        &self,
-        open: &OpenCommand<'_>,
-        fields: Fields<'_>,
-    ) -> Result<OpenedStream, ApiError> {
+    fn open_request(&self, open: &OpenCommand<'_>) -> Result<OpenedStream, ApiError> {
+        let body = RequestBody::parse(Bytes::copy_from_slice(open.body.as_bytes()))?;
+        self.expect_no_shared_name(open.protocol, &body.fields())?;
+        // A job continues without its client unless the client chooses otherwise.
+        let is_resumable = open.resumable.unwrap_or(open.protocol == Protocol::Job);
         let request = StreamRequest {
             caller: self.caller.clone(),
             protocol: open.protocol,
             framing: Framing::Sse,
-            priority: None,
-            deadline: None,
-            // A job continues without its client unless the client chooses otherwise.
-            resumable: Resumable::from_choice(
-                open.resumable.unwrap_or(open.protocol == Protocol::Job),
-            ),
-            explicit_acks: open.explicit_acks,
-            durable: open.durable,
+            delivery: Delivery {
+                resumable: Some(Resumable::from_choice(is_resumable)),
+                explicit_acks: open.explicit_acks,
+                durable: open.durable,
+                ..Delivery::default()
+            },
             streamed: true,
+            body,
         };
-        let body = (fields, open.body.len());
-        request.open(self.handles.responder.gateway(), body, None)
+        request.open(self.handles.responder.gateway(), None)
     }
 
     fn attach_stream(
@@ -209,9 +205,10 @@ impl SessionHandler {
     }
 
     fn set_paused(&self, id: &str, paused: bool) -> Result<(), ApiError> {
-        match self.find_stream(id)?.pause(paused) {
-            true => Ok(()),
-            false => Err(not_running()),
+        if self.find_stream(id)?.pause(paused) {
+            Ok(())
+        } else {
+            Err(not_running())
         }
     }
 

@@ -87,9 +87,10 @@ pub(crate) async fn find_elsewhere(
             let passed = PassedRequest::of(&head, body.clone());
             let here = next.run(Request::from_parts(head, Body::from(body))).await;
             let is_owner_unknown = here.extensions().get::<OwnerUnknown>().is_some();
-            return match here.status() == missing || is_owner_unknown {
-                true => first_elsewhere(&app.peer_calls, &passed, missing, here).await,
-                false => here,
+            return if here.status() == missing || is_owner_unknown {
+                first_elsewhere(&app.peer_calls, &passed, missing, here).await
+            } else {
+                here
             };
         }
         Wanted::PreviousResponse => previous_response(&app, &head, &body).await,

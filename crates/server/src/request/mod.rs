@@ -3,7 +3,6 @@
 pub(crate) mod extract;
 pub(crate) mod foreign_id;
 pub(crate) mod foreign_stream;
-pub(crate) mod incoming_request;
 pub(crate) mod model_lookup;
 pub(crate) mod named_job;
 pub(crate) mod paths;

@@ -19,7 +19,7 @@ use cluster::job_names::{
 use cluster::names::InstanceId;
 use cluster::records::PublishOutcome;
 use gateway::job_names::name_is_taken;
-use gateway::submit::{expect_unused_name, withdraw_job};
+use gateway::open::{expect_unused_name, withdraw_job};
 use generate::error::ApiError;
 use http::StatusCode;
 use http::request::Parts;

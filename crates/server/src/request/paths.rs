@@ -96,9 +96,10 @@ fn canonical_path(path: &str) -> Cow<'_, str> {
         return Cow::Owned((*name).to_owned());
     }
     let first = path[1..].split('/').next().unwrap_or_default();
-    match WITHOUT_V1.contains(&first) {
-        true => Cow::Owned(format!("{V1}{path}")),
-        false => path,
+    if WITHOUT_V1.contains(&first) {
+        Cow::Owned(format!("{V1}{path}"))
+    } else {
+        path
     }
 }
 

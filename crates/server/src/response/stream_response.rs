@@ -3,15 +3,17 @@
 use crate::config::live_config::LiveConfig;
 use crate::connection::StreamedResponse;
 use crate::metrics::Metrics;
+use crate::request::model_lookup::{self, NamedModel};
 use crate::request_line::AnsweredStream;
-use crate::response::collected_response;
 use crate::response::stream_body::StreamBody;
+use crate::response::{collected_response, deferred_response};
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use gateway::handles::Gateway;
 use gateway::metrics::GenerationMetrics;
-use gateway::open::OpenedStream;
+use gateway::models::ModelLookup;
+use gateway::open::{OpenedStream, Resumable, StreamRequest};
 use gateway::streams::{ResponseStream, StreamRecord};
 use generate::error::ApiError;
 use generate::output::position::Position;
@@ -73,6 +75,33 @@ impl StreamResponder {
     /// Time without an event after which a body writes a keep-alive.
     pub(crate) fn keep_alive(&self) -> Duration {
         self.config.now().keep_alive
+    }
+
+    /// Answers a request. If the model must be loaded first, a streamed response reports the progress of loading; the response of
+    /// a resumable stream waits, because the response head carries the stream id.
+    ///
+    /// # Errors
+    /// All invalid fields at once; a full queue or registry; limits of the key.
+    pub(crate) async fn answer(&self, request: StreamRequest) -> Result<Response, ApiError> {
+        let named = NamedModel::of(request.body.fields(), request.protocol);
+        let is_deferrable = named.stream && request.delivery.resumable != Some(Resumable::Yes);
+        let opened = match named.find(&self.gateway.models).await? {
+            ModelLookup::Pending(pending) if is_deferrable => {
+                return Ok(deferred_response::respond(self, request, pending));
+            }
+            found => request.open(&self.gateway, Some(found.lease().await?))?,
+        };
+        Ok(self.respond(opened).await)
+    }
+
+    /// Opens the stream of a request, after the model is ready.
+    ///
+    /// # Errors
+    /// All invalid fields at once; a full queue or registry; limits of the key.
+    pub(crate) async fn open(&self, request: StreamRequest) -> Result<OpenedStream, ApiError> {
+        let models = &self.gateway.models;
+        let lease = model_lookup::find_lease(models, request.protocol, &request.body).await?;
+        request.open(&self.gateway, Some(lease))
     }
 
     /// The response to the request that opened the stream: events as they arrive, or collected at the end.
@@ -224,9 +253,10 @@ pub(crate) fn with_stream_id(mut response: Response, record: &StreamRecord) -> R
         response.headers_mut().insert(STREAM_ID, id);
     }
     if record.terms().resumable {
-        let is_durable = match record.is_durable() {
-            true => HeaderValue::from_static("1"),
-            false => HeaderValue::from_static("0"),
+        let is_durable = if record.is_durable() {
+            HeaderValue::from_static("1")
+        } else {
+            HeaderValue::from_static("0")
         };
         response.headers_mut().insert(STREAM_DURABLE, is_durable);
     }

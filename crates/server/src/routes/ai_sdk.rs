@@ -1,7 +1,6 @@
 //! `/v1/ai-sdk/chat`: the two requests of the default chat transport of Vercel's AI SDK.
 
 use crate::request::extract::{Authenticated, GenerationRequest, Path};
-use crate::request::incoming_request::IncomingRequest;
 use crate::response::error_response::Rejected;
 use crate::response::stream_response::StreamResponder;
 use crate::routes::streams::{ResumeOptions, stream_events};
@@ -21,12 +20,11 @@ use wire::query::Query;
 /// `useChat({ resume: true })` expects to find the stream again.
 pub(crate) async fn create_message(
     State(responder): State<StreamResponder>,
-    request: GenerationRequest,
+    mut request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let chosen = request.stream.resumable.map(Resumable::from_choice);
-    let request = IncomingRequest::new(Protocol::AiSdkUi, Framing::Sse, request)?
-        .with_resumable(chosen.unwrap_or(Resumable::Yes));
-    Ok(request.respond(&responder).await?)
+    request.delivery.resumable.get_or_insert(Resumable::Yes);
+    let request = request.in_protocol(Protocol::AiSdkUi, Framing::Sse)?;
+    Ok(responder.answer(request).await?)
 }
 
 /// The running stream of a chat from its beginning; 204 for a chat without one.

@@ -1,7 +1,6 @@
 //! `/v1/chat/completions`, `/v1/completions`, and llama.cpp's `/completion` and `/infill`.
 
 use crate::request::extract::GenerationRequest;
-use crate::request::incoming_request::IncomingRequest;
 use crate::response::error_response::Rejected;
 use crate::response::stream_response::StreamResponder;
 use axum::extract::State;
@@ -43,6 +42,6 @@ pub(crate) async fn generate(
     protocol: Protocol,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let request = IncomingRequest::new(protocol, Framing::Sse, request)?;
-    Ok(request.respond(responder).await?)
+    let request = request.in_protocol(protocol, Framing::Sse)?;
+    Ok(responder.answer(request).await?)
 }

@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::request::extract::{Authenticated, GenerationRequest, JsonBody, Path, RateLimited};
-use crate::request::incoming_request::IncomingRequest;
+use crate::request::model_lookup::NamedModel;
 use crate::request::unadmitted_request::UnadmittedHandles;
 use crate::response::error_response::Rejected;
 use crate::response::stream_response::{self, StreamResponder, with_stream_id};
@@ -45,11 +45,11 @@ pub(crate) async fn create_response(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let request = IncomingRequest::new(Protocol::Responses, Framing::Sse, request)?;
-    if request.is_streamed() {
-        return Ok(request.respond(&responder).await?);
+    let request = request.in_protocol(Protocol::Responses, Framing::Sse)?;
+    if NamedModel::of(request.body.fields(), request.protocol).stream {
+        return Ok(responder.answer(request).await?);
     }
-    let opened = request.opened(responder.gateway()).await?;
+    let opened = responder.open(request).await?;
     if !opened.record.meta().stream_options.background {
         return Ok(responder.respond(opened).await);
     }

@@ -1,7 +1,6 @@
 //! Ollama's API: `/api/generate`, `/api/chat`, and the routes of its models, at `/api` and `/`.
 
 use crate::request::extract::GenerationRequest;
-use crate::request::incoming_request::IncomingRequest;
 use crate::response::error_response::Rejected;
 use crate::routes::ollama::residence::ResidenceRequest;
 
@@ -51,11 +50,11 @@ async fn respond(
     let models = &responder.gateway().models;
     let framing = protocol.framing().or_requested(requested);
     let scopes = request.caller.scopes;
-    let request = IncomingRequest::new(protocol, framing, request)?;
-    let residence = ResidenceRequest::of(protocol, request.fields())?;
+    let request = request.in_protocol(protocol, framing)?;
+    let residence = ResidenceRequest::of(protocol, request.body.fields())?;
     if residence.is_without_prompt() {
         return Ok(residence.load_or_unload(models, protocol, scopes).await?);
     }
     residence.apply_keep_alive(models, scopes).await;
-    Ok(request.respond(responder).await?)
+    Ok(responder.answer(request).await?)
 }
