@@ -152,9 +152,10 @@ pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
         Arc::clone(&app.gateway.registration),
     );
     let is_in_cluster = app.cluster.get().is_some() || app.gateway.owners.is_set();
-    let authentication = match is_in_cluster {
-        true => authentication.in_cluster(app.peer_calls.peers.clone(), Arc::clone(&app.config)),
-        false => authentication,
+    let authentication = if is_in_cluster {
+        authentication.in_cluster(app.peer_calls.peers.clone(), Arc::clone(&app.config))
+    } else {
+        authentication
     };
     let add = |router: Router<App>, route: &Route| router.route(route.path, (route.handlers)());
     let is_engine = app
@@ -165,9 +166,10 @@ pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
         .iter()
         .filter(|route| !is_engine || is_for_operators(route.path));
     let router = routes.fold(Router::new(), add);
-    let router = match is_engine {
-        true => router.fallback(not_at_engine),
-        false => router.fallback(not_found),
+    let router = if is_engine {
+        router.fallback(not_at_engine)
+    } else {
+        router.fallback(not_found)
     };
     router
         .method_not_allowed_fallback(async || not_allowed())

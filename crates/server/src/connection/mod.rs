@@ -212,9 +212,12 @@ async fn draining_begun(draining: &mut watch::Receiver<bool>, handover: &Handove
     let _ = draining.wait_for(|&draining| draining).await;
     // On the heap: an idle connection has no room for a timer.
     let mut time = Box::pin(sleep(FIRST_REQUEST_MAX));
-    poll_fn(|cx| match handover.has_request() {
-        true => Poll::Ready(()),
-        false => time.poll_unpin(cx),
+    poll_fn(|cx| {
+        if handover.has_request() {
+            Poll::Ready(())
+        } else {
+            time.poll_unpin(cx)
+        }
     })
     .await;
 }

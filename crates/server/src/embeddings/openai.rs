@@ -97,9 +97,10 @@ fn embeddings_response(
         json::integer(&mut out, i as u64);
         json::raw(&mut out, ",\"embedding\":");
         let vector = cut_and_normalize(vector, dimensions, true);
-        match base64 {
-            true => write_base64(&vector, &mut out),
-            false => write_floats(&vector, &mut out),
+        if base64 {
+            write_base64(&vector, &mut out)
+        } else {
+            write_floats(&vector, &mut out)
         }
         json::raw(&mut out, "}");
     }

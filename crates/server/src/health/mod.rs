@@ -96,9 +96,10 @@ pub(crate) async fn show_health(State(app): State<App>) -> Response {
             r#type: "unavailable_error",
         }),
     };
-    match is_loading || stage == ServerStage::Draining {
-        true => unavailable(lifecycle, &app.config, Json(health)),
-        false => Json(health).into_response(),
+    if is_loading || stage == ServerStage::Draining {
+        unavailable(lifecycle, &app.config, Json(health))
+    } else {
+        Json(health).into_response()
     }
 }
 

@@ -155,9 +155,10 @@ fn file_responses(types: &[&str]) -> Map<String, Value> {
 fn responses<const N: usize>(rows: [(u16, &str, Value); N]) -> Map<String, Value> {
     let rows = rows.into_iter();
     rows.map(|(status, description, content)| {
-        let response = match content.as_object().is_some_and(Map::is_empty) {
-            true => json!({"description": description}),
-            false => json!({"description": description, "content": content}),
+        let response = if content.as_object().is_some_and(Map::is_empty) {
+            json!({"description": description})
+        } else {
+            json!({"description": description, "content": content})
         };
         (status.to_string(), response)
     })
@@ -200,9 +201,10 @@ fn resumed_content(formats: &[Protocol], schemas: &mut SchemaGenerator) -> Value
     let lines: Vec<Schema> = lined
         .map(|protocol| (protocol.schemas().event)(schemas))
         .collect();
-    match lines.is_empty() {
-        true => content,
-        false => merge(content, line_content(&any_of(lines))),
+    if lines.is_empty() {
+        content
+    } else {
+        merge(content, line_content(&any_of(lines)))
     }
 }
 

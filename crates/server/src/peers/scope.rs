@@ -33,9 +33,10 @@ impl ListScope {
                 return Err(ApiError::field("scope", "invalid_value", message));
             }
         };
-        match headers.contains_key(FORWARDED) {
-            true => Ok(Self::Instance),
-            false => Ok(scope),
+        if headers.contains_key(FORWARDED) {
+            Ok(Self::Instance)
+        } else {
+            Ok(scope)
         }
     }
 }

@@ -18,9 +18,10 @@ pub(super) fn welcome_message(handles: &RealtimeHandles) -> Value {
 /// The reply to `open` or `attach`; messages of the stream follow. `kind`: `opened` or `attached`.
 pub(super) fn stream_reply(kind: &str, record: &StreamRecord, request: Option<&str>) -> Value {
     let (terms, meta) = (record.terms(), record.meta());
-    let acks = match terms.explicit_acks {
-        true => "explicit",
-        false => "socket",
+    let acks = if terms.explicit_acks {
+        "explicit"
+    } else {
+        "socket"
     };
     let reply = json!({
         "type": kind, "stream": record.id().to_string(), "response_id": meta.response_id,

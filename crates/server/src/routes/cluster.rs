@@ -166,9 +166,10 @@ impl ClusterReport {
     fn of_node(node: &ClusterNode, records: Option<RecordsState>) -> Self {
         let membership = node.membership();
         let own = membership.own();
-        let state = match own.leaving {
-            true => InstanceState::Leaving,
-            false => InstanceState::Alive,
+        let state = if own.leaving {
+            InstanceState::Leaving
+        } else {
+            InstanceState::Alive
         };
         let mut instances = vec![InstanceReport::new(&own, state, 0, &[])];
         instances.extend(membership.instances().iter().map(InstanceReport::of_live));

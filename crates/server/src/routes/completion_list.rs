@@ -106,9 +106,10 @@ pub(crate) async fn list_completions(
     let list = CompletionQuery::parse(&query)?;
     let scope = ListScope::parse(&query, &head.headers, ListScope::Cluster)?;
     let is_passed_on = head.headers.contains_key(FORWARDED);
-    let place = match is_passed_on {
-        true => query.get("after_place").and_then(CompletionPlace::parse),
-        false => None,
+    let place = if is_passed_on {
+        query.get("after_place").and_then(CompletionPlace::parse)
+    } else {
+        None
     };
     let place = match (place, list.page.after()) {
         (None, Some(after)) => {
@@ -195,9 +196,10 @@ fn passed_path(head: &Parts, place: Option<&CompletionPlace>) -> String {
     let is_kept = |field: &&str| !field.is_empty() && !field.starts_with("after");
     let mut fields: Vec<_> = query.filter(is_kept).map(str::to_owned).collect();
     fields.extend(place.map(|place| format!("after_place={}", place.to_text())));
-    match fields.is_empty() {
-        true => "/v1/chat/completions".to_owned(),
-        false => format!("/v1/chat/completions?{}", fields.join("&")),
+    if fields.is_empty() {
+        "/v1/chat/completions".to_owned()
+    } else {
+        format!("/v1/chat/completions?{}", fields.join("&"))
     }
 }
 
@@ -320,9 +322,10 @@ mod tests {
             let places = page.places.unwrap();
             assert!(places.len() <= limit);
             found.extend(places.iter().map(|place| place.id.clone()));
-            match page.has_more {
-                true => after = places.last().cloned(),
-                false => return found,
+            if page.has_more {
+                after = places.last().cloned()
+            } else {
+                return found;
             }
         }
     }

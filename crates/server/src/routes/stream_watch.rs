@@ -99,9 +99,10 @@ fn attach_subscriber(
     known: Option<&[Position]>,
     govern: bool,
 ) -> Result<Generation, ApiError> {
-    let subscriber = match govern {
-        true => Subscriber::opening(record),
-        false => Subscriber::joining(record),
+    let subscriber = if govern {
+        Subscriber::opening(record)
+    } else {
+        Subscriber::joining(record)
     };
     Generation::attach(subscriber, known).ok_or_else(invalid_cursor)
 }

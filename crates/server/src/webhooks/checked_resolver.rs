@@ -60,9 +60,10 @@ impl CheckedResolver {
     /// All addresses, or an error if one of them is not allowed.
     fn check(&self, addresses: Vec<SocketAddr>) -> io::Result<Vec<SocketAddr>> {
         let is_allowed = |address: &SocketAddr| self.allow_private || is_public(address.ip());
-        match addresses.iter().all(is_allowed) {
-            true => Ok(addresses),
-            false => Err(io::Error::new(io::ErrorKind::PermissionDenied, NotPublic)),
+        if addresses.iter().all(is_allowed) {
+            Ok(addresses)
+        } else {
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, NotPublic))
         }
     }
 }

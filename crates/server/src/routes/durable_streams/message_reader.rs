@@ -64,9 +64,10 @@ impl MessageReader {
     /// # Errors
     /// The stream does not have the offset.
     pub(super) fn open(record: &Arc<StreamRecord>, offset: StepOffset) -> Result<Self, ApiError> {
-        let source = match is_recovering(record) {
-            true => MessageSource::Waiting,
-            false => open_source(record, offset)?,
+        let source = if is_recovering(record) {
+            MessageSource::Waiting
+        } else {
+            open_source(record, offset)?
         };
         Ok(Self {
             writer: MessageWriter::new(record.source()),

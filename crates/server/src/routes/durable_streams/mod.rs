@@ -118,9 +118,10 @@ fn start_offset(record: &StreamRecord, from: ReadFrom) -> StepOffset {
 /// The offset of the tail without messages; with `has_body`, an empty list and whether the client is up to date.
 fn tail_response(record: &StreamRecord, has_body: bool) -> Response {
     let StreamTail { offset, is_closed } = stream_tail(record);
-    let mut response = match has_body {
-        true => Body::from("[]").into_response(),
-        false => Body::empty().into_response(),
+    let mut response = if has_body {
+        Body::from("[]").into_response()
+    } else {
+        Body::empty().into_response()
     };
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, JSON);
@@ -155,12 +156,11 @@ async fn read_once(
     }
     let next = reader.offset_text().to_string();
     reader.finish();
-    let mut response = match is_live && messages.is_empty() {
-        true => no_messages(),
-        false => {
-            let tag = entity_tag(record, &offset_text(record, start), &next, state);
-            message_response(&messages, tag, headers)
-        }
+    let mut response = if is_live && messages.is_empty() {
+        no_messages()
+    } else {
+        let tag = entity_tag(record, &offset_text(record, start), &next, state);
+        message_response(&messages, tag, headers)
     };
     let headers = response.headers_mut();
     insert_offset(headers, &next);
@@ -186,22 +186,21 @@ fn no_messages() -> Response {
 
 /// The messages as a list, or 304 for a client that has them.
 fn message_response(messages: &[u8], tag: String, headers: &HeaderMap) -> Response {
-    let mut response = match request_headers::matches_tag(headers, &tag) {
-        true => StatusCode::NOT_MODIFIED.into_response(),
-        false => {
-            let mut list = BytesMut::with_capacity(messages.len() + 2);
-            list.put_u8(b'[');
-            list.put_slice(messages);
-            list.put_u8(b']');
-            let json = [
-                (header::CONTENT_TYPE, JSON),
-                (
-                    header::X_CONTENT_TYPE_OPTIONS,
-                    HeaderValue::from_static("nosniff"),
-                ),
-            ];
-            (json, list.freeze()).into_response()
-        }
+    let mut response = if request_headers::matches_tag(headers, &tag) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let mut list = BytesMut::with_capacity(messages.len() + 2);
+        list.put_u8(b'[');
+        list.put_slice(messages);
+        list.put_u8(b']');
+        let json = [
+            (header::CONTENT_TYPE, JSON),
+            (
+                header::X_CONTENT_TYPE_OPTIONS,
+                HeaderValue::from_static("nosniff"),
+            ),
+        ];
+        (json, list.freeze()).into_response()
     };
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, VALIDATED);

@@ -122,9 +122,10 @@ impl ResidenceRequest {
 }
 
 fn set_keep(entry: &ModelEntry, keep: ModelKeepAlive, scopes: Scopes) {
-    match scopes.has(Scope::Admin) {
-        true => entry.set_keep(keep),
-        false => entry.lengthen_keep(keep),
+    if scopes.has(Scope::Admin) {
+        entry.set_keep(keep)
+    } else {
+        entry.lengthen_keep(keep)
     }
 }
 
