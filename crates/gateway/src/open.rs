@@ -24,13 +24,13 @@ use std::sync::Arc;
 use std::time::Instant;
 use stream::{Registration, StreamId};
 use wire::clock;
+use wire::derived_model::RequestedModel;
 use wire::fields::Fields;
 use wire::framing::Framing;
-use wire::model_defaults::RequestedModel;
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
 use wire::request_parser::ParsedBody;
-use wire::shared::job_id::JobId;
+use wire::shared::job_outcome::JobId;
 use wire::stored_request::{History, StoredRequest};
 
 /// When the stream of a request is resumable.

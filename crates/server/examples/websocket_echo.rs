@@ -3,13 +3,11 @@
 //! The session is the server's own, `realtime/session.rs`: its library, its limits, its order of reading and writing, its close
 //! codes. Only the handler of messages differs. The opening handshake is short: `test_websocket_frames.py` tests the server's.
 
-#[path = "../src/realtime/control_rate.rs"]
-mod control_rate;
 #[path = "../src/realtime/session.rs"]
 mod session;
 
 use gateway::keys::Keys;
-use handles::RealtimeHandles;
+use handshake::RealtimeHandles;
 use http_body_util::Empty;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
@@ -25,7 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 /// The handles of a session: limits, and a shutdown that never comes.
-mod handles {
+mod handshake {
     use server::RealtimeLimits;
     use std::time::Duration;
     use tokio::sync::watch;
@@ -76,7 +74,7 @@ mod handles {
 
 /// The handler of messages: each is a reply.
 mod session_handler {
-    use super::handles::RealtimeHandles;
+    use super::handshake::RealtimeHandles;
     use gateway::keys::Caller;
     use hyper::body::Bytes;
     use std::collections::VecDeque;

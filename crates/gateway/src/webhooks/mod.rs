@@ -1,8 +1,8 @@
 //! Webhooks: events about streams that have ended, delivered at least once to hosts that the operator allowed.
 //!
 //! ```text
-//! settings        what the operator allows, and bounds     webhook_url  a client's URL -> a URL in normal form
-//! secret          secrets of keys, and signatures          delivery     an event for one URL, and its attempts
+//! settings        what the operator allows, and bounds     webhook_url  a client's URL in normal form; secrets and signatures
+//! delivery        an event for one URL, and its attempts
 //! delivery_table  all deliveries and their bounds: which is due, what an attempt changes
 //! outbox          the table with the journal, for clients and the operator
 //! ```
@@ -13,7 +13,6 @@
 mod delivery;
 mod delivery_table;
 mod outbox;
-mod secret;
 mod settings;
 mod webhook_url;
 
@@ -22,6 +21,5 @@ pub use delivery::{
     run_deliveries,
 };
 pub use outbox::{Outbox, WebhookMetrics, WebhookPlace};
-pub use secret::{SECRET_PREFIX, SECRETS_MAX, WebhookSecret, WebhookSecrets};
 pub use settings::{HostPattern, WebhookSettings};
-pub use webhook_url::is_public;
+pub use webhook_url::{SECRET_PREFIX, SECRETS_MAX, WebhookSecret, WebhookSecrets, is_public};

@@ -1,13 +1,34 @@
 //! The socket of a client: TCP, TLS over TCP, or a Unix socket.
+//!
+//! Closing a connection whose client still sends a request that was answered.
+//!
+//! The system answers bytes that the server has not read with a reset when the socket is closed, and a reset makes the client's
+//! system drop an answer that the client has not read: a client that writes its whole body before it reads would see a
+//! broken connection in place of a 413. So the socket is closed for writing first, and what still arrives is read and dropped,
+//! within bounds of bytes and time.
 
-use super::unix_listener::UnixStream;
-use socket2::SockRef;
+use super::handover::BufferedStream;
+use crate::config::server_config::ServerConfig;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+#[cfg(not(unix))]
+use tokio::net::TcpListener as UnixListener;
+#[cfg(unix)]
+use tokio::net::UnixListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
+
+#[cfg(not(unix))]
+pub(crate) use tokio::net::TcpStream as UnixStream;
+
+#[cfg(unix)]
+pub(crate) use tokio::net::UnixStream;
 
 /// The socket of a client.
 pub(crate) enum ClientSocket {
@@ -90,5 +111,125 @@ impl AsyncWrite for ClientSocket {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         of_each!(self, stream => stream.poll_shutdown(cx))
+    }
+}
+
+/// A listening socket at the configured address.
+pub(crate) fn open_listener(config: &ServerConfig) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(config.bind),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    // Set before the handshake, so that it bounds the connection's window from the beginning.
+    socket.set_send_buffer_size(config.send_buffer_bytes)?;
+    socket.bind(&config.bind.into())?;
+    socket.listen(i32::try_from(config.backlog).unwrap_or(i32::MAX))?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Options of one accepted connection.
+pub(crate) fn set_options(stream: &TcpStream, config: &ServerConfig) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_send_buffer_size(config.send_buffer_bytes)?;
+    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+    socket.set_tcp_notsent_lowat(config.unsent_bytes_max)?;
+    Ok(())
+}
+
+/// Bytes that are read and dropped.
+const DROPPED_BYTES_MAX: usize = 256 << 20;
+/// Bytes that are read at once.
+const PIECE_BYTES: usize = 64 << 10;
+/// Time without a byte after which the client counts as done: an idle client does not close before its next request.
+const SILENCE_MAX: Duration = Duration::from_secs(1);
+
+/// Reads and drops what the client still sends on a socket that is closed for writing, for `time_max` at most.
+pub(super) async fn drop_rest(mut socket: BufferedStream, time_max: Duration) {
+    let mut piece = vec![0; PIECE_BYTES];
+    let all = async {
+        let mut bytes = 0;
+        while bytes < DROPPED_BYTES_MAX
+            && let Ok(Ok(count @ 1..)) = timeout(SILENCE_MAX, socket.read(&mut piece)).await
+        {
+            bytes += count;
+        }
+    };
+    let _ = timeout(time_max, all).await;
+}
+
+/// A listening Unix socket, whose file is removed when dropped.
+#[derive(Debug)]
+pub(crate) struct UnixSocket {
+    /// Dropped before the listener: the next server replaces a file on which nobody listens.
+    _file: SocketFile,
+    pub(crate) listener: UnixListener,
+}
+
+#[derive(Debug)]
+struct SocketFile(PathBuf);
+
+impl UnixSocket {
+    /// Listens at this path. The file of a server that is gone is replaced. Who may connect is decided by the file's
+    /// permissions: this mode, or what the process's umask leaves.
+    ///
+    /// # Errors
+    /// Another server listens there, another file is there, or the socket cannot be made.
+    #[cfg(unix)]
+    pub(crate) fn open(path: &Path, mode: Option<u32>) -> io::Result<Self> {
+        use std::os::unix::fs::PermissionsExt;
+        if is_left_over(path)? {
+            std::fs::remove_file(path)?;
+        }
+        let listener = UnixListener::bind(path)?;
+        // From here on the drop removes the file.
+        let file = SocketFile(path.to_owned());
+        if let Some(mode) = mode {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        }
+        Ok(Self {
+            _file: file,
+            listener,
+        })
+    }
+
+    /// Opens nothing.
+    ///
+    /// # Errors
+    /// Always.
+    #[cfg(not(unix))]
+    pub(crate) fn open(_: &Path, _: Option<u32>) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // A file that is gone already, or that cannot be removed, is replaced by the next server.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Whether the path is a socket on which nobody listens.
+#[cfg(unix)]
+fn is_left_over(path: &Path) -> io::Result<bool> {
+    use io::ErrorKind;
+    use std::os::unix::fs::FileTypeExt;
+    let is_socket = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata.file_type().is_socket(),
+        Err(why) if why.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(why) => return Err(why),
+    };
+    let taken = |why: &str| Err(io::Error::new(ErrorKind::AddrInUse, why));
+    if !is_socket {
+        return taken("a file is there that is no socket");
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => taken("a server listens there"),
+        Err(why) if why.kind() == ErrorKind::ConnectionRefused => Ok(true),
+        Err(why) => Err(why),
     }
 }

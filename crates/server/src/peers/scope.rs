@@ -3,7 +3,7 @@
 use super::passed_request::FORWARDED;
 use generate::error::ApiError;
 use http::HeaderMap;
-use wire::query::Query;
+use wire::item_page::Query;
 
 /// Subject of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,9 @@
 //! `GET /v1/realtime/streams`: several streams over one WebSocket.
 //!
 //! ```text
-//! handshake            an HTTP request    -> a WebSocket (101)
-//! session              a socket           -> messages in, messages out, timers
+//! handshake            an HTTP request    -> a WebSocket (101); limits
+//! session              a socket           -> messages in, messages out, timers; streams take turns
 //! session_handler      a `Command`        -> an effect and a reply
-//! multiplexed_streams  streams            -> their messages, in turn
-//! reply                replies and errors that belong to no stream
-//! control_rate         rate limit of pings
-//! settings             limits
 //! ```
 //!
 //! The crate `wire` parses commands (`realtime_command`) and encodes events (`realtime_encoder`). Each message is one
@@ -38,13 +34,8 @@
 //! does not read parks only the streams of this WebSocket. When the connection is lost, streams that are not
 //! resumable are cancelled; resumable ones (jobs by default) continue.
 
-mod control_rate;
-pub(crate) mod handles;
 pub(crate) mod handshake;
-mod multiplexed_streams;
-mod reply;
 mod session;
 mod session_handler;
-mod settings;
 
-pub use settings::RealtimeLimits;
+pub use handshake::RealtimeLimits;

@@ -8,7 +8,7 @@ use crate::openapi;
 use axum::http::Uri;
 use axum::http::uri::PathAndQuery;
 use std::borrow::Cow;
-use wire::edit_distance::edit_distance;
+use wire::fields::edit_distance;
 
 /// The prefix of versioned paths.
 const V1: &str = "/v1";

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use wire::clock;
-use wire::frame_writer::FrameWriter;
+use wire::encoder::FrameWriter;
 use wire::protocol::{EncoderSettings, Encoding};
 
 /// The response of a request whose model is being loaded.

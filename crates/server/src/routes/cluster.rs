@@ -1,7 +1,7 @@
 //! `/v1/cluster`: this process and the other instances of its cluster.
 
-use crate::cluster_slot::ClusterSlot;
-use crate::response::error_response::Rejected;
+use crate::ClusterSlot;
+use crate::response::Rejected;
 use ::cluster::instances::{Difference, InstanceState, LiveInstance};
 use ::cluster::messages::{Heartbeat, ServedModel};
 use ::cluster::nats::ConnectionState;

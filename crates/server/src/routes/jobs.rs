@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::request::extract::{Authenticated, GenerationRequest, Path};
-use crate::response::error_response::Rejected;
+use crate::response::Rejected;
 use crate::response::stream_response::{StreamResponder, with_stream_id};
 use crate::routes::streams::{ResumeOptions, stream_events};
 use admission::QueuePosition;
@@ -23,12 +23,9 @@ use std::sync::Arc;
 use stream::StreamId;
 use wire::clock;
 use wire::framing::Framing;
+use wire::item_page::Query;
 use wire::protocol::Protocol;
-use wire::query::Query;
-use wire::rfc3339;
-use wire::shared::job_error::{JobError, JobErrorCode};
-use wire::shared::job_id::JobId;
-use wire::shared::job_outcome::{self, JobOutcome};
+use wire::shared::job_outcome::{self, JobError, JobErrorCode, JobId, JobOutcome};
 
 /// Runs a job with a subscriber. A streamed job is resumable unless the client chooses otherwise.
 pub(crate) async fn run_inference(
@@ -237,7 +234,7 @@ fn describe_job(record: &StreamRecord) -> JobStatus<'_> {
         }
         _ => None,
     };
-    let utc = |at| rfc3339::utc_millis(clock::wall(at));
+    let utc = |at| clock::utc_millis(clock::wall(at));
     JobStatus {
         job_id: job_id(record),
         stream_id: record.id().to_string(),

@@ -7,8 +7,8 @@
 //! | `/apply-template` | `messages`, `tools`; `prompt` | | `messages`, `tools`, `add_generation_prompt` (on) |
 
 use crate::request::extract::{JsonBody, RateLimited};
-use crate::request::unadmitted_request::UnadmittedHandles;
-use crate::response::error_response::Rejected;
+use crate::request::model_lookup::UnadmittedHandles;
+use crate::response::Rejected;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};

@@ -3,7 +3,7 @@
 use crate::config::live_config::LiveConfig;
 use crate::request::extract::{Authenticated, GenerationRequest, JsonBody, Path};
 use crate::request::model_lookup;
-use crate::response::error_response::Rejected;
+use crate::response::Rejected;
 use crate::response::stream_response::StreamResponder;
 use axum::Json;
 use axum::extract::State;
@@ -11,8 +11,8 @@ use axum::response::{IntoResponse, Response};
 use engine::SamplingParams;
 use gateway::handles::Gateway;
 use gateway::keys::Caller;
+use gateway::limits::Offload;
 use gateway::models::ModelLease;
-use gateway::offload::Offload;
 use gateway::open::{ParsedRequest, Resumable, StreamRequest};
 use gateway::streams::run_control::{RunControl, RunResult, UnknownChannel};
 use gateway::streams::{StreamRecord, StreamRegistry};
@@ -26,10 +26,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
+use wire::control_request::{ChannelWriteRequest, RunRequest};
 use wire::fields::Fields;
 use wire::framing::Framing;
 use wire::protocol::Protocol;
-use wire::workflow_request::{ChannelWriteRequest, RunRequest};
 
 /// Default of `max_tokens`, if the context is not smaller.
 const TOKENS_MAX: usize = 4096;

@@ -1,7 +1,7 @@
 //! Requests to a derived model, beside equal requests to its base model that set everything themselves.
 
 use super::*;
-use crate::model_defaults::RequestedModel;
+use crate::derived_model::RequestedModel;
 use crate::protocol::Protocol;
 use crate::request_parser::ParsedBody;
 use generate::error::ApiError;

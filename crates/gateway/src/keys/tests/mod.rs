@@ -1,4 +1,4 @@
-use super::permit::LimitExceeded;
+use super::key_usage::LimitExceeded;
 use super::*;
 use std::num::NonZeroU32;
 use std::time::Duration;

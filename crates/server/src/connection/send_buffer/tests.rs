@@ -1,7 +1,6 @@
-use super::super::buffered_stream::BufferedStream;
-use super::super::handover::Handover;
+use super::super::handover::{BufferedStream, Handover};
 use super::*;
-use crate::connection::socket_options;
+use crate::connection::client_socket;
 use crate::metrics::{CountedSocket, Metrics};
 use http_body_util::BodyExt;
 use socket2::SockRef;
@@ -32,7 +31,7 @@ async fn connected_stream() -> (
     let peer = TcpStream::connect(listener.local_addr().unwrap());
     let (peer, accepted) = tokio::join!(peer, listener.accept());
     let (stream, _) = accepted.unwrap();
-    socket_options::set_options(&stream, &config).unwrap();
+    client_socket::set_options(&stream, &config).unwrap();
     let stream = stream.into_std().unwrap();
     let same = stream.try_clone().unwrap();
     let stream = TcpStream::from_std(stream).unwrap();
