@@ -53,7 +53,7 @@ impl Resumable {
 
 /// How a client wants its stream scheduled and delivered: what its header fields say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Delivery {
+pub struct RequestedDelivery {
     /// Overrides the body's priority.
     pub priority: Option<Priority>,
     /// The earlier one of this deadline and the body's holds.
@@ -66,7 +66,7 @@ pub struct Delivery {
     pub explicit_acks: bool,
 }
 
-impl Delivery {
+impl RequestedDelivery {
     /// Whether the stream of a request with these options is resumable.
     fn is_resumable(&self, options: &StreamOptions) -> bool {
         let is_chosen = match self.resumable {
@@ -87,7 +87,7 @@ pub struct StreamRequest {
     /// Framing of a streaming response.
     pub framing: Framing,
     /// Scheduling and delivery of the stream.
-    pub delivery: Delivery,
+    pub delivery: RequestedDelivery,
     /// Whether the response is streamed even if the body does not request that.
     pub streamed: bool,
     /// The body, parsed as JSON.

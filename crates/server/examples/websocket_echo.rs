@@ -7,7 +7,7 @@
 mod session;
 
 use gateway::keys::Keys;
-use handshake::RealtimeHandles;
+use handles::RealtimeHandles;
 use http_body_util::Empty;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 /// The handles of a session: limits, and a shutdown that never comes.
-mod handshake {
+mod handles {
     use server::RealtimeLimits;
     use std::time::Duration;
     use tokio::sync::watch;
@@ -74,7 +74,7 @@ mod handshake {
 
 /// The handler of messages: each is a reply.
 mod session_handler {
-    use super::handshake::RealtimeHandles;
+    use super::handles::RealtimeHandles;
     use gateway::keys::Caller;
     use hyper::body::Bytes;
     use std::collections::VecDeque;

@@ -19,7 +19,7 @@ use crate::routes::ollama::generation::ResidenceResponse;
 use crate::routes::ollama::models::{
     OllamaLoadedModel, OllamaModel, OllamaModelInfo, OllamaModelList, OllamaVersion,
 };
-use crate::routes::ollama::store::OllamaStatus;
+use crate::routes::ollama::pull::OllamaStatus;
 use crate::routes::responses::{DeletedResponse, InputTokenCount};
 use crate::routes::stream_feed::FeedMessage;
 use crate::routes::stream_list::StreamPage;

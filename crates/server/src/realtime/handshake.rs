@@ -4,24 +4,18 @@
 //! to another origin, and lets the page read the messages. Therefore a request with an `Origin` must come from a page
 //! of this host or from an allowed origin. Programs send no `Origin`.
 
+use super::handles::RealtimeHandles;
 use super::session::Session;
 use crate::access::authentication;
 use crate::access::origins::RequestOrigin;
-use crate::config::live_config::LiveConfig;
 use crate::connection::handover::Upgrade;
-use crate::peers::PeerCalls;
-use crate::response::stream_response::StreamResponder;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use axum::response::Response;
-use gateway::lifecycle::{Lifecycle, ServerStage};
-use gateway::lifetime_stats::LifetimeStats;
+use gateway::lifecycle::ServerStage;
 use generate::error::{ApiError, ErrorKind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use wire::clock;
 use wire::shared::error_response;
 
 /// Length of a `Sec-WebSocket-Key`: 16 bytes in base 64.
@@ -123,72 +117,4 @@ fn reject_upgrade(error: &ApiError) -> Response {
         );
     }
     response
-}
-
-/// Handles that a WebSocket uses.
-#[derive(Clone)]
-pub(crate) struct RealtimeHandles {
-    pub(crate) responder: StreamResponder,
-    pub(crate) lifecycle: Arc<Lifecycle>,
-    pub(crate) config: Arc<LiveConfig>,
-    pub(crate) sockets: OpenSockets,
-    pub(crate) peer_calls: Arc<PeerCalls>,
-}
-
-/// The WebSockets that are open.
-#[derive(Clone)]
-pub(crate) struct OpenSockets(Arc<Mutex<LifetimeStats>>);
-
-/// The right to have one WebSocket open, released on drop.
-pub(super) struct SocketPermit(Arc<Mutex<LifetimeStats>>);
-
-impl OpenSockets {
-    /// Permits one more WebSocket, if at most `max` are open then.
-    ///
-    /// # Errors
-    /// The expected time until one is closed.
-    pub(super) fn acquire_permit(&self, max: usize) -> Result<SocketPermit, Duration> {
-        lock_stats(&self.0).begin_lives(1, max, clock::now())?;
-        Ok(SocketPermit(Arc::clone(&self.0)))
-    }
-}
-
-impl Default for OpenSockets {
-    fn default() -> Self {
-        Self(Arc::new(Mutex::new(LifetimeStats::new(clock::now()))))
-    }
-}
-
-impl Drop for SocketPermit {
-    fn drop(&mut self) {
-        lock_stats(&self.0).end_lives(1, clock::now());
-    }
-}
-
-fn lock_stats(stats: &Mutex<LifetimeStats>) -> MutexGuard<'_, LifetimeStats> {
-    stats.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Limits of WebSockets (`realtime.*`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RealtimeLimits {
-    /// Open WebSockets; one more is rejected with 503.
-    pub connections_max: usize,
-    /// Streams attached to one WebSocket; one more is an error.
-    pub streams_max: usize,
-    /// Bytes of a message of the client; a longer one closes the connection (1009).
-    pub message_bytes_max: usize,
-    /// Time without any message, including pongs, after which the connection is closed.
-    pub idle: Duration,
-}
-
-impl Default for RealtimeLimits {
-    fn default() -> Self {
-        Self {
-            connections_max: 256,
-            streams_max: 64,
-            message_bytes_max: 1 << 20,
-            idle: Duration::from_secs(60),
-        }
-    }
 }

@@ -1,7 +1,8 @@
 //! `GET /v1/realtime/streams`: several streams over one WebSocket.
 //!
 //! ```text
-//! handshake            an HTTP request    -> a WebSocket (101); limits
+//! handshake            an HTTP request    -> a WebSocket (101)
+//! handles              what a WebSocket uses, and its limits
 //! session              a socket           -> messages in, messages out, timers; streams take turns
 //! session_handler      a `Command`        -> an effect and a reply
 //! ```
@@ -34,8 +35,9 @@
 //! does not read parks only the streams of this WebSocket. When the connection is lost, streams that are not
 //! resumable are cancelled; resumable ones (jobs by default) continue.
 
+pub(crate) mod handles;
 pub(crate) mod handshake;
 mod session;
 mod session_handler;
 
-pub use handshake::RealtimeLimits;
+pub use handles::RealtimeLimits;

@@ -5,7 +5,7 @@
 //! capacity for their replies, even while the socket accepts nothing; so a client that does not read can still
 //! cancel.
 
-use super::handshake::RealtimeHandles;
+use super::handles::RealtimeHandles;
 use super::session_handler::SessionHandler;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, SinkExt, StreamExt};

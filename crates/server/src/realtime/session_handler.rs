@@ -1,12 +1,12 @@
 //! The session handler: executes the commands of a client. Nothing here waits.
 
-use super::handshake::RealtimeHandles;
+use super::handles::RealtimeHandles;
 use crate::response::stream_body::StreamBody;
 use crate::routes::streams::SubscribeOptions;
 use bytes::Bytes;
 use gateway::keys::Caller;
 use gateway::metrics::MeteredProtocol;
-use gateway::open::{Delivery, OpenedStream, Resumable, StreamRequest};
+use gateway::open::{OpenedStream, RequestedDelivery, Resumable, StreamRequest};
 use gateway::streams::StreamRecord;
 use gateway::streams::control::{self, not_running};
 use generate::error::{ApiError, ErrorKind};
@@ -134,11 +134,11 @@ impl SessionHandler {
             caller: self.caller.clone(),
             protocol: open.protocol,
             framing: Framing::Sse,
-            delivery: Delivery {
+            delivery: RequestedDelivery {
                 resumable: Some(Resumable::from_choice(is_resumable)),
                 explicit_acks: open.explicit_acks,
                 durable: open.durable,
-                ..Delivery::default()
+                ..RequestedDelivery::default()
             },
             streamed: true,
             body,

@@ -14,7 +14,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use gateway::keys::Caller;
-use gateway::open::{Delivery, Resumable, StreamRequest};
+use gateway::open::{RequestedDelivery, Resumable, StreamRequest};
 use generate::error::{ApiError, ErrorKind, Problem};
 use http::HeaderName;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -101,7 +101,7 @@ impl FromRequest<App> for JsonBody {
 /// A request for a generation: caller, header fields, and the bytes of the body.
 pub(crate) struct GenerationRequest {
     pub(crate) caller: Caller,
-    pub(crate) delivery: Delivery,
+    pub(crate) delivery: RequestedDelivery,
     body: Bytes,
 }
 
@@ -276,7 +276,7 @@ const ACKS: &str = "x-stream-acks";
 ///
 /// # Errors
 /// An invalid priority or deadline; all other invalid fields at once.
-pub(crate) fn parse_delivery(headers: &HeaderMap) -> Result<Delivery, ApiError> {
+pub(crate) fn parse_delivery(headers: &HeaderMap) -> Result<RequestedDelivery, ApiError> {
     let (priority, deadline) = (parse_priority(headers)?, parse_deadline(headers)?);
     let mut problems = Vec::new();
     let mut read = |name: &str, constraint: &str, read: fn(&str) -> Option<bool>| {
@@ -297,7 +297,7 @@ pub(crate) fn parse_delivery(headers: &HeaderMap) -> Result<Delivery, ApiError> 
     if !problems.is_empty() {
         return Err(ApiError::fields(problems));
     }
-    Ok(Delivery {
+    Ok(RequestedDelivery {
         priority,
         deadline,
         resumable: resumable.map(Resumable::from_choice),
@@ -362,7 +362,7 @@ mod tests {
     use axum::http::{HeaderName, HeaderValue};
     use wire::shared::error_response::status_code;
 
-    fn parse(fields: &[(&'static str, &'static str)]) -> Result<Delivery, ApiError> {
+    fn parse(fields: &[(&'static str, &'static str)]) -> Result<RequestedDelivery, ApiError> {
         let field = |&(name, value)| {
             (
                 HeaderName::from_static(name),
@@ -374,17 +374,17 @@ mod tests {
 
     #[test]
     fn delivery_headers_are_parsed_and_invalid_ones_are_rejected() {
-        let stream = |resumable, explicit_acks| Delivery {
+        let stream = |resumable, explicit_acks| RequestedDelivery {
             resumable,
             durable: true,
             explicit_acks,
-            ..Delivery::default()
+            ..RequestedDelivery::default()
         };
         let (yes, no) = (Some(Resumable::Yes), Some(Resumable::No));
         let rows: [(&[_], _); 5] = [
             (
                 &[(DURABLE, "0")],
-                Delivery {
+                RequestedDelivery {
                     durable: false,
                     ..stream(None, false)
                 },

@@ -9,6 +9,7 @@ pub(crate) mod llama_cpp;
 pub(crate) mod models;
 pub(crate) mod ollama;
 pub(crate) mod page;
+mod peer_feeds;
 pub(crate) mod responses;
 pub(crate) mod stream_feed;
 pub(crate) mod stream_list;

@@ -127,7 +127,15 @@ const WEIGHTS: [Layer; 5] = [
 
 const WIRE: [Layer; 7] = [
     // JSON, fields, times, schemas.
-    &["base64", "clock", "cursor", "field_table", "fields", "json"],
+    &[
+        "base64",
+        "clock",
+        "cursor",
+        "field_table",
+        "fields",
+        "json",
+        "schema",
+    ],
     // Parts of requests and of frames.
     &[
         "control_request",

@@ -5,6 +5,7 @@
 
 pub(crate) mod generation;
 pub(crate) mod models;
+pub(crate) mod pull;
 pub(crate) mod store;
 
 use gateway::models::LibraryError;

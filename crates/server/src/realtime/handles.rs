@@ -1,0 +1,80 @@
+//! The handles that a WebSocket uses, and the number of WebSockets that are open.
+//!
+//! Limits of WebSockets.
+
+use crate::config::live_config::LiveConfig;
+use crate::peers::PeerCalls;
+use crate::response::stream_response::StreamResponder;
+use gateway::lifecycle::Lifecycle;
+use gateway::lifetime_stats::LifetimeStats;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use wire::clock;
+
+/// Handles that a WebSocket uses.
+#[derive(Clone)]
+pub(crate) struct RealtimeHandles {
+    pub(crate) responder: StreamResponder,
+    pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(crate) config: Arc<LiveConfig>,
+    pub(crate) sockets: OpenSockets,
+    pub(crate) peer_calls: Arc<PeerCalls>,
+}
+
+/// The WebSockets that are open.
+#[derive(Clone)]
+pub(crate) struct OpenSockets(Arc<Mutex<LifetimeStats>>);
+
+/// The right to have one WebSocket open, released on drop.
+pub(super) struct SocketPermit(Arc<Mutex<LifetimeStats>>);
+
+impl OpenSockets {
+    /// Permits one more WebSocket, if at most `max` are open then.
+    ///
+    /// # Errors
+    /// The expected time until one is closed.
+    pub(super) fn acquire_permit(&self, max: usize) -> Result<SocketPermit, Duration> {
+        lock_stats(&self.0).begin_lives(1, max, clock::now())?;
+        Ok(SocketPermit(Arc::clone(&self.0)))
+    }
+}
+
+impl Default for OpenSockets {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(LifetimeStats::new(clock::now()))))
+    }
+}
+
+impl Drop for SocketPermit {
+    fn drop(&mut self) {
+        lock_stats(&self.0).end_lives(1, clock::now());
+    }
+}
+
+fn lock_stats(stats: &Mutex<LifetimeStats>) -> MutexGuard<'_, LifetimeStats> {
+    stats.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Limits of WebSockets (`realtime.*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RealtimeLimits {
+    /// Open WebSockets; one more is rejected with 503.
+    pub connections_max: usize,
+    /// Streams attached to one WebSocket; one more is an error.
+    pub streams_max: usize,
+    /// Bytes of a message of the client; a longer one closes the connection (1009).
+    pub message_bytes_max: usize,
+    /// Time without any message, including pongs, after which the connection is closed.
+    pub idle: Duration,
+}
+
+impl Default for RealtimeLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: 256,
+            streams_max: 64,
+            message_bytes_max: 1 << 20,
+            idle: Duration::from_secs(60),
+        }
+    }
+}
