@@ -3,10 +3,11 @@
 //! Health probes pass without a check; the page, `/openapi.json` and `/docs` without a key. CORS preflights carry no key and
 //! are answered in this layer.
 
-use crate::access::origins::{self, HostAllowList, RequestOrigin};
+use crate::access::cross_origin::{self, RequestOrigin};
+use crate::access::origins::HostAllowList;
 use crate::config::live_config::LiveConfig;
 use crate::peers::{FORWARDED, Peers, SealedRequest, SeenNonces};
-use crate::request::extract;
+use crate::request::request_body;
 use crate::request_line::RequestLine;
 use crate::response;
 use axum::body::Body;
@@ -58,13 +59,13 @@ impl Authentication {
 
     /// Puts the caller into the request's extensions and removes the key from the header fields.
     fn check_request(&self, request: &mut Request) -> Result<CheckedRequest, ApiError> {
-        extract::expect_plain(request.headers())?;
+        request_body::expect_plain(request.headers())?;
         let path = request.uri().path();
         if !is_health(path) {
             self.expect_host(request)?;
         }
         let source = RequestOrigin::of_request(request);
-        if origins::is_preflight(request) {
+        if cross_origin::is_preflight(request) {
             source.expect_allowed()?;
             return Ok(CheckedRequest::Preflight);
         }
@@ -124,7 +125,7 @@ impl Authentication {
             return Ok(request);
         };
         let (head, body) = request.into_parts();
-        let body = extract::read(&head.headers, body, &trusted.config.now()).await?;
+        let body = request_body::read(&head.headers, body, &trusted.config.now()).await?;
         sealed.check_body(&body)?;
         Ok(Request::from_parts(head, Body::from(body)))
     }
@@ -199,7 +200,7 @@ pub(crate) async fn authenticate(
                 Err(error) => reject_request(&path, &error),
             }
         }
-        Ok(CheckedRequest::Preflight) => origins::preflight_response(&request),
+        Ok(CheckedRequest::Preflight) => cross_origin::preflight_response(&request),
         Err(error) => reject_request(request.uri().path(), &error),
     }
 }

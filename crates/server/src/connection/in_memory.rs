@@ -1,7 +1,7 @@
 //! Connections over any byte stream in place of sockets, for fuzz targets (`--cfg fuzzing`).
 
 use super::handover::Upgrade;
-use crate::access::origins::RequestOrigin;
+use crate::access::cross_origin::RequestOrigin;
 use crate::app::App;
 use crate::router::build_router;
 use crate::serve::Server;

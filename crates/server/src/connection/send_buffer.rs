@@ -23,7 +23,7 @@
 //! backpressure of a slow reader is noticed early. Chunk length, frame and chunk end are written from where they are,
 //! without a copy.
 
-use super::handover::BufferedStream;
+use super::client_socket::BufferedStream;
 use crate::config::server_config::ServerConfig;
 use crate::connection::client_socket::ClientSocket;
 use crate::response::stream_body::StreamBody;

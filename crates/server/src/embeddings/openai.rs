@@ -100,9 +100,9 @@ fn embeddings_response(
         json::raw(&mut out, ",\"embedding\":");
         let vector = cut_and_normalize(vector, dimensions, true);
         if base64 {
-            write_base64(&vector, &mut out)
+            write_base64(&vector, &mut out);
         } else {
-            write_floats(&vector, &mut out)
+            write_floats(&vector, &mut out);
         }
         json::raw(&mut out, "}");
     }

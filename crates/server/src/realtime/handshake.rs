@@ -7,7 +7,7 @@
 use super::handles::RealtimeHandles;
 use super::session::Session;
 use crate::access::authentication;
-use crate::access::origins::RequestOrigin;
+use crate::access::cross_origin::RequestOrigin;
 use crate::connection::handover::Upgrade;
 use axum::body::Body;
 use axum::extract::{Request, State};

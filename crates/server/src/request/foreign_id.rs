@@ -12,8 +12,8 @@
 use crate::access::authentication;
 use crate::app::App;
 use crate::peers::{FORWARDED, FirstHit, LivingBody, PassedRequest, PeerCalls, Unanswered};
-use crate::request::extract;
 use crate::request::foreign_stream::{OWNER_SILENT, OwnerUnknown, forward, undecided};
+use crate::request::request_body;
 use crate::response::Rejected;
 use crate::response::stream_response::STREAM_ID;
 use axum::body::Body;
@@ -93,7 +93,7 @@ pub(crate) async fn find_elsewhere(
         return next.run(request).await;
     };
     let (head, body) = request.into_parts();
-    let body = match extract::read(&head.headers, body, &app.config.now()).await {
+    let body = match request_body::read(&head.headers, body, &app.config.now()).await {
         Ok(body) => body,
         Err(error) => return Rejected::from(error).into_response(),
     };

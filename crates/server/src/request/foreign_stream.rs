@@ -7,7 +7,7 @@
 use crate::access::authentication;
 use crate::app::App;
 use crate::peers::{FORWARDED, LivingBody, PassedRequest, Peer, ask};
-use crate::request::extract;
+use crate::request::request_body;
 use crate::response::Rejected;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -149,7 +149,7 @@ pub(super) async fn forward(
 ) -> Result<Response, String> {
     let (head, body) = request.into_parts();
     // Complete, since the seal is over the body, too.
-    let body = extract::read(&head.headers, body, &app.config.now()).await;
+    let body = request_body::read(&head.headers, body, &app.config.now()).await;
     let body = match body {
         Ok(body) => body,
         Err(error) => return Ok(Rejected::from(error).into_response()),

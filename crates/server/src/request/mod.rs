@@ -5,3 +5,5 @@ pub(crate) mod foreign_id;
 pub(crate) mod foreign_stream;
 pub(crate) mod model_lookup;
 pub(crate) mod paths;
+pub(crate) mod request_body;
+pub(crate) mod request_headers;

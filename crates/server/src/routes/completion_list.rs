@@ -382,7 +382,7 @@ mod tests {
             assert!(places.len() <= limit);
             found.extend(places.iter().map(|place| place.id.clone()));
             if page.has_more {
-                after = places.last().cloned()
+                after = places.last().cloned();
             } else {
                 return found;
             }

@@ -3,8 +3,9 @@
 //! The document is checked again by each request. The files it names have the version in their address and never change.
 
 use crate::config::live_config::LiveConfig;
-use crate::request::extract::{self, Path};
+use crate::request::extract::Path;
 use crate::request::paths;
+use crate::request::request_headers;
 use crate::response::Rejected;
 use crate::routes::ollama::generation::ALIVE;
 use ::page::PageFile;
@@ -70,7 +71,7 @@ fn file_response(
     let is_compressed = names(headers, &header::ACCEPT_ENCODING, GZIP);
     let form = if is_compressed { "-gzip" } else { "" };
     let tag = format!("\"{}{form}\"", file.digest);
-    let mut response = if extract::matches_tag(headers, &tag) {
+    let mut response = if request_headers::matches_tag(headers, &tag) {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response

@@ -162,9 +162,9 @@ fn tokenize_response(
     json::raw(&mut out, ",\"tokens\":");
     write_list(&mut out, field, ids, |out, &id| {
         if pieces {
-            write_piece(out, id, piece(id))
+            write_piece(out, id, piece(id));
         } else {
-            json::integer(out, u64::from(id))
+            json::integer(out, u64::from(id));
         }
     })?;
     if strings {

@@ -1,4 +1,5 @@
-use super::super::handover::{BufferedStream, Handover};
+use super::super::client_socket::BufferedStream;
+use super::super::handover::Handover;
 use super::*;
 use crate::connection::client_socket;
 use crate::metrics::{CountedSocket, Metrics};

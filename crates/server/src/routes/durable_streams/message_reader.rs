@@ -361,9 +361,9 @@ pub(super) async fn wait_for_offset(
     record: &StreamRecord,
     offset: StepOffset,
 ) -> Result<(), ApiError> {
-    let deadline = Instant::now() + COMPUTED_WAIT;
+    let deadline = tokio::time::Instant::now() + COMPUTED_WAIT;
     while record.may_be_behind() && offset_place(record, offset).is_none() {
-        if Instant::now() >= deadline {
+        if tokio::time::Instant::now() >= deadline {
             let message = "the messages before the offset are computed again";
             return Err(ApiError::capacity("recovering", message, RECOVERY_RETRY));
         }

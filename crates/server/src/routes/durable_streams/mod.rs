@@ -9,7 +9,7 @@
 mod message_reader;
 
 use self::message_reader::{MessageReader, ReadState, is_recovering};
-use crate::request::extract;
+use crate::request::request_headers;
 use crate::response::Rejected;
 use crate::response::stream_response::{StreamResponder, with_stream_id};
 use crate::routes::streams::StreamInPath;
@@ -178,7 +178,7 @@ fn no_messages() -> Response {
 
 /// The messages as a list, or 304 for a client that has them.
 fn message_response(messages: &[u8], tag: String, headers: &HeaderMap) -> Response {
-    let mut response = if extract::matches_tag(headers, &tag) {
+    let mut response = if request_headers::matches_tag(headers, &tag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         let mut list = BytesMut::with_capacity(messages.len() + 2);

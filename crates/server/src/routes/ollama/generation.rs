@@ -178,9 +178,9 @@ impl ResidenceRequest {
 
 fn set_keep(entry: &ModelEntry, keep: ModelKeepAlive, scopes: Scopes) {
     if scopes.has(Scope::Admin) {
-        entry.set_keep(keep)
+        entry.set_keep(keep);
     } else {
-        entry.lengthen_keep(keep)
+        entry.lengthen_keep(keep);
     }
 }
 
