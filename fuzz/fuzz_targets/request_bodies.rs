@@ -21,11 +21,10 @@ use stream::StreamId;
 use testing::heap::{CountingAllocator, take_thread_peak, thread_held};
 use text::Capabilities;
 use wire::control_request::ControlRequest;
-use wire::derived_model::DerivedModel;
+use wire::derived_model::{DerivedModel, RequestedModel};
 use wire::fields::Fields;
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
-use wire::model_defaults::RequestedModel;
 use wire::stored_request::History;
 use wire::{anthropic, embeddings_input, field_table, realtime_command};
 

@@ -16,10 +16,9 @@ use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 use std::sync::LazyLock;
 use text::Capabilities;
-use wire::derived_model::DerivedModel;
+use wire::derived_model::{DerivedModel, RequestedModel};
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
-use wire::model_defaults::RequestedModel;
 
 /// A description for the prompts and parameters of others.
 static BARE: LazyLock<StreamDescription> = LazyLock::new(|| {

@@ -49,9 +49,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         mtp: false,
     };
     let (isa, pool) = (Isa::detect(), Pool::new(THREADS));
-    let files: ModelFiles = match Path::new(path).is_dir() {
-        true => Safetensors::open(Path::new(path), None)?.into(),
-        false => Gguf::open(path)?.into(),
+    let files: ModelFiles = if Path::new(path).is_dir() {
+        Safetensors::open(Path::new(path), None)?.into()
+    } else {
+        Gguf::open(path)?.into()
     };
     let config = files.config(options.context_max)?;
     let open = |(_, file): &(f32, String)| Adapter::open(Path::new(file), &files, &config);

@@ -42,14 +42,17 @@ pub struct LoadOptions {
 
 impl LoadOptions {
     pub(crate) fn check(&self) -> Result<(), LoadError> {
-        let bound = |name, given, most| match (1..=most).contains(&given) {
-            true => Ok(()),
-            false => Err(LoadError::Option {
-                name,
-                given,
-                least: 1,
-                most,
-            }),
+        let bound = |name, given, most| {
+            if (1..=most).contains(&given) {
+                Ok(())
+            } else {
+                Err(LoadError::Option {
+                    name,
+                    given,
+                    least: 1,
+                    most,
+                })
+            }
         };
         bound("page_tokens", self.page_tokens, PAGE_TOKENS_MAX)?;
         bound("pages", self.pages, PAGES_MAX)?;
@@ -63,9 +66,10 @@ impl LoadOptions {
     /// As for [`ModelFiles::config`]; or there is no MTP head to load.
     pub fn config(&self, files: &ModelFiles) -> Result<Config, ConfigError> {
         let config = files.config(self.context_max)?;
-        match self.mtp {
-            true => config.with_mtp(),
-            false => Ok(config),
+        if self.mtp {
+            config.with_mtp()
+        } else {
+            Ok(config)
         }
     }
 
@@ -75,14 +79,15 @@ impl LoadOptions {
             return Ok(());
         };
         let most = STATES_MAX.min(isize::MAX as usize / bytes.max(1));
-        match (1..=most).contains(&self.states) {
-            true => Ok(()),
-            false => Err(LoadError::Option {
+        if (1..=most).contains(&self.states) {
+            Ok(())
+        } else {
+            Err(LoadError::Option {
                 name: "states",
                 given: self.states,
                 least: 1,
                 most,
-            }),
+            })
         }
     }
 }
@@ -234,10 +239,7 @@ impl Forward for Model {
     }
 
     fn mtp_head(&mut self) -> Option<&mut dyn Predict> {
-        match self.config.mtp {
-            true => Some(self),
-            false => None,
-        }
+        if self.config.mtp { Some(self) } else { None }
     }
 
     fn page_export(&mut self) -> Option<&mut dyn ExportPages> {

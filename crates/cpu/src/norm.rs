@@ -27,9 +27,10 @@ pub(crate) fn apply_to_parts(norm: &Norm, isa: Isa, eps: f32, row: &mut [f32], l
     assert!(norm.weight.len().is_multiple_of(len) && norm.bias.is_none());
     let weights = norm.weight.chunks_exact(len).cycle();
     for (part, weight) in row.chunks_exact_mut(len).zip(weights) {
-        match norm.centered {
-            true => layer_norm(isa, part, weight, None, eps),
-            false => rms_norm_in_place(isa, part, weight, eps),
+        if norm.centered {
+            layer_norm(isa, part, weight, None, eps)
+        } else {
+            rms_norm_in_place(isa, part, weight, eps)
         }
     }
 }
@@ -158,9 +159,10 @@ mod tests {
             };
             let mut row = [3.0, 3.0, 3.0, 3.0];
             apply_to_parts(&norm, Isa::detect(), 1e-9, &mut row, 2);
-            let wanted = match own {
-                true => [1.0, 2.0, 3.0, 4.0],
-                false => [1.0, 2.0, 1.0, 2.0],
+            let wanted = if own {
+                [1.0, 2.0, 3.0, 4.0]
+            } else {
+                [1.0, 2.0, 1.0, 2.0]
             };
             for (found, wanted) in row.iter().zip(wanted) {
                 assert!((found - wanted).abs() < 1e-5, "{row:?}");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stream::{Owner, StreamId};
-use wire::shared::job_id::JobId;
+use wire::shared::job_outcome::JobId;
 
 type OwnedName = (Owner, JobId);
 

@@ -4,8 +4,8 @@
 //! events of one reader:
 //!
 //! ```text
-//! submit      a body -> a stream: parsed in its wire protocol, opened, named     keys       callers, scopes, rate limits
-//! open        a `GenerateRequest` -> an `OpenedStream`, registered by id         limits     limits that can change while the server runs
+//! open        a body -> an `OpenedStream`: parsed, admitted, registered by id     keys       callers, scopes, rate limits
+//! pending_generation   a permit -> a started generation                          limits     limits that can change while the server runs
 //! launch      prompt ids -> engine requests, by crate `generate`                 streams    the registry of streams, and the journal
 //! generation  one reader's events, with credit and metrics                       models     models: loaded, resolved, evicted
 //! records     records of streams as bytes of the journal                         recovery   streams of an earlier process
@@ -25,13 +25,11 @@ pub mod handles;
 pub mod id_generator;
 pub mod job_names;
 pub mod keys;
-pub(crate) mod launch;
 pub mod lifecycle;
 pub mod lifetime_stats;
 pub mod limits;
 pub mod metrics;
 pub mod models;
-pub mod offload;
 pub mod open;
 pub mod owners_slot;
 pub(crate) mod pending_generation;
@@ -40,7 +38,6 @@ pub mod recovery;
 pub mod stored;
 pub mod stream_owners;
 pub mod streams;
-pub mod submit;
 pub mod takeover;
 pub mod webhooks;
 pub mod workflows;

@@ -4,10 +4,11 @@ use crate::keys::PrefixSharing;
 use crate::streams::StreamLimits;
 use admission::{AdaptiveLimits, QueueLimits, Reservation};
 use engine::{Clocks, Policy};
+use generate::error::ApiError;
 use generate::sampling_defaults::SamplingDefaults;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use wire::openai::chat_encoder::ReasoningField;
 
 /// Limits and timeouts of the gateway. Each is described at the field of `ServerConfig` with the same name.
@@ -173,4 +174,51 @@ impl Default for ModelLimits {
             patience: Duration::from_secs(600),
         }
     }
+}
+
+/// Requests without a permit whose work is offloaded at one time: requests with a permit must find a free thread.
+const OFFLOADED_MAX: usize = 1;
+
+/// Runs work with a duration that grows with the length of a body.
+pub struct Offload {
+    limits: Arc<LiveLimits>,
+    slots: Arc<Semaphore>,
+}
+
+impl Offload {
+    /// A runner without work.
+    pub fn new(limits: Arc<LiveLimits>) -> Self {
+        Self {
+            limits,
+            slots: Arc::new(Semaphore::new(OFFLOADED_MAX)),
+        }
+    }
+
+    /// Runs `work` on a body of this length: in place if the body is short (`inline_prompt_bytes_max`), else offloaded
+    /// as soon as a slot is free.
+    ///
+    /// # Errors
+    /// Those of `work`, and a panic in `work`.
+    pub async fn run_work<T: Send + 'static>(
+        &self,
+        body_bytes: usize,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        if body_bytes <= self.limits.now().inline_prompt_bytes_max {
+            return work();
+        }
+        let slot = Arc::clone(&self.slots).acquire_owned().await;
+        let slot = slot.map_err(|_| not_processed())?;
+        // Running work keeps the slot to the end, also if the request is dropped.
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(slot);
+            done
+        });
+        done.await.unwrap_or_else(|_| Err(not_processed()))
+    }
+}
+
+fn not_processed() -> ApiError {
+    ApiError::ours("internal_error", "the request could not be processed")
 }

@@ -1,8 +1,9 @@
-//! Opening a stream: from a parsed request to a registered stream in the admission queue. All generations, of all
+//! Opening a stream: from a request's body to a registered stream in the admission queue. All generations, of all
 //! wire protocols, are opened here.
 
 use crate::generation::Generation;
-use crate::handles::GenerationHandles;
+use crate::handles::{Gateway, GenerationHandles};
+use crate::job_names::{NameClaim, name_is_taken};
 use crate::keys::Caller;
 use crate::metrics::{MeteredProtocol, MeteredRequest};
 use crate::models::{ModelLease, ReadyModel};
@@ -10,8 +11,9 @@ use crate::pending_generation::{self, PendingGeneration};
 use crate::records::{DescriptionKind, RecordedPrompts, StreamDescription, unix_us};
 use crate::stored::StoredNote;
 use crate::streams::{DurableStream, StreamRecord, StreamRun, StreamTerms};
+use crate::webhooks::WebhookPlace;
 use crate::workflows::Program;
-use admission::{AdmissionRequest, Priority, QueuePosition, Ticket};
+use admission::{AdmissionRequest, Priority, QueuePosition};
 use engine::Account;
 use generate::error::ApiError;
 use generate::reported_sampling::ReportedSampling;
@@ -20,11 +22,16 @@ use generate::stream_meta::StreamMeta;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
-use stream::StreamId;
+use stream::{Registration, StreamId};
 use wire::clock;
+use wire::derived_model::RequestedModel;
+use wire::fields::Fields;
 use wire::framing::Framing;
 use wire::protocol::Protocol;
-use wire::stored_request::StoredRequest;
+use wire::request_body::RequestBody;
+use wire::request_parser::ParsedBody;
+use wire::shared::job_outcome::JobId;
+use wire::stored_request::{History, StoredRequest};
 
 /// When the stream of a request is resumable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,20 +49,36 @@ impl Resumable {
     pub fn from_choice(resumable: bool) -> Self {
         if resumable { Self::Yes } else { Self::No }
     }
+}
 
+/// How a client wants its stream scheduled and delivered: what its header fields say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestedDelivery {
+    /// Overrides the body's priority.
+    pub priority: Option<Priority>,
+    /// The earlier one of this deadline and the body's holds.
+    pub deadline: Option<Instant>,
+    /// When the stream continues without a client; `None`: the client has not chosen, which means never.
+    pub resumable: Option<Resumable>,
+    /// Whether a resumable stream is recorded in the journal.
+    pub durable: bool,
+    /// Whether the client sends acknowledgements.
+    pub explicit_acks: bool,
+}
+
+impl RequestedDelivery {
     /// Whether the stream of a request with these options is resumable.
-    pub(crate) fn of_request(self, options: &StreamOptions) -> bool {
-        let is_chosen = match self {
-            Self::Yes => true,
-            Self::No => false,
-            Self::IfStreamed => options.stream,
+    fn is_resumable(&self, options: &StreamOptions) -> bool {
+        let is_chosen = match self.resumable {
+            Some(Resumable::Yes) => true,
+            Some(Resumable::No) | None => false,
+            Some(Resumable::IfStreamed) => options.stream,
         };
         is_chosen || options.background
     }
 }
 
-/// What a request says besides its body: who asks, in which wire protocol, and how the stream is delivered. Built once from the
-/// route and the header fields, then moved with the request.
+/// A request for a stream: the caller, the wire protocol, the delivery, and the body, whose fields are not read.
 pub struct StreamRequest {
     /// Sender of the request.
     pub caller: Caller,
@@ -63,29 +86,23 @@ pub struct StreamRequest {
     pub protocol: Protocol,
     /// Framing of a streaming response.
     pub framing: Framing,
-    /// Overrides the body's priority.
-    pub priority: Option<Priority>,
-    /// Deadline from a header field; the earlier one of this and the body's holds.
-    pub deadline: Option<Instant>,
-    /// When the stream continues without a client.
-    pub resumable: Resumable,
-    /// Whether a resumable stream is recorded in the journal.
-    pub durable: bool,
-    /// Whether the client sends acknowledgements.
-    pub explicit_acks: bool,
+    /// Scheduling and delivery of the stream.
+    pub delivery: RequestedDelivery,
     /// Whether the response is streamed even if the body does not request that.
     pub streamed: bool,
+    /// The body, parsed as JSON.
+    pub body: RequestBody,
 }
 
 /// A request whose body was parsed.
 pub struct ParsedRequest {
-    /// What the request says besides its body.
+    /// Caller, wire protocol and delivery.
     pub request: StreamRequest,
     /// The requested model.
     pub lease: ModelLease,
     /// The body in the server's own types.
     pub ask: GenerateRequest,
-    /// Bytes of the request's body.
+    /// Bytes of the request's body, and of what the model adds.
     pub body_bytes: usize,
     /// Id of the response; `None`: a new id.
     pub response_id: Option<String>,
@@ -93,15 +110,8 @@ pub struct ParsedRequest {
     pub program: Option<Program>,
     /// The part that is stored with the answer.
     pub stored_request: Option<StoredRequest>,
-}
-
-/// A registered stream with a request in the admission queue.
-pub(crate) struct QueuedStream {
-    pending: PendingGeneration,
-    ticket: Ticket,
-    record: Arc<StreamRecord>,
-    ignored: IgnoredFields,
-    stored_note: Option<StoredNote>,
+    /// The place of the event that reports the end.
+    pub webhook_place: Option<WebhookPlace>,
 }
 
 /// A registered stream whose generation begins once there is a permit.
@@ -118,26 +128,66 @@ pub struct OpenedStream {
     pub start: Pin<Box<dyn Future<Output = Result<Generation, ApiError>> + Send>>,
 }
 
-impl ParsedRequest {
-    /// Opens the stream and starts the generation once there is a permit. To be called inside a runtime.
+impl StreamRequest {
+    /// Parses the fields of the body, opens the stream, and starts the generation once there is a permit. To be called inside a
+    /// runtime. Without a lease, the model must be ready.
     ///
     /// # Errors
-    /// A limit of the key, the queue or the registry is exceeded.
-    pub fn open(self, handles: &GenerationHandles) -> Result<OpenedStream, ApiError> {
-        Ok(self.enter_queue(handles)?.start())
-    }
-
-    /// Counts the request against the caller's key, requests a permit, and registers the stream.
-    ///
-    /// # Errors
-    /// A limit of the key, the queue or the registry is exceeded.
-    pub(crate) fn enter_queue(
+    /// All invalid fields at once; a full queue or registry; limits of the key.
+    pub fn open(
         mut self,
-        handles: &GenerationHandles,
-    ) -> Result<QueuedStream, ApiError> {
-        let now = clock::now();
-        let ignored = std::mem::take(&mut self.ask.stream_options.ignored_fields);
-        if let Some(priority) = self.request.priority {
+        gateway: &Gateway,
+        lease: Option<ModelLease>,
+    ) -> Result<OpenedStream, ApiError> {
+        let mut fields = self.body.fields();
+        let model = fields.string("model");
+        let lease = match lease {
+            Some(lease) => lease,
+            None => gateway.models.hold_now(model.as_deref())?,
+        };
+        let ParsedBody {
+            request: mut ask,
+            job_id,
+            stored_request,
+        } = parse_body(self.protocol, fields, &lease, gateway, &self.caller)?;
+        let model_bytes = lease.made.as_ref().map(|derived| derived.text_bytes());
+        let options = &mut ask.stream_options;
+        options.stream |= self.streamed;
+        let claim = job_id
+            .clone()
+            .map(|id| claim_job_name(gateway, &self.caller, id))
+            .transpose()?;
+        let is_resumable = self.delivery.is_resumable(options);
+        self.delivery.resumable = Some(Resumable::from_choice(is_resumable));
+        let webhook_place = take_webhook_place(gateway, &self.caller, options, is_resumable)?;
+        let opened = ParsedRequest {
+            body_bytes: self.body.text().len() + model_bytes.unwrap_or(0),
+            request: self,
+            lease,
+            ask,
+            response_id: job_id.map(|id| id.as_str().to_owned()),
+            program: None,
+            stored_request,
+            webhook_place,
+        }
+        .open(gateway)?;
+        if let Some(claim) = claim {
+            claim.assign_stream(opened.record.id());
+        }
+        Ok(opened)
+    }
+}
+
+impl ParsedRequest {
+    /// Counts the request against the caller's key, requests a permit, registers the stream, and starts the generation once there
+    /// is a permit. To be called inside a runtime.
+    ///
+    /// # Errors
+    /// A limit of the key, the queue or the registry is exceeded.
+    pub fn open(mut self, gateway: &Gateway) -> Result<OpenedStream, ApiError> {
+        let (now, handles) = (clock::now(), &gateway.generations);
+        let ignored_fields = std::mem::take(&mut self.ask.stream_options.ignored_fields);
+        if let Some(priority) = self.request.delivery.priority {
             self.ask.stream_options.priority = priority;
         }
         let closed_objects = handles.limits.now().closed_objects;
@@ -150,21 +200,8 @@ impl ParsedRequest {
         let admission = admission_request(handles, &self, (key.account(), now));
         let serving = Arc::clone(&self.lease.serving);
         let ticket = serving.admission.request_permit(admission)?;
-        let meta = stream_meta(handles, &self, now);
-        let (durable, ids) = (self.request.durable, &handles.ids);
-        let stored_note = self.stored_request.take();
-        let stored_note = stored_note.map(|note| StoredNote::new(note, durable, &meta, ids));
-        let terms = stream_terms(handles, &self);
-        let opening = StreamOpening {
-            request: &mut self,
-            meta: &meta,
-            terms: &terms,
-            deadline: admission.deadline,
-            stored_note: stored_note.as_ref(),
-        };
-        let (durable, description) = opening.record_opening(handles).unzip();
-        let registration = handles.streams.open(meta, terms, durable, now);
-        let registration = registration.map_err(|full| ApiError {
+        let registered = self.register_stream(handles, admission.deadline, now);
+        let (registration, description, stored_note) = registered.map_err(|full| ApiError {
             retry_after: serving.admission.next_slot().or(full.retry_after),
             ..full
         })?;
@@ -186,37 +223,125 @@ impl ParsedRequest {
             measured: measured_request(&record, now),
             attempt: None,
         };
-        Ok(QueuedStream {
-            pending,
-            ticket,
+        if let Some(note) = stored_note {
+            gateway.responses.store_response(&record, note)?;
+        }
+        gateway.end_reports().watch(&record, self.webhook_place);
+        Ok(OpenedStream {
             record,
-            ignored,
-            stored_note,
+            ignored_fields,
+            queue_position: ticket.queue_position(),
+            ready_model: serving,
+            start: Box::pin(pending.run_for_client(ticket)),
         })
     }
-}
 
-impl QueuedStream {
-    pub(crate) fn record(&self) -> &Arc<StreamRecord> {
-        &self.record
+    /// Registers the stream, and records its beginning. Returns the description for the record of the prepared prompts, and the
+    /// note of an answer that is to be stored.
+    ///
+    /// # Errors
+    /// The registry is full.
+    fn register_stream(
+        &mut self,
+        handles: &GenerationHandles,
+        deadline: Option<Instant>,
+        now: Instant,
+    ) -> Result<RegisteredStream, ApiError> {
+        let meta = stream_meta(handles, self, now);
+        let terms = stream_terms(handles, self);
+        let durable = self.request.delivery.durable;
+        let note = self.stored_request.take();
+        let note = note.map(|note| StoredNote::new(note, durable, &meta, &handles.ids));
+        let (durable, description) = self
+            .record_opening(handles, (&meta, &terms), deadline, note.as_ref())
+            .unzip();
+        let registration = handles.streams.open(meta, terms, durable, now)?;
+        Ok((registration, description, note))
     }
 
-    /// The note of an answer that is to be stored.
-    pub(crate) fn take_stored_note(&mut self) -> Option<StoredNote> {
-        self.stored_note.take()
+    /// Records the beginning of a resumable stream, if there is a journal and the client wants that; an answer of which
+    /// another process has the beginning is not recorded. The description is for the record of the prepared prompts, and has none.
+    fn record_opening(
+        &mut self,
+        handles: &GenerationHandles,
+        (meta, terms): (&StreamMeta, &StreamTerms),
+        deadline: Option<Instant>,
+        stored_note: Option<&StoredNote>,
+    ) -> Option<(DurableStream, StreamDescription)> {
+        let is_new = self.ask.params.continued.is_none();
+        let is_wanted = terms.resumable && self.request.delivery.durable && is_new;
+        let journal = handles.journal.get().filter(|_| is_wanted)?;
+        let mut description = StreamDescription {
+            deadline_unix_us: deadline.map(unix_us),
+            stored: stored_note.and_then(|note| serde_json::to_value(note).ok()),
+            ..self.describe(meta, terms, handles.limits.now().closed_objects)
+        };
+        let prompts = std::mem::take(&mut self.ask.prompts);
+        description.prompts = RecordedPrompts::Requested(prompts);
+        let encoded = description.encode();
+        if let RecordedPrompts::Requested(prompts) = std::mem::take(&mut description.prompts) {
+            self.ask.prompts = prompts;
+        }
+        let durable = journal.open_stream(meta.id.to_bits(), encoded.ok()?)?;
+        let durable = match description.kind {
+            DescriptionKind::WorkflowRun => durable.without_continuation(),
+            DescriptionKind::Generation
+            | DescriptionKind::StoredBlob
+            | DescriptionKind::WebhookDelivery
+            | DescriptionKind::Retired => durable,
+        };
+        Some((durable, description))
     }
 
-    /// Starts the generation for the stream's client once there is a permit.
-    pub(crate) fn start(self) -> OpenedStream {
-        OpenedStream {
-            record: self.record,
-            ignored_fields: self.ignored,
-            queue_position: self.ticket.queue_position(),
-            ready_model: Arc::clone(&self.pending.serving),
-            start: Box::pin(self.pending.run_for_client(self.ticket)),
+    /// The description without prompts, deadline and note. Settings that decide the answer are part of the description.
+    fn describe(
+        &self,
+        meta: &StreamMeta,
+        terms: &StreamTerms,
+        closed_objects: bool,
+    ) -> StreamDescription {
+        let model = &self.lease.serving.model;
+        let job_id = self.response_id.clone();
+        let mut params = self.ask.params.clone();
+        params.closed_objects.get_or_insert(closed_objects);
+        StreamDescription {
+            kind: match self.program {
+                Some(_) => DescriptionKind::WorkflowRun,
+                None => DescriptionKind::Generation,
+            },
+            owner: terms.owner.0,
+            protocol: terms.protocol,
+            framing: terms.framing,
+            reasoning_field: terms.reasoning_field,
+            explicit_acks: terms.explicit_acks,
+            credit_window: terms.credit_window,
+            detached_tokens: terms.detached_tokens,
+            response_id: meta.response_id.clone(),
+            created_unix_s: meta.created_unix_s,
+            opened_unix_us: unix_us(meta.arrived),
+            deadline_unix_us: None,
+            model: meta.model.clone(),
+            model_key: model.id.clone(),
+            identity: model.identity_now(),
+            context_max: model.handle.context_max,
+            n: self.ask.n,
+            params,
+            stream_options: self.ask.stream_options.clone(),
+            priority: meta.stream_options.priority,
+            prompts: RecordedPrompts::default(),
+            body_bytes: self.body_bytes,
+            job_id: job_id.filter(|_| terms.protocol == Protocol::Job),
+            stored: None,
         }
     }
 }
+
+/// A registered stream, its description if it is durable, and the note of an answer that is to be stored.
+type RegisteredStream = (
+    Registration<StreamRecord>,
+    Option<StreamDescription>,
+    Option<StoredNote>,
+);
 
 /// What the metrics know of a request from its arrival on.
 fn measured_request(record: &StreamRecord, arrived: Instant) -> MeteredRequest {
@@ -250,7 +375,12 @@ fn admission_request(
             pending_generation::requested_choices(ask),
         ),
         is_recallable: parsed.program.is_none(),
-        deadline: request.deadline.into_iter().chain(client_deadline).min(),
+        deadline: request
+            .delivery
+            .deadline
+            .into_iter()
+            .chain(client_deadline)
+            .min(),
         who: handles
             .ids
             .fingerprint_of(&(request.caller.owner.0, &ask.prompts)),
@@ -281,7 +411,7 @@ fn stream_meta(handles: &GenerationHandles, parsed: &ParsedRequest, now: Instant
 fn stream_terms(handles: &GenerationHandles, parsed: &ParsedRequest) -> StreamTerms {
     let (request, options) = (&parsed.request, &parsed.ask.stream_options);
     let limits = handles.limits.now();
-    let resumable = request.resumable.of_request(options);
+    let resumable = request.delivery.is_resumable(options);
     let detachable = !resumable && options.stream && limits.clocks.detaches();
     StreamTerms {
         owner: request.caller.owner,
@@ -290,7 +420,7 @@ fn stream_terms(handles: &GenerationHandles, parsed: &ParsedRequest) -> StreamTe
         reasoning_field: limits.reasoning_field,
         resumable,
         detachable,
-        explicit_acks: request.explicit_acks,
+        explicit_acks: request.delivery.explicit_acks,
         credit_window: if options.background {
             0
         } else {
@@ -315,84 +445,93 @@ fn resolve_params(
     params.closed_objects.get_or_insert(closed_objects);
 }
 
-/// A stream that is about to be registered.
-pub(crate) struct StreamOpening<'a> {
-    pub(crate) request: &'a mut ParsedRequest,
-    pub(crate) meta: &'a StreamMeta,
-    pub(crate) terms: &'a StreamTerms,
-    pub(crate) deadline: Option<Instant>,
-    /// The note of an answer that is to be stored.
-    pub(crate) stored_note: Option<&'a StoredNote>,
+/// Checks the webhook of a request, and takes the place of its event.
+fn take_webhook_place(
+    gateway: &Gateway,
+    caller: &Caller,
+    options: &mut StreamOptions,
+    resumable: bool,
+) -> Result<Option<WebhookPlace>, ApiError> {
+    let Some(url) = options.webhook.take() else {
+        return Ok(None);
+    };
+    if !resumable {
+        let why = "webhook: needs a stream that continues without its client: set background, submit the \
+                   job at /v1/jobs, or send X-Stream-Resumable: 1";
+        return Err(ApiError::field("webhook", "invalid_webhook", why));
+    }
+    let (url, place) = gateway.outbox.accept(&url, caller)?;
+    options.webhook = Some(url);
+    Ok(Some(place))
 }
 
-impl StreamOpening<'_> {
-    /// Records the beginning of a resumable stream, if there is a journal and the client wants that; an answer of which
-    /// another process has the beginning is not recorded. The description is
-    /// for the record of the prepared prompts, and has none.
-    pub(crate) fn record_opening(
-        self,
-        handles: &GenerationHandles,
-    ) -> Option<(DurableStream, StreamDescription)> {
-        let is_new = self.request.ask.params.continued.is_none();
-        let is_wanted = self.terms.resumable && self.request.request.durable && is_new;
-        let journal = handles.journal.get().filter(|_| is_wanted)?;
-        let mut description = self.describe(handles.limits.now().closed_objects);
-        let prompts = std::mem::take(&mut self.request.ask.prompts);
-        description.prompts = RecordedPrompts::Requested(prompts);
-        let encoded = description.encode();
-        if let RecordedPrompts::Requested(prompts) = std::mem::take(&mut description.prompts) {
-            self.request.ask.prompts = prompts;
-        }
-        let durable = journal.open_stream(self.meta.id.to_bits(), encoded.ok()?)?;
-        let durable = match description.kind {
-            DescriptionKind::WorkflowRun => durable.without_continuation(),
-            DescriptionKind::Generation
-            | DescriptionKind::StoredBlob
-            | DescriptionKind::WebhookDelivery
-            | DescriptionKind::Retired => durable,
-        };
-        Some((durable, description))
-    }
+fn parse_body(
+    protocol: Protocol,
+    fields: Fields<'_>,
+    lease: &ModelLease,
+    gateway: &Gateway,
+    caller: &Caller,
+) -> Result<ParsedBody, ApiError> {
+    let served = &lease.serving.model;
+    let model = RequestedModel {
+        id: &served.id,
+        derived: lease.made.as_deref(),
+        sampling: gateway
+            .generations
+            .limits
+            .now()
+            .sampling_defaults(lease.recommended_sampling()),
+        stops: served.handle.template.stops(),
+        capabilities: served.handle.capabilities,
+        adapters: &served.handle.adapters,
+        vocab_size: served.handle.tokenizer.vocab_size(),
+    };
+    let history = |id: &str| {
+        let history = gateway.responses.history(id, caller)?;
+        Ok(Box::new(history) as Box<dyn History>)
+    };
+    protocol.parse(fields, model, &history)
+}
 
-    /// The description without prompts. Settings that decide the answer are part of the description.
-    fn describe(&self, closed_objects: bool) -> StreamDescription {
-        let (request, meta, terms) = (&*self.request, self.meta, self.terms);
-        let model = &request.lease.serving.model;
-        let job_id = request.response_id.clone();
-        let mut params = request.ask.params.clone();
-        params.closed_objects.get_or_insert(closed_objects);
-        StreamDescription {
-            kind: match request.program {
-                Some(_) => DescriptionKind::WorkflowRun,
-                None => DescriptionKind::Generation,
-            },
-            owner: terms.owner.0,
-            protocol: terms.protocol,
-            framing: terms.framing,
-            reasoning_field: terms.reasoning_field,
-            explicit_acks: terms.explicit_acks,
-            credit_window: terms.credit_window,
-            detached_tokens: terms.detached_tokens,
-            response_id: meta.response_id.clone(),
-            created_unix_s: meta.created_unix_s,
-            opened_unix_us: unix_us(meta.arrived),
-            deadline_unix_us: self.deadline.map(unix_us),
-            model: meta.model.clone(),
-            model_key: model.id.clone(),
-            identity: model.identity_now(),
-            context_max: model.handle.context_max,
-            n: request.ask.n,
-            params,
-            stream_options: request.ask.stream_options.clone(),
-            priority: meta.stream_options.priority,
-            prompts: RecordedPrompts::default(),
-            body_bytes: request.body_bytes,
-            job_id: job_id.filter(|_| terms.protocol == Protocol::Job),
-            stored: self
-                .stored_note
-                .and_then(|note| serde_json::to_value(note).ok()),
-        }
+/// Expects that the caller has no job of this name here, before the other gateways of a cluster are asked.
+///
+/// # Errors
+/// The caller has one.
+pub fn expect_unused_name(gateway: &Gateway, caller: &Caller, id: &JobId) -> Result<(), ApiError> {
+    let registry = gateway.generations.streams.registry();
+    let is_known = |id| {
+        registry
+            .entry(id, stream::Caller::Owner(caller.owner))
+            .is_ok()
+    };
+    match gateway.job_names.find_stream(caller.owner, id) {
+        Some(stream) if is_known(stream) => Err(name_is_taken()),
+        _ => Ok(()),
     }
+}
+
+/// Ends a job whose name another gateway has: no client has its id, and no webhook is sent, unless it has ended.
+pub async fn withdraw_job(gateway: &Gateway, id: StreamId) {
+    let streams = &gateway.generations.streams;
+    if let Ok(record) = streams.registry().lookup(id, stream::Caller::Admin) {
+        record.withdraw();
+        streams.forget_stream(&record).written().await;
+    }
+}
+
+fn claim_job_name<'a>(
+    gateway: &'a Gateway,
+    caller: &Caller,
+    id: JobId,
+) -> Result<NameClaim<'a>, ApiError> {
+    let registry = gateway.generations.streams.registry();
+    let is_known = |owner, id| registry.entry(id, stream::Caller::Owner(owner)).is_ok();
+    gateway.job_names.claim_name(
+        caller.owner,
+        id,
+        is_known,
+        gateway.generations.limits.now().retry_after,
+    )
 }
 
 #[cfg(test)]

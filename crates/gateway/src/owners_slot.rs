@@ -11,7 +11,7 @@ use std::time::Duration;
 use stream::{Owner, StreamId};
 use tokio::sync::{Mutex, MutexGuard};
 use wire::clock;
-use wire::shared::job_id::JobId;
+use wire::shared::job_outcome::JobId;
 
 /// Streams that are looked up at one time.
 pub(crate) const LOOKUPS_MAX: usize = 16;

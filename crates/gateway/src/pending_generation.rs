@@ -6,11 +6,12 @@ use crate::metrics::MeteredRequest;
 use crate::models::ReadyModel;
 use crate::records::{RecordedPrompts, StreamDescription};
 use crate::streams::{
-    self, CancelOnDrop, Claim, DetachedDriver, StreamRecord, StreamRun, Subscriber,
+    self, CancelOnDrop, Claim, DetachedDriver, DurableStream, PermitHolder, Started, StreamRecord,
+    StreamRegistry, StreamRun, Subscriber,
 };
-use crate::{launch, workflows};
+use crate::workflows;
 use admission::{Permit, Priority, RequestedChoices, Ticket};
-use engine::{Policy, Terms};
+use engine::{Policy, Progress, SequencePermits, Terms};
 use futures_util::future::Either;
 use futures_util::{FutureExt, TryFutureExt};
 use generate::constraint::compiler::{ConstraintOptions, OutputConstraints};
@@ -19,11 +20,13 @@ use generate::output::choice_reader::LogReaders;
 use generate::output::parser_config::ParseOptions;
 use generate::prompt::{PreparedPrompt, PromptEncoder};
 use generate::request::GenerateRequest;
-use generate::submit::Submission;
+use generate::submit::{ResumedGeneration, Submission, SubmissionHost};
 use generate::truncation::PromptTruncation;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Instant;
+use stream::Owner;
 use tokio::task::JoinSet;
 use wire::clock;
 
@@ -180,7 +183,7 @@ impl PendingGeneration {
         let reporter = permit.latency_reporter();
         let stream = (&*self.handles.streams, self.run.record());
         let submission = self.submission(&constraints);
-        let (started, readers) = launch::start_stream(&submission, prompts, permit, stream)?;
+        let (started, readers) = start_stream(&submission, prompts, permit, stream)?;
         self.run.start_stream(started, reporter);
         tracing::debug!(
             choices = readers.len(),
@@ -363,4 +366,120 @@ pub(crate) fn requested_choices(ask: &GenerateRequest) -> RequestedChoices {
 
 fn unprepared_error() -> ApiError {
     ApiError::ours("internal_error", "the prompt could not be prepared")
+}
+
+/// The stream of a submission: splits the permit among requests, and removes ended streams when segments are short.
+struct StreamHost<'a> {
+    record: Arc<StreamRecord>,
+    streams: &'a StreamRegistry,
+    work: Arc<PermitHolder>,
+    /// When the engine's timestamps begin.
+    epoch: Instant,
+    owner: Owner,
+}
+
+impl<'a> StreamHost<'a> {
+    fn new(
+        submission: &Submission<'_>,
+        permit: Permit,
+        streams: &'a StreamRegistry,
+        record: &Arc<StreamRecord>,
+    ) -> Self {
+        let undelivered = streams.undelivered_streams();
+        Self {
+            record: Arc::clone(record),
+            streams,
+            work: Arc::new(PermitHolder::new(permit, record, undelivered)),
+            epoch: submission.model.engine.epoch(),
+            owner: record.terms().owner,
+        }
+    }
+}
+
+impl SubmissionHost for StreamHost<'_> {
+    fn progress(&self, prompt: usize) -> Progress {
+        Progress::followed(self.record.transitions().engine_follower(prompt))
+    }
+
+    fn permits(&self, progress: &Arc<Progress>) -> Option<Box<dyn SequencePermits>> {
+        Some(self.work.sequence_permit(progress, self.epoch))
+    }
+
+    fn recorder(&self) -> Option<Waker> {
+        self.record.durable().map(DurableStream::waker)
+    }
+
+    fn free_segments(&self) -> bool {
+        self.streams.free_segments(self.owner)
+    }
+
+    fn set_requests(&self, count: usize) {
+        self.record.transitions().set_requests(count);
+    }
+}
+
+/// Submits all prompts of a stream, or none, for [`StreamRun::start_stream`]. Returns the first readers of the logs, too.
+///
+/// # Errors
+/// The token pools or the engine have no room.
+pub(crate) fn start_stream(
+    submission: &Submission<'_>,
+    prompts: Vec<PreparedPrompt>,
+    permit: Permit,
+    (streams, record): (&StreamRegistry, &Arc<StreamRecord>),
+) -> Result<(Started, Vec<LogReaders>), ApiError> {
+    let host = StreamHost::new(submission, permit, streams, record);
+    let (generation, readers) = submission.start(prompts, &host)?;
+    Ok((Started::of_generation(generation), readers))
+}
+
+/// Submits the rest of a stream of an earlier process, for [`StreamRun::start_stream`]. Returns the first readers of the
+/// logs, too.
+///
+/// # Errors
+/// As for [`start_stream`].
+pub(crate) fn resume_stream(
+    submission: &Submission<'_>,
+    (prompts, resumed): (&[PreparedPrompt], ResumedGeneration),
+    permit: Permit,
+    (streams, record): (&StreamRegistry, &Arc<StreamRecord>),
+) -> Result<(Started, Vec<LogReaders>), ApiError> {
+    let host = StreamHost::new(submission, permit, streams, record);
+    let (generation, readers) = submission.resume(prompts, resumed, &host)?;
+    Ok((Started::of_generation(generation), readers))
+}
+
+/// Makes the tokens of a stream readable whose choices have all ended.
+///
+/// # Errors
+/// The token pools have no room.
+pub(crate) fn restore_ended(
+    submission: &Submission<'_>,
+    (prompts, resumed): (&[PreparedPrompt], ResumedGeneration),
+    (streams, run): (&StreamRegistry, &StreamRun),
+) -> Result<(), ApiError> {
+    let host = EndedHost {
+        record: run.record(),
+        streams,
+    };
+    let (generation, _) = submission.resume(prompts, resumed, &host)?;
+    run.record().set_started(Started::of_generation(generation));
+    run.record().publish_written_end();
+    Ok(())
+}
+
+/// The host of a stream without engine requests.
+struct EndedHost<'a> {
+    record: &'a Arc<StreamRecord>,
+    streams: &'a StreamRegistry,
+}
+
+impl SubmissionHost for EndedHost<'_> {
+    fn recorder(&self) -> Option<Waker> {
+        self.record.durable().map(DurableStream::waker)
+    }
+
+    fn free_segments(&self) -> bool {
+        self.streams.free_segments(self.record.terms().owner)
+    }
 }

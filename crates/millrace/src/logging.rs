@@ -11,8 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
-use wire::clock;
-use wire::rfc3339::utc_millis;
+use wire::clock::{self, utc_millis};
 
 /// Whether everything that the process says is JSON: from the reading of the settings on.
 static IS_JSON: AtomicBool = AtomicBool::new(false);

@@ -107,9 +107,10 @@ async fn caller(addr: SocketAddr, name: u64, prompt: usize, manner: Manner) -> i
         let answered = asked.elapsed();
         let said = client.text(head).await?;
         assert!(matches!(head.status, 503 | 504), "{} {said}", head.status);
-        match said.contains("deadline_unattainable") {
-            true => story.unattainable = Some(answered),
-            false => story.refusals.push(answered),
+        if said.contains("deadline_unattainable") {
+            story.unattainable = Some(answered)
+        } else {
+            story.refusals.push(answered)
         }
         let Some(told) = head.retry_after.filter(|_| manner == Manner::Polite) else {
             return Ok(story);

@@ -24,9 +24,10 @@ const LIMITS: Limits = Limits {
 fn main() {
     let minutes = argument("--minutes", 10.0);
     let is_hostile = std::env::args().any(|arg| arg == "--hostile");
-    let deeds = match is_hostile {
-        true => [&deeds::DEEDS[..], &hostile::HOSTILE[..]].concat(),
-        false => deeds::DEEDS.to_vec(),
+    let deeds = if is_hostile {
+        [&deeds::DEEDS[..], &hostile::HOSTILE[..]].concat()
+    } else {
+        deeds::DEEDS.to_vec()
     };
     let actors_default = if is_hostile { 100.0 } else { 24.0 };
     let (seed, actors) = (

@@ -3,8 +3,6 @@
 //! The session is the server's own, `realtime/session.rs`: its library, its limits, its order of reading and writing, its close
 //! codes. Only the handler of messages differs. The opening handshake is short: `test_websocket_frames.py` tests the server's.
 
-#[path = "../src/realtime/control_rate.rs"]
-mod control_rate;
 #[path = "../src/realtime/session.rs"]
 mod session;
 

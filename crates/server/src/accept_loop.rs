@@ -2,12 +2,11 @@
 
 use crate::app::App;
 use crate::connection;
-use crate::connection::client_socket::ClientSocket;
-use crate::connection::connection_limiter::{ConnectionLimiter, ConnectionPermit};
-use crate::connection::rejected_connection::reject_connection;
-use crate::connection::socket_options;
+use crate::connection::client_socket::{self, ClientSocket, UnixSocket, UnixStream};
+use crate::connection::connection_limiter::{
+    ConnectionLimiter, ConnectionPermit, reject_connection,
+};
 use crate::connection::tls::{TlsSlot, accept_tls};
-use crate::connection::unix_listener::{UnixSocket, UnixStream};
 use axum::Router;
 use cluster::messages::Role;
 use futures_util::FutureExt;
@@ -153,7 +152,7 @@ impl AcceptLoop {
     }
 
     fn accept_tcp(&mut self, stream: TcpStream, from: SocketAddr) {
-        if let Err(error) = socket_options::set_options(&stream, &self.app.config.now()) {
+        if let Err(error) = client_socket::set_options(&stream, &self.app.config.now()) {
             // The client may have disconnected; a connected client is served without the options.
             tracing::debug!(%error, "cannot set socket options");
         }

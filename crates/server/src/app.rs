@@ -1,22 +1,20 @@
 //! The services of a running server, and the handles by which handlers reach them.
 
-use crate::cluster_slot::ClusterSlot;
 use crate::config::live_config::LiveConfig;
 use crate::connection::AnswerBuffers;
 use crate::metrics::{Metrics, MetricsSources};
 use crate::peers::{PeerCalls, Peers};
 use crate::realtime::handles::{OpenSockets, RealtimeHandles};
-use crate::request::unadmitted_request::UnadmittedHandles;
+use crate::request::model_lookup::UnadmittedHandles;
 use crate::response::stream_response::StreamResponder;
 use crate::routes::ollama::pull::PullSlots;
-use crate::upstream_slot::UpstreamSlot;
+use crate::{ClusterSlot, UpstreamSlot};
 use axum::extract::FromRef;
 use gateway::handles::Gateway;
 use gateway::job_names::JobNames;
 use gateway::lifecycle::Lifecycle;
-use gateway::limits::LiveLimits;
+use gateway::limits::{LiveLimits, Offload};
 use gateway::models::ModelRegistry;
-use gateway::offload::Offload;
 use gateway::owners_slot::OwnersSlot;
 use gateway::stored::ResponseStore;
 use gateway::streams::{StreamFeed, StreamRegistry};

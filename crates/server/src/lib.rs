@@ -7,7 +7,7 @@
 //! connection       bytes              -> an HTTP request       limits of header size and time
 //! authentication   an HTTP request    -> a `Caller`            host allow-list, API key, scope
 //! extract          an HTTP request    -> header fields, body   rate limit, limits of size and time
-//! incoming_request the `model` field  -> a `ModelLease`        once the model is loaded
+//! model_lookup     the `model` field  -> a `ModelLease`        once the model is loaded
 //! wire             JSON fields        -> a `GenerateRequest`   all invalid fields at once
 //! admission        a `GenerateRequest` -> a `Permit`           or a queue position, or an error with `Retry-After`
 //! generate         prompt token ids   -> a `Generation`        rendered, constrained, submitted to the engine
@@ -36,7 +36,6 @@
 mod accept_loop;
 mod access;
 mod app;
-mod cluster_slot;
 mod config;
 mod connection;
 mod embeddings;
@@ -50,9 +49,7 @@ mod request_line;
 mod response;
 mod router;
 mod routes;
-mod runtime;
 mod serve;
-mod upstream_slot;
 
 pub use accept_loop::Drained;
 pub use access::origins::Origins;
@@ -89,9 +86,16 @@ pub use generate::model_handle::ModelHandle;
 pub use generate::sampling_defaults::{SamplingDefaults, SamplingParameter};
 pub use openapi::text as openapi_document;
 pub use realtime::RealtimeLimits;
-pub use runtime::io_runtime;
-pub use serve::Server;
+pub use serve::{Server, io_runtime};
 pub use wire::openai::chat_encoder::ReasoningField;
+
+use std::sync::{Arc, OnceLock};
+
+/// This process in a cluster; empty in a process of its own.
+type ClusterSlot = Arc<OnceLock<Arc<cluster::node::ClusterNode>>>;
+
+/// The upstreams of this process; empty where an engine computes.
+type UpstreamSlot = Arc<OnceLock<Arc<upstream::UpstreamStatus>>>;
 
 #[cfg(test)]
 #[global_allocator]

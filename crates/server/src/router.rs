@@ -2,34 +2,14 @@
 
 use crate::access::authentication::{self, Authentication};
 use crate::app::App;
-use crate::embeddings;
-use crate::health;
-use crate::metrics;
-use crate::openapi;
 use crate::realtime::handshake;
-use crate::request::paths;
-use crate::request::{foreign_id, foreign_stream, registration_wait};
-use crate::response::error_response::{self, Rejected};
-use crate::routes::ai_sdk;
-use crate::routes::anthropic;
-use crate::routes::cluster;
-use crate::routes::completion_list;
-use crate::routes::durable_streams;
-use crate::routes::generation;
-use crate::routes::jobs;
-use crate::routes::llama_cpp;
-use crate::routes::lora;
-use crate::routes::models;
-use crate::routes::ollama;
-use crate::routes::page;
-use crate::routes::responses;
-use crate::routes::stored_completions;
-use crate::routes::stream_feed;
-use crate::routes::stream_list;
-use crate::routes::streams;
-use crate::routes::vocabulary;
-use crate::routes::webhooks;
-use crate::routes::workflows;
+use crate::request::{foreign_id, foreign_stream, paths};
+use crate::response::{self, Rejected};
+use crate::routes::{
+    cluster, completion_list, durable_streams, generation, jobs, llama_cpp, models, ollama, page,
+    responses, stream_feed, stream_list, streams, vocabulary, webhooks, workflows,
+};
+use crate::{embeddings, health, metrics, openapi};
 use ::cluster::messages::Role;
 use axum::Router;
 use axum::http::{Method, Uri};
@@ -69,12 +49,12 @@ macro_rules! routes {
 pub(crate) const ROUTES: &[Route] = routes! {
     "/metrics": get(metrics::show_metrics);
     "/v1/chat/completions": post(generation::chat_completion) get(completion_list::list_completions);
-    "/v1/chat/completions/{id}": get(stored_completions::show_completion) post(stored_completions::update_completion)
-        delete(stored_completions::delete_completion);
-    "/v1/chat/completions/{id}/messages": get(stored_completions::list_messages);
+    "/v1/chat/completions/{id}": get(completion_list::show_completion) post(completion_list::update_completion)
+        delete(completion_list::delete_completion);
+    "/v1/chat/completions/{id}/messages": get(completion_list::list_messages);
     "/v1/completions": post(generation::text_completion);
-    "/v1/ai-sdk/chat": post(ai_sdk::create_message);
-    "/v1/ai-sdk/chat/{id}/stream": get(ai_sdk::reconnect_chat);
+    "/v1/ai-sdk/chat": post(generation::answer_chat);
+    "/v1/ai-sdk/chat/{id}/stream": get(generation::reconnect_chat);
     "/v1/models": get(models::list_models);
     "/v1/models/{*id}": get(models::one_model);
     "/v1/streams": get(stream_list::list_streams);
@@ -103,7 +83,7 @@ pub(crate) const ROUTES: &[Route] = routes! {
     "/v1/rerank": post(embeddings::rerank::rank_documents);
     "/api/embed": post(embeddings::ollama::embed_texts);
     "/api/embeddings": post(embeddings::ollama::embed_one_text);
-    "/lora-adapters": get(lora::list_adapters) post(lora::set_scales);
+    "/lora-adapters": get(models::list_adapters) post(models::set_scales);
     "/completion": post(generation::llama_completion);
     "/infill": post(generation::fill_gap);
     "/props": get(llama_cpp::show_props);
@@ -113,8 +93,8 @@ pub(crate) const ROUTES: &[Route] = routes! {
     "/apply-template": post(vocabulary::apply_template);
     "/openapi.json": get(openapi::description);
     "/docs": get(openapi::page);
-    "/v1/messages": post(anthropic::create_message);
-    "/v1/messages/count_tokens": post(anthropic::count_tokens);
+    "/v1/messages": post(generation::create_message);
+    "/v1/messages/count_tokens": post(generation::count_tokens);
     "/v1/realtime/streams": get(handshake::open_websocket);
     "/": get(page::show_document);
     "/page/{version}/{file}": get(page::show_file);
@@ -128,8 +108,8 @@ pub(crate) const ROUTES: &[Route] = routes! {
     "/api/create": post(ollama::store::create_model);
     "/api/copy": post(ollama::store::copy_model);
     "/api/delete": delete(ollama::store::delete_model);
-    "/api/push": post(ollama::unsupported::push_model);
-    "/api/blobs/{digest}": any(ollama::unsupported::store_blob);
+    "/api/push": post(ollama::store::push_model);
+    "/api/blobs/{digest}": any(ollama::store::store_blob);
     "/v1/workflows": get(workflows::list_workflows);
     "/v1/workflows/{name}": get(workflows::show_workflow);
     "/v1/workflows/{name}/runs": post(workflows::run_workflow);
@@ -152,9 +132,10 @@ pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
         Arc::clone(&app.gateway.registration),
     );
     let is_in_cluster = app.cluster.get().is_some() || app.gateway.owners.is_set();
-    let authentication = match is_in_cluster {
-        true => authentication.in_cluster(app.peer_calls.peers.clone(), Arc::clone(&app.config)),
-        false => authentication,
+    let authentication = if is_in_cluster {
+        authentication.in_cluster(app.peer_calls.peers.clone(), Arc::clone(&app.config))
+    } else {
+        authentication
     };
     let add = |router: Router<App>, route: &Route| router.route(route.path, (route.handlers)());
     let is_engine = app
@@ -165,9 +146,10 @@ pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
         .iter()
         .filter(|route| !is_engine || is_for_operators(route.path));
     let router = routes.fold(Router::new(), add);
-    let router = match is_engine {
-        true => router.fallback(not_at_engine),
-        false => router.fallback(not_found),
+    let router = if is_engine {
+        router.fallback(not_at_engine)
+    } else {
+        router.fallback(not_found)
     };
     router
         .method_not_allowed_fallback(async || not_allowed())
@@ -175,9 +157,9 @@ pub(crate) fn build_router(app: App, authentication: Authentication) -> Router {
         .layer(from_fn_with_state(app.clone(), foreign_id::find_elsewhere))
         .layer(from_fn_with_state(
             barrier,
-            registration_wait::wait_for_registration,
+            foreign_stream::wait_for_registration,
         ))
-        .layer(from_fn(error_response::write_errors))
+        .layer(from_fn(response::write_errors))
         .layer(from_fn_with_state(
             Arc::new(authentication),
             authentication::authenticate,

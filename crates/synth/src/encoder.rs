@@ -188,13 +188,12 @@ impl EncoderSpec {
         }
         for layer in 0..self.layers {
             let name = |part: &str| format!("blk.{layer}.{part}");
-            match is_bert {
-                true => {
-                    planner.linear(&name("attn_q"), (dim, dim), SHARPNESS)?;
-                    planner.linear(&name("attn_k"), (dim, dim), SHARPNESS)?;
-                    planner.linear(&name("attn_v"), (dim, dim), 1.0)?;
-                }
-                false => planner.linear(&name("attn_qkv"), (dim, 3 * dim), SHARPNESS)?,
+            if is_bert {
+                planner.linear(&name("attn_q"), (dim, dim), SHARPNESS)?;
+                planner.linear(&name("attn_k"), (dim, dim), SHARPNESS)?;
+                planner.linear(&name("attn_v"), (dim, dim), 1.0)?;
+            } else {
+                planner.linear(&name("attn_qkv"), (dim, 3 * dim), SHARPNESS)?
             }
             planner.linear(&name("attn_output"), (dim, dim), 1.0)?;
             planner.norm(&name("attn_output_norm"));

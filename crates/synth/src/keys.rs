@@ -91,9 +91,12 @@ fn put_kv_heads(spec: &SynthSpec, key: &str, out: &mut GgufWriter) {
         out.u32(key, spec.kv_heads);
         return;
     }
-    let heads = |layer| match spec.parts_of(layer).attends {
-        true => spec.kv_heads as i32,
-        false => 0,
+    let heads = |layer| {
+        if spec.parts_of(layer).attends {
+            spec.kv_heads as i32
+        } else {
+            0
+        }
     };
     out.i32s(key, &(0..spec.layers).map(heads).collect::<Vec<_>>());
 }
@@ -104,9 +107,12 @@ fn put_widths(spec: &SynthSpec, out: &mut GgufWriter) {
     match spec.architecture.traits().feed {
         FeedRule::Never => out.u32(&key, 0),
         FeedRule::Alone => {
-            let width = |layer| match spec.parts_of(layer).feeds {
-                true => spec.ffn as i32,
-                false => 0,
+            let width = |layer| {
+                if spec.parts_of(layer).feeds {
+                    spec.ffn as i32
+                } else {
+                    0
+                }
             };
             out.i32s(&key, &(0..spec.layers).map(width).collect::<Vec<_>>())
         }
@@ -162,9 +168,10 @@ fn put_scales(spec: &SynthSpec, out: &mut GgufWriter) {
 
 fn epsilon_key(spec: &SynthSpec) -> &'static str {
     let traits = spec.architecture.traits();
-    match traits.layer_norms || traits.feed == FeedRule::Alone {
-        true => "attention.layer_norm_epsilon",
-        false => "attention.layer_norm_rms_epsilon",
+    if traits.layer_norms || traits.feed == FeedRule::Alone {
+        "attention.layer_norm_epsilon"
+    } else {
+        "attention.layer_norm_rms_epsilon"
     }
 }
 

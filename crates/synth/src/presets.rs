@@ -167,14 +167,16 @@ impl SynthSpec {
         let has_kinds = tiny.differing.is_some() || tiny.recurrent.is_some();
         let mut spec = Self {
             dim: self.dim,
-            layers: match has_kinds {
-                true => tiny.layers,
-                false => self.layers.max(tiny.layers),
+            layers: if has_kinds {
+                tiny.layers
+            } else {
+                self.layers.max(tiny.layers)
             },
             heads: self.heads,
-            kv_heads: match tiny.kv_heads == tiny.heads {
-                true => self.heads,
-                false => self.kv_heads,
+            kv_heads: if tiny.kv_heads == tiny.heads {
+                self.heads
+            } else {
+                self.kv_heads
             },
             ffn: self.ffn,
             vocab: self.vocab,

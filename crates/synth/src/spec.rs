@@ -224,13 +224,14 @@ impl SynthSpec {
             (
                 self.differing.is_some() == architecture.traits().layers_differ
                     && self.has_sources(),
-                match architecture.traits().layers_differ {
-                    true => format!(
+                if architecture.traits().layers_differ {
+                    format!(
                         "the layers of {architecture} differ, and those that read keys and values of earlier ones need layers \
                          with and without a window before them: {} layers do not have them",
                         self.layers
-                    ),
-                    false => format!("the layers of {architecture} do not differ"),
+                    )
+                } else {
+                    format!("the layers of {architecture} do not differ")
                 },
             ),
             (
@@ -247,13 +248,14 @@ impl SynthSpec {
             (
                 self.latent.is_some() == architecture.traits().latent
                     && self.latent.is_none_or(|_| self.rope_dims() < self.head_dim),
-                match architecture.traits().latent {
-                    true => format!(
+                if architecture.traits().latent {
+                    format!(
                         "{architecture} needs latents, and its rope turns a part of each head: {} of {} elements are not",
                         self.rope_dims(),
                         self.head_dim
-                    ),
-                    false => format!("{architecture} has no latents"),
+                    )
+                } else {
+                    format!("{architecture} has no latents")
                 },
             ),
             (

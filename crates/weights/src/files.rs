@@ -74,9 +74,10 @@ impl ModelFiles {
 
     /// Entries of what an encoder gives of a text: of a hidden state, or the scores of a classification head.
     pub fn hidden_dim(&self, encoder: &EncoderConfig) -> usize {
-        match encoder.ranks {
-            true => self.tensor(SCORES).map_or(0, |scores| scores.rows()),
-            false => encoder.dim,
+        if encoder.ranks {
+            self.tensor(SCORES).map_or(0, |scores| scores.rows())
+        } else {
+            encoder.dim
         }
     }
 

@@ -1,5 +1,7 @@
 //! The clock of the I/O driver: one of the two places where time is read.
 
+use crate::schema::written_as;
+use serde::{Serialize, Serializer};
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -46,5 +48,112 @@ pub fn wall(at: Instant) -> SystemTime {
     match at.checked_duration_since(then) {
         Some(later) => wall + later,
         None => wall - then.duration_since(at),
+    }
+}
+
+const DAY_S: u64 = 24 * 60 * 60;
+
+/// In UTC, to the millisecond: `2026-01-31T23:59:59.999Z`. Times before 1970 are written as 1970.
+pub fn utc_millis(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, second) = (since.as_secs() / DAY_S, since.as_secs() % DAY_S);
+    let (year, month, day) = civil_date(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let ms = since.subsec_millis();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+/// A time in UTC to the nanosecond; serialization allocates nothing.
+#[derive(Clone, Copy)]
+pub struct Nanos(pub SystemTime);
+
+written_as!(Nanos => String);
+
+impl Serialize for Nanos {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut text = [0; NANOS_BYTES];
+        write_nanos(self.0, &mut text);
+        serializer.serialize_str(std::str::from_utf8(&text).unwrap_or_default())
+    }
+}
+
+/// Bytes of a time to the nanosecond.
+const NANOS_BYTES: usize = 30;
+
+fn write_nanos(time: SystemTime, out: &mut [u8; NANOS_BYTES]) {
+    let mut at = 0;
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, second) = (since.as_secs() / DAY_S, since.as_secs() % DAY_S);
+    let (year, month, day) = civil_date(days);
+    for (value, width, after) in [
+        (year, 4, b'-'),
+        (month, 2, b'-'),
+        (day, 2, b'T'),
+        (second / 3600, 2, b':'),
+        (second / 60 % 60, 2, b':'),
+        (second % 60, 2, b'.'),
+        (u64::from(since.subsec_nanos()), 9, b'Z'),
+    ] {
+        let (mut digits, mut rest) = ([b'0'; 9], value);
+        for digit in digits[..width].iter_mut().rev() {
+            *digit += (rest % 10) as u8;
+            rest /= 10;
+        }
+        out[at..at + width].copy_from_slice(&digits[..width]);
+        out[at + width] = after;
+        at += width + 1;
+    }
+}
+
+/// Year, month and day of a day since 1970. Days are counted from 0000-03-01 in eras of 400 years, so that the leap
+/// day is the last day of a year (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+fn civil_date(days_since_1970: u64) -> (u64, u64, u64) {
+    const DAYS_TO_1970: u64 = 719_468;
+    const ERA_DAYS: u64 = 146_097;
+    let days = days_since_1970 + DAYS_TO_1970;
+    let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn time_stamp_has_rfc3339_format() {
+        // Seconds as printed by `date -u -d ... +%s`.
+        let rows = [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (951_868_800_000, "2000-03-01T00:00:00.000Z"),
+            (1_709_164_800_007, "2024-02-29T00:00:00.007Z"),
+            (1_767_225_599_000, "2025-12-31T23:59:59.000Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+        ];
+        for (ms, want) in rows {
+            assert_eq!(
+                utc_millis(UNIX_EPOCH + Duration::from_millis(ms)),
+                want,
+                "{ms}"
+            );
+        }
+        assert_eq!(utc_millis(UNIX_EPOCH - Duration::from_secs(1)), rows[0].1);
+        for (ms, want) in rows {
+            let time = UNIX_EPOCH + Duration::from_millis(ms) + Duration::from_nanos(7);
+            let want = want.replace('Z', "000007Z");
+            assert_eq!(serde_json::to_value(Nanos(time)).unwrap(), want, "{ms}");
+        }
     }
 }

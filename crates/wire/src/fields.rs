@@ -2,23 +2,23 @@
 //! error response lists all invalid fields at once.
 
 pub mod bounds;
-mod raw;
 pub mod recorder;
-
-pub use bounds::begins_with_number;
-pub use raw::{JsonObject, RawJson};
 
 use self::recorder::{FieldRecorder, array_schema, integer_schema, object_schema};
 use crate::field_table::{self, FieldTable};
 use generate::error::{ApiError, Problem};
 use generate::request::IgnoredFields;
-use raw::Name;
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::Utf8Error;
+
+pub use bounds::begins_with_number;
 
 /// Limit of fields per object.
 const FIELDS_MAX: usize = 256;
@@ -451,6 +451,120 @@ fn object_error(text: &str) -> ApiError {
     };
     ApiError::bad_request("invalid_json", error_message)
 }
+
+/// Levenshtein distance: insertions, deletions and replacements of characters that turn `a` into `b`, without regard
+/// to ASCII case. Time grows with the product of the lengths and memory with their sum; callers bound both.
+pub fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    // Distances of the processed part of `a` to each prefix of `b`.
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(!from.eq_ignore_ascii_case(to));
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// The text of one valid JSON value, without white space around the value.
+#[derive(Clone, Copy, Debug)]
+pub struct RawJson<'a>(&'a str);
+
+impl<'a> RawJson<'a> {
+    /// The JSON text.
+    pub fn get(self) -> &'a str {
+        self.0
+    }
+
+    /// A value whose text was parsed earlier.
+    pub(crate) fn of_parsed(text: &'a str) -> Self {
+        Self(text)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for RawJson<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&'de RawValue>::deserialize(deserializer)?;
+        Ok(Self(raw.get()))
+    }
+}
+
+/// Names and values of an object, in the client's order.
+pub struct JsonObject<'a>(Vec<(Cow<'a, str>, RawJson<'a>)>);
+
+impl<'a> JsonObject<'a> {
+    /// An object with these entries.
+    pub(crate) fn new(entries: Vec<(Cow<'a, str>, RawJson<'a>)>) -> Self {
+        Self(entries)
+    }
+
+    /// Entries in order.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, RawJson<'a>)> {
+        self.0.iter().map(|(name, raw)| (name.as_ref(), *raw))
+    }
+
+    /// Entries in order; a name is borrowed from the JSON text unless the text has escapes.
+    pub(crate) fn into_entries(self) -> impl Iterator<Item = (Cow<'a, str>, RawJson<'a>)> {
+        self.0.into_iter()
+    }
+
+    /// The value of `name`; null counts as absent.
+    pub fn get(&self, name: &str) -> Option<RawJson<'a>> {
+        self.entries()
+            .find(|(n, _)| *n == name)
+            .map(|(_, raw)| raw)
+            .filter(|raw| json_type(*raw) != JsonType::Null)
+    }
+
+    /// Names that occur more than once.
+    fn repeated_names(&self) -> impl Iterator<Item = &str> {
+        (0..self.0.len()).filter_map(|i| {
+            let name = &self.0[i].0;
+            let before = self.0[..i].iter().filter(|(n, _)| n == name).count();
+            (before == 1).then_some(name.as_ref())
+        })
+    }
+}
+
+impl Fields<'_> {
+    /// Whether the object has a field `name`, null included.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.object.entries().any(|(given, _)| given == name)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for JsonObject<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries<'a>(std::marker::PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for Entries<'a> {
+            type Value = JsonObject<'a>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<JsonObject<'a>, M::Error> {
+                let mut entries = Vec::new();
+                while let Some(name) = map.next_key::<Name<'de>>()? {
+                    if entries.len() == FIELDS_MAX {
+                        return Err(M::Error::custom("too many fields"));
+                    }
+                    entries.push((name.0, map.next_value::<RawJson<'de>>()?));
+                }
+                Ok(JsonObject(entries))
+            }
+        }
+        deserializer.deserialize_map(Entries(std::marker::PhantomData))
+    }
+}
+
+/// A string that is borrowed from the JSON text unless the text has escapes.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests;

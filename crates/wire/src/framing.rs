@@ -1,8 +1,12 @@
 //! Framing: how the frames of a stream are separated in a body.
 
-use crate::query::Query;
+use crate::cursor::CursorText;
+use crate::item_page::Query;
+use crate::json;
+use bytes::BytesMut;
 use generate::error::ApiError;
 use http::{HeaderMap, header};
+use std::fmt::{Arguments, Write};
 
 /// How frames are separated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,6 +82,46 @@ fn accepts_events(headers: &HeaderMap) -> bool {
         let essence = range.split(';').next().unwrap_or_default().trim();
         essence.eq_ignore_ascii_case("text/event-stream")
     })
+}
+
+/// Time after which a client of a resumable stream reconnects, in milliseconds. Browsers wait about three seconds
+/// without this field.
+const RETRY_MS: u64 = 250;
+
+/// Writes the reconnection time as the first field of an event. A block of this field alone would be an event with empty
+/// data in some clients.
+pub fn write_retry(out: &mut BytesMut) {
+    json::raw(out, "retry: ");
+    json::integer(out, RETRY_MS);
+    json::raw(out, "\n");
+}
+
+/// Writes the fields of an event up to the beginning of its data.
+pub(crate) fn begin_event(id: Option<CursorText<'_>>, name: Option<&str>, out: &mut BytesMut) {
+    if let Some(id) = id {
+        json::raw(out, "id: ");
+        id.write_to(out);
+        json::raw(out, "\n");
+    }
+    if let Some(name) = name {
+        json::raw(out, "event: ");
+        json::raw(out, name);
+        json::raw(out, "\n");
+    }
+    json::raw(out, "data: ");
+}
+
+/// Ends an event after the data.
+pub(crate) fn end_event(out: &mut BytesMut) {
+    json::raw(out, "\n\n");
+}
+
+/// Writes a comment on a line of its own; clients ignore comments.
+pub(crate) fn write_comment_line(text: Arguments<'_>, out: &mut BytesMut) {
+    json::raw(out, ": ");
+    // Writing into memory does not fail.
+    let _ = out.write_fmt(text);
+    json::raw(out, "\n");
 }
 
 #[cfg(test)]

@@ -1,25 +1,29 @@
 //! Wire protocols. Their properties are in `protocol_rows`.
 
-mod protocol_rows;
-
+use crate::ai_sdk::{self, UiMessageEncoder};
+use crate::anthropic::encoder::MessagesEncoder;
+use crate::derived_model::{ModelOptions, RequestedModel};
 use crate::encoder::Encoder;
 use crate::fields::Fields;
 use crate::framing::Framing;
-use crate::model_defaults::RequestedModel;
-use crate::openai::chat_encoder::ReasoningField;
-#[cfg(test)]
-use crate::reasoning_request_fields::ReasoningRequestFields;
-use crate::request_parser::{HistoryLookup, ParseContext, ParsedBody};
+use crate::jobs::encoder::JobEncoder;
+use crate::llama_cpp::result_encoder::{self, LlamaEncoder};
+use crate::llama_cpp::{completion_request, infill_request};
+use crate::ollama::encoder::{OllamaEncoder, TextField};
+use crate::openai::chat_encoder::{ChatEncoder, ReasoningField};
+use crate::openai::completion_encoder::CompletionEncoder;
+use crate::request_parser::{
+    HistoryLookup, ParseContext, ParsedBody, ReasoningRequestFields, RequestParser,
+};
+use crate::responses::{self, ResponsesEncoder};
 use crate::schema::ResponseSchemas;
+use crate::shared::error_response;
+use crate::{anthropic, jobs, ollama, openai};
 use bytes::Bytes;
 use generate::error::ApiError;
 use generate::request::Prompt;
 use generate::stream_source::StreamSource;
 use http::Response;
-use protocol_rows::{
-    AI_SDK_UI, CHAT, COMPLETION, INFILL, JOB, LLAMA_COMPLETION, MESSAGES, OLLAMA_CHAT,
-    OLLAMA_GENERATE, ProtocolRow, RESPONSES, ResponseId,
-};
 use std::sync::Arc;
 use stream::StreamId;
 
@@ -225,6 +229,181 @@ fn is_under(path: &str, root: &str) -> bool {
     let rest = path.strip_prefix(root);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
+
+/// The properties of a protocol.
+struct ProtocolRow {
+    /// Name in `?dialect=` and in the streams API.
+    name: &'static str,
+    /// Path prefixes with error responses of this protocol.
+    paths: &'static [&'static str],
+    response_id: ResponseId,
+    /// Default framing of streams.
+    framing: Framing,
+    /// Header of every streaming response, by which clients recognize the protocol.
+    header: Option<ProtocolHeader>,
+    follows: FollowState,
+    /// Whether a terminal frame follows the frame of an error.
+    has_frame_after_error: bool,
+    parse: RequestParser,
+    reasoning: ReasoningRequestFields,
+    /// Options of derived models that the protocol has.
+    model_options: ModelOptions,
+    /// Whether the system message of a derived model is added after parsing; else by the parser, or not at all.
+    adds_model_system: bool,
+    /// Whether the response of a request without `stream` begins while the model is loaded.
+    defers_by_default: bool,
+    encoder: fn(&Arc<StreamSource>, EncoderSettings) -> Box<dyn Encoder>,
+    error: fn(&ApiError) -> Response<Bytes>,
+    schemas: ResponseSchemas,
+}
+
+/// Source of a response's id.
+enum ResponseId {
+    /// A new id with this prefix.
+    Fresh(&'static str),
+    /// The stream's id with this prefix.
+    Stream(&'static str),
+}
+
+const CHAT: ProtocolRow = ProtocolRow {
+    name: "openai.chat",
+    paths: &[],
+    response_id: ResponseId::Fresh("chatcmpl-"),
+    framing: Framing::Sse,
+    header: None,
+    follows: FollowState::Never,
+    has_frame_after_error: false,
+    parse: openai::completion_request::parse_chat,
+    defers_by_default: false,
+    reasoning: ReasoningRequestFields::ignored(&["reasoning_effort", "reasoning", "thinking"]),
+    model_options: ModelOptions::SHARED,
+    adds_model_system: true,
+    encoder: |source, settings| Box::new(ChatEncoder::new(source, settings.reasoning_field)),
+    error: error_response::to_response,
+    schemas: openai::chat_encoder::SCHEMAS,
+};
+
+const COMPLETION: ProtocolRow = ProtocolRow {
+    name: "openai.completions",
+    response_id: ResponseId::Fresh("cmpl-"),
+    parse: openai::completion_request::parse,
+    reasoning: ReasoningRequestFields::ignored(&[]),
+    adds_model_system: false,
+    encoder: |source, _| Box::new(CompletionEncoder::new(source)),
+    schemas: openai::completion_encoder::SCHEMAS,
+    ..CHAT
+};
+
+const JOB: ProtocolRow = ProtocolRow {
+    name: "native.job",
+    paths: &[
+        "/v1/inference",
+        "/v1/jobs",
+        "/v1/workflows",
+        "/v1/runs",
+        "/v1/heartbeats",
+        "/v1/loading",
+        "/v1/ready",
+        "/health",
+    ],
+    response_id: ResponseId::Stream(""),
+    follows: FollowState::UntilStarted,
+    has_frame_after_error: true,
+    parse: jobs::request::parse,
+    adds_model_system: false,
+    encoder: |source, _| Box::new(JobEncoder::new(source)),
+    error: jobs::request::to_response,
+    schemas: jobs::encoder::SCHEMAS,
+    ..CHAT
+};
+
+const MESSAGES: ProtocolRow = ProtocolRow {
+    name: "anthropic.messages",
+    paths: &["/v1/messages"],
+    response_id: ResponseId::Fresh("msg_"),
+    parse: anthropic::message_request::parse,
+    reasoning: ReasoningRequestFields::ignored(&["thinking"]),
+    model_options: ModelOptions::Named(&[
+        ("temperature", "temperature"),
+        ("top_p", "top_p"),
+        ("top_k", "top_k"),
+        ("num_predict", "max_tokens"),
+        ("stop", "stop_sequences"),
+    ]),
+    encoder: |source, _| Box::new(MessagesEncoder::new(source)),
+    error: anthropic::error_response::to_response,
+    schemas: anthropic::encoder::SCHEMAS,
+    ..CHAT
+};
+
+const RESPONSES: ProtocolRow = ProtocolRow {
+    name: "openai.responses",
+    response_id: ResponseId::Stream(responses::ID_PREFIX),
+    parse: responses::parse,
+    reasoning: ReasoningRequestFields::ignored(&["reasoning"]),
+    model_options: ModelOptions::Named(&[
+        ("temperature", "temperature"),
+        ("top_p", "top_p"),
+        ("num_predict", "max_output_tokens"),
+    ]),
+    adds_model_system: false,
+    encoder: |source, _| Box::new(ResponsesEncoder::new(source)),
+    schemas: responses::SCHEMAS,
+    ..CHAT
+};
+
+const OLLAMA_CHAT: ProtocolRow = ProtocolRow {
+    name: "ollama.chat",
+    paths: &["/api"],
+    response_id: ResponseId::Stream(""),
+    framing: Framing::Ndjson,
+    parse: ollama::request::parse_chat,
+    defers_by_default: true,
+    reasoning: ReasoningRequestFields::rejected(&["think"]),
+    model_options: ModelOptions::All,
+    encoder: |source, _| Box::new(OllamaEncoder::new(source, TextField::Message)),
+    error: ollama::response_line::to_response,
+    schemas: ollama::encoder::SCHEMAS,
+    ..CHAT
+};
+
+const OLLAMA_GENERATE: ProtocolRow = ProtocolRow {
+    name: "ollama.generate",
+    paths: &[],
+    parse: ollama::request::parse_generate,
+    adds_model_system: false,
+    encoder: |source, _| Box::new(OllamaEncoder::new(source, TextField::Response)),
+    ..OLLAMA_CHAT
+};
+
+const AI_SDK_UI: ProtocolRow = ProtocolRow {
+    name: "ai-sdk.ui",
+    response_id: ResponseId::Fresh("msg-"),
+    header: Some(ai_sdk::HEADER),
+    has_frame_after_error: true,
+    parse: ai_sdk::parse,
+    encoder: |source, _| Box::new(UiMessageEncoder::new(source)),
+    schemas: ai_sdk::SCHEMAS,
+    ..CHAT
+};
+
+const LLAMA_COMPLETION: ProtocolRow = ProtocolRow {
+    name: "llama.completion",
+    paths: &["/completion"],
+    parse: completion_request::parse,
+    reasoning: ReasoningRequestFields::ignored(&[]),
+    adds_model_system: false,
+    encoder: |source, _| Box::new(LlamaEncoder::new(source)),
+    schemas: result_encoder::SCHEMAS,
+    ..CHAT
+};
+
+const INFILL: ProtocolRow = ProtocolRow {
+    name: "llama.infill",
+    paths: &["/infill"],
+    parse: infill_request::parse,
+    ..LLAMA_COMPLETION
+};
 
 #[cfg(test)]
 mod tests {

@@ -1,16 +1,11 @@
 //! Streams over a WebSocket: the encoder. Each event is one message, a JSON object.
 
-use crate::clock;
 use crate::cursor::TerminalMarker;
-use crate::encoder::Encoder;
-use crate::frame_writer::{FrameId, FrameWriter};
-use crate::json;
-use crate::rfc3339;
+use crate::encoder::{Encoder, FrameId, FrameWriter};
 use crate::shared::event_parts::{TokenRange, ToolCallEvent};
-use crate::shared::job_error::JobError;
-use crate::shared::job_error::JobErrorCode;
-use crate::shared::job_outcome::{self, JobOutcome};
+use crate::shared::job_outcome::{self, JobError, JobErrorCode, JobOutcome};
 use crate::shared::logprobs::ChatLogprobs;
+use crate::{clock, json};
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
@@ -272,7 +267,7 @@ impl Encoder for RealtimeEncoder {
             Event::Started { at } => {
                 let message = StreamMessage::Started {
                     stream: &self.stream,
-                    started_at: rfc3339::utc_millis(clock::wall(*at)),
+                    started_at: clock::utc_millis(clock::wall(*at)),
                 };
                 out.write_frame(FrameId::None, None, &message);
             }

@@ -106,9 +106,10 @@ impl AdapterPass {
     /// Rejects a batch that names an adapter that is not loaded.
     pub(super) fn check(&self, batch: &Batch) -> Result<(), ForwardError> {
         let mut sets = batch.ranges().iter().map(|span| &span.adapters);
-        match sets.any(|set| set.last().is_some_and(|last| last >= self.count)) {
-            true => Err(ForwardError::BadBatch("an adapter is not loaded")),
-            false => Ok(()),
+        if sets.any(|set| set.last().is_some_and(|last| last >= self.count)) {
+            Err(ForwardError::BadBatch("an adapter is not loaded"))
+        } else {
+            Ok(())
         }
     }
 

@@ -145,9 +145,10 @@ impl Decoder {
         let Some(scratch) = &mut self.states else {
             return;
         };
-        let source = match of_state {
-            true => &scratch.states[ACTIVE],
-            false => &self.scratch.stream,
+        let source = if of_state {
+            &scratch.states[ACTIVE]
+        } else {
+            &self.scratch.stream
         };
         let normed = self.scratch.normed.head_mut(rows);
         self.pool.rows(normed, config.dim, |row, normed| {

@@ -125,9 +125,10 @@ impl Decoder {
             heads: config.heads,
             scale: config.scales.query,
             softcap: config.attention_cap,
-            window: config.windows[index].map(match config.is_causal() {
-                true => Window::last,
-                false => Window::around,
+            window: config.windows[index].map(if config.is_causal() {
+                Window::last
+            } else {
+                Window::around
             }),
             sinks,
         };

@@ -59,9 +59,10 @@ impl<'a> Heads<'a> {
 
     fn normalize(&self, heads: &mut [f32]) {
         let Some(norm) = self.norm else { return };
-        let part = match self.norm_spans_heads {
-            true => heads.len(),
-            false => self.head_dim,
+        let part = if self.norm_spans_heads {
+            heads.len()
+        } else {
+            self.head_dim
         };
         norm::apply_to_parts(norm, self.isa, self.eps, heads, part);
     }

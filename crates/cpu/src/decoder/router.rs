@@ -40,9 +40,10 @@ fn choose_by_scores(isa: Isa, scores: &mut [f32], normalized: bool, choices: &mu
     exp_shifted(isa, scores, best.share);
     let part = |choice: &Choice| scores[choice.expert as usize];
     // Sums in a fixed order: of the chosen by score, of all by index.
-    let sum: f32 = match normalized {
-        true => choices.iter().map(part).sum(),
-        false => scores.iter().sum(),
+    let sum: f32 = if normalized {
+        choices.iter().map(part).sum()
+    } else {
+        scores.iter().sum()
     };
     for choice in &mut *choices {
         choice.share = scores[choice.expert as usize] / sum;
@@ -56,11 +57,12 @@ fn choose_by_parts(
     scores: &mut [f32],
     choices: &mut [Choice],
 ) {
-    match router.sigmoid {
-        true => scores
+    if router.sigmoid {
+        scores
             .iter_mut()
-            .for_each(|score| *score = 1.0 / (1.0 + (-*score).exp())),
-        false => softmax(isa, scores),
+            .for_each(|score| *score = 1.0 / (1.0 + (-*score).exp()))
+    } else {
+        softmax(isa, scores)
     }
     let mut ranked = [0.0; EXPERTS];
     let ranked = &mut ranked[..scores.len()];
@@ -73,10 +75,11 @@ fn choose_by_parts(
     }
     take_best(ranked, choices);
     let part = |choice: &Choice| scores[choice.expert as usize];
-    let factor = match router.normalized {
+    let factor = if router.normalized {
         // At least the smallest normal f16, as llama.cpp has it.
-        true => router.scale / choices.iter().map(part).sum::<f32>().max(SUM_LEAST),
-        false => router.scale,
+        router.scale / choices.iter().map(part).sum::<f32>().max(SUM_LEAST)
+    } else {
+        router.scale
     };
     for choice in choices {
         choice.share = scores[choice.expert as usize] * factor;

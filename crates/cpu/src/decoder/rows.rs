@@ -79,10 +79,7 @@ impl Rows {
             self.slots.push(KvSlot { page, slot });
             self.queries.push(QueryRow {
                 position,
-                end: match self.is_causal {
-                    true => position + 1,
-                    false => end,
-                },
+                end: if self.is_causal { position + 1 } else { end },
                 pages: span.pages.clone(),
             });
             self.adapters.push(span.adapters);
@@ -105,10 +102,11 @@ impl Rows {
 
 fn check_whole_texts(batch: &Batch) -> Result<(), ForwardError> {
     let is_whole = |span: &Span| span.position == 0 && span.want.logit_rows(1) == 0;
-    match batch.ranges().iter().all(is_whole) {
-        true => Ok(()),
-        false => Err(ForwardError::BadBatch(
+    if batch.ranges().iter().all(is_whole) {
+        Ok(())
+    } else {
+        Err(ForwardError::BadBatch(
             "a text of an encoder is one span without logits",
-        )),
+        ))
     }
 }

@@ -206,8 +206,9 @@ impl Scratch {
 
 /// The ISA of attention: no tiles beside F32 weights, since users of such a model want exact numbers.
 pub(crate) fn attention_isa(isa: Isa, mut formats: impl Iterator<Item = Format>) -> Isa {
-    match formats.all(|format| format == Format::F32) {
-        true => isa.without_amx(),
-        false => isa,
+    if formats.all(|format| format == Format::F32) {
+        isa.without_amx()
+    } else {
+        isa
     }
 }

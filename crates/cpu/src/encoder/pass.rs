@@ -84,9 +84,10 @@ impl EncoderPass {
     /// The requested hidden states, or their scores: `(rows, dim or classes)`.
     pub(super) fn hidden(&self, ranks: bool) -> &[f32] {
         let rows = self.rows.wanted.len();
-        match ranks {
-            true => self.scratch.scores.head(rows),
-            false => self.scratch.hidden.head(rows),
+        if ranks {
+            self.scratch.scores.head(rows)
+        } else {
+            self.scratch.hidden.head(rows)
         }
     }
 

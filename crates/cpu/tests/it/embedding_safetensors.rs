@@ -195,9 +195,10 @@ fn put_vocabulary(saved: &Saved, vocab: &Value) {
 fn reranker_equals_gguf_with_the_rows_of_its_answers() {
     for (mix, tied) in [("F32", true), ("F16", false), ("BF16", true)] {
         let line = format!("x preset={RERANKER} mix={mix} tied={tied}");
-        let projection = match tied {
-            true => "token_embd.weight",
-            false => "output.weight",
+        let projection = if tied {
+            "token_embd.weight"
+        } else {
+            "output.weight"
         };
         let bytes = with_answers(crate::support::bytes(&line), projection);
         let gguf = Gguf::from_bytes(bytes.clone()).unwrap();

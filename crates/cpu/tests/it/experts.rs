@@ -166,12 +166,13 @@ impl Naive {
         let hidden: Vec<f64> = gate
             .iter()
             .zip(&up)
-            .map(|(gate, up)| match bounded {
-                true => {
+            .map(|(gate, up)| {
+                if bounded {
                     let gate = gate.min(7.0);
                     gate / (1.0 + (-1.702 * gate).exp()) * (up.clamp(-7.0, 7.0) + 1.0)
+                } else {
+                    gate / (1.0 + (-gate).exp()) * up
                 }
-                false => gate / (1.0 + (-gate).exp()) * up,
             })
             .collect();
         self.rows(&down, &hidden, index * x.len()..(index + 1) * x.len())

@@ -36,9 +36,12 @@ fn missing_sinks_and_biases_are_named() {
         "post_attention_norm.weight",
     ] {
         let tensor = format!("blk.2.{name}");
-        let file = rewritten(&whole, |found, dims, bytes| match found == tensor {
-            true => Vec::new(),
-            false => vec![(found.to_owned(), dims.to_vec(), bytes.to_vec())],
+        let file = rewritten(&whole, |found, dims, bytes| {
+            if found == tensor {
+                Vec::new()
+            } else {
+                vec![(found.to_owned(), dims.to_vec(), bytes.to_vec())]
+            }
         });
         assert_eq!(refused(file), LoadError::Missing { tensor });
     }

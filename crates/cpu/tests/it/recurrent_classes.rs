@@ -134,9 +134,10 @@ fn mtp_heads_equal_those_of_gguf() {
         );
         // A file may have a head that the configuration does not name: `save_pretrained` leaves it out.
         let mut config = model.config.clone();
-        let fields = match config.get("text_config").is_some() {
-            true => &mut config["text_config"],
-            false => &mut config,
+        let fields = if config.get("text_config").is_some() {
+            &mut config["text_config"]
+        } else {
+            &mut config
         };
         fields["mtp_num_hidden_layers"] = json!(0);
         model

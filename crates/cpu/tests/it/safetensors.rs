@@ -134,9 +134,12 @@ fn quantizing_at_load_equals_quantizing_before() {
         } else {
             "output.weight"
         };
-        let four = |name: &str, _: usize| match name == projection {
-            true => Format::Q6_K,
-            false => Format::Q4_K,
+        let four = |name: &str, _: usize| {
+            if name == projection {
+                Format::Q6_K
+            } else {
+                Format::Q4_K
+            }
         };
         let saved = Saved::of(&line, 1);
         let eight = |_: &str, _: usize| Format::Q8_0;

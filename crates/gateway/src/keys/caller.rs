@@ -3,8 +3,7 @@
 //! `cached_tokens` and the time to first token reveal whether the beginning of a prompt was computed before. Where other
 //! tenants must not learn this, prompts are cached under a salt made of the key's owner.
 
-use super::key_usage::KeyUsage;
-use super::permit::LimitExceeded;
+use super::key_usage::{KeyUsage, LimitExceeded};
 use super::{Key, KeyLimits, KeyPermit};
 use engine::CacheSalt;
 use std::fmt;

@@ -4,7 +4,7 @@
 //! key        the key's text       -> BLAKE3, the only stored form
 //! Keys       a hash               -> a `Caller`            every key is compared, in constant time
 //! caller     a `Caller`           -> counted requests, open streams
-//! permit     a stream's right     -> charged tokens        released on drop
+//! key_usage  a stream's right     -> charged tokens        released on drop
 //! ```
 //!
 //! Keys can be replaced while the server runs. A key that stays in the list keeps the counted usage; a removed key
@@ -24,12 +24,11 @@ use wire::clock;
 pub(crate) mod caller;
 pub(crate) mod key;
 pub(crate) mod key_usage;
-pub(crate) mod permit;
 
 pub use caller::{Caller, PrefixSharing, Scope, Scopes};
 pub use key::{Key, KeyHash, KeyLimits, KeyProblem};
-pub use permit::KeyPermit;
-pub(crate) use permit::TokenCharge;
+pub use key_usage::KeyPermit;
+pub(crate) use key_usage::TokenCharge;
 
 /// Most keys of a server: each presented key is compared with all of them.
 pub const KEYS_MAX: usize = 1024;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! response_meter  one response: first token, next tokens, stalls, end
-//! steps           the engine's steps, observed on the engine's thread
+//! counters        requests and tokens; the engine's steps, observed on the engine's thread
 //! counters, histogram   the atomic values themselves, and counts of the recovery
 //! ```
 //!
@@ -21,14 +21,10 @@ use std::time::{Duration, Instant};
 pub mod counters;
 pub mod histogram;
 mod response_meter;
-mod steps;
 
-pub use counters::{RecoveryMetrics, RecoveryOutcome};
-pub use response_meter::MeteredProtocol;
-pub use response_meter::MeteredRequest;
+pub use counters::{RecoveryMetrics, RecoveryOutcome, StepMetrics};
 pub(crate) use response_meter::ResponseMeter;
-pub use response_meter::ResponseOutcome;
-pub use steps::StepMetrics;
+pub use response_meter::{MeteredProtocol, MeteredRequest, ResponseOutcome};
 
 /// Wire protocols with a row of their own.
 const PROTOCOLS_MAX: usize = 16;

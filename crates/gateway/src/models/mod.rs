@@ -1,12 +1,12 @@
 //! The models of the server, by name: which are loaded, and what a request's `model` resolves to.
 //!
 //! ```text
-//! mod             a loaded model                            registry       all models
-//! model_entry     one model's state and its watchers        ready_model    a ready model and admission, models on hold
-//! facts           metadata of a model's file                library        interface of the model store
-//! resolved_model  the entry that a name resolves to         pending_load   a request that waits for a model
-//! similar_names   suggestions for an unknown name           loader         loads, unloads and evicts models
-//! listed_model    the list of models                        loading        loads one model and reports the progress
+//! mod             a loaded model                         registry   all models
+//! model_entry     one model's state; a ready model and its admission, models on hold
+//! listed_model    the list of models, and metadata of their files
+//! resolved_model  the entry that a name resolves to, and suggestions for an unknown name
+//! loader          loads, unloads and evicts models; interface of the model store
+//! loading         loads one model and reports the progress; a request that waits for a model
 //! ```
 //!
 //! The socket is bound before any model is loaded: early requests get the progress of loading. State that depends on
@@ -21,32 +21,20 @@ use generate::prompt::no_text_error;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub(crate) mod facts;
-pub(crate) mod library;
 pub(crate) mod listed_model;
 pub(crate) mod loader;
 pub(crate) mod loading;
 pub(crate) mod model_entry;
-pub(crate) mod pending_load;
-pub(crate) mod ready_model;
 pub(crate) mod registry;
 pub(crate) mod resolved_model;
-pub(crate) mod similar_names;
 
 pub use crate::records::ModelIdentity;
-pub use facts::{ModelFacts, ModelTask};
-pub use library::{Library, LibraryError, LoadError, LoadedModel, LocalModel, PullNews};
-pub use listed_model::ListedModel;
-pub use loader::run_loader;
-pub use loading::{LoadPhase, LoadProgress, Loading};
-pub use model_entry::ModelEntry;
-pub use model_entry::ModelState;
-pub use pending_load::ModelLookup;
-pub use pending_load::PendingLoad;
-pub use ready_model::ReadyModel;
+pub use listed_model::{ListedModel, ModelFacts, ModelTask};
+pub use loader::{Library, LibraryError, LoadError, LoadedModel, LocalModel, PullNews, run_loader};
+pub use loading::{LoadPhase, LoadProgress, Loading, ModelLookup, PendingLoad};
+pub use model_entry::{ModelEntry, ModelState, ReadyModel};
 pub use registry::ModelRegistry;
-pub use resolved_model::ModelLease;
-pub use resolved_model::ResolvedModel;
+pub use resolved_model::{ModelLease, ResolvedModel};
 pub use wire::derived_model::DerivedModel;
 pub use wire::shared::keep_alive::ModelKeepAlive;
 

@@ -1,6 +1,6 @@
 //! Name -> model, of all models this server may answer for.
 
-use super::ready_model::AdmissionHolds;
+use super::model_entry::AdmissionHolds;
 use super::resolved_model::NameCache;
 use super::{DerivedModel, Library, Loading, ModelEntry, ModelState, ReadyModel};
 use crate::limits::{GatewayLimits, LiveLimits};

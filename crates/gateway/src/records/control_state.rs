@@ -1,7 +1,6 @@
 //! The control updates of a stream: those in effect, those that wait, and the last ones for readers.
 
-use super::bounds::require_unix_us;
-use super::json_record::{DescriptionError, from_json, to_json};
+use super::json_record::{DescriptionError, from_json, require_unix_us, to_json};
 use engine::{INJECT_TOKENS_MAX, RequestUpdate, UPDATES_MAX};
 use generate::update_record::UpdateFields;
 use generate::value_bounds::{InvalidValue, check_update, require_count};

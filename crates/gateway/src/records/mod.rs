@@ -1,30 +1,27 @@
 //! Records of streams as bytes of the journal: JSON of bounded length, read back with checked values.
 //!
 //! ```text
-//! description  what a stream was opened with     control_state  control updates of a stream
+//! description  what a stream was opened with, and the content of its model     control_state  control updates of a stream
 //! outcome      errors of streams that never start, and notes on the end
 //! end_name     names of ends
-//! json_record  JSON of bounded length            bounds         bounds of decoded values
-//! model_identity  the content of a stream's model
+//! json_record  JSON of bounded length, and bounds of decoded values
 //! ```
 
-pub(crate) mod bounds;
 pub(crate) mod control_state;
 pub(crate) mod description;
 pub(crate) mod end_name;
 pub(crate) mod json_record;
-pub(crate) mod model_identity;
 pub mod outcome;
 
 pub use control_state::ControlState;
 pub use description::{
-    DESCRIPTION_BYTES_MAX, DescriptionKind, RecordedPrompts, StreamDescription, key_of_description,
+    DESCRIPTION_BYTES_MAX, DescriptionKind, ModelIdentity, RecordedPrompts, StreamDescription,
+    key_of_description,
 };
 pub(crate) use end_name::end_name;
 pub use end_name::end_words;
 pub use json_record::DescriptionError;
 pub(crate) use json_record::{from_json, to_json};
-pub use model_identity::ModelIdentity;
 pub(crate) use outcome::NotedEnd;
 pub use outcome::is_rejection;
 

@@ -4,8 +4,9 @@
 //! another. The order ([`next_candidate`]) is evaluated before each submission, because clients come back meanwhile. At most [`COMPUTING_MAX`] streams compute their answered tokens at one time, so that the order matters. New
 //! requests for the model are on hold until every stream was submitted.
 
-use super::attempt::{Attempt, Candidate, next_candidate};
-use super::continuation::{Continuation, settle_stream, wait_for_news};
+use super::continuation::{
+    Attempt, Candidate, Continuation, next_candidate, settle_stream, wait_for_news,
+};
 use super::ownership::{Claims, continue_when_decided, split_decided};
 use super::recovered_state::RecoveredState;
 use super::starting_journal::HeldRequests;
@@ -13,7 +14,7 @@ use super::stream_recovery::{RecoveredStreams, StreamRecovery, model_missing};
 use crate::handles::Gateway;
 use crate::models::{ModelEntry, ModelRegistry, ModelState, ReadyModel};
 use crate::pending_generation::{PendingGeneration, requested_choices};
-use crate::records::model_identity::ModelMatch;
+use crate::records::description::ModelMatch;
 use crate::streams::DurableStream;
 use admission::AdmissionRequest;
 use std::collections::BTreeMap;

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! starting_journal  a locked journal -> its streams in the registry; a stream of another gateway that is gone
-//! recovered_values  metadata, terms and tokens of the records     recovered_state  what becomes of a stream
-//! stream_recovery   one stream in the registry                    attempt          how often the process died with a stream
+//! recovered_state   metadata, terms and tokens of the records, and what becomes of a stream
+//! stream_recovery   one stream in the registry
 //! coordinator       one task for each model                       ownership        streams that another gateway may own
-//! continuation      the submission of a stream
+//! continuation      the submission of a stream, and how often the process died with it
 //! ```
 //!
 //! # From the start of the process to the last submission
@@ -19,12 +19,10 @@
 //!
 //! Nothing is forgotten in the journal on the way, so a crash during the recovery loses nothing.
 
-pub(crate) mod attempt;
 pub(crate) mod continuation;
 pub(crate) mod coordinator;
 pub(crate) mod ownership;
 pub(crate) mod recovered_state;
-pub(crate) mod recovered_values;
 pub mod starting_journal;
 pub(crate) mod stream_recovery;
 

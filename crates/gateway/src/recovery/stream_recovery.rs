@@ -1,7 +1,6 @@
 //! Streams of an earlier process in the registry.
 
-use super::recovered_state::{self, RecoveredState, RecoveryContext, state_of};
-use super::recovered_values::{self, WallTime};
+use super::recovered_state::{self, RecoveredState, RecoveryContext, WallTime, state_of};
 use crate::ended::EndedStream;
 use crate::handles::Gateway;
 use crate::keys::Keys;
@@ -14,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use stream::{Owner, StreamId};
 use wire::clock;
-use wire::shared::job_id::JobId;
+use wire::shared::job_outcome::JobId;
 
 /// The recovery of one stream, which is registered and waits for the model.
 pub(crate) struct StreamRecovery {
@@ -77,7 +76,7 @@ impl RecoveredStreams {
         let unreadable = self.unreadable.len() as u64;
         metrics.count_streams(RecoveryOutcome::Unreadable, unreadable);
         for stream in &self.streams {
-            let tokens = recovered_values::token_count(&stream.records.choices);
+            let tokens = recovered_state::token_count(&stream.records.choices);
             metrics.tokens.add(tokens);
         }
     }
@@ -196,7 +195,7 @@ impl Registration<'_> {
                 run.reject_recovered(error);
             }
             state => {
-                let deadline = recovered_values::deadline(&description, self.wall);
+                let deadline = recovered_state::deadline(&description, self.wall);
                 run.record()
                     .restore_control(&control, records.is_paused && is_open);
                 recovered.streams.push(StreamRecovery {
@@ -227,8 +226,8 @@ impl Registration<'_> {
     ) -> Option<StreamRun> {
         let id = StreamId::from_bits(records.id);
         let owner = Owner(description.owner);
-        let meta = recovered_values::stream_meta(description, id, self.wall);
-        let terms = recovered_values::stream_terms(description);
+        let meta = recovered_state::stream_meta(description, id, self.wall);
+        let terms = recovered_state::stream_terms(description);
         let choices = if is_open { meta.choices } else { 0 };
         let recoveries = records.claim.map_or(0, |claim| claim.generation) + 1;
         let origin = (self.origin, recoveries);
@@ -241,7 +240,7 @@ impl Registration<'_> {
         }
         let choices = u32::try_from(choices).unwrap_or(u32::MAX);
         let permit = self.keys.recovered_permit(owner, choices);
-        let charged = recovered_values::token_count(&records.choices);
+        let charged = recovered_state::token_count(&records.choices);
         Some(StreamRun::recovered(registration, permit, charged))
     }
 }

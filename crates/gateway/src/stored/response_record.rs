@@ -15,13 +15,12 @@ use generate::output::collected::CollectedAnswer;
 use generate::output::generation_reader::is_good;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stream::{Owner, StreamId};
-use wire::metadata::Metadata;
 use wire::openai::stored_completion;
 use wire::protocol::EncoderSettings;
 use wire::responses::output_item;
 use wire::responses::response_object::{self, ResponseStatus};
 use wire::shared::finish_reason;
-use wire::stored_request::StoredKind;
+use wire::stored_request::{Metadata, StoredKind};
 use wire::{clock, json};
 
 /// Bytes of a record beside the texts.

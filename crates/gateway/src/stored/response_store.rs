@@ -20,10 +20,9 @@ use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stream::StreamId;
 use wire::clock;
-use wire::metadata::Metadata;
 use wire::openai::stored_completion;
 use wire::responses::ID_PREFIX;
-use wire::stored_request::{History, StoredKind};
+use wire::stored_request::{History, Metadata, StoredKind};
 
 /// Answers that are stored.
 pub struct ResponseStore {

@@ -18,9 +18,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use stream::StreamId;
 use wire::clock;
-use wire::metadata::Metadata;
 use wire::openai::stored_completion;
-use wire::stored_request::{StoredItem, StoredKind, StoredRequest, stored_item};
+use wire::stored_request::{Metadata, StoredItem, StoredKind, StoredRequest, stored_item};
 
 /// Version of snapshots that are taken now.
 pub(crate) const SNAPSHOT_VERSION: u32 = 1;

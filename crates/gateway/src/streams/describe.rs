@@ -1,6 +1,6 @@
 //! Descriptions of streams in the streams API.
 
-use super::control_history::RecordedUpdate;
+use super::control::RecordedUpdate;
 use super::stream_metrics::StreamMetrics;
 use super::stream_record::{StreamRecord, StreamState};
 use super::{ChoiceLog, StartedGeneration};

@@ -27,11 +27,10 @@
 //! opens the gates: a stream never ends, and never stands still for longer than two seconds, because the disk is bad.
 //!
 //! ```text
-//! stream_journal  the journal with its thread     durable_stream  a stream's handle to its records
+//! stream_journal  the journal with its thread, and whether it makes progress     durable_stream  a stream's handle to its records
 //! stream_slot     what handle and recorder share  stream_logs     gates and side logs of a stream
 //! recorder        the journal's caller            stream_table    the recorder's streams
 //! journal_copy    what the journal has of a stream, and live streams once more, from memory
-//! journal_health  a journal that makes no progress, or is not durable
 //! ```
 //!
 //! # The collaborators of a stream record
@@ -61,13 +60,10 @@
 
 pub(crate) mod change_of_owner;
 pub mod control;
-pub(crate) mod control_history;
 pub mod describe;
-pub(crate) mod detached_driver;
 pub(crate) mod durable_stream;
 pub(crate) mod feed;
 pub(crate) mod journal_copy;
-pub(crate) mod journal_health;
 pub mod positions;
 pub(crate) mod recorder;
 pub mod run_control;
@@ -75,9 +71,7 @@ pub(crate) mod stream_credit;
 pub(crate) mod stream_journal;
 pub(crate) mod stream_logs;
 pub(crate) mod stream_metrics;
-pub(crate) mod stream_origin;
 pub mod stream_record;
-pub(crate) mod stream_records;
 pub mod stream_registry;
 pub(crate) mod stream_run;
 pub(crate) mod stream_slot;
@@ -86,16 +80,15 @@ pub(crate) mod subscriber;
 pub(crate) mod transitions;
 pub(crate) mod undelivered;
 
-pub use change_of_owner::lost_error;
-pub(crate) use detached_driver::DetachedDriver;
+pub use change_of_owner::{StreamOrigin, lost_error};
 pub use durable_stream::{DurableStream, ForgottenRecords, StoredBlob};
 pub use feed::{FeedEvent, FeedView, StreamFeed};
 pub use generate::stream_source::{ChoiceLog, StartedGeneration};
-pub use journal_health::{JournalGauges, watch_journal};
 pub(crate) use run_control::RunControl;
 pub(crate) use stream_credit::SocketMetrics;
-pub use stream_journal::{JournalSlot, RecoveredHandle, StreamJournal};
-pub use stream_origin::StreamOrigin;
+pub use stream_journal::{
+    JournalGauges, JournalSlot, RecoveredHandle, StreamJournal, watch_journal,
+};
 pub use stream_record::{
     STREAM_MOVED, Started, StreamRecord, StreamState, StreamTerms, moved_error,
 };
@@ -103,7 +96,7 @@ pub use stream_registry::{RegistrationBarrier, StreamRegistry, UnreadPage, regis
 pub use stream_run::StreamRun;
 pub(crate) use stream_run::{PermitHolder, cancelled_error};
 pub use stream_slot::Claim;
-pub(crate) use subscriber::CancelOnDrop;
+pub(crate) use subscriber::{CancelOnDrop, DetachedDriver};
 pub use subscriber::{EndReceipt, Subscriber};
 pub(crate) use transitions::Changes;
 pub use undelivered::{ResponseStream, StreamLimits};

@@ -11,7 +11,7 @@ use generate::stream_source::ChoiceLog;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use stream::{Read, Reader};
-use wire::durable_streams::step_offset::StepOffset;
+use wire::durable_streams::message::StepOffset;
 
 /// The place of a reader at an offset.
 pub enum OffsetPlace {

@@ -5,10 +5,9 @@
 //! *rejected*. The change happens once and wakes all tasks that wait for the change. A stream can be canceled in
 //! either state. The end of a stream is the end of its logs; no call reports the end here.
 
-use super::control::Steering;
-use super::control_history::ControlHistory;
+use super::change_of_owner::StreamOrigin;
+use super::control::{ControlHistory, Steering};
 use super::stream_credit::CreditOwner;
-use super::stream_origin::StreamOrigin;
 use super::subscriber::Attendance;
 use super::transitions::Transitions;
 use super::undelivered::ConnectionHandle;

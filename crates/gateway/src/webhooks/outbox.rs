@@ -2,7 +2,7 @@
 
 use super::delivery::{DeliveryDescription, DeliveryState, DeliveryStatus};
 use super::delivery_table::{Change, Delivery, DeliveryTable};
-use super::{AttemptOutcome, WebhookRequest, WebhookSecrets, WebhookSettings, secret, webhook_url};
+use super::{AttemptOutcome, WebhookRequest, WebhookSecrets, WebhookSettings, webhook_url};
 use crate::ended::{EVENT_PREFIX, EndedStream, EventRecord};
 use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
@@ -218,7 +218,7 @@ impl Outbox {
                 (Ok(url), Some(secrets)) => {
                     let (id, unix_s) = (record.id(), clock::unix_s());
                     let request = WebhookRequest {
-                        signatures: secret::signatures(&secrets, &id, unix_s, &record.body),
+                        signatures: webhook_url::signatures(&secrets, &id, unix_s, &record.body),
                         url,
                         id,
                         unix_s,

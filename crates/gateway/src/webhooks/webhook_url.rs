@@ -1,9 +1,18 @@
 //! A client's URL in normal form.
 
 use super::WebhookSettings;
+use crate::keys::KeyHash;
+use crate::keys::caller::ANONYMOUS;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use generate::request::WEBHOOK_URL_BYTES_MAX;
 use http_client::is_public;
+use ring::hmac;
+use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+use stream::Owner;
 use url::{Host, Url};
 
 /// The URL in normal form, as it is recorded and requested: hosts are in lower case and in ASCII, and every notation of
@@ -53,6 +62,93 @@ pub(crate) fn accepted_url(text: &str, settings: &WebhookSettings) -> Result<Str
         return Err(format!("has more than {WEBHOOK_URL_BYTES_MAX} bytes"));
     }
     Ok(normal)
+}
+
+/// Prefix of secrets.
+pub const SECRET_PREFIX: &str = "whsec_";
+/// Secrets of one key: a new one, and the one before while receivers change.
+pub const SECRETS_MAX: usize = 2;
+/// Bytes of a secret, as the specification recommends.
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+
+/// A secret that signs deliveries.
+#[derive(Clone)]
+pub struct WebhookSecret(hmac::Key);
+
+impl WebhookSecret {
+    /// Reads `whsec_` and 24 to 64 bytes in base64.
+    ///
+    /// # Errors
+    /// The message never repeats the text.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        const WHY: &str = "a webhook secret is whsec_ and 24 to 64 bytes in base64";
+        let encoded = text.trim().strip_prefix(SECRET_PREFIX).ok_or(WHY)?;
+        let bytes = STANDARD.decode(encoded).map_err(|_| WHY)?;
+        if !SECRET_BYTES.contains(&bytes.len()) {
+            return Err(WHY);
+        }
+        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
+    }
+
+    /// The text of a secret with these bytes.
+    pub fn to_text(bytes: &[u8]) -> String {
+        format!("{SECRET_PREFIX}{}", STANDARD.encode(bytes))
+    }
+
+    /// `v1,` and the signature in base64.
+    fn signature(&self, id: &str, unix_s: i64, body: &str) -> String {
+        let signed = format!("{id}.{unix_s}.{body}");
+        let tag = hmac::sign(&self.0, signed.as_bytes());
+        format!("v1,{}", STANDARD.encode(tag.as_ref()))
+    }
+}
+
+impl fmt::Debug for WebhookSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WebhookSecret(..)")
+    }
+}
+
+/// The header `webhook-signature`: a signature with each secret.
+pub(crate) fn signatures(secrets: &[WebhookSecret], id: &str, unix_s: i64, body: &str) -> String {
+    let each = secrets
+        .iter()
+        .map(|secret| secret.signature(id, unix_s, body));
+    each.collect::<Vec<_>>().join(" ")
+}
+
+/// The secrets of all keys, replaced while the server runs.
+#[derive(Debug, Default)]
+pub struct WebhookSecrets {
+    /// At most as many as there are keys, each with [`SECRETS_MAX`].
+    by_owner: RwLock<HashMap<Owner, Arc<[WebhookSecret]>>>,
+}
+
+impl WebhookSecrets {
+    /// Replaces all secrets; the key `None` is the caller of a server without keys.
+    pub fn replace(
+        &self,
+        secrets: impl IntoIterator<Item = (Option<KeyHash>, Vec<WebhookSecret>)>,
+    ) {
+        let owned = secrets
+            .into_iter()
+            .filter(|(_, secrets)| !secrets.is_empty());
+        let by_owner = owned.map(|(key, secrets)| {
+            let owner = key.map_or(ANONYMOUS, KeyHash::stream_owner);
+            (owner, secrets.into())
+        });
+        let mut table = self
+            .by_owner
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *table = by_owner.collect();
+    }
+
+    /// The secrets of an owner of streams.
+    pub(crate) fn of_owner(&self, owner: Owner) -> Option<Arc<[WebhookSecret]>> {
+        let table = self.by_owner.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(&owner).cloned()
+    }
 }
 
 #[cfg(test)]
@@ -138,4 +234,11 @@ mod tests {
         assert!(accepted_url("http://2130706433:9/", &settings).is_ok());
         assert!(accepted_url("http://127.0.0.2:9/", &settings).is_err());
     }
+use http_client::is_public;
+use ring::hmac;
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+use stream::Owner;
 }

@@ -1,8 +1,7 @@
 //! Workflow runs: a run of a program is a stream.
 //!
 //! ```text
-//! folder  documents by name     launch  from a permit to a run
-//! run_driver  polls a run in its slot, and writes its output into a log
+//! folder  documents by name     launch  from a permit to a run, and its output into a log
 //! ```
 //!
 //! A run has a permit, an id in the registry, a log and a detached driver, as a resumable job has; but `run_driver`
@@ -12,6 +11,5 @@
 
 pub mod folder;
 pub mod launch;
-pub(crate) mod run_driver;
 
 pub(crate) use launch::{Program, RunLauncher};

@@ -1,6 +1,6 @@
 //! Words for people in the errors of settings: what was probably meant, and what a value must be.
 
-use wire::edit_distance::edit_distance;
+use wire::fields::edit_distance;
 
 /// Characters of a name that are compared: time grows with their square.
 const COMPARED_CHARS_MAX: usize = 64;

@@ -156,10 +156,12 @@ fn expect_plain(folder: &str, path: &str) -> Result<String, LibraryError> {
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
     let right =
         !path.is_empty() && !path.contains(['\\', '\0']) && Path::new(path).components().all(plain);
-    let why = match right {
-        true if !path.contains(char::is_control) => return Ok(format!("{folder}/{path}")),
-        true => "has control characters",
-        false => "leaves the repository",
+    let why = if !right {
+        "leaves the repository"
+    } else if path.contains(char::is_control) {
+        "has control characters"
+    } else {
+        return Ok(format!("{folder}/{path}"));
     };
     Err(LibraryError::Failed(format!(
         "the hub lists a file whose path {why}"

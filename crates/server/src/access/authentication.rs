@@ -4,23 +4,21 @@
 //! are answered in this layer.
 
 use crate::access::cross_origin::{self, RequestOrigin};
-use crate::access::host_allow_list::HostAllowList;
-use crate::access::presented_key::{self, KeyPair};
+use crate::access::origins::HostAllowList;
 use crate::config::live_config::LiveConfig;
 use crate::peers::{FORWARDED, Peers, SealedRequest, SeenNonces};
 use crate::request::request_body;
 use crate::request_line::RequestLine;
-use crate::response::error_response;
+use crate::response;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{Extensions, HeaderValue, Method, Uri, Version, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use gateway::keys::{Caller, Keys, Scope, Scopes};
 use generate::error::{ApiError, ErrorKind};
 use std::sync::{Arc, PoisonError, RwLock};
 use stream::Owner;
-use wire::codings;
 
 /// The keys and host names that are accepted.
 pub(crate) struct Authentication {
@@ -61,7 +59,7 @@ impl Authentication {
 
     /// Puts the caller into the request's extensions and removes the key from the header fields.
     fn check_request(&self, request: &mut Request) -> Result<CheckedRequest, ApiError> {
-        codings::expect_plain(request.headers())?;
+        request_body::expect_plain(request.headers())?;
         let path = request.uri().path();
         if !is_health(path) {
             self.expect_host(request)?;
@@ -82,7 +80,7 @@ impl Authentication {
             self.accept(request, caller)?;
             return Ok(CheckedRequest::Sealed(sealed));
         }
-        let caller = self.identify(presented_key::find_keys(request.headers())?)?;
+        let caller = self.identify(find_keys(request.headers())?)?;
         self.accept(request, caller)?;
         Ok(CheckedRequest::Route)
     }
@@ -111,7 +109,7 @@ impl Authentication {
                 message,
             ));
         }
-        presented_key::remove_keys(request.headers_mut());
+        remove_keys(request.headers_mut());
         request.extensions_mut().insert(caller);
         request.extensions_mut().insert(Arc::clone(&self.keys));
         Ok(())
@@ -297,7 +295,7 @@ fn unauthorized_error(presented: bool) -> ApiError {
 
 /// The error response in the path's wire protocol, with the header field that HTTP requires for the status.
 fn reject_request(path: &str, error: &ApiError) -> Response {
-    let mut response = error_response::for_path(path, error);
+    let mut response = response::for_path(path, error);
     let (name, value) = match error.kind {
         ErrorKind::Unauthenticated => (header::WWW_AUTHENTICATE, "Bearer realm=\"millrace\""),
         ErrorKind::Forbidden => (
@@ -311,4 +309,139 @@ fn reject_request(path: &str, error: &ApiError) -> Response {
     let headers = response.headers_mut();
     headers.insert(name, HeaderValue::from_static(value));
     response
+}
+
+/// The header in which clients of Anthropic's API send the key.
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// The keys that a request presents, at most one in each header. An empty value is no key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeyPair<'a> {
+    /// In `Authorization: Bearer` or, without one, in `x-api-key`.
+    pub(crate) bearer: Option<&'a [u8]>,
+    /// In `x-api-key`, if another one.
+    pub(crate) other: Option<&'a [u8]>,
+}
+
+impl KeyPair<'_> {
+    /// The error of a request whose two keys are both valid: two parsers of the request could see two different callers.
+    pub(crate) fn ambiguous() -> ApiError {
+        ambiguous_credentials(
+            &X_API_KEY,
+            "x-api-key: not the key in authorization; send one of them",
+        )
+    }
+}
+
+/// The keys in `Authorization: Bearer` and in `x-api-key`.
+///
+/// # Errors
+/// A header field occurs twice.
+pub(crate) fn find_keys(headers: &HeaderMap) -> Result<KeyPair<'_>, ApiError> {
+    let is_given = |key: &&[u8]| !key.is_empty();
+    let bearer = bearer_key(headers)?.filter(is_given);
+    let other = x_api_key(headers)?.filter(is_given);
+    Ok(KeyPair {
+        bearer: bearer.or(other),
+        other: other.filter(|key| bearer.is_some_and(|bearer| bearer != *key)),
+    })
+}
+
+/// Removes the keys, so that no code behind the authentication layer can reveal them.
+pub(crate) fn remove_keys(headers: &mut HeaderMap) {
+    headers.remove(header::AUTHORIZATION);
+    headers.remove(X_API_KEY);
+}
+
+/// The credentials after the scheme, whose case does not matter (RFC 9110, 11.1).
+fn bearer_key(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
+    let value = single_value(
+        headers,
+        &header::AUTHORIZATION,
+        "authorization: sent more than once",
+    )?;
+    Ok(value.and_then(|value| {
+        let (scheme, key) = value.as_bytes().split_at_checked(b"bearer ".len())?;
+        scheme
+            .eq_ignore_ascii_case(b"bearer ")
+            .then(|| key.trim_ascii())
+    }))
+}
+
+fn x_api_key(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
+    let value = single_value(headers, &X_API_KEY, "x-api-key: sent more than once")?;
+    Ok(value.map(|value| value.as_bytes().trim_ascii()))
+}
+
+/// The value of a header field that may occur once.
+fn single_value<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+    twice: &'static str,
+) -> Result<Option<&'a HeaderValue>, ApiError> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value),
+        (_, Some(_)) => Err(ambiguous_credentials(name, twice)),
+    }
+}
+
+fn ambiguous_credentials(name: &HeaderName, message: &'static str) -> ApiError {
+    ApiError::field(name.as_str(), "ambiguous_credentials", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_is_read_from_either_header() {
+        type Row = (
+            &'static [(&'static str, &'static str)],
+            [Option<&'static str>; 2],
+        );
+        let rows: [Row; 12] = [
+            (&[], [None; 2]),
+            (&[("authorization", "Bearer k")], [Some("k"), None]),
+            (&[("authorization", "bEARER  k ")], [Some("k"), None]),
+            (&[("x-api-key", "k")], [Some("k"), None]),
+            (
+                &[("x-api-key", "no"), ("authorization", "Bearer k")],
+                [Some("k"), Some("no")],
+            ),
+            (
+                &[("x-api-key", "k"), ("authorization", "Bearer k")],
+                [Some("k"), None],
+            ),
+            (
+                &[("x-api-key", " "), ("authorization", "Bearer k")],
+                [Some("k"), None],
+            ),
+            (
+                &[("x-api-key", "k"), ("authorization", "Bearer ")],
+                [Some("k"), None],
+            ),
+            (
+                &[("x-api-key", "k"), ("authorization", "Basic abc")],
+                [Some("k"), None],
+            ),
+            (&[("authorization", "Basic abc")], [None; 2]),
+            (&[("authorization", "Bearer")], [None; 2]),
+            (
+                &[("x-api-key", ""), ("authorization", "Bearer ")],
+                [None; 2],
+            ),
+        ];
+        for (fields, keys) in rows {
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                headers.insert(*name, value.parse().unwrap());
+            }
+            let found = find_keys(&headers).expect("no header twice");
+            let keys = keys.map(|key| key.map(str::as_bytes));
+            assert_eq!([found.bearer, found.other], keys, "{fields:?}");
+            remove_keys(&mut headers);
+            assert!(headers.is_empty(), "{fields:?}");
+        }
+    }
 }

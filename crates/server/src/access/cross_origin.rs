@@ -95,9 +95,10 @@ impl RequestOrigin {
     /// # Errors
     /// The request comes from a page that may not use this server, and needs no preflight.
     pub(crate) fn expect_preflighted(&self, request: &Request) -> Result<(), ApiError> {
-        match *request.method() == Method::POST && !request_headers::is_json(request.headers()) {
-            true => self.expect_allowed(),
-            false => Ok(()),
+        if *request.method() == Method::POST && !request_headers::is_json(request.headers()) {
+            self.expect_allowed()
+        } else {
+            Ok(())
         }
     }
 

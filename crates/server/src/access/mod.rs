@@ -2,6 +2,4 @@
 
 pub(crate) mod authentication;
 pub(crate) mod cross_origin;
-pub(crate) mod host_allow_list;
 pub(crate) mod origins;
-pub(crate) mod presented_key;

@@ -1,6 +1,6 @@
 //! Changes of limits and timeouts while the server runs.
 
-use crate::access::host_allow_list::HostAllowList;
+use crate::access::origins::HostAllowList;
 use crate::app::App;
 use crate::config::server_config::ServerConfig;
 use crate::connection::connection_limiter::ConnectionLimiter;

@@ -21,6 +21,7 @@ use crate::request_line::RequestLine;
 use crate::response::stream_body::StreamBody;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header};
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http_body::{Body, Frame, SizeHint};
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -318,4 +319,22 @@ fn has_close(fields: &HeaderMap) -> bool {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','));
     options.any(|option| option.trim().eq_ignore_ascii_case("close"))
+}
+
+/// Slot in which a handler stores the continuation of the connection after the response head (101) is sent. The
+/// connection's own task runs the continuation: the connection is counted as open until the end, and a graceful
+/// shutdown waits for the continuation.
+#[derive(Clone, Default)]
+pub(crate) struct Upgrade(Arc<Mutex<Option<BoxFuture<'static, ()>>>>);
+
+impl Upgrade {
+    /// Sets the continuation.
+    pub(crate) fn set_continuation(&self, next: BoxFuture<'static, ()>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
+    }
+
+    /// Takes the continuation, if there is one.
+    pub(crate) fn take_continuation(&self) -> Option<BoxFuture<'static, ()>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }

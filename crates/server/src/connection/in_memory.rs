@@ -1,6 +1,6 @@
 //! Connections over any byte stream in place of sockets, for fuzz targets (`--cfg fuzzing`).
 
-use super::upgrade::Upgrade;
+use super::handover::Upgrade;
 use crate::access::cross_origin::RequestOrigin;
 use crate::app::App;
 use crate::router::build_router;

@@ -1,43 +1,33 @@
 //! One connection, from the first byte to the last.
 //!
 //! ```text
-//! client_socket    the socket: TCP, TLS or Unix
-//! buffered_stream  the socket, with bytes that were read ahead
-//! handover         how a streamed response leaves the HTTP library after the response head
-//! chunks           a streamed response on the socket
-//! rejected_connection  a connection above a limit
-//! lingering_close  the end of a connection whose client still sends a request that was answered
-//! tls, unix_listener  encrypted connections; a listening Unix socket
-//! send_buffer      how many bytes the kernel may hold: few of a stream, more of a response of known length
+//! client_socket       the socket: TCP, TLS or Unix; its options, a listening Unix socket, and its end while the client still sends
+//! connection_limiter  connections of all clients, and one above a limit
+//! handover            how a streamed response or an upgrade leaves the HTTP library after the response head
+//! tls                 encrypted connections
+//! send_buffer         how many bytes the kernel may hold, few of a stream; its chunks on the socket
 //! ```
 
-mod buffered_stream;
-mod chunks;
 pub(crate) mod client_socket;
 pub(crate) mod connection_limiter;
-mod handover;
+pub(crate) mod handover;
 #[cfg(fuzzing)]
 pub(crate) mod in_memory;
-mod lingering_close;
-pub(crate) mod rejected_connection;
 mod send_buffer;
-pub(crate) mod socket_options;
 pub(crate) mod tls;
-pub(crate) mod unix_listener;
-pub(crate) mod upgrade;
 
 use crate::access::cross_origin::RequestOrigin;
 use crate::app::App;
 use crate::config::server_config::ServerConfig;
-use crate::connection::upgrade::Upgrade;
+use crate::connection::handover::Upgrade;
 use crate::metrics::CountedSocket;
 use crate::request::paths::{self, PrefixPlace};
 use crate::request_line::{self, AnsweredStream, RequestLine};
-use crate::response::error_response;
+use crate::response;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
-use buffered_stream::BufferedStream;
+use client_socket::BufferedStream;
 use client_socket::ClientSocket;
 use futures_util::FutureExt;
 use gateway::streams::ResponseStream;
@@ -106,7 +96,7 @@ pub(crate) async fn serve_connection(
     let all = async {
         while let Some((socket, claimed)) = connection.serve_http(buffered).await {
             buffered = socket;
-            if let Err(error) = chunks::send_stream(&mut buffered, claimed.body).await {
+            if let Err(error) = send_buffer::send_stream(&mut buffered, claimed.body).await {
                 return tracing::debug!(%error, "connection ended early");
             }
             if claimed.is_last || *connection.draining.borrow() {
@@ -194,7 +184,7 @@ impl HttpConnection {
                     let time_max = self.service.app.config.now().body_timeout;
                     let socket = parts.io.into_inner();
                     // On the heap: few connections end like this.
-                    Box::pin(lingering_close::drop_rest(socket, time_max)).await;
+                    Box::pin(client_socket::drop_rest(socket, time_max)).await;
                 }
                 None
             }
@@ -212,9 +202,12 @@ async fn draining_begun(draining: &mut watch::Receiver<bool>, handover: &Handove
     let _ = draining.wait_for(|&draining| draining).await;
     // On the heap: an idle connection has no room for a timer.
     let mut time = Box::pin(sleep(FIRST_REQUEST_MAX));
-    poll_fn(|cx| match handover.has_request() {
-        true => Poll::Ready(()),
-        false => time.poll_unpin(cx),
+    poll_fn(|cx| {
+        if handover.has_request() {
+            Poll::Ready(())
+        } else {
+            time.poll_unpin(cx)
+        }
     })
     .await;
 }
@@ -259,7 +252,7 @@ impl RequestService {
             Ok(Ok(response)) => response,
             Err(_) => {
                 let message = "this request failed; others are not affected";
-                error_response::for_path(uri.path(), &ApiError::ours("internal_error", message))
+                response::for_path(uri.path(), &ApiError::ours("internal_error", message))
             }
         };
         if !facts.is_read() {
@@ -318,5 +311,5 @@ fn to_root(prefix: &str) -> Response<Body> {
 fn outside_prefix(path: &str, prefix: &str) -> Response<Body> {
     let message = format!("unknown path: all paths begin with {prefix} (server.api_prefix)");
     let error = ApiError::caller(ErrorKind::NotFound, "not_found", message);
-    error_response::for_path(path, &error)
+    response::for_path(path, &error)
 }

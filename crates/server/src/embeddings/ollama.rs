@@ -1,13 +1,13 @@
 //! Ollama's `POST /api/embed`, and the older `POST /api/embeddings`, which returns one vector that is not normalized.
 
 use super::EmbeddingsResponse;
-use super::compute::{
+use crate::embeddings::{
     ComputedEmbeddings, EmbeddingsRequest, TOO_LONG, compute_embeddings, embedding_model,
 };
 use crate::request::extract::{JsonBody, RateLimited, SchedulingHeaders};
 use crate::request::model_lookup;
-use crate::response::error_response::Rejected;
-use crate::routes::ollama::residence::ResidenceRequest;
+use crate::response::Rejected;
+use crate::routes::ollama::generation::ResidenceRequest;
 use axum::extract::State;
 use bytes::{Bytes, BytesMut};
 use gateway::handles::Gateway;
@@ -15,8 +15,8 @@ use gateway::models::ModelLease;
 use generate::error::ApiError;
 use schemars::JsonSchema;
 use std::time::{Duration, Instant};
+use wire::embeddings_input::{cut_and_normalize, write_floats};
 use wire::embeddings_request::{self, EmbedRoute};
-use wire::embeddings_vector::{cut_and_normalize, write_floats};
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
 use wire::{clock, json};

@@ -1,16 +1,18 @@
 //! `POST /v1/embeddings`.
 
 use super::EmbeddingsResponse;
-use super::compute::{ComputedEmbeddings, EmbeddingsRequest, compute_embeddings, embedding_model};
+use crate::embeddings::{
+    ComputedEmbeddings, EmbeddingsRequest, compute_embeddings, embedding_model,
+};
 use crate::request::extract::{JsonBody, RateLimited, SchedulingHeaders};
 use crate::request::model_lookup;
-use crate::response::error_response::Rejected;
+use crate::response::Rejected;
 use axum::extract::State;
 use bytes::{Bytes, BytesMut};
 use gateway::handles::Gateway;
 use gateway::models::{ModelLease, ModelTask};
 use schemars::JsonSchema;
-use wire::embeddings_vector::{cut_and_normalize, write_base64, write_floats};
+use wire::embeddings_input::{cut_and_normalize, write_base64, write_floats};
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
 use wire::{clock, embeddings_request, json};
@@ -97,9 +99,10 @@ fn embeddings_response(
         json::integer(&mut out, i as u64);
         json::raw(&mut out, ",\"embedding\":");
         let vector = cut_and_normalize(vector, dimensions, true);
-        match base64 {
-            true => write_base64(&vector, &mut out),
-            false => write_floats(&vector, &mut out),
+        if base64 {
+            write_base64(&vector, &mut out);
+        } else {
+            write_floats(&vector, &mut out);
         }
         json::raw(&mut out, "}");
     }

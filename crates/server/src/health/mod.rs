@@ -1,26 +1,36 @@
 //! Health, readiness and load: `/health*`, `/v1/ready`, `/v1/loading/progress`, `/v1/heartbeats/stream`; the release:
 //! `/version`.
+//!
+//! `/v1/heartbeats/stream`: periodic events with the stage of the server and the load of the engine.
+//!
+//! A heartbeat is written when the connection can take it. A slow reader gets the newest one, with the number of
+//! heartbeats that were skipped; nothing is queued.
+//!
+//! `/v1/loading/progress`: progress of loading the default model, until loading has ended.
+//!
+//! A slow reader gets the newest progress; nothing is queued.
 
-mod heartbeats;
-mod loading_progress;
-
-pub(crate) use heartbeats::Heartbeat;
-pub(crate) use loading_progress::LoadingEvent;
-
+use crate::ClusterSlot;
 use crate::app::App;
-use crate::cluster_slot::ClusterSlot;
 use crate::config::live_config::LiveConfig;
 use crate::response::stream_response;
 use axum::Json;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::Stats;
+use futures_util::stream;
 use gateway::lifecycle::{Lifecycle, ServerStage};
 use gateway::models::{LoadProgress, ModelRegistry, ModelState};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep, sleep_until};
+use wire::clock;
 use wire::framing::Framing;
 
 /// The route of the progress of loading.
@@ -96,9 +106,10 @@ pub(crate) async fn show_health(State(app): State<App>) -> Response {
             r#type: "unavailable_error",
         }),
     };
-    match is_loading || stage == ServerStage::Draining {
-        true => unavailable(lifecycle, &app.config, Json(health)),
-        false => Json(health).into_response(),
+    if is_loading || stage == ServerStage::Draining {
+        unavailable(lifecycle, &app.config, Json(health))
+    } else {
+        Json(health).into_response()
     }
 }
 
@@ -274,15 +285,241 @@ pub(crate) async fn show_progress(
     let accept = accept.and_then(|accept| accept.to_str().ok());
     let mut kinds = accept.unwrap_or_default().split([',', ';']);
     if kinds.any(|kind| kind.trim() == "application/json") {
-        return Json(loading_progress::progress_report(&lifecycle)).into_response();
+        return Json(progress_report(&lifecycle)).into_response();
     }
     stream_response::framed_response(
         Framing::Sse,
         None,
-        loading_progress::progress_body(lifecycle, config.now().keep_alive),
+        progress_body(lifecycle, config.now().keep_alive),
     )
 }
 
 pub(crate) async fn heartbeat_stream(State(lifecycle): State<Arc<Lifecycle>>) -> Response {
-    stream_response::framed_response(Framing::Sse, None, heartbeats::heartbeat_body(lifecycle))
+    stream_response::framed_response(Framing::Sse, None, heartbeat_body(lifecycle))
+}
+
+/// Time between two heartbeats.
+const HEARTBEAT_EACH: Duration = Duration::from_secs(1);
+
+/// Heartbeats until the client disconnects or the server shuts down.
+pub(crate) fn heartbeat_body(lifecycle: Arc<Lifecycle>) -> Body {
+    let beats = HeartbeatStream {
+        draining: lifecycle.drain_watch(),
+        lifecycle,
+        schedule: HeartbeatSchedule::new(Instant::now(), HEARTBEAT_EACH),
+        over: false,
+    };
+    Body::from_stream(stream::unfold(beats, |mut beats| async move {
+        let beat = beats.next_heartbeat().await?;
+        Some((Ok::<_, Infallible>(beat), beats))
+    }))
+}
+
+/// A heartbeat.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Heartbeat {
+    r#type: &'static str,
+    /// Sequence number of the heartbeat.
+    seq: u64,
+    /// Number of heartbeats that were skipped so far because the reader was slow.
+    dropped: u64,
+    at: String,
+    state: &'static str,
+    engine: Option<EngineLoad>,
+}
+
+struct HeartbeatStream {
+    lifecycle: Arc<Lifecycle>,
+    draining: watch::Receiver<bool>,
+    schedule: HeartbeatSchedule,
+    over: bool,
+}
+
+impl HeartbeatStream {
+    /// The first heartbeat is due at once; the last one reports the shutdown.
+    async fn next_heartbeat(&mut self) -> Option<Bytes> {
+        if self.over {
+            return None;
+        }
+        let draining = self.draining.wait_for(|&draining| draining);
+        tokio::select! {
+            _ = draining => self.over = true,
+            () = self.schedule.next_timer() => {}
+        }
+        let (seq, dropped) = self.schedule.take_due(Instant::now());
+        let beat = Heartbeat {
+            r#type: "heartbeat",
+            seq,
+            dropped,
+            at: clock::utc_millis(clock::wall(clock::now())),
+            state: self.lifecycle.stage().name(),
+            engine: EngineLoad::of_first(self.lifecycle.model_registry()),
+        };
+        let beat = serde_json::to_string(&beat).unwrap_or_default();
+        Some(Bytes::from(format!("data: {beat}\n\n")))
+    }
+}
+
+/// Schedule of the heartbeats, and the number of those skipped.
+struct HeartbeatSchedule {
+    start: Instant,
+    each: Duration,
+    /// The next heartbeat's number.
+    next: u64,
+    dropped: u64,
+}
+
+impl HeartbeatSchedule {
+    fn new(start: Instant, each: Duration) -> Self {
+        Self {
+            start,
+            each,
+            next: 0,
+            dropped: 0,
+        }
+    }
+
+    fn due_at(&self, number: u64) -> Instant {
+        self.start + self.each.mul_f64(number as f64)
+    }
+
+    fn next_timer(&self) -> Sleep {
+        sleep_until(self.due_at(self.next))
+    }
+
+    /// The newest heartbeat that is due (or the next one, early), and the number of heartbeats skipped so far.
+    fn take_due(&mut self, now: Instant) -> (u64, u64) {
+        let mut newest = self.next;
+        let passed = now.saturating_duration_since(self.start).as_nanos() / self.each.as_nanos();
+        newest = newest.max(u64::try_from(passed).unwrap_or(u64::MAX));
+        self.dropped += newest - self.next;
+        self.next = newest + 1;
+        (newest, self.dropped)
+    }
+}
+
+/// One event now and one for each change. The last event reports a model that is ready, a failed load or the
+/// shutdown; `[DONE]` follows.
+pub(crate) fn progress_body(lifecycle: Arc<Lifecycle>, keep_alive: Duration) -> Body {
+    let progress = ProgressStream {
+        model: lifecycle.model_registry().first_entry().watch_state(),
+        draining: lifecycle.drain_watch(),
+        lifecycle,
+        keep_alive,
+        reported: None,
+    };
+    Body::from_stream(stream::unfold(progress, |mut progress| async move {
+        let frame = progress.next_event().await?;
+        Some((Ok::<_, Infallible>(frame), progress))
+    }))
+}
+
+/// The progress now.
+pub(crate) fn progress_report(lifecycle: &Lifecycle) -> LoadingEvent {
+    let (entry, stage) = (lifecycle.model_registry().first_entry(), lifecycle.stage());
+    let mut report = LoadingEvent {
+        r#type: "progress",
+        model: entry.id().to_owned(),
+        state: stage.name(),
+        percent: None,
+        progress: None,
+    };
+    match entry.state() {
+        ModelState::Ready(_) => report.percent = Some(100),
+        ModelState::Loading { progress, .. } => {
+            report.percent = Some(progress.percent());
+            report.progress = Some(progress);
+        }
+        ModelState::Unloaded
+        | ModelState::Queued { .. }
+        | ModelState::Failed
+        | ModelState::NoEngine(_)
+        | ModelState::TooLarge { .. } => {}
+    }
+    report
+}
+
+/// Progress of loading the default model.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct LoadingEvent {
+    r#type: &'static str,
+    model: String,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    percent: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<LoadProgress>,
+}
+
+struct ProgressStream {
+    lifecycle: Arc<Lifecycle>,
+    keep_alive: Duration,
+    model: watch::Receiver<ModelState>,
+    draining: watch::Receiver<bool>,
+    /// The stage reported last. A stage other than loading ends the stream.
+    reported: Option<ServerStage>,
+}
+
+impl ProgressStream {
+    async fn next_event(&mut self) -> Option<Bytes> {
+        match self.reported {
+            None => {}
+            Some(ServerStage::Loading | ServerStage::Unloaded) => self.wait_for_change().await,
+            Some(_) => return None,
+        }
+        // Changes from here on are reported by the next event.
+        self.model.mark_unchanged();
+        let stage = self.lifecycle.stage();
+        let event = progress_report(&self.lifecycle);
+        self.reported = Some(stage);
+        let done = match stage {
+            ServerStage::Loading | ServerStage::Unloaded => "",
+            ServerStage::Ready
+            | ServerStage::Unavailable
+            | ServerStage::Failed
+            | ServerStage::Draining => "data: [DONE]\n\n",
+        };
+        Some(Bytes::from(format!(
+            "data: {}\n\n{done}",
+            serde_json::to_string(&event).unwrap_or_default()
+        )))
+    }
+
+    /// Waits for a change, or for the time of a keep-alive.
+    async fn wait_for_change(&mut self) {
+        tokio::select! {
+            // The sender lives as long as `lifecycle`.
+            _ = self.model.changed() => {}
+            _ = self.draining.wait_for(|&draining| draining) => {}
+            // Unchanged progress is reported again as a keep-alive.
+            () = tokio::time::sleep(self.keep_alive) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_reader_gets_the_newest_heartbeat_and_the_number_skipped() {
+        let (start, each) = (Instant::now(), Duration::from_secs(1));
+        let mut schedule = HeartbeatSchedule::new(start, each);
+        let rows = [
+            (0, (0, 0)),
+            (1000, (1, 0)),
+            (2500, (2, 0)),
+            (6100, (6, 3)),
+            (6900, (7, 3)),
+            (8000, (8, 3)),
+        ];
+        for (ms, want) in rows {
+            assert_eq!(
+                schedule.take_due(start + Duration::from_millis(ms)),
+                want,
+                "{ms}"
+            );
+        }
+        assert_eq!(schedule.due_at(schedule.next), start + 9 * each);
+    }
 }

@@ -4,18 +4,17 @@ use super::merged_text::MergedText;
 use super::{Metrics, MetricsSources, families, prometheus_text, snapshot};
 use crate::peers::{ListScope, PassedRequest, PeerCalls, PeerReach};
 use crate::request_line::RequestLine;
-use crate::response::error_response::Rejected;
+use crate::response::Rejected;
 use axum::Json;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use gateway::metrics::counters;
-use gateway::metrics::counters::Counter;
+use gateway::metrics::counters::{self, Counter};
 use generate::error::ApiError;
 use std::sync::Arc;
-use wire::query::Query;
+use wire::item_page::Query;
 use wire::shared::error_response::RejectedWith;
 
 /// Statuses with a counter of their own.

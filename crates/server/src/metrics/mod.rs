@@ -27,9 +27,8 @@ pub(crate) use http::{count_request, show_metrics};
 pub(crate) use snapshot::{MetricsSnapshot, take_snapshot};
 
 use self::http::StatusCounters;
-use crate::cluster_slot::ClusterSlot;
 use crate::peers::PeerCalls;
-use crate::upstream_slot::UpstreamSlot;
+use crate::{ClusterSlot, UpstreamSlot};
 use gateway::metrics::GenerationMetrics;
 use gateway::metrics::counters::{Counter, Gauge, LabelTable};
 use gateway::models::ModelRegistry;

@@ -1,18 +1,16 @@
 //! `/openapi.json`, the OpenAPI 3.2 document of the server, and `/docs`, a page that shows the document.
 //!
 //! ```text
-//! operations  every route: parameters, body, responses     parameters  query parameters and header fields
-//! operation   an operation object                          errors      error responses of a path
+//! operations  every route: parameters, body, responses
+//! operation   an operation object: query parameters, header fields, error responses of a path
 //! page        `/docs`
 //! ```
 //!
 //! Schemas of responses are derived from the types that the handlers return; schemas of bodies are recorded from the
 //! parsers ([`REQUESTS`]). The integration tests validate every response that they read against the document.
 
-mod errors;
 mod operation;
 mod operations;
-mod parameters;
 #[cfg(test)]
 mod tests;
 
@@ -94,7 +92,7 @@ fn document() -> Value {
         "paths": paths,
         "components": {
             "schemas": all,
-            "parameters": parameters::all(),
+            "parameters": operation::all(),
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},

@@ -1,13 +1,15 @@
 //! An operation as OpenAPI describes it.
 
-use super::errors;
 use super::operations::Operation;
 use crate::access::authentication;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
+use stream::LIST_PAGE_MAX;
 use wire::framing::Framing;
 use wire::protocol::Protocol;
 use wire::schema::{SchemaFn, any_of};
+use wire::shared::generation_fields::DEADLINE_MS_MAX;
+use wire::stored_request::METADATA_MAX;
 
 /// The response of an operation without an error.
 #[derive(Clone, Copy)]
@@ -53,7 +55,7 @@ pub(super) fn describe(
     let shared = parameters
         .iter()
         .map(|name| json!({"$ref": format!("#/components/parameters/{name}")}));
-    let mut responses = errors::of_path(path, schemas);
+    let mut responses = of_path(path, schemas);
     responses.extend(success_responses(success, schemas));
     let mut operation = json!({
         "operationId": operation_id(method, path),
@@ -155,9 +157,10 @@ fn file_responses(types: &[&str]) -> Map<String, Value> {
 fn responses<const N: usize>(rows: [(u16, &str, Value); N]) -> Map<String, Value> {
     let rows = rows.into_iter();
     rows.map(|(status, description, content)| {
-        let response = match content.as_object().is_some_and(Map::is_empty) {
-            true => json!({"description": description}),
-            false => json!({"description": description, "content": content}),
+        let response = if content.as_object().is_some_and(Map::is_empty) {
+            json!({"description": description})
+        } else {
+            json!({"description": description, "content": content})
         };
         (status.to_string(), response)
     })
@@ -200,9 +203,10 @@ fn resumed_content(formats: &[Protocol], schemas: &mut SchemaGenerator) -> Value
     let lines: Vec<Schema> = lined
         .map(|protocol| (protocol.schemas().event)(schemas))
         .collect();
-    match lines.is_empty() {
-        true => content,
-        false => merge(content, line_content(&any_of(lines))),
+    if lines.is_empty() {
+        content
+    } else {
+        merge(content, line_content(&any_of(lines)))
     }
 }
 
@@ -211,4 +215,100 @@ fn merge(mut content: Value, more: Value) -> Value {
         content.extend(more);
     }
     content
+}
+
+/// The header of a response that names the time to retry.
+const RETRY_AFTER: &str = "Retry-After";
+
+/// Paths whose errors are written in the protocol of the request or of a stream, and these protocols.
+const OTHER_ERRORS: [(&str, &[Protocol]); 3] = [
+    ("/v1/models", &[Protocol::Chat, Protocol::Messages]),
+    ("/v1/models/{id}", &[Protocol::Chat, Protocol::Messages]),
+    ("/v1/streams/{id}/events", &Protocol::ALL),
+];
+
+/// Error responses of a path by status: those of [`Protocol::of_path`], which writes them.
+pub(super) fn of_path(path: &str, schemas: &mut SchemaGenerator) -> Map<String, Value> {
+    let other = OTHER_ERRORS.iter().find(|(other, _)| *other == path);
+    let formats = match other {
+        Some((_, formats)) => formats.to_vec(),
+        None => vec![Protocol::of_path(path)],
+    };
+    let schema = any_of(
+        formats
+            .iter()
+            .map(|protocol| (protocol.schemas().error)(schemas)),
+    );
+    let content = json!({"application/json": {"schema": schema}});
+    let wait = json!({RETRY_AFTER: {"schema": {"type": "integer"}, "description": "seconds"}});
+    let rejected = json!({"description": "The request was rejected; the error names the reason", "content": content});
+    let overloaded = "Overloaded, or the model is not ready: Retry-After and retry-after-ms give the time to retry";
+    let overloaded = json!({"description": overloaded, "headers": wait, "content": content});
+    let late = json!({"description": "The deadline of the request passed before there was a response", "content": content});
+    let failed = json!({"description": "The server failed, or does not support the operation", "content": content});
+    let mut responses = Map::new();
+    responses.insert("4XX".to_owned(), rejected);
+    responses.insert("503".to_owned(), overloaded.clone());
+    responses.insert("504".to_owned(), late);
+    if formats.contains(&Protocol::Messages) {
+        responses.insert("529".to_owned(), overloaded);
+    }
+    responses.insert("5XX".to_owned(), failed);
+    responses
+}
+
+/// All parameters, by name.
+pub(super) fn all() -> Value {
+    let query = |name: &str, schema: Value, words: &str| json!({"name": name, "in": "query", "schema": schema, "description": words});
+    let header = |name: &str, schema: Value, words: &str| json!({"name": name, "in": "header", "schema": schema, "description": words});
+    let flag = || json!({"enum": ["0", "1"]});
+    let text = || json!({"type": "string"});
+    let number = |max: u64| json!({"type": "integer", "minimum": 0, "maximum": max});
+    json!({
+        "resumable": header("X-Stream-Resumable", json!({"enum": ["0", "1", "false", "true"]}), "1: the stream goes on when the client disconnects, and can be resumed"),
+        "durable": header("X-Stream-Durable", json!({"enum": ["0", "1", "false", "true"]}), "0: a resumable stream is not recorded, and does not outlive the server"),
+        "acks": header("X-Stream-Acks", json!({"enum": ["socket", "explicit"]}), "what returns credit: bytes written to the socket, or explicit acknowledgements"),
+        "priority": header("X-Priority", json!({"enum": ["critical", "high", "normal", "low", "background"]}), "overrides the body's priority"),
+        "deadline": header("Request-Timeout-Ms", json!({"type": "integer", "minimum": 1, "maximum": DEADLINE_MS_MAX}), "deadline of the request in milliseconds"),
+        "last_event": header("Last-Event-ID", text(), "cursor of the last event that the client has"),
+        "anthropic_version": header("anthropic-version", text(), "any value: the response is in Anthropic's format"),
+        "after": query("after", text(), "as Last-Event-ID"),
+        "after_item": query("after", text(), "id of the last item of the page before"),
+        "after_stream": query("after", number(u64::MAX), "`next` of the page before"),
+        "after_id": query("after_id", text(), "with anthropic-version: id of the last model of the page before"),
+        "before_id": query("before_id", text(), "with anthropic-version: id of the first model of the page after"),
+        "model_limit": query("limit", number(wire::anthropic::model_list::PAGE_MAX), "with anthropic-version: models per page"),
+        "dialect": query("dialect", json!({"enum": Protocol::ALL.map(Protocol::name)}), "wire protocol of the events; default: the stream's own"),
+        "framing": query("format", json!({"enum": ["sse", "ndjson"]}), "framing of the events, for protocols that have both"),
+        "govern": query("govern", flag(), "1: this reader returns credit from now on"),
+        "unread": query("unread", json!({"enum": ["true", "false"]}), "true: ended streams of the caller's key whose end no reader has and no client has acknowledged, in the order of their ends"),
+        "stream_limit": query("limit", number(LIST_PAGE_MAX as u64), "streams per page"),
+        "item_limit": query("limit", number(wire::item_page::PAGE_MAX), "items per page"),
+        "scope": query("scope", json!({"enum": ["instance", "cluster"]}), "cluster, the default of lists and of the feed: of all living gateways; instance: of the one that answers"),
+        "metrics_scope": query("scope", json!({"enum": ["instance", "cluster"]}), "instance, the default; cluster: of all living instances, engines too"),
+        "fail_on_no_slot": query("fail_on_no_slot", flag(), "1: 503 where all slots are in use"),
+        "order": query("order", json!({"enum": ["asc", "desc"]}), "desc: newest first"),
+        "oldest_first": query("order", json!({"enum": ["asc", "desc"]}), "asc, the default: oldest first"),
+        "model": query("model", text(), "the model's name in the completion"),
+        "delivery_status": query("status", json!({"enum": ["pending", "dead"]}), "deliveries of this status"),
+        "metadata": metadata_filter(),
+        "stream": query("stream", json!({"enum": ["true", "false"]}), "true: stream the events"),
+        "offset": query("offset", text(), "-1: from the beginning; now: from the end; or an offset that the stream has sent"),
+        "live": query("live", json!({"enum": ["long-poll", "sse"]}), "how to wait for further messages"),
+        "cursor": query("cursor", text(), "Stream-Cursor of the last live read"),
+        "if_none_match": header("If-None-Match", text(), "ETag of messages that the client has"),
+        "starting_after": query("starting_after", number(u64::MAX), "a sequence_number; events after it are sent"),
+    })
+}
+
+/// `metadata[name]=value`.
+fn metadata_filter() -> Value {
+    json!({
+        "name": "metadata",
+        "in": "query",
+        "style": "deepObject",
+        "explode": true,
+        "schema": {"type": "object", "maxProperties": METADATA_MAX, "additionalProperties": {"type": "string"}},
+        "description": "metadata[name]=value: completions with these entries",
+    })
 }

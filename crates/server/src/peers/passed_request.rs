@@ -145,7 +145,7 @@ fn passed_headers(head: &Parts) -> HeaderMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::presented_key;
+    use crate::access::authentication;
     use cluster::names::InstanceId;
     use gateway::keys::Keys;
 
@@ -191,7 +191,7 @@ mod tests {
             .header("x-title", "t")
             .body(())
             .unwrap();
-        presented_key::remove_keys(request.headers_mut());
+        authentication::remove_keys(request.headers_mut());
         let caller = Keys::anonymous().identify(None).unwrap();
         request.extensions_mut().insert(caller);
         let (head, ()) = request.into_parts();

@@ -1,6 +1,6 @@
 //! The other instances of the cluster.
 
-use crate::cluster_slot::ClusterSlot;
+use crate::ClusterSlot;
 use cluster::instances::{InstanceState, LiveInstance};
 use cluster::messages::{Heartbeat, Role};
 use cluster::names::InstanceId;

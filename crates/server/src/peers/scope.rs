@@ -3,7 +3,7 @@
 use super::passed_request::FORWARDED;
 use generate::error::ApiError;
 use http::HeaderMap;
-use wire::query::Query;
+use wire::item_page::Query;
 
 /// Subject of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +33,10 @@ impl ListScope {
                 return Err(ApiError::field("scope", "invalid_value", message));
             }
         };
-        match headers.contains_key(FORWARDED) {
-            true => Ok(Self::Instance),
-            false => Ok(scope),
+        if headers.contains_key(FORWARDED) {
+            Ok(Self::Instance)
+        } else {
+            Ok(scope)
         }
     }
 }

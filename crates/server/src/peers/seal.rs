@@ -117,12 +117,13 @@ impl ExpectedAnswer {
         let told = response.headers_mut().remove(ANSWERED);
         let told = told.as_ref().and_then(|told| told.to_str().ok());
         let code = answer_code(&self.secret, self.nonce, response.status().as_u16());
-        match told.is_some_and(|told| code.is(told)) {
-            true => Ok(()),
-            false => Err(format!(
+        if told.is_some_and(|told| code.is(told)) {
+            Ok(())
+        } else {
+            Err(format!(
                 "its answer, with status {}, is not sealed with this cluster's secret",
                 response.status().as_u16()
-            )),
+            ))
         }
     }
 }
@@ -186,9 +187,10 @@ impl SealedRequest {
     /// # Errors
     /// The body is another one.
     pub(crate) fn check_body(&self, body: &[u8]) -> Result<(), ApiError> {
-        match self.secret.mac("body", &[body]).is(&self.head.body) {
-            true => Ok(()),
-            false => Err(forged("another body")),
+        if self.secret.mac("body", &[body]).is(&self.head.body) {
+            Ok(())
+        } else {
+            Err(forged("another body"))
         }
     }
 

@@ -1,4 +1,6 @@
 //! The handles that a WebSocket uses, and the number of WebSockets that are open.
+//!
+//! Limits of WebSockets.
 
 use crate::config::live_config::LiveConfig;
 use crate::peers::PeerCalls;

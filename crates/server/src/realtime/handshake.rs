@@ -8,7 +8,7 @@ use super::handles::RealtimeHandles;
 use super::session::Session;
 use crate::access::authentication;
 use crate::access::cross_origin::RequestOrigin;
-use crate::connection::upgrade::Upgrade;
+use crate::connection::handover::Upgrade;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};

@@ -2,12 +2,9 @@
 //!
 //! ```text
 //! handshake            an HTTP request    -> a WebSocket (101)
-//! session              a socket           -> messages in, messages out, timers
+//! handles              what a WebSocket uses, and its limits
+//! session              a socket           -> messages in, messages out, timers; streams take turns
 //! session_handler      a `Command`        -> an effect and a reply
-//! multiplexed_streams  streams            -> their messages, in turn
-//! reply                replies and errors that belong to no stream
-//! control_rate         rate limit of pings
-//! settings             limits
 //! ```
 //!
 //! The crate `wire` parses commands (`realtime_command`) and encodes events (`realtime_encoder`). Each message is one
@@ -38,13 +35,33 @@
 //! does not read parks only the streams of this WebSocket. When the connection is lost, streams that are not
 //! resumable are cancelled; resumable ones (jobs by default) continue.
 
-mod control_rate;
 pub(crate) mod handles;
 pub(crate) mod handshake;
-mod multiplexed_streams;
-mod reply;
 mod session;
 mod session_handler;
-mod settings;
 
-pub use settings::RealtimeLimits;
+use std::time::Duration;
+
+/// Limits of WebSockets (`realtime.*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RealtimeLimits {
+    /// Open WebSockets; one more is rejected with 503.
+    pub connections_max: usize,
+    /// Streams attached to one WebSocket; one more is an error.
+    pub streams_max: usize,
+    /// Bytes of a message of the client; a longer one closes the connection (1009).
+    pub message_bytes_max: usize,
+    /// Time without any message, including pongs, after which the connection is closed.
+    pub idle: Duration,
+}
+
+impl Default for RealtimeLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: 256,
+            streams_max: 64,
+            message_bytes_max: 1 << 20,
+            idle: Duration::from_secs(60),
+        }
+    }
+}

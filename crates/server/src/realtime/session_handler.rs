@@ -1,31 +1,34 @@
 //! The session handler: executes the commands of a client. Nothing here waits.
 
 use super::handles::RealtimeHandles;
-use super::multiplexed_streams::MultiplexedStreams;
-use super::reply;
-use crate::routes::stream_watch::SubscribeOptions;
+use crate::response::stream_body::StreamBody;
+use crate::routes::streams::SubscribeOptions;
+use bytes::Bytes;
 use gateway::keys::Caller;
 use gateway::metrics::MeteredProtocol;
-use gateway::open::{OpenedStream, Resumable, StreamRequest};
+use gateway::open::{OpenedStream, RequestedDelivery, Resumable, StreamRequest};
 use gateway::streams::StreamRecord;
 use gateway::streams::control::{self, not_running};
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
-use serde_json::Value;
+use http_body::Body;
+use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use stream::StreamId;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 use wire::clock;
 use wire::control_request::ControlRequest;
-use wire::cursor::{Cursor, invalid_cursor};
-use wire::event_id::EventIds;
+use wire::cursor::{Cursor, EventIds, invalid_cursor};
 use wire::fields::Fields;
 use wire::framing::Framing;
-use wire::protocol::Encoding;
-use wire::protocol::FollowState;
-use wire::protocol::Protocol;
+use wire::protocol::{Encoding, FollowState, Protocol};
 use wire::realtime_command::{self, Ack, AttachCommand, Command, OpenCommand, StartPosition};
 use wire::realtime_encoder::RealtimeEncoder;
+use wire::request_body::RequestBody;
+use wire::shared::job_outcome::is_retriable;
 
 /// Replies that wait for the socket; while there are this many, no message is read.
 const REPLIES_MAX: usize = 32;
@@ -48,7 +51,7 @@ impl SessionHandler {
             handles,
             caller,
         };
-        handler.push_reply(&reply::welcome_message(&handler.handles));
+        handler.push_reply(&welcome_message(&handler.handles));
         handler
     }
 
@@ -79,12 +82,12 @@ impl SessionHandler {
             Ok(Some(reply)) => self.push_reply(&reply),
             Ok(None) => {
                 if let Some(request) = request {
-                    self.push_reply(&reply::ok_reply(request));
+                    self.push_reply(&ok_reply(request));
                 }
             }
             Err(error) => {
                 self.handles.responder.count_rejection(&error);
-                self.push_reply(&reply::error_reply(&error, request, stream));
+                self.push_reply(&error_reply(&error, request, stream));
             }
         }
     }
@@ -96,14 +99,10 @@ impl SessionHandler {
     ) -> Result<Value, ApiError> {
         self.caller.count_request(clock::now())?;
         self.expect_capacity()?;
-        let opened = Fields::parse(open.body.as_bytes());
-        let opened = opened.and_then(|fields| {
-            self.expect_no_shared_name(open.protocol, &fields)?;
-            self.open_request(open, fields)
-        });
+        let opened = self.open_request(open);
         let opened = opened.map_err(in_body)?;
         let record = Arc::clone(&opened.record);
-        let reply = reply::stream_reply("opened", &record, request);
+        let reply = stream_reply("opened", &record, request);
         let responder = &self.handles.responder;
         let body = responder.deferred_body(opened, message_encoding(&record));
         let body = body.with_ids(EventIds::new(record.id(), start_positions(&record)));
@@ -126,27 +125,25 @@ impl SessionHandler {
         Ok(())
     }
 
-    fn open_request(
-        &self,
-        open: &OpenCommand<'_>,
-        fields: Fields<'_>,
-    ) -> Result<OpenedStream, ApiError> {
+    fn open_request(&self, open: &OpenCommand<'_>) -> Result<OpenedStream, ApiError> {
+        let body = RequestBody::parse(Bytes::copy_from_slice(open.body.as_bytes()))?;
+        self.expect_no_shared_name(open.protocol, &body.fields())?;
+        // A job continues without its client unless the client chooses otherwise.
+        let is_resumable = open.resumable.unwrap_or(open.protocol == Protocol::Job);
         let request = StreamRequest {
             caller: self.caller.clone(),
             protocol: open.protocol,
             framing: Framing::Sse,
-            priority: None,
-            deadline: None,
-            // A job continues without its client unless the client chooses otherwise.
-            resumable: Resumable::from_choice(
-                open.resumable.unwrap_or(open.protocol == Protocol::Job),
-            ),
-            explicit_acks: open.explicit_acks,
-            durable: open.durable,
+            delivery: RequestedDelivery {
+                resumable: Some(Resumable::from_choice(is_resumable)),
+                explicit_acks: open.explicit_acks,
+                durable: open.durable,
+                ..RequestedDelivery::default()
+            },
             streamed: true,
+            body,
         };
-        let body = (fields, open.body.len());
-        request.open(self.handles.responder.gateway(), body, None)
+        request.open(self.handles.responder.gateway(), None)
     }
 
     fn attach_stream(
@@ -176,7 +173,7 @@ impl SessionHandler {
         };
         let body = options.open_body(&self.handles.responder, &record)?;
         let body = body.with_ids(EventIds::new(record.id(), positions));
-        let reply = reply::stream_reply("attached", &record, request);
+        let reply = stream_reply("attached", &record, request);
         self.streams.push(record, body);
         Ok(reply)
     }
@@ -209,9 +206,10 @@ impl SessionHandler {
     }
 
     fn set_paused(&self, id: &str, paused: bool) -> Result<(), ApiError> {
-        match self.find_stream(id)?.pause(paused) {
-            true => Ok(()),
-            false => Err(not_running()),
+        if self.find_stream(id)?.pause(paused) {
+            Ok(())
+        } else {
+            Err(not_running())
         }
     }
 
@@ -298,3 +296,170 @@ fn in_body(mut error: ApiError) -> ApiError {
     }
     error
 }
+
+/// The first message.
+pub(super) fn welcome_message(handles: &RealtimeHandles) -> Value {
+    let limits = handles.config.now().realtime;
+    json!({
+        "type": "welcome", "model": handles.lifecycle.model_registry().first_entry().id(), "streams_max": limits.streams_max,
+        "message_bytes_max": limits.message_bytes_max,
+    })
+}
+
+/// The reply to `open` or `attach`; messages of the stream follow. `kind`: `opened` or `attached`.
+pub(super) fn stream_reply(kind: &str, record: &StreamRecord, request: Option<&str>) -> Value {
+    let (terms, meta) = (record.terms(), record.meta());
+    let acks = if terms.explicit_acks {
+        "explicit"
+    } else {
+        "socket"
+    };
+    let reply = json!({
+        "type": kind, "stream": record.id().to_string(), "response_id": meta.response_id,
+        "dialect": terms.protocol.name(), "model": meta.model, "choices": meta.choices,
+        "resumable": terms.resumable, "durable": record.is_recorded(), "acks": acks, "credit_window": terms.credit_window,
+    });
+    with_field(reply, "request", request)
+}
+
+/// The reply to a successful command.
+pub(super) fn ok_reply(request: &str) -> Value {
+    json!({ "type": "ok", "request": request })
+}
+
+/// The reply to a failed command.
+pub(super) fn error_reply(error: &ApiError, request: Option<&str>, stream: Option<&str>) -> Value {
+    let mut reply = Map::new();
+    reply.insert("type".to_owned(), "error".into());
+    reply.insert("code".to_owned(), error.code.into());
+    reply.insert("message".to_owned(), error.message.as_str().into());
+    reply.insert("retriable".to_owned(), is_retriable(error).into());
+    if let Some(wait) = error.retry_after {
+        let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        reply.insert("retry_after_ms".to_owned(), ms.into());
+    }
+    if !error.problems.is_empty() {
+        let problems = error.problems.iter();
+        let problems = problems.map(|p| json!({ "field": p.field, "constraint": p.constraint }));
+        reply.insert("errors".to_owned(), problems.collect());
+    }
+    with_field(
+        with_field(reply.into(), "request", request),
+        "stream",
+        stream,
+    )
+}
+
+fn with_field(mut reply: Value, name: &str, value: Option<&str>) -> Value {
+    if let Some(value) = value {
+        reply[name] = value.into();
+    }
+    reply
+}
+
+/// One stream of a WebSocket.
+struct MultiplexedStream {
+    record: Arc<StreamRecord>,
+    body: StreamBody,
+    /// Encoded messages that were not sent, one per line.
+    rest: Bytes,
+}
+
+/// The streams of one WebSocket.
+#[derive(Default)]
+pub(super) struct MultiplexedStreams {
+    streams: Vec<MultiplexedStream>,
+    /// Index of the stream that is polled next.
+    next: usize,
+}
+
+impl MultiplexedStreams {
+    /// Number of streams.
+    pub(super) fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Whether this stream is attached.
+    pub(super) fn contains(&self, id: StreamId) -> bool {
+        self.streams.iter().any(|stream| stream.record.id() == id)
+    }
+
+    /// Attaches a stream.
+    pub(super) fn push(&mut self, record: Arc<StreamRecord>, body: StreamBody) {
+        self.streams.push(MultiplexedStream {
+            record,
+            body,
+            rest: Bytes::new(),
+        });
+    }
+
+    /// Detaches a stream; false if the stream was not attached.
+    pub(super) fn remove(&mut self, id: StreamId) -> bool {
+        let before = self.streams.len();
+        self.streams.retain(|stream| stream.record.id() != id);
+        self.streams.len() < before
+    }
+
+    /// Detaches all streams.
+    pub(super) fn clear(&mut self) {
+        self.streams.clear();
+    }
+
+    /// The next message; streams take turns. A call means that the previous messages were sent.
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        let mut quiet = 0;
+        while quiet < self.streams.len() {
+            let at = self.next % self.streams.len();
+            match self.streams[at].poll_next(cx) {
+                Poll::Ready(Some(message)) => {
+                    self.next = at + 1;
+                    if self.streams[at].is_over() {
+                        // A client that has received the end may attach again at once.
+                        self.streams.remove(at);
+                        self.next = at;
+                    }
+                    return Poll::Ready(message);
+                }
+                Poll::Ready(None) => {
+                    // The next stream has moved to this index.
+                    self.streams.remove(at);
+                    self.next = at;
+                }
+                Poll::Pending => {
+                    self.next = at + 1;
+                    quiet += 1;
+                }
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl MultiplexedStream {
+    /// Whether all messages were taken.
+    fn is_over(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|&byte| byte == b'\n') {
+                let message = self.rest.split_to(end);
+                let _ = self.rest.split_to(1);
+                return Poll::Ready(Some(message));
+            }
+            // An empty `rest` would keep the memory that the next frames are written into.
+            self.rest = Bytes::new();
+            match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.rest = frame.into_data().unwrap_or_default();
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

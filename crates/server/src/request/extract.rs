@@ -5,18 +5,21 @@
 
 use crate::access::authentication;
 use crate::app::App;
-use crate::request::request_body;
-use crate::request::request_headers::{self, StreamHeaders};
-use crate::response::error_response::Rejected;
+use crate::request::{request_body, request_headers};
+use crate::response::Rejected;
 use admission::Priority;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use bytes::Bytes;
 use gateway::keys::Caller;
+use gateway::open::{RequestedDelivery, StreamRequest};
 use generate::error::{ApiError, Problem};
 use serde::de::DeserializeOwned;
 use std::time::Instant;
 use wire::clock;
+use wire::framing::Framing;
+use wire::protocol::Protocol;
+use wire::request_body::RequestBody;
 
 /// Values in the path, such as an id.
 pub(crate) struct Path<T>(pub(crate) T);
@@ -90,12 +93,11 @@ impl FromRequest<App> for JsonBody {
     }
 }
 
-/// A request for a generation: caller, header fields and body.
+/// A request for a generation: caller, header fields, and the bytes of the body.
 pub(crate) struct GenerationRequest {
     pub(crate) caller: Caller,
-    pub(crate) scheduling: SchedulingHeaders,
-    pub(crate) stream: StreamHeaders,
-    pub(crate) body: Bytes,
+    pub(crate) delivery: RequestedDelivery,
+    body: Bytes,
 }
 
 impl FromRequest<App> for GenerationRequest {
@@ -104,15 +106,34 @@ impl FromRequest<App> for GenerationRequest {
     async fn from_request(request: Request, app: &App) -> Result<Self, Rejected> {
         let (mut head, body) = request.into_parts();
         let RateLimited(caller) = RateLimited::from_request_parts(&mut head, app).await?;
-        let scheduling = SchedulingHeaders::from_request_parts(&mut head, app).await?;
-        let stream = StreamHeaders::parse(&head.headers)?;
+        let delivery = request_headers::parse_delivery(&head.headers)?;
         let request = Request::from_parts(head, body);
         let JsonBody(body) = JsonBody::from_request(request, app).await?;
         Ok(Self {
             caller,
-            scheduling,
-            stream,
+            delivery,
             body,
+        })
+    }
+}
+
+impl GenerationRequest {
+    /// The request in the wire protocol of its route.
+    ///
+    /// # Errors
+    /// The body is not a JSON object.
+    pub(crate) fn in_protocol(
+        self,
+        protocol: Protocol,
+        framing: Framing,
+    ) -> Result<StreamRequest, ApiError> {
+        Ok(StreamRequest {
+            caller: self.caller,
+            protocol,
+            framing,
+            delivery: self.delivery,
+            streamed: false,
+            body: RequestBody::parse(self.body)?,
         })
     }
 }

@@ -8,7 +8,7 @@ use crate::access::authentication;
 use crate::app::App;
 use crate::peers::{FORWARDED, LivingBody, PassedRequest, Peer, ask};
 use crate::request::request_body;
-use crate::response::error_response::Rejected;
+use crate::response::Rejected;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -16,9 +16,10 @@ use axum::response::{IntoResponse, Response};
 use cluster::messages::Role;
 use cluster::names::InstanceId;
 use gateway::stream_owners::{StreamPlace, locate_stream, wait_until_lost};
-use gateway::streams::registry_caller;
+use gateway::streams::{RegistrationBarrier, registry_caller};
 use generate::error::ApiError;
 use http::{Method, StatusCode};
+use std::sync::Arc;
 use std::time::Duration;
 use stream::StreamId;
 use tokio::time::Instant;
@@ -163,6 +164,46 @@ pub(super) async fn forward(
     Ok(response.map(|body| Body::new(LivingBody::new(body, peers, instance))))
 }
 
+/// Paths, with all paths below, that concern no stream: the page, health, metrics, descriptions and models.
+const WITHOUT_STREAMS: [&str; 14] = [
+    "/page",
+    "/health",
+    "/metrics",
+    "/version",
+    "/docs",
+    "/openapi.json",
+    "/v1/ready",
+    "/v1/loading",
+    "/v1/heartbeats",
+    "/v1/models",
+    "/api/version",
+    "/api/tags",
+    "/api/ps",
+    "/api/show",
+];
+
+/// Passes the request on when the streams are registered.
+pub(crate) async fn wait_for_registration(
+    State(barrier): State<Arc<RegistrationBarrier>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if concerns_streams(request.uri().path()) && !barrier.wait().await {
+        let message = "the streams of the last process are still being read";
+        let error = ApiError::capacity("recovering", message, RETRY_AFTER);
+        return Rejected::from(error).into_response();
+    }
+    next.run(request).await
+}
+
+fn concerns_streams(path: &str) -> bool {
+    let is_under = |root: &&str| {
+        let rest = path.strip_prefix(*root);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    path != "/" && !WITHOUT_STREAMS.iter().any(is_under)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,5 +230,34 @@ mod tests {
         assert_eq!(named(path(), Some(&position)), expected);
         assert_eq!(named(path(), Some("17")), None);
         assert_eq!(named("/v1/streams".to_owned(), None), None);
+    }
+
+    #[test]
+    fn requests_about_streams_wait() {
+        let waiting = [
+            "/v1/streams",
+            "/v1/streams/0123/events",
+            "/v1/stream/0123",
+            "/v1/jobs/mine",
+            "/v1/responses/resp_1",
+            "/v1/chat/completions",
+            "/v1/chat/completions/chatcmpl-1/messages",
+            "/api/chat",
+            "/v1/ai-sdk/chat/1/stream",
+            "/healthy",
+        ];
+        for path in waiting {
+            assert!(concerns_streams(path), "{path}");
+        }
+        let others = [
+            "/",
+            "/health/readiness",
+            "/metrics",
+            "/v1/models/org/name",
+            "/v1/loading/progress",
+        ];
+        for path in others {
+            assert!(!concerns_streams(path), "{path}");
+        }
     }
 }

@@ -3,11 +3,7 @@
 pub(crate) mod extract;
 pub(crate) mod foreign_id;
 pub(crate) mod foreign_stream;
-pub(crate) mod incoming_request;
 pub(crate) mod model_lookup;
-pub(crate) mod named_job;
 pub(crate) mod paths;
-pub(crate) mod registration_wait;
 pub(crate) mod request_body;
 pub(crate) mod request_headers;
-pub(crate) mod unadmitted_request;

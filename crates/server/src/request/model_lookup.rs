@@ -1,6 +1,11 @@
 //! The model of a request, found before the wire protocol's parser reads the fields.
 
-use gateway::models::{ListedModel, ModelLease, ModelLookup, ModelRegistry, ModelTask};
+use bytes::Bytes;
+use gateway::keys::Caller;
+use gateway::limits::Offload;
+use gateway::models::{
+    ListedModel, ModelLease, ModelLookup, ModelRegistry, ModelTask, ServedModel,
+};
 use generate::error::ApiError;
 use std::sync::Arc;
 use wire::fields::{Fields, as_text};
@@ -84,5 +89,35 @@ impl NamedModel {
     /// The lookup result, after requesting the load of a model that is not ready.
     pub(crate) async fn find(self, models: &Arc<ModelRegistry>) -> Result<ModelLookup, ApiError> {
         models.want_named(self.model.as_deref()).await
+    }
+}
+
+/// Handles that requests without admission use.
+#[derive(Clone)]
+pub(crate) struct UnadmittedHandles {
+    pub(crate) models: Arc<ModelRegistry>,
+    pub(crate) offload: Arc<Offload>,
+}
+
+impl UnadmittedHandles {
+    /// Parses a request with `read` and runs the work that `read` returns, offloaded if the body is long.
+    ///
+    /// # Errors
+    /// An unknown model, or a model that is not ready; errors of `read` and of the work.
+    pub(crate) async fn run_request<T, W>(
+        &self,
+        (caller, body): (Caller, Bytes),
+        protocol: Protocol,
+        parse: impl FnOnce(Fields<'_>, &Arc<ServedModel>, &Caller) -> Result<W, ApiError>,
+    ) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        W: FnOnce() -> Result<T, ApiError> + Send + 'static,
+    {
+        let body = RequestBody::parse(body)?;
+        let lease = find_lease(&self.models, protocol, &body).await?;
+        let work = parse(body.fields(), &lease.serving.model, &caller)?;
+        drop(lease);
+        self.offload.run_work(body.text().len(), work).await
     }
 }

@@ -8,7 +8,7 @@ use crate::openapi;
 use axum::http::Uri;
 use axum::http::uri::PathAndQuery;
 use std::borrow::Cow;
-use wire::edit_distance::edit_distance;
+use wire::fields::edit_distance;
 
 /// The prefix of versioned paths.
 const V1: &str = "/v1";
@@ -96,9 +96,10 @@ fn canonical_path(path: &str) -> Cow<'_, str> {
         return Cow::Owned((*name).to_owned());
     }
     let first = path[1..].split('/').next().unwrap_or_default();
-    match WITHOUT_V1.contains(&first) {
-        true => Cow::Owned(format!("{V1}{path}")),
-        false => path,
+    if WITHOUT_V1.contains(&first) {
+        Cow::Owned(format!("{V1}{path}"))
+    } else {
+        path
     }
 }
 

@@ -1,8 +1,14 @@
 //! Reading a request's body, within limits of size and time.
+//!
+//! Transfer codings and content codings of a request body. Only `chunked`, the framing of the message (RFC 9112, 6.1),
+//! is supported.
+//!
+//! The HTTP library accepts any list of transfer codings that ends with `chunked` and ignores content codings, so a
+//! compressed body would be parsed as plain bytes.
 
 use crate::config::server_config::ServerConfig;
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use generate::error::{ApiError, ErrorKind};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
@@ -47,4 +53,96 @@ pub(crate) async fn read(
 fn too_large(max: usize) -> ApiError {
     let message = format!("the body may have at most {max} bytes");
     ApiError::caller(ErrorKind::TooLarge, "body_too_large", message)
+}
+
+/// The supported value of `Content-Encoding`.
+const IDENTITY: &str = "identity";
+/// The supported value of `Transfer-Encoding`, given once.
+const CHUNKED: &str = "chunked";
+
+/// Rejects codings that the server would have to decode.
+///
+/// # Errors
+/// 415 for a content coding, 501 for a transfer coding, 400 for `chunked` twice.
+pub(crate) fn expect_plain(headers: &HeaderMap) -> Result<(), ApiError> {
+    let is_identity = |coding: &str| coding.eq_ignore_ascii_case(IDENTITY);
+    if !codings(headers, &header::CONTENT_ENCODING).all(is_identity) {
+        return Err(ApiError::caller(
+            ErrorKind::UnsupportedMedia,
+            "unsupported_content_encoding",
+            "content-encoding: only identity is supported; send the body without a content coding",
+        ));
+    }
+    let is_chunked = |coding: &str| coding.eq_ignore_ascii_case(CHUNKED);
+    if !codings(headers, &header::TRANSFER_ENCODING).all(is_chunked) {
+        return Err(ApiError::caller(
+            ErrorKind::NotSupported,
+            "unsupported_transfer_encoding",
+            "transfer-encoding: only chunked is supported",
+        ));
+    }
+    if codings(headers, &header::TRANSFER_ENCODING).count() > 1 {
+        return Err(ApiError::bad_request(
+            "invalid_transfer_encoding",
+            "transfer-encoding: chunked must be given once",
+        ));
+    }
+    Ok(())
+}
+
+/// Members of a list over all lines of a header field; an unreadable line becomes the unsupported coding `?`.
+fn codings<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let lines = headers.get_all(name).into_iter();
+    let members = lines.flat_map(|line| line.to_str().unwrap_or("?").split(','));
+    members.map(str::trim).filter(|coding| !coding.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+    use wire::shared::error_response::status_code;
+
+    #[test]
+    fn body_with_other_coding_than_one_chunked_is_rejected() {
+        type Row = (&'static [(&'static str, &'static str)], Option<u16>);
+        let rows: [Row; 12] = [
+            (&[], None),
+            (&[("content-encoding", "identity")], None),
+            (&[("content-encoding", "")], None),
+            (&[("content-encoding", "gzip")], Some(415)),
+            (&[("content-encoding", "identity, br")], Some(415)),
+            (
+                &[
+                    ("content-encoding", "identity"),
+                    ("content-encoding", "zstd"),
+                ],
+                Some(415),
+            ),
+            (&[("transfer-encoding", "Chunked")], None),
+            (&[("transfer-encoding", ", chunked")], None),
+            (&[("transfer-encoding", "gzip, chunked")], Some(501)),
+            (&[("transfer-encoding", "identity, chunked")], Some(501)),
+            (
+                &[
+                    ("transfer-encoding", "gzip"),
+                    ("transfer-encoding", "chunked"),
+                ],
+                Some(501),
+            ),
+            (&[("transfer-encoding", "chunked, chunked")], Some(400)),
+        ];
+        for (fields, status) in rows {
+            let mut headers = HeaderMap::new();
+            for &(name, value) in fields {
+                headers.append(name, HeaderValue::from_static(value));
+            }
+            let error = expect_plain(&headers).err();
+            assert_eq!(
+                error.map(|e| status_code(e.kind).as_u16()),
+                status,
+                "{fields:?}"
+            );
+        }
+    }
 }

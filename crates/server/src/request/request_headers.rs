@@ -2,6 +2,7 @@
 
 use admission::Priority;
 use axum::http::{HeaderMap, header};
+use gateway::open::{RequestedDelivery, Resumable};
 use generate::error::{ApiError, ErrorKind, Problem};
 use std::time::{Duration, Instant};
 use wire::clock;
@@ -93,52 +94,38 @@ const DURABLE: &str = "x-stream-durable";
 /// The header that selects what returns credit: acknowledgements of the client, or the socket.
 const ACKS: &str = "x-stream-acks";
 
-/// Header fields about the stream of a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StreamHeaders {
-    /// `None` if the header is absent.
-    pub(crate) resumable: Option<bool>,
-    /// `None` if the header is absent.
-    pub(crate) durable: Option<bool>,
-    pub(crate) explicit_acks: bool,
-}
-
-impl StreamHeaders {
-    /// Parses the fields.
-    ///
-    /// # Errors
-    /// All invalid fields at once.
-    pub(crate) fn parse(headers: &HeaderMap) -> Result<Self, ApiError> {
-        let mut problems = Vec::new();
-        let mut read = |name: &str, constraint: &str, read: fn(&str) -> Option<bool>| {
-            let value = headers.get(name)?;
-            let meant = value.to_str().ok().and_then(|text| read(text.trim()));
-            if meant.is_none() {
-                problems.push(Problem::new(name, constraint));
-            }
-            meant
-        };
-        let resumable = read(RESUMABLE, "must be 1 or 0", parse_flag);
-        let durable = read(DURABLE, "must be 1 or 0", parse_flag);
-        let explicit_acks = read(ACKS, "must be explicit or socket", |text| match text {
-            "explicit" => Some(true),
-            "socket" => Some(false),
-            _ => None,
-        });
-        if !problems.is_empty() {
-            return Err(ApiError::fields(problems));
+/// Scheduling and delivery of a stream, as the header fields choose them.
+///
+/// # Errors
+/// An invalid priority or deadline; all other invalid fields at once.
+pub(crate) fn parse_delivery(headers: &HeaderMap) -> Result<RequestedDelivery, ApiError> {
+    let (priority, deadline) = (parse_priority(headers)?, parse_deadline(headers)?);
+    let mut problems = Vec::new();
+    let mut read = |name: &str, constraint: &str, read: fn(&str) -> Option<bool>| {
+        let value = headers.get(name)?;
+        let meant = value.to_str().ok().and_then(|text| read(text.trim()));
+        if meant.is_none() {
+            problems.push(Problem::new(name, constraint));
         }
-        Ok(Self {
-            resumable,
-            durable,
-            explicit_acks: explicit_acks.unwrap_or(false),
-        })
+        meant
+    };
+    let resumable = read(RESUMABLE, "must be 1 or 0", parse_flag);
+    let durable = read(DURABLE, "must be 1 or 0", parse_flag);
+    let explicit_acks = read(ACKS, "must be explicit or socket", |text| match text {
+        "explicit" => Some(true),
+        "socket" => Some(false),
+        _ => None,
+    });
+    if !problems.is_empty() {
+        return Err(ApiError::fields(problems));
     }
-
-    /// Whether a resumable stream is recorded in the journal.
-    pub(crate) fn is_durable(self) -> bool {
-        self.durable != Some(false)
-    }
+    Ok(RequestedDelivery {
+        priority,
+        deadline,
+        resumable: resumable.map(Resumable::from_choice),
+        durable: durable.unwrap_or(true),
+        explicit_acks: explicit_acks.unwrap_or(false),
+    })
 }
 
 fn parse_flag(text: &str) -> Option<bool> {
@@ -154,40 +141,39 @@ mod tests {
     use super::*;
     use axum::http::{HeaderName, HeaderValue};
 
-    fn parse(fields: &[(&'static str, &'static str)]) -> Result<StreamHeaders, ApiError> {
+    fn parse(fields: &[(&'static str, &'static str)]) -> Result<RequestedDelivery, ApiError> {
         let field = |&(name, value)| {
             (
                 HeaderName::from_static(name),
                 HeaderValue::from_static(value),
             )
         };
-        StreamHeaders::parse(&fields.iter().map(field).collect())
+        parse_delivery(&fields.iter().map(field).collect())
     }
 
     #[test]
-    fn stream_headers_are_parsed_and_invalid_ones_are_rejected() {
-        let stream = |resumable, explicit_acks| StreamHeaders {
+    fn delivery_headers_are_parsed_and_invalid_ones_are_rejected() {
+        let stream = |resumable, explicit_acks| RequestedDelivery {
             resumable,
-            durable: None,
+            durable: true,
             explicit_acks,
+            ..RequestedDelivery::default()
         };
+        let (yes, no) = (Some(Resumable::Yes), Some(Resumable::No));
         let rows: [(&[_], _); 5] = [
             (
                 &[(DURABLE, "0")],
-                StreamHeaders {
-                    durable: Some(false),
+                RequestedDelivery {
+                    durable: false,
                     ..stream(None, false)
                 },
             ),
             (&[], stream(None, false)),
-            (&[(RESUMABLE, "1")], stream(Some(true), false)),
-            (
-                &[(RESUMABLE, "0"), (ACKS, "explicit")],
-                stream(Some(false), true),
-            ),
+            (&[(RESUMABLE, "1")], stream(yes, false)),
+            (&[(RESUMABLE, "0"), (ACKS, "explicit")], stream(no, true)),
             (
                 &[(RESUMABLE, " true "), (ACKS, "socket")],
-                stream(Some(true), false),
+                stream(yes, false),
             ),
         ];
         for (fields, want) in rows {

@@ -1,13 +1,13 @@
 //! Deferred responses: the response head is sent while the model is loaded, and the body reports the progress of
 //! loading until the generation starts.
 
-use crate::request::incoming_request::IncomingRequest;
 use crate::response::stream_response::{self, StreamResponder};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use gateway::models::{ModelState, PendingLoad};
+use gateway::open::StreamRequest;
 use gateway::streams::ResponseStream;
 use generate::error::ApiError;
 use generate::output::event::Event;
@@ -20,16 +20,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use wire::clock;
-use wire::frame_writer::FrameWriter;
+use wire::encoder::FrameWriter;
 use wire::protocol::{EncoderSettings, Encoding};
 
 /// The response of a request whose model is being loaded.
 pub(crate) fn respond(
     responder: &StreamResponder,
-    request: IncomingRequest,
+    request: StreamRequest,
     pending: PendingLoad,
 ) -> Response {
-    let (protocol, framing) = (request.request.protocol, request.request.framing);
+    let (protocol, framing) = (request.protocol, request.framing);
     let meta = StreamMeta::unopened(&pending.named.name, clock::now());
     let source = Arc::new(StreamSource::new(meta));
     let encoding = protocol.encoding(&source, framing, EncoderSettings::default());
@@ -55,11 +55,11 @@ pub(crate) fn respond(
 /// The response of the generation, after the model is loaded.
 async fn start_generation(
     responder: StreamResponder,
-    request: IncomingRequest,
+    request: StreamRequest,
     pending: PendingLoad,
 ) -> Result<Response, ApiError> {
     let opened = match pending.lease().await {
-        Ok(lease) => request.open(responder.gateway(), lease),
+        Ok(lease) => request.open(responder.gateway(), Some(lease)),
         Err(error) => Err(error),
     };
     let opened = opened.inspect_err(|error| responder.count_rejection(error));

@@ -1,14 +1,12 @@
 //! The body of a streamed response: frames are encoded when the connection can take them.
 
 use crate::request_line::RequestLine;
-use crate::response::event_writer::{EventWriter, FramingState};
-use crate::response::keep_alive::KeepAlive;
 use admission::QueuePosition;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use gateway::generation::{FollowEvent, Generation, StreamFollower};
 use gateway::streams::{EndReceipt, STREAM_MOVED, moved_error};
 use generate::error::ApiError;
-use generate::output::event::Event;
+use generate::output::event::{Event, EventSink};
 use generate::output::generation_reader::Turn;
 use http_body::{Body, Frame};
 use std::collections::VecDeque;
@@ -18,10 +16,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use stream::End;
-use wire::cursor::{Cursor, TerminalMarker};
-use wire::encoder::Encoder;
-use wire::event_id::EventIds;
-use wire::frame_writer::FrameBuffer;
+use tokio::time::{Instant, Sleep};
+use wire::cursor::{Cursor, EventIds, TerminalMarker};
+use wire::encoder::{Encoder, FrameBuffer, FrameWriter};
 use wire::framing::Framing;
 use wire::protocol::{Encoding, FollowState, ProtocolHeader};
 use wire::shared::finish_reason;
@@ -396,6 +393,108 @@ impl Drop for StreamBody {
         if let Some(receipt) = self.receipt.take() {
             receipt.confirm();
         }
+    }
+}
+
+/// Length of a frame that takes no events of further choices.
+const FRAME_BYTES_ENOUGH: usize = 16 << 10;
+
+/// State of the framing around the JSON of the encoder.
+pub(super) struct FramingState {
+    pub(super) framing: Framing,
+    /// Writer of event ids, if the client can resume.
+    pub(super) ids: Option<EventIds>,
+    /// Terminal frames that the client has.
+    pub(super) known: TerminalMarker,
+    /// The next event sets the client's reconnection time.
+    pub(super) retry_due: bool,
+}
+
+impl FramingState {
+    pub(super) fn writer<'a>(&'a mut self, out: &'a mut BytesMut) -> FrameWriter<'a> {
+        FrameWriter::new(self.framing, out)
+            .with_ids(self.ids.as_ref(), self.known)
+            .with_retry(&mut self.retry_due)
+    }
+}
+
+/// Encodes the events of one poll.
+pub(super) struct EventWriter<'a> {
+    pub(super) encoder: &'a mut dyn Encoder,
+    pub(super) framing: &'a mut FramingState,
+    pub(super) started: &'a mut bool,
+    pub(super) out: &'a mut BytesMut,
+}
+
+impl EventWriter<'_> {
+    pub(super) fn encode(&mut self, event: &Event<'_>) {
+        let mut out = self.framing.writer(self.out);
+        self.encoder.encode(event, &mut out);
+    }
+
+    /// Encodes the start of the stream when the time of the start is known.
+    pub(super) fn write_start(&mut self, at: Option<std::time::Instant>) {
+        if let Some(at) = at
+            && !std::mem::replace(self.started, true)
+        {
+            self.encode(&Event::Started { at });
+        }
+    }
+}
+
+impl EventSink for EventWriter<'_> {
+    fn emit(&mut self, event: Event<'_>) -> bool {
+        self.write_start(event.usage().and_then(|usage| usage.times.started));
+        if let (Some(ids), Some(choice), Some(position)) =
+            (&mut self.framing.ids, event.choice(), event.position())
+        {
+            ids.advance(choice, position);
+        }
+        self.encode(&event);
+        self.out.len() < FRAME_BYTES_ENOUGH
+    }
+
+    fn replay(&mut self, event: &Event<'_>) {
+        self.encoder.replay_event(event);
+    }
+}
+
+/// The keep-alive timer of one stream. A frame only records the time; the timer is moved only when due. So a busy
+/// stream costs one timer operation per period instead of one per token.
+pub(crate) struct KeepAlive {
+    timer: Pin<Box<Sleep>>,
+    period: Duration,
+    last: Instant,
+}
+
+impl KeepAlive {
+    /// A timer that starts now.
+    pub(crate) fn new(period: Duration) -> Self {
+        Self {
+            timer: Box::pin(tokio::time::sleep(period)),
+            period,
+            last: Instant::now(),
+        }
+    }
+
+    /// Records that a frame was written.
+    pub(crate) fn note_frame(&mut self) {
+        self.last = Instant::now();
+    }
+
+    /// Ready after a period without a frame; then the next period begins.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.timer.as_mut().poll(cx).is_ready() {
+            let due = self.last + self.period;
+            let now = Instant::now();
+            if due <= now {
+                self.last = now;
+                self.timer.as_mut().reset(now + self.period);
+                return Poll::Ready(());
+            }
+            self.timer.as_mut().reset(due);
+        }
+        Poll::Pending
     }
 }
 

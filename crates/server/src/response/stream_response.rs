@@ -3,24 +3,33 @@
 use crate::config::live_config::LiveConfig;
 use crate::connection::StreamedResponse;
 use crate::metrics::Metrics;
+use crate::request::model_lookup::{self, NamedModel};
 use crate::request_line::AnsweredStream;
-use crate::response::collected_response;
+use crate::response::deferred_response;
 use crate::response::stream_body::StreamBody;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use gateway::generation::Generation;
 use gateway::handles::Gateway;
 use gateway::metrics::GenerationMetrics;
-use gateway::open::OpenedStream;
-use gateway::streams::{ResponseStream, StreamRecord};
+use gateway::models::ModelLookup;
+use gateway::open::{OpenedStream, Resumable, StreamRequest};
+use gateway::streams::{ResponseStream, StreamRecord, moved_error};
 use generate::error::ApiError;
+use generate::output::collected::CollectedAnswer;
+use generate::output::event::Event;
+use generate::output::generation_reader::Turn;
 use generate::output::position::Position;
 use generate::request::IgnoredFields;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
+use text::Tokenizer;
 use tokio::time::{Instant, timeout_at};
-use wire::event_id::EventIds;
+use wire::cursor::EventIds;
+use wire::encoder::Encoder;
 use wire::field_table;
 use wire::framing::Framing;
 use wire::protocol::{EncoderSettings, Encoding, ProtocolHeader};
@@ -73,6 +82,33 @@ impl StreamResponder {
     /// Time without an event after which a body writes a keep-alive.
     pub(crate) fn keep_alive(&self) -> Duration {
         self.config.now().keep_alive
+    }
+
+    /// Answers a request. If the model must be loaded first, a streamed response reports the progress of loading; the response of
+    /// a resumable stream waits, because the response head carries the stream id.
+    ///
+    /// # Errors
+    /// All invalid fields at once; a full queue or registry; limits of the key.
+    pub(crate) async fn answer(&self, request: StreamRequest) -> Result<Response, ApiError> {
+        let named = NamedModel::of(request.body.fields(), request.protocol);
+        let is_deferrable = named.stream && request.delivery.resumable != Some(Resumable::Yes);
+        let opened = match named.find(&self.gateway.models).await? {
+            ModelLookup::Pending(pending) if is_deferrable => {
+                return Ok(deferred_response::respond(self, request, pending));
+            }
+            found => request.open(&self.gateway, Some(found.lease().await?))?,
+        };
+        Ok(self.respond(opened).await)
+    }
+
+    /// Opens the stream of a request, after the model is ready.
+    ///
+    /// # Errors
+    /// All invalid fields at once; a full queue or registry; limits of the key.
+    pub(crate) async fn open(&self, request: StreamRequest) -> Result<OpenedStream, ApiError> {
+        let models = &self.gateway.models;
+        let lease = model_lookup::find_lease(models, request.protocol, &request.body).await?;
+        request.open(&self.gateway, Some(lease))
     }
 
     /// The response to the request that opened the stream: events as they arrive, or collected at the end.
@@ -161,7 +197,7 @@ async fn non_streaming_response(opened: OpenedStream) -> Result<Response, ApiErr
     let encoder = stream_encoding(&opened.record).encoder;
     let generation = opened.start.await?;
     let tokenizer = &opened.ready_model.model.handle.tokenizer;
-    let body = collected_response::collect_response(generation, encoder, tokenizer).await?;
+    let body = collect_response(generation, encoder, tokenizer).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
@@ -224,11 +260,51 @@ pub(crate) fn with_stream_id(mut response: Response, record: &StreamRecord) -> R
         response.headers_mut().insert(STREAM_ID, id);
     }
     if record.terms().resumable {
-        let is_durable = match record.is_durable() {
-            true => HeaderValue::from_static("1"),
-            false => HeaderValue::from_static("0"),
+        let is_durable = if record.is_durable() {
+            HeaderValue::from_static("1")
+        } else {
+            HeaderValue::from_static("0")
         };
         response.headers_mut().insert(STREAM_DURABLE, is_durable);
     }
     response
+}
+
+/// Waits for the end of all choices. Dropping the future (the client has disconnected) cancels the generation.
+pub(crate) async fn collect_response(
+    mut generation: Generation,
+    encoder: Box<dyn Encoder>,
+    tokenizer: &Tokenizer,
+) -> Result<Bytes, ApiError> {
+    let mut answers = Vec::new();
+    answers.resize_with(generation.choices(), CollectedAnswer::default);
+    loop {
+        let turn = poll_fn(|cx| {
+            generation.poll_turn(cx, &mut |event: Event<'_>| add_event(&mut answers, &event))
+        })
+        .await;
+        generation.return_credit();
+        if let Some(receipt) = generation.take_end_receipt() {
+            receipt.confirm();
+        }
+        if generation.record().has_left() {
+            return Err(moved_error());
+        }
+        match turn {
+            Turn::Open => {}
+            Turn::Ended => break,
+            Turn::Broken(end) => return Err(encoder.end_error(end)),
+        }
+    }
+    let mut out = BytesMut::new();
+    encoder.encode_collected(&answers, tokenizer, generation.usage(), &mut out);
+    Ok(out.freeze())
+}
+
+/// Adds an event to the answer of its choice.
+fn add_event(answers: &mut [CollectedAnswer], event: &Event<'_>) -> bool {
+    if let Some(choice) = event.choice() {
+        answers[choice].take(event);
+    }
+    true
 }

@@ -1,7 +1,7 @@
 //! `/v1/cluster`: this process and the other instances of its cluster.
 
-use crate::cluster_slot::ClusterSlot;
-use crate::response::error_response::Rejected;
+use crate::ClusterSlot;
+use crate::response::Rejected;
 use ::cluster::instances::{Difference, InstanceState, LiveInstance};
 use ::cluster::messages::{Heartbeat, ServedModel};
 use ::cluster::nats::ConnectionState;
@@ -166,9 +166,10 @@ impl ClusterReport {
     fn of_node(node: &ClusterNode, records: Option<RecordsState>) -> Self {
         let membership = node.membership();
         let own = membership.own();
-        let state = match own.leaving {
-            true => InstanceState::Leaving,
-            false => InstanceState::Alive,
+        let state = if own.leaving {
+            InstanceState::Leaving
+        } else {
+            InstanceState::Alive
         };
         let mut instances = vec![InstanceReport::new(&own, state, 0, &[])];
         instances.extend(membership.instances().iter().map(InstanceReport::of_live));

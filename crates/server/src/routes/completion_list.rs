@@ -4,27 +4,32 @@
 //! that the client names; in a cluster the gateway that has it tells its place, and each gateway answers with what it has
 //! after that place.
 
+use super::responses::{ResponseInPath, item_list, json_response};
 use crate::peers::{
     FORWARDED, FirstHit, ListScope, PassedRequest, PeerAnswer, PeerCalls, PeerReach, Unanswered,
 };
-use crate::request::extract::Authenticated;
-use crate::response::error_response::Rejected;
+use crate::request::extract::{Authenticated, JsonBody};
+use crate::response::Rejected;
 use axum::Json;
 use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use gateway::keys::Caller;
 use gateway::stored::{ResponseStore, StoredChat};
 use generate::error::ApiError;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::cmp::Ordering;
 use std::sync::Arc;
-use wire::item_page::{ItemOrder, RawItem, unknown_after};
-use wire::openai::stored_completion::{CompletionQuery, StoredCompletion};
-use wire::query::Query;
+use wire::item_page::{ItemOrder, PageQuery, Query, RawItem, unknown_after};
+use wire::openai::stored_completion::{
+    CompletionQuery, DeletedCompletion, StoredCompletion, StoredMessage,
+};
+use wire::request_body::RequestBody;
+use wire::stored_request;
 
 /// The place of a completion, in answers to other gateways.
 const PLACE: HeaderName = HeaderName::from_static("x-millrace-place");
@@ -106,9 +111,10 @@ pub(crate) async fn list_completions(
     let list = CompletionQuery::parse(&query)?;
     let scope = ListScope::parse(&query, &head.headers, ListScope::Cluster)?;
     let is_passed_on = head.headers.contains_key(FORWARDED);
-    let place = match is_passed_on {
-        true => query.get("after_place").and_then(CompletionPlace::parse),
-        false => None,
+    let place = if is_passed_on {
+        query.get("after_place").and_then(CompletionPlace::parse)
+    } else {
+        None
     };
     let place = match (place, list.page.after()) {
         (None, Some(after)) => {
@@ -195,9 +201,10 @@ fn passed_path(head: &Parts, place: Option<&CompletionPlace>) -> String {
     let is_kept = |field: &&str| !field.is_empty() && !field.starts_with("after");
     let mut fields: Vec<_> = query.filter(is_kept).map(str::to_owned).collect();
     fields.extend(place.map(|place| format!("after_place={}", place.to_text())));
-    match fields.is_empty() {
-        true => "/v1/chat/completions".to_owned(),
-        false => format!("/v1/chat/completions?{}", fields.join("&")),
+    if fields.is_empty() {
+        "/v1/chat/completions".to_owned()
+    } else {
+        format!("/v1/chat/completions?{}", fields.join("&"))
     }
 }
 
@@ -280,6 +287,60 @@ fn read_page(body: &[u8]) -> Result<(Vec<PlacedCompletion>, bool), String> {
     Ok((found.collect(), page.has_more))
 }
 
+impl ResponseInPath {
+    fn find_completion(&self) -> Result<StoredChat, ApiError> {
+        self.store.find_completion(&self.id, &self.caller)
+    }
+}
+
+pub(crate) async fn show_completion(
+    completion: ResponseInPath,
+    headers: HeaderMap,
+) -> Result<Response, Rejected> {
+    let found = completion.find_completion()?;
+    let mut response = json_response(found.json().into());
+    add_place(&headers, &found, &mut response);
+    Ok(response)
+}
+
+/// Replaces the metadata.
+pub(crate) async fn update_completion(
+    completion: ResponseInPath,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Rejected> {
+    let mut found = completion.find_completion()?;
+    let body = RequestBody::parse(body)?;
+    let metadata = stored_request::parse_update(body.fields())?;
+    completion.store.set_metadata(&mut found, metadata).await;
+    Ok(json_response(found.json().into()))
+}
+
+/// Removes a completion with a retained stream.
+pub(crate) async fn delete_completion(
+    completion: ResponseInPath,
+) -> Result<Json<DeletedCompletion>, Rejected> {
+    let found = completion.find_completion()?;
+    let mut forgotten = completion.store.remove(&found.record);
+    if let Some(stream) = completion.retained_stream(&found.record) {
+        forgotten.merge(completion.streams.forget_stream(&stream));
+    }
+    forgotten.written().await;
+    Ok(Json(DeletedCompletion::new(completion.id)))
+}
+
+pub(crate) async fn list_messages(
+    completion: ResponseInPath,
+    uri: Uri,
+) -> Result<Response, Rejected> {
+    let found = completion.find_completion()?;
+    let query = Query::of(&uri)?;
+    let page = PageQuery::parse(&query, ItemOrder::OldestFirst)?;
+    Ok(json_response(item_list::<StoredMessage>(
+        &found.record,
+        &page,
+    )?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,9 +381,10 @@ mod tests {
             let places = page.places.unwrap();
             assert!(places.len() <= limit);
             found.extend(places.iter().map(|place| place.id.clone()));
-            match page.has_more {
-                true => after = places.last().cloned(),
-                false => return found,
+            if page.has_more {
+                after = places.last().cloned();
+            } else {
+                return found;
             }
         }
     }

@@ -2,8 +2,7 @@
 
 use crate::app::App;
 use crate::request::extract::{Authenticated, GenerationRequest, Path};
-use crate::request::incoming_request::IncomingRequest;
-use crate::response::error_response::Rejected;
+use crate::response::Rejected;
 use crate::response::stream_response::{StreamResponder, with_stream_id};
 use crate::routes::streams::{ResumeOptions, stream_events};
 use admission::QueuePosition;
@@ -24,33 +23,30 @@ use std::sync::Arc;
 use stream::StreamId;
 use wire::clock;
 use wire::framing::Framing;
+use wire::item_page::Query;
 use wire::protocol::Protocol;
-use wire::query::Query;
-use wire::rfc3339;
-use wire::shared::job_error::{JobError, JobErrorCode};
-use wire::shared::job_id::JobId;
-use wire::shared::job_outcome::{self, JobOutcome};
+use wire::shared::job_outcome::{self, JobError, JobErrorCode, JobId, JobOutcome};
 
 /// Runs a job with a subscriber. A streamed job is resumable unless the client chooses otherwise.
 pub(crate) async fn run_inference(
     State(responder): State<StreamResponder>,
-    request: GenerationRequest,
+    mut request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let chosen = request.stream.resumable.map(Resumable::from_choice);
-    let request = IncomingRequest::new(Protocol::Job, Framing::Sse, request)?
-        .with_resumable(chosen.unwrap_or(Resumable::IfStreamed));
-    let opened = request.opened(responder.gateway()).await?;
+    let resumable = &mut request.delivery.resumable;
+    resumable.get_or_insert(Resumable::IfStreamed);
+    let request = request.in_protocol(Protocol::Job, Framing::Sse)?;
+    let opened = responder.open(request).await?;
     Ok(responder.respond(opened).await)
 }
 
 /// Runs a job without a subscriber.
 pub(crate) async fn submit_job(
     State(responder): State<StreamResponder>,
-    request: GenerationRequest,
+    mut request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let request =
-        IncomingRequest::new(Protocol::Job, Framing::Sse, request)?.with_resumable(Resumable::Yes);
-    let record = request.opened(responder.gateway()).await?.record;
+    request.delivery.resumable = Some(Resumable::Yes);
+    let request = request.in_protocol(Protocol::Job, Framing::Sse)?;
+    let record = responder.open(request).await?.record;
     record.wait_written().await;
     Ok(submitted_job(&record))
 }
@@ -238,7 +234,7 @@ fn describe_job(record: &StreamRecord) -> JobStatus<'_> {
         }
         _ => None,
     };
-    let utc = |at| rfc3339::utc_millis(clock::wall(at));
+    let utc = |at| clock::utc_millis(clock::wall(at));
     JobStatus {
         job_id: job_id(record),
         stream_id: record.id().to_string(),

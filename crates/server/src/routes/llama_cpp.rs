@@ -2,7 +2,7 @@
 //! a list of slots has the caller's choices first.
 
 use crate::request::extract::Authenticated;
-use crate::response::error_response::Rejected;
+use crate::response::Rejected;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
@@ -14,8 +14,8 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 use stream::LIST_PAGE_MAX;
-use wire::llama_cpp::generation_settings::GenerationSettings;
-use wire::query::Query;
+use wire::item_page::Query;
+use wire::llama_cpp::result_encoder::GenerationSettings;
 
 /// `Retry-After` where no slot is free.
 const SLOT_RETRY: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use crate::config::live_config::LiveConfig;
 use crate::request::extract::Path;
 use crate::request::paths;
 use crate::request::request_headers;
-use crate::response::error_response::Rejected;
+use crate::response::Rejected;
 use crate::routes::ollama::generation::ALIVE;
 use ::page::PageFile;
 use axum::body::Body;
@@ -71,13 +71,12 @@ fn file_response(
     let is_compressed = names(headers, &header::ACCEPT_ENCODING, GZIP);
     let form = if is_compressed { "-gzip" } else { "" };
     let tag = format!("\"{}{form}\"", file.digest);
-    let mut response = match request_headers::matches_tag(headers, &tag) {
-        true => {
-            let mut response = Response::new(Body::empty());
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            response
-        }
-        false => body_response(file, is_compressed),
+    let mut response = if request_headers::matches_tag(headers, &tag) {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        body_response(file, is_compressed)
     };
     let fields = response.headers_mut();
     for (name, value) in FIELDS {

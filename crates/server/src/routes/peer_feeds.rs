@@ -198,9 +198,10 @@ impl EventFrames {
         loop {
             let end = self.buffer.windows(2).position(|pair| pair == b"\n\n");
             let Some(end) = end else {
-                return match self.buffer.len() <= EVENT_BYTES_MAX {
-                    true => Ok(None),
-                    false => Err(format!("an event is longer than {EVENT_BYTES_MAX} bytes")),
+                return if self.buffer.len() <= EVENT_BYTES_MAX {
+                    Ok(None)
+                } else {
+                    Err(format!("an event is longer than {EVENT_BYTES_MAX} bytes"))
                 };
             };
             let frame = self.buffer.split_to(end + 2);

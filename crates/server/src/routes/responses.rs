@@ -2,12 +2,10 @@
 
 use crate::app::App;
 use crate::request::extract::{Authenticated, GenerationRequest, JsonBody, Path, RateLimited};
-use crate::request::incoming_request::IncomingRequest;
-use crate::request::unadmitted_request::UnadmittedHandles;
-use crate::response::error_response::Rejected;
+use crate::request::model_lookup::{NamedModel, UnadmittedHandles};
+use crate::response::Rejected;
 use crate::response::stream_response::{self, StreamResponder, with_stream_id};
-use crate::routes::response_place::cursor_after_event;
-use crate::routes::stream_watch::SubscribeOptions;
+use crate::routes::streams::SubscribeOptions;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRef, FromRequestParts, State};
@@ -17,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use gateway::keys::Caller;
 use gateway::metrics::MeteredProtocol;
 use gateway::stored::{EndedResponse, ResponseLookup, ResponseRecord, ResponseStore};
-use gateway::streams::{StreamRecord, StreamRegistry, StreamState};
+use gateway::streams::{StreamRecord, StreamRegistry, StreamState, lost_error};
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
 use generate::prompt::PromptEncoder;
@@ -25,19 +23,17 @@ use generate::truncation::PromptTruncation;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
-use wire::clock;
-use wire::event_id::EventIds;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+use wire::cursor::{Cursor, EventIds};
 use wire::framing::Framing;
-use wire::item_page::{ItemOrder, PageQuery, RawItem};
-use wire::json;
-use wire::protocol::Encoding;
-use wire::protocol::FollowState;
-use wire::protocol::Protocol;
-use wire::query::Query;
+use wire::item_page::{ItemOrder, PageQuery, Query, RawItem};
+use wire::protocol::{Encoding, FollowState, Protocol};
 use wire::request_parser::ParseContext;
-use wire::responses::ResponsesEncoder;
-use wire::responses::{request, response_object};
+use wire::responses::sequence_number::{cursor_after, number_at};
+use wire::responses::{ResponsesEncoder, request, response_object};
 use wire::stored_request::{History, InputItem, StoredItem};
+use wire::{clock, json};
 
 /// Answers a background request with the response in progress, a streamed request with events, and others with the
 /// ended response.
@@ -45,11 +41,11 @@ pub(crate) async fn create_response(
     State(responder): State<StreamResponder>,
     request: GenerationRequest,
 ) -> Result<Response, Rejected> {
-    let request = IncomingRequest::new(Protocol::Responses, Framing::Sse, request)?;
-    if request.is_streamed() {
-        return Ok(request.respond(&responder).await?);
+    let request = request.in_protocol(Protocol::Responses, Framing::Sse)?;
+    if NamedModel::of(request.body.fields(), request.protocol).stream {
+        return Ok(responder.answer(request).await?);
     }
-    let opened = request.opened(responder.gateway()).await?;
+    let opened = responder.open(request).await?;
     if !opened.record.meta().stream_options.background {
         return Ok(responder.respond(opened).await);
     }
@@ -288,4 +284,36 @@ pub(super) fn json_response(body: Bytes) -> Response {
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     response
+}
+
+/// Time that a client waits for the events that it has, where the owner before had not stored their tokens.
+const COMPUTED_WAIT: Duration = Duration::from_secs(30);
+/// Time between two looks at the tokens.
+const LOOK: Duration = Duration::from_millis(50);
+/// When the client is to ask again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The cursor of a client that has all events up to the number `after`; `None`: before the first delta.
+///
+/// # Errors
+/// A number that no event has; the stream was taken over, and has ended before the event of this number.
+pub(super) async fn cursor_after_event(
+    entry: &Arc<StreamRecord>,
+    after: u64,
+) -> Result<Option<Cursor>, ApiError> {
+    let deadline = Instant::now() + COMPUTED_WAIT;
+    while entry.may_be_behind() && cursor_after(entry.source(), after).is_err() {
+        if Instant::now() >= deadline {
+            let message = "the events up to starting_after are computed again";
+            return Err(ApiError::capacity("recovering", message, RETRY_AFTER));
+        }
+        sleep(LOOK).await;
+    }
+    if let Some(steps) = entry.lost_after(0) {
+        let last = number_at(entry.source(), steps);
+        if after > last {
+            return Err(lost_error(last.to_string()));
+        }
+    }
+    cursor_after(entry.source(), after)
 }

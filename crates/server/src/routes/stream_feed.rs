@@ -4,13 +4,12 @@
 //! The events come from the gateway's [`StreamFeed`], and in a cluster from the feeds of the other gateways. A reader that the ring has overtaken gets the number of events
 //! that it missed, and continues with the oldest event that is left.
 
+use super::peer_feeds::PeerFeeds;
 use crate::config::live_config::LiveConfig;
 use crate::metrics::{self, MetricsSnapshot, MetricsSources};
 use crate::peers::{FeedPlace, ListScope, PassedRequest};
 use crate::request::extract::Authenticated;
-use crate::response::error_response::Rejected;
-use crate::response::stream_response;
-use crate::routes::peer_feeds::PeerFeeds;
+use crate::response::{Rejected, stream_response};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::request::Parts;
@@ -29,8 +28,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, sleep_until};
 use wire::framing::Framing;
-use wire::query::Query;
-use wire::rfc3339;
+use wire::item_page::Query;
 use wire::{clock, json};
 
 /// Length of a chunk after which no further event is appended.
@@ -368,7 +366,7 @@ fn change_name(change: Change) -> &'static str {
 
 fn write_time(at: Instant, out: &mut BytesMut) {
     json::raw(out, ",\"at\":");
-    json::string(out, &rfc3339::utc_millis(clock::wall(at)));
+    json::string(out, &clock::utc_millis(clock::wall(at)));
 }
 
 fn write_detail(change: Change, out: &mut BytesMut) {

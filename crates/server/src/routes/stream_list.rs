@@ -3,7 +3,7 @@
 use crate::access::authentication;
 use crate::peers::{ListScope, PassedRequest, PeerAnswer, PeerCalls, PeerReach, Unanswered};
 use crate::request::extract::Authenticated;
-use crate::response::error_response::Rejected;
+use crate::response::Rejected;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -19,8 +19,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use stream::{LIST_PAGE_MAX, ListCursor};
 use wire::clock;
-use wire::item_page::RawItem;
-use wire::query::Query;
+use wire::item_page::{Query, RawItem};
 
 /// Streams on a page, if the request has no `limit`.
 const LIST_PAGE: usize = 20;

@@ -7,8 +7,8 @@
 //! | `/apply-template` | `messages`, `tools`; `prompt` | | `messages`, `tools`, `add_generation_prompt` (on) |
 
 use crate::request::extract::{JsonBody, RateLimited};
-use crate::request::unadmitted_request::UnadmittedHandles;
-use crate::response::error_response::Rejected;
+use crate::request::model_lookup::UnadmittedHandles;
+use crate::response::Rejected;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -160,9 +160,12 @@ fn tokenize_response(
     json::raw(&mut out, ",\"max_model_len\":");
     json::integer(&mut out, model.handle.context_max as u64);
     json::raw(&mut out, ",\"tokens\":");
-    write_list(&mut out, field, ids, |out, &id| match pieces {
-        true => write_piece(out, id, piece(id)),
-        false => json::integer(out, u64::from(id)),
+    write_list(&mut out, field, ids, |out, &id| {
+        if pieces {
+            write_piece(out, id, piece(id));
+        } else {
+            json::integer(out, u64::from(id));
+        }
     })?;
     if strings {
         json::raw(&mut out, ",\"token_strs\":");

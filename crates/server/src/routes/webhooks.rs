@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::request::extract::{Authenticated, Path};
-use crate::response::error_response::Rejected;
+use crate::response::Rejected;
 use crate::routes::responses::json_response;
 use axum::Json;
 use axum::extract::{FromRef, FromRequestParts, State};
@@ -15,9 +15,8 @@ use generate::error::ApiError;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
-use wire::item_page::{ItemOrder, PageQuery, RawItem};
+use wire::item_page::{ItemOrder, PageQuery, Query, RawItem};
 use wire::json;
-use wire::query::Query;
 
 /// Lists the caller's deliveries; those of all keys with the scope `admin`.
 pub(crate) async fn list_deliveries(

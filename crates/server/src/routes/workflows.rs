@@ -3,7 +3,7 @@
 use crate::config::live_config::LiveConfig;
 use crate::request::extract::{Authenticated, GenerationRequest, JsonBody, Path};
 use crate::request::model_lookup;
-use crate::response::error_response::Rejected;
+use crate::response::Rejected;
 use crate::response::stream_response::StreamResponder;
 use axum::Json;
 use axum::extract::State;
@@ -11,8 +11,8 @@ use axum::response::{IntoResponse, Response};
 use engine::SamplingParams;
 use gateway::handles::Gateway;
 use gateway::keys::Caller;
+use gateway::limits::Offload;
 use gateway::models::ModelLease;
-use gateway::offload::Offload;
 use gateway::open::{ParsedRequest, Resumable, StreamRequest};
 use gateway::streams::run_control::{RunControl, RunResult, UnknownChannel};
 use gateway::streams::{StreamRecord, StreamRegistry};
@@ -26,11 +26,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
+use wire::control_request::{ChannelWriteRequest, RunRequest};
 use wire::fields::Fields;
 use wire::framing::Framing;
 use wire::protocol::Protocol;
-use wire::request_body::RequestBody;
-use wire::workflow_request::{ChannelWriteRequest, RunRequest};
 
 /// Default of `max_tokens`, if the context is not smaller.
 const TOKENS_MAX: usize = 4096;
@@ -60,48 +59,38 @@ pub(crate) async fn run_workflow(
     State(config): State<Arc<LiveConfig>>,
     State(offload): State<Arc<Offload>>,
     Path(name): Path<String>,
-    request: GenerationRequest,
+    mut request: GenerationRequest,
 ) -> Result<Response, Rejected> {
     let gateway: &Gateway = responder.gateway();
     let program = read_folder(&config, move |folder| {
         folder::load_program(folder.as_deref(), &name)
     })
     .await?;
-    let body = RequestBody::parse(request.body)?;
-    let body_bytes = body.text().len();
-    let lease = model_lookup::find_lease(&gateway.models, Protocol::Job, &body).await?;
-    let request = StreamRequest {
-        caller: request.caller,
-        protocol: Protocol::Job,
-        framing: Framing::Sse,
-        priority: request.scheduling.priority,
-        deadline: request.scheduling.deadline,
-        resumable: Resumable::Yes,
-        durable: request.stream.is_durable(),
-        explicit_acks: request.stream.explicit_acks,
-        streamed: false,
-    };
-    let parse = move || parse_run(request, &body, lease, program);
+    request.delivery.resumable = Some(Resumable::Yes);
+    let request = request.in_protocol(Protocol::Job, Framing::Sse)?;
+    let lease = model_lookup::find_lease(&gateway.models, Protocol::Job, &request.body).await?;
+    let body_bytes = request.body.text().len();
+    let parse = move || parse_run(request, lease, program);
     let parsed = offload.run_work(body_bytes, parse).await?;
-    Ok(responder.respond(parsed.open(&gateway.generations)?).await)
+    Ok(responder.respond(parsed.open(gateway)?).await)
 }
 
 fn parse_run(
     stream_request: StreamRequest,
-    body: &RequestBody,
     lease: ModelLease,
     program: Arc<workflow::Program>,
 ) -> Result<ParsedRequest, ApiError> {
     let context_max = lease.serving.model.handle.context_max;
+    let body = &stream_request.body;
     let request = RunRequest::parse(body.fields(), context_max)?;
     let tokens_max = request
         .max_tokens
         .unwrap_or_else(|| context_max.min(TOKENS_MAX));
     Ok(ParsedRequest {
-        request: stream_request,
         lease,
         ask: run_request(body.text(), tokens_max, request.stream),
         body_bytes: body.text().len(),
+        request: stream_request,
         response_id: None,
         program: Some(Program {
             program,
@@ -109,6 +98,7 @@ fn parse_run(
             tokens_max,
         }),
         stored_request: None,
+        webhook_place: None,
     })
 }
 

@@ -110,9 +110,10 @@ fn answer_after_writing(rig: &Rig, head: &str) -> String {
     socket.write_all(head.as_bytes()).unwrap();
     for written in 0..PIECES {
         let begin = format!("{:x}\r\n", piece.len());
-        let parts: [&[u8]; 3] = match is_chunked {
-            true => [begin.as_bytes(), &piece, b"\r\n"],
-            false => [b"", &piece, b""],
+        let parts: [&[u8]; 3] = if is_chunked {
+            [begin.as_bytes(), &piece, b"\r\n"]
+        } else {
+            [b"", &piece, b""]
         };
         for part in parts {
             let sent = socket.write_all(part);

@@ -191,9 +191,10 @@ fn load_progress_is_streamed_until_complete() {
         let half = event(&mut client);
         assert_eq!(half["percent"], 50);
         assert_eq!(half["progress"]["tensors_done"], 3);
-        match ready {
-            true => rig.ready(),
-            false => rig.failed(),
+        if ready {
+            rig.ready()
+        } else {
+            rig.failed()
         }
         let last = client.body();
         let state = if ready { "ready" } else { "failed" };

@@ -158,11 +158,12 @@ fn clients_that_never_read_stay_within_memory_limits() {
         let rig = rig();
         let sent = || Exported::from(&rig).value(SENT) as i64;
         // Bytes of each that are not of its stream.
-        let read = match after_long_answer {
-            true => detokenize(&mut Client::connect(rig.addr), LONG_IDS)
+        let read = if after_long_answer {
+            detokenize(&mut Client::connect(rig.addr), LONG_IDS)
                 .body
-                .len(),
-            false => 0,
+                .len()
+        } else {
+            0
         };
         let first = silent(&rig, FIRST, top_n, after_long_answer);
         let generated = || rig.engine.stats().tokens_generated() as i64;

@@ -56,9 +56,10 @@ pub(super) fn read(
         });
     };
     let least = usize::from(required);
-    let count = match required {
-        true => keys.required(COUNT, least, limits::EXPERTS)?,
-        false => keys.size(COUNT, least, limits::EXPERTS)?.unwrap_or(0),
+    let count = if required {
+        keys.required(COUNT, least, limits::EXPERTS)?
+    } else {
+        keys.size(COUNT, least, limits::EXPERTS)?.unwrap_or(0)
     };
     if count == 0 {
         return Ok(FeedForward {
@@ -80,9 +81,10 @@ pub(super) fn read(
         Some(_) => grouped(keys, SHARED, limits::HIDDEN)?,
     };
     Ok(FeedForward {
-        hidden: match traits.dense_beside_experts {
-            true => dense_widths(keys, traits, layers)?,
-            false => vec![shared_hidden; layers],
+        hidden: if traits.dense_beside_experts {
+            dense_widths(keys, traits, layers)?
+        } else {
+            vec![shared_hidden; layers]
         },
         experts: Some(ExpertsConfig {
             count,
@@ -106,9 +108,12 @@ fn read_by_keys(keys: &Keys<'_>, layers: usize) -> Result<FeedForward, ConfigErr
         0 => 0,
         _ => grouped(keys, DENSE, limits::HIDDEN)?,
     };
-    let width = |layer| match layer < first_layer {
-        true => dense,
-        false => shared.unwrap_or(0) * hidden,
+    let width = |layer| {
+        if layer < first_layer {
+            dense
+        } else {
+            shared.unwrap_or(0) * hidden
+        }
     };
     Ok(FeedForward {
         hidden: (0..layers).map(width).collect(),
@@ -176,9 +181,10 @@ fn check_router(keys: &Keys<'_>, normalized: bool) -> Result<(), ConfigError> {
         let found = keys.size(name, 0, usize::MAX)?;
         Ok(found.is_some_and(|found| !same.contains(&found)))
     };
-    let softmax: &[usize] = match normalized {
-        true => &[0, SOFTMAX, SOFTMAX_OF_CHOSEN],
-        false => &[0, SOFTMAX],
+    let softmax: &[usize] = if normalized {
+        &[0, SOFTMAX, SOFTMAX_OF_CHOSEN]
+    } else {
+        &[0, SOFTMAX]
     };
     if other("expert_gating_func", softmax)? {
         return Err(keys.unsupported("expert_gating_func", "a router without softmax"));

@@ -95,13 +95,14 @@ fn read_dim(keys: &Keys<'_>, dim: usize, queries: usize) -> Result<usize, Config
 }
 
 fn check_share(keys: &Keys<'_>, queries: usize, kv: usize) -> Result<(), ConfigError> {
-    match queries.is_multiple_of(kv) {
-        true => Ok(()),
-        false => Err(keys.range(
+    if queries.is_multiple_of(kv) {
+        Ok(())
+    } else {
+        Err(keys.range(
             KEYS,
             kv,
             format!("a divisor of {queries}, the number of query heads"),
-        )),
+        ))
     }
 }
 
@@ -115,8 +116,9 @@ fn check_dim(keys: &Keys<'_>, name: &str, queries: usize, dim: usize) -> Result<
 
 fn check_values(keys: &Keys<'_>, name: &str, dim: usize) -> Result<(), ConfigError> {
     let values = keys.size(name, 1, limits::HEAD_DIM)?.unwrap_or(dim);
-    match values == dim {
-        true => Ok(()),
-        false => Err(keys.range(name, values, format!("{dim}, the length of keys"))),
+    if values == dim {
+        Ok(())
+    } else {
+        Err(keys.range(name, values, format!("{dim}, the length of keys")))
     }
 }

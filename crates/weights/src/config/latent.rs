@@ -121,8 +121,9 @@ fn first_of<'a>(keys: &Keys<'_>, names: [&'a str; 2]) -> Result<(&'a str, usize)
 }
 
 fn check_group(keys: &Keys<'_>, name: &str, size: usize) -> Result<(), ConfigError> {
-    match size.is_multiple_of(COLUMN_GROUP) {
-        true => Ok(()),
-        false => Err(keys.range(name, size, format!("a multiple of {COLUMN_GROUP}"))),
+    if size.is_multiple_of(COLUMN_GROUP) {
+        Ok(())
+    } else {
+        Err(keys.range(name, size, format!("a multiple of {COLUMN_GROUP}")))
     }
 }

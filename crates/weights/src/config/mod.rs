@@ -251,9 +251,10 @@ impl Config {
 
     /// Columns of a row of gates of attention; 0 in a family without them.
     pub fn gate_cols(&self) -> usize {
-        match self.traits.gated_attention {
-            true => self.query_cols(),
-            false => 0,
+        if self.traits.gated_attention {
+            self.query_cols()
+        } else {
+            0
         }
     }
 
@@ -311,10 +312,10 @@ pub(crate) fn read_context(
 /// The width of the embeddings that each layer adds, in a family that has them.
 fn read_per_layer(keys: &Keys<'_>, traits: &Traits) -> Result<usize, ConfigError> {
     const NAME: &str = "embedding_length_per_layer_input";
-    match traits.per_layer {
-        false => Ok(0),
-        true if keys.size(NAME, 0, limits::DIM)?.unwrap_or(0) == 0 => Ok(0),
-        true => grouped(keys, NAME, limits::DIM),
+    if traits.per_layer && keys.size(NAME, 0, limits::DIM)?.unwrap_or(0) != 0 {
+        grouped(keys, NAME, limits::DIM)
+    } else {
+        Ok(0)
     }
 }
 
@@ -330,10 +331,11 @@ fn read_layers(keys: &Keys<'_>) -> Result<(usize, usize), ConfigError> {
 fn read_eps(keys: &Keys<'_>, traits: &Traits) -> Result<f32, ConfigError> {
     const LAYER: &str = "attention.layer_norm_epsilon";
     const RMS: &str = "attention.layer_norm_rms_epsilon";
-    let (name, other) = match traits.layer_norms {
-        true => (LAYER, None),
+    let (name, other) = if traits.layer_norms {
+        (LAYER, None)
+    } else {
         // Files of Nemotron H may have the other key only.
-        false => (RMS, (traits.feed == FeedRule::Alone).then_some(LAYER)),
+        (RMS, (traits.feed == FeedRule::Alone).then_some(LAYER))
     };
     let mut found = keys.float(name, limits::EPS)?;
     if let Some(other) = other.filter(|_| found.is_none()) {

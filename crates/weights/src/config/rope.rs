@@ -154,9 +154,10 @@ fn read_global(
             "yarn" => factor / read_sharpening(keys, traits.latent, stretch)?,
             _ => factor,
         },
-        pairs: match traits.sections_in_halves && has_sections(keys)? {
-            true => RopePairs::Halves,
-            false => traits.pairs,
+        pairs: if traits.sections_in_halves && has_sections(keys)? {
+            RopePairs::Halves
+        } else {
+            traits.pairs
         },
         factors: factors_tensor(traits.factors, kind, sizes.context_max > context_original),
     })
@@ -168,22 +169,24 @@ fn read_theta(keys: &Keys<'_>, traits: &Traits, head_dim: usize) -> Result<f32, 
     let theta = keys
         .float("rope.freq_base", limits::THETA)?
         .unwrap_or(10_000.0);
-    let alpha = match traits.alpha {
-        true => keys.float("rope.scaling.alpha", limits::STRETCH)?,
-        false => None,
+    let alpha = if traits.alpha {
+        keys.float("rope.scaling.alpha", limits::STRETCH)?
+    } else {
+        None
     };
     let Some(alpha) = alpha.filter(|&alpha| alpha > 0.0) else {
         return Ok(theta);
     };
     let dims = head_dim as f32;
     let stretched = theta * alpha.powf(dims / (dims - 2.0));
-    match limits::THETA.contains(&stretched) {
-        true => Ok(stretched),
-        false => Err(keys.range(
+    if limits::THETA.contains(&stretched) {
+        Ok(stretched)
+    } else {
+        Err(keys.range(
             "rope.scaling.alpha",
             alpha,
             format!("a factor with which the base {theta} stays a base"),
-        )),
+        ))
     }
 }
 
@@ -200,10 +203,13 @@ fn read_turns(keys: &Keys<'_>) -> Result<(f32, f32), ConfigError> {
 fn read_sharpening(keys: &Keys<'_>, latent: bool, stretch: f32) -> Result<f32, ConfigError> {
     let weight = keys.float("rope.scaling.yarn_log_multiplier", limits::TEMPERATURE)?;
     Ok(match weight {
-        Some(weight) if latent && stretch > 1.0 => match weight > 0.0 {
-            true => 1.0 + 0.1 * stretch.ln(),
-            false => 1.0,
-        },
+        Some(weight) if latent && stretch > 1.0 => {
+            if weight > 0.0 {
+                1.0 + 0.1 * stretch.ln()
+            } else {
+                1.0
+            }
+        }
         Some(weight) if stretch > 1.0 => 1.0 + 0.1 * weight * stretch.ln(),
         _ => 1.0,
     })

@@ -78,12 +78,13 @@ fn read_groups(
         return Err(keys.range(GROUPS, groups, bound));
     }
     let groups_used = keys.required(GROUPS_USED, 1, groups)?;
-    match groups_used * (count / groups) < used {
-        true => Err(keys.range(
+    if groups_used * (count / groups) < used {
+        Err(keys.range(
             GROUPS_USED,
             groups_used,
             format!("groups with at least {used} experts, as many as a row uses"),
-        )),
-        false => Ok(Some((groups, groups_used))),
+        ))
+    } else {
+        Ok(Some((groups, groups_used)))
     }
 }

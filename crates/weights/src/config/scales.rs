@@ -45,16 +45,18 @@ impl Scales {
         dim: usize,
         heads: &HeadSizes,
     ) -> Result<Self, ConfigError> {
-        let multiplier = |name: &str, default: f32| match traits.multipliers {
-            true => {
+        let multiplier = |name: &str, default: f32| {
+            if traits.multipliers {
                 let found = keys.float(name, limits::MULTIPLIER)?;
                 Ok(found.filter(|&factor| factor > 0.0).unwrap_or(default))
+            } else {
+                Ok(default)
             }
-            false => Ok(default),
         };
-        let by_width = match traits.scaled_embedding {
-            true => (dim as f32).sqrt(),
-            false => 1.0,
+        let by_width = if traits.scaled_embedding {
+            (dim as f32).sqrt()
+        } else {
+            1.0
         };
         Ok(Self {
             embedding: multiplier("embedding_scale", by_width)?,

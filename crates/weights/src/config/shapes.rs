@@ -43,22 +43,19 @@ impl LayerShape {
         }
         let layers = windows.len();
         let recurrent = traits.recurrent;
-        let (heads, each) = match traits.layers_differ {
-            true => HeadSizes::read_each(keys, dim, windows, 1)?,
-            false if recurrent.is_some_and(RecurrentRule::lists_attention) => {
-                HeadSizes::read_each(keys, dim, windows, 0)?
-            }
-            false if recurrent.is_some_and(RecurrentRule::replaces_all_attention) => {
-                (HeadSizes::NONE, vec![0; layers])
-            }
-            false => {
-                let heads = match latent {
-                    Some(latent) => latent.heads(keys)?,
-                    None => HeadSizes::read(keys, dim)?,
-                };
-                let each = vec![heads.keys; layers];
-                (heads, each)
-            }
+        let (heads, each) = if traits.layers_differ {
+            HeadSizes::read_each(keys, dim, windows, 1)?
+        } else if recurrent.is_some_and(RecurrentRule::lists_attention) {
+            HeadSizes::read_each(keys, dim, windows, 0)?
+        } else if recurrent.is_some_and(RecurrentRule::replaces_all_attention) {
+            (HeadSizes::NONE, vec![0; layers])
+        } else {
+            let heads = match latent {
+                Some(latent) => latent.heads(keys)?,
+                None => HeadSizes::read(keys, dim)?,
+            };
+            let each = vec![heads.keys; layers];
+            (heads, each)
         };
         let shared = read_shared(keys, traits.kv_sharing, layers)?;
         let mut shapes = Vec::with_capacity(layers);
@@ -70,9 +67,10 @@ impl LayerShape {
                     None => heads.dim,
                 },
                 hidden: hidden[layer],
-                kv_layer: match layer < layers - shared {
-                    true => layer,
-                    false => source_of(keys, windows, layers - shared, layer)?,
+                kv_layer: if layer < layers - shared {
+                    layer
+                } else {
+                    source_of(keys, windows, layers - shared, layer)?
                 },
             };
             shapes.push(shape);

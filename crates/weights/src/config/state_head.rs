@@ -66,10 +66,11 @@ fn read_answers(gguf: &Gguf, keys: &Keys<'_>) -> Result<Option<StateHead>, Confi
         }
         Some(Value::Array(labels)) => {
             let mut labels = labels.values().zip(ANSWERS);
-            match labels.all(|(label, answer)| matches!(label, Value::String(text) if text.as_str() == Some(answer))) {
-                true => Ok(Some(StateHead::YesNo)),
-                false => Err(keys.range(LABELS, "other labels", wanted())),
-            }
+            if labels.all(|(label, answer)| matches!(label, Value::String(text) if text.as_str() == Some(answer))) {
+Ok(Some(StateHead::YesNo))
+} else {
+Err(keys.range(LABELS, "other labels", wanted()))
+}
         }
         Some(_) => Err(keys.wrong_type(LABELS, "a list of texts")),
     }

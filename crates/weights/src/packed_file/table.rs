@@ -157,9 +157,10 @@ impl PackedHeader {
             return Err(PLACE);
         }
         let table = file.get(at..end).ok_or(PLACE)?;
-        match crc32fast::hash(table) == self.table_sum {
-            true => Ok((table, at)),
-            false => Err(PackedFileError::Damaged("the table")),
+        if crc32fast::hash(table) == self.table_sum {
+            Ok((table, at))
+        } else {
+            Err(PackedFileError::Damaged("the table"))
         }
     }
 }
@@ -185,9 +186,10 @@ pub(super) fn read_table(
     }
     entries.sort_by(|a, b| a.shape.place().cmp(&b.shape.place()));
     let is_twice = |pair: &[SectionEntry]| pair[0].shape.place() == pair[1].shape.place();
-    match entries.windows(2).any(is_twice) {
-        true => Err(PackedFileError::Damaged("a section that is there twice")),
-        false => Ok(entries),
+    if entries.windows(2).any(is_twice) {
+        Err(PackedFileError::Damaged("a section that is there twice"))
+    } else {
+        Ok(entries)
     }
 }
 

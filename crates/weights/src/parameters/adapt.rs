@@ -114,16 +114,16 @@ fn dense_places<'a>(
     let is_shared_expert =
         config.experts_of(layer).is_some() && !config.traits.dense_beside_experts;
     let hidden = dense.up.weight.rows();
-    let [gate, up, down] = match is_shared_expert {
-        true => [
+    let [gate, up, down] = if is_shared_expert {
+        [
             ("ffn_gate_shexp", 0),
             ("ffn_up_shexp", 0),
             ("ffn_down_shexp", 0),
-        ],
-        false if config.traits.fused_gate_up => {
-            [("ffn_up", 0), ("ffn_up", hidden), ("ffn_down", 0)]
-        }
-        false => [("ffn_gate", 0), ("ffn_up", 0), ("ffn_down", 0)],
+        ]
+    } else if config.traits.fused_gate_up {
+        [("ffn_up", 0), ("ffn_up", hidden), ("ffn_down", 0)]
+    } else {
+        [("ffn_gate", 0), ("ffn_up", 0), ("ffn_down", 0)]
     };
     let gate = dense.gate.as_mut().map(|linear| (linear, vec![gate]));
     [(&mut dense.up, vec![up]), (&mut dense.down, vec![down])]

@@ -37,12 +37,11 @@ impl<P: Packing> Attention<P> {
         names: &Names,
     ) -> Result<Self, LoadError> {
         let cols = config.heads * config.shapes[names.layer].head_dim;
-        let (query, gate, key_value) = match config.traits.gated_attention {
-            true => load_gated(tensors, config, names)?,
-            false => {
-                let (query, key_value) = load_attention(tensors, config, names)?;
-                (query, None, key_value)
-            }
+        let (query, gate, key_value) = if config.traits.gated_attention {
+            load_gated(tensors, config, names)?
+        } else {
+            let (query, key_value) = load_attention(tensors, config, names)?;
+            (query, None, key_value)
         };
         let sinks = config.traits.sinks;
         let sinks = sinks.then(|| tensors.vector(&names.weight("attn_sinks"), config.heads));

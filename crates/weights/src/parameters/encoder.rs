@@ -92,9 +92,10 @@ impl EncoderWeights {
             layers: (0..config.layers)
                 .map(|layer| EncoderLayer::load(tensors, config, layer))
                 .collect::<Result<_, _>>()?,
-            head: match config.ranks {
-                true => Some(ClassifierHead::load(tensors, dim)?),
-                false => None,
+            head: if config.ranks {
+                Some(ClassifierHead::load(tensors, dim)?)
+            } else {
+                None
             },
         };
         tensors.finish_all()?;
@@ -178,9 +179,10 @@ impl EncoderFeedForward {
             return Ok(Self::Experts(experts));
         }
         Ok(Self::Dense {
-            gate: match config.is_gated() {
-                true => Some(linear(tensors, names, "ffn_gate", hidden, dim)?),
-                false => None,
+            gate: if config.is_gated() {
+                Some(linear(tensors, names, "ffn_gate", hidden, dim)?)
+            } else {
+                None
             },
             up: linear(tensors, names, "ffn_up", hidden, dim)?,
             down: linear(tensors, names, "ffn_down", dim, hidden)?,
@@ -193,9 +195,10 @@ impl ClassifierHead {
         let classes = tensors.rows_of(SCORES)?;
         let classes = bounded("the number of classes", classes, CLASSES_MAX)?;
         let scores = load_head(tensors, "cls.output", classes, dim)?;
-        let pooler = match tensors.has("cls.weight") {
-            true => Some(load_head(tensors, "cls", dim, dim)?),
-            false => None,
+        let pooler = if tensors.has("cls.weight") {
+            Some(load_head(tensors, "cls", dim, dim)?)
+        } else {
+            None
         };
         Ok(Self { pooler, scores })
     }
@@ -258,13 +261,14 @@ fn load_token_types(
 }
 
 fn bounded(name: &'static str, given: usize, most: usize) -> Result<usize, LoadError> {
-    match (1..=most).contains(&given) {
-        true => Ok(given),
-        false => Err(LoadError::Option {
+    if (1..=most).contains(&given) {
+        Ok(given)
+    } else {
+        Err(LoadError::Option {
             name,
             given,
             least: 1,
             most,
-        }),
+        })
     }
 }

@@ -175,9 +175,10 @@ fn load_scales<T: Tensors>(
     names: &Names,
     count: usize,
 ) -> Result<Option<Vec<f32>>, LoadError> {
-    match config.traits.dense_beside_experts {
-        true => tensors.vector_if_there(&names.scale("ffn_down_exps"), count),
-        false => Ok(None),
+    if config.traits.dense_beside_experts {
+        tensors.vector_if_there(&names.scale("ffn_down_exps"), count)
+    } else {
+        Ok(None)
     }
 }
 

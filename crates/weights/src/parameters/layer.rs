@@ -146,9 +146,10 @@ impl<P: Packing> Dense<P> {
                 cutoff: None,
                 up: part("ffn_up", hidden, dim)?,
                 down: part("ffn_down", dim, hidden)?,
-                share: match config.traits.shared_gate {
-                    true => Some(tensors.vector(&names.weight("ffn_gate_inp_shexp"), dim)?),
-                    false => None,
+                share: if config.traits.shared_gate {
+                    Some(tensors.vector(&names.weight("ffn_gate_inp_shexp"), dim)?)
+                } else {
+                    None
                 },
             });
         }
@@ -184,9 +185,10 @@ fn load_gate_up<T: Tensors>(
 ) -> Result<(Option<LinearOf<T>>, LinearOf<T>), LoadError> {
     let (hidden, dim) = (config.shapes[names.layer].hidden, config.dim);
     if !config.traits.fused_gate_up {
-        let gate = match config.traits.gated {
-            true => Some(linear(tensors, names, "ffn_gate", hidden, dim)?),
-            false => None,
+        let gate = if config.traits.gated {
+            Some(linear(tensors, names, "ffn_gate", hidden, dim)?)
+        } else {
+            None
         };
         return Ok((gate, linear(tensors, names, "ffn_up", hidden, dim)?));
     }

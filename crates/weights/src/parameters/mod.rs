@@ -134,9 +134,10 @@ impl<P: Packing> Weights<P> {
         let output_norm = ["weight", "bias"].map(|kind| format!("{output_norm}.{kind}"));
         let weights = Self {
             embedding: tensors.matrix(EMBEDDING, vocab, dim)?,
-            output: match tensors.has("output.weight") {
-                true => Some(tensors.matrix("output.weight", vocab, dim)?),
-                false => None,
+            output: if tensors.has("output.weight") {
+                Some(tensors.matrix("output.weight", vocab, dim)?)
+            } else {
+                None
             },
             output_bias: tensors.vector_if_there("output.bias", vocab)?,
             output_input: BlockInput::Normed(norms::load_norm(tensors, config, &output_norm)?),

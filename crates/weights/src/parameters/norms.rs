@@ -17,9 +17,10 @@ pub(super) struct LayerNorms<'a, T> {
 
 impl<T: Tensors> LayerNorms<'_, T> {
     pub(super) fn before_attention(&mut self) -> Result<BlockInput, LoadError> {
-        match self.config.traits.pre_norms {
-            true => self.before("attn_norm"),
-            false => Ok(BlockInput::Stream),
+        if self.config.traits.pre_norms {
+            self.before("attn_norm")
+        } else {
+            Ok(BlockInput::Stream)
         }
     }
 
@@ -87,9 +88,10 @@ pub(super) fn load_norm<T: Tensors>(
     let centered = config.traits.layer_norms;
     Ok(Norm {
         weight: tensors.vector(weight, config.dim)?,
-        bias: match centered {
-            true => tensors.vector_if_there(bias, config.dim)?,
-            false => None,
+        bias: if centered {
+            tensors.vector_if_there(bias, config.dim)?
+        } else {
+            None
         },
         centered,
     })

@@ -114,9 +114,10 @@ pub(super) fn put(
     (config, shards): (&Path, &[Shard]),
     tensors: &mut Vec<Tensor>,
 ) -> Result<(), SafetensorsError> {
-    let (name, stored) = match tied {
-        true => (EMBEDDING, "model.embed_tokens.weight"),
-        false => (PROJECTION, HEAD),
+    let (name, stored) = if tied {
+        (EMBEDDING, "model.embed_tokens.weight")
+    } else {
+        (PROJECTION, HEAD)
     };
     let place = tensors.iter().find(|tensor| tensor.name == name);
     let place = place.and_then(|tensor| match tensor.data {

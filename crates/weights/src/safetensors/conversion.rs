@@ -116,12 +116,13 @@ impl Change {
             return Ok(Self::None);
         }
         let rows = dims.last().copied().unwrap_or_default() as usize;
-        match rows > padded {
-            true => Ok(Self::Without { rows: padded }),
-            false => Err(format!(
+        if rows > padded {
+            Ok(Self::Without { rows: padded })
+        } else {
+            Err(format!(
                 "has {rows} rows, must have more than `pad_token_id`, {}",
                 padded - 1
-            )),
+            ))
         }
     }
 
@@ -129,14 +130,15 @@ impl Change {
         let &[_, rows] = dims else {
             return Err(format!("has {} dimensions, must have 2", dims.len()));
         };
-        match experts > 0 && rows.is_multiple_of(experts as u64) {
-            true => Ok(Self::Stacked {
+        if experts > 0 && rows.is_multiple_of(experts as u64) {
+            Ok(Self::Stacked {
                 experts,
                 is_turned: name.contains(".ffn_down_exps."),
-            }),
-            false => Err(format!(
+            })
+        } else {
+            Err(format!(
                 "has {rows} rows, must have as many for each of {experts} experts"
-            )),
+            ))
         }
     }
 
@@ -152,9 +154,10 @@ impl Change {
             (Self::Half { .. }, &[cols, rows]) => TensorShape::of([cols, rows / 2]),
             (Self::Stacked { experts, is_turned }, &[cols, rows]) => {
                 let rows = rows / experts as u64;
-                match is_turned {
-                    true => TensorShape::of([rows, cols, experts as u64]),
-                    false => TensorShape::of([cols, rows, experts as u64]),
+                if is_turned {
+                    TensorShape::of([rows, cols, experts as u64])
+                } else {
+                    TensorShape::of([cols, rows, experts as u64])
                 }
             }
             _ => dims,

@@ -176,9 +176,10 @@ impl EncoderClass {
         let is_table = stored.ends_with(".rotary_emb.inv_freq");
         let is_bias =
             self.kind == EncoderKind::NomicBertMoe && stored.ends_with(NOMIC_EXPERTS_BIAS);
-        match is_table || is_bias || UNUSED.contains(&stored) {
-            true => Named::Nothing,
-            false => Named::Unknown,
+        if is_table || is_bias || UNUSED.contains(&stored) {
+            Named::Nothing
+        } else {
+            Named::Unknown
         }
     }
 

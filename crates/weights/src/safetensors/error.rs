@@ -74,12 +74,13 @@ pub(super) fn bounded(
     found: u64,
     most: u64,
 ) -> Result<u64, SafetensorsError> {
-    match found <= most {
-        true => Ok(found),
-        false => Err(SafetensorsError::new(
+    if found <= most {
+        Ok(found)
+    } else {
+        Err(SafetensorsError::new(
             file,
             What::Bound { field, found, most },
-        )),
+        ))
     }
 }
 

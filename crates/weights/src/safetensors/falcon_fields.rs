@@ -138,11 +138,10 @@ fn list<const N: usize>(fields: &Fields<'_>, field: &str) -> Result<[f32; N], Sa
 }
 
 fn check(fields: &Fields<'_>, field: &str, factor: f32) -> Result<f32, SafetensorsError> {
-    match factor.abs() <= FACTOR_MAX {
-        true => Ok(factor),
-        false => {
-            let why = format!("has {factor}, must be -{FACTOR_MAX} to {FACTOR_MAX}");
-            Err(fields.wrong(field, why))
-        }
+    if factor.abs() <= FACTOR_MAX {
+        Ok(factor)
+    } else {
+        let why = format!("has {factor}, must be -{FACTOR_MAX} to {FACTOR_MAX}");
+        Err(fields.wrong(field, why))
     }
 }

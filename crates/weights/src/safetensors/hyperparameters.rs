@@ -86,9 +86,10 @@ pub(super) fn describe(
         None if architecture == Architecture::Llama => heads,
         None => return Err(fields.missing("num_key_value_heads")),
     };
-    match is_lfm2 {
-        true => lfm2::put_layers(fields, kv_heads, &mut keys)?,
-        false => keys.number("attention.head_count_kv", kv_heads),
+    if is_lfm2 {
+        lfm2::put_layers(fields, kv_heads, &mut keys)?
+    } else {
+        keys.number("attention.head_count_kv", kv_heads)
     }
     let head_dim = head_dim(fields, architecture, heads)?;
     keys.number("attention.key_length", head_dim);
@@ -182,16 +183,15 @@ pub(super) fn refuse(
     if !gpt_oss::is_native_mxfp4(fields, architecture)? {
         refuse_quantized(fields)?;
     }
-    let (field, gates): (_, &[&str]) = match is_gemma(architecture) {
-        true if fields.get("hidden_activation").is_some() => {
-            ("hidden_activation", &["gelu_pytorch_tanh"])
-        }
+    let (field, gates): (_, &[&str]) = if !is_gemma(architecture) {
+        ("hidden_act", &["silu", "swish"])
+    } else if fields.get("hidden_activation").is_some() {
+        ("hidden_activation", &["gelu_pytorch_tanh"])
+    } else if architecture == Architecture::Gemma {
         // Early files of Gemma 1 say gelu, and mean the approximation.
-        true if architecture == Architecture::Gemma => {
-            ("hidden_act", &["gelu_pytorch_tanh", "gelu"])
-        }
-        true => ("hidden_act", &["gelu_pytorch_tanh"]),
-        false => ("hidden_act", &["silu", "swish"]),
+        ("hidden_act", &["gelu_pytorch_tanh", "gelu"])
+    } else {
+        ("hidden_act", &["gelu_pytorch_tanh"])
     };
     if let Some(gate) = fields.text(field)?.filter(|gate| !gates.contains(gate)) {
         let why = format!("is {gate}, must be {}", gates.join(" or "));
@@ -212,9 +212,10 @@ pub(super) fn refuse(
     };
     let layers = fields.need_number("num_hidden_layers")? as usize;
     let by_dim = architecture.traits().layers_scaled_by_dim == Some(layers);
-    let divisor = match by_dim {
-        true => fields.need_number("hidden_size")? / heads.max(1),
-        false => head_dim,
+    let divisor = if by_dim {
+        fields.need_number("hidden_size")? / heads.max(1)
+    } else {
+        head_dim
     };
     if scalar == f64::from(divisor) {
         return Ok(());
@@ -247,12 +248,13 @@ fn refuse_other_ropes(
         return Ok(());
     };
     let rule = |(layer, &flag): (usize, &u32)| (flag != 0) == ((layer + 1) % period != 0);
-    match flags.iter().enumerate().all(rule) {
-        true => Ok(()),
-        false => Err(fields.wrong(
+    if flags.iter().enumerate().all(rule) {
+        Ok(())
+    } else {
+        Err(fields.wrong(
             FIELD,
             format!("must be 0 for each {period}th layer, and 1 for all others"),
-        )),
+        ))
     }
 }
 

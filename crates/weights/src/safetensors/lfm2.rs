@@ -23,18 +23,17 @@ pub(super) fn feed_forward(fields: &Fields<'_>) -> Result<u32, SafetensorsError>
     let gated = u32::try_from(gated).unwrap_or(u32::MAX);
     let adjusted = (factor * f64::from(gated)).floor();
     let rounded = (adjusted / f64::from(multiple)).ceil() * f64::from(multiple);
-    match (1.0..=f64::from(u32::MAX)).contains(&rounded) {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a whole number of 32 bits, as was checked"
-        )]
-        true => Ok(rounded as u32),
-        false => Err(fields.wrong(
-            MULTIPLIER,
-            format!("is {factor}, must lead to a width of 1 to {}", u32::MAX),
-        )),
+    if !(1.0..=f64::from(u32::MAX)).contains(&rounded) {
+        let why = format!("is {factor}, must lead to a width of 1 to {}", u32::MAX);
+        return Err(fields.wrong(MULTIPLIER, why));
     }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a whole number of 32 bits, as was checked"
+    )]
+    let width = rounded as u32;
+    Ok(width)
 }
 
 /// Writes the layers and the convolution: a layer without key and value heads has a convolution.

@@ -81,10 +81,12 @@ pub(super) fn is_granite_hybrid(fields: &Fields<'_>) -> Result<bool, Safetensors
 /// The architecture of a model of that class: without recurrent layers it is another one's.
 pub(super) fn granite(fields: &Fields<'_>) -> Result<Architecture, SafetensorsError> {
     let attends = granite_layers(fields)?;
-    Ok(match attends.contains(&false) {
-        true => Architecture::GraniteHybrid,
-        false if has_experts(fields)? => Architecture::GraniteMoe,
-        false => Architecture::Granite,
+    Ok(if attends.contains(&false) {
+        Architecture::GraniteHybrid
+    } else if has_experts(fields)? {
+        Architecture::GraniteMoe
+    } else {
+        Architecture::Granite
     })
 }
 
@@ -140,14 +142,15 @@ pub(super) fn read_granite(draft: &mut ModelDraft<'_>) -> Result<(), Safetensors
     }
     draft.saved.fused_feed = true;
     draft.saved.has_experts = has_experts(fields)?;
-    match draft.saved.has_experts {
-        true => draft.numbers(&[
+    if draft.saved.has_experts {
+        draft.numbers(&[
             (EXPERTS, "expert_count"),
             ("num_experts_per_tok", "expert_used_count"),
             ("intermediate_size", "feed_forward_length"),
             (SHARED, "expert_shared_feed_forward_length"),
-        ])?,
-        false => draft.numbers(&[(SHARED, "feed_forward_length")])?,
+        ])?
+    } else {
+        draft.numbers(&[(SHARED, "feed_forward_length")])?
     }
     read_granite_rope(draft, head_dim)
 }
@@ -351,8 +354,9 @@ fn refuse_step_limits(fields: &Fields<'_>) -> Result<(), SafetensorsError> {
         Some([least, most]) => least.as_f64() == Some(0.0) && is_infinite(most),
         _ => false,
     };
-    match is_open {
-        true => Ok(()),
-        false => Err(fields.wrong(LIMITS, "must be 0 to Infinity")),
+    if is_open {
+        Ok(())
+    } else {
+        Err(fields.wrong(LIMITS, "must be 0 to Infinity"))
     }
 }

@@ -96,13 +96,12 @@ pub(super) fn read(folder: &Path, takes_dense: bool) -> Result<Modules, Safetens
 /// The folder of a module; `list` is the file that names the module.
 fn folder_of(folder: &Path, list: &Path, module: &str) -> Result<PathBuf, SafetensorsError> {
     let is_plain = |symbol: char| symbol.is_ascii_alphanumeric() || "_-".contains(symbol);
-    match !module.is_empty() && module.chars().all(is_plain) {
-        true => Ok(folder.join(module)),
-        false => {
-            let why =
-                format!("names the folder {module:?}, must be a name of letters, digits, _ and -");
-            Err(SafetensorsError::file(list, why))
-        }
+    if !module.is_empty() && module.chars().all(is_plain) {
+        Ok(folder.join(module))
+    } else {
+        let why =
+            format!("names the folder {module:?}, must be a name of letters, digits, _ and -");
+        Err(SafetensorsError::file(list, why))
     }
 }
 

@@ -46,9 +46,10 @@ pub(crate) fn folder_of(path: &Path) -> Option<PathBuf> {
     let is_file = path
         .file_name()
         .is_some_and(|name| name == CONFIG || name == TENSORS);
-    match is_file {
-        true => path.parent().map(Path::to_owned),
-        false => path.is_dir().then(|| path.to_owned()),
+    if is_file {
+        path.parent().map(Path::to_owned)
+    } else {
+        path.is_dir().then(|| path.to_owned())
     }
 }
 

@@ -243,9 +243,10 @@ pub(super) fn named(
     let mut outer = table.outer.iter();
     if let Some((_, ours)) = outer.find(|(theirs, _)| *theirs == stored) {
         // The factors of Falcon's embedding and projection differ.
-        return match tied && *ours == EMBEDDING && architecture == Architecture::FalconH1 {
-            true => Named::Two([EMBEDDING.to_owned(), OUTPUT.to_owned()]),
-            false => Named::Tensor((*ours).to_owned()),
+        return if tied && *ours == EMBEDDING && architecture == Architecture::FalconH1 {
+            Named::Two([EMBEDDING.to_owned(), OUTPUT.to_owned()])
+        } else {
+            Named::Tensor((*ours).to_owned())
         };
     }
     let in_layer = || {

@@ -147,9 +147,10 @@ fn turning(
     let part = rope.float(FIELD)?.unwrap_or(default);
     let whole = part == 1.0;
     if !(part > 0.0 && part <= 1.0) || (!whole && !takes_parts) {
-        let bound = match takes_parts {
-            true => "above 0, and at most 1",
-            false => "1 in this architecture",
+        let bound = if takes_parts {
+            "above 0, and at most 1"
+        } else {
+            "1 in this architecture"
         };
         return Err(rope
             .outer

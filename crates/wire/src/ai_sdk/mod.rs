@@ -2,9 +2,7 @@
 //!
 //! Source: `ui-message-chunks.ts`, `http-chat-transport.ts` and `convert-to-model-messages.ts` of the package `ai`.
 
-mod chunk;
 mod encoder;
-mod message;
 mod request;
 
 pub(crate) use encoder::SCHEMAS;

@@ -3,15 +3,19 @@
 //! The transport sends `id`, `messages`, `trigger` and `messageId`, and whatever the page puts into `body`: the fields
 //! of `/v1/chat/completions` are read from there (`model`, `temperature`, `tools`, `response_format` ...).
 
-use super::message;
 use crate::field_table::{self, FieldRow, FieldTable, Treatment};
-use crate::fields::Fields;
+use crate::fields::{self, Fields, JsonObject, RawJson};
 use crate::request_parser::{ParseContext, ParsedBody};
-use crate::shared::{generation_fields, messages};
+use crate::shared::content_parts::{UI_PARTS, part_text};
+use crate::shared::generation_fields;
+use crate::shared::messages::{self, message_list, text_message};
+use crate::shared::tool_calls::value_of_arguments;
 use crate::tool_definitions;
 use generate::error::ApiError;
-use generate::request::CONVERSATION_ID_BYTES_MAX;
-use serde_json::json;
+use generate::request::{CONVERSATION_ID_BYTES_MAX, PARTS_MAX};
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use text::Message;
 
 /// Fields of this protocol only, and their treatment.
 const FIELDS: FieldTable = FieldTable {
@@ -31,7 +35,7 @@ const fn no_effect(name: &'static str) -> FieldRow {
 /// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<ParsedBody, ApiError> {
     let conversation_id = parse_conversation_id(&mut fields);
-    let mut conversation = message::parse_messages(&mut fields);
+    let mut conversation = parse_messages(&mut fields);
     if let Some(system) = fields.string("system") {
         conversation.insert(0, messages::text_message("system", system));
     }
@@ -61,4 +65,199 @@ fn parse_conversation_id(fields: &mut Fields<'_>) -> Option<Box<str>> {
         fields.reject("id", error_message);
     }
     Some(id.into())
+}
+
+/// Parts without content for the model: a page shows them beside an answer.
+const IGNORED_PARTS: [&str; 3] = ["source-url", "source-document", "custom"];
+/// States of a tool part whose input is complete.
+const COMPLETE_STATES: [&str; 6] = [
+    "input-available",
+    "approval-requested",
+    "approval-responded",
+    "output-available",
+    "output-error",
+    "output-denied",
+];
+
+/// Parses the conversation; errors are recorded in `fields`.
+pub(super) fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
+    let items = message_list(fields, || {
+        json!({
+            "type": "object", "required": ["role", "parts"],
+            "properties": {
+                "role": {"enum": ["system", "user", "assistant"]},
+                "parts": {"type": "array", "items": {"type": "object", "required": ["type"]}, "maxItems": PARTS_MAX},
+            },
+        })
+    });
+    let items = items.unwrap_or_default();
+    let mut messages = Vec::new();
+    for (index, raw) in items.into_iter().enumerate() {
+        add_message(fields, &format!("messages[{index}]"), raw, &mut messages);
+    }
+    messages
+}
+
+fn add_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut Vec<Message>) {
+    let Some(object) = fields::as_object(raw) else {
+        fields.reject(path, "must be an object with a role and parts");
+        return;
+    };
+    let role = object.get("role").and_then(fields::as_text);
+    let parts = object
+        .get("parts")
+        .and_then(|raw| fields::as_list(raw, PARTS_MAX));
+    let Some(parts) = parts else {
+        let path = format!("{path}.parts");
+        fields.reject(path, format!("must be a list of at most {PARTS_MAX} parts"));
+        return;
+    };
+    match role.as_deref() {
+        Some(role @ ("system" | "user")) => {
+            let mut text = String::new();
+            for (index, raw) in parts.into_iter().enumerate() {
+                add_text_part(fields, &format!("{path}.parts[{index}]"), raw, &mut text);
+            }
+            out.push(text_message(role, text));
+        }
+        Some("assistant") => {
+            let mut step = Step::default();
+            for (index, raw) in parts.into_iter().enumerate() {
+                step.add_part(fields, &format!("{path}.parts[{index}]"), raw, out);
+            }
+            step.finish(out);
+        }
+        _ => fields.reject(
+            format!("{path}.role"),
+            "must be one of system, user, assistant",
+        ),
+    }
+}
+
+/// Appends the text of a part of a user or system message; parts of other types are ignored.
+fn add_text_part(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut String) {
+    match part_type(raw) {
+        Some((_, kind)) if matches!(&*kind, "text" | "file") => append_text(fields, path, raw, out),
+        Some(_) => {}
+        None => fields.reject(path, "must be an object with a type"),
+    }
+}
+
+/// One step of a message: text, reasoning and tool calls, and the results of these calls.
+#[derive(Default)]
+struct Step {
+    text: String,
+    reasoning: String,
+    calls: Vec<Value>,
+    results: Vec<Message>,
+}
+
+impl Step {
+    fn add_part(
+        &mut self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        raw: RawJson<'_>,
+        out: &mut Vec<Message>,
+    ) {
+        let Some((part, kind)) = part_type(raw) else {
+            fields.reject(path, "must be an object with a type");
+            return;
+        };
+        match &*kind {
+            "text" | "file" | "reasoning-file" => append_text(fields, path, raw, &mut self.text),
+            "reasoning" => append_text(fields, path, raw, &mut self.reasoning),
+            "step-start" => std::mem::take(self).finish(out),
+            "dynamic-tool" => {
+                let name = part.get("toolName").and_then(fields::as_text);
+                match name {
+                    Some(name) => self.add_tool(fields, path, &name, &part),
+                    None => fields.reject(format!("{path}.toolName"), "must be a string"),
+                }
+            }
+            other if IGNORED_PARTS.contains(&other) || other.starts_with("data-") => {}
+            other => match other.strip_prefix("tool-") {
+                Some(name) => self.add_tool(fields, path, name, &part),
+                None => fields.reject(format!("{path}.type"), "is not a part of a UIMessage"),
+            },
+        }
+    }
+
+    /// Adds a tool call, and the result if there is one. A call with truncated input is left out.
+    fn add_tool(&mut self, fields: &mut Fields<'_>, path: &str, name: &str, part: &JsonObject<'_>) {
+        let text = |field| part.get(field).and_then(fields::as_text);
+        let Some(id) = text("toolCallId") else {
+            fields.reject(format!("{path}.toolCallId"), "must be a string");
+            return;
+        };
+        let state = text("state").unwrap_or_default();
+        if !COMPLETE_STATES.contains(&&*state) {
+            return;
+        }
+        let input: Value = part
+            .get("input")
+            .and_then(|raw| value_of_arguments(raw.get()))
+            .unwrap_or_else(|| json!({}));
+        self.calls.push(json!({
+            "id": id, "type": "function", "function": {"name": name, "arguments": input},
+        }));
+        let result = match &*state {
+            "output-available" => part
+                .get("output")
+                .and_then(fields::parse_value)
+                .map(output_text),
+            "output-error" => text("errorText").map(Cow::into_owned),
+            "output-denied" => Some("the call was denied".to_owned()),
+            _ => None,
+        };
+        if let Some(content) = result {
+            let rest = [("tool_call_id", &*id), ("name", name)];
+            let rest = rest.map(|(key, value)| (key.to_owned(), json!(value)));
+            self.results.push(Message {
+                rest: rest.into_iter().collect(),
+                ..text_message("tool", content)
+            });
+        }
+    }
+
+    /// Appends the step as one message of the assistant and one message per result; an empty step appends nothing.
+    fn finish(self, out: &mut Vec<Message>) {
+        if self.text.is_empty() && self.reasoning.is_empty() && self.calls.is_empty() {
+            return;
+        }
+        let mut rest = Map::new();
+        if !self.reasoning.is_empty() {
+            rest.insert("reasoning_content".to_owned(), json!(self.reasoning));
+        }
+        if !self.calls.is_empty() {
+            rest.insert("tool_calls".to_owned(), Value::Array(self.calls));
+        }
+        let message = text_message("assistant", self.text);
+        out.push(Message { rest, ..message });
+        out.extend(self.results);
+    }
+}
+
+/// The members and the type of a part.
+fn part_type(raw: RawJson<'_>) -> Option<(JsonObject<'_>, Cow<'_, str>)> {
+    let part = fields::as_object(raw)?;
+    let kind = part.get("type").and_then(fields::as_text)?;
+    Some((part, kind))
+}
+
+/// Appends the text of a part; a line end separates parts.
+fn append_text(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut String) {
+    let text = part_text(fields, path, raw, &UI_PARTS).unwrap_or_default();
+    if !out.is_empty() && !text.is_empty() {
+        out.push('\n');
+    }
+    out.push_str(&text);
+}
+
+/// The text of a tool's output: a string is taken as text, any other value as JSON.
+fn output_text(output: Value) -> String {
+    match output {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
 }

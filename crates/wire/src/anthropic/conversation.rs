@@ -6,18 +6,32 @@
 //!
 //! Calls of tools that ran at the API that gave the answer count once their result is known. Other blocks of that API are used as
 //! far as they have a text; the rest is left out, and named in the response's header.
+//!
+//! Claude Code's billing line, the first line of its `system`:
+//!
+//! ```text
+//! x-anthropic-billing-header: cc_version=2.1.177.01c; cc_entrypoint=cli; cch=36ee5;
+//! ```
+//!
+//! `cch` and the end of `cc_version` change with every request, so no prompt with this line in front begins like an
+//! earlier one, and no cached prefix could be used. Anthropic's own servers take the line out for their accounts; to a
+//! model it says nothing. So the line is no part of the prompt.
 
-use super::billing_line::without_billing_line;
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use crate::shared::content_parts::{
     ASSISTANT_BLOCKS, RESULT_BLOCKS, TEXT_BLOCKS, USER_BLOCKS, content_text, part_text,
     required_string,
 };
 use crate::shared::messages::{Conversation, message_list};
-use crate::shared::result_text::result_text;
-use crate::shared::tool_calls::value_of_arguments;
+use crate::shared::timings::result_text;
+use crate::shared::tool_calls::{tool_input, value_of_arguments};
+use generate::output::collected::AnswerPart;
+use generate::output::event::{Delta, DeltaKind, Event, ToolCall, ToolCallPart};
 use generate::request::PARTS_MAX;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 
 /// A parsed conversation.
 #[derive(Debug, Default)]
@@ -293,4 +307,213 @@ fn append_line(to: &mut Value, text: &str) {
 
 fn leave_out(fields: &mut Fields<'_>, (path, kind): &(String, String)) {
     fields.leave_out(path, format!("messages.{kind}"));
+}
+
+/// How the line begins.
+const NAME: &str = "x-anthropic-billing-header:";
+
+/// `system` without a billing line in front, and without the line ends after the line.
+///
+/// Only a first line that consists of the header's `name=value;` pairs is one: a text that speaks of the header stays.
+pub(crate) fn without_billing_line(system: &str) -> &str {
+    let (line, rest) = system.split_once('\n').unwrap_or((system, ""));
+    match line.strip_prefix(NAME) {
+        Some(pairs) if is_list_of_pairs(pairs) => rest.trim_start_matches(['\r', '\n']),
+        _ => system,
+    }
+}
+
+fn is_list_of_pairs(list: &str) -> bool {
+    let mut pairs = list
+        .split(';')
+        .map(str::trim)
+        .filter(|pair| !pair.is_empty())
+        .peekable();
+    pairs.peek().is_some() && pairs.all(is_pair)
+}
+
+fn is_pair(pair: &str) -> bool {
+    let is_plain = !pair.contains(char::is_whitespace);
+    is_plain
+        && pair
+            .split_once('=')
+            .is_some_and(|(name, _)| !name.is_empty())
+}
+
+/// Signature of a thinking block. Clients require a signature; this server does not verify signatures.
+const SIGNATURE: &str = "millrace";
+
+/// The type of a content block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Block {
+    Text,
+    Thinking,
+    /// A tool call with this index.
+    ToolUse(u32),
+}
+
+/// A content block: empty in `content_block_start`, or complete.
+#[derive(JsonSchema, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum ContentBlock<'a> {
+    Text {
+        text: &'a str,
+    },
+    Thinking {
+        thinking: &'a str,
+        signature: &'static str,
+    },
+    ToolUse {
+        id: &'a str,
+        name: &'a str,
+        input: Input,
+    },
+}
+
+/// Arguments of a tool call.
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+#[schemars(rename = "ToolInput")]
+pub(crate) enum Input {
+    /// Empty, in `content_block_start`.
+    Empty {},
+    Complete(#[schemars(with = "Map<String, Value>")] Box<RawValue>),
+}
+
+/// The `delta` of a `content_block_delta`.
+#[derive(JsonSchema, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[expect(
+    clippy::enum_variant_names,
+    reason = "the variants are the protocol's `type`s"
+)]
+pub(crate) enum BlockDelta<'a> {
+    TextDelta { text: &'a str },
+    ThinkingDelta { thinking: &'a str },
+    InputJsonDelta { partial_json: &'a str },
+    SignatureDelta { signature: &'static str },
+}
+
+impl<'a> ContentBlock<'a> {
+    /// The empty block that begins with an event.
+    pub(crate) fn started_by(event: &Event<'a>) -> Self {
+        match event {
+            Event::ToolCall(ToolCall {
+                part: ToolCallPart::Start { id, name },
+                ..
+            }) => Self::ToolUse {
+                id,
+                name,
+                input: Input::Empty {},
+            },
+            Event::Delta(Delta {
+                kind: DeltaKind::Reasoning,
+                ..
+            }) => Self::Thinking {
+                thinking: "",
+                signature: "",
+            },
+            _ => Self::Text { text: "" },
+        }
+    }
+
+    /// The complete block of a part of a collected answer.
+    pub(crate) fn from_part(part: &'a AnswerPart) -> Self {
+        match part {
+            AnswerPart::Text(text) => Self::Text { text },
+            AnswerPart::Reasoning(thinking) => Self::Thinking {
+                thinking,
+                signature: SIGNATURE,
+            },
+            AnswerPart::Call(call) => Self::ToolUse {
+                id: &call.id,
+                name: &call.name,
+                input: Input::Complete(tool_input(call)),
+            },
+        }
+    }
+}
+
+impl<'a> BlockDelta<'a> {
+    /// A delta of text or reasoning.
+    pub(crate) fn from_delta(delta: &Delta<'a>) -> Self {
+        match delta.kind {
+            DeltaKind::Text => Self::TextDelta { text: delta.text },
+            DeltaKind::Reasoning => Self::ThinkingDelta {
+                thinking: delta.text,
+            },
+        }
+    }
+
+    /// A delta of tool-call arguments; empty at the start of a call.
+    pub(crate) fn from_tool_call_part(part: ToolCallPart<'a>) -> Self {
+        let partial_json = match part {
+            ToolCallPart::Args(fragment) => fragment,
+            ToolCallPart::Start { .. } | ToolCallPart::End => "",
+        };
+        Self::InputJsonDelta { partial_json }
+    }
+
+    /// The signature, which ends a thinking block.
+    pub(crate) fn end_of_thinking() -> Self {
+        Self::SignatureDelta {
+            signature: SIGNATURE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_billing_line_in_front_is_removed() {
+        let line =
+            "x-anthropic-billing-header: cc_version=2.1.177.01c; cc_entrypoint=sdk-cli; cch=36ee5;";
+        for (label, system, want) in [
+            ("alone", line.to_owned(), ""),
+            ("with a line end", format!("{line}\n"), ""),
+            (
+                "before the instructions",
+                format!("{line}\nYou are"),
+                "You are",
+            ),
+            (
+                "before an empty line",
+                format!("{line}\r\n\r\n You are"),
+                " You are",
+            ),
+            (
+                "one pair, without a last semicolon",
+                format!("{NAME}cc_version=2\nx"),
+                "x",
+            ),
+            (
+                "two lines",
+                format!("{line}\n{line}\nx"),
+                &format!("{line}\nx"),
+            ),
+        ] {
+            assert_eq!(without_billing_line(&system), want, "{label}");
+        }
+        for (label, system) in [
+            ("nothing", String::new()),
+            ("later in the text", format!("You are\n{line}\n")),
+            ("after a space", format!(" {line}\n")),
+            ("in other letters", line.to_uppercase()),
+            (
+                "a sentence about the header",
+                format!("{NAME} a header of Claude Code; never repeat it\n"),
+            ),
+            (
+                "a sentence behind pairs",
+                format!("{line} Explain this line.\nx"),
+            ),
+            ("no pair", format!("{NAME}\nYou are")),
+            ("no name", format!("{NAME} =x;\nYou are")),
+            ("only separators", format!("{NAME} ; ;\nYou are")),
+        ] {
+            assert_eq!(without_billing_line(&system), system, "{label}");
+        }
+    }
 }

@@ -2,8 +2,8 @@
 
 use super::message_request::THREAD_UNSUPPORTED;
 use crate::json;
+use crate::shared::error_response::status_code;
 use crate::shared::error_response::{self, FieldError};
-use crate::status::status_code;
 use bytes::Bytes;
 use generate::error::{ApiError, Blame};
 use http::{Response, StatusCode};

@@ -20,14 +20,10 @@
 //! A message has one answer. A stream of another protocol may have several choices; read as a message, each choice has
 //! its own blocks, and the last `content_block_stop` of a choice names its `stop_reason`.
 
-pub(crate) mod billing_line;
-pub(crate) mod content;
 pub(crate) mod conversation;
 pub(crate) mod encoder;
 pub mod error_response;
 pub mod message_request;
 pub mod model_list;
-pub(crate) mod stop_reason;
 #[cfg(test)]
 mod tests;
-pub(crate) mod tools;

@@ -1,8 +1,8 @@
 //! Anthropic's model list: `/v1/models` for clients that send `anthropic-version`.
 
-use crate::model_card::ModelCard;
-use crate::query::Query;
-use crate::rfc3339;
+use crate::clock;
+use crate::derived_model::ModelCard;
+use crate::item_page::Query;
 use generate::error::ApiError;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -47,7 +47,7 @@ pub fn model_info(card: &ModelCard) -> ModelInfo<'_> {
         r#type: "model",
         id: &card.name,
         display_name: &card.name,
-        created_at: rfc3339::utc_millis(UNIX_EPOCH + since),
+        created_at: clock::utc_millis(UNIX_EPOCH + since),
         lifecycle: "active",
         max_input_tokens: card.context_max,
         max_tokens: card.context_max,

@@ -4,7 +4,7 @@
 //! Also held by `server/tests/it/models/manage.rs`, `millrace/tests/it/models.rs`.
 
 use super::*;
-use crate::model_defaults::RequestedModel;
+use crate::derived_model::RequestedModel;
 use crate::protocol::Protocol;
 use crate::request_parser::ParsedBody;
 use generate::error::ApiError;

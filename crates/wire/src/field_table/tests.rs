@@ -10,12 +10,12 @@ use super::*;
 use crate::anthropic::message_request;
 use crate::jobs::request;
 use crate::llama_cpp::{completion_request as llama_completion, infill_request};
-use crate::ollama::{chat_request as ollama_chat, generate_request as ollama_generate};
-use crate::openai::{chat_request, completion_request};
+use crate::ollama::{request as ollama_chat, request as ollama_generate};
+use crate::openai::completion_request;
 use crate::request_parser::RequestParser;
 use crate::request_parser::tests::parsed_request;
 use crate::responses;
-use crate::status::status_code;
+use crate::shared::error_response::status_code;
 use generate::error::ApiError;
 use generate::request::GenerateRequest;
 use serde_json::{Map, json};
@@ -67,15 +67,15 @@ fn parser(title: &str) -> (Value, Option<RequestParser>) {
     let turn = json!([{"role": "user", "content": "hi"}]);
     let tool = json!({"name": "f", "input_schema": {"type": "object"}});
     let (base, parse): (Value, RequestParser) = match title.split('`').nth(1).unwrap_or_default() {
-        "POST /v1/chat/completions" => (json!({"messages": turn}), chat_request::parse),
+        "POST /v1/chat/completions" => (json!({"messages": turn}), completion_request::parse_chat),
         "POST /v1/completions" => (json!({"prompt": "hi"}), completion_request::parse),
         "POST /v1/responses" => (json!({"input": "hi"}), responses::parse),
         "POST /v1/messages" => (
             json!({"messages": turn, "max_tokens": 5, "tools": [tool]}),
             message_request::parse,
         ),
-        "POST /api/chat" => (json!({"messages": turn}), ollama_chat::parse),
-        "POST /api/generate" => (json!({"prompt": "hi"}), ollama_generate::parse),
+        "POST /api/chat" => (json!({"messages": turn}), ollama_chat::parse_chat),
+        "POST /api/generate" => (json!({"prompt": "hi"}), ollama_generate::parse_generate),
         "POST /v1/inference" => (json!({"prompt": "hi"}), request::parse),
         "POST /completion" => (json!({"prompt": "a"}), llama_completion::parse),
         "POST /infill" => (
@@ -215,7 +215,8 @@ fn fields_in_no_row_are_named_within_bounds() {
             .iter()
             .for_each(|name| drop(body.insert((*name).to_owned(), json!("x"))));
         let body = Value::Object(body).to_string();
-        let ask = parsed_request(chat_request::parse, body.as_bytes()).expect("a request");
+        let ask =
+            parsed_request(completion_request::parse_chat, body.as_bytes()).expect("a request");
         assert_eq!(
             ask.stream_options.ignored_fields.names(),
             Some(want),

@@ -1,6 +1,6 @@
 //! Invalid values in errors.
 
-use super::{Fields, SCHEMA_MESSAGE};
+use super::{Fields, SCHEMA_MESSAGE, edit_distance};
 use crate::response_format::json_schema_format;
 
 #[test]
@@ -37,4 +37,22 @@ fn constraint_names_what_the_value_breaks() {
         .collect();
     let list = "must be a list of at most 3 items";
     assert_eq!(told, ["must be a list", list, SCHEMA_MESSAGE]);
+}
+
+#[test]
+fn edit_distance_counts_changes() {
+    let rows = [
+        ("", "", 0),
+        ("", "abc", 3),
+        ("abc", "", 3),
+        ("abc", "ABC", 0),
+        ("kitten", "sitting", 3),
+        ("flaw", "lawn", 2),
+        ("qwen3:0.6", "qwen3:0.6b", 1),
+        ("é", "e", 1),
+    ];
+    for (a, b, want) in rows {
+        assert_eq!(edit_distance(a, b), want, "{a} {b}");
+        assert_eq!(edit_distance(b, a), want, "{b} {a}");
+    }
 }

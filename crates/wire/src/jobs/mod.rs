@@ -30,8 +30,6 @@
 //! `started` and `queued` have no SSE id: clients cannot resume after them.
 
 pub(crate) mod encoder;
-pub mod error_response;
-pub(crate) mod event;
 pub mod request;
 #[cfg(test)]
 mod tests;

@@ -2,14 +2,20 @@
 
 use crate::fields::recorder::token_id_schema;
 use crate::fields::{self, Fields, JsonType, RawJson};
+use crate::json;
 use crate::request_parser::{ParseContext, ParsedBody};
-use crate::shared::job_id::{JOB_ID_BYTES_MAX, JOB_ID_MESSAGE, JobId};
-use crate::shared::{generation_fields, messages};
+use crate::shared::job_outcome::{JOB_ID_BYTES_MAX, JOB_ID_MESSAGE, JobError, JobId};
+use crate::shared::{error_response, generation_fields, messages};
 use crate::{field_table, tool_definitions};
-use generate::error::ApiError;
+use bytes::Bytes;
+use generate::error::{ApiError, Problem};
 use generate::request::Prompt;
 use generate::tools::Tools;
-use serde_json::json;
+use http::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 /// Parses a request. The default of `stream` is true.
 ///
@@ -95,4 +101,50 @@ fn plain_prompt(fields: &mut Fields<'_>, raw: RawJson<'_>, vocab: usize) -> Opti
         return None;
     }
     fields.ids("prompt", raw, vocab).map(Prompt::Ids)
+}
+
+/// The body of an error response.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum JobErrorBody<'a> {
+    Error(JobError<'a>),
+    Errors(Vec<JobFieldError<'a>>),
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct JobFieldError<'a> {
+    field: &'a str,
+    constraint: &'a str,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Value>")]
+    value: Option<&'a RawValue>,
+}
+
+impl<'a> JobFieldError<'a> {
+    fn new(problem: &'a Problem) -> Self {
+        let (field, constraint) = (&*problem.field, &*problem.constraint);
+        let value = problem.value.as_deref();
+        Self {
+            field,
+            constraint,
+            message: format!("{field} {constraint}"),
+            value: value.and_then(|value| serde_json::from_str(value).ok()),
+        }
+    }
+}
+
+/// The error response.
+pub fn to_response<B: From<Bytes>>(error: &ApiError) -> Response<B> {
+    error_response::with_body(error, error_body(error))
+}
+
+/// The body of an error response: all rejected fields, or one error.
+pub fn error_body(error: &ApiError) -> Bytes {
+    let body = if error.problems.is_empty() {
+        JobErrorBody::Error(JobError::new(error))
+    } else {
+        JobErrorBody::Errors(error.problems.iter().map(JobFieldError::new).collect())
+    };
+    json::to_vec(&body).freeze()
 }

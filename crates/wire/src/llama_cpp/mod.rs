@@ -4,8 +4,5 @@
 //! and what is known at the end. Nothing follows it.
 
 pub(crate) mod completion_request;
-pub mod generation_settings;
 pub(crate) mod infill_request;
-pub(crate) mod prompt_list;
-pub(crate) mod result_encoder;
-pub(crate) mod token_probabilities;
+pub mod result_encoder;

@@ -1,24 +1,24 @@
 //! The encoder of `POST /completion` and `POST /infill`.
 
-use super::generation_settings::GenerationSettings;
-use super::token_probabilities::TokenProbabilities;
 use crate::cursor::TerminalMarker;
-use crate::encoder::{Encoder, write_wait_comment};
-use crate::frame_writer::{FrameId, FrameWriter};
-use crate::json;
-use crate::schema::{self, ResponseSchemas};
+use crate::encoder::{Encoder, FrameId, FrameWriter, write_wait_comment};
+use crate::json::{self, List, LogProb, Lossy};
+use crate::schema::{self, ResponseSchemas, written_as};
 use crate::shared::error_response::ErrorBody;
 use crate::shared::finish_reason;
+use crate::shared::logprobs::{TokenIds, all_ids, prompt_ids, token_bytes};
 use crate::shared::timings::Timings;
-use crate::shared::token_ids::{TokenIds, all_ids, prompt_ids};
 use bytes::BytesMut;
 use engine::EndingToken;
 use generate::detokenize::{DetokenizeOptions, detokenize};
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Delta, DeltaKind, Event, Logprobs, Usage};
+use generate::reported_sampling::ReportedSampling;
+use generate::sampling_defaults::SamplingDefaults;
+use generate::stream_meta::StreamMeta;
 use generate::stream_source::StreamSource;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::sync::Arc;
 use stream::{End, Stop};
 use text::Tokenizer;
@@ -301,5 +301,172 @@ fn stop_type(end: End, stops: &[String]) -> (&'static str, &str) {
         }
         End::Stop(Stop::Eos | Stop::ToolCalls) => ("eos", ""),
         _ => ("none", ""),
+    }
+}
+
+/// A list `[{id, token, bytes, logprob, top_logprobs: [..]}]`.
+#[derive(Clone, Copy)]
+pub(super) struct TokenProbabilities<'a> {
+    pub(super) logprobs: Logprobs<'a>,
+    /// The end-of-sequence token, which has an entry although it is no part of the text.
+    pub(super) ending: Option<&'a EndingToken>,
+}
+
+impl<'a> TokenProbabilities<'a> {
+    /// Those of text.
+    pub(super) fn of_text(logprobs: Logprobs<'a>) -> Self {
+        Self {
+            logprobs,
+            ending: None,
+        }
+    }
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "LlamaTopProbability")]
+struct TopProbability<'a> {
+    id: u32,
+    token: Lossy<'a>,
+    bytes: &'a [u8],
+    logprob: LogProb,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "LlamaProbability")]
+struct TokenProbability<'a, T> {
+    id: u32,
+    token: Lossy<'a>,
+    bytes: &'a [u8],
+    logprob: LogProb,
+    top_logprobs: T,
+}
+
+written_as! {
+    TokenProbabilities<'_> => Vec<TokenProbability<'static, Vec<TopProbability<'static>>>>,
+}
+
+fn top_probability(tokenizer: &Tokenizer, id: u32, logprob: f32) -> TopProbability<'_> {
+    let bytes = token_bytes(tokenizer, id);
+    TopProbability {
+        id,
+        token: Lossy(bytes),
+        bytes,
+        logprob: LogProb(logprob),
+    }
+}
+
+impl Serialize for TokenProbabilities<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let tokenizer = self.logprobs.tokenizer;
+        let text = self.logprobs.iter().map(|(entry, top)| (entry.token, top));
+        let ending = self.ending.iter().map(|end| (end.token, &end.top[..]));
+        serializer.collect_seq(text.chain(ending).map(|(token, top)| {
+            let token = top_probability(tokenizer, token.id, token.logprob);
+            let top = top
+                .iter()
+                .map(|top| top_probability(tokenizer, top.id, top.logprob));
+            TokenProbability {
+                id: token.id,
+                token: token.token,
+                bytes: token.bytes,
+                logprob: token.logprob,
+                top_logprobs: List(top),
+            }
+        }))
+    }
+}
+
+/// Parameters of a generation, without its grammar and logit bias.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "LlamaGenerationSettings")]
+pub struct GenerationSettings<'a> {
+    seed: u64,
+    temperature: f32,
+    top_k: u32,
+    top_p: f32,
+    min_p: f32,
+    typical_p: f32,
+    xtc_probability: f32,
+    xtc_threshold: f32,
+    repeat_last_n: i64,
+    repeat_penalty: f32,
+    presence_penalty: f32,
+    frequency_penalty: f32,
+    dry_multiplier: f32,
+    dry_base: f32,
+    dry_allowed_length: u32,
+    /// -1: as many tokens as are accepted.
+    dry_penalty_last_n: i64,
+    stop: &'a [String],
+    /// -1: as many tokens as the context has room for.
+    max_tokens: i64,
+    n_predict: i64,
+    ignore_eos: bool,
+    stream: bool,
+    n_probs: u32,
+    timings_per_token: bool,
+}
+
+impl<'a> GenerationSettings<'a> {
+    /// Of a stream.
+    pub(super) fn of(meta: &'a StreamMeta) -> Self {
+        Self {
+            stop: &meta.stops,
+            ..GenerationSettings::of_stream(meta)
+        }
+    }
+}
+
+impl GenerationSettings<'static> {
+    /// Of a stream, without stop strings.
+    pub fn of_stream(meta: &StreamMeta) -> Self {
+        let options = &meta.stream_options;
+        Self {
+            stream: options.stream,
+            timings_per_token: options.timings,
+            ..Self::new(&meta.sampling)
+        }
+    }
+
+    /// Of a request that sets none.
+    pub fn defaults(sampling: SamplingDefaults) -> Self {
+        Self::new(&ReportedSampling::of(&sampling.options().resolve()))
+    }
+
+    fn new(sampling: &ReportedSampling) -> Self {
+        let max_tokens = sampling.max_tokens.map_or(-1, i64::from);
+        Self {
+            seed: sampling.seed,
+            temperature: sampling.temperature,
+            top_k: sampling.top_k,
+            top_p: sampling.top_p,
+            min_p: sampling.min_p,
+            typical_p: sampling.typical_p,
+            xtc_probability: sampling.xtc_probability,
+            xtc_threshold: sampling.xtc_threshold,
+            repeat_last_n: window(sampling.penalty_window),
+            repeat_penalty: sampling.repetition_penalty,
+            presence_penalty: sampling.presence_penalty,
+            frequency_penalty: sampling.frequency_penalty,
+            dry_multiplier: sampling.dry_multiplier,
+            dry_base: sampling.dry_base,
+            dry_allowed_length: sampling.dry_allowed_length,
+            dry_penalty_last_n: window(sampling.dry_window),
+            stop: &[],
+            max_tokens,
+            n_predict: max_tokens,
+            ignore_eos: sampling.ignore_eos,
+            stream: true,
+            n_probs: sampling.top_logprobs,
+            timings_per_token: false,
+        }
+    }
+}
+
+/// A number of tokens in llama.cpp's form: 0 is all tokens in the engine, and off in llama.cpp.
+fn window(tokens: u32) -> i64 {
+    match tokens {
+        0 => -1,
+        tokens => i64::from(tokens),
     }
 }

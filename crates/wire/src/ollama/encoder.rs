@@ -4,13 +4,11 @@ use super::response_line::{
     ContextIds, ErrorLine, LineOutput, LineSummary, OllamaMessage, ResponseLine, ToolCallObject,
     done_reason, nanoseconds,
 };
-use crate::clock;
+use crate::clock::{self, Nanos};
 use crate::cursor::TerminalMarker;
-use crate::encoder::{DONE, Encoder, write_wait_comment};
-use crate::frame_writer::{FrameId, FrameWriter};
+use crate::encoder::{DONE, Encoder, FrameId, FrameWriter, write_wait_comment};
 use crate::framing::Framing;
 use crate::json;
-use crate::rfc3339::Nanos;
 use crate::schema::{self, ResponseSchemas};
 use crate::shared::finish_reason;
 use crate::shared::logprobs::TokenLogprobs;

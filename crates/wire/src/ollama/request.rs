@@ -1,14 +1,23 @@
 //! Parsers of request fields that Ollama's routes share.
 
-use crate::fields::{self, Fields, JsonType};
-use crate::request_parser::ParseContext;
-use crate::response_format;
-use crate::shared::llama_options::ollama_options;
-use crate::shared::{generation_fields, messages};
-use generate::request::{GenerationParams, StreamOptions};
+use super::go_template::{self, TemplateValues};
+use crate::derived_model::ModelDefaults;
+use crate::fields::recorder::token_id_schema;
+use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
+use crate::request_parser::{ParseContext, ParsedBody};
+use crate::shared::content_parts::{parse_images, required_string};
+use crate::shared::generation_fields::{self, ollama_options};
+use crate::shared::keep_alive::keep_alive;
+use crate::shared::messages::{self, text_message};
+use crate::shared::tool_calls::value_of_arguments;
+use crate::{field_table, response_format, tool_definitions};
+use generate::error::ApiError;
+use generate::infill_prompt::InfillPrompt;
+use generate::request::{GenerationParams, MESSAGES_MAX, PARTS_MAX, Prompt, StreamOptions};
 use generate::response_format::{ResponseFormat, any_object};
 use generate::truncation::Truncation;
 use serde_json::{Map, Value, json};
+use text::Message;
 
 /// Error message for unsupported features.
 pub const NOT_SUPPORTED: &str = "is not supported yet by this server";
@@ -107,4 +116,195 @@ pub fn is_given(fields: &Fields<'_>, name: &str) -> bool {
             JsonType::Array => fields::as_list(raw, 0).is_none(),
             _ => true,
         })
+}
+
+/// Parses a request.
+///
+/// # Errors
+/// All invalid fields at once.
+pub fn parse_chat(
+    mut fields: Fields<'_>,
+    context: &ParseContext<'_>,
+) -> Result<ParsedBody, ApiError> {
+    let conversation = parse_messages(&mut fields);
+    let kwargs = template_kwargs(&mut fields);
+    let mut params = generation_params(&mut fields, context);
+    params.truncation = truncation(&mut fields, Truncation::Turns);
+    let mut stream_options = stream_options(&mut fields);
+    let tools = params.take_tools(tool_definitions::parse_tools(&mut fields));
+    keep_alive(&mut fields);
+    stream_options.ignored_fields = fields.finish_request(&field_table::OLLAMA_CHAT)?;
+    let prompt = messages::prompt("messages", conversation, tools, kwargs);
+    Ok(ParsedBody::of_prompts([prompt], params, stream_options))
+}
+
+fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
+    fields.record(
+        "messages",
+        || json!({"items": messages::message_schema(None)}),
+    );
+    let items = fields.array("messages", MESSAGES_MAX).unwrap_or_default();
+    items
+        .into_iter()
+        .enumerate()
+        .filter_map(|(i, raw)| parse_message(fields, &format!("messages[{i}]"), raw))
+        .collect()
+}
+
+/// Parses one message; errors are recorded in `fields`.
+fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<Message> {
+    let (object, role) = messages::message_object(fields, path, raw, None)?;
+    let content = object.get("content");
+    let content = content.and_then(|_| required_string(fields, path, &object, "content"));
+    let rest = other_members(fields, path, &object);
+    if let Some(images) = object.get("images") {
+        parse_images(fields, &format!("{path}.images"), images);
+    }
+    Some(Message {
+        rest,
+        ..messages::text_message(&role?, content.unwrap_or_default())
+    })
+}
+
+/// Further members of a message that chat templates read, under the names in those templates.
+fn other_members(
+    fields: &mut Fields<'_>,
+    path: &str,
+    object: &JsonObject<'_>,
+) -> Map<String, Value> {
+    let names = [
+        ("thinking", "reasoning_content"),
+        ("tool_name", "name"),
+        ("tool_call_id", "tool_call_id"),
+    ];
+    let mut rest = messages::string_members(fields, path, object, &names);
+    let Some(raw) = object.get("tool_calls") else {
+        return rest;
+    };
+    let calls = fields::as_list(raw, PARTS_MAX);
+    let calls: Option<Vec<Value>> =
+        calls.and_then(|calls| calls.into_iter().map(earlier_call).collect());
+    match calls {
+        Some(calls) if calls.is_empty() => {}
+        Some(calls) => {
+            rest.insert("tool_calls".to_owned(), Value::Array(calls));
+        }
+        None => {
+            let error_message = "must be a list of {\"function\":{\"name\":..,\"arguments\":{..}}}";
+            fields.reject(format!("{path}.tool_calls"), error_message);
+        }
+    }
+    rest
+}
+
+/// An earlier tool call of the conversation, in OpenAI's format, which chat templates expect.
+fn earlier_call(raw: RawJson<'_>) -> Option<Value> {
+    let call: Map<String, Value> = value_of_arguments(raw.get())?;
+    let function = call.get("function")?.as_object()?;
+    let (name, arguments) = (function.get("name")?.as_str()?, function.get("arguments"));
+    let arguments = arguments.map_or_else(|| json!({}), Clone::clone);
+    let mut converted = json!({
+        "type": "function", "function": {"name": name, "arguments": arguments},
+    });
+    if let Some(id) = call.get("id").and_then(Value::as_str) {
+        converted["id"] = json!(id);
+    }
+    Some(converted)
+}
+
+/// Parses a request.
+///
+/// # Errors
+/// All invalid fields at once.
+pub fn parse_generate(
+    mut fields: Fields<'_>,
+    context: &ParseContext<'_>,
+) -> Result<ParsedBody, ApiError> {
+    let kwargs = template_kwargs(&mut fields);
+    let raw = fields.boolean("raw").unwrap_or(false);
+    let prompt = string_field(&mut fields, "prompt").unwrap_or_default();
+    let ids = context_ids(&mut fields, context.vocab_size);
+    let suffix = string_field(&mut fields, "suffix").filter(|suffix| !suffix.is_empty());
+    let prompt = match (suffix, raw) {
+        (Some(after), _) => {
+            let alone = "cannot be combined with suffix, which has a template of its own";
+            reject_given(&mut fields, &["system", "template", "context"], alone);
+            if raw {
+                fields.reject("raw", alone);
+            }
+            Prompt::Infill(InfillPrompt {
+                before: prompt,
+                after,
+                repository: None,
+            })
+        }
+        (None, true) => {
+            let alone = "cannot be combined with raw, which uses the prompt without a template";
+            reject_given(&mut fields, &["system", "template", "context"], alone);
+            Prompt::Text(prompt)
+        }
+        (None, false) => Prompt::Continued {
+            context: ids,
+            then: Box::new(prompt_turn(&mut fields, &context.defaults, prompt, kwargs)),
+        },
+    };
+    let mut params = generation_params(&mut fields, context);
+    params.truncation = truncation(&mut fields, Truncation::LastTokens(None));
+    let mut stream_options = stream_options(&mut fields);
+    stream_options.return_context = !raw;
+    keep_alive(&mut fields);
+    if let Some(images) = fields.described("images", || json!({"type": "array", "maxItems": 0})) {
+        parse_images(&mut fields, "images", images);
+    }
+    stream_options.ignored_fields = fields.finish_request(&field_table::OLLAMA_GENERATE)?;
+    Ok(ParsedBody::of_prompts([prompt], params, stream_options))
+}
+
+/// Records an error for each of these fields that is given.
+fn reject_given(fields: &mut Fields<'_>, names: &[&str], error_message: &str) {
+    for name in names {
+        if is_given(fields, name) {
+            fields.reject(*name, error_message);
+        }
+    }
+}
+
+/// The prompt as one turn, in the request's template or in the model's.
+fn prompt_turn(
+    fields: &mut Fields<'_>,
+    defaults: &ModelDefaults,
+    prompt: String,
+    kwargs: Map<String, Value>,
+) -> Prompt {
+    // An empty text turns the model's default off.
+    let system = string_field(fields, "system").or_else(|| defaults.system.clone());
+    let system = system.unwrap_or_default();
+    let template = string_field(fields, "template").or_else(|| defaults.template.clone());
+    let template = template.filter(|template| !template.is_empty());
+    if let Some(template) = template {
+        let values = TemplateValues {
+            system: &system,
+            prompt: &prompt,
+        };
+        return match go_template::render(&template, values) {
+            Ok(pieces) => Prompt::Pieces(pieces),
+            Err(why) => {
+                fields.reject("template", why);
+                Prompt::Pieces(Vec::new())
+            }
+        };
+    }
+    let turns = [("system", system), ("user", prompt)];
+    let messages = turns.into_iter().filter(|(_, text)| !text.is_empty());
+    let messages = messages.map(|(role, text)| text_message(role, text));
+    messages::prompt("prompt", messages.collect(), Vec::new(), kwargs)
+}
+
+/// Token ids of the earlier conversation, from the `context` of an earlier response.
+fn context_ids(fields: &mut Fields<'_>, vocab: usize) -> Vec<u32> {
+    let schema = || json!({"type": "array", "items": token_id_schema()});
+    let Some(raw) = fields.described("context", schema) else {
+        return Vec::new();
+    };
+    fields.ids("context", raw, vocab).unwrap_or_default()
 }

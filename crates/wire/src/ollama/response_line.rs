@@ -1,7 +1,7 @@
 //! Lines of Ollama's protocol as JSON.
 
+use crate::clock::Nanos;
 use crate::json;
-use crate::rfc3339::Nanos;
 use crate::schema::written_as;
 use crate::shared::error_response;
 use crate::shared::finish_reason::finish_reason;

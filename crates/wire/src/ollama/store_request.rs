@@ -6,7 +6,7 @@ use crate::derived_model::DerivedModel;
 use crate::fields::{self, Fields, JsonType};
 use crate::ollama::go_template::{self, TemplateValues};
 use crate::ollama::request::{NOT_SUPPORTED, is_given, string_field};
-use crate::shared::llama_options::check_options;
+use crate::shared::generation_fields::check_options;
 use generate::error::ApiError;
 use serde_json::{Map, Value, json};
 
@@ -185,4 +185,33 @@ fn required_text(fields: &mut Fields<'_>, names: &[&str]) -> String {
         fields.reject(names[0], "is required: a text");
     }
     text.unwrap_or_default()
+}
+
+/// Suffix of a name with the default tag.
+pub const LATEST: &str = ":latest";
+
+/// The model name with a tag.
+pub fn with_tag(id: &str) -> String {
+    let name = id.rsplit('/').next().unwrap_or(id);
+    if name.contains(':') {
+        id.to_owned()
+    } else {
+        format!("{id}{LATEST}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_tag;
+
+    #[test]
+    fn model_name_gets_a_tag() {
+        for (id, want) in [
+            ("tiny", "tiny:latest"),
+            ("tiny:1b", "tiny:1b"),
+            ("host:80/tiny", "host:80/tiny:latest"),
+        ] {
+            assert_eq!(with_tag(id), want);
+        }
+    }
 }

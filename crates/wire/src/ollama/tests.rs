@@ -1,19 +1,19 @@
 //! Valid and invalid requests.
 
-use super::{chat_request, generate_request};
+use super::request;
 use crate::request_parser::tests::parsed_request;
-use crate::status::status_code;
+use crate::shared::error_response::status_code;
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, Prompt, PromptPiece};
 use serde_json::{Value, json};
 use text::Message;
 
 fn chat(body: &Value) -> Result<GenerateRequest, ApiError> {
-    parsed_request(chat_request::parse, body.to_string().as_bytes())
+    parsed_request(request::parse_chat, body.to_string().as_bytes())
 }
 
 fn generate(body: &Value) -> Result<GenerateRequest, ApiError> {
-    parsed_request(generate_request::parse, body.to_string().as_bytes())
+    parsed_request(request::parse_generate, body.to_string().as_bytes())
 }
 
 fn fields(error: &ApiError) -> Vec<&str> {

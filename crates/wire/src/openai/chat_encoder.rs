@@ -1,13 +1,11 @@
 //! The encoder of chat completions (`POST /v1/chat/completions`).
 
-use crate::encoder::Encoder;
-use crate::frame_writer::{FrameId, FrameWriter};
+use crate::encoder::{Encoder, FrameId, FrameWriter};
 use crate::openai::chunk::{ChunkWriter, CompletionObject, optional_finish_reason};
 use crate::schema::{self, ResponseSchemas};
-use crate::shared::custom_calls::CustomCalls;
 use crate::shared::error_response::ErrorBody;
-use crate::shared::logprobs::ChatLogprobs;
-use crate::shared::token_ids::{TokenIds, all_ids, prompt_ids};
+use crate::shared::logprobs::{ChatLogprobs, TokenIds, all_ids, prompt_ids};
+use crate::shared::tool_calls::CustomCalls;
 use bytes::BytesMut;
 use generate::offered_tools::{OfferedTool, find_offered};
 use generate::output::choice_reader as refold;

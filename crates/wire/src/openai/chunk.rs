@@ -1,8 +1,7 @@
 //! Chunks, usage and terminal frames, shared by chat completions and completions.
 
 use crate::cursor::TerminalMarker;
-use crate::encoder::{DONE, write_wait_comment};
-use crate::frame_writer::{FrameId, FrameWriter};
+use crate::encoder::{DONE, FrameId, FrameWriter, write_wait_comment};
 use crate::json;
 use crate::shared::error_response::ErrorBody;
 use crate::shared::finish_reason;

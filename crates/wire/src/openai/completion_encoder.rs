@@ -1,12 +1,10 @@
 //! The encoder of completions (`POST /v1/completions`).
 
-use crate::encoder::Encoder;
-use crate::frame_writer::{FrameId, FrameWriter};
+use crate::encoder::{Encoder, FrameId, FrameWriter};
 use crate::openai::chunk::{ChunkWriter, CompletionObject, optional_finish_reason};
 use crate::schema::{self, ResponseSchemas};
 use crate::shared::error_response::ErrorBody;
-use crate::shared::logprobs::CompletionLogprobs;
-use crate::shared::token_ids::{TokenIds, all_ids, prompt_ids};
+use crate::shared::logprobs::{CompletionLogprobs, TokenIds, all_ids, prompt_ids};
 use bytes::BytesMut;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{DeltaKind, Event, Logprobs, Usage};

@@ -1,7 +1,6 @@
 //! OpenAI's chat completions and completions: `/v1/chat/completions`, `/v1/completions`, `/v1/models`.
 
 pub mod chat_encoder;
-pub mod chat_request;
 pub(crate) mod chunk;
 pub(crate) mod completion_encoder;
 pub mod completion_request;

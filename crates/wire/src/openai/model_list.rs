@@ -1,6 +1,6 @@
 //! OpenAI's model list: `/v1/models`.
 
-use crate::model_card::ModelCard;
+use crate::derived_model::ModelCard;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -8,11 +8,9 @@
 use super::chat_encoder::CollectedChoice;
 use super::chunk::CompletionObject;
 use crate::fields::{self, Fields, RawJson};
-use crate::item_page::{ItemOrder, PageQuery};
+use crate::item_page::{ItemOrder, PageQuery, Query};
 use crate::json::shortest_number;
-use crate::metadata::{self, Metadata};
-use crate::query::Query;
-use crate::stored_request::{StoredItem, StoredKind, StoredRequest};
+use crate::stored_request::{self, Metadata, StoredItem, StoredKind, StoredRequest};
 use generate::error::ApiError;
 use generate::request::{GenerationParams, MESSAGES_MAX, PARTS_MAX};
 use schemars::JsonSchema;
@@ -90,7 +88,7 @@ pub(super) fn parse_store(
     fields: &mut Fields<'_>,
     params: &GenerationParams,
 ) -> Option<StoredRequest> {
-    let metadata = metadata::parse_metadata(fields);
+    let metadata = stored_request::parse_metadata(fields);
     if fields.boolean("store") != Some(true) {
         return None;
     }
@@ -214,7 +212,7 @@ mod tests {
     fn stored(body: &Value) -> Option<StoredRequest> {
         let body = body.to_string();
         let fields = Fields::parse(body.as_bytes()).expect("an object");
-        let parsed = crate::openai::chat_request::parse(fields, &context());
+        let parsed = crate::openai::completion_request::parse_chat(fields, &context());
         parsed.expect("valid").stored_request
     }
 

@@ -2,14 +2,12 @@
 
 use super::BodyParser::{Other, Protocol};
 use super::RequestSchema;
-use crate::control_request::{Acknowledgement, ControlRequest};
+use crate::control_request::{Acknowledgement, ChannelWriteRequest, ControlRequest, RunRequest};
 use crate::embeddings_request::{self, EmbedRoute, EmbeddingModel};
 use crate::fields::Fields;
-use crate::metadata;
-use crate::ollama::store_request;
-use crate::workflow_request::{ChannelWriteRequest, RunRequest};
+use crate::ollama::{self, store_request};
 use crate::{
-    ai_sdk, anthropic, jobs, llama_cpp, ollama, openai, rerank_request, responses,
+    ai_sdk, anthropic, jobs, llama_cpp, openai, rerank_request, responses, stored_request,
     vocabulary_request,
 };
 use generate::error::ApiError;
@@ -56,8 +54,8 @@ const DEFAULT: RequestSchema = RequestSchema {
 /// All bodies that a parser of this crate reads.
 #[expect(clippy::needless_update, reason = "a row may have all columns")]
 pub const REQUESTS: &[RequestSchema] = bodies! {
-    "ChatRequest" ["messages"] => Protocol(openai::chat_request::parse);
-    "MetadataUpdate" ["metadata"] model false => Other(|fields| metadata::parse_update(fields).map(drop));
+    "ChatRequest" ["messages"] => Protocol(openai::completion_request::parse_chat);
+    "MetadataUpdate" ["metadata"] model false => Other(|fields| stored_request::parse_update(fields).map(drop));
     "CompletionRequest" ["prompt"] => Protocol(openai::completion_request::parse);
     "ResponseRequest" ["input"] => Protocol(responses::parse);
     "MessageRequest" ["messages", "max_tokens"] samples ["{}", r#"{"tool_choice": {}}"#] => Protocol(anthropic::message_request::parse);
@@ -67,8 +65,8 @@ pub const REQUESTS: &[RequestSchema] = bodies! {
     "JobRequest" [] or ["prompt", "messages"] samples ["{}", r#"{"messages": []}"#, r#"{"prompt": ""}"#] => Protocol(jobs::request::parse);
     "LlamaCompletionRequest" ["prompt"] => Protocol(llama_cpp::completion_request::parse);
     "InfillRequest" ["input_prefix", "input_suffix"] => Protocol(llama_cpp::infill_request::parse);
-    "OllamaChatRequest" [] => Protocol(ollama::chat_request::parse);
-    "OllamaGenerateRequest" [] samples ["{}", r#"{"raw": true}"#] => Protocol(ollama::generate_request::parse);
+    "OllamaChatRequest" [] => Protocol(ollama::request::parse_chat);
+    "OllamaGenerateRequest" [] samples ["{}", r#"{"raw": true}"#] => Protocol(ollama::request::parse_generate);
     "StreamUpdateRequest" [] model false => Other(|mut fields| {
         ControlRequest::from_fields(&mut fields);
         fields.finish()

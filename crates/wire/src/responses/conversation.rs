@@ -2,9 +2,15 @@
 //!
 //! Output items of a response are valid input items, so a continued conversation is the list of all items so far, in
 //! order. Tool calls and reasoning become members of the assistant's message.
+//!
+//! Items of tools that this server does not offer: an agent sends them back with the conversation in which another API gave
+//! them.
+//!
+//! A call counts once its result is known: in an item of its own with the call's id (`shell_call`, `shell_call_output`), or
+//! within the item (`mcp_call`). The model then reads both, like a function's. An item without a call, a result or a text is
+//! left out, and named in the response's header.
 
-use super::foreign_items::PendingCall;
-use super::item_references::ItemReferences;
+use super::ID_PREFIX;
 use super::tools::ToolParser;
 use crate::fields::{self, Fields, JsonObject, RawJson};
 use crate::request_parser::HistoryLookup;
@@ -12,6 +18,7 @@ use crate::shared::content_parts::{
     RESPONSES, RESPONSES_RESULTS, content_text, parts_text, required_string,
 };
 use crate::shared::messages::{Conversation, text_message};
+use crate::shared::timings::result_text;
 use crate::shared::tool_calls::{parse_arguments, value_of_arguments};
 use generate::offered_tools::{function_name, input_arguments};
 use generate::request::MESSAGES_MAX;
@@ -331,3 +338,145 @@ fn stored_item(item: &JsonObject<'_>, kind: &str) -> Map<String, Value> {
     stored.insert("type".to_owned(), json!(kind));
     stored
 }
+
+/// Members of a call that are its arguments, the first that is given.
+const ARGUMENTS: [&str; 5] = ["arguments", "action", "operation", "actions", "input"];
+/// Members of a call that is its own result, the first that is given.
+const RESULTS: [&str; 4] = ["output", "outputs", "results", "error"];
+/// Members of a call that are neither.
+const OF_THE_ITEM: [&str; 6] = ["type", "id", "call_id", "status", "name", "server_label"];
+
+/// A call without a result so far.
+#[derive(Debug)]
+pub(super) struct PendingCall {
+    id: String,
+    name: String,
+    arguments: Value,
+    /// Path and kind of the item.
+    place: (String, String),
+}
+
+impl ConversationBuilder {
+    /// Adds an item of a kind without a parser, as far as this server can use the item.
+    pub(super) fn add_foreign_item(
+        &mut self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        item: &JsonObject<'_>,
+        kind: &str,
+    ) {
+        let text = |name: &str| item.get(name).and_then(fields::as_text);
+        let result = RESULTS.into_iter().find_map(|name| item.get(name));
+        let is_result = kind.ends_with("_output");
+        let id = text("call_id").or_else(|| text("id"));
+        let place = (path.to_owned(), kind.to_owned());
+        match (id, result) {
+            (Some(id), _) if is_result => {
+                let given = result.or_else(|| item.get("status"));
+                if self.use_pending(&id) || self.turns.has_call(&id) {
+                    let text = given.map(result_text).unwrap_or_default();
+                    self.turns.add_result(id.into_owned(), text);
+                } else {
+                    leave_out(fields, &place);
+                }
+            }
+            (Some(id), result) if kind.ends_with("_call") => {
+                self.pending.push(PendingCall {
+                    id: id.clone().into_owned(),
+                    name: text("name").map_or_else(|| tool_name(kind), Into::into),
+                    arguments: call_arguments(item),
+                    place,
+                });
+                if let Some(result) = result {
+                    self.use_pending(&id);
+                    self.turns.add_result(id.into_owned(), result_text(result));
+                }
+            }
+            _ => leave_out(fields, &place),
+        }
+    }
+
+    /// Adds the call of this id that has waited for its result; whether there is one.
+    pub(super) fn use_pending(&mut self, id: &str) -> bool {
+        let at = self.pending.iter().rposition(|call| call.id == id);
+        let call = at.map(|at| self.pending.remove(at));
+        let is_found = call.is_some();
+        if let Some(call) = call {
+            self.turns.add_call(call.id, call.name, &call.arguments);
+        }
+        is_found
+    }
+
+    /// Leaves out the calls without a result.
+    pub(super) fn drop_pending(&mut self, fields: &mut Fields<'_>) {
+        for call in self.pending.drain(..) {
+            leave_out(fields, &call.place);
+        }
+    }
+}
+
+fn leave_out(fields: &mut Fields<'_>, (path, kind): &(String, String)) {
+    fields.leave_out(path, format!("input.{kind}"));
+}
+
+/// Name of the tool of an item without a name: `shell` for a `shell_call`.
+fn tool_name(kind: &str) -> String {
+    kind.strip_suffix("_call").unwrap_or(kind).to_owned()
+}
+
+/// The arguments of a call: those that are given as such, or the members that only this kind of item has.
+fn call_arguments(item: &JsonObject<'_>) -> Value {
+    let given = ARGUMENTS.into_iter().find_map(|name| item.get(name));
+    if let Some(raw) = given {
+        let mut arguments = value_of_arguments::<Value>(raw.get()).unwrap_or_default();
+        parse_arguments(&mut arguments);
+        return arguments;
+    }
+    let is_argument = |name: &str| !OF_THE_ITEM.contains(&name) && !RESULTS.contains(&name);
+    let members = item.entries().filter(|(name, _)| is_argument(name));
+    let value = |(name, raw)| Some((str::to_owned(name), fields::parse_value(raw)?));
+    Value::Object(members.filter_map(value).collect::<Map<_, _>>())
+}
+
+/// Bytes of stored items that are looked through for one request.
+const REFERENCE_BYTES_MAX: usize = 64 << 20;
+
+/// Finds output items of stored responses by their ids, for one request.
+pub(super) struct ItemReferences<'a> {
+    history: &'a HistoryLookup<'a>,
+    bytes_left: usize,
+}
+
+impl<'a> ItemReferences<'a> {
+    /// Items of these responses.
+    pub(super) fn new(history: &'a HistoryLookup<'a>) -> Self {
+        Self {
+            history,
+            bytes_left: REFERENCE_BYTES_MAX,
+        }
+    }
+
+    /// The item of this id as JSON. `None`: it is not stored, or too much was looked through.
+    pub(super) fn find(&mut self, id: &str) -> Option<String> {
+        // The id of an output item has that of its response: `msg_{stream}`, `fc_{stream}_1`.
+        let stream = id.split('_').nth(1)?;
+        let response = (self.history)(&format!("{ID_PREFIX}{stream}")).ok()?;
+        let mut found = None;
+        for item in response.items() {
+            self.bytes_left = self.bytes_left.checked_sub(item.len())?;
+            if item.contains(id) && has_id(item, id) {
+                found = Some(item.to_owned());
+            }
+        }
+        found
+    }
+}
+
+fn has_id(item: &str, id: &str) -> bool {
+    let item: Option<JsonObject<'_>> = serde_json::from_str(item).ok();
+    let given = item.as_ref().and_then(|item| item.get("id"));
+    given.and_then(fields::as_text).as_deref() == Some(id)
+}
+
+#[cfg(test)]
+mod tests;

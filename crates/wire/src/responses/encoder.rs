@@ -1,20 +1,18 @@
 //! The encoder of responses (`POST /v1/responses`).
 
-use super::event::{
-    ErrorFields, ItemContents, ItemEvent, Numbered, ResponseEvent, WithDelta, WithItem, WithPart,
-    WithResponse,
+use super::output_item::{
+    self, ErrorFields, ItemContents, ItemEvent, ItemId, LogprobList, Numbered, OutputItem,
+    OutputPart, ResponseEvent, WithDelta, WithItem, WithPart, WithResponse,
 };
-use super::output_item::{self, ItemId, LogprobList, OutputItem, OutputPart};
 use super::response_object::{self, ResponseObject, ResponseStatus};
 use super::sequence_number::{self, ChoiceProgress, ItemKind};
 use crate::cursor::TerminalMarker;
-use crate::encoder::{Encoder, write_wait_comment};
-use crate::frame_writer::{FrameId, FrameWriter};
+use crate::encoder::{Encoder, FrameId, FrameWriter, write_wait_comment};
 use crate::json;
 use crate::schema::{self, ResponseSchemas};
-use crate::shared::custom_calls::CustomCalls;
 use crate::shared::error_response::{ErrorBody, first_invalid_field};
 use crate::shared::finish_reason;
+use crate::shared::tool_calls::CustomCalls;
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::offered_tools::OfferedTool;

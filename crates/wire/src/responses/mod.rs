@@ -22,12 +22,8 @@
 
 pub(crate) mod conversation;
 pub mod encoder;
-pub(crate) mod event;
-pub(crate) mod foreign_items;
-mod item_references;
 pub mod output_item;
 pub mod request;
-pub(crate) mod request_fields;
 pub mod response_object;
 pub mod sequence_number;
 pub(crate) mod tools;

@@ -1,7 +1,7 @@
 //! The response object as JSON.
 
 use super::output_item::{OutputItem, output_items};
-use super::request_fields::RequestFields;
+use super::request::RequestFields;
 use crate::{clock, json};
 use bytes::Bytes;
 use generate::error::ApiError;

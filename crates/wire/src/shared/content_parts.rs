@@ -2,7 +2,7 @@
 //!
 //! A protocol has a [`PartTypes`] of the types that it knows; a type has the same meaning in all of them.
 
-use super::text_files;
+use crate::base64;
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::request::PARTS_MAX;
 use serde_json::{Value, json};
@@ -330,7 +330,7 @@ fn part_of_type<'a>(
             return Some(ContentPart::Image(ImageSource::of_part(part)));
         }
         "file" | "reasoning-file" | "input_file" => {
-            let text = text_files::text_of_part(part);
+            let text = text_of_part(part);
             if text.is_none() {
                 fields.reject(path, FILES_MESSAGE);
             }
@@ -426,7 +426,7 @@ fn document_text(fields: &mut Fields<'_>, path: &str, block: &JsonObject<'_>) ->
         .filter(|_| kind.as_deref() == Some("base64"));
     let of_file = |source: &JsonObject<'_>| {
         let member = |name: &str| source.get(name).and_then(fields::as_text);
-        text_files::text_of(&member("media_type").unwrap_or_default(), &member("data")?)
+        text_of(&member("media_type").unwrap_or_default(), &member("data")?)
     };
     if let Some(text) = file.and_then(of_file) {
         return Some(lines(block, ["title", "context"], text));
@@ -471,6 +471,45 @@ pub(crate) fn required_string(
         fields.reject(format!("{path}.{name}"), "must be a string");
     }
     text.map(Cow::into_owned)
+}
+
+/// Media types of files whose bytes are no text for the model, also where they are valid UTF-8.
+const OTHER_TYPES: [&str; 4] = ["image/", "audio/", "video/", "application/pdf"];
+/// First bytes of a PDF.
+const PDF: &str = "%PDF-";
+
+/// The text of a file part: OpenAI's `file_data`, directly or in the object `file`, or the AI SDK's `url`. `None`: the file is
+/// elsewhere, or no text.
+pub(crate) fn text_of_part(part: &JsonObject<'_>) -> Option<String> {
+    let inner = part.get("file").and_then(fields::as_object);
+    let file = inner.as_ref().unwrap_or(part);
+    let member = |name: &str| file.get(name).and_then(fields::as_text);
+    let data = member("file_data").or_else(|| member("url"))?;
+    let media_type = member("mediaType").unwrap_or_default();
+    let text = match data.strip_prefix("data:") {
+        Some(url) => {
+            let (media_type, data) = url.split_once(";base64,")?;
+            text_of(media_type, data)
+        }
+        None => text_of(&media_type, &data),
+    }?;
+    let name = member("filename").filter(|name| !name.is_empty());
+    Some(match name {
+        Some(name) => format!("{name}\n{text}"),
+        None => text,
+    })
+}
+
+/// The text in base64 of a file of this media type, which may be empty. `None`: the file is no text.
+pub(crate) fn text_of(media_type: &str, base64: &str) -> Option<String> {
+    let media_type = media_type.to_ascii_lowercase();
+    if OTHER_TYPES.iter().any(|kind| media_type.starts_with(kind)) {
+        return None;
+    }
+    let text = String::from_utf8(base64::decode(base64)?).ok()?;
+    let is_text = !text.contains('\0') && !text.starts_with(PDF);
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    is_text.then(|| text.to_owned())
 }
 
 #[cfg(test)]

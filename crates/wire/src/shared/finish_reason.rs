@@ -134,7 +134,7 @@ fn timeout_error(error_message: &str) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::status_code;
+    use crate::shared::error_response::status_code;
 
     #[test]
     fn every_end_has_a_finish_reason_or_an_error() {

@@ -1,17 +1,18 @@
 //! Parsers of request fields of generations: this server's names, in all protocols.
 
-use super::{dry_xtc_fields, lora_field};
+use super::lora_field;
 use crate::fields::bounds::{short_strings, token_id, token_id_message};
 use crate::fields::recorder::token_id_schema;
 use crate::fields::{self, Fields, JsonType, RawJson};
 use crate::request_parser::ParseContext;
 use crate::response_format;
-use engine::SamplingParams;
-use generate::generation_options::{GenerationOptions, Seed, TokenLimit};
+use engine::{DRY_BASE_MAX, DRY_MULTIPLIER_MAX, DRY_WINDOW_MAX, SamplingParams};
+use generate::generation_options::{GenerationOptions, PenaltyWindow, Seed, TokenLimit};
 use generate::priority::Priority;
 use generate::request::{
-    CACHE_SALT_BYTES_MAX, CHOICES_MAX, GenerationParams, LOGIT_BIAS_MAX, STOP_BYTES_MAX,
-    STOP_IDS_MAX, STOPS_MAX, StreamOptions, TOP_LOGPROBS_MAX, WEBHOOK_URL_BYTES_MAX,
+    CACHE_SALT_BYTES_MAX, CHOICES_MAX, DRY_BREAKER_BYTES_MAX, DRY_BREAKERS_MAX, GenerationParams,
+    LOGIT_BIAS_MAX, STOP_BYTES_MAX, STOP_IDS_MAX, STOPS_MAX, StreamOptions, TOP_LOGPROBS_MAX,
+    WEBHOOK_URL_BYTES_MAX,
 };
 use generate::truncation::Truncation;
 use serde_json::{Value, json};
@@ -231,7 +232,7 @@ fn sampling_options(fields: &mut Fields<'_>, vocab: usize) -> GenerationOptions 
         presence_penalty: fields.number("presence_penalty", -2.0..=2.0),
         frequency_penalty: fields.number("frequency_penalty", -2.0..=2.0),
         logit_bias: logit_bias(fields, vocab),
-        ..dry_xtc_fields::dry_xtc_options(fields)
+        ..dry_xtc_options(fields)
     }
 }
 
@@ -417,4 +418,163 @@ fn explicit_priority(fields: &mut Fields<'_>) -> Option<Priority> {
         fields.reject("priority", PRIORITY_MESSAGE);
     }
     priority
+}
+
+/// Parses the fields; the other options are not set.
+pub(super) fn dry_xtc_options(fields: &mut Fields<'_>) -> GenerationOptions {
+    let tokens_max = DRY_WINDOW_MAX as i128;
+    let window = fields.integer("dry_penalty_last_n", -1..=tokens_max);
+    GenerationOptions {
+        dry_multiplier: fields.number("dry_multiplier", 0.0..=f64::from(DRY_MULTIPLIER_MAX)),
+        dry_base: fields.number("dry_base", 1.0..=f64::from(DRY_BASE_MAX)),
+        dry_allowed_length: fields.integer_as("dry_allowed_length", 0..=tokens_max),
+        dry_window: window.map(|window| match u32::try_from(window) {
+            Err(_) => PenaltyWindow::All,
+            Ok(0) => PenaltyWindow::Off,
+            Ok(window) => PenaltyWindow::Last(window),
+        }),
+        dry_sequence_breakers: breakers(fields),
+        xtc_probability: fields.number("xtc_probability", 0.0..=1.0),
+        xtc_threshold: fields.number("xtc_threshold", 0.0..=1.0),
+        ..GenerationOptions::default()
+    }
+}
+
+fn breakers(fields: &mut Fields<'_>) -> Option<Vec<String>> {
+    const NAME: &str = "dry_sequence_breakers";
+    fields.record(
+        NAME,
+        || json!({"items": {"type": "string", "minLength": 1, "maxLength": DRY_BREAKER_BYTES_MAX}}),
+    );
+    let items = fields.array(NAME, DRY_BREAKERS_MAX)?;
+    Some(short_strings(fields, NAME, items, DRY_BREAKER_BYTES_MAX))
+}
+
+/// Limit of `repeat_last_n`.
+const WINDOW_MAX: i128 = u32::MAX as i128;
+
+/// Parses the options that a request sets in `options`. Those about loading a model (`num_ctx`, `num_gpu` ...) are
+/// settings of the operator here and are ignored, as are unknown options.
+pub(crate) fn ollama_options(options: &mut Fields<'_>, vocab: usize) -> GenerationOptions {
+    let mut given = llama_options(options, vocab);
+    // -1 (unlimited) and -2 (until the context is full) both mean the limit of the context.
+    if let Some(predict) = options.integer("num_predict", -2..=i128::from(u32::MAX)) {
+        let tokens = usize::try_from(predict).ok().filter(|&predict| predict > 0);
+        given.max_tokens = Some(tokens.map_or(TokenLimit::Context, TokenLimit::Tokens));
+    }
+    given
+}
+
+/// Parses the options that Ollama has from llama.cpp: those of OpenAI, `repeat_last_n`, and a negative `seed`.
+pub(crate) fn llama_options(options: &mut Fields<'_>, vocab: usize) -> GenerationOptions {
+    let mut given = generation_options(options, vocab, 1);
+    given.penalty_window = options
+        .integer("repeat_last_n", -1..=WINDOW_MAX)
+        .map(|window| match window {
+            -1 => PenaltyWindow::All,
+            0 => PenaltyWindow::Off,
+            window => PenaltyWindow::Last(u32::try_from(window).unwrap_or(u32::MAX)),
+        });
+    let seed = options.raw("seed").and_then(fields::whole_number);
+    if seed.is_some_and(|seed| seed < 0) {
+        given.seed = Some(Seed::Random);
+    }
+    given
+}
+
+/// Validates options that are stored in a derived model; errors are recorded in `options`.
+pub(crate) fn check_options(options: &mut Fields<'_>) {
+    let params = ollama_options(options, u32::MAX as usize).resolve();
+    check_min_tokens(options, &params);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::openai::completion_request;
+    use crate::request_parser::tests::parsed_request;
+    use generate::error::ApiError;
+    use generate::request::GenerateRequest;
+    use serde_json::{Value, json};
+
+    fn parsed(over: &Value) -> Result<GenerateRequest, ApiError> {
+        let mut body = json!({"messages": [{"role": "user", "content": "a"}]});
+        for (name, value) in over.as_object().expect("fields") {
+            body[name] = value.clone();
+        }
+        parsed_request(completion_request::parse_chat, body.to_string().as_bytes())
+    }
+
+    #[test]
+    fn fields_are_parsed() {
+        let request = parsed(&json!({
+            "dry_multiplier": 0.8, "dry_base": 2, "dry_allowed_length": 3, "dry_penalty_last_n": 64,
+            "dry_sequence_breakers": ["\n", "###"], "xtc_probability": 0.5, "xtc_threshold": 0.2,
+        }));
+        let params = request.expect("a request").params;
+        let s = &params.sampling;
+        assert_eq!((s.dry_multiplier, s.dry_base), (0.8, 2.0));
+        assert_eq!((s.dry_allowed_length, s.dry_window), (3, 64));
+        assert_eq!((s.xtc_probability, s.xtc_threshold), (0.5, 0.2));
+        assert_eq!(params.dry_sequence_breakers, ["\n", "###"]);
+        let off = json!({"dry_multiplier": 0.8, "dry_penalty_last_n": 0});
+        let off = parsed(&off).expect("a request").params;
+        assert_eq!(off.sampling.dry_multiplier, 0.0);
+    }
+
+    #[test]
+    fn invalid_field_is_named_with_its_bound() {
+        for (over, want) in [
+            (
+                json!({"dry_multiplier": -1}),
+                "dry_multiplier: must be a number from 0 to 100",
+            ),
+            (
+                json!({"dry_multiplier": "x"}),
+                "dry_multiplier: must be a number",
+            ),
+            (
+                json!({"dry_base": 0.5}),
+                "dry_base: must be a number from 1 to 16",
+            ),
+            (
+                json!({"dry_base": 1e300}),
+                "dry_base: must be a number from 1 to 16",
+            ),
+            (
+                json!({"dry_allowed_length": -1}),
+                "dry_allowed_length: must be an integer from 0 to 65536",
+            ),
+            (
+                json!({"dry_penalty_last_n": 65_537}),
+                "dry_penalty_last_n: must be an integer from -1 to 65536",
+            ),
+            (
+                json!({"dry_sequence_breakers": "\n"}),
+                "dry_sequence_breakers: ",
+            ),
+            (
+                json!({"dry_sequence_breakers": vec!["a"; 33]}),
+                "dry_sequence_breakers: ",
+            ),
+            (
+                json!({"dry_sequence_breakers": ["a", ""]}),
+                "dry_sequence_breakers[1]: must be a string of 1 to 40 bytes",
+            ),
+            (
+                json!({"dry_sequence_breakers": ["a".repeat(41)]}),
+                "dry_sequence_breakers[0]: must be a string of 1 to 40 bytes",
+            ),
+            (
+                json!({"xtc_probability": 1.5}),
+                "xtc_probability: must be a number from 0 to 1",
+            ),
+            (
+                json!({"xtc_threshold": -0.5}),
+                "xtc_threshold: must be a number from 0 to 1",
+            ),
+        ] {
+            let error = parsed(&over).expect_err(want);
+            assert!(error.message.starts_with(want), "{over}: {}", error.message);
+        }
+    }
 }

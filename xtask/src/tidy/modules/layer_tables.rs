@@ -88,9 +88,7 @@ const GATEWAY: [Layer; 7] = [
     &[
         "ended",
         "generation",
-        "launch",
         "lifecycle",
-        "offload",
         "stored",
         "webhooks",
         "workflows",
@@ -99,15 +97,15 @@ const GATEWAY: [Layer; 7] = [
 ];
 
 const SERVER: [Layer; 8] = [
-    // Slots for components that are connected later.
-    &["cluster_slot", "request_line", "upstream_slot"],
+    // Log lines of requests.
+    &["request_line"],
     // Other instances of the cluster.
     &["peers"],
     &["config", "metrics"],
     // Requests and responses, and the state that handlers share.
     &["access", "app", "request", "response"],
     // Sockets, and handlers.
-    &["connection", "health", "routes", "runtime"],
+    &["connection", "health", "routes"],
     // Handlers that use other handlers.
     &["accept_loop", "embeddings", "realtime"],
     // The API description.
@@ -132,41 +130,26 @@ const WIRE: [Layer; 7] = [
     &[
         "base64",
         "clock",
-        "codings",
         "cursor",
-        "edit_distance",
         "field_table",
         "fields",
         "json",
-        "model_card",
-        "rfc3339",
         "schema",
-        "status",
     ],
     // Parts of requests and of frames.
     &[
         "control_request",
         "embeddings_input",
-        "embeddings_vector",
-        "event_id",
-        "metadata",
         "request_body",
         "response_format",
         "tool_definitions",
-        "workflow_request",
     ],
     // Framing, queries and stored requests.
-    &["framing", "item_page", "query", "sse", "stored_request"],
+    &["framing", "item_page", "stored_request"],
     // What protocols share: fields, messages and their parts, ends, errors.
-    &[
-        "derived_model",
-        "model_defaults",
-        "reasoning_request_fields",
-        "request_parser",
-        "shared",
-    ],
+    &["derived_model", "request_parser", "shared"],
     // Encoders.
-    &["encoder", "frame_writer"],
+    &["encoder"],
     // The wire protocols, which do not name each other.
     &WIRE_PROTOCOLS,
     // Tables over all protocols.

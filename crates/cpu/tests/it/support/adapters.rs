@@ -41,9 +41,10 @@ pub(crate) fn peft_tensors(spec: &SynthSpec, adapter: &AdapterSynth) -> Vec<Stor
         let module = name(spec.architecture, target);
         let module = module.strip_suffix(".weight").unwrap();
         let turned = target.contains("attn_q.") || target.contains("attn_k.");
-        let bytes = match end == "b" && turned && spec.architecture == Architecture::Llama {
-            true => halves(tensor.bytes, tensor.rows(), spec.head_dim as usize),
-            false => tensor.bytes.to_vec(),
+        let bytes = if end == "b" && turned && spec.architecture == Architecture::Llama {
+            halves(tensor.bytes, tensor.rows(), spec.head_dim as usize)
+        } else {
+            tensor.bytes.to_vec()
         };
         Stored {
             name: format!(

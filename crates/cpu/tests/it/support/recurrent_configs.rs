@@ -36,9 +36,10 @@ pub(crate) fn outer_name(class: &str, name: &str) -> String {
 
 /// In a model for images, too, the text model has a name.
 fn nested(class: &str, stored: &str) -> String {
-    match class.ends_with("ForConditionalGeneration") {
-        true => stored.replacen("model.", "model.language_model.", 1),
-        false => stored.to_owned(),
+    if class.ends_with("ForConditionalGeneration") {
+        stored.replacen("model.", "model.language_model.", 1)
+    } else {
+        stored.to_owned()
     }
 }
 
@@ -63,9 +64,10 @@ pub(crate) fn layer_name(class: &str, spec: &SynthSpec, layer: u32, part: &str) 
             return format!("backbone.layers.{layer}.{}", mixer_part(part));
         }
     };
-    match spec.mtp && layer == spec.layers {
-        true => format!("mtp.layers.0.{stored}"),
-        false => nested(class, &format!("model.layers.{layer}.{stored}")),
+    if spec.mtp && layer == spec.layers {
+        format!("mtp.layers.0.{stored}")
+    } else {
+        nested(class, &format!("model.layers.{layer}.{stored}"))
     }
 }
 
@@ -199,9 +201,12 @@ pub(crate) fn merge(config: &mut Value, more: &Value) {
 }
 
 fn qwen(spec: &SynthSpec, recurrent: &RecurrentSynth) -> Value {
-    let kind = |layer: u32| match (layer + 1).is_multiple_of(recurrent.period) {
-        true => "full_attention",
-        false => "linear_attention",
+    let kind = |layer: u32| {
+        if (layer + 1).is_multiple_of(recurrent.period) {
+            "full_attention"
+        } else {
+            "linear_attention"
+        }
     };
     let types: Vec<&str> = (0..spec.layers).map(kind).collect();
     let part = f64::from(spec.rope.dims.unwrap()) / f64::from(spec.head_dim);

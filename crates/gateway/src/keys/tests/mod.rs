@@ -1,6 +1,6 @@
 //! Promise (Admission and keys): a key never exceeds its rate, and never waits longer than its `Retry-After`.
 
-use super::permit::LimitExceeded;
+use super::key_usage::LimitExceeded;
 use super::*;
 use std::num::NonZeroU32;
 use std::time::Duration;

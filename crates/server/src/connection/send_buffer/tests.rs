@@ -1,10 +1,10 @@
 //! Promise (Hostile input and memory): a response of known length longer than `send_buffer_bytes` gets a large send
 //! buffer, limited over all connections; a stream never does.
 
-use super::super::buffered_stream::BufferedStream;
+use super::super::client_socket::BufferedStream;
 use super::super::handover::Handover;
 use super::*;
-use crate::connection::socket_options;
+use crate::connection::client_socket;
 use crate::metrics::{CountedSocket, Metrics};
 use http_body_util::BodyExt;
 use socket2::SockRef;
@@ -35,7 +35,7 @@ async fn connected_stream() -> (
     let peer = TcpStream::connect(listener.local_addr().unwrap());
     let (peer, accepted) = tokio::join!(peer, listener.accept());
     let (stream, _) = accepted.unwrap();
-    socket_options::set_options(&stream, &config).unwrap();
+    client_socket::set_options(&stream, &config).unwrap();
     let stream = stream.into_std().unwrap();
     let same = stream.try_clone().unwrap();
     let stream = TcpStream::from_std(stream).unwrap();

@@ -1,21 +1,33 @@
 //! A reader of a stream's messages for one request.
 
-use super::read_options::invalid_offset;
-use bytes::BytesMut;
+use super::{RECOVERY_RETRY, next_cursor, offset_text};
+use crate::response::stream_response;
+use crate::routes::durable_streams::invalid_offset;
+use axum::body::Body;
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::unfold;
 use gateway::generation::Generation;
 use gateway::streams::positions::{OffsetPlace, failure_offset, offset_place};
-use gateway::streams::{StreamRecord, Subscriber, moved_error};
+use gateway::streams::{StreamRecord, Subscriber, lost_error, moved_error};
 use generate::error::ApiError;
 use generate::output::event::{Event, EventSink};
 use generate::output::generation_reader::Turn;
 use generate::output::position::Position;
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 use tokio::task::yield_now;
-use wire::durable_streams::message::MessageWriter;
-use wire::durable_streams::step_offset::{OffsetText, StepOffset};
+use tokio::time::{sleep, timeout};
+use wire::clock;
+use wire::durable_streams::message::{
+    self, ControlEvent, LiveCursor, MessageWriter, OffsetText, StepOffset,
+};
+use wire::encoder::FrameBuffer;
+use wire::framing::Framing;
 
 /// Bytes of messages after which a read ends.
 const READ_BYTES_ENOUGH: usize = 256 << 10;
@@ -64,9 +76,10 @@ impl MessageReader {
     /// # Errors
     /// The stream does not have the offset.
     pub(super) fn open(record: &Arc<StreamRecord>, offset: StepOffset) -> Result<Self, ApiError> {
-        let source = match is_recovering(record) {
-            true => MessageSource::Waiting,
-            false => open_source(record, offset)?,
+        let source = if is_recovering(record) {
+            MessageSource::Waiting
+        } else {
+            open_source(record, offset)?
         };
         Ok(Self {
             writer: MessageWriter::new(record.source()),
@@ -250,5 +263,117 @@ impl WakeFlag {
 impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Age at which a body ends; the client continues with a new request. Required by the protocol, so that caches can
+/// join the requests of several clients.
+const BODY_AGE_MAX: Duration = Duration::from_secs(60);
+
+/// The response with the messages of a reader, to the end of the stream.
+pub(super) fn event_response(
+    reader: MessageReader,
+    cursor: Option<String>,
+    keep_alive: Duration,
+) -> Response {
+    let body = EventBody {
+        reader,
+        cursor,
+        keep_alive,
+        ends_at: clock::now() + BODY_AGE_MAX,
+        has_begun: false,
+        is_over: false,
+        messages: BytesMut::new(),
+        chunks: FrameBuffer::default(),
+    };
+    let chunks = unfold(body, |mut body| async move {
+        let chunk = body.next_chunk().await?;
+        Some((Ok::<_, Infallible>(chunk), body))
+    });
+    stream_response::framed_response(Framing::Sse, None, Body::from_stream(chunks))
+}
+
+struct EventBody {
+    reader: MessageReader,
+    /// The cursor of the client.
+    cursor: Option<String>,
+    keep_alive: Duration,
+    ends_at: Instant,
+    has_begun: bool,
+    is_over: bool,
+    /// Messages of one chunk; kept for reuse.
+    messages: BytesMut,
+    chunks: FrameBuffer,
+}
+
+impl EventBody {
+    /// The next messages with the position after them, or a keep-alive. The first chunk has a position also without
+    /// messages.
+    async fn next_chunk(&mut self) -> Option<Bytes> {
+        if self.is_over {
+            return None;
+        }
+        self.messages.clear();
+        if !std::mem::replace(&mut self.has_begun, true) {
+            let state = self.reader.read_available(&mut self.messages).await;
+            return self.encode_read(state.ok()?);
+        }
+        let left = self.ends_at.saturating_duration_since(clock::now());
+        let wait = self.keep_alive.min(left);
+        match timeout(wait, self.reader.read_next(&mut self.messages)).await {
+            Ok(Ok(state)) => self.encode_read(state),
+            // The next request for the offset is rejected.
+            Ok(Err(_)) => None,
+            Err(_) if wait == left => None,
+            Err(_) => {
+                message::write_ping(self.chunks.begin_frame());
+                self.chunks.take_frame()
+            }
+        }
+    }
+
+    fn encode_read(&mut self, state: ReadState) -> Option<Bytes> {
+        self.is_over = state.is_closed;
+        let control = ControlEvent {
+            stream_next_offset: self.reader.offset_text(),
+            stream_cursor: (!state.is_closed)
+                .then(|| LiveCursor(next_cursor(self.cursor.as_deref()))),
+            up_to_date: state.is_up_to_date,
+            stream_closed: state.is_closed,
+        };
+        let out = self.chunks.begin_frame();
+        message::write_messages(&self.messages, out);
+        message::write_control(&control, out);
+        self.chunks.take_frame()
+    }
+}
+
+/// Time that a client waits for the messages that it has, where the owner before had not stored their tokens.
+const COMPUTED_WAIT: Duration = Duration::from_secs(30);
+/// Time between two looks at the tokens.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Waits until the stream has the client's offset, where an owner that is gone has sent it.
+///
+/// # Errors
+/// The stream has ended before the offset; or the tokens are not computed in time.
+pub(super) async fn wait_for_offset(
+    record: &StreamRecord,
+    offset: StepOffset,
+) -> Result<(), ApiError> {
+    let deadline = tokio::time::Instant::now() + COMPUTED_WAIT;
+    while record.may_be_behind() && offset_place(record, offset).is_none() {
+        if tokio::time::Instant::now() >= deadline {
+            let message = "the messages before the offset are computed again";
+            return Err(ApiError::capacity("recovering", message, RECOVERY_RETRY));
+        }
+        sleep(LOOK).await;
+    }
+    match record.lost_after(offset.choice) {
+        Some(steps) if offset.steps > steps => {
+            let place = StepOffset { steps, ..offset };
+            Err(lost_error(offset_text(record, place)))
+        }
+        _ => Ok(()),
     }
 }

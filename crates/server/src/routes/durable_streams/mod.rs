@@ -1,23 +1,16 @@
 //! `/v1/stream/{id}`: the read side of the Durable Streams protocol (durable-streams.dev) for every stream.
 //!
 //! ```text
-//! read_options    query parameters and If-None-Match
-//! message_reader  the messages after an offset, read from the stream's logs
-//! event_body      a live read as server-sent events
-//! client_text     whether the stream has the messages that a client has
+//! message_reader  the messages after an offset, read from the stream's logs; a live read as server-sent events
 //! ```
 //!
 //! A read replays the stream's logs up to the offset, as every resumed reader does, and keeps nothing.
 
-mod client_text;
-mod event_body;
 mod message_reader;
-mod read_options;
 
 use self::message_reader::{MessageReader, ReadState, is_recovering};
-use self::read_options::{ReadFrom, ReadMode, ReadOptions};
 use crate::request::request_headers;
-use crate::response::error_response::Rejected;
+use crate::response::Rejected;
 use crate::response::stream_response::{StreamResponder, with_stream_id};
 use crate::routes::streams::StreamInPath;
 use axum::body::Body;
@@ -32,9 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 use wire::clock;
-use wire::durable_streams::live_read;
-use wire::durable_streams::step_offset::StepOffset;
-use wire::query::Query;
+use wire::durable_streams::message::{self, StepOffset};
+use wire::item_page::Query;
 
 /// Limit of the time that a long poll waits for a message. Proxies close requests without a response after 30 s and
 /// more. The keep-alive period, if shorter, is the limit.
@@ -67,12 +59,12 @@ pub(crate) async fn read_stream(
         wait_for_recovery(&record, responder.keep_alive()).await?;
     }
     if let ReadFrom::Offset(offset) = options.from {
-        client_text::wait_for_offset(&record, offset).await?;
+        message_reader::wait_for_offset(&record, offset).await?;
     }
     let response = match options.mode {
         ReadMode::Events => {
             let reader = MessageReader::open(&record, start_offset(&record, options.from))?;
-            event_body::event_response(reader, options.cursor, responder.keep_alive())
+            message_reader::event_response(reader, options.cursor, responder.keep_alive())
         }
         ReadMode::CatchUp if options.from == ReadFrom::Tail => tail_response(&record, true),
         ReadMode::CatchUp | ReadMode::LongPoll => {
@@ -118,9 +110,10 @@ fn start_offset(record: &StreamRecord, from: ReadFrom) -> StepOffset {
 /// The offset of the tail without messages; with `has_body`, an empty list and whether the client is up to date.
 fn tail_response(record: &StreamRecord, has_body: bool) -> Response {
     let StreamTail { offset, is_closed } = stream_tail(record);
-    let mut response = match has_body {
-        true => Body::from("[]").into_response(),
-        false => Body::empty().into_response(),
+    let mut response = if has_body {
+        Body::from("[]").into_response()
+    } else {
+        Body::empty().into_response()
     };
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, JSON);
@@ -155,12 +148,11 @@ async fn read_once(
     }
     let next = reader.offset_text().to_string();
     reader.finish();
-    let mut response = match is_live && messages.is_empty() {
-        true => no_messages(),
-        false => {
-            let tag = entity_tag(record, &offset_text(record, start), &next, state);
-            message_response(&messages, tag, headers)
-        }
+    let mut response = if is_live && messages.is_empty() {
+        no_messages()
+    } else {
+        let tag = entity_tag(record, &offset_text(record, start), &next, state);
+        message_response(&messages, tag, headers)
     };
     let headers = response.headers_mut();
     insert_offset(headers, &next);
@@ -186,22 +178,21 @@ fn no_messages() -> Response {
 
 /// The messages as a list, or 304 for a client that has them.
 fn message_response(messages: &[u8], tag: String, headers: &HeaderMap) -> Response {
-    let mut response = match request_headers::matches_tag(headers, &tag) {
-        true => StatusCode::NOT_MODIFIED.into_response(),
-        false => {
-            let mut list = BytesMut::with_capacity(messages.len() + 2);
-            list.put_u8(b'[');
-            list.put_slice(messages);
-            list.put_u8(b']');
-            let json = [
-                (header::CONTENT_TYPE, JSON),
-                (
-                    header::X_CONTENT_TYPE_OPTIONS,
-                    HeaderValue::from_static("nosniff"),
-                ),
-            ];
-            (json, list.freeze()).into_response()
-        }
+    let mut response = if request_headers::matches_tag(headers, &tag) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let mut list = BytesMut::with_capacity(messages.len() + 2);
+        list.put_u8(b'[');
+        list.put_slice(messages);
+        list.put_u8(b']');
+        let json = [
+            (header::CONTENT_TYPE, JSON),
+            (
+                header::X_CONTENT_TYPE_OPTIONS,
+                HeaderValue::from_static("nosniff"),
+            ),
+        ];
+        (json, list.freeze()).into_response()
     };
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, VALIDATED);
@@ -233,5 +224,75 @@ fn next_cursor(client: Option<&str>) -> u64 {
     let random = clock::wall(clock::now());
     let random = random.duration_since(std::time::UNIX_EPOCH);
     let random = random.map_or(0, |at| u64::from(at.subsec_nanos()));
-    live_read::response_cursor(client, now, random)
+    message::response_cursor(client, now, random)
+}
+
+/// Where a read begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadFrom {
+    /// An offset; `-1` is the beginning.
+    Offset(StepOffset),
+    /// `now`: the end of the messages so far.
+    Tail,
+}
+
+/// How a read waits for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadMode {
+    /// Not at all.
+    CatchUp,
+    /// Until there is a message, for a limited time.
+    LongPoll,
+    /// Until the end of the stream, as server-sent events.
+    Events,
+}
+
+/// The parameters of a read.
+struct ReadOptions {
+    from: ReadFrom,
+    mode: ReadMode,
+    /// The cursor of the client's last live read.
+    cursor: Option<String>,
+}
+
+impl ReadOptions {
+    /// Parses the query of a read of a stream with `choices` choices.
+    ///
+    /// # Errors
+    /// An unknown mode; an offset that is missing, repeated or not an offset of such a stream.
+    fn parse(query: &Query, choices: usize) -> Result<Self, ApiError> {
+        let mode = match query.get("live") {
+            None => ReadMode::CatchUp,
+            Some("long-poll") => ReadMode::LongPoll,
+            Some("sse") => ReadMode::Events,
+            Some(_) => {
+                let message = "live: must be long-poll or sse";
+                return Err(ApiError::field("live", "invalid_value", message));
+            }
+        };
+        let from = match query.get("offset") {
+            None if mode != ReadMode::CatchUp => {
+                let message =
+                    "offset: a live read needs one (-1, now, or an offset of this stream)";
+                return Err(ApiError::field("offset", "invalid_offset", message));
+            }
+            None | Some("-1") => ReadFrom::Offset(StepOffset::default()),
+            Some("now") => ReadFrom::Tail,
+            Some(text) => {
+                let offset = StepOffset::parse(text, choices).ok_or_else(invalid_offset)?;
+                ReadFrom::Offset(offset)
+            }
+        };
+        if query.count("offset") > 1 {
+            return Err(invalid_offset());
+        }
+        let cursor = query.get("cursor").map(str::to_owned);
+        Ok(Self { from, mode, cursor })
+    }
+}
+
+/// The error of an offset that the stream does not have.
+fn invalid_offset() -> ApiError {
+    let message = "offset: must be -1, now, or one offset that this stream has sent";
+    ApiError::field("offset", "invalid_offset", message)
 }

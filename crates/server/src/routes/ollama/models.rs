@@ -1,7 +1,7 @@
 //! `/api/tags`, `/api/ps`, `/api/show`, `/api/version`: the models and their state.
 
 use crate::request::extract::{JsonBody, RateLimited};
-use crate::response::error_response::Rejected;
+use crate::response::Rejected;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -14,10 +14,9 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use text::{AnswerFormat, Capabilities, ChatTemplate};
-use wire::clock;
+use wire::clock::{self, Nanos};
 use wire::fields::Fields;
-use wire::ollama::{model_name, modelfile, store_request};
-use wire::rfc3339::Nanos;
+use wire::ollama::{go_template, store_request};
 
 /// The version of Ollama's API. Clients compare this version before they use newer fields.
 const API_VERSION: &str = "0.12.11";
@@ -169,7 +168,7 @@ fn model_state(entry: &ModelEntry, serving: &ReadyModel) -> OllamaLoadedModel {
 }
 
 fn model_file(id: &str, facts: Option<&ModelFacts>) -> OllamaModelFile {
-    let name = model_name::with_tag(id);
+    let name = store_request::with_tag(id);
     OllamaModelFile {
         model: name.clone(),
         name,
@@ -227,8 +226,8 @@ fn model_description<'a>(
         details.parent_model.clone_from(&derived.parent);
     }
     Ok(OllamaModelInfo {
-        modelfile: modelfile::modelfile_text(&listed.name, derived),
-        parameters: modelfile::parameter_lines(
+        modelfile: go_template::modelfile_text(&listed.name, derived),
+        parameters: go_template::parameter_lines(
             derived,
             limits.sampling_defaults(facts.sampling),
             listed.context_max,

@@ -1,6 +1,6 @@
 //! Downloading a model (`/api/pull`), with lines that report the progress.
 
-use crate::routes::ollama::errors::library_error;
+use crate::routes::ollama::library_error;
 use gateway::models::{Library, ModelRegistry, PullNews};
 use generate::error::ApiError;
 use schemars::JsonSchema;

@@ -1,11 +1,10 @@
 //! `/api/pull`, `/api/create`, `/api/copy`, `/api/delete`: changes of the model store.
 
+use super::pull::{OllamaStatus, PullSlots};
 use crate::config::live_config::LiveConfig;
 use crate::request::extract::{JsonBody, RateLimited};
-use crate::response::error_response::Rejected;
-use crate::response::stream_response;
-use crate::routes::ollama::errors::{self, library_error};
-use crate::routes::ollama::pull::{OllamaStatus, PullSlots};
+use crate::response::{Rejected, stream_response};
+use crate::routes::ollama::{self, library_error, not_supported};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -137,11 +136,24 @@ fn model_store<'a>(
     what: &str,
 ) -> Result<&'a Arc<dyn Library>, ApiError> {
     let library = served.library();
-    library.ok_or_else(|| errors::not_supported(what, errors::MODELS))
+    library.ok_or_else(|| ollama::not_supported(what, ollama::MODELS))
 }
 
 fn json_line(line: &impl Serialize) -> Bytes {
     let mut line = wire::json::to_vec(line);
     wire::json::raw(&mut line, "\n");
     line.freeze()
+}
+
+const BLOBS: &str = "pull the model, or put its file into a directory of models";
+const PUSH: &str = "this server does not upload models";
+
+/// `POST /api/push`.
+pub(crate) async fn push_model() -> Rejected {
+    not_supported("pushing models", PUSH).into()
+}
+
+/// `/api/blobs/{digest}`, with any method.
+pub(crate) async fn store_blob() -> Rejected {
+    not_supported("storing blobs", BLOBS).into()
 }

@@ -52,9 +52,10 @@ pub(crate) fn inner(reply: &Reply) -> String {
 
 /// Two parts of a list.
 pub(crate) fn joined(first: &str, second: &str) -> String {
-    match first.is_empty() || second.is_empty() {
-        true => format!("{first}{second}"),
-        false => format!("{first},{second}"),
+    if first.is_empty() || second.is_empty() {
+        format!("{first}{second}")
+    } else {
+        format!("{first},{second}")
     }
 }
 

@@ -245,9 +245,10 @@ impl Asked {
 
 /// The content for two readers, which must be equal.
 fn agree(story: Story, again: &Story) -> Result<Story, String> {
-    match again.texts == story.texts && again.has_tokens_of(&story) {
-        true => Ok(story),
-        false => Err(format!("two readers: {story:?} and {again:?}")),
+    if again.texts == story.texts && again.has_tokens_of(&story) {
+        Ok(story)
+    } else {
+        Err(format!("two readers: {story:?} and {again:?}"))
     }
 }
 
@@ -289,9 +290,10 @@ fn read(dialect: &Dialect, other: (Client, Head), fate: Fate) -> Result<Story, S
                 matches!(told, Words::Error(_, says) if said.contains(says))
                     && status == head.status
             });
-            match known {
-                true => Ok(Story::default()),
-                false => Err(format!("{}: {said}", head.status)),
+            if known {
+                Ok(Story::default())
+            } else {
+                Err(format!("{}: {said}", head.status))
             }
         }
         status => Err(format!("status {status}")),
@@ -325,9 +327,10 @@ pub(crate) fn checked(rules: Rules, items: &[Item], words: Words) -> Result<Stor
         (Words::Error(code, says), Some((told, message))) => told == code && message.contains(says),
         _ => false,
     };
-    match is {
-        true => Ok(story),
-        false => Err(format!("not {words:?}: {story:?}")),
+    if is {
+        Ok(story)
+    } else {
+        Err(format!("not {words:?}: {story:?}"))
     }
 }
 

@@ -82,9 +82,10 @@ fn request_rejected_while_its_model_loads_ends_with_the_error_of_its_protocol() 
         for (over, is_loaded, words) in cases() {
             let rig = Rig::start(ModelLimits::default());
             let waiting = Waiting::begin(&rig, dialect, &over);
-            match is_loaded {
-                true => rig.allow(),
-                false => rig.refuse(),
+            if is_loaded {
+                rig.allow()
+            } else {
+                rig.refuse()
             }
             let message = waiting.error();
             assert!(message.contains(words), "{}: {message}", dialect.name);

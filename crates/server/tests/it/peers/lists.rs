@@ -23,9 +23,10 @@ fn list_pages(gateway: &Gateway, owner: &str, query: &str) -> Vec<String> {
         assert_eq!((status, &page["unanswered"]), (200, &Value::Null), "{page}");
         ids.extend(ids_of(&page));
         assert_eq!(page["has_more"], !page["next"].is_null());
-        match page["next"].is_null() {
-            true => return ids,
-            false => after = page["next"].clone(),
+        if page["next"].is_null() {
+            return ids;
+        } else {
+            after = page["next"].clone()
         }
     }
 }

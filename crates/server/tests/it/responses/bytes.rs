@@ -161,13 +161,12 @@ fn request_fields_are_repeated() {
         let mut over = asked.clone();
         over["stream"] = json!(stream);
         let reply = create(&rig, &over);
-        let told = match stream {
-            false => reply.json(),
-            true => {
-                let last = reply.body.trim_end().rsplit("data: ").next();
-                let last: Value = serde_json::from_str(last.expect("an event")).expect("JSON");
-                last["response"].clone()
-            }
+        let told = if stream {
+            let last = reply.body.trim_end().rsplit("data: ").next();
+            let last: Value = serde_json::from_str(last.expect("an event")).expect("JSON");
+            last["response"].clone()
+        } else {
+            reply.json()
         };
         for (name, value) in [
             ("instructions", json!("be brief")),

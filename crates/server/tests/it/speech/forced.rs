@@ -216,9 +216,10 @@ fn strict_tools_keep_their_schemas_and_text_is_unconstrained() {
             let bent = streamed(&rig, dialect, &wrong, &over);
             assert_eq!(bent.calls.len(), 1, "{bent:?}");
             let arguments = &bent.calls[0].2;
-            match strict {
-                true => validate("weather", arguments),
-                false => assert_eq!(arguments["days"], 99),
+            if strict {
+                validate("weather", arguments)
+            } else {
+                assert_eq!(arguments["days"], 99)
             }
         }
         let thought = format!("<think><tool_call>{{</think>{}", call("{\"city\":\"x\"}"));

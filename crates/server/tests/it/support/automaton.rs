@@ -235,9 +235,10 @@ impl Automaton {
     }
 
     fn counted(&self) -> Result<(), String> {
-        match self.rules.counts && self.story.tokens.is_none() {
-            true => Err("nothing is counted".to_owned()),
-            false => Ok(()),
+        if self.rules.counts && self.story.tokens.is_none() {
+            Err("nothing is counted".to_owned())
+        } else {
+            Ok(())
         }
     }
 

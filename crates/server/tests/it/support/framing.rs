@@ -30,9 +30,10 @@ pub fn sse(text: &str) -> Result<Vec<Event>, Why> {
             .split_once(end)
             .ok_or(format!("cut within an event: {rest:?}"))?;
         events.push(event(text, &mut is_first)?);
-        rest = match is_comment {
-            true => after.strip_prefix('\n').unwrap_or(after),
-            false => after,
+        rest = if is_comment {
+            after.strip_prefix('\n').unwrap_or(after)
+        } else {
+            after
         };
     }
     Ok(events)
@@ -46,9 +47,10 @@ pub fn sse_before_the_cut(text: &str) -> Result<Vec<Event>, Why> {
 /// Complete lines of JSON; the cursor is a field of the line.
 pub fn lines(text: &str) -> Result<Vec<Event>, Why> {
     let whole = text.is_empty() || text.ends_with('\n');
-    match whole {
-        true => text.split_terminator('\n').map(line).collect(),
-        false => Err(format!("cut within a line: {text:?}")),
+    if whole {
+        text.split_terminator('\n').map(line).collect()
+    } else {
+        Err(format!("cut within a line: {text:?}"))
     }
 }
 

@@ -141,9 +141,10 @@ fn ended(kind: &str, response: &Value) -> Result<(), Why> {
     let right = kind == format!("response.{status}")
         && first == status
         && (status == "incomplete") == (*reason == "max_output_tokens");
-    match right && response["error"].is_null() {
-        true => Ok(()),
-        false => Err(format!("neither one nor the other: {response}")),
+    if right && response["error"].is_null() {
+        Ok(())
+    } else {
+        Err(format!("neither one nor the other: {response}"))
     }
 }
 

@@ -4,7 +4,7 @@ use super::{bad_fields, message};
 use crate::anthropic::message_request;
 use crate::fields::Fields;
 use crate::request_parser::tests::parsed_request;
-use crate::status::status_code;
+use crate::shared::error_response::status_code;
 use generate::request::{GenerateRequest, Prompt};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

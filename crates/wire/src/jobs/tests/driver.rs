@@ -3,8 +3,7 @@
 use super::super::encoder::JobEncoder;
 use super::frame_order::Frame;
 use crate::clock;
-use crate::encoder::Encoder;
-use crate::frame_writer::FrameWriter;
+use crate::encoder::{Encoder, FrameWriter};
 use crate::framing::Framing;
 use bytes::BytesMut;
 use generate::error::ApiError;

@@ -3,11 +3,9 @@
 use super::driver::{JobDriver, usage};
 use super::frame_order::{Frame, FrameOrder};
 use crate::encoder::Encoder;
-use crate::shared::job_error::JobError;
-use crate::shared::job_outcome::{self, JobOutcome};
-use crate::status::status_code;
-use generate::error::ApiError;
-use generate::error::ErrorKind;
+use crate::shared::error_response::status_code;
+use crate::shared::job_outcome::{self, JobError, JobOutcome};
+use generate::error::{ApiError, ErrorKind};
 use generate::output::collected::{AnswerPart, CollectedAnswer};
 use generate::output::event::{Event, Usage};
 use generate::output::position::Position;

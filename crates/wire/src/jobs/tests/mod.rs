@@ -4,12 +4,11 @@ pub(crate) mod driver;
 pub(crate) mod frame_order;
 pub(crate) mod frames;
 
-use super::error_response;
-use super::request::parse;
+use super::request::{self, parse};
 use crate::fields::Fields;
 use crate::request_parser::ParsedBody;
 use crate::request_parser::tests::context;
-use crate::shared::job_error::JobErrorCode;
+use crate::shared::job_outcome::JobErrorCode;
 use generate::error::{ApiError, Blame, ErrorKind};
 use generate::request::Prompt;
 use serde_json::{Value, json};
@@ -20,7 +19,7 @@ fn parse_job(body: &Value) -> Result<ParsedBody, ApiError> {
 }
 
 fn error_json(error: &ApiError) -> Value {
-    let out = error_response::error_body(error);
+    let out = request::error_body(error);
     serde_json::from_slice(&out).unwrap_or_else(|e| panic!("{e}: {out:?}"))
 }
 

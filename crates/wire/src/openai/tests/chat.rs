@@ -9,9 +9,9 @@
 //! `server/tests/it/responses/tools.rs`, `server/tests/it/responses/again.rs`, `server/tests/it/custom_tools.rs`.
 
 use super::bad_fields;
-use crate::openai::chat_request;
+use crate::openai::completion_request;
 use crate::request_parser::tests::parsed_request;
-use crate::status::status_code;
+use crate::shared::error_response::status_code;
 use generate::error::ApiError;
 use generate::request::{GenerateRequest, Prompt};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ fn chat(over: &str) -> Result<GenerateRequest, ApiError> {
         (over, false) => format!("{good}, {over}"),
         (over, true) => format!("{{{over}"),
     };
-    parsed_request(chat_request::parse, body.as_bytes())
+    parsed_request(completion_request::parse_chat, body.as_bytes())
 }
 
 /// Replaced fields of a valid request, and the field of the error.

@@ -4,9 +4,9 @@ pub(crate) mod chat;
 pub(crate) mod completion;
 
 use crate::fields::Fields;
-use crate::openai::{chat_request, completion_request};
+use crate::openai::completion_request;
 use crate::request_parser::tests::parsed_request;
-use crate::status::status_code;
+use crate::shared::error_response::status_code;
 use generate::error::ApiError;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ fn body_that_is_no_json_object_is_rejected() {
         ("too deep", &[b'['; 100_000], "invalid_json"),
     ];
     for (label, body, want) in rows {
-        let parsed = parsed_request(chat_request::parse, body);
+        let parsed = parsed_request(completion_request::parse_chat, body);
         let error = parsed.expect_err(label);
         assert_eq!(
             (status_code(error.kind).as_u16(), error.code),
@@ -56,12 +56,12 @@ fn body_that_is_no_json_object_is_rejected() {
 #[test]
 fn field_given_twice_is_rejected() {
     let body = br#"{"messages":[{"role":"user","content":"x"}],"n":1,"n":2}"#;
-    let error = parsed_request(chat_request::parse, body).expect_err("twice");
+    let error = parsed_request(completion_request::parse_chat, body).expect_err("twice");
     assert_eq!(bad_fields(&error), ["n"]);
 }
 
 fn chat(body: &Value) -> Result<generate::request::GenerateRequest, ApiError> {
-    parsed_request(chat_request::parse, body.to_string().as_bytes())
+    parsed_request(completion_request::parse_chat, body.to_string().as_bytes())
 }
 
 #[test]
@@ -79,7 +79,7 @@ proptest! {
     /// No body causes a panic; every error response names a field or a position.
     #[test]
     fn any_body_is_parsed_or_rejected(body in any_body()) {
-        let chat = parsed_request(chat_request::parse, &body);
+        let chat = parsed_request(completion_request::parse_chat, &body);
         let completion = parsed_request(completion_request::parse, &body);
         for error in [chat.err(), completion.err()].into_iter().flatten() {
             prop_assert!(status_code(error.kind).is_client_error() && !error.message.is_empty());

@@ -13,7 +13,7 @@ use generate::truncation::Truncation;
 use serde_json::{Map, json};
 use std::time::Duration;
 use text::{Capabilities, ConstrainedTool, GrammarSource, Message};
-use wire::model_defaults::RequestedModel;
+use wire::derived_model::RequestedModel;
 use wire::request_body::RequestBody;
 
 /// Bodies of all wire protocols, with many of their fields.

@@ -31,7 +31,7 @@ use std::time::Duration;
 use stream::{Owner, PoolLimits, SegmentPool, StreamId, Writer};
 use testing::small_vocabulary::tokenizer;
 use wire::clock;
-use wire::event_id::EventIds;
+use wire::cursor::EventIds;
 use wire::framing::Framing;
 use wire::openai::chat_encoder::ReasoningField;
 use wire::protocol::{EncoderSettings, Encoding, Protocol};

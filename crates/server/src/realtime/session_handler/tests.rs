@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use stream::{PoolLimits, SegmentPool};
 use testing::heap::thread_allocations as allocations;
 use testing::small_vocabulary::WORD;
-use wire::event_id::EventIds;
+use wire::cursor::EventIds;
 use wire::framing::Framing;
 use wire::protocol::{Encoding, FollowState};
 use wire::realtime_encoder::RealtimeEncoder;
