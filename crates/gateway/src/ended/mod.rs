@@ -7,8 +7,8 @@
 use crate::id_generator::IdGenerator;
 use crate::owners_slot::OwnersSlot;
 use crate::records::{
-    DescriptionError, DescriptionKind, RecordedPrompts, StreamDescription, end_name,
-    from_json, to_json,
+    DescriptionError, DescriptionKind, RecordedPrompts, StreamDescription, end_name, from_json,
+    to_json,
 };
 use crate::stored::hex_id;
 use crate::streams::{ChoiceLog, JournalSlot, StoredBlob, StreamRecord};

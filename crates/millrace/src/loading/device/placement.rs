@@ -187,7 +187,10 @@ fn unsupported(
             "an MTP head (engine.speculation)",
         ),
     ];
-    parts.iter().find(|(is_there, _)| *is_there).map(|row| row.1)
+    parts
+        .iter()
+        .find(|(is_there, _)| *is_there)
+        .map(|row| row.1)
 }
 
 fn selection(choice: DeviceChoice) -> Selection {
