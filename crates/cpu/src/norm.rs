@@ -28,9 +28,9 @@ pub(crate) fn apply_to_parts(norm: &Norm, isa: Isa, eps: f32, row: &mut [f32], l
     let weights = norm.weight.chunks_exact(len).cycle();
     for (part, weight) in row.chunks_exact_mut(len).zip(weights) {
         if norm.centered {
-            layer_norm(isa, part, weight, None, eps)
+            layer_norm(isa, part, weight, None, eps);
         } else {
-            rms_norm_in_place(isa, part, weight, eps)
+            rms_norm_in_place(isa, part, weight, eps);
         }
     }
 }

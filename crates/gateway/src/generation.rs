@@ -102,11 +102,6 @@ impl Generation {
         self.receipt.take()
     }
 
-    /// State changes of the stream.
-    pub(crate) fn state_changes(&self) -> Changes {
-        self.record().transitions().follow_changes()
-    }
-
     /// Counts up to now.
     pub fn usage(&self) -> Usage {
         self.reader.usage()
@@ -195,7 +190,7 @@ impl StreamFollower {
         }
         let changes = self
             .changes
-            .get_or_insert_with(|| generation.state_changes());
+            .get_or_insert_with(|| generation.record().transitions().follow_changes());
         match changes.as_mut().poll_next(cx) {
             Poll::Ready(Some(change)) => {
                 self.held = Some(change);

@@ -108,9 +108,9 @@ async fn caller(addr: SocketAddr, name: u64, prompt: usize, manner: Manner) -> i
         let said = client.text(head).await?;
         assert!(matches!(head.status, 503 | 504), "{} {said}", head.status);
         if said.contains("deadline_unattainable") {
-            story.unattainable = Some(answered)
+            story.unattainable = Some(answered);
         } else {
-            story.refusals.push(answered)
+            story.refusals.push(answered);
         }
         let Some(told) = head.retry_after.filter(|_| manner == Manner::Polite) else {
             return Ok(story);

@@ -193,7 +193,7 @@ impl EncoderSpec {
                 planner.linear(&name("attn_k"), (dim, dim), SHARPNESS)?;
                 planner.linear(&name("attn_v"), (dim, dim), 1.0)?;
             } else {
-                planner.linear(&name("attn_qkv"), (dim, 3 * dim), SHARPNESS)?
+                planner.linear(&name("attn_qkv"), (dim, 3 * dim), SHARPNESS)?;
             }
             planner.linear(&name("attn_output"), (dim, dim), 1.0)?;
             planner.norm(&name("attn_output_norm"));

@@ -69,7 +69,7 @@ impl SynthSpec {
                 sizes.ffn *= 2;
             }
             if self.is_windowed(layer) {
-                sizes.head_dim = layers.local_head_dim
+                sizes.head_dim = layers.local_head_dim;
             } else {
                 sizes.kv_heads = layers.global_kv_heads;
                 sizes.has_values = !layers.keys_as_values;

@@ -60,9 +60,9 @@ fn choose_by_parts(
     if router.sigmoid {
         scores
             .iter_mut()
-            .for_each(|score| *score = 1.0 / (1.0 + (-*score).exp()))
+            .for_each(|score| *score = 1.0 / (1.0 + (-*score).exp()));
     } else {
-        softmax(isa, scores)
+        softmax(isa, scores);
     }
     let mut ranked = [0.0; EXPERTS];
     let ranked = &mut ranked[..scores.len()];

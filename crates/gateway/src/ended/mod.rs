@@ -311,7 +311,7 @@ struct Names<'a> {
 
 impl EndedStream {
     /// The end of a stream that is over.
-    pub(crate) fn of_record(record: &StreamRecord) -> Self {
+    fn of_record(record: &StreamRecord) -> Self {
         let meta = record.meta();
         let names = Names {
             id: record.id(),

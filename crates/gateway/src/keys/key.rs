@@ -9,7 +9,7 @@ use subtle::{Choice, ConstantTimeEq};
 /// Characters of a key's name.
 pub(crate) const NAME_CHARS_MAX: usize = 64;
 /// The largest rate of a limit. Up to here rounding to nanoseconds gives a caller under 0.2% more.
-pub(crate) const PER_MIN_MAX: u32 = 100_000_000;
+const PER_MIN_MAX: u32 = 100_000_000;
 /// The largest weight.
 pub(crate) const WEIGHT_MAX: u32 = 1000;
 

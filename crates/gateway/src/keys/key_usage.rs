@@ -116,16 +116,11 @@ impl KeyUsage {
     }
 
     /// Counts streams that an earlier process had opened, whatever the limits.
-    pub(crate) fn restore_streams(&self, streams: u32, now: Instant) {
+    fn restore_streams(&self, streams: u32, now: Instant) {
         let counted = self
             .lifetime_stats()
             .begin_lives(streams as usize, usize::MAX, now);
         debug_assert!(counted.is_ok(), "there is no limit");
-    }
-
-    /// Closes streams that were opened.
-    pub(crate) fn close_streams(&self, streams: u32, now: Instant) {
-        self.lifetime_stats().end_lives(streams as usize, now);
     }
 
     /// Streams that are open.
@@ -297,9 +292,8 @@ impl TokenCharge {
 
 impl Drop for KeyPermit {
     fn drop(&mut self) {
-        self.caller
-            .usage()
-            .close_streams(self.streams, clock::now());
+        let mut lives = self.caller.usage().lifetime_stats();
+        lives.end_lives(self.streams as usize, clock::now());
     }
 }
 

@@ -246,7 +246,7 @@ const COMPARED_MAX: usize = 1024;
 const COMPARED_CHARS_MAX: usize = 64;
 
 /// The names nearest to an unknown name, the nearest first; all names if there are few.
-pub(crate) fn near_names(name: &str, all: impl Iterator<Item = String>) -> Vec<String> {
+fn near_names(name: &str, all: impl Iterator<Item = String>) -> Vec<String> {
     let asked = normalized_name(name);
     let all: Vec<String> = all.take(COMPARED_MAX).collect();
     let mut near: Vec<(usize, String)> = Vec::new();
@@ -291,7 +291,7 @@ fn model_family(name: &str) -> &str {
 }
 
 /// The end of the sentence "model ... not found".
-pub(crate) fn near_words(near: &[String]) -> String {
+fn near_words(near: &[String]) -> String {
     let quoted: Vec<String> = near.iter().map(|name| format!("'{name}'")).collect();
     match quoted.as_slice() {
         [] => "; GET /v1/models lists the models there are".to_owned(),

@@ -114,7 +114,7 @@ impl Continuation {
         &self.pending
     }
 
-    pub(crate) fn into_run(self) -> StreamRun {
+    fn into_run(self) -> StreamRun {
         self.pending.run
     }
 
@@ -209,7 +209,7 @@ impl Continuation {
     }
 
     /// Restores the prompts from their records: on this thread, or on one that may block if they are long.
-    pub(crate) async fn restore_prompts(&self) -> Result<Vec<PreparedPrompt>, ApiError> {
+    async fn restore_prompts(&self) -> Result<Vec<PreparedPrompt>, ApiError> {
         let (pending, records) = (&self.pending, Arc::clone(&self.prompts));
         let served = Arc::clone(&pending.serving.model);
         let now_unix_s = pending.run.record().meta().created_unix_s;

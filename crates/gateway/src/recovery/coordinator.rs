@@ -382,7 +382,7 @@ impl<'a> ModelWait<'a> {
     }
 
     /// Waits until an engine is there that computes further tokens, at most as long as requests wait for one.
-    pub(crate) async fn engine_found(&self, serving: &ReadyModel) {
+    async fn engine_found(&self, serving: &ReadyModel) {
         let model = &serving.model;
         let is_absent = || model.engine_absence.as_ref()?();
         while !model.has_engine() && is_absent().is_none() {

@@ -216,7 +216,7 @@ pub(crate) fn token_count(choices: &[RecoveredChoice]) -> u64 {
 
 /// Tokens of a choice that have the log-probability and the alternatives that the request wants: all of them, unless
 /// the records were damaged.
-pub(crate) fn usable_tokens(choice: &RecoveredChoice, logprobs: bool, top_n: usize) -> usize {
+fn usable_tokens(choice: &RecoveredChoice, logprobs: bool, top_n: usize) -> usize {
     let mut usable = choice.ids.len();
     if logprobs {
         usable = usable.min(choice.logprobs.len());

@@ -292,7 +292,7 @@ impl JournalCopy {
     }
 
     /// The description and the state before the tokens, as records.
-    pub(crate) fn state_records(&self, mut append: impl FnMut(&Record<'_>)) {
+    fn state_records(&self, mut append: impl FnMut(&Record<'_>)) {
         if let Some(claim) = self.claim {
             append(&claim.to_record());
         }
@@ -315,7 +315,7 @@ impl JournalCopy {
     }
 
     /// The state after the tokens, as records.
-    pub(crate) fn end_records(&self, mut append: impl FnMut(&Record<'_>)) {
+    fn end_records(&self, mut append: impl FnMut(&Record<'_>)) {
         if let Some(choice) = self.broke {
             append(&Record::Broke { choice });
         }
@@ -411,7 +411,7 @@ fn logged_tokens(
 }
 
 /// The tokens that another process has recorded.
-pub(crate) fn recovered_tokens(recovered: &RecoveredStream, append: &mut dyn FnMut(&Record<'_>)) {
+fn recovered_tokens(recovered: &RecoveredStream, append: &mut dyn FnMut(&Record<'_>)) {
     for (number, choice) in recovered.choices.iter().enumerate() {
         let RecoveredChoice {
             ids,

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use stream::{End, FailCode};
 
 /// Reason of `Forgotten`: the retention of the stream is over, or the stream was given up.
-pub(crate) const NOT_RETAINED: u32 = 1;
+const NOT_RETAINED: u32 = 1;
 
 /// Bytes of records that are written together where control updates were applied: more than the tokens of a step.
 const CONTROL_FRAME_BYTES: usize = 64 << 10;

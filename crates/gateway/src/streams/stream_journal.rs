@@ -270,12 +270,12 @@ impl JournalState {
     }
 
     /// Sets the handle that wakes the recorder's thread. To be called once.
-    pub(crate) fn set_waker(&self, waker: JournalWaker) {
+    fn set_waker(&self, waker: JournalWaker) {
         let _ = self.waker.set(waker);
         self.wake_thread();
     }
 
-    pub(crate) fn wake_thread(&self) {
+    fn wake_thread(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake();
         }
@@ -324,12 +324,12 @@ impl JournalState {
     }
 
     /// The live streams.
-    pub(crate) fn live_slots(&self) -> Vec<Arc<StreamSlot>> {
+    fn live_slots(&self) -> Vec<Arc<StreamSlot>> {
         lock(&self.live).values().cloned().collect()
     }
 
     /// Counts bytes of a description; false beyond the bound.
-    pub(crate) fn take_description_bytes(&self, bytes: usize) -> bool {
+    fn take_description_bytes(&self, bytes: usize) -> bool {
         let sum = self.description_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let is_within = sum <= self.description_bytes_max;
         if !is_within {
@@ -405,7 +405,7 @@ impl StreamJournal {
 
 impl Watchdog {
     /// Compares the recorder's progress with that of the last check.
-    pub(crate) fn check_progress(&mut self, journal: &StreamJournal, now: Instant) {
+    fn check_progress(&mut self, journal: &StreamJournal, now: Instant) {
         let state = &journal.state;
         if state.is(|state| &state.is_stopped) {
             return;

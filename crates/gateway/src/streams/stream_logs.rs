@@ -247,7 +247,7 @@ impl TokenBuffers {
     }
 
     /// Takes `top_n` alternatives for each of `tokens` tokens; `copy` gives those from an index on.
-    pub(crate) fn copy_alternatives(
+    fn copy_alternatives(
         &mut self,
         tokens: usize,
         top_n: usize,

@@ -397,7 +397,7 @@ pub fn moved_error() -> ApiError {
 }
 
 /// The error of a stream whose request was dropped before the start.
-pub(super) fn never_started_error() -> ApiError {
+fn never_started_error() -> ApiError {
     let message = "the request was lost before it started, since its model or the server went away; nothing was computed: send \
                    the request again";
     ApiError::ours("lost", message)

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// Longest delay between two attempts of a delivery.
-pub(crate) const DELAY_MAX: Duration = Duration::from_secs(60 * 60);
+const DELAY_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Permissions and bounds by the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]

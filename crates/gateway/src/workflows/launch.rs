@@ -341,11 +341,7 @@ impl RunSlot {
     }
 
     /// Ready when a run that is not parked has a slot; pending when parked.
-    pub(crate) fn poll_slot(
-        &mut self,
-        cx: &mut Context<'_>,
-        still: Option<RunParkReason>,
-    ) -> Poll<()> {
+    fn poll_slot(&mut self, cx: &mut Context<'_>, still: Option<RunParkReason>) -> Poll<()> {
         let permit = self.work.permit();
         match (still, &mut self.state) {
             (None, SlotState::Held | SlotState::Kept(_)) => self.state = SlotState::Held,

@@ -325,7 +325,7 @@ pub(crate) struct KeyPair<'a> {
 
 impl KeyPair<'_> {
     /// The error of a request whose two keys are both valid: two parsers of the request could see two different callers.
-    pub(crate) fn ambiguous() -> ApiError {
+    fn ambiguous() -> ApiError {
         ambiguous_credentials(
             &X_API_KEY,
             "x-api-key: not the key in authorization; send one of them",
@@ -337,7 +337,7 @@ impl KeyPair<'_> {
 ///
 /// # Errors
 /// A header field occurs twice.
-pub(crate) fn find_keys(headers: &HeaderMap) -> Result<KeyPair<'_>, ApiError> {
+fn find_keys(headers: &HeaderMap) -> Result<KeyPair<'_>, ApiError> {
     let is_given = |key: &&[u8]| !key.is_empty();
     let bearer = bearer_key(headers)?.filter(is_given);
     let other = x_api_key(headers)?.filter(is_given);
@@ -348,7 +348,7 @@ pub(crate) fn find_keys(headers: &HeaderMap) -> Result<KeyPair<'_>, ApiError> {
 }
 
 /// Removes the keys, so that no code behind the authentication layer can reveal them.
-pub(crate) fn remove_keys(headers: &mut HeaderMap) {
+fn remove_keys(headers: &mut HeaderMap) {
     headers.remove(header::AUTHORIZATION);
     headers.remove(X_API_KEY);
 }

@@ -29,7 +29,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use wire::clock;
 use wire::framing::Framing;
 
@@ -302,7 +302,7 @@ pub(crate) async fn heartbeat_stream(State(lifecycle): State<Arc<Lifecycle>>) ->
 const HEARTBEAT_EACH: Duration = Duration::from_secs(1);
 
 /// Heartbeats until the client disconnects or the server shuts down.
-pub(crate) fn heartbeat_body(lifecycle: Arc<Lifecycle>) -> Body {
+fn heartbeat_body(lifecycle: Arc<Lifecycle>) -> Body {
     let beats = HeartbeatStream {
         draining: lifecycle.drain_watch(),
         lifecycle,
@@ -344,7 +344,7 @@ impl HeartbeatStream {
         let draining = self.draining.wait_for(|&draining| draining);
         tokio::select! {
             _ = draining => self.over = true,
-            () = self.schedule.next_timer() => {}
+            () = sleep_until(self.schedule.due_at(self.schedule.next)) => {}
         }
         let (seq, dropped) = self.schedule.take_due(Instant::now());
         let beat = Heartbeat {
@@ -383,10 +383,6 @@ impl HeartbeatSchedule {
         self.start + self.each.mul_f64(number as f64)
     }
 
-    fn next_timer(&self) -> Sleep {
-        sleep_until(self.due_at(self.next))
-    }
-
     /// The newest heartbeat that is due (or the next one, early), and the number of heartbeats skipped so far.
     fn take_due(&mut self, now: Instant) -> (u64, u64) {
         let mut newest = self.next;
@@ -400,7 +396,7 @@ impl HeartbeatSchedule {
 
 /// One event now and one for each change. The last event reports a model that is ready, a failed load or the
 /// shutdown; `[DONE]` follows.
-pub(crate) fn progress_body(lifecycle: Arc<Lifecycle>, keep_alive: Duration) -> Body {
+fn progress_body(lifecycle: Arc<Lifecycle>, keep_alive: Duration) -> Body {
     let progress = ProgressStream {
         model: lifecycle.model_registry().first_entry().watch_state(),
         draining: lifecycle.drain_watch(),
@@ -415,7 +411,7 @@ pub(crate) fn progress_body(lifecycle: Arc<Lifecycle>, keep_alive: Duration) -> 
 }
 
 /// The progress now.
-pub(crate) fn progress_report(lifecycle: &Lifecycle) -> LoadingEvent {
+fn progress_report(lifecycle: &Lifecycle) -> LoadingEvent {
     let (entry, stage) = (lifecycle.model_registry().first_entry(), lifecycle.stage());
     let mut report = LoadingEvent {
         r#type: "progress",

@@ -35,7 +35,8 @@ fn try_open(handles: RealtimeHandles, request: &mut Request) -> Result<Response,
     let accept = accept_key(request.version(), request.headers())?;
     if handles.lifecycle.stage() == ServerStage::Draining {
         let message = "the server is shutting down";
-        return Err(capacity_error(&handles, "shutting_down", message));
+        let retry_after = handles.config.now().retry_after;
+        return Err(ApiError::capacity("shutting_down", message, retry_after));
     }
     let max = handles.config.now().realtime.connections_max;
     let permit = handles.sockets.acquire_permit(max).map_err(|retry_after| {
@@ -100,10 +101,6 @@ fn contains_word(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
         .filter_map(|v| v.to_str().ok())
         .flat_map(|v| v.split(','));
     words.any(|each| each.trim().eq_ignore_ascii_case(word))
-}
-
-fn capacity_error(handles: &RealtimeHandles, code: &'static str, message: &str) -> ApiError {
-    ApiError::capacity(code, message, handles.config.now().retry_after)
 }
 
 fn reject_upgrade(error: &ApiError) -> Response {

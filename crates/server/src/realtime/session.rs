@@ -166,7 +166,7 @@ impl Session {
             return Poll::Pending;
         }
         let received = ready!(self.socket.poll_next_unpin(cx));
-        self.pings.note_message();
+        self.pings.received_at = clock::now();
         let message = match received {
             None => return Poll::Ready(Err(SessionEnd::Gone)),
             Some(Err(error)) => return Poll::Ready(Err(end_of_error(&error))),
@@ -235,10 +235,6 @@ impl PingTimer {
         }
     }
 
-    fn note_message(&mut self) {
-        self.received_at = clock::now();
-    }
-
     fn poll(&mut self, cx: &mut Context<'_>) -> SessionPoll {
         ready!(self.timer.as_mut().poll(cx));
         self.timer
@@ -255,7 +251,7 @@ impl PingTimer {
 
 /// Control frames of one client within a window. A client that checks the connection sends one every few seconds, and
 /// answers one for each ping of the server.
-pub(super) const CONTROL_FRAMES_PER_S_MAX: u32 = 100;
+const CONTROL_FRAMES_PER_S_MAX: u32 = 100;
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// Counts the control frames of a window. A window begins with the first frame after the previous window.
@@ -267,7 +263,7 @@ pub(super) struct ControlRate {
 
 impl ControlRate {
     /// Counts one frame; false if there were too many.
-    pub(super) fn count_frame(&mut self, now: Instant) -> bool {
+    fn count_frame(&mut self, now: Instant) -> bool {
         match self.since {
             Some(since) if now.saturating_duration_since(since) < WINDOW => self.frames += 1,
             _ => (self.since, self.frames) = (Some(now), 1),

@@ -82,7 +82,7 @@ impl SessionHandler {
             Ok(Some(reply)) => self.push_reply(&reply),
             Ok(None) => {
                 if let Some(request) = request {
-                    self.push_reply(&ok_reply(request));
+                    self.push_reply(&json!({ "type": "ok", "request": request }));
                 }
             }
             Err(error) => {
@@ -298,7 +298,7 @@ fn in_body(mut error: ApiError) -> ApiError {
 }
 
 /// The first message.
-pub(super) fn welcome_message(handles: &RealtimeHandles) -> Value {
+fn welcome_message(handles: &RealtimeHandles) -> Value {
     let limits = handles.config.now().realtime;
     json!({
         "type": "welcome", "model": handles.lifecycle.model_registry().first_entry().id(), "streams_max": limits.streams_max,
@@ -307,7 +307,7 @@ pub(super) fn welcome_message(handles: &RealtimeHandles) -> Value {
 }
 
 /// The reply to `open` or `attach`; messages of the stream follow. `kind`: `opened` or `attached`.
-pub(super) fn stream_reply(kind: &str, record: &StreamRecord, request: Option<&str>) -> Value {
+fn stream_reply(kind: &str, record: &StreamRecord, request: Option<&str>) -> Value {
     let (terms, meta) = (record.terms(), record.meta());
     let acks = if terms.explicit_acks {
         "explicit"
@@ -322,13 +322,8 @@ pub(super) fn stream_reply(kind: &str, record: &StreamRecord, request: Option<&s
     with_field(reply, "request", request)
 }
 
-/// The reply to a successful command.
-pub(super) fn ok_reply(request: &str) -> Value {
-    json!({ "type": "ok", "request": request })
-}
-
 /// The reply to a failed command.
-pub(super) fn error_reply(error: &ApiError, request: Option<&str>, stream: Option<&str>) -> Value {
+fn error_reply(error: &ApiError, request: Option<&str>, stream: Option<&str>) -> Value {
     let mut reply = Map::new();
     reply.insert("type".to_owned(), "error".into());
     reply.insert("code".to_owned(), error.code.into());

@@ -48,6 +48,22 @@ impl FromRequestParts<App> for Authenticated {
     }
 }
 
+/// The id in the path, and the caller who asks for it.
+pub(crate) struct AskedId {
+    pub(crate) id: String,
+    pub(crate) caller: Caller,
+}
+
+impl FromRequestParts<App> for AskedId {
+    type Rejection = Rejected;
+
+    async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Rejected> {
+        let Path(id) = Path::from_request_parts(head, app).await?;
+        let Authenticated(caller) = Authenticated::from_request_parts(head, app).await?;
+        Ok(Self { id, caller })
+    }
+}
+
 /// The caller, after counting the request against the rate limit of the caller's key.
 pub(crate) struct RateLimited(pub(crate) Caller);
 

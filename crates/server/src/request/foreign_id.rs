@@ -238,12 +238,7 @@ fn unreachable(address: &str, why: &str) -> Response {
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Passes a request to its route if no gateway has a job of this name.
-pub(crate) async fn run_named_job(
-    app: &App,
-    (head, body): (Parts, Bytes),
-    id: JobId,
-    next: Next,
-) -> Response {
+async fn run_named_job(app: &App, (head, body): (Parts, Bytes), id: JobId, next: Next) -> Response {
     let run = async {
         let caller = authentication::caller(&head.extensions)?;
         expect_unused_name(&app.gateway, caller, &id)?;

@@ -433,7 +433,7 @@ impl EventWriter<'_> {
     }
 
     /// Encodes the start of the stream when the time of the start is known.
-    pub(super) fn write_start(&mut self, at: Option<std::time::Instant>) {
+    fn write_start(&mut self, at: Option<std::time::Instant>) {
         if let Some(at) = at
             && !std::mem::replace(self.started, true)
         {
@@ -478,7 +478,7 @@ impl KeepAlive {
     }
 
     /// Records that a frame was written.
-    pub(crate) fn note_frame(&mut self) {
+    fn note_frame(&mut self) {
         self.last = Instant::now();
     }
 

@@ -271,7 +271,7 @@ pub(crate) fn with_stream_id(mut response: Response, record: &StreamRecord) -> R
 }
 
 /// Waits for the end of all choices. Dropping the future (the client has disconnected) cancels the generation.
-pub(crate) async fn collect_response(
+async fn collect_response(
     mut generation: Generation,
     encoder: Box<dyn Encoder>,
     tokenizer: &Tokenizer,

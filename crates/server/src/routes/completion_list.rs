@@ -14,7 +14,6 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
-use gateway::keys::Caller;
 use gateway::stored::{ResponseStore, StoredChat};
 use generate::error::ApiError;
 use http::request::Parts;
@@ -91,7 +90,7 @@ impl CompletionPlace {
 }
 
 /// Names the place of a completion to another gateway.
-pub(super) fn add_place(headers: &HeaderMap, completion: &StoredChat, response: &mut Response) {
+fn add_place(headers: &HeaderMap, completion: &StoredChat, response: &mut Response) {
     let place = CompletionPlace::of(completion).to_text();
     if headers.contains_key(FORWARDED)
         && let Ok(value) = HeaderValue::from_str(&place)
@@ -118,7 +117,8 @@ pub(crate) async fn list_completions(
     };
     let place = match (place, list.page.after()) {
         (None, Some(after)) => {
-            let here = place_here(&store, &caller, after);
+            let here = store.find_completion(after, &caller).ok();
+            let here = here.map(|completion| CompletionPlace::of(&completion));
             Some(match (here, scope) {
                 (Some(place), _) => place,
                 (None, ListScope::Cluster) => place_elsewhere(&calls, &head, after).await?,
@@ -165,11 +165,6 @@ fn found_here(
     found
         .map(|(place, completion)| PlacedCompletion::new(place, completion.json()))
         .collect()
-}
-
-fn place_here(store: &ResponseStore, caller: &Caller, id: &str) -> Option<CompletionPlace> {
-    let completion = store.find_completion(id, caller).ok()?;
-    Some(CompletionPlace::of(&completion))
 }
 
 /// The place of a completion that this gateway does not have.

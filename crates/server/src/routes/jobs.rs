@@ -1,7 +1,7 @@
 //! `/v1/inference` and `/v1/jobs*`. A job is a stream with a name that the client can choose.
 
 use crate::app::App;
-use crate::request::extract::{Authenticated, GenerationRequest, Path};
+use crate::request::extract::{AskedId, GenerationRequest};
 use crate::response::Rejected;
 use crate::response::stream_response::{StreamResponder, with_stream_id};
 use crate::routes::streams::{ResumeOptions, stream_events};
@@ -96,13 +96,10 @@ pub(crate) struct JobInPath {
 }
 
 impl FromRequestParts<App> for JobInPath {
-    type Rejection = Response;
+    type Rejection = Rejected;
 
-    async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Response> {
-        let path = Path::<String>::from_request_parts(head, app).await;
-        let Path(id) = path.map_err(IntoResponse::into_response)?;
-        let caller = Authenticated::from_request_parts(head, app).await;
-        let Authenticated(caller) = caller.map_err(IntoResponse::into_response)?;
+    async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Rejected> {
+        let AskedId { id, caller } = AskedId::from_request_parts(head, app).await?;
         Ok(Self {
             id,
             caller,

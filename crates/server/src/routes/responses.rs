@@ -1,7 +1,7 @@
 //! `/v1/responses`: stored responses, and their streams.
 
 use crate::app::App;
-use crate::request::extract::{Authenticated, GenerationRequest, JsonBody, Path, RateLimited};
+use crate::request::extract::{AskedId, GenerationRequest, JsonBody, RateLimited};
 use crate::request::model_lookup::{NamedModel, UnadmittedHandles};
 use crate::response::Rejected;
 use crate::response::stream_response::{self, StreamResponder, with_stream_id};
@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{FromRef, FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Uri, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use gateway::keys::Caller;
 use gateway::metrics::MeteredProtocol;
 use gateway::stored::{EndedResponse, ResponseLookup, ResponseRecord, ResponseStore};
@@ -106,13 +106,10 @@ pub(crate) struct ResponseInPath {
 }
 
 impl FromRequestParts<App> for ResponseInPath {
-    type Rejection = Response;
+    type Rejection = Rejected;
 
-    async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Response> {
-        let path = Path::<String>::from_request_parts(head, app).await;
-        let Path(id) = path.map_err(IntoResponse::into_response)?;
-        let caller = Authenticated::from_request_parts(head, app).await;
-        let Authenticated(caller) = caller.map_err(IntoResponse::into_response)?;
+    async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Rejected> {
+        let AskedId { id, caller } = AskedId::from_request_parts(head, app).await?;
         Ok(Self {
             id,
             caller,
@@ -297,7 +294,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// A number that no event has; the stream was taken over, and has ended before the event of this number.
-pub(super) async fn cursor_after_event(
+async fn cursor_after_event(
     entry: &Arc<StreamRecord>,
     after: u64,
 ) -> Result<Option<Cursor>, ApiError> {

@@ -2,7 +2,7 @@
 
 use crate::access::authentication;
 use crate::app::App;
-use crate::request::extract::{Authenticated, JsonBody, Path};
+use crate::request::extract::{AskedId, JsonBody};
 use crate::response::Rejected;
 use crate::response::stream_body::StreamBody;
 use crate::response::stream_response::{self, StreamResponder, with_stream_id};
@@ -145,13 +145,10 @@ pub(crate) struct StreamInPath {
 }
 
 impl FromRequestParts<App> for StreamInPath {
-    type Rejection = Response;
+    type Rejection = Rejected;
 
-    async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Response> {
-        let path = Path::<String>::from_request_parts(head, app).await;
-        let Path(id) = path.map_err(IntoResponse::into_response)?;
-        let caller = Authenticated::from_request_parts(head, app).await;
-        let Authenticated(caller) = caller.map_err(IntoResponse::into_response)?;
+    async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Rejected> {
+        let AskedId { id, caller } = AskedId::from_request_parts(head, app).await?;
         let found = <Arc<StreamRegistry>>::from_ref(app).find_stream(&id, &caller);
         let instance = app.peer_calls.peers.own_name();
         let key = found.as_ref().ok().and_then(|found| {
@@ -316,7 +313,7 @@ fn not_ended() -> ApiError {
 const DECISION_WAIT: Duration = Duration::from_secs(10);
 
 /// Waits until it is known whether a stream continues that was taken over, of which the client has a part.
-pub(crate) async fn wait_decided(record: &StreamRecord, cursor: &Cursor) {
+async fn wait_decided(record: &StreamRecord, cursor: &Cursor) {
     let has_part = cursor.positions.iter().any(|known| known.begun() > 0);
     if has_part && record.is_taken_over() {
         let _ = timeout(DECISION_WAIT, record.wait_for_outcome()).await;

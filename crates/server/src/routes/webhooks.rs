@@ -1,7 +1,7 @@
 //! `/v1/webhooks/deliveries`: events that are not delivered yet, and dead letters.
 
 use crate::app::App;
-use crate::request::extract::{Authenticated, Path};
+use crate::request::extract::{AskedId, Authenticated};
 use crate::response::Rejected;
 use crate::routes::responses::json_response;
 use axum::Json;
@@ -55,13 +55,10 @@ pub(crate) struct DeliveryInPath {
 }
 
 impl FromRequestParts<App> for DeliveryInPath {
-    type Rejection = Response;
+    type Rejection = Rejected;
 
-    async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Response> {
-        let path = Path::<String>::from_request_parts(head, app).await;
-        let Path(id) = path.map_err(IntoResponse::into_response)?;
-        let caller = Authenticated::from_request_parts(head, app).await;
-        let Authenticated(caller) = caller.map_err(IntoResponse::into_response)?;
+    async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Rejected> {
+        let AskedId { id, caller } = AskedId::from_request_parts(head, app).await?;
         Ok(Self {
             id,
             caller,

@@ -192,9 +192,9 @@ fn load_progress_is_streamed_until_complete() {
         assert_eq!(half["percent"], 50);
         assert_eq!(half["progress"]["tensors_done"], 3);
         if ready {
-            rig.ready()
+            rig.ready();
         } else {
-            rig.failed()
+            rig.failed();
         }
         let last = client.body();
         let state = if ready { "ready" } else { "failed" };

@@ -203,13 +203,8 @@ fn read_turns(keys: &Keys<'_>) -> Result<(f32, f32), ConfigError> {
 fn read_sharpening(keys: &Keys<'_>, latent: bool, stretch: f32) -> Result<f32, ConfigError> {
     let weight = keys.float("rope.scaling.yarn_log_multiplier", limits::TEMPERATURE)?;
     Ok(match weight {
-        Some(weight) if latent && stretch > 1.0 => {
-            if weight > 0.0 {
-                1.0 + 0.1 * stretch.ln()
-            } else {
-                1.0
-            }
-        }
+        Some(weight) if latent && stretch > 1.0 && weight > 0.0 => 1.0 + 0.1 * stretch.ln(),
+        Some(_) if latent => 1.0,
         Some(weight) if stretch > 1.0 => 1.0 + 0.1 * weight * stretch.ln(),
         _ => 1.0,
     })

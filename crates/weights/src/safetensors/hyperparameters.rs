@@ -87,9 +87,9 @@ pub(super) fn describe(
         None => return Err(fields.missing("num_key_value_heads")),
     };
     if is_lfm2 {
-        lfm2::put_layers(fields, kv_heads, &mut keys)?
+        lfm2::put_layers(fields, kv_heads, &mut keys)?;
     } else {
-        keys.number("attention.head_count_kv", kv_heads)
+        keys.number("attention.head_count_kv", kv_heads);
     }
     let head_dim = head_dim(fields, architecture, heads)?;
     keys.number("attention.key_length", head_dim);

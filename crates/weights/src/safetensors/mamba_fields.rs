@@ -148,9 +148,9 @@ pub(super) fn read_granite(draft: &mut ModelDraft<'_>) -> Result<(), Safetensors
             ("num_experts_per_tok", "expert_used_count"),
             ("intermediate_size", "feed_forward_length"),
             (SHARED, "expert_shared_feed_forward_length"),
-        ])?
+        ])?;
     } else {
-        draft.numbers(&[(SHARED, "feed_forward_length")])?
+        draft.numbers(&[(SHARED, "feed_forward_length")])?;
     }
     read_granite_rope(draft, head_dim)
 }

@@ -315,7 +315,7 @@ const NAME: &str = "x-anthropic-billing-header:";
 /// `system` without a billing line in front, and without the line ends after the line.
 ///
 /// Only a first line that consists of the header's `name=value;` pairs is one: a text that speaks of the header stays.
-pub(crate) fn without_billing_line(system: &str) -> &str {
+fn without_billing_line(system: &str) -> &str {
     let (line, rest) = system.split_once('\n').unwrap_or((system, ""));
     match line.strip_prefix(NAME) {
         Some(pairs) if is_list_of_pairs(pairs) => rest.trim_start_matches(['\r', '\n']),

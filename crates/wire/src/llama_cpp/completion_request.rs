@@ -128,7 +128,7 @@ struct PromptList<'a> {
 ///
 /// # Errors
 /// An item is neither a string nor a token id; the list has several prompts, or more than [`MIXED_PARTS_MAX`] parts.
-pub(super) fn parse_list(path: &str, raw: RawJson<'_>, vocab: usize) -> Result<Prompt, Problem> {
+fn parse_list(path: &str, raw: RawJson<'_>, vocab: usize) -> Result<Prompt, Problem> {
     let list = PromptList::parse(path, raw, vocab)?;
     let Some(inner) = list.inner else {
         return list.into_prompt();

@@ -358,7 +358,7 @@ pub(super) struct PendingCall {
 
 impl ConversationBuilder {
     /// Adds an item of a kind without a parser, as far as this server can use the item.
-    pub(super) fn add_foreign_item(
+    fn add_foreign_item(
         &mut self,
         fields: &mut Fields<'_>,
         path: &str,
@@ -397,7 +397,7 @@ impl ConversationBuilder {
     }
 
     /// Adds the call of this id that has waited for its result; whether there is one.
-    pub(super) fn use_pending(&mut self, id: &str) -> bool {
+    fn use_pending(&mut self, id: &str) -> bool {
         let at = self.pending.iter().rposition(|call| call.id == id);
         let call = at.map(|at| self.pending.remove(at));
         let is_found = call.is_some();

@@ -480,7 +480,7 @@ const PDF: &str = "%PDF-";
 
 /// The text of a file part: OpenAI's `file_data`, directly or in the object `file`, or the AI SDK's `url`. `None`: the file is
 /// elsewhere, or no text.
-pub(crate) fn text_of_part(part: &JsonObject<'_>) -> Option<String> {
+fn text_of_part(part: &JsonObject<'_>) -> Option<String> {
     let inner = part.get("file").and_then(fields::as_object);
     let file = inner.as_ref().unwrap_or(part);
     let member = |name: &str| file.get(name).and_then(fields::as_text);

@@ -421,7 +421,7 @@ fn explicit_priority(fields: &mut Fields<'_>) -> Option<Priority> {
 }
 
 /// Parses the fields; the other options are not set.
-pub(super) fn dry_xtc_options(fields: &mut Fields<'_>) -> GenerationOptions {
+fn dry_xtc_options(fields: &mut Fields<'_>) -> GenerationOptions {
     let tokens_max = DRY_WINDOW_MAX as i128;
     let window = fields.integer("dry_penalty_last_n", -1..=tokens_max);
     GenerationOptions {

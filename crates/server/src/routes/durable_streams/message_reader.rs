@@ -219,17 +219,13 @@ fn open_source(record: &Arc<StreamRecord>, offset: StepOffset) -> Result<Message
         match offset_place(record, offset).ok_or_else(invalid_offset)? {
             OffsetPlace::AfterFailure => MessageSource::Closed,
             OffsetPlace::Positions(known) if record.started().is_some() => {
-                MessageSource::Reading(attach_reader(record, &known).ok_or_else(invalid_offset)?)
+                // The stream may not have come so far.
+                let reader = Generation::attach(Subscriber::joining(record), Some(&known));
+                MessageSource::Reading(reader.ok_or_else(invalid_offset)?.by_step())
             }
             OffsetPlace::Positions(_) => MessageSource::Waiting,
         },
     )
-}
-
-/// A reader after these positions; `None` if the stream is not started or has not come so far.
-fn attach_reader(record: &Arc<StreamRecord>, known: &[Position]) -> Option<Generation> {
-    let generation = Generation::attach(Subscriber::joining(record), Some(known))?;
-    Some(generation.by_step())
 }
 
 /// Writes the messages of one turn. A turn ends between two steps.

@@ -112,7 +112,7 @@ impl ResidenceRequest {
     }
 
     /// Whether the request only loads or unloads the model.
-    pub(crate) fn is_without_prompt(&self) -> bool {
+    fn is_without_prompt(&self) -> bool {
         self.is_without_prompt
     }
 
@@ -130,7 +130,7 @@ impl ResidenceRequest {
     ///
     /// # Errors
     /// An unknown model; a failed load; an unload of the only model, or without the scope `admin`.
-    pub(crate) async fn load_or_unload(
+    async fn load_or_unload(
         self,
         models: &Arc<ModelRegistry>,
         protocol: Protocol,

@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Downloads at one time.
-pub(crate) const PULLS_MAX: usize = 2;
+const PULLS_MAX: usize = 2;
 /// Lines that wait for the client. Progress lines that find the channel full are dropped; later ones replace them.
 const LINES_MAX: usize = 16;
 /// Most progress lines of one file.

@@ -83,9 +83,9 @@ fn request_rejected_while_its_model_loads_ends_with_the_error_of_its_protocol() 
             let rig = Rig::start(ModelLimits::default());
             let waiting = Waiting::begin(&rig, dialect, &over);
             if is_loaded {
-                rig.allow()
+                rig.allow();
             } else {
-                rig.refuse()
+                rig.refuse();
             }
             let message = waiting.error();
             assert!(message.contains(words), "{}: {message}", dialect.name);

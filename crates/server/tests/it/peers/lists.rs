@@ -26,7 +26,7 @@ fn list_pages(gateway: &Gateway, owner: &str, query: &str) -> Vec<String> {
         if page["next"].is_null() {
             return ids;
         } else {
-            after = page["next"].clone()
+            after = page["next"].clone();
         }
     }
 }

@@ -217,9 +217,9 @@ fn strict_tools_keep_their_schemas_and_text_is_unconstrained() {
             assert_eq!(bent.calls.len(), 1, "{bent:?}");
             let arguments = &bent.calls[0].2;
             if strict {
-                validate("weather", arguments)
+                validate("weather", arguments);
             } else {
-                assert_eq!(arguments["days"], 99)
+                assert_eq!(arguments["days"], 99);
             }
         }
         let thought = format!("<think><tool_call>{{</think>{}", call("{\"city\":\"x\"}"));

@@ -95,9 +95,9 @@ fn strict_tools_hold_in_every_dialect() {
             let story = streamed(&rig, dialect, &said(wrong), &over);
             assert_eq!(story.calls.len(), 1, "{}: {story:?}", dialect.name);
             if strict {
-                validate("weather", &story.calls[0].2)
+                validate("weather", &story.calls[0].2);
             } else {
-                assert_eq!(story.calls[0].2["days"], 99, "{}", dialect.name)
+                assert_eq!(story.calls[0].2["days"], 99, "{}", dialect.name);
             }
         }
     }
