@@ -11,7 +11,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -62,7 +62,9 @@ struct Policy {
     connect_max: Duration,
     reach: Reach,
     proxies: Option<Matcher>,
-    tls: Result<TlsConnector, HttpError>,
+    verification: Verification,
+    /// Made for the first connection with TLS: the root certificates take time and memory.
+    tls: OnceLock<Result<TlsConnector, HttpError>>,
 }
 
 impl Connector {
@@ -77,7 +79,8 @@ impl Connector {
             connect_max,
             reach,
             proxies: uses_proxies.then(Matcher::from_env),
-            tls: tls::connector(verification).map_err(|why| HttpError::Tls(why.to_string())),
+            verification,
+            tls: OnceLock::new(),
         }))
     }
 
@@ -224,8 +227,11 @@ impl Policy {
     async fn shake_hands(&self, io: BoxedIo, host: &str) -> Result<BoxedIo, HttpError> {
         let name = ServerName::try_from(without_brackets(host).to_owned());
         let name = name.map_err(|why| HttpError::Tls(why.to_string()))?;
-        let tls = self.tls.as_ref().map_err(Clone::clone)?;
-        let io = tls.connect(name, io).await;
+        let tls = self.tls.get_or_init(|| {
+            let made = tls::connector(self.verification);
+            made.map_err(|why| HttpError::Tls(why.to_string()))
+        });
+        let io = tls.as_ref().map_err(Clone::clone)?.connect(name, io).await;
         Ok(Box::new(io.map_err(|why| HttpError::Tls(why.to_string()))?))
     }
 }
