@@ -164,6 +164,25 @@ mod tests {
         assert_eq!(again.bytes(), keys[0].bytes());
     }
 
+    /// Keys are stored: another key for an old plan is another version.
+    #[test]
+    fn keys_are_those_of_the_version() {
+        let plan = plan(896, Filter::Bilinear, Fit::Stretch);
+        let key = ImageKey::new(&file_digest(b"a file"), b"tower", &plan);
+        let hex: String = key
+            .bytes()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(
+            (PREPROCESS_VERSION, hex.as_str()),
+            (
+                1,
+                "bad5b9180cf806e7e359d79b4faaf3ef97423a18fda5475d0b3d9a1223b967d6"
+            )
+        );
+    }
+
     #[test]
     fn the_digest_is_that_of_other_tools() {
         let expected = [

@@ -1,8 +1,8 @@
 //! Images: bytes to pixels, and to a plan of the rows that a model will see.
 //!
 //! [`Header::read`] looks at dimensions alone and allocates nothing for pixels; a rule of [`plan`] turns the upright
-//! size into resizes, tiles and a number of rows. [`decode`] makes the pixels, [`plan::Plan::views`] what the tower
-//! sees, and [`patches`] the numbers that its first matrix takes. Any bytes may come: everything here ends with an
+//! size into resizes, tiles and a number of rows. [`decode()`] makes the pixels, [`plan::Plan::views`] what the tower
+//! sees, and [`patches()`] the numbers that its first matrix takes. Any bytes may come: everything here ends with an
 //! image or with a sentence about the caller's field, within [`Limits`].
 //!
 //! The crate knows no weights, no tokens and no HTTP. The clock is the caller's.

@@ -17,7 +17,7 @@ pub struct Pinpoints {
     pub tile: u32,
     /// Pixels of a patch's edge: 14.
     pub patch: u32,
-    /// The resolutions to choose from, multiples of the tile. Those after [`PINPOINTS_MAX`] are not looked at.
+    /// The resolutions to choose from, multiples of the tile. Those after the first 64 are not looked at.
     pub resolutions: Vec<Size>,
 }
 

@@ -179,6 +179,75 @@ fn headers_allocate_no_pixels() {
     assert!(heap::take_thread_peak() - before < 100_000);
 }
 
+/// The file with other dimensions where its kind states them; nothing for kinds with a checksum over them.
+fn stretched(name: &str, file: &[u8], size: Size) -> Option<Vec<u8>> {
+    let mut bytes = file.to_vec();
+    let (width, height) = (size.width as u16, size.height as u16);
+    if name.starts_with("jpeg") {
+        let frame = file
+            .windows(2)
+            .position(|window| matches!(window, [0xff, 0xc0..=0xc2]))?;
+        bytes[frame + 5..frame + 7].copy_from_slice(&height.to_be_bytes());
+        bytes[frame + 7..frame + 9].copy_from_slice(&width.to_be_bytes());
+    } else if name.starts_with("gif") {
+        bytes[6..8].copy_from_slice(&width.to_le_bytes());
+        bytes[8..10].copy_from_slice(&height.to_le_bytes());
+    } else if name.starts_with("webp-lossy") {
+        let start = file
+            .windows(3)
+            .position(|window| window == [0x9d, 1, 0x2a])?;
+        bytes[start + 3..start + 5].copy_from_slice(&width.to_le_bytes());
+        bytes[start + 5..start + 7].copy_from_slice(&height.to_le_bytes());
+        if let Some(canvas) = file.windows(4).position(|window| window == b"VP8X") {
+            let edges = [size.width - 1, size.height - 1].map(u32::to_le_bytes);
+            bytes[canvas + 12..canvas + 15].copy_from_slice(&edges[0][..3]);
+            bytes[canvas + 15..canvas + 18].copy_from_slice(&edges[1][..3]);
+        }
+    } else if name.starts_with("webp-lossless") && !file.windows(4).any(|w| w == b"VP8X") {
+        let start = file.windows(4).position(|window| window == b"VP8L")? + 9;
+        let alpha = bytes[start + 3] & 0x10;
+        let edges = (size.width - 1) | (size.height - 1) << 14;
+        bytes[start..start + 4].copy_from_slice(&edges.to_le_bytes());
+        bytes[start + 3] |= alpha;
+    } else {
+        return None;
+    }
+    Some(bytes)
+}
+
+/// Headers that state more pixels than follow: what is held keeps to what the header tells.
+#[test]
+fn large_dimensions_keep_to_the_bound_of_their_header() {
+    let usual = Limits::default();
+    let sizes = [
+        Size::square(3000),
+        Size::new(16_383, 90),
+        Size::new(90, 16_383),
+    ];
+    let mut count = 0;
+    for (name, file) in images() {
+        for size in sizes {
+            let Some(file) = stretched(&name, &file, size) else {
+                continue;
+            };
+            let header = Header::read("image", &file, &usual).expect("a header");
+            assert_eq!(header.size().pixels(), size.pixels(), "{name}");
+            heap::take_thread_peak();
+            let before = heap::thread_held();
+            let decoded = decode("image", &file, &usual, &at_start);
+            let peak = (heap::take_thread_peak() - before) as u64;
+            let bound = header.decode_bytes();
+            let outcome = decoded.map(|pixels| pixels.size());
+            assert!(
+                peak <= bound,
+                "{name} {size}: {peak} of {bound}: {outcome:?}"
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 90, "{count} files");
+}
+
 #[test]
 fn a_decode_ends_one_step_after_its_deadline() {
     let limits = Limits {
