@@ -19,7 +19,8 @@
 //!                       --measure: its first paint, and the river's frames with a thousand lanes
 //! cargo xtask dist      a release: archive with checksum (static, where the target is installed); --deb: Debian package
 //!                       (--install: and installs it into a new Debian, needs root, Debian); --wheel: Python package (needs
-//!                       PyPI); --folder: what an archive has. Minutes
+//!                       PyPI); --gpu: archive or wheel with support of GPUs (needs PyPI); --folder: what an archive has.
+//!                       Minutes
 //! cargo xtask book      the documentation as a site (needs mdbook: `cargo install mdbook --locked`)
 //! cargo xtask docs      every command of README.md and docs/*.md, on the built-in model
 //! cargo xtask conformance   other people's suites, unmodified; writes docs/conformance.md (needs PyPI, minutes);
