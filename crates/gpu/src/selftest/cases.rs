@@ -355,6 +355,23 @@ pub(super) fn matmul(format: Format, rows: u32) -> Case {
     builder.case
 }
 
+/// A product with many outputs.
+#[cfg(test)]
+pub(super) fn wide_matmul(outputs: u32, rows: u32) -> Case {
+    let mut builder = Builder::new("wide matmul".into());
+    let matrix = builder.matrix(Format::Q8_0, outputs, 32);
+    let [input, out] = [32, outputs].map(|cols| builder.buffer(rows, cols));
+    builder.push(Operation::Matmul {
+        matrix,
+        input,
+        bias: None,
+        add: false,
+        out,
+    });
+    builder.plain_rows(rows);
+    builder.case
+}
+
 pub(super) fn embed(format: Format) -> Case {
     let mut builder = Builder::new(format!("embed {format:?}"));
     let cols = odd_cols(format);
