@@ -23,6 +23,14 @@ pub enum LoadError {
     /// The driver does not compile a kernel.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// A kernel computes something else than its definition on small shapes.
+    #[error("kernel `{kernel}` does not compute what it should on this device: {why}")]
+    SelfTest {
+        /// The kernel.
+        kernel: String,
+        /// Where the results differ.
+        why: String,
+    },
 }
 
 impl From<weights::ConfigError> for LoadError {

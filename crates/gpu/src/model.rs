@@ -1,15 +1,16 @@
 //! A model on a device.
 
 use crate::load_error::LoadError;
-use crate::operation::{MatrixId, RowSet};
+use crate::operation::{MatrixId, Program, RowSet};
 use crate::options::Options;
 use crate::place::{Place, TooLarge};
 use crate::program::{Outputs, Plan};
+use crate::selftest::check_program;
 use crate::step::StepRows;
 use crate::supports::supports;
 use crate::{Device, DeviceError, Loaded, Output, PrepareError};
 use kernels::logits::all_finite;
-use kernels::{Isa, Pool};
+use kernels::{Isa, Pool, ScanPlan};
 use model::{Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -33,17 +34,19 @@ pub struct Model {
     /// The failure since which the model does nothing.
     fault: Cell<Option<DeviceFault>>,
     step: StepRows,
+    /// The rules of states, and their number, in a model with recurrent layers.
+    states: Option<(ScanPlan, usize)>,
     place: Place,
     /// `(logit rows, vocab)` of the last batch.
     logits: Vec<f32>,
     /// What is read of the hidden rows: `(hidden rows, columns)`.
-    states: Vec<f32>,
+    read: Vec<f32>,
     /// `(hidden rows, hidden_dim)` of the last batch.
     hidden: Vec<f32>,
 }
 
 impl Model {
-    /// Loads a model: describes it, allocates everything on the device, and uploads the weights. The files stay open for
+    /// Loads a model: describes it, checks the kernels on small shapes, allocates everything on the device, and uploads the weights. The files stay open for
     /// [`Forward::recover`]; none of their memory remains. `progress` is called at the beginning and after each matrix.
     ///
     /// # Errors
@@ -57,11 +60,13 @@ impl Model {
         options.check()?;
         let config = files.config(options.context_max)?;
         supports(&config)?;
+        options.check_states(&config)?;
         let mut pool = load_pool();
         let weights = Weights::describe(&files, &config, &mut pool)?;
         let dims = options.dims(&config, weights.vocab());
-        let plan = Plan::new(&config, &weights, &dims, options.exact);
-        let place = Place::of(&plan.program);
+        let plan = Plan::new(&config, &weights, &dims, options);
+        let (place, states) = (Place::of(&plan.program), plan.program.states);
+        check_kernels(&device, &plan.program)?;
         let mut loaded =
             Loaded::new(device, plan.program).map_err(|error| refusal(error, place))?;
         upload(&mut loaded, &files, &plan.matrices, &mut pool, progress)?;
@@ -75,9 +80,13 @@ impl Model {
             isa: Isa::detect(),
             loaded: RefCell::new(loaded),
             fault: Cell::new(None),
+            states: states.map(|states| {
+                let states = states.states as usize;
+                (ScanPlan::new(states, options.rows_max), states)
+            }),
             place,
             logits: Vec::new(),
-            states: Vec::new(),
+            read: Vec::new(),
             hidden: Vec::new(),
         })
     }
@@ -116,15 +125,33 @@ impl Model {
         })
     }
 
+    /// Rejects a batch whose states violate a rule.
+    fn check_states(&mut self, batch: &Batch) -> Result<(), &'static str> {
+        let Some((plan, _)) = &mut self.states else {
+            return Ok(());
+        };
+        plan.clear();
+        for span in batch.spans() {
+            let states = span.states.ok_or("a span has no states")?;
+            if states.before.is_some() != (span.position > 0) {
+                return Err("a state precedes all tokens but the first");
+            }
+            let rows = span.tokens.len();
+            let written = states.written(rows).map(|kept| (kept.tokens, kept.state));
+            plan.push(rows, states.before, written)?;
+        }
+        Ok(())
+    }
+
     /// The hidden states, or what their head gives, from what was read.
     fn read_hidden(&mut self) {
         self.hidden.clear();
         match self.config.state_head {
             Some(StateHead::YesNo) => {
-                let answers = self.states.as_chunks::<2>().0.iter();
+                let answers = self.read.as_chunks::<2>().0.iter();
                 self.hidden.extend(answers.map(|[yes, no]| yes - no));
             }
-            _ => self.hidden.extend_from_slice(&self.states),
+            _ => self.hidden.extend_from_slice(&self.read),
         }
     }
 }
@@ -147,6 +174,14 @@ fn refusal(error: PrepareError, place: Place) -> LoadError {
             why: error.to_string(),
         }),
     }
+}
+
+/// Runs the kernels of a program on small shapes beside their definitions.
+fn check_kernels(device: &Arc<Device>, program: &Program) -> Result<(), LoadError> {
+    check_program(device, program).map_err(|result| LoadError::SelfTest {
+        kernel: result.name,
+        why: result.error.unwrap_or_default(),
+    })
 }
 
 /// Uploads all matrices in the order of the program.
@@ -202,6 +237,7 @@ impl Forward for Model {
         if batch.ranges().iter().any(|span| !span.adapters.is_empty()) {
             return Err(ForwardError::BadBatch("an adapter is not loaded"));
         }
+        self.check_states(batch).map_err(ForwardError::BadBatch)?;
         self.hidden.clear();
         if batch.is_empty() {
             return Ok(&mut []);
@@ -213,7 +249,7 @@ impl Forward for Model {
             _ => self.config.dim,
         };
         let mut logits = std::mem::take(&mut self.logits);
-        let mut states = std::mem::take(&mut self.states);
+        let mut states = std::mem::take(&mut self.read);
         logits.resize(self.step.rows(RowSet::Logits) * vocab, 0.0);
         states.resize(self.step.rows(RowSet::Hidden) * hidden_cols, 0.0);
         let outputs = &mut [
@@ -227,7 +263,7 @@ impl Forward for Model {
             },
         ];
         let ran = self.on_device(|loaded| loaded.run(self.step.record(), outputs));
-        (self.logits, self.states) = (logits, states);
+        (self.logits, self.read) = (logits, states);
         ran?;
         self.read_hidden();
         let mut rows = self.logits.chunks_exact(vocab);
@@ -240,7 +276,7 @@ impl Forward for Model {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             is_causal: self.config.is_causal(),
-            states: 0,
+            states: self.states.as_ref().map_or(0, |(_, states)| *states),
             adapters: 0,
             hidden_dim: self.config.hidden_dim(),
         }

@@ -1,9 +1,11 @@
 //! Sizes that are chosen at load.
 
-use weights::LoadError;
+use weights::{Config, LoadError};
 
 /// The most positions that a page may have.
 const PAGE_TOKENS_MAX: usize = 4096;
+/// The most states of sequences.
+const STATES_MAX: usize = 1 << 20;
 /// The most pages.
 const PAGES_MAX: usize = 1 << 24;
 /// The most rows of a batch; workspace on the device grows with them.
@@ -22,6 +24,8 @@ pub struct Options {
     pub rows_max: usize,
     /// Rows of logits in one batch, 1 to `rows_max`.
     pub logit_rows_max: usize,
+    /// States of sequences, 1 to 2^20, in a model with recurrent layers; without effect in others.
+    pub states: usize,
     /// Whether a row has the same bits in batches of all sizes; else it has them in batches of fewer than 16 rows, and
     /// larger ones are computed faster.
     pub exact: bool,
@@ -30,18 +34,29 @@ pub struct Options {
 impl Options {
     /// Rejects an option that is out of bounds.
     pub(crate) fn check(&self) -> Result<(), LoadError> {
-        let bound = |name, given, most| match (1..=most).contains(&given) {
-            true => Ok(()),
-            false => Err(LoadError::Option {
-                name,
-                given,
-                least: 1,
-                most,
-            }),
-        };
         bound("page_tokens", self.page_tokens, PAGE_TOKENS_MAX)?;
         bound("pages", self.pages, PAGES_MAX)?;
         bound("rows_max", self.rows_max, ROWS_MAX)?;
         bound("logit_rows_max", self.logit_rows_max, self.rows_max)
+    }
+
+    /// Rejects a number of states that a model with recurrent layers cannot have.
+    pub(crate) fn check_states(&self, config: &Config) -> Result<(), LoadError> {
+        match config.recurrent {
+            Some(_) => bound("states", self.states, STATES_MAX),
+            None => Ok(()),
+        }
+    }
+}
+
+fn bound(name: &'static str, given: usize, most: usize) -> Result<(), LoadError> {
+    match (1..=most).contains(&given) {
+        true => Ok(()),
+        false => Err(LoadError::Option {
+            name,
+            given,
+            least: 1,
+            most,
+        }),
     }
 }

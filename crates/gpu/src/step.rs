@@ -1,7 +1,7 @@
 //! The rows of a batch as a device reads them: one record of rows, angles and page tables.
 
 use crate::operation::RowSet;
-use crate::record::{Record, Row};
+use crate::record::{Record, Row, Span as SpanRecord};
 use kernels::Rope;
 use model::{Batch, Dims, Span, Want};
 use weights::Config;
@@ -16,6 +16,8 @@ pub(crate) struct StepRows {
     sets: [Vec<Row>; RowSet::ALL.len()],
     /// Angles of all rows and of the wanted ones, of both tables: `(rows, dims)`.
     angles: [[Vec<f32>; 2]; 2],
+    /// Spans with their states, in a model with recurrent layers.
+    spans: Vec<SpanRecord>,
     /// Page tables, span after span.
     tables: Vec<u32>,
     record: Record,
@@ -30,6 +32,7 @@ impl StepRows {
             temperature: config.scales.temperature,
             sets: RowSet::ALL.map(|_| Vec::with_capacity(dims.rows_max)),
             angles: [angles(), angles()],
+            spans: Vec::with_capacity(dims.rows_max),
             tables: Vec::new(),
             record: Record::default(),
             ropes,
@@ -39,6 +42,7 @@ impl StepRows {
     /// Reads a batch, which was checked.
     pub(crate) fn read(&mut self, batch: &Batch) {
         self.sets.iter_mut().for_each(Vec::clear);
+        self.spans.clear();
         self.tables.clear();
         for span in batch.ranges() {
             let tokens = &batch.tokens()[span.tokens.clone()];
@@ -61,6 +65,7 @@ impl StepRows {
             };
             record.set(set, rows, angles);
         }
+        record.spans(&self.spans);
         record.tables(&self.tables);
     }
 
@@ -78,6 +83,8 @@ impl StepRows {
         let first = self.sets[RowSet::All as usize].len();
         let entry = self.tables.len() as u32;
         let end = span.position + tokens.len();
+        let number = self.spans.len() as u32;
+        self.spans.push(span_record(span, first));
         self.tables
             .extend_from_slice(&table[..end.div_ceil(self.page_tokens)]);
         for (position, &token) in (span.position..).zip(tokens) {
@@ -90,7 +97,7 @@ impl StepRows {
                 table: entry,
                 source: 0,
                 temperature: self.temperature.as_ref().map_or(1.0, factor),
-                span: 0,
+                span: number,
             });
         }
         let rows = first..first + tokens.len();
@@ -131,6 +138,22 @@ impl StepRows {
     }
 }
 
+/// A span, whose first row is row `first` of the batch, with the states that it reads and writes.
+fn span_record(span: &Span, first: usize) -> SpanRecord {
+    let rows = span.tokens.len();
+    let mut record = SpanRecord {
+        first: first as u32,
+        rows: rows as u32,
+        before: span.states.and_then(|states| states.before),
+        ..SpanRecord::default()
+    };
+    let written = span.states.iter().flat_map(|states| states.written(rows));
+    for (write, kept) in record.writes.iter_mut().zip(written) {
+        *write = Some((kept.tokens as u32, kept.state));
+    }
+    record
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +166,7 @@ mod tests {
             ropes: [None, None],
             sets: Default::default(),
             angles: Default::default(),
+            spans: Vec::new(),
             tables: Vec::new(),
             record: Record::default(),
         };

@@ -2,6 +2,7 @@
 
 use weights::Config;
 use weights::config::StateHead;
+use weights::config::recurrent_rule::RecurrentRule;
 use weights::config::traits::Traits;
 
 /// The part of a model that does not run on a device.
@@ -11,15 +12,12 @@ pub enum Unsupported {
     /// Texts in which a token sees later ones.
     #[error("tokens that see later ones are computed on the CPU only")]
     Bidirectional,
-    /// Recurrent layers.
-    #[error("recurrent layers are computed on the CPU only")]
-    Recurrent,
+    /// Recurrent layers by the rule of Mamba-2.
+    #[error("Mamba-2 layers are computed on the CPU only")]
+    Mamba,
     /// Keys and values as projections of one latent.
     #[error("attention to latents is computed on the CPU only")]
     Latent,
-    /// A factor of the expert that every row uses.
-    #[error("the factor of a shared expert is computed on the CPU only")]
-    SharedGate,
     /// A choice among groups of experts.
     #[error("the choice among groups of experts is computed on the CPU only")]
     ExpertGroups,
@@ -44,14 +42,14 @@ pub fn supports(config: &Config) -> Result<(), Unsupported> {
         bidirectional,
         ..
     } = config.traits;
+    let mamba = matches!(config.traits.recurrent, Some(RecurrentRule::Mamba(_)));
     let experts = config.experts.as_ref();
     let groups = experts.is_some_and(|experts| experts.router.groups.is_some());
     let missing = [
         (bidirectional, Unsupported::Bidirectional),
-        (config.recurrent.is_some(), Unsupported::Recurrent),
+        (mamba, Unsupported::Mamba),
         (config.latent.is_some(), Unsupported::Latent),
         (altup, Unsupported::States),
-        (config.traits.shared_gate, Unsupported::SharedGate),
         (groups, Unsupported::ExpertGroups),
         (config.mtp, Unsupported::Mtp),
         (

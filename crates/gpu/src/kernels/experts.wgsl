@@ -27,25 +27,29 @@ const EXPERTS_MAX: u32 = 1024u;
 const SUM_LEAST: f32 = 6.1035156e-5;
 
 var<workgroup> parts: array<f32, EXPERTS_MAX>;
-// What experts are chosen by; what was chosen is marked.
+// What experts are chosen by.
 var<workgroup> ranks: array<f32, EXPERTS_MAX>;
-var<workgroup> taken: array<u32, EXPERTS_MAX>;
+// A bit for each expert that was chosen.
+var<workgroup> taken: array<u32, 32>;
 var<workgroup> best_rank: array<f32, THREADS>;
 var<workgroup> best_expert: array<u32, THREADS>;
-var<workgroup> chosen: array<u32, EXPERTS_MAX>;
 
 // Whether expert `b` of rank `y` is better than `a` of rank `x`; of equal ranks the lower number is.
 fn is_better(y: f32, b: u32, x: f32, a: u32) -> bool {
   return b != NONE && (a == NONE || y > x || (y == x && b < a));
 }
 
+fn is_taken(expert: u32) -> bool {
+  return (taken[expert / 32u] & (1u << (expert % 32u))) != 0u;
+}
+
 fn best_of_threads(lid: u32) {
   workgroupBarrier();
-  for (var half = THREADS / 2u; half > 0u; half /= 2u) {
-    if (lid < half) {
-      if (is_better(best_rank[lid + half], best_expert[lid + half], best_rank[lid], best_expert[lid])) {
-        best_rank[lid] = best_rank[lid + half];
-        best_expert[lid] = best_expert[lid + half];
+  for (var apart = THREADS / 2u; apart > 0u; apart /= 2u) {
+    if (lid < apart) {
+      if (is_better(best_rank[lid + apart], best_expert[lid + apart], best_rank[lid], best_expert[lid])) {
+        best_rank[lid] = best_rank[lid + apart];
+        best_expert[lid] = best_expert[lid + apart];
       }
     }
     workgroupBarrier();
@@ -56,7 +60,7 @@ fn find_best(lid: u32) {
   var rank = 0.0;
   var expert = NONE;
   for (var i = lid; i < p.count; i += THREADS) {
-    if (taken[i] == 0u && is_better(ranks[i], i, rank, expert)) {
+    if (!is_taken(i) && is_better(ranks[i], i, rank, expert)) {
       rank = ranks[i];
       expert = i;
     }
@@ -68,10 +72,12 @@ fn find_best(lid: u32) {
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
-  let first = p.scores_at + block.y * p.scores_row;
+  let begin = p.scores_at + block.y * p.scores_row;
   for (var i = lid; i < p.count; i += THREADS) {
-    taken[i] = 0u;
-    ranks[i] = scores[first + i];
+    ranks[i] = scores[begin + i];
+  }
+  if (lid < 32u) {
+    taken[lid] = 0u;
   }
   workgroupBarrier();
   find_best(lid);
@@ -105,21 +111,19 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
       }
     }
   }
+  var of_chosen = 0.0;
   for (var i = 0u; i < p.used; i += 1u) {
     workgroupBarrier();
     find_best(lid);
     if (lid == 0u) {
-      chosen[i] = best_expert[0];
-      taken[best_expert[0]] = 1u;
+      let expert = best_expert[0];
+      of_chosen += parts[expert];
+      taken[expert / 32u] |= 1u << (expert % 32u);
     }
   }
   workgroupBarrier();
   if (lid != 0u) {
     return;
-  }
-  var of_chosen = 0.0;
-  for (var i = 0u; i < p.used; i += 1u) {
-    of_chosen += parts[chosen[i]];
   }
   var divisor = 1.0;
   if ((p.mode & 2u) != 0u) {
@@ -129,7 +133,7 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   }
   var place = p.out_at + block.y * p.out_row;
   for (var i = 0u; i < p.count; i += 1u) {
-    if (taken[i] != 0u) {
+    if (is_taken(i)) {
       var share = parts[i] / divisor * p.scale;
       if (p.factors != NONE) {
         share *= vectors[p.factors + i];
@@ -196,13 +200,13 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   let group = lid / LANES;
   let first_output = block.x * (4u * R);
   let w_$r = expert * p.outputs + min(first_output + group * R + $ru, p.outputs - 1u);
-  let first = p.x_at + block.y * p.x_row + choice * p.x_stride;
+  let begin = p.x_at + block.y * p.x_row + choice * p.x_stride;
   var sum_$r = 0.0;
   for (var u = lane; u < p.units; u += LANES) {
-    let a = x[first + u * 4u];
-    let b = x[first + u * 4u + 1u];
-    let c = x[first + u * 4u + 2u];
-    let d = x[first + u * 4u + 3u];
+    let a = x[begin + u * 4u];
+    let b = x[begin + u * 4u + 1u];
+    let c = x[begin + u * 4u + 2u];
+    let d = x[begin + u * 4u + 3u];
     let unit_$r = unit(w_$r, u);
     sum_$r = product(unit_$r, a, b, c, d, sum_$r);
   }

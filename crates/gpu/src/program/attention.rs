@@ -66,7 +66,7 @@ impl<'a> Walk<'a> {
         if let Some(gate) = &layer.gate {
             self.gate_heads(gate, attended, cols);
         }
-        let update = self.buffer(Role::Update, config.dim);
+        let update = self.update();
         self.project(&layer.out, attended, update);
     }
 

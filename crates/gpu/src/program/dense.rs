@@ -27,8 +27,19 @@ impl<'a> Walk<'a> {
             cols: hidden as u32,
             out: gate,
         });
-        let update = self.buffer(Role::Update, self.config.dim);
+        let update = self.update();
         self.project(&layer.down, gate, update);
+        if let Some(share) = &layer.share {
+            let weights = self.program.vector(share);
+            let cols = self.config.dim as u32;
+            self.push(Operation::Share {
+                x: update,
+                cols,
+                input: self.input,
+                input_cols: cols,
+                weights,
+            });
+        }
     }
 }
 

@@ -22,7 +22,7 @@ impl<'a> Walk<'a> {
         beside_dense: bool,
     ) {
         let dim = self.config.dim;
-        let update = self.buffer(Role::Update, dim);
+        let update = self.update();
         let (mut routed, mut input) = (self.input, self.input);
         if let Some(norms) = &layer.norms {
             let dense_post = self.norm(&norms.dense_post);

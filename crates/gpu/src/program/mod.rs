@@ -6,13 +6,16 @@ mod dense;
 mod experts;
 mod head;
 mod per_layer;
+mod recurrent;
 
 use crate::operation::{
     At, BufferId, CacheId, CacheShape, MatrixId, MatrixShape, Norm, Operation, Program, RowSet,
 };
+use crate::options::Options;
 use crate::record::Record;
 use kernels::{KvKind, Rope};
 use model::Dims;
+use recurrent::states_of;
 use weights::Config;
 use weights::config::shapes::KvPlace;
 use weights::parameters::{
@@ -45,10 +48,12 @@ impl Plan {
         config: &Config,
         weights: &Weights<Described>,
         dims: &Dims,
-        exact: bool,
+        options: &Options,
     ) -> Self {
         let mut walk = Walk::new(config, weights, dims);
-        walk.program.exact = exact;
+        walk.program.exact = options.exact;
+        let recurrent = config.recurrent.as_ref();
+        walk.program.states = recurrent.map(|layers| states_of(layers, options.states));
         walk.embed(weights);
         for (index, layer) in weights.layers.iter().enumerate() {
             let next = weights.layers.get(index + 1);
@@ -75,6 +80,17 @@ enum Role {
     Gate,
     Up,
     Update,
+    /// An update of the rows that are kept.
+    KeptUpdate,
+    /// Inputs of a convolution, and what it gives.
+    ScanInput,
+    Mixed,
+    /// Of a recurrent layer.
+    ScanGate,
+    ScanOutput,
+    Decay,
+    Rate,
+    Gates,
     /// Inputs of router and experts beside a feed-forward part.
     RouterInput,
     ExpertInput,
@@ -111,6 +127,8 @@ struct Walk<'a> {
     rows: RowSet,
     /// Input of the next block.
     input: At,
+    /// What the last block gives.
+    update: At,
     /// Inputs of all layers besides the stream, in a model that has them.
     inputs: Option<At>,
 }
@@ -132,6 +150,7 @@ impl<'a> Walk<'a> {
             turned: [false; 2],
             rows: RowSet::All,
             input: At::start(BufferId(0)),
+            update: At::start(BufferId(0)),
             inputs: None,
         };
         let kinds = config.kv_shapes(dims.pages, dims.page_tokens, KvKind::F16);
@@ -176,8 +195,13 @@ impl<'a> Walk<'a> {
 
     /// One layer, whose input is ready; leaves the input of `next`.
     fn layer(&mut self, index: usize, layer: &'a Layer<Described>, next: &'a BlockInput) {
-        if let Some(attention) = &layer.attention {
-            self.attention(index, attention);
+        if layer.mixes() {
+            if let Some(recurrent) = &layer.recurrent {
+                self.recurrent(index, recurrent);
+            }
+            if let Some(attention) = &layer.attention {
+                self.attention(index, attention);
+            }
             let post = layer.attention_post_norm.as_ref();
             if !layer.feeds() {
                 self.add(post, None, next);
@@ -204,7 +228,7 @@ impl<'a> Walk<'a> {
 
     /// Adds `update` to the stream, and prepares the input of the next block.
     fn add(&mut self, post: Option<&NormWeights>, factor: Option<f32>, next: &BlockInput) {
-        let (stream, update) = (self.stream(), self.buffer(Role::Update, self.config.dim));
+        let (stream, update) = (self.stream(), self.update);
         let post = post.map(|norm| self.norm(norm));
         let next = match next {
             BlockInput::Normed(norm) => {
@@ -268,6 +292,12 @@ impl<'a> Walk<'a> {
 
     fn stream(&mut self) -> At {
         self.buffer(Role::Stream(self.rows), self.config.dim)
+    }
+
+    /// Where the next block writes.
+    fn update(&mut self) -> At {
+        self.update = self.buffer(Role::Update, self.config.dim);
+        self.update
     }
 
     fn normed(&mut self) -> At {

@@ -64,7 +64,7 @@ impl<'a> Walk<'a> {
             cols: width as u32,
             out: gate,
         });
-        let out = self.buffer(Role::Update, self.config.dim);
+        let out = self.update();
         self.project(&update.projection, gate, out);
     }
 

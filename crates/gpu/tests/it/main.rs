@@ -5,4 +5,5 @@ mod faults;
 mod fields;
 mod models;
 mod pages;
+mod states;
 mod support;

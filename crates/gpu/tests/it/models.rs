@@ -1,7 +1,7 @@
 //! Logits and greedy ids of every supported architecture and format, beside the CPU's.
 
 use crate::support::{ROWS, best, cosine, device, ids, logits, on_cpu, on_device, pages, spec};
-use model::{Batch, Forward, Want};
+use model::{Batch, Forward, SpanStates, Want};
 use synth::SynthSpec;
 
 /// Least cosine of a row of logits.
@@ -18,6 +18,9 @@ const EXPERTS: [&str; 6] = [
     "gpt-oss",
     "gemma4-26b",
 ];
+
+/// Architectures with recurrent layers.
+const RECURRENT: [&str; 4] = ["qwen35", "qwen35moe", "qwen3next", "lfm2"];
 
 const DENSE: [&str; 25] = [
     "llama",
@@ -76,7 +79,7 @@ fn spread(row: &[f32]) -> f32 {
 
 #[test]
 fn logits_of_every_architecture_equal_the_processors() {
-    for family in DENSE.into_iter().chain(EXPERTS) {
+    for family in DENSE.into_iter().chain(EXPERTS).chain(RECURRENT) {
         for mix in ["F32", "Q8_0"] {
             check(
                 &spec(&format!("tiny-{family}"), mix),
@@ -98,7 +101,12 @@ fn logits_of_every_format_equal_the_processors() {
 #[test]
 fn cuts_and_neighbors_change_no_bit_below_sixteen_rows() {
     let Some(device) = device() else { return };
-    for (preset, mix) in [("tiny-llama", "Q8_0"), ("small-gemma2", "Q4_K")] {
+    for (preset, mix) in [
+        ("tiny-llama", "Q8_0"),
+        ("small-gemma2", "Q4_K"),
+        ("tiny-gpt-oss", "MXFP4_MOE"),
+        ("tiny-qwen35moe", "Q8_0"),
+    ] {
         let mut model = on_device(&spec(preset, mix), &device);
         let vocab = model.dims().vocab;
         let prompt = ids(3, 44, vocab);
@@ -111,8 +119,11 @@ fn cuts_and_neighbors_change_no_bit_below_sixteen_rows() {
         for (position, wanted) in whole.iter().enumerate() {
             batch.clear();
             batch.push(&others, 0, &pages(20, 3), Want::None);
+            batch.set_states(Some(SpanStates::new(None, 2)));
             batch.push(&prompt[position..=position], position, &table, Want::Last);
+            batch.set_states(Some(SpanStates::alternating(0, position, position)));
             batch.push(&others[..2], 0, &pages(22, 2), Want::All);
+            batch.set_states(Some(SpanStates::new(None, 3)));
             let rows = model.forward(&batch).expect("a batch");
             assert!(rows[..vocab] == wanted[..], "{preset} {position}");
         }

@@ -2,7 +2,7 @@
 
 use gpu::{Device, LoadError, Options, Selection};
 use kernels::{Format, Isa, KvKind, Pool, dequantize};
-use model::{Batch, Forward, Want};
+use model::{Batch, Forward, SpanStates, Want};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use synth::{Mix, SynthSpec};
@@ -75,6 +75,7 @@ pub(crate) fn options() -> Options {
         pages: PAGES,
         rows_max: ROWS,
         logit_rows_max: ROWS,
+        states: 8,
         exact: false,
     }
 }
@@ -139,7 +140,7 @@ pub(crate) fn on_cpu(spec: &SynthSpec) -> cpu::Model {
         page_tokens: PAGE,
         pages: PAGES,
         kv: KvKind::F16,
-        states: 4,
+        states: 8,
         rows_max: ROWS,
         logit_rows_max: ROWS,
         mtp: false,
@@ -175,9 +176,10 @@ pub(crate) fn logits(
 ) -> Vec<Vec<f32>> {
     let (vocab, table) = (model.dims().vocab, pages(first_page, ids.len()));
     let (mut batch, mut all, mut at) = (Batch::default(), Vec::new(), 0);
-    for &chunk in chunks {
+    for (turn, &chunk) in chunks.iter().enumerate() {
         batch.clear();
         batch.push(&ids[at..at + chunk], at, &table, Want::All);
+        batch.set_states(Some(SpanStates::alternating(0, turn, at)));
         let rows = model.forward(&batch).expect("a batch");
         all.extend(rows.chunks(vocab).map(<[f32]>::to_vec));
         at += chunk;
