@@ -116,7 +116,7 @@ pub struct StatesShape {
 }
 
 /// Heads of a scan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ScanHeads {
     /// Heads of queries and keys.
     pub key_heads: u32,

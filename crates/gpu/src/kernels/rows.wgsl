@@ -135,3 +135,29 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   let row = record[p.batch.rows_at + block.y * ROW_WORDS + 5u];
   out[p.out_at + block.y * p.out_row + col] = input[p.in_at + row * p.in_row + col];
 }
+
+// section read
+// Reads a buffer, 16 bytes by each thread at a time; what is read decides whether anything is written.
+struct P {
+  batch: Batch,
+  vectors: u32,
+}
+var<immediate> p: P;
+
+@group(0) @binding(0) var<storage, read> input: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read_write> out: array<u32>;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) block: vec3<u32>,
+  @builtin(num_workgroups) blocks: vec3<u32>,
+  @builtin(local_invocation_index) lid: u32,
+) {
+  var all = vec4<u32>(0u);
+  for (var at = block.x * 256u + lid; at < p.vectors; at += blocks.x * 256u) {
+    all |= input[at];
+  }
+  if ((all.x | all.y | all.z | all.w) == 1u) {
+    out[0] = 1u;
+  }
+}

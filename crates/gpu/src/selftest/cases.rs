@@ -1,12 +1,17 @@
 //! Small programs of one kind of operation each, on odd shapes.
 
+mod attention;
 mod experts;
 mod recurrent;
 
-use super::is_alike;
+pub(super) use attention::attend;
+use attention::{HeadShape, heads};
+#[cfg(test)]
+pub(super) use recurrent::scan;
+
 use crate::operation::{
-    Activation, At, CacheId, CacheShape, HeadsTo, MatrixId, MatrixShape, Norm, Operation, Program,
-    RowSet, ScanHeads, Turn, VectorId,
+    Activation, At, CacheId, CacheShape, MatrixId, MatrixShape, Norm, Operation, Program, RowSet,
+    ScanHeads, VectorId,
 };
 use crate::record::{Record, Row};
 use half::f16;
@@ -16,7 +21,7 @@ use kernels::{Format, QuantBlock, QuantFormat, dequantize};
 const ROWS: [u32; 5] = [1, 2, 3, 11, 37];
 
 /// Heads of scans: key heads, value heads, elements of keys and of values, order of the keys, rule.
-const SCANS: [ScanHeads; 3] = [
+pub(super) const SCANS: [ScanHeads; 3] = [
     scan_heads([2, 4, 128, 128], true, true),
     scan_heads([2, 6, 20, 16], false, true),
     scan_heads([1, 3, 64, 32], true, false),
@@ -89,89 +94,81 @@ pub(super) fn all() -> Vec<Case> {
     cases
 }
 
-/// Cases for each kernel of a program.
-pub(super) fn of_program(program: &Program) -> Vec<Case> {
-    let mut found: Vec<&Operation> = Vec::new();
-    let mut cases = Vec::new();
-    for step in &program.steps {
-        let operation = &step.operation;
-        if found
-            .iter()
-            .any(|known| is_alike(program, known, operation))
-        {
-            continue;
+/// Cases that check the kernels of an operation, whatever its sizes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Check {
+    Embed(Format),
+    Matmul(Format),
+    Experts(Format),
+    Norms,
+    Add,
+    Activate,
+    Finish,
+    Gather,
+    Convolution,
+    Scan(ScanHeads),
+    /// Of so many elements.
+    Heads(u32),
+    Attend(HeadShape),
+}
+
+impl Check {
+    /// The checks of a program's kernels, each once.
+    pub(super) fn of_program(program: &Program) -> Vec<Self> {
+        let mut checks = Vec::new();
+        for step in &program.steps {
+            let check = Self::of(program, &step.operation);
+            checks.extend(check.filter(|check| !checks.contains(check)));
         }
-        found.push(operation);
-        match *operation {
-            Operation::Embed { table, .. } => {
-                cases.push(embed(program.matrices[table.0 as usize].format));
-            }
-            Operation::Matmul { matrix, .. } => {
-                let format = program.matrices[matrix.0 as usize].format;
-                cases.extend(ROWS.map(|rows| matmul(format, rows)));
-            }
-            Operation::Norm { .. } | Operation::NormParts { .. } => cases.push(norms()),
-            Operation::Add { .. } => cases.push(add()),
-            Operation::Heads { head_dim, .. } => cases.push(heads((head_dim, 2, 4, 16))),
+        checks
+    }
+
+    fn of(program: &Program, operation: &Operation) -> Option<Self> {
+        let format = |matrix: MatrixId| program.matrices[matrix.0 as usize].format;
+        Some(match *operation {
+            Operation::Embed { table, .. } => Self::Embed(format(table)),
+            Operation::Matmul { matrix, .. } => Self::Matmul(format(matrix)),
+            Operation::Norm { .. } | Operation::NormParts { .. } => Self::Norms,
+            Operation::Add { .. } => Self::Add,
+            Operation::Heads { head_dim, .. } => Self::Heads(head_dim),
             Operation::Attend { heads, cache, .. } => {
                 let shape = program.caches[cache.0 as usize];
                 let group = (heads / shape.kv_heads.max(1)).max(1);
-                let shape = (shape.head_dim, 1, group, shape.page_tokens);
-                cases.push(attend(shape, true));
+                Self::Attend((shape.head_dim, 1, group, shape.page_tokens))
             }
-            Operation::Activate { .. } => cases.push(activate()),
-            Operation::Finish { .. } => cases.push(finish()),
-            Operation::Gather { .. } => cases.push(gather()),
-            Operation::ExpertMatmul { stack, .. } => {
-                let format = program.matrices[stack.0 as usize].format;
-                cases.push(experts::experts(format));
+            Operation::Activate { .. } => Self::Activate,
+            Operation::Finish { .. } => Self::Finish,
+            Operation::Gather { .. } => Self::Gather,
+            Operation::Convolve { .. } | Operation::Share { .. } => Self::Convolution,
+            Operation::Scan { .. } => Self::Scan(ScanHeads {
+                key_heads: 1,
+                value_heads: 2,
+                ..program.states?.scan?
+            }),
+            Operation::ExpertMatmul { stack, .. } => Self::Experts(format(stack)),
+            // With the scan, and with the products of experts.
+            Operation::ScanGates { .. } | Operation::Route { .. } | Operation::Combine { .. } => {
+                return None;
             }
-            Operation::Convolve { .. } | Operation::Share { .. } => {
-                cases.push(recurrent::convolution());
-            }
-            Operation::Scan { .. } => {
-                let scan = program.states.and_then(|states| states.scan);
-                cases.extend(scan.map(|heads| {
-                    recurrent::scan(ScanHeads {
-                        key_heads: 1,
-                        value_heads: 2,
-                        ..heads
-                    })
-                }));
-            }
-            // With a scan.
-            Operation::ScanGates { .. } => {}
-            // With the products of experts.
-            Operation::Route { .. } | Operation::Combine { .. } => {}
-        }
+        })
     }
-    cases
-}
 
-/// What decides which kernels an operation is run by: equal for operations that one case checks.
-pub(super) fn key(program: &Program, operation: &Operation) -> (&'static str, u32, u32, u32) {
-    let format = |matrix: MatrixId| program.matrices[matrix.0 as usize].format as u32;
-    match *operation {
-        Operation::Embed { table, .. } => ("embed", format(table), 0, 0),
-        Operation::Matmul { matrix, .. } => ("matmul", format(matrix), 0, 0),
-        Operation::Norm { .. } | Operation::NormParts { .. } => ("norm", 0, 0, 0),
-        Operation::Add { .. } => ("add", 0, 0, 0),
-        Operation::Heads { head_dim, .. } => ("heads", head_dim, 0, 0),
-        Operation::Attend { heads, cache, .. } => {
-            let shape = program.caches[cache.0 as usize];
-            let group = heads / shape.kv_heads.max(1);
-            ("attend", shape.head_dim, group, shape.page_tokens)
+    /// The cases.
+    pub(super) fn cases(self) -> Vec<Case> {
+        match self {
+            Self::Embed(format) => vec![embed(format)],
+            Self::Matmul(format) => ROWS.map(|rows| matmul(format, rows)).to_vec(),
+            Self::Experts(format) => vec![experts::experts(format)],
+            Self::Norms => vec![norms()],
+            Self::Add => vec![add()],
+            Self::Activate => vec![activate()],
+            Self::Finish => vec![finish()],
+            Self::Gather => vec![gather()],
+            Self::Convolution => vec![recurrent::convolution()],
+            Self::Scan(heads) => vec![recurrent::scan(heads)],
+            Self::Heads(head_dim) => vec![heads((head_dim, 2, 4, 16))],
+            Self::Attend(shape) => vec![attend(shape, true)],
         }
-        Operation::Activate { .. } => ("activate", 0, 0, 0),
-        Operation::Finish { .. } => ("finish", 0, 0, 0),
-        Operation::Gather { .. } => ("gather", 0, 0, 0),
-        Operation::ExpertMatmul { stack, .. } => ("experts", format(stack), 0, 0),
-        Operation::Convolve { .. } | Operation::Share { .. } => ("convolve", 0, 0, 0),
-        Operation::ScanGates { .. } => ("gates", 0, 0, 0),
-        // All scans of a program are alike.
-        Operation::Scan { .. } => ("scan", 0, 0, 0),
-        Operation::Route { .. } => ("route", 0, 0, 0),
-        Operation::Combine { .. } => ("combine", 0, 0, 0),
     }
 }
 
@@ -358,6 +355,23 @@ pub(super) fn matmul(format: Format, rows: u32) -> Case {
     builder.case
 }
 
+/// A product with many outputs.
+#[cfg(test)]
+pub(super) fn wide_matmul(outputs: u32, rows: u32) -> Case {
+    let mut builder = Builder::new("wide matmul".into());
+    let matrix = builder.matrix(Format::Q8_0, outputs, 32);
+    let [input, out] = [32, outputs].map(|cols| builder.buffer(rows, cols));
+    builder.push(Operation::Matmul {
+        matrix,
+        input,
+        bias: None,
+        add: false,
+        out,
+    });
+    builder.plain_rows(rows);
+    builder.case
+}
+
 pub(super) fn embed(format: Format) -> Case {
     let mut builder = Builder::new(format!("embed {format:?}"));
     let cols = odd_cols(format);
@@ -506,120 +520,5 @@ fn gather() -> Case {
         out,
     };
     builder.case.program.push(RowSet::Wanted, gather);
-    builder.case
-}
-
-/// Elements, key heads, query heads of each key head, and positions of a page.
-type HeadShape = (u32, u32, u32, u32);
-
-fn heads((head_dim, kv_heads, group, page_tokens): HeadShape) -> Case {
-    let mut builder = Builder::new(format!("heads of {head_dim}"));
-    let cache = builder.cache(CacheShape {
-        layers: 2,
-        pages: 3,
-        page_tokens,
-        kv_heads,
-        head_dim,
-    });
-    let dims = [head_dim / 2 * 2, (head_dim / 4 * 2).max(2)];
-    let query_heads = kv_heads * group;
-    let kinds = [
-        (false, false, false, None, false),
-        (true, true, false, Some((0, false)), true),
-        (true, false, true, Some((1, true)), false),
-    ];
-    for (index, (has_norm, own_weights, norm_is_last, turn, tempered)) in (0..).zip(kinds) {
-        for kind in 0..3 {
-            let heads = if kind == 0 { query_heads } else { kv_heads };
-            let input = builder.buffer(3, heads * head_dim);
-            let to = match kind {
-                0 => HeadsTo::Rows(builder.buffer(3, heads * head_dim)),
-                1 => HeadsTo::Keys(cache, index % 2),
-                _ => HeadsTo::Values(cache, index % 2),
-            };
-            let weights = if own_weights {
-                heads * head_dim
-            } else {
-                head_dim
-            };
-            let norm = has_norm.then(|| builder.norm(weights, !norm_is_last));
-            builder.push(Operation::Heads {
-                input,
-                heads,
-                head_dim,
-                norm,
-                own_weights,
-                norm_is_last,
-                turn: turn.map(|(table, adjacent)| Turn {
-                    table,
-                    dims: dims[table as usize],
-                    adjacent,
-                }),
-                tempered,
-                to,
-            });
-        }
-    }
-    let row = |page, slot| Row {
-        page,
-        slot: slot % page_tokens,
-        temperature: 1.25,
-        ..Row::default()
-    };
-    let angles = dims.map(|dims| builder.noise.floats(3 * dims as usize));
-    let rows = [row(2, 1), row(0, page_tokens - 1), row(1, 0)];
-    builder.rows(RowSet::All, &rows, [&angles[0], &angles[1]]);
-    builder.case
-}
-
-/// Attention of three rows; with contexts of several parts if `long`.
-pub(super) fn attend((head_dim, kv_heads, group, page_tokens): HeadShape, long: bool) -> Case {
-    let kind = if long { "long" } else { "short" };
-    let mut builder = Builder::new(format!("attend, {group} heads of {head_dim}, {kind}"));
-    let positions: [u32; 3] = if long { [0, 300, 777] } else { [0, 5, 40] };
-    let table_len = (positions[2] + 1).div_ceil(page_tokens);
-    let cache = builder.cache(CacheShape {
-        layers: 1,
-        pages: table_len + 2,
-        page_tokens,
-        kv_heads,
-        head_dim,
-    });
-    let heads = kv_heads * group;
-    let query = builder.buffer(3, heads * head_dim);
-    let values = &mut builder.case.buffers[query.buffer.0 as usize];
-    values.iter_mut().for_each(|x| *x *= 3.0);
-    for (cap, window, sinks) in [
-        (None, None, false),
-        (Some(2.0), Some(30), true),
-        (None, Some(400), true),
-    ] {
-        let out = builder.buffer(3, heads * head_dim);
-        let sinks = sinks.then(|| builder.vector(heads));
-        builder.push(Operation::Attend {
-            query,
-            heads,
-            cache,
-            layer: 0,
-            scale: 0.3,
-            cap,
-            window,
-            sinks,
-            out,
-        });
-    }
-    // Two tables: rows 0 and 2 read the first.
-    let row = |position: u32, table| Row {
-        position,
-        table,
-        ..Row::default()
-    };
-    let [a, b, c] = positions;
-    let rows = [row(a, 0), row(b, table_len), row(c, 0)];
-    builder.rows(RowSet::All, &rows, [&[]; 2]);
-    let first = (0..table_len).map(|entry| (entry * 5 + 2) % (table_len + 2));
-    let second = (0..table_len).map(|entry| (entry * 3 + 1) % (table_len + 2));
-    let tables: Vec<u32> = first.chain(second).collect();
-    builder.case.record.tables(&tables);
     builder.case
 }

@@ -5,10 +5,11 @@ mod cases;
 mod tests;
 mod twin;
 
-use crate::operation::{BufferId, MatrixId, Operation, Program};
+use crate::operation::{BufferId, MatrixId, Program};
 use crate::webgpu::device::Device;
 use crate::webgpu::loaded::{Loaded, Output};
 use cases::Case;
+pub(crate) use cases::Check;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use std::sync::Arc;
@@ -33,16 +34,22 @@ pub fn self_test(device: &Arc<Device>) -> Vec<KernelResult> {
     cases.iter().map(|case| result(device, case)).collect()
 }
 
-/// Checks the kernels of a program.
+/// Checks the kernels of a program that were not yet checked on this device.
 ///
 /// # Errors
 /// The first kernel that fails.
 pub fn check_program(device: &Arc<Device>, program: &Program) -> Result<(), KernelResult> {
-    for case in cases::of_program(program) {
-        let result = result(device, &case);
-        if result.error.is_some() {
-            return Err(result);
+    for check in Check::of_program(program) {
+        if device.has_passed(check) {
+            continue;
         }
+        for case in check.cases() {
+            let result = result(device, &case);
+            if result.error.is_some() {
+                return Err(result);
+            }
+        }
+        device.pass(check);
     }
     Ok(())
 }
@@ -193,9 +200,4 @@ fn error(found: &[f32], wanted: &[f32]) -> Result<f64, String> {
         return Err("an element is infinite".into());
     }
     Ok((distance / length.max(1e-30)).sqrt())
-}
-
-/// Whether two operations are run by the same kernels.
-fn is_alike(program: &Program, a: &Operation, b: &Operation) -> bool {
-    cases::key(program, a) == cases::key(program, b)
 }

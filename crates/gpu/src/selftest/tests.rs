@@ -1,13 +1,15 @@
 //! The kernels on the driver of the machine: results, bits, numbers of calls, faults.
 
-use super::cases::{attend, embed, matmul};
+use super::cases::{SCANS, attend, embed, matmul, scan, wide_matmul};
 use super::*;
 use crate::operation::RowSet;
-use crate::record::Record;
+use crate::record::{Record, Row, Span};
 use crate::test_device::device;
 use crate::webgpu::memory::scratch_bytes;
 use crate::{DeviceError, PrepareError};
 use kernels::Format;
+use std::cell::Cell;
+use std::time::Duration;
 
 #[test]
 fn kernels_equal_their_twins() {
@@ -127,6 +129,14 @@ fn matrices_larger_than_a_binding_are_in_parts() {
 }
 
 #[test]
+fn products_have_more_outputs_than_one_dimension_has_workgroups() {
+    let Some(device) = device() else { return };
+    let outputs = 4 * 32768 + 77;
+    let case = wide_matmul(outputs, 5);
+    assert_eq!(compare(&device, &case), Ok(()));
+}
+
+#[test]
 fn batch_is_one_submit_one_wait_one_map_and_no_buffer() {
     let Some(device) = device() else { return };
     let case = attend((64, 2, 4, 32), true);
@@ -187,4 +197,63 @@ fn lost_device_is_an_error_until_it_is_opened_again() {
     assert!(load(&device, &case).is_err());
     let again = Arc::new(device.reopen().expect("a device that works"));
     assert_eq!(compare(&again, &case), Ok(()));
+}
+
+#[test]
+fn bits_of_a_scan_do_not_depend_on_the_cut_of_its_span() {
+    let Some(device) = device() else { return };
+    let mut whole = scan(SCANS[0]);
+    whole.earlier = None;
+    whole.record = one_span(5, None, 2);
+    let mut first = whole.clone();
+    first.record = one_span(3, None, 0);
+    let mut second = whole.clone();
+    second.record = one_span(2, Some(0), 1);
+    let cols: Vec<usize> = whole
+        .program
+        .buffers
+        .iter()
+        .map(|shape| shape.cols as usize)
+        .collect();
+    for (rows, cols) in second.buffers.iter_mut().zip(&cols) {
+        rows.copy_within(3 * cols..5 * cols, 0);
+    }
+    let mut loaded = load(&device, &whole).expect("a device that works");
+    let [whole, _, second] =
+        [whole, first, second].map(|case| run(&mut loaded, &case).expect("a device that works"));
+    for (index, (whole, second)) in whole.iter().zip(&second).enumerate() {
+        let bits = |rows: &[f32]| rows.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let last = bits(&whole[3 * cols[index]..5 * cols[index]]);
+        assert!(last == bits(&second[..2 * cols[index]]), "buffer {index}");
+    }
+}
+
+/// A record of one span.
+fn one_span(rows: u32, before: Option<u32>, state: u32) -> Record {
+    let mut span = Span {
+        rows,
+        before,
+        ..Span::default()
+    };
+    span.writes[0] = Some((rows, state));
+    let mut record = Record::default();
+    record.clear();
+    let rows = vec![Row::default(); rows as usize];
+    record.set(RowSet::All, &rows, [&[]; 2]);
+    record.spans(&[span]);
+    record
+}
+
+#[test]
+fn bandwidth_is_the_bytes_read_in_the_time_that_the_clock_says() {
+    let Some(device) = device() else { return };
+    let device = device.reopen().expect("the device of before");
+    let device = device.with_binding_bytes_max(1 << 20);
+    let seconds = Cell::new(0);
+    let now = || {
+        seconds.set(seconds.get() + 1);
+        Duration::from_secs(seconds.get())
+    };
+    let found = device.read_bandwidth(now).expect("a device that works");
+    assert_eq!(found, 4.0 * f64::from(1 << 20));
 }

@@ -74,12 +74,34 @@ impl<'a> Twin<'a> {
             Operation::Embed { table, factor, out } => {
                 let shape = self.program.matrices[table.0 as usize];
                 let (cols, token) = (shape.cols as usize, self.field(set, row, 0) as usize);
-                let weights = self.matrices[table.0 as usize][token * cols..][..cols].to_vec();
-                let row = self.at(out, row, cols);
-                for (out, weight) in row.iter_mut().zip(weights) {
-                    *out = weight * factor;
-                }
+                let weights = &self.matrices[table.0 as usize][token * cols..][..cols];
+                let x: Vec<f32> = weights.iter().map(|weight| weight * factor).collect();
+                self.write(out, row, &x);
             }
+            Operation::Gather { input, cols, out } => {
+                let source = self.field(set, row, 5) as usize;
+                let x = self.read(input, source, cols);
+                self.write(out, row, &x);
+            }
+            Operation::Norm { .. } | Operation::NormParts { .. } => self.norm(row, operation),
+            Operation::Add { .. } => self.add(row, operation),
+            Operation::Matmul { .. } => self.matmul(row, operation),
+            Operation::Heads { .. } => self.heads(set, row, operation),
+            Operation::Attend { .. } => self.attend(set, row, operation),
+            Operation::Activate { .. } => self.activate(row, operation),
+            Operation::Finish { .. } => self.finish(row, operation),
+            Operation::Route { .. } => self.route(row, operation),
+            Operation::ExpertMatmul { .. } => self.expert_matmul(row, operation),
+            Operation::Combine { .. } => self.combine(row, operation),
+            Operation::ScanGates { .. } => self.scan_gates(row, operation),
+            Operation::Share { .. } => self.share(row, operation),
+            // Run once for all rows.
+            Operation::Convolve { .. } | Operation::Scan { .. } => {}
+        }
+    }
+
+    fn norm(&mut self, row: usize, operation: &Operation) {
+        match *operation {
             Operation::Norm {
                 input,
                 cols,
@@ -88,7 +110,7 @@ impl<'a> Twin<'a> {
             } => {
                 let mut x = self.read(input, row, cols);
                 self.normalize(&mut x, &norm, 0);
-                self.at(out, row, x.len()).copy_from_slice(&x);
+                self.write(out, row, &x);
             }
             Operation::NormParts {
                 x,
@@ -102,59 +124,54 @@ impl<'a> Twin<'a> {
                     let first = usize::from(own_weights) * part * len as usize;
                     self.normalize(x, &norm, first);
                 }
-                self.at(x, row, all.len()).copy_from_slice(&all);
+                self.write(x, row, &all);
             }
-            Operation::Add { .. } => self.add(row, operation),
-            Operation::Matmul { .. } => self.matmul(row, operation),
-            Operation::Heads { .. } => self.heads(set, row, operation),
-            Operation::Attend { .. } => self.attend(set, row, operation),
-            Operation::Activate {
-                activation,
-                gate,
-                up,
-                cols,
-                out,
-            } => {
-                let gate = self.read(gate, row, cols);
-                let up = up.map(|up| self.read(up, row, cols));
-                let product = |col: usize| {
-                    let up = up.as_ref().map_or(1.0, |up| up[col]);
-                    activated(activation, gate[col], up)
-                };
-                let products: Vec<f32> = (0..cols as usize).map(product).collect();
-                self.at(out, row, products.len()).copy_from_slice(&products);
-            }
-            Operation::Finish {
-                logits,
-                cols,
-                bias,
-                factor,
-                cap,
-            } => {
-                let mut x = self.read(logits, row, cols);
-                for (col, x) in x.iter_mut().enumerate() {
-                    *x += bias.map_or(0.0, |bias| self.vector(bias, col));
-                    let capped = |x: f32| cap.map_or(x, |cap| cap * (x / cap).tanh());
-                    *x = match x.is_finite() {
-                        true => capped(*x * factor),
-                        false => f32::NAN,
-                    };
-                }
-                self.at(logits, row, x.len()).copy_from_slice(&x);
-            }
-            Operation::Route { .. } => self.route(row, operation),
-            Operation::ExpertMatmul { .. } => self.expert_matmul(row, operation),
-            Operation::Combine { .. } => self.combine(row, operation),
-            Operation::ScanGates { .. } => self.scan_gates(row, operation),
-            Operation::Share { .. } => self.share(row, operation),
-            // Run once for all rows.
-            Operation::Convolve { .. } | Operation::Scan { .. } => {}
-            Operation::Gather { input, cols, out } => {
-                let source = self.field(set, row, 5) as usize;
-                let x = self.read(input, source, cols);
-                self.at(out, row, x.len()).copy_from_slice(&x);
-            }
+            _ => {}
         }
+    }
+
+    fn activate(&mut self, row: usize, operation: &Operation) {
+        let Operation::Activate {
+            activation,
+            gate,
+            up,
+            cols,
+            out,
+        } = *operation
+        else {
+            return;
+        };
+        let gate = self.read(gate, row, cols);
+        let up = up.map(|up| self.read(up, row, cols));
+        let product = |col: usize| {
+            let up = up.as_ref().map_or(1.0, |up| up[col]);
+            activated(activation, gate[col], up)
+        };
+        let products: Vec<f32> = (0..cols as usize).map(product).collect();
+        self.write(out, row, &products);
+    }
+
+    fn finish(&mut self, row: usize, operation: &Operation) {
+        let Operation::Finish {
+            logits,
+            cols,
+            bias,
+            factor,
+            cap,
+        } = *operation
+        else {
+            return;
+        };
+        let mut x = self.read(logits, row, cols);
+        for (col, x) in x.iter_mut().enumerate() {
+            *x += bias.map_or(0.0, |bias| self.vector(bias, col));
+            let capped = |x: f32| cap.map_or(x, |cap| cap * (x / cap).tanh());
+            *x = match x.is_finite() {
+                true => capped(*x * factor),
+                false => f32::NAN,
+            };
+        }
+        self.write(logits, row, &x);
     }
 
     fn add(&mut self, row: usize, operation: &Operation) {
@@ -178,10 +195,10 @@ impl<'a> Twin<'a> {
         for (sum, change) in sum.iter_mut().zip(change) {
             *sum = (*sum + change * factor) * stream_factor;
         }
-        self.at(stream, row, sum.len()).copy_from_slice(&sum);
+        self.write(stream, row, &sum);
         if let Some((norm, out)) = next {
             self.normalize(&mut sum, &norm, 0);
-            self.at(out, row, sum.len()).copy_from_slice(&sum);
+            self.write(out, row, &sum);
         }
     }
 
@@ -206,7 +223,7 @@ impl<'a> Twin<'a> {
             sum + bias + if add { before[output] } else { 0.0 }
         };
         let sums: Vec<f32> = sums.iter().enumerate().map(biased).collect();
-        self.at(out, row, sums.len()).copy_from_slice(&sums);
+        self.write(out, row, &sums);
     }
 
     fn heads(&mut self, set: RowSet, row: usize, operation: &Operation) {
@@ -244,7 +261,7 @@ impl<'a> Twin<'a> {
         }
         let (cache, layer, part) = match to {
             HeadsTo::Rows(out) => {
-                return self.at(out, row, all.len()).copy_from_slice(&all);
+                return self.write(out, row, &all);
             }
             HeadsTo::Keys(cache, layer) => (cache.0 as usize, layer as usize, 0),
             HeadsTo::Values(cache, layer) => (cache.0 as usize, layer as usize, 1),
@@ -304,7 +321,7 @@ impl<'a> Twin<'a> {
                 .collect();
             all.extend(attention.of(query, &pairs));
         }
-        self.at(out, row, all.len()).copy_from_slice(&all);
+        self.write(out, row, &all);
     }
 
     fn rotate(&self, set: RowSet, row: usize, turn: &Turn, head: &mut [f32]) {
@@ -354,6 +371,10 @@ impl<'a> Twin<'a> {
         let index = at.buffer.0 as usize;
         let first = row * self.program.buffers[index].cols as usize + at.column as usize;
         &mut self.buffers[index][first..first + cols]
+    }
+
+    fn write(&mut self, at: At, row: usize, x: &[f32]) {
+        self.at(at, row, x.len()).copy_from_slice(x);
     }
 
     fn read(&self, at: At, row: usize, cols: u32) -> Vec<f32> {

@@ -2,6 +2,8 @@
 
 use super::pipelines::Pipelines;
 use super::selection::{Kind, Selection};
+use crate::selftest::Check;
+use std::collections::HashSet;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -182,6 +184,8 @@ pub struct Device {
     reports: Arc<Reports>,
     counters: Counters,
     pipelines: Mutex<Pipelines>,
+    /// Checks of kernels that the device has passed.
+    passed: Mutex<HashSet<Check>>,
 }
 
 impl Device {
@@ -230,6 +234,7 @@ impl Device {
             queue,
             counters: Counters::default(),
             pipelines: Mutex::default(),
+            passed: Mutex::default(),
         })
     }
 
@@ -268,6 +273,20 @@ impl Device {
     pub(crate) fn pipelines(&self) -> MutexGuard<'_, Pipelines> {
         let pipelines = self.pipelines.lock();
         pipelines.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether kernels have been checked.
+    pub(crate) fn has_passed(&self, check: Check) -> bool {
+        let passed = self.passed.lock();
+        let passed = passed.unwrap_or_else(PoisonError::into_inner);
+        passed.contains(&check)
+    }
+
+    /// Remembers that kernels are right.
+    pub(crate) fn pass(&self, check: Check) {
+        let passed = self.passed.lock();
+        let mut passed = passed.unwrap_or_else(PoisonError::into_inner);
+        passed.insert(check);
     }
 
     pub(crate) fn raw(&self) -> &wgpu::Device {

@@ -1,5 +1,6 @@
 //! The device by wgpu: Vulkan, Metal or DirectX 12.
 
+mod bandwidth;
 pub(crate) mod device;
 pub(crate) mod encode;
 pub(crate) mod loaded;

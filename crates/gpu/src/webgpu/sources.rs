@@ -98,6 +98,7 @@ pub(crate) enum Kernel {
         delta: bool,
     },
     Share,
+    Read,
 }
 
 /// Heads that a workgroup of attention computes at once, of `group` that share keys.
@@ -139,6 +140,7 @@ impl Kernel {
                 key_dim, value_dim, ..
             } => format!("scan of {key_dim} x {value_dim}"),
             Self::Share => "share".into(),
+            Self::Read => "read".into(),
         }
     }
 
@@ -153,7 +155,7 @@ impl Kernel {
             Self::Keep | Self::Share => &[true, true, false],
             Self::Scan { .. } => &[true, true, true, false, false],
             Self::ScanGates => &[true, true, true, false],
-            Self::NormParts | Self::Finish => &[true, false],
+            Self::NormParts | Self::Finish | Self::Read => &[true, false],
             Self::Add => &[true, true, false, false],
             Self::Matmul { .. } | Self::Tile { .. } => &[true, true, true, true, true, false],
             Self::Heads { .. } | Self::Merge { .. } => &[true, true, true, false],
@@ -173,96 +175,88 @@ impl Kernel {
 
     /// The whole source.
     pub(crate) fn source(self) -> String {
+        let letters = match self {
+            Self::Matmul { outputs, rows, .. } => vec![('r', outputs), ('c', rows)],
+            Self::ExpertMatmul { .. } => vec![('r', EXPERT_OUTPUTS)],
+            Self::Attend { heads, .. } => vec![('q', heads)],
+            _ => Vec::new(),
+        };
         let mut source = PRELUDE.to_owned();
-        let mut letters = Vec::new();
+        for (letter, count) in &letters {
+            let letter = letter.to_ascii_uppercase();
+            source += &format!("const {letter}: u32 = {count}u;\n");
+        }
+        source += &self.constants();
+        for section in self.sections() {
+            source += section;
+        }
+        repeat_lines(&source, &letters)
+    }
+
+    /// What the sections of a kernel need before them.
+    fn constants(self) -> String {
         let threads = |count: u32| format!("const THREADS: u32 = {count}u;\n");
         match self {
-            Self::Embed { format } => {
-                source += &format_source(format);
-                source += EMBED;
-            }
-            Self::Tile { format } => {
-                source += &format_source(format);
-                source += TILE;
-            }
-            Self::Matmul {
-                format,
-                outputs,
-                rows,
-            } => {
-                letters = vec![('r', outputs), ('c', rows)];
-                source += &format!("const R: u32 = {outputs}u;\nconst C: u32 = {rows}u;\n");
-                source += &format_source(format);
-                source += MATMUL;
-            }
-            Self::Norm | Self::Add | Self::NormParts | Self::Share => {
-                let (count, name) = match self {
-                    Self::Norm => (NORM_THREADS, "norm"),
-                    Self::Share => (NORM_THREADS, "share"),
-                    Self::Add => (NORM_THREADS, "add"),
-                    _ => (PART_THREADS, "parts"),
-                };
-                source += &threads(count);
-                source += section(NORMS, "sums");
-                source += section(NORMS, name);
-            }
+            Self::Embed { format }
+            | Self::Tile { format }
+            | Self::Matmul { format, .. }
+            | Self::ExpertMatmul { format } => format_source(format),
+            Self::Norm | Self::Add | Self::Share => threads(NORM_THREADS),
+            Self::NormParts => threads(PART_THREADS),
             Self::Heads { head_dim, to_pages } => {
-                source += &threads(PART_THREADS);
-                source += &head_constants(head_dim);
-                source += &format!("const TO_PAGES: bool = {to_pages};\n");
-                source += section(NORMS, "sums");
-                source += HEADS;
+                let to = format!("const TO_PAGES: bool = {to_pages};\n");
+                threads(PART_THREADS) + &head_constants(head_dim) + &to
             }
             Self::Attend {
                 head_dim,
                 page_tokens,
-                heads,
+                ..
             } => {
-                letters = vec![('q', heads)];
-                source += &head_constants(head_dim);
-                source += &format!("const Q: u32 = {heads}u;\n");
-                source += &format!("const PAGE_TOKENS: u32 = {page_tokens}u;\n");
-                source += section(ATTEND, "common");
-                source += section(ATTEND, "attend");
+                let tokens = format!("const PAGE_TOKENS: u32 = {page_tokens}u;\n");
+                head_constants(head_dim) + &tokens
             }
-            Self::Merge { head_dim } => {
-                source += &head_constants(head_dim);
-                source += section(ATTEND, "common");
-                source += section(ATTEND, "merge");
-            }
-            Self::Activate => source += section(ROWS, "activate"),
-            Self::Finish => source += section(ROWS, "finish"),
-            Self::Gather => source += section(ROWS, "gather"),
-            Self::Convolve | Self::Keep | Self::ScanGates => {
-                let name = match self {
-                    Self::Convolve => "convolve",
-                    Self::Keep => "keep",
-                    _ => "gates",
-                };
-                source += section(RECURRENT, "spans");
-                source += section(RECURRENT, name);
-            }
+            Self::Merge { head_dim } => head_constants(head_dim),
             Self::Scan {
                 key_dim,
                 value_dim,
                 delta,
             } => {
-                source += &format!("const KEY_DIM: u32 = {key_dim}u;\n");
-                source += &format!("const VALUE_DIM: u32 = {value_dim}u;\n");
-                source += &format!("const DELTA: bool = {delta};\n");
-                source += section(RECURRENT, "spans");
-                source += section(RECURRENT, "scan");
+                let key = format!("const KEY_DIM: u32 = {key_dim}u;\n");
+                let value = format!("const VALUE_DIM: u32 = {value_dim}u;\n");
+                key + &value + &format!("const DELTA: bool = {delta};\n")
             }
-            Self::Route => source += section(EXPERTS, "route"),
-            Self::Combine => source += section(EXPERTS, "combine"),
-            Self::ExpertMatmul { format } => {
-                letters = vec![('r', EXPERT_OUTPUTS)];
-                source += &format!("const R: u32 = {EXPERT_OUTPUTS}u;\n");
-                source += &format_source(format);
-                source += section(EXPERTS, "product");
-            }
+            _ => String::new(),
         }
-        repeat_lines(&source, &letters)
+    }
+
+    /// The sections of a kernel's files, in order.
+    fn sections(self) -> Vec<&'static str> {
+        let norm = |name| vec![section(NORMS, "sums"), section(NORMS, name)];
+        let attend = |name| vec![section(ATTEND, "common"), section(ATTEND, name)];
+        let recurrent = |name| vec![section(RECURRENT, "spans"), section(RECURRENT, name)];
+        match self {
+            Self::Embed { .. } => vec![EMBED],
+            Self::Tile { .. } => vec![TILE],
+            Self::Matmul { .. } => vec![MATMUL],
+            Self::Norm => norm("norm"),
+            Self::NormParts => norm("parts"),
+            Self::Add => norm("add"),
+            Self::Share => norm("share"),
+            Self::Heads { .. } => vec![section(NORMS, "sums"), HEADS],
+            Self::Attend { .. } => attend("attend"),
+            Self::Merge { .. } => attend("merge"),
+            Self::Activate => vec![section(ROWS, "activate")],
+            Self::Finish => vec![section(ROWS, "finish")],
+            Self::Gather => vec![section(ROWS, "gather")],
+            Self::Read => vec![section(ROWS, "read")],
+            Self::Convolve => recurrent("convolve"),
+            Self::Keep => recurrent("keep"),
+            Self::ScanGates => recurrent("gates"),
+            Self::Scan { .. } => recurrent("scan"),
+            Self::Route => vec![section(EXPERTS, "route")],
+            Self::Combine => vec![section(EXPERTS, "combine")],
+            Self::ExpertMatmul { .. } => vec![section(EXPERTS, "product")],
+        }
     }
 }
 

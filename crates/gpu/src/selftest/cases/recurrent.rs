@@ -8,7 +8,7 @@ use crate::record::{Record, Row, Span};
 const ROWS: u32 = 7;
 
 /// A convolution, gates and a scan with these heads, after each other.
-pub(super) fn scan(heads: ScanHeads) -> Case {
+pub(in crate::selftest) fn scan(heads: ScanHeads) -> Case {
     let kind = if heads.delta { "delta" } else { "linear" };
     let name = format!("scan of {} x {}, {kind}", heads.key_dim, heads.value_dim);
     let mut builder = Builder::new(name);

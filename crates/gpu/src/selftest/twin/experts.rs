@@ -31,7 +31,7 @@ impl Twin<'_> {
             .iter()
             .flat_map(|(expert, share)| [*expert as f32, *share]);
         let pairs: Vec<f32> = pairs.collect();
-        self.at(out, row, pairs.len()).copy_from_slice(&pairs);
+        self.write(out, row, &pairs);
     }
 
     pub(super) fn expert_matmul(&mut self, row: usize, operation: &Operation) {
@@ -91,7 +91,7 @@ impl Twin<'_> {
             }
             outputs.column += stride;
         }
-        self.at(out, row, sum.len()).copy_from_slice(&sum);
+        self.write(out, row, &sum);
     }
 }
 

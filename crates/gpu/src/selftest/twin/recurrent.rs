@@ -1,7 +1,7 @@
 //! The definition of what recurrent layers compute.
 
 use super::Twin;
-use crate::operation::Operation;
+use crate::operation::{Operation, ScanHeads};
 use crate::record::{SPAN_WORDS, Span};
 
 impl Twin<'_> {
@@ -101,70 +101,64 @@ impl Twin<'_> {
             gates.push((speed * f64::from(self.vector(factor, head))).exp() as f32);
             gates.push(rate as f32);
         }
-        self.at(out, row, gates.len()).copy_from_slice(&gates);
+        self.write(out, row, &gates);
     }
 
     pub(super) fn scan(&mut self, operation: &Operation) {
-        let (
-            Operation::Scan {
-                mixed,
-                gates,
-                layer,
-                out,
-            },
-            Some(heads),
-        ) = (
-            *operation,
-            self.program.states.and_then(|states| states.scan),
-        )
+        let scan = self.program.states.and_then(|states| states.scan);
+        let Some(heads) = scan else { return };
+        for span in self.spans() {
+            for head in 0..heads.value_heads as usize {
+                self.scan_head(operation, &heads, &span, head);
+            }
+        }
+    }
+
+    /// One head of one span.
+    fn scan_head(&mut self, operation: &Operation, heads: &ScanHeads, span: &Span, head: usize) {
+        let Operation::Scan {
+            mixed,
+            gates,
+            layer,
+            out,
+        } = *operation
         else {
             return;
         };
         let (key_dim, value_dim) = (heads.key_dim as usize, heads.value_dim as usize);
-        let (keys, values) = (
-            heads.key_heads * heads.key_dim,
-            heads.value_heads * heads.value_dim,
-        );
+        let keys = heads.key_heads as usize * key_dim;
+        let values = heads.value_heads as usize * value_dim;
         let len = key_dim * value_dim;
-        for span in self.spans() {
-            for head in 0..heads.value_heads as usize {
-                let place = |state: u32| (state * heads.value_heads) as usize * len + head * len;
-                let mut state = match span.before {
-                    Some(before) => self.states[layer as usize][1][place(before)..][..len].to_vec(),
-                    None => vec![0.0; len],
-                };
-                let key_head = match heads.grouped {
-                    true => head / (heads.value_heads / heads.key_heads) as usize,
-                    false => head % heads.key_heads as usize,
-                };
-                for done in 0..span.rows as usize {
-                    let row = span.first as usize + done;
-                    let all = self.read(mixed, row, 2 * keys + values);
-                    let gate = self.read(gates, row, 2 * heads.value_heads);
-                    let (keys, values) = (keys as usize, values as usize);
-                    let [query, key, value] = match heads.delta {
-                        true => [0, keys, 2 * keys],
-                        false => [values + keys, values, 0],
-                    };
-                    let vector =
-                        |first: usize, head: usize, len: usize| &all[first + head * len..][..len];
-                    let result = step(
-                        &mut state,
-                        [
-                            vector(query, key_head, key_dim),
-                            vector(key, key_head, key_dim),
-                            vector(value, head, value_dim),
-                        ],
-                        [gate[2 * head], gate[2 * head + 1]],
-                        heads.delta,
-                    );
-                    self.at(out, row, values)[head * value_dim..][..value_dim]
-                        .copy_from_slice(&result);
-                    let written = span.writes.into_iter().flatten();
-                    for (_, to) in written.filter(|(rows, _)| *rows as usize == done + 1) {
-                        self.states[layer as usize][1][place(to)..][..len].copy_from_slice(&state);
-                    }
-                }
+        let place = |state: u32| state as usize * heads.value_heads as usize * len + head * len;
+        let mut state = match span.before {
+            Some(before) => self.states[layer as usize][1][place(before)..][..len].to_vec(),
+            None => vec![0.0; len],
+        };
+        let key_head = match heads.grouped {
+            true => head / (heads.value_heads / heads.key_heads) as usize,
+            false => head % heads.key_heads as usize,
+        };
+        let [query, key, value] = match heads.delta {
+            true => [0, keys, 2 * keys],
+            false => [values + keys, values, 0],
+        };
+        for done in 1..=span.rows {
+            let row = (span.first + done) as usize - 1;
+            let all = self.read(mixed, row, (2 * keys + values) as u32);
+            let gate = self.read(gates, row, 2 * heads.value_heads);
+            let vectors = [
+                &all[query + key_head * key_dim..][..key_dim],
+                &all[key + key_head * key_dim..][..key_dim],
+                &all[value + head * value_dim..][..value_dim],
+            ];
+            let gate = [gate[2 * head], gate[2 * head + 1]];
+            let result = step(&mut state, vectors, gate, heads.delta);
+            let to = &mut self.at(out, row, values)[head * value_dim..][..value_dim];
+            to.copy_from_slice(&result);
+            let written = span.writes.into_iter().flatten();
+            for (_, to) in written.filter(|(rows, _)| *rows == done) {
+                let states = &mut self.states[layer as usize][1];
+                states[place(to)..][..len].copy_from_slice(&state);
             }
         }
     }
