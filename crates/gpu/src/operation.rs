@@ -468,6 +468,19 @@ pub enum Operation {
         /// `(rows, value_heads, value_dim)`.
         out: At,
     },
+    /// `x = x + factor of the part * values`, in place; `(rows, parts, len)`.
+    AddParts {
+        /// What is added to.
+        x: At,
+        /// What is added.
+        values: At,
+        /// Elements of a part.
+        len: u32,
+        /// Elements of a row.
+        cols: u32,
+        /// `(parts)`.
+        factors: VectorId,
+    },
     /// `x = x * sigmoid(input . weights)`, in place; `(rows, cols)`.
     Share {
         /// What is multiplied.

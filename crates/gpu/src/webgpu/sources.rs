@@ -98,6 +98,7 @@ pub(crate) enum Kernel {
         delta: bool,
     },
     Share,
+    AddParts,
     Read,
 }
 
@@ -140,6 +141,7 @@ impl Kernel {
                 key_dim, value_dim, ..
             } => format!("scan of {key_dim} x {value_dim}"),
             Self::Share => "share".into(),
+            Self::AddParts => "sum by parts".into(),
             Self::Read => "read".into(),
         }
     }
@@ -152,7 +154,7 @@ impl Kernel {
             Self::Norm | Self::Activate | Self::Gather => &[true, true, false],
             Self::Route | Self::Combine => &[true, true, false],
             Self::Convolve => &[true, true, true, true, false],
-            Self::Keep | Self::Share => &[true, true, false],
+            Self::Keep | Self::Share | Self::AddParts => &[true, true, false],
             Self::Scan { .. } => &[true, true, true, false, false],
             Self::ScanGates => &[true, true, true, false],
             Self::NormParts | Self::Finish | Self::Read => &[true, false],
@@ -253,6 +255,7 @@ impl Kernel {
             Self::Keep => recurrent("keep"),
             Self::ScanGates => recurrent("gates"),
             Self::Scan { .. } => recurrent("scan"),
+            Self::AddParts => vec![section(RECURRENT, "add_parts")],
             Self::Route => vec![section(EXPERTS, "route")],
             Self::Combine => vec![section(EXPERTS, "combine")],
             Self::ExpertMatmul { .. } => vec![section(EXPERTS, "product")],

@@ -55,7 +55,7 @@ pub(in crate::selftest) fn scan(heads: ScanHeads) -> Case {
     builder.case
 }
 
-/// A convolution without a scan, and a share.
+/// A convolution without a scan, a share, and a sum by parts.
 pub(super) fn convolution() -> Case {
     let mut builder = Builder::new("convolution".into());
     let cols = 300;
@@ -79,6 +79,14 @@ pub(super) fn convolution() -> Case {
         input,
         input_cols: cols,
         weights,
+    });
+    let (x, factors) = (builder.buffer(ROWS, cols), builder.vector(12));
+    builder.push(Operation::AddParts {
+        x,
+        values: input,
+        len: 25,
+        cols,
+        factors,
     });
     batches(&mut builder);
     builder.case

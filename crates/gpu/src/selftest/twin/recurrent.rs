@@ -163,6 +163,27 @@ impl Twin<'_> {
         }
     }
 
+    pub(super) fn add_parts(&mut self, row: usize, operation: &Operation) {
+        let Operation::AddParts {
+            x,
+            values,
+            len,
+            cols,
+            factors,
+        } = *operation
+        else {
+            return;
+        };
+        let values = self.read(values, row, cols);
+        let factor = |col: usize| self.vector(factors, col / len as usize);
+        let products = values.iter().enumerate();
+        let products: Vec<f32> = products.map(|(col, value)| factor(col) * value).collect();
+        let x = self.at(x, row, products.len());
+        x.iter_mut()
+            .zip(products)
+            .for_each(|(x, product)| *x += product);
+    }
+
     pub(super) fn share(&mut self, row: usize, operation: &Operation) {
         let Operation::Share {
             x,

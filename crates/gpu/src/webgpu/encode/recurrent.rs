@@ -112,6 +112,27 @@ impl Planner<'_> {
         self.push(kernel, &buffers, constants, grid)
     }
 
+    pub(super) fn add_parts(&mut self, operation: &Operation) -> Planned {
+        let Operation::AddParts {
+            x,
+            values,
+            len,
+            cols,
+            factors,
+        } = *operation
+        else {
+            return Ok(());
+        };
+        let mut constants = vec![cols];
+        constants.extend(self.place(x));
+        constants.extend(self.place(values));
+        constants.extend([len, factors.0]);
+        let vectors = &self.memory.vectors;
+        let buffers = [vectors, self.buffer(values), self.buffer(x)];
+        let grid = Grid::Rows(cols.div_ceil(256));
+        self.push(Kernel::AddParts, &buffers, constants, grid)
+    }
+
     pub(super) fn share(&mut self, operation: &Operation) -> Planned {
         let Operation::Share {
             x,
