@@ -139,7 +139,9 @@ impl Check {
             Operation::Activate { .. } => Self::Activate,
             Operation::Finish { .. } => Self::Finish,
             Operation::Gather { .. } => Self::Gather,
-            Operation::Convolve { .. } | Operation::Share { .. } => Self::Convolution,
+            Operation::Convolve { .. } | Operation::Share { .. } | Operation::AddParts { .. } => {
+                Self::Convolution
+            }
             Operation::Scan { .. } => Self::Scan(ScanHeads {
                 key_heads: 1,
                 value_heads: 2,
