@@ -468,19 +468,6 @@ pub enum Operation {
         /// `(rows, value_heads, value_dim)`.
         out: At,
     },
-    /// `x = x + factor of the part * values`, in place; `(rows, parts, len)`.
-    AddParts {
-        /// What is added to.
-        x: At,
-        /// What is added.
-        values: At,
-        /// Elements of a part.
-        len: u32,
-        /// Elements of a row.
-        cols: u32,
-        /// `(parts)`.
-        factors: VectorId,
-    },
     /// `x = x * sigmoid(input . weights)`, in place; `(rows, cols)`.
     Share {
         /// What is multiplied.
@@ -493,6 +480,19 @@ pub enum Operation {
         input_cols: u32,
         /// The weights.
         weights: VectorId,
+    },
+    /// `x = x + factor * values` in each of `parts` parts of `len` elements, in place.
+    AddParts {
+        /// What is added to.
+        x: At,
+        /// Parts of a row.
+        parts: u32,
+        /// Elements of a part.
+        len: u32,
+        /// What is added.
+        values: At,
+        /// The factor of each part (parts).
+        factors: VectorId,
     },
     /// `out[i] = input[rows[i]]` for the rows of the operation's set; `(rows, cols)`.
     Gather {

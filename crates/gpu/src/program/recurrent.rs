@@ -124,9 +124,9 @@ impl<'a> Walk<'a> {
         let out = self.scan(number, mixed, gates, value_cols);
         self.push(Operation::AddParts {
             x: out,
-            values: mixed,
+            parts: value_heads as u32,
             len: heads.value_dim as u32,
-            cols: value_cols as u32,
+            values: mixed,
             factors,
         });
         self.push(Operation::Activate {

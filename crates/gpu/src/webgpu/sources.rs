@@ -141,7 +141,7 @@ impl Kernel {
                 key_dim, value_dim, ..
             } => format!("scan of {key_dim} x {value_dim}"),
             Self::Share => "share".into(),
-            Self::AddParts => "sum by parts".into(),
+            Self::AddParts => "sum of parts".into(),
             Self::Read => "read".into(),
         }
     }
@@ -250,12 +250,12 @@ impl Kernel {
             Self::Activate => vec![section(ROWS, "activate")],
             Self::Finish => vec![section(ROWS, "finish")],
             Self::Gather => vec![section(ROWS, "gather")],
+            Self::AddParts => vec![section(ROWS, "add_parts")],
             Self::Read => vec![section(ROWS, "read")],
             Self::Convolve => recurrent("convolve"),
             Self::Keep => recurrent("keep"),
             Self::ScanGates => recurrent("gates"),
             Self::Scan { .. } => recurrent("scan"),
-            Self::AddParts => vec![section(RECURRENT, "add_parts")],
             Self::Route => vec![section(EXPERTS, "route")],
             Self::Combine => vec![section(EXPERTS, "combine")],
             Self::ExpertMatmul { .. } => vec![section(EXPERTS, "product")],

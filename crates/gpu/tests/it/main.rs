@@ -3,6 +3,7 @@
 
 mod faults;
 mod fields;
+mod large;
 mod models;
 mod pages;
 mod states;

@@ -166,22 +166,20 @@ impl Twin<'_> {
     pub(super) fn add_parts(&mut self, row: usize, operation: &Operation) {
         let Operation::AddParts {
             x,
-            values,
+            parts,
             len,
-            cols,
+            values,
             factors,
         } = *operation
         else {
             return;
         };
-        let values = self.read(values, row, cols);
-        let factor = |col: usize| self.vector(factors, col / len as usize);
-        let products = values.iter().enumerate();
-        let products: Vec<f32> = products.map(|(col, value)| factor(col) * value).collect();
-        let x = self.at(x, row, products.len());
-        x.iter_mut()
-            .zip(products)
-            .for_each(|(x, product)| *x += product);
+        let mut sums = self.read(x, row, parts * len);
+        let values = self.read(values, row, parts * len);
+        for (col, (sum, value)) in sums.iter_mut().zip(values).enumerate() {
+            *sum += self.vector(factors, col / len as usize) * value;
+        }
+        self.write(x, row, &sums);
     }
 
     pub(super) fn share(&mut self, row: usize, operation: &Operation) {

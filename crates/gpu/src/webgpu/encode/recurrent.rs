@@ -112,27 +112,6 @@ impl Planner<'_> {
         self.push(kernel, &buffers, constants, grid)
     }
 
-    pub(super) fn add_parts(&mut self, operation: &Operation) -> Planned {
-        let Operation::AddParts {
-            x,
-            values,
-            len,
-            cols,
-            factors,
-        } = *operation
-        else {
-            return Ok(());
-        };
-        let mut constants = vec![cols];
-        constants.extend(self.place(x));
-        constants.extend(self.place(values));
-        constants.extend([len, factors.0]);
-        let vectors = &self.memory.vectors;
-        let buffers = [vectors, self.buffer(values), self.buffer(x)];
-        let grid = Grid::Rows(cols.div_ceil(256));
-        self.push(Kernel::AddParts, &buffers, constants, grid)
-    }
-
     pub(super) fn share(&mut self, operation: &Operation) -> Planned {
         let Operation::Share {
             x,
@@ -152,6 +131,28 @@ impl Planner<'_> {
         constants.push(weights.0);
         let buffers = [&memory.vectors, self.buffer(input), self.buffer(x)];
         self.push(Kernel::Share, &buffers, constants, Grid::Rows(1))
+    }
+
+    pub(super) fn add_parts(&mut self, operation: &Operation) -> Planned {
+        let Operation::AddParts {
+            x,
+            parts,
+            len,
+            values,
+            factors,
+        } = *operation
+        else {
+            return Ok(());
+        };
+        let cols = parts * len;
+        let mut constants = vec![cols, len];
+        constants.extend(self.place(x));
+        constants.extend(self.place(values));
+        constants.push(factors.0);
+        let memory = self.memory;
+        let buffers = [&memory.vectors, self.buffer(values), self.buffer(x)];
+        let grid = Grid::Rows(cols.div_ceil(256));
+        self.push(Kernel::AddParts, &buffers, constants, grid)
     }
 }
 
