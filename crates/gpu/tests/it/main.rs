@@ -3,7 +3,6 @@
 
 mod faults;
 mod fields;
-mod large;
 mod models;
 mod pages;
 mod states;
