@@ -481,6 +481,19 @@ pub enum Operation {
         /// The weights.
         weights: VectorId,
     },
+    /// `x = x + factor * values` in each of `parts` parts of `len` elements, in place.
+    AddParts {
+        /// What is added to.
+        x: At,
+        /// Parts of a row.
+        parts: u32,
+        /// Elements of a part.
+        len: u32,
+        /// What is added.
+        values: At,
+        /// The factor of each part (parts).
+        factors: VectorId,
+    },
     /// `out[i] = input[rows[i]]` for the rows of the operation's set; `(rows, cols)`.
     Gather {
         /// Rows of the set that the indices point into.

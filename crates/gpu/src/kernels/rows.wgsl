@@ -161,3 +161,32 @@ fn main(
     out[0] = 1u;
   }
 }
+
+// section add_parts
+// `x = x + factor of the part * values`.
+struct P {
+  batch: Batch,
+  cols: u32,
+  len: u32,
+  x_at: u32,
+  x_row: u32,
+  values_at: u32,
+  values_row: u32,
+  factors: u32,
+}
+var<immediate> p: P;
+
+@group(0) @binding(0) var<storage, read> vectors: array<f32>;
+@group(0) @binding(1) var<storage, read> values: array<f32>;
+@group(0) @binding(2) var<storage, read_write> x: array<f32>;
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let col = block.x * 256u + lid;
+  if (col >= p.cols) {
+    return;
+  }
+  let at = p.x_at + block.y * p.x_row + col;
+  let value = values[p.values_at + block.y * p.values_row + col];
+  x[at] = fma(vectors[p.factors + col / p.len], value, x[at]);
+}

@@ -14,6 +14,9 @@ use kernels::{Format, QuantBlock, QuantFormat, ScaleKind};
 /// Planes of a matrix.
 pub(crate) const PLANES: usize = 3;
 
+/// Threads that write rows, at most.
+const THREADS_MAX: usize = 16;
+
 /// Weights of a block with its own `d` in the formats with scales of scales.
 const SUPER_BLOCK: usize = 256;
 
@@ -64,18 +67,20 @@ impl RowLayout {
         self.words.iter().sum()
     }
 
-    /// Writes a row of the file into the planes of the row, one after the other.
+    /// Writes a row of the file into the planes of the row.
     ///
     /// # Panics
-    /// If `raw` is not [`Self::file_bytes`] or `out` not [`Self::row_words`] long.
-    pub(crate) fn write_row(&self, raw: &[u8], out: &mut [u32]) {
-        assert!(raw.len() == self.file_bytes() && out.len() == self.row_words());
-        out.fill(0);
-        let (low, rest) = out.split_at_mut(self.words[0]);
+    /// If `raw` is not [`Self::file_bytes`] long, or a plane has another length than the row's.
+    pub(crate) fn write_row(&self, raw: &[u8], planes: [&mut [u32]; PLANES]) {
+        assert_eq!(raw.len(), self.file_bytes());
+        let [low, high, scales] = planes;
+        assert_eq!([low.len(), high.len(), scales.len()], self.words);
+        low.fill(0);
+        high.fill(0);
+        scales.fill(0);
         let Some(quant) = QuantFormat::of(self.format) else {
             return write_floats(raw, low);
         };
-        let (high, scales) = rest.split_at_mut(self.words[1]);
         let mut block = QuantBlock::default();
         let units = quant.weights / UNIT as usize;
         for (index, bytes) in raw.chunks_exact(self.format.block_bytes()).enumerate() {
@@ -85,6 +90,44 @@ impl RowLayout {
                 write_unit(&quant, unit, quants, low, high);
             }
             write_scales(&quant, index, &block, scales);
+        }
+    }
+
+    /// Writes rows of the file into the planes of all these rows, by several threads.
+    ///
+    /// # Panics
+    /// As for [`Self::write_row`].
+    pub(crate) fn write_rows(&self, raw: &[u8], planes: &mut [Vec<u32>; PLANES]) {
+        let rows = raw.len() / self.file_bytes().max(1);
+        for (plane, words) in planes.iter_mut().zip(self.words) {
+            plane.resize(rows * words, 0);
+        }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let per_thread = rows.div_ceil(threads.min(THREADS_MAX)).max(1);
+        let mut rest = planes.each_mut().map(|plane| &mut plane[..]);
+        std::thread::scope(|scope| {
+            for raw in raw.chunks(per_thread * self.file_bytes().max(1)) {
+                let count = raw.len() / self.file_bytes().max(1);
+                let mut words = self.words.into_iter();
+                let parts = rest.each_mut().map(|rest| {
+                    let words = words.next().unwrap_or(0);
+                    rest.split_off_mut(..count * words).unwrap_or_default()
+                });
+                scope.spawn(|| self.write_part(raw, parts));
+            }
+        });
+    }
+
+    /// Writes rows one after the other.
+    fn write_part(&self, raw: &[u8], planes: [&mut [u32]; PLANES]) {
+        let [mut low, mut high, mut scales] = planes;
+        for raw in raw.chunks_exact(self.file_bytes().max(1)) {
+            let mut words = self.words.into_iter();
+            let row = [&mut low, &mut high, &mut scales].map(|rest| {
+                let words = words.next().unwrap_or(0);
+                rest.split_off_mut(..words).unwrap_or_default()
+            });
+            self.write_row(raw, row);
         }
     }
 }
@@ -239,6 +282,22 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_all_threads_are_those_of_one() {
+        for (format, cols) in [(Format::Q6_K, 512), (Format::Q8_0, 96), (Format::F16, 37)] {
+            let layout = RowLayout::of(format, cols);
+            for rows in [1, 2, 7, 40] {
+                let raw = noise(format, rows, cols);
+                let mut found = layout.words.map(|_| vec![u32::MAX; 3]);
+                layout.write_rows(&raw, &mut found);
+                let mut wanted = layout.words.map(|words| vec![u32::MAX; rows * words]);
+                let [low, high, scales] = &mut wanted;
+                layout.write_part(&raw, [low, high, scales]);
+                assert_eq!(found, wanted, "{format:?} {rows}");
+            }
+        }
+    }
+
+    #[test]
     fn planes_hold_the_values_of_the_file() {
         for format in Format::ALL {
             let cols = match format.block_weights() {
@@ -248,10 +307,10 @@ mod tests {
             };
             let layout = RowLayout::of(format, cols);
             let raw = noise(format, 1, cols);
-            let mut words = vec![u32::MAX; layout.row_words()];
-            layout.write_row(&raw, &mut words);
-            let (low, rest) = words.split_at(layout.words[0]);
-            let (high, scales) = rest.split_at(layout.words[1]);
+            let mut planes = layout.words.map(|words| vec![u32::MAX; words]);
+            let [low, high, scales] = &mut planes;
+            layout.write_row(&raw, [low, high, scales]);
+            let [low, high, scales] = &planes;
             let mut wanted = vec![0.0; cols];
             dequantize(format, &raw, &mut wanted);
             for (col, wanted) in wanted.iter().enumerate() {

@@ -139,7 +139,9 @@ impl Check {
             Operation::Activate { .. } => Self::Activate,
             Operation::Finish { .. } => Self::Finish,
             Operation::Gather { .. } => Self::Gather,
-            Operation::Convolve { .. } | Operation::Share { .. } => Self::Convolution,
+            Operation::Convolve { .. } | Operation::Share { .. } | Operation::AddParts { .. } => {
+                Self::Convolution
+            }
             Operation::Scan { .. } => Self::Scan(ScanHeads {
                 key_heads: 1,
                 value_heads: 2,
@@ -351,6 +353,23 @@ pub(super) fn matmul(format: Format, rows: u32) -> Case {
             out,
         });
     }
+    builder.plain_rows(rows);
+    builder.case
+}
+
+/// A product with many outputs.
+#[cfg(test)]
+pub(super) fn wide_matmul(outputs: u32, rows: u32) -> Case {
+    let mut builder = Builder::new("wide matmul".into());
+    let matrix = builder.matrix(Format::Q8_0, outputs, 32);
+    let [input, out] = [32, outputs].map(|cols| builder.buffer(rows, cols));
+    builder.push(Operation::Matmul {
+        matrix,
+        input,
+        bias: None,
+        add: false,
+        out,
+    });
     builder.plain_rows(rows);
     builder.case
 }

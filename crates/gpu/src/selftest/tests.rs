@@ -1,6 +1,6 @@
 //! The kernels on the driver of the machine: results, bits, numbers of calls, faults.
 
-use super::cases::{SCANS, attend, embed, matmul, scan};
+use super::cases::{SCANS, attend, embed, matmul, scan, wide_matmul};
 use super::*;
 use crate::operation::RowSet;
 use crate::record::{Record, Row, Span};
@@ -126,6 +126,14 @@ fn matrices_larger_than_a_binding_are_in_parts() {
     let tiny = Arc::new(tiny.with_binding_bytes_max(256));
     let refused = Loaded::new(tiny, matmul(Format::F32, 3).program);
     assert!(matches!(refused, Err(PrepareError::TooLarge { .. })));
+}
+
+#[test]
+fn products_have_more_outputs_than_one_dimension_has_workgroups() {
+    let Some(device) = device() else { return };
+    let outputs = 4 * 32768 + 77;
+    let case = wide_matmul(outputs, 5);
+    assert_eq!(compare(&device, &case), Ok(()));
 }
 
 #[test]

@@ -95,6 +95,7 @@ impl<'a> Twin<'a> {
             Operation::Combine { .. } => self.combine(row, operation),
             Operation::ScanGates { .. } => self.scan_gates(row, operation),
             Operation::Share { .. } => self.share(row, operation),
+            Operation::AddParts { .. } => self.add_parts(row, operation),
             // Run once for all rows.
             Operation::Convolve { .. } | Operation::Scan { .. } => {}
         }

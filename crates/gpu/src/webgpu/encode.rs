@@ -134,6 +134,7 @@ impl<'a> Planner<'a> {
             Operation::ScanGates { .. } => self.scan_gates(operation),
             Operation::Scan { .. } => self.scan(operation),
             Operation::Share { .. } => self.share(operation),
+            Operation::AddParts { .. } => self.add_parts(operation),
             Operation::Gather { input, cols, out } => {
                 let mut constants = vec![cols];
                 constants.extend(self.place(input));

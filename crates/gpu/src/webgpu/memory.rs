@@ -16,7 +16,7 @@ const PARTS_BYTES_MAX: u64 = 64 << 20;
 /// The smallest buffer, of which all are multiples.
 const LEAST_BYTES: u64 = 16;
 
-/// Bytes of packed rows that are on their way to the device at once, at most; a single row may be longer.
+/// Bytes of packed rows of which two sets are on their way to the device at once, at most; a single row may be longer.
 const UPLOAD_BYTES_MAX: usize = 16 << 20;
 
 /// Why a program is not loaded.
@@ -77,7 +77,6 @@ pub(crate) struct Memory {
     pub(crate) page: wgpu::Buffer,
     /// Packed rows on their way to the device, by plane.
     uploads: [Vec<u32>; PLANES],
-    row: Vec<u32>,
 }
 
 impl Memory {
@@ -124,7 +123,6 @@ impl Memory {
                 BufferUsages::COPY_SRC | BufferUsages::COPY_DST,
             )?,
             uploads: Default::default(),
-            row: Vec::new(),
         };
         let vectors = bytemuck::cast_slice(&program.vectors);
         device.queue().write_buffer(&memory.vectors, 0, vectors);
@@ -168,29 +166,17 @@ impl Memory {
         assert!(raw.len().is_multiple_of(layout.file_bytes()), "whole rows");
         let per_upload = (UPLOAD_BYTES_MAX / (4 * layout.row_words())).max(1);
         let mut row = first;
+        let mut before = None;
         for chunk in raw.chunks(per_upload * layout.file_bytes()) {
-            self.pack(&layout, chunk);
+            layout.write_rows(chunk, &mut self.uploads);
             let rows = (chunk.len() / layout.file_bytes()) as u32;
             self.write(device, matrix, row, rows);
-            let submission = device.submit(None);
-            device.wait(submission)?;
+            // The next rows are packed while these are on their way.
+            let after = before.replace(device.submit(None));
+            after.map_or(Ok(()), |submission| device.wait(submission))?;
             row += rows;
         }
-        Ok(())
-    }
-
-    fn pack(&mut self, layout: &RowLayout, raw: &[u8]) {
-        self.uploads.iter_mut().for_each(Vec::clear);
-        self.row.resize(layout.row_words(), 0);
-        for raw in raw.chunks_exact(layout.file_bytes()) {
-            layout.write_row(raw, &mut self.row);
-            let mut rest = &self.row[..];
-            for (plane, words) in self.uploads.iter_mut().zip(layout.words) {
-                let (words, after) = rest.split_at(words);
-                plane.extend_from_slice(words);
-                rest = after;
-            }
-        }
+        before.map_or(Ok(()), |submission| device.wait(submission))
     }
 
     /// Writes the packed rows to the parts that have them.

@@ -98,6 +98,7 @@ pub(crate) enum Kernel {
         delta: bool,
     },
     Share,
+    AddParts,
     Read,
 }
 
@@ -140,6 +141,7 @@ impl Kernel {
                 key_dim, value_dim, ..
             } => format!("scan of {key_dim} x {value_dim}"),
             Self::Share => "share".into(),
+            Self::AddParts => "sum of parts".into(),
             Self::Read => "read".into(),
         }
     }
@@ -152,7 +154,7 @@ impl Kernel {
             Self::Norm | Self::Activate | Self::Gather => &[true, true, false],
             Self::Route | Self::Combine => &[true, true, false],
             Self::Convolve => &[true, true, true, true, false],
-            Self::Keep | Self::Share => &[true, true, false],
+            Self::Keep | Self::Share | Self::AddParts => &[true, true, false],
             Self::Scan { .. } => &[true, true, true, false, false],
             Self::ScanGates => &[true, true, true, false],
             Self::NormParts | Self::Finish | Self::Read => &[true, false],
@@ -248,6 +250,7 @@ impl Kernel {
             Self::Activate => vec![section(ROWS, "activate")],
             Self::Finish => vec![section(ROWS, "finish")],
             Self::Gather => vec![section(ROWS, "gather")],
+            Self::AddParts => vec![section(ROWS, "add_parts")],
             Self::Read => vec![section(ROWS, "read")],
             Self::Convolve => recurrent("convolve"),
             Self::Keep => recurrent("keep"),

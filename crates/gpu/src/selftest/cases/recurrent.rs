@@ -55,7 +55,7 @@ pub(in crate::selftest) fn scan(heads: ScanHeads) -> Case {
     builder.case
 }
 
-/// A convolution without a scan, and a share.
+/// A convolution without a scan, a share, and a sum of parts.
 pub(super) fn convolution() -> Case {
     let mut builder = Builder::new("convolution".into());
     let cols = 300;
@@ -79,6 +79,16 @@ pub(super) fn convolution() -> Case {
         input,
         input_cols: cols,
         weights,
+    });
+    let values = builder.buffer(ROWS, 5 * 70);
+    let x = builder.buffer(ROWS, 5 * 70);
+    let factors = builder.vector(5);
+    builder.push(Operation::AddParts {
+        x,
+        parts: 5,
+        len: 70,
+        values,
+        factors,
     });
     batches(&mut builder);
     builder.case

@@ -163,6 +163,25 @@ impl Twin<'_> {
         }
     }
 
+    pub(super) fn add_parts(&mut self, row: usize, operation: &Operation) {
+        let Operation::AddParts {
+            x,
+            parts,
+            len,
+            values,
+            factors,
+        } = *operation
+        else {
+            return;
+        };
+        let mut sums = self.read(x, row, parts * len);
+        let values = self.read(values, row, parts * len);
+        for (col, (sum, value)) in sums.iter_mut().zip(values).enumerate() {
+            *sum += self.vector(factors, col / len as usize) * value;
+        }
+        self.write(x, row, &sums);
+    }
+
     pub(super) fn share(&mut self, row: usize, operation: &Operation) {
         let Operation::Share {
             x,

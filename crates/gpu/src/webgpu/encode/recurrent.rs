@@ -132,6 +132,28 @@ impl Planner<'_> {
         let buffers = [&memory.vectors, self.buffer(input), self.buffer(x)];
         self.push(Kernel::Share, &buffers, constants, Grid::Rows(1))
     }
+
+    pub(super) fn add_parts(&mut self, operation: &Operation) -> Planned {
+        let Operation::AddParts {
+            x,
+            parts,
+            len,
+            values,
+            factors,
+        } = *operation
+        else {
+            return Ok(());
+        };
+        let cols = parts * len;
+        let mut constants = vec![cols, len];
+        constants.extend(self.place(x));
+        constants.extend(self.place(values));
+        constants.push(factors.0);
+        let memory = self.memory;
+        let buffers = [&memory.vectors, self.buffer(values), self.buffer(x)];
+        let grid = Grid::Rows(cols.div_ceil(256));
+        self.push(Kernel::AddParts, &buffers, constants, grid)
+    }
 }
 
 /// Columns of a head's state that a workgroup computes.
