@@ -325,3 +325,50 @@ impl ExportPages for Model {
         _ = self.on_device(|loaded| loaded.import_page(page, bytes));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_device::device;
+    use synth::{Mix, SynthSpec};
+    use weights::gguf::Gguf;
+
+    #[test]
+    fn memory_is_known_before_it_is_allocated() {
+        let Some(device) = device() else { return };
+        let options = Options {
+            context_max: None,
+            page_tokens: 16,
+            pages: 9,
+            rows_max: 20,
+            logit_rows_max: 3,
+            states: 5,
+            exact: false,
+        };
+        for (preset, mix) in [
+            ("small-llama", "Q4_K_M"),
+            ("tiny-gemma4", "Q8_0"),
+            ("tiny-gpt-oss", "MXFP4_MOE"),
+            ("tiny-qwen35", "BF16"),
+        ] {
+            let spec = SynthSpec::preset(preset).expect("a preset");
+            let mix = Mix::from_name(mix).expect("a mix");
+            let bytes = SynthSpec { mix, ..spec }.to_bytes().expect("a model");
+            let files = Gguf::from_bytes(bytes).expect("a file");
+            let mut seen = Vec::new();
+            let mut progress = |packed: Packed| seen.push(packed);
+            let files = Arc::new(ModelFiles::from(files));
+            let model = Model::load(files, Arc::clone(&device), &options, &mut progress);
+            let model = model.unwrap_or_else(|why| panic!("{preset}: {why}"));
+            let allocated = model.loaded.borrow().device_bytes();
+            assert_eq!(model.bytes().bytes(), allocated, "{preset}");
+            let last = seen.last().expect("progress");
+            assert_eq!(last.bytes_done, last.bytes_total, "{preset}");
+            assert_eq!(last.tensors_done, last.tensors_total, "{preset}");
+            assert!(
+                seen.is_sorted_by_key(|packed| packed.bytes_done),
+                "{preset}"
+            );
+        }
+    }
+}

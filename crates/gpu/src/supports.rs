@@ -2,7 +2,6 @@
 
 use weights::Config;
 use weights::config::StateHead;
-use weights::config::recurrent_rule::RecurrentRule;
 use weights::config::traits::Traits;
 
 /// The part of a model that does not run on a device.
@@ -12,9 +11,6 @@ pub enum Unsupported {
     /// Texts in which a token sees later ones.
     #[error("tokens that see later ones are computed on the CPU only")]
     Bidirectional,
-    /// Recurrent layers by the rule of Mamba-2.
-    #[error("Mamba-2 layers are computed on the CPU only")]
-    Mamba,
     /// Keys and values as projections of one latent.
     #[error("attention to latents is computed on the CPU only")]
     Latent,
@@ -42,12 +38,10 @@ pub fn supports(config: &Config) -> Result<(), Unsupported> {
         bidirectional,
         ..
     } = config.traits;
-    let mamba = matches!(config.traits.recurrent, Some(RecurrentRule::Mamba(_)));
     let experts = config.experts.as_ref();
     let groups = experts.is_some_and(|experts| experts.router.groups.is_some());
     let missing = [
         (bidirectional, Unsupported::Bidirectional),
-        (mamba, Unsupported::Mamba),
         (config.latent.is_some(), Unsupported::Latent),
         (altup, Unsupported::States),
         (groups, Unsupported::ExpertGroups),

@@ -5,7 +5,9 @@ use crate::support::bytes;
 use crate::support::saved::Saved;
 use kernels::{Isa, MatrixStack, Pool};
 use weights::gguf::Gguf;
-use weights::parameters::{Described, DescribedMatrix, DescribedReader, Part, Stored, Weights};
+use weights::parameters::{
+    Described, DescribedMatrix, DescribedReader, Parameter, Stored, Weights,
+};
 use weights::safetensors::{Quantize, Safetensors};
 use weights::{Architecture, LoadError, ModelFiles, PackedSections};
 
@@ -48,7 +50,7 @@ fn check_contents(label: &str, files: impl Into<ModelFiles>) {
     let reader = &mut DescribedReader::new(&files, &mut pool);
     for (packed, described) in packed.parts().zip(described.parts()) {
         match (packed, described) {
-            (Part::Matrix(matrix), Part::Matrix(found)) => {
+            (Parameter::Matrix(matrix), Parameter::Matrix(found)) => {
                 let repacked = repacked(reader, found);
                 assert_eq!((matrix.rows(), matrix.cols()), (found.rows, found.cols));
                 assert!(
@@ -56,7 +58,7 @@ fn check_contents(label: &str, files: impl Into<ModelFiles>) {
                     "{label} {found:?}"
                 );
             }
-            (Part::Stack(stack), Part::Stack(found)) => {
+            (Parameter::Stack(stack), Parameter::Stack(found)) => {
                 let repacked = repacked(reader, found);
                 assert_eq!(stack.count(), found.count, "{label}");
                 assert!(
@@ -64,7 +66,7 @@ fn check_contents(label: &str, files: impl Into<ModelFiles>) {
                     "{label} {found:?}"
                 );
             }
-            (Part::Table(table), Part::Table(found)) => {
+            (Parameter::Table(table), Parameter::Table(found)) => {
                 let mut bytes = Vec::new();
                 let read = reader.read(found, |rows| {
                     bytes.extend_from_slice(rows);

@@ -7,6 +7,7 @@ use weights::config::traits::QkNorm;
 use weights::parameters::{Attention, Described, KeyValue, Norm as NormWeights};
 
 /// Heads between their projection and attention.
+#[derive(Clone, Copy)]
 struct Heads<'a> {
     input: At,
     heads: usize,

@@ -197,7 +197,7 @@ impl<'a> Walk<'a> {
     fn layer(&mut self, index: usize, layer: &'a Layer<Described>, next: &'a BlockInput) {
         if layer.mixes() {
             if let Some(recurrent) = &layer.recurrent {
-                self.recurrent(index, recurrent);
+                self.recurrent(index, recurrent, layer.attention.is_some());
             }
             if let Some(attention) = &layer.attention {
                 self.attention(index, attention);

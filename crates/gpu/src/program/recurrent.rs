@@ -1,25 +1,35 @@
-//! Recurrent layers, in place of attention: gated DeltaNet, and convolutions between gates.
+//! Recurrent layers, in place of attention or beside it: gated DeltaNet, Mamba-2, and convolutions between gates.
 
 use super::{Role, Walk};
 use crate::operation::{Activation, At, Norm, Operation};
 use crate::operation::{ScanHeads, StatesShape};
 use kernels::{ScanRule, ScanShape};
 use weights::config::{RecurrentConfig, RecurrentPart};
-use weights::parameters::{DeltaNet, Described, Recurrent, ShortConv};
+use weights::parameters::{BlockInput, DeltaNet, Described, Linear, Mamba, Recurrent, ShortConv};
 
 impl<'a> Walk<'a> {
     /// The recurrent part of a layer, from the input to `update`; writes the states. After the last layer that stores, rows
     /// without outputs are dropped.
-    pub(super) fn recurrent(&mut self, index: usize, layer: &'a Recurrent<Described>) {
+    pub(super) fn recurrent(
+        &mut self,
+        index: usize,
+        layer: &'a Recurrent<Described>,
+        beside_attention: bool,
+    ) {
         let part = self.config.recurrent.as_ref().map(|layers| layers.part);
         match (layer, part) {
             (Recurrent::Delta(layer), Some(RecurrentPart::Scan(heads))) => {
                 self.delta(index, layer, &heads);
             }
+            (Recurrent::Mamba(layer), Some(RecurrentPart::Scan(heads))) => {
+                self.mamba(index, layer, &heads);
+            }
             (Recurrent::Convolution(layer), _) => self.short_conv(index, layer),
             _ => {}
         }
-        if index == self.config.last_stored_layer() {
+        if beside_attention {
+            self.add(None, None, &BlockInput::AsAttention);
+        } else if index == self.config.last_stored_layer() {
             let (input, cols) = (self.update, self.config.dim);
             self.keep_wanted();
             let out = self.buffer(Role::KeptUpdate, cols);
@@ -34,15 +44,10 @@ impl<'a> Walk<'a> {
 
     fn delta(&mut self, index: usize, layer: &'a DeltaNet<Described>, heads: &ScanShape) {
         let (cols, value_cols) = (heads.cols(), heads.value_cols());
-        let projected = |walk: &mut Self, linear: &'a _, role, cols| {
-            let out = walk.buffer(role, cols);
-            walk.project(linear, walk.input, out);
-            out
-        };
-        let input = projected(self, &layer.input, Role::ScanInput, cols);
-        let gate = projected(self, &layer.gate, Role::ScanGate, value_cols);
-        let decay = projected(self, &layer.decay, Role::Decay, heads.value_heads);
-        let rate = projected(self, &layer.rate, Role::Rate, heads.value_heads);
+        let input = self.projected(&layer.input, Role::ScanInput, cols);
+        let gate = self.projected(&layer.gate, Role::ScanGate, value_cols);
+        let decay = self.projected(&layer.decay, Role::Decay, heads.value_heads);
+        let rate = self.projected(&layer.rate, Role::Rate, heads.value_heads);
         let mixed = self.buffer(Role::Mixed, cols);
         let number = self.recurrent_number(index);
         let taps = self.program.vector(&layer.taps);
@@ -66,13 +71,7 @@ impl<'a> Walk<'a> {
             factor,
             out: gates,
         });
-        let out = self.buffer(Role::ScanOutput, value_cols);
-        self.push(Operation::Scan {
-            mixed,
-            gates,
-            layer: number,
-            out,
-        });
+        let out = self.scan(number, mixed, gates, value_cols);
         let norm = self.norm(&layer.norm);
         self.push(Operation::NormParts {
             x: out,
@@ -90,6 +89,84 @@ impl<'a> Walk<'a> {
         });
         let update = self.update();
         self.project(&layer.out, gate, update);
+    }
+
+    fn mamba(&mut self, index: usize, layer: &'a Mamba<Described>, heads: &ScanShape) {
+        let (cols, value_cols) = (heads.cols(), heads.value_cols());
+        let value_heads = heads.value_heads;
+        let input = self.projected(&layer.input, Role::ScanInput, cols);
+        let gate = self.projected(&layer.gate, Role::ScanGate, value_cols);
+        let decay = self.projected(&layer.step, Role::Decay, value_heads);
+        let mixed = self.buffer(Role::Mixed, cols);
+        let number = self.recurrent_number(index);
+        let taps = self.program.vector(&layer.taps);
+        let taps_bias = layer.taps_bias.as_ref();
+        let bias = taps_bias.map(|bias| self.program.vector(bias));
+        self.push(Operation::Convolve {
+            input,
+            layer: number,
+            taps,
+            bias,
+            silu: true,
+            out: mixed,
+        });
+        let vectors = [&layer.step_bias, &layer.decay_factor, &layer.skip];
+        let [bias, factor, factors] = vectors.map(|vector| self.program.vector(vector));
+        let gates = self.buffer(Role::Gates, 2 * value_heads);
+        self.push(Operation::ScanGates {
+            decay,
+            rate: None,
+            heads: value_heads as u32,
+            bias,
+            factor,
+            out: gates,
+        });
+        let out = self.scan(number, mixed, gates, value_cols);
+        self.push(Operation::AddParts {
+            x: out,
+            parts: value_heads as u32,
+            len: heads.value_dim as u32,
+            values: mixed,
+            factors,
+        });
+        self.push(Operation::Activate {
+            activation: Activation::Silu,
+            gate,
+            up: Some(out),
+            cols: value_cols as u32,
+            out: gate,
+        });
+        if let Some(norm) = &layer.norm {
+            let norm = self.norm(norm);
+            self.push(Operation::NormParts {
+                x: gate,
+                parts: heads.key_heads as u32,
+                len: (value_cols / heads.key_heads) as u32,
+                norm,
+                own_weights: true,
+            });
+        }
+        let update = self.update();
+        self.project(&layer.out, gate, update);
+    }
+
+    /// A product of the input, in the buffer of a role.
+    fn projected(&mut self, linear: &'a Linear<Described>, role: Role, cols: usize) -> At {
+        let out = self.buffer(role, cols);
+        self.project(linear, self.input, out);
+        out
+    }
+
+    /// The scan of a recurrent layer.
+    fn scan(&mut self, layer: u32, mixed: At, gates: At, value_cols: usize) -> At {
+        let out = self.buffer(Role::ScanOutput, value_cols);
+        self.push(Operation::Scan {
+            mixed,
+            gates,
+            layer,
+            out,
+        });
+        out
     }
 
     /// A convolution between two gates.

@@ -114,7 +114,6 @@ fn what_does_not_run_is_named() {
     };
     for (preset, part) in [
         ("tiny-deepseek2", Unsupported::Latent),
-        ("tiny-mamba2", Unsupported::Mamba),
         ("tiny-gemma3n", Unsupported::States),
         ("tiny-gemma-embedding", Unsupported::Bidirectional),
     ] {

@@ -20,7 +20,17 @@ const EXPERTS: [&str; 6] = [
 ];
 
 /// Architectures with recurrent layers.
-const RECURRENT: [&str; 4] = ["qwen35", "qwen35moe", "qwen3next", "lfm2"];
+const RECURRENT: [&str; 9] = [
+    "qwen35",
+    "qwen35moe",
+    "qwen3next",
+    "lfm2",
+    "mamba2",
+    "falcon-h1",
+    "granitehybrid",
+    "granitehybrid-moe",
+    "nemotron_h",
+];
 
 const DENSE: [&str; 25] = [
     "llama",

@@ -18,7 +18,12 @@ fn rest(model: &mut gpu::Model, prompt: &[u32], first: usize, before: u32) -> Ve
 #[test]
 fn kept_states_continue_as_the_whole_span_does() {
     let Some(device) = device() else { return };
-    for preset in ["tiny-qwen35", "tiny-qwen3next", "tiny-lfm2"] {
+    for preset in [
+        "tiny-qwen35",
+        "tiny-qwen3next",
+        "tiny-lfm2",
+        "tiny-falcon-h1",
+    ] {
         let mut model = on_device(&spec(preset, "F32"), &device);
         let vocab = model.dims().vocab;
         assert_eq!(model.capabilities().states, 8, "{preset}");

@@ -50,7 +50,7 @@ pub use mamba::Mamba;
 pub use mtp::MtpHead;
 pub use norm::Norm;
 pub use packed::Packed;
-pub use parts::Part;
+pub use parts::Parameter;
 pub use per_layer::{PerLayerInputs, PerLayerUpdate};
 pub use recurrent::Recurrent;
 pub use row_table::RowTable;

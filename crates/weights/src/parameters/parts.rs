@@ -7,7 +7,7 @@ use super::tensors::{Packing, Stored};
 use super::{KernelPacking, Weights};
 
 /// A matrix, a stack or a table of a model.
-pub enum Part<'a, P: Packing = KernelPacking> {
+pub enum Parameter<'a, P: Packing = KernelPacking> {
     Matrix(&'a P::Matrix),
     Stack(&'a P::Stack),
     Table(&'a P::Table),
@@ -15,15 +15,15 @@ pub enum Part<'a, P: Packing = KernelPacking> {
 
 impl<P: Packing> Weights<P> {
     /// All matrices, then all stacks, then the table, if there is one; vectors are not among them.
-    pub fn parts(&self) -> impl Iterator<Item = Part<'_, P>> {
+    pub fn parts(&self) -> impl Iterator<Item = Parameter<'_, P>> {
         let routers = self.experts().map(|experts| &experts.router);
         let experts = self.experts().flat_map(Experts::stacks);
         let latents = self.latents().flat_map(Latent::stacks);
         let states = self.states.iter().flat_map(StateProjections::stacks);
         let table = self.per_layer.as_ref().map(|inputs| &inputs.table);
-        let matrices = self.matrices().chain(routers).map(Part::Matrix);
-        let stacks = experts.chain(latents).chain(states).map(Part::Stack);
-        matrices.chain(stacks).chain(table.map(Part::Table))
+        let matrices = self.matrices().chain(routers).map(Parameter::Matrix);
+        let stacks = experts.chain(latents).chain(states).map(Parameter::Stack);
+        matrices.chain(stacks).chain(table.map(Parameter::Table))
     }
 }
 
@@ -39,7 +39,7 @@ where
     }
 }
 
-impl<P: Packing> Part<'_, P>
+impl<P: Packing> Parameter<'_, P>
 where
     P::Matrix: Stored,
     P::Stack: Stored,

@@ -1,7 +1,7 @@
 //! Classes of models in transformers: the family of each, its tensors' names, and the fields of its keys.
 
 use super::SafetensorsError;
-use super::described::Described;
+use super::described::ModelDescription;
 use super::encoder_classes::{self, ENCODER_CLASSES};
 use super::family::Family;
 use super::fields::Fields;
@@ -76,7 +76,7 @@ impl Family {
     }
 
     /// GGUF's name for a stored tensor.
-    pub(super) fn named(self, described: &Described, stored: &str) -> Named {
+    pub(super) fn named(self, described: &ModelDescription, stored: &str) -> Named {
         let (tied, saved) = (described.tied, &described.recurrent);
         match self {
             Self::Decoder(architecture) if uses_recurrent_names(architecture, saved.fused_feed) => {

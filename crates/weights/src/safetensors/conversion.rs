@@ -1,6 +1,6 @@
 //! Conversion of stored tensors at load: row order, norms, format.
 
-use super::described::Described;
+use super::described::ModelDescription;
 use super::family::{Family, is_gemma};
 use super::header::TensorShape;
 use super::recurrent::{self, HeadOrder};
@@ -84,7 +84,11 @@ pub(super) fn is_taps(name: &str) -> bool {
 
 impl Change {
     /// The conversion for a tensor with this GGUF name and shape.
-    pub(super) fn of(described: &Described, name: &str, dims: &[u64]) -> Result<Self, String> {
+    pub(super) fn of(
+        described: &ModelDescription,
+        name: &str,
+        dims: &[u64],
+    ) -> Result<Self, String> {
         let Family::Decoder(architecture) = described.family else {
             return Self::of_encoder(described, name, dims);
         };
@@ -107,7 +111,7 @@ impl Change {
         Self::turned(architecture, heads, name, rows)
     }
 
-    fn of_encoder(described: &Described, name: &str, dims: &[u64]) -> Result<Self, String> {
+    fn of_encoder(described: &ModelDescription, name: &str, dims: &[u64]) -> Result<Self, String> {
         if name.ends_with(EXPERTS) {
             return Self::of_experts(described.stacked_experts, name, dims);
         }

@@ -5,7 +5,7 @@ use super::recurrent::RecurrentSaved;
 use crate::gguf::GgufWriter;
 
 /// A model as `config.json` describes the model.
-pub(super) struct Described {
+pub(super) struct ModelDescription {
     pub(super) family: Family,
     /// Whether the embedding is also the vocabulary projection.
     pub(super) tied: bool,

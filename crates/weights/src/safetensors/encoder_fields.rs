@@ -1,7 +1,7 @@
 //! GGUF keys of an encoder, derived from `config.json`.
 
 use super::SafetensorsError;
-use super::described::Described;
+use super::described::ModelDescription;
 use super::encoder_classes::EncoderClass;
 use super::family::Family;
 use super::fields::Fields;
@@ -54,7 +54,7 @@ pub(super) fn describe(
     class: &'static EncoderClass,
     fields: &Fields<'_>,
     (folder, pooling): (&Path, Option<u32>),
-) -> Result<Described, SafetensorsError> {
+) -> Result<ModelDescription, SafetensorsError> {
     let name = class.kind.name();
     let mut keys = GgufKeys {
         name,
@@ -94,7 +94,7 @@ pub(super) fn describe(
     {
         separator::put(folder, &mut keys)?;
     }
-    Ok(Described {
+    Ok(ModelDescription {
         family: Family::Encoder(class),
         tied: true,
         is_embedding: true,

@@ -5,7 +5,7 @@
 //! unsupported computation are rejected.
 
 use super::SafetensorsError;
-use super::described::Described;
+use super::described::ModelDescription;
 use super::family::{Family, is_gemma};
 use super::fields::Fields;
 use super::gguf_keys::GgufKeys;
@@ -64,7 +64,7 @@ pub(super) fn describe(
     architecture: Architecture,
     fields: &Fields<'_>,
     (folder, modules): (&Path, &Modules),
-) -> Result<Described, SafetensorsError> {
+) -> Result<ModelDescription, SafetensorsError> {
     let mut keys = GgufKeys {
         name: architecture.name(),
         out: GgufWriter::new(),
@@ -109,7 +109,7 @@ pub(super) fn describe(
     }
     dense::put(&modules.dense, &mut keys);
     let made = rope::read(fields, architecture, head_dim, &mut keys)?;
-    Ok(Described {
+    Ok(ModelDescription {
         family: Family::Decoder(architecture),
         is_embedding: modules.pooling.is_some() || answers.is_some(),
         padded_positions: 0,

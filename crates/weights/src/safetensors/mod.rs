@@ -69,7 +69,7 @@ use crate::gguf::Gguf;
 use crate::tensor_entry::TensorEntry;
 use crate::{Config, ConfigError};
 use conversion::Change;
-use described::Described;
+use described::ModelDescription;
 use error::What;
 use family::Family;
 use fields::{ConfigFile, Fields};
@@ -206,7 +206,7 @@ impl Safetensors {
     }
 
     /// Checks properties of all tensors together.
-    fn check(&self, config: &Path, described: &Described) -> Result<(), SafetensorsError> {
+    fn check(&self, config: &Path, described: &ModelDescription) -> Result<(), SafetensorsError> {
         for pair in self.tensors.windows(2) {
             if pair[0].name == pair[1].name
                 && let Some((shard, entry)) = self.stored(&pair[1].data)
@@ -254,7 +254,10 @@ impl Safetensors {
 }
 
 /// Reads `config.json`, and of sentence-transformers' files those that name a pooling and projections.
-fn describe(folder: &Path, fields: &Fields<'_>) -> Result<(Described, Modules), SafetensorsError> {
+fn describe(
+    folder: &Path,
+    fields: &Fields<'_>,
+) -> Result<(ModelDescription, Modules), SafetensorsError> {
     let family = Family::of(fields)?;
     let modules = modules::read(folder, family.takes_dense())?;
     let described = match family {
@@ -273,7 +276,7 @@ fn describe(folder: &Path, fields: &Fields<'_>) -> Result<(Described, Modules), 
 
 /// The tensors that are stored as such. Shards from `own` on are those of dense projections.
 fn stored_tensors(
-    described: &Described,
+    described: &ModelDescription,
     quantize: Option<Quantize>,
     shards: &[Shard],
     own: usize,
@@ -306,7 +309,7 @@ fn stored_tensors(
 }
 
 /// A GGUF's keys without tensors, which describe a supported model.
-fn metadata(described: &Described, path: &Path) -> Result<Gguf, SafetensorsError> {
+fn metadata(described: &ModelDescription, path: &Path) -> Result<Gguf, SafetensorsError> {
     let failed = |why: String| SafetensorsError::file(path, why);
     let mut bytes = Vec::new();
     described
@@ -337,7 +340,7 @@ fn with_fields(family: Family, error: ConfigError) -> ConfigError {
 
 /// A tensor and its conversion; `None` for an entry that is not needed.
 fn tensor(
-    described: &Described,
+    described: &ModelDescription,
     quantize: Option<Quantize>,
     named: Named,
     (shard, entry): (&Shard, &StoredTensor),

@@ -13,7 +13,7 @@
 //! Source: llama.cpp's `convert_hf_to_gguf.py`, the classes of these models.
 
 use super::conversion::{Change, TAPS_OF_SCAN};
-use super::described::Described;
+use super::described::ModelDescription;
 use crate::Architecture;
 use half::{bf16, f16};
 use kernels::{Format, Pool};
@@ -176,7 +176,7 @@ fn multiply(format: Format, number: &[u8], factor: f32, out: &mut [u8]) {
 /// # Errors
 /// A shape that the conversion does not fit.
 pub(super) fn change(
-    described: &Described,
+    described: &ModelDescription,
     architecture: Architecture,
     name: &str,
     dims: &[u64],

@@ -1,7 +1,7 @@
 //! GGUF keys of decoders with recurrent layers, derived from `config.json`: what all families share.
 
 use super::SafetensorsError;
-use super::described::Described;
+use super::described::ModelDescription;
 use super::family::Family;
 use super::fields::Fields;
 use super::gguf_keys::GgufKeys;
@@ -56,7 +56,7 @@ pub(super) fn describe(
     architecture: Architecture,
     root: &Fields<'_>,
     modules: &Modules,
-) -> Result<Described, SafetensorsError> {
+) -> Result<ModelDescription, SafetensorsError> {
     use Architecture::{FalconH1, Mamba2, NemotronH, Qwen3Next, Qwen35, Qwen35Moe};
     const TIED: &str = "tie_word_embeddings";
     // In models for images, too, the fields of the text model are within.
@@ -78,7 +78,7 @@ pub(super) fn describe(
         Some(tied) => Some(tied),
         None => fields.flag(TIED)?,
     };
-    Ok(Described {
+    Ok(ModelDescription {
         family: Family::Decoder(architecture),
         tied: tied.unwrap_or(false),
         is_embedding: modules.pooling.is_some(),
