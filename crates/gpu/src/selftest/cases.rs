@@ -20,6 +20,9 @@ use kernels::{Format, QuantBlock, QuantFormat, dequantize};
 /// Rows of the numbers that choose other variants of a product.
 const ROWS: [u32; 5] = [1, 2, 3, 11, 37];
 
+/// Rows of batches with experts: few, and tiles.
+const EXPERT_ROWS: [u32; 2] = [5, 52];
+
 /// Heads of scans: key heads, value heads, elements of keys and of values, order of the keys, rule.
 pub(super) const SCANS: [ScanHeads; 3] = [
     scan_heads([2, 4, 128, 128], true, true),
@@ -74,7 +77,7 @@ pub(super) fn all() -> Vec<Case> {
     for format in Format::ALL {
         cases.push(embed(format));
         cases.extend(ROWS.map(|rows| matmul(format, rows)));
-        cases.push(experts::experts(format));
+        cases.extend(EXPERT_ROWS.map(|rows| experts::experts(format, rows)));
     }
     cases.extend([norms(), add(), activate(), finish(), gather()]);
     cases.push(recurrent::convolution());
@@ -160,7 +163,9 @@ impl Check {
         match self {
             Self::Embed(format) => vec![embed(format)],
             Self::Matmul(format) => ROWS.map(|rows| matmul(format, rows)).to_vec(),
-            Self::Experts(format) => vec![experts::experts(format)],
+            Self::Experts(format) => EXPERT_ROWS
+                .map(|rows| experts::experts(format, rows))
+                .to_vec(),
             Self::Norms => vec![norms()],
             Self::Add => vec![add()],
             Self::Activate => vec![activate()],
@@ -231,7 +236,7 @@ struct Builder {
 impl Builder {
     fn new(name: String) -> Self {
         let program = Program {
-            rows_max: 16,
+            rows_max: 52,
             context_max: 1024,
             ..Program::default()
         };
