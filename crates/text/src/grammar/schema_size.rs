@@ -5,7 +5,7 @@
 //! to 2^40 copies. llguidance counts intersections; this module counts copies.
 
 use super::error::GrammarError;
-use super::schema_parts::{parts, path};
+use super::json_schema::{parts, path};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
