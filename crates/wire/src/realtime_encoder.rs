@@ -1,22 +1,18 @@
 //! Streams over a WebSocket: the encoder. Each event is one message, a JSON object.
 
-use crate::clock;
 use crate::cursor::TerminalMarker;
 use crate::encoder::Encoder;
 use crate::frame_writer::{FrameId, FrameWriter};
-use crate::json;
-use crate::rfc3339;
 use crate::shared::event_parts::{TokenRange, ToolCallEvent};
-use crate::shared::job_error::JobError;
-use crate::shared::job_error::JobErrorCode;
+use crate::shared::job_error::{JobError, JobErrorCode};
 use crate::shared::job_outcome::{self, JobOutcome};
 use crate::shared::logprobs::ChatLogprobs;
+use crate::{clock, json, rfc3339};
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Delta, DeltaKind, Event, PartOrigin, ToolCall, Usage};
-use generate::stream_change::Change;
-use generate::stream_source::StreamSource;
+use generate::stream_source::{Change, StreamSource};
 use serde::Serialize;
 use std::sync::Arc;
 use stream::End;

@@ -3,8 +3,7 @@
 use super::super::stored_snapshot::SNAPSHOT_VERSION;
 use super::*;
 use crate::keys::{Keys, PrefixSharing, Scopes};
-use crate::limits::ModelLimits;
-use crate::limits::{GatewayLimits, ResponseLimits, StreamClocks};
+use crate::limits::{GatewayLimits, ModelLimits, ResponseLimits, StreamClocks};
 use crate::records::DescriptionKind;
 use crate::streams::{StreamFeed, StreamJournal, StreamLimits};
 use admission::{AdaptiveLimits, QueueLimits, Reservation};
@@ -35,7 +34,7 @@ fn limits(responses: ResponseLimits) -> Arc<LiveLimits> {
         models: ModelLimits::default(),
         reasoning_field: ReasoningField::default(),
         closed_objects: false,
-        sampling: generate::sampling_defaults::SamplingDefaults::default(),
+        sampling: generate::sampling::SamplingDefaults::default(),
         prefix_sharing: PrefixSharing::default(),
         retry_after: Duration::from_secs(1),
         drain: Duration::from_secs(1),

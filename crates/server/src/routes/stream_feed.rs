@@ -19,7 +19,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;
 use gateway::lifecycle::Lifecycle;
 use gateway::streams::{FeedEvent, FeedView, StreamFeed};
-use generate::stream_change::Change;
+use generate::stream_source::Change;
 use schemars::JsonSchema;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -30,8 +30,7 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, sleep_until};
 use wire::framing::Framing;
 use wire::query::Query;
-use wire::rfc3339;
-use wire::{clock, json};
+use wire::{clock, json, rfc3339};
 
 /// Length of a chunk after which no further event is appended.
 const CHUNK_BYTES_ENOUGH: usize = 8 << 10;
