@@ -1,13 +1,16 @@
 //! Streams over a WebSocket: the encoder. Each event is one message, a JSON object.
 
+use crate::clock;
 use crate::cursor::TerminalMarker;
 use crate::encoder::Encoder;
 use crate::frame_writer::{FrameId, FrameWriter};
+use crate::json;
+use crate::rfc3339;
 use crate::shared::event_parts::{TokenRange, ToolCallEvent};
-use crate::shared::job_error::{JobError, JobErrorCode};
+use crate::shared::job_error::JobError;
+use crate::shared::job_error::JobErrorCode;
 use crate::shared::job_outcome::{self, JobOutcome};
 use crate::shared::logprobs::ChatLogprobs;
-use crate::{clock, json, rfc3339};
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::CollectedAnswer;

@@ -3,7 +3,8 @@
 use super::super::stored_snapshot::SNAPSHOT_VERSION;
 use super::*;
 use crate::keys::{Keys, PrefixSharing, Scopes};
-use crate::limits::{GatewayLimits, ModelLimits, ResponseLimits, StreamClocks};
+use crate::limits::ModelLimits;
+use crate::limits::{GatewayLimits, ResponseLimits, StreamClocks};
 use crate::records::DescriptionKind;
 use crate::streams::{StreamFeed, StreamJournal, StreamLimits};
 use admission::{AdaptiveLimits, QueueLimits, Reservation};

@@ -25,15 +25,19 @@ use generate::prompt_limit::PromptTruncation;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
+use wire::clock;
 use wire::event_id::EventIds;
 use wire::framing::Framing;
 use wire::item_page::{ItemOrder, PageQuery, RawItem};
-use wire::protocol::{Encoding, FollowState, Protocol};
+use wire::json;
+use wire::protocol::Encoding;
+use wire::protocol::FollowState;
+use wire::protocol::Protocol;
 use wire::query::Query;
 use wire::request_parser::ParseContext;
-use wire::responses::{ResponsesEncoder, request, response_object};
+use wire::responses::ResponsesEncoder;
+use wire::responses::{request, response_object};
 use wire::stored_request::{History, InputItem, StoredItem};
-use wire::{clock, json};
 
 /// Answers a background request with the response in progress, a streamed request with events, and others with the
 /// ended response.

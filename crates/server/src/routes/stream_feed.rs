@@ -30,7 +30,8 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, sleep_until};
 use wire::framing::Framing;
 use wire::query::Query;
-use wire::{clock, json, rfc3339};
+use wire::rfc3339;
+use wire::{clock, json};
 
 /// Length of a chunk after which no further event is appended.
 const CHUNK_BYTES_ENOUGH: usize = 8 << 10;

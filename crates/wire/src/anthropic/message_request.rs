@@ -1,11 +1,12 @@
 //! Parser of `POST /v1/messages`.
 
 use super::{conversation, tools};
+use crate::field_table;
 use crate::fields::bounds::short_strings;
 use crate::fields::{self, Fields, RawJson};
 use crate::request_parser::{ParseContext, ParsedBody};
+use crate::response_format;
 use crate::shared::generation_fields;
-use crate::{field_table, response_format};
 use generate::error::ApiError;
 use generate::generation_options::TokenLimit;
 use generate::request::{Prompt, ResponseFormat, STOP_BYTES_MAX, STOPS_MAX};

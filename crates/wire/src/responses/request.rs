@@ -2,14 +2,16 @@
 
 use super::conversation::{self, ConversationBuilder};
 use super::tools;
+use crate::field_table;
 use crate::fields::{self, Fields};
+use crate::json;
 use crate::metadata::parse_metadata;
 use crate::model_defaults::ModelDefaults;
 use crate::request_parser::{ParseContext, ParsedBody};
+use crate::response_format;
 use crate::shared::tool_calls::without_blanks;
 use crate::shared::{generation_fields, messages};
 use crate::stored_request::{History, StoredKind, StoredRequest};
-use crate::{field_table, json, response_format};
 use engine::SamplingParams;
 use generate::error::ApiError;
 use generate::prompt_limit::Truncation;
