@@ -24,7 +24,7 @@
 //!   for one ([`states`]). Draft and forced tokens are then at most [`model::KEPT_MAX`]: a state cannot be taken back, so that
 //!   the pass writes one after each row.
 //! - **Parked** is a sequence `credit_window` tokens ahead of the reader, paused, or without a permit
-//!   ([`crate::sequence_permits`]): no rows; pages kept while they are not short.
+//!   ([`crate::terms`]): no rows; pages kept while they are not short.
 //!
 //! # Owners
 //!
@@ -33,63 +33,55 @@
 //!
 //! ```text
 //! sequence_table    started requests, sequences, their keys    priority        fair-share counters and ageing
-//! request_queue     requests that are not started              row_budget      rows of a step and their cost
-//! start_candidates  the next request to get pages              speculator      draft tokens, with draft_model or mtp_head
-//! kv_cache          the model's pages and states               update          updates in flight
+//! start             requests that are not started, and the     row_budget      rows of a step and their cost
+//!                   next one to get pages                      speculator      draft tokens, with draft_model or mtp_head
+//! kv_cache          the model's pages and states               begin           updates in flight
 //! timestamps        times known at the next head               notifier        the observer
 //! crate::disk_cache prefixes on disk
 //! ```
 //!
 //! The other files are the phases of a step, each an `impl Scheduler` that calls the owners: `begin` (the head), `disk`, `park`,
-//! `end`, `update`, `start`, `rows` (with `forced` and `drafts`), `states`, `apply` (with `in_flight`), then `gauges` and `alarm`.
+//! `end`, `start`, `row_budget` (with `drafts`), `states`, `apply` (with `in_flight`).
 
-mod alarm;
 mod apply;
 mod begin;
 mod disk;
 mod draft_model;
 mod drafts;
 mod end;
-mod forced;
-mod gauges;
 mod in_flight;
 mod kv_cache;
 mod mtp_head;
 mod notifier;
 mod park;
-mod permits;
 mod priority;
-mod request_queue;
 mod row_budget;
-mod rows;
 mod sequence_table;
 mod speculator;
 mod start;
-mod start_candidates;
 mod states;
 mod timestamps;
-mod update;
-
-use crate::disk_cache::DiskCache;
-use crate::inbox::{Inbox, InboxState};
-use crate::plan::Plan;
-use crate::sequence::SequenceState;
-use crate::step_clock::StepClock;
-use crate::{Observer, StepFacts};
-use std::sync::Arc;
 
 pub(crate) use draft_model::DraftPass;
 
+use self::begin::UpdateQueue;
 use self::kv_cache::KvCache;
 use self::notifier::Notifier;
 use self::priority::PriorityPolicy;
-use self::request_queue::RequestQueue;
 use self::row_budget::RowBudget;
 use self::sequence_table::SequenceTable;
 use self::speculator::Speculator;
-use self::start_candidates::StartCandidates;
+use self::start::{RequestQueue, StartCandidates};
 use self::timestamps::Timestamps;
-use self::update::UpdateQueue;
+use crate::disk_cache::DiskCache;
+use crate::inbox::{Inbox, InboxState};
+use crate::sequence::SequenceState;
+use crate::step_time::StepClock;
+use crate::terms::Age;
+use crate::{Observer, StepFacts};
+use model::PageId;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// The scheduler: see the module's documentation for the policy and the owners.
 pub(crate) struct Scheduler {
@@ -238,5 +230,57 @@ impl Scheduler {
             (requests, queued + running.count(), uncharged),
             "requests, demand and uncharged tokens of accounts"
         );
+    }
+}
+
+/// Consecutive positions of one sequence.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedSpan {
+    /// Key of the sequence.
+    pub(crate) key: usize,
+    /// Age of the sequence, which may have ended when the results come.
+    pub(crate) age: Age,
+    /// Positions to compute.
+    pub(crate) positions: Range<usize>,
+    /// Whether a token is sampled after the last of them.
+    pub(crate) is_sampled: bool,
+}
+
+/// A shared page that is copied before the new owner writes to the copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageCopy {
+    /// Key of the new owner.
+    pub(crate) key: usize,
+    pub(crate) from: PageId,
+    pub(crate) to: PageId,
+}
+
+/// The work of one step. Reused from step to step.
+pub(crate) struct Plan {
+    /// In this order, before the forward pass: a page may be copied and then written anew.
+    pub(crate) copies: Vec<PageCopy>,
+    /// Decodes first, then prefill.
+    pub(crate) spans: Vec<PlannedSpan>,
+    /// How many spans are decodes.
+    pub(crate) decodes: usize,
+}
+
+impl Plan {
+    pub(crate) fn new(sequences_max: usize) -> Self {
+        Self {
+            copies: Vec::with_capacity(sequences_max),
+            spans: Vec::with_capacity(sequences_max),
+            decodes: 0,
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.copies.clear();
+        self.spans.clear();
+        self.decodes = 0;
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.spans.iter().map(|span| span.positions.len()).sum()
     }
 }
