@@ -3,7 +3,7 @@
 use crate::config::{Config, Settings};
 use crate::failure::Failure;
 use crate::log_queue::LogQueue;
-use crate::printable::printable_lines;
+use crate::terminal_text::printable_lines;
 use serde_json::json;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{IsTerminal, Write};

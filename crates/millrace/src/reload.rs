@@ -10,7 +10,7 @@ use crate::args::ServeArgs;
 use crate::bounds::server_config;
 use crate::config::{Changes, Config};
 use crate::failure::Failure;
-use crate::keyring::Keyring;
+use crate::key_file::Keyring;
 use crate::library::Library;
 use crate::logging::LogFilter;
 use server::Reconfigure;

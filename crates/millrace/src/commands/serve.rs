@@ -6,7 +6,7 @@ use crate::cluster_node::{self, JoinedCluster};
 use crate::config::{ClusterRole, Settings};
 use crate::failure::Failure;
 use crate::journal_opening::{OpenedJournal, lock_journal};
-use crate::keyring::Keyring;
+use crate::key_file::Keyring;
 use crate::library::Library;
 use crate::model_lookup::{StartModel, expect_directories, find_start_model};
 use crate::model_store::ModelStore;

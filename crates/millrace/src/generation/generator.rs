@@ -7,7 +7,6 @@ use crate::clock::{now, now_unix_s};
 use crate::config::{NamedModel, Settings};
 use crate::failure::Failure;
 use crate::loading::LoadedEngine;
-use crate::thread_waker;
 use engine::Terms;
 use generate::constraint::compiler::{ConstraintCompiler, ConstraintOptions};
 use generate::error::{ApiError, Blame};
@@ -23,7 +22,9 @@ use generate::sampling::SamplingDefaults;
 use generate::stream_source::{StreamMeta, StreamSource};
 use generate::submit::{NoHost, Submission};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::thread::Thread;
 use std::time::Duration;
 use stream::{End, FailCode, StreamId};
 use wire::derived_model::ModelOptions;
@@ -108,7 +109,7 @@ impl Generator {
         let (source, mut reader) = self
             .start_answer(prompt, options)
             .map_err(|why| request_failure(&why))?;
-        let waker = thread_waker::current();
+        let waker = thread_waker();
         let mut cx = Context::from_waker(&waker);
         let mut collected = CollectedAnswer::default();
         let end = loop {
@@ -257,4 +258,18 @@ fn request_failure(error: &ApiError) -> Failure {
         )),
         Blame::Ours => Failure::bug(&error.message),
     }
+}
+
+/// Unparks a thread.
+struct ThreadWaker(Thread);
+
+impl Wake for ThreadWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// A waker that unparks the current thread.
+pub(crate) fn thread_waker() -> Waker {
+    Waker::from(Arc::new(ThreadWaker(thread::current())))
 }

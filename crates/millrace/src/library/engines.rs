@@ -1,6 +1,5 @@
 //! The running engines, and the settings that apply to them.
 
-use super::progress::EngineSight;
 use crate::bounds::tuning;
 use crate::clock::now_unix_s;
 use crate::cluster_node::JoinedCluster;
@@ -8,6 +7,7 @@ use crate::config::{Settings, Speculation};
 use crate::failure::Failure;
 use crate::loading::{self, EngineChoice, LoadedEngine, RemoteLoadError};
 use crate::model_files::ModelSource;
+use crate::stall_watch::EngineSight;
 use crate::upstreams::UsedUpstreams;
 use engine::Handle;
 use server::{LoadProgress, LoadedModel, ServedModel};

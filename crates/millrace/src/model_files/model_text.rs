@@ -7,7 +7,7 @@
 use super::identity::{PartsDigest, gguf_tokenizer_digest};
 use super::{ModelSource, recommended_sampling};
 use crate::failure::Failure;
-use crate::settings_file;
+use crate::operator_file;
 use crate::vocabulary::vocabulary;
 use serde::Deserialize;
 use serde_json::Value;
@@ -95,7 +95,7 @@ impl ModelText {
     /// The file cannot be read, or is too long.
     pub(crate) fn with_template_file(self, path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(self) };
-        let (source, _) = settings_file::read(path, BESIDE_BYTES_MAX).map_err(Failure::User)?;
+        let (source, _) = operator_file::read(path, BESIDE_BYTES_MAX).map_err(Failure::User)?;
         Ok(Self {
             template: Some(source),
             own_path: Some(path.to_owned()),

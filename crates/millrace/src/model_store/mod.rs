@@ -10,12 +10,11 @@
 mod caches;
 mod change;
 mod directories;
-mod name;
-mod named;
+mod names;
 mod record;
 
 pub(crate) use change::Removed;
-pub(crate) use name::ModelName;
+pub(crate) use names::ModelName;
 pub(crate) use record::Record;
 
 use crate::config::{NamedModels, Quantize, Settings};

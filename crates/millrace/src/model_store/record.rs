@@ -1,6 +1,6 @@
 //! Records: names given to models, each in a small file beside the models of the first model directory.
 
-use super::name::ModelName;
+use super::names::ModelName;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use server::DerivedModel;

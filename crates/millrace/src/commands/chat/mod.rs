@@ -2,7 +2,6 @@
 
 mod command;
 mod conversation;
-mod history;
 mod input;
 
 pub(super) use conversation::text_message;

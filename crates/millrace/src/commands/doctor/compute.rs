@@ -1,11 +1,11 @@
 //! Findings about the processor and the memory.
 
-use super::finding::Finding;
+use super::Finding;
 use super::machine::Machine;
-use crate::commands::columns::bytes;
 use crate::config::Settings;
 use crate::loading::{bytes_needed, kernel_isa};
 use crate::model_lookup::find_start_model;
+use crate::terminal_text::bytes;
 use std::thread::available_parallelism;
 
 /// Share of the processors that other work may use before it is a finding.

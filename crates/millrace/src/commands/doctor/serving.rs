@@ -1,6 +1,6 @@
 //! Findings about what a server opens: files, a port, directories.
 
-use super::finding::Finding;
+use super::Finding;
 use super::machine::Machine;
 use crate::commands::running_server::RunningServer;
 use crate::config::Settings;

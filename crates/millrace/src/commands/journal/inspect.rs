@@ -3,8 +3,9 @@
 use super::JournalFiles;
 use super::stream::ShownStream;
 use crate::args::InspectJournalArgs;
-use crate::commands::columns::{self, Align};
 use crate::failure::Failure;
+use crate::terminal_text;
+use crate::terminal_text::Align;
 use journal::{Recovered, RecoveryReport};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -35,7 +36,7 @@ pub(super) fn inspect_journal(args: &InspectJournalArgs) -> Result<(), Failure> 
     let mut align = [Align::Left; 6];
     align[2] = Align::Right;
     if !streams.is_empty() {
-        write!(out, "{}", columns::table(head, align, rows))?;
+        write!(out, "{}", terminal_text::table(head, align, rows))?;
     }
     for refused in &found.refused {
         writeln!(
@@ -60,10 +61,10 @@ fn print_summary(
         out,
         "{} segments of {}, {} frames, {} streams; {} with all files",
         files.segments,
-        columns::bytes(files.segment_bytes),
+        terminal_text::bytes(files.segment_bytes),
         report.frames,
         found.streams.len() + found.refused.len(),
-        columns::bytes(files.bytes)
+        terminal_text::bytes(files.bytes)
     )?;
     writeln!(
         out,

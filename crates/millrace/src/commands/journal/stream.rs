@@ -2,8 +2,10 @@
 
 use journal::{Integrity, LossReason, RecoveredStream};
 use serde_json::{Value, json};
-use server::{DescriptionKind, RecordedPrompts, StoredSummary, StreamDescription};
-use server::{end_from_code, end_words, is_rejection, is_stored_answer};
+use server::{
+    DescriptionKind, RecordedPrompts, StoredSummary, StreamDescription, end_from_code, end_words,
+    is_rejection, is_stored_answer,
+};
 use stream::StreamId;
 
 /// A stream as its records show it.

@@ -1,6 +1,7 @@
 //! The server's description of a stream, on the terminal.
 
-use super::super::columns::{self, Align};
+use crate::terminal_text;
+use crate::terminal_text::Align;
 use serde::Deserialize;
 use std::fmt::Write;
 
@@ -130,7 +131,7 @@ pub(super) fn stream_table(streams: &[StreamDescription]) -> String {
             stream.dialect.clone(),
             stream.shown_state(),
             stream.completion_tokens.to_string(),
-            columns::span(stream.timings_ms.age / 1000),
+            terminal_text::span(stream.timings_ms.age / 1000),
         ]
     });
     let head = ["ID", "MODEL", "API", "STATE", "TOKENS", "AGE"];
@@ -142,5 +143,5 @@ pub(super) fn stream_table(streams: &[StreamDescription]) -> String {
         Align::Right,
         Align::Left,
     ];
-    columns::table(head, align, rows)
+    terminal_text::table(head, align, rows)
 }

@@ -8,7 +8,6 @@
 
 mod description;
 mod follow;
-mod replay_pace;
 
 use self::description::StreamDescription;
 use super::running_server::{NO_MILLRACE, RunningServer};
