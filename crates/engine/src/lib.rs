@@ -9,6 +9,8 @@
 //!
 //! Read [`Engine::step`] first, then the policy in `scheduler/mod.rs`.
 
+#![deny(clippy::match_bool)]
+
 mod config;
 mod disk_cache;
 mod dry_breakers;

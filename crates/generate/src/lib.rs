@@ -12,6 +12,8 @@
 //! remote_request  a request for an engine of another process       request_record the encoding of requests in records
 //! ```
 
+#![deny(clippy::match_bool)]
+
 pub mod constraint;
 pub mod embedding;
 pub mod error;

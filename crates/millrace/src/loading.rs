@@ -1,7 +1,6 @@
 //! From settings to a running engine: the files, the weights, the tokenizer, the chat template, the prompt cache on
 //! disk.
 
-mod draft;
 mod memory;
 mod remote;
 mod weights;
@@ -21,7 +20,6 @@ use crate::model_lookup::find_model;
 use crate::packed_cache::CacheWriter;
 use crate::progress_bar::LoadBar;
 use ::weights::ModelFiles;
-use draft::DraftModel;
 use engine::{
     DiskCacheConfig, Engine, EngineThread, Handle, Observer, RequestId, Speculation, StepFacts,
     Transition,
@@ -38,7 +36,7 @@ use std::task::Waker;
 use std::time::Instant;
 use stream::{PoolLimits, SegmentPool};
 use text::{AnswerFormat, Capabilities, ChatTemplate, ToolSupport};
-use weights::{PackedModel, load_options, load_weights};
+use weights::{DraftModel, PackedModel, load_options, load_weights};
 
 /// A model in memory with an engine thread.
 pub(crate) struct LoadedEngine {

@@ -1,15 +1,16 @@
-//! Description of a synthetic model.
+//! Description of a synthetic model, and the errors of a wrong one.
 
 use super::Mix;
-use super::error::SynthError;
-use super::experts::ExpertsSynth;
-use super::latent::LatentSynth;
+use super::experts::{ExpertsSynth, LatentSynth};
 use super::layers::LayersSynth;
+use super::outline::TaskSynth;
 use super::recurrent::RecurrentSynth;
-use super::task::TaskSynth;
 use super::vocab::VOCAB_MIN;
+use kernels::Format;
 use weights::config::Architecture;
 use weights::config::traits::ExpertRule;
+use weights::gguf::{GgufError, WriteError};
+use weights::{ConfigError, LoadError};
 
 /// Description of a synthetic model. Start from [`SynthSpec::preset`] and change fields.
 #[derive(Clone, Debug, PartialEq)]
@@ -224,13 +225,14 @@ impl SynthSpec {
             (
                 self.differing.is_some() == architecture.traits().layers_differ
                     && self.has_sources(),
-                match architecture.traits().layers_differ {
-                    true => format!(
+                if architecture.traits().layers_differ {
+                    format!(
                         "the layers of {architecture} differ, and those that read keys and values of earlier ones need layers \
                          with and without a window before them: {} layers do not have them",
                         self.layers
-                    ),
-                    false => format!("the layers of {architecture} do not differ"),
+                    )
+                } else {
+                    format!("the layers of {architecture} do not differ")
                 },
             ),
             (
@@ -247,13 +249,14 @@ impl SynthSpec {
             (
                 self.latent.is_some() == architecture.traits().latent
                     && self.latent.is_none_or(|_| self.rope_dims() < self.head_dim),
-                match architecture.traits().latent {
-                    true => format!(
+                if architecture.traits().latent {
+                    format!(
                         "{architecture} needs latents, and its rope turns a part of each head: {} of {} elements are not",
                         self.rope_dims(),
                         self.head_dim
-                    ),
-                    false => format!("{architecture} has no latents"),
+                    )
+                } else {
+                    format!("{architecture} has no latents")
                 },
             ),
             (
@@ -316,4 +319,61 @@ fn turns_parts(architecture: Architecture) -> bool {
             | Gemma2
             | Gemma3
     )
+}
+
+/// Why a synthetic model cannot be created.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SynthError {
+    /// The architecture does not allow the shape.
+    Shape(String),
+    /// The row length is no multiple of the format's block size.
+    Blocks {
+        /// Weights in a row.
+        cols: u64,
+        /// The format.
+        format: Format,
+    },
+    /// The keys do not describe a supported model.
+    Config(ConfigError),
+    /// The tensors are not those of a supported model.
+    Load(LoadError),
+    /// The file with the requested vocabulary has no complete vocabulary.
+    Vocabulary(GgufError),
+    /// The file could not be written.
+    Write(WriteError),
+}
+
+impl std::fmt::Display for SynthError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Shape(why) => f.write_str(why),
+            Self::Blocks { cols, format } => write!(
+                f,
+                "rows of {cols} weights are no whole number of {format:?} blocks of {}: choose other sizes, another \
+                 quantization, or a preset with longer rows (small-...)",
+                format.block_weights()
+            ),
+            Self::Vocabulary(source) => write!(f, "cannot take the vocabulary: {source}"),
+            Self::Config(source) => source.fmt(f),
+            Self::Load(source) => source.fmt(f),
+            Self::Write(source) => source.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SynthError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Vocabulary(source) => Some(source),
+            Self::Write(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<WriteError> for SynthError {
+    fn from(source: WriteError) -> Self {
+        Self::Write(source)
+    }
 }

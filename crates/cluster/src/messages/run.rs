@@ -5,7 +5,7 @@ use super::control::update_list;
 use super::encoding::{
     InstanceNumber, at_most, byte_string, decode_message, push_bounded, push_message,
 };
-use super::{ContentIdentity, MessageError};
+use super::{ContentIdentity, MESSAGE_BYTES_MAX, MessageError};
 use crate::names::InstanceId;
 use engine::{CHOICES_MAX, RequestUpdate, UPDATES_MAX};
 use serde::{Deserialize, Serialize, Serializer};
@@ -255,7 +255,7 @@ fn complete(part: &RunPart<'_>, bytes: &[u8]) -> Result<Assembled, MessageError>
 }
 
 /// Bytes of the message of a rejection.
-const MESSAGE_BYTES_MAX: usize = 1024;
+const REJECTION_BYTES_MAX: usize = 1024;
 
 /// Why an engine rejects a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -304,8 +304,8 @@ impl RunReply {
     pub fn decode(message: &[u8]) -> Result<Self, MessageError> {
         let reply = decode_message(message, "answer", MESSAGE_BYTES_MAX)?;
         match &reply {
-            Self::Rejected { message, .. } if message.len() > MESSAGE_BYTES_MAX => Err(
-                MessageError::TooMany("bytes of a message", MESSAGE_BYTES_MAX),
+            Self::Rejected { message, .. } if message.len() > REJECTION_BYTES_MAX => Err(
+                MessageError::TooMany("bytes of a message", REJECTION_BYTES_MAX),
             ),
             _ => Ok(reply),
         }
@@ -313,7 +313,7 @@ impl RunReply {
 }
 
 fn cut<S: Serializer>(message: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&message[..message.floor_char_boundary(MESSAGE_BYTES_MAX)])
+    serializer.serialize_str(&message[..message.floor_char_boundary(REJECTION_BYTES_MAX)])
 }
 
 #[cfg(test)]
@@ -535,18 +535,18 @@ pub(super) mod tests {
     fn long_messages_are_cut_between_characters() {
         let reply = RunReply::Rejected {
             code: Rejection::Invalid,
-            message: format!("x{}", "ä".repeat(MESSAGE_BYTES_MAX)),
+            message: format!("x{}", "ä".repeat(REJECTION_BYTES_MAX)),
         };
         let Ok(RunReply::Rejected { message, .. }) = RunReply::decode(&reply.encode()) else {
             panic!("not read back");
         };
-        assert_eq!(message.len(), MESSAGE_BYTES_MAX - 1);
+        assert_eq!(message.len(), REJECTION_BYTES_MAX - 1);
         let mut long = Vec::new();
         push_message(
             &mut long,
-            &(2_u8, Rejection::Full, "x".repeat(MESSAGE_BYTES_MAX + 1)),
+            &(2_u8, Rejection::Full, "x".repeat(REJECTION_BYTES_MAX + 1)),
         );
-        let too_many = MessageError::TooMany("bytes of a message", MESSAGE_BYTES_MAX);
+        let too_many = MessageError::TooMany("bytes of a message", REJECTION_BYTES_MAX);
         assert_eq!(RunReply::decode(&long), Err(too_many));
     }
 

@@ -2,17 +2,14 @@
 //!
 //! ```text
 //! options    flags, schema file and tools file -> parameters, tools, template variables
-//! generator  prompt -> events -> finished answer
-//! interrupts Ctrl-C ends an answer
+//! generator  prompt -> events -> finished answer, which Ctrl-C ends
 //! printer    events -> standard output and standard error
 //! ```
 
 mod generator;
-mod interrupts;
 mod options;
 mod printer;
 
-pub(crate) use generator::{Answer, Generator, thread_waker};
-pub(crate) use interrupts::{Interrupts, WhenIdle};
+pub(crate) use generator::{Answer, Generator, Interrupts, WhenIdle, thread_waker};
 pub(crate) use options::AnswerOptions;
 pub(crate) use printer::AnswerPrinter;

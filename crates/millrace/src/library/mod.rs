@@ -10,7 +10,7 @@ mod engines;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use super::stall_watch::EngineProgress;
+pub(crate) use super::liveness::EngineProgress;
 use crate::cluster_node::JoinedCluster;
 use crate::config::Settings;
 use crate::failure::Failure;

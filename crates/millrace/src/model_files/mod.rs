@@ -10,13 +10,11 @@
 mod facts;
 mod identity;
 mod model_text;
-mod recommended_sampling;
 mod source;
 
-pub(crate) use facts::{ModelPurpose, facts_of, read_facts};
+pub(crate) use facts::{ModelPurpose, facts_of, of_ollama as ollama_sampling, read_facts};
 pub(crate) use identity::{PartsDigest, arithmetic_name, identity_of, weights_digest};
 pub(crate) use model_text::ModelText;
-pub(crate) use recommended_sampling::of_ollama as ollama_sampling;
 pub(crate) use source::{
     ModelSource, NAME as BUILT_IN, has_safetensors, is_config, only_model, source_of_path,
 };

@@ -93,14 +93,12 @@ impl ToolFamily {
 
     /// The family with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        let named = Self::NAMES.iter().find(|(known, _)| *known == name);
-        named.map(|&(_, family)| family)
+        by_name(&Self::NAMES, name)
     }
 
     /// The name of this family.
     pub fn name(self) -> &'static str {
-        let named = Self::NAMES.iter().find(|&&(_, family)| family == self);
-        named.map_or("none", |(name, _)| name)
+        name_of(&Self::NAMES, self)
     }
 
     pub(super) fn syntax(self) -> Option<&'static FamilySyntax> {
@@ -136,14 +134,12 @@ impl ReasoningFamily {
 
     /// The family with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        let named = Self::NAMES.iter().find(|(known, _)| *known == name);
-        named.map(|&(_, family)| family)
+        by_name(&Self::NAMES, name)
     }
 
     /// The name of this family.
     pub fn name(self) -> &'static str {
-        let named = Self::NAMES.iter().find(|&&(_, family)| family == self);
-        named.map_or("none", |(name, _)| name)
+        name_of(&Self::NAMES, self)
     }
 
     pub(super) fn thoughts(self) -> Option<&'static ReasoningDelimiters> {
@@ -156,6 +152,16 @@ impl ReasoningFamily {
             Self::Kimi => Some(&family_syntax::TRIANGLES),
         }
     }
+}
+
+fn by_name<F: Copy>(names: &[(&str, F)], name: &str) -> Option<F> {
+    let named = names.iter().find(|(known, _)| *known == name);
+    named.map(|&(_, family)| family)
+}
+
+fn name_of<F: Copy + PartialEq>(names: &[(&'static str, F)], family: F) -> &'static str {
+    let named = names.iter().find(|(_, known)| *known == family);
+    named.map_or("none", |(name, _)| name)
 }
 
 impl AnswerFormat {

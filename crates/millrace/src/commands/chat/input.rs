@@ -64,10 +64,11 @@ impl ChatInput {
 
 impl LineEditor {
     fn open(history: Option<PathBuf>) -> Result<Self, ReadlineError> {
-        let behavior = match std::io::stdout().is_terminal() {
-            true => Behavior::Stdio,
+        let behavior = if std::io::stdout().is_terminal() {
+            Behavior::Stdio
+        } else {
             // Answers go to a file or a pipe, the line editor to the terminal.
-            false => Behavior::PreferTerm,
+            Behavior::PreferTerm
         };
         let config = Config::builder()
             .behavior(behavior)

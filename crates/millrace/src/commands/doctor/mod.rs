@@ -2,20 +2,18 @@
 //! `/proc` and `/sys` are read, and a port is bound for a moment; nothing is changed and no privilege is needed.
 //!
 //! ```text
-//! machine   what the kernel says of memory, processors and limits
-//! compute   processor and memory compared with the settings
+//! compute   processor and memory, compared with the settings
 //! serving   files, port and directories
 //! ```
 
 mod compute;
-mod machine;
 mod serving;
 #[cfg(test)]
 mod tests;
 
 use crate::args::ServeArgs;
 use crate::failure::Failure;
-use machine::Machine;
+use compute::Machine;
 use std::fmt;
 use std::io::Write;
 

@@ -1,6 +1,6 @@
 //! Findings of machines that are folders.
 
-use super::machine::{Machine, Memory};
+use super::compute::{Machine, Memory};
 use super::{Finding, Verdict, compute, serving};
 use crate::config::Settings;
 use std::net::TcpListener;

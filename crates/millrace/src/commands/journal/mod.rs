@@ -5,15 +5,14 @@
 //! ```
 
 mod inspect;
-mod stream;
 
 use crate::args::{JournalArgs, JournalCommand};
 use crate::failure::Failure;
+use inspect::ShownStream;
 use journal::{JournalDirectory, Recovered, StartError, read_journal};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use stream::ShownStream;
 
 /// Memory for the rebuilt streams; further ones are reported as lost.
 const MEMORY_BYTES_MAX: usize = 1 << 30;

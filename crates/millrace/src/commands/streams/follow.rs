@@ -4,8 +4,7 @@
 //! is restarted, for [`RECONNECT_MAX`]. Messages are printed when their offset is known, so that none is printed twice.
 
 use super::super::running_server::{NO_MILLRACE, RequestError, RunningServer};
-use super::description::StreamDescription;
-use super::{parse, stream_path};
+use super::{StreamDescription, parse, stream_path};
 use crate::args::FollowArgs;
 use crate::clock::now;
 use crate::failure::Failure;
