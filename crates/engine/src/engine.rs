@@ -11,8 +11,9 @@
 use crate::disk_cache::{DiskCache, DiskCacheConfig, DiskCacheError};
 use crate::handle::HandleShared;
 use crate::inbox::{Inbox, InboxState};
+use crate::plan::Plan;
 use crate::sampler::Sampler;
-use crate::scheduler::{Plan, Scheduler, StepCounters};
+use crate::scheduler::{Scheduler, StepCounters};
 use crate::step_execution::{FinishedBatch, StepBuffers, StepExecution};
 use crate::{ConfigError, EngineConfig, Handle, Observer, Stats, StepFacts};
 use model::{DeviceFault, Forward};

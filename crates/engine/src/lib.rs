@@ -22,6 +22,7 @@ mod handle;
 mod idle_list;
 mod inbox;
 mod pages;
+mod plan;
 mod prefix_index;
 mod progress;
 pub mod remote;

@@ -1,13 +1,15 @@
 //! From settings to a running engine: the files, the weights, the tokenizer, the chat template, the prompt cache on
 //! disk.
 
+mod adapters;
 mod memory;
 mod remote;
 mod weights;
 
+pub(crate) use adapters::OpenedAdapters;
 pub(crate) use memory::bytes_needed;
 pub(crate) use remote::{EngineChoice, RemoteLoadError, load_remote, load_upstream};
-pub(crate) use weights::{OpenedAdapters, kernel_isa};
+pub(crate) use weights::kernel_isa;
 
 use crate::bounds::engine_config;
 use crate::clock::now;

@@ -1,9 +1,9 @@
 //! Synthetic encoders: BERT's shapes with random weights and a small vocabulary.
 
 use super::Mix;
+use super::error::SynthError;
 use super::mix::Role;
 use super::plan::{Fill, Planned, ROUTER_SPREAD};
-use super::spec::SynthError;
 use super::vocab::EncoderVocab;
 use kernels::Format;
 use weights::encoder::EncoderKind;

@@ -15,6 +15,7 @@
 
 mod blocks;
 mod encoder;
+mod error;
 mod experts;
 mod keys;
 mod layers;
@@ -29,12 +30,13 @@ mod vocab;
 mod write;
 
 pub use encoder::{ENCODER_PRESETS, EncoderSpec, PoolingSynth};
+pub use error::SynthError;
 pub use experts::{ExpertsSynth, LatentSynth};
 pub use layers::LayersSynth;
 pub use mix::Mix;
 pub use outline::TaskSynth;
 pub use preset_names::PRESETS;
 pub use recurrent::RecurrentSynth;
-pub use spec::{RopeScaling, RopeSynth, SynthError, SynthSpec};
+pub use spec::{RopeScaling, RopeSynth, SynthSpec};
 pub use vocab::{EncoderVocab, VOCAB_MIN};
 pub use write::AdapterSynth;

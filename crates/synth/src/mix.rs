@@ -1,6 +1,6 @@
 //! Storage formats of a model's tensors.
 
-use super::spec::SynthError;
+use super::error::SynthError;
 use kernels::Format;
 
 /// Formats of a model's matrices. Norms, biases and rope factors are always f32.

@@ -1,10 +1,11 @@
 //! Tensors of a synthetic model: those that a load of its configuration asks for, with formats and contents.
 
+use super::error::SynthError;
 use super::keys;
 use super::keys::rope_factors;
 use super::mix::Role;
 use super::outline::Outline;
-use super::spec::{SynthError, SynthSpec};
+use super::spec::SynthSpec;
 use kernels::Format;
 use weights::Config;
 use weights::config::traits::{FeedRule, Traits};

@@ -1,7 +1,7 @@
 //! Vocabularies: of a synthetic model (every byte, a few merges, and made-up words), and of synthetic encoders (letters
 //! and a few words, as WordPiece or as XLM-R's Unigram).
 
-use super::spec::SynthError;
+use super::error::SynthError;
 use weights::gguf::{Gguf, GgufWriter};
 
 /// Entries that every byte-level vocabulary has: 256 bytes, four control tokens, one merge.

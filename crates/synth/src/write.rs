@@ -2,8 +2,9 @@
 //! change.
 
 use super::blocks::{Rng, fill_row};
+use super::error::SynthError;
 use super::plan::{Fill, Planned};
-use super::spec::{SynthError, SynthSpec};
+use super::spec::SynthSpec;
 use super::{keys, vocab};
 use kernels::Format;
 use std::fs::File;

@@ -33,12 +33,11 @@ mod turn_format;
 mod turn_support;
 
 pub use bounded_filters::{VALUE_BYTES_MAX, VALUE_ITEMS_MAX, WORK_MAX};
-pub use call_support::INVALID_ARGUMENTS;
 pub use capabilities::{Capabilities, GenericPlace, ToolSupport};
 pub use chat_template::{
     ChatTemplate, FUEL, OUTPUT_BYTES_MAX, RenderInput, SOURCE_BYTES_MAX, TAG_BYTES_MAX,
     TemplateError,
 };
 pub use generic_tools::GenericTools;
-pub use message::{Message, with_escaped_values};
+pub use message::{INVALID_ARGUMENTS, Message, with_escaped_values};
 pub use turn_format::{BASE_MODEL, OWN_TEMPLATE, turn_format_name};

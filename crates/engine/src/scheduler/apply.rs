@@ -2,8 +2,8 @@
 
 use super::Scheduler;
 use crate::TopLogprob;
+use crate::plan::PlannedSpan;
 use crate::sampler::{Sampled, Sampler};
-use crate::scheduler::PlannedSpan;
 use crate::sequence::{Sequence, SequenceState};
 use crate::speculation::Verification;
 use crate::stats::count;

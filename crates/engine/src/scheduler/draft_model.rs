@@ -15,9 +15,9 @@
 
 use super::sequence_table::SequenceTable;
 use crate::pages::Pages;
+use crate::plan::Plan;
 use crate::request_state::RequestState;
 use crate::sampler::{SampleContext, Sampler};
-use crate::scheduler::Plan;
 use crate::sequence::{Sequence, SequenceState};
 use crate::stats::{Stats, count};
 use model::{Batch, Dims, Forward, PageId, Want};

@@ -9,7 +9,7 @@
 use super::Scheduler;
 use crate::SamplingParams;
 use crate::fair_share::DECODE_COST;
-use crate::scheduler::PlannedSpan;
+use crate::plan::PlannedSpan;
 use crate::sequence::Sequence;
 use crate::speculation::{FORCED_TOKENS_MAX, Verification};
 use crate::stats::count;

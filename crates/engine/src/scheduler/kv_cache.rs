@@ -3,8 +3,8 @@
 
 use crate::disk_cache::KnownPages;
 use crate::pages::{PageCounts, Pages};
+use crate::plan::PageCopy;
 use crate::prefix_index::PrefixChain;
-use crate::scheduler::PageCopy;
 use crate::sequence::{Sequence, SequenceState};
 use crate::states::STATES_EACH;
 use model::Dims;

@@ -8,7 +8,7 @@
 
 use super::draft_model::{DraftPass, FAULTS_MAX, proposal_max, sample_draft};
 use super::sequence_table::SequenceTable;
-use crate::scheduler::Plan;
+use crate::plan::Plan;
 use crate::stats::{Stats, count};
 use model::Want;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -9,7 +9,7 @@ use super::sequence_table::SequenceTable;
 use crate::StepFacts;
 use crate::fair_share::{DECODE_COST, FairShareKey};
 use crate::inbox::SubmittedRequest;
-use crate::scheduler::{PageCopy, Plan, PlannedSpan};
+use crate::plan::{PageCopy, Plan, PlannedSpan};
 use crate::sequence::{Sequence, SequenceState};
 use crate::stats::count;
 use crate::step_time::{LongSteps, StepClock, StepTimeModel};

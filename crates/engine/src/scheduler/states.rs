@@ -11,7 +11,7 @@
 
 use super::Scheduler;
 use super::kv_cache::KvCache;
-use crate::scheduler::Plan;
+use crate::plan::Plan;
 use crate::sequence::{Sequence, SequenceStates};
 use std::ops::Range;
 

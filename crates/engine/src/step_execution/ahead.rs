@@ -26,8 +26,8 @@
 //! then. An error of a draw, or of the wait for it, is a failure of the device.
 
 use super::{FinishedBatch, SpanSampling, StepExecution};
+use crate::plan::PlannedSpan;
 use crate::sampler::Sampled;
-use crate::scheduler::PlannedSpan;
 use crate::sequence::InFlight;
 use crate::stats::count;
 use crate::terms::Age;

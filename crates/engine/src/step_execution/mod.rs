@@ -7,8 +7,9 @@ mod ahead;
 mod now;
 
 use crate::Stats;
+use crate::plan::{Plan, PlannedSpan};
 use crate::sampler::Sampler;
-use crate::scheduler::{DraftPass, Plan, PlannedSpan, Scheduler};
+use crate::scheduler::{DraftPass, Scheduler};
 use ahead::Flights;
 use model::{Batch, DeviceFault, Forward};
 use std::ops::Range;

@@ -1,7 +1,8 @@
 //! Memory of a model, loaded or not: keys and values, states of sequences in a model with recurrent layers, and the
 //! sizes of a model that computes a text in one step and keeps nothing of it.
 
-use super::weights::{OpenedAdapters, PackedModel, load_options};
+use super::adapters::OpenedAdapters;
+use super::weights::{PackedModel, load_options};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::model_files::ModelSource;

@@ -1,6 +1,5 @@
-//! A model's weights, packed for the kernels, with as many KV pages as the memory holds; the adapters that the server
-//! was started with, compared with the model's tensors; and the draft model of speculative decoding, compared with the
-//! target model's vocabulary and loaded with separate KV memory.
+//! A model's weights, packed for the kernels, with as many KV pages as the memory holds; and the draft model of
+//! speculative decoding, compared with the target model's vocabulary and loaded with separate KV memory.
 
 use super::memory::{StateBudget, encoder_options, load_encoder, whole_text_options};
 use crate::clock::{now, now_unix_s};
@@ -10,7 +9,6 @@ use crate::model_files::{ModelPurpose, ModelText};
 use crate::model_lookup::find_model;
 use crate::packed_cache::{CacheWriter, CachedLoad};
 use cpu::{LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGES_MAX};
-use generate::model_handle::{ModelAdapter, ModelAdapters};
 use kernels::{Isa, Pool};
 use model::Forward;
 use server::{LoadPhase, LoadProgress};
@@ -232,60 +230,6 @@ fn decoder_config(files: &ModelFiles, settings: &Settings) -> Result<Config, Fai
     }
 }
 
-/// Opened adapters, by number.
-#[derive(Default)]
-pub(crate) struct OpenedAdapters {
-    pub(crate) adapters: Vec<Adapter>,
-    pub(super) named: ModelAdapters,
-}
-
-impl OpenedAdapters {
-    /// Opens the adapters of the settings for a model.
-    ///
-    /// # Errors
-    /// A file is no adapter of the model; the message names file, tensor and bound.
-    pub(crate) fn open(files: &ModelFiles, settings: &Settings) -> Result<Self, Failure> {
-        let given = settings.adapters().map_err(Failure::user)?;
-        if given.is_empty() {
-            return Ok(Self::default());
-        }
-        if let Some(kind) = EncoderKind::of(files.metadata()) {
-            return Err(Failure::user(format!(
-                "model.adapters: the model is an encoder ({}), for which adapters are not supported",
-                kind.name()
-            )));
-        }
-        let config = files.config(settings.model.context);
-        let config = config.map_err(Failure::user)?;
-        let mut adapters = Vec::with_capacity(given.len());
-        let mut named = Vec::with_capacity(given.len());
-        for adapter in given {
-            let opened = Adapter::open(&adapter.path, files, &config).map_err(Failure::user)?;
-            tracing::info!(
-                name = adapter.name,
-                rank = opened.rank(),
-                kib = opened.bytes() >> 10,
-                scale = adapter.scale,
-                "adapter opened"
-            );
-            adapters.push(opened);
-            let file = adapter.path.file_name().unwrap_or(adapter.path.as_os_str());
-            let file = file.to_string_lossy().into_owned();
-            named.push(ModelAdapter::new(adapter.name, file, adapter.scale));
-        }
-        Ok(Self {
-            adapters,
-            named: ModelAdapters::new(named),
-        })
-    }
-
-    /// Names and contents, for the identity of the model.
-    pub(crate) fn contents(&self) -> impl Iterator<Item = (&str, &Adapter)> {
-        let names = self.named.all().iter().map(|adapter| adapter.name.as_str());
-        names.zip(&self.adapters)
-    }
-}
-
 /// An open draft model with the target model's vocabulary.
 pub(super) struct DraftModel {
     files: ModelFiles,
@@ -355,7 +299,7 @@ fn expect_same_vocabulary(large: &Tokenizer, draft: &Tokenizer) -> Result<(), St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model_files::model_text::vocabulary;
+    use crate::model_files::vocabulary;
     use synth::SynthSpec;
     use testing::folder::Folder;
     use weights::gguf::Gguf;

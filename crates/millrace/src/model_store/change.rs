@@ -1,7 +1,7 @@
 //! Changes to the names of models (copy, delete, derive, and the removal of a pulled model), and the records of names:
 //! each in a small file next to the models of the first model directory.
 
-use super::names::ModelName;
+use super::name::ModelName;
 use super::{BUILT_IN_WEIGHTS, LATEST, ModelStore};
 use crate::model_files::{BUILT_IN, ModelSource, is_config};
 use serde::{Deserialize, Serialize};

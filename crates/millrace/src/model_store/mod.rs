@@ -10,10 +10,11 @@
 mod caches;
 mod change;
 mod directories;
-mod names;
+mod name;
+mod named;
 
 pub(crate) use change::{Record, Removed};
-pub(crate) use names::ModelName;
+pub(crate) use name::ModelName;
 
 use crate::config::{NamedModels, Quantize, Settings};
 use crate::model_files::{BUILT_IN, ModelSource, read_facts};

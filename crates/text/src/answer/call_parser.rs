@@ -8,7 +8,7 @@ use super::named_call::{BracedCall, NameSyntax, NamedCall};
 use super::python_calls::PythonCalls;
 use super::tagged_call::TaggedCall;
 use super::tool_schemas::ToolSchemas;
-use super::value_converter::is_blank;
+use super::value_converter::{StepResult, is_blank};
 use std::sync::Arc;
 
 /// The parser of a call body.
@@ -140,17 +140,4 @@ impl HeaderPart {
             after(RETURN),
         ]
     }
-}
-
-/// Whether a parser accepts further characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StepResult {
-    /// The parser consumed the character and expects more.
-    More,
-    /// The parser consumed the character and is finished.
-    Done,
-    /// The parser was finished before the character, which is left for the caller.
-    DoneBefore,
-    /// The character is invalid here and was not consumed.
-    Fail,
 }

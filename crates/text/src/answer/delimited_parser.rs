@@ -14,13 +14,13 @@
 //! White space next to delimiters belongs to the delimiters and is not emitted.
 
 use super::answer_parts::PartWriter;
-use super::call_parser::{CallParser, StepResult};
+use super::call_parser::CallParser;
 use super::family_syntax::{
     CallBody, DelimiterEffect, DelimiterPlace, FENCE_END, FamilyDelimiter, FamilySyntax,
     ReasoningDelimiters, all_markers,
 };
 use super::tool_schemas::ToolSchemas;
-use super::value_converter::is_blank;
+use super::value_converter::{StepResult, is_blank};
 use std::sync::Arc;
 
 /// Largest head of an unconfirmed call, in bytes; a longer head is content.

@@ -8,9 +8,8 @@
 //! as malformed.
 
 use super::answer_parts::PartWriter;
-use super::call_parser::StepResult;
 use super::named_call::is_name;
-use super::value_converter::{ValueConverter, ValueStyle, is_blank};
+use super::value_converter::{StepResult, ValueConverter, ValueStyle, is_blank};
 
 /// Longest header of a message, in bytes; a longer header is treated as content.
 pub const HEADER_BYTES_MAX: usize = 512;

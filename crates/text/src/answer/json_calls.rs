@@ -6,9 +6,8 @@
 //! the arguments; and a comma before a closing bracket.
 
 use super::answer_parts::PartWriter;
-use super::call_parser::StepResult;
 use super::tool_schemas::ToolSchemas;
-use super::value_converter::{ValueConverter, ValueStyle, is_blank};
+use super::value_converter::{StepResult, ValueConverter, ValueStyle, is_blank};
 use std::sync::Arc;
 
 /// Parser of one object or one list of objects.

@@ -2,8 +2,7 @@
 //! delimiters of the family.
 
 use super::answer_parts::PartWriter;
-use super::call_parser::StepResult;
-use super::value_converter::{ValueConverter, ValueStyle, is_blank};
+use super::value_converter::{StepResult, ValueConverter, ValueStyle, is_blank};
 
 /// Longest tool name including surrounding syntax, in bytes.
 pub const NAME_BYTES_MAX: usize = 512;

@@ -5,8 +5,6 @@
 //! bracket. Only an incomplete word, escape or delimiter, or a comma with the white space that follows, is held back, so strings
 //! of any length are streamed.
 
-use super::call_parser::StepResult;
-
 /// Deepest nesting of values that is accepted as arguments.
 pub const NESTING_MAX: usize = 128;
 /// White space kept after a comma, in bytes; more is dropped, since the comma waits for what follows.
@@ -457,6 +455,19 @@ impl NumberState {
             Self::Zero | Self::Whole | Self::Fraction | Self::Power
         )
     }
+}
+
+/// Whether a parser accepts further characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepResult {
+    /// The parser consumed the character and expects more.
+    More,
+    /// The parser consumed the character and is finished.
+    Done,
+    /// The parser was finished before the character, which is left for the caller.
+    DoneBefore,
+    /// The character is invalid here and was not consumed.
+    Fail,
 }
 
 /// Appends a character as the content of a JSON string.

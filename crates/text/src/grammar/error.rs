@@ -1,6 +1,6 @@
 //! Errors of compiling a grammar, with llguidance's messages in this crate's terms.
 
-use super::grammar_compiler::{
+use super::lexer_work::{
     GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, ROW_ITEMS_MAX,
 };
 

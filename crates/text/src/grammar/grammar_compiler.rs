@@ -1,11 +1,13 @@
-//! Compilation of sources to grammars over one vocabulary: bounds of one grammar, and the cache of compiled grammars
-//! and of rejected sources.
+//! Compilation of sources to grammars over one vocabulary, and the cache of compiled grammars and of rejected sources.
 
 use super::error::{GrammarError, GrammarRejection, first_lines};
 use super::grammar_matcher::{Grammar, GrammarMatcher};
 use super::grammar_source::{CheckedSource, GrammarSource};
 use super::json_schema::BoundedSchema;
-use super::lexer_work::LEXER_START_FUEL;
+use super::lexer_work::{
+    GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_START_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX,
+    ROW_ITEMS_MAX,
+};
 use super::number_lexemes::NumberedGrammar;
 use super::{grammar_matcher, lexer_work};
 use crate::Tokenizer;
@@ -185,22 +187,6 @@ fn token_slices() -> Vec<String> {
     let json = llguidance::earley::SlicedBiasComputer::general_slices();
     json.into_iter().chain(WORDS.map(str::to_owned)).collect()
 }
-
-/// Bytes of a grammar or schema as received.
-pub const GRAMMAR_BYTES_MAX: usize = 1 << 18;
-/// Regular expression nodes that compilation may create; about 50 per microsecond.
-pub const LEXER_FUEL: u64 = 1_000_000;
-/// Symbols in the productions of a grammar. Compilation time grows quadratically: 0.7 s at this bound.
-pub const GRAMMAR_SYMBOLS_MAX: usize = 25_000;
-/// Work of the lexer for one mask; about 14 units per microsecond.
-pub const MASK_FUEL: u64 = 200_000;
-/// Work of the parser for one mask, in Earley items; about 20 per microsecond.
-pub const MASK_ITEMS_MAX: usize = 50_000;
-/// Earley items of one row: simultaneous positions in the grammar. An optional property that may come next
-/// takes 4; time grows quadratically, 10 ms at this bound.
-pub const ROW_ITEMS_MAX: usize = 10_000;
-/// Lexer states that one answer may create, 1 to 2 KB each.
-pub const LEXER_STATES_MAX: usize = 16_384;
 
 /// Compiled grammars that are kept for later requests with equal sources.
 pub const GRAMMARS_MAX: usize = 64;

@@ -2,8 +2,8 @@
 //! get exact numbers.
 
 use super::error::GrammarError;
-use super::grammar_compiler::GRAMMAR_BYTES_MAX;
 use super::json_schema::BoundedSchema;
+use super::lexer_work::GRAMMAR_BYTES_MAX;
 use super::number_lexemes::{NumberRules, NumberedGrammar};
 use super::schema_numbers::make_all_exact;
 use super::{gbnf, schema_normalization};

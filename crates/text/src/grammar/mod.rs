@@ -39,16 +39,16 @@ pub use error::GrammarError;
 pub use gbnf::{
     GBNF_COMPARISONS_MAX, GBNF_DEPTH_MAX, GBNF_REPEAT_MAX, GBNF_RULES_MAX, GBNF_TERMINALS_MAX,
 };
-pub use grammar_compiler::{
-    COMPILE_STACK_BYTES, GRAMMAR_BYTES_MAX, GRAMMAR_SYMBOLS_MAX, GRAMMARS_MAX, GrammarCompiler,
-    LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, REFUSALS_MAX, ROW_ITEMS_MAX,
-};
+pub use grammar_compiler::{COMPILE_STACK_BYTES, GRAMMARS_MAX, GrammarCompiler, REFUSALS_MAX};
 pub use grammar_matcher::{Grammar, GrammarMatcher, MatcherError};
 pub use grammar_source::{CHOICES_IN_GRAMMAR_MAX, GrammarSource, LARK_DEPTH_MAX};
 pub use json_schema::{SCHEMA_DEPTH_MAX, SCHEMA_PLACES_MAX};
 pub(crate) use json_schema::{options as schema_options, prepared as prepared_schema};
 pub use large_numbers::LARGE_NUMBERS_MAX;
-pub use lexer_work::{DERIVATIVE_NODES_MAX, INTERSECTED_MAX, LEXER_START_FUEL};
+pub use lexer_work::{
+    DERIVATIVE_NODES_MAX, GRAMMAR_BYTES_MAX, GRAMMAR_SYMBOLS_MAX, INTERSECTED_MAX, LEXER_FUEL,
+    LEXER_START_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, ROW_ITEMS_MAX,
+};
 pub use number_lexemes::NUMBER_CHARS_MAX;
 pub use schema_numbers::{MULTIPLE_DIGITS_MAX, SCHEMA_NUMBER_MAX};
 pub use schema_relaxation::{EXCLUSION_CHECKS_MAX, SCHEMA_FORMATS, strict_schema_violation};

@@ -17,7 +17,8 @@
 mod ecma_pattern;
 
 use super::error::GrammarError;
-use super::json_schema::{OF_DATA, OF_NAMED, SCHEMA_PLACES_MAX, visit_parts};
+use super::json_schema::SCHEMA_PLACES_MAX;
+use super::schema_size::{OF_DATA, OF_NAMED, visit_parts};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 

@@ -20,9 +20,8 @@
 mod tests;
 
 use super::error::GrammarError;
-use super::json_schema::{OF_DATA, OF_NAMED, path, visit_parts};
 use super::schema_normalization::target;
-use super::schema_size::SCHEMA_COPIES_MAX;
+use super::schema_size::{OF_DATA, OF_NAMED, SCHEMA_COPIES_MAX, path, visit_parts};
 use serde_json::{Map, Number, Value, json};
 use std::collections::HashSet;
 

@@ -9,8 +9,8 @@
 //! nested alternatives. All other branches count as overlapping.
 
 use super::error::GrammarError;
-use super::json_schema::{OF_NAMED, OF_SCHEMAS, parts, path};
 use super::schema_normalization;
+use super::schema_size::{OF_NAMED, OF_SCHEMAS, parts, path};
 use serde_json::{Map, Value, json};
 
 /// Formats that are enforced; other formats are annotations.

@@ -1,10 +1,10 @@
 //! Template capabilities, and conversations in the form that a template renders: detected by rendering tiny
 //! conversations when the model is loaded.
 
-use super::call_support::{CallSupport, normalize_calls};
+use super::call_support::CallSupport;
 use super::chat_template::{ChatTemplate, RenderInput};
 use super::generic_tools::GenericTools;
-use super::message::Message;
+use super::message::{Message, normalize_calls};
 use super::turn_support::TurnSupport;
 use crate::{AnswerFormat, ReasoningFamily, Tokenizer, ToolFamily};
 use serde_json::{Map, Value, json};

@@ -7,7 +7,7 @@
 //! BPE with merges over characters, as in Gemma 4: a text is one word, spaces are written `▁`, and characters without
 //! a token become byte tokens.
 
-use super::TokenizerError;
+use super::error::TokenizerError;
 use super::merge_loop::{Join, Merge, Merger, Merges, NONE};
 use super::spm::{ByteTokens, SPACE, has_inner_space, words};
 use super::string_arena::StringArena;

@@ -6,9 +6,10 @@
 //! Normalizers of a `tokenizer.json` that would take memory without a bound. An allocation that fails ends the process, and nothing
 //! can catch that, so they are refused before the library reads them.
 
+use super::error::TokenizerError;
 use super::json_pipeline::{JsonPipeline, not_usable};
 use super::string_arena::StringArena;
-use super::{Encoder, Tokenizer, TokenizerError, bpe, special_tokens, spm};
+use super::{Encoder, Tokenizer, bpe, special_tokens, spm};
 use crate::vocab::TOKENS_MAX;
 use crate::{InfillIds, TokenKind};
 use base64::Engine as _;

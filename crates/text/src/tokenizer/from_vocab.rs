@@ -1,12 +1,13 @@
 //! Construction of a tokenizer from a GGUF vocabulary.
 
 use super::bpe::{Bpe, CharBpe};
+use super::error::TokenizerError;
 use super::special_tokens::{AbsorbedSpace, SpecialTokens};
 use super::string_arena::StringArena;
 use super::unigram::Unigram;
 use super::word_piece::WordPiece;
 use super::word_splitter::Splitter;
-use super::{Encoder, Tokenizer, TokenizerError, bpe, special_tokens, spm, word_splitter};
+use super::{Encoder, Tokenizer, bpe, special_tokens, spm, word_splitter};
 use crate::{TokenKind, VocabModel, VocabSpec};
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
 //! The pipeline of a `tokenizer.json`, run by the `tokenizers` crate.
 
-use super::TokenizerError;
+use super::error::TokenizerError;
 use crate::vocab::{TOKEN_BYTES_MAX, TOKENS_MAX};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};

@@ -4,7 +4,7 @@
 //! of its symbols was absorbed or has grown since, and is skipped when popped. Each join removes one symbol
 //! and adds at most two candidates: O(n log n) for any input.
 
-use super::TokenizerError;
+use super::error::TokenizerError;
 use super::string_arena::{StringArena, mix};
 use crate::{TokenKind, VocabSpec};
 use std::cmp::Reverse;

@@ -10,6 +10,7 @@
 mod bpe;
 #[cfg(test)]
 mod char_bpe_tests;
+mod error;
 mod from_tokenizer_json;
 #[cfg(test)]
 mod from_tokenizer_json_tests;
@@ -31,6 +32,7 @@ mod word_piece;
 mod word_piece_tests;
 mod word_splitter;
 
+pub use error::TokenizerError;
 pub use special_tokens::InfillTokens;
 pub(crate) use special_tokens::is_mark;
 
@@ -408,15 +410,3 @@ enum Encoder {
     },
     Json(Box<JsonPipeline>),
 }
-
-/// Why a tokenizer cannot be constructed or a text cannot be encoded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenizerError(pub String);
-
-impl std::fmt::Display for TokenizerError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TokenizerError {}

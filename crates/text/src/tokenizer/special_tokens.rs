@@ -18,7 +18,7 @@ mod control_escape_tests;
 #[cfg(test)]
 mod tests;
 
-use super::TokenizerError;
+use super::error::TokenizerError;
 use super::string_arena::StringArena;
 use crate::{InfillIds, TokenKind};
 use aho_corasick::{AhoCorasick, MatchKind};

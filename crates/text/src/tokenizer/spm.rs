@@ -1,7 +1,7 @@
 //! SentencePiece BPE: neighbors join into the best-scored token; characters without a token fall back to byte
 //! tokens.
 
-use super::TokenizerError;
+use super::error::TokenizerError;
 use super::merge_loop::{Join, Merger, NONE};
 use super::string_arena::StringArena;
 use crate::{TokenKind, VocabSpec};

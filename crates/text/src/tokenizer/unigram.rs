@@ -6,7 +6,7 @@
 //! byte. A unit has its label in bits 0 to 7, a flag for a value among its children in bit 8, and the offset of its
 //! children in bits 10 to 30 (shifted by 8 if bit 9 is set); a unit with bit 31 is a value.
 
-use super::TokenizerError;
+use super::error::TokenizerError;
 use super::spm::SPACE;
 use super::string_arena::StringArena;
 use crate::{TokenKind, VocabSpec};

@@ -9,7 +9,7 @@
 //! differs in two rules: its decomposition keeps one character of several, so that Hangul loses its vowels, and some
 //! control characters separate words there.
 
-use super::TokenizerError;
+use super::error::TokenizerError;
 use super::spm::SPACE;
 use super::string_arena::StringArena;
 use crate::{TokenKind, VocabSpec};

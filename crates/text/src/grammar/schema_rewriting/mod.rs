@@ -15,7 +15,7 @@ mod tests;
 
 pub use negation::EXCLUDED_CHARS_MAX;
 
-use super::json_schema::{OF_NAMED, OF_SCHEMAS};
+use super::schema_size::{OF_NAMED, OF_SCHEMAS};
 use negation::complement;
 use serde_json::{Map, Value, json};
 
