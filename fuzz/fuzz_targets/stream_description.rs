@@ -8,10 +8,10 @@
 
 use bytes::Bytes;
 use gateway::records::{ControlState, DescriptionError, RecordedPrompts, StreamDescription};
-use generate::adapters::NO_ADAPTERS;
 use generate::error::ApiError;
+use generate::model_handle::NO_ADAPTERS;
 use generate::request::GenerateRequest;
-use generate::sampling_defaults::SamplingDefaults;
+use generate::sampling::SamplingDefaults;
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 use std::sync::LazyLock;

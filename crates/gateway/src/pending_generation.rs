@@ -19,6 +19,7 @@ use generate::error::ApiError;
 use generate::output::choice_reader::LogReaders;
 use generate::output::parser_config::ParseOptions;
 use generate::prompt::{PreparedPrompt, PromptEncoder};
+use generate::prompt_limit::PromptTruncation;
 use generate::request::GenerateRequest;
 use generate::submit::{ResumedGeneration, Submission, SubmissionHost};
 use generate::truncation::PromptTruncation;

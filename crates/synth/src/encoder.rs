@@ -1,10 +1,10 @@
 //! Synthetic encoders: BERT's shapes with random weights and a small vocabulary.
 
 use super::Mix;
-use super::encoder_vocab::EncoderVocab;
 use super::error::SynthError;
 use super::mix::Role;
 use super::plan::{Fill, Planned, ROUTER_SPREAD};
+use super::vocab::EncoderVocab;
 use kernels::Format;
 use weights::encoder::EncoderKind;
 use weights::gguf::{GgufWriter, TensorKind, TensorPlan};

@@ -2,9 +2,9 @@
 
 use super::error::SynthError;
 use super::keys;
+use super::keys::rope_factors;
 use super::mix::Role;
 use super::outline::Outline;
-use super::rope_factors::rope_factors;
 use super::spec::SynthSpec;
 use kernels::Format;
 use weights::Config;

@@ -1,11 +1,10 @@
 //! Named shapes.
 
-use super::experts::ExpertsSynth;
-use super::latent::LatentSynth;
+use super::experts::{ExpertsSynth, LatentSynth};
 use super::layers::LayersSynth;
+use super::outline::TaskSynth;
 use super::recurrent::RecurrentSynth;
 use super::spec::{RopeScaling, RopeSynth, joins_heads};
-use super::task::TaskSynth;
 use super::{Mix, SynthSpec};
 use kernels::Format;
 use weights::config::Architecture;

@@ -2,11 +2,10 @@
 
 use super::Mix;
 use super::error::SynthError;
-use super::experts::ExpertsSynth;
-use super::latent::LatentSynth;
+use super::experts::{ExpertsSynth, LatentSynth};
 use super::layers::LayersSynth;
+use super::outline::TaskSynth;
 use super::recurrent::RecurrentSynth;
-use super::task::TaskSynth;
 use super::vocab::VOCAB_MIN;
 use weights::config::Architecture;
 use weights::config::traits::ExpertRule;

@@ -4,8 +4,8 @@ use crate::derived_model::{ModelDefaults, RequestedModel};
 use crate::fields::{self, Fields, JsonType};
 use crate::shared::job_outcome::JobId;
 use crate::stored_request::{History, StoredRequest};
-use generate::adapters::{ModelAdapters, NO_ADAPTERS};
 use generate::error::ApiError;
+use generate::model_handle::{ModelAdapters, NO_ADAPTERS};
 use generate::request::{GenerateRequest, GenerationParams, Prompt, StreamOptions};
 use std::borrow::Cow;
 

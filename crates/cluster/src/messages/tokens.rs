@@ -1,18 +1,14 @@
 //! Tokens, ends and progress of requests: what an engine sends to a gateway, after each step and as the answer to a read.
 //! They are many, so they are written by hand into memory that is reused.
 
-mod bytes;
-mod vectors;
+#[cfg(test)]
+mod tests;
 
-pub use vectors::VECTOR_ENTRIES_MAX;
-
-use super::encoding::open_message;
+use super::encoding::{Reader, open_message, phase_from, push_f32, push_run, push_varint};
 use super::{MESSAGE_BYTES_MAX, MessageError, VERSION};
 use crate::names::InstanceId;
-use bytes::{Reader, phase_from, push_run, push_varint};
 use engine::{Phase, TOP_LOGPROBS_MAX, Token, TopLogprob};
 use stream::End;
-use vectors::VectorList;
 
 /// Bytes that an encoded run, end or progress takes at most, tokens left out.
 const ENTRY_BYTES_MAX: usize = 48;
@@ -383,5 +379,76 @@ impl TokenBatch {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Entries of a vector. Models with longer hidden states give no embeddings to gateways.
+pub const VECTOR_ENTRIES_MAX: usize = 1 << 16;
+
+/// Vectors by attempt. Flat lists, reused from message to message.
+#[derive(Clone, Debug, Default)]
+struct VectorList {
+    ranges: Vec<(Attempt, (usize, usize))>,
+    entries: Vec<f32>,
+}
+
+impl VectorList {
+    fn clear(&mut self) {
+        self.ranges.clear();
+        self.entries.clear();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// # Errors
+    /// The length is 0 or above [`VECTOR_ENTRIES_MAX`].
+    fn check(vector: &[f32]) -> Result<(), MessageError> {
+        match vector.len() {
+            0 => Err(MessageError::Malformed("vector")),
+            1..=VECTOR_ENTRIES_MAX => Ok(()),
+            _ => Err(MessageError::TooMany(
+                "entries of a vector",
+                VECTOR_ENTRIES_MAX,
+            )),
+        }
+    }
+
+    fn push(&mut self, attempt: Attempt, vector: &[f32]) {
+        let begin = self.entries.len();
+        self.entries.extend_from_slice(vector);
+        self.ranges.push((attempt, (begin, self.entries.len())));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (Attempt, &[f32])> {
+        let ranges = self.ranges.iter();
+        ranges.map(|&(attempt, (begin, end))| (attempt, &self.entries[begin..end]))
+    }
+
+    /// Appends the vectors.
+    fn encode(&self, out: &mut Vec<u8>) {
+        push_varint(out, self.ranges.len() as u64);
+        for (attempt, vector) in self.iter() {
+            push_varint(out, attempt.handle);
+            push_varint(out, attempt.attempt.into());
+            push_varint(out, vector.len() as u64);
+            vector.iter().for_each(|&entry| push_f32(out, entry));
+        }
+    }
+
+    /// Adds the vectors of a message.
+    fn take(&mut self, reader: &mut Reader<'_>) -> Option<()> {
+        for _ in 0..reader.take_count(MESSAGE_BYTES_MAX, 7)? {
+            let attempt = Attempt {
+                handle: reader.take_u64()?,
+                attempt: reader.take_u32()?,
+            };
+            let len = reader.take_count(VECTOR_ENTRIES_MAX, 4)?;
+            let begin = self.entries.len();
+            for _ in 0..len {
+                self.entries.push(reader.take_f32()?);
+            }
+            self.ranges.push((attempt, (begin, begin + len)));
+            (len > 0).then_some(())?;
+        }
+        Some(())
+    }
+}

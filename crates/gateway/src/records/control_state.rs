@@ -2,7 +2,7 @@
 
 use super::json_record::{DescriptionError, from_json, require_unix_us, to_json};
 use engine::{INJECT_TOKENS_MAX, RequestUpdate, UPDATES_MAX};
-use generate::update_record::UpdateFields;
+use generate::request_record::UpdateFields;
 use generate::value_bounds::{InvalidValue, check_update, require_count};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -143,7 +143,7 @@ fn is_none(count: &usize) -> bool {
 /// Lists of [`RequestUpdate`]s.
 mod update_list {
     use engine::RequestUpdate;
-    use generate::update_record::UpdateFields;
+    use generate::request_record::UpdateFields;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     #[derive(Serialize)]

@@ -249,26 +249,24 @@ unsafe fn add_block<P: PackedFormat, const M: usize, const MATRICES: bool>(
     unsafe {
         let scales = quants.add(GROUPS * HALF_LINE).cast::<f32>();
         each_row!(sub_block in sub_blocks => {
-                    let part = sub_block * groups..(sub_block + 1) * groups;
-                    let dots = if MATRICES {
-        matrix_products::<M>(quants.cast(), part, x)
-        } else {
-        dot_products::<M>(quants.cast(), part, x)
-        };
-                    // Index 0 is the sum of the block, 1 and 2 are the sums of its halves.
-                    let sum_index = if sub_blocks == 1 { 0 } else { 1 + sub_block };
-                    for i in 0..2 {
-                        let at = scales.add(sub_block * HALF + 4 * i);
-                        let scale = vld1q_f32(at);
-                        each_row!(m in M => {
-                            let x = &*x[m];
-                            let dot = vmulq_n_f32(vcvtq_f32_s32(dots[m][i]), x.scale);
-                            acc[m][i] = vfmaq_f32(acc[m][i], dot, scale);
-                            if quant.has_shift() {
-                                let shift = vld1q_f32(at.add(sub_blocks * HALF));
-                                acc[m][i] = vfmaq_n_f32(acc[m][i], shift, x.scaled_sums[sum_index]);
-                            }
-                        });
+            let part = sub_block * groups..(sub_block + 1) * groups;
+            let dots = if MATRICES {
+                matrix_products::<M>(quants.cast(), part, x)
+            } else {
+                dot_products::<M>(quants.cast(), part, x)
+            };
+            // Index 0 is the sum of the block, 1 and 2 are the sums of its halves.
+            let sum_index = if sub_blocks == 1 { 0 } else { 1 + sub_block };
+            for i in 0..2 {
+                let at = scales.add(sub_block * HALF + 4 * i);
+                let scale = vld1q_f32(at);
+                each_row!(m in M => {
+                    let x = &*x[m];
+                    let dot = vmulq_n_f32(vcvtq_f32_s32(dots[m][i]), x.scale);
+                    acc[m][i] = vfmaq_f32(acc[m][i], dot, scale);
+                    if quant.has_shift() {
+                        let shift = vld1q_f32(at.add(sub_blocks * HALF));
+                        acc[m][i] = vfmaq_n_f32(acc[m][i], shift, x.scaled_sums[sum_index]);
                     }
                 });
     }
@@ -342,13 +340,13 @@ unsafe fn matrix_products<const M: usize>(
         add_pairs!(0 1 2 3);
         let mut dots = [[vdupq_n_s32(0); 2]; M];
         each_row!(m in M => {
-                    let [a, b, c, d] = sums[m / 2 * 2];
-                    dots[m] = if m % 2 == 0 {
-        [vuzp1q_s32(a, b), vuzp1q_s32(c, d)]
-        } else {
-        [vuzp2q_s32(a, b), vuzp2q_s32(c, d)]
-        };
-                });
+            let [a, b, c, d] = sums[m / 2 * 2];
+            dots[m] = if m % 2 == 0 {
+                [vuzp1q_s32(a, b), vuzp1q_s32(c, d)]
+            } else {
+                [vuzp2q_s32(a, b), vuzp2q_s32(c, d)]
+            };
+        });
         dots
     }
 }

@@ -1,6 +1,5 @@
 //! Settings of single models, by name (`models.named`): defaults of their requests, and how they are loaded.
 
-use super::Model;
 use super::adapters::parse_adapters;
 use super::{DeviceChoice, KvType, Settings};
 use crate::model_store::ModelName;

@@ -5,8 +5,7 @@
 //! error of the disk fails a load.
 //! Also held by `cpu/tests/it/packed_file.rs`, `kernels/src/matrix/tests.rs`.
 
-use super::directory::CacheDirectory;
-use super::key::FileKey;
+use super::directory::{CacheDirectory, FileKey};
 use super::writer::{Written, write_file, write_part};
 use super::{CachedLoad, PackedCache};
 use crate::clock::now_unix_s;

@@ -19,7 +19,7 @@ use gateway::streams::{StreamRecord, StreamRegistry, StreamState, lost_error};
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
 use generate::prompt::PromptEncoder;
-use generate::truncation::PromptTruncation;
+use generate::prompt_limit::PromptTruncation;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;

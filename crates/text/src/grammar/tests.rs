@@ -3,7 +3,7 @@
 //! Promise (Structured output): an unsupported schema is a 400 that names the place in the schema.
 //! Also held by `server/tests/it/structured.rs :: unsupported_schema_is_rejected_with_its_path`.
 
-use super::grammar_cache::GrammarCache;
+use super::grammar_compiler::GrammarCache;
 use super::*;
 use crate::Tokenizer;
 use crate::tokenizer::tests::{bpe_spec, spm_spec};

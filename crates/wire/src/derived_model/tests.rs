@@ -8,7 +8,7 @@ use crate::derived_model::RequestedModel;
 use crate::protocol::Protocol;
 use crate::request_parser::ParsedBody;
 use generate::error::ApiError;
-use generate::sampling_defaults::SamplingDefaults;
+use generate::sampling::SamplingDefaults;
 use serde_json::json;
 use text::Capabilities;
 
@@ -39,7 +39,7 @@ fn parse_with(
     let model = RequestedModel {
         id: "tiny",
         derived,
-        adapters: &generate::adapters::NO_ADAPTERS,
+        adapters: &generate::model_handle::NO_ADAPTERS,
         sampling,
         stops: &["<|im_end|>"],
         capabilities: Capabilities::default(),

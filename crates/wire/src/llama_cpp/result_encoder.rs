@@ -10,7 +10,7 @@ use crate::shared::logprobs::{TokenIds, all_ids, prompt_ids, token_bytes};
 use crate::shared::timings::Timings;
 use bytes::BytesMut;
 use engine::EndingToken;
-use generate::detokenize::{DetokenizeOptions, detokenize};
+use generate::model_handle::{DetokenizeOptions, detokenize};
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Delta, DeltaKind, Event, Logprobs, Usage};
 use generate::reported_sampling::ReportedSampling;

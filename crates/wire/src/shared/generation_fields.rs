@@ -14,7 +14,6 @@ use generate::request::{
     LOGIT_BIAS_MAX, STOP_BYTES_MAX, STOP_IDS_MAX, STOPS_MAX, StreamOptions, TOP_LOGPROBS_MAX,
     WEBHOOK_URL_BYTES_MAX,
 };
-use generate::truncation::Truncation;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;

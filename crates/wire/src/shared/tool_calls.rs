@@ -6,6 +6,7 @@ use generate::output::collected::CollectedCall;
 use generate::output::custom_input::CustomInput;
 use generate::output::event::{ToolCall, ToolCallPart};
 use generate::request::PARTS_MAX;
+use generate::tools::input_arguments;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};

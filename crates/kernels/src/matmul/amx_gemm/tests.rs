@@ -234,11 +234,11 @@ proptest! {
                         (sum, size) = (sum + product, size + product.abs());
                     }
                     let bound = if fits_int8(format) {
-int8_bound(weights, x)
-} else {
-// Half a unit in the eighth bit of each factor.
-size / 120.0 + largest(weights) * cols as f64 * 1e-4
-};
+                        int8_bound(weights, x)
+                    } else {
+                        // Half a unit in the eighth bit of each factor.
+                        size / 120.0 + largest(weights) * cols as f64 * 1e-4
+                    };
                     let off = (f64::from(*out) - sum).abs();
                     prop_assert!(off <= bound, "{format:?}: {out} for {sum}, bound {bound}");
                 }
