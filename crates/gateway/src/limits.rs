@@ -5,7 +5,7 @@ use crate::streams::StreamLimits;
 use admission::{AdaptiveLimits, QueueLimits, Reservation};
 use engine::{Clocks, Policy};
 use generate::error::ApiError;
-use generate::sampling_defaults::SamplingDefaults;
+use generate::sampling::SamplingDefaults;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};

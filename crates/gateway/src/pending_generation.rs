@@ -22,7 +22,6 @@ use generate::prompt::{PreparedPrompt, PromptEncoder};
 use generate::prompt_limit::PromptTruncation;
 use generate::request::GenerateRequest;
 use generate::submit::{ResumedGeneration, Submission, SubmissionHost};
-use generate::truncation::PromptTruncation;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::Waker;

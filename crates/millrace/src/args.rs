@@ -21,6 +21,8 @@ pub(crate) use streams::{
 use crate::config::{
     Config, ConfigError, DeviceChoice, KvType, Layers, Origin, Preset, Quantize, Speculation,
 };
+use crate::failure::Failure;
+use crate::logging;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;

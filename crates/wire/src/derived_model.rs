@@ -3,11 +3,11 @@
 use crate::fields::Fields;
 use crate::shared::generation_fields::{check_options, ollama_options};
 use crate::shared::messages::text_message;
-use generate::adapters::ModelAdapters;
 use generate::error::Problem;
 use generate::generation_options::GenerationOptions;
+use generate::model_handle::ModelAdapters;
 use generate::request::{GenerateRequest, GenerationParams, Prompt};
-use generate::sampling_defaults::SamplingDefaults;
+use generate::sampling::SamplingDefaults;
 use serde_json::{Map, Value};
 use text::{Capabilities, Message};
 

@@ -3,8 +3,8 @@
 use super::{DerivedModel, LocalModel, ModelEntry, ModelRegistry, ModelState};
 use engine::Pooling;
 use generate::error::ApiError;
-use generate::rerank_template::RerankTemplate;
-use generate::sampling_defaults::SamplingDefaults;
+use generate::infill_prompt::RerankTemplate;
+use generate::sampling::SamplingDefaults;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

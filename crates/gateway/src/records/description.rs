@@ -5,9 +5,9 @@ use super::json_record::{
     DescriptionError, check_options, check_prepared, check_requested, from_json, require_name,
     require_unix_s, require_unix_us, to_json,
 };
-use generate::priority::Priority;
-use generate::prompt_record::PromptRecord;
+use generate::request::Priority;
 use generate::request::{CHOICES_MAX, GenerationParams, Prompt, StreamOptions};
+use generate::request_record::PromptRecord;
 use generate::value_bounds::{InvalidValue, check_params, require, require_tokens};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

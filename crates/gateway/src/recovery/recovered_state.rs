@@ -11,8 +11,8 @@ use crate::records::{DescriptionKind, RecordedPrompts, StreamDescription, outcom
 use crate::streams::StreamTerms;
 use engine::{Token, TopLogprob};
 use generate::error::ApiError;
-use generate::reported_sampling::ReportedSampling;
-use generate::stream_meta::StreamMeta;
+use generate::sampling::ReportedSampling;
+use generate::stream_source::StreamMeta;
 use generate::submit::ResumedChoice;
 use journal::{Integrity, RecoveredChoice, RecoveredStream};
 use std::time::{Duration, Instant};

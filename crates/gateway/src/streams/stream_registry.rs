@@ -12,7 +12,7 @@ use crate::keys::{Caller, Scope};
 use crate::records::{ControlState, unix_us};
 use futures_util::StreamExt;
 use generate::error::{ApiError, ErrorKind};
-use generate::stream_meta::StreamMeta;
+use generate::stream_source::StreamMeta;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -344,7 +344,7 @@ impl StreamRecord {
         };
         let mut changes = self.transitions().follow_changes();
         while let Some(change) = changes.next().await {
-            if matches!(change, generate::stream_change::Change::Ended { .. }) {
+            if matches!(change, generate::stream_source::Change::Ended { .. }) {
                 break;
             }
         }

@@ -269,6 +269,8 @@ unsafe fn add_block<P: PackedFormat, const M: usize, const MATRICES: bool>(
                         acc[m][i] = vfmaq_n_f32(acc[m][i], shift, x.scaled_sums[sum_index]);
                     }
                 });
+            }
+        });
     }
 }
 

@@ -9,8 +9,8 @@ use crate::tool_definitions::{expect_type, parse_tool_list};
 use crate::{field_table, response_format};
 use generate::error::ApiError;
 use generate::generation_options::TokenLimit;
+use generate::request::ResponseFormat;
 use generate::request::{Prompt, STOP_BYTES_MAX, STOPS_MAX};
-use generate::response_format::ResponseFormat;
 use generate::tools::{ToolChoice, Tools};
 use serde_json::{Map, Value, json};
 

@@ -7,7 +7,7 @@
 use super::store_request;
 use crate::derived_model::DerivedModel;
 use generate::request::PromptPiece;
-use generate::sampling_defaults::SamplingDefaults;
+use generate::sampling::SamplingDefaults;
 use serde_json::Value;
 use std::fmt::Write;
 use std::sync::Arc;

@@ -13,9 +13,9 @@ use crate::shared::tool_calls::value_of_arguments;
 use crate::{field_table, response_format, tool_definitions};
 use generate::error::ApiError;
 use generate::infill_prompt::InfillPrompt;
+use generate::prompt_limit::Truncation;
 use generate::request::{GenerationParams, MESSAGES_MAX, PARTS_MAX, Prompt, StreamOptions};
-use generate::response_format::{ResponseFormat, any_object};
-use generate::truncation::Truncation;
+use generate::request::{ResponseFormat, any_object};
 use serde_json::{Map, Value, json};
 use text::Message;
 

@@ -8,7 +8,8 @@ use crate::request_parser::ParseContext;
 use crate::response_format;
 use engine::{DRY_BASE_MAX, DRY_MULTIPLIER_MAX, DRY_WINDOW_MAX, SamplingParams};
 use generate::generation_options::{GenerationOptions, PenaltyWindow, Seed, TokenLimit};
-use generate::priority::Priority;
+use generate::prompt_limit::Truncation;
+use generate::request::Priority;
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, DRY_BREAKER_BYTES_MAX, DRY_BREAKERS_MAX, GenerationParams,
     LOGIT_BIAS_MAX, STOP_BYTES_MAX, STOP_IDS_MAX, STOPS_MAX, StreamOptions, TOP_LOGPROBS_MAX,

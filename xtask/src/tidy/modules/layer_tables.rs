@@ -27,13 +27,7 @@ pub(super) const SIBLINGS: [(&str, Layer); 1] = [("wire", &WIRE_PROTOCOLS)];
 
 const ENGINE: [Layer; 9] = [
     // Leaf values.
-    &[
-        "dry_breakers",
-        "embedding",
-        "idle_list",
-        "plan",
-        "terms",
-    ],
+    &["dry_breakers", "embedding", "idle_list", "plan", "terms"],
     // Pages, states, statistics.
     &[
         "fair_share",

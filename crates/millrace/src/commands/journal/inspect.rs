@@ -9,8 +9,8 @@ use crate::terminal_text::Align;
 use journal::{Integrity, LossReason, Recovered, RecoveredStream, RecoveryReport};
 use serde_json::{Value, json};
 use server::{
-    DescriptionKind, RecordedPrompts, StoredSummary, StreamDescription, end_words,
-    is_rejection, is_stored_answer,
+    DescriptionKind, RecordedPrompts, StoredSummary, StreamDescription, end_words, is_rejection,
+    is_stored_answer,
 };
 use std::io::Write;
 use stream::StreamId;
