@@ -348,7 +348,7 @@ fn find_keys(headers: &HeaderMap) -> Result<KeyPair<'_>, ApiError> {
 }
 
 /// Removes the keys, so that no code behind the authentication layer can reveal them.
-fn remove_keys(headers: &mut HeaderMap) {
+pub(crate) fn remove_keys(headers: &mut HeaderMap) {
     headers.remove(header::AUTHORIZATION);
     headers.remove(X_API_KEY);
 }
