@@ -481,6 +481,21 @@ pub enum Operation {
         /// The weights.
         weights: VectorId,
     },
+    /// `out = input` in each of `parts` parts of `len` elements.
+    CopyParts {
+        /// The input.
+        input: At,
+        /// Columns between two parts of the input.
+        input_stride: u32,
+        /// Parts of a row.
+        parts: u32,
+        /// Elements of a part.
+        len: u32,
+        /// The output, in another buffer.
+        out: At,
+        /// Columns between two parts of the output.
+        out_stride: u32,
+    },
     /// `x = x + factor * values` in each of `parts` parts of `len` elements, in place.
     AddParts {
         /// What is added to.
@@ -514,6 +529,8 @@ pub struct RouteRule {
     pub normalized: bool,
     /// Experts are chosen by the scores themselves, not by parts and bias.
     pub by_scores: bool,
+    /// Equal groups of experts, and how many of them a row uses: those with the largest sum of their best two parts.
+    pub groups: Option<(u32, u32)>,
     /// Factor of the shares.
     pub scale: f32,
 }

@@ -148,6 +148,7 @@ impl Check {
                 ..program.states?.scan?
             }),
             Operation::ExpertMatmul { stack, .. } => Self::Experts(format(stack)),
+            Operation::CopyParts { .. } => Self::Experts(kernels::Format::F32),
             // With the scan, and with the products of experts.
             Operation::ScanGates { .. } | Operation::Route { .. } | Operation::Combine { .. } => {
                 return None;

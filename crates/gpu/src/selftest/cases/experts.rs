@@ -42,6 +42,7 @@ pub(super) fn experts(format: Format) -> Case {
                 sigmoid,
                 normalized,
                 by_scores,
+                groups: sigmoid.then_some((7, 2)),
                 scale: if by_scores { 1.0 } else { 2.5 },
             },
             choice_bias,
@@ -70,6 +71,15 @@ pub(super) fn experts(format: Format) -> Case {
             out: sum,
         });
     }
+    let apart = builder.buffer(ROWS, 3 * OUTPUTS);
+    builder.push(Operation::CopyParts {
+        input,
+        input_stride: 9,
+        parts: 3,
+        len: 7,
+        out: apart,
+        out_stride: OUTPUTS,
+    });
     builder.plain_rows(ROWS);
     builder.case
 }
