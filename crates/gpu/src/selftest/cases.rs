@@ -20,6 +20,9 @@ use kernels::{Format, QuantBlock, QuantFormat, dequantize};
 /// Rows of the numbers that choose other variants of a product.
 const ROWS: [u32; 5] = [1, 2, 3, 11, 37];
 
+/// Rows of batches with experts: few, and tiles.
+const EXPERT_ROWS: [u32; 2] = [5, 52];
+
 /// Heads of scans: key heads, value heads, elements of keys and of values, order of the keys, rule.
 pub(super) const SCANS: [ScanHeads; 3] = [
     scan_heads([2, 4, 128, 128], true, true),
@@ -74,9 +77,10 @@ pub(super) fn all() -> Vec<Case> {
     for format in Format::ALL {
         cases.push(embed(format));
         cases.extend(ROWS.map(|rows| matmul(format, rows)));
-        cases.push(experts::experts(format));
+        cases.extend(EXPERT_ROWS.map(|rows| experts::experts(format, rows)));
     }
     cases.extend([norms(), add(), activate(), finish(), gather()]);
+    cases.push(experts::copy_parts());
     cases.push(recurrent::convolution());
     cases.extend(SCANS.map(recurrent::scan));
     for shape in [
@@ -105,6 +109,7 @@ pub(crate) enum Check {
     Activate,
     Finish,
     Gather,
+    CopyParts,
     Convolution,
     Scan(ScanHeads),
     /// Of so many elements.
@@ -148,7 +153,7 @@ impl Check {
                 ..program.states?.scan?
             }),
             Operation::ExpertMatmul { stack, .. } => Self::Experts(format(stack)),
-            Operation::CopyParts { .. } => Self::Experts(kernels::Format::F32),
+            Operation::CopyParts { .. } => Self::CopyParts,
             // With the scan, and with the products of experts.
             Operation::ScanGates { .. } | Operation::Route { .. } | Operation::Combine { .. } => {
                 return None;
@@ -161,12 +166,15 @@ impl Check {
         match self {
             Self::Embed(format) => vec![embed(format)],
             Self::Matmul(format) => ROWS.map(|rows| matmul(format, rows)).to_vec(),
-            Self::Experts(format) => vec![experts::experts(format)],
+            Self::Experts(format) => EXPERT_ROWS
+                .map(|rows| experts::experts(format, rows))
+                .to_vec(),
             Self::Norms => vec![norms()],
             Self::Add => vec![add()],
             Self::Activate => vec![activate()],
             Self::Finish => vec![finish()],
             Self::Gather => vec![gather()],
+            Self::CopyParts => vec![experts::copy_parts()],
             Self::Convolution => vec![recurrent::convolution()],
             Self::Scan(heads) => vec![recurrent::scan(heads)],
             Self::Heads(head_dim) => vec![heads((head_dim, 2, 4, 16))],
@@ -232,7 +240,7 @@ struct Builder {
 impl Builder {
     fn new(name: String) -> Self {
         let program = Program {
-            rows_max: 16,
+            rows_max: 52,
             context_max: 1024,
             ..Program::default()
         };

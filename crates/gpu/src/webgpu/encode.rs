@@ -4,6 +4,8 @@
 mod experts;
 mod recurrent;
 
+pub(super) use experts::order_words;
+
 use super::device::Device;
 use super::memory::{DeviceMatrix, MatrixPart, Memory, PrepareError};
 use super::sources::{Kernel, PART, heads_at_once, matmul_kernels};
@@ -37,6 +39,10 @@ enum Grid {
     Choices { outputs: u32, used: u32 },
     /// As many for each span, and for each state that it writes if `writes`.
     Spans { blocks: u32, writes: bool },
+    /// For outputs of the experts, and tiles of sorted choices.
+    Tiles { outputs: u32, count: u32, used: u32 },
+    /// A single one.
+    One,
     /// One for each head and row, if there are parts of attention.
     Merge { heads: u32 },
 }
@@ -44,6 +50,8 @@ enum Grid {
 /// One dispatch.
 pub(crate) struct Launch {
     rows: RowSet,
+    /// Batches of fewer rows leave the dispatch out.
+    rows_min: u32,
     /// By rising numbers of rows.
     variants: Vec<Variant>,
     buffers: wgpu::BindGroup,
@@ -65,6 +73,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) program: &'a Program,
     pub(crate) memory: &'a Memory,
     rows: RowSet,
+    /// The choices of experts that were sorted last.
+    sorted: Option<At>,
     launches: Vec<Launch>,
 }
 
@@ -83,6 +93,7 @@ impl<'a> Planner<'a> {
             program,
             memory,
             rows: RowSet::All,
+            sorted: None,
             launches: Vec::new(),
         };
         for step in &program.steps {
@@ -433,6 +444,18 @@ impl<'a> Planner<'a> {
         constants: Vec<u32>,
         grid: Grid,
     ) -> Planned {
+        self.push_from(1, kernels, buffers, constants, grid)
+    }
+
+    /// As [`Self::push_all`], for batches of at least `rows_min` rows.
+    fn push_from(
+        &mut self,
+        rows_min: u32,
+        kernels: &[(u32, Kernel)],
+        buffers: &[&wgpu::Buffer],
+        constants: Vec<u32>,
+        grid: Grid,
+    ) -> Planned {
         debug_assert!(BATCH_WORDS + constants.len() <= CONSTANT_WORDS);
         let mut variants = Vec::new();
         for &(rows_max, kernel) in kernels {
@@ -448,6 +471,7 @@ impl<'a> Planner<'a> {
         let buffers = self.device.bind(kernel, buffers)?;
         self.launches.push(Launch {
             rows: self.rows,
+            rows_min,
             variants,
             buffers,
             constants,
@@ -542,7 +566,7 @@ impl Launch {
         parts: u32,
         spans: u32,
     ) -> Option<(&wgpu::ComputePipeline, [u32; 3])> {
-        if rows == 0 {
+        if rows < self.rows_min {
             return None;
         }
         let mut variants = self.variants.iter();
@@ -550,6 +574,16 @@ impl Launch {
         let grid = match self.grid {
             Grid::Rows(blocks) => [blocks, rows, 1],
             Grid::Choices { outputs, used } => [outputs.div_ceil(variant.block[0]), rows, used],
+            Grid::Tiles {
+                outputs,
+                count,
+                used,
+            } => {
+                let [of_outputs, of_rows] = variant.block;
+                let tiles = count.min(rows * used) + rows * used / of_rows;
+                [outputs.div_ceil(of_outputs), tiles, 1]
+            }
+            Grid::One => [1; 3],
             Grid::Attend { blocks } => [blocks, rows, parts.max(1)],
             Grid::Spans { blocks, writes } if spans > 0 => {
                 [blocks, spans, if writes { WRITES_MAX as u32 } else { 1 }]

@@ -1,6 +1,7 @@
 //! Everything that a program has on the device, allocated at load.
 
 use super::device::{Device, DeviceError};
+use super::encode::order_words;
 use super::pipelines::KernelError;
 use super::sources::PART;
 use crate::layout::quants::{PLANES, RowLayout};
@@ -69,6 +70,8 @@ pub(crate) struct Memory {
     pub(crate) record: wgpu::Buffer,
     /// Results of parts of attention.
     pub(crate) parts: wgpu::Buffer,
+    /// Choices of experts, sorted, in batches of many rows.
+    pub(crate) order: wgpu::Buffer,
     /// Stand in where a kernel has no buffer: the first is only read.
     pub(crate) nothing: [wgpu::Buffer; 2],
     /// What the host reads.
@@ -111,6 +114,7 @@ impl Memory {
                 storage,
             )?,
             parts: one("parts of attention", parts_bytes(program), storage)?,
+            order: one("choices of experts", order_words(program) * 4, storage)?,
             nothing: [one("nothing", 16, storage)?, one("nothing", 16, storage)?],
             staging: one(
                 "outputs",
@@ -139,6 +143,7 @@ impl Memory {
             &self.vectors,
             &self.record,
             &self.parts,
+            &self.order,
             &self.staging,
             &self.page,
         ];
@@ -213,6 +218,7 @@ pub(crate) fn scratch_bytes(program: &Program) -> u64 {
         program.vectors.len() as u64 * 4,
         u64::from(program.record_words_max) * 4,
         parts_bytes(program),
+        order_words(program) * 4,
         staged_bytes(program).max(page_bytes(program)),
         page.unwrap_or(0),
         LEAST_BYTES,

@@ -29,7 +29,7 @@ const ATTEND_BYTES_MAX: u32 = 12 << 10;
 pub(crate) const PART: u32 = 256;
 
 /// Rows from which on a product is computed by tiles, unless the program is exact.
-const TILE_ROWS_MIN: u32 = 16;
+pub(crate) const TILE_ROWS_MIN: u32 = 16;
 
 /// Kernels of a product, each with the most rows that it is for.
 pub(crate) fn matmul_kernels(format: Format, exact: bool) -> Vec<(u32, Kernel)> {
@@ -89,6 +89,10 @@ pub(crate) enum Kernel {
         format: Format,
     },
     Combine,
+    SortChoices,
+    ExpertTile {
+        format: Format,
+    },
     Convolve,
     Keep,
     ScanGates,
@@ -135,6 +139,8 @@ impl Kernel {
             Self::Route => "choice of experts".into(),
             Self::ExpertMatmul { format } => format!("experts {format:?}"),
             Self::Combine => "sum of experts".into(),
+            Self::SortChoices => "sorted choices of experts".into(),
+            Self::ExpertTile { format } => format!("tile of experts {format:?}"),
             Self::Convolve => "convolution".into(),
             Self::Keep => "inputs that a convolution keeps".into(),
             Self::ScanGates => "gates of a scan".into(),
@@ -152,14 +158,17 @@ impl Kernel {
     pub(crate) fn bindings(self) -> &'static [bool] {
         match self {
             Self::Embed { .. } => &[true, true, true, true, false],
-            Self::ExpertMatmul { .. } => &[true, true, true, true, true, true, false],
+            Self::ExpertMatmul { .. } | Self::ExpertTile { .. } => {
+                &[true, true, true, true, true, true, false]
+            }
             Self::Norm | Self::Activate | Self::Gather => &[true, true, false],
             Self::Route | Self::Combine => &[true, true, false],
             Self::Convolve => &[true, true, true, true, false],
             Self::Keep | Self::Share | Self::AddParts => &[true, true, false],
             Self::Scan { .. } => &[true, true, true, false, false],
             Self::ScanGates => &[true, true, true, false],
-            Self::NormParts | Self::Finish | Self::Read | Self::CopyParts => &[true, false],
+            Self::NormParts | Self::Finish | Self::Read => &[true, false],
+            Self::SortChoices | Self::CopyParts => &[true, false],
             Self::Add => &[true, true, false, false],
             Self::Matmul { .. } | Self::Tile { .. } => &[true, true, true, true, true, false],
             Self::Heads { .. } | Self::Merge { .. } => &[true, true, true, false],
@@ -171,7 +180,7 @@ impl Kernel {
     pub(crate) const fn block(self) -> [u32; 2] {
         match self {
             Self::Matmul { outputs, rows, .. } => [4 * outputs, rows],
-            Self::Tile { .. } => [64, 32],
+            Self::Tile { .. } | Self::ExpertTile { .. } => [64, 32],
             Self::ExpertMatmul { .. } => [4 * EXPERT_OUTPUTS, 1],
             _ => [1, 1],
         }
@@ -204,7 +213,8 @@ impl Kernel {
             Self::Embed { format }
             | Self::Tile { format }
             | Self::Matmul { format, .. }
-            | Self::ExpertMatmul { format } => format_source(format),
+            | Self::ExpertMatmul { format }
+            | Self::ExpertTile { format } => format_source(format),
             Self::Norm | Self::Add | Self::Share => threads(NORM_THREADS),
             Self::NormParts => threads(PART_THREADS),
             Self::Heads { head_dim, to_pages } => {
@@ -240,7 +250,9 @@ impl Kernel {
         let recurrent = |name| vec![section(RECURRENT, "spans"), section(RECURRENT, name)];
         match self {
             Self::Embed { .. } => vec![EMBED],
-            Self::Tile { .. } => vec![TILE],
+            Self::Tile { .. } => vec![section(TILE, "common"), section(TILE, "matmul")],
+            Self::SortChoices => vec![section(TILE, "sort")],
+            Self::ExpertTile { .. } => vec![section(TILE, "common"), section(TILE, "experts")],
             Self::Matmul { .. } => vec![MATMUL],
             Self::Norm => norm("norm"),
             Self::NormParts => norm("parts"),

@@ -4,39 +4,39 @@ use super::{Builder, Case};
 use crate::operation::{Operation, RouteRule, UNIT};
 use kernels::Format;
 
-/// Rows, experts, and experts that a row uses.
-const ROWS: u32 = 5;
-const COUNT: u32 = 70;
+/// Experts that a row uses.
 const USED: u32 = 3;
 /// Outputs of an expert, an odd number.
 const OUTPUTS: u32 = 19;
 
 /// Experts of this format, whose rows choose by each rule in turn.
-pub(super) fn experts(format: Format) -> Case {
-    let mut builder = Builder::new(format!("experts {format:?}"));
+pub(super) fn experts(format: Format, rows: u32) -> Case {
+    let mut builder = Builder::new(format!("experts {format:?}, {rows} rows"));
     let cols = match format.block_weights() {
         1 => 37,
         32 => 96,
         _ => 256,
     };
+    // With many rows, few experts: more rows for each than a tile has.
+    let count = if rows < 16 { 70 } else { 4 };
     let stride = OUTPUTS.next_multiple_of(UNIT);
-    let stack = builder.stack(format, COUNT, OUTPUTS, cols);
-    let input = builder.buffer(ROWS, cols);
+    let stack = builder.stack(format, count, OUTPUTS, cols);
+    let input = builder.buffer(rows, cols);
     let apart = cols.next_multiple_of(UNIT);
-    let inputs = builder.buffer(ROWS, USED * apart);
-    let (bias, factors) = (builder.vector(COUNT * OUTPUTS), builder.vector(COUNT));
+    let inputs = builder.buffer(rows, USED * apart);
+    let (bias, factors) = (builder.vector(count * OUTPUTS), builder.vector(count));
     for (sigmoid, normalized, by_scores) in [
         (false, true, true),
         (false, false, true),
         (true, true, false),
         (false, false, false),
     ] {
-        let scores = builder.buffer(ROWS, COUNT);
-        let choices = builder.buffer(ROWS, 2 * USED);
-        let choice_bias = (!by_scores).then(|| builder.vector(COUNT));
+        let scores = builder.buffer(rows, count);
+        let choices = builder.buffer(rows, 2 * USED);
+        let choice_bias = (!by_scores).then(|| builder.vector(count));
         builder.push(Operation::Route {
             scores,
-            count: COUNT,
+            count,
             used: USED,
             rule: RouteRule {
                 sigmoid,
@@ -49,7 +49,7 @@ pub(super) fn experts(format: Format) -> Case {
             factors: normalized.then_some(factors),
             out: choices,
         });
-        let out = builder.buffer(ROWS, USED * stride);
+        let out = builder.buffer(rows, USED * stride);
         builder.push(Operation::ExpertMatmul {
             stack,
             choices,
@@ -60,7 +60,7 @@ pub(super) fn experts(format: Format) -> Case {
             out,
             out_stride: stride,
         });
-        let sum = builder.buffer(ROWS, OUTPUTS);
+        let sum = builder.buffer(rows, OUTPUTS);
         builder.push(Operation::Combine {
             outputs: out,
             stride,
@@ -71,15 +71,22 @@ pub(super) fn experts(format: Format) -> Case {
             out: sum,
         });
     }
-    let apart = builder.buffer(ROWS, 3 * OUTPUTS);
+    builder.plain_rows(rows);
+    builder.case
+}
+
+/// A copy of parts of rows.
+pub(super) fn copy_parts() -> Case {
+    let mut builder = Builder::new("copy of parts".into());
+    let (input, out) = (builder.buffer(3, 310), builder.buffer(3, 300));
     builder.push(Operation::CopyParts {
         input,
-        input_stride: 9,
+        input_stride: 99,
         parts: 3,
-        len: 7,
-        out: apart,
-        out_stride: OUTPUTS,
+        len: 95,
+        out,
+        out_stride: 97,
     });
-    builder.plain_rows(ROWS);
+    builder.plain_rows(3);
     builder.case
 }

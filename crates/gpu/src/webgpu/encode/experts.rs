@@ -1,8 +1,8 @@
 //! Dispatches of experts.
 
 use super::{Grid, NONE, Planned, Planner, row_words, vector};
-use crate::operation::Operation;
-use crate::webgpu::sources::Kernel;
+use crate::operation::{Operation, Program};
+use crate::webgpu::sources::{Kernel, TILE_ROWS_MIN};
 
 impl Planner<'_> {
     pub(super) fn route(&mut self, operation: &Operation) -> Planned {
@@ -31,7 +31,17 @@ impl Planner<'_> {
         let (groups, groups_used) = rule.groups.unwrap_or((0, 0));
         constants.extend([groups, groups_used]);
         let buffers = [&self.memory.vectors, self.buffer(scores), self.buffer(out)];
-        self.push(Kernel::Route, &buffers, constants, Grid::Rows(1))
+        self.push(Kernel::Route, &buffers, constants, Grid::Rows(1))?;
+        if self.program.exact {
+            return Ok(());
+        }
+        self.sorted = Some(out);
+        let mut constants = vec![count, used];
+        constants.extend(self.place(out));
+        constants.push(sorted_at(count, used, self.program.rows_max));
+        let buffers = [self.buffer(out), &self.memory.order];
+        let kernel = [(u32::MAX, Kernel::SortChoices)];
+        self.push_from(TILE_ROWS_MIN, &kernel, &buffers, constants, Grid::One)
     }
 
     pub(super) fn copy_parts(&mut self, operation: &Operation) -> Planned {
@@ -71,28 +81,50 @@ impl Planner<'_> {
             return Ok(());
         };
         let shape = self.program.matrices[stack.0 as usize];
-        let memory = self.memory;
+        let (memory, format) = (self.memory, shape.format);
         let matrix = &memory.matrices[stack.0 as usize];
         let outputs = shape.unit_rows;
+        let count = shape.rows / outputs.max(1);
         for part in &matrix.parts {
             let [x_at, x_row] = self.place(input);
             let mut constants = vec![outputs];
-            constants.extend(row_words(matrix, shape.format));
+            constants.extend(row_words(matrix, format));
             constants.extend([x_at / 4, x_row / 4, input_stride / 4]);
             constants.extend(self.place(out));
             constants.push(out_stride);
+            let mut tiles = constants.clone();
+            tiles.extend([used, sorted_at(count, used, self.program.rows_max)]);
             constants.extend(self.place(choices));
-            constants.extend([part.first / outputs, part.rows / outputs]);
-            constants.push(bias.map_or(NONE, |bias| bias.0 + part.first));
+            let bias = bias.map_or(NONE, |bias| bias.0 + part.first);
+            let of_part = [part.first / outputs, part.rows / outputs, bias];
+            constants.extend(of_part);
+            tiles.extend(of_part);
             let [low, high, scales] = self.planes(part);
             let (x, chosen) = (self.buffer(input), self.buffer(choices));
-            let out = self.buffer(out);
-            let buffers = [low, high, scales, x, &memory.vectors, chosen, out];
-            let kernel = Kernel::ExpertMatmul {
-                format: shape.format,
+            let written = self.buffer(out);
+            // Choices that no router made are not sorted.
+            let has_tiles = self.sorted == Some(choices);
+            let few_max = if has_tiles {
+                TILE_ROWS_MIN - 1
+            } else {
+                u32::MAX
             };
+            let kernel = [(few_max, Kernel::ExpertMatmul { format })];
+            let buffers = [low, high, scales, x, &memory.vectors, chosen, written];
             let grid = Grid::Choices { outputs, used };
-            self.push(kernel, &buffers, constants, grid)?;
+            self.push_all(&kernel, &buffers, constants, grid)?;
+            if !has_tiles {
+                continue;
+            }
+            let kernel = [(u32::MAX, Kernel::ExpertTile { format })];
+            let order = &memory.order;
+            let buffers = [low, high, scales, x, &memory.vectors, order, written];
+            let grid = Grid::Tiles {
+                outputs,
+                count,
+                used,
+            };
+            self.push_from(TILE_ROWS_MIN, &kernel, &buffers, tiles, grid)?;
         }
         Ok(())
     }
@@ -120,4 +152,20 @@ impl Planner<'_> {
         let grid = Grid::Rows(cols.div_ceil(256));
         self.push(Kernel::Combine, &buffers, constants, grid)
     }
+}
+
+/// Words before the sorted choices: the number of tiles, and four words for each tile that there may be.
+fn sorted_at(count: u32, used: u32, rows_max: u32) -> u32 {
+    4 + 4 * (count + rows_max * used / 32)
+}
+
+/// Words of the sorted choices of a program's experts, with their tiles.
+pub(in crate::webgpu) fn order_words(program: &Program) -> u64 {
+    let words = program.steps.iter().map(|step| match step.operation {
+        Operation::Route { count, used, .. } if !program.exact => {
+            u64::from(sorted_at(count, used, program.rows_max) + program.rows_max * used)
+        }
+        _ => 0,
+    });
+    words.max().unwrap_or(0)
 }
