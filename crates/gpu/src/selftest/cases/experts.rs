@@ -38,13 +38,7 @@ pub(super) fn experts(format: Format, rows: u32) -> Case {
             scores,
             count,
             used: USED,
-            rule: RouteRule {
-                sigmoid,
-                normalized,
-                by_scores,
-                groups: sigmoid.then_some((7, 2)),
-                scale: if by_scores { 1.0 } else { 2.5 },
-            },
+            rule: rule(sigmoid, normalized, by_scores),
             choice_bias,
             factors: normalized.then_some(factors),
             out: choices,
@@ -73,6 +67,17 @@ pub(super) fn experts(format: Format, rows: u32) -> Case {
     }
     builder.plain_rows(rows);
     builder.case
+}
+
+/// A rule; with sigmoids, among groups.
+fn rule(sigmoid: bool, normalized: bool, by_scores: bool) -> RouteRule {
+    RouteRule {
+        sigmoid,
+        normalized,
+        by_scores,
+        groups: sigmoid.then_some((7, 2)),
+        scale: if by_scores { 1.0 } else { 2.5 },
+    }
 }
 
 /// A copy of parts of rows.
