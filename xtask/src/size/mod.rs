@@ -17,7 +17,7 @@ const BUDGETS: [(&str, usize); 23] = [
     ("engine", 11_100),
     ("gateway", 14_500),
     ("generate", 6_900),
-    ("gpu", 6_200),
+    ("gpu", 6_400),
     ("journal", 3_900),
     ("kernels", 12_700),
     ("millrace", 16_000),

@@ -151,7 +151,7 @@ impl<'a> Planner<'a> {
             let [low, high, scales] = self.planes(part);
             let (x, out) = (self.buffer(input), self.buffer(out));
             let buffers = [low, high, scales, x, &memory.vectors, out];
-            let kernels = matmul_kernels(format, self.program.exact);
+            let kernels = matmul_kernels(format, self.program.exact, self.device.reorders_sums());
             let outputs = part.rows;
             self.push_all(&kernels, &buffers, constants, Grid::Matmul { outputs })?;
         }
