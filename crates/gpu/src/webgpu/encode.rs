@@ -95,6 +95,7 @@ impl<'a> Planner<'a> {
             Operation::Scan { .. } => self.scan(operation),
             Operation::Share { .. } => self.share(operation),
             Operation::AddParts { .. } => self.add_parts(operation),
+            Operation::CopyParts { .. } => self.copy_parts(operation),
             Operation::Gather { input, cols, out } => {
                 let mut constants = vec![cols];
                 constants.extend(self.place(input));

@@ -109,6 +109,7 @@ pub(crate) enum Kernel {
     },
     Share,
     AddParts,
+    CopyParts,
     Read,
 }
 
@@ -154,6 +155,7 @@ impl Kernel {
             } => format!("scan of {key_dim} x {value_dim}"),
             Self::Share => "share".into(),
             Self::AddParts => "sum of parts".into(),
+            Self::CopyParts => "copy of parts".into(),
             Self::Read => "read".into(),
         }
     }
@@ -171,7 +173,8 @@ impl Kernel {
             Self::Keep | Self::Share | Self::AddParts => &[true, true, false],
             Self::Scan { .. } => &[true, true, true, false, false],
             Self::ScanGates => &[true, true, true, false],
-            Self::NormParts | Self::Finish | Self::Read | Self::SortChoices => &[true, false],
+            Self::NormParts | Self::Finish | Self::Read => &[true, false],
+            Self::SortChoices | Self::CopyParts => &[true, false],
             Self::Add => &[true, true, false, false],
             Self::Matmul { .. } | Self::Tile { .. } => &[true, true, true, true, true, false],
             Self::Heads { .. } | Self::Merge { .. } => &[true, true, true, false],
@@ -267,6 +270,7 @@ impl Kernel {
             Self::Activate => vec![section(ROWS, "activate")],
             Self::Finish => vec![section(ROWS, "finish")],
             Self::Gather => vec![section(ROWS, "gather")],
+            Self::CopyParts => vec![section(ROWS, "copy_parts")],
             Self::AddParts => vec![section(ROWS, "add_parts")],
             Self::Read => vec![section(ROWS, "read")],
             Self::Convolve => recurrent("convolve"),
