@@ -31,8 +31,13 @@ pub(crate) const PART: u32 = 256;
 /// Rows from which on a product is computed by tiles, unless the program is exact.
 pub(crate) const TILE_ROWS_MIN: u32 = 16;
 
-/// Kernels of a product, each with the most rows that it is for.
-pub(crate) fn matmul_kernels(format: Format, exact: bool) -> Vec<(u32, Kernel)> {
+/// Kernels of a product, each with the most rows that it is for. One of them computes all numbers of rows below
+/// [`TILE_ROWS_MIN`] where the device's compiler changes the order of sums from kernel to kernel.
+pub(crate) fn matmul_kernels(
+    format: Format,
+    exact: bool,
+    reorders_sums: bool,
+) -> Vec<(u32, Kernel)> {
     let few = [(1, 4, 1), (2, 2, 2), (4, 2, 4), (TILE_ROWS_MIN - 1, 1, 8)];
     let few = few.map(|(most, outputs, rows)| {
         let kernel = Kernel::Matmul {
@@ -42,7 +47,8 @@ pub(crate) fn matmul_kernels(format: Format, exact: bool) -> Vec<(u32, Kernel)> 
         };
         (most, kernel)
     });
-    let mut kernels = few.to_vec();
+    let used = if reorders_sums { &few[3..] } else { &few };
+    let mut kernels = used.to_vec();
     match (exact, kernels.last_mut()) {
         (true, Some(last)) => last.0 = u32::MAX,
         _ => kernels.push((u32::MAX, Kernel::Tile { format })),
