@@ -13,6 +13,7 @@ mod place;
 mod program;
 pub mod record;
 pub mod selftest;
+mod shapes;
 mod step;
 mod supports;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A model on a device.
 
 use crate::load_error::LoadError;
-use crate::operation::{MatrixId, Program, RowSet};
+use crate::operation::{BufferId, MatrixId, Program, RowSet};
 use crate::options::Options;
 use crate::place::{Place, TooLarge};
 use crate::program::{Outputs, Plan};
@@ -28,6 +28,8 @@ pub struct Model {
     dims: Dims,
     matrices: Vec<DescribedMatrix>,
     outputs: Outputs,
+    /// Buffers that nothing writes, with what is in each of their rows.
+    constants: Vec<(BufferId, Vec<f32>)>,
     isa: Isa,
     /// In a cell since pages are exported from a shared model.
     loaded: RefCell<Loaded>,
@@ -70,6 +72,7 @@ impl Model {
         let mut loaded =
             Loaded::new(device, plan.program).map_err(|error| refusal(error, place))?;
         upload(&mut loaded, &files, &plan.matrices, &mut pool, progress)?;
+        write_constants(&loaded, &plan.constants)?;
         Ok(Self {
             step: StepRows::new(&config, &dims, plan.ropes),
             files,
@@ -77,6 +80,7 @@ impl Model {
             dims,
             matrices: plan.matrices,
             outputs: plan.outputs,
+            constants: plan.constants,
             isa: Isa::detect(),
             loaded: RefCell::new(loaded),
             fault: Cell::new(None),
@@ -182,6 +186,15 @@ fn check_kernels(device: &Arc<Device>, program: &Program) -> Result<(), LoadErro
         kernel: result.name,
         why: result.error.unwrap_or_default(),
     })
+}
+
+/// Fills the buffers that nothing writes.
+fn write_constants(loaded: &Loaded, constants: &[(BufferId, Vec<f32>)]) -> Result<(), LoadError> {
+    for (buffer, row) in constants {
+        let rows = loaded.program().buffers[buffer.0 as usize].rows as usize;
+        loaded.write_buffer(*buffer, &row.repeat(rows));
+    }
+    Ok(loaded.device().check()?)
 }
 
 /// Uploads all matrices in the order of the program.
@@ -301,6 +314,7 @@ impl Forward for Model {
             .map_err(failed)?;
         let (files, matrices) = (&self.files, &self.matrices);
         upload(&mut loaded, files, matrices, &mut load_pool(), &mut |_| {}).map_err(failed)?;
+        write_constants(&loaded, &self.constants).map_err(failed)?;
         self.loaded = RefCell::new(loaded);
         self.fault.set(None);
         Ok(())

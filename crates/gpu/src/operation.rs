@@ -6,7 +6,7 @@
 //!
 //! An operation writes one buffer, and none that it reads, unless its documentation says so.
 
-use kernels::Format;
+pub use crate::shapes::{BufferShape, CacheShape, MatrixShape, ScanHeads, StatesShape, UNIT};
 
 /// A buffer of activations, by index into [`Program::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,132 +23,6 @@ pub struct VectorId(pub u32);
 /// Keys and values of layers with one kind of heads, by index into [`Program::caches`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheId(pub u32);
-
-/// Shape of a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BufferShape {
-    /// Rows, the most of any batch.
-    pub rows: u32,
-    /// Elements of a row that mean something.
-    pub cols: u32,
-}
-
-impl BufferShape {
-    /// Floats between the beginnings of two rows: `cols`, rounded up to [`UNIT`].
-    pub const fn stride(self) -> u32 {
-        self.cols.next_multiple_of(UNIT)
-    }
-
-    /// Bytes on the device.
-    pub const fn bytes(self) -> u64 {
-        self.rows as u64 * self.stride() as u64 * size_of::<f32>() as u64
-    }
-}
-
-/// Weights that a lane of a kernel multiplies at once; rows of buffers and of matrices are whole numbers of them.
-pub const UNIT: u32 = 16;
-
-/// Shape of a matrix, or of a stack of equal matrices one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MatrixShape {
-    /// Format of the weights, in the file and on the device.
-    pub format: Format,
-    /// Outputs, of all matrices of a stack together.
-    pub rows: u32,
-    /// Inputs. A whole number of the format's blocks.
-    pub cols: u32,
-    /// Rows that are never cut apart when the matrix is larger than a binding: those of one matrix of a stack, 1 otherwise.
-    pub unit_rows: u32,
-}
-
-/// Keys and values of layers whose heads have one shape. Each layer has two buffers, f16 of shape
-/// `(pages, kv_heads, page_tokens, head_dim rounded up to 8)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheShape {
-    /// Layers that store.
-    pub layers: u32,
-    /// Pages, of all sequences.
-    pub pages: u32,
-    /// Positions of a page.
-    pub page_tokens: u32,
-    /// Key and value heads.
-    pub kv_heads: u32,
-    /// Elements of a head.
-    pub head_dim: u32,
-}
-
-impl CacheShape {
-    /// f16 elements of a head's row.
-    pub const fn stride(self) -> u32 {
-        self.head_dim.next_multiple_of(8)
-    }
-
-    /// Bytes of the keys, or of the values, of one page of one layer.
-    pub const fn page_bytes(self) -> u64 {
-        self.kv_heads as u64 * self.page_tokens as u64 * self.stride() as u64 * 2
-    }
-
-    /// Bytes of the keys, or of the values, of one layer: the size of one buffer on the device.
-    pub const fn layer_bytes(self) -> u64 {
-        self.pages as u64 * self.page_bytes()
-    }
-
-    /// Bytes of all layers.
-    pub const fn bytes(self) -> u64 {
-        2 * self.layers as u64 * self.layer_bytes()
-    }
-}
-
-/// What sequences keep of earlier rows in recurrent layers. Each layer has two buffers of f32: the last inputs of the
-/// convolution, `(states, conv_rows, conv_cols)`, and the heads' states, `(states, value_heads, key_dim, value_dim)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StatesShape {
-    /// Recurrent layers.
-    pub layers: u32,
-    /// States of sequences.
-    pub states: u32,
-    /// Earlier inputs that the convolution reads.
-    pub conv_rows: u32,
-    /// Columns of the convolution.
-    pub conv_cols: u32,
-    /// The heads; `None`: the layers are convolutions only.
-    pub scan: Option<ScanHeads>,
-}
-
-/// Heads of a scan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ScanHeads {
-    /// Heads of queries and keys.
-    pub key_heads: u32,
-    /// Heads of values, a multiple of the heads of keys.
-    pub value_heads: u32,
-    /// Elements of a query and of a key.
-    pub key_dim: u32,
-    /// Elements of a value, a multiple of 16.
-    pub value_dim: u32,
-    /// Whether consecutive heads of values have the same key; else each `key_heads`-th.
-    pub grouped: bool,
-    /// The gated delta rule, and rows of queries, keys, values; else the rule of Mamba-2, and values, keys, queries.
-    pub delta: bool,
-}
-
-impl StatesShape {
-    /// Bytes of the convolution's part, and of the heads', of one layer: the sizes of its buffers on the device.
-    pub const fn layer_bytes(self) -> [u64; 2] {
-        let conv = self.conv_rows as u64 * self.conv_cols as u64;
-        let scan = match self.scan {
-            Some(heads) => heads.value_heads as u64 * heads.key_dim as u64 * heads.value_dim as u64,
-            None => 0,
-        };
-        [self.states as u64 * conv * 4, self.states as u64 * scan * 4]
-    }
-
-    /// Bytes of all layers.
-    pub const fn bytes(self) -> u64 {
-        let [conv, scan] = self.layer_bytes();
-        self.layers as u64 * (conv + scan)
-    }
-}
 
 /// Rows of a batch that an operation runs for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -481,6 +355,21 @@ pub enum Operation {
         /// The weights.
         weights: VectorId,
     },
+    /// `out = input` in each of `parts` parts of `len` elements.
+    CopyParts {
+        /// The input.
+        input: At,
+        /// Columns between two parts of the input.
+        input_stride: u32,
+        /// Parts of a row.
+        parts: u32,
+        /// Elements of a part.
+        len: u32,
+        /// The output, in another buffer.
+        out: At,
+        /// Columns between two parts of the output.
+        out_stride: u32,
+    },
     /// `x = x + factor * values` in each of `parts` parts of `len` elements, in place.
     AddParts {
         /// What is added to.
@@ -514,6 +403,8 @@ pub struct RouteRule {
     pub normalized: bool,
     /// Experts are chosen by the scores themselves, not by parts and bias.
     pub by_scores: bool,
+    /// Equal groups of experts, and how many of them a row uses: those with the largest sum of their best two parts.
+    pub groups: Option<(u32, u32)>,
     /// Factor of the shares.
     pub scale: f32,
 }

@@ -11,12 +11,9 @@ pub enum Unsupported {
     /// Texts in which a token sees later ones.
     #[error("tokens that see later ones are computed on the CPU only")]
     Bidirectional,
-    /// Keys and values as projections of one latent.
-    #[error("attention to latents is computed on the CPU only")]
+    /// Keys and values as projections of one latent, with parts that are no multiple of four.
+    #[error("attention to latents of odd sizes is computed on the CPU only")]
     Latent,
-    /// A choice among groups of experts.
-    #[error("the choice among groups of experts is computed on the CPU only")]
-    ExpertGroups,
     /// Several states of the stream.
     #[error("several states of the stream are computed on the CPU only")]
     States,
@@ -38,13 +35,15 @@ pub fn supports(config: &Config) -> Result<(), Unsupported> {
         bidirectional,
         ..
     } = config.traits;
-    let experts = config.experts.as_ref();
-    let groups = experts.is_some_and(|experts| experts.router.groups.is_some());
+    let latent = config.latent.as_ref();
+    let odd_latent = latent.is_some_and(|sizes| {
+        let parts = [sizes.rank, sizes.turned, sizes.plain, sizes.value];
+        parts.iter().any(|part| !part.is_multiple_of(4))
+    });
     let missing = [
         (bidirectional, Unsupported::Bidirectional),
-        (config.latent.is_some(), Unsupported::Latent),
         (altup, Unsupported::States),
-        (groups, Unsupported::ExpertGroups),
+        (odd_latent, Unsupported::Latent),
         (config.mtp, Unsupported::Mtp),
         (
             matches!(config.state_head, Some(StateHead::Dense { .. })),

@@ -17,7 +17,7 @@ const BUDGETS: [(&str, usize); 25] = [
     ("engine", 11_100),
     ("gateway", 14_400),
     ("generate", 6_900),
-    ("gpu", 6_900),
+    ("gpu", 7_500),
     ("http_client", 700),
     ("journal", 3_900),
     ("kernels", 12_700),
@@ -32,7 +32,7 @@ const BUDGETS: [(&str, usize); 25] = [
     ("testing", 600),
     ("text", 15_400),
     ("upstream", 2_000),
-    ("weights", 13_300),
+    ("weights", 13_400),
     ("wire", 14_100),
     ("workflow", 4_400),
 ];

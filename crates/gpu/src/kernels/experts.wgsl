@@ -14,6 +14,8 @@ struct P {
   bias: u32,        // of the choice: first element, or NONE
   factors: u32,     // of the shares: first element, or NONE
   scale: f32,
+  groups: u32,      // of experts, of which `groups_used` are used; 0: none
+  groups_used: u32,
 }
 var<immediate> p: P;
 
@@ -23,12 +25,16 @@ var<immediate> p: P;
 
 const THREADS: u32 = 64u;
 const EXPERTS_MAX: u32 = 1024u;
+// Below each rank.
+const LEAST: f32 = -1.0e38;
 // The least sum of the parts that shares are divided by.
 const SUM_LEAST: f32 = 6.1035156e-5;
 
 var<workgroup> parts: array<f32, EXPERTS_MAX>;
 // What experts are chosen by.
 var<workgroup> ranks: array<f32, EXPERTS_MAX>;
+// Of each group, the sum of its best two.
+var<workgroup> sums: array<f32, EXPERTS_MAX>;
 // A bit for each expert that was chosen.
 var<workgroup> taken: array<u32, 32>;
 var<workgroup> best_rank: array<f32, THREADS>;
@@ -41,6 +47,32 @@ fn is_better(y: f32, b: u32, x: f32, a: u32) -> bool {
 
 fn is_taken(expert: u32) -> bool {
   return (taken[expert / 32u] & (1u << (expert % 32u))) != 0u;
+}
+
+// Leaves out all but the groups with the largest sums.
+fn leave_out_groups(lid: u32) {
+  let size = p.count / p.groups;
+  for (var group = lid; group < p.groups; group += THREADS) {
+    var first = LEAST;
+    var second = LEAST;
+    for (var i = group * size; i < (group + 1u) * size; i += 1u) {
+      second = max(second, min(first, ranks[i]));
+      first = max(first, ranks[i]);
+    }
+    sums[group] = first + second;
+  }
+  workgroupBarrier();
+  for (var group = lid; group < p.groups; group += THREADS) {
+    var better = 0u;
+    for (var other = 0u; other < p.groups; other += 1u) {
+      better += u32(sums[other] > sums[group] || (sums[other] == sums[group] && other < group));
+    }
+    if (better >= p.groups_used) {
+      for (var i = group * size; i < (group + 1u) * size; i += 1u) {
+        ranks[i] = LEAST;
+      }
+    }
+  }
 }
 
 fn best_of_threads(lid: u32) {
@@ -110,6 +142,10 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
         ranks[i] += vectors[p.bias + i];
       }
     }
+  }
+  if (p.groups > 0u) {
+    workgroupBarrier();
+    leave_out_groups(lid);
   }
   var of_chosen = 0.0;
   for (var i = 0u; i < p.used; i += 1u) {

@@ -136,6 +136,36 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   out[p.out_at + block.y * p.out_row + col] = input[p.in_at + row * p.in_row + col];
 }
 
+// section copy_parts
+// `out = input` in parts of rows.
+struct P {
+  batch: Batch,
+  cols: u32,        // of all parts together
+  len: u32,         // elements of a part
+  in_at: u32,
+  in_row: u32,
+  in_stride: u32,
+  out_at: u32,
+  out_row: u32,
+  out_stride: u32,
+}
+var<immediate> p: P;
+
+@group(0) @binding(0) var<storage, read> input: array<f32>;
+@group(0) @binding(1) var<storage, read_write> out: array<f32>;
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let col = block.x * 256u + lid;
+  if (col >= p.cols) {
+    return;
+  }
+  let part = col / p.len;
+  let within = col % p.len;
+  let value = input[p.in_at + block.y * p.in_row + part * p.in_stride + within];
+  out[p.out_at + block.y * p.out_row + part * p.out_stride + within] = value;
+}
+
 // section read
 // Reads a buffer, 16 bytes by each thread at a time; what is read decides whether anything is written.
 struct P {

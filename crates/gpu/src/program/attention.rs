@@ -29,9 +29,6 @@ impl<'a> Walk<'a> {
         if index == self.config.last_stored_layer() {
             self.keep_wanted();
         }
-        let Some(place) = self.places[index] else {
-            return;
-        };
         let config = self.config;
         let cols = config.heads * config.shapes[index].head_dim;
         let (query, heads) = (
@@ -51,10 +48,22 @@ impl<'a> Walk<'a> {
             },
         );
         let attended = self.buffer(Role::Attended, cols);
-        let sinks = layer.sinks.as_ref();
+        self.attend(index, heads, layer.sinks.as_deref(), attended);
+        if let Some(gate) = &layer.gate {
+            self.gate_heads(gate, attended, cols);
+        }
+        let update = self.update();
+        self.project(&layer.out, attended, update);
+    }
+
+    /// Attention of queries to the keys and values that a layer reads.
+    pub(super) fn attend(&mut self, index: usize, query: At, sinks: Option<&[f32]>, out: At) {
+        let (config, Some(place)) = (self.config, self.places[index]) else {
+            return;
+        };
         let sinks = sinks.map(|sinks| self.program.vector(sinks));
         self.push(Operation::Attend {
-            query: heads,
+            query,
             heads: config.heads as u32,
             cache: self.caches[place.cache],
             layer: place.layer as u32,
@@ -62,13 +71,8 @@ impl<'a> Walk<'a> {
             cap: config.attention_cap,
             window: config.windows[index].map(|window| window as u32),
             sinks,
-            out: attended,
+            out,
         });
-        if let Some(gate) = &layer.gate {
-            self.gate_heads(gate, attended, cols);
-        }
-        let update = self.update();
-        self.project(&layer.out, attended, update);
     }
 
     /// Multiplies what attention gave with a sigmoid of the input's projection.
@@ -163,7 +167,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The rotation of a layer's queries and keys.
-    fn turn(&mut self, index: usize) -> Option<Turn> {
+    pub(super) fn turn(&mut self, index: usize) -> Option<Turn> {
         let config = self.config;
         let (rope, table) = (config.rope_of(index), config.windows[index].is_some());
         if !config.roped[index] || rope.dims == 0 {

@@ -94,6 +94,7 @@ impl<'a> Walk<'a> {
             rule: RouteRule {
                 sigmoid: router.sigmoid,
                 normalized: router.normalized,
+                groups: router.groups.map(|(all, used)| (all as u32, used as u32)),
                 by_scores: choice_bias.is_none() && *router == plain,
                 scale: router.scale,
             },

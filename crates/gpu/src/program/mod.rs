@@ -5,6 +5,7 @@ mod attention;
 mod dense;
 mod experts;
 mod head;
+mod latent;
 mod per_layer;
 mod recurrent;
 
@@ -31,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) ropes: [Option<Rope>; 2],
     /// What is read back.
     pub(crate) outputs: Outputs,
+    /// Buffers that nothing writes, with what is in each of their rows.
+    pub(crate) constants: Vec<(BufferId, Vec<f32>)>,
 }
 
 /// Buffers that are read back.
@@ -77,6 +80,12 @@ enum Role {
     Key,
     Value,
     Attended,
+    /// Of attention to latents: a latent, queries between their projections, values, and the numbers of all heads.
+    Latent,
+    QueryLow,
+    LatentQuery,
+    LatentValues,
+    AllHeads,
     Gate,
     Up,
     Update,
@@ -121,6 +130,8 @@ struct Walk<'a> {
     roles: Vec<(Role, u32, BufferId)>,
     places: Vec<Option<KvPlace>>,
     caches: Vec<CacheId>,
+    /// Rows of buffers that nothing writes.
+    constants: Vec<(BufferId, Vec<f32>)>,
     /// Tables of angles that something turns by.
     turned: [bool; 2],
     /// The rows that are still computed.
@@ -147,6 +158,7 @@ impl<'a> Walk<'a> {
             roles: Vec::new(),
             places: config.kv_places(),
             caches: Vec::new(),
+            constants: Vec::new(),
             turned: [false; 2],
             rows: RowSet::All,
             input: At::start(BufferId(0)),
@@ -201,6 +213,9 @@ impl<'a> Walk<'a> {
             }
             if let Some(attention) = &layer.attention {
                 self.attention(index, attention);
+            }
+            if let Some(latent) = &layer.latent {
+                self.latent(index, latent);
             }
             let post = layer.attention_post_norm.as_ref();
             if !layer.feeds() {
@@ -284,6 +299,13 @@ impl<'a> Walk<'a> {
             self.push(Operation::Gather { input, cols, out });
         }
         self.keep_wanted_inputs();
+    }
+
+    /// Makes every row of a buffer that nothing writes this one.
+    fn constant(&mut self, at: At, row: Vec<f32>) {
+        if !self.constants.iter().any(|(known, _)| *known == at.buffer) {
+            self.constants.push((at.buffer, row));
+        }
     }
 
     fn push(&mut self, operation: Operation) {
@@ -373,6 +395,7 @@ impl<'a> Walk<'a> {
             matrices: self.matrices.into_iter().cloned().collect(),
             ropes,
             outputs,
+            constants: self.constants,
         }
     }
 }

@@ -80,6 +80,7 @@ pub(super) fn all() -> Vec<Case> {
         cases.extend(EXPERT_ROWS.map(|rows| experts::experts(format, rows)));
     }
     cases.extend([norms(), add(), activate(), finish(), gather()]);
+    cases.push(experts::copy_parts());
     cases.push(recurrent::convolution());
     cases.extend(SCANS.map(recurrent::scan));
     for shape in [
@@ -108,6 +109,7 @@ pub(crate) enum Check {
     Activate,
     Finish,
     Gather,
+    CopyParts,
     Convolution,
     Scan(ScanHeads),
     /// Of so many elements.
@@ -151,6 +153,7 @@ impl Check {
                 ..program.states?.scan?
             }),
             Operation::ExpertMatmul { stack, .. } => Self::Experts(format(stack)),
+            Operation::CopyParts { .. } => Self::CopyParts,
             // With the scan, and with the products of experts.
             Operation::ScanGates { .. } | Operation::Route { .. } | Operation::Combine { .. } => {
                 return None;
@@ -171,6 +174,7 @@ impl Check {
             Self::Activate => vec![activate()],
             Self::Finish => vec![finish()],
             Self::Gather => vec![gather()],
+            Self::CopyParts => vec![experts::copy_parts()],
             Self::Convolution => vec![recurrent::convolution()],
             Self::Scan(heads) => vec![recurrent::scan(heads)],
             Self::Heads(head_dim) => vec![heads((head_dim, 2, 4, 16))],

@@ -257,3 +257,17 @@ fn bandwidth_is_the_bytes_read_in_the_time_that_the_clock_says() {
     let found = device.read_bandwidth(now).expect("a device that works");
     assert_eq!(found, 4.0 * f64::from(1 << 20));
 }
+
+#[test]
+fn device_that_reorders_sums_has_one_kernel_for_few_rows() {
+    let Some(device) = device() else { return };
+    let program = matmul(Format::Q8_0, 1).program;
+    assert_eq!(check_program(&device, &program), Ok(()));
+    assert!(!device.reorders_sums(), "llvmpipe keeps the order of sums");
+    device.reorder_sums();
+    for rows in [1, 3, 11, 37] {
+        assert_eq!(compare(&device, &matmul(Format::Q8_0, rows)), Ok(()));
+    }
+    let rows: [&[usize]; 3] = [&[0], &[3, 7], &[9, 8, 2]];
+    check_bits_of_rows(&device, &matmul(Format::Q8_0, 11), &rows);
+}

@@ -96,6 +96,7 @@ impl<'a> Twin<'a> {
             Operation::ScanGates { .. } => self.scan_gates(row, operation),
             Operation::Share { .. } => self.share(row, operation),
             Operation::AddParts { .. } => self.add_parts(row, operation),
+            Operation::CopyParts { .. } => self.copy_parts(row, operation),
             // Run once for all rows.
             Operation::Convolve { .. } | Operation::Scan { .. } => {}
         }

@@ -186,6 +186,8 @@ pub struct Device {
     pipelines: Mutex<Pipelines>,
     /// Checks of kernels that the device has passed.
     passed: Mutex<HashSet<Check>>,
+    /// Whether the compiler changes the order of sums from kernel to kernel.
+    reorders_sums: AtomicBool,
 }
 
 impl Device {
@@ -235,6 +237,7 @@ impl Device {
             counters: Counters::default(),
             pipelines: Mutex::default(),
             passed: Mutex::default(),
+            reorders_sums: AtomicBool::new(false),
         })
     }
 
@@ -280,6 +283,17 @@ impl Device {
         let passed = self.passed.lock();
         let passed = passed.unwrap_or_else(PoisonError::into_inner);
         passed.contains(&check)
+    }
+
+    /// Whether products of the same row have had other bits in kernels for other numbers of rows. Known after the check of
+    /// products.
+    pub fn reorders_sums(&self) -> bool {
+        self.reorders_sums.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that sums are reordered.
+    pub(crate) fn reorder_sums(&self) {
+        self.reorders_sums.store(true, Ordering::Relaxed);
     }
 
     /// Remembers that kernels are right.

@@ -1,5 +1,4 @@
-//! Operations as dispatches: pipelines, bound buffers and constants are made at load; per batch only the numbers of rows and
-//! the places in the record are new.
+//! Operations as dispatches.
 
 mod experts;
 mod recurrent;
@@ -7,65 +6,15 @@ mod recurrent;
 pub(super) use experts::order_words;
 
 use super::device::Device;
+use super::launch::{BATCH_WORDS, CONSTANT_WORDS, Grid, Launch, Variant, compile};
 use super::memory::{DeviceMatrix, MatrixPart, Memory, PrepareError};
-use super::sources::{Kernel, PART, heads_at_once, matmul_kernels};
+use super::sources::{Kernel, heads_at_once, matmul_kernels};
 use crate::operation::{
     Activation, At, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, VectorId,
 };
-use crate::record::{Record, WRITES_MAX};
 
 /// The kernels' word for "none".
 const NONE: u32 = u32::MAX;
-
-/// Workgroups in the x dimension before z counts on, as the kernels have it.
-const BLOCKS_X: u32 = 32768;
-
-/// Words of the constants of one dispatch.
-const CONSTANT_WORDS: usize = super::device::IMMEDIATE_BYTES as usize / 4;
-
-/// Words that depend on the batch, at the beginning.
-const BATCH_WORDS: usize = 8;
-
-/// How many workgroups a dispatch has.
-#[derive(Clone, Copy, Debug)]
-enum Grid {
-    /// As many for each row.
-    Rows(u32),
-    /// For outputs of a matrix.
-    Matmul { outputs: u32 },
-    /// As many for each row and part of attention.
-    Attend { blocks: u32 },
-    /// For outputs of the experts that a row chose.
-    Choices { outputs: u32, used: u32 },
-    /// As many for each span, and for each state that it writes if `writes`.
-    Spans { blocks: u32, writes: bool },
-    /// For outputs of the experts, and tiles of sorted choices.
-    Tiles { outputs: u32, count: u32, used: u32 },
-    /// A single one.
-    One,
-    /// One for each head and row, if there are parts of attention.
-    Merge { heads: u32 },
-}
-
-/// One dispatch.
-pub(crate) struct Launch {
-    rows: RowSet,
-    /// Batches of fewer rows leave the dispatch out.
-    rows_min: u32,
-    /// By rising numbers of rows.
-    variants: Vec<Variant>,
-    buffers: wgpu::BindGroup,
-    constants: Vec<u32>,
-    grid: Grid,
-}
-
-/// A kernel of an operation, for batches of up to so many rows.
-struct Variant {
-    rows_max: u32,
-    pipeline: wgpu::ComputePipeline,
-    /// Outputs and rows of a workgroup of a product.
-    block: [u32; 2],
-}
 
 /// Makes the dispatches of a program.
 pub(crate) struct Planner<'a> {
@@ -75,7 +24,7 @@ pub(crate) struct Planner<'a> {
     rows: RowSet,
     /// The choices of experts that were sorted last.
     sorted: Option<At>,
-    launches: Vec<Launch>,
+    launches: Vec<Launch<Kernel>>,
 }
 
 /// Results of a planned operation.
@@ -100,7 +49,7 @@ impl<'a> Planner<'a> {
             planner.rows = step.rows;
             planner.operation(&step.operation)?;
         }
-        Ok(planner.launches)
+        Ok(compile(device, planner.launches)?)
     }
 
     fn operation(&mut self, operation: &Operation) -> Planned {
@@ -146,6 +95,7 @@ impl<'a> Planner<'a> {
             Operation::Scan { .. } => self.scan(operation),
             Operation::Share { .. } => self.share(operation),
             Operation::AddParts { .. } => self.add_parts(operation),
+            Operation::CopyParts { .. } => self.copy_parts(operation),
             Operation::Gather { input, cols, out } => {
                 let mut constants = vec![cols];
                 constants.extend(self.place(input));
@@ -202,7 +152,7 @@ impl<'a> Planner<'a> {
             let [low, high, scales] = self.planes(part);
             let (x, out) = (self.buffer(input), self.buffer(out));
             let buffers = [low, high, scales, x, &memory.vectors, out];
-            let kernels = matmul_kernels(format, self.program.exact);
+            let kernels = matmul_kernels(format, self.program.exact, self.device.reorders_sums());
             let outputs = part.rows;
             self.push_all(&kernels, &buffers, constants, Grid::Matmul { outputs })?;
         }
@@ -460,7 +410,7 @@ impl<'a> Planner<'a> {
         for &(rows_max, kernel) in kernels {
             variants.push(Variant {
                 rows_max,
-                pipeline: self.device.kernel(kernel)?,
+                kernel,
                 block: kernel.block(),
             });
         }
@@ -523,98 +473,4 @@ fn norm_words(norm: &Norm) -> [u32; 4] {
         u32::from(norm.centered),
         norm.eps.to_bits(),
     ]
-}
-
-impl Launch {
-    /// Adds the dispatch to a pass; returns whether there is anything to do.
-    fn encode(&self, pass: &mut wgpu::ComputePass<'_>, record: &Record, parts: u32) -> bool {
-        let place = record.place(self.rows);
-        let Some((pipeline, [x, y, z])) =
-            self.workgroups(place.rows, parts, record.span_place()[1])
-        else {
-            return false;
-        };
-        let mut constants = [0; CONSTANT_WORDS];
-        let [a, b] = place.angles_at;
-        let [spans_at, spans] = record.span_place();
-        let tables_at = record.tables_at();
-        let batch = [
-            place.rows,
-            place.rows_at,
-            a,
-            b,
-            tables_at,
-            parts,
-            spans_at,
-            spans,
-        ];
-        constants[..batch.len()].copy_from_slice(&batch);
-        let end = BATCH_WORDS + self.constants.len();
-        constants[BATCH_WORDS..end].copy_from_slice(&self.constants);
-        pass.set_pipeline(pipeline);
-        pass.set_bind_group(0, &self.buffers, &[]);
-        pass.set_immediates(0, bytemuck::cast_slice(&constants[..end]));
-        pass.dispatch_workgroups(x, y, z);
-        true
-    }
-
-    /// The pipeline and the workgroups for so many rows, if there are any.
-    fn workgroups(
-        &self,
-        rows: u32,
-        parts: u32,
-        spans: u32,
-    ) -> Option<(&wgpu::ComputePipeline, [u32; 3])> {
-        if rows < self.rows_min {
-            return None;
-        }
-        let mut variants = self.variants.iter();
-        let variant = variants.find(|variant| rows <= variant.rows_max)?;
-        let grid = match self.grid {
-            Grid::Rows(blocks) => [blocks, rows, 1],
-            Grid::Choices { outputs, used } => [outputs.div_ceil(variant.block[0]), rows, used],
-            Grid::Tiles {
-                outputs,
-                count,
-                used,
-            } => {
-                let [of_outputs, of_rows] = variant.block;
-                let tiles = count.min(rows * used) + rows * used / of_rows;
-                [outputs.div_ceil(of_outputs), tiles, 1]
-            }
-            Grid::One => [1; 3],
-            Grid::Attend { blocks } => [blocks, rows, parts.max(1)],
-            Grid::Spans { blocks, writes } if spans > 0 => {
-                [blocks, spans, if writes { WRITES_MAX as u32 } else { 1 }]
-            }
-            Grid::Spans { .. } => return None,
-            Grid::Merge { heads } if parts > 0 => [heads, rows, 1],
-            Grid::Merge { .. } => return None,
-            Grid::Matmul { outputs } => {
-                let blocks = outputs.div_ceil(variant.block[0]);
-                let (x, z) = (blocks.min(BLOCKS_X), blocks.div_ceil(BLOCKS_X));
-                [x, rows.div_ceil(variant.block[1]), z]
-            }
-        };
-        Some((&variant.pipeline, grid))
-    }
-}
-
-/// Adds all dispatches of a batch to a pass; returns their number. `split_floats` are the floats that parts of attention may
-/// take, and those of one part of one row.
-pub(crate) fn encode(
-    launches: &[Launch],
-    pass: &mut wgpu::ComputePass<'_>,
-    record: &Record,
-    (available, of_part): (u64, u64),
-) -> u64 {
-    let parts = record.longest().div_ceil(PART);
-    let rows = u64::from(record.rows(RowSet::All));
-    let fits = rows * u64::from(parts) * of_part <= available;
-    let parts = if parts > 1 && fits { parts } else { 0 };
-    let mut dispatches = 0;
-    for launch in launches {
-        dispatches += u64::from(launch.encode(pass, record, parts));
-    }
-    dispatches
 }

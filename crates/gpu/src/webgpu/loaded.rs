@@ -1,7 +1,8 @@
 //! A program on an open device.
 
 use super::device::{Device, DeviceError};
-use super::encode::{Launch, Planner, encode};
+use super::encode::Planner;
+use super::launch::{Launch, encode};
 use super::memory::{Memory, PrepareError, page_bytes, part_floats};
 use crate::operation::{BufferId, MatrixId, Program};
 use crate::record::Record;

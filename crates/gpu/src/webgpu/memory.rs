@@ -34,7 +34,7 @@ pub enum PrepareError {
     TooLarge {
         /// What is too large.
         what: String,
-        /// Its size.
+        /// Size in bytes.
         bytes: u64,
         /// The device's bound.
         most: u64,

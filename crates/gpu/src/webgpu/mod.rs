@@ -3,6 +3,7 @@
 mod bandwidth;
 pub(crate) mod device;
 pub(crate) mod encode;
+pub(crate) mod launch;
 pub(crate) mod loaded;
 pub(crate) mod memory;
 pub(crate) mod pipelines;

@@ -3,6 +3,10 @@
 use super::device::{Device, DeviceError, IMMEDIATE_BYTES};
 use super::sources::Kernel;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Threads that compile kernels, at most.
+const THREADS_MAX: usize = 8;
 
 /// Compiled kernels, and the layouts of their buffers.
 #[derive(Default)]
@@ -24,17 +28,43 @@ pub struct KernelError {
 impl Device {
     /// A kernel, which is compiled if it is not yet.
     pub(crate) fn kernel(&self, kernel: Kernel) -> Result<wgpu::ComputePipeline, KernelError> {
-        let mut pipelines = self.pipelines();
-        if let Some(compiled) = pipelines.compiled.get(&kernel) {
-            return Ok(compiled.clone());
-        }
-        let layout = pipelines.layout(self, kernel);
+        let layout = {
+            let mut pipelines = self.pipelines();
+            if let Some(compiled) = pipelines.compiled.get(&kernel) {
+                return Ok(compiled.clone());
+            }
+            pipelines.layout(self, kernel)
+        };
         let compiled = self.compile(kernel, &layout).map_err(|error| KernelError {
             kernel: kernel.name(),
             error,
         })?;
-        pipelines.compiled.insert(kernel, compiled.clone());
+        self.pipelines().compiled.insert(kernel, compiled.clone());
         Ok(compiled)
+    }
+
+    /// Compiles these kernels, by several threads.
+    ///
+    /// # Errors
+    /// One that is not compiled.
+    pub(crate) fn compile_all(&self, kernels: &[Kernel]) -> Result<(), KernelError> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads.min(THREADS_MAX).min(kernels.len());
+        let next = AtomicUsize::new(0);
+        let compile = || {
+            while let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.kernel(*kernel)?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let running: Vec<_> = (0..threads).map(|_| scope.spawn(compile)).collect();
+            let done = running.into_iter().map(|thread| match thread.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            done.collect()
+        })
     }
 
     /// The buffers of a kernel, bound once for all its dispatches.

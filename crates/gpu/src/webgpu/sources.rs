@@ -31,8 +31,13 @@ pub(crate) const PART: u32 = 256;
 /// Rows from which on a product is computed by tiles, unless the program is exact.
 pub(crate) const TILE_ROWS_MIN: u32 = 16;
 
-/// Kernels of a product, each with the most rows that it is for.
-pub(crate) fn matmul_kernels(format: Format, exact: bool) -> Vec<(u32, Kernel)> {
+/// Kernels of a product, each with the most rows that it is for. One of them computes all numbers of rows below
+/// [`TILE_ROWS_MIN`] where the device's compiler changes the order of sums from kernel to kernel.
+pub(crate) fn matmul_kernels(
+    format: Format,
+    exact: bool,
+    reorders_sums: bool,
+) -> Vec<(u32, Kernel)> {
     let few = [(1, 4, 1), (2, 2, 2), (4, 2, 4), (TILE_ROWS_MIN - 1, 1, 8)];
     let few = few.map(|(most, outputs, rows)| {
         let kernel = Kernel::Matmul {
@@ -42,7 +47,8 @@ pub(crate) fn matmul_kernels(format: Format, exact: bool) -> Vec<(u32, Kernel)> 
         };
         (most, kernel)
     });
-    let mut kernels = few.to_vec();
+    let used = if reorders_sums { &few[3..] } else { &few };
+    let mut kernels = used.to_vec();
     match (exact, kernels.last_mut()) {
         (true, Some(last)) => last.0 = u32::MAX,
         _ => kernels.push((u32::MAX, Kernel::Tile { format })),
@@ -103,6 +109,7 @@ pub(crate) enum Kernel {
     },
     Share,
     AddParts,
+    CopyParts,
     Read,
 }
 
@@ -148,6 +155,7 @@ impl Kernel {
             } => format!("scan of {key_dim} x {value_dim}"),
             Self::Share => "share".into(),
             Self::AddParts => "sum of parts".into(),
+            Self::CopyParts => "copy of parts".into(),
             Self::Read => "read".into(),
         }
     }
@@ -165,7 +173,8 @@ impl Kernel {
             Self::Keep | Self::Share | Self::AddParts => &[true, true, false],
             Self::Scan { .. } => &[true, true, true, false, false],
             Self::ScanGates => &[true, true, true, false],
-            Self::NormParts | Self::Finish | Self::Read | Self::SortChoices => &[true, false],
+            Self::NormParts | Self::Finish | Self::Read => &[true, false],
+            Self::SortChoices | Self::CopyParts => &[true, false],
             Self::Add => &[true, true, false, false],
             Self::Matmul { .. } | Self::Tile { .. } => &[true, true, true, true, true, false],
             Self::Heads { .. } | Self::Merge { .. } => &[true, true, true, false],
@@ -261,6 +270,7 @@ impl Kernel {
             Self::Activate => vec![section(ROWS, "activate")],
             Self::Finish => vec![section(ROWS, "finish")],
             Self::Gather => vec![section(ROWS, "gather")],
+            Self::CopyParts => vec![section(ROWS, "copy_parts")],
             Self::AddParts => vec![section(ROWS, "add_parts")],
             Self::Read => vec![section(ROWS, "read")],
             Self::Convolve => recurrent("convolve"),

@@ -113,7 +113,6 @@ fn what_does_not_run_is_named() {
         loaded.map(|_| ()).expect_err(preset)
     };
     for (preset, part) in [
-        ("tiny-deepseek2", Unsupported::Latent),
         ("tiny-gemma3n", Unsupported::States),
         ("tiny-gemma-embedding", Unsupported::Bidirectional),
     ] {

@@ -3,11 +3,12 @@
 const CONFIG: &str = include_str!("../../../weights/src/config/mod.rs");
 const TRAITS: &str = include_str!("../../../weights/src/config/traits.rs");
 /// Everything that computes or refuses.
-const READERS: [&str; 9] = [
+const READERS: [&str; 10] = [
     include_str!("../../src/program/mod.rs"),
     include_str!("../../src/program/attention.rs"),
     include_str!("../../src/program/dense.rs"),
     include_str!("../../src/program/experts.rs"),
+    include_str!("../../src/program/latent.rs"),
     include_str!("../../src/program/recurrent.rs"),
     include_str!("../../src/program/head.rs"),
     include_str!("../../src/program/per_layer.rs"),

@@ -32,6 +32,9 @@ const RECURRENT: [&str; 9] = [
     "nemotron_h",
 ];
 
+/// Architectures with attention to latents.
+const LATENT: [&str; 2] = ["deepseek2", "deepseek2-lite"];
+
 const DENSE: [&str; 25] = [
     "llama",
     "qwen2",
@@ -89,7 +92,12 @@ fn spread(row: &[f32]) -> f32 {
 
 #[test]
 fn logits_of_every_architecture_equal_the_processors() {
-    for family in DENSE.into_iter().chain(EXPERTS).chain(RECURRENT) {
+    for family in DENSE
+        .into_iter()
+        .chain(EXPERTS)
+        .chain(RECURRENT)
+        .chain(LATENT)
+    {
         for mix in ["F32", "Q8_0"] {
             check(
                 &spec(&format!("tiny-{family}"), mix),

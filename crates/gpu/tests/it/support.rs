@@ -3,6 +3,7 @@
 use gpu::{Device, LoadError, Options, Selection};
 use kernels::{Format, Isa, KvKind, Pool, dequantize};
 use model::{Batch, Forward, SpanStates, Want};
+use std::io::Write as _;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use synth::{Mix, SynthSpec};
@@ -55,7 +56,7 @@ fn open() -> Option<Arc<Device>> {
         Err(absent) => {
             let must = std::env::var("MILLRACE_GPU_TESTS").is_ok_and(|value| value == "1");
             assert!(!must, "{absent}");
-            println!("no Vulkan driver: skipped ({absent})");
+            _ = writeln!(std::io::stderr(), "{absent}: skipped");
             None
         }
     }
@@ -103,7 +104,7 @@ pub(crate) fn load(
 }
 
 /// The file with all weights in f32, with the same values: what the processor computes from it has no quantized inputs.
-fn in_floats(gguf: &Gguf) -> Gguf {
+pub(crate) fn in_floats(gguf: &Gguf) -> Gguf {
     let mut writer = GgufWriter::new();
     for (key, value) in gguf.metadata() {
         writer.value(key, value);

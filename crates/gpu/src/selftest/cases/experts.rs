@@ -38,12 +38,7 @@ pub(super) fn experts(format: Format, rows: u32) -> Case {
             scores,
             count,
             used: USED,
-            rule: RouteRule {
-                sigmoid,
-                normalized,
-                by_scores,
-                scale: if by_scores { 1.0 } else { 2.5 },
-            },
+            rule: rule([sigmoid, normalized, by_scores], count),
             choice_bias,
             factors: normalized.then_some(factors),
             out: choices,
@@ -71,5 +66,32 @@ pub(super) fn experts(format: Format, rows: u32) -> Case {
         });
     }
     builder.plain_rows(rows);
+    builder.case
+}
+
+/// A rule; with sigmoids and many experts, among groups.
+fn rule([sigmoid, normalized, by_scores]: [bool; 3], count: u32) -> RouteRule {
+    RouteRule {
+        sigmoid,
+        normalized,
+        by_scores,
+        groups: (sigmoid && count.is_multiple_of(7)).then_some((7, 2)),
+        scale: if by_scores { 1.0 } else { 2.5 },
+    }
+}
+
+/// A copy of parts of rows.
+pub(super) fn copy_parts() -> Case {
+    let mut builder = Builder::new("copy of parts".into());
+    let (input, out) = (builder.buffer(3, 310), builder.buffer(3, 300));
+    builder.push(Operation::CopyParts {
+        input,
+        input_stride: 99,
+        parts: 3,
+        len: 95,
+        out,
+        out_stride: 97,
+    });
+    builder.plain_rows(3);
     builder.case
 }

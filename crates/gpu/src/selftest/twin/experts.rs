@@ -34,6 +34,26 @@ impl Twin<'_> {
         self.write(out, row, &pairs);
     }
 
+    pub(super) fn copy_parts(&mut self, row: usize, operation: &Operation) {
+        let Operation::CopyParts {
+            mut input,
+            input_stride,
+            parts,
+            len,
+            mut out,
+            out_stride,
+        } = *operation
+        else {
+            return;
+        };
+        for _ in 0..parts {
+            let part = self.read(input, row, len);
+            self.at(out, row, part.len()).copy_from_slice(&part);
+            input.column += input_stride;
+            out.column += out_stride;
+        }
+    }
+
     pub(super) fn expert_matmul(&mut self, row: usize, operation: &Operation) {
         let Operation::ExpertMatmul {
             stack,
@@ -108,7 +128,7 @@ fn choose(scores: &[f32], biases: &[f32], used: usize, rule: &RouteRule) -> Vec<
         true => f64::from(scores[expert]),
         false => parts[expert] + f64::from(biases[expert]),
     };
-    let mut best: Vec<usize> = (0..scores.len()).collect();
+    let mut best = of_best_groups(scores.len(), rule.groups, &rank);
     best.sort_by(|a, b| rank(*b).total_cmp(&rank(*a)));
     best.truncate(used);
     best.sort_unstable();
@@ -121,4 +141,28 @@ fn choose(scores: &[f32], biases: &[f32], used: usize, rule: &RouteRule) -> Vec<
     best.iter()
         .map(|expert| (*expert, share(*expert)))
         .collect()
+}
+
+/// The experts of the best groups: those with the largest sums of their best two ranks.
+fn of_best_groups(
+    count: usize,
+    groups: Option<(u32, u32)>,
+    rank: &dyn Fn(usize) -> f64,
+) -> Vec<usize> {
+    let Some((groups, used)) = groups else {
+        return (0..count).collect();
+    };
+    let size = count / groups as usize;
+    let mut sums: Vec<(f64, usize)> = Vec::new();
+    for group in 0..groups as usize {
+        let mut ranks: Vec<f64> = (group * size..(group + 1) * size).map(rank).collect();
+        ranks.sort_by(|a, b| b.total_cmp(a));
+        sums.push((ranks.iter().take(2).sum(), group));
+    }
+    sums.sort_by(|a, b| b.0.total_cmp(&a.0));
+    sums.truncate(used as usize);
+    let experts = sums
+        .iter()
+        .flat_map(|(_, group)| group * size..(group + 1) * size);
+    experts.collect()
 }

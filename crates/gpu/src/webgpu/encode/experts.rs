@@ -28,6 +28,8 @@ impl Planner<'_> {
             .fold(0, |mode, flag| 2 * mode + u32::from(*flag));
         constants.extend([mode, vector(choice_bias), vector(factors)]);
         constants.push(rule.scale.to_bits());
+        let (groups, groups_used) = rule.groups.unwrap_or((0, 0));
+        constants.extend([groups, groups_used]);
         let buffers = [&self.memory.vectors, self.buffer(scores), self.buffer(out)];
         self.push(Kernel::Route, &buffers, constants, Grid::Rows(1))?;
         if self.program.exact {
@@ -40,6 +42,28 @@ impl Planner<'_> {
         let buffers = [self.buffer(out), &self.memory.order];
         let kernel = [(u32::MAX, Kernel::SortChoices)];
         self.push_from(TILE_ROWS_MIN, &kernel, &buffers, constants, Grid::One)
+    }
+
+    pub(super) fn copy_parts(&mut self, operation: &Operation) -> Planned {
+        let Operation::CopyParts {
+            input,
+            input_stride,
+            parts,
+            len,
+            out,
+            out_stride,
+        } = *operation
+        else {
+            return Ok(());
+        };
+        let mut constants = vec![parts * len, len];
+        constants.extend(self.place(input));
+        constants.push(input_stride);
+        constants.extend(self.place(out));
+        constants.push(out_stride);
+        let buffers = [self.buffer(input), self.buffer(out)];
+        let grid = Grid::Rows((parts * len).div_ceil(256));
+        self.push(Kernel::CopyParts, &buffers, constants, grid)
     }
 
     pub(super) fn expert_matmul(&mut self, operation: &Operation) -> Planned {

@@ -1,0 +1,189 @@
+//! Dispatches: kernels, bound buffers and constants are made at load; per batch only the numbers of rows and the places in the
+//! record are new.
+
+use super::device::{Device, IMMEDIATE_BYTES};
+use super::pipelines::KernelError;
+use super::sources::{Kernel, PART};
+use crate::operation::RowSet;
+use crate::record::{Record, WRITES_MAX};
+
+/// Workgroups in the x dimension before z counts on, as the kernels have it.
+const BLOCKS_X: u32 = 32768;
+
+/// Words of the constants of one dispatch.
+pub(super) const CONSTANT_WORDS: usize = IMMEDIATE_BYTES as usize / 4;
+
+/// Words that depend on the batch, at the beginning.
+pub(super) const BATCH_WORDS: usize = 8;
+
+/// How many workgroups a dispatch has.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Grid {
+    /// As many for each row.
+    Rows(u32),
+    /// For outputs of a matrix.
+    Matmul { outputs: u32 },
+    /// As many for each row and part of attention.
+    Attend { blocks: u32 },
+    /// For outputs of the experts that a row chose.
+    Choices { outputs: u32, used: u32 },
+    /// As many for each span, and for each state that it writes if `writes`.
+    Spans { blocks: u32, writes: bool },
+    /// For outputs of the experts, and tiles of sorted choices.
+    Tiles { outputs: u32, count: u32, used: u32 },
+    /// A single one.
+    One,
+    /// One for each head and row, if there are parts of attention.
+    Merge { heads: u32 },
+}
+
+/// One dispatch; the kernels are named, or compiled.
+pub(crate) struct Launch<K = wgpu::ComputePipeline> {
+    pub(super) rows: RowSet,
+    /// Batches of fewer rows leave the dispatch out.
+    pub(super) rows_min: u32,
+    /// By rising numbers of rows.
+    pub(super) variants: Vec<Variant<K>>,
+    pub(super) buffers: wgpu::BindGroup,
+    pub(super) constants: Vec<u32>,
+    pub(super) grid: Grid,
+}
+
+/// A kernel of an operation, for batches of up to so many rows.
+pub(super) struct Variant<K> {
+    pub(super) rows_max: u32,
+    pub(super) kernel: K,
+    /// Outputs and rows of a workgroup of a product.
+    pub(super) block: [u32; 2],
+}
+
+/// Compiles the kernels of all dispatches.
+pub(super) fn compile(
+    device: &Device,
+    launches: Vec<Launch<Kernel>>,
+) -> Result<Vec<Launch>, KernelError> {
+    let mut kernels = Vec::new();
+    for variant in launches.iter().flat_map(|launch| &launch.variants) {
+        if !kernels.contains(&variant.kernel) {
+            kernels.push(variant.kernel);
+        }
+    }
+    device.compile_all(&kernels)?;
+    let launches = launches.into_iter();
+    launches.map(|launch| launch.compiled(device)).collect()
+}
+
+impl Launch<Kernel> {
+    fn compiled(self, device: &Device) -> Result<Launch, KernelError> {
+        let compiled = |variant: Variant<Kernel>| {
+            Ok(Variant {
+                rows_max: variant.rows_max,
+                kernel: device.kernel(variant.kernel)?,
+                block: variant.block,
+            })
+        };
+        let variants: Result<_, KernelError> = self.variants.into_iter().map(compiled).collect();
+        Ok(Launch {
+            rows: self.rows,
+            rows_min: self.rows_min,
+            variants: variants?,
+            buffers: self.buffers,
+            constants: self.constants,
+            grid: self.grid,
+        })
+    }
+}
+
+impl Launch {
+    /// Adds the dispatch to a pass; returns whether there is anything to do.
+    fn encode(&self, pass: &mut wgpu::ComputePass<'_>, record: &Record, parts: u32) -> bool {
+        let place = record.place(self.rows);
+        let Some((pipeline, [x, y, z])) =
+            self.workgroups(place.rows, parts, record.span_place()[1])
+        else {
+            return false;
+        };
+        let mut constants = [0; CONSTANT_WORDS];
+        let [a, b] = place.angles_at;
+        let [spans_at, spans] = record.span_place();
+        let tables_at = record.tables_at();
+        let batch = [
+            place.rows,
+            place.rows_at,
+            a,
+            b,
+            tables_at,
+            parts,
+            spans_at,
+            spans,
+        ];
+        constants[..batch.len()].copy_from_slice(&batch);
+        let end = BATCH_WORDS + self.constants.len();
+        constants[BATCH_WORDS..end].copy_from_slice(&self.constants);
+        pass.set_pipeline(pipeline);
+        pass.set_bind_group(0, &self.buffers, &[]);
+        pass.set_immediates(0, bytemuck::cast_slice(&constants[..end]));
+        pass.dispatch_workgroups(x, y, z);
+        true
+    }
+
+    /// The pipeline and the workgroups for so many rows, if there are any.
+    fn workgroups(
+        &self,
+        rows: u32,
+        parts: u32,
+        spans: u32,
+    ) -> Option<(&wgpu::ComputePipeline, [u32; 3])> {
+        if rows < self.rows_min {
+            return None;
+        }
+        let mut variants = self.variants.iter();
+        let variant = variants.find(|variant| rows <= variant.rows_max)?;
+        let grid = match self.grid {
+            Grid::Rows(blocks) => [blocks, rows, 1],
+            Grid::Choices { outputs, used } => [outputs.div_ceil(variant.block[0]), rows, used],
+            Grid::Tiles {
+                outputs,
+                count,
+                used,
+            } => {
+                let [of_outputs, of_rows] = variant.block;
+                let tiles = count.min(rows * used) + rows * used / of_rows;
+                [outputs.div_ceil(of_outputs), tiles, 1]
+            }
+            Grid::One => [1; 3],
+            Grid::Attend { blocks } => [blocks, rows, parts.max(1)],
+            Grid::Spans { blocks, writes } if spans > 0 => {
+                [blocks, spans, if writes { WRITES_MAX as u32 } else { 1 }]
+            }
+            Grid::Spans { .. } => return None,
+            Grid::Merge { heads } if parts > 0 => [heads, rows, 1],
+            Grid::Merge { .. } => return None,
+            Grid::Matmul { outputs } => {
+                let blocks = outputs.div_ceil(variant.block[0]);
+                let (x, z) = (blocks.min(BLOCKS_X), blocks.div_ceil(BLOCKS_X));
+                [x, rows.div_ceil(variant.block[1]), z]
+            }
+        };
+        Some((&variant.kernel, grid))
+    }
+}
+
+/// Adds all dispatches of a batch to a pass; returns their number. `split_floats` are the floats that parts of attention may
+/// take, and those of one part of one row.
+pub(crate) fn encode(
+    launches: &[Launch],
+    pass: &mut wgpu::ComputePass<'_>,
+    record: &Record,
+    (available, of_part): (u64, u64),
+) -> u64 {
+    let parts = record.longest().div_ceil(PART);
+    let rows = u64::from(record.rows(RowSet::All));
+    let fits = rows * u64::from(parts) * of_part <= available;
+    let parts = if parts > 1 && fits { parts } else { 0 };
+    let mut dispatches = 0;
+    for launch in launches {
+        dispatches += u64::from(launch.encode(pass, record, parts));
+    }
+    dispatches
+}
