@@ -1,8 +1,6 @@
 //! Tokenizer, chat templates, incremental decoder, stop strings, output parsers and grammars. No engine, no
 //! HTTP.
 
-#![deny(clippy::match_bool)]
-
 mod answer;
 mod decoder;
 mod grammar;

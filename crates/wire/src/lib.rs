@@ -1,7 +1,5 @@
 //! Wire protocols: bytes to values, and events to bytes.
 
-#![deny(clippy::match_bool)]
-
 pub mod ai_sdk;
 pub mod anthropic;
 pub(crate) mod base64;
