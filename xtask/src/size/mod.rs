@@ -15,7 +15,7 @@ const BUDGETS: [(&str, usize); 22] = [
     ("cluster", 9_700),
     ("cpu", 3_500),
     ("engine", 11_100),
-    ("gateway", 14_400),
+    ("gateway", 14_300),
     ("generate", 6_900),
     ("journal", 3_900),
     ("kernels", 12_700),
