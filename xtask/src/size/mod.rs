@@ -15,7 +15,7 @@ const BUDGETS: [(&str, usize); 25] = [
     ("cluster", 9_600),
     ("cpu", 3_500),
     ("engine", 11_100),
-    ("gateway", 14_400),
+    ("gateway", 14_300),
     ("generate", 6_900),
     ("gpu", 7_500),
     ("http_client", 700),

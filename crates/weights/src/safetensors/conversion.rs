@@ -180,10 +180,12 @@ impl Change {
             architecture,
             Llama | Granite | GraniteHybrid | GraniteMoe | SmolLm3
         );
-        let heads = match turned {
-            true if name.contains(".attn_q.") => heads,
-            true if name.contains(".attn_k.") => kv_heads,
-            _ => return Ok(Self::None),
+        let heads = if turned && name.contains(".attn_q.") {
+            heads
+        } else if turned && name.contains(".attn_k.") {
+            kv_heads
+        } else {
+            return Ok(Self::None);
         };
         match rows.checked_div(heads) {
             Some(head_dim) if head_dim.is_multiple_of(2) && head_dim * heads == rows => {

@@ -38,10 +38,13 @@ fn stored_name(spec: &EncoderSpec, name: &str) -> String {
         _ => None,
     };
     let has_base = spec.pooling == PoolingSynth::Rank && !part.starts_with("cls");
-    let base = match has_base || (part == "cls" && !is_xlm) {
-        true if is_xlm => "roberta.",
-        true if spec.pooling == PoolingSynth::Rank => "bert.",
-        _ => "",
+    let has_base = has_base || (part == "cls" && !is_xlm);
+    let base = if has_base && is_xlm {
+        "roberta."
+    } else if has_base && spec.pooling == PoolingSynth::Rank {
+        "bert."
+    } else {
+        ""
     };
     if let Some(outer) = outer {
         return format!("{base}{outer}.{kind}");
