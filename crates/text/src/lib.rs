@@ -8,7 +8,6 @@ mod decoder;
 mod grammar;
 mod stop;
 mod template;
-mod text_cover;
 mod tokenizer;
 mod vocab;
 
@@ -17,7 +16,7 @@ pub use answer::{
     DelimiterSet, DelimiterWatch, HEAD_BYTES_MAX, HEADER_BYTES_MAX, NAME_BYTES_MAX, NESTING_MAX,
     Part, ReasoningFamily, ToolFamily, ToolSchemas, VALUE_HELD_BYTES_MAX,
 };
-pub use decoder::Decoder;
+pub use decoder::{Decoder, TextCover};
 pub use grammar::{
     CHOICES_IN_GRAMMAR_MAX, CLOSED_NAMES_MAX, COMPILE_STACK_BYTES, DERIVATIVE_NODES_MAX,
     EXCLUDED_CHARS_MAX, EXCLUSION_CHECKS_MAX, GBNF_COMPARISONS_MAX, GBNF_DEPTH_MAX,
@@ -36,7 +35,6 @@ pub use template::{
     TemplateError, ToolSupport, VALUE_BYTES_MAX, VALUE_ITEMS_MAX, WORK_MAX, turn_format_name,
     with_escaped_values,
 };
-pub use text_cover::TextCover;
 pub use tokenizer::{InfillTokens, TEXT_BYTES_MAX, Tokenizer, TokenizerError};
 pub use vocab::{
     InfillIds, MERGES_MAX, TOKEN_BYTES_MAX, TOKENS_MAX, TokenKind, VOCAB_BYTES_MAX, VocabModel,

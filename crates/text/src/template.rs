@@ -7,7 +7,7 @@
 //! | loop controls | a feature of minijinja |
 //! | `{% generation %}` | becomes `{% with %}`: equal text, names stay inside |
 //! | `tojson`, `raise_exception`, `strftime_now` | `builtin_functions` |
-//! | methods of `str`, `dict`, `list` | minijinja's `pycompat`, and additions in `python_methods` |
+//! | methods of `str`, `dict`, `list` | minijinja's `pycompat`, and additions in `builtin_functions` |
 //! | the sandbox | minijinja has no access to the system; fuel and an output limit in addition |
 //!
 //! Known differences: a loop over `none` does nothing (Python fails; templates that expect `tools` work without tools),
@@ -18,38 +18,26 @@
 //! [`FUEL`] bounds the work, [`OUTPUT_BYTES_MAX`] (or a smaller limit of the caller) the text, [`SOURCE_BYTES_MAX`] the
 //! source; filters and methods whose result may be larger than their arguments check [`VALUE_BYTES_MAX`] and
 //! [`VALUE_ITEMS_MAX`] before allocating (`bounded_filters`). What filters, methods and operators read and write together is
-//! bounded by [`WORK_MAX`] (`work`, `metered_source`): fuel counts an instruction once, however large its operands are.
+//! bounded by [`WORK_MAX`] (`bounded_filters`, `metered_source`): fuel counts an instruction once, however large its operands are.
 
 mod bounded_filters;
 mod builtin_functions;
-mod call_arguments;
-mod call_ids;
 mod call_support;
 mod capabilities;
 mod chat_template;
-mod conversation_support;
 mod generic_tools;
-mod jinja_value;
 mod message;
 mod metered_source;
-mod probe;
 mod python_json;
-mod python_methods;
-mod template_syntax;
-mod tool_definitions;
 mod turn_format;
 mod turn_support;
-mod turn_text;
-mod work;
 
-pub use bounded_filters::{VALUE_BYTES_MAX, VALUE_ITEMS_MAX};
-pub use call_arguments::INVALID_ARGUMENTS;
+pub use bounded_filters::{VALUE_BYTES_MAX, VALUE_ITEMS_MAX, WORK_MAX};
 pub use capabilities::{Capabilities, GenericPlace, ToolSupport};
 pub use chat_template::{
     ChatTemplate, FUEL, OUTPUT_BYTES_MAX, RenderInput, SOURCE_BYTES_MAX, TAG_BYTES_MAX,
     TemplateError,
 };
 pub use generic_tools::GenericTools;
-pub use message::{Message, with_escaped_values};
+pub use message::{INVALID_ARGUMENTS, Message, with_escaped_values};
 pub use turn_format::{BASE_MODEL, OWN_TEMPLATE, turn_format_name};
-pub use work::WORK_MAX;

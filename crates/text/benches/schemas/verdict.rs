@@ -68,9 +68,10 @@ impl Engine {
 
     pub(crate) fn check(&mut self, case: &Case, closes: bool) -> Checked {
         let source = GrammarSource::JsonSchema(case.schema.clone());
-        let source = match closes {
-            true => source.with_closed_objects(),
-            false => source,
+        let source = if closes {
+            source.with_closed_objects()
+        } else {
+            source
         };
         let start = Instant::now();
         let grammar = self.compiler.compile(&source);
@@ -133,9 +134,10 @@ impl Engine {
                 return Verdict::WronglyRejected(error.0);
             }
             if !is_allowed {
-                return match test.valid {
-                    true => Verdict::WronglyRejected(self.place(&ids, at)),
-                    false => Verdict::Passes,
+                return if test.valid {
+                    Verdict::WronglyRejected(self.place(&ids, at))
+                } else {
+                    Verdict::Passes
                 };
             }
         }

@@ -6,13 +6,12 @@
 //! the answer is no call.
 
 mod braced_rules;
-mod harmony_headers;
 mod json_rules;
 mod python_rules;
 mod tag_rules;
 mod tool_parameters;
 
-use super::call_syntax::{CallSyntax, CallSyntaxKind};
+use super::call_parser::{CallSyntax, CallSyntaxKind};
 use super::family_syntax::CallBody;
 use super::named_call::{NameOrder, NameSyntax};
 use crate::Tokenizer;

@@ -13,15 +13,14 @@
 //!
 //! White space next to delimiters belongs to the delimiters and is not emitted.
 
+use super::answer_parts::PartWriter;
 use super::call_parser::CallParser;
 use super::family_syntax::{
     CallBody, DelimiterEffect, DelimiterPlace, FENCE_END, FamilyDelimiter, FamilySyntax,
     ReasoningDelimiters, all_markers,
 };
-use super::json_escape::is_blank;
-use super::part_writer::PartWriter;
-use super::step_result::StepResult;
 use super::tool_schemas::ToolSchemas;
+use super::value_converter::{StepResult, is_blank};
 use std::sync::Arc;
 
 /// Largest head of an unconfirmed call, in bytes; a longer head is content.
@@ -29,7 +28,7 @@ pub const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Longest run of white space held back before a possible delimiter; a longer run is emitted.
 pub const BLANKS_HELD_MAX: usize = 256;
 /// Longest delimiter, in characters.
-pub(super) const MARKER_CHARS_MAX: usize = 48;
+const MARKER_CHARS_MAX: usize = 48;
 
 /// Parser of delimited answers.
 #[derive(Debug)]

@@ -8,10 +8,10 @@
 //! a token (the token-healing problem, solved by exclusion). The straddling tokens are listed once for each
 //! vocabulary.
 
-use super::call_syntax::{CallSyntax, CallSyntaxKind, HeaderPart};
-use super::family_syntax::{self, DelimiterEffect, DelimiterPlace};
+use super::call_parser::{CallSyntax, CallSyntaxKind, HeaderPart};
+use super::family_syntax;
+use super::family_syntax::{DelimiterEffect, DelimiterPlace};
 use super::model_family::{AnswerFormat, ToolFamily};
-use super::watched_delimiter::{WatchPlace, WatchedDelimiter, goes_beyond};
 use crate::Tokenizer;
 use std::sync::Arc;
 
@@ -271,4 +271,63 @@ fn call_delimiters(format: AnswerFormat) -> Option<Vec<WatchedDelimiter>> {
     let thoughts = thoughts.flat_map(|(opens, closes)| opens.iter().chain(closes));
     let thoughts = thoughts.map(|text| WatchedDelimiter::new(text, WatchPlace::Anywhere, None));
     Some(calls.chain(thoughts).collect())
+}
+
+/// One delimiter of a family.
+struct WatchedDelimiter {
+    pub(super) text: &'static str,
+    pub(super) counts: WatchPlace,
+    pub(super) form: Option<CallSyntax>,
+    /// By the number of bytes already present: tokens that extend past the end of the delimiter.
+    pub(super) beyond: Vec<Vec<u32>>,
+    /// By the number of bytes already present (at least one): tokens that complete the delimiter.
+    pub(super) whole: Vec<Vec<u32>>,
+}
+
+/// Where a delimiter is recognized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WatchPlace {
+    Anywhere,
+    /// Only before any content since the last delimiter.
+    Start,
+    /// A separator, which is not content.
+    Between,
+}
+
+impl WatchedDelimiter {
+    pub(super) fn new(text: &'static str, counts: WatchPlace, form: Option<CallSyntax>) -> Self {
+        Self {
+            text,
+            counts,
+            form,
+            beyond: vec![Vec::new(); text.len()],
+            whole: vec![Vec::new(); text.len()],
+        }
+    }
+
+    /// Registers a token that completes or straddles the delimiter from any position in the delimiter.
+    fn note(&mut self, id: u32, text: &[u8]) {
+        let mark = self.text.as_bytes();
+        for (there, whole) in self.whole.iter_mut().enumerate().skip(1) {
+            if text == &mark[there..] {
+                whole.push(id);
+            }
+        }
+        for (there, beyond) in self.beyond.iter_mut().enumerate() {
+            let rest = &mark[there..];
+            let goes = match there {
+                0 => self.counts == WatchPlace::Anywhere && goes_beyond(text, mark),
+                _ => text.len() > rest.len() && text.starts_with(rest),
+            };
+            if goes {
+                beyond.push(id);
+            }
+        }
+    }
+}
+
+/// Whether a text contains the delimiter anywhere except at the end.
+fn goes_beyond(text: &[u8], mark: &[u8]) -> bool {
+    let inside = &text[..text.len().saturating_sub(1)];
+    inside.windows(mark.len()).any(|part| part == mark)
 }

@@ -7,11 +7,9 @@
 //! A message to a function is always a call: arguments that are not JSON are emitted unchanged, and counted
 //! as malformed.
 
-use super::json_escape::is_blank;
+use super::answer_parts::PartWriter;
 use super::named_call::is_name;
-use super::part_writer::PartWriter;
-use super::step_result::StepResult;
-use super::value_converter::{ValueConverter, ValueStyle};
+use super::value_converter::{StepResult, ValueConverter, ValueStyle, is_blank};
 
 /// Longest header of a message, in bytes; a longer header is treated as content.
 pub const HEADER_BYTES_MAX: usize = 512;

@@ -5,11 +5,9 @@
 //! the shape `{"type": "function", "function": {..}}`, and unknown fields, which are skipped; in undelimited text only after
 //! the arguments; and a comma before a closing bracket.
 
-use super::json_escape::is_blank;
-use super::part_writer::PartWriter;
-use super::step_result::StepResult;
+use super::answer_parts::PartWriter;
 use super::tool_schemas::ToolSchemas;
-use super::value_converter::{ValueConverter, ValueStyle};
+use super::value_converter::{StepResult, ValueConverter, ValueStyle, is_blank};
 use std::sync::Arc;
 
 /// Parser of one object or one list of objects.

@@ -3,10 +3,8 @@
 //! The tool's schema gives the type. A string is streamed and escaped; an object or a list is streamed as
 //! JSON; a number, a word or a value of unknown type is buffered up to the closing tag and then classified.
 
-use super::json_escape::{is_blank, push_escaped};
-use super::step_result::StepResult;
 use super::tool_schemas::ParameterKind;
-use super::value_converter::{ValueConverter, ValueStyle};
+use super::value_converter::{StepResult, ValueConverter, ValueStyle, is_blank, push_escaped};
 
 /// Largest buffered value, in bytes; a longer value becomes a string.
 pub const VALUE_HELD_BYTES_MAX: usize = 32 << 10;

@@ -1,11 +1,9 @@
 //! Calls written as Python: `[name(key=value, ..), ..]`, or one call without brackets.
 
-use super::json_escape::{is_blank, push_escaped};
+use super::answer_parts::PartWriter;
 use super::named_call::{NAME_BYTES_MAX, is_name};
-use super::part_writer::PartWriter;
-use super::step_result::StepResult;
 use super::tool_schemas::ToolSchemas;
-use super::value_converter::{ValueConverter, ValueStyle};
+use super::value_converter::{StepResult, ValueConverter, ValueStyle, is_blank, push_escaped};
 use std::sync::Arc;
 
 /// Parser of one call or one list of calls.

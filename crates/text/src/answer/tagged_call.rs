@@ -1,12 +1,10 @@
 //! Calls written as tags: the name, then key and value of each parameter as plain text.
 
-use super::json_escape::{is_blank, push_escaped};
+use super::answer_parts::PartWriter;
 use super::named_call::{NAME_BYTES_MAX, trimmed_name};
 use super::parameter_value::ParameterValue;
-use super::part_writer::PartWriter;
-use super::step_result::StepResult;
 use super::tool_schemas::ToolSchemas;
-use super::value_converter::{ValueConverter, ValueStyle};
+use super::value_converter::{StepResult, ValueConverter, ValueStyle, is_blank, push_escaped};
 use std::sync::Arc;
 
 /// Tags of a family.

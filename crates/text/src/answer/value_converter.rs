@@ -5,9 +5,6 @@
 //! bracket. Only an incomplete word, escape or delimiter, or a comma with the white space that follows, is held back, so strings
 //! of any length are streamed.
 
-use super::json_escape::{is_blank, push_escaped};
-use super::step_result::StepResult;
-
 /// Deepest nesting of values that is accepted as arguments.
 pub const NESTING_MAX: usize = 128;
 /// White space kept after a comma, in bytes; more is dropped, since the comma waits for what follows.
@@ -458,4 +455,40 @@ impl NumberState {
             Self::Zero | Self::Whole | Self::Fraction | Self::Power
         )
     }
+}
+
+/// Whether a parser accepts further characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepResult {
+    /// The parser consumed the character and expects more.
+    More,
+    /// The parser consumed the character and is finished.
+    Done,
+    /// The parser was finished before the character, which is left for the caller.
+    DoneBefore,
+    /// The character is invalid here and was not consumed.
+    Fail,
+}
+
+/// Appends a character as the content of a JSON string.
+pub(super) fn push_escaped(c: char, out: &mut String) {
+    match c {
+        '"' => out.push_str("\\\""),
+        '\\' => out.push_str("\\\\"),
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        c if c < ' ' => {
+            out.push_str("\\u00");
+            for nibble in [u32::from(c) >> 4, u32::from(c) & 15] {
+                out.extend(char::from_digit(nibble, 16));
+            }
+        }
+        c => out.push(c),
+    }
+}
+
+/// Whether the character is JSON white space.
+pub(super) fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\n' | '\r' | '\t')
 }

@@ -1,21 +1,20 @@
-//! Compilation of sources to grammars over one vocabulary.
+//! Compilation of sources to grammars over one vocabulary, and the cache of compiled grammars and of rejected sources.
 
-use super::error::GrammarError;
-use super::grammar_cache::GrammarCache;
+use super::error::{GrammarError, GrammarRejection, first_lines};
 use super::grammar_matcher::{Grammar, GrammarMatcher};
 use super::grammar_source::{CheckedSource, GrammarSource};
 use super::json_schema::BoundedSchema;
-use super::lexer_work::{self, LEXER_START_FUEL};
-use super::limits::{
-    GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, ROW_ITEMS_MAX,
+use super::lexer_work::{
+    GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_START_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX,
+    ROW_ITEMS_MAX,
 };
 use super::number_lexemes::NumberedGrammar;
-use super::rejection::{GrammarRejection, first_lines};
-use super::{productive_symbols, token_trie};
+use super::{grammar_matcher, lexer_work};
 use crate::Tokenizer;
 use llguidance::api::{GrammarInit, ParserLimits};
 use llguidance::toktrie::InferenceCapabilities;
 use llguidance::{ParserFactory, panic_utils};
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -144,13 +143,12 @@ impl GrammarCompiler {
         let empty = lexer_work::first_derivatives(&lexer, factory.limits())?;
         let parser = factory.create_parser_from_init_default(GrammarInit::Internal(grammar, lexer));
         let parser = parser.map_err(|error| GrammarRejection::of(&error))?;
-        productive_symbols::check(parser.parser.grammar(), &empty)
-            .map_err(GrammarRejection::wrong)?;
+        lexer_work::check(parser.parser.grammar(), &empty).map_err(GrammarRejection::wrong)?;
         Ok((GrammarMatcher::start(parser)?, symbols))
     }
 
     fn factory(&self) -> Result<ParserFactory, String> {
-        let vocabulary = token_trie::of(&self.tokenizer, &self.eos);
+        let vocabulary = grammar_matcher::of(&self.tokenizer, &self.eos);
         let capabilities = InferenceCapabilities {
             ff_tokens: self.tokenizer.encodes_fragments(),
             ..InferenceCapabilities::default()
@@ -188,4 +186,90 @@ fn token_slices() -> Vec<String> {
     ];
     let json = llguidance::earley::SlicedBiasComputer::general_slices();
     json.into_iter().chain(WORDS.map(str::to_owned)).collect()
+}
+
+/// Compiled grammars that are kept for later requests with equal sources.
+pub const GRAMMARS_MAX: usize = 64;
+/// Rejections that are kept for later requests with equal sources, separate from the grammars: rejected
+/// sources evict no grammar.
+pub const REFUSALS_MAX: usize = 64;
+
+/// The most recently used grammars and rejections, by source.
+pub(super) struct GrammarCache {
+    grammars: RecentlyUsed<Arc<Grammar>>,
+    refusals: RecentlyUsed<GrammarError>,
+}
+
+impl Default for GrammarCache {
+    fn default() -> Self {
+        Self {
+            grammars: RecentlyUsed::new(GRAMMARS_MAX),
+            refusals: RecentlyUsed::new(REFUSALS_MAX),
+        }
+    }
+}
+
+impl GrammarCache {
+    pub(super) fn get(&mut self, key: &str) -> Option<Result<Arc<Grammar>, GrammarError>> {
+        match self.grammars.get(key) {
+            Some(grammar) => Some(Ok(grammar)),
+            None => self.refusals.get(key).map(Err),
+        }
+    }
+
+    /// Inserts a result and evicts the least recently used one of its kind.
+    pub(super) fn put(&mut self, key: String, compiled: &Result<Arc<Grammar>, GrammarError>) {
+        match compiled {
+            Ok(grammar) => self.grammars.put(key, Arc::clone(grammar)),
+            Err(refusal) => self.refusals.put(key, refusal.clone()),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> (usize, usize) {
+        (self.grammars.values.len(), self.refusals.values.len())
+    }
+}
+
+/// A least-recently-used map.
+struct RecentlyUsed<V> {
+    values: HashMap<String, CachedValue<V>>,
+    most: usize,
+    /// Number of uses so far.
+    uses: u64,
+}
+
+struct CachedValue<V> {
+    value: V,
+    /// Number of the last use.
+    last: u64,
+}
+
+impl<V: Clone> RecentlyUsed<V> {
+    fn new(most: usize) -> Self {
+        Self {
+            values: HashMap::new(),
+            most,
+            uses: 0,
+        }
+    }
+
+    fn get(&mut self, key: &str) -> Option<V> {
+        self.uses += 1;
+        let used = self.values.get_mut(key)?;
+        used.last = self.uses;
+        Some(used.value.clone())
+    }
+
+    fn put(&mut self, key: String, value: V) {
+        if self.values.len() >= self.most && !self.values.contains_key(&key) {
+            let oldest = self.values.iter().min_by_key(|(_, used)| used.last);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                self.values.remove(&oldest);
+            }
+        }
+        self.uses += 1;
+        let last = self.uses;
+        self.values.insert(key, CachedValue { value, last });
+    }
 }

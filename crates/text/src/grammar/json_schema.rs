@@ -1,13 +1,12 @@
 //! A client's JSON Schema: bounded before compilation, and searched for the part that does not compile.
 
 use super::closed_objects::close_objects;
-use super::error::GrammarError;
-use super::limits::GRAMMAR_BYTES_MAX;
+use super::error::{GrammarError, GrammarRejection};
+use super::lexer_work::GRAMMAR_BYTES_MAX;
 use super::number_lexemes::{NumberRules, NumberedGrammar};
-use super::rejection::GrammarRejection;
-use super::schema_parts::{parts, path};
 use super::schema_relaxation::loosened_schema;
 use super::schema_rewriting::rewritten;
+use super::schema_size::{parts, path};
 use super::{schema_normalization, schema_numbers, schema_size};
 use llguidance::api::TopLevelGrammar;
 use serde_json::{Map, Value, json};

@@ -1,14 +1,20 @@
-//! Estimate of a lexer's work before the lexer runs.
+//! Checks of a compiled grammar before its first use: the lexer's work, and dead ends.
 //!
 //! llguidance takes derivatives of regular expressions and counts the work as fuel, but checks the fuel only
 //! between derivatives, and one derivative may take minutes (80,000 times `a?`: 58 s). So the size of a
 //! derivative is first estimated from the expression alone; then the first derivatives are taken with fuel.
+//!
+//! A symbol is *productive* if some finite text is derived from the symbol; a rule that only leads back to
+//! itself (`a: "x" a`, a `$ref` cycle) and a terminal that matches nothing are not productive. A rule that
+//! consumes input and then requires an unproductive symbol would lead an answer into a dead end, so such
+//! grammars are rejected. A rule that begins with the unproductive symbol consumes no input and is harmless.
 
-use super::rejection::GrammarRejection;
+use super::error::GrammarRejection;
 use llguidance::api::ParserLimits;
 use llguidance::derivre::ExprRef;
 use llguidance::derivre::raw::ExprSet;
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
+use llguidance::earley::{CGrammar, CSymIdx};
 
 /// Estimated regular expression nodes of one derivative of all terminals; about 50 per microsecond.
 pub const DERIVATIVE_NODES_MAX: u64 = 8_000_000;
@@ -171,6 +177,120 @@ impl LexerEstimates {
                 _ => highest(|part| part.intersected).max(1),
             },
         }
+    }
+}
+
+/// Bytes of a grammar or schema as received.
+pub const GRAMMAR_BYTES_MAX: usize = 1 << 18;
+/// Regular expression nodes that compilation may create; about 50 per microsecond.
+pub const LEXER_FUEL: u64 = 1_000_000;
+/// Symbols in the productions of a grammar. Compilation time grows quadratically: 0.7 s at this bound.
+pub const GRAMMAR_SYMBOLS_MAX: usize = 25_000;
+/// Work of the lexer for one mask; about 14 units per microsecond.
+pub const MASK_FUEL: u64 = 200_000;
+/// Work of the parser for one mask, in Earley items; about 20 per microsecond.
+pub const MASK_ITEMS_MAX: usize = 50_000;
+/// Earley items of one row: simultaneous positions in the grammar. An optional property that may come next
+/// takes 4; time grows quadratically, 10 ms at this bound.
+pub const ROW_ITEMS_MAX: usize = 10_000;
+/// Lexer states that one answer may create, 1 to 2 KB each.
+pub const LEXER_STATES_MAX: usize = 16_384;
+
+/// Rejection of a grammar without derivations.
+pub(super) const NOTHING: &str =
+    "allows no answer: it leads back to itself, or what it asks for contradicts itself";
+/// Rejection of a grammar with prefixes that cannot be completed.
+const ENDLESS: &str = "cannot be completed: a part that it requires leads back to itself for ever, or contradicts itself";
+
+/// Rejects a grammar with dead ends. `empty` lists by lexeme number the terminals that match nothing.
+pub(super) fn check(grammar: &CGrammar, empty: &[bool]) -> Result<(), &'static str> {
+    let rules = rules(grammar);
+    let productive = productive(grammar, &rules, empty);
+    if !productive[grammar.start().as_index()] {
+        return Err(NOTHING);
+    }
+    let mut reached = vec![false; productive.len()];
+    let mut waiting = vec![grammar.start()];
+    while let Some(symbol) = waiting.pop() {
+        if std::mem::replace(&mut reached[symbol.as_index()], true) {
+            continue;
+        }
+        for &rule in grammar.rules_of(symbol) {
+            for (at, &part) in grammar.rule_rhs(rule).0.iter().enumerate() {
+                waiting.push(part);
+                if !productive[part.as_index()] {
+                    if at > 0 {
+                        return Err(ENDLESS);
+                    }
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A rule with its left and right side.
+struct ProductionRule<'g> {
+    of: CSymIdx,
+    parts: &'g [CSymIdx],
+}
+
+/// All rules of reachable symbols.
+fn rules(grammar: &CGrammar) -> Vec<ProductionRule<'_>> {
+    let mut rules = Vec::new();
+    let mut seen = std::collections::HashSet::from([grammar.start()]);
+    let mut waiting = vec![grammar.start()];
+    while let Some(of) = waiting.pop() {
+        for &rule in grammar.rules_of(of) {
+            let parts = grammar.rule_rhs(rule).0;
+            rules.push(ProductionRule { of, parts });
+            waiting.extend(parts.iter().filter(|part| seen.insert(**part)));
+        }
+    }
+    rules
+}
+
+/// For each symbol, whether the symbol derives a finite text.
+fn productive(grammar: &CGrammar, rules: &[ProductionRule<'_>], empty: &[bool]) -> Vec<bool> {
+    let symbols = rules.iter().flat_map(|rule| rule.parts.iter().copied());
+    let symbols = symbols.chain(rules.iter().map(|rule| rule.of));
+    let most = symbols.clone().map(|symbol| symbol.as_index()).max();
+    let count = most.unwrap_or(0).max(grammar.start().as_index()) + 1;
+    let mut productive = vec![false; count];
+    // Rules by the symbols on their right sides, and for each rule the number of symbols not yet known to be
+    // productive.
+    let mut used: Vec<Vec<usize>> = vec![Vec::new(); count];
+    let mut missing: Vec<usize> = rules.iter().map(|rule| rule.parts.len()).collect();
+    for (at, rule) in rules.iter().enumerate() {
+        rule.parts
+            .iter()
+            .for_each(|part| used[part.as_index()].push(at));
+    }
+    let mut found: Vec<CSymIdx> = symbols
+        .chain([grammar.start()])
+        .filter(|&symbol| ends_by_itself(grammar, symbol, empty))
+        .collect();
+    while let Some(symbol) = found.pop() {
+        if std::mem::replace(&mut productive[symbol.as_index()], true) {
+            continue;
+        }
+        for &at in &used[symbol.as_index()] {
+            missing[at] -= 1;
+            if missing[at] == 0 {
+                found.push(rules[at].of);
+            }
+        }
+    }
+    productive
+}
+
+/// Whether a symbol is a terminal that matches something, or is nullable.
+fn ends_by_itself(grammar: &CGrammar, symbol: CSymIdx, empty: &[bool]) -> bool {
+    let symbol = grammar.sym_data(symbol);
+    match symbol.lexeme {
+        Some(lexeme) => !empty.get(lexeme.as_usize()).copied().unwrap_or(false),
+        None => symbol.is_nullable || !symbol.cond_nullable.is_empty(),
     }
 }
 

@@ -17,48 +17,37 @@
 //! parsing; compilation and each mask have fuel; the states of a matcher are bounded.
 
 mod closed_objects;
-mod common_multiples;
 mod error;
 mod gbnf;
-mod grammar_cache;
 mod grammar_compiler;
 mod grammar_matcher;
 mod grammar_source;
 mod json_schema;
 mod large_numbers;
-mod lark_source;
 mod lexer_work;
-mod limits;
 mod number_lexemes;
-mod productive_symbols;
-mod rejection;
 mod schema_normalization;
 mod schema_numbers;
-mod schema_parts;
 mod schema_relaxation;
 mod schema_rewriting;
 mod schema_size;
 #[cfg(test)]
 mod tests;
-mod token_trie;
 
 pub use closed_objects::CLOSED_NAMES_MAX;
 pub use error::GrammarError;
 pub use gbnf::{
     GBNF_COMPARISONS_MAX, GBNF_DEPTH_MAX, GBNF_REPEAT_MAX, GBNF_RULES_MAX, GBNF_TERMINALS_MAX,
 };
-pub use grammar_cache::{GRAMMARS_MAX, REFUSALS_MAX};
-pub use grammar_compiler::{COMPILE_STACK_BYTES, GrammarCompiler};
+pub use grammar_compiler::{COMPILE_STACK_BYTES, GRAMMARS_MAX, GrammarCompiler, REFUSALS_MAX};
 pub use grammar_matcher::{Grammar, GrammarMatcher, MatcherError};
-pub use grammar_source::{CHOICES_IN_GRAMMAR_MAX, GrammarSource};
+pub use grammar_source::{CHOICES_IN_GRAMMAR_MAX, GrammarSource, LARK_DEPTH_MAX};
 pub use json_schema::{SCHEMA_DEPTH_MAX, SCHEMA_PLACES_MAX};
 pub(crate) use json_schema::{options as schema_options, prepared as prepared_schema};
 pub use large_numbers::LARGE_NUMBERS_MAX;
-pub use lark_source::LARK_DEPTH_MAX;
-pub use lexer_work::{DERIVATIVE_NODES_MAX, INTERSECTED_MAX, LEXER_START_FUEL};
-pub use limits::{
-    GRAMMAR_BYTES_MAX, GRAMMAR_SYMBOLS_MAX, LEXER_FUEL, LEXER_STATES_MAX, MASK_FUEL,
-    MASK_ITEMS_MAX, ROW_ITEMS_MAX,
+pub use lexer_work::{
+    DERIVATIVE_NODES_MAX, GRAMMAR_BYTES_MAX, GRAMMAR_SYMBOLS_MAX, INTERSECTED_MAX, LEXER_FUEL,
+    LEXER_START_FUEL, LEXER_STATES_MAX, MASK_FUEL, MASK_ITEMS_MAX, ROW_ITEMS_MAX,
 };
 pub use number_lexemes::NUMBER_CHARS_MAX;
 pub use schema_numbers::{MULTIPLE_DIGITS_MAX, SCHEMA_NUMBER_MAX};

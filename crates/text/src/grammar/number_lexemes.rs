@@ -3,9 +3,8 @@
 //! A terminal may take numbers and other texts (`anyOf` of a number and a string is one terminal), so a terminal is changed as a set
 //! of texts: intersected with a complement, and united with ranges. What the terminal means is found by samples.
 
-use super::error::GrammarError;
+use super::error::{GrammarError, GrammarRejection};
 use super::large_numbers::LargeNumbers;
-use super::rejection::GrammarRejection;
 use llguidance::api::{ParserLimits, TopLevelGrammar};
 use llguidance::derivre::{ExprRef, RegexAst, StateID};
 use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexemeSpec, LexerSpec};

@@ -9,11 +9,21 @@
 //! - `multipleOf` becomes a neighbor in f64 from which the loop finds the decimal as written.
 //!
 //! Integers beyond [`EXACT_INTEGER_MAX`] are the subject of [`large_numbers`](super::large_numbers).
+//!
+//! Values of `multipleOf` that apply to one number together: llguidance computes their least common multiple in 32 bits.
+//!
+//! Multiples meet only where several constraints of one part have some: those of its plain keywords, of each part of `allOf`, of
+//! `anyOf`, of the target of `$ref`, and so on. Multiples in different properties never meet, but within constraints that do, all
+//! are taken together.
 
-use super::common_multiples;
+#[cfg(test)]
+mod tests;
+
 use super::error::GrammarError;
-use super::schema_parts::{OF_DATA, OF_NAMED, path, visit_parts};
+use super::schema_normalization::target;
+use super::schema_size::{OF_DATA, OF_NAMED, SCHEMA_COPIES_MAX, path, visit_parts};
 use serde_json::{Map, Number, Value, json};
+use std::collections::HashSet;
 
 /// Integers up to this magnitude are exact as f64.
 pub(super) const EXACT_INTEGER_MAX: i64 = 1 << 53;
@@ -63,7 +73,7 @@ pub(super) fn check(root: &Map<String, Value>) -> Result<(), GrammarError> {
     if Multiple::product_fits(&multiples) {
         Ok(())
     } else {
-        common_multiples::check(root)
+        check_multiples(root)
     }
 }
 
@@ -297,7 +307,7 @@ fn away_from_zero(bound: Number, side: BoundSide) -> Number {
 
 /// A `multipleOf` as a decimal: `coefficient` divided by ten to the power of `digits`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Multiple {
+struct Multiple {
     coefficient: u64,
     digits: u32,
 }
@@ -329,7 +339,7 @@ impl Multiple {
     }
 
     /// Whether llguidance can compute the least common multiple of any of these.
-    pub(super) fn product_fits(all: &[Self]) -> bool {
+    fn product_fits(all: &[Self]) -> bool {
         let digits = all
             .iter()
             .map(|multiple| multiple.digits)
@@ -382,217 +392,136 @@ fn divisor(a: u64, b: u64) -> u64 {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Keywords that are a constraint of their own, in addition to the plain ones.
+const IN_PLACE: [&str; 7] = ["$ref", "anyOf", "oneOf", "not", "if", "then", "else"];
+/// Keywords of which each part is such a constraint.
+const EACH_IN_PLACE: [&str; 3] = ["allOf", "dependencies", "dependentSchemas"];
+/// Keywords whose schemas apply only where a reference leads to them.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
-    #[test]
-    #[expect(clippy::too_many_lines, reason = "a table")]
-    fn bounds_are_inclusive_and_exact() {
-        let max = EXACT_INTEGER_MAX;
-        let rows = [
-            (json!({"minimum": 5}), json!({"minimum": 5})),
-            (
-                json!({"exclusiveMinimum": 0, "type": "integer"}),
-                json!({"type": "integer", "minimum": 1}),
-            ),
-            (
-                json!({"exclusiveMaximum": 7.5, "type": "integer"}),
-                json!({"type": "integer", "maximum": 7}),
-            ),
-            (json!({"exclusiveMinimum": 0}), json!({"minimum": 1e-30})),
-            (json!({"exclusiveMaximum": 0}), json!({"maximum": -1e-30})),
-            (
-                json!({"exclusiveMinimum": 1}),
-                json!({"minimum": 1.0_f64.next_up()}),
-            ),
-            (
-                json!({"minimum": 3, "exclusiveMinimum": 1}),
-                json!({"minimum": 3}),
-            ),
-            (
-                json!({"exclusiveMinimum": 1.2, "exclusiveMaximum": 2}),
-                json!({"exclusiveMinimum": 1.2, "exclusiveMaximum": 2}),
-            ),
-            (
-                json!({"exclusiveMinimum": -2, "minimum": -3}),
-                json!({"exclusiveMinimum": -2, "minimum": -3}),
-            ),
-            (
-                json!({"exclusiveMaximum": true, "maximum": 3}),
-                json!({"exclusiveMaximum": true, "maximum": 3}),
-            ),
-            (
-                json!({"exclusiveMinimum": 5e-324}),
-                json!({"minimum": 1e-30}),
-            ),
-            (
-                json!({"minimum": 1, "exclusiveMinimum": true}),
-                json!({"minimum": 1.0_f64.next_up()}),
-            ),
-            (
-                json!({"maximum": 1, "exclusiveMaximum": false}),
-                json!({"maximum": 1}),
-            ),
-            (
-                json!({"minimum": 5e-324, "maximum": 5e-324}),
-                json!({"minimum": 1e-30, "maximum": 0}),
-            ),
-            (json!({"minimum": -5e-324}), json!({"minimum": 0})),
-            (
-                json!({"exclusiveMinimum": max}),
-                json!({"minimum": max + 1}),
-            ),
-            (
-                json!({"exclusiveMaximum": -max - 5}),
-                json!({"maximum": -max - 6}),
-            ),
-            (
-                json!({"exclusiveMaximum": u64::MAX}),
-                json!({"maximum": u64::MAX - 1}),
-            ),
-            (
-                json!({"exclusiveMaximum": 1e300}),
-                json!({"maximum": 1e300_f64.next_down()}),
-            ),
-            (
-                json!({"exclusiveMinimum": "1", "minimum": 3}),
-                json!({"exclusiveMinimum": "1", "minimum": 3}),
-            ),
-        ];
-        for (schema, expected) in rows {
-            let mut ours = schema.as_object().cloned().expect("an object");
-            make_exact(&mut ours);
-            ours.retain(|_, value| *value != false);
-            let mut expected = expected.as_object().cloned().expect("an object");
-            expected.retain(|_, value| *value != false);
-            assert_eq!(ours, expected, "{schema}");
+/// Rejects a schema with multiples that meet and have no common multiple in 32 bits.
+fn check_multiples(root: &Map<String, Value>) -> Result<(), GrammarError> {
+    let root = Value::Object(root.clone());
+    let mut search = MultiplesSearch {
+        root: &root,
+        steps: 0,
+    };
+    let is_within = search.all_fit("", &root);
+    if search.steps > SCHEMA_COPIES_MAX {
+        return Err(GrammarError::whole(format!(
+            "has values of multipleOf among so many combined parts (allOf, anyOf, $ref) that more than {SCHEMA_COPIES_MAX} \
+             (SCHEMA_COPIES_MAX) would be searched for common multiples"
+        )));
+    }
+    if is_within {
+        Ok(())
+    } else {
+        Err(GrammarError::whole(
+            "has values of multipleOf whose common multiple exceeds 32 bits, in a schema that combines parts (allOf, anyOf, $ref)",
+        ))
+    }
+}
+
+struct MultiplesSearch<'s> {
+    root: &'s Value,
+    /// Values visited below combined parts; a part may be visited once for each part that refers to it.
+    steps: u64,
+}
+
+/// What one constraint has at all depths.
+#[derive(Default)]
+struct FoundMultiples<'s> {
+    multiples: Vec<Multiple>,
+    /// References that were followed.
+    references: HashSet<&'s str>,
+}
+
+impl<'s> MultiplesSearch<'s> {
+    /// Whether the multiples of each schema in the value of a keyword fit.
+    fn all_fit(&mut self, keyword: &str, value: &'s Value) -> bool {
+        match value {
+            _ if OF_DATA.contains(&keyword) => true,
+            Value::Array(parts) => parts.iter().all(|part| self.all_fit("", part)),
+            Value::Object(named) if OF_NAMED.contains(&keyword) => {
+                named.values().all(|part| self.all_fit("", part))
+            }
+            Value::Object(schema) => {
+                self.fits(schema) && schema.iter().all(|(key, part)| self.all_fit(key, part))
+            }
+            _ => true,
         }
     }
 
-    #[test]
-    fn multiples_are_found_as_written() {
-        for text in [
-            "0.07", "0.29", "0.1", "0.001", "1e-8", "0.33", "2.675", "5", "100000", "1e5", "0.5",
-            "1.1", "-3",
-        ] {
-            let number: Number = serde_json::from_str(text).expect("a number");
-            let exact = Multiple::of(&number).expect("a decimal");
-            let start = exact.loop_start(&number);
-            assert!(
-                start.is_some_and(|start| exact.is_found(start)),
-                "{text}: {exact:?}"
-            );
+    /// Whether the multiples that meet in this schema fit.
+    fn fits(&mut self, schema: &'s Map<String, Value>) -> bool {
+        let constraints = constraints(schema);
+        if constraints.len() < 2 {
+            return true;
         }
-        for text in [
-            "0",
-            "0.0",
-            "1e-9",
-            "1e10",
-            "0.123456789",
-            "4294967295",
-            "1e400",
-        ] {
-            let read = serde_json::from_str::<Number>(text).ok();
-            assert_eq!(
-                read.and_then(|number| Multiple::of(&number)),
-                None,
-                "{text}"
-            );
+        let (mut meeting, mut multiples) = (0, Vec::new());
+        for constraint in constraints {
+            let mut found = FoundMultiples::default();
+            for (keyword, value) in constraint {
+                self.add(keyword, value, &mut found);
+            }
+            meeting += usize::from(!found.multiples.is_empty());
+            multiples.extend(found.multiples);
         }
-        let of = |text: &str| {
-            Multiple::of(&serde_json::from_str(text).expect("a number")).expect("a decimal")
-        };
-        assert!(Multiple::product_fits(&[of("0.01"), of("5"), of("12")]));
-        assert!(!Multiple::product_fits(&[of("100000"), of("99999")]));
-        assert!(!Multiple::product_fits(&[of("100000"), of("100000")]));
+        self.steps <= SCHEMA_COPIES_MAX && (meeting < 2 || Multiple::product_fits(&multiples))
     }
 
-    #[test]
-    fn numbers_without_exact_form_are_rejected_with_path() {
-        let rows = [
-            (
-                json!({"properties": {"const": {"minimum": 1e38}}}),
-                "properties.const.minimum",
-            ),
-            (
-                json!({"anyOf": [{}, {"exclusiveMaximum": -1e300}]}),
-                "anyOf[1].exclusiveMaximum",
-            ),
-            (
-                json!({"components": {"a": {"multipleOf": 0}}}),
-                "components.a.multipleOf",
-            ),
-            (
-                json!({"x": [[{"items": {"multipleOf": 1e-9}}]]}),
-                "x[0][0].items.multipleOf",
-            ),
-            (
-                json!({"allOf": [{"multipleOf": 100_000}, {"multipleOf": 99_999}]}),
-                "",
-            ),
-            (
-                json!({"$ref": "#/$defs/a", "multipleOf": 100_000, "$defs": {"a": {"multipleOf": 99_999}}}),
-                "",
-            ),
-            (
-                json!({"items": {"allOf": [{"$ref": "#/x/y"}, {"$ref": "#/x/y"}]}, "x": {"y": {"multipleOf": 100_000}}}),
-                "",
-            ),
-            (
-                json!({"anyOf": [{"properties": {"a": {"multipleOf": 100_000}}}], "properties": {"a": {"multipleOf": 99_999}}}),
-                "",
-            ),
-        ];
-        for (schema, place) in rows {
-            let error = check(schema.as_object().expect("an object"));
-            assert_eq!(error.expect_err("a number").place, place, "{schema}");
+    /// Adds the multiples in the value of a keyword.
+    fn add(&mut self, keyword: &str, value: &'s Value, found: &mut FoundMultiples<'s>) {
+        self.steps += 1;
+        if self.steps > SCHEMA_COPIES_MAX {
+            return;
         }
-        for text in [
-            "18446744073709551616",
-            "-18446744073709551617",
-            "-9223372036854775809",
-            "[1, {\"a\": 123456789012345678901234567890}]",
-        ] {
-            let value: Value = serde_json::from_str(text).expect("a value");
-            let schema = json!({"properties": {"a": {"const": value}}});
-            let error = check(schema.as_object().expect("an object")).expect_err(text);
-            assert_eq!(error.place, "properties.a.const", "{error}");
-        }
-        let written: Value = serde_json::from_str(
-            r#"{"const": 1e20, "enum": [18446744073709551615, -9223372036854775808, 1.5e30], "maximum": 1.7976931348623157e308}"#,
-        )
-        .expect("a schema");
-        assert_eq!(check(written.as_object().expect("an object")), Ok(()));
-        let kept = json!({"const": {"minimum": 1e300}, "enum": [0.1, 1e300, i64::MIN], "minimum": i64::MIN,
-            "default": {"multipleOf": 0}, "maximum": 1e308,
-            "properties": {"a": {"multipleOf": 100_000}, "b": {"multipleOf": 99_999}, "minimum": {"type": "null"}}});
-        assert_eq!(check(kept.as_object().expect("an object")), Ok(()));
-    }
-    #[test]
-    fn multiples_that_never_meet_are_accepted() {
-        let (price, amount) = (json!({"multipleOf": 0.01}), json!({"multipleOf": 100_000}));
-        for schema in [
-            json!({"properties": {"price": {"anyOf": [price, {"type": "null"}], "title": "Price"}, "amount": amount}}),
-            json!({"properties": {"price": price, "if": amount, "not": amount, "allOf": amount}}),
-            json!({"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"price": price, "amount": amount}}}, "type": "object"}),
-            json!({"properties": {"a": {"allOf": [{"$ref": "#/$defs/a"}], "title": "A", "minimum": 3}, "b": price}, "$defs": {"a": amount}}),
-            json!({"allOf": [{"properties": {"price": price, "amount": amount}}, {"required": ["price"], "minProperties": 1}]}),
-            json!({"$defs": {"tree": {"anyOf": [{"items": {"$ref": "#/$defs/tree"}}, amount], "title": "Tree"}}, "$ref": "#/$defs/tree", "default": price}),
-        ] {
-            assert_eq!(
-                check(schema.as_object().expect("an object")),
-                Ok(()),
-                "{schema}"
-            );
+        match (keyword, value) {
+            ("multipleOf", Value::Number(number)) => found.multiples.extend(Multiple::of(number)),
+            ("$ref", Value::String(reference)) => {
+                if found.references.insert(reference)
+                    && let Some(target) = target(self.root, reference)
+                {
+                    self.add("", target, found);
+                }
+            }
+            _ if OF_DATA.contains(&keyword) || DEFINITIONS.contains(&keyword) => {}
+            (_, Value::Array(parts)) => parts.iter().for_each(|part| self.add("", part, found)),
+            (_, Value::Object(named)) if OF_NAMED.contains(&keyword) => {
+                named.values().for_each(|part| self.add("", part, found));
+            }
+            (_, Value::Object(schema)) => {
+                schema
+                    .iter()
+                    .for_each(|(key, part)| self.add(key, part, found));
+            }
+            _ => {}
         }
     }
+}
 
-    #[test]
-    fn search_for_common_multiples_is_bounded() {
-        let refers = json!({"$ref": "#/$defs/a", "items": {"multipleOf": 3}});
-        let schema = json!({"prefixItems": vec![refers; 1000], "$defs": {"b": {"multipleOf": 100_000}, "a": {"prefixItems": vec![json!({}); 1000]}}});
-        let error = check(schema.as_object().expect("an object")).expect_err("too many steps");
-        assert!(error.why.contains("SCHEMA_COPIES_MAX"), "{error}");
+/// The constraints of a schema that may have multiples: keywords with their values.
+fn constraints(schema: &Map<String, Value>) -> Vec<Vec<(&str, &Value)>> {
+    let (mut all, mut plain) = (Vec::new(), Vec::new());
+    for (keyword, value) in schema {
+        let keyword = keyword.as_str();
+        match value {
+            _ if OF_DATA.contains(&keyword) || DEFINITIONS.contains(&keyword) => {}
+            Value::Array(parts) if EACH_IN_PLACE.contains(&keyword) => {
+                all.extend(parts.iter().map(|part| vec![("", part)]));
+            }
+            Value::Object(named) if EACH_IN_PLACE.contains(&keyword) => {
+                all.extend(named.values().map(|part| vec![("", part)]));
+            }
+            _ if IN_PLACE.contains(&keyword) => all.push(vec![(keyword, value)]),
+            Value::Number(_) if keyword == "multipleOf" => plain.push((keyword, value)),
+            Value::Object(_) => plain.push((keyword, value)),
+            Value::Array(parts) if !parts.iter().all(Value::is_string) => {
+                plain.push((keyword, value));
+            }
+            _ => {}
+        }
     }
+    all.extend(Some(plain).filter(|plain| !plain.is_empty()));
+    all
 }

@@ -10,7 +10,7 @@
 
 use super::error::GrammarError;
 use super::schema_normalization;
-use super::schema_parts::{OF_NAMED, OF_SCHEMAS, parts, path};
+use super::schema_size::{OF_NAMED, OF_SCHEMAS, parts, path};
 use serde_json::{Map, Value, json};
 
 /// Formats that are enforced; other formats are annotations.

@@ -1,6 +1,6 @@
 //! Sources that compile, and sources that are rejected with a path.
 
-use super::grammar_cache::GrammarCache;
+use super::grammar_compiler::GrammarCache;
 use super::*;
 use crate::Tokenizer;
 use crate::tokenizer::tests::{bpe_spec, spm_spec};

@@ -1,4 +1,4 @@
-//! Bounds of filters and methods whose result may be larger than their arguments.
+//! Bounds of filters and methods whose result may be larger than their arguments, and of the work of one rendering.
 //!
 //! | filter or method | grows by |
 //! |---|---|
@@ -8,11 +8,16 @@
 //! | `split`, `list` and similar | a value of 24 bytes for each character or item |
 //!
 //! An upper bound of the size is computed from the arguments; then minijinja's filter or method runs.
+//!
+//! Filters, methods and operators count what they read and write: one unit for each item of a list, and for 16 bytes of a text.
+//! A rendering stays on one thread, which therefore holds the count.
 
-use super::work;
+use crate::tokenizer::TEXT_BYTES_MAX;
 use minijinja::value::{Kwargs, Rest, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
-use std::fmt::{self, Write};
+use std::cell::Cell;
+use std::fmt;
+use std::fmt::Write;
 
 /// Bytes of a text that a filter or method may produce.
 pub const VALUE_BYTES_MAX: usize = 32 << 20;
@@ -88,8 +93,8 @@ pub(super) fn add(environment: &mut Environment<'static>) {
 
 /// Checks a method call.
 pub(super) fn method(value: &Value, method: &str, args: &[Value]) -> Result<(), Error> {
-    work::spend_size(value)?;
-    args.iter().try_for_each(work::spend_size)?;
+    spend_size(value)?;
+    args.iter().try_for_each(spend_size)?;
     match (method, args) {
         ("replace", _) => replaced(value, args),
         // The separator is the value, the items are the argument.
@@ -104,13 +109,13 @@ pub(super) fn method(value: &Value, method: &str, args: &[Value]) -> Result<(), 
 /// Rejects a text larger than [`VALUE_BYTES_MAX`], and counts its bytes.
 pub(super) fn bytes(bytes: usize) -> Result<(), Error> {
     at_most(bytes, VALUE_BYTES_MAX)?;
-    work::spend_bytes(bytes)
+    spend_bytes(bytes)
 }
 
 /// Rejects a list longer than [`VALUE_ITEMS_MAX`], and counts its items.
 pub(super) fn items(items: usize) -> Result<(), Error> {
     at_most(items, VALUE_ITEMS_MAX)?;
-    work::spend(items)
+    spend(items)
 }
 
 pub(super) fn at_most(size: usize, most: usize) -> Result<(), Error> {
@@ -135,7 +140,7 @@ fn replaced(value: &Value, args: &[Value]) -> Result<(), Error> {
     // Occurrences are counted only where the text is long enough to matter.
     let most = text.len().saturating_add(places.saturating_mul(to));
     if most <= VALUE_BYTES_MAX / 16 {
-        return work::spend_bytes(most);
+        return spend_bytes(most);
     }
     let places = text.matches(from).count();
     bytes(text.len().saturating_add(places.saturating_mul(to)))
@@ -153,7 +158,7 @@ fn joined(value: &Value, args: &[Value]) -> Result<(), Error> {
     };
     let mut sum = 0_usize;
     for part in parts {
-        work::spend(1)?;
+        spend(1)?;
         sum = sum.saturating_add(between).saturating_add(length(&part)?);
         at_most(sum, VALUE_BYTES_MAX)?;
     }
@@ -263,6 +268,82 @@ impl fmt::Write for ByteCounter {
             Err(fmt::Error)
         }
     }
+}
+
+/// Items of lists, or pieces of 16 bytes of texts, that one rendering may process.
+pub const WORK_MAX: usize = 1 << 25;
+/// Bytes of a text that count as one item.
+const BYTES_PER_UNIT: usize = 16;
+
+/// The filter that counts the size of a value. Templates do not use the name.
+pub(super) const SIZE_FILTER: &str = "_w";
+/// The filter that counts a factor of a repetition.
+pub(super) const COUNT_FILTER: &str = "_n";
+
+thread_local! {
+    /// Units that are left to the rendering on this thread.
+    static LEFT: Cell<usize> = const { Cell::new(WORK_MAX) };
+}
+
+/// The work exceeds [`WORK_MAX`]. Source of a minijinja error.
+#[derive(Debug)]
+pub(super) struct TooMuchWork;
+
+impl fmt::Display for TooMuchWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "it processes more than {WORK_MAX} items of lists, or {} bytes of texts (WORK_MAX)",
+            WORK_MAX * BYTES_PER_UNIT
+        )
+    }
+}
+
+impl std::error::Error for TooMuchWork {}
+
+/// Begins a rendering on this thread.
+pub(super) fn begin() {
+    LEFT.set(WORK_MAX);
+}
+
+/// Counts items.
+fn spend(items: usize) -> Result<(), Error> {
+    let left = LEFT.get().checked_sub(items);
+    LEFT.set(left.unwrap_or(0));
+    let too_much =
+        || Error::new(ErrorKind::InvalidOperation, "too much work").with_source(TooMuchWork);
+    left.map(|_| ()).ok_or_else(too_much)
+}
+
+/// Counts the bytes of a text.
+pub(super) fn spend_bytes(bytes: usize) -> Result<(), Error> {
+    spend(bytes / BYTES_PER_UNIT)
+}
+
+/// Counts the size of a value. A text longer than any prompt, and a list longer than any that a filter produces, are rejected.
+fn spend_size(value: &Value) -> Result<(), Error> {
+    match value.as_str() {
+        Some(text) => {
+            at_most(text.len(), TEXT_BYTES_MAX)?;
+            spend_bytes(text.len())
+        }
+        None => items(value.len().unwrap_or(0)),
+    }
+}
+
+/// Registers the filters.
+pub(super) fn add_counters(environment: &mut Environment<'static>) {
+    environment.add_filter(SIZE_FILTER, |value: Value| {
+        spend_size(&value).map(|()| value)
+    });
+    environment.add_filter(COUNT_FILTER, |value: Value| {
+        let size = match value.as_str() {
+            Some(text) => text.len(),
+            None => value.as_usize().or_else(|| value.len()).unwrap_or(0),
+        };
+        at_most(size, VALUE_BYTES_MAX)?;
+        spend(size).map(|()| value)
+    });
 }
 
 #[cfg(test)]

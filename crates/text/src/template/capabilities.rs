@@ -1,9 +1,12 @@
-//! Template capabilities, detected by rendering probe conversations.
+//! Template capabilities, and conversations in the form that a template renders: detected by rendering tiny
+//! conversations when the model is loaded.
 
+use super::call_support::CallSupport;
 use super::chat_template::{ChatTemplate, RenderInput};
-use super::message::Message;
-use super::probe::{PROBE, probe_tools};
-use crate::{AnswerFormat, ReasoningFamily, ToolFamily};
+use super::generic_tools::GenericTools;
+use super::message::{Message, normalize_calls};
+use super::turn_support::TurnSupport;
+use crate::{AnswerFormat, ReasoningFamily, Tokenizer, ToolFamily};
 use serde_json::{Map, Value, json};
 
 /// How a model receives tool definitions.
@@ -81,7 +84,7 @@ impl ChatTemplate {
             // Harmony templates declare tools in channels of their own.
             match answers.tools {
                 ToolFamily::None | ToolFamily::Harmony => ToolSupport::None,
-                _ if self.shows(&[message("system", PROBE, Map::new()), user()], &[]) => {
+                _ if self.shows(&[message_with("system", PROBE, Map::new()), user()], &[]) => {
                     ToolSupport::Generic(GenericPlace::System)
                 }
                 _ => ToolSupport::Generic(GenericPlace::User),
@@ -132,7 +135,7 @@ impl ChatTemplate {
     }
 }
 
-fn message(role: &str, content: &str, rest: Map<String, Value>) -> Message {
+fn message_with(role: &str, content: &str, rest: Map<String, Value>) -> Message {
     Message {
         role: role.to_owned(),
         content: content.into(),
@@ -141,16 +144,143 @@ fn message(role: &str, content: &str, rest: Map<String, Value>) -> Message {
 }
 
 fn user() -> Message {
-    message("user", "hi", Map::new())
+    message_with("user", "hi", Map::new())
 }
 
 fn tools_in_system_message(rest: Map<String, Value>) -> [Message; 2] {
-    [message("system", "be brief", rest), user()]
+    [message_with("system", "be brief", rest), user()]
 }
 
 fn probe_field() -> Map<String, Value> {
     let tools = Value::Array(probe_tools().to_vec()).to_string();
     Map::from_iter([("tools".to_owned(), Value::String(tools))])
+}
+
+/// A text that occurs in no template.
+pub(super) const PROBE: &str = "probe_7f3a";
+// Further texts that occur in no template. None is a part of another.
+pub(super) const FIRST: &str = "probe_1c9e";
+pub(super) const SECOND: &str = "probe_2d8f";
+pub(super) const THIRD: &str = "probe_3e7a";
+pub(super) const FOURTH: &str = "probe_4f6b";
+
+/// An id of a call that every template takes.
+pub(super) const PROBE_ID: &str = "probe0001";
+
+/// A message without further fields.
+pub(super) fn message(role: &str, content: &str) -> Message {
+    Message {
+        role: role.to_owned(),
+        content: content.into(),
+        rest: Map::new(),
+    }
+}
+
+/// The definition of one tool.
+pub(super) fn probe_tools() -> [Value; 1] {
+    let parameters = json!({
+        "type": "object",
+        "properties": {"city": {"type": "string", "description": "where"}},
+        "required": ["city"],
+    });
+    let function = json!({"name": PROBE, "description": "what it does", "parameters": parameters});
+    [json!({"type": "function", "function": function})]
+}
+
+/// A tool call with this argument, and its result.
+pub(super) fn probe_call(argument: &str, result: &str) -> Vec<Message> {
+    let function = json!({"name": PROBE, "arguments": {"city": argument}});
+    let call = json!({"type": "function", "id": PROBE_ID, "function": function});
+    let mut calling = message("assistant", "");
+    calling.rest.insert("tool_calls".to_owned(), json!([call]));
+    let mut answer = message("tool", result);
+    answer
+        .rest
+        .insert("tool_call_id".to_owned(), json!(PROBE_ID));
+    answer.rest.insert("name".to_owned(), json!(PROBE));
+    vec![calling, answer]
+}
+
+impl ChatTemplate {
+    /// The rendered probe with the beginning of an answer; `None` if the template fails.
+    pub(super) fn rendered_probe(&self, messages: &[Message], tools: &[Value]) -> Option<String> {
+        let input = RenderInput {
+            messages,
+            tools,
+            add_generation_prompt: true,
+            ..RenderInput::default()
+        };
+        self.render(&input).ok()
+    }
+
+    /// Whether the template renders the turns, given as roles and texts, with each text.
+    pub(super) fn shows_turns(&self, turns: &[(&str, &str)]) -> bool {
+        let messages: Vec<Message> = turns
+            .iter()
+            .map(|(role, text)| message(role, text))
+            .collect();
+        let rendered = self.rendered_probe(&messages, &[]);
+        rendered.is_some_and(|shown| turns.iter().all(|(_, text)| shown.contains(text)))
+    }
+}
+
+/// What a template can do with a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ConversationSupport {
+    turns: TurnSupport,
+    /// `None`: the template does not render tool calls.
+    calls: Option<CallSupport>,
+}
+
+impl ConversationSupport {
+    /// Tries a template.
+    pub(super) fn of(template: &ChatTemplate) -> Self {
+        let turns = TurnSupport::of(template);
+        // A template that fails on every probe would only cost time.
+        let calls = if turns == TurnSupport::ALL && !template.shows_turns(&[("user", "hi")]) {
+            Some(CallSupport::ALL)
+        } else {
+            CallSupport::of(template, &turns)
+        };
+        Self { turns, calls }
+    }
+}
+
+impl ChatTemplate {
+    /// The conversation in the form that this template renders, with the tools where the template has no place for those.
+    /// No text is dropped. Message content must already be [escaped](Message::with_escaped_text).
+    #[must_use]
+    pub fn fit_messages(
+        &self,
+        mut messages: Vec<Message>,
+        tools: &GenericTools<'_>,
+        tokenizer: &Tokenizer,
+    ) -> Vec<Message> {
+        let support = self.conversation_support();
+        normalize_calls(&mut messages);
+        let messages = match (&support.calls, tools.support) {
+            // The tools are in the text, and so are calls.
+            (_, ToolSupport::Generic(_)) => messages,
+            (Some(calls), _) => calls.fit(messages),
+            (None, _) => tools.calls_in_text(messages),
+        };
+        support.turns.fit(tools.add_tools(messages, tokenizer))
+    }
+
+    /// A fitted conversation as turns of user and assistant alone, with tool calls in the text: for a template that refuses the
+    /// conversation all the same.
+    #[must_use]
+    pub fn plain_turns(mut messages: Vec<Message>, family: ToolFamily) -> Vec<Message> {
+        // A template may have got arguments as text.
+        normalize_calls(&mut messages);
+        let tools = GenericTools {
+            support: ToolSupport::None,
+            family,
+            tools: &[],
+            once: false,
+        };
+        TurnSupport::LEAST.fit(tools.calls_in_text(messages))
+    }
 }
 
 #[cfg(test)]

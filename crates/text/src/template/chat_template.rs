@@ -1,19 +1,15 @@
 //! A compiled chat template, and rendering of conversations.
 
 use super::builtin_functions::RaisedException;
-use super::conversation_support::ConversationSupport;
-use super::tool_definitions::complete_tools;
+use super::capabilities::ConversationSupport;
+use super::message::{Message, complete_tools};
 use super::turn_format::OWN_TEMPLATE;
-use super::{
-    bounded_filters, builtin_functions, jinja_value, message::Message, metered_source,
-    python_methods, template_syntax, work,
-};
+use super::{bounded_filters, builtin_functions, metered_source, python_json};
 use minijinja::{Environment, Value as Jinja};
 use serde_json::Value;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
-use std::thread;
+use std::{io, thread};
 
 /// Instructions of one rendering. The largest public templates take some hundreds per message and some
 /// thousands per tool.
@@ -94,7 +90,7 @@ impl ChatTemplate {
             let why = format!("{} bytes, at most {SOURCE_BYTES_MAX} allowed", source.len());
             return Err(TemplateError::Broken(why));
         }
-        let longest = template_syntax::longest_tag(source);
+        let longest = metered_source::longest_tag(source);
         if longest > TAG_BYTES_MAX {
             let why = format!("a tag of {longest} bytes, at most {TAG_BYTES_MAX} allowed");
             return Err(TemplateError::Broken(why));
@@ -186,7 +182,7 @@ impl ChatTemplate {
             room: most,
             is_full: false,
         };
-        work::begin();
+        bounded_filters::begin();
         let rendered = template.render_captured_to(self.variables(input), &mut text);
         match rendered {
             Err(_) if text.is_full => Err(TemplateError::TooLong(most)),
@@ -205,10 +201,10 @@ impl ChatTemplate {
         ];
         let extra = input.kwargs.into_iter().flatten();
         let given = [
-            ("messages", jinja_value::from_messages(input.messages)),
+            ("messages", python_json::from_messages(input.messages)),
             (
                 "tools",
-                tools.map_or_else(|| Jinja::from(()), jinja_value::from_list),
+                tools.map_or_else(|| Jinja::from(()), python_json::from_list),
             ),
             (
                 "add_generation_prompt",
@@ -216,7 +212,7 @@ impl ChatTemplate {
             ),
             (builtin_functions::NOW, Jinja::from(input.now_unix_s)),
         ];
-        let extra = extra.map(|(name, value)| (name.as_str(), jinja_value::from_json(value)));
+        let extra = extra.map(|(name, value)| (name.as_str(), python_json::from_json(value)));
         Jinja::from_pairs(own.into_iter().chain(extra).chain(given))
     }
 }
@@ -226,7 +222,7 @@ const NAME: &str = "chat_template";
 
 fn compile(source: &str) -> Result<Environment<'static>, TemplateError> {
     let mut environment = environment();
-    let source = template_syntax::without_generation_tags(source);
+    let source = metered_source::without_generation_tags(source);
     environment
         .add_template_owned(NAME, metered_source::metered(&source))
         .or_else(|_| environment.add_template_owned(NAME, source))
@@ -251,14 +247,14 @@ fn panicked() -> TemplateError {
 
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
-    environment.set_syntax(template_syntax::settings());
+    environment.set_syntax(metered_source::settings());
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    environment.set_unknown_method_callback(python_methods::call);
+    environment.set_unknown_method_callback(builtin_functions::call);
     environment.set_fuel(Some(FUEL));
     environment.set_debug(false);
     builtin_functions::add(&mut environment);
     bounded_filters::add(&mut environment);
-    work::add(&mut environment);
+    bounded_filters::add_counters(&mut environment);
     environment
 }
 
@@ -272,7 +268,7 @@ fn explain(error: &minijinja::Error) -> TemplateError {
         if let Some(bounded_filters::TooLarge(most)) = inner.downcast_ref() {
             return TemplateError::TooLong(*most);
         }
-        if let Some(why @ work::TooMuchWork) = inner.downcast_ref() {
+        if let Some(why @ bounded_filters::TooMuchWork) = inner.downcast_ref() {
             return TemplateError::Broken(why.to_string());
         }
         cause = inner.source();

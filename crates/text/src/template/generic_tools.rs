@@ -2,12 +2,14 @@
 //!
 //! Tool definitions and instructions go into the system message, calls of earlier turns into the assistant's
 //! text, results into the user's. Calls are written in the syntax of the family whose parser reads the answer
-//! (`call_examples`), so that the model is shown the syntax that is parsed.
+//!, so that the model is shown the syntax that is parsed.
 
-pub(super) mod call_examples;
+#[cfg(test)]
+mod tests;
 
 use super::capabilities::{GenericPlace, ToolSupport};
 use super::message::Message;
+use super::python_json;
 use crate::{Tokenizer, ToolFamily};
 use serde_json::{Map, Value, json};
 
@@ -59,7 +61,7 @@ impl GenericTools<'_> {
             messages.insert(0, message("system", String::new()));
         }
         let functions: Vec<&Value> = self.tools.iter().map(function).collect();
-        let tools = call_examples::json(&json!(functions));
+        let tools = json(&json!(functions));
         let tools = Value::String(tokenizer.escape_control_text(&tools).into_owned());
         messages[0].rest.entry("tools").or_insert(tools);
         messages
@@ -72,18 +74,18 @@ impl GenericTools<'_> {
                           parameters:\n"
                 .to_owned();
         for tool in self.tools {
-            prompt.push_str(&tokenizer.escape_control_text(&call_examples::json(function(tool))));
+            prompt.push_str(&tokenizer.escape_control_text(&json(function(tool))));
             prompt.push('\n');
         }
         let example = json!({"PARAMETER": "VALUE"});
         let example = example.as_object().cloned().unwrap_or_default();
-        let one = call_examples::calls(self.family, &[("FUNCTION", &example)]);
+        let one = written_calls(self.family, &[("FUNCTION", &example)]);
         prompt.push_str("\nTo call a function, answer with its name and arguments in this form and nothing else:\n");
         prompt.push_str(&one);
         if !self.once {
             let two = [("FUNCTION", &example), ("OTHER_FUNCTION", &example)];
             prompt.push_str("\nTo call several functions:\n");
-            prompt.push_str(&call_examples::calls(self.family, &two));
+            prompt.push_str(&written_calls(self.family, &two));
         }
         prompt.push_str(
             "\nThe results come in the next message. Where no function is needed, or the results are there, answer \
@@ -151,10 +153,7 @@ fn in_text(family: ToolFamily, messages: Vec<Message>) -> Vec<Message> {
         } else if let Some(calls) = message.rest.shift_remove("tool_calls") {
             let calls = calls.as_array().map_or(&[][..], Vec::as_slice);
             names.extend(calls.iter().filter_map(named));
-            append(
-                &mut message.content,
-                &call_examples::calls(family, &made(calls)),
-            );
+            append(&mut message.content, &written_calls(family, &made(calls)));
         }
         let continues = after_results && message.role == "user";
         after_results = is_result;
@@ -202,8 +201,144 @@ fn result(message: &Message, names: &[(String, String)]) -> Message {
         told.insert("function".to_owned(), name.into());
     }
     told.insert("result".to_owned(), message.content.clone());
-    self::message("user", call_examples::json(&json!({"tool_response": told})))
+    self::message("user", json(&json!({"tool_response": told})))
 }
 
-#[cfg(test)]
-mod tests;
+/// Name and arguments of a call.
+type Call<'a> = (&'a str, &'a Map<String, Value>);
+
+/// Writes the calls of one answer in the syntax that the family's parser reads.
+fn written_calls(family: ToolFamily, calls: &[Call<'_>]) -> String {
+    let each = |one: fn(Call<'_>) -> String, between: &str| {
+        let each: Vec<String> = calls.iter().map(|&call| one(call)).collect();
+        each.join(between)
+    };
+    match family {
+        ToolFamily::Hermes => each(hermes, "\n"),
+        ToolFamily::Granite => format!("<|tool_call|>{}", list(calls)),
+        ToolFamily::Qwen3Coder => each(qwen3_coder, "\n"),
+        ToolFamily::Llama3 => each(llama3, "; "),
+        ToolFamily::Llama4 => format!("[{}]", each(llama4, ", ")),
+        ToolFamily::Mistral => format!("[TOOL_CALLS]{}", list(calls)),
+        ToolFamily::Phi4 => format!("<|tool_call|>{}<|/tool_call|>", list(calls)),
+        ToolFamily::DeepSeek => {
+            let calls = each(deep_seek, "");
+            format!("<｜tool▁calls▁begin｜>{calls}<｜tool▁calls▁end｜>")
+        }
+        ToolFamily::KimiK2 => {
+            let calls = each(kimi_k2, "");
+            format!("<|tool_calls_section_begin|>{calls}<|tool_calls_section_end|>")
+        }
+        ToolFamily::Glm => each(glm, "\n"),
+        ToolFamily::MiniMax => {
+            let calls = each(mini_max, "\n");
+            format!("<minimax:tool_call>\n{calls}\n</minimax:tool_call>")
+        }
+        ToolFamily::Gemma => each(gemma, "\n"),
+        ToolFamily::Json | ToolFamily::None | ToolFamily::Harmony => match calls {
+            [one] => object(*one, "arguments"),
+            calls => list(calls),
+        },
+    }
+}
+
+/// Writes JSON as chat templates do.
+pub(in crate::template) fn json(value: &Value) -> String {
+    let style = python_json::DumpsStyle {
+        ensure_ascii: false,
+        indent: None,
+        separators: None,
+        sort_keys: false,
+    };
+    // A value that was parsed from JSON can be written as JSON, within the size of a request body.
+    python_json::dumps(&python_json::from_json(value), &style).unwrap_or_default()
+}
+
+fn arguments(call: Call<'_>) -> String {
+    json(&Value::Object(call.1.clone()))
+}
+
+fn object(call: Call<'_>, named: &str) -> String {
+    let name = json(&Value::from(call.0));
+    format!("{{\"name\": {name}, \"{named}\": {}}}", arguments(call))
+}
+
+fn list(calls: &[Call<'_>]) -> String {
+    let calls: Vec<String> = calls
+        .iter()
+        .map(|&call| object(call, "arguments"))
+        .collect();
+    format!("[{}]", calls.join(", "))
+}
+
+fn hermes(call: Call<'_>) -> String {
+    format!("<tool_call>\n{}\n</tool_call>", object(call, "arguments"))
+}
+
+/// A code fence: Gemma 3 has no call syntax.
+fn gemma(call: Call<'_>) -> String {
+    format!("```json\n{}\n```", object(call, "arguments"))
+}
+
+fn llama3(call: Call<'_>) -> String {
+    object(call, "parameters")
+}
+
+fn llama4((name, arguments): Call<'_>) -> String {
+    let literal = |value: &Value| match value {
+        Value::Null => "None".to_owned(),
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        value => json(value),
+    };
+    let arguments = arguments
+        .iter()
+        .map(|(key, value)| format!("{key}={}", literal(value)));
+    format!("{name}({})", arguments.collect::<Vec<_>>().join(", "))
+}
+
+fn deep_seek(call: Call<'_>) -> String {
+    format!(
+        "<｜tool▁call▁begin｜>{}<｜tool▁sep｜>{}<｜tool▁call▁end｜>",
+        call.0,
+        arguments(call)
+    )
+}
+
+fn kimi_k2(call: Call<'_>) -> String {
+    format!(
+        "<|tool_call_begin|>functions.{}:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+        call.0,
+        arguments(call)
+    )
+}
+
+fn qwen3_coder((name, arguments): Call<'_>) -> String {
+    let parameters = parameters(arguments, |key, value| {
+        format!("<parameter={key}>\n{value}\n</parameter>\n")
+    });
+    format!("<tool_call>\n<function={name}>\n{parameters}</function>\n</tool_call>")
+}
+
+fn glm((name, arguments): Call<'_>) -> String {
+    let parameters = parameters(arguments, |key, value| {
+        format!("<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n")
+    });
+    format!("<tool_call>{name}\n{parameters}</tool_call>")
+}
+
+fn mini_max((name, arguments): Call<'_>) -> String {
+    let parameters = parameters(arguments, |key, value| {
+        format!("<parameter name=\"{key}\">{value}</parameter>\n")
+    });
+    format!("<invoke name=\"{name}\">\n{parameters}</invoke>")
+}
+
+/// Parameters in tags: strings unescaped, other values as JSON.
+fn parameters(arguments: &Map<String, Value>, tagged: impl Fn(&str, &str) -> String) -> String {
+    let tagged = arguments.iter().map(|(key, value)| match value {
+        Value::String(text) => tagged(key, text),
+        value => tagged(key, &json(value)),
+    });
+    tagged.collect()
+}

@@ -1,9 +1,12 @@
-//! JSON as Python's `json.dumps` writes JSON: spaces after separators, floats as by `repr`, minimal escaping.
+//! JSON as Python's `json.dumps` writes JSON (spaces after separators, floats as by `repr`, minimal escaping), and as
+//! minijinja's values.
 
 use super::bounded_filters;
+use super::message::Message;
 use crate::tokenizer::is_mark;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
+use serde_json::Value as Json;
 use std::fmt::Write;
 
 /// Arguments of `json.dumps`.
@@ -197,4 +200,51 @@ fn float_repr(float: f64) -> String {
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{mantissa}e{sign}{:02}", exponent.abs())
+}
+
+/// Converts a JSON value. Keys keep their order; the JSON parser bounds the depth.
+pub(super) fn from_json(value: &Json) -> Value {
+    match value {
+        Json::Null => Value::from(()),
+        Json::Bool(truth) => Value::from(*truth),
+        Json::Number(number) => from_number(number),
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Array(items) => from_list(items),
+        Json::Object(fields) => Value::from_pairs(
+            fields
+                .iter()
+                .map(|(name, value)| (name.as_str(), from_json(value))),
+        ),
+    }
+}
+
+pub(super) fn from_list(items: &[Json]) -> Value {
+    Value::from(items.iter().map(from_json).collect::<Vec<_>>())
+}
+
+/// Converts messages, with `role` and `content` as the first keys.
+pub(super) fn from_messages(messages: &[Message]) -> Value {
+    Value::from(messages.iter().map(from_message).collect::<Vec<_>>())
+}
+
+fn from_message(message: &Message) -> Value {
+    let first = [
+        ("role", Value::from(message.role.as_str())),
+        ("content", from_json(&message.content)),
+    ];
+    let rest = message
+        .rest
+        .iter()
+        .map(|(name, value)| (name.as_str(), from_json(value)));
+    Value::from_pairs(first.into_iter().chain(rest))
+}
+
+fn from_number(number: &serde_json::Number) -> Value {
+    if let Some(whole) = number.as_i64() {
+        return Value::from(whole);
+    }
+    match number.as_u64() {
+        Some(whole) => Value::from(whole),
+        None => Value::from(number.as_f64().unwrap_or(f64::NAN)),
+    }
 }

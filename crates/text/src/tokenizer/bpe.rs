@@ -1,11 +1,17 @@
-//! Byte-level BPE: words to ids by merge rank.
+//! BPE by merge rank: over bytes, and over characters.
+//!
+//! The alphabet of byte-level BPE writes each byte as one printable character.
+//! Printable Latin-1 characters represent themselves; the other 68 bytes, in order, are U+0100..=U+0143
+//! (GPT-2).
+//!
+//! BPE with merges over characters, as in Gemma 4: a text is one word, spaces are written `▁`, and characters without
+//! a token become byte tokens.
 
-use super::byte_level;
 use super::error::TokenizerError;
-use super::merge_loop::{Join, Merger, NONE};
-use super::merges::{Merge, Merges};
+use super::merge_loop::{Join, Merge, Merger, Merges, NONE};
+use super::spm::{ByteTokens, SPACE, has_inner_space, words};
 use super::string_arena::StringArena;
-use crate::VocabSpec;
+use crate::{TokenKind, VocabSpec};
 
 /// Longest word that is merged in arrays on the stack, in bytes; longer words use the heap.
 const SHORT_WORD_BYTES: usize = 32;
@@ -30,7 +36,7 @@ impl Bpe {
         ignore_merges: bool,
     ) -> Result<(Self, usize), TokenizerError> {
         let byte_ids = std::array::from_fn(|byte| {
-            let written = byte_level::char_of(byte as u8);
+            let written = char_of(byte as u8);
             pieces
                 .find(written.encode_utf8(&mut [0; 4]).as_bytes())
                 .unwrap_or(NONE)
@@ -153,6 +159,141 @@ impl Bpe {
     }
 }
 
+/// The character for a byte.
+pub(crate) fn char_of(byte: u8) -> char {
+    match byte {
+        b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF => char::from(byte),
+        0..=0x20 => after_latin(u32::from(byte)),
+        0x7F..=0xA0 => after_latin(0x21 + u32::from(byte - 0x7F)),
+        0xAD => after_latin(0x43),
+    }
+}
+
+/// The byte for a character.
+fn byte_of(written: char) -> Option<u8> {
+    match written as u32 {
+        code @ (0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF) => Some(code as u8),
+        code @ 0x100..=0x120 => Some((code - 0x100) as u8),
+        code @ 0x121..=0x142 => Some((code - 0x121 + 0x7F) as u8),
+        0x143 => Some(0xAD),
+        _ => None,
+    }
+}
+
+/// The bytes of a token's text; `None` for a text outside the alphabet.
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+    text.chars().map(byte_of).collect()
+}
+
+fn after_latin(index: u32) -> char {
+    char::from_u32(0x100 + index).expect("under U+0144")
+}
+
+/// Merges, and the tokens of bytes.
+pub(crate) struct CharBpe {
+    merges: Merges,
+    bytes: ByteTokens,
+    /// Whether no token contains a space after another character; then words can be encoded separately with the
+    /// same result.
+    splits_before_space: bool,
+    /// By id: whether a word equal to this token becomes the token directly, because merging gives the same.
+    whole: Vec<bool>,
+}
+
+impl CharBpe {
+    /// Also returns the number of omitted merges: those that would create a control token from plain text.
+    pub(crate) fn new(
+        spec: &VocabSpec,
+        pieces: &StringArena,
+    ) -> Result<(Self, usize), TokenizerError> {
+        let (merges, left_out) = Merges::read(spec, pieces)?;
+        let tokens = || spec.tokens.iter().zip(&spec.kinds);
+        let mut normal = tokens().filter(|(_, kind)| **kind == TokenKind::Normal);
+        let mut bpe = Self {
+            merges,
+            bytes: ByteTokens::new(spec),
+            splits_before_space: !normal.any(|(token, _)| has_inner_space(token)),
+            whole: Vec::new(),
+        };
+        // Only tokens that begin with a space: other tokens are rarely words.
+        let (mut merger, mut ids) = (Merger::default(), Vec::new());
+        let mut makes = |id: usize, token: &str| {
+            ids.clear();
+            let merged = bpe.merge(token, pieces, &mut merger, &mut ids);
+            merged.is_ok() && ids == [id as u32]
+        };
+        let whole = tokens().enumerate().map(|(id, (token, kind))| {
+            *kind == TokenKind::Normal && token.starts_with(SPACE) && makes(id, token)
+        });
+        bpe.whole = whole.collect();
+        Ok((bpe, left_out))
+    }
+
+    /// Appends the ids of `text`. Line breaks are merged on their own, and a run of them that is a token becomes this
+    /// token.
+    pub(crate) fn encode(
+        &self,
+        text: &str,
+        pieces: &StringArena,
+        merger: &mut Merger,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
+        let written = text.replace(' ', SPACE.encode_utf8(&mut [0; 4]));
+        let mut rest = written.as_str();
+        while !rest.is_empty() {
+            let is_break = rest.starts_with('\n');
+            let end = rest
+                .find(|written| (written == '\n') != is_break)
+                .unwrap_or(rest.len());
+            let (part, others) = rest.split_at(end);
+            rest = others;
+            match pieces.find(part.as_bytes()).filter(|_| is_break) {
+                Some(id) => out.push(id),
+                None => words(part, self.splits_before_space)
+                    .try_for_each(|word| self.encode_word(word, pieces, merger, out))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_word(
+        &self,
+        word: &str,
+        pieces: &StringArena,
+        merger: &mut Merger,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
+        let known = pieces.find(word.as_bytes());
+        match known.filter(|id| self.whole[*id as usize]) {
+            Some(id) => out.push(id),
+            None => self.merge(word, pieces, merger, out)?,
+        }
+        Ok(())
+    }
+
+    fn merge(
+        &self,
+        word: &str,
+        pieces: &StringArena,
+        merger: &mut Merger,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
+        merger.clear();
+        for (at, written) in word.char_indices() {
+            let len = written.len_utf8();
+            let id = pieces.find(&word.as_bytes()[at..at + len]).unwrap_or(NONE);
+            merger.push(len as u32, id);
+        }
+        merger.run(|left, right| {
+            self.merges.of(left.id, right.id).map(|merge| Join {
+                cost: merge.rank,
+                id: merge.id,
+            })
+        });
+        self.bytes.push_symbols(word, merger, out)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,5 +320,28 @@ mod tests {
             bpe.merge_long(word.as_bytes(), &mut Merger::default(), &mut long).unwrap();
             prop_assert_eq!(short, long);
         }
+    }
+
+    #[test]
+    fn byte_characters_are_unique() {
+        let mut seen = std::collections::BTreeSet::new();
+        for byte in 0..=255 {
+            assert!(seen.insert(char_of(byte)));
+            assert_eq!(byte_of(char_of(byte)), Some(byte));
+        }
+        assert_eq!(
+            seen.iter()
+                .filter(|written| byte_of(**written).is_some())
+                .count(),
+            256
+        );
+    }
+
+    #[test]
+    fn byte_characters_equal_gpt2() {
+        assert_eq!(char_of(b' '), 'Ġ');
+        assert_eq!(char_of(b'\n'), 'Ċ');
+        assert_eq!(decode("Ġé").as_deref(), Some(&b" \xE9"[..]));
+        assert_eq!(decode("日"), None);
     }
 }

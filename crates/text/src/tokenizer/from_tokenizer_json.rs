@@ -1,13 +1,19 @@
-//! Construction of a tokenizer from a Hugging Face `tokenizer.json`, which the `tokenizers` crate encodes
-//! with.
+//! Construction of a tokenizer from a Hugging Face `tokenizer.json`, which the `tokenizers` crate encodes with.
+//!
+//! Adaptation of a `tokenizer.json` to a model: the file contains neither the number of embeddings nor all
+//! tokens that end a generation.
+//!
+//! Normalizers of a `tokenizer.json` that would take memory without a bound. An allocation that fails ends the process, and nothing
+//! can catch that, so they are refused before the library reads them.
 
-use super::encoder::Encoder;
 use super::error::TokenizerError;
 use super::json_pipeline::{JsonPipeline, not_usable};
-use super::normalizer_check::check_normalizer;
 use super::string_arena::StringArena;
-use super::{Tokenizer, byte_level, end_tokens, infill_tokens, spm};
+use super::{Encoder, Tokenizer, bpe, special_tokens, spm};
+use crate::vocab::TOKENS_MAX;
 use crate::{InfillIds, TokenKind};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -109,8 +115,8 @@ fn from_files(json: &[u8], config: Option<&[u8]>) -> Result<Tokenizer, Tokenizer
         id_of(&config.eos_token).or(added_after),
     );
     Ok(Tokenizer {
-        ends: end_tokens::find(&pieces, &kinds, &[eos]),
-        infill: infill_tokens::or_known(InfillIds::default(), &pieces),
+        ends: special_tokens::find(&pieces, &kinds, &[eos]),
+        infill: special_tokens::or_known(InfillIds::default(), &pieces),
         warnings: warnings(&config, &pieces, eos),
         controls: std::sync::OnceLock::new(),
         longest: std::sync::OnceLock::new(),
@@ -193,7 +199,7 @@ impl TokenSpelling {
             TokenKind::Byte => spm::byte_of(token).into_iter().collect(),
             TokenKind::UserDefined => token.as_bytes().to_vec(),
             TokenKind::Normal if self.byte_level => {
-                byte_level::decode(token).unwrap_or_else(|| token.as_bytes().to_vec())
+                bpe::decode(token).unwrap_or_else(|| token.as_bytes().to_vec())
             }
             TokenKind::Normal if self.word_piece => match token.strip_prefix(CONTINUED) {
                 Some(rest) => rest.as_bytes().to_vec(),
@@ -253,4 +259,180 @@ fn warnings(config: &TokenizerConfig, pieces: &StringArena, eos: Option<u32>) ->
         warnings.push("no eos token is named; only well-known names end a generation".into());
     }
     warnings
+}
+
+impl Tokenizer {
+    /// This tokenizer for a model with `embeddings` embeddings whose generations also end with `ends`.
+    /// Embeddings without a token become unused tokens; tokens without an embedding are removed, with a
+    /// [warning](Self::warnings). The first of `ends` becomes `eos` if there is none.
+    ///
+    /// # Errors
+    /// The model has more embeddings than a vocabulary may have tokens.
+    pub fn fit_embeddings(
+        mut self,
+        embeddings: usize,
+        ends: &[u32],
+    ) -> Result<Self, TokenizerError> {
+        if !(1..=TOKENS_MAX).contains(&embeddings) {
+            return Err(TokenizerError(format!(
+                "{embeddings} embeddings; a vocabulary has 1 to {TOKENS_MAX}"
+            )));
+        }
+        let tokens = self.pieces.len();
+        if tokens > embeddings {
+            self.warnings.push(format!(
+                "the tokenizer has {tokens} tokens, the model {embeddings} embeddings: the last tokens are left out"
+            ));
+            for strings in [&mut self.pieces, &mut self.bytes] {
+                strings.truncate(embeddings);
+            }
+            self.kinds.truncate(embeddings);
+            let named: Vec<bool> = (0..embeddings as u32)
+                .map(|id| self.pieces.get(id).is_some_and(|piece| !piece.is_empty()))
+                .collect();
+            self.pieces.index(|id| named[id as usize]);
+        }
+        for _ in tokens..embeddings {
+            self.pieces.push(b"");
+            self.bytes.push(b"");
+            self.kinds.push(TokenKind::Unused);
+        }
+        let is_token = |id: &u32| (*id as usize) < tokens.min(embeddings);
+        let ends = ends.iter().copied().filter(is_token);
+        self.eos = self.eos.filter(is_token).or(ends.clone().next());
+        self.bos = self.bos.filter(is_token);
+        self.prompt_end = self.prompt_end.filter(is_token);
+        self.ends.retain(is_token);
+        self.ends.extend(ends);
+        self.ends.sort_unstable();
+        self.ends.dedup();
+        Ok(self)
+    }
+}
+
+/// Bytes that the normalizer may make of one byte of text, all steps together. Public files have 4.
+const GROWTH_MAX: usize = 64;
+/// Bytes that a step may put before a text.
+const PREPENDED_BYTES_MAX: usize = 1 << 10;
+/// Nesting of sequences.
+const DEPTH_MAX: usize = 8;
+/// Base64 of the size at the beginning of a `precompiled_charsmap`.
+const SIZE_CHARACTERS: usize = 8;
+
+/// Refuses normalizers whose memory has no bound.
+///
+/// # Errors
+/// A step makes a text too long, or its table is damaged; the message names the step and the bound.
+fn check_normalizer(normalizer: &Value) -> Result<(), TokenizerError> {
+    let growth = growth(normalizer, DEPTH_MAX).map_err(|why| not_usable("tokenizer.json", why))?;
+    if growth > GROWTH_MAX {
+        let why = format!("its normalizer makes up to {growth} bytes of one; at most {GROWTH_MAX}");
+        return Err(not_usable("tokenizer.json", why));
+    }
+    Ok(())
+}
+
+/// Bytes that a step makes of one byte at most.
+fn growth(step: &Value, depth: usize) -> Result<usize, String> {
+    let text = |name: &str| step[name].as_str().unwrap_or_default();
+    match text("type") {
+        "Sequence" => {
+            if depth == 0 {
+                return Err(format!(
+                    "normalizer: sequences are nested more than {DEPTH_MAX} deep"
+                ));
+            }
+            let steps = step["normalizers"].as_array().into_iter().flatten();
+            steps.into_iter().try_fold(1_usize, |all, step| {
+                Ok(all.saturating_mul(growth(step, depth - 1)?))
+            })
+        }
+        "Replace" => {
+            let content = text("content").len();
+            match step["pattern"]["String"].as_str() {
+                Some("") => Err("normalizer: Replace has an empty pattern".to_owned()),
+                Some(pattern) => Ok(content.div_ceil(pattern.len()).max(1)),
+                None => Ok(content.saturating_add(1)),
+            }
+        }
+        "Prepend" if text("prepend").len() > PREPENDED_BYTES_MAX => Err(format!(
+            "normalizer: Prepend has {} bytes; at most {PREPENDED_BYTES_MAX}",
+            text("prepend").len()
+        )),
+        "Precompiled" => check_charsmap(text("precompiled_charsmap")).map(|()| 1),
+        _ => Ok(1),
+    }
+}
+
+/// Compares the size of the table, a number of 32 bits at the beginning, with the data.
+fn check_charsmap(charsmap: &str) -> Result<(), String> {
+    let begin = charsmap.get(..SIZE_CHARACTERS);
+    let begin = begin.and_then(|begin| STANDARD.decode(begin).ok());
+    let size = begin.and_then(|begin| begin.first_chunk().copied().map(u32::from_le_bytes));
+    let size = size.map_or(usize::MAX, |size| size as usize);
+    let data = charsmap.len() / 4 * 3;
+    if size > data {
+        return Err("normalizer: precompiled_charsmap is shorter than its table".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn problem(normalizer: &Value) -> Option<String> {
+        check_normalizer(normalizer)
+            .err()
+            .map(|why| why.to_string())
+    }
+
+    #[test]
+    fn normalizers_of_public_files_are_accepted() {
+        let metaspace = json!({"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "\u{2581}"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"},
+            {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+            {"type": "NFKC"},
+        ]});
+        let mut table = 8_u32.to_le_bytes().to_vec();
+        table.extend([0; 12]);
+        let charsmap =
+            json!({"type": "Precompiled", "precompiled_charsmap": STANDARD.encode(table)});
+        for normalizer in [Value::Null, metaspace, charsmap] {
+            assert_eq!(problem(&normalizer), None, "{normalizer}");
+        }
+    }
+
+    #[test]
+    fn memory_without_a_bound_is_refused() {
+        let step = json!({"type": "Replace", "pattern": {"Regex": "."}, "content": "a".repeat(9)});
+        let rows = [
+            (
+                json!({"type": "Sequence", "normalizers": [step, step]}),
+                "100 bytes of one",
+            ),
+            (
+                json!({"type": "Prepend", "prepend": "a".repeat(2000)}),
+                "2000 bytes",
+            ),
+            (
+                json!({"type": "Precompiled", "precompiled_charsmap": "/////w=="}),
+                "shorter",
+            ),
+            (
+                json!({"type": "Precompiled", "precompiled_charsmap": null}),
+                "shorter",
+            ),
+            (
+                json!({"type": "Replace", "pattern": {"String": ""}, "content": "a"}),
+                "empty",
+            ),
+        ];
+        for (normalizer, words) in rows {
+            let why = problem(&normalizer).expect("refused");
+            assert!(why.contains(words), "{normalizer}: {why}");
+        }
+    }
 }

@@ -1,15 +1,13 @@
 //! Construction of a tokenizer from a GGUF vocabulary.
 
-use super::bpe::Bpe;
-use super::char_bpe::CharBpe;
-use super::encoder::Encoder;
+use super::bpe::{Bpe, CharBpe};
 use super::error::TokenizerError;
 use super::special_tokens::{AbsorbedSpace, SpecialTokens};
 use super::string_arena::StringArena;
 use super::unigram::Unigram;
 use super::word_piece::WordPiece;
 use super::word_splitter::Splitter;
-use super::{Tokenizer, byte_level, end_tokens, infill_tokens, pretokenizers, spm};
+use super::{Encoder, Tokenizer, bpe, special_tokens, spm, word_splitter};
 use crate::{TokenKind, VocabModel, VocabSpec};
 use std::borrow::Cow;
 
@@ -30,7 +28,7 @@ impl Tokenizer {
         }
         let pieces = pieces_of(&spec.tokens)?;
         let bytes = bytes_of(&spec);
-        let infill = infill_tokens::or_known(spec.infill, &pieces);
+        let infill = special_tokens::or_known(spec.infill, &pieces);
         let strip = |id| strip_of(&spec, &pieces, id);
         let specials = SpecialTokens::new(&pieces, &spec.kinds, strip)?;
         let mut warnings = Vec::new();
@@ -46,7 +44,7 @@ impl Tokenizer {
             }
         }
         Ok(Self {
-            ends: end_tokens::find(
+            ends: special_tokens::find(
                 &pieces,
                 &spec.kinds,
                 &[&[spec.eos, spec.eot], &spec.infill.ends()[..]].concat(),
@@ -119,16 +117,16 @@ fn bpe_encoder(
     warnings: &mut Vec<String>,
 ) -> Result<(Encoder, bool), TokenizerError> {
     let name = spec.pre.as_deref().unwrap_or_default();
-    if pretokenizers::is_not_byte_level(name) {
+    if word_splitter::is_not_byte_level(name) {
         return Err(TokenizerError(format!(
             "the pre-tokenizer {name:?} is of vocabularies that are not byte-level; these are not supported"
         )));
     }
-    let known = pretokenizers::by_name(name).unwrap_or_else(|| {
+    let known = word_splitter::by_name(name).unwrap_or_else(|| {
         let which = if name.is_empty() { "no pre-tokenizer is named".into() } else { format!("the pre-tokenizer {name:?} is not known") };
-        let names = pretokenizers::NAMES.join(", ");
+        let names = word_splitter::NAMES.join(", ");
         warnings.push(format!("{which}; \"default\" is used instead, and some text may become other tokens than the model learnt (known: {names})"));
-        pretokenizers::DEFAULT
+        word_splitter::DEFAULT
     });
     let (bpe, left_out) = Bpe::new(spec, pieces, bytes, known.ignore_merges)?;
     warn_of_merges(spec, left_out, warnings);
@@ -235,7 +233,7 @@ fn bytes_of(spec: &VocabSpec) -> StringArena {
     if spec.model == VocabModel::Bpe {
         bytes.index(|id| {
             let (token, kind) = (&spec.tokens[id as usize], spec.kinds[id as usize]);
-            kind == TokenKind::Normal && byte_level::decode(token).is_some()
+            kind == TokenKind::Normal && bpe::decode(token).is_some()
         });
     }
     bytes
@@ -249,9 +247,7 @@ fn running_bytes(model: VocabModel, token: &str, kind: TokenKind) -> Cow<'_, [u8
         (TokenKind::Byte, _) => {
             spm::byte_of(token).map_or(as_written, |byte| Cow::Owned(vec![byte]))
         }
-        (TokenKind::Normal, VocabModel::Bpe) => {
-            byte_level::decode(token).map_or(as_written, Cow::Owned)
-        }
+        (TokenKind::Normal, VocabModel::Bpe) => bpe::decode(token).map_or(as_written, Cow::Owned),
         (TokenKind::Normal, _) => Cow::Owned(token.replace(spm::SPACE, " ").into_bytes()),
     }
 }

@@ -1,23 +1,15 @@
 //! Tokenizer: text to ids and back.
 //!
 //! Encoding first finds special tokens in the text (`special_tokens`). The text between special tokens is divided
-//! into words (`word_splitter`, by the table in `pretokenizers`), whose neighbors are joined by rank (`bpe`), or
-//! joined as a whole by score (`spm`) or by rank (`char_bpe`); all use `merge_loop`. BERT's words (`bert_words`) become their longest tokens
+//! into words (`word_splitter`), whose neighbors are joined by rank (`bpe`), or
+//! joined as a whole by score (`spm`) or by rank (`bpe`); all use `merge_loop`. BERT's words become their longest tokens
 //! (`word_piece`), and `unigram` takes the likeliest tokens of a whole text. A Hugging Face `tokenizer.json` is encoded by its
 //! own pipeline (`from_tokenizer_json`, `json_pipeline`). The bytes of the tokens are computed once at construction, so decoding
 //! is equal for all vocabularies.
 
-mod bert_words;
 mod bpe;
-mod byte_level;
-mod char_bpe;
 #[cfg(test)]
 mod char_bpe_tests;
-mod char_map;
-mod control_escape;
-mod embedding_fit;
-mod encoder;
-mod end_tokens;
 mod error;
 mod from_tokenizer_json;
 #[cfg(test)]
@@ -25,12 +17,8 @@ mod from_tokenizer_json_tests;
 mod from_vocab;
 #[cfg(test)]
 mod from_vocab_tests;
-mod infill_tokens;
 mod json_pipeline;
 mod merge_loop;
-mod merges;
-mod normalizer_check;
-mod pretokenizers;
 mod special_tokens;
 mod spm;
 mod string_arena;
@@ -44,18 +32,22 @@ mod word_piece;
 mod word_piece_tests;
 mod word_splitter;
 
-pub(crate) use control_escape::is_mark;
 pub use error::TokenizerError;
-pub use infill_tokens::InfillTokens;
+pub use special_tokens::InfillTokens;
+pub(crate) use special_tokens::is_mark;
 
 use crate::{InfillIds, TokenKind};
-use control_escape::ControlTexts;
-use encoder::Encoder;
+use bpe::{Bpe, CharBpe};
+use json_pipeline::JsonPipeline;
 use merge_loop::Merger;
-use special_tokens::Fragment;
+use special_tokens::{ControlTexts, Fragment, SpecialTokens};
+use spm::Spm;
 use std::borrow::Cow;
 use std::sync::OnceLock;
 use string_arena::StringArena;
+use unigram::Unigram;
+use word_piece::WordPiece;
+use word_splitter::Splitter;
 
 /// Longest text that is encoded at once, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1 << 26;
@@ -391,4 +383,30 @@ impl Tokenizer {
             spm.encode(&escaped, &self.pieces, &mut merger, ids)
         })
     }
+}
+
+/// Encoding algorithm of a vocabulary.
+enum Encoder {
+    Bpe {
+        specials: SpecialTokens,
+        splitter: Splitter,
+        bpe: Bpe,
+    },
+    CharBpe {
+        specials: SpecialTokens,
+        bpe: CharBpe,
+    },
+    Spm {
+        specials: SpecialTokens,
+        spm: Spm,
+    },
+    Unigram {
+        specials: SpecialTokens,
+        unigram: Unigram,
+    },
+    WordPiece {
+        specials: SpecialTokens,
+        word_piece: WordPiece,
+    },
+    Json(Box<JsonPipeline>),
 }

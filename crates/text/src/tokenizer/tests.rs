@@ -6,7 +6,7 @@ use crate::{VocabModel, VocabSpec};
 /// Bytes `a..z`, space, a few others, merges towards "hello" and " world", and special tokens.
 pub(crate) fn bpe_spec() -> VocabSpec {
     let mut tokens: Vec<String> = (0..=255)
-        .map(|byte| byte_level::char_of(byte).to_string())
+        .map(|byte| bpe::char_of(byte).to_string())
         .collect();
     let merges = [
         "h e", "l l", "he ll", "hell o", "Ġ w", "o r", "Ġw or", "l d", "Ġwor ld", "r l",

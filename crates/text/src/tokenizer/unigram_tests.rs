@@ -1,7 +1,7 @@
 //! Unigram: labelled texts, doubtful vocabularies, and the `tokenizers` crate as the reference.
 
-use super::char_map::tests::compile;
 use super::tests::{check, spm_spec};
+use super::unigram::tests::compile;
 use super::*;
 use crate::{VocabModel, VocabSpec};
 use proptest::prelude::*;

@@ -47,7 +47,7 @@ fn published() -> Vec<String> {
 }
 
 /// The same vocabulary as GGUF writes it.
-pub(super) fn word_piece_spec() -> VocabSpec {
+fn word_piece_spec() -> VocabSpec {
     let spell = |token: String| match token.strip_prefix("##") {
         _ if SPECIALS.contains(&token.as_str()) => token,
         Some(part) => part.to_owned(),

@@ -43,9 +43,10 @@ fn draw(matcher: &mut GrammarMatcher, rng: &mut TestRng) -> u32 {
         .filter(|&id| mask[id as usize / 32] >> (id % 32) & 1 == 1)
         .collect();
     assert!(!allowed.is_empty(), "a dead end");
-    match allowed.contains(&tiny::EOS) && rng.next_u32().is_multiple_of(4) {
-        true => tiny::EOS,
-        false => allowed[rng.next_u32() as usize % allowed.len()],
+    if allowed.contains(&tiny::EOS) && rng.next_u32().is_multiple_of(4) {
+        tiny::EOS
+    } else {
+        allowed[rng.next_u32() as usize % allowed.len()]
     }
 }
 

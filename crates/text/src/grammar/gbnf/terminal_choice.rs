@@ -5,9 +5,8 @@
 //! shorter one may be right. `B` is then written out: a literal as its characters, a repetition as a repetition of its
 //! parts. Single characters are in conflict with nothing.
 
-use super::char_set::CharSet;
-use super::expression::{Expression, ExpressionId, GbnfGrammar};
-use super::lexeme::{Lexeme, Overlap};
+use super::lexeme::{CharSet, Lexeme, Overlap};
+use super::parser::{Expression, ExpressionId, GbnfGrammar};
 use super::terminal_flow::{GrammarNode, TerminalFlow};
 use crate::grammar::error::GrammarError;
 use std::collections::{HashMap, HashSet};

@@ -3,12 +3,12 @@
 //! A value is invalid where at least one keyword is violated, so the negation lists an alternative for each way to violate
 //! one. Keywords whose violation has no schema (`pattern`, `items`, `multipleOf`, ...) have no negation.
 
-use super::SchemaRewriter;
-use super::condition::without;
-use super::string_complement::complement;
+use super::{SchemaRewriter, without};
 use crate::grammar::schema_numbers::ExactNumber;
 use serde_json::{Map, Number, Value, json};
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::fmt::Write;
 
 /// Nesting of negated schemas, also through references.
 const DEPTH_MAX: usize = 32;
@@ -257,4 +257,57 @@ fn between(numbers: Vec<Number>) -> Violations {
 
 fn says_nothing(schema: &Value) -> bool {
     schema == &Value::Bool(true) || schema.as_object().is_some_and(Map::is_empty)
+}
+
+/// Characters of all excluded texts together, and of one text: the expression grows with their product.
+pub const EXCLUDED_CHARS_MAX: usize = 1_000;
+
+/// The expression for all texts but these; `None` where they are too long.
+///
+/// A text differs from all of them at the first character with which it leaves their common beginnings, so there is an
+/// alternative for each beginning: it ends there though none of them does, or goes on as none of them does.
+pub(super) fn complement(texts: &[&str]) -> Option<String> {
+    let chars: usize = texts.iter().map(|text| text.chars().count()).sum();
+    let longest = texts.iter().map(|text| text.chars().count()).max();
+    if chars.saturating_mul(longest.unwrap_or(0)) > EXCLUDED_CHARS_MAX * 16
+        || chars > EXCLUDED_CHARS_MAX
+    {
+        return None;
+    }
+    let mut beginnings = BTreeSet::from([""]);
+    for text in texts {
+        beginnings.extend(text.char_indices().map(|(at, _)| &text[..at]));
+        beginnings.insert(*text);
+    }
+    let mut alternatives = Vec::new();
+    for beginning in &beginnings {
+        let next = texts
+            .iter()
+            .filter_map(|text| text.strip_prefix(beginning)?.chars().next());
+        let next: BTreeSet<char> = next.collect();
+        let start = written(beginning.chars());
+        if !texts.contains(beginning) {
+            alternatives.push(start.clone());
+        }
+        let other = if next.is_empty() {
+            r"[\s\S]".to_owned()
+        } else {
+            format!("[^{}]", written(next.into_iter()))
+        };
+        alternatives.push(format!(r"{start}{other}[\s\S]*"));
+    }
+    Some(format!("^(?:{})$", alternatives.join("|")))
+}
+
+/// Characters in an expression: letters and digits, and escapes of all others.
+fn written(chars: impl Iterator<Item = char>) -> String {
+    let mut out = String::new();
+    for c in chars {
+        if c.is_ascii_alphanumeric() {
+            out.push(c);
+        } else {
+            _ = write!(out, r"\x{{{:X}}}", c as u32);
+        }
+    }
+    out
 }

@@ -1,6 +1,6 @@
 //! The rewritten schema and the original have the same valid values.
 
-use super::string_complement::{EXCLUDED_CHARS_MAX, complement};
+use super::negation::{EXCLUDED_CHARS_MAX, complement};
 use super::{REWRITTEN_PARTS_MAX, parts_of, rewritten};
 use serde_json::{Map, Value, json};
 

@@ -71,7 +71,7 @@ fn shown_calls_are_parsed() {
             &[("weather", weather)][..],
             &[("weather", weather), ("now", &none)],
         ] {
-            let written = call_examples::calls(family, calls);
+            let written = written_calls(family, calls);
             let want: Vec<(String, Value)> = calls
                 .iter()
                 .map(|(name, arguments)| ((*name).to_owned(), Value::Object((*arguments).clone())))

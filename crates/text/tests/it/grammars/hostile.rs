@@ -14,9 +14,10 @@ fn named(count: usize, named: impl Fn(usize) -> (String, Value)) -> Value {
 fn doubling(count: usize) -> Value {
     let defs = named(count + 1, |i| {
         let next = json!({"type": "object", "$ref": format!("#/$defs/d{}", i + 1)});
-        let schema = match i == count {
-            true => json!({"type": "object"}),
-            false => json!({"type": "object", "properties": {"a": next, "b": next}}),
+        let schema = if i == count {
+            json!({"type": "object"})
+        } else {
+            json!({"type": "object", "properties": {"a": next, "b": next}})
         };
         (format!("d{i}"), schema)
     });

@@ -125,9 +125,12 @@ pub(crate) fn beginnings(
     rng: &mut TestRng,
 ) -> Vec<(u32, usize)> {
     let count = u32::try_from(tokenizer.vocab_size()).expect("a small vocabulary");
-    let shown = |id: u32| match tokenizer.is_control(id) {
-        true => tokenizer.piece(id).unwrap_or_default().as_bytes(),
-        false => tokenizer.bytes(id).unwrap_or_default(),
+    let shown = |id: u32| {
+        if tokenizer.is_control(id) {
+            tokenizer.piece(id).unwrap_or_default().as_bytes()
+        } else {
+            tokenizer.bytes(id).unwrap_or_default()
+        }
     };
     let fits = (0..count)
         .map(|id| (id, shown(id)))
