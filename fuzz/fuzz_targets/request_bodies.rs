@@ -8,10 +8,10 @@
 mod request_bounds;
 
 use bytes::Bytes;
-use generate::adapters::NO_ADAPTERS;
 use generate::error::{ApiError, Blame};
+use generate::model_handle::NO_ADAPTERS;
 use generate::request::{GenerateRequest, IgnoredFields, Prompt};
-use generate::sampling_defaults::SamplingDefaults;
+use generate::sampling::SamplingDefaults;
 use libfuzzer_sys::fuzz_target;
 use request_bounds::{check_prompt, check_request};
 use serde_json::{Value, json};
@@ -23,9 +23,9 @@ use text::Capabilities;
 use wire::control_request::ControlRequest;
 use wire::derived_model::DerivedModel;
 use wire::fields::Fields;
+use wire::model_defaults::RequestedModel;
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
-use wire::model_defaults::RequestedModel;
 use wire::stored_request::History;
 use wire::{anthropic, embeddings_input, field_table, realtime_command};
 

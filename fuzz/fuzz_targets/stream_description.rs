@@ -8,18 +8,18 @@
 
 use bytes::Bytes;
 use gateway::records::{ControlState, DescriptionError, RecordedPrompts, StreamDescription};
-use generate::adapters::NO_ADAPTERS;
 use generate::error::ApiError;
+use generate::model_handle::NO_ADAPTERS;
 use generate::request::GenerateRequest;
-use generate::sampling_defaults::SamplingDefaults;
+use generate::sampling::SamplingDefaults;
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 use std::sync::LazyLock;
 use text::Capabilities;
 use wire::derived_model::DerivedModel;
+use wire::model_defaults::RequestedModel;
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
-use wire::model_defaults::RequestedModel;
 
 /// A description for the prompts and parameters of others.
 static BARE: LazyLock<StreamDescription> = LazyLock::new(|| {

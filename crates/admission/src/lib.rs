@@ -36,7 +36,7 @@ mod task_slots;
 #[cfg(test)]
 mod tests;
 
-pub use generate::priority::Priority;
+pub use generate::request::Priority;
 pub use permit::{LatencyReporter, Permit, QueuePosition, Ticket};
 pub use rejection::Rejection;
 pub use resource_estimate::{RequestedChoices, ResourceEstimate, ResourceEstimator};

@@ -7,7 +7,7 @@
 //!
 //! The queue has tickets that wait for a first slot, and parked tickets that request a slot again.
 
-use generate::priority::Priority;
+use generate::request::Priority;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 

@@ -8,8 +8,8 @@
 )]
 
 use gateway::records::{DescriptionError, RecordedPrompts, StreamDescription};
-use generate::prompt_record::PromptRecord;
 use generate::request::Prompt;
+use generate::request_record::PromptRecord;
 use serde_json::{Map, Value};
 use std::hint::black_box;
 use std::time::{Duration, Instant};

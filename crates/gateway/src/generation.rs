@@ -6,7 +6,7 @@ use generate::output::choice_reader::LogReaders;
 use generate::output::event::{EventSink, Usage};
 use generate::output::generation_reader::{GenerationReader, Turn};
 use generate::output::position::Position;
-use generate::stream_change::Change;
+use generate::stream_source::Change;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use stream::End;

@@ -4,7 +4,7 @@ use crate::keys::PrefixSharing;
 use crate::streams::StreamLimits;
 use admission::{AdaptiveLimits, QueueLimits, Reservation};
 use engine::{Clocks, Policy};
-use generate::sampling_defaults::SamplingDefaults;
+use generate::sampling::SamplingDefaults;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;

@@ -1,8 +1,7 @@
 //! Requests for embeddings: a prompt as one vector. The log of such a request carries only the end.
 
-use crate::adapters::AdapterUse;
 use crate::error::ApiError;
-use crate::model_handle::ModelHandle;
+use crate::model_handle::{AdapterUse, ModelHandle};
 use crate::remote_request::RemoteRequest;
 use engine::{Choice, Embedding, Request, SamplingParams, Terms, Token};
 use std::sync::{Arc, OnceLock};

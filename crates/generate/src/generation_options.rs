@@ -1,10 +1,9 @@
 //! Generation parameters that a request or a model sets, each optional, until defaults fill the others.
 
-use crate::adapters::AdapterUse;
-use crate::request::GenerationParams;
-use crate::response_format::ResponseFormat;
+use crate::model_handle::AdapterUse;
+use crate::prompt_limit::Truncation;
+use crate::request::{GenerationParams, ResponseFormat};
 use crate::tools::ToolCalling;
-use crate::truncation::Truncation;
 use engine::SamplingParams;
 
 /// Generation parameters that are set; `None` leaves a parameter to the next defaults.
@@ -234,7 +233,7 @@ fn default_breakers() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampling_defaults::SamplingDefaults;
+    use crate::sampling::SamplingDefaults;
 
     #[test]
     fn options_that_are_set_win_over_defaults() {

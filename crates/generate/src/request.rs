@@ -1,19 +1,17 @@
-//! A request's meaning, independent of wire protocols. A parser of a protocol builds the request; every value is within
-//! bounds.
+//! A request's meaning, independent of wire protocols, with its priority class and the grammar that its answer must
+//! match. A parser of a protocol builds the request; every value is within bounds.
 
-use crate::adapters::AdapterUse;
+use crate::error::ApiError;
 use crate::infill_prompt::InfillPrompt;
-use crate::offered_tools::OfferedTool;
-use crate::priority::Priority;
-use crate::request_serde::{SamplingFields, prompt_field, shared_text, verbatim};
-use crate::response_format::ResponseFormat;
-use crate::tools::{ToolCalling, Tools};
-use crate::truncation::Truncation;
+use crate::model_handle::AdapterUse;
+use crate::prompt_limit::Truncation;
+use crate::request_record::{SamplingFields, prompt_field, shared_text, verbatim};
+use crate::tools::{OfferedTool, ToolCalling, Tools};
 use engine::SamplingParams;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
-use text::{ConstrainedTool, Message};
+use text::{ConstrainedTool, GrammarError, GrammarSource, Message};
 
 /// Answers per request, over all prompts.
 pub const CHOICES_MAX: usize = 16;
@@ -320,6 +318,164 @@ impl PromptPiece {
         match self {
             Self::Template(text) => text.len(),
             Self::User(text) => text.len(),
+        }
+    }
+}
+
+/// Priority of a request. The order is the order of service.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Priority {
+    /// Before all others.
+    Critical,
+    /// Interactive: a person reads as tokens arrive.
+    High,
+    /// The default.
+    #[default]
+    Normal,
+    /// May wait.
+    Low,
+    /// Only when no other request waits.
+    Background,
+}
+
+impl Priority {
+    /// All classes, in order of service.
+    pub const ALL: [Self; 5] = [
+        Self::Critical,
+        Self::High,
+        Self::Normal,
+        Self::Low,
+        Self::Background,
+    ];
+
+    /// Position in the order of service, from 0.
+    pub fn index(self) -> u32 {
+        self as u32
+    }
+
+    /// Name in requests and responses.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Critical => "critical",
+            Self::High => "high",
+            Self::Normal => "normal",
+            Self::Low => "low",
+            Self::Background => "background",
+        }
+    }
+
+    /// The class with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|class| class.name().eq_ignore_ascii_case(name))
+    }
+
+    /// The class of OpenAI's `service_tier`; tiers without urgency are normal.
+    pub fn from_service_tier(tier: &str) -> Self {
+        match tier {
+            "priority" => Self::High,
+            "flex" => Self::Low,
+            _ => Self::Normal,
+        }
+    }
+
+    /// The class of vLLM's number: 0 is normal, lower is more urgent.
+    pub fn from_number(number: i128) -> Self {
+        match number {
+            ..=-2 => Self::Critical,
+            -1 => Self::High,
+            0 => Self::Normal,
+            1 => Self::Low,
+            2.. => Self::Background,
+        }
+    }
+}
+
+/// The engine's class: admission and scheduling use one order.
+impl From<Priority> for engine::Priority {
+    fn from(class: Priority) -> Self {
+        Self::ALL[class.index() as usize]
+    }
+}
+
+/// When a thread for compiling a grammar may be available again.
+const NO_THREAD_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The grammar that an answer must match, and the request's field of the grammar.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResponseFormat {
+    /// Schema, regular expression, choice or grammar.
+    pub source: GrammarSource,
+    /// The field that holds the source.
+    pub field: String,
+}
+
+/// A response format that takes any JSON object.
+pub fn any_object(field: &str) -> ResponseFormat {
+    ResponseFormat {
+        source: GrammarSource::JsonObject,
+        field: field.to_owned(),
+    }
+}
+
+impl ResponseFormat {
+    /// The error of a response format whose grammar cannot be compiled.
+    pub fn grammar_error(&self, error: &GrammarError) -> ApiError {
+        if error.is_temporary() {
+            let words = format!("{}: {}", self.field, error.why);
+            return ApiError::capacity("overloaded", words, NO_THREAD_RETRY_AFTER);
+        }
+        let mut field = self.field.clone();
+        if !error.place.is_empty() && !error.place.starts_with('[') {
+            field.push('.');
+        }
+        field.push_str(&error.place);
+        let code = match self.source.inner() {
+            GrammarSource::JsonSchema(_) | GrammarSource::JsonObject | GrammarSource::Calls(..) => {
+                "invalid_json_schema"
+            }
+            _ => "invalid_grammar",
+        };
+        ApiError::field(&field, code, format!("{field}: {}", error.why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priority_names_round_trip() {
+        for class in Priority::ALL {
+            assert_eq!(Priority::from_name(class.name()), Some(class));
+            assert_eq!(Priority::ALL[class.index() as usize], class);
+            let engine = format!("{:?}", engine::Priority::from(class));
+            assert_eq!(engine, format!("{class:?}"));
+        }
+        assert_eq!(Priority::from_name("HIGH"), Some(Priority::High));
+        assert_eq!(Priority::from_name("urgent"), None);
+        let tiers = [
+            ("priority", Priority::High),
+            ("flex", Priority::Low),
+            ("default", Priority::Normal),
+            ("auto", Priority::Normal),
+        ];
+        for (tier, class) in tiers {
+            assert_eq!(Priority::from_service_tier(tier), class, "{tier}");
+        }
+        let numbers = [
+            (i128::MIN, Priority::Critical),
+            (-1, Priority::High),
+            (0, Priority::Normal),
+            (1, Priority::Low),
+            (i128::MAX, Priority::Background),
+        ];
+        for (number, class) in numbers {
+            assert_eq!(Priority::from_number(number), class, "{number}");
         }
     }
 }

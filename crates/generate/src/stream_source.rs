@@ -1,14 +1,16 @@
-//! A stream as encoders and the output pipeline read it: metadata and, from the start on, token logs.
+//! A stream as encoders, the output pipeline and subscribers read it: metadata fixed when it is opened, token logs from
+//! its start on, its state changes, and the wall time at which it ended.
 
-use crate::ended_time::EndedTime;
 use crate::error::ApiError;
 use crate::output::parser_config::ParserConfig;
-use crate::stream_meta::StreamMeta;
+use crate::request::StreamOptions;
+use crate::sampling::ReportedSampling;
 use engine::{Handle, Progress, RequestId, Token, TopLogprob};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
-use stream::{Gate, Tap};
+use stream::{Gate, StreamId, Tap};
 use text::Tokenizer;
 
 /// A request that the engine accepted.
@@ -163,5 +165,127 @@ impl StreamSource {
     /// Why the generation will never start.
     pub fn rejected(&self) -> Option<&ApiError> {
         self.outcome.get()?.as_ref().err()
+    }
+}
+
+/// Metadata of one stream.
+pub struct StreamMeta {
+    /// Id of the stream.
+    pub id: StreamId,
+    /// Id of the response in the wire protocol.
+    pub response_id: String,
+    /// Seconds since the Unix epoch at which the stream was opened.
+    pub created_unix_s: i64,
+    /// Arrival of the request.
+    pub arrived: Instant,
+    /// Model name from the request.
+    pub model: String,
+    /// How events are delivered.
+    pub stream_options: StreamOptions,
+    /// Number of prompts.
+    pub prompts: usize,
+    /// Number of choices over all prompts.
+    pub choices: usize,
+    /// Sampling parameters, with the seed and the limit of tokens.
+    pub sampling: ReportedSampling,
+    /// Stop strings, in the order that a stop refers to.
+    pub stops: Vec<String>,
+    /// Whether log-probabilities are emitted.
+    pub logprobs: bool,
+    /// Alternatives per token.
+    pub top_n: usize,
+}
+
+impl StreamMeta {
+    /// Metadata of a request that waits for a model: no stream is open yet.
+    pub fn unopened(model: &str, arrived: Instant) -> Self {
+        Self {
+            id: StreamId::from_random([0; 16]),
+            response_id: String::new(),
+            created_unix_s: 0,
+            arrived,
+            model: model.to_owned(),
+            stream_options: StreamOptions::default(),
+            prompts: 1,
+            choices: 1,
+            sampling: ReportedSampling::default(),
+            stops: Vec::new(),
+            logprobs: false,
+            top_n: 0,
+        }
+    }
+}
+
+/// A state change of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The stream was registered.
+    Opened,
+    /// The stream of an earlier process was registered again.
+    Recovered,
+    /// The stream of another gateway, which is gone, was registered here.
+    Claimed,
+    /// A request of the stream runs on another engine than before. Never the current state of a stream.
+    Moved,
+    /// Prefill of the first prompt began.
+    Started,
+    /// The credit window is used up.
+    Backpressure,
+    /// The stream has waited for credit for long.
+    SlowConsumer,
+    /// The stream is parked for another reason.
+    Parked {
+        /// `paused`, `detached`, `place` or `pages`.
+        reason: &'static str,
+    },
+    /// The stream continues.
+    Resumed,
+    /// Every choice has ended, or the stream was never started.
+    Ended {
+        /// The end's name in the API; `refused` if the stream was never started.
+        how: &'static str,
+        /// The clock that fired, the code of the failure, or the error code of the rejection.
+        detail: Option<&'static str>,
+    },
+}
+
+/// When a stream ended: one time for all readers. Where the stream is recorded, the recorded one, so that an ended
+/// stream reads alike after a restart; else the time at which this process first asked.
+#[derive(Debug, Default)]
+pub struct EndedTime {
+    /// Microseconds since the Unix epoch; 0 = not known yet.
+    unix_us: AtomicU64,
+}
+
+impl EndedTime {
+    /// Records the end of a choice, in microseconds since the Unix epoch. The last of all choices counts.
+    pub fn record(&self, unix_us: u64) {
+        self.unix_us.fetch_max(unix_us, Ordering::AcqRel);
+    }
+
+    /// The recorded time, or else `now`, which becomes the recorded one. In microseconds since the Unix epoch.
+    pub fn recorded_or(&self, now_unix_us: u64) -> u64 {
+        let (order, failed) = (Ordering::AcqRel, Ordering::Acquire);
+        let before = self.unix_us.compare_exchange(0, now_unix_us, order, failed);
+        before.map_or_else(|recorded| recorded, |_| now_unix_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_question_decides_where_nothing_is_recorded() {
+        let ended = EndedTime::default();
+        assert_eq!((ended.recorded_or(5), ended.recorded_or(9)), (5, 5));
+    }
+
+    #[test]
+    fn last_recorded_choice_counts() {
+        let ended = EndedTime::default();
+        ended.record(7);
+        ended.record(3);
+        assert_eq!(ended.recorded_or(9), 7);
     }
 }

@@ -1,32 +1,34 @@
-//! From prompt ids to a started generation: token logs opened, requests submitted to the engine.
+//! From prompt ids to a started generation: token logs opened, requests submitted to the engine, or written as records
+//! for engines of other processes.
 
 mod answer_rules;
 mod logs;
-mod remote_record;
 mod resume;
+
+pub use self::logs::open_log;
+pub use self::resume::{ResumedChoice, ResumedGeneration};
 
 use self::answer_rules::AnswerLimits;
 use self::logs::OpenedLogs;
 use crate::constraint::compiler::OutputConstraints;
 use crate::constraint::prompt_logprobs::UNSCORED;
-use crate::dry_breakers::breaker_tokens;
 use crate::error::ApiError;
 use crate::model_handle::ModelHandle;
 use crate::output::choice_reader::LogReaders;
 use crate::prompt::PreparedPrompt;
+use crate::remote_request::{RecordTerms, RemoteRequest, merged};
 use crate::request::GenerationParams;
+use crate::request_record::PromptRecord;
+use crate::sampling::breaker_tokens;
 use crate::stream_source::{StartedGeneration, Submitted};
 use engine::{
-    AdapterSet, Choice, Progress, Rejected, Request, SamplingParams, SequencePermits, Terms, Token,
-    TopLogprob,
+    AdapterSet, Choice, Progress, Rejected, Request, RequestUpdate, SamplingParams,
+    SequencePermits, Terms, Token, TopLogprob,
 };
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
-
-pub use self::logs::open_log;
-pub use self::resume::{ResumedChoice, ResumedGeneration};
 
 /// Additions of the owner of a stream to requests.
 pub trait SubmissionHost {
@@ -285,5 +287,48 @@ pub fn rejected(why: &Rejected, retry_after: Duration) -> ApiError {
             ApiError::capacity("shutting_down", "the server is shutting down", retry_after)
         }
         Rejected::Invalid(_, why) => ApiError::bad_request("invalid_value", why.clone()),
+    }
+}
+
+impl Submission<'_> {
+    /// The record of a request with `n` choices of a prompt from `first_choice` on, with these updates in effect.
+    pub fn remote_request(
+        &self,
+        prompt: &PreparedPrompt,
+        (first_choice, n): (u32, usize),
+        updates: &[RequestUpdate],
+    ) -> RemoteRequest {
+        RemoteRequest {
+            prompt: PromptRecord {
+                echo_text: None,
+                ..prompt.to_record()
+            },
+            params: GenerationParams {
+                closed_objects: Some(self.constraints.closed_objects),
+                ..self.params.clone()
+            },
+            n,
+            first_choice,
+            context_max: self.context_max.min(self.model.context_max),
+            seed: self.seed,
+            credit_window: self.credit_window,
+            terms: RecordTerms::new(&self.terms),
+            in_effect: merged(updates),
+            embedding: None,
+        }
+    }
+
+    /// The encoded record, where the engine is in another process.
+    fn remote_record(
+        &self,
+        prompt: &PreparedPrompt,
+        choices: (u32, usize),
+        updates: &[RequestUpdate],
+    ) -> Result<Option<Arc<[u8]>>, ApiError> {
+        if !self.model.engine.is_remote() {
+            return Ok(None);
+        }
+        let request = self.remote_request(prompt, choices, updates);
+        Ok(Some(request.encode()?.into()))
     }
 }

@@ -1,12 +1,12 @@
 //! Bounds of decoded values: a record that was changed by hand, or that another process sent, gives the engine no value
 //! that a request cannot have.
 
-use crate::adapters::{ADAPTER_NAME_BYTES_MAX, AdapterUse};
-use crate::prompt_record::PromptRecord;
+use crate::model_handle::{ADAPTER_NAME_BYTES_MAX, AdapterUse};
 use crate::request::{
     DRY_BREAKER_BYTES_MAX, DRY_BREAKERS_MAX, GenerationParams, LOGIT_BIAS_MAX, STOP_BYTES_MAX,
     STOP_IDS_MAX, STOPS_MAX,
 };
+use crate::request_record::PromptRecord;
 use crate::tools::{TOOLS_MAX, is_tool_name};
 use engine::{
     ADAPTER_SCALE_MAX, ADAPTERS_MAX, DRY_BASE_MAX, DRY_MULTIPLIER_MAX, DRY_WINDOW_MAX,

@@ -88,7 +88,7 @@ pub use gateway::webhooks::{
     HostPattern, SECRETS_MAX, WebhookSecret, WebhookSecrets, WebhookSettings,
 };
 pub use generate::model_handle::ModelHandle;
-pub use generate::sampling_defaults::{SamplingDefaults, SamplingParameter};
+pub use generate::sampling::{SamplingDefaults, SamplingParameter};
 pub use openapi::text as openapi_document;
 pub use realtime::RealtimeLimits;
 pub use runtime::io_runtime;

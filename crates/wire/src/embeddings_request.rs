@@ -6,8 +6,7 @@ use crate::fields::Fields;
 use crate::shared::generation_fields;
 use crate::shared::keep_alive::keep_alive;
 use generate::error::ApiError;
-use generate::priority::Priority;
-use generate::request::{IgnoredFields, Prompt};
+use generate::request::{IgnoredFields, Priority, Prompt};
 use serde_json::json;
 use std::time::Duration;
 

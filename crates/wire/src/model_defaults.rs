@@ -3,11 +3,11 @@
 use crate::derived_model::DerivedModel;
 use crate::fields::Fields;
 use crate::shared::messages::text_message;
-use generate::adapters::ModelAdapters;
 use generate::error::Problem;
 use generate::generation_options::GenerationOptions;
+use generate::model_handle::ModelAdapters;
 use generate::request::{GenerateRequest, GenerationParams, Prompt};
-use generate::sampling_defaults::SamplingDefaults;
+use generate::sampling::SamplingDefaults;
 use text::{Capabilities, Message};
 
 /// Defaults of a model, derived or not, as far as a wire protocol has them.

@@ -128,8 +128,8 @@ mod tests {
             let model = RequestedModel {
                 id: "tiny",
                 derived: None,
-                adapters: &generate::adapters::NO_ADAPTERS,
-                sampling: generate::sampling_defaults::SamplingDefaults::default(),
+                adapters: &generate::model_handle::NO_ADAPTERS,
+                sampling: generate::sampling::SamplingDefaults::default(),
                 stops: &[],
                 capabilities: Capabilities {
                     thinking: false,

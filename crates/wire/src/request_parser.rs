@@ -4,8 +4,8 @@ use crate::fields::Fields;
 use crate::model_defaults::ModelDefaults;
 use crate::shared::job_id::JobId;
 use crate::stored_request::{History, StoredRequest};
-use generate::adapters::{ModelAdapters, NO_ADAPTERS};
 use generate::error::ApiError;
+use generate::model_handle::{ModelAdapters, NO_ADAPTERS};
 use generate::request::{GenerateRequest, GenerationParams, Prompt, StreamOptions};
 
 /// Parser of one wire protocol. An error lists all invalid fields.

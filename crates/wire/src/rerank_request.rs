@@ -5,8 +5,7 @@ use crate::field_table::RERANK;
 use crate::fields::{self, Fields, RawJson};
 use crate::shared::generation_fields;
 use generate::error::ApiError;
-use generate::priority::Priority;
-use generate::request::IgnoredFields;
+use generate::request::{IgnoredFields, Priority};
 use serde_json::json;
 use std::time::Duration;
 

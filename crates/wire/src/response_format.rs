@@ -5,7 +5,7 @@
 //! API's `text.format`) parse that field with [`json_schema_format`] or [`any_object`].
 
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
-use generate::response_format::{ResponseFormat, any_object};
+use generate::request::{ResponseFormat, any_object};
 use serde_json::{Value, json};
 use text::{CHOICES_IN_GRAMMAR_MAX, GrammarSource};
 

@@ -2,8 +2,7 @@
 
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::error::ApiError;
-use generate::offered_tools::{OfferedTool, input_schema};
-use generate::tools::{TOOLS_MAX, ToolChoice, Tools, is_tool_name};
+use generate::tools::{OfferedTool, TOOLS_MAX, ToolChoice, Tools, input_schema, is_tool_name};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 

@@ -3,10 +3,9 @@
 use crate::trouble::Trouble;
 use engine::{Embedding, Handle, Pooling, RequestId, SamplingParams, Terms, Token};
 use generate::constraint::compiler::OutputConstraints;
-use generate::detokenize::{DetokenizeOptions, detokenize};
 use generate::embedding::{EmbeddingRequest, EmbeddingVector};
 use generate::error::{ApiError, Blame};
-use generate::model_handle::ModelHandle;
+use generate::model_handle::{DetokenizeOptions, ModelHandle, detokenize};
 use generate::output::parser_config::ParserConfig;
 use generate::prompt::PreparedPrompt;
 use generate::request::GenerationParams;

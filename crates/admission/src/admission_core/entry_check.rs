@@ -3,7 +3,7 @@
 use super::{AdmissionRequest, Core, Rank, Rejection, TicketEntry, TicketId, TicketState};
 use crate::rejection::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 use crate::retry_reservations::Fingerprint;
-use generate::priority::Priority;
+use generate::request::Priority;
 use std::time::{Duration, Instant};
 
 /// A priority class with fewer waiting tickets than this part of `max_depth` finds capacity in a full queue: a flood

@@ -1,8 +1,8 @@
 //! Metadata of a model's file, for lists of models.
 
 use engine::Pooling;
-use generate::rerank_template::RerankTemplate;
-use generate::sampling_defaults::SamplingDefaults;
+use generate::infill_prompt::RerankTemplate;
+use generate::sampling::SamplingDefaults;
 use serde_json::{Map, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
 use text::{Capabilities, ToolSupport};

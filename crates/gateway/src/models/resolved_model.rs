@@ -2,9 +2,9 @@
 
 use super::similar_names::{near_names, near_words};
 use super::{DerivedModel, Library, LocalModel, ModelEntry, ModelRegistry, ReadyModel};
-use generate::adapters::AdapterUse;
 use generate::error::{ApiError, ErrorKind};
-use generate::sampling_defaults::SamplingDefaults;
+use generate::model_handle::AdapterUse;
+use generate::sampling::SamplingDefaults;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};

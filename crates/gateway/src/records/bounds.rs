@@ -2,11 +2,11 @@
 
 use super::json_record::DescriptionError;
 use generate::infill_prompt::{INFILL_FILES_MAX, InfillPrompt};
-use generate::prompt_record::PromptRecord;
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CONVERSATION_ID_BYTES_MAX, MESSAGES_MAX, MIXED_PARTS_MAX, MixedPart,
     Prompt, StreamOptions, WEBHOOK_URL_BYTES_MAX,
 };
+use generate::request_record::PromptRecord;
 use generate::tools::TOOLS_MAX;
 use generate::value_bounds::{
     IDS_MAX, InvalidValue, check_prompt, require, require_count, require_ids, require_range,

@@ -3,7 +3,7 @@
 use super::bounds::require_unix_us;
 use super::json_record::{DescriptionError, from_json, to_json};
 use engine::{INJECT_TOKENS_MAX, RequestUpdate, UPDATES_MAX};
-use generate::update_record::UpdateFields;
+use generate::request_record::UpdateFields;
 use generate::value_bounds::{InvalidValue, check_update, require_count};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -144,7 +144,7 @@ fn is_none(count: &usize) -> bool {
 /// Lists of [`RequestUpdate`]s.
 mod update_list {
     use engine::RequestUpdate;
-    use generate::update_record::UpdateFields;
+    use generate::request_record::UpdateFields;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     #[derive(Serialize)]

@@ -6,9 +6,8 @@ use super::bounds::{
     check_options, check_prepared, check_requested, require_name, require_unix_s, require_unix_us,
 };
 use super::json_record::{DescriptionError, from_json, to_json};
-use generate::priority::Priority;
-use generate::prompt_record::PromptRecord;
-use generate::request::{CHOICES_MAX, GenerationParams, Prompt, StreamOptions};
+use generate::request::{CHOICES_MAX, GenerationParams, Priority, Prompt, StreamOptions};
+use generate::request_record::PromptRecord;
 use generate::value_bounds::{InvalidValue, check_params, require, require_tokens};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -9,7 +9,7 @@
 //! time, each until its first new token, so that a second death names the reason: that stream fails, and neighbors, whose
 //! turn had not come or who have new tokens, continue.
 
-use generate::priority::Priority;
+use generate::request::Priority;
 
 /// Deaths in a row after which a stream runs alone.
 const DEATHS_ALONE: u32 = 1;

@@ -7,8 +7,8 @@
 use crate::records::{StreamDescription, end_from_code};
 use crate::streams::StreamTerms;
 use engine::{Token, TopLogprob};
-use generate::reported_sampling::ReportedSampling;
-use generate::stream_meta::StreamMeta;
+use generate::sampling::ReportedSampling;
+use generate::stream_source::StreamMeta;
 use generate::submit::ResumedChoice;
 use journal::RecoveredChoice;
 use std::time::{Duration, Instant};

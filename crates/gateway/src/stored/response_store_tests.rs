@@ -35,7 +35,7 @@ fn limits(responses: ResponseLimits) -> Arc<LiveLimits> {
         models: ModelLimits::default(),
         reasoning_field: ReasoningField::default(),
         closed_objects: false,
-        sampling: generate::sampling_defaults::SamplingDefaults::default(),
+        sampling: generate::sampling::SamplingDefaults::default(),
         prefix_sharing: PrefixSharing::default(),
         retry_after: Duration::from_secs(1),
         drain: Duration::from_secs(1),

@@ -13,7 +13,7 @@ use crate::records::{
     DESCRIPTION_BYTES_MAX, DescriptionError, DescriptionKind, from_json, to_json,
 };
 use bytes::Bytes;
-use generate::stream_meta::StreamMeta;
+use generate::stream_source::StreamMeta;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use stream::StreamId;

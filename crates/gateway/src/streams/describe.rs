@@ -7,7 +7,7 @@ use super::{ChoiceLog, StartedGeneration};
 use crate::owners_slot::{OwnersSlot, StreamReplica};
 use crate::records::end_name;
 use admission::QueuePosition;
-use generate::stream_change::Change;
+use generate::stream_source::Change;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::atomic::Ordering;

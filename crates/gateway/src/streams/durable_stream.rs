@@ -3,9 +3,8 @@
 use super::stream_logs::StreamLogs;
 use super::stream_slot::{Claim, PreparedNews, StreamSlot};
 use crate::records::{ControlState, NotedEnd, outcome};
-use generate::ended_time::EndedTime;
 use generate::error::ApiError;
-use generate::stream_source::StartedGeneration;
+use generate::stream_source::{EndedTime, StartedGeneration};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;

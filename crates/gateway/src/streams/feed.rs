@@ -6,7 +6,7 @@
 use crate::keys::{Caller, Scope};
 use bytes::Bytes;
 use generate::error::ApiError;
-use generate::stream_change::Change;
+use generate::stream_source::Change;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -2,8 +2,7 @@
 //! for a record.
 
 use engine::{Phase, Progress, Token, TopLogprob};
-use generate::ended_time::EndedTime;
-use generate::stream_source::StartedGeneration;
+use generate::stream_source::{EndedTime, StartedGeneration};
 use journal::{Alternative, Alternatives, Tokens};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -79,7 +79,7 @@ impl StreamRecord {
         };
         let mut changes = self.transitions().follow_changes();
         while let Some(change) = changes.next().await {
-            if matches!(change, generate::stream_change::Change::Ended { .. }) {
+            if matches!(change, generate::stream_source::Change::Ended { .. }) {
                 break;
             }
         }

@@ -9,7 +9,7 @@ use super::{DurableStream, ForgottenRecords};
 use crate::keys::{Caller, Scope};
 use crate::records::unix_us;
 use generate::error::{ApiError, ErrorKind};
-use generate::stream_meta::StreamMeta;
+use generate::stream_source::StreamMeta;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{

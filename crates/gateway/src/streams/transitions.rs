@@ -10,7 +10,7 @@ use super::feed::{FeedEvent, StreamFeed};
 use crate::records::end_name;
 use engine::{Follower, ParkReason, Transition};
 use futures_util::stream::{Stream, unfold};
-use generate::stream_change::Change;
+use generate::stream_source::Change;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,6 +1,6 @@
 //! The input of a custom tool, decoded from the arguments of the call as they come.
 
-use crate::offered_tools::INPUT;
+use crate::tools::INPUT;
 use serde_json::Value;
 use std::borrow::Cow;
 

@@ -3,8 +3,7 @@
 use crate::error::ApiError;
 use crate::output::pipeline::PlacedPart;
 use crate::output::position::Position;
-use crate::stream_change::Change;
-use crate::stream_source::StartedGeneration;
+use crate::stream_source::{Change, StartedGeneration};
 use engine::{Progress, Token, TopLogprob};
 use std::time::{Duration, Instant};
 use stream::End;

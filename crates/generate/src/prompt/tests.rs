@@ -1,6 +1,6 @@
 //! Prompts that an answer continues, and prompts with tools.
 
-use super::restored::tests::model;
+use super::restored_tests::model;
 use super::*;
 use serde_json::json;
 use testing::vocabulary::Vocabulary;

@@ -3,9 +3,8 @@
 use super::{EncodedPrompt, PromptEncoder};
 use crate::error::ApiError;
 use crate::output::parser_config::ParseOptions;
-use crate::prompt_limit::PromptLimit;
+use crate::prompt_limit::{PromptLimit, Truncation};
 use crate::request::{Prompt, PromptPiece};
-use crate::truncation::Truncation;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::ops::Range;

@@ -16,10 +16,8 @@ pub use self::resumption::{ChoiceSoFar, Resumption};
 
 use crate::error::ApiError;
 use crate::output::parser_config::ParseOptions;
-use crate::prompt_record::PromptRecord;
 use crate::request::{CHOICES_MAX, GenerationParams};
-use crate::request_serde::verbatim;
-use crate::update_record::UpdateFields;
+use crate::request_record::{PromptRecord, UpdateFields, verbatim};
 use crate::value_bounds::{
     InvalidValue, check_params, check_prompt, check_update, require_range, require_tokens,
 };
@@ -134,7 +132,7 @@ pub(crate) fn merged(updates: &[RequestUpdate]) -> RequestUpdate {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecordTerms {
-    priority: crate::priority::Priority,
+    priority: crate::request::Priority,
     account: u64,
     weight: u32,
     /// Hexadecimal digits; empty: none.
@@ -166,7 +164,7 @@ impl RecordTerms {
             total,
             reader,
         } = terms.clocks;
-        let priorities = crate::priority::Priority::ALL;
+        let priorities = crate::request::Priority::ALL;
         Self {
             priority: priorities[terms.priority as usize],
             account: terms.account.id,

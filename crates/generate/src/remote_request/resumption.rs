@@ -7,7 +7,7 @@ use crate::error::ApiError;
 use crate::model_handle::ModelHandle;
 use crate::output::choice_reader::LogReaders;
 use crate::prompt::{PreparedPrompt, PromptEncoder};
-use crate::prompt_record::PromptRecord;
+use crate::request_record::PromptRecord;
 use crate::stream_source::StartedGeneration;
 use crate::submit::{ResumedChoice, ResumedGeneration, Submission, SubmissionHost};
 use engine::RequestUpdate;

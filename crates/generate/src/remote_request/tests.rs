@@ -1,6 +1,6 @@
 use super::{REMOTE_REQUEST_BYTES_MAX, RecordPooling, RecordTerms, RemoteRequest, merged};
-use crate::prompt_record::PromptRecord;
 use crate::request::{CHOICES_MAX, GenerationParams};
+use crate::request_record::PromptRecord;
 use engine::{Account, CacheSalt, Clocks, Policy, Priority, RequestUpdate, Terms};
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use generate::error::ApiError;
-use generate::response_format::ResponseFormat;
+use generate::request::ResponseFormat;
 use generate::tools::Tools;
 use serde_json::{Value, json};
 use std::fmt::Display;

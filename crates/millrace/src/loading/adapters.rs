@@ -2,7 +2,7 @@
 
 use crate::config::Settings;
 use crate::failure::Failure;
-use generate::adapters::{ModelAdapter, ModelAdapters};
+use generate::model_handle::{ModelAdapter, ModelAdapters};
 use weights::encoder::EncoderKind;
 use weights::{Adapter, ModelFiles};
 

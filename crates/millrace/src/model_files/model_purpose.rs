@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use engine::Pooling;
-use generate::rerank_template::RerankTemplate;
+use generate::infill_prompt::RerankTemplate;
 use server::ModelTask;
 use weights::ModelFiles;
 use weights::config::StateHead;

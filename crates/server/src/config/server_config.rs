@@ -8,7 +8,7 @@ use gateway::keys::PrefixSharing;
 use gateway::limits::{GatewayLimits, ModelLimits, ResponseLimits, StreamClocks};
 use gateway::streams::StreamLimits;
 use gateway::webhooks::WebhookSettings;
-use generate::sampling_defaults::SamplingDefaults;
+use generate::sampling::SamplingDefaults;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;

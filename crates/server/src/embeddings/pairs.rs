@@ -2,9 +2,9 @@
 
 use gateway::models::ServedModel;
 use generate::error::ApiError;
+use generate::infill_prompt::RerankTemplate;
 use generate::prompt::PromptEncoder;
 use generate::request::Prompt;
-use generate::rerank_template::RerankTemplate;
 use wire::clock;
 
 /// The token ids of `query` with each document; a document is truncated to what the query leaves of the context.

@@ -21,7 +21,7 @@ use gateway::streams::{StreamRecord, StreamRegistry, StreamState};
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
 use generate::prompt::PromptEncoder;
-use generate::truncation::PromptTruncation;
+use generate::prompt_limit::PromptTruncation;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;

@@ -19,7 +19,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;
 use gateway::lifecycle::Lifecycle;
 use gateway::streams::{FeedEvent, FeedView, StreamFeed};
-use generate::stream_change::Change;
+use generate::stream_source::Change;
 use schemars::JsonSchema;
 use std::convert::Infallible;
 use std::sync::Arc;

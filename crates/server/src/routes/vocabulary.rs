@@ -15,8 +15,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use gateway::keys::Caller;
 use gateway::models::ServedModel;
-use generate::detokenize;
 use generate::error::ApiError;
+use generate::model_handle;
 use generate::prompt::{PromptEncoder, TemplateArguments};
 use generate::prompt_limit::PromptLimit;
 use schemars::JsonSchema;
@@ -230,7 +230,7 @@ fn parse_detokenize(
     let ids = vocabulary_request::parse_detokenize(fields, tokenizer.vocab_size(), token_bytes)?;
     let model = Arc::clone(model);
     Ok(Box::new(move || {
-        let text = detokenize::prompt_text(&model.handle.tokenizer, &ids);
+        let text = model_handle::prompt_text(&model.handle.tokenizer, &ids);
         let mut out = BytesMut::with_capacity(2 * text.len() + 32);
         for (i, name) in ["{\"content\":", ",\"prompt\":"].into_iter().enumerate() {
             json::raw(&mut out, name);

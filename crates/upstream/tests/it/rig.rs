@@ -5,9 +5,9 @@ use engine::remote::remote_handle;
 use engine::{
     Choice, EngineConfig, Handle, Progress, Rejected, Request, SamplingParams, Terms, Token,
 };
-use generate::prompt_record::PromptRecord;
 use generate::remote_request::{RecordTerms, RemoteRequest};
 use generate::request::GenerationParams;
+use generate::request_record::PromptRecord;
 use model::Dims;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

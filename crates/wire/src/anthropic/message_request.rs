@@ -9,8 +9,7 @@ use crate::response_format;
 use crate::shared::generation_fields;
 use generate::error::ApiError;
 use generate::generation_options::TokenLimit;
-use generate::request::{Prompt, STOP_BYTES_MAX, STOPS_MAX};
-use generate::response_format::ResponseFormat;
+use generate::request::{Prompt, ResponseFormat, STOP_BYTES_MAX, STOPS_MAX};
 use generate::tools::Tools;
 use serde_json::{Map, Value, json};
 

@@ -5,7 +5,7 @@ use crate::model_defaults::RequestedModel;
 use crate::protocol::Protocol;
 use crate::request_parser::ParsedBody;
 use generate::error::ApiError;
-use generate::sampling_defaults::SamplingDefaults;
+use generate::sampling::SamplingDefaults;
 use serde_json::json;
 use text::Capabilities;
 
@@ -36,7 +36,7 @@ fn parse_with(
     let model = RequestedModel {
         id: "tiny",
         derived,
-        adapters: &generate::adapters::NO_ADAPTERS,
+        adapters: &generate::model_handle::NO_ADAPTERS,
         sampling,
         stops: &["<|im_end|>"],
         capabilities: Capabilities::default(),

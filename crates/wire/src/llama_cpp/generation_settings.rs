@@ -1,8 +1,7 @@
 //! `generation_settings`: the parameters of a generation under llama.cpp's names.
 
-use generate::reported_sampling::ReportedSampling;
-use generate::sampling_defaults::SamplingDefaults;
-use generate::stream_meta::StreamMeta;
+use generate::sampling::{ReportedSampling, SamplingDefaults};
+use generate::stream_source::StreamMeta;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -13,7 +13,7 @@ use crate::shared::timings::Timings;
 use crate::shared::token_ids::{TokenIds, all_ids, prompt_ids};
 use bytes::BytesMut;
 use engine::EndingToken;
-use generate::detokenize::{DetokenizeOptions, detokenize};
+use generate::model_handle::{DetokenizeOptions, detokenize};
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Delta, DeltaKind, Event, Logprobs, Usage};
 use generate::stream_source::StreamSource;

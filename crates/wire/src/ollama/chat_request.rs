@@ -9,8 +9,8 @@ use crate::shared::messages;
 use crate::shared::tool_calls::value_of_arguments;
 use crate::{field_table, tool_definitions};
 use generate::error::ApiError;
+use generate::prompt_limit::Truncation;
 use generate::request::{MESSAGES_MAX, PARTS_MAX};
-use generate::truncation::Truncation;
 use serde_json::{Map, Value, json};
 use text::Message;
 

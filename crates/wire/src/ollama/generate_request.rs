@@ -12,8 +12,8 @@ use crate::shared::keep_alive::keep_alive;
 use crate::shared::messages::{self, text_message};
 use generate::error::ApiError;
 use generate::infill_prompt::InfillPrompt;
+use generate::prompt_limit::Truncation;
 use generate::request::Prompt;
-use generate::truncation::Truncation;
 use serde_json::{Map, Value, json};
 
 /// Parses a request.

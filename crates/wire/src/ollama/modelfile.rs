@@ -2,7 +2,7 @@
 
 use super::model_name;
 use crate::derived_model::DerivedModel;
-use generate::sampling_defaults::SamplingDefaults;
+use generate::sampling::SamplingDefaults;
 use serde_json::Value;
 use std::fmt::Write;
 

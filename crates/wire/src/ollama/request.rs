@@ -5,9 +5,8 @@ use crate::request_parser::ParseContext;
 use crate::response_format;
 use crate::shared::llama_options::ollama_options;
 use crate::shared::{generation_fields, messages};
-use generate::request::{GenerationParams, StreamOptions};
-use generate::response_format::{ResponseFormat, any_object};
-use generate::truncation::Truncation;
+use generate::prompt_limit::Truncation;
+use generate::request::{GenerationParams, ResponseFormat, StreamOptions, any_object};
 use serde_json::{Map, Value, json};
 
 /// Error message for unsupported features.

@@ -88,14 +88,14 @@ fn format_is_parsed_to_response_format() {
     assert_eq!(parse_format(json!("")), None);
     assert_eq!(
         parse_format(json!("json")),
-        Some(generate::response_format::any_object("format"))
+        Some(generate::request::any_object("format"))
     );
     let schema = json!({"type": "boolean"});
     let source = text::GrammarSource::JsonSchema(schema.clone());
     let field = "format".to_owned();
     assert_eq!(
         parse_format(schema),
-        Some(generate::response_format::ResponseFormat { source, field })
+        Some(generate::request::ResponseFormat { source, field })
     );
 }
 

@@ -13,8 +13,8 @@ use crate::shared::content_parts::{
 };
 use crate::shared::messages::{Conversation, text_message};
 use crate::shared::tool_calls::{parse_arguments, value_of_arguments};
-use generate::offered_tools::{function_name, input_arguments};
 use generate::request::MESSAGES_MAX;
+use generate::tools::{function_name, input_arguments};
 use serde_json::{Map, Value, json};
 
 /// Error message for a list of items that were all left out.

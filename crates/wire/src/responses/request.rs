@@ -14,9 +14,10 @@ use crate::shared::{generation_fields, messages};
 use crate::stored_request::{History, StoredKind, StoredRequest};
 use engine::SamplingParams;
 use generate::error::ApiError;
-use generate::request::{GenerationParams, MESSAGES_MAX, StreamOptions, TOP_LOGPROBS_MAX};
-use generate::response_format::{ResponseFormat, any_object};
-use generate::truncation::Truncation;
+use generate::prompt_limit::Truncation;
+use generate::request::{
+    GenerationParams, MESSAGES_MAX, ResponseFormat, StreamOptions, TOP_LOGPROBS_MAX, any_object,
+};
 use serde_json::{Value, json};
 
 /// Values of `truncation`.

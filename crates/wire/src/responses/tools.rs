@@ -8,8 +8,7 @@ use crate::tool_definitions::{
     ParsedChoice, STRING_MESSAGE, TOOL_NAME_MESSAGE, custom_function, description, leave_out_tool,
     parse_tool_choice, parse_tool_list, tool_name,
 };
-use generate::offered_tools::OfferedTool;
-use generate::tools::{TOOLS_MAX, ToolChoice, Tools, is_tool_name};
+use generate::tools::{OfferedTool, TOOLS_MAX, ToolChoice, Tools, is_tool_name};
 use serde_json::{Map, Value, json};
 
 /// Error message for an invalid `tool_choice`.

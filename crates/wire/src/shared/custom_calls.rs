@@ -1,8 +1,8 @@
 //! Calls of custom tools in an answer: their input is decoded from the arguments as they come.
 
-use generate::offered_tools::{OfferedTool, find_offered};
 use generate::output::custom_input::CustomInput;
 use generate::output::event::{ToolCall, ToolCallPart};
+use generate::tools::{OfferedTool, find_offered};
 
 /// The open call of each choice, if of a custom tool.
 #[derive(Default)]

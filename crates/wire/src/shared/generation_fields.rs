@@ -8,12 +8,11 @@ use crate::request_parser::ParseContext;
 use crate::response_format;
 use engine::SamplingParams;
 use generate::generation_options::{GenerationOptions, Seed, TokenLimit};
-use generate::priority::Priority;
+use generate::prompt_limit::Truncation;
 use generate::request::{
-    CACHE_SALT_BYTES_MAX, CHOICES_MAX, GenerationParams, LOGIT_BIAS_MAX, STOP_BYTES_MAX,
+    CACHE_SALT_BYTES_MAX, CHOICES_MAX, GenerationParams, LOGIT_BIAS_MAX, Priority, STOP_BYTES_MAX,
     STOP_IDS_MAX, STOPS_MAX, StreamOptions, TOP_LOGPROBS_MAX, WEBHOOK_URL_BYTES_MAX,
 };
-use generate::truncation::Truncation;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;

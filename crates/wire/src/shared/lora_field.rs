@@ -2,8 +2,8 @@
 
 use crate::fields::{self, Fields, JsonObject, RawJson};
 use engine::{ADAPTER_SCALE_MAX, ADAPTERS_MAX, AdapterSet, SEQUENCE_ADAPTERS_MAX};
-use generate::adapters::{AdapterUse, ModelAdapters};
 use generate::error::{ApiError, Problem};
+use generate::model_handle::{AdapterUse, ModelAdapters};
 use serde::Deserialize;
 use serde_json::json;
 use std::borrow::Cow;
@@ -126,7 +126,7 @@ fn item(i: usize, raw: RawJson<'_>, adapters: &ModelAdapters) -> Result<(usize, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use generate::adapters::{ModelAdapter, NO_ADAPTERS};
+    use generate::model_handle::{ModelAdapter, NO_ADAPTERS};
 
     fn adapters() -> ModelAdapters {
         let adapter = |name: &str| ModelAdapter::new(name.into(), format!("{name}.gguf"), 0.0);

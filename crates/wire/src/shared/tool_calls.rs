@@ -1,9 +1,9 @@
 //! Tool calls: those of earlier turns in the form that chat templates expect, and the arguments of the model's as an object.
 
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
-use generate::offered_tools::input_arguments;
 use generate::output::collected::CollectedCall;
 use generate::request::PARTS_MAX;
+use generate::tools::input_arguments;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};

@@ -8,8 +8,7 @@ use crate::messages::{
 };
 use crate::names::InstanceId;
 use engine::SamplingParams;
-use generate::request::GenerationParams;
-use generate::response_format::ResponseFormat;
+use generate::request::{GenerationParams, ResponseFormat};
 use serde_json::json;
 use testing::random::Random;
 use text::GrammarSource;

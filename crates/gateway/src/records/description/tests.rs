@@ -315,7 +315,7 @@ proptest! {
             sampling,
             stops,
             seed: Some(seed),
-            response_format: Some(generate::response_format::ResponseFormat {
+            response_format: Some(generate::request::ResponseFormat {
                 source: GrammarSource::JsonSchema(schema),
                 field: "response_format".to_owned(),
             }),

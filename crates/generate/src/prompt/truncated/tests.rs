@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::model_handle::ModelHandle;
+use crate::prompt_limit::PromptTruncation;
 use crate::request::GenerationParams;
-use crate::truncation::PromptTruncation;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig};
 use proptest::prelude::*;

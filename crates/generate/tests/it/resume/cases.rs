@@ -2,9 +2,8 @@
 
 use crate::support::Case;
 use engine::{EngineConfig, SamplingParams, Speculation};
-use generate::adapters::AdapterUse;
-use generate::request::{GenerationParams, Prompt};
-use generate::response_format::ResponseFormat;
+use generate::model_handle::AdapterUse;
+use generate::request::{GenerationParams, Prompt, ResponseFormat};
 use generate::tools::{ToolChoice, Tools};
 use serde_json::{Value, json};
 use text::{AnswerFormat, GrammarSource, Message, ReasoningFamily, ToolFamily};

@@ -2,14 +2,14 @@
 
 use crate::records::description::*;
 use bytes::Bytes;
-use generate::adapters::AdapterUse;
 use generate::error::ApiError;
-use generate::offered_tools::OfferedTool;
-use generate::request::{BestOf, GenerateRequest, IgnoredFields, MixedPart, PromptPiece};
-use generate::response_format::ResponseFormat;
-use generate::sampling_defaults::SamplingDefaults;
-use generate::tools::ToolCalling;
-use generate::truncation::Truncation;
+use generate::model_handle::AdapterUse;
+use generate::prompt_limit::Truncation;
+use generate::request::{
+    BestOf, GenerateRequest, IgnoredFields, MixedPart, PromptPiece, ResponseFormat,
+};
+use generate::sampling::SamplingDefaults;
+use generate::tools::{OfferedTool, ToolCalling};
 use serde_json::{Map, json};
 use std::time::Duration;
 use text::{Capabilities, ConstrainedTool, GrammarSource, Message};
@@ -88,7 +88,7 @@ pub(super) fn parsed(protocol: Protocol, body: &[u8]) -> Result<GenerateRequest,
     let model = RequestedModel {
         id: "m",
         derived: None,
-        adapters: &generate::adapters::NO_ADAPTERS,
+        adapters: &generate::model_handle::NO_ADAPTERS,
         sampling: SamplingDefaults::default(),
         stops: &[],
         capabilities: Capabilities {

@@ -19,10 +19,9 @@ use gateway::streams::{
 use generate::output::choice_reader::LogReaders;
 use generate::output::parser_config::ParserConfig;
 use generate::output::position::Position;
-use generate::reported_sampling::ReportedSampling;
 use generate::request::StreamOptions;
-use generate::stream_meta::StreamMeta;
-use generate::stream_source::StreamSource;
+use generate::sampling::ReportedSampling;
+use generate::stream_source::{StreamMeta, StreamSource};
 use http_body::Body;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,7 +1,50 @@
-//! Parts of the encoding of requests: types without an encoding of their own, and nested JSON.
+//! The encoding of requests in records: prepared prompts, from which another process restores them, control updates,
+//! and types without an encoding of their own.
 
-use engine::{DryBreakers, SamplingParams};
+use engine::{DryBreakers, RequestUpdate, SamplingParams};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A prepared prompt without the parts that follow from the model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PromptRecord {
+    /// Ids of the prompt.
+    pub ids: Vec<u32>,
+    /// Whether the answer's first token begins a text.
+    #[serde(default)]
+    pub at_text_start: bool,
+    /// The prompt's text, emitted before the answer (`echo`).
+    #[serde(default)]
+    pub echo_text: Option<String>,
+    /// The rendered conversation, from which the parsing of the answer follows; `None`: all text is content.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// Tool definitions in OpenAI's shape.
+    #[serde(default, with = "verbatim::list")]
+    pub tools: Vec<Value>,
+}
+
+/// The encoding of [`RequestUpdate`]: `#[serde(with = "UpdateFields")]`.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "RequestUpdate", default = "RequestUpdate::default")]
+pub struct UpdateFields {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_k: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_p: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repetition_penalty: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    presence_penalty: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frequency_penalty: Option<f32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inject: Vec<u32>,
+}
 
 /// The encoding of [`SamplingParams`]. Absent fields have the engine's defaults.
 #[derive(Serialize, Deserialize)]

@@ -1,9 +1,9 @@
 //! Prompts that are prepared, recorded as JSON, and restored: ids, texts and parsers are equal.
 
-#[path = "../../../../text/tests/it/answers/dialects.rs"]
+#[path = "../../../text/tests/it/answers/dialects.rs"]
 #[expect(dead_code, reason = "labels are for other tests")]
 mod dialects;
-#[path = "../../../../text/tests/it/answers/scenarios.rs"]
+#[path = "../../../text/tests/it/answers/scenarios.rs"]
 mod scenarios;
 
 use super::*;
@@ -23,10 +23,10 @@ use text::{
 };
 
 const TEMPLATES: [&str; 5] = [
-    include_str!("../../../../text/tests/templates/brackets.jinja"),
-    include_str!("../../../../text/tests/templates/chatml_tools.jinja"),
-    include_str!("../../../../text/tests/templates/headers.jinja"),
-    include_str!("../../../../text/src/template/fallback.jinja"),
+    include_str!("../../../text/tests/templates/brackets.jinja"),
+    include_str!("../../../text/tests/templates/chatml_tools.jinja"),
+    include_str!("../../../text/tests/templates/headers.jinja"),
+    include_str!("../../../text/src/template/fallback.jinja"),
     // The prompt opens the reasoning.
     "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}{{ tools }}<think>\n",
 ];
