@@ -1,6 +1,13 @@
-//! The engine: takes requests, plans a step, runs the model, applies the results.
+//! The engine: takes requests, plans a step, runs the model, applies the results. Its thread is the only place in this
+//! crate that reads the clock or parks.
+//!
+//! # Devices that fail
+//! After [`model::ForwardError::Device`] all pages and states are without content. The engine takes the pages of all
+//! sequences as in a preemption, empties the prefix cache, and lets the model open the device again
+//! ([`model::Forward::recover`]). The sequences then compute their tokens again and continue: no token is appended twice,
+//! and none is lost. Where the device cannot be opened, or fails too often, started requests end with
+//! [`stream::FailCode::Device`].
 
-use crate::device_loss::Recoveries;
 use crate::disk_cache::{DiskCache, DiskCacheConfig, DiskCacheError};
 use crate::handle::HandleShared;
 use crate::inbox::{Inbox, InboxState};
@@ -14,7 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use stream::FailCode;
 
 /// Report of one step.
@@ -312,5 +319,132 @@ impl Drop for Engine {
     /// Queued requests end with `Lost`, later ones are rejected.
     fn drop(&mut self) {
         self.inbox.abandon();
+    }
+}
+
+/// Waits for the engine thread. Dropping the value detaches the thread.
+pub struct EngineThread {
+    thread: std::thread::JoinHandle<()>,
+}
+
+/// The engine thread panicked, which is a bug; the engine's streams ended with `Lost`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EnginePanicked;
+
+impl EngineThread {
+    /// Waits until the engine has left (after `Handle::shutdown`, or after the last handle's drop).
+    ///
+    /// # Errors
+    /// The thread panicked.
+    pub fn join(self) -> Result<(), EnginePanicked> {
+        self.thread.join().map_err(|_| EnginePanicked)
+    }
+
+    /// Whether [`EngineThread::join`] would return at once.
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+}
+
+/// Runs the engine on a new thread, named `engine`.
+///
+/// The thread parks while there is no work. Every call of a handle wakes the thread, and so does a reader that
+/// returns credit or leaves; clocks that run meanwhile limit the park.
+///
+/// # Errors
+/// The system cannot start a thread.
+pub fn spawn(mut engine: Engine) -> std::io::Result<(Handle, EngineThread)> {
+    let handle = engine.handle();
+    let thread = std::thread::Builder::new()
+        .name("engine".into())
+        .spawn(move || run_loop(engine))?;
+    // Set before a caller has the handle: a call of the handle before the thread's own first line would wake nothing. The
+    // wake is for calls of handles that were there before.
+    handle.set_thread(thread.thread().clone());
+    thread.thread().unpark();
+    Ok((handle, EngineThread { thread }))
+}
+
+fn run_loop(mut engine: Engine) {
+    engine.set_thread(std::thread::current());
+    loop {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the engine loop's head: one of the two places"
+        )]
+        let now = Instant::now();
+        match engine.step(now).next {
+            Next::Step => {}
+            Next::Wait(until) => std::thread::park_timeout(until.saturating_duration_since(now)),
+            Next::Sleep => std::thread::park(),
+            Next::Leave => return,
+        }
+    }
+}
+
+/// Times that a device is opened again within [`RECOVERY_TIME`]: one that fails more often is broken.
+const RECOVERIES_MAX: usize = 2;
+
+/// See [`RECOVERIES_MAX`].
+const RECOVERY_TIME: Duration = Duration::from_mins(10);
+
+/// The last times at which the device was opened again.
+#[derive(Default)]
+pub(crate) struct Recoveries {
+    /// Oldest first.
+    last: [Option<Instant>; RECOVERIES_MAX],
+}
+
+impl Recoveries {
+    /// Whether the device may be opened again now; counts the attempt.
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
+        let oldest = self.last[0];
+        let is_recent =
+            oldest.is_some_and(|then| now.saturating_duration_since(then) < RECOVERY_TIME);
+        if !is_recent {
+            self.last.rotate_left(1);
+            self.last[RECOVERIES_MAX - 1] = Some(now);
+        }
+        !is_recent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::EngineConfig;
+    use crate::fake::{FakeConfig, FakeModel};
+
+    #[test]
+    fn handle_wakes_the_thread_as_soon_as_there_is_a_handle() {
+        let model = Box::new(FakeModel::new(FakeConfig::default()));
+        #[expect(clippy::disallowed_methods, reason = "a real thread")]
+        let now = Instant::now();
+        let engine = Engine::new(model, EngineConfig::default(), now).expect("valid");
+        let (handle, thread) = spawn(engine).expect("a thread");
+        assert_eq!(handle.woken_thread(), Some(thread.thread.thread().id()));
+        handle.shutdown(now);
+        thread.join().expect("no panic");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "an epoch for virtual time")]
+    fn device_is_opened_twice_in_ten_minutes() {
+        let start = Instant::now();
+        let mut recoveries = Recoveries::default();
+        // (minutes, whether the device may be opened)
+        let rows = [
+            (0, true),
+            (3, true),
+            (4, false),
+            (9, false),
+            (10, true),
+            (12, false),
+            (13, true),
+        ];
+        for (minutes, is_allowed) in rows {
+            let now = start + Duration::from_mins(minutes);
+            assert_eq!(recoveries.take(now), is_allowed, "minute {minutes}");
+        }
     }
 }

@@ -7,14 +7,9 @@
 //! In a [`FakeModel::recurrent`], a token depends on a state as well, as in a model with recurrent layers ([`states`]). A
 //! [`FakeModel::predicting`] has an MTP head that guesses the token of habit. A [`FakeModel::late`] runs ahead.
 
-mod fake_config;
-mod gate;
 mod late;
-mod page_bytes;
 mod states;
 
-pub use fake_config::{FakeConfig, Fault, FaultAt, FaultKind};
-pub use gate::Gate;
 pub use late::LateLog;
 
 use late::Late;
@@ -22,9 +17,10 @@ use model::{
     Ahead, Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId,
     Predict, SpanView, Want,
 };
-use page_bytes::SLOT_BYTES;
-use states::FakeStates;
-use std::sync::Arc;
+use states::{FakeStates, SLOT_BYTES};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// The fake model.
 pub struct FakeModel {
@@ -446,4 +442,136 @@ fn mix(hash: u64, value: u64) -> u64 {
 /// The upper bits as a number in `[0, 1)`.
 fn unit(hash: u64) -> f32 {
     (hash >> 40) as f32 / (1u32 << 24) as f32
+}
+
+/// Properties of the fake model.
+#[derive(Clone, Debug)]
+pub struct FakeConfig {
+    /// Sizes.
+    pub dims: Dims,
+    /// The end-of-sequence token.
+    pub eos: u32,
+    /// Probability that `eos` is by far the most likely token; 0 to 1.
+    pub eos_probability: f32,
+    /// Tokens to generate, beside `eos`; within the vocabulary.
+    pub tokens: Range<u32>,
+    /// Probability that the successor of the last token in `tokens` (cyclic) is
+    /// much likelier than the others; 0 to 1. Makes answers repeat themselves.
+    pub habit: f32,
+    /// Failures to simulate.
+    pub faults: Vec<Fault>,
+}
+
+impl Default for FakeConfig {
+    fn default() -> Self {
+        Self {
+            dims: Dims {
+                vocab: 256,
+                context_max: 1024,
+                page_tokens: 16,
+                pages: 256,
+                rows_max: 512,
+                logit_rows_max: 256,
+            },
+            eos: 0,
+            eos_probability: 0.0,
+            tokens: 1..256,
+            habit: 0.0,
+            faults: Vec::new(),
+        }
+    }
+}
+
+/// A simulated failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// When the failure happens.
+    pub at: FaultAt,
+    /// Failing part.
+    pub kind: FaultKind,
+}
+
+/// The occasion of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultAt {
+    /// In the forward call with this number, from 0.
+    Call(u64),
+    /// Whenever a batch has a row with this token.
+    Token(u32),
+    /// In the call of the MTP head with this number, from 0: an error or a panic.
+    Guess(u64),
+}
+
+/// The kind of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// `forward` returns an error that names no row.
+    Error,
+    /// `forward` returns an error that names the row, if the span has one; otherwise as `Error`.
+    NotFinite,
+    /// `forward` panics.
+    Panic,
+    /// `forward` reports a failed device: the content of all pages and states is lost, and each call fails until the
+    /// device is opened again.
+    Device(DeviceFault),
+    /// As `Device`, but a model that runs ahead reports it when the results of the batch are awaited. Elsewhere without effect.
+    LateDevice(DeviceFault),
+    /// `forward` ends the process, as a fault of the processor or the driver does.
+    Abort,
+    /// The logits of rows that attend to that token (with `FaultAt::Call`, of the first span) are NaN.
+    NotANumber,
+}
+
+/// Lets a test control forward passes: each pass waits for a permit and consumes the permit.
+#[derive(Debug, Default)]
+pub struct Gate {
+    permits: Mutex<u64>,
+    waiting: AtomicUsize,
+    more: Condvar,
+}
+
+impl Gate {
+    /// Allows this many more forward passes.
+    pub fn allow(&self, passes: u64) {
+        let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
+        *permits = permits.saturating_add(passes);
+        self.more.notify_all();
+    }
+
+    /// Allows a forward pass only if one waits for a permit.
+    pub fn allow_waiting(&self) {
+        let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
+        if *permits == 0 && self.is_waited_at() {
+            *permits = 1;
+            self.more.notify_all();
+        }
+    }
+
+    /// Allows all forward passes from now on.
+    pub fn open(&self) {
+        self.allow(u64::MAX);
+    }
+
+    /// Whether a forward pass waits for a permit.
+    pub fn is_waited_at(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+
+    fn pass(&self) {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        self.wait();
+    }
+
+    fn wait(&self) {
+        let permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut permits = self
+            .more
+            .wait_while(permits, |permits| *permits == 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        if *permits != u64::MAX {
+            *permits -= 1;
+        }
+        // Under the lock: what has its permit waits no longer.
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
 }

@@ -14,8 +14,8 @@
 //! last one with a checkpoint.
 
 use crate::prefix_index::{PrefixChain, PrefixIndex, PrefixRoot};
-use crate::request_id::Age;
 use crate::states::States;
+use crate::terms::Age;
 use model::{Dims, PageId, StateId};
 
 /// The reference counts of all pages, the free stack and the prefix cache.

@@ -1,6 +1,6 @@
 //! The work of one step.
 
-use crate::request_id::Age;
+use crate::terms::Age;
 use model::PageId;
 use std::ops::Range;
 

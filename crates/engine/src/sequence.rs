@@ -1,19 +1,15 @@
 //! One choice of a request: tokens, page table and scheduling state.
 
-mod foreign_tokens;
-mod in_flight;
 mod sequence_states;
 
-pub(crate) use in_flight::InFlight;
 pub(crate) use sequence_states::SequenceStates;
 
 use crate::embedding::EmbeddingPool;
 use crate::prefix_index::{PrefixChain, PrefixRoot};
-use crate::request_id::Age;
 use crate::request_state::RequestState;
 use crate::sampler::{SampleContext, Sampler};
-use crate::sequence_permits::PermitState;
 use crate::speculation::{DraftState, FORCED_TOKENS_MAX};
+use crate::terms::{Age, PermitState};
 use crate::{Choice, Constraint, SamplingParams, StopCondition, Token, TopLogprob};
 use model::PageId;
 use stream::{End, FailCode, Stop, Writer};
@@ -384,5 +380,100 @@ impl Sequence {
             }
         }
         (self.generated() >= self.max_new_tokens).then_some(End::Length)
+    }
+}
+
+impl Sequence {
+    /// Appends `ids` as far as the constraint allows them. Returns how many were appended and the end, if
+    /// they complete the answer.
+    ///
+    /// Calls the caller's constraint and terminator, which may panic.
+    pub(crate) fn inject(
+        &mut self,
+        ids: &[u32],
+        vocab: usize,
+        alternatives: usize,
+    ) -> (usize, Option<End>) {
+        for (count, &id) in ids.iter().enumerate() {
+            if !self.allows(id, vocab) {
+                return (count, None);
+            }
+            let logprob = f32::NAN;
+            let top = vec![TopLogprob { id, logprob }; alternatives];
+            self.append_token(Token { id, logprob }, &top);
+            if let Some(end) = self.check_stop(id) {
+                return (count + 1, Some(end));
+            }
+        }
+        (ids.len(), None)
+    }
+
+    fn allows(&mut self, id: u32, vocab: usize) -> bool {
+        let Some(constraint) = &mut self.constraint else {
+            return true;
+        };
+        let mut allowed = vec![0; vocab.div_ceil(32)];
+        let is_restricted = constraint.mask(&mut allowed);
+        !is_restricted || allowed[id as usize / 32] >> (id % 32) & 1 == 1
+    }
+}
+
+impl Sequence {
+    /// Ids of all items of the log: those before the submission are the prompt's last tokens.
+    pub(crate) fn log_ids(&self) -> &[u32] {
+        let before = usize::try_from(self.log_start).unwrap_or(usize::MAX);
+        &self.tokens[self.prompt_tokens.saturating_sub(before)..]
+    }
+
+    /// Items of the log that count as accepted by the reader. Grants are added, so the number may be above the length.
+    pub(crate) fn accepted(&self) -> u64 {
+        let tap = self.writer.tap();
+        tap.accepted().saturating_add(tap.granted())
+    }
+
+    /// Whether the log has room for another token.
+    pub(crate) fn has_room(&self) -> bool {
+        self.generated() < self.max_new_tokens
+    }
+
+    /// Drops the stop condition and the constraint, which the other process applies.
+    pub(crate) fn drop_rules(&mut self) {
+        (self.terminator, self.constraint) = (None, None);
+    }
+
+    /// Appends a computed token with its alternatives. The caller has checked [`Sequence::has_room`].
+    pub(crate) fn append_relayed(&mut self, token: Token, alternatives: &[TopLogprob]) {
+        self.append_token(token, alternatives);
+    }
+}
+
+/// The results of a sequence's last rows, which have not come. Taken away with the pages: what is lost is computed again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InFlight {
+    /// Number of the batch.
+    pub(crate) batch: u64,
+    /// The draw that gives the next token. `None`: the rows come, and the token is sampled here; until then the rows'
+    /// positions do not count as computed.
+    pub(crate) draw: Option<u32>,
+    /// Whether the next row may be computed before the token is known.
+    pub(crate) may_follow: bool,
+}
+
+impl Sequence {
+    /// The draw in flight that gives the next token.
+    pub(crate) fn next_draw(&self) -> Option<u32> {
+        self.in_flight?.draw
+    }
+
+    /// Whether the sequence may get rows: all tokens are known, or there is a token, and credit, after the one that is drawn.
+    pub(crate) fn may_get_rows(&self, request: &RequestState) -> bool {
+        let Some(in_flight) = self.in_flight else {
+            return true;
+        };
+        in_flight.draw.is_some()
+            && in_flight.may_follow
+            && !request.update_waits
+            && self.tokens_left() > 1
+            && self.credit_left(request.credit_window) > 1
     }
 }

@@ -13,13 +13,23 @@
 //! that of prefill. So a step is left to the decodes alone where `decodes` was not measured for [`MEASURED_STEPS`]
 //! steps, or with a quarter fewer decodes.
 //!
-//! The target yields to two minimums, [`PREFILL_ROWS_MIN`] and [`PREFILL_SHARE`], and to long steps ([`crate::long_steps`]).
+//! The target yields to two minimums, [`PREFILL_ROWS_MIN`] and [`PREFILL_SHARE`], and to long steps.
 //!
 //! While answers that began elsewhere (before a restart, on another engine) are computed again, [`RESUMED_SHARE`] takes
 //! the place of the share: their readers wait in the middle of an answer, and with each resumed answer the decodes grow.
+//!
+//! # Long steps
+//! A step may take longer than the target where prompts are then computed together.
+//!
+//! A large step computes a prompt's rows for less than many small ones (the weights are unpacked once for all rows), and
+//! prompts that are finished together are decoded together. But the next tokens of all decoding sequences wait for the step.
+//! So a step is long only where
+//!
+//! - it finishes at least as many prompts as there are sequences that wait for it, and
+//! - of [`TOKENS_PER_DELAY`] tokens at most one is delayed by a long step, so that the p99 inter-token latency is that of the
+//!   other steps.
 
-use crate::step_clock::duration_ns;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Prefill rows that every step may have, but for a measurement of the decodes, so that a prompt always advances.
 pub(crate) const PREFILL_ROWS_MIN: usize = 4;
@@ -160,6 +170,108 @@ fn move_estimate(estimate: u64, measured: u64) -> u64 {
     match estimate.checked_sub(measured) {
         Some(above) => estimate - above.div_ceil(FALL),
         None => measured,
+    }
+}
+
+/// The time of the current step's head. Times in nanoseconds count from the epoch; 0 = has not happened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepClock {
+    epoch: Instant,
+    now: Instant,
+    now_ns: u64,
+}
+
+impl StepClock {
+    pub(crate) fn new(epoch: Instant) -> Self {
+        Self {
+            epoch,
+            now: epoch,
+            now_ns: 0,
+        }
+    }
+
+    /// Moves to the next step's head. Returns the nanoseconds since the last one.
+    pub(crate) fn advance_to(&mut self, now: Instant) -> u64 {
+        let last_ns = self.now_ns;
+        self.now = now;
+        self.now_ns = self.since_epoch_ns(now);
+        self.elapsed_ns(last_ns)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Nanoseconds since the epoch, at least 1.
+    pub(crate) fn since_epoch_ns(&self, at: Instant) -> u64 {
+        duration_ns(at.saturating_duration_since(self.epoch)).max(1)
+    }
+
+    /// Nanoseconds from then to the step's head.
+    pub(crate) fn elapsed_ns(&self, since_ns: u64) -> u64 {
+        self.now_ns.saturating_sub(since_ns)
+    }
+
+    /// Whether a time limit that counts from then has passed; never without a limit.
+    pub(crate) fn has_passed(&self, since_ns: u64, limit: Option<Duration>) -> bool {
+        limit.is_some_and(|limit| self.elapsed_ns(since_ns) >= duration_ns(limit))
+    }
+
+    /// The moment at which a limit that counts from then passes, if that is in the future.
+    pub(crate) fn passes_at(&self, since_ns: u64, limit: Duration) -> Option<Instant> {
+        let at_ns = since_ns.saturating_add(duration_ns(limit));
+        if at_ns <= self.now_ns {
+            return None;
+        }
+        self.epoch.checked_add(Duration::from_nanos(at_ns))
+    }
+}
+
+/// The duration in nanoseconds; `u64::MAX` for a longer duration.
+pub(crate) fn duration_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Tokens generated for each token that a long step may delay: two thirds of the hundredth that p99 leaves out, since
+/// other steps vary, too.
+const TOKENS_PER_DELAY: usize = 150;
+
+/// Delays that may be saved up: a burst of prompts after a quiet time delays no more tokens than this.
+const DELAYS_MAX: usize = 8;
+
+/// Delays that a new engine has.
+const DELAYS_FIRST: usize = 2;
+
+/// The delays that long steps may still cause.
+pub(crate) struct LongSteps {
+    /// In tokens: [`TOKENS_PER_DELAY`] for each delay.
+    saved: usize,
+}
+
+impl LongSteps {
+    pub(crate) fn new() -> Self {
+        Self {
+            saved: DELAYS_FIRST * TOKENS_PER_DELAY,
+        }
+    }
+
+    /// A step generated so many tokens.
+    pub(crate) fn record_tokens(&mut self, tokens: usize) {
+        self.saved = (self.saved + tokens).min(DELAYS_MAX * TOKENS_PER_DELAY);
+    }
+
+    /// Whether the next step may be long. If so, the delays of its decodes are paid.
+    pub(crate) fn take(&mut self, decodes: usize, prompts_finished: usize) -> bool {
+        let price = decodes.saturating_mul(TOKENS_PER_DELAY);
+        let is_long = prompts_finished >= decodes && price <= self.saved;
+        if is_long {
+            self.saved -= price;
+        }
+        is_long
     }
 }
 
@@ -305,5 +417,63 @@ mod tests {
         let model = StepTimeModel::new(Some(Duration::from_millis(1)));
         assert_eq!(model.prefill_rows(0, false), usize::MAX);
         assert_eq!(model.prefill_rows(1, false), PREFILL_ROWS_MIN);
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "an epoch for virtual time")]
+    fn clock() -> (StepClock, Instant) {
+        let epoch = Instant::now();
+        (StepClock::new(epoch), epoch)
+    }
+
+    #[test]
+    fn limit_passes_at_its_exact_nanosecond() {
+        let (mut clock, epoch) = clock();
+        let limit = Duration::from_nanos(50);
+        assert_eq!(clock.advance_to(epoch + Duration::from_nanos(100)), 100);
+        assert!(!clock.has_passed(51, Some(limit)) && clock.has_passed(50, Some(limit)));
+        assert!(!clock.has_passed(0, None), "without a limit");
+        let passes_at = epoch + Duration::from_nanos(101);
+        assert_eq!(clock.passes_at(51, limit), Some(passes_at));
+        assert_eq!(clock.passes_at(50, limit), None, "in the past");
+        assert_eq!(clock.since_epoch_ns(epoch), 1, "0 means never");
+    }
+
+    #[test]
+    fn long_step_finishes_as_many_prompts_as_it_delays_tokens() {
+        // (decodes, prompts finished, whether the step may be long)
+        for (decodes, prompts, is_long) in [
+            (1, 0, false),
+            (1, 1, true),
+            (2, 1, false),
+            (2, 2, true),
+            (DELAYS_FIRST + 1, 100, false),
+        ] {
+            let label = format!("{decodes} decodes, {prompts} prompts");
+            assert_eq!(LongSteps::new().take(decodes, prompts), is_long, "{label}");
+        }
+    }
+
+    #[test]
+    fn delayed_tokens_stay_a_small_part_of_all() {
+        let (mut steps, mut delayed, mut tokens) = (LongSteps::new(), 0, 0);
+        for step in 0..10_000 {
+            let decodes = 1 + step % 7;
+            if steps.take(decodes, decodes) {
+                delayed += decodes;
+            }
+            tokens += decodes;
+            steps.record_tokens(decodes);
+            assert!(delayed <= DELAYS_FIRST + tokens / TOKENS_PER_DELAY);
+        }
+        assert!(delayed >= tokens / TOKENS_PER_DELAY - DELAYS_MAX);
+    }
+
+    #[test]
+    fn saved_delays_are_bounded() {
+        let mut steps = LongSteps::new();
+        steps.record_tokens(usize::MAX / 2);
+        assert!(!steps.take(DELAYS_MAX + 1, 100));
+        assert!(steps.take(DELAYS_MAX, 100));
+        assert!(!steps.take(1, 100));
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! # Runs
 //!
-//! Full pages from position 0 are cut into *runs* of [`run_shape::RUN_TOKENS`] tokens. A run is one file, named by a hash of
-//! everything that decides its bits ([`run_prefix::RunKey`]) and with all tokens up to its end inside. The engine thread knows
+//! Full pages from position 0 are cut into *runs* of [`runs::RUN_TOKENS`] tokens. A run is one file, named by a hash of
+//! everything that decides its bits ([`runs::RunKey`]) and with all tokens up to its end inside. The engine thread knows
 //! which runs there are ([`run_index`]) and decides everything; one more thread reads and writes the files ([`disk_worker`]).
 //! Buffers go to that thread with a job and come back with the reply, so there is no shared state and no lock.
 //!
@@ -28,11 +28,8 @@
 
 mod disk_worker;
 mod prefix_transfer;
-mod read_rate;
 mod run_directory;
-mod run_index;
-mod run_prefix;
-mod run_shape;
+mod runs;
 mod writing;
 
 pub(crate) use prefix_transfer::KnownPages;
@@ -40,16 +37,13 @@ pub(crate) use prefix_transfer::KnownPages;
 use crate::Stats;
 use crate::pages::Pages;
 use crate::prefix_index::PrefixRoot;
-use crate::request_id::Age;
 use crate::stats::count;
-use disk_worker::{DiskJob, DiskReply, DiskWorker, DiskWorkerLost};
+use crate::terms::Age;
+use disk_worker::{DiskJob, DiskReply, DiskWorker, DiskWorkerLost, ReadRate};
 use model::{Dims, ExportPages, PageId};
 use prefix_transfer::{PrefixRead, PrefixWrite};
-use read_rate::ReadRate;
 use run_directory::{RunDirectory, RunReadError};
-use run_index::{RUNS_MAX, RunIndex};
-use run_prefix::{RunKey, RunPlace, RunPrefix};
-use run_shape::RunShape;
+use runs::{RUNS_MAX, RunIndex, RunKey, RunPlace, RunPrefix, RunShape};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,10 +1,9 @@
 //! The read of one prefix, with runs on the way and pages that were filled, and the write of one: pages that were reused, run by run.
 
-use super::run_prefix::{RunPlace, RunPrefix};
-use super::run_shape::RunShape;
+use super::runs::{RunPlace, RunPrefix, RunShape};
 use crate::pages::Pages;
 use crate::prefix_index::PrefixChain;
-use crate::request_id::Age;
+use crate::terms::Age;
 use model::{ExportPages, PageId};
 use std::ops::Range;
 use std::sync::Arc;

@@ -4,8 +4,7 @@
 //! file is written under another name and then renamed, and never changed afterwards but for its time of modification.
 //! Nothing is synced: what a power loss tears fails the checksum, and costs a computation.
 
-use super::run_prefix::{MAGIC, RunKey, RunPlace};
-use super::run_shape::{CHECKSUM_BYTES, RunShape};
+use super::runs::{CHECKSUM_BYTES, MAGIC, RunKey, RunPlace, RunShape};
 use std::fs::{self, DirEntry, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -19,7 +18,7 @@ const RUN_SUFFIX: &str = ".run";
 const PARTIAL_SUFFIX: &str = ".run.part";
 
 /// Directory entries that are examined at the start.
-const FILES_MAX: usize = 2 * super::run_index::RUNS_MAX;
+const FILES_MAX: usize = 2 * super::runs::RUNS_MAX;
 
 /// Runs used within the same hour are of one age, so that after a restart eviction takes the ends of prefixes first.
 const AGE_SECONDS: u64 = 3600;

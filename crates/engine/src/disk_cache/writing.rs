@@ -3,8 +3,7 @@
 use super::DiskCache;
 use super::disk_worker::DiskJob;
 use super::prefix_transfer::PrefixWrite;
-use super::run_index::RUNS_MAX;
-use super::run_prefix::RunPlace;
+use super::runs::{RUNS_MAX, RunPlace};
 use crate::Stats;
 use crate::pages::Pages;
 use crate::prefix_index::{PrefixChain, PrefixRoot};

@@ -1,11 +1,12 @@
-//! States of the fake model.
+//! States of the fake model, and its pages as bytes.
 //!
 //! A state is a hash of all tokens before a position, with the position. A span that begins at another position than its
 //! state, a state that is written twice in a batch, or read and written, is reported as a bad batch: so a state that was
 //! freed too early, given to the wrong sequence, or cut at the wrong place is found.
 
-use super::mix;
-use model::{Batch, ForwardError, SpanStates, SpanView, StateId};
+use super::{FakeModel, mix};
+use model::{Batch, ForwardError, PageId, SpanStates, SpanView, StateId};
+use std::ops::Range;
 
 /// A state: the position, and the hash of all tokens before it.
 #[derive(Clone, Copy)]
@@ -158,4 +159,32 @@ fn identity(span: &SpanView<'_>) -> usize {
 
 fn step(hash: u64, token: u32) -> u64 {
     mix(hash, u64::from(token) + 1)
+}
+
+/// Bytes of a slot: the hash, then the token.
+pub(super) const SLOT_BYTES: usize = 12;
+
+impl FakeModel {
+    /// Copies the slots of a page out.
+    pub(super) fn write_slots(&self, page: PageId, bytes: &mut [u8]) {
+        for (slot, bytes) in self.slots_of(page).zip(bytes.chunks_exact_mut(SLOT_BYTES)) {
+            bytes[..8].copy_from_slice(&self.slots[slot].to_le_bytes());
+            bytes[8..].copy_from_slice(&self.tokens[slot].to_le_bytes());
+        }
+    }
+
+    /// Copies the slots of a page in.
+    pub(super) fn read_slots(&mut self, page: PageId, bytes: &[u8]) {
+        for (slot, bytes) in self.slots_of(page).zip(bytes.chunks_exact(SLOT_BYTES)) {
+            let (hash, token) = bytes.split_at(8);
+            self.slots[slot] = u64::from_le_bytes(hash.try_into().expect("eight bytes"));
+            self.tokens[slot] = u32::from_le_bytes(token.try_into().expect("four bytes"));
+        }
+    }
+
+    fn slots_of(&self, page: PageId) -> Range<usize> {
+        let tokens = self.config.dims.page_tokens;
+        let start = page as usize * tokens;
+        start..start + tokens
+    }
 }

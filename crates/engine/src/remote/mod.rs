@@ -9,17 +9,14 @@
 //! that waits for its reader gives the permit back.
 
 mod relayed_permits;
-mod relayed_reports;
 mod relayed_request;
 #[cfg(test)]
 mod tests;
 
 pub use crate::inbox::RecordRefusal;
-pub use relayed_reports::{AppendError, RelayedProgress};
-pub use relayed_request::RelayedRequest;
+pub use relayed_request::{AppendError, RelayedProgress, RelayedRequest};
 
-use crate::inbox::Inbox;
-use crate::submitted_request::SubmittedRequest;
+use crate::inbox::{Inbox, SubmittedRequest};
 use crate::{ConfigError, EngineConfig, Handle, RequestId, RequestUpdate};
 use model::Dims;
 use std::collections::VecDeque;

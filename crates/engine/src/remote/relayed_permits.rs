@@ -1,4 +1,4 @@
-//! Permits of a relayed request's choices; see [`crate::sequence_permits`].
+//! Permits of a relayed request's choices; see [`crate::terms`].
 //!
 //! The engine of the other process parks a choice whose reader has used up the credit. Here such a choice gives the permit
 //! back as on an engine of this process: after [`PERMIT_KEPT`], so that readers that rest keep no other request out. The
@@ -12,8 +12,8 @@
 use super::RelayedRequest;
 use crate::request_state::RequestState;
 use crate::sequence::{ParkCause, Sequence, SequenceState};
-use crate::sequence_permits::{PERMIT_KEPT, PermitState};
-use crate::step_clock::StepClock;
+use crate::step_time::StepClock;
+use crate::terms::{PERMIT_KEPT, PermitState};
 use crate::{ParkReason, Phase, Policy, Transition};
 use std::time::Instant;
 use stream::{Clock, End};

@@ -5,8 +5,8 @@
 //! reference of what such a draw gives: the token, and the log-probabilities, of [`Sampler::sample_token`].
 
 use super::adjust::{self, Penalties};
-use super::{Filters, SampleContext, Sampler, XTC_THRESHOLD_MAX, draw_id, random};
-use crate::SamplingParams;
+use super::{Filters, SampleContext, Sampler, XTC_THRESHOLD_MAX, draw_id};
+use crate::{SamplingParams, sampler};
 use model::{DrawOutcome, DrawRule, DrawView, DrawnToken, Draws};
 
 /// Whether a model can draw with these parameters: DRY, XTC and `typical_p` are only here.
@@ -35,7 +35,7 @@ impl Sampler {
             repetition_penalty: s.repetition_penalty,
             frequency_penalty: s.frequency_penalty,
             presence_penalty: s.presence_penalty,
-            quantile: random::uniform(s.seed, context.choice, index),
+            quantile: sampler::uniform(s.seed, context.choice, index),
             logprob: s.logprobs,
             alternatives: s.top_logprobs,
         };

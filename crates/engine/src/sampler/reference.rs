@@ -1,8 +1,7 @@
 //! All filters together against a slow reference: a full sort in doubles, written from the definitions.
 
-use super::random;
 use super::tests::{kept, off};
-use crate::SamplingParams;
+use crate::{SamplingParams, sampler};
 
 /// The reference implementation of the filters: sorts all candidates, in doubles.
 fn kept_by_reference(logits: &[f32], s: &SamplingParams) -> Vec<u32> {
@@ -57,7 +56,7 @@ fn filters_agree_with_the_slow_reference() {
     let mut state = 0;
     let mut number = move || {
         state += 1;
-        random::uniform(99, 0, state) as f32
+        sampler::uniform(99, 0, state) as f32
     };
     let mut differ = 0;
     for round in 0..300 {

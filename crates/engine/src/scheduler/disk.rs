@@ -2,8 +2,8 @@
 
 use super::Scheduler;
 use crate::disk_cache::DiskCache;
+use crate::inbox::SubmittedRequest;
 use crate::sequence::Sequence;
-use crate::submitted_request::SubmittedRequest;
 use model::Forward;
 
 impl Scheduler {

@@ -1,9 +1,9 @@
 //! Sequences with results in flight, of a model that runs ahead; see [`crate::step_execution`].
 
 use super::Scheduler;
-use crate::request_id::Age;
 use crate::sampler::{Sampler, is_describable};
 use crate::sequence::{InFlight, SequenceState};
+use crate::terms::Age;
 use model::Draws;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use stream::FailCode;

@@ -24,7 +24,7 @@
 //!   for one ([`states`]). Draft and forced tokens are then at most [`model::KEPT_MAX`]: a state cannot be taken back, so that
 //!   the pass writes one after each row.
 //! - **Parked** is a sequence `credit_window` tokens ahead of the reader, paused, or without a permit
-//!   ([`crate::sequence_permits`]): no rows; pages kept while they are not short.
+//!   ([`crate::terms`]): no rows; pages kept while they are not short.
 //!
 //! # Owners
 //!
@@ -33,63 +33,54 @@
 //!
 //! ```text
 //! sequence_table    started requests, sequences, their keys    priority        fair-share counters and ageing
-//! request_queue     requests that are not started              row_budget      rows of a step and their cost
-//! start_candidates  the next request to get pages              speculator      draft tokens, with draft_model or mtp_head
-//! kv_cache          the model's pages and states               update          updates in flight
+//! start             requests that are not started, and the     row_budget      rows of a step and their cost
+//!                   next one to get pages                      speculator      draft tokens, with draft_model or mtp_head
+//! kv_cache          the model's pages and states               begin           updates in flight
 //! timestamps        times known at the next head               notifier        the observer
 //! crate::disk_cache prefixes on disk
 //! ```
 //!
 //! The other files are the phases of a step, each an `impl Scheduler` that calls the owners: `begin` (the head), `disk`, `park`,
-//! `end`, `update`, `start`, `rows` (with `forced` and `drafts`), `states`, `apply` (with `in_flight`), then `gauges` and `alarm`.
+//! `end`, `start`, `row_budget` (with `drafts`), `states`, `apply` (with `in_flight`).
 
-mod alarm;
 mod apply;
 mod begin;
 mod disk;
 mod draft_model;
 mod drafts;
 mod end;
-mod forced;
-mod gauges;
 mod in_flight;
 mod kv_cache;
 mod mtp_head;
 mod notifier;
 mod park;
-mod permits;
 mod priority;
-mod request_queue;
 mod row_budget;
-mod rows;
 mod sequence_table;
 mod speculator;
 mod start;
-mod start_candidates;
 mod states;
 mod timestamps;
-mod update;
 
 use crate::disk_cache::DiskCache;
 use crate::inbox::{Inbox, InboxState};
 use crate::plan::Plan;
 use crate::sequence::SequenceState;
-use crate::step_clock::StepClock;
+use crate::step_time::StepClock;
 use crate::{Observer, StepFacts};
 use std::sync::Arc;
 
 pub(crate) use draft_model::DraftPass;
 
+use self::begin::UpdateQueue;
 use self::kv_cache::KvCache;
 use self::notifier::Notifier;
 use self::priority::PriorityPolicy;
-use self::request_queue::RequestQueue;
 use self::row_budget::RowBudget;
 use self::sequence_table::SequenceTable;
 use self::speculator::Speculator;
-use self::start_candidates::StartCandidates;
+use self::start::{RequestQueue, StartCandidates};
 use self::timestamps::Timestamps;
-use self::update::UpdateQueue;
 
 /// The scheduler: see the module's documentation for the policy and the owners.
 pub(crate) struct Scheduler {

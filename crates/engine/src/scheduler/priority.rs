@@ -1,9 +1,9 @@
 //! Scheduling priority: the order in which requests are started and sequences get rows.
 
 use crate::fair_share::{FairShareKey, FairShares};
-use crate::request_id::Age;
 use crate::sequence::{Sequence, SequenceState};
-use crate::step_clock::{StepClock, duration_ns};
+use crate::step_time::{StepClock, duration_ns};
+use crate::terms::Age;
 use std::time::Duration;
 
 /// The priority of a claim on a start or on rows; the least goes first.

@@ -1,11 +1,17 @@
-//! Starts: which requests and preempted sequences get pages for all their tokens.
+//! Starts: requests that were taken from the inbox, and which of them and of the preempted sequences get pages for all
+//! their tokens next.
 
 use super::Scheduler;
-use crate::request_id::Age;
+use super::priority::{PriorityPolicy, StartClaim};
+use super::sequence_table::SequenceTable;
+use crate::fair_share::FairShareKey;
+use crate::inbox::{Inbox, InboxState, SubmittedRequest};
 use crate::sequence::{Sequence, SequenceState};
 use crate::stats::count;
-use crate::submitted_request::SubmittedRequest;
+use crate::step_time::StepClock;
+use crate::terms::Age;
 use crate::{Phase, Transition};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Starts per step, so that a burst of requests does not delay running ones.
@@ -150,5 +156,147 @@ impl Scheduler {
             self.preempt(key);
         }
         true
+    }
+}
+
+/// All claims on a start in one step.
+pub(super) struct StartCandidates {
+    candidates: Vec<StartCandidate>,
+}
+
+/// A claim on a start.
+#[derive(Clone, Copy)]
+pub(super) struct StartCandidate {
+    /// A preempted sequence; `None`: a queued request.
+    key: Option<usize>,
+    claim: StartClaim,
+}
+
+impl StartCandidate {
+    /// The key of a preempted sequence; `None`: a queued request.
+    pub(super) fn key(&self) -> Option<usize> {
+        self.key
+    }
+
+    pub(super) fn age(&self) -> Age {
+        self.claim.age
+    }
+
+    pub(super) fn fair_share(&self) -> FairShareKey {
+        self.claim.fair_share
+    }
+}
+
+impl StartCandidates {
+    pub(super) fn new(candidates_max: usize) -> Self {
+        Self {
+            candidates: Vec::with_capacity(candidates_max),
+        }
+    }
+
+    /// Collects the sequences that wait for pages and the queued requests that may start.
+    pub(super) fn collect(&mut self, table: &SequenceTable, queue: &RequestQueue) {
+        self.candidates.clear();
+        let preempted = table.in_state(SequenceState::Waiting);
+        self.candidates
+            .extend(preempted.map(|(key, s)| StartCandidate {
+                key: Some(key),
+                claim: StartClaim {
+                    fair_share: table.fair_share(s.slot),
+                    waiting_since_ns: s.waiting_since_ns,
+                    is_new: false,
+                    age: s.age,
+                },
+            }));
+        let queued = queue.iter().filter(|request| request.can_start());
+        self.candidates.extend(queued.map(|request| StartCandidate {
+            key: None,
+            claim: StartClaim {
+                fair_share: request.state.fair_share,
+                waiting_since_ns: request.sequences[0].waiting_since_ns,
+                is_new: true,
+                age: request.age(),
+            },
+        }));
+    }
+
+    /// Removes the candidate of the best priority. Each start changes the counters of an account, so priorities
+    /// are computed anew at each call.
+    pub(super) fn take_first(
+        &mut self,
+        policy: &PriorityPolicy,
+        clock: StepClock,
+    ) -> Option<StartCandidate> {
+        let all = self.candidates.iter().enumerate();
+        let (at, _) = all.min_by_key(|(_, c)| policy.start_priority(&c.claim, clock))?;
+        Some(self.candidates.swap_remove(at))
+    }
+}
+
+/// Queued requests, and the slots that ended requests give back to the inbox.
+pub(super) struct RequestQueue {
+    /// In order of age.
+    requests: VecDeque<Box<SubmittedRequest>>,
+    vacated_slots: Vec<usize>,
+}
+
+impl RequestQueue {
+    pub(super) fn new(inbox_max: usize, requests_max: usize) -> Self {
+        Self {
+            requests: VecDeque::with_capacity(inbox_max),
+            vacated_slots: Vec::with_capacity(requests_max),
+        }
+    }
+
+    /// Moves new requests in and vacated slots out. Returns the index of the first new request.
+    pub(super) fn refill(&mut self, inbox: &Inbox) -> (usize, InboxState) {
+        let known = self.requests.len();
+        let state = inbox.take_requests(&mut self.requests, &mut self.vacated_slots);
+        (known, state)
+    }
+
+    /// Gives a slot back at the next [`RequestQueue::refill`].
+    pub(super) fn vacate_slot(&mut self, slot: usize) {
+        self.vacated_slots.push(slot);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &SubmittedRequest> {
+        self.requests.iter().map(|request| &**request)
+    }
+
+    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut SubmittedRequest> {
+        self.requests.get_mut(at).map(|request| &mut **request)
+    }
+
+    pub(super) fn get(&self, at: usize) -> Option<&SubmittedRequest> {
+        self.requests.get(at).map(|request| &**request)
+    }
+
+    pub(super) fn remove(&mut self, at: usize) -> Option<Box<SubmittedRequest>> {
+        self.requests.remove(at)
+    }
+
+    /// The index of the first request that is not older.
+    pub(super) fn index_of(&self, age: Age) -> usize {
+        self.requests.partition_point(|request| request.age() < age)
+    }
+
+    /// Puts back a request that was just removed from this index: the queue still has capacity for the request.
+    pub(super) fn put_back(&mut self, at: usize, request: Box<SubmittedRequest>) {
+        self.requests.insert(at, request);
+    }
+
+    /// Panics unless the queue is in order of age.
+    pub(super) fn check(&self) {
+        let ages = self.requests.iter().map(|request| request.age());
+        assert!(ages.is_sorted_by(|a, b| a < b), "the queue is by age");
     }
 }

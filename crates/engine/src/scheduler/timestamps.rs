@@ -6,7 +6,7 @@
 
 use super::notifier::Notifier;
 use crate::request_state::RequestState;
-use crate::step_clock::StepClock;
+use crate::step_time::StepClock;
 use crate::{Progress, RequestId, Stats, Transition};
 use std::sync::Arc;
 use stream::End;

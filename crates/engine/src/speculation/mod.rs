@@ -29,11 +29,9 @@
 
 mod draft_state;
 mod profitability;
-mod prompt_lookup;
 
-pub(crate) use draft_state::{DraftState, Verification};
+pub(crate) use draft_state::{DraftState, Verification, lookup_prompt};
 pub(crate) use profitability::Profitability;
-pub(crate) use prompt_lookup::lookup_prompt;
 
 /// Source of draft tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -27,10 +27,10 @@
 
 use super::{FinishedBatch, SpanSampling, StepExecution};
 use crate::plan::PlannedSpan;
-use crate::request_id::Age;
 use crate::sampler::Sampled;
 use crate::sequence::InFlight;
 use crate::stats::count;
+use crate::terms::Age;
 use crate::{TOP_LOGPROBS_MAX, Token, TopLogprob};
 use model::{Ahead, DeviceFault, DrawOutcome, Drawn, DrawnToken, Draws, ForwardError};
 use std::ops::Range;

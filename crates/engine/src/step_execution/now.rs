@@ -10,7 +10,7 @@
 //! because of draft tokens: a culprit with draft tokens is first tried without them.
 //!
 //! A device that fails is not the fault of a span: nothing is tried again here, and the engine opens the device again
-//! ([`crate::device_loss`]).
+//! ([`crate::engine`]).
 
 use super::{BatchedSpan, FinishedBatch, SpanSampling, StepBuffers, StepExecution};
 use crate::stats::count;

@@ -2,11 +2,10 @@
 
 use crate::support::watched::Watched;
 use crate::support::{Asked, Bench};
-use engine::Transition;
 use engine::fake::FakeConfig;
 use engine::{
     Clocks, EngineConfig, Next, ParkReason, Phase, Policy, Priority, Request, RequestId, Terms,
-    Tuning,
+    Transition, Tuning,
 };
 use model::Dims;
 use std::time::Duration;

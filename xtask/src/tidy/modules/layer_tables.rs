@@ -28,22 +28,14 @@ pub(super) const SIBLINGS: [(&str, Layer); 1] = [("wire", &WIRE_PROTOCOLS)];
 const ENGINE: [Layer; 9] = [
     // Leaf values.
     &[
-        "device_loss",
         "dry_breakers",
         "embedding",
         "idle_list",
-        "latency",
-        "long_steps",
-        "plan",
-        "request_id",
-        "sequence_permits",
-        "step_clock",
         "terms",
     ],
     // Pages, states, statistics.
     &[
         "fair_share",
-        "observer",
         "pages",
         "prefix_index",
         "states",
@@ -58,13 +50,12 @@ const ENGINE: [Layer; 9] = [
         "request",
         "request_state",
         "speculation",
-        "tuning",
         "validate",
     ],
     // The next token of one sequence.
     &["sampler", "sequence"],
     // Submission to the engine's thread.
-    &["inbox", "submitted_request"],
+    &["inbox"],
     // Requests of other threads and of other processes.
     &["handle", "remote"],
     // The choice of the sequences that run.

@@ -1,6 +1,5 @@
 use super::*;
-use crate::disk_cache::run_prefix::RunPrefix;
-use crate::disk_cache::run_shape::HEAD_BYTES;
+use crate::disk_cache::runs::{HEAD_BYTES, RunPrefix};
 use crate::prefix_index::PrefixRoot;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;

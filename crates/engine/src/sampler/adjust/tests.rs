@@ -1,7 +1,7 @@
 //! The penalty against a slow reference that compares every two places.
 
 use super::*;
-use crate::sampler::random::uniform;
+use crate::sampler::uniform;
 use crate::{DryBreakers, SamplingParams};
 
 /// Logits after the penalty, from zeros.

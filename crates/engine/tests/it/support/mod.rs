@@ -7,9 +7,8 @@ pub mod watched;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{
     Choice, ConfigError, Engine, EngineConfig, Handle, Next, Progress, Request, RequestId,
-    SamplingParams,
+    SamplingParams, StepReport, Terms, Token, TopLogprob,
 };
-use engine::{StepReport, Terms, Token, TopLogprob};
 use model::Dims;
 pub use testing::random::Random;
 

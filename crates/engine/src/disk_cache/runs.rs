@@ -1,7 +1,8 @@
-//! Consecutive runs from position 0: what they hold, and their names.
+//! Runs of pages: their sizes, consecutive runs from position 0 with their names, and those that are on the disk, least
+//! recently used first.
 
-use super::run_shape::{HEAD_BYTES, ROOT_BYTES, RunShape};
 use crate::prefix_index::PrefixRoot;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// First bytes of each file.
@@ -143,6 +144,131 @@ fn root_bytes(root: PrefixRoot) -> [u8; ROOT_BYTES] {
     bytes
 }
 
+/// Runs in the directory: about 100 bytes of memory each.
+pub(super) const RUNS_MAX: usize = 65_536;
+
+/// The runs that are on the disk, as the engine thread knows them.
+#[derive(Default)]
+pub(super) struct RunIndex {
+    runs: HashMap<RunKey, IndexedRun>,
+    /// By the number of the last use.
+    by_use: BTreeMap<u64, RunKey>,
+    bytes: u64,
+    uses: u64,
+}
+
+struct IndexedRun {
+    run: u32,
+    bytes: u64,
+    used: u64,
+}
+
+impl RunIndex {
+    /// Bytes of all files.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    pub(super) fn contains(&self, key: RunKey) -> bool {
+        self.runs.contains_key(&key)
+    }
+
+    /// Adds a run as the most recently used one. `run` is its number in the prefix.
+    pub(super) fn insert(&mut self, key: RunKey, run: u32, bytes: u64) {
+        self.remove(key);
+        self.uses += 1;
+        let used = self.uses;
+        self.runs.insert(key, IndexedRun { run, bytes, used });
+        self.by_use.insert(used, key);
+        self.bytes += bytes;
+    }
+
+    /// Makes these runs, the first ones of a prefix, the most recently used. The first of them is then used last, so that
+    /// eviction takes the ends of prefixes before their beginnings.
+    pub(super) fn touch(&mut self, keys: &[RunKey]) {
+        for key in keys.iter().rev() {
+            if let Some(run) = self.runs.get_mut(key) {
+                self.uses += 1;
+                self.by_use.remove(&run.used);
+                run.used = self.uses;
+                self.by_use.insert(run.used, *key);
+            }
+        }
+    }
+
+    /// Forgets a run, if it is known.
+    pub(super) fn remove(&mut self, key: RunKey) {
+        if let Some(run) = self.runs.remove(&key) {
+            self.by_use.remove(&run.used);
+            self.bytes -= run.bytes;
+        }
+    }
+
+    /// The least recently used run, and its number in the prefix.
+    pub(super) fn oldest(&self) -> Option<(RunKey, u32)> {
+        let (_, key) = self.by_use.first_key_value()?;
+        Some((*key, self.runs.get(key)?.run))
+    }
+}
+
+/// Tokens of a run, unless a page has more or [`RUN_BYTES`] hold fewer.
+pub(super) const RUN_TOKENS: usize = 256;
+
+/// Bytes of a run's pages, unless one page has more: what the engine thread copies at a time.
+pub(super) const RUN_BYTES: usize = 16 << 20;
+
+/// Bytes of a file before the tokens: magic, version, number of the run, identity, root, number of tokens.
+pub(super) const HEAD_BYTES: usize = 8 + 4 + 4 + 16 + ROOT_BYTES + 4;
+
+/// Bytes of a prefix's root: the salt, and number and scale of each adapter.
+pub(super) const ROOT_BYTES: usize = 16 + model::adapters::SEQUENCE_ADAPTERS_MAX * 8;
+
+/// Bytes of the checksum at the end of a file.
+pub(super) const CHECKSUM_BYTES: usize = 4;
+
+/// Sizes of the runs of one model; constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RunShape {
+    /// Tokens of a page.
+    pub(super) page_tokens: usize,
+    /// Bytes of a page outside the model.
+    pub(super) page_bytes: usize,
+    /// Pages of a run.
+    pub(super) pages: usize,
+}
+
+impl RunShape {
+    pub(super) fn new(page_tokens: usize, page_bytes: usize) -> Self {
+        let pages = (RUN_TOKENS / page_tokens).min(RUN_BYTES / page_bytes);
+        Self {
+            page_tokens,
+            page_bytes,
+            pages: pages.max(1),
+        }
+    }
+
+    /// Tokens of a run.
+    pub(super) fn tokens(&self) -> usize {
+        self.pages * self.page_tokens
+    }
+
+    /// Bytes of a run's pages.
+    pub(super) fn bytes(&self) -> usize {
+        self.pages * self.page_bytes
+    }
+
+    /// Bytes of the file of the run with this number in its prefix.
+    pub(super) fn file_bytes(&self, run: u32) -> u64 {
+        let tokens = (u64::from(run) + 1) * self.tokens() as u64;
+        let rest = HEAD_BYTES + self.bytes() + CHECKSUM_BYTES;
+        tokens * size_of::<u32>() as u64 + rest as u64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,5 +329,50 @@ mod tests {
         assert_eq!(head(&long, 0), head(&short, 0));
         let expected = long.shape.file_bytes(1) as usize - long.shape.bytes() - 4;
         assert_eq!(head(&long, 1).len(), expected);
+    }
+
+    #[test]
+    fn ends_of_prefixes_are_the_oldest() {
+        let mut index = RunIndex::default();
+        let keys: Vec<RunKey> = (0..6).map(RunKey).collect();
+        for (at, &key) in keys.iter().enumerate() {
+            index.insert(key, at as u32 % 3, 10);
+        }
+        index.touch(&keys[..3]);
+        index.touch(&keys[3..]);
+        assert_eq!((index.len(), index.bytes()), (6, 60));
+        let mut order = Vec::new();
+        while let Some((key, _)) = index.oldest() {
+            order.push(key.0);
+            index.remove(key);
+        }
+        assert_eq!(order, [2, 1, 0, 5, 4, 3]);
+        assert_eq!((index.len(), index.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn run_that_is_inserted_twice_counts_once() {
+        let mut index = RunIndex::default();
+        index.insert(RunKey(1), 0, 10);
+        index.insert(RunKey(1), 0, 12);
+        index.remove(RunKey(2));
+        assert_eq!((index.len(), index.bytes()), (1, 12));
+        assert_eq!(index.oldest(), Some((RunKey(1), 0)));
+    }
+
+    #[test]
+    fn run_has_its_tokens_unless_pages_are_large() {
+        // (tokens and bytes of a page, pages of a run)
+        let rows = [
+            (32, 1 << 20, 8),
+            (32, 4 << 20, 4),
+            (32, 32 << 20, 1),
+            (512, 1024, 1),
+            (4, 48, 64),
+        ];
+        for (page_tokens, page_bytes, pages) in rows {
+            let shape = RunShape::new(page_tokens, page_bytes);
+            assert_eq!(shape.pages, pages, "{page_tokens} of {page_bytes} bytes");
+        }
     }
 }
