@@ -19,6 +19,8 @@
 //! secret     what the gateways share, and engines do not have
 //! ```
 
+#![deny(clippy::match_bool)]
+
 pub mod config;
 pub mod executor;
 pub mod forecast;

@@ -1,4 +1,4 @@
-//! All attempts of an engine process.
+//! All attempts of an engine process, and the load that its heartbeats report.
 //!
 //! A gateway that is not heard for [`GATEWAY_SILENCE`] has died, or cannot reach this process: its attempts are cancelled. The
 //! gateway that continues a stream submits the stored tokens as a request of its own; one that is heard again finds that its
@@ -6,12 +6,12 @@
 
 use super::outgoing::{CopyBuffers, Outgoing};
 use super::running::{RunningAttempt, queued};
-use super::starting::{STARTING_MAX, StartingRequests, bytes_of};
-use super::submission::rejected;
+use super::submission::{STARTING_MAX, StartingRequests, bytes_of, rejected};
 use crate::messages::{
-    Attempt, Order, OrderKind, ReadRequest, Rejection, Run, RunReply, TokenBatch,
+    Attempt, Order, OrderKind, ReadRequest, Rejection, ReportedLoad, Run, RunReply, TokenBatch,
 };
 use crate::names::InstanceId;
+use engine::Handle;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -323,4 +323,26 @@ impl Entry {
             self.ended = Some(now);
         }
     }
+}
+
+/// The load of a model's engine. `cache_epoch` changes when the prefix cache is emptied.
+pub fn reported_load(engine: &Handle, cache_epoch: u64) -> ReportedLoad {
+    let (stats, dims) = (engine.stats(), engine.dims());
+    ReportedLoad {
+        pages_total: stats.pages_free() + stats.pages_used() + stats.pages_cached(),
+        pages_free: stats.pages_free(),
+        pages_cached: stats.pages_cached(),
+        page_tokens: dims.page_tokens as u64,
+        slots: saturated(engine.sequences_max() as u64),
+        queued: saturated(stats.queued()),
+        running: saturated(stats.running()),
+        step_us: stats.step_ns_last() / 1000,
+        prefill_pending: None,
+        prefill_tokens_per_s: None,
+        cache_epoch,
+    }
+}
+
+fn saturated(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -1,32 +1,27 @@
 //! The engine side of remote requests: requests of gateways are submitted to this process's engines, and their tokens sent.
 //!
 //! ```text
-//! attempts   all attempts, by gateway and request: admission, orders, reads, silence; no I/O, `now` is an argument
+//! attempts   all attempts, by gateway and request: admission, orders, reads, silence, load; no I/O, `now` is an argument
 //! running    one attempt: what was sent of it, and the orders that were applied
 //! outgoing   messages to one gateway        submission   from a message to a submitted request
-//! load       load of an engine              service      the tasks on NATS
-//! starting   requests that are being submitted
+//! service    the tasks on NATS
 //! ```
 //!
 //! An attempt is one try of a gateway's request on this engine. All tokens of one step for one gateway are in one message,
 //! and no message is repeated: a gateway that misses tokens reads them. An attempt that has ended is kept for such reads.
 
 mod attempts;
-mod load;
 mod outgoing;
 mod running;
 mod service;
-mod starting;
 mod submission;
 #[cfg(test)]
 mod tests;
 
 pub use attempts::{
     Admission, Attempts, ENDED_KEPT_MAX, ENDED_WAIT, GATEWAY_SILENCE, OPEN_ATTEMPTS_MAX,
-    REPORT_AFTER, Settled,
+    REPORT_AFTER, Settled, reported_load,
 };
-pub use load::reported_load;
 pub use running::RunningAttempt;
 pub use service::ExecutorService;
-pub use starting::{STARTING_BYTES_MAX, STARTING_MAX};
-pub use submission::{ExecutorModel, start};
+pub use submission::{ExecutorModel, STARTING_BYTES_MAX, STARTING_MAX, start};

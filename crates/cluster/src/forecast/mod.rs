@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Everything is computed from arguments: there is no clock and no I/O. Memory is bounded: two profiles of
-//! [`SLOTS`](daily_profile::SLOTS) slots and [`PENDING_MAX`](accuracy::PENDING_MAX) unresolved predictions each.
+//! [`SLOTS`](seasonal_rate::SLOTS) slots and [`PENDING_MAX`](seasonal_rate::PENDING_MAX) unresolved predictions each.
 //!
 //! ```text
 //! accuracy        error and bias of predictions whose time came
@@ -20,9 +20,6 @@
 //! step_cost       seconds for each step and each token; from these, tokens/s of a full engine
 //! ```
 
-mod accuracy;
-mod counter_reading;
-mod daily_profile;
 mod seasonal_rate;
 #[cfg(test)]
 mod simulation;
@@ -30,12 +27,11 @@ mod step_cost;
 #[cfg(test)]
 mod tests;
 
-pub use counter_reading::CounterReading;
+pub use step_cost::CounterReading;
 
-use counter_reading::{Interval, Intervals};
 use seasonal_rate::SeasonalRate;
 use std::time::Duration;
-use step_cost::StepCost;
+use step_cost::{Interval, Intervals, StepCost};
 
 /// More engines are never advised.
 pub const ENGINES_MAX: f64 = 1e6;

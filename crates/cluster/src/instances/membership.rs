@@ -1,15 +1,14 @@
-//! This process as an instance of a cluster.
+//! This process as an instance of a cluster, and the seal of its heartbeats: a code over the whole message, by the
+//! secret of the gateways, in a header field of the message.
 
-use super::log_budget::{LogBudget, LogTurn};
-use super::probe::Probes;
 use super::registry::{Change, InstanceState, LiveInstance, Registry, RegistryCounts};
-use super::seal;
-use super::warnings::{describe, differences_of, rival_clusters, warnings};
+use super::silence::Probes;
+use super::warnings::{LogBudget, LogTurn, describe, differences_of, rival_clusters, warnings};
 use crate::messages::{Heartbeat, Role};
 use crate::names::{ClusterName, InstanceId, Subjects};
 use crate::nats::{Connection, SubjectKind, publish_in_time};
 use crate::secret::ClusterSecret;
-use async_nats::Subscriber;
+use async_nats::{HeaderMap, Subscriber};
 use futures_util::StreamExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -296,7 +295,7 @@ impl MembershipState {
             let before = registry.counts();
             let secret = self.config.secret.as_ref();
             let (header, subject) = (message.headers.as_ref(), message.subject.as_str());
-            let seal = seal::check(secret, header, subject, &message.payload);
+            let seal = check(secret, header, subject, &message.payload);
             let changes = registry.receive(&message.payload, seal, now());
             (before, changes, registry.counts())
         };
@@ -322,7 +321,7 @@ impl MembershipState {
                 let subject = self.subjects.heartbeat();
                 let client = self.connection.client();
                 let secret = self.config.secret.as_ref();
-                let header = secret.map(|secret| seal::header(secret, &subject, &bytes));
+                let header = secret.map(|secret| header(secret, &subject, &bytes));
                 let sent = publish_in_time(client, subject, header, bytes.into());
                 sent.await.is_ok()
             }
@@ -432,4 +431,66 @@ fn log_first(before: RegistryCounts, after: RegistryCounts, subject: &str) {
 
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+/// Header field of the code.
+const FIELD: &str = "Millrace-Seal";
+/// Purpose of the code.
+const PURPOSE: &str = "heartbeat";
+
+/// What the seal says of a heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seal {
+    /// This instance has no secret.
+    NotChecked,
+    /// An instance with the secret of this one has sent the message, at any time.
+    Valid,
+    /// There is none, or one by another secret.
+    Missing,
+}
+
+/// The header with the seal of a message.
+pub(super) fn header(secret: &ClusterSecret, subject: &str, message: &[u8]) -> HeaderMap {
+    let mut header = HeaderMap::new();
+    let code = secret.mac(PURPOSE, &[subject.as_bytes(), message]);
+    header.insert(FIELD, code.to_hex());
+    header
+}
+
+/// What the header of a message says.
+pub(super) fn check(
+    secret: Option<&ClusterSecret>,
+    header: Option<&HeaderMap>,
+    subject: &str,
+    message: &[u8],
+) -> Seal {
+    let Some(secret) = secret else {
+        return Seal::NotChecked;
+    };
+    let code = secret.mac(PURPOSE, &[subject.as_bytes(), message]);
+    let told = header.and_then(|header| header.get(FIELD));
+    if told.is_some_and(|told| code.is(told.as_str())) {
+        Seal::Valid
+    } else {
+        Seal::Missing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seal_is_valid_for_its_message_subject_and_secret_only() {
+        let (secret, other) = (ClusterSecret::of("a"), ClusterSecret::of("b"));
+        let sealed = header(&secret, "mr.c.hb", b"{}");
+        let check = |secret, subject, message| check(secret, Some(&sealed), subject, message);
+        assert_eq!(check(Some(&secret), "mr.c.hb", b"{}"), Seal::Valid);
+        assert_eq!(check(Some(&secret), "mr.d.hb", b"{}"), Seal::Missing);
+        assert_eq!(check(Some(&secret), "mr.c.hb", b"{} "), Seal::Missing);
+        assert_eq!(check(Some(&other), "mr.c.hb", b"{}"), Seal::Missing);
+        assert_eq!(check(None, "mr.c.hb", b"{}"), Seal::NotChecked);
+        let none = super::check(Some(&secret), None, "mr.c.hb", b"{}");
+        assert_eq!(none, Seal::Missing);
+    }
 }

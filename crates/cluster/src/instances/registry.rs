@@ -1,8 +1,8 @@
 //! The registry of live instances. No clock and no network: messages and `now` are arguments.
 
-use super::difference::{Difference, differences};
-use super::seal::Seal;
+use super::membership::Seal;
 use super::silence::{ListeningClock, Silence, Verdict};
+use super::warnings::{Difference, differences};
 use crate::messages::{Heartbeat, MessageError, Role};
 use crate::names::InstanceId;
 use std::collections::BTreeMap;

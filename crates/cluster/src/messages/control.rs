@@ -1,11 +1,11 @@
-//! Orders of a gateway for the requests on one engine.
+//! Orders of a gateway for the requests on one engine, the encoding of control updates, and requests for tokens that
+//! did not arrive, whose answer is a [`super::TokenBatch`].
 
 use super::encoding::{InstanceNumber, at_most, decode_message, push_bounded};
-use super::update::boxed_update;
 use super::{MESSAGE_BYTES_MAX, MessageError};
 use crate::names::InstanceId;
-use engine::RequestUpdate;
-use serde::{Deserialize, Serialize};
+use engine::{CHOICES_MAX, INJECT_TOKENS_MAX, RequestUpdate, UPDATES_MAX};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Orders in one message.
 pub const ORDERS_MAX: usize = 4096;
@@ -78,14 +78,120 @@ pub fn decode_orders(message: &[u8]) -> Result<(InstanceId, Vec<Order>), Message
     Ok((gateway, orders))
 }
 
+/// The fields of [`RequestUpdate`].
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "RequestUpdate")]
+struct Fields {
+    temperature: Option<f32>,
+    top_k: Option<u32>,
+    top_p: Option<f32>,
+    min_p: Option<f32>,
+    repetition_penalty: Option<f32>,
+    presence_penalty: Option<f32>,
+    frequency_penalty: Option<f32>,
+    #[serde(deserialize_with = "at_most::<_, _, INJECT_TOKENS_MAX>")]
+    inject: Vec<u32>,
+}
+
+#[derive(Serialize)]
+struct Encoded<'a>(#[serde(with = "Fields")] &'a RequestUpdate);
+
+#[derive(Deserialize)]
+struct Decoded(#[serde(with = "Fields")] RequestUpdate);
+
+/// One update: `#[serde(with = "boxed_update")]`.
+pub(super) mod boxed_update {
+    use super::*;
+
+    pub(in crate::messages) fn serialize<S: Serializer>(
+        update: &RequestUpdate,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        Fields::serialize(update, serializer)
+    }
+
+    pub(in crate::messages) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Box<RequestUpdate>, D::Error> {
+        Fields::deserialize(deserializer).map(Box::new)
+    }
+}
+
+/// At most [`UPDATES_MAX`] updates: `#[serde(with = "update_list")]`.
+pub(super) mod update_list {
+    use super::*;
+
+    pub(in crate::messages) fn serialize<S: Serializer>(
+        updates: &[RequestUpdate],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(updates.iter().map(Encoded))
+    }
+
+    pub(in crate::messages) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<RequestUpdate>, D::Error> {
+        let updates = at_most::<_, Decoded, UPDATES_MAX>(deserializer)?;
+        Ok(updates.into_iter().map(|update| update.0).collect())
+    }
+}
+
+/// Requests in one message.
+pub const READS_MAX: usize = 1024;
+
+/// The tokens that arrived of one attempt of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadEntry {
+    /// The gateway's number of the request.
+    pub handle: u64,
+    /// The attempt that is read.
+    pub attempt: u32,
+    /// By choice: items of the log that arrived.
+    #[serde(deserialize_with = "at_most::<_, _, CHOICES_MAX>")]
+    pub have: Vec<u32>,
+}
+
+/// A gateway asks an engine for the tokens after those that arrived.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadRequest {
+    /// The gateway.
+    #[serde(with = "InstanceNumber")]
+    pub gateway: InstanceId,
+    /// At most [`READS_MAX`].
+    #[serde(deserialize_with = "at_most::<_, _, READS_MAX>")]
+    pub entries: Vec<ReadEntry>,
+}
+
+impl ReadRequest {
+    /// Bytes.
+    ///
+    /// # Errors
+    /// There are more than [`READS_MAX`] entries or [`super::MESSAGE_BYTES_MAX`] bytes.
+    pub fn encode(&self) -> Result<Vec<u8>, MessageError> {
+        if self.entries.len() > READS_MAX {
+            return Err(MessageError::TooMany("reads", READS_MAX));
+        }
+        let mut out = Vec::new();
+        push_bounded(&mut out, self, MESSAGE_BYTES_MAX)?;
+        Ok(out)
+    }
+
+    /// The request of these bytes.
+    ///
+    /// # Errors
+    /// The bytes are no such request, one of another version, or above a bound.
+    pub fn decode(message: &[u8]) -> Result<Self, MessageError> {
+        decode_message(message, "read request", MESSAGE_BYTES_MAX)
+    }
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::VERSION;
     use super::super::encoding::push_message;
     use super::super::encoding::tests::assert_checked;
-    use super::super::update::tests::updates;
     use super::*;
-    use engine::INJECT_TOKENS_MAX;
+    use engine::{INJECT_TOKENS_MAX, RequestUpdate};
     use proptest::prelude::*;
 
     const GATEWAY: InstanceId = InstanceId(u64::MAX);
@@ -160,5 +266,50 @@ mod tests {
         assert_eq!(decode_orders(&encoded(&more).unwrap()), malformed);
         let long = Err(MessageError::TooMany("bytes", MESSAGE_BYTES_MAX));
         assert_eq!(encoded(&vec![injection(1024); 1000]), long);
+    }
+
+    pub(in crate::messages) fn updates() -> impl Strategy<Value = RequestUpdate> {
+        let float = || proptest::option::of(-9.0_f32..9.0);
+        let floats = (float(), float(), float(), float(), float(), float());
+        let ids = proptest::collection::vec(any::<u32>(), 0..5);
+        (floats, any::<Option<u32>>(), ids).prop_map(|(floats, top_k, inject)| RequestUpdate {
+            temperature: floats.0,
+            top_k,
+            top_p: floats.1,
+            min_p: floats.2,
+            repetition_penalty: floats.3,
+            presence_penalty: floats.4,
+            frequency_penalty: floats.5,
+            inject,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn read_requests_are_read_back_and_other_bytes_are_checked(
+            gateway: u64,
+            entries in proptest::collection::vec((any::<u64>(), any::<u32>(), proptest::collection::vec(any::<u32>(), 0..4)), 0..9),
+        ) {
+            let entries = entries.into_iter();
+            let entries = entries.map(|(handle, attempt, have)| ReadEntry { handle, attempt, have });
+            let request = ReadRequest { gateway: InstanceId(gateway), entries: entries.collect() };
+            let bytes = request.encode().unwrap();
+            assert_checked(&bytes, ReadRequest::decode, ReadRequest::encode);
+            prop_assert_eq!(ReadRequest::decode(&bytes), Ok(request));
+        }
+    }
+
+    #[test]
+    fn too_many_entries_are_rejected() {
+        let request = ReadRequest {
+            entries: vec![ReadEntry::default(); READS_MAX + 1],
+            ..ReadRequest::default()
+        };
+        let too_many = MessageError::TooMany("reads", READS_MAX);
+        assert_eq!(request.encode(), Err(too_many));
+        let mut message = Vec::new();
+        push_message(&mut message, &request);
+        let malformed = Err(MessageError::Malformed("read request"));
+        assert_eq!(ReadRequest::decode(&message), malformed);
     }
 }

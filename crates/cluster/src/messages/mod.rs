@@ -1,10 +1,9 @@
 //! Messages between instances. Every length is bounded; bytes of others are an error, never a panic.
 //!
 //! ```text
-//! heartbeat   what an instance is, serves and has free     run, run_part, run_reply   a request for an engine
-//! tokens      tokens, ends and progress of requests        read                       tokens that did not arrive
-//! control     orders for requests on an engine             update                     control updates
-//! records_head   the owner of a stream's records           encoding                   bytes of all but heartbeats and tokens
+//! heartbeat   what an instance is, serves and has free     run       a request for an engine, and the answers
+//! tokens      tokens, ends and progress of requests        control   orders, control updates, reads of missing tokens
+//! encoding    bytes of all but heartbeats and tokens, and the head of a stream's records
 //! ```
 
 use std::fmt;
@@ -12,24 +11,21 @@ use std::fmt;
 mod control;
 mod encoding;
 mod heartbeat;
-mod read;
-mod records_head;
 mod run;
-mod run_part;
-mod run_reply;
 mod tokens;
-mod update;
 
-pub use control::{ORDERS_MAX, Order, OrderKind, decode_orders, encode_orders};
+pub use control::{
+    ORDERS_MAX, Order, OrderKind, READS_MAX, ReadEntry, ReadRequest, decode_orders, encode_orders,
+};
+pub use encoding::{RECORDS_HEAD_BYTES_MAX, RecordsHead};
 pub use heartbeat::{
     ContentIdentity, HEARTBEAT_BYTES_MAX, Heartbeat, KEYS_SAMPLE_MAX, MODELS_MAX, OwnedStreams,
     ReportedLoad, Role, ServedModel,
 };
-pub use read::{READS_MAX, ReadEntry, ReadRequest};
-pub use records_head::{RECORDS_HEAD_BYTES_MAX, RecordsHead};
-pub use run::{RUN_BYTES_MAX, Run, RunChoice};
-pub use run_part::{ASSEMBLY_BYTES_MAX, Assembled, PART_BYTES_MAX, PART_WAIT, PartAssembly};
-pub use run_reply::{Rejection, RunReply};
+pub use run::{
+    ASSEMBLY_BYTES_MAX, Assembled, PART_BYTES_MAX, PART_WAIT, PartAssembly, RUN_BYTES_MAX,
+    Rejection, Run, RunChoice, RunReply,
+};
 pub use tokens::{
     Attempt, ChoiceEnd, RequestProgress, RunKey, TokenBatch, TokenRun, VECTOR_ENTRIES_MAX,
 };

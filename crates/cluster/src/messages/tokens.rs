@@ -1,20 +1,14 @@
 //! Tokens, ends and progress of requests: what an engine sends to a gateway, after each step and as the answer to a read.
 //! They are many, so they are written by hand into memory that is reused.
 
-mod bytes;
-mod end_code;
-mod vectors;
+#[cfg(test)]
+mod tests;
 
-pub use vectors::VECTOR_ENTRIES_MAX;
-
-use super::encoding::open_message;
+use super::encoding::{Reader, open_message, phase_from, push_f32, push_run, push_varint};
 use super::{MESSAGE_BYTES_MAX, MessageError, VERSION};
 use crate::names::InstanceId;
-use bytes::{Reader, phase_from, push_run, push_varint};
-use end_code::{end_code, end_from_code};
 use engine::{Phase, TOP_LOGPROBS_MAX, Token, TopLogprob};
-use stream::End;
-use vectors::VectorList;
+use stream::{Clock, End, FailCode, Stop};
 
 /// Bytes that an encoded run, end or progress takes at most, tokens left out.
 const ENTRY_BYTES_MAX: usize = 48;
@@ -385,5 +379,156 @@ impl TokenBatch {
     }
 }
 
+/// First code of [`End::TimedOut`].
+const TIMED_OUT: u32 = 16;
+/// First code of [`End::Failed`].
+const FAILED: u32 = 32;
+/// First code of [`FailCode::Upstream`]; the place is added.
+const UPSTREAM: u32 = 256;
+/// First code of [`Stop::StopString`]; the index is added.
+const STOP_STRING: u32 = 1 << 16;
+
+/// Ends with a code of their own.
+const CODES: [(u32, End); 20] = [
+    (0, End::Lost),
+    (1, End::Stop(Stop::Eos)),
+    (2, End::Stop(Stop::ToolCalls)),
+    (3, End::Length),
+    (4, End::Cancelled),
+    (5, End::Deadline),
+    (TIMED_OUT, End::TimedOut(Clock::Queue)),
+    (TIMED_OUT + 1, End::TimedOut(Clock::FirstToken)),
+    (TIMED_OUT + 2, End::TimedOut(Clock::Idle)),
+    (TIMED_OUT + 3, End::TimedOut(Clock::Total)),
+    (TIMED_OUT + 4, End::TimedOut(Clock::Reader)),
+    (FAILED, End::Failed(FailCode::Inference)),
+    (FAILED + 1, End::Failed(FailCode::NotFinite)),
+    (FAILED + 2, End::Failed(FailCode::Panic)),
+    (FAILED + 3, End::Failed(FailCode::Shutdown)),
+    (FAILED + 4, End::Failed(FailCode::Constraint)),
+    (FAILED + 5, End::Failed(FailCode::ModelChanged)),
+    (FAILED + 6, End::Failed(FailCode::CrashedEngines)),
+    (FAILED + 7, End::Failed(FailCode::NoEngine)),
+    (FAILED + 8, End::Failed(FailCode::Device)),
+];
+
+/// The code of an end.
+fn end_code(end: End) -> u32 {
+    if let End::Stop(Stop::StopString(index)) = end {
+        return STOP_STRING + u32::from(index);
+    }
+    if let End::Failed(FailCode::Upstream(place)) = end {
+        return UPSTREAM + u32::from(place);
+    }
+    let code = CODES.iter().find(|row| row.1 == end);
+    code.map_or(0, |row| row.0)
+}
+
+/// The end with this code; [`End::Lost`] for a code that this version does not have.
+fn end_from_code(code: u32) -> End {
+    if let Some(index) = code.checked_sub(STOP_STRING) {
+        return u16::try_from(index).map_or(End::Lost, |index| End::Stop(Stop::StopString(index)));
+    }
+    if let Some(place) = code.checked_sub(UPSTREAM) {
+        return u8::try_from(place)
+            .map_or(End::Lost, |place| End::Failed(FailCode::Upstream(place)));
+    }
+    let end = CODES.iter().find(|row| row.0 == code);
+    end.map_or(End::Lost, |row| row.1)
+}
+
+/// Entries of a vector. Models with longer hidden states give no embeddings to gateways.
+pub const VECTOR_ENTRIES_MAX: usize = 1 << 16;
+
+/// Vectors by attempt. Flat lists, reused from message to message.
+#[derive(Clone, Debug, Default)]
+struct VectorList {
+    ranges: Vec<(Attempt, (usize, usize))>,
+    entries: Vec<f32>,
+}
+
+impl VectorList {
+    fn clear(&mut self) {
+        self.ranges.clear();
+        self.entries.clear();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// # Errors
+    /// The length is 0 or above [`VECTOR_ENTRIES_MAX`].
+    fn check(vector: &[f32]) -> Result<(), MessageError> {
+        match vector.len() {
+            0 => Err(MessageError::Malformed("vector")),
+            1..=VECTOR_ENTRIES_MAX => Ok(()),
+            _ => Err(MessageError::TooMany(
+                "entries of a vector",
+                VECTOR_ENTRIES_MAX,
+            )),
+        }
+    }
+
+    fn push(&mut self, attempt: Attempt, vector: &[f32]) {
+        let begin = self.entries.len();
+        self.entries.extend_from_slice(vector);
+        self.ranges.push((attempt, (begin, self.entries.len())));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (Attempt, &[f32])> {
+        let ranges = self.ranges.iter();
+        ranges.map(|&(attempt, (begin, end))| (attempt, &self.entries[begin..end]))
+    }
+
+    /// Appends the vectors.
+    fn encode(&self, out: &mut Vec<u8>) {
+        push_varint(out, self.ranges.len() as u64);
+        for (attempt, vector) in self.iter() {
+            push_varint(out, attempt.handle);
+            push_varint(out, attempt.attempt.into());
+            push_varint(out, vector.len() as u64);
+            vector.iter().for_each(|&entry| push_f32(out, entry));
+        }
+    }
+
+    /// Adds the vectors of a message.
+    fn take(&mut self, reader: &mut Reader<'_>) -> Option<()> {
+        for _ in 0..reader.take_count(MESSAGE_BYTES_MAX, 7)? {
+            let attempt = Attempt {
+                handle: reader.take_u64()?,
+                attempt: reader.take_u32()?,
+            };
+            let len = reader.take_count(VECTOR_ENTRIES_MAX, 4)?;
+            let begin = self.entries.len();
+            for _ in 0..len {
+                self.entries.push(reader.take_f32()?);
+            }
+            self.ranges.push((attempt, (begin, begin + len)));
+            (len > 0).then_some(())?;
+        }
+        Some(())
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod end_code_tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_read_back() {
+        let stops = [0, 7, u16::MAX].map(|index| End::Stop(Stop::StopString(index)));
+        let upstreams = [0, u8::MAX].map(|place| End::Failed(FailCode::Upstream(place)));
+        let others = stops.into_iter().chain(upstreams);
+        for end in CODES.iter().map(|row| row.1).chain(others) {
+            assert_eq!(end_from_code(end_code(end)), end);
+        }
+    }
+
+    #[test]
+    fn unknown_codes_are_lost() {
+        for code in [6, 15, 21, 31, 41, 65_535, STOP_STRING + 65_536, u32::MAX] {
+            assert_eq!(end_from_code(code), End::Lost, "{code}");
+        }
+    }
+}

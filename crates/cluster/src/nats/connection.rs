@@ -1,17 +1,24 @@
-//! One connection of the process, opened once and connected again for ever.
+//! One connection of the process, opened once and connected again without end, with the versions of NATS servers that
+//! are used.
 
-use super::credentials::{self, CredentialError};
-use super::hearing::Hearing;
-use super::status::{ConnectionState, ConnectionStatus, NatsServer, News};
+use super::credentials;
+use super::credentials::CredentialError;
+use super::status::{ConnectionState, ConnectionStatus, Hearing, NatsServer, News};
 use super::unreadable::UnreadableMessages;
-use crate::config::{self, NatsConfig};
+use crate::config;
+use crate::config::NatsConfig;
 use async_nats::connection::State;
-use async_nats::{Client, ClientError, ConnectOptions, Event, Server, ServerAddr, ServerError};
+use async_nats::{
+    Client, ClientError, ConnectOptions, Event, HeaderMap, Server, ServerAddr, ServerError,
+};
+use bytes::Bytes;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 /// Time for one attempt, with login and TLS.
 const ATTEMPT_MAX: Duration = Duration::from_secs(5);
@@ -365,9 +372,66 @@ fn delay(attempt: usize, random: u8) -> Duration {
     whole - whole / 4 * u32::from(random) / 255
 }
 
+/// Time for a message to be taken by the connection, which takes none while it is made again. Longer waits lose the message, as
+/// the loss of the connection does.
+const TAKEN_MAX: Duration = Duration::from_millis(100);
+
+/// Gives a message to the connection.
+///
+/// # Errors
+/// The connection is closed, or takes no message in time: the message is lost.
+pub(crate) async fn publish_in_time(
+    client: &Client,
+    subject: String,
+    header: Option<HeaderMap>,
+    message: Bytes,
+) -> Result<(), String> {
+    let sent = async {
+        match header {
+            None => client.publish(subject, message).await,
+            Some(header) => client.publish_with_headers(subject, header, message).await,
+        }
+    };
+    match timeout(TAKEN_MAX, sent).await {
+        Ok(sent) => sent.map_err(|why| why.to_string()),
+        Err(_) => Err("the connection takes no message".to_owned()),
+    }
+}
+
+/// Version of a NATS server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServerVersion(pub u32, pub u32, pub u32);
+
+/// Oldest server that is used: that of Debian 12, with which the tests run.
+pub const VERSION_FLOOR: ServerVersion = ServerVersion(2, 9, 10);
+
+/// Oldest server without a notice. Older ones were seen to lose whole streams of JetStream when a server is killed
+/// (up to 2.10.22), or when files are damaged (up to 2.12.2).
+pub const RECOMMENDED: ServerVersion = ServerVersion(2, 12, 3);
+
+impl ServerVersion {
+    /// Reads `2.12.8`, `v2.12.8` and `2.13.0-RC.1`. `None`: no version.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.strip_prefix('v').unwrap_or(text);
+        let release = text.split(['-', '+']).next()?;
+        let mut parts = release.split('.').map(|part| part.parse().ok());
+        let version = Self(parts.next()??, parts.next()??, parts.next()??);
+        parts.next().is_none().then_some(version)
+    }
+}
+
+impl fmt::Display for ServerVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use async_nats::ConnectOptions;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
 
     #[test]
     fn delays_double_up_to_a_bound() {
@@ -378,6 +442,53 @@ mod tests {
         for attempt in 2..20 {
             let (long, short) = (delay(attempt, 0), delay(attempt, 255));
             assert_eq!(short, long - long / 4);
+        }
+    }
+
+    /// A server that greets one client and is gone.
+    async fn greet(listener: TcpListener) {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let info = b"INFO {\"server_id\":\"a\",\"version\":\"2.10.0\",\"max_payload\":1048576,\"proto\":1,\"headers\":true}\r\n";
+        socket.write_all(info).await.unwrap();
+        let mut heard = Vec::new();
+        while !heard.ends_with(b"PING\r\n") {
+            let mut part = [0; 512];
+            let read = socket.read(&mut part).await.unwrap();
+            heard.extend_from_slice(&part[..read]);
+        }
+        socket.write_all(b"PONG\r\n").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn message_for_a_lost_connection_delays_its_sender_by_a_moment() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("nats://{}", listener.local_addr().unwrap());
+        let server = tokio::spawn(greet(listener));
+        let options = ConnectOptions::new().client_capacity(1);
+        let client = options.connect(url).await.unwrap();
+        server.await.unwrap();
+        let mut outcome = Ok(());
+        for _ in 0..100 {
+            // Without the bound this would wait for the server, for ever.
+            outcome = publish_in_time(&client, "a".to_owned(), None, Bytes::new()).await;
+            if outcome.is_err() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let lost = Err("the connection takes no message".to_owned());
+        assert_eq!(outcome, lost);
+    }
+
+    #[test]
+    fn versions_are_ordered_by_number() {
+        let parse = |text| ServerVersion::parse(text).unwrap();
+        assert!(parse("2.9.9") < VERSION_FLOOR);
+        assert!(parse("2.10.0") > VERSION_FLOOR);
+        assert_eq!(parse("v2.12.3-RC.1"), RECOMMENDED);
+        assert_eq!(parse("2.9.10").to_string(), "2.9.10");
+        for bad in ["", "2", "2.9", "2.9.x", "2.9.10.1", "new"] {
+            assert_eq!(ServerVersion::parse(bad), None, "{bad}");
         }
     }
 }

@@ -1,30 +1,20 @@
 //! The connection to NATS.
 //!
 //! ```text
-//! connection      opened once, connected again for ever; its events become a status
-//! status          connected, and if not, why; what the servers deny
+//! connection      opened once, connected again without end; its events become a status
+//! status          connected, and if not, why; what the servers deny; whether own heartbeats come back
 //! credentials     files of secrets, read at the start
-//! server_version  the oldest server that is used
-//! denials         subjects that the rights of this process do not include
-//! hearing         whether own heartbeats come back
-//! publishing      messages of loops, which wait for no connection
-//! unreadable      messages that nobody of ours sent, counted by kind of subject
+//! unreadable      messages that this cluster did not send, counted by kind of subject
 //! ```
 
 mod connection;
 mod credentials;
-mod denials;
-mod hearing;
-mod publishing;
-mod server_version;
 mod status;
 mod unreadable;
 
-pub use connection::{Connection, NatsCounts};
+pub(crate) use connection::publish_in_time;
+pub use connection::{Connection, NatsCounts, RECOMMENDED, ServerVersion, VERSION_FLOOR};
 pub use credentials::CredentialError;
 pub(crate) use credentials::read_secret;
-pub use hearing::Hearing;
-pub(crate) use publishing::publish_in_time;
-pub use server_version::{RECOMMENDED, ServerVersion, VERSION_FLOOR};
-pub use status::{ConnectionState, ConnectionStatus, NatsServer};
+pub use status::{ConnectionState, ConnectionStatus, Hearing, NatsServer};
 pub use unreadable::{SubjectKind, UnreadableMessages};

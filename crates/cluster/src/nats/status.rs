@@ -1,8 +1,20 @@
-//! Whether NATS can be used, and if not, why.
+//! Whether NATS can be used, and if not, why: subjects that a server denies to this process, and whether this process
+//! hears its own heartbeats, which go through NATS and back.
+//!
+//! A gateway that was stopped, or that NATS did not reach, for several heartbeats may have been taken for dead, and its
+//! streams been taken over. What NATS has held back arrives first when the gateway is back: sent to clients, it would be the
+//! text of a second owner. So tokens are dropped, and read again later, until JetStream has said who owns the streams.
 
-use super::denials::{Denial, Denials};
-use super::server_version::{RECOMMENDED, ServerVersion, VERSION_FLOOR};
-use std::time::Instant;
+#[cfg(test)]
+mod tests;
+
+use super::connection::{RECOMMENDED, ServerVersion, VERSION_FLOOR};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// Bytes that one message may have at least: messages of crate `cluster` are shorter.
 pub(super) const PAYLOAD_FLOOR: usize = 1 << 20;
@@ -231,123 +243,207 @@ fn unfit(server: &NatsServer) -> Option<String> {
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
+/// Denials that are kept; further ones are only counted.
+const DENIALS_MAX: usize = 32;
 
-    fn start() -> Instant {
-        tokio::time::Instant::now().into_std()
+/// Time after which a denied publication that was not repeated is no longer shown: the rights may have changed.
+const PUBLICATION_SHOWN: Duration = Duration::from_secs(10);
+
+/// Bytes of a subject that is shown.
+const SUBJECT_BYTES_MAX: usize = 256;
+
+/// Denied use of a subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Operation {
+    Publish,
+    Subscribe,
+}
+
+/// A right that is missing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Denial {
+    operation: Operation,
+    subject: String,
+}
+
+impl Denial {
+    /// Reads an error of a NATS server, such as `Permissions Violation for Publish to "mr.a.hb"`. `None`: another error.
+    pub(super) fn parse(error: &str) -> Option<Self> {
+        let lower = error.to_ascii_lowercase();
+        let what = lower.strip_prefix("permissions violation for ")?;
+        let operation = match what.split(' ').next()? {
+            "publish" => Operation::Publish,
+            "subscription" => Operation::Subscribe,
+            _ => return None,
+        };
+        // Lower case keeps the length; subjects do not.
+        let subject = error.split('"').nth(1)?;
+        let subject: String = subject
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(SUBJECT_BYTES_MAX)
+            .collect();
+        Some(Self { operation, subject })
     }
 
-    fn server(version: &str) -> NatsServer {
-        NatsServer {
-            name: "n1".to_owned(),
-            version: version.to_owned(),
-            cluster: None,
-            max_payload: PAYLOAD_FLOOR,
+    /// Whether only the records of streams need the subject: a process serves without them.
+    pub(super) fn concerns_records(&self) -> bool {
+        let subject = &*self.subject;
+        let is_stored = subject.starts_with("mr.") && subject.contains(".s.");
+        is_stored || subject.starts_with("$JS.") || subject.ends_with(".claimed")
+    }
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operation = match self.operation {
+            Operation::Publish => "publish to",
+            Operation::Subscribe => "subscribe to",
+        };
+        write!(
+            f,
+            "the NATS user of this process may not {operation} \"{}\"",
+            self.subject
+        )
+    }
+}
+
+/// The rights that are missing on one connection.
+#[derive(Debug, Default)]
+pub(super) struct Denials {
+    /// When each was last seen; at most [`DENIALS_MAX`].
+    seen: BTreeMap<Denial, Instant>,
+}
+
+impl Denials {
+    /// Adds a denial; returns whether it is a new one.
+    pub(super) fn add(&mut self, denial: Denial, now: Instant) -> bool {
+        if self.seen.len() >= DENIALS_MAX && !self.seen.contains_key(&denial) {
+            return false;
+        }
+        self.seen.insert(denial, now).is_none()
+    }
+
+    /// Forgets all: a new connection has new rights.
+    pub(super) fn clear(&mut self) {
+        self.seen.clear();
+    }
+
+    /// Forgets publications that were not denied again.
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.seen.retain(|denial, at| {
+            denial.operation == Operation::Subscribe
+                || now.saturating_duration_since(*at) < PUBLICATION_SHOWN
+        });
+    }
+
+    /// The denials in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Denial> {
+        self.seen.keys()
+    }
+}
+
+/// Own heartbeats that may be missing. Others take an instance for dead after more, and not at all if this is a pause of
+/// theirs.
+const SILENT: u32 = 8;
+/// Longest time for the answer of JetStream. Without one, streams go on: another gateway could not have claimed them either
+/// if JetStream had been away before.
+const HELD_MAX: Duration = Duration::from_secs(10);
+
+/// Times of own heartbeats, in milliseconds since [`Hearing::new`].
+#[derive(Debug)]
+pub struct Hearing {
+    start: Instant,
+    /// Time without an own heartbeat that counts as silence; 0: no heartbeats are sent.
+    silence_ms: AtomicU64,
+    heard_ms: AtomicU64,
+    /// How many silences have ended.
+    returns: AtomicU64,
+    returned_ms: AtomicU64,
+    /// The return after which all owners were read.
+    confirmed: AtomicU64,
+    /// Whether anybody confirms returns.
+    has_records: AtomicBool,
+    back: Notify,
+}
+
+impl Hearing {
+    /// No heartbeats are sent yet.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            start: now,
+            silence_ms: AtomicU64::new(0),
+            heard_ms: AtomicU64::new(0),
+            returns: AtomicU64::new(0),
+            returned_ms: AtomicU64::new(0),
+            confirmed: AtomicU64::new(0),
+            has_records: AtomicBool::new(false),
+            back: Notify::new(),
         }
     }
 
-    fn problem(status: &mut ConnectionStatus, now: Instant) -> String {
-        status.problem(now).expect("a problem")
+    fn since_start(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.start).as_millis() as u64
     }
 
-    #[test]
-    fn reason_of_a_missing_connection_is_told_once() {
-        let now = start();
-        let mut status = ConnectionStatus::new(1, now);
-        assert!(problem(&mut status, now).contains("not reachable yet"));
-        let reason = "nats://a: refused";
-        assert!(status.attempt_failed(reason).is_some());
-        assert_eq!(status.attempt_failed(reason), None);
-        assert!(problem(&mut status, now).contains(reason));
-        assert!(!status.is_usable());
-        assert_eq!(status.connected(server("2.12.8"), now).len(), 1);
-        assert_eq!((status.is_usable(), status.problem(now)), (true, None));
-        assert_eq!(status.attempt_failed(reason), None, "an old attempt");
-        assert!(status.disconnected(now).is_some());
-        assert_eq!(status.disconnected(now), None);
-        assert!(!problem(&mut status, now).contains(reason));
+    /// From now on an own heartbeat is sent each `heartbeat`.
+    pub fn begin(&self, heartbeat: Duration, now: Instant) {
+        self.heard_ms.store(self.since_start(now), SeqCst);
+        let silence = (heartbeat * SILENT).as_millis() as u64;
+        self.silence_ms.store(silence.max(1), SeqCst);
     }
 
-    #[test]
-    fn old_and_small_servers_are_refused_with_the_bound() {
-        let now = start();
-        for (version, max_payload, expected) in [
-            ("2.9.9", PAYLOAD_FLOOR, "2.9.9: at least 2.9.10 is required"),
-            (
-                "mine",
-                PAYLOAD_FLOOR,
-                "\"mine\": at least 2.9.10 is required",
-            ),
-            (
-                "2.12.8",
-                PAYLOAD_FLOOR - 1,
-                "max_payload must be at least 1048576",
-            ),
-        ] {
-            let mut status = ConnectionStatus::new(1, now);
-            let server = NatsServer {
-                max_payload,
-                ..server(version)
-            };
-            let news = status.connected(server, now);
-            assert!(matches!(&news[..], [News::Error(why)] if why.contains(expected)));
-            assert!(!status.is_usable());
-            assert!(problem(&mut status, now).contains(expected));
+    /// Somebody calls [`confirm`](Self::confirm).
+    pub fn expect_confirmations(&self) {
+        self.has_records.store(true, SeqCst);
+    }
+
+    /// An own heartbeat came back.
+    pub fn note_heartbeat(&self, now: Instant) {
+        if self.is_silent(now) {
+            self.returned_ms.store(self.since_start(now), SeqCst);
+            // Before the time below, which ends the silence.
+            self.returns.fetch_add(1, SeqCst);
+        }
+        self.heard_ms.store(self.since_start(now), SeqCst);
+        if self.returns() != self.confirmed.load(SeqCst) {
+            self.back.notify_one();
         }
     }
 
-    #[test]
-    fn servers_that_are_no_cluster_are_told() {
-        let now = start();
-        let of = |cluster: Option<&str>| NatsServer {
-            cluster: cluster.map(str::to_owned),
-            ..server("2.12.8")
-        };
-        let told = |status: &mut ConnectionStatus, server| {
-            let news = status.connected(server, now);
-            let is_error = |news: &&News| matches!(news, News::Error(_));
-            news.iter().filter(is_error).count()
-        };
-        let mut single = ConnectionStatus::new(1, now);
-        assert_eq!(told(&mut single, of(None)), 0);
-        let mut three = ConnectionStatus::new(3, now);
-        assert_eq!(told(&mut three, of(None)), 1);
-        assert_eq!(told(&mut three, of(Some("a"))), 0);
-        assert_eq!(told(&mut three, of(Some("a"))), 0);
-        assert_eq!(told(&mut three, of(Some("b"))), 1);
-        assert!(three.is_usable());
+    fn is_silent(&self, now: Instant) -> bool {
+        let silence = self.silence_ms.load(SeqCst);
+        let heard = self.heard_ms.load(SeqCst);
+        silence != 0 && self.since_start(now).saturating_sub(heard) >= silence
     }
 
-    #[test]
-    fn old_servers_above_the_floor_are_used_with_a_warning() {
-        let now = start();
-        let mut status = ConnectionStatus::new(1, now);
-        let news = status.connected(server("2.10.22"), now);
-        assert!(matches!(&news[..], [News::Info(_), News::Warning(why)] if why.contains("2.12.3")));
-        assert!(status.is_usable());
+    /// How many silences have ended.
+    pub fn returns(&self) -> u64 {
+        self.returns.load(SeqCst)
     }
 
-    #[test]
-    fn denied_subjects_are_named_until_the_next_connection() {
-        let now = start();
-        let mut status = ConnectionStatus::new(1, now);
-        status.connected(server("2.12.8"), now);
-        let error = "Permissions Violation for Subscription to \"mr.a.hb\"";
-        assert!(matches!(
-            status.server_error(error, now),
-            Some(News::Error(_))
-        ));
-        assert_eq!(status.server_error(error, now), None, "told once");
-        let later = now + Duration::from_secs(3600);
-        assert!(problem(&mut status, later).contains("subscribe to \"mr.a.hb\""));
-        assert_eq!(status.denials(later).len(), 1);
-        status.connected(server("2.12.8"), later);
-        assert_eq!(status.problem(later), None);
-        let other = status.server_error("maximum connections exceeded", now);
-        assert!(matches!(other, Some(News::Warning(_))));
-        assert_eq!(status.problem(later), None);
+    /// The owners of all streams were read after this return.
+    pub fn confirm(&self, returns: u64) {
+        self.confirmed.fetch_max(returns, SeqCst);
+    }
+
+    /// Ready after a return that is not confirmed.
+    pub async fn wait_return(&self) {
+        self.back.notified().await;
+    }
+
+    /// Whether tokens of other processes are to be dropped: this process is deaf, or was, and does not know yet whether
+    /// the streams are still its own.
+    pub fn is_held(&self, now: Instant) -> bool {
+        if !self.has_records.load(SeqCst) {
+            return false;
+        }
+        let is_unsure = || {
+            let since = self
+                .since_start(now)
+                .saturating_sub(self.returned_ms.load(SeqCst));
+            self.confirmed.load(SeqCst) < self.returns() && u128::from(since) < HELD_MAX.as_millis()
+        };
+        self.is_silent(now) || is_unsure()
     }
 }

@@ -3,15 +3,13 @@
 //! ```text
 //! mod              the process: start, roles, shutdown
 //! served_models    models in this process's heartbeats, relayed ones included
-//! engine_search    engines of a gateway's model, or why there is none; models that engines announce
-//! model_searches   the searches of all models of a gateway
+//! model_searches   engines of a gateway's models, or why there is none; models that engines announce
 //! ```
 
-mod engine_search;
 mod model_searches;
 mod served_models;
 
-pub use engine_search::{AnnouncedModel, EngineSearch};
+pub use model_searches::{AnnouncedModel, EngineSearch};
 pub use served_models::Relaying;
 
 use crate::config::NatsConfig;
@@ -25,8 +23,7 @@ use crate::records::ClusterIdentity;
 use crate::relay::{
     KnownInstance, RelayConfig, RelayCounters, RelayDriver, RelayLink, RelayedModel,
 };
-use engine_search::announced_models;
-use model_searches::ModelSearches;
+use model_searches::{ModelSearches, announced_models};
 use served_models::ServedModels;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -18,36 +18,25 @@
 //! Everything here is computed from arguments; there is no clock and no I/O.
 //!
 //! ```text
-//! load            what the caller passes: loads of engines, the request
-//! prefix_chain    hashes of a prompt's blocks
-//! prefix_cache    blocks that one engine probably has
-//! since_heard     own requests at an engine, beside those that its heartbeat has counted
-//! tracked_engine  prediction and measured rates of one engine
-//! policy          the rule above, and the usual ones beside it
+//! prefix_cache    hashes of a prompt's blocks, and blocks that one engine probably has
+//! tracked_engine  prediction and measured rates of one engine, and own requests that its heartbeat has not counted
 //! ```
 
 #[cfg(test)]
 mod count_tests;
-mod load;
-mod policy;
 mod prefix_cache;
-mod prefix_chain;
 #[cfg(test)]
 mod simulation;
-mod since_heard;
 #[cfg(test)]
 mod tests;
 mod tracked_engine;
 
-pub use load::{EngineLoad, PlacementRequest};
-pub(crate) use prefix_chain::mix;
+pub(crate) use prefix_cache::mix;
 
 use crate::names::InstanceId;
-use policy::{Candidate, Turns};
-use prefix_cache::PrefixCache;
-use prefix_chain::PrefixChain;
+use prefix_cache::{PrefixCache, PrefixChain};
 use std::collections::{BTreeMap, HashMap};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tracked_engine::{Prediction, TrackedEngine, WaitingRequest};
 
 /// Predictions that differ by less than this share of the sooner one, plus one step, count as equal.
@@ -315,4 +304,109 @@ impl Placement {
 /// Tokens of KV cache that a request may need beside what is cached.
 fn needed_tokens(request: &PlacementRequest<'_>, uncached: u64) -> u64 {
     uncached.saturating_add(request.max_tokens)
+}
+
+/// The load of one engine, as of its last heartbeat.
+#[derive(Clone, Debug)]
+pub struct EngineLoad {
+    /// The engine.
+    pub id: InstanceId,
+    /// Arrival of the heartbeat.
+    pub heard: Instant,
+    /// Changes when the engine's prefix cache was cleared.
+    pub cache_epoch: u64,
+    /// Tokens that the KV cache holds; 0: unknown.
+    pub cache_tokens: u64,
+    /// Tokens of pages without a sequence, with or without content.
+    pub free_tokens: u64,
+    /// Sequences that can run at one time; 0: unknown.
+    pub slots: u32,
+    /// Requests without a slot.
+    pub queued: u32,
+    /// Sequences with a slot.
+    pub running: u32,
+    /// Prompt tokens that the engine has still to compute, if the heartbeat has that.
+    pub prefill_pending: Option<u64>,
+    /// Prompt tokens computed per second, if the engine measured it.
+    pub prefill_tokens_per_s: Option<f64>,
+    /// Duration of a step.
+    pub step: Duration,
+}
+
+/// The part of a request that a placement depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacementRequest<'a> {
+    /// Identifies the model's content.
+    pub model: u64,
+    /// Requests with different salts share no cached prefix.
+    pub salt: u64,
+    /// The prompt, and the tokens so far of a request that continues.
+    pub prompt: &'a [u32],
+    /// Tokens that may be generated.
+    pub max_tokens: u64,
+    /// Engines that rejected this request or died with it.
+    pub excluded: &'a [InstanceId],
+}
+
+/// An engine that may get a request.
+struct Candidate<'a> {
+    load: &'a EngineLoad,
+    prediction: Prediction,
+    /// Prompt tokens that the engine probably has to compute.
+    uncached: u64,
+}
+
+/// The choices of one gateway so far.
+#[derive(Debug, Default)]
+struct Turns {
+    count: u64,
+    last: Option<InstanceId>,
+}
+
+impl Turns {
+    /// One of the candidates; `family` names the prompt's first block. `None`: there are no candidates.
+    fn choose(
+        &mut self,
+        policy: PlacementPolicy,
+        candidates: &[Candidate<'_>],
+        family: u64,
+    ) -> Option<InstanceId> {
+        let chosen = match policy {
+            PlacementPolicy::Predicted => soonest(candidates, family),
+            PlacementPolicy::LeastLoaded => fewest_sequences(candidates, self.count),
+            PlacementPolicy::RoundRobin => next_in_turn(candidates, self.last),
+        }?;
+        self.count += 1;
+        self.last = Some(chosen);
+        Some(chosen)
+    }
+}
+
+/// The engine with the soonest first token. Of those that are about equal, the one that computes the least, then the one
+/// with the fewest sequences.
+fn soonest(candidates: &[Candidate<'_>], family: u64) -> Option<InstanceId> {
+    let seconds = candidates.iter().map(|one| one.prediction.seconds);
+    let soonest = seconds.min_by(f64::total_cmp)?;
+    let about_equal = candidates.iter().filter(|one| {
+        let step = one.load.step.as_secs_f64();
+        one.prediction.seconds <= soonest * (1.0 + EQUAL_SHARE) + step
+    });
+    let chosen = about_equal.min_by_key(|one| {
+        let sequences = one.prediction.sequences;
+        (one.uncached, sequences, mix(family ^ one.load.id.0))
+    });
+    chosen.map(|one| one.load.id)
+}
+
+/// The engine with the fewest requests, own ones since the heartbeat included; equal ones in an order that changes.
+fn fewest_sequences(candidates: &[Candidate<'_>], turn: u64) -> Option<InstanceId> {
+    let order = |one: &&Candidate<'_>| (one.prediction.sequences, mix(turn ^ mix(one.load.id.0)));
+    candidates.iter().min_by_key(order).map(|one| one.load.id)
+}
+
+/// The engine whose id follows that of the last choice.
+fn next_in_turn(candidates: &[Candidate<'_>], last: Option<InstanceId>) -> Option<InstanceId> {
+    let ids = candidates.iter().map(|one| one.load.id);
+    let following = ids.clone().filter(|id| last.is_some_and(|last| *id > last));
+    following.min().or_else(|| ids.min())
 }

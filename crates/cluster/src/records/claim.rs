@@ -1,10 +1,15 @@
-//! A stream whose owner is gone, read and claimed on NATS.
+//! A stream whose owner is gone: the messages of its subject, read on NATS, and the claim that takes it over.
 
-use super::claim_plan::{ClaimPlan, ClaimedPlace};
 use super::jet_stream::JetStreamRecords;
-use super::store_request::{LastMessage, PublishOutcome};
+use super::store::{LastMessage, PublishOutcome};
+use crate::messages::{MessageError, RecordsHead};
 use crate::names::InstanceId;
-use journal::RecoveredStream;
+use bytes::Bytes;
+use journal::{
+    Record, RecordAddress, RecoveredClaim, RecoveredStream, RemoteRecords, RemoteStream,
+    ReplayError, encode_record,
+};
+use std::fmt;
 use std::time::Duration;
 
 /// Attempts while JetStream gives no clear answer.
@@ -110,4 +115,147 @@ impl JetStreamRecords {
         }
         Err(reason)
     }
+}
+
+/// Reason of a claim: the stream's owner is gone.
+pub const CLAIM_TAKEOVER: u32 = 2;
+
+/// A message of a subject.
+#[derive(Clone, Debug)]
+pub struct SubjectMessage {
+    /// Sequence in JetStream.
+    pub sequence: u64,
+    /// Head and records.
+    pub payload: Bytes,
+}
+
+/// Why a stream cannot be claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimError {
+    /// A message cannot be read, or is of a newer version.
+    Message(MessageError),
+    /// The records are no stream that this version can read.
+    Records(ReplayError),
+}
+
+impl fmt::Display for ClaimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Message(why) => write!(f, "{why}"),
+            Self::Records(why) => write!(f, "{why}"),
+        }
+    }
+}
+
+impl std::error::Error for ClaimError {}
+
+/// The place after a claim, for the replicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimedPlace {
+    /// The new generation.
+    pub generation: u64,
+    /// Sequence of the claim.
+    pub sequence: u64,
+    /// Handle of the stored records.
+    pub handle: u64,
+}
+
+/// A stream as its subject has it, and the message that claims it.
+#[derive(Clone, Debug)]
+pub struct ClaimPlan {
+    /// The stream before the claim.
+    pub stream: RecoveredStream,
+    /// The last message: the owner so far, and the sequence that the claim expects.
+    pub last: LastMessage,
+    /// The claim.
+    pub payload: Bytes,
+    head: RecordsHead,
+}
+
+impl ClaimPlan {
+    /// A claim by `instance` of the stream with all these messages of its subject, which take at most `bytes_max` of memory.
+    /// `None`: the subject has no messages.
+    ///
+    /// # Errors
+    /// The messages are no stream that can be read.
+    pub fn new(
+        id: u128,
+        messages: &[SubjectMessage],
+        instance: InstanceId,
+        bytes_max: usize,
+    ) -> Result<Option<Self>, ClaimError> {
+        let mut records = RemoteRecords::new(bytes_max);
+        let mut last: Option<LastMessage> = None;
+        for message in messages {
+            let decoded = RecordsHead::decode(&message.payload);
+            let (head, body) = decoded.map_err(ClaimError::Message)?;
+            let continues = last.is_some_and(|last| {
+                head.has_owner_of(last.head) && head.number == last.head.number + 1
+            });
+            records.push_message(body, continues);
+            let sequence = message.sequence;
+            last = Some(LastMessage { sequence, head });
+        }
+        let Some(last) = last else {
+            return Ok(None);
+        };
+        let found = records.finish(id).map_err(ClaimError::Records)?;
+        let RemoteStream { stream, next } = found;
+        let head = RecordsHead {
+            generation: last.head.generation + 1,
+            instance,
+            number: 1,
+            handle: next.handle,
+            key: last.head.key,
+        };
+        let claim = claimed(&stream, head);
+        Ok(Some(Self {
+            payload: encode_claim(head, next, claim),
+            stream,
+            last,
+            head,
+        }))
+    }
+
+    /// Whether this message is the claim.
+    pub fn is_claim(&self, head: RecordsHead) -> bool {
+        head.has_owner_of(self.head)
+    }
+
+    /// The place after the claim was stored with this sequence.
+    pub fn place(&self, sequence: u64) -> ClaimedPlace {
+        ClaimedPlace {
+            generation: self.head.generation,
+            sequence,
+            handle: self.head.handle,
+        }
+    }
+}
+
+/// The claim as a record: attempts on engines go on counting.
+fn claimed(stream: &RecoveredStream, head: RecordsHead) -> RecoveredClaim {
+    let before = stream.claim;
+    RecoveredClaim {
+        generation: head.generation,
+        instance: head.instance.0,
+        attempt: before.map_or(0, |claim| claim.attempt),
+        why: CLAIM_TAKEOVER,
+        tokens: before.map_or(0, |claim| claim.tokens),
+        boot: 0,
+    }
+}
+
+fn encode_claim(head: RecordsHead, next: RecordAddress, claim: RecoveredClaim) -> Bytes {
+    let mut payload = Vec::new();
+    head.encode_into(&mut payload);
+    let record = Record::Claimed {
+        generation: claim.generation,
+        instance: claim.instance,
+        attempt: claim.attempt,
+        why: claim.why,
+        tokens: claim.tokens,
+    };
+    let encoded = encode_record(&mut payload, next, &record);
+    debug_assert!(encoded.is_ok(), "the record has no part with a bound");
+    payload.into()
 }

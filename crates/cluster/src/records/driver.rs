@@ -3,8 +3,7 @@
 use super::cluster_identity::{IdentityCheck, IdentityStep};
 use super::jet_stream::{JetStreamRecords, StoreFacts, parse_notice};
 use super::journal_tap::{SharedReplicator, now};
-use super::store_request::{Fenced, PublishOutcome, StoreRequest};
-use super::store_status::{StoreProblem, StoreStatus};
+use super::store::{Fenced, PublishOutcome, StoreProblem, StoreRequest, StoreStatus};
 use crate::nats::{Connection, SubjectKind};
 use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;

@@ -1,10 +1,9 @@
 //! Requests to JetStream: one stream with a subject for each stream of Millrace.
 
-use super::claim_plan::SubjectMessage;
+use super::claim::SubjectMessage;
 use super::cluster_identity::ClusterIdentity;
-use super::config::{RECORDS_BYTES_MAX, RecordsConfig};
-use super::store_request::{LastMessage, PublishOutcome};
-use super::store_status::StoreProblem;
+use super::replicator::{RECORDS_BYTES_MAX, RecordsConfig};
+use super::store::{LastMessage, PublishOutcome, StoreProblem};
 use crate::messages::{RECORDS_HEAD_BYTES_MAX, RecordsHead};
 use crate::names::{ClusterId, Subjects};
 use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};

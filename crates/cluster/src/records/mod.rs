@@ -1,14 +1,10 @@
 //! Records of streams in JetStream, so that another gateway can take a stream over.
 //!
 //! ```text
-//! config             bounds and intervals              store_request   what the replicator wants, and what came of it
-//! replicator         write-behind of all streams       schedule    which stream is next
-//! replicated_stream  one stream: what is sent, stored, missing
-//! journal_tap        the journal's side of the replicator
-//! claim_plan         messages of a subject to a stream and a claim
-//! jet_stream         requests to JetStream             driver      the replicator on NATS
-//! claim              a stream read and claimed on NATS  store_status  whether records can be stored
-//! cluster_identity   which cluster the records belong to
+//! replicator         write-behind of all streams         replicated_stream  one stream: what is sent, stored, missing
+//! journal_tap        the journal's side of the replicator  store            what the replicator wants, and what came of it
+//! jet_stream         requests to JetStream               driver             the replicator on NATS
+//! claim              a stream read and claimed           cluster_identity   which cluster the records belong to
 //! ```
 //!
 //! # Copy
@@ -27,29 +23,27 @@
 //! which one counts.
 
 mod claim;
-mod claim_plan;
 mod cluster_identity;
-mod config;
 mod driver;
 mod jet_stream;
 mod journal_tap;
 mod replicated_stream;
 mod replicator;
-mod schedule;
 #[cfg(test)]
 mod simulation;
-mod store_request;
-mod store_status;
+mod store;
 #[cfg(test)]
 mod tests;
 
-pub use claim::{ClaimOutcome, ClaimedStream};
-pub use claim_plan::{CLAIM_TAKEOVER, ClaimError, ClaimPlan, ClaimedPlace, SubjectMessage};
+pub use claim::{
+    CLAIM_TAKEOVER, ClaimError, ClaimOutcome, ClaimPlan, ClaimedPlace, ClaimedStream,
+    SubjectMessage,
+};
 pub use cluster_identity::{ClusterIdentity, IdentityCheck};
-pub use config::RecordsConfig;
 pub use driver::{RecordsDriver, RecordsLink};
 pub use jet_stream::JetStreamRecords;
 pub use journal_tap::{JournalTap, SharedReplicator};
-pub use replicator::{KeyReader, Replicator, ReplicatorCounters};
-pub use store_request::{Fenced, LastMessage, PublishOutcome, ReplicaState, StoreRequest};
-pub use store_status::{StoreProblem, StoreStatus};
+pub use replicator::{KeyReader, RecordsConfig, Replicator, ReplicatorCounters};
+pub use store::{
+    Fenced, LastMessage, PublishOutcome, ReplicaState, StoreProblem, StoreRequest, StoreStatus,
+};

@@ -1,13 +1,14 @@
-//! One stream: what is to be sent, what is on the way, and what is stored.
+//! One stream: what is to be sent, what is on the way, and what is stored; and the streams that are next, by time.
 
-use super::config::RECORDS_BYTES_MAX;
-use super::store_request::LastMessage;
+use super::replicator::RECORDS_BYTES_MAX;
+use super::store::LastMessage;
 use crate::messages::{RECORDS_HEAD_BYTES_MAX, RecordsHead};
 use crate::names::InstanceId;
 use bytes::Bytes;
 use journal::{
     Open, REWRITTEN, Record, RecordAddress, RecordError, RecordSource, StreamKey, encode_record,
 };
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Bits of a handle that count the copies of one owner; the generation is above.
@@ -262,5 +263,41 @@ impl ReplicatedStream {
         let is_long = self.messages >= MESSAGES && self.bytes_since >= self.copy_bytes;
         let is_old = now.saturating_duration_since(self.copied_at) > age_max / 2;
         is_long || self.messages >= MESSAGES_MAX || (is_old && self.stored > 0)
+    }
+}
+
+/// An entry for each stream at most; the stream has the time of its entry.
+#[derive(Debug, Default)]
+pub(super) struct Schedule(BTreeSet<(Instant, u128)>);
+
+impl Schedule {
+    /// Sets the time of a stream; an earlier one stays.
+    pub(super) fn set(&mut self, due: &mut Option<Instant>, id: u128, at: Instant) {
+        if let Some(before) = *due {
+            if before <= at {
+                return;
+            }
+            self.0.remove(&(before, id));
+        }
+        *due = Some(at);
+        self.0.insert((at, id));
+    }
+
+    pub(super) fn clear(&mut self, due: &mut Option<Instant>, id: u128) {
+        if let Some(before) = due.take() {
+            self.0.remove(&(before, id));
+        }
+    }
+
+    /// The next stream that is due.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<u128> {
+        let first = self.0.first().copied().filter(|(at, _)| *at <= now)?;
+        self.0.remove(&first);
+        Some(first.1)
+    }
+
+    /// When the next stream is due.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.0.first().map(|(at, _)| *at)
     }
 }

@@ -4,11 +4,9 @@
 //! message before (not stored; sent again with the same expected sequence, so that a late first one does no harm), an
 //! older one or none (the store has lost messages; the stream is written once more), or another owner's (fenced).
 
-use super::claim_plan::ClaimedPlace;
-use super::config::{RECORDS_BYTES_MAX, RecordsConfig};
-use super::replicated_stream::{NextAction, ReplicatedStream};
-use super::schedule::Schedule;
-use super::store_request::{Fenced, LastMessage, PublishOutcome, ReplicaState, StoreRequest};
+use super::claim::ClaimedPlace;
+use super::replicated_stream::{NextAction, ReplicatedStream, Schedule};
+use super::store::{Fenced, LastMessage, PublishOutcome, ReplicaState, StoreRequest};
 use crate::names::InstanceId;
 use journal::{Open, Record, RecordSource, StreamKey};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -328,3 +326,35 @@ impl Replicator {
 
 mod answers;
 mod watching;
+
+/// Bytes of records in one message. A NATS server takes 1 MiB by default.
+pub(super) const RECORDS_BYTES_MAX: usize = 512 << 10;
+
+/// Settings of the records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordsConfig {
+    /// Bytes of records that are not stored yet, of all streams: 15 s at 4 MiB/s, or 300,000 tokens a second.
+    /// One stream that is written once more may exceed the bound.
+    pub behind_bytes: usize,
+    /// Shortest time between two messages of a stream.
+    pub batch_interval: Duration,
+    /// How many servers store each message; 1, 3 or 5.
+    pub replicas: usize,
+    /// Bytes of all streams in JetStream.
+    pub store_bytes: u64,
+    /// Age at which JetStream removes messages that no owner has purged. Streams that live are written once more at half
+    /// of it.
+    pub age_max: Duration,
+}
+
+impl Default for RecordsConfig {
+    fn default() -> Self {
+        Self {
+            behind_bytes: 64 << 20,
+            batch_interval: Duration::from_millis(50),
+            replicas: 1,
+            store_bytes: 4 << 30,
+            age_max: Duration::from_secs(24 * 3600),
+        }
+    }
+}

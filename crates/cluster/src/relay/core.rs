@@ -1,16 +1,15 @@
-//! Polls, orders and reads of requests.
+//! Polls, orders and reads of requests, with the relay's times, bounds and counts.
 
 use super::assignment::{Assignment, Place};
-use super::engines::{Engines, ModelEngines};
-use super::model_slots::{ModelSlots, RelayedModel};
-use super::{RelayConfig, RelayCounters};
+use super::driver::{ModelSlots, RelayedModel};
+use super::placing::{Engines, ModelEngines};
 use crate::messages::{Attempt, Order, OrderKind, ReadEntry, ReadRequest, Run};
 use crate::names::InstanceId;
-use crate::placement::{Placement, PlacementConfig};
+use crate::placement::{Placement, PlacementConfig, PlacementPolicy};
 use engine::remote::RelayedRequest;
 use engine::{Phase, RequestId, RequestUpdate};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use stream::{Clock, End, FailCode};
 
 /// Messages that the driver is to send.
@@ -51,7 +50,7 @@ pub struct Relay {
     pub(super) engines: Engines,
     /// `None`: disconnected.
     pub(super) connected_at: Option<Instant>,
-    /// Attempts that engines are to forget, at most [`super::endings::FORGOTTEN_MAX`].
+    /// Attempts that engines are to forget, at most [`super::assignment::FORGOTTEN_MAX`].
     pub(super) forgotten: BTreeSet<(InstanceId, Attempt)>,
     credit_at: Option<Instant>,
     pub(super) counters: RelayCounters,
@@ -268,5 +267,79 @@ impl Relay {
     fn is_dead(&self, engine: InstanceId, connected_at: Instant, now: Instant) -> bool {
         let connected = now.saturating_duration_since(connected_at);
         connected >= self.config.reconnect_grace && !self.engines.alive.contains(&engine)
+    }
+}
+
+/// Times and bounds of a relay.
+#[derive(Clone, Copy, Debug)]
+pub struct RelayConfig {
+    /// Which engine gets a request.
+    pub placement: PlacementPolicy,
+    /// Time between two credit orders of a gateway.
+    pub credit_every: Duration,
+    /// Time after which an order that was not acknowledged is sent again.
+    pub order_repeat: Duration,
+    /// A request of which nothing was heard for this time is read.
+    pub silence: Duration,
+    /// Time after which an unanswered read is sent again.
+    pub read_repeat: Duration,
+    /// An engine that answered no read of a request for this time has lost the request.
+    pub silence_max: Duration,
+    /// Time for the answer to a request that was sent.
+    pub reply_wait: Duration,
+    /// Pause before a request that all engines rejected is offered again.
+    pub retry: Duration,
+    /// Time that a request waits for an engine before the first token, or after an engine's death.
+    pub unplaced_max: Duration,
+    /// Time after a reconnection in which no engine counts as dead.
+    pub reconnect_grace: Duration,
+    /// Engines that may die with a request, without a token in between, before the request fails.
+    pub crashes_max: u32,
+}
+
+impl Default for RelayConfig {
+    fn default() -> Self {
+        Self {
+            placement: PlacementPolicy::default(),
+            credit_every: Duration::from_millis(20),
+            order_repeat: Duration::from_millis(200),
+            silence: Duration::from_millis(500),
+            read_repeat: Duration::from_secs(1),
+            silence_max: Duration::from_secs(6),
+            reply_wait: Duration::from_secs(10),
+            retry: Duration::from_millis(100),
+            unplaced_max: Duration::from_secs(60),
+            reconnect_grace: Duration::from_secs(2),
+            crashes_max: 3,
+        }
+    }
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayCounters {
+    /// Requests sent to engines, repeated ones included.
+    pub attempts: u64,
+    /// Requests sent again after an engine died or lost them.
+    pub resubmitted: u64,
+    /// Reads of missing tokens.
+    pub gap_reads: u64,
+    /// Messages of earlier attempts.
+    pub stale: u64,
+    /// Requests that ended because an engine sent other tokens than before.
+    pub diverged: u64,
+    /// Vectors of another length than the model's, with an entry that is not finite, or of requests for tokens.
+    pub wrong_vectors: u64,
+}
+
+#[cfg(test)]
+impl RelayCounters {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.attempts += other.attempts;
+        self.resubmitted += other.resubmitted;
+        self.gap_reads += other.gap_reads;
+        self.stale += other.stale;
+        self.diverged += other.diverged;
+        self.wrong_vectors += other.wrong_vectors;
     }
 }

@@ -15,38 +15,23 @@
 //! - While this process has no connection, no engine counts as dead.
 //!
 //! ```text
-//! core            polls of requests                    assignment       a request and where it runs
-//! placing         requests that go to an engine
-//! arrivals        messages of engines                  order_queue      orders until acknowledged, their messages
-//! outgoing        orders, credit, reads                endings          attempts that are given up, and ends
-//! config          times and bounds                     engines          engines from heartbeats
-//! driver          the relay on NATS                    submission       a request on its way to an engine
-//! whole_batches   batches that show no loss            model_slots      models that come and go
+//! core            polls of requests, times and bounds   assignment       a request, where it runs, and its end
+//! placing         requests that go to an engine         outgoing         orders until acknowledged, credit, reads, parts
+//! arrivals        messages of engines                   driver           the relay and its models on NATS
 //! ```
 
 mod arrivals;
 mod assignment;
-mod config;
 mod core;
-mod counters;
 mod driver;
-mod endings;
-mod engines;
-mod model_slots;
-mod order_queue;
 mod outgoing;
 mod placing;
 #[cfg(test)]
 mod simulation;
-mod submission;
 #[cfg(test)]
 mod tests;
-mod whole_batches;
 
 pub use arrivals::SubmitOutcome;
-pub use config::RelayConfig;
-pub use core::{Action, Relay};
-pub use counters::RelayCounters;
-pub use driver::{InstanceSource, RelayDriver, RelayLink};
-pub use engines::{Engines, KnownInstance, ModelEngines};
-pub use model_slots::RelayedModel;
+pub use core::{Action, Relay, RelayConfig, RelayCounters};
+pub use driver::{InstanceSource, RelayDriver, RelayLink, RelayedModel};
+pub use placing::{Engines, KnownInstance, ModelEngines};

@@ -1,8 +1,7 @@
 //! One engine: a queue, slots, chunked prefill, steps whose time grows with their rows, and a prefix cache.
 
-use super::super::load::EngineLoad;
-use super::super::prefix_cache::PrefixCache;
-use super::super::prefix_chain::PrefixChain;
+use super::super::EngineLoad;
+use super::super::prefix_cache::{PrefixCache, PrefixChain};
 use crate::names::InstanceId;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

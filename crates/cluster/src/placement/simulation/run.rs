@@ -1,8 +1,7 @@
 //! The event loop of a simulated cluster.
 
-use super::super::PlacementPolicy;
-use super::super::load::EngineLoad;
 use super::super::tests::epoch;
+use super::super::{EngineLoad, PlacementPolicy};
 use super::engine::{Outcome, SimulatedEngine, Work};
 use super::policy::Gateway;
 use super::workload::{Conversation, Dice, Workload};

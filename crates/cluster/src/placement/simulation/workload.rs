@@ -1,6 +1,6 @@
 //! Conversations: prompts that grow by an answer and a question, after a shared system prompt.
 
-use super::super::prefix_chain::mix;
+use super::super::prefix_cache::mix;
 
 /// Deterministic random numbers.
 pub(super) struct Dice(u64);
