@@ -1,19 +1,24 @@
 //! Loading rows of activations into the forms that matmul kernels read: int8 blocks, int8 tiles and bf16 tiles.
+#![allow(unsafe_code)] // Entering a fast path; the Isa is the proof.
 
-mod dispatch;
 #[cfg(test)]
 mod tests;
 
+#[cfg(target_arch = "x86_64")]
+use crate::arch::activations::{
+    quantize_blocks_avx2, quantize_blocks_avx512, quantize_k_block_avx512, round_to_bf16_avx512,
+};
+use crate::isa::Level;
+use crate::layout::activation_block::{ActivationBlock, quantize_blocks};
 use crate::layout::activations::{PADDING_BLOCKS, row_stride};
 use crate::layout::tiles::{
-    AMX_ROWS_MIN, BLOCKS_PER_K_BLOCK, Int8Line, K_BLOCK_COLS, TILE_BLOCKS, TILE_ROWS,
-    as_activation_block,
+    AMX_ROWS_MIN, BLOCKS_PER_K_BLOCK, Bf16Line, Int8KBlock, Int8Line, K_BLOCK_COLS, TILE_BLOCKS,
+    TILE_ROWS, as_activation_block, quantize_k_block, round_to_bf16,
 };
 use crate::memory::LINE;
 use crate::packing::BLOCK;
 use crate::pool::DisjointSlice;
 use crate::{Activations, Isa, Pool};
-use dispatch::{quantize_blocks_on, quantize_k_block_on, round_to_bf16_on};
 use std::ops::Range;
 
 /// Blocks below which the caller works alone: about the cost of one pool barrier.
@@ -154,40 +159,6 @@ impl Activations {
     }
 }
 
-#[cfg(test)]
-mod bf16_tiles_tests {
-    use super::*;
-    use half::bf16;
-
-    #[test]
-    fn tiles_hold_rows_in_order_with_zero_padding() {
-        let Some(isa) = Isa::amx() else { return };
-        let (rows, cols) = (37, 75);
-        let x: Vec<f32> = (0..rows * cols).map(|i| (i % 251) as f32).collect();
-        let mut activations = Activations::new(rows, cols);
-        let pool = &mut Pool::new(3);
-        activations.load(isa, pool, &vec![7.0; rows * cols], rows, cols);
-        activations.load(isa, pool, &x, rows, cols);
-        assert_eq!(activations.tile_blocks(), 4);
-        for row in 0..48 {
-            for col in 0..128 {
-                let tile = activations
-                    .bf16_tiles(row / 16..row / 16 + 1, col / 32..col / 32 + 1)
-                    .cast::<u16>();
-                #[expect(unsafe_code, reason = "a tile is handed out as a pointer")]
-                // SAFETY: a tile has 16 lines of 32 bf16 values.
-                let half = unsafe { *tile.add(row % 16 * 32 + col % 32) };
-                let expected = if row < rows && col < cols {
-                    x[row * cols + col]
-                } else {
-                    0.0
-                };
-                assert_eq!(bf16::from_bits(half).to_f32(), expected, "({row}, {col})");
-            }
-        }
-    }
-}
-
 impl Activations {
     /// Fills the int8 tiles and their scales. Missing rows and columns are zero.
     fn load_int8_tiles(&mut self, isa: Isa, pool: &mut Pool, x: &[f32], rows: usize) {
@@ -226,6 +197,76 @@ impl Activations {
             }
         };
         pool.ranges(rows.next_multiple_of(TILE_ROWS) * k_blocks, 1, work);
+    }
+}
+
+/// [`quantize_blocks`] on the vectors of a level.
+fn quantize_blocks_on(isa: Isa, x: &[f32], blocks: &mut [ActivationBlock], floats: &mut [f32]) {
+    match isa.level() {
+        Level::Scalar => quantize_blocks(x, blocks, floats),
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the Isa proves the level.
+        Level::Avx2 | Level::AvxVnni => unsafe { quantize_blocks_avx2(x, blocks, floats) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the Isa proves the level.
+        Level::Avx512 => unsafe { quantize_blocks_avx512(x, blocks, floats) },
+        // All code for AArch64 is compiled with NEON.
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon | Level::NeonDotprod | Level::NeonI8mm => quantize_blocks(x, blocks, floats),
+    }
+}
+
+/// [`round_to_bf16`] on the vectors of a level.
+fn round_to_bf16_on(isa: Isa, x: &[f32], blocks: usize, put: impl FnMut(usize, Bf16Line)) {
+    match isa.level() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the Isa proves the level.
+        Level::Avx512 => unsafe { round_to_bf16_avx512(x, blocks, put) },
+        _ => round_to_bf16(x, blocks, put),
+    }
+}
+
+/// [`quantize_k_block`] on the vectors of a level.
+fn quantize_k_block_on(isa: Isa, x: &[f32]) -> Int8KBlock {
+    match isa.level() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the Isa proves the level.
+        Level::Avx512 => unsafe { quantize_k_block_avx512(x) },
+        _ => quantize_k_block(x),
+    }
+}
+
+#[cfg(test)]
+mod bf16_tiles_tests {
+    use super::*;
+    use half::bf16;
+
+    #[test]
+    fn tiles_hold_rows_in_order_with_zero_padding() {
+        let Some(isa) = Isa::amx() else { return };
+        let (rows, cols) = (37, 75);
+        let x: Vec<f32> = (0..rows * cols).map(|i| (i % 251) as f32).collect();
+        let mut activations = Activations::new(rows, cols);
+        let pool = &mut Pool::new(3);
+        activations.load(isa, pool, &vec![7.0; rows * cols], rows, cols);
+        activations.load(isa, pool, &x, rows, cols);
+        assert_eq!(activations.tile_blocks(), 4);
+        for row in 0..48 {
+            for col in 0..128 {
+                let tile = activations
+                    .bf16_tiles(row / 16..row / 16 + 1, col / 32..col / 32 + 1)
+                    .cast::<u16>();
+                #[expect(unsafe_code, reason = "a tile is handed out as a pointer")]
+                // SAFETY: a tile has 16 lines of 32 bf16 values.
+                let half = unsafe { *tile.add(row % 16 * 32 + col % 32) };
+                let expected = if row < rows && col < cols {
+                    x[row * cols + col]
+                } else {
+                    0.0
+                };
+                assert_eq!(bf16::from_bits(half).to_f32(), expected, "({row}, {col})");
+            }
+        }
     }
 }
 

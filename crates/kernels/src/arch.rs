@@ -28,8 +28,6 @@ pub(crate) mod attention;
 pub(crate) mod attention_int4;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod attention_int8;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod by_distance;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod gemm;
 #[cfg(target_arch = "x86_64")]

@@ -4,7 +4,6 @@ pub(crate) mod activation_block;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "for AMX"))]
 pub(crate) mod activations;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "for AMX"))]
-pub(crate) mod amx_gemm;
 pub(crate) mod gemm;
 pub(crate) mod tiles;
 

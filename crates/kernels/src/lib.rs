@@ -8,6 +8,8 @@
 //! functions); `isa` and `dispatch` (choice of the instruction set); `activations`, `matrix`, `matmul`,
 //! `attention`, `recurrent`, `ops`, `logits` (drivers).
 
+#![deny(clippy::match_bool)]
+
 mod activations;
 mod arch;
 mod attention;

@@ -9,7 +9,7 @@ use super::amx::{self, TILE_BYTES, TILE_ROWS};
 use super::int8_dot::Avx512;
 use super::packed_block::{PackedBlock, prefetch_ahead};
 use crate::layout::activation_block::ZERO_POINT_LOG2;
-use crate::layout::amx_gemm::{AmxWorkspace, TileJob};
+use crate::layout::gemm::{AmxWorkspace, TileJob};
 use crate::layout::tiles::BLOCKS_PER_K_BLOCK;
 use crate::memory::LINE;
 use crate::packing::{GROUPS, LANES, PackedFormat};

@@ -7,7 +7,7 @@ use super::amx::TILE_BYTES;
 use super::int8_dot::{Avx512, Int8Dot};
 use super::packed_block::{PackedBlock, prefetch_ahead, zero_point_shift};
 use crate::layout::activation_block::ZERO_POINT_LOG2;
-use crate::layout::amx_gemm::B_BUFFER_BYTES;
+use crate::layout::gemm::B_BUFFER_BYTES;
 use crate::layout::tiles::{BLOCKS_PER_K_BLOCK, TILE_BLOCKS};
 use crate::memory::LINE;
 use crate::packing::{GROUPS, PackedFormat};

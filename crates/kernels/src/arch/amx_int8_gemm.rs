@@ -9,7 +9,7 @@
 use super::amx::{self, TILE_BYTES, TILE_ROWS};
 use super::amx_int8_dequantize::{Int8Affine, KBlockBuffer, KBlockDequantizer};
 use crate::Activations;
-use crate::layout::amx_gemm::{AmxWorkspace, TileJob};
+use crate::layout::gemm::{AmxWorkspace, TileJob};
 use crate::layout::tiles::{BLOCKS_PER_K_BLOCK, TILE_BLOCKS};
 use crate::packing::{LANES, PackedFormat};
 use core::arch::x86_64::*;

@@ -152,18 +152,17 @@ unsafe fn unpack_half<P: PackedFormat, const MATRICES: bool>(block: PackedBlock,
         let quants = block.load_quants::<NeonRows<DOTPROD>, P>();
         for pair in 0..GROUPS / 2 {
             let [[a, b], [c, d]] = [quants[2 * pair], quants[2 * pair + 1]];
-            let registers = match MATRICES {
-                true => {
-                    let (a, b) = (vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b));
-                    let (c, d) = (vreinterpretq_u32_u8(c), vreinterpretq_u32_u8(d));
-                    [
-                        vreinterpretq_u8_u32(vzip1q_u32(a, c)),
-                        vreinterpretq_u8_u32(vzip2q_u32(a, c)),
-                        vreinterpretq_u8_u32(vzip1q_u32(b, d)),
-                        vreinterpretq_u8_u32(vzip2q_u32(b, d)),
-                    ]
-                }
-                false => [a, b, c, d],
+            let registers = if MATRICES {
+                let (a, b) = (vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b));
+                let (c, d) = (vreinterpretq_u32_u8(c), vreinterpretq_u32_u8(d));
+                [
+                    vreinterpretq_u8_u32(vzip1q_u32(a, c)),
+                    vreinterpretq_u8_u32(vzip2q_u32(a, c)),
+                    vreinterpretq_u8_u32(vzip1q_u32(b, d)),
+                    vreinterpretq_u8_u32(vzip2q_u32(b, d)),
+                ]
+            } else {
+                [a, b, c, d]
             };
             for (i, register) in registers.into_iter().enumerate() {
                 let at = to.add(2 * pair * HALF_LINE + 16 * i);
@@ -251,9 +250,10 @@ unsafe fn add_block<P: PackedFormat, const M: usize, const MATRICES: bool>(
         let scales = quants.add(GROUPS * HALF_LINE).cast::<f32>();
         each_row!(sub_block in sub_blocks => {
             let part = sub_block * groups..(sub_block + 1) * groups;
-            let dots = match MATRICES {
-                true => matrix_products::<M>(quants.cast(), part, x),
-                false => dot_products::<M>(quants.cast(), part, x),
+            let dots = if MATRICES {
+                matrix_products::<M>(quants.cast(), part, x)
+            } else {
+                dot_products::<M>(quants.cast(), part, x)
             };
             // Index 0 is the sum of the block, 1 and 2 are the sums of its halves.
             let sum_index = if sub_blocks == 1 { 0 } else { 1 + sub_block };
@@ -343,9 +343,10 @@ unsafe fn matrix_products<const M: usize>(
         let mut dots = [[vdupq_n_s32(0); 2]; M];
         each_row!(m in M => {
             let [a, b, c, d] = sums[m / 2 * 2];
-            dots[m] = match m % 2 == 0 {
-                true => [vuzp1q_s32(a, b), vuzp1q_s32(c, d)],
-                false => [vuzp2q_s32(a, b), vuzp2q_s32(c, d)],
+            dots[m] = if m % 2 == 0 {
+                [vuzp1q_s32(a, b), vuzp1q_s32(c, d)]
+            } else {
+                [vuzp2q_s32(a, b), vuzp2q_s32(c, d)]
             };
         });
         dots

@@ -27,9 +27,10 @@ pub(crate) unsafe fn delta_start<L: Lanes>(
         let decay = L::splat(decay);
         for (column, is_wide) in blocks::<L, DELTA_VECTORS>(columns) {
             let (at, known) = (state.add(column), known.add(column));
-            match is_wide {
-                true => start::<L, DELTA_VECTORS>(at, columns, key, decay, known),
-                false => start::<L, 1>(at, columns, key, decay, known),
+            if is_wide {
+                start::<L, DELTA_VECTORS>(at, columns, key, decay, known);
+            } else {
+                start::<L, 1>(at, columns, key, decay, known);
             }
         }
     }
@@ -83,11 +84,10 @@ pub(crate) unsafe fn linear_step<L: Lanes>(
         for (column, is_wide) in blocks::<L, LINEAR_VECTORS>(columns) {
             let at = state.add(column);
             let (value, out) = (value.as_ptr().add(column), out.as_mut_ptr().add(column));
-            match is_wide {
-                true => {
-                    linear::<L, LINEAR_VECTORS>(at, columns, [key, query], value, gate, out);
-                }
-                false => linear::<L, 1>(at, columns, [key, query], value, gate, out),
+            if is_wide {
+                linear::<L, LINEAR_VECTORS>(at, columns, [key, query], value, gate, out);
+            } else {
+                linear::<L, 1>(at, columns, [key, query], value, gate, out);
             }
         }
     }

@@ -29,9 +29,7 @@ mod tests;
 
 use super::{Stores, write_panel_row};
 use crate::dispatch::by_isa;
-use crate::layout::amx_gemm::{
-    AmxKernel, AmxWorkspace, PAIR_BYTES, PAIRS_MAX, ROW_TILES_MAX, TileJob,
-};
+use crate::layout::gemm::{AmxKernel, AmxWorkspace, PAIR_BYTES, PAIRS_MAX, ROW_TILES_MAX, TileJob};
 use crate::layout::tiles::{BLOCKS_PER_K_BLOCK, TILE_BYTES, TILE_ROWS, fits_int8};
 use crate::packing::LANES;
 use crate::pool::DisjointSlice;

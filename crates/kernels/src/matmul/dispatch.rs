@@ -12,8 +12,7 @@ use crate::arch::{
 #[cfg(target_arch = "aarch64")]
 use crate::arch::{gemm_neon, gemv};
 use crate::isa::Level;
-use crate::layout::amx_gemm::AmxKernel;
-use crate::layout::gemm::{GemmKernel, GemmKernels, GemvKernel};
+use crate::layout::gemm::{AmxKernel, GemmKernel, GemmKernels, GemvKernel};
 use crate::packing::{self, PackedFormat};
 use crate::{Format, Isa};
 

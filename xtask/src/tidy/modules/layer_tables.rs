@@ -31,6 +31,7 @@ const ENGINE: [Layer; 9] = [
         "dry_breakers",
         "embedding",
         "idle_list",
+        "plan",
         "terms",
     ],
     // Pages, states, statistics.

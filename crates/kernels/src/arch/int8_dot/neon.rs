@@ -4,8 +4,8 @@
 //! Manual for A-profile, "C7.2" (`SDOT`, `USDOT`, `SMMLA`).
 
 use super::Int8Dot;
-use crate::arch::by_distance::by_distance;
 use crate::arch::lanes::load_four_f16;
+use crate::arch::packed_block::by_distance;
 use crate::layout::activation_block::{ActivationBlock, MAGIC_BITS, ZERO_POINT_LOG2};
 use crate::packing::GROUPS;
 use core::arch::aarch64::*;

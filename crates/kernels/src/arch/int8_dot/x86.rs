@@ -1,7 +1,7 @@
 //! Int8 dot products of AVX2, AVX-VNNI and AVX-512.
 
 use super::{AddProducts, Int8Dot};
-use crate::arch::by_distance::by_distance;
+use crate::arch::packed_block::by_distance;
 use crate::layout::activation_block::{ActivationBlock, MAGIC_BITS, ZERO_POINT_LOG2};
 use crate::packing::GROUPS;
 use core::arch::x86_64::*;

@@ -1,8 +1,7 @@
 //! Long runs of rows on AMX. Without AMX nothing is tested.
 
-use super::amx_reference;
 use super::oracle::exact;
-use super::{AttentionFixture, FixtureShape, LAYER};
+use super::{AttentionFixture, FixtureShape, LAYER, amx_reference};
 use crate::{Isa, KvKind, Pool};
 
 /// Shapes with different tiles, and runs with arbitrary starts and ends.

@@ -233,10 +233,11 @@ proptest! {
                         let product = f64::from(*w) * f64::from(*x);
                         (sum, size) = (sum + product, size + product.abs());
                     }
-                    let bound = match fits_int8(format) {
-                        true => int8_bound(weights, x),
+                    let bound = if fits_int8(format) {
+                        int8_bound(weights, x)
+                    } else {
                         // Half a unit in the eighth bit of each factor.
-                        false => size / 120.0 + largest(weights) * cols as f64 * 1e-4,
+                        size / 120.0 + largest(weights) * cols as f64 * 1e-4
                     };
                     let off = (f64::from(*out) - sum).abs();
                     prop_assert!(off <= bound, "{format:?}: {out} for {sum}, bound {bound}");

@@ -1,8 +1,9 @@
 //! Products of groups of rows against products with each matrix alone.
 
 use super::{FORMATS, Random};
-use crate::{Activations, Format, Isa, Matrix, MatrixStack, PackError, Pool, RowGroup};
-use crate::{matmul, matmul_groups};
+use crate::{
+    Activations, Format, Isa, Matrix, MatrixStack, PackError, Pool, RowGroup, matmul, matmul_groups,
+};
 
 const COLS: usize = 512;
 const COUNT: usize = 5;
