@@ -1,7 +1,6 @@
 //! Limits of the machine, measured: read bandwidth and arithmetic peak.
 
-use crate::clock::timed;
-use crate::process::{last_cache_bytes, memory_available_bytes};
+use crate::process::{last_cache_bytes, memory_available_bytes, timed};
 use kernels::probe::{Arithmetic, arithmetic, read};
 use kernels::{Isa, Pool};
 use memmap2::{Advice, MmapMut, MmapOptions};

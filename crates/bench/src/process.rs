@@ -1,6 +1,7 @@
-//! Memory and CPU time of a process from `/proc` (Linux); `None` elsewhere and for ended processes.
+//! Memory and CPU time of a process from `/proc` (Linux; `None` elsewhere and for ended processes), and the clock.
+//! Measurement is the purpose of this crate, so reading the clock is permitted here.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Unit of CPU times in `/proc/PID/stat`: Linux fixes `USER_HZ` at 100 on all supported architectures.
 const TICK: Duration = Duration::from_millis(10);
@@ -72,6 +73,22 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
     Some(user + system)
+}
+
+/// The current time.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "measuring is what this crate is for"
+)]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// The result of `work` and its duration.
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let start = now();
+    let done = work();
+    (done, now() - start)
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Synthetic encoders: BERT's shapes with random weights and a small vocabulary.
 
 use super::Mix;
-use super::encoder_vocab::EncoderVocab;
 use super::error::SynthError;
 use super::mix::Role;
 use super::plan::{Fill, Planned, ROUTER_SPREAD};
+use super::vocab::EncoderVocab;
 use kernels::Format;
 use weights::encoder::EncoderKind;
 use weights::gguf::{GgufWriter, TensorKind, TensorPlan};
@@ -188,13 +188,12 @@ impl EncoderSpec {
         }
         for layer in 0..self.layers {
             let name = |part: &str| format!("blk.{layer}.{part}");
-            match is_bert {
-                true => {
-                    planner.linear(&name("attn_q"), (dim, dim), SHARPNESS)?;
-                    planner.linear(&name("attn_k"), (dim, dim), SHARPNESS)?;
-                    planner.linear(&name("attn_v"), (dim, dim), 1.0)?;
-                }
-                false => planner.linear(&name("attn_qkv"), (dim, 3 * dim), SHARPNESS)?,
+            if is_bert {
+                planner.linear(&name("attn_q"), (dim, dim), SHARPNESS)?;
+                planner.linear(&name("attn_k"), (dim, dim), SHARPNESS)?;
+                planner.linear(&name("attn_v"), (dim, dim), 1.0)?;
+            } else {
+                planner.linear(&name("attn_qkv"), (dim, 3 * dim), SHARPNESS)?;
             }
             planner.linear(&name("attn_output"), (dim, dim), 1.0)?;
             planner.norm(&name("attn_output_norm"));

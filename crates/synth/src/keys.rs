@@ -1,4 +1,4 @@
-//! The metadata of a synthetic model.
+//! The metadata of a synthetic model, and the divisors of its rope's frequencies.
 
 use super::spec::{RopeScaling, SynthSpec};
 use weights::config::Architecture;
@@ -91,9 +91,12 @@ fn put_kv_heads(spec: &SynthSpec, key: &str, out: &mut GgufWriter) {
         out.u32(key, spec.kv_heads);
         return;
     }
-    let heads = |layer| match spec.parts_of(layer).attends {
-        true => spec.kv_heads as i32,
-        false => 0,
+    let heads = |layer| {
+        if spec.parts_of(layer).attends {
+            spec.kv_heads as i32
+        } else {
+            0
+        }
     };
     out.i32s(key, &(0..spec.layers).map(heads).collect::<Vec<_>>());
 }
@@ -104,9 +107,12 @@ fn put_widths(spec: &SynthSpec, out: &mut GgufWriter) {
     match spec.architecture.traits().feed {
         FeedRule::Never => out.u32(&key, 0),
         FeedRule::Alone => {
-            let width = |layer| match spec.parts_of(layer).feeds {
-                true => spec.ffn as i32,
-                false => 0,
+            let width = |layer| {
+                if spec.parts_of(layer).feeds {
+                    spec.ffn as i32
+                } else {
+                    0
+                }
             };
             out.i32s(&key, &(0..spec.layers).map(width).collect::<Vec<_>>())
         }
@@ -162,9 +168,10 @@ fn put_scales(spec: &SynthSpec, out: &mut GgufWriter) {
 
 fn epsilon_key(spec: &SynthSpec) -> &'static str {
     let traits = spec.architecture.traits();
-    match traits.layer_norms || traits.feed == FeedRule::Alone {
-        true => "attention.layer_norm_epsilon",
-        false => "attention.layer_norm_rms_epsilon",
+    if traits.layer_norms || traits.feed == FeedRule::Alone {
+        "attention.layer_norm_epsilon"
+    } else {
+        "attention.layer_norm_rms_epsilon"
     }
 }
 
@@ -217,4 +224,57 @@ fn epsilon(architecture: Architecture) -> f32 {
         }
         _ => 1e-6,
     }
+}
+
+/// Divisors of the rope's frequencies, if the model has any.
+pub(super) fn rope_factors(spec: &SynthSpec) -> Vec<(&'static str, Vec<f32>)> {
+    if spec.architecture == Architecture::Gemma4 {
+        return vec![("rope_freqs.weight", spec.proportional_factors())];
+    }
+    let dims = spec.rope.dims.unwrap_or(spec.head_dim);
+    match spec.rope.scaling {
+        RopeScaling::Llama3 {
+            factor,
+            original_context,
+        } => {
+            let factors = llama3_factors(spec.rope.base, dims, factor, original_context);
+            vec![("rope_freqs.weight", factors)]
+        }
+        RopeScaling::Longrope { .. } => {
+            let half = dims / 2;
+            let rising = |from: f32, to: f32| {
+                (0..half)
+                    .map(|i| from + (to - from) * i as f32 / half as f32)
+                    .collect()
+            };
+            vec![
+                ("rope_factors_long.weight", rising(1.1, 24.0)),
+                ("rope_factors_short.weight", rising(1.0, 2.0)),
+            ]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Llama 3.1's rule (as in its `config.json`: low 1, high 4): wavelengths beyond the original context are
+/// divided by `factor`, wavelengths below a quarter of the context are kept, wavelengths between are
+/// interpolated.
+fn llama3_factors(base: f32, dims: u32, factor: f32, original_context: u32) -> Vec<f32> {
+    const LOW: f64 = 1.0;
+    const HIGH: f64 = 4.0;
+    let (factor, context) = (f64::from(factor), f64::from(original_context));
+    (0..dims / 2)
+        .map(|i| {
+            let exponent = f64::from(2 * i) / f64::from(dims);
+            let wavelength = std::f64::consts::TAU * f64::from(base).powf(exponent);
+            if wavelength < context / HIGH {
+                1.0
+            } else if wavelength > context / LOW {
+                factor as f32
+            } else {
+                let smooth = (context / wavelength - LOW) / (HIGH - LOW);
+                (1.0 / ((1.0 - smooth) / factor + smooth)) as f32
+            }
+        })
+        .collect()
 }

@@ -68,12 +68,11 @@ impl SynthSpec {
             if is_shared && !self.architecture.traits().altup {
                 sizes.ffn *= 2;
             }
-            match self.is_windowed(layer) {
-                true => sizes.head_dim = layers.local_head_dim,
-                false => {
-                    sizes.kv_heads = layers.global_kv_heads;
-                    sizes.has_values = !layers.keys_as_values;
-                }
+            if self.is_windowed(layer) {
+                sizes.head_dim = layers.local_head_dim;
+            } else {
+                sizes.kv_heads = layers.global_kv_heads;
+                sizes.has_values = !layers.keys_as_values;
             }
         }
         sizes

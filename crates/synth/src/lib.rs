@@ -11,14 +11,13 @@
 //! row, and no sum depends on an order of threads. (The divisors in `rope_freqs.weight` come from the
 //! platform's `powf` and are as exact as that function.)
 
-mod adapter;
+#![deny(clippy::match_bool)]
+
 mod blocks;
 mod encoder;
-mod encoder_vocab;
 mod error;
 mod experts;
 mod keys;
-mod latent;
 mod layers;
 mod mix;
 mod outline;
@@ -26,23 +25,18 @@ mod plan;
 mod preset_names;
 mod presets;
 mod recurrent;
-mod rng;
-mod rope_factors;
 mod spec;
-mod task;
 mod vocab;
 mod write;
 
-pub use adapter::AdapterSynth;
 pub use encoder::{ENCODER_PRESETS, EncoderSpec, PoolingSynth};
-pub use encoder_vocab::EncoderVocab;
 pub use error::SynthError;
-pub use experts::ExpertsSynth;
-pub use latent::LatentSynth;
+pub use experts::{ExpertsSynth, LatentSynth};
 pub use layers::LayersSynth;
 pub use mix::Mix;
+pub use outline::TaskSynth;
 pub use preset_names::PRESETS;
 pub use recurrent::RecurrentSynth;
 pub use spec::{RopeScaling, RopeSynth, SynthSpec};
-pub use task::TaskSynth;
-pub use vocab::VOCAB_MIN;
+pub use vocab::{EncoderVocab, VOCAB_MIN};
+pub use write::AdapterSynth;

@@ -2,9 +2,9 @@
 
 use super::error::SynthError;
 use super::keys;
+use super::keys::rope_factors;
 use super::mix::Role;
 use super::outline::Outline;
-use super::rope_factors::rope_factors;
 use super::spec::SynthSpec;
 use kernels::Format;
 use weights::Config;
@@ -76,9 +76,10 @@ impl SynthSpec {
         let traits = self.architecture.traits();
         let contents = outline.tensors.into_iter().map(|tensor| {
             let part = TensorPart::of(&tensor.name);
-            let fill = match tensor.is_matrix {
-                true => self.matrix_fill(&traits, &part, &tensor.dims)?,
-                false => self.number_fill(&traits, &part, &tensor.dims),
+            let fill = if tensor.is_matrix {
+                self.matrix_fill(&traits, &part, &tensor.dims)?
+            } else {
+                self.number_fill(&traits, &part, &tensor.dims)
             };
             Ok(planned(tensor.name.clone(), tensor.dims, fill))
         });
@@ -92,9 +93,12 @@ impl SynthSpec {
         let mut bytes = Vec::new();
         writer.write(&mut bytes, |_, _| Ok(()))?;
         let gguf = Gguf::from_bytes(bytes).map_err(|error| SynthError::Shape(error.to_string()))?;
-        let config = Config::from_gguf(&gguf, None).and_then(|config| match self.mtp {
-            true => config.with_mtp(),
-            false => Ok(config),
+        let config = Config::from_gguf(&gguf, None).and_then(|config| {
+            if self.mtp {
+                config.with_mtp()
+            } else {
+                Ok(config)
+            }
         });
         config.map_err(SynthError::Config)
     }
@@ -188,13 +192,13 @@ impl SynthSpec {
 
     /// Mean of the norms after attention and feed-forward.
     fn post_norm(&self, traits: &Traits) -> f32 {
-        match traits.scaled_embedding {
+        match (traits.scaled_embedding, traits.altup) {
             // As below.
-            true if traits.altup => 0.4,
-            true => POST_NORM,
+            (true, true) => 0.4,
+            (true, false) => POST_NORM,
             // Small updates, so that many layers amplify the rounding of keys and values little.
-            false if self.layers > 16 => 0.03,
-            false => 1.0,
+            (false, _) if self.layers > 16 => 0.03,
+            (false, _) => 1.0,
         }
     }
 

@@ -1,11 +1,10 @@
 //! Named shapes.
 
-use super::experts::ExpertsSynth;
-use super::latent::LatentSynth;
+use super::experts::{ExpertsSynth, LatentSynth};
 use super::layers::LayersSynth;
+use super::outline::TaskSynth;
 use super::recurrent::RecurrentSynth;
 use super::spec::{RopeScaling, RopeSynth, joins_heads};
-use super::task::TaskSynth;
 use super::{Mix, SynthSpec};
 use kernels::Format;
 use weights::config::Architecture;
@@ -167,14 +166,16 @@ impl SynthSpec {
         let has_kinds = tiny.differing.is_some() || tiny.recurrent.is_some();
         let mut spec = Self {
             dim: self.dim,
-            layers: match has_kinds {
-                true => tiny.layers,
-                false => self.layers.max(tiny.layers),
+            layers: if has_kinds {
+                tiny.layers
+            } else {
+                self.layers.max(tiny.layers)
             },
             heads: self.heads,
-            kv_heads: match tiny.kv_heads == tiny.heads {
-                true => self.heads,
-                false => self.kv_heads,
+            kv_heads: if tiny.kv_heads == tiny.heads {
+                self.heads
+            } else {
+                self.kv_heads
             },
             ffn: self.ffn,
             vocab: self.vocab,

@@ -2,11 +2,10 @@
 
 use super::Mix;
 use super::error::SynthError;
-use super::experts::ExpertsSynth;
-use super::latent::LatentSynth;
+use super::experts::{ExpertsSynth, LatentSynth};
 use super::layers::LayersSynth;
+use super::outline::TaskSynth;
 use super::recurrent::RecurrentSynth;
-use super::task::TaskSynth;
 use super::vocab::VOCAB_MIN;
 use weights::config::Architecture;
 use weights::config::traits::ExpertRule;
@@ -224,13 +223,14 @@ impl SynthSpec {
             (
                 self.differing.is_some() == architecture.traits().layers_differ
                     && self.has_sources(),
-                match architecture.traits().layers_differ {
-                    true => format!(
+                if architecture.traits().layers_differ {
+                    format!(
                         "the layers of {architecture} differ, and those that read keys and values of earlier ones need layers \
                          with and without a window before them: {} layers do not have them",
                         self.layers
-                    ),
-                    false => format!("the layers of {architecture} do not differ"),
+                    )
+                } else {
+                    format!("the layers of {architecture} do not differ")
                 },
             ),
             (
@@ -247,13 +247,14 @@ impl SynthSpec {
             (
                 self.latent.is_some() == architecture.traits().latent
                     && self.latent.is_none_or(|_| self.rope_dims() < self.head_dim),
-                match architecture.traits().latent {
-                    true => format!(
+                if architecture.traits().latent {
+                    format!(
                         "{architecture} needs latents, and its rope turns a part of each head: {} of {} elements are not",
                         self.rope_dims(),
                         self.head_dim
-                    ),
-                    false => format!("{architecture} has no latents"),
+                    )
+                } else {
+                    format!("{architecture} has no latents")
                 },
             ),
             (

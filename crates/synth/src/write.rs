@@ -1,16 +1,18 @@
-//! Writing of a synthetic model.
+//! Writing of a synthetic model, and of adapters: random low-rank pairs for every projection that an adapter may
+//! change.
 
-use super::blocks::fill_row;
+use super::blocks::{Rng, fill_row};
 use super::error::SynthError;
 use super::plan::{Fill, Planned};
-use super::rng::Rng;
 use super::spec::SynthSpec;
 use super::{keys, vocab};
 use kernels::Format;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
+use std::io::{BufWriter, Write};
 use std::path::Path;
-use weights::gguf::{Gguf, GgufWriter, WriteError};
+use weights::adapters::is_projection;
+use weights::gguf::{Gguf, GgufWriter, TensorPlan, WriteError};
 
 impl SynthSpec {
     /// Writes the model; returns the number of bytes. With `vocab_from`, the tokenizer is copied from that
@@ -137,4 +139,65 @@ fn row_bytes(format: Format, cols: usize) -> usize {
 fn put_f32s(values: impl Iterator<Item = f32>, out: &mut dyn Write) -> io::Result<()> {
     let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
     out.write_all(&bytes)
+}
+
+/// Description of a synthetic adapter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdapterSynth {
+    /// Seed of the weights.
+    pub seed: u64,
+    /// Rank of every pair.
+    pub rank: u32,
+    /// `adapter.lora.alpha`: with the rank, a projection changes by about half of its deviation.
+    pub alpha: f32,
+}
+
+/// Deviation of a pair's product, for inputs and a scale of 1.
+const CHANGE: f32 = 0.5;
+
+impl SynthSpec {
+    /// The adapter as a GGUF in f32.
+    ///
+    /// # Errors
+    /// As [`SynthSpec::write`].
+    pub fn adapter_bytes(&self, adapter: &AdapterSynth) -> Result<Vec<u8>, SynthError> {
+        self.check()?;
+        let mut writer = GgufWriter::new();
+        writer
+            .str("general.type", "adapter")
+            .str("general.architecture", self.architecture.name())
+            .str("adapter.type", "lora")
+            .f32("adapter.lora.alpha", adapter.alpha);
+        for planned in self.plan()? {
+            let tensor = &planned.tensor;
+            if let (true, &[cols, rows]) = (is_projection(&tensor.name), &tensor.dims[..]) {
+                let rank = u64::from(adapter.rank);
+                for (end, dims) in [("a", vec![cols, rank]), ("b", vec![rank, rows])] {
+                    writer.tensor(TensorPlan {
+                        name: format!("{}.lora_{end}", tensor.name),
+                        dims,
+                        kind: Format::F32.into(),
+                    });
+                }
+            }
+        }
+        let mut bytes = Vec::new();
+        writer.write(&mut bytes, |plan, out| fill(adapter.seed, plan, out))?;
+        Ok(bytes)
+    }
+}
+
+fn fill(seed: u64, plan: &TensorPlan, out: &mut dyn Write) -> std::io::Result<()> {
+    let gain = if plan.name.ends_with("b") {
+        CHANGE
+    } else {
+        1.0
+    };
+    let deviation = gain / (plan.dims[0] as f32).sqrt();
+    for row in 0..plan.dims[1] {
+        let mut rng = Rng::of_row(seed, &plan.name, row);
+        let numbers = (0..plan.dims[0]).flat_map(|_| (deviation * rng.normal()).to_le_bytes());
+        out.write_all(&numbers.collect::<Vec<u8>>())?;
+    }
+    Ok(())
 }

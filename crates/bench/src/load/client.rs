@@ -2,7 +2,7 @@
 
 use super::options::{Endpoint, LoadError, LoadOptions, Target};
 use super::request_trace::{Failure, RequestTrace, TraceRecorder};
-use crate::clock::now;
+use crate::process::now;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, Limited};

@@ -3,7 +3,7 @@
 use super::options::{Arrivals, LatencyTargets, LoadOptions};
 use super::request_trace::{Failure, RequestTrace};
 use crate::Summary;
-use crate::table::{aligned, cells};
+use crate::summary::{aligned, cells};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -172,7 +172,7 @@ mod tests {
 
     /// Records frames, each at a number of milliseconds after the arrival.
     fn record(frames: &[(u64, &str)]) -> Result<RequestTrace, Failure> {
-        let due = crate::clock::now();
+        let due = crate::process::now();
         let mut recorder = TraceRecorder::new(due);
         let mut now = due;
         for (at, data) in frames {

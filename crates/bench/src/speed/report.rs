@@ -2,7 +2,7 @@
 
 use super::test_plan::SpeedTest;
 use crate::limits::Limits;
-use crate::table::{aligned, cells};
+use crate::summary::{aligned, cells};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
