@@ -159,10 +159,11 @@ fn main() -> io::Result<()> {
     println!(
         "a prompt of {tokens} tokens, {rate:.0}/s; p99 {p99_with:.1} ms of at most {bound:.1}"
     );
-    match p99_with <= bound {
-        true => Ok(()),
-        false => Err(io::Error::other(
+    if p99_with <= bound {
+        Ok(())
+    } else {
+        Err(io::Error::other(
             "the eight waited longer than the settings allow",
-        )),
+        ))
     }
 }

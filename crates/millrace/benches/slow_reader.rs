@@ -90,13 +90,12 @@ async fn parked(serving: &Serving, count: f64) -> io::Result<()> {
 
 /// A span with the one parked, or without it.
 async fn span(serving: &Serving, deaf: bool, length: Duration) -> io::Result<Range<Instant>> {
-    let never_reads = match deaf {
-        true => {
-            let mut client = Client::narrow(serving.addr).await?;
-            client.post(PATH, &ask_much()).await?;
-            Some(client)
-        }
-        false => None,
+    let never_reads = if deaf {
+        let mut client = Client::narrow(serving.addr).await?;
+        client.post(PATH, &ask_much()).await?;
+        Some(client)
+    } else {
+        None
     };
     parked(serving, f64::from(u8::from(deaf))).await?;
     let from = now();
@@ -181,8 +180,9 @@ fn main() -> io::Result<()> {
         gaps.sort_unstable();
         io::Result::Ok((rounds, gaps))
     })?;
-    match tell(&rounds, &gaps) {
-        true => Ok(()),
-        false => Err(io::Error::other("who never reads slowed the others down")),
+    if tell(&rounds, &gaps) {
+        Ok(())
+    } else {
+        Err(io::Error::other("who never reads slowed the others down"))
     }
 }

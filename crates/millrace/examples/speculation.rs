@@ -11,9 +11,9 @@
 
 use cpu::{LoadOptions, Model, PAGE_TOKENS};
 use engine::{
-    Choice, Constraint, Engine, EngineConfig, Progress, Request, SamplingParams, Speculation,
+    Choice, Constraint, Engine, EngineConfig, Handle, Next, Progress, Request, SamplingParams,
+    Speculation, Terms, Token,
 };
-use engine::{Handle, Next, Terms, Token};
 use kernels::{Isa, KvKind, Pool};
 use model::Forward;
 use std::error::Error;

@@ -1,15 +1,18 @@
-//! The file that holds the server's keys: names and hashes, never a key; and the secrets that sign events.
+//! The file that holds the server's keys (names and hashes, never a key) and the secrets that sign events; its atomic
+//! changes, one at a time; and the API keys of a running server, from flags, environment and key file.
 
-use crate::config::parse_secrets;
-use crate::{file_owner, settings_file};
+#[cfg(test)]
+mod tests;
+
+use crate::config::{Config, SecretTexts, parse_secrets};
+use crate::operator_file;
 use serde::{Deserialize, Serialize};
-use server::{Key, KeyHash, KeyLimits, Scope, WebhookSecret};
+use server::{Key, KeyHash, KeyLimits, KeyProblem, Keys, Scope, WebhookSecret, WebhookSecrets};
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::num::NonZeroU32;
-use std::path::Path;
-
-mod edit;
-
-pub(crate) use edit::Edit;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Bytes of a key file: 1024 keys of a thousand bytes each.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -61,7 +64,7 @@ impl KeyFile {
     /// Reads a file. An empty file has no keys.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let shown = path.display();
-        let (text, metadata) = settings_file::read(path, FILE_BYTES_MAX)?;
+        let (text, metadata) = operator_file::read(path, FILE_BYTES_MAX)?;
         refuse_writable(&metadata).map_err(|why| format!("{shown}: {why}"))?;
         parse_keys(&text).map_err(|why| format!("{shown}: {why}"))
     }
@@ -133,17 +136,161 @@ fn parse_keys(text: &str) -> Result<KeyFile, String> {
     if text.lines().all(is_blank) {
         return Ok(KeyFile::default());
     }
-    settings_file::parse_yaml(text)
+    operator_file::parse_yaml(text)
 }
 
 /// Rejects a file that other users can write: write permission lets them add keys.
 fn refuse_writable(metadata: &std::fs::Metadata) -> Result<(), String> {
-    if file_owner::is_writable_by_all(metadata) {
+    if operator_file::is_writable_by_all(metadata) {
         Err("this file is writable by all users: chmod o-w".to_owned())
     } else {
         Ok(())
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// A change in progress. The new file is beside the old one under a name that only one process can create, which makes
+/// the new file the lock, too; dropping the edit without [`Edit::commit`] leaves the old file unchanged.
+#[derive(Debug)]
+pub(crate) struct Edit {
+    path: PathBuf,
+    /// Path of the new file; `None` after the rename.
+    beside: Option<PathBuf>,
+    new: File,
+    pub(crate) file: KeyFile,
+}
+
+impl Edit {
+    /// Begins to change the file at `path`, which may not exist yet.
+    pub(crate) fn begin(path: &Path) -> Result<Self, String> {
+        // Links are followed: the rename shall replace the file, not the link.
+        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let mut beside = path.clone().into_os_string();
+        beside.push(".new");
+        let beside = PathBuf::from(beside);
+        let new = private_files::create_new(&beside).map_err(|why| match why.kind() {
+            ErrorKind::AlreadyExists => format!(
+                "{}: another process is changing the keys (if it was interrupted, remove this file)",
+                beside.display()
+            ),
+            ErrorKind::NotFound => format!("{}: its folder does not exist", path.display()),
+            _ => format!("{}: {why}", beside.display()),
+        })?;
+        // From here on the drop removes the new file.
+        let mut edit = Self {
+            path,
+            beside: Some(beside),
+            new,
+            file: KeyFile::default(),
+        };
+        if edit.path.exists() {
+            edit.file = KeyFile::read(&edit.path)?;
+        }
+        Ok(edit)
+    }
+
+    /// Puts the changed file in the old one's place.
+    pub(crate) fn commit(mut self) -> Result<(), String> {
+        self.file.check()?;
+        let yaml = self.file.to_yaml()?;
+        self.replace_file(&yaml)
+            .map_err(|why| format!("{}: {why}", self.path.display()))
+    }
+
+    fn replace_file(&mut self, yaml: &str) -> std::io::Result<()> {
+        let folder = self.path.parent().filter(|f| !f.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).to_owned();
+        match std::fs::metadata(&self.path) {
+            Ok(old) => operator_file::keep_owner(&old, &self.new)?,
+            Err(_) => operator_file::give_to_folder(&folder, &self.new)?,
+        }
+        self.new.write_all(yaml.as_bytes())?;
+        self.new.sync_all()?;
+        if let Some(beside) = &self.beside {
+            std::fs::rename(beside, &self.path)?;
+        }
+        // The name is free for the next edit, whose file this drop must not remove.
+        self.beside = None;
+        private_files::sync_directory(&folder)
+    }
+}
+
+impl Drop for Edit {
+    fn drop(&mut self) {
+        if let Some(beside) = &self.beside {
+            let _ = std::fs::remove_file(beside);
+        }
+    }
+}
+
+/// The sources of keys, and the server's view of them.
+pub(crate) struct Keyring {
+    file: Option<PathBuf>,
+    from_environment: Vec<Key>,
+    secrets_of_environment: SecretTexts,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) webhook_secrets: Arc<WebhookSecrets>,
+}
+
+impl Keyring {
+    /// Reads all keys. Without a key file and keys in the environment the server needs no authentication.
+    pub(crate) fn open(config: &Config) -> Result<Self, String> {
+        let mut ring = Self {
+            file: config.settings.keys.file.clone(),
+            from_environment: config.api_keys.clone(),
+            secrets_of_environment: config.webhook_secrets.clone(),
+            keys: Arc::new(Keys::anonymous()),
+            webhook_secrets: Arc::default(),
+        };
+        let (keys, secrets) = ring.read()?;
+        if ring.file.is_some() || !ring.from_environment.is_empty() {
+            ring.keys = Arc::new(Keys::new(&keys).map_err(|problems| problem_lines(&problems))?);
+        }
+        ring.webhook_secrets.replace(secrets);
+        Ok(ring)
+    }
+
+    /// Whether there is a file to read again.
+    pub(crate) fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Sets the key file for the next reload.
+    pub(crate) fn set_file(&mut self, file: Option<PathBuf>) {
+        self.file = file;
+    }
+
+    /// Reads the key file again: the number of keys now, or the reason for keeping the old keys.
+    pub(crate) fn reload(&self) -> Result<usize, String> {
+        let (keys, secrets) = self.read()?;
+        self.keys
+            .replace(&keys)
+            .map_err(|problems| problem_lines(&problems))?;
+        self.webhook_secrets.replace(secrets);
+        Ok(keys.len())
+    }
+
+    /// The keys and their secrets. Those of the environment share a secret, which is also that of a server without keys.
+    fn read(&self) -> Result<(Vec<Key>, OwnedSecrets), String> {
+        let mut keys = self.from_environment.clone();
+        let hashes = keys.iter().map(|key| Some(key.hash)).chain([None]);
+        let own = self.secrets_of_environment.secrets()?;
+        let mut secrets: OwnedSecrets = hashes.map(|hash| (hash, own.clone())).collect();
+        if let Some(path) = &self.file {
+            let file = KeyFile::read(path)?;
+            file.check()
+                .map_err(|why| format!("{}: {why}", path.display()))?;
+            keys.extend(file.keys()?);
+            let of_file = file.webhook_secrets()?.into_iter();
+            secrets.extend(of_file.map(|(hash, secrets)| (Some(hash), secrets)));
+        }
+        Ok((keys, secrets))
+    }
+}
+
+/// Secrets by key; those of the key `None` are of a server without keys.
+type OwnedSecrets = Vec<(Option<KeyHash>, Vec<WebhookSecret>)>;
+
+fn problem_lines(problems: &[KeyProblem]) -> String {
+    let lines: Vec<_> = problems.iter().map(KeyProblem::to_string).collect();
+    lines.join("; ")
+}

@@ -1,19 +1,14 @@
-//! From settings to a running engine: the files, the weights, the tokenizer, the chat template.
+//! From settings to a running engine: the files, the weights, the tokenizer, the chat template, the prompt cache on
+//! disk.
 
 mod adapters;
-mod disk_cache;
-mod draft;
-mod encoder;
 mod memory;
 mod remote;
-mod states;
-mod step_signal;
 mod weights;
 
 pub(crate) use adapters::OpenedAdapters;
 pub(crate) use memory::bytes_needed;
 pub(crate) use remote::{EngineChoice, RemoteLoadError, load_remote, load_upstream};
-pub(crate) use step_signal::StepSignal;
 pub(crate) use weights::kernel_isa;
 
 use crate::bounds::engine_config;
@@ -27,9 +22,10 @@ use crate::model_lookup::find_model;
 use crate::packed_cache::CacheWriter;
 use crate::progress_bar::LoadBar;
 use ::weights::ModelFiles;
-use disk_cache::cache_on_disk;
-use draft::DraftModel;
-use engine::{Engine, EngineThread, Handle, Speculation};
+use engine::{
+    DiskCacheConfig, Engine, EngineThread, Handle, Observer, RequestId, Speculation, StepFacts,
+    Transition,
+};
 use generate::model_handle::ModelHandle;
 use kernels::Isa;
 use remote::ModelRelay;
@@ -37,11 +33,12 @@ use server::{
     EngineAbsence, EngineArithmetic, LoadPhase, LoadProgress, ModelFacts, ModelIdentity,
     StepMetrics,
 };
-use std::sync::Arc;
-use step_signal::SignallingObserver;
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+use std::time::Instant;
 use stream::{PoolLimits, SegmentPool};
 use text::{AnswerFormat, Capabilities, ChatTemplate, ToolSupport};
-use weights::{PackedModel, load_options, load_weights};
+use weights::{DraftModel, PackedModel, load_options, load_weights};
 
 /// A model in memory with an engine thread.
 pub(crate) struct LoadedEngine {
@@ -326,5 +323,64 @@ fn token_pool_limits(settings: &Settings, context_max: usize) -> PoolLimits {
     PoolLimits {
         segments_max: (settings.server.open_requests_max.saturating_mul(each))
             .min(PoolLimits::SEGMENTS_MAX),
+    }
+}
+
+/// Opens the prompt cache on disk, where the settings have one. Without it the engine works as well, so a directory that cannot
+/// be used is a warning.
+fn cache_on_disk(engine: &mut Engine, identity: &ModelIdentity, settings: &Settings) {
+    let Some(bytes_max) = settings.cache.disk_bytes() else {
+        return;
+    };
+    let Some(directory) = settings.cache.directory() else {
+        tracing::warn!(
+            "no prompt cache on disk: neither cache.disk_directory, XDG_CACHE_HOME nor HOME names a directory"
+        );
+        return;
+    };
+    let shown = directory.display().to_string();
+    let opened = engine.cache_on_disk(DiskCacheConfig {
+        directory,
+        bytes_max,
+        identity: identity_text(identity),
+        warn: Box::new(|why| tracing::warn!("prompt cache on disk: {why}")),
+    });
+    match opened {
+        Ok(()) => tracing::info!(
+            directory = shown,
+            bytes_max,
+            "prefixes of prompts are kept on disk"
+        ),
+        Err(why) => tracing::warn!("no prompt cache on disk (cache.disk_gib): {why}"),
+    }
+}
+
+/// Everything beside tokens that decides the bits of keys and values, and this program's version, since the layout of a page
+/// may differ between versions. The identity of the weights has the adapters.
+fn identity_text(identity: &ModelIdentity) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let (weights, arithmetic) = (&identity.weights, &identity.arithmetic);
+    format!("millrace {version}; weights {weights}; {arithmetic}")
+}
+
+/// The waker that is called after each step, once there is one.
+pub(crate) type StepSignal = Arc<OnceLock<Waker>>;
+
+/// An observer that also calls the signal.
+struct SignallingObserver {
+    inner: Box<dyn Observer>,
+    signal: StepSignal,
+}
+
+impl Observer for SignallingObserver {
+    fn transition(&mut self, id: RequestId, transition: Transition, now: Instant) {
+        self.inner.transition(id, transition, now);
+    }
+
+    fn step(&mut self, facts: &StepFacts) {
+        self.inner.step(facts);
+        if let Some(waker) = self.signal.get() {
+            waker.wake_by_ref();
+        }
     }
 }

@@ -8,30 +8,23 @@ mod cluster_node;
 mod commands;
 mod config;
 mod failure;
-mod file_owner;
 mod generation;
 mod journal_opening;
 mod key_file;
-mod keyring;
 mod library;
+mod liveness;
 mod loading;
-mod log_queue;
 mod logging;
 mod model_files;
 mod model_lookup;
 mod model_store;
-mod notify_socket;
+mod operator_file;
 mod packed_cache;
-mod printable;
 mod progress_bar;
 mod pull;
-mod reload;
-mod settings_file;
 mod signals;
-mod stall_watch;
-mod thread_waker;
+mod terminal_text;
 mod upstreams;
-mod vocabulary;
 
 use args::{Cli, Command};
 use failure::Failure;
@@ -76,18 +69,18 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Pull(args) => commands::pull::pull(&args),
         Command::Models(args) => commands::models::models(&args),
         Command::Keys(args) => commands::keys::keys(&args),
-        Command::Nkey { file } => commands::nkey::create_nkey(&file),
+        Command::Nkey { file } => commands::keys::create_nkey(&file),
         Command::Journal(args) => commands::journal::journal(&args),
         Command::Bench(command) => commands::bench::bench(&command),
         Command::Ps(args) => commands::ps::ps(&args),
-        Command::Stop(args) => commands::stop::stop(&args),
+        Command::Stop(args) => commands::ps::stop(&args),
         Command::Streams(args) => commands::streams::streams(&args),
-        Command::Cp(args) => commands::cp::cp(&args),
-        Command::Rm(args) => commands::rm::rm(&args),
-        Command::Health(args) => commands::health::health(&args),
+        Command::Cp(args) => commands::models::cp(&args),
+        Command::Rm(args) => commands::models::rm(&args),
+        Command::Health(args) => commands::ps::health(&args),
         Command::Doctor(args) => commands::doctor::doctor(&args),
-        Command::Completions { shell } => commands::completions::completions(shell),
-        Command::Man { folder } => commands::man::man(folder.as_deref()),
+        Command::Completions { shell } => commands::completions(shell),
+        Command::Man { folder } => commands::man(folder.as_deref()),
         Command::Version => commands::version(),
     }
 }

@@ -18,10 +18,9 @@ use conversation::{Conversation, Turn};
 use load::figures::{ms, quantile};
 use load::{argument, now};
 use processes::Cluster;
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 const POLICIES: [&str; 3] = ["round_robin", "least_loaded", "predicted"];
 

@@ -1,7 +1,8 @@
-//! Flags of the commands that talk to a running server.
+//! Flags of the commands that talk to a running server, and of `millrace journal`.
 
 use super::{LibraryArgs, Secret};
 use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
 /// The running server, and the key to send.
 #[derive(Clone, Debug, Args)]
@@ -83,4 +84,45 @@ fn replay_speed(text: &str) -> Result<f64, String> {
     let speed = text.parse::<f64>().ok();
     let speed = speed.filter(|speed| (0.001..=1e6).contains(speed));
     speed.ok_or_else(|| "must be a number from 0.001 to 1000000".to_owned())
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct HealthArgs {
+    /// Also succeed while the model is loaded and during the shutdown: the process answers.
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// Print nothing on success.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct JournalArgs {
+    #[command(subcommand)]
+    pub(crate) command: JournalCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum JournalCommand {
+    /// Show the streams of a journal. Only reads; a server may use the journal at the same time.
+    Inspect(InspectJournalArgs),
+    /// Check every record of a journal: exit code 0, or 1 with a line for each damage. Only reads.
+    Verify {
+        /// Directory of the journal.
+        directory: PathBuf,
+    },
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct InspectJournalArgs {
+    /// Directory of the journal.
+    pub(crate) directory: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Also print the prompts, which may be confidential.
+    #[arg(long)]
+    pub(crate) text: bool,
 }

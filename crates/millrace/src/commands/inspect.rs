@@ -13,8 +13,7 @@ use std::io::Write;
 use text::{BASE_MODEL, OWN_TEMPLATE};
 use weights::encoder::{EncoderConfig, EncoderKind};
 use weights::gguf::{Array, Gguf, Value};
-use weights::safetensors;
-use weights::{ModelFiles, TensorEntry};
+use weights::{ModelFiles, TensorEntry, safetensors};
 
 /// Elements of an array, and characters of a string, that are shown.
 const SHOWN_ELEMENTS: usize = 4;

@@ -1,6 +1,5 @@
 //! `millrace pull`: downloads a model, with a progress bar.
 
-use super::columns::{self, Align};
 use crate::args::PullArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -8,8 +7,9 @@ use crate::model_lookup::{absent, can_be_pulled};
 use crate::model_store::ModelStore;
 use crate::packed_cache::PackedCache;
 use crate::progress_bar::PullBar;
-use crate::{logging, pull};
-use pull::PullError;
+use crate::pull::PullError;
+use crate::terminal_text::Align;
+use crate::{logging, pull, terminal_text};
 use std::io::Write;
 
 /// Part of the memory of all models that conversations get, when the table says which models fit.
@@ -54,19 +54,19 @@ fn known_table(settings: &Settings) -> String {
         };
         [
             known.name.to_owned(),
-            columns::bytes(known.bytes),
+            terminal_text::bytes(known.bytes),
             known.purpose.to_owned(),
             fits.to_owned(),
         ]
     });
     let mut align = [Align::Left; 4];
     align[1] = Align::Right;
-    let table = columns::table(["NAME", "ABOUT", "FOR", "FITS"], align, rows);
+    let table = terminal_text::table(["NAME", "ABOUT", "FOR", "FITS"], align, rows);
     let measure = match memory {
         None => "this machine's memory is unknown".to_owned(),
         Some(memory) => format!(
             "FITS: the model and a quarter of {} for conversations (models.memory_budget_mib)",
-            columns::bytes(memory)
+            terminal_text::bytes(memory)
         ),
     };
     format!("{table}{measure}\nany other repository: millrace pull hf.co/OWNER/REPOSITORY\n")
@@ -89,7 +89,7 @@ fn packed_note(cache: &PackedCache, bytes: u64) -> Option<String> {
     cache.holds(bytes).then(|| {
         format!(
             "the first load writes packed weights, about {} once more, to {} (models.packed_cache: off spares them)",
-            columns::bytes(bytes),
+            terminal_text::bytes(bytes),
             cache.path().display()
         )
     })

@@ -3,8 +3,8 @@
 use crate::args::{Output, ProgramArgs};
 use crate::clock::{now, now_unix_s};
 use crate::failure::Failure;
+use crate::generation::thread_waker;
 use crate::loading::LoadedEngine;
-use crate::thread_waker;
 use serde_json::{Map, Value as Json, json};
 use std::io::Write;
 use std::path::Path;
@@ -92,7 +92,7 @@ fn poll_to_end(
     if debug.ops || debug.drains {
         run.observe(Box::new(debug));
     }
-    let waker = thread_waker::current();
+    let waker = thread_waker();
     let mut cx = Context::from_waker(&waker);
     loop {
         match run.poll(&mut cx, now()) {

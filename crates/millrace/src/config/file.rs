@@ -1,6 +1,6 @@
 //! The configuration file.
 
-use crate::settings_file;
+use crate::operator_file;
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -10,7 +10,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The file as a tree of sections. An empty file sets nothing.
 pub(super) fn read(path: &Path) -> Result<Map<String, Value>, String> {
     let shown = path.display();
-    let (text, _) = settings_file::read(path, FILE_BYTES_MAX)?;
+    let (text, _) = operator_file::read(path, FILE_BYTES_MAX)?;
     parse(&text).map_err(|why| format!("{shown}: {why}"))
 }
 
@@ -22,7 +22,7 @@ pub(super) fn parse(text: &str) -> Result<Map<String, Value>, String> {
     {
         return Ok(Map::new());
     }
-    match settings_file::parse_yaml::<Value>(text) {
+    match operator_file::parse_yaml::<Value>(text) {
         Ok(Value::Object(tree)) => Ok(tree),
         Ok(_) => Err("must be a map of sections".to_owned()),
         Err(why) => Err(why),

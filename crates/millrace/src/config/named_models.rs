@@ -1,8 +1,7 @@
 //! Settings of single models, by name (`models.named`): defaults of their requests, and how they are loaded.
 
-use super::Model;
 use super::adapters::parse_adapters;
-use super::{KvType, Settings};
+use super::{KvType, Model, Settings};
 use crate::model_store::ModelName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,11 +1,11 @@
 //! The running engines, and the settings that apply to them.
 
-use super::progress::EngineSight;
 use crate::bounds::tuning;
 use crate::clock::now_unix_s;
 use crate::cluster_node::JoinedCluster;
 use crate::config::{Settings, Speculation};
 use crate::failure::Failure;
+use crate::liveness::EngineSight;
 use crate::loading::{self, EngineChoice, LoadedEngine, RemoteLoadError};
 use crate::model_files::ModelSource;
 use crate::upstreams::UsedUpstreams;

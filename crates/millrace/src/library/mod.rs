@@ -7,10 +7,10 @@
 
 mod announced;
 mod engines;
-mod progress;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use super::liveness::EngineProgress;
 use crate::cluster_node::JoinedCluster;
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -21,7 +21,6 @@ use crate::pull;
 use crate::upstreams::UsedUpstreams;
 use announced::FoundModels;
 use engines::RunningEngines;
-pub(crate) use progress::EngineProgress;
 use server::{
     DerivedModel, LibraryError, LoadError, LoadProgress, LoadedModel, LocalModel, PullNews,
 };

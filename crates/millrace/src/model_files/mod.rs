@@ -7,18 +7,14 @@
 //! recommended_sampling  sampling parameters of the publisher
 //! ```
 
-mod built_in;
 mod facts;
 mod identity;
-mod model_purpose;
-mod model_text;
-mod recommended_sampling;
+pub(crate) mod model_text;
 mod source;
 
-pub(crate) use built_in::NAME as BUILT_IN;
-pub(crate) use facts::{facts_of, read_facts};
+pub(crate) use facts::{ModelPurpose, facts_of, of_ollama as ollama_sampling, read_facts};
 pub(crate) use identity::{PartsDigest, arithmetic_name, identity_of, weights_digest};
-pub(crate) use model_purpose::ModelPurpose;
 pub(crate) use model_text::ModelText;
-pub(crate) use recommended_sampling::of_ollama as ollama_sampling;
-pub(crate) use source::{ModelSource, has_safetensors, is_config, only_model, source_of_path};
+pub(crate) use source::{
+    ModelSource, NAME as BUILT_IN, has_safetensors, is_config, only_model, source_of_path,
+};

@@ -3,12 +3,13 @@
 //! `tokenizer.json` is the tokenizer, `tokenizer_config.json` names its ends and may hold the chat
 //! template, `chat_template.jinja` is the template where there is one, `generation_config.json` names
 //! all tokens that end a generation.
+//!
+//! The vocabulary of a GGUF file becomes `text`'s, as neither crate depends on the other.
 
 use super::identity::{PartsDigest, gguf_tokenizer_digest};
-use super::{ModelSource, recommended_sampling};
+use super::{ModelSource, facts};
 use crate::failure::Failure;
-use crate::settings_file;
-use crate::vocabulary::vocabulary;
+use crate::operator_file;
 use serde::Deserialize;
 use serde_json::Value;
 use server::SamplingDefaults;
@@ -16,9 +17,11 @@ use std::collections::HashSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use text::{
-    BASE_MODEL, ChatTemplate, OWN_TEMPLATE, TemplateError, TokenKind, Tokenizer, turn_format_name,
+    BASE_MODEL, ChatTemplate, InfillIds, OWN_TEMPLATE, TemplateError, TokenKind, Tokenizer,
+    VocabModel, VocabSpec, turn_format_name,
 };
 use weights::ModelFiles;
+use weights::gguf::{Elements, Text, TokenizerMeta};
 
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
@@ -95,7 +98,7 @@ impl ModelText {
     /// The file cannot be read, or is too long.
     pub(crate) fn with_template_file(self, path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(self) };
-        let (source, _) = settings_file::read(path, BESIDE_BYTES_MAX).map_err(Failure::User)?;
+        let (source, _) = operator_file::read(path, BESIDE_BYTES_MAX).map_err(Failure::User)?;
         Ok(Self {
             template: Some(source),
             own_path: Some(path.to_owned()),
@@ -254,11 +257,11 @@ pub(super) fn file_sampling(
     files: &ModelFiles,
 ) -> Result<SamplingDefaults, Failure> {
     let Some(folder) = model_folder(source, files) else {
-        return Ok(recommended_sampling::of_gguf(files.metadata()));
+        return Ok(facts::of_gguf(files.metadata()));
     };
     let path = folder.join(GENERATION);
     let config: Value = read_json(&path)?.unwrap_or_default();
-    Ok(recommended_sampling::of_generation_config(&path, &config))
+    Ok(facts::of_generation_config(&path, &config))
 }
 
 /// The tokenizer, and a digest of the files that decide ids.
@@ -362,4 +365,75 @@ fn read_file(path: &Path, most: u64) -> Result<Option<Vec<u8>>, Failure> {
 
 fn file_failure(path: &Path, why: &dyn std::fmt::Display) -> Failure {
     Failure::user(format!("{}: {why}", path.display()))
+}
+
+/// The vocabulary of a file's tokenizer metadata.
+pub(crate) fn vocabulary(meta: &TokenizerMeta<'_>) -> Result<VocabSpec, Failure> {
+    let model = match meta.model {
+        "gpt2" => VocabModel::Bpe,
+        "llama" => VocabModel::Spm,
+        "gemma4" => VocabModel::CharBpe,
+        "bert" => VocabModel::WordPiece,
+        "t5" => VocabModel::Unigram,
+        other => {
+            let why = format!(
+                "tokenizer.ggml.model is {other:?}; supported are gpt2, llama, gemma4, bert and t5"
+            );
+            return Err(Failure::user(why));
+        }
+    };
+    let is_bert = model == VocabModel::WordPiece;
+    Ok(VocabSpec {
+        model,
+        pre: meta.pre.map(str::to_owned),
+        tokens: token_strings(meta.tokens.clone()),
+        kinds: meta
+            .kinds
+            .clone()
+            .into_iter()
+            .flatten()
+            .map(token_kind)
+            .collect(),
+        scores: meta.scores.clone().into_iter().flatten().collect(),
+        merges: meta.merges.clone().map(token_strings).unwrap_or_default(),
+        bos: meta.bos.or(meta.cls.filter(|_| is_bert)),
+        eos: if is_bert {
+            meta.separator.or(meta.eos)
+        } else {
+            meta.eos
+        },
+        eot: meta.eot,
+        infill: InfillIds {
+            prefix: meta.infill.prefix,
+            suffix: meta.infill.suffix,
+            middle: meta.infill.middle,
+            padding: meta.infill.padding,
+            repository: meta.infill.repository,
+            file: meta.infill.file,
+        },
+        unknown: meta.unknown,
+        add_bos: meta.add_bos.filter(|_| !is_bert),
+        add_eos: meta.add_eos.filter(|_| !is_bert),
+        add_space_prefix: meta.add_space_prefix,
+        merge_spaces: meta.merge_spaces.unwrap_or(false),
+        char_map: meta.char_map.clone().into_iter().flatten().collect(),
+        lowercase: meta.lowercase.unwrap_or(true),
+        strip_accents: meta.strip_accents.or(meta.lowercase).unwrap_or(true),
+    })
+}
+
+fn token_strings(texts: Elements<'_, Text<'_>>) -> Vec<String> {
+    texts.map(|text| text.to_lossy().into_owned()).collect()
+}
+
+/// `llama_token_type` of llama.cpp.
+fn token_kind(id: i32) -> TokenKind {
+    match id {
+        2 => TokenKind::Unknown,
+        3 => TokenKind::Control,
+        4 => TokenKind::UserDefined,
+        5 => TokenKind::Unused,
+        6 => TokenKind::Byte,
+        _ => TokenKind::Normal,
+    }
 }

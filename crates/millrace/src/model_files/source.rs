@@ -1,15 +1,16 @@
 //! Where a model's files are: a GGUF file, a folder of safetensors or the binary itself. A model of safetensors is
 //! known by the path of its `config.json`.
+//!
+//! The default model is Millrace's own, in the binary, or, in a build without the feature `mini`, a model of random weights.
 
-use super::built_in;
 use crate::config::{NamedModel, Quantize};
 use crate::failure::Failure;
 use server::SamplingDefaults;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use weights::ModelFiles;
 use weights::gguf::{Gguf, SplitName};
-use weights::safetensors::{self, Safetensors};
+use weights::safetensors::Safetensors;
+use weights::{ModelFiles, safetensors};
 
 /// Directory entries examined; a directory with more is not a model's.
 const ENTRIES_MAX: usize = 10_000;
@@ -32,7 +33,7 @@ impl ModelSource {
     /// The model in the binary.
     pub(crate) fn built_in() -> Self {
         Self {
-            name: built_in::NAME.to_owned(),
+            name: NAME.to_owned(),
             file: None,
             is_started: false,
             named: None,
@@ -104,7 +105,7 @@ impl ModelSource {
             }
             // The error names the file, or the part of the file that is wrong.
             Some(file) => Gguf::open(file).map(Into::into).map_err(Failure::user),
-            None => built_in::open().map(Into::into),
+            None => open().map(Into::into),
         }
     }
 
@@ -208,4 +209,25 @@ fn model_stem(path: &Path) -> String {
         .last()
         .unwrap_or_default()
         .to_owned()
+}
+
+/// The name of the built-in model in the API.
+pub(crate) const NAME: &str = if cfg!(feature = "mini") {
+    "millrace-mini"
+} else {
+    "synthetic"
+};
+
+/// Opens the model in place, in the binary's own memory.
+#[cfg(feature = "mini")]
+pub(super) fn open() -> Result<Gguf, Failure> {
+    static MINI: &[u8] = include_bytes!("../../mini/millrace-mini.gguf");
+    Gguf::from_bytes(MINI).map_err(Failure::bug)
+}
+
+/// Makes a model of random weights, so that a new user sees a stream at once.
+#[cfg(not(feature = "mini"))]
+pub(super) fn open() -> Result<Gguf, Failure> {
+    let bytes = crate::commands::synth::in_memory("tiny-llama", "Q8_0")?;
+    Gguf::from_bytes(bytes).map_err(Failure::bug)
 }

@@ -6,7 +6,7 @@
 
 use crate::config::Quantize;
 use crate::model_files::{ModelSource, has_safetensors, is_config, read_facts};
-use crate::printable::printable;
+use crate::terminal_text::printable;
 use server::ModelFacts;
 use std::collections::HashMap;
 use std::fmt;

@@ -12,19 +12,17 @@ mod change;
 mod directories;
 mod name;
 mod named;
-mod record;
 
-pub(crate) use change::Removed;
+pub(crate) use change::{Record, Removed};
 pub(crate) use name::ModelName;
-pub(crate) use record::Record;
 
 use crate::config::{NamedModels, Quantize, Settings};
 use crate::model_files::{BUILT_IN, ModelSource, read_facts};
 use crate::packed_cache::PackedCache;
 use caches::{Caches, ollama_parameters};
+use change::Records;
 pub(crate) use directories::SkippedLink;
 use directories::{ModelDirectories, ModelFile};
-use record::Records;
 use server::{DerivedModel, LibraryError, LocalModel, ModelFacts, ModelTask};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

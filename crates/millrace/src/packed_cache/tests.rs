@@ -1,7 +1,6 @@
 //! Loads beside the cache: what is served from it, what is not, and what is left on the disk.
 
-use super::directory::CacheDirectory;
-use super::key::FileKey;
+use super::directory::{CacheDirectory, FileKey};
 use super::writer::{Written, write_file, write_part};
 use super::{CachedLoad, PackedCache};
 use crate::clock::now_unix_s;

@@ -1,7 +1,6 @@
 //! The thread that writes a cached file, while the model is already served.
 
-use super::directory::CacheDirectory;
-use super::key::FileKey;
+use super::directory::{CacheDirectory, FileKey};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;

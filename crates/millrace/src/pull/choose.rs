@@ -2,7 +2,7 @@
 
 use super::hub::HubFile;
 use super::source::{HubSource, Pick};
-use crate::printable::printable;
+use crate::terminal_text::printable;
 use server::LibraryError;
 use std::collections::BTreeMap;
 use std::path::Path;

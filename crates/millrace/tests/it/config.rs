@@ -14,9 +14,10 @@ fn printed(args: &[&str], vars: &[(&str, &str)]) -> BTreeMap<String, (String, St
             continue;
         };
         let (name, value) = setting.trim().split_once(": ").expect("a value");
-        let key = match setting.starts_with(' ') {
-            true => format!("{section}.{name}"),
-            false => name.to_owned(),
+        let key = if setting.starts_with(' ') {
+            format!("{section}.{name}")
+        } else {
+            name.to_owned()
         };
         let told = (value.trim().to_owned(), origin.to_owned());
         assert_eq!(all.insert(key, told), None, "once: {line}");

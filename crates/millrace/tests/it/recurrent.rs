@@ -3,8 +3,9 @@
 
 use crate::support::{Folder, millrace, stdout};
 use cpu::{LoadOptions, Model};
-use engine::{Choice, Engine, EngineConfig, Handle, Next, Progress, Request, SamplingParams};
-use engine::{Terms, Token};
+use engine::{
+    Choice, Engine, EngineConfig, Handle, Next, Progress, Request, SamplingParams, Terms, Token,
+};
 use kernels::{Isa, KvKind, Pool};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,8 +2,10 @@
 
 use crate::support::{Folder, millrace, stdout, synth};
 use cpu::{LoadOptions, Model};
-use engine::{Choice, Engine, EngineConfig, Next, Progress, Request, SamplingParams, Speculation};
-use engine::{Terms, Token};
+use engine::{
+    Choice, Engine, EngineConfig, Next, Progress, Request, SamplingParams, Speculation, Terms,
+    Token,
+};
 use kernels::{Isa, KvKind, Pool};
 use model::Forward;
 use std::sync::Arc;

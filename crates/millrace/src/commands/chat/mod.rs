@@ -1,8 +1,6 @@
 //! `millrace chat`: a conversation on the terminal, or line by line from a pipe. The prefix cache holds earlier turns.
 
-mod command;
 mod conversation;
-mod history;
 mod input;
 
 pub(super) use conversation::text_message;
@@ -14,8 +12,7 @@ use crate::failure::Failure;
 use crate::generation::{AnswerOptions, AnswerPrinter, Generator, Interrupts, WhenIdle};
 use crate::model_lookup::expect_directories;
 use crate::{loading, logging};
-use command::{ChatCommand, HELP};
-use conversation::Conversation;
+use conversation::{ChatCommand, Conversation, HELP};
 use input::{ChatInput, Input};
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -107,13 +104,13 @@ impl Chat {
             }
             ChatCommand::System(text) => self.conversation.set_system(text),
             ChatCommand::ShowSettings => {
-                for line in command::setting_lines(params, self.options.thinks) {
+                for line in conversation::setting_lines(params, self.options.thinks) {
                     writeln!(out, "{line}")?;
                 }
             }
             ChatCommand::Set { name, value } => {
                 let before = self.options.thinks;
-                let set = command::set(params, &mut self.options.thinks, &name, &value);
+                let set = conversation::set(params, &mut self.options.thinks, &name, &value);
                 let set = set.map_err(Failure::user);
                 let supported = set.and_then(|()| self.generator.expect_supported(&self.options));
                 match supported {

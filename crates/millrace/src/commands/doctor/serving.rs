@@ -1,7 +1,7 @@
 //! Findings about what a server opens: files, a port, directories.
 
-use super::finding::Finding;
-use super::machine::Machine;
+use super::Finding;
+use super::compute::Machine;
 use crate::commands::running_server::RunningServer;
 use crate::config::Settings;
 use crate::model_store::ModelStore;

@@ -1,8 +1,7 @@
 //! Findings of machines that are folders.
 
-use super::finding::{Finding, Verdict};
-use super::machine::{Machine, Memory};
-use super::{compute, serving};
+use super::compute::{Machine, Memory};
+use super::{Finding, Verdict, compute, serving};
 use crate::config::Settings;
 use std::net::TcpListener;
 use testing::folder::Folder;

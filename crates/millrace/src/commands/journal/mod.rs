@@ -1,18 +1,17 @@
-//! `millrace journal`: a journal on disk, without a server.
+//! `millrace journal`: a journal on disk, without a server. `millrace journal verify` prints a line for each damage.
 //!
 //! ```text
-//! inspect  segments and streams      verify   damage, for scripts
-//! stream   what is shown of a stream
+//! inspect  segments and streams      stream   what is shown of a stream
 //! ```
 
 mod inspect;
-mod stream;
-mod verify;
 
 use crate::args::{JournalArgs, JournalCommand};
 use crate::failure::Failure;
+use inspect::ShownStream;
 use journal::{JournalDirectory, Recovered, StartError, read_journal};
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 /// Memory for the rebuilt streams; further ones are reported as lost.
@@ -28,7 +27,7 @@ const ENTRIES_MAX: usize = 65_536;
 pub(crate) fn journal(args: &JournalArgs) -> Result<(), Failure> {
     match &args.command {
         JournalCommand::Inspect(args) => inspect::inspect_journal(args),
-        JournalCommand::Verify { directory } => verify::verify_journal(directory),
+        JournalCommand::Verify { directory } => verify_journal(directory),
     }
 }
 
@@ -87,4 +86,67 @@ fn find_files(directory: &Path) -> Result<JournalFiles, Failure> {
         files.bytes += bytes;
     }
     Ok(files)
+}
+
+/// Reads every record; an error after the last line if anything is damaged.
+fn verify_journal(directory: &Path) -> Result<(), Failure> {
+    let (_, found) = read_directory(directory)?;
+    let lines = list_damages(&found);
+    let mut out = std::io::stdout().lock();
+    for line in &lines {
+        writeln!(out, "{line}")?;
+    }
+    let report = &found.report;
+    if report.cut_bytes > 0 {
+        writeln!(
+            out,
+            "note: {} bytes after the last frame: being written, or not synced before a power loss; the next start \
+             removes them",
+            report.cut_bytes
+        )?;
+    }
+    let streams = found.streams.len() + found.refused.len();
+    match lines.len() {
+        0 => {
+            writeln!(out, "intact: {} frames, {streams} streams", report.frames)?;
+            Ok(())
+        }
+        count => Err(Failure::user(format!(
+            "journal {}: {count} damages",
+            directory.display()
+        ))),
+    }
+}
+
+fn list_damages(found: &Recovered) -> Vec<String> {
+    let report = &found.report;
+    let counts = [
+        (report.damages, "places where synced frames are missing"),
+        (
+            report.read_errors,
+            "segments that cannot be read to the end",
+        ),
+        (report.lost_beginnings, "streams whose beginning is missing"),
+        (
+            report.dropped_streams,
+            "streams that exceed the memory of this command",
+        ),
+    ];
+    let counted = counts.iter().filter(|(count, _)| *count > 0);
+    let mut lines: Vec<_> = counted
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    for stream in &found.streams {
+        let shown = ShownStream::new(stream);
+        if !stream.integrity.is_intact() {
+            lines.push(format!("stream {}: {}", shown.id(), shown.integrity()));
+        }
+        if let Some(why) = shown.problem() {
+            lines.push(format!(
+                "stream {}: the description is invalid: {why}",
+                shown.id()
+            ));
+        }
+    }
+    lines
 }

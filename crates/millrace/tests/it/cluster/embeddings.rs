@@ -1,9 +1,8 @@
 //! Embeddings at gateways.
 
 use super::conversation::SETTINGS;
-use super::metric;
-use super::nats_server;
 use super::processes::{Cluster, json, wait_for_engines};
+use super::{metric, nats_server};
 use crate::support::Serving;
 use serde_json::{Value, json};
 use std::process::Stdio;
