@@ -138,9 +138,10 @@ impl Policy {
             None => self.dial(&target).await?,
             Some(proxy) => self.tunnel(&proxy, &target).await?,
         };
-        match target.is_tls {
-            true => self.shake_hands(io, target.host).await,
-            false => Ok(io),
+        if target.is_tls {
+            self.shake_hands(io, target.host).await
+        } else {
+            Ok(io)
         }
     }
 
@@ -174,9 +175,10 @@ impl Policy {
             Reach::Any => true,
             Reach::Public => is_public(address.ip()),
         };
-        match addresses.iter().all(is_allowed) {
-            true => Ok(()),
-            false => Err(HttpError::NotPublic),
+        if addresses.iter().all(is_allowed) {
+            Ok(())
+        } else {
+            Err(HttpError::NotPublic)
         }
     }
 

@@ -264,9 +264,12 @@ impl Batch {
     /// # Errors
     /// [`ForwardError::BadBatch`]: there are too many rows, a token or a page does not exist, or a page table is too short.
     pub fn check(&self, dims: &Dims) -> Result<(), ForwardError> {
-        let refuse = |bad: bool, why| match bad {
-            true => Err(ForwardError::BadBatch(why)),
-            false => Ok(()),
+        let refuse = |bad: bool, why| {
+            if bad {
+                Err(ForwardError::BadBatch(why))
+            } else {
+                Ok(())
+            }
         };
         let most = dims.logit_rows_max;
         refuse(self.tokens.len() > dims.rows_max, "more rows than rows_max")?;

@@ -44,9 +44,10 @@ pub(crate) fn check(batch: &Batch, width: usize) -> Result<(), &'static str> {
         return Err("a vector is not finite");
     }
     let marked = batch.tokens().iter().filter(|&&token| token == VECTOR);
-    match marked.count() == vectors {
-        true => Ok(()),
-        false => Err("a row has neither a token nor a vector"),
+    if marked.count() == vectors {
+        Ok(())
+    } else {
+        Err("a row has neither a token nor a vector")
     }
 }
 

@@ -168,9 +168,10 @@ impl<'a> Twin<'a> {
         for (col, x) in x.iter_mut().enumerate() {
             *x += bias.map_or(0.0, |bias| self.vector(bias, col));
             let capped = |x: f32| cap.map_or(x, |cap| cap * (x / cap).tanh());
-            *x = match x.is_finite() {
-                true => capped(*x * factor),
-                false => f32::NAN,
+            *x = if x.is_finite() {
+                capped(*x * factor)
+            } else {
+                f32::NAN
             };
         }
         self.write(logits, row, &x);
@@ -332,9 +333,10 @@ impl<'a> Twin<'a> {
         let table = &self.record.words()[first..first + dims];
         for (pair, angle) in table.as_chunks::<2>().0.iter().enumerate() {
             let [cos, sin] = angle.map(f32::from_bits);
-            let (a, b) = match turn.adjacent {
-                true => (2 * pair, 2 * pair + 1),
-                false => (pair, pair + dims / 2),
+            let (a, b) = if turn.adjacent {
+                (2 * pair, 2 * pair + 1)
+            } else {
+                (pair, pair + dims / 2)
             };
             let (x, y) = (head[a], head[b]);
             head[a] = x * cos - y * sin;
@@ -344,9 +346,10 @@ impl<'a> Twin<'a> {
 
     fn normalize(&self, x: &mut [f32], norm: &Norm, first: usize) {
         let count = x.len() as f64;
-        let mean = match norm.centered {
-            true => x.iter().copied().map(f64::from).sum::<f64>() / count,
-            false => 0.0,
+        let mean = if norm.centered {
+            x.iter().copied().map(f64::from).sum::<f64>() / count
+        } else {
+            0.0
         };
         let squares = x.iter().map(|x| (f64::from(*x) - mean).powi(2));
         let factor = 1.0 / (squares.sum::<f64>() / count + f64::from(norm.eps)).sqrt();

@@ -395,9 +395,10 @@ impl Device {
             done.store(result.is_ok(), Ordering::Release);
         });
         let waited = self.wait(submission);
-        let view = match mapped.load(Ordering::Acquire) {
-            true => slice.get_mapped_range().ok(),
-            false => None,
+        let view = if mapped.load(Ordering::Acquire) {
+            slice.get_mapped_range().ok()
+        } else {
+            None
         };
         let result = match (waited, &view) {
             (Err(error), _) => Err(error),

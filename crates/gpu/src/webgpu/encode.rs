@@ -342,9 +342,12 @@ impl<'a> Planner<'a> {
         };
         let memory = self.memory;
         let at_out = |at: At| at.buffer == out.buffer;
-        let read = |at: At| match at_out(at) {
-            true => &memory.nothing[0],
-            false => self.buffer(at),
+        let read = |at: At| {
+            if at_out(at) {
+                &memory.nothing[0]
+            } else {
+                self.buffer(at)
+            }
         };
         let mut constants = vec![cols];
         constants.extend(self.place(gate));

@@ -269,9 +269,10 @@ pub(crate) fn buffer(
     usage: BufferUsages,
 ) -> Result<wgpu::Buffer, PrepareError> {
     let facts = device.facts();
-    let most = match usage.contains(BufferUsages::STORAGE) {
-        true => facts.binding_bytes_max.min(facts.buffer_bytes_max),
-        false => facts.buffer_bytes_max,
+    let most = if usage.contains(BufferUsages::STORAGE) {
+        facts.binding_bytes_max.min(facts.buffer_bytes_max)
+    } else {
+        facts.buffer_bytes_max
     };
     if bytes > most {
         let what = what.to_owned();

@@ -335,7 +335,7 @@ fn expect_same_vocabulary(large: &Tokenizer, draft: &Tokenizer) -> Result<(), St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model_files::vocabulary;
+    use crate::model_files::model_text::vocabulary;
     use synth::SynthSpec;
     use testing::folder::Folder;
     use weights::gguf::Gguf;

@@ -9,12 +9,12 @@
 
 mod facts;
 mod identity;
-mod model_text;
+pub(crate) mod model_text;
 mod source;
 
 pub(crate) use facts::{ModelPurpose, facts_of, of_ollama as ollama_sampling, read_facts};
 pub(crate) use identity::{PartsDigest, arithmetic_name, identity_of, weights_digest};
-pub(crate) use model_text::{ModelText, vocabulary};
+pub(crate) use model_text::ModelText;
 pub(crate) use source::{
     ModelSource, NAME as BUILT_IN, has_safetensors, is_config, only_model, source_of_path,
 };

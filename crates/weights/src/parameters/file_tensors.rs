@@ -79,9 +79,10 @@ impl<'a> FileTensors<'a> {
         format: Format,
         cols: usize,
     ) -> Result<usize, LoadError> {
-        match cols.is_multiple_of(format.block_weights()) {
-            true => Ok(cols / format.block_weights() * format.block_bytes()),
-            false => Err(self.pack_error(name, PackError::Cols(cols))),
+        if cols.is_multiple_of(format.block_weights()) {
+            Ok(cols / format.block_weights() * format.block_bytes())
+        } else {
+            Err(self.pack_error(name, PackError::Cols(cols)))
         }
     }
 

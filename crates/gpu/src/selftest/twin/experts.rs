@@ -99,9 +99,10 @@ impl Twin<'_> {
         else {
             return;
         };
-        let mut sum = match add {
-            true => self.read(out, row, cols),
-            false => vec![0.0; cols as usize],
+        let mut sum = if add {
+            self.read(out, row, cols)
+        } else {
+            vec![0.0; cols as usize]
         };
         let chosen = self.read(choices, row, 2 * used);
         for pair in chosen.as_chunks::<2>().0 {
@@ -119,23 +120,30 @@ impl Twin<'_> {
 fn choose(scores: &[f32], biases: &[f32], used: usize, rule: &RouteRule) -> Vec<(usize, f32)> {
     let exps: Vec<f64> = scores.iter().map(|score| f64::from(*score).exp()).collect();
     let sum: f64 = exps.iter().sum();
-    let part = |exp: &f64| match rule.sigmoid {
-        true => exp / (1.0 + exp),
-        false => exp / sum,
+    let part = |exp: &f64| {
+        if rule.sigmoid {
+            exp / (1.0 + exp)
+        } else {
+            exp / sum
+        }
     };
     let parts: Vec<f64> = exps.iter().map(part).collect();
-    let rank = |expert: usize| match rule.by_scores {
-        true => f64::from(scores[expert]),
-        false => parts[expert] + f64::from(biases[expert]),
+    let rank = |expert: usize| {
+        if rule.by_scores {
+            f64::from(scores[expert])
+        } else {
+            parts[expert] + f64::from(biases[expert])
+        }
     };
     let mut best = of_best_groups(scores.len(), rule.groups, &rank);
     best.sort_by(|a, b| rank(*b).total_cmp(&rank(*a)));
     best.truncate(used);
     best.sort_unstable();
     let of_chosen: f64 = best.iter().map(|expert| parts[*expert]).sum();
-    let divisor = match rule.normalized {
-        true => of_chosen.max(SUM_LEAST),
-        false => 1.0,
+    let divisor = if rule.normalized {
+        of_chosen.max(SUM_LEAST)
+    } else {
+        1.0
     };
     let share = |expert: usize| (parts[expert] / divisor * f64::from(rule.scale)) as f32;
     best.iter()

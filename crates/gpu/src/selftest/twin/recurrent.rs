@@ -134,13 +134,15 @@ impl Twin<'_> {
             Some(before) => self.states[layer as usize][1][place(before)..][..len].to_vec(),
             None => vec![0.0; len],
         };
-        let key_head = match heads.grouped {
-            true => head / (heads.value_heads / heads.key_heads) as usize,
-            false => head % heads.key_heads as usize,
+        let key_head = if heads.grouped {
+            head / (heads.value_heads / heads.key_heads) as usize
+        } else {
+            head % heads.key_heads as usize
         };
-        let [query, key, value] = match heads.delta {
-            true => [0, keys, 2 * keys],
-            false => [values + keys, values, 0],
+        let [query, key, value] = if heads.delta {
+            [0, keys, 2 * keys]
+        } else {
+            [values + keys, values, 0]
         };
         for done in 1..=span.rows {
             let row = (span.first + done) as usize - 1;
