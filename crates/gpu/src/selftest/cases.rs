@@ -18,7 +18,7 @@ use half::f16;
 use kernels::{Format, QuantBlock, QuantFormat, dequantize};
 
 /// Rows of the numbers that choose other variants of a product.
-const ROWS: [u32; 5] = [1, 2, 3, 11, 37];
+const ROWS: [u32; 6] = [1, 2, 3, 11, 20, 70];
 
 /// Rows of batches with experts: few, and tiles.
 const EXPERT_ROWS: [u32; 2] = [5, 52];
