@@ -38,7 +38,7 @@ pub(super) fn experts(format: Format, rows: u32) -> Case {
             scores,
             count,
             used: USED,
-            rule: rule(sigmoid, normalized, by_scores),
+            rule: rule([sigmoid, normalized, by_scores], count),
             choice_bias,
             factors: normalized.then_some(factors),
             out: choices,
@@ -69,13 +69,13 @@ pub(super) fn experts(format: Format, rows: u32) -> Case {
     builder.case
 }
 
-/// A rule; with sigmoids, among groups.
-fn rule(sigmoid: bool, normalized: bool, by_scores: bool) -> RouteRule {
+/// A rule; with sigmoids and many experts, among groups.
+fn rule([sigmoid, normalized, by_scores]: [bool; 3], count: u32) -> RouteRule {
     RouteRule {
         sigmoid,
         normalized,
         by_scores,
-        groups: sigmoid.then_some((7, 2)),
+        groups: (sigmoid && count.is_multiple_of(7)).then_some((7, 2)),
         scale: if by_scores { 1.0 } else { 2.5 },
     }
 }
