@@ -1,9 +1,10 @@
-// Products of many rows: a workgroup computes 64 outputs of 32 rows, 32 inputs at a time in workgroup memory; each thread four
-// outputs of four rows. The inputs are summed in order, which is another order than that of products of few rows.
+// Products of many rows: a workgroup computes 64 outputs of 32 H rows, 32 inputs at a time in workgroup memory; each thread four
+// outputs of four rows in each 32. The inputs are summed in order, whatever H is, which is another order than that of products
+// of few rows. A line with `$h` stands for one line for each value below H.
 
 // section common
 const TILE_OUTPUTS: u32 = 64u;
-const TILE_ROWS: u32 = 32u;
+const TILE_ROWS: u32 = 32u * H;
 const TILE_UNITS: u32 = 2u;
 const TILE_INPUTS: u32 = 32u;
 
@@ -17,6 +18,19 @@ struct Sums {
   b: vec4<f32>,
   c: vec4<f32>,
   d: vec4<f32>,
+}
+
+struct TileSums {
+  part_$h: Sums,
+}
+
+fn with_products(sums: Sums, w: vec4<f32>, v: vec4<f32>) -> Sums {
+  return Sums(
+    fma(vec4<f32>(v.x), w, sums.a),
+    fma(vec4<f32>(v.y), w, sums.b),
+    fma(vec4<f32>(v.z), w, sums.c),
+    fma(vec4<f32>(v.w), w, sums.d),
+  );
 }
 
 fn store_weights(input: u32, output: u32, w: vec4<f32>) {
@@ -67,20 +81,19 @@ fn load_x(begin: u32, first_unit: u32, lid: u32) {
   }
 }
 
-// The sums of a thread, whose outputs and rows begin at four times these numbers.
-fn tile_sums(first: u32, last: u32, begin: u32, outputs: u32, rows: u32, lid: u32) -> Sums {
-  var sums = Sums(vec4<f32>(0.0), vec4<f32>(0.0), vec4<f32>(0.0), vec4<f32>(0.0));
+// The sums of a thread, whose outputs, and rows within each 32, begin at four times these numbers.
+fn tile_sums(first: u32, last: u32, begin: u32, outputs: u32, rows: u32, lid: u32) -> TileSums {
+  let none = Sums(vec4<f32>(0.0), vec4<f32>(0.0), vec4<f32>(0.0), vec4<f32>(0.0));
+  var sums: TileSums;
+  sums.part_$h = none;
   for (var first_unit = 0u; first_unit < p.units; first_unit += TILE_UNITS) {
     load_weights(first, last, first_unit, lid);
     load_x(begin, first_unit, lid);
     workgroupBarrier();
     for (var input = 0u; input < TILE_INPUTS; input++) {
       let w = weight_tile[input * (TILE_OUTPUTS / 4u) + outputs];
-      let v = x_tile[input * (TILE_ROWS / 4u) + rows];
-      sums.a = fma(vec4<f32>(v.x), w, sums.a);
-      sums.b = fma(vec4<f32>(v.y), w, sums.b);
-      sums.c = fma(vec4<f32>(v.z), w, sums.c);
-      sums.d = fma(vec4<f32>(v.w), w, sums.d);
+      let v_$h = x_tile[input * (TILE_ROWS / 4u) + 8u * $hu + rows];
+      sums.part_$h = with_products(sums.part_$h, w, v_$h);
     }
     workgroupBarrier();
   }
@@ -129,6 +142,13 @@ fn write_row(row: u32, first_output: u32, sums: vec4<f32>) {
   }
 }
 
+fn write_rows(row: u32, first_output: u32, sums: Sums) {
+  write_row(row, first_output, sums.a);
+  write_row(row + 1u, first_output, sums.b);
+  write_row(row + 2u, first_output, sums.c);
+  write_row(row + 3u, first_output, sums.d);
+}
+
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
   prepare(lid);
@@ -140,10 +160,7 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   let sums = tile_sums(first_output, p.outputs - 1u, begin, outputs, rows, lid);
   let row = first_row + rows * 4u;
   let output = first_output + outputs * 4u;
-  write_row(row, output, sums.a);
-  write_row(row + 1u, output, sums.b);
-  write_row(row + 2u, output, sums.c);
-  write_row(row + 3u, output, sums.d);
+  write_rows(row + 32u * $hu, output, sums.part_$h);
 }
 
 // section sort
@@ -230,7 +247,7 @@ fn main(@builtin(local_invocation_index) lid: u32) {
 }
 
 // section experts
-// The products of a tile of choices with their expert.
+// The products of a tile of choices with their expert; H is 1.
 struct P {
   batch: Batch,
   outputs: u32,     // of one expert
@@ -294,7 +311,7 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   let choice = order[p.sorted_at + min(first + lid % TILE_ROWS, end - 1u)];
   let begin = p.x_at + choice / p.used * p.x_row + choice % p.used * p.x_stride;
   let weights = expert * p.outputs;
-  let sums = tile_sums(weights + first_output, weights + p.outputs - 1u, begin, outputs, rows, lid);
+  let sums = tile_sums(weights + first_output, weights + p.outputs - 1u, begin, outputs, rows, lid).part_0;
   let bias = select(p.bias + expert * p.outputs, NONE, p.bias == NONE);
   let place = first + rows * 4u;
   let output = first_output + outputs * 4u;

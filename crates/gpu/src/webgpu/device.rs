@@ -24,7 +24,7 @@ pub(crate) const IMMEDIATE_BYTES: u32 = 128;
 const BINDINGS_MIN: u32 = 8;
 
 /// Bytes of workgroup memory of the largest kernel.
-const WORKGROUP_BYTES_MIN: u32 = 16 << 10;
+const WORKGROUP_BYTES_MIN: u32 = 20 << 10;
 
 /// Threads of the largest workgroup.
 const WORKGROUP_THREADS_MIN: u32 = 256;

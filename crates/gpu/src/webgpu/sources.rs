@@ -31,6 +31,9 @@ pub(crate) const PART: u32 = 256;
 /// Rows from which on a product is computed by tiles, unless the program is exact.
 pub(crate) const TILE_ROWS_MIN: u32 = 16;
 
+/// Rows of the smaller tile.
+pub(crate) const TILE_ROWS: u32 = 32;
+
 /// Kernels of a product, each with the most rows that it is for. One of them computes all numbers of rows below
 /// [`TILE_ROWS_MIN`] where the device's compiler changes the order of sums from kernel to kernel.
 pub(crate) fn matmul_kernels(
@@ -51,7 +54,10 @@ pub(crate) fn matmul_kernels(
     let mut kernels = used.to_vec();
     match (exact, kernels.last_mut()) {
         (true, Some(last)) => last.0 = u32::MAX,
-        _ => kernels.push((u32::MAX, Kernel::Tile { format })),
+        _ => kernels.extend([
+            (TILE_ROWS, Kernel::Tile { format, rows: 1 }),
+            (u32::MAX, Kernel::Tile { format, rows: 2 }),
+        ]),
     }
     kernels
 }
@@ -73,6 +79,8 @@ pub(crate) enum Kernel {
     },
     Tile {
         format: Format,
+        /// Rows of a workgroup, in 32.
+        rows: u32,
     },
     Heads {
         head_dim: u32,
@@ -126,7 +134,7 @@ impl Kernel {
     pub(crate) fn name(self) -> String {
         match self {
             Self::Matmul { format, rows, .. } => format!("matmul {format:?}, {rows} rows"),
-            Self::Tile { format } => format!("tile {format:?}"),
+            Self::Tile { format, rows } => format!("tile {format:?}, {} rows", rows * TILE_ROWS),
             Self::Embed { format } => format!("embed {format:?}"),
             Self::Heads { head_dim, to_pages } => {
                 let to = if to_pages { "pages" } else { "rows" };
@@ -186,7 +194,8 @@ impl Kernel {
     pub(crate) const fn block(self) -> [u32; 2] {
         match self {
             Self::Matmul { outputs, rows, .. } => [4 * outputs, rows],
-            Self::Tile { .. } | Self::ExpertTile { .. } => [64, 32],
+            Self::Tile { rows, .. } => [64, rows * TILE_ROWS],
+            Self::ExpertTile { .. } => [64, TILE_ROWS],
             Self::ExpertMatmul { .. } => [4 * EXPERT_OUTPUTS, 1],
             _ => [1, 1],
         }
@@ -198,6 +207,8 @@ impl Kernel {
             Self::Matmul { outputs, rows, .. } => vec![('r', outputs), ('c', rows)],
             Self::ExpertMatmul { .. } => vec![('r', EXPERT_OUTPUTS)],
             Self::Attend { heads, .. } => vec![('q', heads)],
+            Self::Tile { rows, .. } => vec![('h', rows)],
+            Self::ExpertTile { .. } => vec![('h', 1)],
             _ => Vec::new(),
         };
         let mut source = PRELUDE.to_owned();
@@ -217,7 +228,7 @@ impl Kernel {
         let threads = |count: u32| format!("const THREADS: u32 = {count}u;\n");
         match self {
             Self::Embed { format }
-            | Self::Tile { format }
+            | Self::Tile { format, .. }
             | Self::Matmul { format, .. }
             | Self::ExpertMatmul { format }
             | Self::ExpertTile { format } => format_source(format),

@@ -2,7 +2,7 @@
 
 use super::{Grid, NONE, Planned, Planner, row_words, vector};
 use crate::operation::{Operation, Program};
-use crate::webgpu::sources::{Kernel, TILE_ROWS_MIN};
+use crate::webgpu::sources::{Kernel, TILE_ROWS, TILE_ROWS_MIN};
 
 impl Planner<'_> {
     pub(super) fn route(&mut self, operation: &Operation) -> Planned {
@@ -156,7 +156,7 @@ impl Planner<'_> {
 
 /// Words before the sorted choices: the number of tiles, and four words for each tile that there may be.
 fn sorted_at(count: u32, used: u32, rows_max: u32) -> u32 {
-    4 + 4 * (count + rows_max * used / 32)
+    4 + 4 * (count + rows_max * used / TILE_ROWS)
 }
 
 /// Words of the sorted choices of a program's experts, with their tiles.
