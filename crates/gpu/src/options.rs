@@ -50,13 +50,13 @@ impl Options {
 }
 
 fn bound(name: &'static str, given: usize, most: usize) -> Result<(), LoadError> {
-    match (1..=most).contains(&given) {
-        true => Ok(()),
-        false => Err(LoadError::Option {
-            name,
-            given,
-            least: 1,
-            most,
-        }),
+    if (1..=most).contains(&given) {
+        return Ok(());
     }
+    Err(LoadError::Option {
+        name,
+        given,
+        least: 1,
+        most,
+    })
 }

@@ -1,10 +1,8 @@
 //! Promise (Cluster): wanted engines are never negative, infinite or NaN, for any counters and clocks; a restart
 //! keeps what was learned.
 
-use super::accuracy::{Accuracy, PENDING_MAX};
-use super::counter_reading::Interval;
-use super::daily_profile::{DailyProfile, SLOTS};
-use super::step_cost::StepCost;
+use super::seasonal_rate::{Accuracy, DailyProfile, PENDING_MAX, SLOTS};
+use super::step_cost::{Interval, StepCost};
 use super::{CounterReading, DemandForecast, ENGINES_MAX, ScaleAdvice, ScaleTarget};
 use proptest::prelude::*;
 

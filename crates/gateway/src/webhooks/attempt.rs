@@ -72,7 +72,11 @@ impl WebhookSender {
     }
 
     async fn post(&self, request: WebhookRequest) -> Result<AttemptOutcome, HttpError> {
-        let client = if request.allow_private { &self.any } else { &self.public };
+        let client = if request.allow_private {
+            &self.any
+        } else {
+            &self.public
+        };
         let post = Request::post(&request.url)
             .header(CONTENT_TYPE, "application/json")
             .header(USER_AGENT, AGENT)

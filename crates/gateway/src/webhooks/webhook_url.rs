@@ -234,11 +234,4 @@ mod tests {
         assert!(accepted_url("http://2130706433:9/", &settings).is_ok());
         assert!(accepted_url("http://127.0.0.2:9/", &settings).is_err());
     }
-    use http_client::is_public;
-    use ring::hmac;
-    use std::collections::HashMap;
-    use std::fmt;
-    use std::net::IpAddr;
-    use std::sync::{Arc, PoisonError, RwLock};
-    use stream::Owner;
 }

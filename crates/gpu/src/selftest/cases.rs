@@ -89,9 +89,10 @@ pub(super) fn all() -> Vec<Case> {
     for format in Format::ALL {
         cases.push(embed(format));
         // The variants of a kernel read weights by the same function: two of them show it for the other formats.
-        let (rows, expert_rows) = match USUAL.contains(&format) {
-            true => (&ROWS[..], &EXPERT_ROWS[..]),
-            false => (&[1, 70][..], &[5][..]),
+        let (rows, expert_rows) = if USUAL.contains(&format) {
+            (&ROWS[..], &EXPERT_ROWS[..])
+        } else {
+            (&[1, 70][..], &[5][..])
         };
         cases.extend(rows.iter().map(|rows| matmul(format, *rows)));
         let experts = expert_rows.iter();

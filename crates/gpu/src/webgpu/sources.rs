@@ -368,11 +368,12 @@ fn repeat_lines(source: &str, letters: &[(char, u32)]) -> String {
     let mut lines: Vec<String> = source.lines().map(str::to_owned).collect();
     for (letter, count) in letters {
         let name = format!("${letter}");
-        let repeat = |line: String| match line.trim_start().starts_with("//") {
-            false if line.contains(&name) => (0..*count)
-                .map(|value| line.replace(&name, &value.to_string()))
-                .collect(),
-            _ => vec![line],
+        let repeat = |line: String| {
+            if line.trim_start().starts_with("//") || !line.contains(&name) {
+                return vec![line];
+            }
+            let values = (0..*count).map(|value| value.to_string());
+            values.map(|value| line.replace(&name, &value)).collect()
         };
         lines = lines.into_iter().flat_map(repeat).collect();
     }

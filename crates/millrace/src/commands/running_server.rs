@@ -258,7 +258,11 @@ impl RunningServer {
 /// A client for this machine's own server, or for another. The certificate of the own one is not verified, over loopback: it
 /// is for the server's public name, and no other program listens there. No proxy is used for the own one.
 fn client(is_own: bool, silence: Duration) -> Result<BlockingClient, Failure> {
-    let (verification, proxies) = if is_own { (Verification::Nothing, Proxies::None) } else { (Verification::Roots, Proxies::Environment) };
+    let (verification, proxies) = if is_own {
+        (Verification::Nothing, Proxies::None)
+    } else {
+        (Verification::Roots, Proxies::Environment)
+    };
     let client = BlockingClient::new(ClientOptions {
         connect_max: silence,
         verification,
