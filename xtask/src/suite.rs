@@ -5,8 +5,8 @@ use crate::skipped_tests::SkippedTests;
 use crate::{test_programs, tidy};
 use std::process::Stdio;
 
-/// The feature that has tests: one build for all of them.
-const FEATURES: &str = "--features stream/futures-core";
+/// The features that have tests: one build for all of them.
+const FEATURES: &str = "--features stream/futures-core,millrace/gpu";
 
 /// Format, lints, tidy, tests, interleavings, doc tests, licences. The last lines say what was skipped, and why.
 pub(crate) fn run() -> Outcome {

@@ -23,7 +23,7 @@ const BUDGETS: [(&str, usize); 25] = [
     ("kernels", 12_700),
     ("media", 3_800),
     ("millrace", 16_000),
-    ("model", 600),
+    ("model", 700),
     ("page", 100),
     ("private_files", 200),
     ("server", 14_400),

@@ -100,6 +100,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 26] = [
             "cpu",
             "engine",
             "generate",
+            "gpu",
             "http_client",
             "journal",
             "kernels",

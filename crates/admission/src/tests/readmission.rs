@@ -2,7 +2,7 @@
 //!
 //! Promise (Journal): recovered streams are submitted readers first, then by class, then by work; they are admitted
 //! beyond the limits, and new requests wait behind them.
-//! Also held by `gateway/src/recovery/attempt.rs`.
+//! Also held by `gateway/src/recovery/continuation.rs`.
 
 use super::edge::permit;
 use super::*;

@@ -63,7 +63,7 @@ fn store_next(replicator: &mut Replicator, sequence: u64, now: Instant) {
 
 /// Promise (Records of streams in JetStream): a gateway that was stopped or cut off for 2 s sends nothing of its
 /// streams when it is back, before JetStream has said whose they are (at most 10 s).
-/// Also held by `cluster/src/nats/hearing.rs`, `cargo xtask cluster --short`.
+/// Also held by `cluster/src/nats/status/tests.rs`, `cargo xtask cluster --short`.
 #[test]
 fn interruption_leaves_doubts_until_the_owner_is_read_or_a_record_is_stored() {
     let (mut replicator, now) = opened(1 << 20);

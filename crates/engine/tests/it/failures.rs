@@ -2,7 +2,7 @@
 //!
 //! Promise (Engine): a device that fails is opened again, at most twice in ten minutes, and streams continue from
 //! their tokens, none lost and none repeated; otherwise started requests end with `FailCode::Device`.
-//! Also held by `engine/src/device_loss.rs`, `engine/tests/it/ahead.rs ::
+//! Also held by `engine/src/engine.rs`, `engine/tests/it/ahead.rs ::
 //! streams_continue_after_a_device_failed_in_flight`.
 
 use crate::support::{Bench, bench, model};

@@ -5,7 +5,7 @@
 //!
 //! Promise (Settings and operation): the Unix socket's file has the mode of the setting; keys that root creates are
 //! readable for the users of the folder, before and after an edit.
-//! Also held by `millrace/src/file_owner.rs`.
+//! Also held by `millrace/src/operator_file.rs`.
 
 use crate::support::{Folder, Serving, millrace, millrace_with, stdout};
 use std::io::{Read, Write};

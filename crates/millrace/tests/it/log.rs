@@ -2,7 +2,7 @@
 //!
 //! Promise (Settings and operation): a log that no process reads stops no request, and lines that are dropped are
 //! counted; with a JSON log the error of a start is JSON, too.
-//! Also held by `millrace/src/log_queue.rs`.
+//! Also held by `millrace/src/logging.rs`.
 
 use crate::support::{Folder, Serving, command, millrace, millrace_with};
 use serde_json::Value;

@@ -3,7 +3,7 @@
 //!
 //! Promise (APIs): Claude Code's billing line, which differs in each request, is removed from the prompt, in `system`
 //! as a string and as blocks, so that cached prompts are found; other text is untouched.
-//! Also held by `wire/src/anthropic/billing_line.rs`.
+//! Also held by `wire/src/anthropic/conversation.rs`.
 
 use crate::support::client::post;
 use crate::support::{Rig, config, fake};

@@ -291,7 +291,7 @@ fn cancellation_is_on_disk_before_its_response() {
 
 /// Promise (Journal): a journal that is not durable is in the log, once with the system's reason and once when it is
 /// durable again, in `/health` and in the metrics.
-/// Also held by `gateway/src/streams/journal_health.rs`, `journal/src/durability.rs`.
+/// Also held by `gateway/src/streams/stream_journal.rs`, `journal/src/durability.rs`.
 #[test]
 fn health_and_metrics_name_a_full_disk() {
     let disk = Disk::new("health");

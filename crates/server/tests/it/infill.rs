@@ -2,7 +2,7 @@
 //!
 //! Promise (APIs): a gap between two texts is filled in llama.cpp's, OpenAI's and Ollama's shape; the prompt has
 //! llama.cpp's order and fits the context; a model without the tokens names the field.
-//! Also held by `text/src/tokenizer/infill_tokens.rs`, `generate/src/infill_prompt.rs`,
+//! Also held by `text/src/tokenizer/special_tokens/tests.rs`, `generate/src/infill_prompt.rs`,
 //! `wire/src/llama_cpp/infill_request.rs`, `server/tests/it/golden`.
 
 use crate::support::client::post;

@@ -5,7 +5,7 @@
 //! Also held by `millrace/tests/it/early.rs`.
 //!
 //! Promise (Settings and operation): `/health/liveness` fails while an engine is stuck, and recovers.
-//! Also held by `millrace/src/stall_watch.rs`.
+//! Also held by `millrace/src/liveness.rs`.
 
 use crate::support::client::{Client, Reply, get, post};
 use crate::support::{Rig, config, fake};

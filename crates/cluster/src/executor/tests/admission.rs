@@ -2,7 +2,7 @@
 //!
 //! Promise (Limits of keys over gateways): 50,000 garbled requests, invented gateways and repeated attempts leave an
 //! engine with bounded submissions, attempts and names of gateways.
-//! Also held by `cluster/src/executor/starting.rs`.
+//! Also held by `cluster/src/executor/submission.rs`.
 
 use super::super::{Admission, GATEWAY_SILENCE, STARTING_MAX};
 use super::calls::{GATEWAY, case, code, read, started, step};

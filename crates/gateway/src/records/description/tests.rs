@@ -74,7 +74,7 @@ fn unknown_fields_of_a_newer_version_are_ignored() {
 /// Promise (Descriptions of streams): a request, in every wire protocol, is equal after being written and read:
 /// floats bit for bit, member order of nested JSON.
 /// Also held by `gateway/src/records/description/tests.rs :: random_descriptions_survive_json`,
-/// `generate/src/request_serde.rs`.
+/// `generate/src/request_record.rs`.
 #[test]
 fn parsed_requests_survive_json() {
     for (protocol, body) in BODIES {

@@ -2,7 +2,7 @@
 //!
 //! Promise (APIs): a base address with `/v1`, without, twice, or with extra slashes reaches the same routes; any
 //! other path, or an unknown model, is a 404 that suggests the nearest one, in each API.
-//! Also held by `server/src/request/paths.rs`, `gateway/src/models/similar_names.rs`.
+//! Also held by `server/src/request/paths.rs`, `gateway/src/models/resolved_model.rs`.
 
 use super::{ask, error};
 use crate::support::client::{get, post};

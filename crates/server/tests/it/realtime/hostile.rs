@@ -5,7 +5,7 @@
 //!
 //! Promise (Admission and keys): a WebSocket client's pings are rate-limited; beyond the limit the connection is
 //! closed (1008).
-//! Also held by `server/src/realtime/control_rate.rs`.
+//! Also held by `server/src/realtime/session.rs`.
 
 use super::job;
 use crate::support::named::{fake, kept};

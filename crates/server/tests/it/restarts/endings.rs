@@ -5,7 +5,7 @@
 //! never different tokens.
 //!
 //! Promise (Journal): a stream that kills the process runs alone and then fails; one that advances never fails so.
-//! Also held by `gateway/src/recovery/attempt.rs`.
+//! Also held by `gateway/src/recovery/continuation.rs`.
 
 use super::copies::{Copied, Journaled};
 use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, stream_id, with};

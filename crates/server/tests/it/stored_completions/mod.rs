@@ -3,7 +3,7 @@
 //! Promise (APIs): chat completions with `store: true` are returned as they were answered, listed by model and
 //! metadata, changed and deleted, visible to their owner only and within the limits of responses; failed ones, and
 //! those without `store`, are not stored.
-//! Also held by `wire/src/openai/stored_completion.rs`, `wire/src/metadata.rs`.
+//! Also held by `wire/src/openai/stored_completion.rs`, `wire/src/stored_request.rs`.
 
 mod kept;
 

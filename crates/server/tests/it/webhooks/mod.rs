@@ -2,7 +2,7 @@
 //!
 //! Promise (Streams): the event of a webhook is signed as Standard Webhooks specifies and arrives at least once under
 //! one id, also after `kill -9` in the middle of the stream, before an attempt and between attempts.
-//! Also held by `gateway/src/webhooks/secret.rs`, `millrace/tests/it/kill/webhooks.rs`, `cargo xtask clients`,
+//! Also held by `gateway/src/webhooks/webhook_url.rs`, `millrace/tests/it/kill/webhooks.rs`, `cargo xtask clients`,
 //! `tools/clients/openai_responses_suite.py`.
 
 mod receivers;

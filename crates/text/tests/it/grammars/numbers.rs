@@ -8,7 +8,7 @@
 //! Promise (Structured output): patterns of a schema are those of ECMA-262, and references are JSON Pointers with
 //! escapes.
 //! Also held by `text/src/grammar/schema_normalization/ecma_pattern.rs`,
-//! `text/src/grammar/schema_normalization/schema_references.rs`.
+//! `text/src/grammar/schema_normalization.rs`.
 
 use super::white_space::is_whole;
 use super::{compiler, fault, rng, tiny, walk};

@@ -4,7 +4,7 @@
 //! earlier calls are used with their results, or left out and named. Custom tools and functions of namespaces are
 //! offered as functions, and their calls have the client's form in streamed, resumed and stored responses of chat
 //! completions and the Responses API. Tools that are not allowed are not offered.
-//! Also held by `wire/src/responses/tools.rs`, `wire/src/responses/foreign_items.rs`,
+//! Also held by `wire/src/responses/tools.rs`, `wire/src/responses/conversation/tests.rs`,
 //! `wire/src/anthropic/tests/conversation.rs`, `generate/src/output/custom_input.rs`,
 //! `server/tests/it/responses/tools.rs`, `server/tests/it/responses/again.rs`, `server/tests/it/custom_tools.rs`.
 

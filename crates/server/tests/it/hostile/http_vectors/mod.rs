@@ -7,7 +7,7 @@
 //!
 //! Promise (Hostile input and memory): a body with a content coding is rejected (415), one with a transfer coding
 //! next to `chunked` too (501).
-//! Also held by `wire/src/codings.rs`.
+//! Also held by `server/src/request/request_body.rs`.
 
 mod chunked;
 mod connections;
