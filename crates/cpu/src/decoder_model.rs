@@ -259,8 +259,9 @@ impl ExportPages for Model {
         self.decoder.page_bytes()
     }
 
-    fn export_page(&self, page: PageId, bytes: &mut [u8]) {
+    fn export_page(&self, page: PageId, bytes: &mut [u8]) -> Result<(), ForwardError> {
         self.decoder.export_page(page, bytes);
+        Ok(())
     }
 
     fn import_page(&mut self, page: PageId, bytes: &[u8]) {

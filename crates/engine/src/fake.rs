@@ -415,8 +415,9 @@ impl ExportPages for FakeModel {
         self.config.dims.page_tokens * SLOT_BYTES
     }
 
-    fn export_page(&self, page: PageId, bytes: &mut [u8]) {
+    fn export_page(&self, page: PageId, bytes: &mut [u8]) -> Result<(), ForwardError> {
         self.write_slots(page, bytes);
+        Ok(())
     }
 
     fn import_page(&mut self, page: PageId, bytes: &[u8]) {

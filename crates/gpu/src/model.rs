@@ -13,7 +13,9 @@ use kernels::logits::all_finite;
 use kernels::{Isa, Pool, ScanPlan};
 use model::{Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId};
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 use weights::config::StateHead;
 use weights::parameters::{DescribedMatrix, DescribedReader, Stored, Weights};
 use weights::{Config, ModelFiles, Packed};
@@ -31,8 +33,11 @@ pub struct Model {
     /// Buffers that nothing writes, with what is in each of their rows.
     constants: Vec<(BufferId, Vec<f32>)>,
     isa: Isa,
-    /// In a cell since pages are exported from a shared model.
-    loaded: RefCell<Loaded>,
+    device: Arc<Device>,
+    program: Program,
+    page_bytes: usize,
+    /// In a cell since pages are exported from a shared model; `None` after the device could not be opened again.
+    loaded: RefCell<Option<Loaded>>,
     /// The failure since which the model does nothing.
     fault: Cell<Option<DeviceFault>>,
     step: StepRows,
@@ -48,8 +53,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Loads a model: describes it, checks the kernels on small shapes, allocates everything on the device, and uploads the weights. The files stay open for
-    /// [`Forward::recover`]; none of their memory remains. `progress` is called at the beginning and after each matrix.
+    /// Loads a model: describes it, checks the kernels on small shapes, allocates everything on the device, and uploads the
+    /// weights. The files stay open for [`Forward::recover`]; none of their memory remains. `progress` is called at the beginning and after each matrix.
     ///
     /// # Errors
     /// The files are refused, the device does not run such models, the model does not fit, or the device fails.
@@ -69,8 +74,8 @@ impl Model {
         let plan = Plan::new(&config, &weights, &dims, options);
         let (place, states) = (Place::of(&plan.program), plan.program.states);
         check_kernels(&device, &plan.program)?;
-        let mut loaded =
-            Loaded::new(device, plan.program).map_err(|error| refusal(error, place))?;
+        let mut loaded = Loaded::new(Arc::clone(&device), plan.program.clone())
+            .map_err(|error| refusal(error, place))?;
         upload(&mut loaded, &files, &plan.matrices, &mut pool, progress)?;
         write_constants(&loaded, &plan.constants)?;
         Ok(Self {
@@ -82,7 +87,10 @@ impl Model {
             outputs: plan.outputs,
             constants: plan.constants,
             isa: Isa::detect(),
-            loaded: RefCell::new(loaded),
+            page_bytes: loaded.page_bytes() as usize,
+            device,
+            program: plan.program,
+            loaded: RefCell::new(Some(loaded)),
             fault: Cell::new(None),
             states: states.map(|states| {
                 let states = states.states as usize;
@@ -107,7 +115,24 @@ impl Model {
 
     /// The device.
     pub fn device(&self) -> Arc<Device> {
-        Arc::clone(self.loaded.borrow().device())
+        Arc::clone(&self.device)
+    }
+
+    /// Checks the kernels of the device, allocates everything, and uploads the weights from the files.
+    fn load_again(&self) -> Result<Loaded, LoadError> {
+        check_kernels(&self.device, &self.program)?;
+        let loaded = Loaded::new(Arc::clone(&self.device), self.program.clone());
+        let mut loaded = loaded.map_err(|error| refusal(error, self.place))?;
+        let mut pool = load_pool();
+        upload(
+            &mut loaded,
+            &self.files,
+            &self.matrices,
+            &mut pool,
+            &mut |_| {},
+        )?;
+        write_constants(&loaded, &self.constants)?;
+        Ok(loaded)
     }
 
     /// Does something on the device, unless it has failed; a failure is kept.
@@ -119,7 +144,7 @@ impl Model {
             return Err(ForwardError::Device(fault));
         }
         let done = match self.loaded.try_borrow_mut() {
-            Ok(mut loaded) => work(&mut loaded),
+            Ok(mut loaded) => loaded.as_mut().map_or(Err(DeviceError::Lost), work),
             Err(_) => Err(DeviceError::Failed("the device is in use".into())),
         };
         done.map_err(|error| {
@@ -160,6 +185,26 @@ impl Model {
     }
 }
 
+/// Longest time in which the memory of a lost device is awaited.
+const RELEASE_MAX: Duration = Duration::from_secs(5);
+
+/// Drops what a failed device has on a thread of its own: a driver that gives no answer would block without end.
+fn release(old: impl Send + 'static) {
+    let (done, released) = mpsc::channel();
+    let dropping = move || {
+        drop(old);
+        // No one waits after that time.
+        _ = done.send(());
+    };
+    if thread::Builder::new()
+        .name("gpu-release".into())
+        .spawn(dropping)
+        .is_ok()
+    {
+        _ = released.recv_timeout(RELEASE_MAX);
+    }
+}
+
 /// Threads that convert tensors while a model is loaded.
 fn load_pool() -> Pool {
     Pool::new(std::thread::available_parallelism().map_or(1, usize::from))
@@ -180,7 +225,7 @@ fn refusal(error: PrepareError, place: Place) -> LoadError {
     }
 }
 
-/// Runs the kernels of a program on small shapes beside their definitions.
+/// Runs the kernels of a program on small shapes, compared with their definitions.
 fn check_kernels(device: &Arc<Device>, program: &Program) -> Result<(), LoadError> {
     check_program(device, program).map_err(|result| LoadError::SelfTest {
         kernel: result.name,
@@ -305,17 +350,21 @@ impl Forward for Model {
     }
 
     fn recover(&mut self) -> Result<(), ForwardError> {
-        let failed = |_| ForwardError::Device(DeviceFault::Failed);
-        let device = self.device().reopen();
-        let device = device.map_err(|_| ForwardError::Device(DeviceFault::Lost))?;
-        let program = self.loaded.borrow().program().clone();
-        let mut loaded = Loaded::new(Arc::new(device), program)
-            .map_err(|error| refusal(error, self.place))
-            .map_err(failed)?;
-        let (files, matrices) = (&self.files, &self.matrices);
-        upload(&mut loaded, files, matrices, &mut load_pool(), &mut |_| {}).map_err(failed)?;
-        write_constants(&loaded, &self.constants).map_err(failed)?;
-        self.loaded = RefCell::new(loaded);
+        // The memory of the device is given back first: it may not hold the model twice.
+        if let Some(old) = self.loaded.take() {
+            release(old);
+        }
+        self.fault.set(Some(DeviceFault::Lost));
+        let lost = ForwardError::Device(DeviceFault::Lost);
+        let device = self.device.reopen().map_err(|_| lost.clone())?;
+        let (then, now) = (self.device.facts(), device.facts());
+        if (&then.name, &then.driver) != (&now.name, &now.driver) {
+            return Err(lost);
+        }
+        release(std::mem::replace(&mut self.device, Arc::new(device)));
+        let loaded = self.load_again();
+        let loaded = loaded.map_err(|_| ForwardError::Device(DeviceFault::Failed))?;
+        self.loaded = RefCell::new(Some(loaded));
         self.fault.set(None);
         Ok(())
     }
@@ -327,12 +376,11 @@ impl Forward for Model {
 
 impl ExportPages for Model {
     fn page_bytes(&self) -> usize {
-        self.loaded.borrow().page_bytes() as usize
+        self.page_bytes
     }
 
-    fn export_page(&self, page: PageId, bytes: &mut [u8]) {
-        // A failure is reported by the next batch, and the content of a page is lost with the device.
-        _ = self.on_device(|loaded| loaded.export_page(page, bytes));
+    fn export_page(&self, page: PageId, bytes: &mut [u8]) -> Result<(), ForwardError> {
+        self.on_device(|loaded| loaded.export_page(page, bytes))
     }
 
     fn import_page(&mut self, page: PageId, bytes: &[u8]) {
@@ -374,7 +422,11 @@ mod tests {
             let files = Arc::new(ModelFiles::from(files));
             let model = Model::load(files, Arc::clone(&device), &options, &mut progress);
             let model = model.unwrap_or_else(|why| panic!("{preset}: {why}"));
-            let allocated = model.loaded.borrow().device_bytes();
+            let allocated = model
+                .loaded
+                .borrow()
+                .as_ref()
+                .map_or(0, Loaded::device_bytes);
             assert_eq!(model.bytes().bytes(), allocated, "{preset}");
             let last = seen.last().expect("progress");
             assert_eq!(last.bytes_done, last.bytes_total, "{preset}");

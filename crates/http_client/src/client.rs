@@ -6,7 +6,7 @@ use super::tls::Verification;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, COOKIE, LOCATION, RETRY_AFTER};
+use http::header::{AUTHORIZATION, COOKIE, LOCATION, PROXY_AUTHORIZATION, RETRY_AFTER};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
@@ -222,9 +222,23 @@ fn follow(head: &mut Parts, target: &Url) -> Result<(), HttpError> {
         .parse()
         .map_err(|_| HttpError::Url(target.path().to_owned()))?;
     let before = Url::parse(&head.uri.to_string()).ok();
+    if before.as_ref().is_some_and(|url| url.scheme() == "https") && target.scheme() != "https" {
+        return Err(HttpError::Broken(
+            "the redirect leaves TLS, from https to http".to_owned(),
+        ));
+    }
     if before.is_none_or(|before| before.origin() != target.origin()) {
-        head.headers.remove(AUTHORIZATION);
-        head.headers.remove(COOKIE);
+        for name in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
+            head.headers.remove(name);
+        }
+        let sensitive = head
+            .headers
+            .iter()
+            .filter(|(_, value)| value.is_sensitive());
+        let sensitive: Vec<_> = sensitive.map(|(name, _)| name.clone()).collect();
+        for name in sensitive {
+            head.headers.remove(name);
+        }
     }
     head.uri = uri;
     move_credentials(head)

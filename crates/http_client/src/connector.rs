@@ -24,14 +24,15 @@ use tower::Service;
 
 /// Addresses to which a connection is tried, one after another.
 const ADDRESSES_MAX: usize = 8;
-/// Names that are resolved at one time, each on a thread: the resolver of the system blocks.
+/// Names of one [`Reach`] that are resolved at one time, each on a thread: the resolver of the system blocks.
 const LOOKUPS_MAX: usize = 8;
 /// Name of these threads.
 const LOOKUP_THREAD: &str = "resolve";
 /// Bytes of a proxy's response to `CONNECT`.
 const PROXY_HEAD_BYTES_MAX: usize = 8 << 10;
 
-static LOOKUPS: Semaphore = Semaphore::const_new(LOOKUPS_MAX);
+/// Names that clients of the server chose, and names of the operator: slow name servers of the first do not delay the others.
+static LOOKUPS: [Semaphore; 2] = [const { Semaphore::const_new(LOOKUPS_MAX) }; 2];
 
 /// Which addresses a client may connect to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,7 +152,7 @@ impl Policy {
 
     /// A connection to one of the host's addresses; each has an equal share of the time.
     async fn dial(&self, target: &Target<'_>) -> Result<BoxedIo, HttpError> {
-        let addresses = resolve(target.host, target.port).await?;
+        let addresses = resolve(self.reach, target.host, target.port).await?;
         self.check(&addresses)?;
         let tried = addresses.len().min(ADDRESSES_MAX);
         let share = self.connect_max / u32::try_from(tried).unwrap_or(u32::MAX).max(1);
@@ -239,12 +240,16 @@ impl Policy {
 }
 
 /// The addresses of a host. The thread of a look-up that is no longer waited for ends when the system's resolver gives up.
-async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, HttpError> {
+async fn resolve(reach: Reach, host: &str, port: u16) -> Result<Vec<SocketAddr>, HttpError> {
     if let Ok(address) = without_brackets(host).parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
     let failed = |why: String| HttpError::Unreachable(format!("{host}: {why}"));
-    let place = LOOKUPS
+    let lookups = match reach {
+        Reach::Any => &LOOKUPS[0],
+        Reach::Public => &LOOKUPS[1],
+    };
+    let place = lookups
         .acquire()
         .await
         .map_err(|why| failed(why.to_string()))?;

@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Whether an address is one of the public internet: not this machine's, not a private network's, not link-local (cloud
-/// metadata), and no form of IPv6 that carries an IPv4 address which is none.
+/// metadata), and no form of IPv6 with a known prefix that carries an IPv4 address which is none. The prefix of a network's own
+/// NAT64 is not known.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -40,7 +41,9 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         return is_public_v4(Ipv4Addr::new(w, x, y, z));
     }
     let is_special = matches!((a, b), (0x2001, 0..=0x1ff | 0xdb8) | (0x2002 | 0x3fff, _));
-    a & 0xe000 == 0x2000 && !is_special
+    // ISATAP carries the IPv4 address of a host behind it.
+    let is_isatap = matches!((e, f), (0 | 0x200, 0x5efe));
+    a & 0xe000 == 0x2000 && !is_special && !is_isatap
 }
 
 #[cfg(test)]
@@ -93,6 +96,8 @@ mod tests {
             "2001::1",
             "2001:db8::1",
             "2002:7f00:1::",
+            "2001:4860::5efe:a00:1",
+            "2001:4860::200:5efe:a00:1",
             "3fff::1",
             "fc00::1",
             "fd00:ec2::254",

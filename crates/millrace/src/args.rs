@@ -140,7 +140,7 @@ pub(crate) enum Command {
     /// Check that a running server accepts requests: exit status 0, else 1.
     Health(HealthArgs),
     /// Examine this machine: what prevents serving, and what would make it faster.
-    Doctor(ServeArgs),
+    Doctor(DoctorArgs),
     /// Print completions for a shell.
     Completions {
         /// The shell.
@@ -211,6 +211,15 @@ pub(crate) struct ModelArgs {
     /// Log level (error, warn, info, debug) or a tracing filter.
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print a report on the GPU of `--device` instead: driver, limits, bandwidth, and each kernel compared with its definition.
+    #[arg(long)]
+    pub(crate) report: bool,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -8,6 +8,8 @@ mod remote;
 mod weights;
 
 pub(crate) use adapters::OpenedAdapters;
+#[cfg(feature = "gpu")]
+pub(crate) use device::device_selection;
 pub(crate) use memory::bytes_needed;
 pub(crate) use remote::{EngineChoice, RemoteLoadError, load_remote, load_upstream};
 pub(crate) use weights::kernel_isa;

@@ -134,7 +134,7 @@ pub trait Forward: Send {
     /// flight. A model without a device has none to open.
     ///
     /// # Errors
-    /// The device cannot be opened; the model stays as it is.
+    /// The device cannot be opened, or does not compute any more: every call fails until a later recovery succeeds.
     fn recover(&mut self) -> Result<(), ForwardError> {
         Err(ForwardError::Device(DeviceFault::Lost))
     }
@@ -162,7 +162,10 @@ pub trait ExportPages {
     fn page_bytes(&self) -> usize;
 
     /// Copies the keys and values of a page into `bytes`, [`ExportPages::page_bytes`] long.
-    fn export_page(&self, page: PageId, bytes: &mut [u8]);
+    ///
+    /// # Errors
+    /// The device failed: `bytes` is not the page.
+    fn export_page(&self, page: PageId, bytes: &mut [u8]) -> Result<(), ForwardError>;
 
     /// Copies into a page what [`ExportPages::export_page`] of a model with the same weights, page size and type of keys and
     /// values wrote. The page then has the bits of the exported one.

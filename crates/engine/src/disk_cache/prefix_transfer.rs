@@ -4,7 +4,7 @@ use super::runs::{RunPlace, RunPrefix, RunShape};
 use crate::pages::Pages;
 use crate::prefix_index::PrefixChain;
 use crate::terms::Age;
-use model::{ExportPages, PageId};
+use model::{ExportPages, ForwardError, PageId};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -131,11 +131,18 @@ impl PrefixWrite {
     }
 
     /// Copies the pages of the next run out of the model.
-    pub(super) fn copy_pages(&self, shape: RunShape, model: &dyn ExportPages, bytes: &mut [u8]) {
+    ///
+    /// # Errors
+    /// The model's device failed: `bytes` is not the run.
+    pub(super) fn copy_pages(
+        &self,
+        shape: RunShape,
+        model: &dyn ExportPages,
+        bytes: &mut [u8],
+    ) -> Result<(), ForwardError> {
         let run = self.run_pages(shape).iter();
-        for (&(page, _), bytes) in run.zip(bytes.chunks_exact_mut(shape.page_bytes)) {
-            model.export_page(page, bytes);
-        }
+        run.zip(bytes.chunks_exact_mut(shape.page_bytes))
+            .try_for_each(|(&(page, _), bytes)| model.export_page(page, bytes))
     }
 
     fn run_pages(&self, shape: RunShape) -> &[(PageId, PrefixChain)] {

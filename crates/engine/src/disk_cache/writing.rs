@@ -59,7 +59,11 @@ impl DiskCache {
         let (Some(worker), Some(mut buffer)) = (&self.worker, self.buffers.pop()) else {
             return;
         };
-        write.copy_pages(self.shape, model, &mut buffer);
+        if write.copy_pages(self.shape, model, &mut buffer).is_err() {
+            // The pages are lost with the device, and the next batch reports that.
+            self.buffers.push(buffer);
+            return;
+        }
         let job = DiskJob::Write {
             place: write.place(),
             pages: buffer,

@@ -5,7 +5,7 @@
 
 // section common
 const PART: u32 = 256u;
-const THREADS: u32 = 128u;
+const THREADS: u32 = HEAD_THREADS;
 // Below each score that is seen.
 const LOWEST: f32 = -3.0e38;
 // Floats of a part's result: maximum, sum, two that are not used, and the sums of values.

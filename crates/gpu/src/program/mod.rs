@@ -100,7 +100,7 @@ enum Role {
     Decay,
     Rate,
     Gates,
-    /// Inputs of router and experts beside a feed-forward part.
+    /// Inputs of router and experts next to a feed-forward part.
     RouterInput,
     ExpertInput,
     /// Scores of the experts, and what each row chose.

@@ -1,4 +1,4 @@
-//! Recurrent layers, in place of attention or beside it: gated DeltaNet, Mamba-2, and convolutions between gates.
+//! Recurrent layers, in place of attention or next to it: gated DeltaNet, Mamba-2, and convolutions between gates.
 
 use super::{Role, Walk};
 use crate::operation::{Activation, At, Norm, Operation};

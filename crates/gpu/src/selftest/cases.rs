@@ -114,6 +114,7 @@ pub(super) fn all() -> Vec<Case> {
     cases.push(heads((256, 1, 4, 32)));
     cases.push(attend((256, 1, 4, 32), true));
     cases.push(attend((512, 1, 2, 32), true));
+    cases.push(attend((576, 1, 4, 32), true));
     cases
 }
 

@@ -5,6 +5,7 @@ use super::selection::{Kind, Selection};
 use crate::selftest::Check;
 use std::collections::HashSet;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -364,10 +365,17 @@ impl Device {
     /// Waits until the device has done a submission.
     pub(crate) fn wait(&self, submission: wgpu::SubmissionIndex) -> Result<(), DeviceError> {
         self.counters.waits.fetch_add(1, Ordering::Relaxed);
-        let waited = self.device.poll(PollType::Wait {
-            submission_index: Some(submission),
-            timeout: Some(ANSWER_MAX),
-        });
+        // wgpu panics where the driver reports the loss of the device to a wait.
+        let waited = catch_unwind(AssertUnwindSafe(|| {
+            self.device.poll(PollType::Wait {
+                submission_index: Some(submission),
+                timeout: Some(ANSWER_MAX),
+            })
+        }));
+        let Ok(waited) = waited else {
+            self.reports.lost.store(true, Ordering::Release);
+            return Err(DeviceError::Lost);
+        };
         self.check()?;
         match waited {
             Ok(_) => Ok(()),

@@ -297,7 +297,11 @@ impl Kernel {
 
 fn head_constants(head_dim: u32) -> String {
     let stride = head_dim.next_multiple_of(8);
-    format!("const HEAD_DIM: u32 = {head_dim}u;\nconst STRIDE: u32 = {stride}u;\n")
+    // A thread holds four elements of a head: 128 threads for 512 elements, 256 for the latents of DeepSeek.
+    let threads = if stride > 512 { 256 } else { 128 };
+    format!(
+        "const HEAD_DIM: u32 = {head_dim}u;\nconst STRIDE: u32 = {stride}u;\nconst HEAD_THREADS: u32 = {threads}u;\n"
+    )
 }
 
 /// The lines after `// section NAME`, up to the next section.

@@ -99,7 +99,8 @@ fn lost_device_fails_every_batch_until_the_model_recovers() {
     model.copy_page(0, 1);
     let pages = model.page_export().expect("pages can be exported");
     let mut bytes = vec![0; pages.page_bytes()];
-    pages.export_page(0, &mut bytes);
+    let exported = pages.export_page(0, &mut bytes);
+    assert_eq!(exported, Err(ForwardError::Device(DeviceFault::Lost)));
     pages.import_page(0, &bytes);
     model.recover().expect("the device is there again");
     assert!(logits(&mut model, &prompt, 0, &[12]) == before);

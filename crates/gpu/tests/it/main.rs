@@ -1,4 +1,4 @@
-//! Models on a device beside the same models on the CPU. Without a driver, tests that need one say so once and pass, unless
+//! Models on a device, compared with the same models on the CPU. Without a driver, tests that need one say so once and pass, unless
 //! `MILLRACE_GPU_TESTS` is 1.
 
 mod faults;

@@ -1,4 +1,4 @@
-//! Logits and greedy ids of every supported architecture and format, beside the CPU's.
+//! Logits and greedy ids of every supported architecture and format, compared with the CPU's.
 
 use crate::support::{ROWS, best, cosine, device, ids, logits, on_cpu, on_device, pages, spec};
 use model::{Batch, Forward, SpanStates, Want};

@@ -29,7 +29,7 @@ fn copied_and_imported_pages_have_the_bits_of_the_first() {
         assert!(next(&mut model, 9, &[17, 4]) == wanted, "{preset}: copied");
         let mut bytes = vec![0; model.page_bytes()];
         assert!(!bytes.is_empty(), "{preset}");
-        model.export_page(30, &mut bytes);
+        model.export_page(30, &mut bytes).expect("a page");
         let mut other = on_device(&spec, &device);
         assert!(
             next(&mut other, 9, &[7, 4]) != wanted,

@@ -2,16 +2,17 @@
 //! `/proc` and `/sys` are read, and a port is bound for a moment; nothing is changed and no privilege is needed.
 //!
 //! ```text
-//! compute   processor and memory, compared with the settings
+//! compute   processor and memory, compared with the settings     device   GPUs, and the report on one
 //! serving   files, port and directories
 //! ```
 
 mod compute;
+mod device;
 mod serving;
 #[cfg(test)]
 mod tests;
 
-use crate::args::ServeArgs;
+use crate::args::DoctorArgs;
 use crate::failure::Failure;
 use compute::Machine;
 use std::fmt;
@@ -21,10 +22,14 @@ use std::io::Write;
 ///
 /// # Errors
 /// The settings are invalid, or something prevents serving with them.
-pub(crate) fn doctor(args: &ServeArgs) -> Result<(), Failure> {
-    let settings = args.settings()?.settings;
+pub(crate) fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
+    let settings = args.serve.settings()?.settings;
+    if args.report {
+        return device::report(&settings);
+    }
     let machine = Machine::this();
     let mut findings = compute::findings(&machine, &settings);
+    findings.extend(device::findings(&settings));
     findings.extend(serving::findings(&machine, &settings));
     let mut out = std::io::stdout().lock();
     for finding in &findings {

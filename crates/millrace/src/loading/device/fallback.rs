@@ -21,6 +21,8 @@ pub(super) struct FallbackModel {
     model: Box<dyn Forward>,
     /// `None` once the processor computes.
     reserve: Option<OpenModel>,
+    /// Those of the model on the GPU; the engine keeps to them.
+    dims: Dims,
     /// When the device was last opened again.
     recovered: Option<Instant>,
 }
@@ -28,6 +30,7 @@ pub(super) struct FallbackModel {
 impl FallbackModel {
     pub(super) fn new(model: Box<dyn Forward>, reserve: OpenModel) -> Self {
         Self {
+            dims: model.dims(),
             model,
             reserve: Some(reserve),
             recovered: None,
@@ -44,20 +47,38 @@ impl FallbackModel {
             tracing::error!("the model cannot be loaded for the processor: {why}");
             lost.clone()
         })?;
-        if model.dims() != self.model.dims() || model.capabilities() != self.model.capabilities() {
-            tracing::error!("the model for the processor has other sizes than the one on the GPU");
+        if !holds(model.dims(), self.dims) || model.capabilities() != self.model.capabilities() {
+            tracing::error!("the model for the processor has no room for the sequences of the GPU");
             return Err(lost);
         }
         tracing::warn!("the GPU failed again: the processor computes the model from now on");
-        self.model = model;
+        let old = std::mem::replace(&mut self.model, model);
         self.reserve = None;
+        release(old);
         Ok(())
+    }
+}
+
+/// Whether a model of `dims` computes all batches that one of `least` computes.
+fn holds(dims: Dims, least: Dims) -> bool {
+    (dims.vocab, dims.page_tokens) == (least.vocab, least.page_tokens)
+        && dims.context_max >= least.context_max
+        && dims.pages >= least.pages
+        && dims.rows_max >= least.rows_max
+        && dims.logit_rows_max >= least.logit_rows_max
+}
+
+/// Drops the model of a broken GPU on a thread of its own: a driver that gives no answer would block.
+fn release(old: Box<dyn Forward>) {
+    let thread = std::thread::Builder::new().name("gpu-release".to_owned());
+    if let Err(why) = thread.spawn(move || drop(old)) {
+        tracing::warn!("no thread for the release of the GPU: {why}");
     }
 }
 
 impl Forward for FallbackModel {
     fn dims(&self) -> Dims {
-        self.model.dims()
+        self.dims
     }
 
     fn capabilities(&self) -> Capabilities {

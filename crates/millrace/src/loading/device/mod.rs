@@ -9,6 +9,8 @@ mod fallback;
 mod placement;
 #[cfg(feature = "gpu")]
 pub(super) use placement::load_on_gpu;
+#[cfg(feature = "gpu")]
+pub(crate) use placement::selection as device_selection;
 
 #[cfg(not(feature = "gpu"))]
 pub(super) use absent::load_on_gpu;

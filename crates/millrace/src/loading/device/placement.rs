@@ -12,6 +12,7 @@ use gpu::{Absent, Device, Kind, LoadError, PrepareError, Selection};
 use kernels::{Isa, Pool};
 use model::Forward;
 use server::LoadProgress;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use weights::encoder::EncoderKind;
 use weights::{Adapter, ModelFiles};
@@ -19,6 +20,9 @@ use weights::{Adapter, ModelFiles};
 /// `auto` takes a GPU that reads memory at least this many times as fast as the processor: weights are read once for each
 /// step, and integrated GPUs read the memory that the processor reads.
 const BANDWIDTH_RATIO_MIN: f64 = 1.5;
+
+/// Fewest pages of a KV cache that is made smaller to fit: 4,096 positions.
+const PAGES_MIN: usize = 4096 / cpu::PAGE_TOKENS;
 
 /// Why a GPU does not compute a model.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +41,8 @@ enum Refusal {
         device_gb: f64,
         processor_gb: f64,
     },
+    #[error("the driver, or its library, failed in a way that it should not")]
+    Panicked,
     #[error("the files changed while the model was loaded")]
     Changed,
     #[error("{0}")]
@@ -70,7 +76,8 @@ pub(in super::super) fn load_on_gpu(
     };
     let loaded = load(source, (files, adapters), settings, report);
     let model = loaded.map_err(|why| Failure::user(format!("model.device = {choice}: {why}")))?;
-    Ok(Some(packed(model.bytes(), Box::new(model))))
+    let (bytes, arithmetic) = (model.bytes(), arithmetic(&model, settings));
+    Ok(Some(packed(bytes, arithmetic, Box::new(model))))
 }
 
 /// The model on a GPU that is worth it, with the processor's in reserve.
@@ -81,7 +88,10 @@ fn load_auto(
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Option<PackedModel> {
-    let model = match load(source, (files, adapters), settings, report) {
+    let loaded = catch_unwind(AssertUnwindSafe(|| {
+        load(source, (files, adapters), settings, report)
+    }));
+    let model = match loaded.unwrap_or(Err(Refusal::Panicked)) {
         Ok(model) => model,
         Err(Refusal::Device(Absent::None { .. })) => {
             tracing::debug!("model.device = auto: no GPU was found");
@@ -92,20 +102,33 @@ fn load_auto(
             return None;
         }
     };
-    let (source, settings, stamps) = (source.clone(), settings.clone(), files.stamps());
+    let (source, owned, stamps) = (source.clone(), settings.clone(), files.stamps());
     let open = move || -> Result<Box<dyn Forward>, Failure> {
-        let files = source.open(settings.model.quantize)?;
+        let files = source.open(owned.model.quantize)?;
         if files.stamps() != stamps {
             return Err(Failure::user(Refusal::Changed));
         }
-        Ok(load_on_processor((files, &[]), isa, &settings, &mut |_| {})?.model)
+        Ok(load_on_processor((files, &[]), isa, &owned, &mut |_| {})?.model)
     };
-    let bytes = model.bytes();
+    let (bytes, arithmetic) = (model.bytes(), arithmetic(&model, settings));
     let model = FallbackModel::new(Box::new(model), Box::new(open));
-    Some(packed(bytes, Box::new(model)))
+    Some(packed(bytes, arithmetic, Box::new(model)))
 }
 
-fn packed(place: gpu::Place, model: Box<dyn Forward>) -> PackedModel {
+/// Everything that decides the bits of a model on a GPU.
+fn arithmetic(model: &gpu::Model, settings: &Settings) -> String {
+    let device = model.device();
+    let (facts, is_exact) = (device.facts(), settings.model.deterministic);
+    let rows = if is_exact { "exact" } else { "tiles" };
+    format!(
+        "{}, {}, {}, {rows}",
+        gpu::ARITHMETIC,
+        facts.name,
+        facts.driver
+    )
+}
+
+fn packed(place: gpu::Place, arithmetic: String, model: Box<dyn Forward>) -> PackedModel {
     let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     PackedModel {
         model,
@@ -115,7 +138,7 @@ fn packed(place: gpu::Place, model: Box<dyn Forward>) -> PackedModel {
             states: bytes(place.states),
             scratch: bytes(place.scratch),
         },
-        arithmetic: gpu::ARITHMETIC.to_owned(),
+        arithmetic,
         cache_writer: None,
     }
 }
@@ -136,23 +159,19 @@ fn load(
     if selection.kind == Kind::Auto {
         expect_fast(&device)?;
     }
-    let options = load_options(files, settings)?;
-    let options = gpu::Options {
-        context_max: options.context_max,
-        page_tokens: options.page_tokens,
-        pages: options.pages,
-        rows_max: options.rows_max,
-        logit_rows_max: options.logit_rows_max,
-        states: options.states,
-        exact: settings.model.deterministic,
-    };
-    let device = Arc::new(device);
-    let facts = device.facts();
-    let (name, driver) = (facts.name.clone(), facts.driver.clone());
-    let files = Arc::new(source.open(settings.model.quantize)?);
-    let model = gpu::Model::load(files, device, &options, &mut |packed| {
-        report(load_progress(packed));
-    })?;
+    let (name, driver) = (device.facts().name.clone(), device.facts().driver.clone());
+    let opened = source.open(settings.model.quantize)?;
+    if opened.stamps() != files.stamps() {
+        return Err(Refusal::Changed);
+    }
+    let options = gpu_options(files, settings)?;
+    let model = load_fitting(
+        Arc::new(opened),
+        Arc::new(device),
+        options,
+        settings,
+        report,
+    )?;
     let bytes = model.bytes();
     tracing::info!(
         device = name,
@@ -166,6 +185,48 @@ fn load(
         (now() - started).as_secs_f64()
     );
     Ok(model)
+}
+
+fn gpu_options(files: &ModelFiles, settings: &Settings) -> Result<gpu::Options, Failure> {
+    let options = load_options(files, settings)?;
+    Ok(gpu::Options {
+        context_max: options.context_max,
+        page_tokens: options.page_tokens,
+        pages: options.pages,
+        rows_max: options.rows_max,
+        logit_rows_max: options.logit_rows_max,
+        states: options.states,
+        exact: settings.model.deterministic,
+    })
+}
+
+/// Loads the model. Where `model.kv_mib` does not say how large the KV cache is, its default follows the memory of the
+/// machine, which may be more than the device has: the cache is halved until the model fits.
+fn load_fitting(
+    files: Arc<ModelFiles>,
+    device: Arc<Device>,
+    mut options: gpu::Options,
+    settings: &Settings,
+    report: &mut dyn FnMut(LoadProgress),
+) -> Result<gpu::Model, LoadError> {
+    loop {
+        let loaded = gpu::Model::load(
+            Arc::clone(&files),
+            Arc::clone(&device),
+            &options,
+            &mut |packed| report(load_progress(packed)),
+        );
+        let can_shrink = settings.model.kv_mib.is_none() && options.pages > PAGES_MIN;
+        match loaded {
+            Err(LoadError::TooLarge(why)) if can_shrink => {
+                options.pages = (options.pages / 2).max(PAGES_MIN);
+                let context = options.pages * options.page_tokens;
+                options.context_max = options.context_max.map(|most| most.min(context));
+                tracing::debug!("{why}: again with {} pages", options.pages);
+            }
+            done => return done,
+        }
+    }
 }
 
 /// The first part of the settings or of the files that a GPU does not compute; [`gpu::supports`] knows the rest.
@@ -193,7 +254,8 @@ fn unsupported(
         .map(|row| row.1)
 }
 
-fn selection(choice: DeviceChoice) -> Selection {
+/// The device of the crate `gpu` that a setting means.
+pub(crate) fn selection(choice: DeviceChoice) -> Selection {
     let (kind, index) = match choice {
         DeviceChoice::Auto => (Kind::Auto, None),
         DeviceChoice::Cpu => (Kind::Cpu, None),
