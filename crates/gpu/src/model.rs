@@ -190,7 +190,7 @@ const RELEASE_MAX: Duration = Duration::from_secs(5);
 
 /// Drops what a failed device has on a thread of its own: a driver that gives no answer would block without end.
 fn release(old: impl Send + 'static) {
-    let (done, released) = mpsc::channel();
+    let (done, released) = mpsc::sync_channel(1);
     let dropping = move || {
         drop(old);
         // No one waits after that time.

@@ -6,10 +6,11 @@ use serde_json::Value;
 const PREFIX: &str = "MILLRACE_";
 
 /// Variables with the prefix that are no settings.
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 9] = [
     "MILLRACE_CONFIG",
     "MILLRACE_DEBUG_STREAM_POLL",
     "MILLRACE_DEBUG_WORKFLOW_OPS",
+    "MILLRACE_GPU_TESTS",
     "MILLRACE_ISA",
     "MILLRACE_SEED",
     super::api_keys::VARIABLE,
