@@ -166,8 +166,8 @@ fn load(
     }
     let options = gpu_options(files, settings)?;
     let model = load_fitting(
-        Arc::new(opened),
-        Arc::new(device),
+        &Arc::new(opened),
+        &Arc::new(device),
         options,
         settings,
         report,
@@ -203,16 +203,16 @@ fn gpu_options(files: &ModelFiles, settings: &Settings) -> Result<gpu::Options, 
 /// Loads the model. Where `model.kv_mib` does not say how large the KV cache is, its default follows the memory of the
 /// machine, which may be more than the device has: the cache is halved until the model fits.
 fn load_fitting(
-    files: Arc<ModelFiles>,
-    device: Arc<Device>,
+    files: &Arc<ModelFiles>,
+    device: &Arc<Device>,
     mut options: gpu::Options,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<gpu::Model, LoadError> {
     loop {
         let loaded = gpu::Model::load(
-            Arc::clone(&files),
-            Arc::clone(&device),
+            Arc::clone(files),
+            Arc::clone(device),
             &options,
             &mut |packed| report(load_progress(packed)),
         );
