@@ -4,16 +4,22 @@ use crate::shell::{self, root};
 use std::process::Command;
 
 /// Installs the driver where it is missing or too old: version 22.3 of Debian 12 ends loops after 65,535 rounds without an
-/// error, so the driver comes from its backports. Needs root and Debian's archive.
+/// error, so the driver comes from its backports. Needs root, or `sudo` without a password, and the system's archive.
 const INSTALL: &str = r#"
 installed=$(dpkg-query -W -f='${Version}' mesa-vulkan-drivers 2>/dev/null)
 dpkg --compare-versions "${installed:-0}" ge 25 && dpkg-query -W libvulkan1 >/dev/null 2>&1 && exit 0
 . /etc/os-release
+sudo=
+[ "$(id -u)" = 0 ] || sudo="sudo -n"
+if [ "$ID" != debian ]; then
+  $sudo apt-get update && $sudo apt-get install -y --no-install-recommends mesa-vulkan-drivers libvulkan1
+  exit
+fi
 lists=$PWD/apt-sources.list
 printf 'deb http://deb.debian.org/debian %s main\n' "$VERSION_CODENAME" "$VERSION_CODENAME-backports" > "$lists"
 options="-o Dir::Etc::sourcelist=$lists -o Dir::Etc::sourceparts=-"
-apt-get $options update
-apt-get $options install -y --no-install-recommends -t "$VERSION_CODENAME-backports" mesa-vulkan-drivers libvulkan1
+$sudo apt-get $options update
+$sudo apt-get $options install -y --no-install-recommends -t "$VERSION_CODENAME-backports" mesa-vulkan-drivers libvulkan1
 "#;
 
 /// Makes the driver available, if that is possible. Without it, the tests of the GPU say so and pass, unless
