@@ -34,7 +34,9 @@ mod webhooks;
 pub(crate) use answers::{Field, ReasoningParser, ToolParser};
 pub(crate) use changes::Changes;
 pub(crate) use cluster::{Cluster, Role as ClusterRole};
-pub(crate) use device::{DeviceChoice, Interface};
+pub(crate) use device::DeviceChoice;
+#[cfg(feature = "gpu")]
+pub(crate) use device::Interface;
 pub(crate) use engine_settings::{Engine, KvType, Model, PackedCacheUse, Quantize, Speculation};
 pub(crate) use environment::variables as environment_variables;
 pub(crate) use journal::JournalPlace;
