@@ -20,6 +20,10 @@ printf 'deb http://deb.debian.org/debian %s main\n' "$VERSION_CODENAME" "$VERSIO
 options="-o Dir::Etc::sourcelist=$lists -o Dir::Etc::sourceparts=-"
 $sudo apt-get $options update
 $sudo apt-get $options install -y --no-install-recommends -t "$VERSION_CODENAME-backports" mesa-vulkan-drivers libvulkan1
+outcome=$?
+# The lists of packages are those of the system again, for the next program.
+$sudo apt-get update
+exit $outcome
 "#;
 
 /// Makes the driver available, if that is possible. Without it, the tests of the GPU say so and pass, unless
