@@ -455,7 +455,7 @@ pub struct FakeConfig {
     pub eos: u32,
     /// Probability that `eos` is by far the most likely token; 0 to 1.
     pub eos_probability: f32,
-    /// Tokens to generate, beside `eos`; within the vocabulary.
+    /// Tokens to generate, in addition to `eos`; within the vocabulary.
     pub tokens: Range<u32>,
     /// Probability that the successor of the last token in `tokens` (cyclic) is
     /// much likelier than the others; 0 to 1. Makes answers repeat themselves.

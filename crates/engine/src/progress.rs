@@ -387,7 +387,7 @@ pub enum Transition {
     Ended(End),
 }
 
-/// Reason why a request is parked, beside want of credit.
+/// Reason why a request is parked, other than want of credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParkReason {
     /// [`crate::Handle::pause`].

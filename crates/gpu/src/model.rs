@@ -46,7 +46,7 @@ pub struct Model {
     place: Place,
     /// `(logit rows, vocab)` of the last batch.
     logits: Vec<f32>,
-    /// What is read of the hidden rows: `(hidden rows, columns)`.
+    /// Columns read from the hidden rows: `(hidden rows, columns)`.
     read: Vec<f32>,
     /// `(hidden rows, hidden_dim)` of the last batch.
     hidden: Vec<f32>,

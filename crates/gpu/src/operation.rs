@@ -149,13 +149,13 @@ pub enum Operation {
     },
     /// `stream = (stream + factor * post(update)) * stream_factor`, then `normed = next(stream)`; `(rows, cols)`.
     Add {
-        /// What is added.
+        /// The update that is added.
         update: At,
         /// Norm of what is added.
         post: Option<Norm>,
         /// Factor of what is added, after the norm.
         factor: f32,
-        /// What is added to, in place.
+        /// The rows that the update is added to, in place.
         stream: At,
         /// Factor of the sum.
         stream_factor: f32,
@@ -344,7 +344,7 @@ pub enum Operation {
     },
     /// `x = x * sigmoid(input . weights)`, in place; `(rows, cols)`.
     Share {
-        /// What is multiplied.
+        /// The rows that are multiplied.
         x: At,
         /// Elements of a row.
         cols: u32,
@@ -372,13 +372,13 @@ pub enum Operation {
     },
     /// `x = x + factor * values` in each of `parts` parts of `len` elements, in place.
     AddParts {
-        /// What is added to.
+        /// The parts that are added to.
         x: At,
         /// Parts of a row.
         parts: u32,
         /// Elements of a part.
         len: u32,
-        /// What is added.
+        /// The values that are added.
         values: At,
         /// The factor of each part (parts).
         factors: VectorId,

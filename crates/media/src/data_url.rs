@@ -118,7 +118,7 @@ fn base64_bytes(text: &str, limits: &Limits) -> Result<Vec<u8>, ImageFault> {
     Ok(bytes)
 }
 
-/// What is wrong with base64, in words.
+/// A fault of base64, in words.
 fn reason(error: &base64::DecodeError) -> String {
     match error {
         base64::DecodeError::InvalidByte(at, byte) => {

@@ -14,11 +14,11 @@ const REASON_CHARS_MAX: usize = 160;
 pub struct ImageError {
     /// Path of the field in the request, as the caller named it.
     pub field: String,
-    /// What is wrong with it.
+    /// The fault.
     pub fault: ImageFault,
 }
 
-/// What is wrong with an image, as the part of a sentence that follows the name of its field.
+/// A fault of an image, as the part of a sentence that follows the name of its field.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "the sentences say what each value is")]
 pub enum ImageFault {

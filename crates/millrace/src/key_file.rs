@@ -148,7 +148,7 @@ fn refuse_writable(metadata: &std::fs::Metadata) -> Result<(), String> {
     }
 }
 
-/// A change in progress. The new file is beside the old one under a name that only one process can create, which makes
+/// A change in progress. The new file is next to the old one under a name that only one process can create, which makes
 /// the new file the lock, too; dropping the edit without [`Edit::commit`] leaves the old file unchanged.
 #[derive(Debug)]
 pub(crate) struct Edit {

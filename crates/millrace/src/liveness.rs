@@ -63,7 +63,7 @@ impl StallWatch {
         }
     }
 
-    /// What is stuck; `None`: nothing is.
+    /// The part that is stuck; `None`: nothing is.
     pub(crate) fn problem(&self) -> Option<String> {
         (self.without_progress.load(Ordering::Relaxed) >= LOOKS).then(|| self.words())
     }
@@ -81,7 +81,7 @@ pub(crate) struct EngineProgress {
     steps: HashMap<u64, u64>,
 }
 
-/// What is seen of an engine.
+/// Snapshot of an engine's progress.
 #[derive(Clone, Copy)]
 pub(super) struct EngineSight {
     pub(super) id: u64,

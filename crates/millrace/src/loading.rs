@@ -348,7 +348,7 @@ fn cache_on_disk(engine: &mut Engine, identity: &ModelIdentity, settings: &Setti
     }
 }
 
-/// Everything beside tokens that decides the bits of keys and values, and this program's version, since the layout of a page
+/// Everything but the tokens that decides the bits of keys and values, and this program's version, since the layout of a page
 /// may differ between versions. The identity of the weights has the adapters.
 fn identity_text(identity: &ModelIdentity) -> String {
     let version = env!("CARGO_PKG_VERSION");

@@ -106,7 +106,7 @@ mod of_system {
 
 pub(crate) use of_system::{Interrupt, ServerSignals};
 
-/// Waiting orders, beside the one in progress: a waiting order also covers all later signals.
+/// Waiting orders, in addition to the one in progress: a waiting order also covers all later signals.
 const ORDERS_MAX: usize = 1;
 
 /// The settings in force, and the parts of the server that settings change.

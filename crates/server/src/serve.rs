@@ -178,7 +178,7 @@ impl Server {
         self
     }
 
-    /// Has servers of others compute the tokens: readiness depends on them. To be called once, and not in a cluster.
+    /// Has third-party servers compute the tokens: readiness depends on them. To be called once, and not in a cluster.
     #[must_use]
     pub fn with_upstreams(self, status: Arc<UpstreamStatus>) -> Self {
         let watched = Arc::clone(&status);

@@ -72,7 +72,7 @@ impl SynthSpec {
     }
 }
 
-/// Latent attention of a synthetic model, whose `head_dim` is that of queries and keys, and the router beside it.
+/// Latent attention of a synthetic model, whose `head_dim` is that of queries and keys, and the router next to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatentSynth {
     /// Inner width of the query projection; 0 for one matrix.

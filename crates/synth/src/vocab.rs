@@ -129,7 +129,7 @@ const XLM_SPECIALS: [&str; 4] = ["<s>", "<pad>", "</s>", "<unk>"];
 const XLM_SPECIAL_KINDS: [i32; 4] = [3, 3, 3, 2];
 /// Scores of Unigram's letters and words: a word is likelier than its letters.
 const SCORES: (f32, f32) = (-8.0, -4.0);
-/// Whole words beside the letters, as GGUF writes them.
+/// Whole words in addition to the letters, as GGUF writes them.
 const WORDS: &[&str] = &[
     "▁the",
     "▁of",

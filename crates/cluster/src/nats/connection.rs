@@ -469,7 +469,7 @@ mod tests {
         server.await.unwrap();
         let mut outcome = Ok(());
         for _ in 0..100 {
-            // Without the bound this would wait for the server, for ever.
+            // Without the bound this would wait for the server without end.
             outcome = publish_in_time(&client, "a".to_owned(), None, Bytes::new()).await;
             if outcome.is_err() {
                 break;

@@ -346,7 +346,7 @@ impl Denials {
 /// Own heartbeats that may be missing. Others take an instance for dead after more, and not at all if this is a pause of
 /// theirs.
 const SILENT: u32 = 8;
-/// Longest time for the answer of JetStream. Without one, streams go on: another gateway could not have claimed them either
+/// Longest time for the answer of JetStream. Without one, streams continue: another gateway could not have claimed them either
 /// if JetStream had been away before.
 const HELD_MAX: Duration = Duration::from_secs(10);
 

@@ -159,7 +159,7 @@ const ENDED_MAX: usize = 1 << 12;
 ///
 /// Sequences are not added up from begun and ended ones: a request that began just before a heartbeat would count twice,
 /// and one engine would look full where all requests begin at one time. The gateway knows its own requests exactly, and
-/// takes from the heartbeat only how many there are of others.
+/// takes from the heartbeat only the number of other gateways' requests.
 #[derive(Debug, Default)]
 pub(super) struct SinceHeard {
     heard: Option<Instant>,
@@ -228,7 +228,7 @@ impl SinceHeard {
         self.own + counted.saturating_sub(self.own_counted)
     }
 
-    /// Tokens of KV cache that are free beside those of the heartbeat; negative: fewer.
+    /// Tokens of KV cache that are free in addition to those of the heartbeat; negative: fewer.
     pub(super) fn freed_tokens(&self) -> f64 {
         let left: f64 = self.ended.iter().map(|ended| ended.left as f64).sum();
         let needed: f64 = self.begun.iter().map(|begun| begun.needed as f64).sum();

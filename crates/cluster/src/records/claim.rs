@@ -232,7 +232,7 @@ impl ClaimPlan {
     }
 }
 
-/// The claim as a record: attempts on engines go on counting.
+/// The claim as a record: the count of attempts on engines continues.
 fn claimed(stream: &RecoveredStream, head: RecordsHead) -> RecoveredClaim {
     let before = stream.claim;
     RecoveredClaim {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A request to JetStream. At most one for each stream is unanswered, beside purges.
+/// A request to JetStream. At most one for each stream is unanswered, purges aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreRequest {
     /// Append a message if `expected` is the sequence of the subject's last one (0: there is none).

@@ -1,4 +1,7 @@
 //! Described weights: the same tensors, shapes, bytes and errors as packed ones.
+//!
+//! Promise (Models): what a load that packs refuses, a description of the model refuses with the same message, and a described
+//! matrix has the bytes that are packed, over all architectures.
 
 use crate::experts::{one_by_one, rewritten};
 use crate::support::bytes;

@@ -158,7 +158,7 @@ fn perform(directory: &RunDirectory, job: DiskJob) -> Option<DiskReply> {
     }
 }
 
-/// Refusals after which one prefix is read anyway, so that an old measurement of a slow disk does not count for ever.
+/// Refusals after which one prefix is read anyway, so that an old measurement of a slow disk does not count without end.
 const REFUSALS_MAX: u32 = 32;
 
 /// Measured rate of the reads, waiting in the engine's loop included.

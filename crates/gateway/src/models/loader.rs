@@ -235,7 +235,7 @@ impl ModelRegistry {
     }
 }
 
-/// Models that a server may load beside the initial model, and operations on them.
+/// Models that a server may load in addition to the initial model, and operations on them.
 ///
 /// Every call may block: the server runs the calls on blocking threads.
 pub trait Library: Send + Sync + 'static {

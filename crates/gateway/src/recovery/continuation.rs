@@ -384,7 +384,7 @@ pub(crate) struct LastClaim {
 /// How a recovered stream is submitted. The number of the attempt is one more than the deaths in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// Beside other streams.
+    /// Together with other streams.
     Normal { number: u32 },
     /// While no other recovered stream is submitted.
     Alone { number: u32 },

@@ -314,7 +314,7 @@ impl StreamRecord {
         self.durable().is_some_and(DurableStream::is_recorded)
     }
 
-    /// Waits until everything that a client was told by now is in the journal, at most a second. Returns whether the
+    /// Waits until everything that was sent to a client by now is in the journal, at most a second. Returns whether the
     /// stream is durable.
     pub async fn wait_written(&self) -> bool {
         match self.durable() {

@@ -3,7 +3,7 @@
 //!
 //! Drives a resumable stream, or a stream that may become resumable, with or without a client.
 //!
-//! One task per stream. The driver reads every choice to the end, beside the subscribers (so that no log is abandoned,
+//! One task per stream. The driver reads every choice to the end, like the subscribers (so that no log is abandoned,
 //! and the key is charged once, not per subscriber), grants `detached_tokens` when the client is gone, and retains the
 //! stream at the stream's end. The driver returns no credit.
 

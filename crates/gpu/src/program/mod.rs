@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) matrices: Vec<DescribedMatrix>,
     /// The ropes of both tables of angles; `None` where nothing turns.
     pub(crate) ropes: [Option<Rope>; 2],
-    /// What is read back.
+    /// Buffers that are read back.
     pub(crate) outputs: Outputs,
     /// Buffers that nothing writes, with what is in each of their rows.
     pub(crate) constants: Vec<(BufferId, Vec<f32>)>,

@@ -41,7 +41,7 @@ pub fn devices() -> Vec<DeviceFacts> {
     adapters(Kind::Gpu).iter().map(facts).collect()
 }
 
-/// What is known of a device.
+/// Properties of a device that the driver reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
     /// Name of the device.
@@ -64,7 +64,7 @@ pub struct DeviceFacts {
     pub subgroup: [u32; 2],
     /// Whether kernels may compute with f16.
     pub has_f16: bool,
-    /// What is missing for running a model.
+    /// The feature or limit that models need and the device lacks.
     pub missing: Option<String>,
 }
 
@@ -84,7 +84,7 @@ pub enum Absent {
     Missing {
         /// Name and driver.
         device: String,
-        /// What is missing.
+        /// The feature or limit that the device lacks.
         what: String,
     },
     /// The driver refuses.
@@ -257,7 +257,7 @@ impl Device {
         Self::open(&self.selection)
     }
 
-    /// What is known of the device.
+    /// Properties of the device that the driver reports.
     pub fn facts(&self) -> &DeviceFacts {
         &self.facts
     }

@@ -32,7 +32,7 @@ pub enum PrepareError {
     /// Something that must be one buffer is larger than the device's buffers.
     #[error("{what} take {bytes} bytes, the device has buffers of at most {most}")]
     TooLarge {
-        /// What is too large.
+        /// The buffer that is too large.
         what: String,
         /// Size in bytes.
         bytes: u64,

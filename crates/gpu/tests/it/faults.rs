@@ -1,4 +1,9 @@
 //! Batches, files and devices that fail.
+//!
+//! Promise (Arithmetic): a step on a device is one submit, one wait, one mapping and no new buffer; a device that is lost fails
+//! each batch until it is opened again, and no batch, file or driver ends the process; each kernel equals its definition, at
+//! every load, too.
+//! Also held by `gpu/tests/it/models.rs`, `gpu/src/selftest/tests.rs`.
 
 use crate::support::{
     PAGES, ROWS, device, gguf, ids, load, logits, on_device, options, own_device, pages, spec,

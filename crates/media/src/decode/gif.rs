@@ -89,7 +89,7 @@ fn after_blocks(bytes: &[u8], from: usize) -> usize {
 /// The colors of a frame; the transparent one is white.
 struct Palette {
     colors: [[u8; 3]; 256],
-    /// What is seen where the frame does not reach.
+    /// Color of pixels that the frame does not cover.
     ground: [u8; 3],
 }
 

@@ -49,7 +49,7 @@ pub struct Plan {
 /// A picture that is made of the image, and cut into tiles.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Canvas {
-    /// What is done to the image, one after another.
+    /// Steps that turn the image into views, one after another.
     pub steps: Vec<Step>,
     /// What the tower sees of it, row by row.
     pub tiles: Vec<Tile>,

@@ -1,4 +1,9 @@
 //! Damaged files of each kind: no panic, no memory beyond the bound, no time beyond a step.
+//!
+//! Promise (Hostile input and memory): no image file makes a decoder panic, hold more memory than its header says, or run on
+//! after its deadline by more than a step.
+//! Also held by `media/tests/it/limits.rs`, `media/tests/it/seeds.rs`,
+//! `media/src/decode/vp8l.rs :: codes_have_a_bound_of_memory`, `fuzz/`.
 
 use crate::pattern::images;
 use media::{Header, Limits, Pixels, decode};

@@ -192,7 +192,7 @@ impl StateBudget {
     }
 }
 
-/// Rows of a batch for each page beside those of the longest text: texts that are shorter on average fill no batch.
+/// Rows of a batch for each page in addition to those of the longest text: texts that are shorter on average fill no batch.
 const ROWS_PER_PAGE: usize = 4;
 
 /// Sizes of a loaded encoder.

@@ -1,7 +1,7 @@
 //! A model's facts from the header of its files, for lists of models, and what it was made for: text, embeddings, or
 //! scores of documents.
 //!
-//! A model's publisher may recommend sampling parameters: `general.sampling.*` of a GGUF, `generation_config.json` beside
+//! A model's publisher may recommend sampling parameters: `general.sampling.*` of a GGUF, `generation_config.json` next to
 //! safetensors, or the parameters of a model of Ollama's. A value that no request may have is left out.
 
 use super::{ModelSource, model_text};

@@ -168,7 +168,7 @@ pub(super) async fn drop_rest(mut socket: BufferedStream, time_max: Duration) {
 /// A listening Unix socket, whose file is removed when dropped.
 #[derive(Debug)]
 pub(crate) struct UnixSocket {
-    /// Dropped before the listener: the next server replaces a file on which nobody listens.
+    /// Dropped before the listener: the next server replaces a file that no process listens on.
     _file: SocketFile,
     pub(crate) listener: UnixListener,
 }
@@ -217,7 +217,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Whether the path is a socket on which nobody listens.
+/// Whether the path is a socket that no process listens on.
 #[cfg(unix)]
 fn is_left_over(path: &Path) -> io::Result<bool> {
     use io::ErrorKind;

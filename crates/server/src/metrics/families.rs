@@ -163,7 +163,7 @@ fn write_streams(text: &mut PrometheusText, now: RegistryCounts) {
     );
 }
 
-/// Servers of others that compute the tokens; all zero without them.
+/// Third-party servers that compute the tokens; all zero without them.
 fn write_upstreams(text: &mut PrometheusText, counts: &UpstreamCounts) {
     text.samples(
         "millrace_upstreams",

@@ -112,7 +112,7 @@ pub(super) const FAMILIES: &[MetricFamily] = families! {
     "millrace_cluster_instances" Gauge ["state"] "other instances of the cluster: `alive`, `suspected`, `leaving`, `gone`";
     "millrace_cluster_heartbeats_total" Counter ["outcome"] "heartbeats: `received`, `sent`, `skipped` (no connection), `dropped` (malformed, newer, of another cluster, too many instances)";
     "millrace_cluster_differences" Gauge ["kind"] "other instances with another `cluster` under the same name, other `keys`, another `record_version`, another `model` of the same name";
-    "millrace_cluster_unreadable_total" Counter ["subject"] "messages of others that cannot be read, dropped, by [kind of subject](#unreadable)";
+    "millrace_cluster_unreadable_total" Counter ["subject"] "messages of other instances that cannot be read, dropped, by [kind of subject](#unreadable)";
     "millrace_cluster_instances_lost_total" Counter [] "instances that were gone without having left";
     "millrace_relay_attempts_total" Counter [] "requests sent to engines of other processes, repeated ones included";
     "millrace_relay_resubmitted_total" Counter [] "requests taken back from an engine that died, left or lost them";
@@ -132,7 +132,7 @@ pub(super) const FAMILIES: &[MetricFamily] = families! {
     "millrace_streams_claimed_total" Counter [] "streams of other gateways that this one has taken over";
     "millrace_streams_fenced_total" Counter [] "streams of this gateway that others have taken over";
     "millrace_peer_requests_total" Counter ["outcome"] "requests to other instances over HTTP, for lists, look-ups and metrics of the whole [cluster](cluster.md#any-gateway): `answered`, `failed`";
-    "millrace_upstreams" Gauge ["state"] "servers of others that compute the tokens ([upstreams.md](upstreams.md)): `usable` (answer and serve the model), `unusable`";
+    "millrace_upstreams" Gauge ["state"] "third-party servers that compute the tokens ([upstreams.md](upstreams.md)): `usable` (answer and serve the model), `unusable`";
     "millrace_upstream_calls_in_flight" Gauge [] "calls of upstreams that run";
     "millrace_upstream_calls_total" Counter [] "calls of upstreams: one for each choice of a request, and one for each repetition";
     "millrace_upstream_continuations_total" Counter [] "calls that continued an answer which another call had begun";

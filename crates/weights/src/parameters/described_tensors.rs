@@ -1,6 +1,6 @@
 //! Tensors of files, found by name, checked, and described.
 //!
-//! Checks are those of [`super::packed_tensors`], in the same order, so that one error is reported whoever loads.
+//! Checks are those of [`super::packed_tensors`], in the same order, so that both loads report the same error.
 
 use super::described::{Described, DescribedMatrix, RowChange, RowRun, TensorRows};
 use super::file_tensors::FileTensors;

@@ -67,7 +67,7 @@ fn parse_conversation_id(fields: &mut Fields<'_>) -> Option<Box<str>> {
     Some(id.into())
 }
 
-/// Parts without content for the model: a page shows them beside an answer.
+/// Parts without content for the model: a page shows them next to an answer.
 const IGNORED_PARTS: [&str; 3] = ["source-url", "source-document", "custom"];
 /// States of a tool part whose input is complete.
 const COMPLETE_STATES: [&str; 6] = [

@@ -1,8 +1,8 @@
 //! Log-probabilities: the list of objects of chat completions, and the four parallel lists of completions.
 //!
-//! Ids of tokens beside their text (`return_token_ids`), in vLLM's fields.
+//! Ids of tokens in addition to their text (`return_token_ids`), in vLLM's fields.
 //!
-//! Each id of a choice is told once, in order: with the text that became final by it, or with the end. So the ids include
+//! Each id of a choice is sent once, in order: with the text that became final by it, or with the end. So the ids include
 //! those of a stop string, whose text is not sent.
 
 use crate::json::{Entries, List, LogProb, Lossy};
@@ -196,7 +196,7 @@ pub(crate) struct TokenIds {
 }
 
 impl TokenIds {
-    /// Nothing told; `None` where the request does not want ids.
+    /// No id was sent; `None` where the request does not want ids.
     pub(crate) fn new(source: &StreamSource) -> Option<Self> {
         let meta = source.meta();
         meta.stream_options.return_token_ids.then(|| Self {
@@ -237,7 +237,7 @@ impl TokenIds {
         &self.ids
     }
 
-    /// Whether the client is to be told the prompt's ids of a choice: at the first question.
+    /// Whether the client is to get the prompt's ids of a choice: at the first question.
     pub(crate) fn tells_prompt(&mut self, choice: usize) -> bool {
         let told = self.prompts_told.get_mut(choice);
         told.is_some_and(|told| !std::mem::replace(told, true))

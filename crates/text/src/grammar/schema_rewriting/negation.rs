@@ -265,7 +265,7 @@ pub const EXCLUDED_CHARS_MAX: usize = 1_000;
 /// The expression for all texts but these; `None` where they are too long.
 ///
 /// A text differs from all of them at the first character with which it leaves their common beginnings, so there is an
-/// alternative for each beginning: it ends there though none of them does, or goes on as none of them does.
+/// alternative for each beginning: it ends there though none of them does, or continues as none of them does.
 pub(super) fn complement(texts: &[&str]) -> Option<String> {
     let chars: usize = texts.iter().map(|text| text.chars().count()).sum();
     let longest = texts.iter().map(|text| text.chars().count()).max();
