@@ -132,6 +132,7 @@ fn config(random: &mut Random) -> EngineConfig {
             Speculation::Mtp,
         ][random.below(4) as usize],
         draft_tokens: 1 + random.below(10) as usize,
+        ..EngineConfig::default()
     }
 }
 
