@@ -1,6 +1,6 @@
 //! The encoder of the fake model: rows that are a function of the input, given after some units.
 //!
-//! A row that is a vector counts as a token that is a hash of the vector; one with positions on axes as a hash of these, too.
+//! A row that is a vector counts as a token that is a hash of the vector; one with other positions on axes than its own as a hash of these, too.
 //! The content of rows that see each other depends on all rows up to the last of them. So a vector, a position or a block
 //! that is wrong, or computed in parts, gives wrong tokens.
 
@@ -137,11 +137,15 @@ impl FakeModel {
         }
         for span in batch.ranges().iter().filter(|span| !span.axes.is_empty()) {
             let axes = &batch.axes()[span.axes.clone()];
-            for (counted, axes) in rows[span.tokens.clone()].iter_mut().zip(axes) {
-                let hash = axes.iter().fold(u64::from(*counted), |hash, &axis| {
-                    mix(hash, u64::from(axis) + 1)
-                });
-                *counted = 1 << 31 | (hash >> 33) as u32;
+            let rows = rows[span.tokens.clone()].iter_mut().zip(axes);
+            for (position, (counted, axes)) in (span.position..).zip(rows) {
+                // A row without axes has its position on each.
+                if *axes != [position as u32; 3] {
+                    let hash = axes.iter().fold(u64::from(*counted), |hash, &axis| {
+                        mix(hash, u64::from(axis) + 1)
+                    });
+                    *counted = 1 << 31 | (hash >> 33) as u32;
+                }
             }
         }
     }
