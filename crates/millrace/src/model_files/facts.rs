@@ -97,6 +97,7 @@ pub(crate) fn facts_of(files: &ModelFiles, source: &ModelSource) -> Result<Model
         sampling: source
             .sampling()
             .or(model_text::file_sampling(source, files)?),
+        tower: None,
         info: model_info(gguf),
     })
 }

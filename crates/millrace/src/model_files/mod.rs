@@ -5,12 +5,14 @@
 //! facts       what lists of models show        model_text tokenizer and chat template
 //! identity    digests of what decides tokens     model_purpose  text, embeddings, or scores of documents
 //! recommended_sampling  sampling parameters of the publisher
+//! tower_files  the towers of models that see images
 //! ```
 
 mod facts;
 mod identity;
 pub(crate) mod model_text;
 mod source;
+mod tower_files;
 
 pub(crate) use facts::{ModelPurpose, facts_of, of_ollama as ollama_sampling, read_facts};
 pub(crate) use identity::{PartsDigest, arithmetic_name, identity_of, weights_digest};
@@ -18,3 +20,4 @@ pub(crate) use model_text::ModelText;
 pub(crate) use source::{
     ModelSource, NAME as BUILT_IN, has_safetensors, is_config, only_model, source_of_path,
 };
+pub(crate) use tower_files::{is_tower, is_tower_name, pulled_tower};
