@@ -227,6 +227,7 @@ impl Forward for Model {
             states: self.decoder.state_count(),
             adapters: self.decoder.adapters(),
             hidden_dim: self.config.hidden_dim(),
+            ..Capabilities::LOGITS
         }
     }
 

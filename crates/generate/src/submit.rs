@@ -173,6 +173,7 @@ impl Submission<'_> {
             eos: self.eos_ids(),
             choices: Vec::new(),
             first_choice: 0,
+            media: Vec::new(),
             paused: false,
             embedding: None,
             deadline: self.deadline,

@@ -197,6 +197,7 @@ impl Bench {
                 constraint: None,
             }],
             first_choice: 0,
+            media: Vec::new(),
             paused: false,
             embedding: None,
             deadline: None,
@@ -241,6 +242,7 @@ impl Bench {
                 constraint: None,
             }],
             first_choice: 0,
+            media: Vec::new(),
             paused: false,
             embedding: Some(Embedding {
                 pooling: Pooling::Last,
