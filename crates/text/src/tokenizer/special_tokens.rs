@@ -309,8 +309,10 @@ impl InfillTokens {
     }
 }
 
-const OPEN: char = '\u{FDD0}';
-const CLOSE: char = '\u{FDD1}';
+/// Begins what only this program writes into a rendered text.
+pub(crate) const OPEN: char = '\u{FDD0}';
+/// Ends it.
+pub(crate) const CLOSE: char = '\u{FDD1}';
 
 /// Whether a character marks the beginning or the end of a control token's text in user input.
 pub(crate) fn is_mark(c: char) -> bool {
