@@ -15,5 +15,5 @@ pub use ahead::{Ahead, DRAWN, DrawOutcome, DrawRule, DrawView, Drawn, DrawnToken
 pub use batch::{Batch, PageId, Span, SpanView, Want};
 pub use encode::{Encode, EncodeError, EncoderDims, EncoderInput};
 pub use forward::{Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, Predict};
-pub use row_inputs::{VECTOR, VectorRows};
+pub use row_inputs::{RowAdditions, VECTOR, VectorRows};
 pub use span_states::{KEPT_MAX, KeptState, SpanStates, StateId};
