@@ -206,6 +206,7 @@ fn new_handle(
 ) -> ModelHandle {
     let limits = token_pool_limits(settings, context_max);
     ModelHandle {
+        vision: None,
         adapters: Arc::new(described.adapters.named),
         eos: described.text.tokenizer.eos_ids().into(),
         tokenizer: Arc::new(described.text.tokenizer),

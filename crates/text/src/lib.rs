@@ -33,7 +33,7 @@ pub use template::{
     TemplateError, ToolSupport, VALUE_BYTES_MAX, VALUE_ITEMS_MAX, WORK_MAX, image_mark,
     image_marks, image_part, images_of, text_part, turn_format_name, with_escaped_values,
 };
-pub use tokenizer::{IdRun, InfillTokens, TEXT_BYTES_MAX, Tokenizer, TokenizerError};
+pub use tokenizer::{IdRun, InfillTokens, TEXT_BYTES_MAX, Tokenizer, TokenizerError, template_texts};
 pub use vocab::{
     InfillIds, MERGES_MAX, TOKEN_BYTES_MAX, TOKENS_MAX, TokenKind, VOCAB_BYTES_MAX, VocabModel,
     VocabSpec,

@@ -64,6 +64,7 @@ impl ParsedBody {
     ) -> Self {
         let prompts = prompts.into_iter().collect();
         let request = GenerateRequest {
+            images: Vec::new(),
             prompts,
             n: 1,
             params,

@@ -84,6 +84,7 @@ impl Continuation {
             handles: handles.clone(),
             serving: Arc::clone(serving),
             ask: GenerateRequest {
+                images: Vec::new(),
                 prompts: requested,
                 n: description.n,
                 params: description.params.clone(),

@@ -106,6 +106,7 @@ fn parse_run(
 /// The run as a generate request, for admission and for the stream metadata.
 fn run_request(body: &str, tokens_max: usize, stream: bool) -> GenerateRequest {
     GenerateRequest {
+        images: Vec::new(),
         prompts: vec![Prompt::Text(body.to_owned())],
         n: 1,
         params: GenerationParams {

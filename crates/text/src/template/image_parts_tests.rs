@@ -52,7 +52,7 @@ fn templates_write_their_own_placeholder() {
         ("Qwen", QWEN, "<|im_start|>user\nA\nB<|vision_start|><|image_pad|><|vision_end|>C<|im_end|>\n<|im_start|>assistant\n".to_owned()),
         ("Gemma 3", GEMMA3, "<bos><start_of_turn>user\nA\nB<start_of_image>C<end_of_turn>\n<start_of_turn>model\n".to_owned()),
         ("LLaVA", LLAVA, "USER: <image>\nA\nBC ASSISTANT:".to_owned()),
-        ("without images", CHATML, format!("<|im_start|>user\nA\nB{other}C<|im_end|>\n<|im_start|>assistant\n")),
+        ("without images", CHATML, format!("<|im_start|>user\nA\nB{other}C<|im_end|>\n<|im_start|>assistant")),
     ] {
         assert_eq!(rendered(source, seen(), false), want, "{label}");
     }

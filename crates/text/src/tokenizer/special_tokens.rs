@@ -400,6 +400,13 @@ impl ControlTexts {
     }
 }
 
+/// Where a template wrote this text: occurrences in a rendered text that no user typed, provided that user input with the text is
+/// escaped ([`crate::Tokenizer::reserving`]).
+pub fn template_texts<'t>(rendered: &'t str, text: &'t str) -> impl Iterator<Item = usize> + 't {
+    let starts = rendered.match_indices(text).map(|(start, _)| start);
+    starts.filter(|&start| !rendered[..start].ends_with(OPEN))
+}
+
 fn without_marks(typed: &str) -> Cow<'_, str> {
     if typed.contains([OPEN, CLOSE]) {
         Cow::Owned(typed.replace([OPEN, CLOSE], ""))
