@@ -2,7 +2,7 @@
 //! still in the prompt are decoded once the request has its permit.
 
 use crate::handles::{Gateway, GenerationHandles};
-use crate::media::{ByteReservation, Elapsed};
+use crate::media::{ByteReservation, Elapsed, full};
 use crate::models::{ModelLease, ModelRegistry, ServedModel};
 use futures_util::future::try_join_all;
 use generate::error::ApiError;
@@ -126,11 +126,8 @@ fn reserve(handles: &GenerationHandles, bytes: u64) -> Result<ByteReservation, A
         );
         return Err(ApiError::bad_request("images_too_large", message));
     }
-    let full = || {
-        let why = "the memory for images of all requests is full (vision.pixels_mib)";
-        media.threads.rejected(why)
-    };
-    media.pixels.reserve(bytes, max).ok_or_else(full)
+    let why = "the memory for images of all requests is full (vision.pixels_mib)";
+    media.pixels.reserve(bytes, max).ok_or_else(|| full(why))
 }
 
 /// The error for images to a model that sees none. An image is never dropped without a word.

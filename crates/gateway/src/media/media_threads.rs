@@ -34,7 +34,6 @@ pub struct MediaThreads {
 struct MediaStats {
     prepared: AtomicU64,
     failed: AtomicU64,
-    rejected: AtomicU64,
     busy_ns: AtomicU64,
 }
 
@@ -45,8 +44,6 @@ pub struct MediaCounts {
     pub prepared: u64,
     /// Images that could not be, and those whose request ended before.
     pub failed: u64,
-    /// Requests that found no room.
-    pub rejected: u64,
     /// Time of the threads in jobs.
     pub busy: Duration,
 }
@@ -92,19 +89,12 @@ impl MediaThreads {
         receiver.await.unwrap_or_else(|_| Err(panicked()))
     }
 
-    /// Counts a request that found no room, and makes its error.
-    pub(crate) fn rejected(&self, why: &str) -> ApiError {
-        self.stats.rejected.fetch_add(1, Ordering::Relaxed);
-        ApiError::capacity("media_full", why, RETRY_AFTER)
-    }
-
     /// The counters.
     pub fn counts(&self) -> MediaCounts {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         MediaCounts {
             prepared: read(&self.stats.prepared),
             failed: read(&self.stats.failed),
-            rejected: read(&self.stats.rejected),
             busy: Duration::from_nanos(read(&self.stats.busy_ns)),
         }
     }
@@ -115,13 +105,13 @@ impl MediaThreads {
             Some(sender) => sender,
             none => none.insert(start().map_err(|why| {
                 tracing::error!("no media thread: {why}");
-                self.rejected("the system has no thread for images")
+                full("the system has no thread for images")
             })?),
         };
         match sender.try_send(job) {
             Ok(()) => Ok(()),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                Err(self.rejected("too many images wait for being decoded"))
+                Err(full("too many images wait for being decoded"))
             }
         }
     }
@@ -134,6 +124,11 @@ impl MediaStats {
         let busy_ns = u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX);
         self.busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
     }
+}
+
+/// The error of a request that finds no room.
+pub(crate) fn full(why: &str) -> ApiError {
+    ApiError::capacity("media_full", why, RETRY_AFTER)
 }
 
 /// Starts the threads, which end with the queue's sender.
@@ -274,6 +269,5 @@ mod tests {
             assert!((QUEUE_MAX..=QUEUE_MAX + THREADS).contains(&waiting.len()));
             drop(release);
         });
-        assert_eq!(threads.counts().rejected, 1);
     }
 }

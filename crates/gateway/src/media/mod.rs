@@ -5,6 +5,7 @@ mod byte_budget;
 mod media_threads;
 
 pub use byte_budget::{ByteBudget, ByteReservation};
+pub(crate) use media_threads::full;
 pub use media_threads::{Elapsed, MediaCounts, MediaThreads};
 
 use std::sync::Arc;

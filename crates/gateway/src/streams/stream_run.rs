@@ -185,11 +185,9 @@ impl PermitHolder {
     }
 
     /// The holder, which also keeps a share of the bytes of images.
-    pub(crate) fn with_pixels(self, pixels: Option<ByteReservation>) -> Self {
-        Self {
-            _pixels: pixels,
-            ..self
-        }
+    pub(crate) fn with_pixels(mut self, pixels: Option<ByteReservation>) -> Self {
+        self._pixels = pixels;
+        self
     }
 
     /// The admission permit.
