@@ -141,6 +141,9 @@ pub(super) fn load_on_processor(
     })
 }
 
+/// The model in the error for a tower of another one, which the search for towers has named.
+const THIS_MODEL: &str = "that is loaded";
+
 fn load_decoder(
     (files, adapters, tower): (ModelFiles, &[Adapter], Option<FittingTower>),
     (isa, pool): (Isa, Pool),
@@ -150,6 +153,10 @@ fn load_decoder(
     let model = Model::load_with(files, (isa, pool), options, sections, progress);
     let mut model = model.map_err(Failure::user)?;
     model.adapt(adapters).map_err(Failure::user)?;
+    if let Some(FittingTower { files, config, .. }) = tower {
+        let loaded = model.load_tower(files, config, THIS_MODEL, progress);
+        loaded.map_err(Failure::user)?;
+    }
     Ok((model.bytes(), Box::new(model)))
 }
 

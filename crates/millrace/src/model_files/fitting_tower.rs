@@ -57,7 +57,7 @@ impl FittingTower {
         let named = |why: ConfigError| Failure::user(format!("{}: {why}", path.display()));
         let config = VisionConfig::from_gguf(&gguf).map_err(named)?;
         let text = model.config(None).map_err(Failure::user)?;
-        let fits = config.check_text(name, text.dim, deepstack_layers(model));
+        let fits = config.check_text(name, text.dim, text.deepstack);
         fits.map_err(|why| Failure::user(format!("{}: {why}", path.display())))?;
         Ok(Self {
             path: path.to_owned(),
@@ -88,12 +88,4 @@ impl FittingTower {
         let known = FORMATS.iter().position(|known| *known == format);
         known.unwrap_or(FORMATS.len())
     }
-}
-
-/// Text layers that take rows of a tower besides the first one's.
-fn deepstack_layers(model: &ModelFiles) -> usize {
-    let gguf = model.metadata();
-    let family = gguf.str("general.architecture").unwrap_or_default();
-    let layers = gguf.u32(&format!("{family}.n_deepstack_layers"));
-    layers.map_or(0, |layers| layers as usize)
 }
