@@ -35,13 +35,10 @@ impl RequestedImages {
         lease: &ModelLease,
         gateway: &Gateway,
     ) -> Result<Option<Self>, ApiError> {
-        let Some(first) = parts.first() else {
+        let model = &lease.serving.model;
+        let Some((vision, measured)) = measure_images(&parts, model, &gateway.models)? else {
             return Ok(None);
         };
-        let model = &lease.serving.model;
-        let vision = model.handle.vision.clone();
-        let vision = vision.ok_or_else(|| blind(&lease.name, model, &gateway.models, first))?;
-        let measured = measure(&vision, &parts)?;
         let bytes = parts.iter().map(|part| part.bytes.len() as u64).sum();
         let files = reserve(&gateway.generations, bytes)?;
         Ok(Some(Self {
@@ -112,6 +109,24 @@ impl RequestedImages {
     }
 }
 
+/// The sizes of images for this model; `None`: there are no images.
+///
+/// # Errors
+/// The model reads text only, or an image breaks a bound.
+pub fn measure_images(
+    parts: &[ImagePart],
+    model: &ServedModel,
+    models: &ModelRegistry,
+) -> Result<Option<(Arc<Vision>, MeasuredImages)>, ApiError> {
+    let Some(first) = parts.first() else {
+        return Ok(None);
+    };
+    let vision = model.handle.vision.clone();
+    let vision = vision.ok_or_else(|| blind(model, models, first))?;
+    let measured = measure(&vision, parts)?;
+    Ok(Some((vision, measured)))
+}
+
 /// A share of the bytes of all images.
 ///
 /// # Errors
@@ -131,7 +146,7 @@ fn reserve(handles: &GenerationHandles, bytes: u64) -> Result<ByteReservation, A
 }
 
 /// The error for images to a model that sees none. An image is never dropped without a word.
-fn blind(name: &str, model: &ServedModel, models: &ModelRegistry, first: &ImagePart) -> ApiError {
+fn blind(model: &ServedModel, models: &ModelRegistry, first: &ImagePart) -> ApiError {
     if model.handle.engine.is_remote() {
         let why = "engines of a cluster do not compute images yet, and upstream servers are sent none";
         return image_error(first, why.to_owned());
@@ -147,7 +162,7 @@ fn blind(name: &str, model: &ServedModel, models: &ModelRegistry, first: &ImageP
         [] => "no model that is loaded sees images (docs/images.md)".to_owned(),
         names => format!("models with vision here: {}", names.join(", ")),
     };
-    image_error(first, format!("model {name} reads text only; {others}"))
+    image_error(first, format!("model {} reads text only; {others}", model.id))
 }
 
 fn image_error(first: &ImagePart, why: String) -> ApiError {
