@@ -11,6 +11,7 @@
 use crate::disk_cache::{DiskCache, DiskCacheConfig, DiskCacheError};
 use crate::handle::HandleShared;
 use crate::inbox::{Inbox, InboxState};
+use crate::media::MediaAbilities;
 use crate::plan::Plan;
 use crate::sampler::Sampler;
 use crate::scheduler::{Scheduler, StepCounters};
@@ -129,6 +130,11 @@ impl Engine {
         inbox.is_causal = capabilities.is_causal;
         inbox.states = states;
         inbox.adapters = capabilities.adapters;
+        inbox.media = MediaAbilities {
+            encoder: model.encoder().map(|encoder| encoder.dims()),
+            axes: capabilities.axes,
+            blocks: capabilities.blocks,
+        };
         let inbox = Arc::new(inbox);
         let runs_ahead = model.ahead().is_some();
         let scheduler = Scheduler::new(Arc::clone(&inbox));

@@ -362,6 +362,7 @@ impl Forward for FakeModel {
             states: self.states.len(),
             adapters: ADAPTERS,
             hidden_dim: HIDDEN_DIM,
+            ..Capabilities::LOGITS
         }
     }
 

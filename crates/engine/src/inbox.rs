@@ -13,6 +13,7 @@
 use crate::config::LiveTuning;
 use crate::embedding::EmbeddingPool;
 use crate::fair_share::FairShareKey;
+use crate::media::MediaAbilities;
 use crate::prefix_index::{PrefixChain, PrefixRoot};
 use crate::request_state::{ObservedState, RequestState};
 use crate::sequence::{Sequence, SequenceLimits};
@@ -41,6 +42,8 @@ pub(crate) struct Inbox {
     pub(crate) states: usize,
     /// Number of the model's adapters. A relay's are the engines', each of which compares.
     pub(crate) adapters: usize,
+    /// What the model takes in place of tokens. A relay's engines are sent none.
+    pub(crate) media: MediaAbilities,
     /// Sizes of the draft model, if there is one.
     pub(crate) draft: Option<Dims>,
     pub(crate) config: EngineConfig,
@@ -119,6 +122,7 @@ impl Inbox {
             is_causal: true,
             states: 0,
             adapters: 0,
+            media: MediaAbilities::default(),
             draft,
             config,
             tuning: LiveTuning::new(Tuning::from(&config)),
@@ -150,11 +154,16 @@ impl Inbox {
             let message = "engine: is another process, which runs only text generation".to_owned();
             return Err(Rejected::Invalid(Box::new(request), message));
         }
+        if self.is_remote && !request.media.is_empty() {
+            let message = "media: the engine is another process, which takes no images yet";
+            return Err(Rejected::Invalid(Box::new(request), message.to_owned()));
+        }
         let bounds = validate::RequestBounds {
             dims: &self.dims,
             config: &self.config,
             is_causal: self.is_causal,
             adapters: self.adapters,
+            media: self.media,
         };
         let errors = validate::request_errors(&request, &bounds);
         let refusal = || self.refusal.get()?(request.remote.as_ref()?);

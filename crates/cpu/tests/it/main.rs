@@ -29,6 +29,7 @@ mod refusals;
 mod safetensors;
 mod safetensors_hostile;
 mod support;
+mod vectors;
 
 use testing::heap::CountingAllocator;
 

@@ -185,6 +185,7 @@ impl Submission<'_> {
             let request = self.resumed_request(answered, choice, given, host);
             let request = Request {
                 remote,
+                media: self.media(&prompts[prompt])?,
                 paused: resumed.paused,
                 sampling: updated(request.sampling, &resumed.updates),
                 ..request

@@ -7,7 +7,9 @@ use crate::fields::bounds::{IDS_MAX, token_id, token_id_message};
 use crate::fields::recorder::token_id_schema;
 use crate::fields::{self, Fields, JsonType, RawJson, as_text, json_type};
 use crate::request_parser::{ParseContext, ParsedBody};
+use super::seen_prompt;
 use crate::shared::generation_fields::{self, llama_options};
+use crate::shared::images::pieces_with;
 use crate::shared::lora_field;
 use crate::{field_table, tool_definitions};
 use engine::TOP_LOGPROBS_MAX;
@@ -35,8 +37,9 @@ pub(crate) fn parse(
     let mut stream_options = parse_stream_options(&mut fields);
     stream_options.timings = fields.boolean("timings_per_token").unwrap_or(false);
     tool_definitions::reject_tools(&mut fields);
+    let images = fields.take_images();
     stream_options.ignored_fields = fields.finish_request(&field_table::LLAMA_COMPLETION)?;
-    Ok(ParsedBody::of_prompts(prompt, params, stream_options))
+    Ok(ParsedBody::of_prompts(prompt, params, stream_options).with_images(images))
 }
 
 /// Parses `prompt`; errors are recorded in `fields`.
@@ -48,14 +51,25 @@ fn parse_prompt(fields: &mut Fields<'_>, vocab: usize) -> Option<Prompt> {
         json!({"anyOf": [
             {"type": "string"}, parts,
             {"type": "array", "items": parts, "minItems": 1, "maxItems": 1},
+            seen_prompt::schema(),
         ]})
     };
+    let images = seen_prompt::image_data(fields);
     let Some(raw) = fields.described(NAME, schema) else {
         fields.reject(NAME, "is required");
         return None;
     };
     if let Some(text) = fields::as_text(raw) {
-        return Some(Prompt::Text(text.into_owned()));
+        return Some(match images.is_empty() {
+            true => Prompt::Text(text.into_owned()),
+            false => Prompt::Pieces(pieces_with(&text, &images)),
+        });
+    }
+    if !images.is_empty() {
+        fields.reject("image_data", "needs a prompt that is a string");
+    }
+    if let Some(object) = fields::as_object(raw) {
+        return seen_prompt::parse(fields, NAME, &object);
     }
     if fields::json_type(raw) != JsonType::Array {
         fields.reject(NAME, PROMPT_MESSAGE);

@@ -86,6 +86,7 @@ pub(super) fn parsed(protocol: Protocol, body: &[u8]) -> Result<GenerateRequest,
     let mut fields = body.fields();
     fields.string("model");
     let model = RequestedModel {
+        takes_images: false,
         id: "m",
         derived: None,
         adapters: &generate::model_handle::NO_ADAPTERS,

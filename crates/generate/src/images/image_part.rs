@@ -1,0 +1,100 @@
+//! An image as a parser read it, and its description in records.
+
+use media::{Detail, ImageKind};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// An image of a request. Its number among the images of the request is that of the content part
+/// ([`text::image_part`]) or of the piece of a prompt.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ImagePart {
+    /// The file, of any kind that the client says or does not say.
+    pub bytes: Arc<[u8]>,
+    /// How much of the image is wanted.
+    pub detail: Detail,
+    /// Path of the field, for error messages.
+    pub path: String,
+}
+
+/// The bytes may be megabytes, and are the user's.
+impl fmt::Debug for ImagePart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ImagePart")
+            .field("bytes", &self.bytes.len())
+            .field("detail", &self.detail)
+            .field("path", &self.path)
+            .finish()
+    }
+}
+
+/// An image in the record of a request: its name where files are kept, never the bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageRecord {
+    /// SHA-256 of the bytes, in hexadecimal digits.
+    pub sha256: String,
+    /// Number of bytes.
+    pub bytes: u64,
+    /// Kind of the file, by its bytes; empty for one that is not known.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// How much of the image is wanted: `low`, `auto` or `high`.
+    pub detail: String,
+}
+
+impl ImagePart {
+    /// The image as a record has it. Takes time with the bytes.
+    pub fn to_record(&self) -> ImageRecord {
+        let digest = media::file_digest(&self.bytes);
+        let kind = ImageKind::of(&self.bytes).map(|kind| kind.to_string());
+        ImageRecord {
+            sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            bytes: self.bytes.len() as u64,
+            kind: kind.unwrap_or_default(),
+            detail: detail_name(self.detail).to_owned(),
+        }
+    }
+}
+
+/// Name of a detail in requests.
+pub fn detail_name(detail: Detail) -> &'static str {
+    match detail {
+        Detail::Low => "low",
+        Detail::Auto => "auto",
+        Detail::High => "high",
+    }
+}
+
+/// The detail with this name.
+pub fn detail_of_name(name: &str) -> Option<Detail> {
+    let all = [Detail::Low, Detail::Auto, Detail::High];
+    all.into_iter().find(|detail| detail_name(*detail) == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_names_bytes_and_has_none() {
+        let part = ImagePart {
+            bytes: Arc::from(&b"abc"[..]),
+            detail: Detail::Low,
+            path: "messages[0].content[1]".to_owned(),
+        };
+        let record = serde_json::to_value(part.to_record()).expect("JSON");
+        let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let want = serde_json::json!({"sha256": digest, "bytes": 3, "type": "", "detail": "low"});
+        assert_eq!(record, want);
+        let shown = format!("{part:?}");
+        assert!(shown.contains("bytes: 3"), "{shown}");
+    }
+
+    #[test]
+    fn details_have_names() {
+        for name in ["low", "auto", "high"] {
+            assert_eq!(detail_of_name(name).map(detail_name), Some(name));
+        }
+        assert_eq!(detail_of_name("original"), None);
+    }
+}
