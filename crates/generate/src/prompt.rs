@@ -304,7 +304,10 @@ impl<'a> PromptEncoder<'a> {
         if continues {
             append_sentinel(&mut typed);
         }
-        let images: Vec<usize> = typed.iter().flat_map(|m| text::images_of(&m.content)).collect();
+        let images: Vec<usize> = typed
+            .iter()
+            .flat_map(|m| text::images_of(&m.content))
+            .collect();
         let typed = self.fit_messages(typed, &tools, wanted.tool_calling.single_call)?;
         let arguments = TemplateArguments {
             tools: &text::with_escaped_values(&tools, tokenizer),
@@ -620,6 +623,7 @@ impl PreparedPrompt {
             echo_text: self.echo_text.as_deref().map(str::to_owned),
             text: rendered.map(|rendered| rendered.text.clone()),
             tools: rendered.map_or_else(Vec::new, |rendered| rendered.tools.clone()),
+            images: self.image_runs.clone(),
         }
     }
 }
@@ -641,6 +645,7 @@ impl PromptEncoder<'_> {
             echo_text,
             text,
             tools,
+            images,
         } = record;
         let (tokenizer, context_max) = (&self.model.tokenizer, self.model.context_max);
         let vocab = tokenizer.vocab_size();
@@ -650,6 +655,10 @@ impl PromptEncoder<'_> {
         }
         if ids.len() >= context_max {
             return Err(ApiError::full_context("prompt", ids.len(), context_max));
+        }
+        if !ImageRun::are_within(&images, ids.len()) {
+            let message = "images: the recorded rows of images are not within the prompt";
+            return Err(ApiError::field("images", "invalid_value", message));
         }
         let rendered = text.map(|text| RenderedPrompt { text, tools });
         let answers = self.model.answers;
@@ -664,7 +673,8 @@ impl PromptEncoder<'_> {
             echo_text: echo_text.map(Into::into),
             reading,
             rendered,
-            ..PreparedPrompt::default()
+            image_runs: images,
+            media: Vec::new(),
         })
     }
 }

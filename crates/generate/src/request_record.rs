@@ -1,6 +1,7 @@
 //! The encoding of requests in records: prepared prompts, from which another process restores them, control updates,
 //! and types without an encoding of their own.
 
+use crate::prompt::ImageRun;
 use engine::{DryBreakers, RequestUpdate, SamplingParams};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,6 +23,9 @@ pub struct PromptRecord {
     /// Tool definitions in OpenAI's shape.
     #[serde(default, with = "verbatim::list")]
     pub tools: Vec<Value>,
+    /// Rows of images, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageRun>,
 }
 
 /// The encoding of [`RequestUpdate`]: `#[serde(with = "UpdateFields")]`.

@@ -43,9 +43,14 @@ pub struct ImageRecord {
 }
 
 impl ImagePart {
+    /// SHA-256 of the bytes.
+    pub fn digest(&self) -> [u8; 32] {
+        media::file_digest(&self.bytes)
+    }
+
     /// The image as a record has it. Takes time with the bytes.
     pub fn to_record(&self) -> ImageRecord {
-        let digest = media::file_digest(&self.bytes);
+        let digest = self.digest();
         let kind = ImageKind::of(&self.bytes).map(|kind| kind.to_string());
         ImageRecord {
             sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -53,6 +58,32 @@ impl ImagePart {
             kind: kind.unwrap_or_default(),
             detail: detail_name(self.detail).to_owned(),
         }
+    }
+}
+
+impl ImageRecord {
+    /// The hash of the file's bytes; `None`: the text is no hash.
+    pub fn digest(&self) -> Option<[u8; 32]> {
+        let (pairs, rest) = self.sha256.as_bytes().as_chunks::<2>();
+        let pairs: &[[u8; 2]; 32] = pairs.try_into().ok()?;
+        let mut digest = [0; 32];
+        for (byte, pair) in digest.iter_mut().zip(pairs) {
+            let pair = std::str::from_utf8(pair).ok()?;
+            *byte = u8::from_str_radix(pair, 16).ok()?;
+        }
+        rest.is_empty().then_some(digest)
+    }
+
+    /// The image of a record, number `number` of its request; `None`: the bytes are not those that the record names.
+    pub fn to_part(&self, bytes: Vec<u8>, number: usize) -> Option<ImagePart> {
+        if media::file_digest(&bytes) != self.digest()? {
+            return None;
+        }
+        Some(ImagePart {
+            bytes: bytes.into(),
+            detail: detail_of_name(&self.detail)?,
+            path: format!("images[{number}]"),
+        })
     }
 }
 
@@ -86,6 +117,16 @@ mod tests {
         let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         let want = serde_json::json!({"sha256": digest, "bytes": 3, "type": "", "detail": "low"});
         assert_eq!(record, want);
+        assert_eq!(part.to_record().to_part(b"abd".to_vec(), 0), None);
+        let restored = part
+            .to_record()
+            .to_part(b"abc".to_vec(), 2)
+            .expect("the bytes");
+        assert_eq!(
+            (&*restored.bytes, restored.detail),
+            (&b"abc"[..], Detail::Low)
+        );
+        assert_eq!(restored.path, "images[2]");
         let shown = format!("{part:?}");
         assert!(shown.contains("bytes: 3"), "{shown}");
     }

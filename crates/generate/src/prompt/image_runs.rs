@@ -5,11 +5,12 @@ use super::{PreparedPrompt, PromptEncoder, tokenizer_failed};
 use crate::error::ApiError;
 use crate::images::{ImageMarks, MarkPiece, MeasuredImages, PreparedImage, Vision};
 use engine::MediaInput;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use text::{IdRun, image_marks};
 
 /// A run of rows of an image in a prompt.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageRun {
     /// Number of the image among those of the request.
     pub image: usize,
@@ -19,6 +20,18 @@ pub struct ImageRun {
     pub rows: Range<usize>,
     /// Rows and columns of the grid that the run is.
     pub grid: (u32, u32),
+}
+
+impl ImageRun {
+    /// Whether runs of a record are within a prompt of so many ids, in order.
+    pub(super) fn are_within(runs: &[Self], ids: usize) -> bool {
+        let mut free = 0;
+        runs.iter().all(|run| {
+            let is_next = run.rows.start >= free && !run.rows.is_empty() && run.rows.end <= ids;
+            free = run.rows.end;
+            is_next
+        })
+    }
 }
 
 /// Where an image stands in a rendered text.
@@ -76,7 +89,8 @@ impl PromptEncoder<'_> {
             let message = "is an image, and the model reads text only";
             return Err(ApiError::field("messages", "unsupported_value", message));
         };
-        let unmeasured = || ApiError::ours("internal_error", "images of a prompt were not measured");
+        let unmeasured =
+            || ApiError::ours("internal_error", "images of a prompt were not measured");
         Ok((vision, self.images.ok_or_else(unmeasured)?))
     }
 
@@ -147,7 +161,11 @@ fn places(text: &str, images: &[usize], marks: ImageMarks) -> Option<Vec<Place>>
     });
     let mut places: Vec<Place> = marked.collect();
     let is_marked = |image: &usize| places.iter().any(|place| place.image == *image);
-    let others: Vec<usize> = images.iter().copied().filter(|image| !is_marked(image)).collect();
+    let others: Vec<usize> = images
+        .iter()
+        .copied()
+        .filter(|image| !is_marked(image))
+        .collect();
     if places.len() + others.len() != images.len() {
         return None;
     }
@@ -205,7 +223,9 @@ impl PreparedPrompt {
         let missing = || ApiError::ours("internal_error", "an image of a prompt was not decoded");
         let inputs = self.image_runs.iter().map(|run| {
             let image = images.get(run.image).and_then(Option::as_ref);
-            let (key, input) = image.and_then(|image| image.run(run.run)).ok_or_else(missing)?;
+            let (key, input) = image
+                .and_then(|image| image.run(run.run))
+                .ok_or_else(missing)?;
             Ok(MediaInput {
                 key,
                 rows: run.rows.clone(),

@@ -2,6 +2,7 @@
 
 use super::tests::samples::{BODIES, described, full_description, parsed, with_prompts};
 use super::*;
+use generate::prompt::ImageRun;
 use generate::request::{GenerateRequest, MixedPart};
 use proptest::prelude::*;
 use serde_json::{Map, json};
@@ -185,6 +186,12 @@ fn prepared_prompts_replace_requested_ones() {
         echo_text: Some("e".to_owned()),
         text: Some("<|im_start|>".to_owned()),
         tools: vec![json!({"b": 1, "a": 0.1})],
+        images: vec![ImageRun {
+            image: 0,
+            run: 1,
+            rows: 1..3,
+            grid: (1, 2),
+        }],
     };
     let count = description.prompts.len();
     let prompts = vec![record(vec![1, 2, 3]); count];
