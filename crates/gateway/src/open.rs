@@ -5,9 +5,11 @@ use crate::generation::Generation;
 use crate::handles::{Gateway, GenerationHandles};
 use crate::job_names::{NameClaim, name_is_taken};
 use crate::keys::Caller;
+use crate::media::ByteReservation;
 use crate::metrics::{MeteredProtocol, MeteredRequest};
 use crate::models::{ModelLease, ReadyModel};
 use crate::pending_generation::{self, PendingGeneration};
+use crate::requested_images::RequestedImages;
 use crate::records::{DescriptionKind, RecordedPrompts, StreamDescription, unix_us};
 use crate::stored::StoredNote;
 use crate::streams::{DurableStream, StreamRecord, StreamRun, StreamTerms};
@@ -92,6 +94,8 @@ pub struct StreamRequest {
     pub streamed: bool,
     /// The body, parsed as JSON.
     pub body: RequestBody,
+    /// The share of a long body in the bytes of all long bodies.
+    pub body_share: Option<ByteReservation>,
 }
 
 /// A request whose body was parsed.
@@ -112,6 +116,8 @@ pub struct ParsedRequest {
     pub stored_request: Option<StoredRequest>,
     /// The place of the event that reports the end.
     pub webhook_place: Option<WebhookPlace>,
+    /// Images, whose headers were read.
+    pub images: Option<RequestedImages>,
 }
 
 /// A registered stream whose generation begins once there is a permit.
@@ -151,6 +157,7 @@ impl StreamRequest {
             stored_request,
         } = parse_body(self.protocol, fields, &lease, gateway, &self.caller)?;
         let model_bytes = lease.made.as_ref().map(|derived| derived.text_bytes());
+        let images = RequestedImages::open(std::mem::take(&mut ask.images), &lease, gateway)?;
         let options = &mut ask.stream_options;
         options.stream |= self.streamed;
         let claim = job_id
@@ -161,7 +168,8 @@ impl StreamRequest {
         self.delivery.resumable = Some(Resumable::from_choice(is_resumable));
         let webhook_place = take_webhook_place(gateway, &self.caller, options, is_resumable)?;
         let opened = ParsedRequest {
-            body_bytes: self.body.text().len() + model_bytes.unwrap_or(0),
+            body_bytes: text_bytes(&self.body, images.as_ref()) + model_bytes.unwrap_or(0),
+            images,
             request: self,
             lease,
             ask,
@@ -214,6 +222,7 @@ impl ParsedRequest {
             serving: self.lease.serving,
             ask: self.ask,
             program: self.program,
+            images: self.images,
             description,
             context_max: serving.model.handle.context_max,
             body_bytes: self.body_bytes,
@@ -234,6 +243,12 @@ impl ParsedRequest {
             ready_model: serving,
             start: Box::pin(pending.run_for_client(ticket)),
         })
+    }
+
+    /// Bytes that the text of the prompts, and as many tokens as their images have, would take.
+    fn prompt_bytes(&self) -> usize {
+        let rows = self.images.as_ref().map(|images| images.measured().rows());
+        self.body_bytes + rows.unwrap_or(0) * admission::BYTES_PER_TOKEN
     }
 
     /// Registers the stream, and records its beginning. Returns the description for the record of the prepared prompts, and the
@@ -269,7 +284,9 @@ impl ParsedRequest {
         stored_note: Option<&StoredNote>,
     ) -> Option<(DurableStream, StreamDescription)> {
         let is_new = self.ask.params.continued.is_none();
-        let is_wanted = terms.resumable && self.request.delivery.durable && is_new;
+        // The bytes of images are not recorded.
+        let is_recorded = is_new && self.images.is_none();
+        let is_wanted = terms.resumable && self.request.delivery.durable && is_recorded;
         let journal = handles.journal.get().filter(|_| is_wanted)?;
         let mut description = StreamDescription {
             deadline_unix_us: deadline.map(unix_us),
@@ -343,6 +360,12 @@ type RegisteredStream = (
     Option<StoredNote>,
 );
 
+/// Bytes of a body without its images.
+fn text_bytes(body: &RequestBody, images: Option<&RequestedImages>) -> usize {
+    let image_bytes = images.map_or(0, RequestedImages::base64_bytes);
+    body.text().len().saturating_sub(image_bytes)
+}
+
 /// What the metrics know of a request from its arrival on.
 fn measured_request(record: &StreamRecord, arrived: Instant) -> MeteredRequest {
     MeteredRequest {
@@ -370,7 +393,7 @@ fn admission_request(
         class: ask.stream_options.priority,
         account,
         need: estimator.estimate_bytes(
-            parsed.body_bytes,
+            parsed.prompt_bytes(),
             ask.prompts.len(),
             pending_generation::requested_choices(ask),
         ),

@@ -2,9 +2,11 @@
 
 use crate::generation::Generation;
 use crate::handles::GenerationHandles;
+use crate::media::ByteReservation;
 use crate::metrics::MeteredRequest;
 use crate::models::ReadyModel;
 use crate::records::{RecordedPrompts, StreamDescription};
+use crate::requested_images::RequestedImages;
 use crate::streams::{
     self, CancelOnDrop, Claim, DetachedDriver, DurableStream, PermitHolder, Started, StreamRecord,
     StreamRegistry, StreamRun, Subscriber,
@@ -38,6 +40,8 @@ pub(crate) struct PendingGeneration {
     pub(crate) ask: GenerateRequest,
     /// A workflow run in place of a generation.
     pub(crate) program: Option<workflows::Program>,
+    /// Images of the prompts.
+    pub(crate) images: Option<RequestedImages>,
     /// The description of a recorded stream, without prompts.
     pub(crate) description: Option<StreamDescription>,
     /// The model's context length when the stream was opened.
@@ -168,7 +172,7 @@ impl PendingGeneration {
         if let Some(program) = self.program.take() {
             return self.begin_program(program, permit).await;
         }
-        let prompts = self.prepare_prompts().await?;
+        let mut prompts = self.prepare_prompts().await?;
         let constraints = self.output_constraints(&prompts).await?;
         let lengths = || prompts.iter().map(|prompt| prompt.ids.len());
         let prompt_tokens: usize = lengths().sum();
@@ -179,11 +183,15 @@ impl PendingGeneration {
         let sizing = self.serving.resource_estimator(&self.handles.limits.now());
         let need = sizing.exact_estimate(lengths(), requested_choices(&self.ask))?;
         let permit = permit.update_estimate(need).await?;
+        let pixels = match self.images.take() {
+            Some(images) => Some(images.attach(&mut prompts, &self.handles).await?),
+            None => None,
+        };
         self.record_prompts(&prompts);
         let reporter = permit.latency_reporter();
         let stream = (&*self.handles.streams, self.run.record());
         let submission = self.submission(&constraints);
-        let (started, readers) = start_stream(&submission, prompts, permit, stream)?;
+        let (started, readers) = start_stream(&submission, prompts, (permit, pixels), stream)?;
         self.run.start_stream(started, reporter);
         tracing::debug!(
             choices = readers.len(),
@@ -304,8 +312,12 @@ impl PendingGeneration {
         let truncation = PromptTruncation::of(&self.ask.params);
         // The date that a template may show is the same after a restart.
         let now_unix_s = self.run.record().meta().created_unix_s;
+        let images = self.images.as_ref().map(|images| images.measured().clone());
         let prepare = move || {
-            let encoder = PromptEncoder::new(&served.handle, now_unix_s).truncating(truncation);
+            let images = images.unwrap_or_default();
+            let encoder = PromptEncoder::new(&served.handle, now_unix_s)
+                .truncating(truncation)
+                .with_images(&images);
             encoder.prepare(prompts, echo, wanted)
         };
         if self.body_bytes <= self.handles.limits.now().inline_prompt_bytes_max {
@@ -381,7 +393,7 @@ struct StreamHost<'a> {
 impl<'a> StreamHost<'a> {
     fn new(
         submission: &Submission<'_>,
-        permit: Permit,
+        (permit, pixels): (Permit, Option<ByteReservation>),
         streams: &'a StreamRegistry,
         record: &Arc<StreamRecord>,
     ) -> Self {
@@ -389,7 +401,7 @@ impl<'a> StreamHost<'a> {
         Self {
             record: Arc::clone(record),
             streams,
-            work: Arc::new(PermitHolder::new(permit, record, undelivered)),
+            work: Arc::new(PermitHolder::new(permit, record, undelivered).with_pixels(pixels)),
             epoch: submission.model.engine.epoch(),
             owner: record.terms().owner,
         }
@@ -418,14 +430,15 @@ impl SubmissionHost for StreamHost<'_> {
     }
 }
 
-/// Submits all prompts of a stream, or none, for [`StreamRun::start_stream`]. Returns the first readers of the logs, too.
+/// Submits all prompts of a stream, or none, for [`StreamRun::start_stream`]. The share of pixels is kept with the permit.
+/// Returns the first readers of the logs, too.
 ///
 /// # Errors
 /// The token pools or the engine have no room.
 pub(crate) fn start_stream(
     submission: &Submission<'_>,
     prompts: Vec<PreparedPrompt>,
-    permit: Permit,
+    permit: (Permit, Option<ByteReservation>),
     (streams, record): (&StreamRegistry, &Arc<StreamRecord>),
 ) -> Result<(Started, Vec<LogReaders>), ApiError> {
     let host = StreamHost::new(submission, permit, streams, record);
@@ -444,7 +457,7 @@ pub(crate) fn resume_stream(
     permit: Permit,
     (streams, record): (&StreamRegistry, &Arc<StreamRecord>),
 ) -> Result<(Started, Vec<LogReaders>), ApiError> {
-    let host = StreamHost::new(submission, permit, streams, record);
+    let host = StreamHost::new(submission, (permit, None), streams, record);
     let (generation, readers) = submission.resume(prompts, resumed, &host)?;
     Ok((Started::of_generation(generation), readers))
 }

@@ -256,15 +256,15 @@ fn within_edge(rule: LongestEdge, rows: u32) -> LongestEdge {
     }
 }
 
-/// The rules of the models whose parameters no file has to state.
+/// The rules of single families. What becomes one row is together in all of them.
 impl Recipe {
-    /// SmolVLM and Idefics 3: levels to −1…1, patches row by row.
+    /// SmolVLM and Idefics 3: tiles of a large picture, and the whole.
     #[must_use]
     pub fn idefics3(rule: Tiles, normalization: Normalization) -> Self {
         Self {
             patch: rule.patch,
+            order: PatchOrder::Blocks(rule.shuffle),
             rule: Rule::Tiles(rule),
-            order: PatchOrder::Raster,
             normalization,
             rows: DetailRows::default(),
         }
@@ -284,7 +284,7 @@ impl Recipe {
                 fit,
             }),
             patch,
-            order: PatchOrder::Raster,
+            order: PatchOrder::Blocks(pool),
             normalization,
             rows: DetailRows::default(),
         }

@@ -104,6 +104,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 26] = [
             "http_client",
             "journal",
             "kernels",
+            "media",
             "model",
             "private_files",
             "server",

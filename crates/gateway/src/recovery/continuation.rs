@@ -91,6 +91,7 @@ impl Continuation {
                 stream_options: description.stream_options.clone(),
             },
             program: None,
+            images: None,
             context_max: description.context_max,
             body_bytes: description.body_bytes,
             deadline,

@@ -23,6 +23,8 @@ const LIMITS: ResponseLimits = ResponseLimits {
 
 fn limits(responses: ResponseLimits) -> Arc<LiveLimits> {
     Arc::new(LiveLimits::new(GatewayLimits {
+        pixels_bytes_max: 0,
+        decode_bytes_max: 0,
         open_requests_max: 8,
         inline_prompt_bytes_max: 1 << 10,
         credit_window: 0,

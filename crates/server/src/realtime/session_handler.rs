@@ -142,6 +142,7 @@ impl SessionHandler {
             },
             streamed: true,
             body,
+            body_share: None,
         };
         request.open(self.handles.responder.gateway(), None)
     }

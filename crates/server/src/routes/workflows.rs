@@ -99,6 +99,7 @@ fn parse_run(
         }),
         stored_request: None,
         webhook_place: None,
+        images: None,
     })
 }
 

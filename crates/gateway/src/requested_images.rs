@@ -1,0 +1,156 @@
+//! Images of a request, from its opening to the engine: their headers are checked before admission, and the images that are
+//! still in the prompt are decoded once the request has its permit.
+
+use crate::handles::{Gateway, GenerationHandles};
+use crate::media::{ByteReservation, Elapsed, full};
+use crate::models::{ModelLease, ModelRegistry, ServedModel};
+use futures_util::future::try_join_all;
+use generate::error::ApiError;
+use generate::images::{ImagePart, MeasuredImages, PreparedImage, Vision, measure, prepare};
+use generate::prompt::PreparedPrompt;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Names of models in an error.
+const NAMES_MAX: usize = 8;
+/// Characters of base64 for three bytes.
+const BASE64_CHARS: usize = 4;
+
+/// The images of a request, of known sizes.
+pub struct RequestedImages {
+    parts: Vec<ImagePart>,
+    measured: MeasuredImages,
+    vision: Arc<Vision>,
+    /// The bytes of the files.
+    _files: ByteReservation,
+}
+
+impl RequestedImages {
+    /// Checks the images of a request, as far as their headers show; `None`: the request has none.
+    ///
+    /// # Errors
+    /// The model reads text only, an image breaks a bound, or there is no room for the files.
+    pub(crate) fn open(
+        parts: Vec<ImagePart>,
+        lease: &ModelLease,
+        gateway: &Gateway,
+    ) -> Result<Option<Self>, ApiError> {
+        let Some(first) = parts.first() else {
+            return Ok(None);
+        };
+        let model = &lease.serving.model;
+        let vision = model.handle.vision.clone();
+        let vision = vision.ok_or_else(|| blind(&lease.name, model, &gateway.models, first))?;
+        let measured = measure(&vision, &parts)?;
+        let bytes = parts.iter().map(|part| part.bytes.len() as u64).sum();
+        let files = reserve(&gateway.generations, bytes)?;
+        Ok(Some(Self {
+            parts,
+            measured,
+            vision,
+            _files: files,
+        }))
+    }
+
+    /// Their sizes.
+    pub(crate) fn measured(&self) -> &MeasuredImages {
+        &self.measured
+    }
+
+    /// Bytes of their text in the body.
+    pub(crate) fn base64_bytes(&self) -> usize {
+        let blocks = self.parts.iter().map(|part| part.bytes.len().div_ceil(3));
+        blocks.sum::<usize>() * BASE64_CHARS
+    }
+
+    /// Decodes the images that the prompts have, and gives them to the prompts. Dropping the future ends the work. Returns
+    /// the share of the pixels, to be kept as long as the engine has the request.
+    ///
+    /// # Errors
+    /// An image is broken, or there is no room for the pixels.
+    pub(crate) async fn attach(
+        self,
+        prompts: &mut [PreparedPrompt],
+        handles: &GenerationHandles,
+    ) -> Result<ByteReservation, ApiError> {
+        let wanted: BTreeSet<usize> = prompts.iter().flat_map(PreparedPrompt::images).collect();
+        let sizes = wanted
+            .iter()
+            .filter_map(|&number| self.measured.image(number));
+        let pixels = reserve(handles, sizes.map(|image| image.view_bytes()).sum())?;
+        let jobs = wanted
+            .into_iter()
+            .filter_map(|number| Some((number, self.decode(number, handles)?)));
+        let (numbers, jobs): (Vec<_>, Vec<_>) = jobs.unzip();
+        let decoded = try_join_all(jobs).await?;
+        let mut images: Vec<Option<PreparedImage>> = Vec::new();
+        images.resize_with(self.parts.len(), || None);
+        for (number, image) in numbers.into_iter().zip(decoded) {
+            images[number] = Some(image);
+        }
+        for prompt in prompts {
+            prompt.attach(&images)?;
+        }
+        Ok(pixels)
+    }
+
+    /// The decoding of the image with this number on a media thread; `None`: there is no such image.
+    fn decode<'a>(
+        &self,
+        number: usize,
+        handles: &'a GenerationHandles,
+    ) -> Option<impl Future<Output = Result<PreparedImage, ApiError>> + use<'a>> {
+        let part = self.parts.get(number)?.clone();
+        let measured = self.measured.image(number)?.clone();
+        let vision = Arc::clone(&self.vision);
+        let room = (
+            measured.decode_bytes(),
+            handles.limits.now().decode_bytes_max,
+        );
+        let work = move |elapsed: Elapsed<'_>| prepare(&vision, &part, &measured, elapsed);
+        Some(async move { handles.media.threads.run(room, work).await })
+    }
+}
+
+/// A share of the bytes of all images.
+///
+/// # Errors
+/// The request alone needs more than there is, or others have it.
+fn reserve(handles: &GenerationHandles, bytes: u64) -> Result<ByteReservation, ApiError> {
+    let (media, max) = (&handles.media, handles.limits.now().pixels_bytes_max);
+    if bytes > max {
+        let message = format!(
+            "the images take {} MiB of memory, at most {} MiB (vision.pixels_mib): send fewer or smaller ones",
+            bytes.div_ceil(1 << 20),
+            max >> 20
+        );
+        return Err(ApiError::bad_request("images_too_large", message));
+    }
+    let why = "the memory for images of all requests is full (vision.pixels_mib)";
+    media.pixels.reserve(bytes, max).ok_or_else(|| full(why))
+}
+
+/// The error for images to a model that sees none. An image is never dropped without a word.
+fn blind(name: &str, model: &ServedModel, models: &ModelRegistry, first: &ImagePart) -> ApiError {
+    if model.handle.engine.is_remote() {
+        let why = "engines of a cluster do not compute images yet, and upstream servers are sent none";
+        return image_error(first, why.to_owned());
+    }
+    let sees = |served: &ServedModel| served.handle.vision.is_some();
+    let ready = models.ready_models();
+    let names = ready.filter(|(_, serving)| sees(&serving.model));
+    let names: Vec<String> = names
+        .take(NAMES_MAX)
+        .map(|(entry, _)| entry.id().to_owned())
+        .collect();
+    let others = match names.as_slice() {
+        [] => "no model that is loaded sees images (docs/images.md)".to_owned(),
+        names => format!("models with vision here: {}", names.join(", ")),
+    };
+    image_error(first, format!("model {name} reads text only; {others}"))
+}
+
+fn image_error(first: &ImagePart, why: String) -> ApiError {
+    let message = format!("{}: {why}", first.path);
+    ApiError::field(&first.path, "unsupported_value", message)
+}
