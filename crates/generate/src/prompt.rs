@@ -620,6 +620,7 @@ impl PreparedPrompt {
             echo_text: self.echo_text.as_deref().map(str::to_owned),
             text: rendered.map(|rendered| rendered.text.clone()),
             tools: rendered.map_or_else(Vec::new, |rendered| rendered.tools.clone()),
+            images: self.run_records(),
         }
     }
 }
@@ -641,6 +642,7 @@ impl PromptEncoder<'_> {
             echo_text,
             text,
             tools,
+            images,
         } = record;
         let (tokenizer, context_max) = (&self.model.tokenizer, self.model.context_max);
         let vocab = tokenizer.vocab_size();
@@ -651,6 +653,10 @@ impl PromptEncoder<'_> {
         if ids.len() >= context_max {
             return Err(ApiError::full_context("prompt", ids.len(), context_max));
         }
+        let Some(image_runs) = image_runs::restored_runs(images, ids.len()) else {
+            let message = "prompt: the recorded rows of images are not rows of the prompt";
+            return Err(ApiError::field("prompt", "invalid_value", message));
+        };
         let rendered = text.map(|text| RenderedPrompt { text, tools });
         let answers = self.model.answers;
         let reading = rendered
@@ -664,7 +670,8 @@ impl PromptEncoder<'_> {
             echo_text: echo_text.map(Into::into),
             reading,
             rendered,
-            ..PreparedPrompt::default()
+            image_runs,
+            media: Vec::new(),
         })
     }
 }

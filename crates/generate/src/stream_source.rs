@@ -50,6 +50,8 @@ pub struct StartedGeneration {
     pub choices: Vec<ChoiceLog>,
     /// Tokens of all prompts.
     pub prompt_tokens: u64,
+    /// Rows of images among them.
+    pub image_tokens: u64,
     /// Counts from before the restart; `None`: the generation was not resumed.
     pub resumed: Option<ResumedCounts>,
 }

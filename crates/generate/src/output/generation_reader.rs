@@ -61,6 +61,7 @@ impl GenerationReader {
             broken: None,
             first_end: None,
             usage: Usage {
+                image_tokens: started.map_or(0, |started| started.image_tokens),
                 prompt_tokens: started.prompt_tokens,
                 ..Usage::default()
             },
