@@ -322,6 +322,7 @@ pub fn usage(source: &StreamSource, answers: &[CollectedAnswer]) -> Usage {
         prompt_tokens: started.prompt_tokens,
         image_tokens: started.image_tokens,
         cached_tokens: started.cached_tokens(),
+        encoding: started.encoding(),
         completion_tokens: tokens.sum(),
         reasoning_tokens: answers.iter().map(|answer| answer.reasoning_tokens).sum(),
         times: Times::of(started),
