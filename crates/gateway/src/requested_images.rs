@@ -181,12 +181,12 @@ fn read_blobs(
     records: &[ImageRecord],
     blobs: &[BlobReference],
 ) -> Option<Vec<ImagePart>> {
-    let read = |(number, record): (usize, &ImageRecord)| {
+    let read = |record: &ImageRecord| {
         let digest = record.digest()?;
         let blob = blobs.iter().find(|blob| *blob.name() == digest)?;
-        record.to_part(store.read(blob).ok()?, number)
+        ImagePart::of_record(record, store.read(blob).ok()?.into()).ok()
     };
-    records.iter().enumerate().map(read).collect()
+    records.iter().map(read).collect()
 }
 
 /// A share of the bytes of all images.

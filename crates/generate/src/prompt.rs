@@ -7,7 +7,7 @@ mod restored_tests;
 mod tests;
 mod truncated;
 
-pub use self::image_runs::ImageRun;
+pub use self::image_runs::{IMAGE_CHANGED, ImageRun};
 
 use crate::error::{ApiError, Blame, ErrorKind};
 use crate::images::MeasuredImages;
@@ -623,7 +623,7 @@ impl PreparedPrompt {
             echo_text: self.echo_text.as_deref().map(str::to_owned),
             text: rendered.map(|rendered| rendered.text.clone()),
             tools: rendered.map_or_else(Vec::new, |rendered| rendered.tools.clone()),
-            images: self.image_runs.clone(),
+            images: self.run_records(),
         }
     }
 }
@@ -656,10 +656,10 @@ impl PromptEncoder<'_> {
         if ids.len() >= context_max {
             return Err(ApiError::full_context("prompt", ids.len(), context_max));
         }
-        if !ImageRun::are_within(&images, ids.len()) {
-            let message = "images: the recorded rows of images are not within the prompt";
-            return Err(ApiError::field("images", "invalid_value", message));
-        }
+        let Some(image_runs) = image_runs::restored_runs(images, ids.len()) else {
+            let message = "prompt: the recorded rows of images are not rows of the prompt";
+            return Err(ApiError::field("prompt", "invalid_value", message));
+        };
         let rendered = text.map(|text| RenderedPrompt { text, tools });
         let answers = self.model.answers;
         let reading = rendered
@@ -673,7 +673,7 @@ impl PromptEncoder<'_> {
             echo_text: echo_text.map(Into::into),
             reading,
             rendered,
-            image_runs: images,
+            image_runs,
             media: Vec::new(),
         })
     }

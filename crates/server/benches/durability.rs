@@ -92,6 +92,7 @@ impl Bench {
             prompt: None,
         };
         let generation = StartedGeneration {
+            image_tokens: 0,
             engine: self.engine.clone(),
             tokenizer: small_vocabulary::tokenizer(),
             requests: Vec::new(),

@@ -29,7 +29,7 @@ use futures_util::StreamExt;
 use generate::constraint::compiler::OutputConstraints;
 use generate::error::{ApiError, ErrorKind};
 use generate::output::choice_reader::LogReaders;
-use generate::prompt::{PreparedPrompt, PromptEncoder};
+use generate::prompt::{IMAGE_CHANGED, PreparedPrompt, PromptEncoder};
 use generate::request::GenerateRequest;
 use generate::request::Priority;
 use generate::request_record::PromptRecord;
@@ -151,7 +151,8 @@ impl Continuation {
     /// with the error.
     async fn give_up(self, error: ApiError, tokens: u64) {
         let ended_at = wire::clock::now();
-        let is_readable = tokens > 0 && error.code == lost_error().code;
+        let is_lost = [lost_error().code, IMAGE_CHANGED].contains(&error.code);
+        let is_readable = tokens > 0 && is_lost;
         if is_readable && try_settle(&self, End::Lost, ended_at).await.is_ok() {
             self.into_run().finish_recovered(ended_at);
         } else {

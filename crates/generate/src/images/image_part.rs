@@ -4,6 +4,7 @@ use media::{Detail, ImageKind};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
+use thiserror::Error;
 
 /// An image of a request. Its number among the images of the request is that of the content part
 /// ([`text::image_part`]) or of the piece of a prompt.
@@ -28,7 +29,7 @@ impl fmt::Debug for ImagePart {
     }
 }
 
-/// An image in the record of a request: its name where files are kept, never the bytes.
+/// An image in the record of a request: the name of its file, never the bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageRecord {
     /// SHA-256 of the bytes, in hexadecimal digits.
@@ -40,6 +41,26 @@ pub struct ImageRecord {
     pub kind: String,
     /// How much of the image is wanted: `low`, `auto` or `high`.
     pub detail: String,
+    /// Path of the field.
+    #[serde(default)]
+    pub path: String,
+}
+
+/// Why a recorded image is not the one that was sent.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ImageRecordError {
+    /// The stored bytes are others.
+    #[error("{path}: the stored bytes of the image are not those that were sent")]
+    OtherBytes {
+        /// Path of the field.
+        path: String,
+    },
+    /// The record has no known detail.
+    #[error("{path}: is recorded with an unknown detail")]
+    Detail {
+        /// Path of the field.
+        path: String,
+    },
 }
 
 impl ImagePart {
@@ -50,19 +71,39 @@ impl ImagePart {
 
     /// The image as a record has it. Takes time with the bytes.
     pub fn to_record(&self) -> ImageRecord {
-        let digest = self.digest();
+        let digest = media::file_digest(&self.bytes);
         let kind = ImageKind::of(&self.bytes).map(|kind| kind.to_string());
         ImageRecord {
-            sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            sha256: hex(&digest),
             bytes: self.bytes.len() as u64,
             kind: kind.unwrap_or_default(),
             detail: detail_name(self.detail).to_owned(),
+            path: self.path.clone(),
+        }
+    }
+
+    /// The image of a record with its stored bytes. Takes time with the bytes.
+    ///
+    /// # Errors
+    /// The bytes are not those of the record.
+    pub fn of_record(record: &ImageRecord, bytes: Arc<[u8]>) -> Result<Self, ImageRecordError> {
+        let path = record.path.clone();
+        if hex(&media::file_digest(&bytes)) != record.sha256 || bytes.len() as u64 != record.bytes {
+            return Err(ImageRecordError::OtherBytes { path });
+        }
+        match detail_of_name(&record.detail) {
+            Some(detail) => Ok(Self {
+                bytes,
+                detail,
+                path,
+            }),
+            None => Err(ImageRecordError::Detail { path }),
         }
     }
 }
 
 impl ImageRecord {
-    /// The hash of the file's bytes; `None`: the text is no hash.
+    /// SHA-256 of the bytes; `None`: the text is no hash.
     pub fn digest(&self) -> Option<[u8; 32]> {
         let (pairs, rest) = self.sha256.as_bytes().as_chunks::<2>();
         let pairs: &[[u8; 2]; 32] = pairs.try_into().ok()?;
@@ -73,18 +114,11 @@ impl ImageRecord {
         }
         rest.is_empty().then_some(digest)
     }
+}
 
-    /// The image of a record, number `number` of its request; `None`: the bytes are not those that the record names.
-    pub fn to_part(&self, bytes: Vec<u8>, number: usize) -> Option<ImagePart> {
-        if media::file_digest(&bytes) != self.digest()? {
-            return None;
-        }
-        Some(ImagePart {
-            bytes: bytes.into(),
-            detail: detail_of_name(&self.detail)?,
-            path: format!("images[{number}]"),
-        })
-    }
+/// Hexadecimal digits of a hash.
+pub(crate) fn hex(hash: &[u8; 32]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Name of a detail in requests.
@@ -115,18 +149,19 @@ mod tests {
         };
         let record = serde_json::to_value(part.to_record()).expect("JSON");
         let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        let want = serde_json::json!({"sha256": digest, "bytes": 3, "type": "", "detail": "low"});
+        let want = serde_json::json!({
+            "sha256": digest, "bytes": 3, "type": "", "detail": "low", "path": "messages[0].content[1]",
+        });
         assert_eq!(record, want);
-        assert_eq!(part.to_record().to_part(b"abd".to_vec(), 0), None);
-        let restored = part
-            .to_record()
-            .to_part(b"abc".to_vec(), 2)
-            .expect("the bytes");
-        assert_eq!(
-            (&*restored.bytes, restored.detail),
-            (&b"abc"[..], Detail::Low)
+        let record = serde_json::from_value(record).expect("a record");
+        let again = ImagePart::of_record(&record, Arc::clone(&part.bytes));
+        assert_eq!(again, Ok(part.clone()));
+        let other = ImagePart::of_record(&record, Arc::from(&b"abd"[..]));
+        let error = other.expect_err("other bytes").to_string();
+        assert!(
+            error.starts_with("messages[0].content[1]: the stored bytes"),
+            "{error}"
         );
-        assert_eq!(restored.path, "images[2]");
         let shown = format!("{part:?}");
         assert!(shown.contains("bytes: 3"), "{shown}");
     }

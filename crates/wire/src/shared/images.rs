@@ -154,7 +154,7 @@ fn image_bytes(path: &str, source: &Source<'_>) -> Result<Vec<u8>, String> {
 /// The schema of a list of images in base64.
 pub(crate) fn images_schema() -> Value {
     json!({
-        "type": "array", "items": {"type": "string"}, "maxItems": PARTS_MAX,
+        "type": "array", "items": {"type": "string", "minLength": 2}, "maxItems": PARTS_MAX,
         "description": "images in base64, or as data URLs",
     })
 }

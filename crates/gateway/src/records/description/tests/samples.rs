@@ -151,6 +151,7 @@ pub(super) fn full_description() -> StreamDescription {
             bytes: 12,
             kind: "PNG".to_owned(),
             detail: "low".to_owned(),
+            path: "messages[0].content[1]".to_owned(),
         }],
         body_bytes: 300,
         job_id: Some("job-1".to_owned()),
