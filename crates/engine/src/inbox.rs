@@ -13,7 +13,7 @@
 use crate::config::LiveTuning;
 use crate::embedding::EmbeddingPool;
 use crate::fair_share::FairShareKey;
-use crate::media::MediaAbilities;
+use crate::media::{MediaAbilities, MediaIds, SequenceMedia};
 use crate::prefix_index::{PrefixChain, PrefixRoot};
 use crate::request_state::{ObservedState, RequestState};
 use crate::sequence::{Sequence, SequenceLimits};
@@ -44,6 +44,8 @@ pub(crate) struct Inbox {
     pub(crate) adapters: usize,
     /// What the model takes in place of tokens. A relay's engines are sent none.
     pub(crate) media: MediaAbilities,
+    /// Numbers of inputs.
+    media_ids: Mutex<MediaIds>,
     /// Sizes of the draft model, if there is one.
     pub(crate) draft: Option<Dims>,
     pub(crate) config: EngineConfig,
@@ -123,6 +125,7 @@ impl Inbox {
             states: 0,
             adapters: 0,
             media: MediaAbilities::default(),
+            media_ids: Mutex::new(MediaIds::new()),
             draft,
             config,
             tuning: LiveTuning::new(Tuning::from(&config)),
@@ -149,7 +152,7 @@ impl Inbox {
         }
     }
 
-    pub(crate) fn submit(&self, request: Request) -> Result<RequestId, Rejected> {
+    pub(crate) fn submit(&self, mut request: Request) -> Result<RequestId, Rejected> {
         if self.is_remote && request.remote.is_none() {
             let message = "engine: is another process, which runs only text generation".to_owned();
             return Err(Rejected::Invalid(Box::new(request), message));
@@ -170,6 +173,16 @@ impl Inbox {
         if let Some(message) = errors.or_else(refusal) {
             return Err(Rejected::Invalid(Box::new(request), message));
         }
+        let mut ids = (!request.media.is_empty()).then(|| {
+            let ids = self.media_ids.lock();
+            ids.unwrap_or_else(PoisonError::into_inner)
+        });
+        if let Some(ids) = &ids
+            && !ids.has_numbers(request.media.len())
+        {
+            let message = "media: all numbers of inputs were given; restart the engine".to_owned();
+            return Err(Rejected::Invalid(Box::new(request), message));
+        }
         let max_new_tokens = validate::max_new_tokens(&request, &self.dims);
         let tokens = request.choices.len() * (request.prompt.len() + max_new_tokens);
         let (id, slot) = match self.reserve_slot(tokens) {
@@ -187,7 +200,14 @@ impl Inbox {
         if request.paused {
             self.set_paused(id, true);
         }
-        let mut submitted = Box::new(SubmittedRequest::new(request, id, slot, limits));
+        let inputs = std::mem::take(&mut request.media);
+        let media = ids.as_mut().map(|ids| {
+            let shared = (request.terms.salt, &self.media);
+            SequenceMedia::number(inputs, shared, &mut request.prompt, ids)
+        });
+        drop(ids);
+        let media = media.unwrap_or_default();
+        let mut submitted = Box::new(SubmittedRequest::new(request, media, id, slot, limits));
         let mut queue = self.lock_queue();
         if !queue.is_abandoned {
             // Ages follow the order of the queue; ids were given before, in perhaps another order.
@@ -402,6 +422,7 @@ pub(crate) struct SubmittedRequest {
 impl SubmittedRequest {
     pub(crate) fn new(
         request: Request,
+        media: SequenceMedia,
         id: RequestId,
         slot: usize,
         limits: SequenceLimits,
@@ -421,6 +442,7 @@ impl SubmittedRequest {
                 let mut sequence = Sequence::new(choice, i, slot, &prompt, limits);
                 (sequence.root, sequence.chain) = (root, PrefixChain::Start(root));
                 sequence.choice = first_choice.saturating_add(i as u32);
+                sequence.media = media.clone();
                 sequence
             })
             .collect();

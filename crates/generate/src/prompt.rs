@@ -7,7 +7,7 @@ mod restored_tests;
 mod tests;
 mod truncated;
 
-pub use self::image_runs::ImageRun;
+pub use self::image_runs::{IMAGE_CHANGED, ImageRun};
 
 use crate::error::{ApiError, Blame, ErrorKind};
 use crate::images::MeasuredImages;
@@ -304,7 +304,10 @@ impl<'a> PromptEncoder<'a> {
         if continues {
             append_sentinel(&mut typed);
         }
-        let images: Vec<usize> = typed.iter().flat_map(|m| text::images_of(&m.content)).collect();
+        let images: Vec<usize> = typed
+            .iter()
+            .flat_map(|m| text::images_of(&m.content))
+            .collect();
         let typed = self.fit_messages(typed, &tools, wanted.tool_calling.single_call)?;
         let arguments = TemplateArguments {
             tools: &text::with_escaped_values(&tools, tokenizer),
@@ -620,6 +623,7 @@ impl PreparedPrompt {
             echo_text: self.echo_text.as_deref().map(str::to_owned),
             text: rendered.map(|rendered| rendered.text.clone()),
             tools: rendered.map_or_else(Vec::new, |rendered| rendered.tools.clone()),
+            images: self.run_records(),
         }
     }
 }
@@ -641,6 +645,7 @@ impl PromptEncoder<'_> {
             echo_text,
             text,
             tools,
+            images,
         } = record;
         let (tokenizer, context_max) = (&self.model.tokenizer, self.model.context_max);
         let vocab = tokenizer.vocab_size();
@@ -651,6 +656,10 @@ impl PromptEncoder<'_> {
         if ids.len() >= context_max {
             return Err(ApiError::full_context("prompt", ids.len(), context_max));
         }
+        let Some(image_runs) = image_runs::restored_runs(images, ids.len()) else {
+            let message = "prompt: the recorded rows of images are not rows of the prompt";
+            return Err(ApiError::field("prompt", "invalid_value", message));
+        };
         let rendered = text.map(|text| RenderedPrompt { text, tools });
         let answers = self.model.answers;
         let reading = rendered
@@ -664,7 +673,8 @@ impl PromptEncoder<'_> {
             echo_text: echo_text.map(Into::into),
             reading,
             rendered,
-            ..PreparedPrompt::default()
+            image_runs,
+            media: Vec::new(),
         })
     }
 }

@@ -195,6 +195,15 @@ impl Batch {
         }
     }
 
+    /// As [`Batch::set_axes`], by the position of each row in the sequence.
+    pub fn set_axes_at(&mut self, axes: impl Fn(usize) -> [u32; 3]) {
+        if let Some(span) = self.spans.last_mut() {
+            let positions = span.position..span.position + span.tokens.len();
+            self.axes.extend(positions.map(axes));
+            span.axes.end = self.axes.len();
+        }
+    }
+
     /// Makes rows of the span that was added last, counted from its first row, see each other: each sees the positions up to
     /// the last of them. Blocks are given in ascending order. Without effect on an empty batch.
     pub fn add_block(&mut self, rows: Range<usize>) {

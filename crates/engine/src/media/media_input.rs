@@ -41,6 +41,12 @@ pub(crate) struct MediaAbilities {
 }
 
 impl MediaAbilities {
+    /// Rows of an input that are computed in one step: 0 where they do not see each other.
+    pub(crate) fn block_rows(&self) -> usize {
+        let encoder = self.encoder.filter(|_| self.blocks);
+        encoder.map_or(0, |encoder| encoder.rows_max)
+    }
+
     /// Why a model with these abilities does not take a request's inputs; `None`: it does.
     pub(crate) fn refusal(&self, request: &Request) -> Option<String> {
         let inputs = request.media.len();
@@ -80,7 +86,9 @@ impl MediaAbilities {
         let (rows, (height, width)) = (&input.rows, input.grid);
         if rows.start < free.start || rows.is_empty() || rows.end > free.end {
             let (from, to) = (free.start, free.end);
-            return Some(format!("has rows {rows:?}; at least one, from {from}..{to}"));
+            return Some(format!(
+                "has rows {rows:?}; at least one, from {from}..{to}"
+            ));
         }
         let len = rows.len();
         if len > rows_max {

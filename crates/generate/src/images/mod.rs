@@ -14,7 +14,8 @@ mod measured_image;
 mod prepared_image;
 
 pub use image_marks::{ImageMarks, MarkPiece};
-pub use image_part::{ImagePart, ImageRecord, detail_name, detail_of_name};
+pub(crate) use image_part::hex;
+pub use image_part::{ImagePart, ImageRecord, ImageRecordError, detail_name, detail_of_name};
 pub use measured_image::{MeasuredImage, MeasuredImages, measure};
 pub use prepared_image::{PreparedImage, prepare};
 

@@ -2,11 +2,15 @@
 //! engine with the images' pictures.
 
 use super::{PreparedPrompt, PromptEncoder, tokenizer_failed};
-use crate::error::ApiError;
-use crate::images::{ImageMarks, MarkPiece, MeasuredImages, PreparedImage, Vision};
+use crate::error::{ApiError, Blame, ErrorKind};
+use crate::images::{ImageMarks, MarkPiece, MeasuredImages, PreparedImage, Vision, hex};
+use crate::request_record::ImageRunRecord;
 use engine::MediaInput;
 use std::ops::Range;
 use text::{IdRun, image_marks};
+
+/// Code of the error of a recorded prompt whose image has other rows now: another encoder, or another preparation.
+pub const IMAGE_CHANGED: &str = "image_changed";
 
 /// A run of rows of an image in a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +23,8 @@ pub struct ImageRun {
     pub rows: Range<usize>,
     /// Rows and columns of the grid that the run is.
     pub grid: (u32, u32),
+    /// The recorded key of a restored prompt: the image has to have it again.
+    pub key: Option<String>,
 }
 
 /// Where an image stands in a rendered text.
@@ -76,7 +82,8 @@ impl PromptEncoder<'_> {
             let message = "is an image, and the model reads text only";
             return Err(ApiError::field("messages", "unsupported_value", message));
         };
-        let unmeasured = || ApiError::ours("internal_error", "images of a prompt were not measured");
+        let unmeasured =
+            || ApiError::ours("internal_error", "images of a prompt were not measured");
         Ok((vision, self.images.ok_or_else(unmeasured)?))
     }
 
@@ -129,6 +136,7 @@ impl Segments {
                         run,
                         rows: 0..0,
                         grid,
+                        key: None,
                     });
                 }
             }
@@ -147,7 +155,11 @@ fn places(text: &str, images: &[usize], marks: ImageMarks) -> Option<Vec<Place>>
     });
     let mut places: Vec<Place> = marked.collect();
     let is_marked = |image: &usize| places.iter().any(|place| place.image == *image);
-    let others: Vec<usize> = images.iter().copied().filter(|image| !is_marked(image)).collect();
+    let others: Vec<usize> = images
+        .iter()
+        .copied()
+        .filter(|image| !is_marked(image))
+        .collect();
     if places.len() + others.len() != images.len() {
         return None;
     }
@@ -186,7 +198,57 @@ pub(super) fn image_spans(runs: &[ImageRun]) -> Vec<Range<usize>> {
     spans.into_iter().map(|(_, span)| span).collect()
 }
 
+/// The error of a recorded image whose rows are others now.
+fn changed(image: usize) -> ApiError {
+    let message = format!(
+        "image {image} of the recorded prompt has other rows now: the encoder or the preparation of images has changed"
+    );
+    ApiError::new(ErrorKind::Gone, Blame::Capacity, IMAGE_CHANGED, message)
+}
+
+/// The runs of a record among `ids` ids; `None`: they are no runs of such a prompt.
+pub(super) fn restored_runs(records: Vec<ImageRunRecord>, ids: usize) -> Option<Vec<ImageRun>> {
+    let mut free = 0..ids;
+    let runs = records.into_iter().map(|record| {
+        let ImageRunRecord {
+            image,
+            run,
+            rows,
+            grid,
+            key,
+        } = record;
+        if rows.is_empty() || rows.start < free.start || rows.end > free.end {
+            return None;
+        }
+        free.start = rows.end;
+        let key = Some(key);
+        Some(ImageRun {
+            image,
+            run,
+            rows,
+            grid,
+            key,
+        })
+    });
+    runs.collect()
+}
+
 impl PreparedPrompt {
+    /// The runs of the prompt's images for a record, with the keys of images that are attached.
+    pub(super) fn run_records(&self) -> Vec<ImageRunRecord> {
+        let keys = self.media.iter().map(|input| hex(&input.key)).map(Some);
+        let keys = keys.chain(std::iter::repeat(None));
+        let runs = self.image_runs.iter().zip(keys);
+        let record = |(run, key): (&ImageRun, Option<String>)| ImageRunRecord {
+            image: run.image,
+            run: run.run,
+            rows: run.rows.clone(),
+            grid: run.grid,
+            key: key.or_else(|| run.key.clone()).unwrap_or_default(),
+        };
+        runs.map(record).collect()
+    }
+
     /// Numbers of the images in the prompt, in order: truncation may have dropped others of the request.
     pub fn images(&self) -> Vec<usize> {
         image_numbers(&self.image_runs)
@@ -200,12 +262,21 @@ impl PreparedPrompt {
     /// Gives the prompt the pictures of its images, by number among those of the request.
     ///
     /// # Errors
-    /// An image of the prompt is missing.
+    /// An image of the prompt is missing, or is another one than was recorded.
     pub fn attach(&mut self, images: &[Option<PreparedImage>]) -> Result<(), ApiError> {
         let missing = || ApiError::ours("internal_error", "an image of a prompt was not decoded");
         let inputs = self.image_runs.iter().map(|run| {
             let image = images.get(run.image).and_then(Option::as_ref);
-            let (key, input) = image.and_then(|image| image.run(run.run)).ok_or_else(missing)?;
+            let (key, input) = image
+                .and_then(|image| image.run(run.run))
+                .ok_or_else(missing)?;
+            if run
+                .key
+                .as_ref()
+                .is_some_and(|recorded| *recorded != hex(&key))
+            {
+                return Err(changed(run.image));
+            }
             Ok(MediaInput {
                 key,
                 rows: run.rows.clone(),

@@ -63,6 +63,13 @@ fn parse_prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Opt
         let ids = json!({"type": "array", "items": token_id_schema(), "minItems": 1});
         json!({"anyOf": [{"type": "string"}, ids]})
     });
+    let images = match fields.described("images", images_schema) {
+        Some(images) => parse_images(fields, "images", images),
+        None => Vec::new(),
+    };
+    if prompt.is_none() && !images.is_empty() {
+        fields.reject("images", "belongs to prompt: images are parts of messages");
+    }
     match (prompt, fields.raw("messages")) {
         (None, None) => {
             fields.reject("prompt", "is required unless messages are given");
@@ -86,20 +93,20 @@ fn parse_prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Opt
         }
         (Some(raw), None) => {
             tool_definitions::reject_tools(fields);
-            plain_prompt(fields, raw, vocab)
+            plain_prompt(fields, raw, (&images, vocab))
         }
     }
 }
 
-fn plain_prompt(fields: &mut Fields<'_>, raw: RawJson<'_>, vocab: usize) -> Option<Prompt> {
-    let images = match fields.described("images", images_schema) {
-        Some(images) => parse_images(fields, "images", images),
-        None => Vec::new(),
-    };
+fn plain_prompt(
+    fields: &mut Fields<'_>,
+    raw: RawJson<'_>,
+    (images, vocab): (&[usize], usize),
+) -> Option<Prompt> {
     if let Some(text) = fields::as_text(raw) {
         return Some(match images.is_empty() {
             true => Prompt::Text(text.into_owned()),
-            false => Prompt::Pieces(pieces_with(&text, &in_order(&images))),
+            false => Prompt::Pieces(pieces_with(&text, &in_order(images))),
         });
     }
     if !images.is_empty() {

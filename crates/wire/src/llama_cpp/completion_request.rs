@@ -3,11 +3,11 @@
 //! A prompt that is a list: token ids, or strings and token ids that make one prompt. Items are parsed one by one, and an
 //! id takes four bytes.
 
+use super::seen_prompt;
 use crate::fields::bounds::{IDS_MAX, token_id, token_id_message};
 use crate::fields::recorder::token_id_schema;
 use crate::fields::{self, Fields, JsonType, RawJson, as_text, json_type};
 use crate::request_parser::{ParseContext, ParsedBody};
-use super::seen_prompt;
 use crate::shared::generation_fields::{self, llama_options};
 use crate::shared::images::pieces_with;
 use crate::shared::lora_field;
@@ -284,7 +284,7 @@ impl<'a> Visitor<'a> for EachItem<'_, 'a> {
 mod tests {
     use super::*;
     use crate::request_parser::tests::parsed_request;
-    use generate::request::{MIXED_PARTS_MAX, MixedPart};
+    use generate::request::{MIXED_PARTS_MAX, MixedPart, PromptPiece};
     use serde_json::{Value, json};
 
     fn parsed(over: &Value) -> Result<generate::request::GenerateRequest, ApiError> {
@@ -321,6 +321,36 @@ mod tests {
             let request = parsed(&json!({"prompt": prompt})).expect("a request");
             assert_eq!(request.prompts, [want], "{prompt}");
         }
+    }
+
+    #[test]
+    fn images_stand_where_the_prompt_has_a_marker() {
+        let text = |text: &str| PromptPiece::Template(text.to_owned());
+        let image = PromptPiece::Image;
+        for (over, want) in [
+            (
+                json!({"prompt": {"prompt_string": "a<__media__>b<__media__>", "multimodal_data": ["AAAA", "AAAB"]}}),
+                vec![text("a"), image(0), text("b"), image(1)],
+            ),
+            (
+                json!({"prompt": "a[img-12]b [img-9]", "image_data": [{"data": "AAAA", "id": 12}]}),
+                vec![text("a"), image(0), text("b [img-9]")],
+            ),
+            (
+                json!({"prompt": "[img-2][img-1]", "image_data": [{"data": "AAAA", "id": 1}, {"data": "AAAB", "id": 2}]}),
+                vec![image(1), image(0)],
+            ),
+            (
+                json!({"prompt": "a", "image_data": [{"data": "AAAA", "id": 1}]}),
+                vec![image(0), text("a")],
+            ),
+        ] {
+            let request = parsed(&over).expect("a request");
+            assert_eq!(request.prompts, [Prompt::Pieces(want)], "{over}");
+        }
+        let request = parsed(&json!({"prompt": "a[img-1]<__media__>"})).expect("a request");
+        let want = Prompt::Text("a[img-1]<__media__>".to_owned());
+        assert_eq!(request.prompts, [want]);
     }
 
     #[test]
@@ -361,7 +391,23 @@ mod tests {
             .collect();
         for (over, want) in [
             (json!({"prompt": null}), "prompt"),
-            (json!({"prompt": {"prompt_string": "a"}}), "prompt"),
+            (
+                json!({"prompt": {"prompt_string": 1}}),
+                "prompt.prompt_string",
+            ),
+            (
+                json!({"prompt": {"prompt_string": "a<__media__>"}}),
+                "prompt.multimodal_data",
+            ),
+            (
+                json!({"prompt": {"prompt_string": "a<__media__>", "multimodal_data": ["?"]}}),
+                "prompt.multimodal_data[0]",
+            ),
+            (json!({"image_data": [{"data": "AAAA"}]}), "image_data[0]"),
+            (
+                json!({"prompt": [1], "image_data": [{"data": "AAAA", "id": 1}]}),
+                "image_data",
+            ),
             (json!({"prompt": ["a", "b"]}), "prompt"),
             (json!({"prompt": ["a", -1]}), "prompt[1]"),
             (json!({"prompt": ["a", null]}), "prompt[1]"),
