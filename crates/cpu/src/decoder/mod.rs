@@ -170,6 +170,11 @@ impl Decoder {
         self.adapters.count()
     }
 
+    /// The instruction set and the threads.
+    pub(crate) fn machine(&mut self) -> (Isa, &mut Pool) {
+        (self.isa, &mut self.pool)
+    }
+
     pub(crate) fn copy_page(&mut self, from: u32, to: u32) {
         self.caches.copy_page(from, to);
     }

@@ -1,6 +1,6 @@
 //! `/v1/chat/completions`, `/v1/completions`, and llama.cpp's `/completion` and `/infill`.
 
-use crate::request::extract::{Authenticated, GenerationRequest, JsonBody, Path, RateLimited};
+use crate::request::extract::{Authenticated, GenerationRequest, MediaBody, Path, RateLimited};
 use crate::request::model_lookup::UnadmittedHandles;
 use crate::response::Rejected;
 use crate::response::stream_response::StreamResponder;
@@ -81,9 +81,9 @@ pub(crate) async fn create_message(
 pub(crate) async fn count_tokens(
     State(unadmitted): State<UnadmittedHandles>,
     RateLimited(caller): RateLimited,
-    JsonBody(body): JsonBody,
+    body: MediaBody,
 ) -> Result<Json<MessageTokenCount>, Rejected> {
-    let request = (caller, body);
+    let (request, _share) = ((caller, body.bytes), body.share);
     let count = unadmitted.run_request(request, Protocol::Messages, |fields, model, _| {
         let prompt = message_request::parse_prompt(fields)?;
         let prompt =

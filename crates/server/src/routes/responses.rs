@@ -1,7 +1,7 @@
 //! `/v1/responses`: stored responses, and their streams.
 
 use crate::app::App;
-use crate::request::extract::{AskedId, GenerationRequest, JsonBody, RateLimited};
+use crate::request::extract::{AskedId, GenerationRequest, MediaBody, RateLimited};
 use crate::request::model_lookup::{NamedModel, UnadmittedHandles};
 use crate::response::Rejected;
 use crate::response::stream_response::{self, StreamResponder, with_stream_id};
@@ -59,9 +59,9 @@ pub(crate) async fn count_input_tokens(
     State(unadmitted): State<UnadmittedHandles>,
     State(store): State<Arc<ResponseStore>>,
     RateLimited(caller): RateLimited,
-    JsonBody(body): JsonBody,
+    body: MediaBody,
 ) -> Result<Json<InputTokenCount>, Rejected> {
-    let request = (caller, body);
+    let (request, _share) = ((caller, body.bytes), body.share);
     let count = unadmitted.run_request(request, Protocol::Responses, |fields, model, caller| {
         let history = |id: &str| {
             let history = store.history(id, caller)?;
