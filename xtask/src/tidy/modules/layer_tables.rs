@@ -43,6 +43,7 @@ const ENGINE: [Layer; 9] = [
     &[
         "config",
         "disk_cache",
+        "media",
         "progress",
         "request",
         "request_state",
