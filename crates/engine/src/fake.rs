@@ -18,8 +18,8 @@ pub use late::LateLog;
 use encoder::FakeEncoder;
 use late::Late;
 use model::{
-    Ahead, Batch, Capabilities, DeviceFault, Dims, Encode, ExportPages, Forward, ForwardError, PageId,
-    Predict, Span, SpanView, VECTOR, Want,
+    Ahead, Batch, Capabilities, DeviceFault, Dims, Encode, ExportPages, Forward, ForwardError,
+    PageId, Predict, Span, SpanView, VECTOR, Want,
 };
 use states::{FakeStates, SLOT_BYTES};
 use std::ops::Range;
@@ -186,12 +186,7 @@ impl FakeModel {
     }
 
     /// Writes the slots of a span from `first` on again, after what is before them has changed.
-    fn write_after(
-        &mut self,
-        span: &SpanView<'_>,
-        first: usize,
-        slot: impl Fn(usize) -> usize,
-    ) {
+    fn write_after(&mut self, span: &SpanView<'_>, first: usize, slot: impl Fn(usize) -> usize) {
         let adapted = of_adapters(span);
         for position in first..span.position + span.tokens.len() {
             let before = self.slots[slot(position - 1)];

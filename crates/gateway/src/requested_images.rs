@@ -133,7 +133,8 @@ fn reserve(handles: &GenerationHandles, bytes: u64) -> Result<ByteReservation, A
 /// The error for images to a model that sees none. An image is never dropped without a word.
 fn blind(name: &str, model: &ServedModel, models: &ModelRegistry, first: &ImagePart) -> ApiError {
     if model.handle.engine.is_remote() {
-        let why = "engines of a cluster do not compute images yet, and upstream servers are sent none";
+        let why =
+            "engines of a cluster do not compute images yet, and upstream servers are sent none";
         return image_error(first, why.to_owned());
     }
     let sees = |served: &ServedModel| served.handle.vision.is_some();

@@ -2,6 +2,8 @@
 
 mod image_runs;
 #[cfg(test)]
+mod image_tests;
+#[cfg(test)]
 mod restored_tests;
 #[cfg(test)]
 mod tests;
@@ -304,7 +306,10 @@ impl<'a> PromptEncoder<'a> {
         if continues {
             append_sentinel(&mut typed);
         }
-        let images: Vec<usize> = typed.iter().flat_map(|m| text::images_of(&m.content)).collect();
+        let images: Vec<usize> = typed
+            .iter()
+            .flat_map(|m| text::images_of(&m.content))
+            .collect();
         let typed = self.fit_messages(typed, &tools, wanted.tool_calling.single_call)?;
         let arguments = TemplateArguments {
             tools: &text::with_escaped_values(&tools, tokenizer),

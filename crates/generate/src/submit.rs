@@ -107,7 +107,10 @@ impl Submission<'_> {
         let mut requests = SubmittedRequests::new(self.model, prompts.len());
         let mut opened = OpenedLogs::with_capacity(prompts.len() * self.n);
         let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len() as u64).sum();
-        let image_tokens = prompts.iter().map(|prompt| prompt.image_rows() as u64).sum();
+        let image_tokens = prompts
+            .iter()
+            .map(|prompt| prompt.image_rows() as u64)
+            .sum();
         for (i, prompt) in prompts.into_iter().enumerate() {
             requests.push(self.submit_prompt(i, prompt, host, &mut opened)?);
         }

@@ -19,7 +19,8 @@ pub(crate) use streams::{
 };
 
 use crate::config::{
-    Config, ConfigError, DeviceChoice, KvType, Layers, MmprojChoice, Origin, Preset, Quantize, Speculation,
+    Config, ConfigError, DeviceChoice, KvType, Layers, MmprojChoice, Origin, Preset, Quantize,
+    Speculation,
 };
 use crate::failure::Failure;
 use crate::logging;

@@ -69,7 +69,11 @@ impl Decoder {
             scale(isa, input, by_dim);
             norm::apply_to_parts(norm, isa, config.norm_eps, input, width);
             // A row that is a vector has the table's row of the padding token, as in transformers.
-            let token = if tokens[row] == VECTOR { 0 } else { tokens[row] };
+            let token = if tokens[row] == VECTOR {
+                0
+            } else {
+                tokens[row]
+            };
             add_row(table, isa, token as usize, by_width, input);
             scale(isa, input, FRAC_1_SQRT_2);
         });

@@ -67,12 +67,16 @@ impl Tower {
     ) -> Result<Self, LoadError> {
         let files = files.into();
         let sections = &mut PackedSections::none();
-        let mut weights =
-            TowerWeights::load(&files, &config, isa, pool, sections, progress)?;
+        let mut weights = TowerWeights::load(&files, &config, isa, pool, sections, progress)?;
         drop(files); // the mapping must not outlive the load
         let scratch = TowerScratch::new(&config, &weights, (isa, pool.threads()))?;
         let floats = std::mem::take(&mut weights.patches);
-        let kernel = pack((isa, pool), "v.patch_embd.weight", config.patch_cols(), &floats)?;
+        let kernel = pack(
+            (isa, pool),
+            "v.patch_embd.weight",
+            config.patch_cols(),
+            &floats,
+        )?;
         let pooled = match &mut weights.head {
             TowerHead::Pooled { matrix, .. } => {
                 let floats = std::mem::take(matrix);
@@ -193,7 +197,8 @@ impl Tower {
     fn size_of(&self, view: &View) -> Result<PictureSize, EncodeError> {
         let (patch, merge) = (self.config.patch as u32, self.config.merge as u32);
         let cut = Grid::of_cells(view.pixels.size(), patch);
-        let whole = view.merged.rows * merge == cut.rows && view.merged.columns * merge == cut.columns;
+        let whole =
+            view.merged.rows * merge == cut.rows && view.merged.columns * merge == cut.columns;
         if view.patches != cut || cut.merged(merge) != view.merged || !whole {
             return Err(EncodeError::BadInput("a view of another recipe"));
         }
@@ -202,7 +207,9 @@ impl Tower {
             rows: view.merged.count() as usize,
         };
         if size.rows == 0 || size.rows > self.config.rows_max() {
-            return Err(EncodeError::BadInput("a view of more rows than rows_max, or of none"));
+            return Err(EncodeError::BadInput(
+                "a view of more rows than rows_max, or of none",
+            ));
         }
         Ok(size)
     }

@@ -82,11 +82,13 @@ impl TowerPass {
         }
         let pages = 0..scratch.pages.len();
         scratch.queries.clear();
-        scratch.queries.extend(rows.clone().map(|position| QueryRow {
-            position,
-            end: patches,
-            pages: pages.clone(),
-        }));
+        scratch
+            .queries
+            .extend(rows.clone().map(|position| QueryRow {
+                position,
+                end: patches,
+                pages: pages.clone(),
+            }));
         let params = AttentionParams {
             heads: config.heads,
             scale: 1.0 / (config.head_dim() as f32).sqrt(),

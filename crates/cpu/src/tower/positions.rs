@@ -183,7 +183,8 @@ mod tests {
         for (count, edge) in [(2, 48), (5, 3), (100, 48), (1, 7)] {
             let mut entries = Vec::new();
             interpolated(count, edge, &mut entries);
-            let at = |entry: Entries| entry.low as f32 + entry.share * (entry.high - entry.low) as f32;
+            let at =
+                |entry: Entries| entry.low as f32 + entry.share * (entry.high - entry.low) as f32;
             assert_eq!(at(entries[0]), 0.0);
             let last = if count > 1 { (edge - 1) as f32 } else { 0.0 };
             assert!((at(entries[count - 1]) - last).abs() < 1e-3);

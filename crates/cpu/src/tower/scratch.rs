@@ -87,7 +87,10 @@ impl TowerScratch {
             query: Buffer::new(BLOCK_PATCHES, dim),
             value: Buffer::new(BLOCK_PATCHES, dim),
             update: Buffer::new(BLOCK_PATCHES, dim),
-            turns: Buffer::new(BLOCK_PATCHES, if config.traits.roped { head_dim } else { 0 }),
+            turns: Buffer::new(
+                BLOCK_PATCHES,
+                if config.traits.roped { head_dim } else { 0 },
+            ),
             hidden: Buffer::new(BLOCK_PATCHES, config.hidden),
             side: Buffer::new(BLOCK_ROWS, side),
             between: Buffer::new(BLOCK_ROWS, joined),

@@ -65,8 +65,12 @@ impl Stage {
                 (size.patches, BLOCK_PATCHES)
             }
             Self::Attention(_) => {
-                let queries = BLOCK_KEYS / size.patches.max(1) / BLOCK_QUERIES_MIN * BLOCK_QUERIES_MIN;
-                (size.patches, queries.clamp(BLOCK_QUERIES_MIN, BLOCK_PATCHES))
+                let queries =
+                    BLOCK_KEYS / size.patches.max(1) / BLOCK_QUERIES_MIN * BLOCK_QUERIES_MIN;
+                (
+                    size.patches,
+                    queries.clamp(BLOCK_QUERIES_MIN, BLOCK_PATCHES),
+                )
             }
             Self::Deepstack(_) | Self::Head => (size.rows, BLOCK_ROWS),
         }
@@ -126,7 +130,12 @@ mod tests {
 
     #[test]
     fn units_cover_each_stage_once_and_in_order() {
-        let stages = [Stage::Patches, Stage::KeysValues(0), Stage::Attention(0), Stage::Head];
+        let stages = [
+            Stage::Patches,
+            Stage::KeysValues(0),
+            Stage::Attention(0),
+            Stage::Head,
+        ];
         for patches in [4, 256, 1000, 4096, 16_384] {
             let size = PictureSize {
                 patches,

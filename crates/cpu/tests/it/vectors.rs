@@ -104,6 +104,9 @@ fn other_vectors_give_other_logits() {
         let before = computed(&mut model, &ids, (8, &vectors), || 24);
         vectors[5] += 0.5;
         let after = computed(&mut model, &ids, (8, &vectors), || 24);
-        assert!(before[..8] == after[..8] && before[23] != after[23], "{case}");
+        assert!(
+            before[..8] == after[..8] && before[23] != after[23],
+            "{case}"
+        );
     }
 }

@@ -108,7 +108,11 @@ impl Encodings {
         let Some(planned) = self.planned.filter(|_| units > 0) else {
             return;
         };
-        let decodes_ns = if planned.beside_decodes { decodes_ns } else { 0 };
+        let decodes_ns = if planned.beside_decodes {
+            decodes_ns
+        } else {
+            0
+        };
         let ns = step_ns.saturating_sub(decodes_ns);
         self.time.record(units, ns);
         stats.encode_ns.fetch_add(ns, Ordering::Relaxed);
@@ -193,7 +197,10 @@ impl Scheduler {
             } else {
                 &mut first
             };
-            if best.as_ref().is_none_or(|best: &EncodingClaim| claim.priority < best.priority) {
+            if best
+                .as_ref()
+                .is_none_or(|best: &EncodingClaim| claim.priority < best.priority)
+            {
                 *best = Some(claim);
             }
         }

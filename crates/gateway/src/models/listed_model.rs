@@ -99,7 +99,10 @@ impl ListedModel {
     fn sees_images(&self) -> bool {
         match &self.state {
             ModelState::Ready(serving) => serving.model.handle.vision.is_some(),
-            _ => self.facts.as_ref().is_some_and(|facts| facts.tower.is_some()),
+            _ => self
+                .facts
+                .as_ref()
+                .is_some_and(|facts| facts.tower.is_some()),
         }
     }
 

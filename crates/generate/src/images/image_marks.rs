@@ -95,7 +95,9 @@ impl ImageMarks {
             Self::Llava => &[],
             Self::InternVl => &["<img>", "</img>"],
         };
-        [self.placeholder()].into_iter().chain(others.iter().copied())
+        [self.placeholder()]
+            .into_iter()
+            .chain(others.iter().copied())
     }
 
     /// The id that rows of an image have in a prompt: any token's, as the encoder's vectors take its place.
@@ -104,7 +106,10 @@ impl ImageMarks {
             placeholder, pad, ..
         } = self.of_family();
         let known = [pad, placeholder].into_iter();
-        known.filter_map(|text| tokenizer.id_of(text)).next().unwrap_or(0)
+        known
+            .filter_map(|text| tokenizer.id_of(text))
+            .next()
+            .unwrap_or(0)
     }
 
     /// What stands for an image with this plan, in place of the placeholder of a template; `alone`: in place of a mark that no

@@ -139,7 +139,10 @@ mod tests {
         assert_eq!(again, Ok(part.clone()));
         let other = ImagePart::of_record(&record, Arc::from(&b"abd"[..]));
         let error = other.expect_err("other bytes").to_string();
-        assert!(error.starts_with("messages[0].content[1]: the stored bytes"), "{error}");
+        assert!(
+            error.starts_with("messages[0].content[1]: the stored bytes"),
+            "{error}"
+        );
         let shown = format!("{part:?}");
         assert!(shown.contains("bytes: 3"), "{shown}");
     }

@@ -79,7 +79,8 @@ impl PromptEncoder<'_> {
             let message = "is an image, and the model reads text only";
             return Err(ApiError::field("messages", "unsupported_value", message));
         };
-        let unmeasured = || ApiError::ours("internal_error", "images of a prompt were not measured");
+        let unmeasured =
+            || ApiError::ours("internal_error", "images of a prompt were not measured");
         Ok((vision, self.images.ok_or_else(unmeasured)?))
     }
 
@@ -151,7 +152,11 @@ fn places(text: &str, images: &[usize], marks: ImageMarks) -> Option<Vec<Place>>
     });
     let mut places: Vec<Place> = marked.collect();
     let is_marked = |image: &usize| places.iter().any(|place| place.image == *image);
-    let others: Vec<usize> = images.iter().copied().filter(|image| !is_marked(image)).collect();
+    let others: Vec<usize> = images
+        .iter()
+        .copied()
+        .filter(|image| !is_marked(image))
+        .collect();
     if places.len() + others.len() != images.len() {
         return None;
     }
@@ -259,8 +264,14 @@ impl PreparedPrompt {
         let missing = || ApiError::ours("internal_error", "an image of a prompt was not decoded");
         let inputs = self.image_runs.iter().map(|run| {
             let image = images.get(run.image).and_then(Option::as_ref);
-            let (key, input) = image.and_then(|image| image.run(run.run)).ok_or_else(missing)?;
-            if run.key.as_ref().is_some_and(|recorded| *recorded != hex(&key)) {
+            let (key, input) = image
+                .and_then(|image| image.run(run.run))
+                .ok_or_else(missing)?;
+            if run
+                .key
+                .as_ref()
+                .is_some_and(|recorded| *recorded != hex(&key))
+            {
                 return Err(changed(run.image));
             }
             Ok(MediaInput {

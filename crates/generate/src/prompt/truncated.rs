@@ -175,10 +175,13 @@ fn texts_of(content: &mut Value) -> Vec<&mut String> {
     match content {
         Value::String(text) => vec![text],
         Value::Array(parts) => {
-            let texts = parts.iter_mut().rev().filter_map(|part| match part.get_mut("text") {
-                Some(Value::String(text)) => Some(text),
-                _ => None,
-            });
+            let texts = parts
+                .iter_mut()
+                .rev()
+                .filter_map(|part| match part.get_mut("text") {
+                    Some(Value::String(text)) => Some(text),
+                    _ => None,
+                });
             texts.collect()
         }
         _ => Vec::new(),

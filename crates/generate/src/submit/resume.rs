@@ -159,7 +159,10 @@ impl Submission<'_> {
             requests,
             choices: opened.logs,
             prompt_tokens: counts.prompt_tokens.iter().sum(),
-            image_tokens: prompts.iter().map(|prompt| prompt.image_rows() as u64).sum(),
+            image_tokens: prompts
+                .iter()
+                .map(|prompt| prompt.image_rows() as u64)
+                .sum(),
             resumed: Some(counts),
         };
         Ok((generation, opened.readers))

@@ -68,7 +68,10 @@ mod tests {
             gelu_erf_in_place(&mut found);
             let wide = f64::from(x);
             let wanted = wide * 0.5 * (1.0 + erf_by_series(wide / 2f64.sqrt()));
-            assert!((f64::from(found[0]) - wanted).abs() < 2e-6, "{x}: {found:?}, {wanted}");
+            assert!(
+                (f64::from(found[0]) - wanted).abs() < 2e-6,
+                "{x}: {found:?}, {wanted}"
+            );
         }
         let mut far = [-50.0, 50.0, 0.0];
         gelu_erf_in_place(&mut far);

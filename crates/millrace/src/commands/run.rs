@@ -31,9 +31,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     match arguments.prompt {
         PromptArgument::Text(prompt) => run_prompt(args, settings, &prompt),
         PromptArgument::Workflow => run_workflow(args, settings, &mut std::io::stdout().lock()),
-        PromptArgument::Conversation if args.raw || args.stats || !args.image.is_empty() => Err(Failure::user(
-            "--raw, --stats and --image need a prompt: millrace run \"Hello\"",
-        )),
+        PromptArgument::Conversation if args.raw || args.stats || !args.image.is_empty() => Err(
+            Failure::user("--raw, --stats and --image need a prompt: millrace run \"Hello\""),
+        ),
         PromptArgument::Conversation => chat::talk(settings, args.system.clone(), &args.generate),
     }
 }
@@ -198,7 +198,9 @@ fn expect_model(args: &RunArgs, settings: &Settings, model: &Path) -> Result<(),
 
 fn read_prompt(said: Option<OsString>, images: &[PathBuf]) -> Result<PromptArgument, Failure> {
     let is_typed = said.as_ref().is_some_and(|text| text != STANDARD_INPUT);
-    let piped = images.iter().filter(|path| path.as_path() == Path::new(STANDARD_INPUT));
+    let piped = images
+        .iter()
+        .filter(|path| path.as_path() == Path::new(STANDARD_INPUT));
     if piped.count() > usize::from(is_typed) {
         return Err(given_twice(
             "standard input is one image or the prompt: type the prompt, and name other images by their files",

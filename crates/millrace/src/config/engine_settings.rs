@@ -1,7 +1,7 @@
 //! Settings of the model and of the engine's steps, and the names of what they choose.
 
-use super::{DeviceChoice, MmprojChoice};
 use super::ranges::{HOUR_MS, TOKENS_MAX};
+use super::{DeviceChoice, MmprojChoice};
 use engine::{DRAFT_TOKENS_MAX, EngineConfig};
 use kernels::KvKind;
 use schemars::JsonSchema;

@@ -2,7 +2,9 @@
 
 use crate::config::{MmprojChoice, Settings};
 use crate::failure::Failure;
-use crate::model_files::{FittingTower, ModelPurpose, ModelSource, PartsDigest, TowerSearch, weights_digest};
+use crate::model_files::{
+    FittingTower, ModelPurpose, ModelSource, PartsDigest, TowerSearch, weights_digest,
+};
 use generate::images::{ImageMarks, Vision};
 use weights::ModelFiles;
 

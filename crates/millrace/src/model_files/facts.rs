@@ -98,7 +98,9 @@ pub(crate) fn facts_of(files: &ModelFiles, source: &ModelSource) -> Result<Model
             .sampling()
             .or(model_text::file_sampling(source, files)?),
         tower: if purpose.is_causal {
-            TowerSearch::beside(source, files).found.map(|tower| tower.facts())
+            TowerSearch::beside(source, files)
+                .found
+                .map(|tower| tower.facts())
         } else {
             None
         },

@@ -42,7 +42,10 @@ pub(crate) fn towers_beside(model: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
     };
-    let paths = entries.take(ENTRIES_MAX).flatten().map(|entry| entry.path());
+    let paths = entries
+        .take(ENTRIES_MAX)
+        .flatten()
+        .map(|entry| entry.path());
     let is_other = |path: &PathBuf| !path.to_string_lossy().ends_with(PULLED_ENDING);
     let mut found: Vec<_> = paths
         .filter(|path| is_tower(path) && is_other(path) && path.is_file())

@@ -129,7 +129,10 @@ fn ollama_models(root: &Path, left: &mut usize, found: &mut Vec<ModelFile>) {
         let relative = manifest.strip_prefix(&manifests).ok();
         let name = relative.and_then(Path::to_str).and_then(ollama_name);
         let files = ollama_files(&root, &manifest);
-        found.extend(name.zip(files).map(|(name, files)| ModelFile { name, ..files }));
+        found.extend(
+            name.zip(files)
+                .map(|(name, files)| ModelFile { name, ..files }),
+        );
     }
 }
 

@@ -76,7 +76,11 @@ pub(super) fn choose<'a>(
 /// The tower of the model with this first file, if the repository has one: of the model's folder before others, in the
 /// preferred format. Models of safetensors have theirs among their weights.
 pub(super) fn choose_tower<'a>(files: &'a [HubFile], model: &HubFile) -> Option<&'a HubFile> {
-    let folder = |path: &str| path.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+    let folder = |path: &str| {
+        path.rsplit_once('/')
+            .map_or("", |(folder, _)| folder)
+            .to_owned()
+    };
     if !model.path.to_ascii_lowercase().ends_with(".gguf") {
         return None;
     }
@@ -85,7 +89,11 @@ pub(super) fn choose_tower<'a>(files: &'a [HubFile], model: &HubFile) -> Option<
         let stem = model_stem(&file.path);
         let format = OF_TOWERS.iter().position(|quant| has_format(&stem, quant));
         let is_elsewhere = folder(&file.path) != folder(&model.path);
-        (is_elsewhere, format.unwrap_or(OF_TOWERS.len()), file.path.clone())
+        (
+            is_elsewhere,
+            format.unwrap_or(OF_TOWERS.len()),
+            file.path.clone(),
+        )
     };
     towers.min_by_key(rank)
 }

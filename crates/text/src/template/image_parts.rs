@@ -156,7 +156,8 @@ impl ContentForm {
         let user = form(message("user", SECOND));
         let mut call = probe_call(SECOND, "");
         let result = call.pop().unwrap_or_else(|| message("tool", ""));
-        let called: Vec<Message> = [vec![user.clone()], call.into_iter().map(form).collect()].concat();
+        let called: Vec<Message> =
+            [vec![user.clone()], call.into_iter().map(form).collect()].concat();
         Self {
             lists_only,
             images: [

@@ -40,7 +40,12 @@ fn rendered(source: &str, messages: Vec<Message>, marks_stay: bool) -> String {
 }
 
 fn seen() -> Vec<Message> {
-    let content = json!([text_part("A"), text_part("B"), image_part(0), text_part("C")]);
+    let content = json!([
+        text_part("A"),
+        text_part("B"),
+        image_part(0),
+        text_part("C")
+    ]);
     vec![message("user", content)]
 }
 
@@ -62,8 +67,16 @@ fn templates_write_their_own_placeholder() {
 fn marks_stay_where_they_are_wanted() {
     let mark = image_mark(0);
     for (label, source, want) in [
-        ("SmolVLM", SMOL_VLM, format!("<|im_start|>User: A\nB{mark}C<end_of_utterance>\nAssistant:")),
-        ("Gemma 3", GEMMA3, format!("<bos><start_of_turn>user\nA\nB{mark}C<end_of_turn>\n<start_of_turn>model\n")),
+        (
+            "SmolVLM",
+            SMOL_VLM,
+            format!("<|im_start|>User: A\nB{mark}C<end_of_utterance>\nAssistant:"),
+        ),
+        (
+            "Gemma 3",
+            GEMMA3,
+            format!("<bos><start_of_turn>user\nA\nB{mark}C<end_of_turn>\n<start_of_turn>model\n"),
+        ),
     ] {
         assert_eq!(rendered(source, seen(), true), want, "{label}");
     }

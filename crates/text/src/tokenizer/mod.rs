@@ -33,8 +33,8 @@ mod word_piece_tests;
 mod word_splitter;
 
 pub use error::TokenizerError;
-pub use special_tokens::{InfillTokens, template_texts};
 pub(crate) use special_tokens::{CLOSE as MARK_CLOSE, OPEN as MARK_OPEN, is_mark};
+pub use special_tokens::{InfillTokens, template_texts};
 
 use crate::{InfillIds, TokenKind};
 use bpe::{Bpe, CharBpe};

@@ -121,7 +121,8 @@ impl<P: Packing> TowerWeights<P> {
                 .deepstack
                 .iter()
                 .map(|layer| {
-                    let names = ["norm", "fc1", "fc2"].map(|part| format!("v.deepstack.{layer}.{part}"));
+                    let names =
+                        ["norm", "fc1", "fc2"].map(|part| format!("v.deepstack.{layer}.{part}"));
                     Merger::read(tensors, config, &names, side)
                 })
                 .collect::<Result<_, _>>()?,

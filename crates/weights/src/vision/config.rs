@@ -78,7 +78,10 @@ impl VisionConfig {
                 found: name.chars().take(64).collect(),
             });
         }
-        let (clip, keys) = (Keys::new(gguf, ARCHITECTURE), Keys::new(gguf, "clip.vision"));
+        let (clip, keys) = (
+            Keys::new(gguf, ARCHITECTURE),
+            Keys::new(gguf, "clip.vision"),
+        );
         let projector = read_projector(&clip, &keys)?;
         let traits = projector.traits();
         let dim = grouped(&keys, "embedding_length", limits::DIM)?;
@@ -88,7 +91,11 @@ impl VisionConfig {
         let image = keys.required("image_size", patch, EDGE_MAX)?;
         let table_edge = image / patch;
         if table_edge > TABLE_EDGE_MAX {
-            return Err(keys.range("image_size", image, format!("at most {TABLE_EDGE_MAX} patches")));
+            return Err(keys.range(
+                "image_size",
+                image,
+                format!("at most {TABLE_EDGE_MAX} patches"),
+            ));
         }
         Ok(Self {
             projector,
@@ -104,7 +111,9 @@ impl VisionConfig {
                 .float("attention.layer_norm_epsilon", limits::EPS)?
                 .unwrap_or(EPS),
             activation: read_activation(&clip)?,
-            theta: keys.float("rope.freq_base", limits::THETA)?.unwrap_or(THETA),
+            theta: keys
+                .float("rope.freq_base", limits::THETA)?
+                .unwrap_or(THETA),
             projection_dim: keys.required("projection_dim", 1, limits::DIM)?,
             deepstack: read_deepstack(&keys, layers)?,
             recipe: recipe::read(&keys, projector, (image, patch, merge))?,
@@ -213,7 +222,9 @@ fn read_deepstack(keys: &Keys<'_>, layers: usize) -> Result<Vec<usize>, ConfigEr
     const NAME: &str = "is_deepstack_layers";
     let flags = keys.flags(NAME, layers)?.unwrap_or_default();
     let flags = flags.into_iter().enumerate();
-    let after: Vec<usize> = flags.filter_map(|(layer, is)| is.then_some(layer)).collect();
+    let after: Vec<usize> = flags
+        .filter_map(|(layer, is)| is.then_some(layer))
+        .collect();
     if after.len() > DEEPSTACK_MAX {
         return Err(keys.range(NAME, after.len(), format!("at most {DEEPSTACK_MAX} layers")));
     }

@@ -46,8 +46,12 @@ pub(super) fn read(
         }
         Projector::Qwen3Vl => {
             let (least, most) = QWEN3_PIXELS;
-            let least = keys.size("image_min_pixels", 1, PIXELS_MAX)?.unwrap_or(least);
-            let most = keys.size("image_max_pixels", 1, PIXELS_MAX)?.unwrap_or(most);
+            let least = keys
+                .size("image_min_pixels", 1, PIXELS_MAX)?
+                .unwrap_or(least);
+            let most = keys
+                .size("image_max_pixels", 1, PIXELS_MAX)?
+                .unwrap_or(most);
             if least > most {
                 return Err(keys.range("image_min_pixels", least, format!("at most {most}")));
             }

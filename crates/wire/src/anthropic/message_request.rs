@@ -8,8 +8,8 @@ use crate::shared::generation_fields;
 use crate::tool_definitions::{expect_type, parse_tool_list};
 use crate::{field_table, response_format};
 use generate::error::ApiError;
-use generate::images::ImagePart;
 use generate::generation_options::TokenLimit;
+use generate::images::ImagePart;
 use generate::request::ResponseFormat;
 use generate::request::{Prompt, STOP_BYTES_MAX, STOPS_MAX};
 use generate::tools::{ToolChoice, Tools};
@@ -68,9 +68,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
 ///
 /// # Errors
 /// All invalid fields at once.
-pub fn parse_prompt(
-    mut fields: Fields<'_>,
-) -> Result<(Option<Prompt>, Vec<ImagePart>), ApiError> {
+pub fn parse_prompt(mut fields: Fields<'_>) -> Result<(Option<Prompt>, Vec<ImagePart>), ApiError> {
     expect_no_thread(&fields)?;
     let read = parse_prompt_fields(&mut fields, None);
     let images = fields.take_images();

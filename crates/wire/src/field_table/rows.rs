@@ -204,7 +204,11 @@ pub const RERANK: FieldTable = FieldTable {
 
 /// `/api/chat`.
 pub const OLLAMA_CHAT: FieldTable = FieldTable {
-    rows: &[USER, rejected("images", &["[]"], "images are members of messages"), SHIFT],
+    rows: &[
+        USER,
+        rejected("images", &["[]"], "images are members of messages"),
+        SHIFT,
+    ],
 };
 
 /// `/api/generate`.

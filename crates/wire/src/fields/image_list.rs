@@ -32,7 +32,10 @@ impl Fields<'_> {
     pub(crate) fn add_image(&mut self, image: ImagePart) -> Option<usize> {
         let number = self.images.images.len();
         if number == IMAGES_MAX {
-            self.reject(image.path, format!("is image {}: at most {IMAGES_MAX} are read", number + 1));
+            self.reject(
+                image.path,
+                format!("is image {}: at most {IMAGES_MAX} are read", number + 1),
+            );
             return None;
         }
         self.images.images.push(image);

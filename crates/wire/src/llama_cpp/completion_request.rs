@@ -3,11 +3,11 @@
 //! A prompt that is a list: token ids, or strings and token ids that make one prompt. Items are parsed one by one, and an
 //! id takes four bytes.
 
+use super::seen_prompt;
 use crate::fields::bounds::{IDS_MAX, token_id, token_id_message};
 use crate::fields::recorder::token_id_schema;
 use crate::fields::{self, Fields, JsonType, RawJson, as_text, json_type};
 use crate::request_parser::{ParseContext, ParsedBody};
-use super::seen_prompt;
 use crate::shared::generation_fields::{self, llama_options};
 use crate::shared::images::pieces_with;
 use crate::shared::lora_field;
@@ -391,7 +391,10 @@ mod tests {
             .collect();
         for (over, want) in [
             (json!({"prompt": null}), "prompt"),
-            (json!({"prompt": {"prompt_string": 1}}), "prompt.prompt_string"),
+            (
+                json!({"prompt": {"prompt_string": 1}}),
+                "prompt.prompt_string",
+            ),
             (
                 json!({"prompt": {"prompt_string": "a<__media__>"}}),
                 "prompt.multimodal_data",

@@ -22,7 +22,11 @@ pub(super) fn schema() -> Value {
 }
 
 /// Parses a prompt with images; errors are recorded in `fields`.
-pub(super) fn parse(fields: &mut Fields<'_>, path: &str, object: &JsonObject<'_>) -> Option<Prompt> {
+pub(super) fn parse(
+    fields: &mut Fields<'_>,
+    path: &str,
+    object: &JsonObject<'_>,
+) -> Option<Prompt> {
     let text = required_string(fields, path, object, "prompt_string")?;
     let data = object.get("multimodal_data");
     let field = format!("{path}.multimodal_data");
@@ -63,7 +67,9 @@ pub(super) fn image_data(fields: &mut Fields<'_>) -> Vec<(u64, usize)> {
         let item = fields::as_object(raw);
         let data = item.as_ref().and_then(|item| item.get("data"));
         let id = item.as_ref().and_then(|item| item.get("id"));
-        let id = id.and_then(fields::whole_number).and_then(|id| u64::try_from(id).ok());
+        let id = id
+            .and_then(fields::whole_number)
+            .and_then(|id| u64::try_from(id).ok());
         match (data.and_then(fields::as_text), id) {
             (Some(data), Some(id)) => {
                 images.extend(add_base64(fields, &path, data).map(|image| (id, image)));

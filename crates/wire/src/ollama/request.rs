@@ -8,7 +8,7 @@ use crate::request_parser::{ParseContext, ParsedBody};
 use crate::shared::content_parts::required_string;
 use crate::shared::generation_fields::{self, ollama_options};
 use crate::shared::images::{
-    content_with, images_schema, in_order, parse_images, pieces_with, place_images, Placed,
+    Placed, content_with, images_schema, in_order, parse_images, pieces_with, place_images,
 };
 use crate::shared::keep_alive::keep_alive;
 use crate::shared::messages::{self, text_message};
@@ -245,7 +245,10 @@ pub fn parse_generate(
                 fields.reject("raw", alone);
             }
             if !images.is_empty() {
-                fields.reject("images", "cannot be combined with suffix: a gap in text is filled");
+                fields.reject(
+                    "images",
+                    "cannot be combined with suffix: a gap in text is filled",
+                );
             }
             Prompt::Infill(InfillPrompt {
                 before: prompt,
@@ -331,7 +334,8 @@ fn with_images(pieces: Vec<PromptPiece>, prompt: &str, images: &[usize]) -> Vec<
     if images.is_empty() {
         return pieces;
     }
-    let is_prompt = |piece: &PromptPiece| matches!(piece, PromptPiece::User(text) if **text == *prompt);
+    let is_prompt =
+        |piece: &PromptPiece| matches!(piece, PromptPiece::User(text) if **text == *prompt);
     let at = pieces.iter().position(is_prompt);
     let placed = place_images(prompt, &in_order(images)).into_iter();
     let placed = placed.filter_map(|piece| match piece {

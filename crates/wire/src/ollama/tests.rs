@@ -274,7 +274,12 @@ fn images_of_a_message_stand_before_its_text_or_where_it_says() {
     ];
     assert_eq!(contents, want.iter().collect::<Vec<_>>());
     let paths: Vec<&str> = parsed.images.iter().map(|image| &*image.path).collect();
-    let want = ["messages[0].images[0]", "messages[1].images[0]", "messages[1].images[1]", "messages[2].images[0]"];
+    let want = [
+        "messages[0].images[0]",
+        "messages[1].images[0]",
+        "messages[1].images[1]",
+        "messages[2].images[0]",
+    ];
     assert_eq!(paths, want);
 }
 
@@ -287,7 +292,10 @@ fn images_of_a_prompt_are_in_its_turn_in_its_template_or_in_the_raw_text() {
             body[name] = value.clone();
         }
         let parsed = generate(&body).expect("a request");
-        assert!(!parsed.stream_options.return_context, "ids of images say nothing");
+        assert!(
+            !parsed.stream_options.return_context,
+            "ids of images say nothing"
+        );
         assert_eq!(parsed.images.len(), 1);
         parsed.prompts.into_iter().next().expect("a prompt")
     };
@@ -303,7 +311,13 @@ fn images_of_a_prompt_are_in_its_turn_in_its_template_or_in_the_raw_text() {
         pieces(all)
     };
     let (open, close) = (Template("<u>".into()), Template("</u>".into()));
-    let want = vec![open.clone(), User("a".into()), Image(0), User("b".into()), close.clone()];
+    let want = vec![
+        open.clone(),
+        User("a".into()),
+        Image(0),
+        User("b".into()),
+        close.clone(),
+    ];
     assert_eq!(of_template(json!({})), then(want));
     let want = vec![open.clone(), Image(0), User("c".into()), close.clone()];
     assert_eq!(of_template(json!({"prompt": "c"})), then(want));

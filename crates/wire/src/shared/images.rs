@@ -169,18 +169,15 @@ pub(crate) fn parse_images(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>
         fields.reject(path, error_message);
         return Vec::new();
     };
-    let numbers = images.into_iter().enumerate().filter_map(|(i, data)| {
-        add_base64(fields, &format!("{path}[{i}]"), data)
-    });
+    let numbers = images
+        .into_iter()
+        .enumerate()
+        .filter_map(|(i, data)| add_base64(fields, &format!("{path}[{i}]"), data));
     numbers.collect()
 }
 
 /// Adds an image in base64, or as a data URL. Returns its number; errors are recorded in `fields`.
-pub(crate) fn add_base64(
-    fields: &mut Fields<'_>,
-    path: &str,
-    data: Cow<'_, str>,
-) -> Option<usize> {
+pub(crate) fn add_base64(fields: &mut Fields<'_>, path: &str, data: Cow<'_, str>) -> Option<usize> {
     let is_remote = data.starts_with("http://") || data.starts_with("https://");
     let source = match is_remote {
         true => Source::Url(data),

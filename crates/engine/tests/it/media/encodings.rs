@@ -132,8 +132,14 @@ fn encodings_of_two_accounts_take_turns() {
     let mut one = of_account(&bench, 2, 99);
     bench.run_until(|bench| bench.handle.stats().encodings() >= 4);
     bench.steps(8);
-    assert_eq!(read(&mut one).0.len(), 4, "not behind all of the other account");
-    let done = many.iter_mut().map(|asked| usize::from(read(asked).1.is_some()));
+    assert_eq!(
+        read(&mut one).0.len(),
+        4,
+        "not behind all of the other account"
+    );
+    let done = many
+        .iter_mut()
+        .map(|asked| usize::from(read(asked).1.is_some()));
     assert!(done.sum::<usize>() < 8);
     bench.run();
 }
@@ -168,7 +174,11 @@ fn cache_of_encodings_is_bounded_and_dropped_rows_are_computed_again() {
         assert_eq!(read(&mut asked).0, wanted);
         let stats = bench.handle.stats();
         assert!(stats.encoding_bytes() <= 216);
-        [stats.encodings(), stats.encoding_hits(), stats.encodings_dropped()]
+        [
+            stats.encodings(),
+            stats.encoding_hits(),
+            stats.encodings_dropped(),
+        ]
     };
     assert_eq!(one(1), [1, 0, 0]);
     assert_eq!(one(2), [2, 0, 0]);
@@ -180,7 +190,9 @@ fn cache_of_encodings_is_bounded_and_dropped_rows_are_computed_again() {
     let parts: Vec<_> = (10..16)
         .flat_map(|seed| [Part::Image(image(seed, 17, 2)), Part::Text(vec![1; 5])])
         .collect();
-    let mut asked: Vec<_> = (0..5).map(|_| bench.ask(request(&bench, &parts, 8), 1)).collect();
+    let mut asked: Vec<_> = (0..5)
+        .map(|_| bench.ask(request(&bench, &parts, 8), 1))
+        .collect();
     bench.run();
     let wanted = alone(&encoder, &parts, &|_| {});
     for asked in &mut asked {

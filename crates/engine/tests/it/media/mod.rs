@@ -156,7 +156,11 @@ fn random_parts(random: &mut Random) -> Vec<Part> {
             parts.push(Part::Text(text.collect()));
         }
         let seed = random.below(6);
-        parts.push(Part::Image(image(seed, 1 + 7 * seed as usize, 1 + seed as usize)));
+        parts.push(Part::Image(image(
+            seed,
+            1 + 7 * seed as usize,
+            1 + seed as usize,
+        )));
     }
     if random.chance(80) {
         parts.push(Part::Text(vec![9, 8, 7]));
@@ -231,7 +235,10 @@ fn tokens_are_independent_of_cuts_caches_and_the_batch() {
             let mut request = request(&bench, &parts, 8);
             change(&mut request);
             let choices = 1 + random.below(2) as usize;
-            all.push((bench.ask(request, choices), alone(&encoder, &parts, &change)));
+            all.push((
+                bench.ask(request, choices),
+                alone(&encoder, &parts, &change),
+            ));
             bench.steps(random.below(12) as usize);
         }
         bench.run();

@@ -108,12 +108,10 @@ impl Chat {
                 writeln!(out, "{}", self.conversation.system().unwrap_or("(none)"))?;
             }
             ChatCommand::System(text) => self.conversation.set_system(text),
-            ChatCommand::Image(path) => {
-                match read_image("/image", &path, self.image_bytes_max) {
-                    Ok(image) => self.conversation.add_image(image),
-                    Err(why) => logging::print_failure(&why),
-                }
-            }
+            ChatCommand::Image(path) => match read_image("/image", &path, self.image_bytes_max) {
+                Ok(image) => self.conversation.add_image(image),
+                Err(why) => logging::print_failure(&why),
+            },
             ChatCommand::ShowSettings => {
                 for line in conversation::setting_lines(params, self.options.thinks) {
                     writeln!(out, "{line}")?;
@@ -144,9 +142,9 @@ impl Chat {
         let images = self.conversation.images();
         let mut printer = AnswerPrinter::new(out);
         let interrupts = Some(&self.interrupts);
-        let answered = self
-            .generator
-            .answer((prompt, images), &self.options, &mut printer, interrupts);
+        let answered =
+            self.generator
+                .answer((prompt, images), &self.options, &mut printer, interrupts);
         let complete = answered.and_then(|answer| {
             match answer.end {
                 End::Cancelled => {}

@@ -31,24 +31,56 @@ fn image_has_the_same_bytes_in_every_protocol() {
     let of_png = format!("data:image/png;base64,{PIXEL}");
     let part = |part: Value| part.to_string();
     for (part, types) in [
-        (part(json!({"type": "image_url", "image_url": {"url": of_png}})), &CHAT),
-        (part(json!({"type": "image_url", "image_url": of_png})), &CHAT),
-        (part(json!({"type": "input_image", "image_url": of_png})), &RESPONSES),
-        (part(json!({"type": "input_image", "image_url": of_png})), &RESPONSES_RESULTS),
-        (part(json!({"type": "image_url", "image_url": {"url": of_png}})), &CHAT_RESULTS),
         (
-            part(json!({"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": PIXEL}})),
+            part(json!({"type": "image_url", "image_url": {"url": of_png}})),
+            &CHAT,
+        ),
+        (
+            part(json!({"type": "image_url", "image_url": of_png})),
+            &CHAT,
+        ),
+        (
+            part(json!({"type": "input_image", "image_url": of_png})),
+            &RESPONSES,
+        ),
+        (
+            part(json!({"type": "input_image", "image_url": of_png})),
+            &RESPONSES_RESULTS,
+        ),
+        (
+            part(json!({"type": "image_url", "image_url": {"url": of_png}})),
+            &CHAT_RESULTS,
+        ),
+        (
+            part(
+                json!({"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": PIXEL}}),
+            ),
             &USER_BLOCKS,
         ),
         (
             part(json!({"type": "image", "source": {"type": "url", "url": of_png}})),
             &RESULT_BLOCKS,
         ),
-        (part(json!({"type": "file", "mediaType": "image/webp", "url": of_png})), &UI_PARTS),
+        (
+            part(json!({"type": "file", "mediaType": "image/webp", "url": of_png})),
+            &UI_PARTS,
+        ),
         // Letters of URLs, line ends and no padding, another label, and an escape of JSON.
-        (format!(r#"{{"type": "image_url", "image_url": "data:;base64,{url_safe}"}}"#), &CHAT),
-        (format!(r#"{{"type": "image_url", "image_url": "data:image/png;base64,{lines}"}}"#), &CHAT),
-        (format!(r#"{{"type": "image_url", "image_url": "DATA:text/html;base64,\u0069{}"}}"#, &PIXEL[1..]), &CHAT),
+        (
+            format!(r#"{{"type": "image_url", "image_url": "data:;base64,{url_safe}"}}"#),
+            &CHAT,
+        ),
+        (
+            format!(r#"{{"type": "image_url", "image_url": "data:image/png;base64,{lines}"}}"#),
+            &CHAT,
+        ),
+        (
+            format!(
+                r#"{{"type": "image_url", "image_url": "DATA:text/html;base64,\u0069{}"}}"#,
+                &PIXEL[1..]
+            ),
+            &CHAT,
+        ),
     ] {
         let images = seen(&part, types);
         let image = &images[0];
@@ -62,9 +94,21 @@ fn image_has_the_same_bytes_in_every_protocol() {
 fn detail_is_read_where_each_protocol_has_it() {
     use media::Detail::{High, Low};
     for (part, types, want) in [
-        (json!({"type": "image_url", "image_url": {"url": "data:,a", "detail": "low"}}), &CHAT, Low),
-        (json!({"type": "input_image", "image_url": "data:,a", "detail": "high"}), &RESPONSES, High),
-        (json!({"type": "input_image", "image_url": "data:,a", "detail": "original"}), &RESPONSES, High),
+        (
+            json!({"type": "image_url", "image_url": {"url": "data:,a", "detail": "low"}}),
+            &CHAT,
+            Low,
+        ),
+        (
+            json!({"type": "input_image", "image_url": "data:,a", "detail": "high"}),
+            &RESPONSES,
+            High,
+        ),
+        (
+            json!({"type": "input_image", "image_url": "data:,a", "detail": "original"}),
+            &RESPONSES,
+            High,
+        ),
     ] {
         assert_eq!(seen(&part.to_string(), types)[0].detail, want, "{part}");
     }
@@ -79,17 +123,46 @@ fn detail_is_read_where_each_protocol_has_it() {
 #[test]
 fn image_is_refused_in_the_same_words_in_every_protocol() {
     let remote = "p: is a URL: remote images are off (vision.remote): send a data URL with the image in base64";
-    let stored = "p: names a file: files are not stored by this server: send image_url with a data URL";
+    let stored =
+        "p: names a file: files are not stored by this server: send image_url with a data URL";
     let none = "p: is an image without a source: send a data URL, or base64";
     for (part, types, want) in [
-        (r#"{"type": "image_url", "image_url": {"url": "http://a/"}}"#, &CHAT, remote),
-        (r#"{"type": "image", "source": {"type": "url", "url": "https://a/b"}}"#, &USER_BLOCKS, remote),
-        (r#"{"type": "input_image", "image_url": "HTTP://a/"}"#, &RESPONSES, remote),
-        (r#"{"type": "file", "mediaType": "image/png", "url": "http://a/"}"#, &UI_PARTS, remote),
-        (r#"{"type": "image", "source": {"type": "file", "file_id": "f"}}"#, &USER_BLOCKS, stored),
-        (r#"{"type": "input_image", "file_id": "f"}"#, &RESPONSES, stored),
+        (
+            r#"{"type": "image_url", "image_url": {"url": "http://a/"}}"#,
+            &CHAT,
+            remote,
+        ),
+        (
+            r#"{"type": "image", "source": {"type": "url", "url": "https://a/b"}}"#,
+            &USER_BLOCKS,
+            remote,
+        ),
+        (
+            r#"{"type": "input_image", "image_url": "HTTP://a/"}"#,
+            &RESPONSES,
+            remote,
+        ),
+        (
+            r#"{"type": "file", "mediaType": "image/png", "url": "http://a/"}"#,
+            &UI_PARTS,
+            remote,
+        ),
+        (
+            r#"{"type": "image", "source": {"type": "file", "file_id": "f"}}"#,
+            &USER_BLOCKS,
+            stored,
+        ),
+        (
+            r#"{"type": "input_image", "file_id": "f"}"#,
+            &RESPONSES,
+            stored,
+        ),
         (r#"{"type": "image_url"}"#, &CHAT, none),
-        (r#"{"type": "image", "source": {"type": "base64"}}"#, &USER_BLOCKS, none),
+        (
+            r#"{"type": "image", "source": {"type": "base64"}}"#,
+            &USER_BLOCKS,
+            none,
+        ),
         (
             r#"{"type": "image_url", "image_url": "file:///etc/passwd"}"#,
             &CHAT,
@@ -120,13 +193,29 @@ fn list_of_images_in_base64() {
     let mut fields = Fields::parse(b"{}").expect("an object");
     let list = json!([PIXEL, format!("data:image/png;base64,{PIXEL}")]).to_string();
     let raw = serde_json::from_str(&list).expect("JSON");
-    assert_eq!(crate::shared::images::parse_images(&mut fields, "images", raw), [0, 1]);
-    let paths: Vec<String> = fields.take_images().into_iter().map(|image| image.path).collect();
+    assert_eq!(
+        crate::shared::images::parse_images(&mut fields, "images", raw),
+        [0, 1]
+    );
+    let paths: Vec<String> = fields
+        .take_images()
+        .into_iter()
+        .map(|image| image.path)
+        .collect();
     assert_eq!(paths, ["images[0]", "images[1]"]);
     for (list, want) in [
-        (r#"["http://a/"]"#, "images[0]: is a URL: remote images are off"),
-        (r#"[1]"#, "images: must be a list of at most 1024 images in base64"),
-        (r#""AAAA""#, "images: must be a list of at most 1024 images in base64"),
+        (
+            r#"["http://a/"]"#,
+            "images[0]: is a URL: remote images are off",
+        ),
+        (
+            r#"[1]"#,
+            "images: must be a list of at most 1024 images in base64",
+        ),
+        (
+            r#""AAAA""#,
+            "images: must be a list of at most 1024 images in base64",
+        ),
     ] {
         let mut fields = Fields::parse(b"{}").expect("an object");
         let raw = serde_json::from_str(list).expect("JSON");
@@ -205,7 +294,8 @@ fn image_in_a_result_is_seen_by_a_model_that_takes_images() {
 #[test]
 fn image_for_a_model_that_reads_text_only_is_named_and_not_decoded() {
     let mut fields = Fields::parse(b"{}").expect("an object").for_text_only();
-    let raw = serde_json::from_str(r#"{"type": "image_url", "image_url": "data:image/png;base64,?"}"#);
+    let raw =
+        serde_json::from_str(r#"{"type": "image_url", "image_url": "data:image/png;base64,?"}"#);
     let part = parse_part(&mut fields, "p", raw.expect("JSON"), &CHAT);
     assert_eq!(part, Some(ContentPart::Image(0)));
     let images = fields.take_images();
