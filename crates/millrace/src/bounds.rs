@@ -26,6 +26,9 @@ pub(crate) fn server_config(settings: &Settings) -> ServerConfig {
         open_requests_max: server.open_requests_max,
         body_timeout: Duration::from_millis(server.body_timeout_ms),
         body_bytes_max: server.body_bytes_max,
+        media_body_bytes_max: server.media_body_bytes_max,
+        pixels_bytes_max: settings.vision.pixels_bytes(),
+        decode_bytes_max: settings.vision.decode_bytes(),
         keep_alive: Duration::from_millis(settings.streams.keep_alive_ms),
         credit_window: settings.backpressure.max_unacked_tokens,
         adaptive_limits: adaptive_limits(settings),
@@ -73,6 +76,7 @@ pub(crate) fn engine_config(settings: &Settings) -> EngineConfig {
             config::Speculation::Mtp => Speculation::Mtp,
         },
         draft_tokens: engine.draft_tokens,
+        encodings_bytes_max: settings.vision.cache_mib << 20,
         ..EngineConfig::default()
     }
 }

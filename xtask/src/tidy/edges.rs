@@ -37,12 +37,12 @@ const DRAWN: [(&str, &[&str], &[&str]); 26] = [
     ),
     (
         "generate",
-        &["engine", "stream", "text"],
+        &["engine", "media", "stream", "text"],
         &["model", "testing"],
     ),
     (
         "wire",
-        &["engine", "generate", "stream", "text"],
+        &["engine", "generate", "media", "stream", "text"],
         &["testing"],
     ),
     ("admission", &["engine", "generate"], &["stream", "testing"]),
@@ -104,6 +104,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 26] = [
             "http_client",
             "journal",
             "kernels",
+            "media",
             "model",
             "private_files",
             "server",

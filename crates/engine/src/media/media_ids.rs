@@ -69,9 +69,7 @@ impl MediaIds {
         let number = self.next;
         debug_assert!(number < NUMBERS_END, "all numbers were given");
         self.next += 1;
-        let oldest = used
-            .oldest()
-            .filter(|_| self.names.len() == MEDIA_IDS_MAX);
+        let oldest = used.oldest().filter(|_| self.names.len() == MEDIA_IDS_MAX);
         let place = oldest.unwrap_or(self.names.len() as u32);
         match oldest {
             None => self.names.push((name, number)),
@@ -123,10 +121,7 @@ mod tests {
                 salt: CacheSalt(7),
                 ..name(1)
             },
-            MediaName {
-                rows: 5,
-                ..name(1)
-            },
+            MediaName { rows: 5, ..name(1) },
             MediaName {
                 grid: (1, 4),
                 ..name(1)

@@ -86,7 +86,9 @@ impl MediaAbilities {
         let (rows, (height, width)) = (&input.rows, input.grid);
         if rows.start < free.start || rows.is_empty() || rows.end > free.end {
             let (from, to) = (free.start, free.end);
-            return Some(format!("has rows {rows:?}; at least one, from {from}..{to}"));
+            return Some(format!(
+                "has rows {rows:?}; at least one, from {from}..{to}"
+            ));
         }
         let len = rows.len();
         if len > rows_max {

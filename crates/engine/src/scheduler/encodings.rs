@@ -63,6 +63,7 @@ struct EncodingTime {
 }
 
 /// What became of a unit.
+#[derive(Clone, Copy)]
 pub(crate) enum UnitOutcome<'a> {
     /// More units follow.
     Goes,
@@ -108,7 +109,11 @@ impl Encodings {
         let Some(planned) = self.planned.filter(|_| units > 0) else {
             return;
         };
-        let decodes_ns = if planned.beside_decodes { decodes_ns } else { 0 };
+        let decodes_ns = if planned.beside_decodes {
+            decodes_ns
+        } else {
+            0
+        };
         let ns = step_ns.saturating_sub(decodes_ns);
         self.time.record(units, ns);
         stats.encode_ns.fetch_add(ns, Ordering::Relaxed);
@@ -174,6 +179,15 @@ impl Scheduler {
             .record_step(step_ns, decodes_ns, &self.inbox.stats);
     }
 
+    /// The part of the last step that did not fall to an encoding: the decodes, as far as is known.
+    pub(crate) fn without_encoding(&self, step_ns: u64) -> u64 {
+        if self.encodings.have_run() {
+            step_ns.min(self.rows.decodes_ns())
+        } else {
+            step_ns
+        }
+    }
+
     /// Finds out how far each sequence in prefill can be computed, and chooses what is encoded. Returns whether the time
     /// beside the decodes goes to an encoding in this step.
     pub(super) fn select_encoding(&mut self, decodes: usize) -> bool {
@@ -193,7 +207,10 @@ impl Scheduler {
             } else {
                 &mut first
             };
-            if best.as_ref().is_none_or(|best: &EncodingClaim| claim.priority < best.priority) {
+            if best
+                .as_ref()
+                .is_none_or(|best: &EncodingClaim| claim.priority < best.priority)
+            {
                 *best = Some(claim);
             }
         }

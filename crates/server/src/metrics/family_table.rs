@@ -138,6 +138,9 @@ pub(super) const FAMILIES: &[MetricFamily] = families! {
     "millrace_upstream_continuations_total" Counter [] "calls that continued an answer which another call had begun";
     "millrace_upstream_tokens_total" Counter [] "tokens that upstreams returned";
     "millrace_upstream_failures_total" Counter ["reason"] "calls that failed: `unavailable` (no response), `cut` (ended before the answer), `refused` (rejected, or not understood)";
+    "millrace_images_prepared_total" Counter ["result"] "images that media threads worked on: `ok` (decoded and resized), `failed` (broken, or their request ended before)";
+    "millrace_image_prepare_seconds_total" Counter [] "time of media threads in that work";
+    "millrace_image_bytes" Gauge [] "bytes of files and pixels of images of all requests, at most `vision.pixels_mib`";
     "millrace_rejections_total" Counter ["reason"] "requests and connections rejected, by error code";
     "millrace_prompt_tokens_total" Counter [] "prompt tokens of admitted requests, including cached ones";
     "millrace_generated_tokens_total" Counter [] "generated tokens; the rate is tokens per second";
@@ -172,6 +175,12 @@ pub(super) const FAMILIES: &[MetricFamily] = families! {
     "millrace_forced_tokens_total" Counter [] "tokens forced by [structured output](forms.md#forced-tokens) that took no step of their own";
     "millrace_draft_faults_total" Counter [] "failed forward passes of the draft model or the MTP head; after 8 it is not used any more";
     "millrace_draft_pages_used" Gauge [] "KV cache pages of the draft model in use";
+    "millrace_encodings_total" Counter [] "images that were encoded";
+    "millrace_encodings_failed_total" Counter [] "encodings that failed, each with its request";
+    "millrace_encode_seconds_total" Counter [] "total time of encodings";
+    "millrace_encoding_hits_total" Counter [] "images whose rows were in the cache of encodings";
+    "millrace_encodings_dropped_total" Counter [] "encodings that the cache dropped for others (`vision.cache_mib`)";
+    "millrace_encoding_bytes" Gauge [] "bytes of the cache of encodings";
     "millrace_step_seconds" Histogram [] "duration of a step with a forward pass";
     "millrace_step_batch_sequences" Histogram [] "sequences in the batch of a step";
     "millrace_step_prefill_rows" Histogram [] "prefill tokens in the batch of a step that had any";

@@ -43,6 +43,7 @@ const ENGINE: [Layer; 9] = [
     &[
         "config",
         "disk_cache",
+        "media",
         "progress",
         "request",
         "request_state",
@@ -64,7 +65,7 @@ const ENGINE: [Layer; 9] = [
 
 const GATEWAY: [Layer; 7] = [
     // Leaf values.
-    &["id_generator", "job_names", "lifetime_stats"],
+    &["id_generator", "job_names", "lifetime_stats", "media"],
     // Records of streams as bytes, and callers.
     &["keys", "records"],
     &["owners_slot"],

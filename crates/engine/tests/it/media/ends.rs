@@ -144,7 +144,11 @@ fn paused_and_resumed_requests_are_encoded_to_the_end() {
     bench.steps(3);
     let units = log.units();
     bench.steps(3);
-    assert_eq!(log.units(), units, "nothing is encoded for a paused request");
+    assert_eq!(
+        log.units(),
+        units,
+        "nothing is encoded for a paused request"
+    );
     let mut second = bench.ask(request(&bench, &question(image(2, 9, 3)), 8), 1);
     bench.run_until(|bench| bench.handle.stats().encodings() > 0);
     bench.handle.resume(first.id);

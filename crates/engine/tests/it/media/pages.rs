@@ -82,7 +82,11 @@ fn equal_images_side_by_side_are_told_apart_by_their_rows() {
                 let mut asked = bench.ask(request(&bench, &parts, 8), 1);
                 bench.run();
                 let wanted = alone(&encoder, &parts, &|_| {});
-                assert_eq!(read(&mut asked).0, wanted, "{images} of {rows} after {before}");
+                assert_eq!(
+                    read(&mut asked).0,
+                    wanted,
+                    "{images} of {rows} after {before}"
+                );
             }
         }
     }
@@ -97,7 +101,10 @@ fn equal_images_side_by_side_are_told_apart_by_their_rows() {
         same_key(&mut asked);
         let mut asked = bench.ask(asked, 1);
         bench.run();
-        assert_eq!(read(&mut asked).0, alone(&encoder, &question(input), &same_key));
+        assert_eq!(
+            read(&mut asked).0,
+            alone(&encoder, &question(input), &same_key)
+        );
     };
     of_size(&mut bench, 8);
     of_size(&mut bench, 12);

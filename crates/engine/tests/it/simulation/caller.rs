@@ -138,7 +138,8 @@ fn image(seed: u64) -> FakeInput {
         EncodeFault::TooFew,
     ];
     // Few of them fail.
-    let fault = (IMAGES - seed <= faults.len() as u64).then(|| faults[(IMAGES - seed - 1) as usize]);
+    let fault =
+        (IMAGES - seed <= faults.len() as u64).then(|| faults[(IMAGES - seed - 1) as usize]);
     FakeInput {
         seed,
         rows: 1 + (seed * 5 % IMAGE_ROWS_MAX as u64) as usize,

@@ -1,8 +1,8 @@
 //! Random engines, models and requests of the simulation.
 
 use super::caller::{Caller, IMAGE_ROWS_MAX, POISON_ERROR, POISON_NAN, POISON_PANIC, StopAfter};
-use crate::support::{Answer, Bench, Random};
 use crate::media::{grid_of, key_of};
+use crate::support::{Answer, Bench, Random};
 use engine::fake::{
     EncoderLog, FakeConfig, FakeEncoderConfig, FakeModel, Fault, FaultAt, FaultKind, LateLog,
 };
@@ -172,12 +172,16 @@ pub(crate) fn request(bench: &Bench, caller: &Caller) -> (Request, Vec<Answer>) 
         terms: caller.terms,
         ..bench.request(&caller.prompt, caller.max_tokens)
     };
-    request.media = caller.images.iter().map(|(at, input)| MediaInput {
-        key: key_of(input),
-        rows: *at..at + input.rows,
-        grid: grid_of(input.rows),
-        input: Arc::new(*input),
-    }).collect();
+    request.media = caller
+        .images
+        .iter()
+        .map(|(at, input)| MediaInput {
+            key: key_of(input),
+            rows: *at..at + input.rows,
+            grid: grid_of(input.rows),
+            input: Arc::new(*input),
+        })
+        .collect();
     let choice = |_| {
         let answer = bench.choice(&mut request);
         if let (Some(stop), Some(choice)) = (caller.stop, request.choices.last_mut()) {

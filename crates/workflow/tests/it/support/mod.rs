@@ -79,6 +79,7 @@ impl Bench {
         let limits = PoolLimits { segments_max: 64 };
         let model = Model {
             handle: ModelHandle {
+                vision: None,
                 adapters: Arc::default(),
                 tokenizer: tokenizer(),
                 capabilities: template.capabilities(answers),
