@@ -89,7 +89,7 @@ fn a_tower_of_another_text_is_refused_with_both_numbers() {
     );
 }
 
-/// Promise (Images): a tower that is not computed, or a file whose numbers break a bound, is refused with the name of the key
+/// Promise (Hostile input and memory): a tower that is not computed, or a file whose numbers break a bound, is refused with the name of the key
 /// and the bound.
 #[test]
 fn what_is_not_computed_or_breaks_a_bound_is_named() {
