@@ -12,6 +12,7 @@ mod early;
 mod embedding_decoders;
 mod encoders;
 mod end_to_end;
+mod images_in_engine;
 mod journal;
 mod keys;
 #[cfg(feature = "mini")]
