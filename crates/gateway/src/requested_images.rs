@@ -41,21 +41,18 @@ impl RequestedImages {
         lease: &ModelLease,
         gateway: &Gateway,
     ) -> Result<Option<Self>, ApiError> {
-        let Some(first) = parts.first() else {
-            return Ok(None);
-        };
         let model = &lease.serving.model;
-        let vision = model.handle.vision.clone();
-        let vision = vision.ok_or_else(|| blind(&lease.name, model, &gateway.models, first))?;
-        Self::measured_parts(parts, vision, &gateway.generations).map(Some)
+        match measure_images(&parts, model, &gateway.models)? {
+            Some(sizes) => Self::with_sizes(parts, sizes, &gateway.generations).map(Some),
+            None => Ok(None),
+        }
     }
 
-    fn measured_parts(
+    fn with_sizes(
         parts: Vec<ImagePart>,
-        vision: Arc<Vision>,
+        (vision, measured): (Arc<Vision>, MeasuredImages),
         handles: &GenerationHandles,
     ) -> Result<Self, ApiError> {
-        let measured = measure(&vision, &parts)?;
         let bytes = parts.iter().map(|part| part.bytes.len() as u64).sum();
         let files = reserve(handles, bytes)?;
         Ok(Self {
@@ -84,7 +81,8 @@ impl RequestedImages {
         let read =
             move |_: Elapsed<'_>| read_blobs(&store, &records, &blobs).ok_or_else(lost_error);
         let parts = handles.media.threads.run((0, u64::MAX), read).await?;
-        Self::measured_parts(parts, vision, handles)
+        let measured = measure(&vision, &parts)?;
+        Self::with_sizes(parts, (vision, measured), handles)
     }
 
     /// The images as a description has them.
@@ -175,6 +173,24 @@ impl RequestedImages {
     }
 }
 
+/// The sizes of images for this model; `None`: there are no images.
+///
+/// # Errors
+/// The model reads text only, or an image breaks a bound.
+pub fn measure_images(
+    parts: &[ImagePart],
+    model: &ServedModel,
+    models: &ModelRegistry,
+) -> Result<Option<(Arc<Vision>, MeasuredImages)>, ApiError> {
+    let Some(first) = parts.first() else {
+        return Ok(None);
+    };
+    let vision = model.handle.vision.clone();
+    let vision = vision.ok_or_else(|| blind(model, models, first))?;
+    let measured = measure(&vision, parts)?;
+    Ok(Some((vision, measured)))
+}
+
 /// The images of these records; `None`: a file is missing or damaged.
 fn read_blobs(
     store: &BlobStore,
@@ -208,7 +224,7 @@ fn reserve(handles: &GenerationHandles, bytes: u64) -> Result<ByteReservation, A
 }
 
 /// The error for images to a model that sees none. An image is never dropped without a word.
-fn blind(name: &str, model: &ServedModel, models: &ModelRegistry, first: &ImagePart) -> ApiError {
+fn blind(model: &ServedModel, models: &ModelRegistry, first: &ImagePart) -> ApiError {
     if model.handle.engine.is_remote() {
         let why =
             "engines of a cluster do not compute images yet, and upstream servers are sent none";
@@ -225,7 +241,7 @@ fn blind(name: &str, model: &ServedModel, models: &ModelRegistry, first: &ImageP
         [] => "no model that is loaded sees images (docs/images.md)".to_owned(),
         names => format!("models with vision here: {}", names.join(", ")),
     };
-    image_error(first, format!("model {name} reads text only; {others}"))
+    image_error(first, format!("model {} reads text only; {others}", model.id))
 }
 
 fn image_error(first: &ImagePart, why: String) -> ApiError {

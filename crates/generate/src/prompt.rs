@@ -2,6 +2,8 @@
 
 mod image_runs;
 #[cfg(test)]
+mod image_tests;
+#[cfg(test)]
 mod restored_tests;
 #[cfg(test)]
 mod tests;

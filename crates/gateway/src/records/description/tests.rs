@@ -51,6 +51,7 @@ fn description_of_an_old_version_is_decoded() {
         stream_options: StreamOptions::default(),
         priority: Priority::Normal,
         prompts: RecordedPrompts::Requested(vec![Prompt::Text("hi".to_owned())]),
+        images: Vec::new(),
         body_bytes: 0,
         job_id: None,
         stored: None,
