@@ -53,6 +53,21 @@ fn a_smolvlm_file_gives_its_tower() {
     assert!(is_tower(&file(&[], |_| {})));
 }
 
+/// SmolVLM 2.2B: 384 pixels are 27 patches of 14, and six pixels more.
+#[test]
+fn pixels_beyond_the_last_patch_are_not_seen() {
+    let left_out = ["image_size", "patch_size", "projector.scale_factor", "preproc_image_size"];
+    let config = config(&left_out, |out| {
+        put(out, "image_size", 384);
+        put(out, "patch_size", 14);
+        put(out, "projector.scale_factor", 3);
+    });
+    let config = config.unwrap();
+    assert_eq!((config.table_edge, config.rows_max()), (27, 81));
+    let plan = config.recipe.plan(Size::new(1000, 1000), Detail::High);
+    assert_eq!(plan.unwrap().rows, 17 * 81);
+}
+
 #[test]
 fn a_tower_of_another_text_is_refused_with_both_numbers() {
     let config = config(&[], |_| {}).unwrap();
@@ -132,10 +147,10 @@ fn what_is_not_computed_or_breaks_a_bound_is_named() {
             put(out, "image_size", 1 << 31)
         }),
         (
-            "image_size` is 520, must be a multiple of 64",
+            "image_size` is 33 patches, must be a multiple of 4",
             &["image_size", "preproc_image_size"],
             |out| {
-                put(out, "image_size", 520);
+                put(out, "image_size", 530);
             },
         ),
         (
