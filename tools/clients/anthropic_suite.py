@@ -7,13 +7,14 @@ Random weights give random text: what is checked is form, equality and endings, 
 """
 
 import asyncio
+import base64
 import urllib.request
 from typing import Literal
 
 import anthropic
 from pydantic import BaseModel
 
-from suite import MODEL, check, run
+from suite import COLORS, MODEL, QUESTION, check, run, square
 
 ASK = [{"role": "user", "content": "Say anything — é, 漢, 🙂."}]
 LONG = {"max_tokens": 1500, "extra_body": {"ignore_eos": True}}
@@ -257,6 +258,20 @@ def count_tokens(client, _):
             assert counted == usage.input_tokens + usage.cache_read_input_tokens
     again = whole(client, system="Be long. " * 20).usage
     assert again.cache_read_input_tokens > 0, "what was seen before is not computed again"
+
+
+@check
+def images(client, server):
+    """an image is seen, and counted before"""
+    with server.seeing() as model:
+        for color in COLORS:
+            data = base64.b64encode(square(color)).decode()
+            image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+            talk = [{"role": "user", "content": [image, {"type": "text", "text": QUESTION}]}]
+            answer = whole(client, model=model, messages=talk, temperature=0)
+            assert color in text_of(answer), (color, answer)
+            counted = client.messages.count_tokens(model=model, messages=talk).input_tokens
+            assert counted == answer.usage.input_tokens + answer.usage.cache_read_input_tokens
 
 
 @check

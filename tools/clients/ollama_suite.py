@@ -13,7 +13,7 @@ import time
 import httpx
 import ollama
 
-from suite import MODEL, check, run
+from suite import COLORS, MODEL, QUESTION, check, run, square
 
 ASK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say anything — é, 漢, 🙂."}]
 LONG = {"num_predict": 1500, "ignore_eos": True}
@@ -54,6 +54,20 @@ def generate(client, _):
     again = client.generate(MODEL, "and then", context=whole.context, options=options())
     assert again.prompt_eval_count > len(whole.context)
     assert list(again.context)[: len(whole.context)] == list(whole.context)
+
+
+@check
+def images(client, server):
+    """an image is seen in a chat and by generate, and the model says that it sees"""
+    with server.seeing() as model:
+        assert "vision" in client.show(model).capabilities
+        for color in COLORS:
+            certain = {"num_predict": 24, "temperature": 0}
+            talk = [{"role": "user", "content": QUESTION, "images": [square(color)]}]
+            answer = client.chat(model, talk, options=certain)
+            assert color in answer.message.content, (color, answer)
+            answer = client.generate(model, QUESTION, images=[square(color)], options=certain)
+            assert color in answer.response, (color, answer)
 
 
 @check

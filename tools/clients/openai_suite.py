@@ -6,6 +6,7 @@ Makes a small synthetic model, serves it on a free port of 127.0.0.1, and runs e
 Random weights give random text: what is checked is form, equality and endings, never wit.
 """
 
+import base64
 import json
 import pathlib
 import sys
@@ -20,7 +21,7 @@ from pydantic import BaseModel
 TRAIN = pathlib.Path(__file__).resolve().parents[1] / "train"
 sys.path.append(str(TRAIN))
 import evaluate
-from suite import KEEP_ALIVE_MS, MODEL, check, run
+from suite import COLORS, KEEP_ALIVE_MS, MODEL, QUESTION, check, run, square
 
 ASK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say anything — é, 漢, 🙂."}]
 
@@ -102,6 +103,24 @@ def usage(client, _):
     again = whole(client)
     assert again.usage.completion_tokens == counted.completion_tokens
     assert again.usage.prompt_tokens_details.cached_tokens <= again.usage.prompt_tokens
+
+
+@check
+def images(client, server):
+    """an image is seen, counted, and found in the cache the second time"""
+    with server.seeing() as model:
+        for color in COLORS:
+            url = f"data:image/png;base64,{base64.b64encode(square(color)).decode()}"
+            parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": QUESTION}]
+            talk = [{"role": "user", "content": parts}]
+            asked = {"model": model, "messages": talk, "temperature": 0}
+            answer = whole(client, **asked)
+            assert color in answer.choices[0].message.content, (color, answer)
+            assert text_of(stream(client, **asked)) == answer.choices[0].message.content
+            assert whole(client, **asked).usage.prompt_tokens_details.cached_tokens > 0
+            item = [{"type": "input_image", "image_url": url}, {"type": "input_text", "text": QUESTION}]
+            response = client.responses.create(model=model, input=[{"role": "user", "content": item}], temperature=0)
+            assert color in response.output_text, (color, response)
 
 
 @check

@@ -1,9 +1,12 @@
 """What every suite of client checks has: the server under test, the list of checks, the run of them."""
 
+import contextlib
 import json
 import os
 import pathlib
 import re
+import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -11,6 +14,7 @@ import threading
 import time
 import traceback
 import urllib.request
+import zlib
 
 import receiver
 from hub import Hub
@@ -19,6 +23,27 @@ CHECKS = []
 MODEL = "tiny"
 # Short, so that clients meet keep-alives.
 KEEP_ALIVE_MS = 100
+
+
+# The trained models of this repository.
+MINI = pathlib.Path(__file__).resolve().parents[2] / "crates" / "millrace" / "mini"
+# A question about the image of `square`, and the colors that it may have.
+QUESTION = "Which color is the square?"
+COLORS = {"red": (220, 30, 30), "blue": (30, 60, 220)}
+
+
+def square(color):
+    """A PNG file: a square of this color on white."""
+    inside = range(16, 48)
+    rows = (b"".join(bytes(COLORS[color] if x in inside and y in inside else (255,) * 3) for x in range(64)) for y in range(64))
+
+    def chunk(name, data):
+        body = name + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    head = struct.pack(">IIBBBBB", 64, 64, 8, 2, 0, 0, 0)
+    pixels = zlib.compress(b"".join(b"\0" + row for row in rows))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
 def check(function):
@@ -55,6 +80,18 @@ class Server:
         model = self.models / f"{name}.gguf"
         subprocess.run([self.binary, "synth", model, "--preset", preset, *flags], check=True, stdout=subprocess.DEVNULL)
         return model
+
+    @contextlib.contextmanager
+    def seeing(self):
+        """The trained model that sees images, on this machine for a while; gives its name."""
+        name = "millrace-mini-vision"
+        files = [MINI / f"{name}.gguf", MINI / f"{name}.mmproj.gguf"]
+        copies = [pathlib.Path(shutil.copy(file, self.models)) for file in files]
+        try:
+            yield name
+        finally:
+            for copy in copies:
+                copy.unlink()
 
     def stop(self):
         self.process.terminate()

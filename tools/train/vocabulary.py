@@ -14,7 +14,11 @@ LETTER = r"[^\W\d_]"
 WORDS = re.compile(
     rf"(?i:'s|'t|'re|'ve|'m|'ll|'d)|(?:[^\r\n\w]|_)?{LETTER}+|\d{{1,3}}| ?(?:[^\s\w]|_)+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-SPECIAL = re.compile("(" + "|".join(map(re.escape, SPECIALS)) + ")")
+
+
+def splitter(specials):
+    """What cuts a text at control tokens, and keeps them."""
+    return re.compile("(" + "|".join(map(re.escape, specials)) + ")")
 
 
 def byte_letters():
@@ -39,9 +43,10 @@ def shown(word):
 class Vocabulary:
     """Ids: specials, bytes, then words."""
 
-    def __init__(self, words):
-        self.words = words
-        self.tokens = [*SPECIALS, *(BYTES[byte] for byte in range(256)), *map(shown, words)]
+    def __init__(self, words, specials=SPECIALS):
+        self.words, self.specials = words, specials
+        self.split = splitter(specials)
+        self.tokens = [*specials, *(BYTES[byte] for byte in range(256)), *map(shown, words)]
         self.ids = {token: i for i, token in enumerate(self.tokens)}
         self.byte = [self.ids[BYTES[byte]] for byte in range(256)]
         self.word = {word: self.ids[shown(word)] for word in words}
@@ -49,8 +54,8 @@ class Vocabulary:
     def encode(self, text):
         """Ids of a rendered text."""
         ids = []
-        for part in SPECIAL.split(text):
-            if part in SPECIALS:
+        for part in self.split.split(text):
+            if part in self.specials:
                 ids.append(self.ids[part])
                 continue
             for word in WORDS.findall(part):
@@ -66,9 +71,9 @@ class Vocabulary:
             json.dump(self.words, out, ensure_ascii=False, indent=0)
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path, specials=SPECIALS):
         with open(path) as source:
-            return cls(json.load(source))
+            return cls(json.load(source), specials)
 
 
 def worth(word):
@@ -77,14 +82,14 @@ def worth(word):
     return len(word.encode()) > 1 and word != "  " and not single and not re.search(r"\d", word)
 
 
-def learn(texts, size, least=3):
+def learn(texts, size, least=3, specials=SPECIALS):
     """The most frequent words of two bytes and more, until there are `size` tokens. The two blanks are for the merge."""
-    counts = Counter()
+    counts, split = Counter(), splitter(specials)
     for text in texts:
-        for part in SPECIAL.split(text):
-            if part not in SPECIALS:
+        for part in split.split(text):
+            if part not in specials:
                 counts.update(WORDS.findall(part))
-    room = size - 256 - len(SPECIALS) - 1
+    room = size - 256 - len(specials) - 1
     frequent = [(n, w) for w, n in counts.items() if n >= least and worth(w)]
     frequent.sort(key=lambda pair: (-pair[0], pair[1]))
-    return Vocabulary(["  ", *(word for _, word in frequent[:room])])
+    return Vocabulary(["  ", *(word for _, word in frequent[:room])], specials)

@@ -314,7 +314,8 @@ impl Engine {
         self.scheduler.record_step(&facts);
         let stats = &self.inbox.stats;
         let rows = batch.rows_prefill + batch.rows_decode;
-        let decode_ns = ns / rows.max(1) as u64 * batch.rows_decode as u64;
+        let of_rows = self.scheduler.without_encoding(ns);
+        let decode_ns = of_rows / rows.max(1) as u64 * batch.rows_decode as u64;
         stats
             .decode_ns_total
             .fetch_add(decode_ns, Ordering::Relaxed);

@@ -9,10 +9,14 @@
 //! [`FakeModel::encoding`] takes rows that are vectors ([`encoder`]).
 
 mod encoder;
+mod fault;
+mod gate;
 mod late;
 mod states;
 
 pub use encoder::{EncodeFault, EncoderLog, FakeEncoderConfig, FakeInput};
+pub use fault::{Fault, FaultAt, FaultKind};
+pub use gate::Gate;
 pub use late::LateLog;
 
 use encoder::FakeEncoder;
@@ -23,8 +27,7 @@ use model::{
 };
 use states::{FakeStates, SLOT_BYTES};
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The fake model.
 pub struct FakeModel {
@@ -562,99 +565,5 @@ impl Default for FakeConfig {
             habit: 0.0,
             faults: Vec::new(),
         }
-    }
-}
-
-/// A simulated failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// When the failure happens.
-    pub at: FaultAt,
-    /// Failing part.
-    pub kind: FaultKind,
-}
-
-/// The occasion of a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultAt {
-    /// In the forward call with this number, from 0.
-    Call(u64),
-    /// Whenever a batch has a row with this token.
-    Token(u32),
-    /// In the call of the MTP head with this number, from 0: an error or a panic.
-    Guess(u64),
-}
-
-/// The kind of a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultKind {
-    /// `forward` returns an error that names no row.
-    Error,
-    /// `forward` returns an error that names the row, if the span has one; otherwise as `Error`.
-    NotFinite,
-    /// `forward` panics.
-    Panic,
-    /// `forward` reports a failed device: the content of all pages and states is lost, and each call fails until the
-    /// device is opened again.
-    Device(DeviceFault),
-    /// As `Device`, but a model that runs ahead reports it when the results of the batch are awaited. Elsewhere without effect.
-    LateDevice(DeviceFault),
-    /// `forward` ends the process, as a fault of the processor or the driver does.
-    Abort,
-    /// The logits of rows that attend to that token (with `FaultAt::Call`, of the first span) are NaN.
-    NotANumber,
-}
-
-/// Lets a test control forward passes: each pass waits for a permit and consumes the permit.
-#[derive(Debug, Default)]
-pub struct Gate {
-    permits: Mutex<u64>,
-    waiting: AtomicUsize,
-    more: Condvar,
-}
-
-impl Gate {
-    /// Allows this many more forward passes.
-    pub fn allow(&self, passes: u64) {
-        let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
-        *permits = permits.saturating_add(passes);
-        self.more.notify_all();
-    }
-
-    /// Allows a forward pass only if one waits for a permit.
-    pub fn allow_waiting(&self) {
-        let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
-        if *permits == 0 && self.is_waited_at() {
-            *permits = 1;
-            self.more.notify_all();
-        }
-    }
-
-    /// Allows all forward passes from now on.
-    pub fn open(&self) {
-        self.allow(u64::MAX);
-    }
-
-    /// Whether a forward pass waits for a permit.
-    pub fn is_waited_at(&self) -> bool {
-        self.waiting.load(Ordering::Acquire) > 0
-    }
-
-    fn pass(&self) {
-        self.waiting.fetch_add(1, Ordering::AcqRel);
-        self.wait();
-    }
-
-    fn wait(&self) {
-        let permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut permits = self
-            .more
-            .wait_while(permits, |permits| *permits == 0)
-            .unwrap_or_else(PoisonError::into_inner);
-        if *permits != u64::MAX {
-            *permits -= 1;
-        }
-        // Under the lock: what has its permit waits no longer.
-        self.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -153,24 +153,7 @@ impl Inbox {
     }
 
     pub(crate) fn submit(&self, mut request: Request) -> Result<RequestId, Rejected> {
-        if self.is_remote && request.remote.is_none() {
-            let message = "engine: is another process, which runs only text generation".to_owned();
-            return Err(Rejected::Invalid(Box::new(request), message));
-        }
-        if self.is_remote && !request.media.is_empty() {
-            let message = "media: the engine is another process, which takes no images yet";
-            return Err(Rejected::Invalid(Box::new(request), message.to_owned()));
-        }
-        let bounds = validate::RequestBounds {
-            dims: &self.dims,
-            config: &self.config,
-            is_causal: self.is_causal,
-            adapters: self.adapters,
-            media: self.media,
-        };
-        let errors = validate::request_errors(&request, &bounds);
-        let refusal = || self.refusal.get()?(request.remote.as_ref()?);
-        if let Some(message) = errors.or_else(refusal) {
+        if let Some(message) = self.refusal_of(&request) {
             return Err(Rejected::Invalid(Box::new(request), message));
         }
         let mut ids = (!request.media.is_empty()).then(|| {
@@ -207,7 +190,7 @@ impl Inbox {
         });
         drop(ids);
         let media = media.unwrap_or_default();
-        let mut submitted = Box::new(SubmittedRequest::new(request, media, id, slot, limits));
+        let mut submitted = Box::new(SubmittedRequest::new(request, &media, id, slot, limits));
         let mut queue = self.lock_queue();
         if !queue.is_abandoned {
             // Ages follow the order of the queue; ids were given before, in perhaps another order.
@@ -218,6 +201,28 @@ impl Inbox {
         drop(queue);
         self.unpark();
         Ok(id)
+    }
+
+    /// Why a request is not accepted, whatever is queued; `None`: it is valid.
+    fn refusal_of(&self, request: &Request) -> Option<String> {
+        if self.is_remote && request.remote.is_none() {
+            return Some("engine: is another process, which runs only text generation".to_owned());
+        }
+        if self.is_remote && !request.media.is_empty() {
+            return Some(
+                "media: the engine is another process, which takes no images yet".to_owned(),
+            );
+        }
+        let bounds = validate::RequestBounds {
+            dims: &self.dims,
+            config: &self.config,
+            is_causal: self.is_causal,
+            adapters: self.adapters,
+            media: self.media,
+        };
+        let errors = validate::request_errors(request, &bounds);
+        let refusal = || self.refusal.get()?(request.remote.as_ref()?);
+        errors.or_else(refusal)
     }
 
     pub(crate) fn cancel(&self, id: RequestId) {
@@ -422,7 +427,7 @@ pub(crate) struct SubmittedRequest {
 impl SubmittedRequest {
     pub(crate) fn new(
         request: Request,
-        media: SequenceMedia,
+        media: &SequenceMedia,
         id: RequestId,
         slot: usize,
         limits: SequenceLimits,

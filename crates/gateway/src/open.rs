@@ -136,15 +136,34 @@ pub struct OpenedStream {
 
 impl StreamRequest {
     /// Parses the fields of the body, opens the stream, and starts the generation once there is a permit. To be called inside a
-    /// runtime. Without a lease, the model must be ready.
+    /// runtime. Images of a durable stream are in the journal before the stream is.
     ///
     /// # Errors
     /// All invalid fields at once; a full queue or registry; limits of the key.
-    pub fn open(
+    pub async fn open(
+        self,
+        gateway: &Gateway,
+        lease: ModelLease,
+    ) -> Result<OpenedStream, ApiError> {
+        let (mut parsed, claim) = self.parse(gateway, Some(lease))?;
+        parsed.write_images(gateway).await;
+        parsed.open_named(gateway, claim)
+    }
+
+    /// As [`Self::open`], without waiting: the model must be ready, and a stream with images is not durable.
+    ///
+    /// # Errors
+    /// As of [`Self::open`].
+    pub fn open_now(self, gateway: &Gateway) -> Result<OpenedStream, ApiError> {
+        let (parsed, claim) = self.parse(gateway, None)?;
+        parsed.open_named(gateway, claim)
+    }
+
+    fn parse(
         mut self,
         gateway: &Gateway,
         lease: Option<ModelLease>,
-    ) -> Result<OpenedStream, ApiError> {
+    ) -> Result<(ParsedRequest, Option<NameClaim<'_>>), ApiError> {
         let mut fields = self.body.fields();
         let model = fields.string("model");
         let lease = match lease {
@@ -167,7 +186,7 @@ impl StreamRequest {
         let is_resumable = self.delivery.is_resumable(options);
         self.delivery.resumable = Some(Resumable::from_choice(is_resumable));
         let webhook_place = take_webhook_place(gateway, &self.caller, options, is_resumable)?;
-        let opened = ParsedRequest {
+        let parsed = ParsedRequest {
             body_bytes: text_bytes(&self.body, images.as_ref()) + model_bytes.unwrap_or(0),
             images,
             request: self,
@@ -177,12 +196,8 @@ impl StreamRequest {
             program: None,
             stored_request,
             webhook_place,
-        }
-        .open(gateway)?;
-        if let Some(claim) = claim {
-            claim.assign_stream(opened.record.id());
-        }
-        Ok(opened)
+        };
+        Ok((parsed, claim))
     }
 }
 
@@ -245,6 +260,28 @@ impl ParsedRequest {
         })
     }
 
+    fn open_named(
+        self,
+        gateway: &Gateway,
+        claim: Option<NameClaim<'_>>,
+    ) -> Result<OpenedStream, ApiError> {
+        let opened = self.open(gateway)?;
+        if let Some(claim) = claim {
+            claim.assign_stream(opened.record.id());
+        }
+        Ok(opened)
+    }
+
+    /// Writes the images of a stream that is to be durable into the journal's blobs. Without room for them, or with an error of
+    /// the disk, the stream is not durable.
+    async fn write_images(&mut self, gateway: &Gateway) {
+        let delivery = &self.request.delivery;
+        let is_wanted = delivery.durable && delivery.is_resumable(&self.ask.stream_options);
+        if let Some(images) = self.images.as_mut().filter(|_| is_wanted) {
+            images.write_blobs(&gateway.generations).await;
+        }
+    }
+
     /// Bytes that the text of the prompts, and as many tokens as their images have, would take.
     fn prompt_bytes(&self) -> usize {
         let rows = self.images.as_ref().map(|images| images.measured().rows());
@@ -284,9 +321,12 @@ impl ParsedRequest {
         stored_note: Option<&StoredNote>,
     ) -> Option<(DurableStream, StreamDescription)> {
         let is_new = self.ask.params.continued.is_none();
-        // The bytes of images are not recorded.
-        let is_recorded = is_new && self.images.is_none();
-        let is_wanted = terms.resumable && self.request.delivery.durable && is_recorded;
+        let blobs = match &mut self.images {
+            // Without blobs, the bytes of the images are not recorded.
+            Some(images) => Some(images.take_blobs()?),
+            None => None,
+        };
+        let is_wanted = terms.resumable && self.request.delivery.durable && is_new;
         let journal = handles.journal.get().filter(|_| is_wanted)?;
         let mut description = StreamDescription {
             deadline_unix_us: deadline.map(unix_us),
@@ -300,6 +340,7 @@ impl ParsedRequest {
             self.ask.prompts = prompts;
         }
         let durable = journal.open_stream(meta.id.to_bits(), encoded.ok()?)?;
+        let durable = durable.with_blobs(blobs.unwrap_or_default());
         let durable = match description.kind {
             DescriptionKind::WorkflowRun => durable.without_continuation(),
             DescriptionKind::Generation
@@ -346,6 +387,10 @@ impl ParsedRequest {
             stream_options: self.ask.stream_options.clone(),
             priority: meta.stream_options.priority,
             prompts: RecordedPrompts::default(),
+            images: self
+                .images
+                .as_ref()
+                .map_or_else(Vec::new, RequestedImages::to_records),
             body_bytes: self.body_bytes,
             job_id: job_id.filter(|_| terms.protocol == Protocol::Job),
             stored: None,

@@ -172,6 +172,7 @@ impl PendingGeneration {
         if let Some(program) = self.program.take() {
             return self.begin_program(program, permit).await;
         }
+        self.recover_images().await?;
         let mut prompts = self.prepare_prompts().await?;
         let constraints = self.output_constraints(&prompts).await?;
         let lengths = || prompts.iter().map(|prompt| prompt.ids.len());
@@ -183,10 +184,7 @@ impl PendingGeneration {
         let sizing = self.serving.resource_estimator(&self.handles.limits.now());
         let need = sizing.exact_estimate(lengths(), requested_choices(&self.ask))?;
         let permit = permit.update_estimate(need).await?;
-        let pixels = match self.images.take() {
-            Some(images) => Some(images.attach(&mut prompts, &self.handles).await?),
-            None => None,
-        };
+        let pixels = self.attach_images(&mut prompts).await?;
         self.record_prompts(&prompts);
         let reporter = permit.latency_reporter();
         let stream = (&*self.handles.streams, self.run.record());
@@ -199,6 +197,31 @@ impl PendingGeneration {
             "submitted"
         );
         Ok(readers)
+    }
+
+    /// Reads the images of a recovered stream from the journal.
+    async fn recover_images(&mut self) -> Result<(), ApiError> {
+        let description = self.description.as_ref();
+        let records = description.map_or(&[][..], |description| &description.images);
+        if self.images.is_none() && !records.is_empty() {
+            let record = self.run.record();
+            let blobs = record.durable().map_or(&[][..], |durable| durable.blobs());
+            let place = (&*self.serving.model, &self.handles);
+            self.images = Some(RequestedImages::recover(records, blobs, place).await?);
+        }
+        Ok(())
+    }
+
+    /// Gives the prompts the pictures of their images. Returns the share of the pixels.
+    pub(crate) async fn attach_images(
+        &mut self,
+        prompts: &mut [PreparedPrompt],
+    ) -> Result<Option<ByteReservation>, ApiError> {
+        self.recover_images().await?;
+        Ok(match self.images.take() {
+            Some(images) => Some(images.attach(prompts, &self.handles).await?),
+            None => None,
+        })
     }
 
     /// The submission of the request, with these constraints.
@@ -454,10 +477,10 @@ pub(crate) fn start_stream(
 pub(crate) fn resume_stream(
     submission: &Submission<'_>,
     (prompts, resumed): (&[PreparedPrompt], ResumedGeneration),
-    permit: Permit,
+    permit: (Permit, Option<ByteReservation>),
     (streams, record): (&StreamRegistry, &Arc<StreamRecord>),
 ) -> Result<(Started, Vec<LogReaders>), ApiError> {
-    let host = StreamHost::new(submission, (permit, None), streams, record);
+    let host = StreamHost::new(submission, permit, streams, record);
     let (generation, readers) = submission.resume(prompts, resumed, &host)?;
     Ok((Started::of_generation(generation), readers))
 }

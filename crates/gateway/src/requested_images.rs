@@ -4,10 +4,14 @@
 use crate::handles::{Gateway, GenerationHandles};
 use crate::media::{ByteReservation, Elapsed, full};
 use crate::models::{ModelLease, ModelRegistry, ServedModel};
+use crate::recovery::lost_error;
 use futures_util::future::try_join_all;
 use generate::error::ApiError;
-use generate::images::{ImagePart, MeasuredImages, PreparedImage, Vision, measure, prepare};
+use generate::images::{
+    ImagePart, ImageRecord, MeasuredImages, PreparedImage, Vision, measure, prepare,
+};
 use generate::prompt::PreparedPrompt;
+use journal::{BlobError, BlobReference, BlobStore};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -23,6 +27,8 @@ pub struct RequestedImages {
     vision: Arc<Vision>,
     /// The bytes of the files.
     _files: ByteReservation,
+    /// The files in the journal; `None`: they are not there.
+    blobs: Option<Vec<BlobReference>>,
 }
 
 impl RequestedImages {
@@ -35,21 +41,76 @@ impl RequestedImages {
         lease: &ModelLease,
         gateway: &Gateway,
     ) -> Result<Option<Self>, ApiError> {
-        let Some(first) = parts.first() else {
-            return Ok(None);
-        };
         let model = &lease.serving.model;
-        let vision = model.handle.vision.clone();
-        let vision = vision.ok_or_else(|| blind(&lease.name, model, &gateway.models, first))?;
-        let measured = measure(&vision, &parts)?;
+        match measure_images(&parts, model, &gateway.models)? {
+            Some(sizes) => Self::with_sizes(parts, sizes, &gateway.generations).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn with_sizes(
+        parts: Vec<ImagePart>,
+        (vision, measured): (Arc<Vision>, MeasuredImages),
+        handles: &GenerationHandles,
+    ) -> Result<Self, ApiError> {
         let bytes = parts.iter().map(|part| part.bytes.len() as u64).sum();
-        let files = reserve(&gateway.generations, bytes)?;
-        Ok(Some(Self {
+        let files = reserve(handles, bytes)?;
+        Ok(Self {
             parts,
             measured,
             vision,
             _files: files,
-        }))
+            blobs: None,
+        })
+    }
+
+    /// The images of a recovered stream, from the journal's blobs. Read on a media thread.
+    ///
+    /// # Errors
+    /// [`lost_error`]: bytes are missing or damaged, or the model sees no images any more.
+    pub(crate) async fn recover(
+        records: &[ImageRecord],
+        blobs: &[BlobReference],
+        (model, handles): (&ServedModel, &GenerationHandles),
+    ) -> Result<Self, ApiError> {
+        let journal = handles.journal.get().and_then(|journal| journal.blobs());
+        let (store, vision) = journal
+            .zip(model.handle.vision.clone())
+            .ok_or_else(lost_error)?;
+        let (store, records, blobs) = (store.clone(), records.to_vec(), blobs.to_vec());
+        let read =
+            move |_: Elapsed<'_>| read_blobs(&store, &records, &blobs).ok_or_else(lost_error);
+        let parts = handles.media.threads.run((0, u64::MAX), read).await?;
+        let measured = measure(&vision, &parts)?;
+        Self::with_sizes(parts, (vision, measured), handles)
+    }
+
+    /// The images as a description has them.
+    pub(crate) fn to_records(&self) -> Vec<ImageRecord> {
+        self.parts.iter().map(ImagePart::to_record).collect()
+    }
+
+    /// Writes the files into the journal, on a media thread. An error is logged.
+    pub(crate) async fn write_blobs(&mut self, handles: &GenerationHandles) {
+        let journal = handles.journal.get().and_then(|journal| journal.blobs());
+        let Some(store) = journal.cloned() else {
+            return;
+        };
+        let parts = self.parts.clone();
+        let write = move |_: Elapsed<'_>| {
+            let put = |part: &ImagePart| store.put(part.digest(), &part.bytes);
+            Ok(parts.iter().map(put).collect::<Result<Vec<_>, BlobError>>())
+        };
+        match handles.media.threads.run((0, u64::MAX), write).await {
+            Ok(Ok(blobs)) => self.blobs = Some(blobs),
+            Ok(Err(why)) => tracing::warn!("a stream with images is not durable: {why}"),
+            Err(why) => tracing::warn!("a stream with images is not durable: {}", why.message),
+        }
+    }
+
+    /// The files in the journal, which are removed with the last reference; `None`: they are not there.
+    pub(crate) fn take_blobs(&mut self) -> Option<Vec<BlobReference>> {
+        self.blobs.take()
     }
 
     /// Their sizes.
@@ -112,6 +173,38 @@ impl RequestedImages {
     }
 }
 
+/// The sizes of images for this model; `None`: there are no images.
+///
+/// # Errors
+/// The model reads text only, or an image breaks a bound.
+pub fn measure_images(
+    parts: &[ImagePart],
+    model: &ServedModel,
+    models: &ModelRegistry,
+) -> Result<Option<(Arc<Vision>, MeasuredImages)>, ApiError> {
+    let Some(first) = parts.first() else {
+        return Ok(None);
+    };
+    let vision = model.handle.vision.clone();
+    let vision = vision.ok_or_else(|| blind(model, models, first))?;
+    let measured = measure(&vision, parts)?;
+    Ok(Some((vision, measured)))
+}
+
+/// The images of these records; `None`: a file is missing or damaged.
+fn read_blobs(
+    store: &BlobStore,
+    records: &[ImageRecord],
+    blobs: &[BlobReference],
+) -> Option<Vec<ImagePart>> {
+    let read = |record: &ImageRecord| {
+        let digest = record.digest()?;
+        let blob = blobs.iter().find(|blob| *blob.name() == digest)?;
+        ImagePart::of_record(record, store.read(blob).ok()?.into()).ok()
+    };
+    records.iter().map(read).collect()
+}
+
 /// A share of the bytes of all images.
 ///
 /// # Errors
@@ -131,7 +224,7 @@ fn reserve(handles: &GenerationHandles, bytes: u64) -> Result<ByteReservation, A
 }
 
 /// The error for images to a model that sees none. An image is never dropped without a word.
-fn blind(name: &str, model: &ServedModel, models: &ModelRegistry, first: &ImagePart) -> ApiError {
+fn blind(model: &ServedModel, models: &ModelRegistry, first: &ImagePart) -> ApiError {
     if model.handle.engine.is_remote() {
         let why =
             "engines of a cluster do not compute images yet, and upstream servers are sent none";
@@ -148,7 +241,7 @@ fn blind(name: &str, model: &ServedModel, models: &ModelRegistry, first: &ImageP
         [] => "no model that is loaded sees images (docs/images.md)".to_owned(),
         names => format!("models with vision here: {}", names.join(", ")),
     };
-    image_error(first, format!("model {name} reads text only; {others}"))
+    image_error(first, format!("model {} reads text only; {others}", model.id))
 }
 
 fn image_error(first: &ImagePart, why: String) -> ApiError {

@@ -9,7 +9,7 @@ mod restored_tests;
 mod tests;
 mod truncated;
 
-pub use self::image_runs::ImageRun;
+pub use self::image_runs::{IMAGE_CHANGED, ImageRun};
 
 use crate::error::{ApiError, Blame, ErrorKind};
 use crate::images::MeasuredImages;

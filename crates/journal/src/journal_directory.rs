@@ -1,5 +1,6 @@
 //! The journal's files in a directory of the operating system.
 
+use crate::blob_store::BLOBS_NAME;
 use crate::file_system::{FileSystem, JournalFile};
 use crate::reserve::RESERVE_NAME;
 use crate::segment::SegmentName;
@@ -62,6 +63,7 @@ impl JournalDirectory {
                 INSTANCE_NAME,
                 REPLICATED_NAME,
                 CLUSTER_NAME,
+                BLOBS_NAME,
             ]
             .contains(&&*name)
                 || SegmentName::parse(&name).is_some();

@@ -12,6 +12,7 @@
 //! - [`JournalThread`]: a writer with a thread
 //! - [`RecordTap`]: receives what is appended, for a copy on another machine; [`RemoteRecords`] reads such a copy
 //! - [`FileSystem`]: the files, real or modeled
+//! - [`BlobStore`]: inputs of streams that are too large for a record, such as images
 //!
 //! The caller is the recorder of the server's streams, in crate `gateway`.
 //!
@@ -37,6 +38,7 @@
 //! # }
 //! ```
 
+mod blob_store;
 mod commit;
 mod durability;
 mod file_system;
@@ -62,6 +64,7 @@ mod stream_copy;
 mod stream_table;
 mod writer;
 
+pub use blob_store::{BLOBS_MAX, BLOBS_NAME, BlobError, BlobName, BlobReference, BlobStore};
 pub use durability::{DiskError, Durability, Impairment, SyncDone, SyncJob};
 pub use file_system::{FileSystem, JournalFile};
 pub use journal_config::JournalConfig;

@@ -76,6 +76,7 @@ pub(crate) fn engine_config(settings: &Settings) -> EngineConfig {
             config::Speculation::Mtp => Speculation::Mtp,
         },
         draft_tokens: engine.draft_tokens,
+        encodings_bytes_max: settings.vision.cache_mib << 20,
         ..EngineConfig::default()
     }
 }

@@ -14,7 +14,7 @@ const BUDGETS: [(&str, usize); 25] = [
     ("bench", 1_900),
     ("cluster", 9_500),
     ("cpu", 3_400),
-    ("engine", 11_000),
+    ("engine", 12_200),
     ("gateway", 14_300),
     ("generate", 6_800),
     ("gpu", 6_700),

@@ -12,10 +12,10 @@ const DRAWN: [(&str, &[&str], &[&str]); 26] = [
     ("kernels", &[], &["testing"]),
     ("media", &[], &["testing"]),
     ("model", &[], &[]),
-    ("weights", &["kernels", "model"], &["testing"]),
+    ("weights", &["kernels", "media", "model"], &["testing"]),
     (
         "cpu",
-        &["kernels", "model", "weights"],
+        &["kernels", "media", "model", "weights"],
         &["synth", "testing"],
     ),
     (

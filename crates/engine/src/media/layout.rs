@@ -57,8 +57,11 @@ pub(crate) fn axes(before: Option<&InputPlace>, row: usize) -> [u32; 3] {
 mod tests {
     use super::*;
 
+    /// Rows and grid of an input.
+    type Input = (Range<usize>, (u32, u32));
+
     /// The positions of all rows, in one pass.
-    fn in_one_pass(inputs: &[(Range<usize>, (u32, u32))], rows: usize) -> Vec<[u32; 3]> {
+    fn in_one_pass(inputs: &[Input], rows: usize) -> Vec<[u32; 3]> {
         let (mut all, mut position) = (Vec::new(), 0);
         while all.len() < rows {
             let input = inputs.iter().find(|(range, _)| range.start == all.len());
@@ -80,7 +83,7 @@ mod tests {
 
     #[test]
     fn positions_are_those_of_one_pass() {
-        let cases: [&[(Range<usize>, (u32, u32))]; 5] = [
+        let cases: [&[Input]; 5] = [
             &[],
             &[(0..6, (2, 3))],
             &[(3..15, (4, 3)), (15..19, (1, 4))],

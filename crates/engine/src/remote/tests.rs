@@ -240,6 +240,22 @@ fn requests_without_a_record_are_rejected() {
 }
 
 #[test]
+fn requests_with_images_are_rejected() {
+    let bench = bench(EngineConfig::default());
+    let (mut request, _readers) = bench.request(1, &[]);
+    request.media.push(crate::MediaInput {
+        key: [0; 32],
+        rows: 0..1,
+        grid: (1, 1),
+        input: Arc::new(()),
+    });
+    let Err(Rejected::Invalid(_, why)) = bench.handle.submit(request) else {
+        panic!("accepted");
+    };
+    assert!(why.starts_with("media:"), "{why}");
+}
+
+#[test]
 fn slots_of_ended_requests_are_used_again() {
     let config = EngineConfig {
         inbox_max: 2,

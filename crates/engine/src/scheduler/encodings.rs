@@ -63,6 +63,7 @@ struct EncodingTime {
 }
 
 /// What became of a unit.
+#[derive(Clone, Copy)]
 pub(crate) enum UnitOutcome<'a> {
     /// More units follow.
     Goes,
@@ -176,6 +177,15 @@ impl Scheduler {
         let decodes_ns = self.rows.decodes_ns();
         self.encodings
             .record_step(step_ns, decodes_ns, &self.inbox.stats);
+    }
+
+    /// The part of the last step that did not fall to an encoding: the decodes, as far as is known.
+    pub(crate) fn without_encoding(&self, step_ns: u64) -> u64 {
+        if self.encodings.have_run() {
+            step_ns.min(self.rows.decodes_ns())
+        } else {
+            step_ns
+        }
     }
 
     /// Finds out how far each sequence in prefill can be computed, and chooses what is encoded. Returns whether the time

@@ -6,8 +6,9 @@
 //! the oldest are removed first. Salts, keys and adapters share nothing, and a read delays no other request.
 //! Also held by `engine/src/disk_cache`, `kernels/src/kv/tests.rs`, `millrace/tests/it/prompt_cache.rs`.
 
+use crate::media::{Part, encoder, prompt_of};
 use crate::support::{Asked, Bench, model};
-use engine::fake::{FakeConfig, FakeModel};
+use engine::fake::{FakeConfig, FakeInput, FakeModel};
 use engine::{CacheSalt, DiskCacheConfig, DiskCacheError, Engine, EngineConfig, Request, Terms};
 use model::Dims;
 use std::fs;
@@ -49,7 +50,8 @@ impl Cached {
     }
 
     fn with(folder: &Folder, identity: &str, bytes_max: u64) -> Self {
-        let mut bench = Bench::new(fake(), EngineConfig::default());
+        let model = FakeModel::new(fake()).encoding(encoder(false, false));
+        let mut bench = Bench::with(Box::new(model), EngineConfig::default());
         let warnings = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&warnings);
         let config = DiskCacheConfig {
@@ -207,6 +209,49 @@ fn salts_and_models_share_nothing() {
     let mut other = Cached::with(&folder, "another model", 1 << 30);
     assert!(runs(&folder).is_empty(), "foreign files were left");
     assert_eq!(other.answer(&prompt).1, 0);
+}
+
+#[test]
+fn prompt_with_images_is_kept_up_to_the_first() {
+    let parts = |image: u64| {
+        let text = prompt(3, RUN + 50);
+        let image = FakeInput {
+            seed: image,
+            rows: 30,
+            units: 1,
+            fault: None,
+        };
+        [
+            Part::Text(text.clone()),
+            Part::Image(image),
+            Part::Text(text),
+        ]
+    };
+    let ask = |cached: &mut Cached, image: u64| {
+        let (prompt, media) = prompt_of(&parts(image));
+        let mut request = cached.request(&prompt, 0);
+        request.media = media;
+        let mut asked = [cached.bench.ask(request, 1)];
+        let answer = cached.run(&mut asked).remove(0);
+        cached.bench.engine.step(cached.bench.now);
+        (answer, asked[0].progress.cached_tokens() as usize)
+    };
+    let folder = Folder::new("disk-cache");
+    let mut cached = Cached::open(&folder);
+    let (first, _) = ask(&mut cached, 1);
+    assert!(ask(&mut cached, 1).1 > 2 * RUN, "in memory with the image");
+    cached.wait_written(&folder, 1);
+    cached.bench.steps(50);
+    assert_eq!(runs(&folder).len(), 1, "the text before the image");
+    drop(cached);
+    // In another process the other image has the number that the first one had.
+    let mut cached = Cached::open(&folder);
+    let (other, tokens) = ask(&mut cached, 2);
+    assert_eq!(tokens, RUN);
+    drop(cached);
+    let mut cached = Cached::open(&folder);
+    assert_eq!(ask(&mut cached, 1), (first.clone(), RUN));
+    assert_ne!(other, first);
 }
 
 #[test]

@@ -230,19 +230,21 @@ mod tests {
     #[test]
     fn work_of_a_request_that_is_gone_ends() {
         let threads = Arc::new(MediaThreads::default());
-        let (told, ended) = channel();
+        let (told, heard) = channel();
         let work = move |elapsed: Elapsed<'_>| -> Result<(), ApiError> {
+            told.send("begun").map_err(|_| panicked())?;
             while elapsed() < Duration::MAX {
                 std::thread::yield_now();
             }
-            told.send(()).map_err(|_| panicked())
+            told.send("ended").map_err(|_| panicked())
         };
         let runtime = runtime();
         runtime.block_on(async {
             let mut run = Box::pin(threads.run((1, 2), work));
             assert!(run.as_mut().now_or_never().is_none());
+            assert_eq!(heard.recv(), Ok("begun"));
         });
-        assert!(ended.recv().is_ok());
+        assert_eq!(heard.recv(), Ok("ended"));
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl Process {
         let directory = JournalDirectory::new(journal_path(&folder));
         let (writer, recovered) = open_journal(directory, small_journal()).expect("a journal");
         let (journal, objects) =
-            StreamJournal::start(writer, recovered, StreamFeed::new()).expect("a thread");
+            StreamJournal::start(writer, recovered, (StreamFeed::new(), None)).expect("a thread");
         let slot = Arc::<JournalSlot>::default();
         slot.set(Arc::clone(&journal));
         let store = ResponseStore::new(limits(responses), slot, Arc::default());

@@ -64,6 +64,11 @@ pub enum ImageRecordError {
 }
 
 impl ImagePart {
+    /// SHA-256 of the bytes.
+    pub fn digest(&self) -> [u8; 32] {
+        media::file_digest(&self.bytes)
+    }
+
     /// The image as a record has it. Takes time with the bytes.
     pub fn to_record(&self) -> ImageRecord {
         let digest = media::file_digest(&self.bytes);
@@ -94,6 +99,20 @@ impl ImagePart {
             }),
             None => Err(ImageRecordError::Detail { path }),
         }
+    }
+}
+
+impl ImageRecord {
+    /// SHA-256 of the bytes; `None`: the text is no hash.
+    pub fn digest(&self) -> Option<[u8; 32]> {
+        let (pairs, rest) = self.sha256.as_bytes().as_chunks::<2>();
+        let pairs: &[[u8; 2]; 32] = pairs.try_into().ok()?;
+        let mut digest = [0; 32];
+        for (byte, pair) in digest.iter_mut().zip(pairs) {
+            let pair = std::str::from_utf8(pair).ok()?;
+            *byte = u8::from_str_radix(pair, 16).ok()?;
+        }
+        rest.is_empty().then_some(digest)
     }
 }
 

@@ -9,6 +9,9 @@ use engine::MediaInput;
 use std::ops::Range;
 use text::{IdRun, image_marks};
 
+/// Code of the error of a recorded prompt whose image has other rows now: another encoder, or another preparation.
+pub const IMAGE_CHANGED: &str = "image_changed";
+
 /// A run of rows of an image in a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageRun {
@@ -200,7 +203,7 @@ fn changed(image: usize) -> ApiError {
     let message = format!(
         "image {image} of the recorded prompt has other rows now: the encoder or the preparation of images has changed"
     );
-    ApiError::new(ErrorKind::Gone, Blame::Capacity, "image_changed", message)
+    ApiError::new(ErrorKind::Gone, Blame::Capacity, IMAGE_CHANGED, message)
 }
 
 /// The runs of a record among `ids` ids; `None`: they are no runs of such a prompt.

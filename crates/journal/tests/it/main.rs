@@ -4,6 +4,7 @@ mod allocation;
 mod any_bytes;
 mod arbitrary_segments;
 mod bit_flips;
+mod blobs;
 mod directory;
 mod disk_faults;
 mod driver;

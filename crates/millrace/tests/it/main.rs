@@ -12,6 +12,8 @@ mod early;
 mod embedding_decoders;
 mod encoders;
 mod end_to_end;
+#[cfg(feature = "mini")]
+mod images;
 mod journal;
 mod keys;
 #[cfg(feature = "mini")]

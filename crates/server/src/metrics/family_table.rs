@@ -175,6 +175,12 @@ pub(super) const FAMILIES: &[MetricFamily] = families! {
     "millrace_forced_tokens_total" Counter [] "tokens forced by [structured output](forms.md#forced-tokens) that took no step of their own";
     "millrace_draft_faults_total" Counter [] "failed forward passes of the draft model or the MTP head; after 8 it is not used any more";
     "millrace_draft_pages_used" Gauge [] "KV cache pages of the draft model in use";
+    "millrace_encodings_total" Counter [] "images that were encoded";
+    "millrace_encodings_failed_total" Counter [] "encodings that failed, each with its request";
+    "millrace_encode_seconds_total" Counter [] "total time of encodings";
+    "millrace_encoding_hits_total" Counter [] "images whose rows were in the cache of encodings";
+    "millrace_encodings_dropped_total" Counter [] "encodings that the cache dropped for others (`vision.cache_mib`)";
+    "millrace_encoding_bytes" Gauge [] "bytes of the cache of encodings";
     "millrace_step_seconds" Histogram [] "duration of a step with a forward pass";
     "millrace_step_batch_sequences" Histogram [] "sequences in the batch of a step";
     "millrace_step_prefill_rows" Histogram [] "prefill tokens in the batch of a step that had any";

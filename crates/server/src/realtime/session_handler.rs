@@ -144,7 +144,7 @@ impl SessionHandler {
             body,
             body_share: None,
         };
-        request.open(self.handles.responder.gateway(), None)
+        request.open_now(self.handles.responder.gateway())
     }
 
     fn attach_stream(

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use gateway::keys::Caller;
 use gateway::open::Resumable;
 use gateway::streams::{StreamRecord, StreamRegistry, StreamState};
+use gateway::requested_images::measure_images;
 use generate::error::ApiError;
 use generate::prompt::PromptEncoder;
 use schemars::JsonSchema;
@@ -85,12 +86,14 @@ pub(crate) async fn count_tokens(
 ) -> Result<Json<MessageTokenCount>, Rejected> {
     let (request, _share) = ((caller, body.bytes), body.share);
     let count = unadmitted.run_request(request, Protocol::Messages, |fields, model, _| {
-        let prompt = message_request::parse_prompt(fields)?;
+        let (prompt, images) = message_request::parse_prompt(fields)?;
         let prompt =
             prompt.ok_or_else(|| ApiError::field("messages", "invalid_value", "is wrong"))?;
+        let measured = measure_images(&images, model, &unadmitted.models)?;
         let model = Arc::clone(model);
         Ok(move || {
-            let encoder = PromptEncoder::new(&model.handle, clock::unix_s());
+            let images = measured.map(|(_, images)| images).unwrap_or_default();
+            let encoder = PromptEncoder::new(&model.handle, clock::unix_s()).with_images(&images);
             encoder.prompt_ids(prompt).map(|ids| ids.len())
         })
     });

@@ -16,6 +16,7 @@ use gateway::keys::Caller;
 use gateway::metrics::MeteredProtocol;
 use gateway::stored::{EndedResponse, ResponseLookup, ResponseRecord, ResponseStore};
 use gateway::streams::{StreamRecord, StreamRegistry, StreamState, lost_error};
+use gateway::requested_images::measure_images;
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
 use generate::prompt::PromptEncoder;
@@ -73,10 +74,12 @@ pub(crate) async fn count_input_tokens(
             ..ParseContext::of_vocab(model.handle.tokenizer.vocab_size())
         };
         let request = request::parse(fields, &context)?.request;
+        let measured = measure_images(&request.images, model, &unadmitted.models)?;
         let truncation = PromptTruncation::of(&request.params);
         let model = Arc::clone(model);
         Ok(move || {
-            let encoder = PromptEncoder::new(&model.handle, clock::unix_s());
+            let images = measured.map(|(_, images)| images).unwrap_or_default();
+            let encoder = PromptEncoder::new(&model.handle, clock::unix_s()).with_images(&images);
             let encoder = encoder.truncating(truncation);
             let counts = request.prompts.into_iter();
             let counts = counts.map(|prompt| encoder.prompt_ids(prompt).map(|ids| ids.len()));

@@ -13,10 +13,12 @@ pub(super) const LAYERS: [(&str, &[Layer]); 6] = [
     ("wire", &WIRE),
 ];
 
-const CPU: [Layer; 4] = [
+const CPU: [Layer; 5] = [
     &["norm"],
     // The forward pass of decoders.
     &["decoder"],
+    // Encoders of images, which a decoder has beside it.
+    &["tower"],
     &["decoder_model"],
     // The forward pass of encoders.
     &["encoder"],
@@ -41,6 +43,7 @@ const ENGINE: [Layer; 9] = [
     &[
         "config",
         "disk_cache",
+        "media",
         "progress",
         "request",
         "request_state",
@@ -99,12 +102,14 @@ const SERVER: [Layer; 8] = [
     &["router"],
 ];
 
-const WEIGHTS: [Layer; 5] = [
+const WEIGHTS: [Layer; 6] = [
     // Formats and leaf values.
     &["file_stamp", "gguf"],
     // Configurations, and how files store tensors.
     &["config", "packed_file", "tensor_entry"],
     &["encoder", "load_error"],
+    // Configurations of towers, which refuse a text model by a load error.
+    &["vision"],
     // Files of models and of adapters.
     &["adapters", "files", "safetensors"],
     // The tensors of each architecture.

@@ -42,13 +42,13 @@ const fn image(seed: u64, rows: usize, units: usize) -> FakeInput {
 
 /// A part of a prompt.
 #[derive(Clone, Debug)]
-enum Part {
+pub(crate) enum Part {
     Text(Vec<u32>),
     Image(FakeInput),
 }
 
 /// The prompt of these parts with its inputs.
-fn prompt_of(parts: &[Part]) -> (Vec<u32>, Vec<MediaInput>) {
+pub(crate) fn prompt_of(parts: &[Part]) -> (Vec<u32>, Vec<MediaInput>) {
     let (mut prompt, mut media) = (Vec::new(), Vec::new());
     for part in parts {
         match part {
@@ -86,7 +86,7 @@ fn question(image: FakeInput) -> [Part; 3] {
 }
 
 /// An encoder for images of up to 40 rows.
-fn encoder(axes: bool, blocks: bool) -> FakeEncoderConfig {
+pub(crate) fn encoder(axes: bool, blocks: bool) -> FakeEncoderConfig {
     FakeEncoderConfig {
         rows_max: 40,
         axes,
@@ -168,6 +168,22 @@ fn random_parts(random: &mut Random) -> Vec<Part> {
     parts
 }
 
+/// Settings from tight to wide.
+fn random_config(random: &mut Random, blocks: bool) -> EngineConfig {
+    EngineConfig {
+        step_tokens: if blocks { 41 } else { 2 } + random.below(20) as usize,
+        step_target: random.chance(70).then_some(Duration::from_micros(1200)),
+        encodings_bytes_max: [100, 1000, 1 << 20][random.below(3) as usize],
+        prefix_cache: random.chance(80),
+        speculation: [
+            Speculation::Off,
+            Speculation::PromptLookup,
+            Speculation::Mtp,
+        ][random.below(3) as usize],
+        ..EngineConfig::default()
+    }
+}
+
 #[test]
 fn answer_depends_on_the_image() {
     let encoder = encoder(false, false);
@@ -195,18 +211,7 @@ fn tokens_are_independent_of_cuts_caches_and_the_batch() {
         let mut random = Random(seed);
         let encoder = encoder(seed % 2 == 1, seed % 4 >= 2);
         let late = (seed % 3 == 0).then(LateLog::default);
-        let config = EngineConfig {
-            step_tokens: if encoder.blocks { 41 } else { 2 } + random.below(20) as usize,
-            step_target: random.chance(70).then_some(Duration::from_micros(1200)),
-            encodings_bytes_max: [100, 1000, 1 << 20][random.below(3) as usize],
-            prefix_cache: random.chance(80),
-            speculation: [
-                Speculation::Off,
-                Speculation::PromptLookup,
-                Speculation::Mtp,
-            ][random.below(3) as usize],
-            ..EngineConfig::default()
-        };
+        let config = random_config(&mut random, encoder.blocks);
         let mut config_of_model = model();
         config_of_model.dims.pages = 60 + random.below(100) as usize;
         let model = FakeModel::new(config_of_model).predicting();

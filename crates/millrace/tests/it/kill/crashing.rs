@@ -4,6 +4,7 @@ use super::event_reader::{Reading, read_events, read_watched};
 use super::transcript::Transcript;
 use crate::support::{Folder, Serving};
 use serde_json::Value;
+use std::path::PathBuf;
 use std::time::Duration;
 use testing::wait::PATIENCE;
 
@@ -12,7 +13,7 @@ const SILENCE: Duration = Duration::from_millis(60);
 
 /// A server whose process is killed with SIGKILL.
 pub(crate) struct Crashing {
-    _folder: Folder,
+    folder: Folder,
     vars: Vec<(String, String)>,
     serving: Option<Serving>,
 }
@@ -27,7 +28,7 @@ impl Crashing {
         let vars = vars.map(|&(name, value)| (name.to_owned(), value.to_owned()));
         let mut crashing = Self {
             vars: vars.collect(),
-            _folder: folder,
+            folder: folder,
             serving: None,
         };
         crashing.restart();
@@ -41,6 +42,11 @@ impl Crashing {
         let args = ["serve", "--bind", "127.0.0.1:0"];
         let serving = Serving::start_with(&args, &vars, std::process::Stdio::inherit());
         self.serving = Some(serving);
+    }
+
+    /// The journal's directory.
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.folder.0.join("journal")
     }
 
     /// Sets a variable for the next process.

@@ -46,7 +46,7 @@ fn write_latencies(text: &mut PrometheusText, served: &ServedModel) {
 type ReadStats = fn(&Stats) -> u64;
 
 /// Counters and gauges without labels, in the engine's units.
-const VALUES: [(&str, ReadStats); 26] = [
+const VALUES: [(&str, ReadStats); 31] = [
     ("millrace_generated_tokens_total", Stats::tokens_generated),
     ("millrace_prefill_rows_total", Stats::prompt_tokens_computed),
     ("millrace_prefix_hit_tokens_total", Stats::prefix_hit_tokens),
@@ -61,6 +61,11 @@ const VALUES: [(&str, ReadStats); 26] = [
     ("millrace_forced_tokens_total", Stats::tokens_forced),
     ("millrace_draft_faults_total", Stats::draft_faults),
     ("millrace_draft_pages_used", Stats::draft_pages_used),
+    ("millrace_encodings_total", Stats::encodings),
+    ("millrace_encodings_failed_total", Stats::encodings_failed),
+    ("millrace_encoding_hits_total", Stats::encoding_hits),
+    ("millrace_encodings_dropped_total", Stats::encodings_dropped),
+    ("millrace_encoding_bytes", Stats::encoding_bytes),
     ("millrace_preemptions_total", Stats::preemptions),
     ("millrace_forward_retries_total", Stats::retries),
     ("millrace_device_faults_total", Stats::device_faults),
@@ -103,6 +108,7 @@ fn write_times(text: &mut PrometheusText, stats: &Stats) {
             "millrace_prompt_disk_read_seconds_total",
             stats.disk_read_ns(),
         ),
+        ("millrace_encode_seconds_total", stats.encode_ns()),
     ] {
         text.value(name, Duration::from_nanos(ns));
     }

@@ -1,0 +1,280 @@
+//! Images, as a user meets them: a trained model with a tower in every protocol, on the terminal, and refused where a model
+//! sees none. Answers are the likeliest tokens, so that they are the same on every machine.
+//!
+//! Promise (Images): an image in a request of any API changes the answer, the same image gives the same answer, and one that
+//! cannot be seen is an error that names the field.
+
+use crate::encoders::body;
+use crate::support::{Folder, Serving, millrace, stdout};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+
+/// Model and tower, one beside the other.
+const MODEL: &str = "millrace-mini-vision";
+const QUESTION: &str = "Which color is the square?";
+const TOKENS: usize = 12;
+
+fn mini(name: &str) -> PathBuf {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/mini");
+    PathBuf::from(folder).join(name)
+}
+
+fn model() -> String {
+    mini("millrace-mini-vision.gguf").display().to_string()
+}
+
+fn serve(args: &[&str]) -> Serving {
+    let model = model();
+    let all = [&["serve", &model, "--bind", "127.0.0.1:0"], args].concat();
+    Serving::start(&all)
+}
+
+/// A square of a color on white, as a BMP file.
+fn square(color: [u8; 3]) -> Vec<u8> {
+    let (edge, from, to) = (64_u32, 16, 48);
+    let mut file = b"BM".to_vec();
+    let bytes = 54 + edge * edge * 3;
+    file.extend(bytes.to_le_bytes());
+    file.extend([0; 4]);
+    file.extend(54_u32.to_le_bytes());
+    file.extend(40_u32.to_le_bytes());
+    file.extend(edge.to_le_bytes());
+    file.extend(edge.to_le_bytes());
+    file.extend([1, 0, 24, 0]);
+    file.extend([0; 24]);
+    for y in 0..edge {
+        for x in 0..edge {
+            let is_inside = (from..to).contains(&x) && (from..to).contains(&y);
+            let [red, green, blue] = if is_inside { color } else { [255; 3] };
+            file.extend([blue, green, red]);
+        }
+    }
+    file
+}
+
+const RED: [u8; 3] = [220, 30, 30];
+const BLUE: [u8; 3] = [30, 60, 220];
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for block in bytes.chunks(3) {
+        let padded = [block, &[0; 2]].concat();
+        let bits = u32::from_be_bytes([0, padded[0], padded[1], padded[2]]);
+        for digit in 0..4 {
+            let value = bits >> (18 - 6 * digit) & 63;
+            let is_there = digit <= block.len();
+            text.push(if is_there { DIGITS[value as usize] as char } else { '=' });
+        }
+    }
+    text
+}
+
+fn data_url(image: &[u8]) -> String {
+    format!("data:image/bmp;base64,{}", base64(image))
+}
+
+/// A chat completion about an image.
+fn chat(image: &[u8]) -> Value {
+    let url = data_url(image);
+    json!({"temperature": 0, "max_tokens": TOKENS, "messages": [{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": QUESTION}]}]})
+}
+
+fn ask(serving: &Serving, image: &[u8]) -> Value {
+    body(&serving.post("/v1/chat/completions", &chat(image).to_string()), 200)
+}
+
+fn content(answer: &Value) -> String {
+    answer["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+}
+
+/// The text of the answer to [`QUESTION`] in each API.
+fn answers(serving: &Serving, image: &[u8]) -> Vec<(&'static str, String)> {
+    let (data, url) = (base64(image), data_url(image));
+    let post = |path: &str, request: Value| body(&serving.post(path, &request.to_string()), 200);
+    let ollama = json!({"model": MODEL, "stream": false, "options": {"temperature": 0, "num_predict": TOKENS},
+        "messages": [{"role": "user", "content": QUESTION, "images": [data]}]});
+    let messages = json!({"model": MODEL, "temperature": 0, "max_tokens": TOKENS, "messages": [{"role": "user", "content": [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/bmp", "data": data}},
+        {"type": "text", "text": QUESTION}]}]});
+    let responses = json!({"temperature": 0, "max_output_tokens": TOKENS, "input": [{"role": "user", "content": [
+        {"type": "input_image", "image_url": url}, {"type": "input_text", "text": QUESTION}]}]});
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let of_ollama = post("/api/chat", ollama);
+    let of_messages = post("/v1/messages", messages);
+    let of_responses = post("/v1/responses", responses);
+    vec![
+        ("chat", content(&ask(serving, image))),
+        ("ollama", text(&of_ollama["message"]["content"])),
+        ("messages", text(&of_messages["content"][0]["text"])),
+        ("responses", text(&of_responses["output"][0]["content"][0]["text"])),
+    ]
+}
+
+#[test]
+fn image_is_seen_in_every_protocol() {
+    let serving = serve(&[]);
+    for (color, word) in [(RED, "red"), (BLUE, "blue")] {
+        for (protocol, answer) in answers(&serving, &square(color)) {
+            assert!(answer.contains(word), "{protocol}, {word}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn same_image_is_cached_and_counted() {
+    let serving = serve(&[]);
+    let (first, again) = (ask(&serving, &square(RED)), ask(&serving, &square(RED)));
+    assert_eq!(content(&first), content(&again));
+    let usage = |answer: &Value, name: &str| answer["usage"][name].as_u64().unwrap();
+    assert_eq!(usage(&first, "prompt_tokens"), usage(&again, "prompt_tokens"));
+    let details = |answer: &Value, name: &str| {
+        answer["usage"]["prompt_tokens_details"][name].as_u64().unwrap_or(0)
+    };
+    assert_eq!(details(&first, "cached_tokens"), 0);
+    let rows = details(&first, "image_tokens");
+    assert!(rows >= 16 && details(&again, "cached_tokens") > 0, "{again}");
+    let text = json!({"temperature": 0, "max_tokens": 1, "messages": [{"role": "user", "content": QUESTION}]});
+    let text = body(&serving.post("/v1/chat/completions", &text.to_string()), 200);
+    assert!(usage(&first, "prompt_tokens") >= usage(&text, "prompt_tokens") + rows);
+    let other = ask(&serving, &square(BLUE));
+    assert!(details(&other, "cached_tokens") < details(&again, "cached_tokens"));
+    assert_ne!(content(&first), content(&other));
+}
+
+#[test]
+fn two_clients_share_one_encoding() {
+    let serving = serve(&[]);
+    let image = square(BLUE);
+    let answers: Vec<String> = std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| content(&ask(&serving, &image))))
+            .collect();
+        asked.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    let metrics = serving.get("/metrics");
+    let value = |name: &str| {
+        let line = metrics.lines().find(|line| line.starts_with(name));
+        line.unwrap_or_else(|| panic!("{name}")).rsplit(' ').next().unwrap().to_owned()
+    };
+    assert_eq!(value("millrace_encodings_total"), "1");
+    assert_eq!(value("millrace_images_prepared_total{result=\"ok\"}"), "4");
+    assert_eq!(value("millrace_image_bytes"), "0");
+}
+
+#[test]
+fn images_that_cannot_be_seen_are_errors_with_their_field() {
+    let serving = serve(&[]);
+    let mut cut = square(RED);
+    cut.truncate(900);
+    let field = "messages[0].content[0]";
+    for (image, why) in [
+        (&b"\x89PNG\r\n\x1a\n broken"[..], "cannot be decoded as PNG"),
+        (&cut[..], "cannot be decoded as BMP"),
+        (b"no image at all", "is no image that is known here"),
+        (b"%PDF-1.7 and more", "is PDF"),
+        (b"", "is empty"),
+    ] {
+        let reply = serving.post("/v1/chat/completions", &chat(image).to_string());
+        let error = body(&reply, 400);
+        let message = error["error"]["message"].as_str().unwrap();
+        assert!(message.contains(why) && message.contains(field), "{why}: {message}");
+    }
+    let url = |url: &str| {
+        let mut request = chat(b"");
+        request["messages"][0]["content"][0]["image_url"]["url"] = json!(url);
+        let error = body(&serving.post("/v1/chat/completions", &request.to_string()), 400);
+        error["error"]["message"].as_str().unwrap().to_owned()
+    };
+    assert!(url("https://example.com/cat.png").contains("remote"));
+    assert!(url("file:///etc/passwd").contains(field));
+    let part = chat(&square(RED))["messages"][0]["content"][0].clone();
+    let mut many = chat(b"");
+    many["messages"][0]["content"] = json!(vec![part; 17]);
+    let error = body(&serving.post("/v1/chat/completions", &many.to_string()), 400);
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains("at most 16 images"), "{message}");
+    // Nothing of a refused request is left.
+    assert!(serving.get("/metrics").contains("millrace_image_bytes 0"));
+}
+
+#[test]
+fn model_without_a_tower_refuses_images() {
+    for args in [&["--no-vision"][..], &["--name", "blind", "--no-mmproj"]] {
+        let serving = serve(args);
+        let error = body(&serving.post("/v1/chat/completions", &chat(&square(RED)).to_string()), 400);
+        let message = error["error"]["message"].as_str().unwrap();
+        assert!(message.contains("reads text only"), "{message}");
+        let props = body(&serving.get("/props"), 200);
+        assert_eq!(props["modalities"]["vision"], false);
+    }
+}
+
+#[test]
+fn surfaces_name_what_a_model_sees() {
+    let serving = serve(&[]);
+    let props = body(&serving.get("/props"), 200);
+    assert_eq!(props["modalities"]["vision"], true);
+    assert_eq!(props["media_marker"], "<__media__>");
+    let request = json!({"model": MODEL}).to_string();
+    let shown = body(&serving.post("/api/show", &request), 200);
+    let sees = |value: &Value| value.as_array().unwrap().contains(&json!("vision"));
+    assert!(sees(&shown["capabilities"]), "{shown}");
+    let listed = body(&serving.get("/v1/models"), 200);
+    assert!(sees(&listed["data"][0]["capabilities"]), "{listed}");
+    let shown = stdout(&millrace(&["show", &model()]));
+    assert!(shown.contains("sees images: millrace-mini-vision.mmproj.gguf"), "{shown}");
+    let tower = mini("millrace-mini-vision.mmproj.gguf").display().to_string();
+    let shown = stdout(&millrace(&["show", &tower]));
+    assert!(shown.contains("runs here: idefics3 (tower of models"), "{shown}");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/mini");
+    let listed = stdout(&millrace(&["list", "--models-dir", folder]));
+    let line = listed.lines().find(|line| line.starts_with(MODEL));
+    assert!(line.is_some_and(|line| line.contains("vision")), "{listed}");
+    assert!(!listed.contains("mmproj"), "a tower is no model: {listed}");
+}
+
+#[test]
+fn terminal_shows_images_to_the_model() {
+    let folder = Folder::new("terminal-images");
+    let at = |name: &str, bytes: &[u8]| {
+        let path = folder.0.join(name);
+        fs::write(&path, bytes).unwrap();
+        path.display().to_string()
+    };
+    let (red, broken) = (at("red.bmp", &square(RED)), at("broken.bmp", b"BM"));
+    let model = model();
+    let run = |image: &str, more: &[&str]| {
+        let args = ["run", "--model", &model, "--image", image, "--temperature", "0", "-n", "12"];
+        millrace(&[&args[..], more, &[QUESTION]].concat())
+    };
+    let said = stdout(&run(&red, &[]));
+    assert!(said.contains("red"), "{said}");
+    for (image, more, why) in [
+        ("no-such.png", &[][..], "--image no-such.png"),
+        (&*broken, &[], "cannot be decoded as BMP"),
+        (&*red, &["--no-vision"], "reads text only"),
+    ] {
+        let output = run(image, more);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(why), "{why}: {said}");
+    }
+}
+
+#[test]
+fn tower_of_another_model_is_an_error_where_it_is_named() {
+    let tower = mini("millrace-mini-vision.mmproj.gguf");
+    let tower = tower.display().to_string();
+    let folder = Folder::new("another-tower");
+    let small = crate::support::synth(&folder);
+    let output = millrace(&["run", "--model", &small, "--mmproj", &tower, "Hello"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("projection_dim"), "{said}");
+    fs::copy(&tower, folder.0.join("mmproj-F16.gguf")).unwrap();
+    let output = millrace(&["run", "--model", &small, "-n", "1", "Hello"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("reads text only"), "{said}");
+}
