@@ -181,6 +181,9 @@ impl<'a> PromptEncoder<'a> {
     ) -> Result<Vec<u32>, ApiError> {
         let tokenizer = &self.model.tokenizer;
         let typed = self.escape_messages(messages);
+        if typed.iter().any(|m| !text::images_of(&m.content).is_empty()) {
+            return Err(images_lost("messages"));
+        }
         let typed = self.fit_messages(typed, arguments.tools, false)?;
         let arguments = TemplateArguments {
             tools: &text::with_escaped_values(arguments.tools, tokenizer),

@@ -410,6 +410,8 @@ const INFILL: ProtocolRow = ProtocolRow {
 };
 
 #[cfg(test)]
+mod image_tests;
+#[cfg(test)]
 mod tests {
     use super::is_under;
 
