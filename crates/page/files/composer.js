@@ -95,16 +95,19 @@ export class Composer {
     if (!(types.includes('text/html') && types.includes('text/plain'))) this.#takeFiles(event, event.clipboardData?.files);
   }
 
-  /** @param {File[]} files */
+  /** One after another: in their order, and with one open picture. @param {File[]} files */
   async #addImages(files) {
-    const problems = await Promise.all(files.map(async (file) => {
-      if (this.chat.blindness) return this.chat.blindness;
-      if (this.chat.imageCount + this.tray.images.length + this.tray.opening >= IMAGES_MAX) {
-        return `${file.name}: a request has at most ${IMAGES_MAX} images, those of earlier messages included. A new chat has none.`;
-      }
-      return this.tray.add(file).then(() => '', reasonOf);
-    }));
-    this.complain([...new Set(problems)].filter(Boolean).join(' '));
+    const problems = new Set();
+    for (const file of files) problems.add(this.#refusal(file) || await this.tray.add(file).then(() => '', reasonOf));
+    this.complain([...problems].filter(Boolean).join(' '));
+  }
+
+  /** @param {File} file */
+  #refusal(file) {
+    if (this.chat.blindness) return this.chat.blindness;
+    const { images, opening } = this.tray;
+    return this.chat.imageCount + images.length + opening < IMAGES_MAX ? ''
+      : `${file.name}: a request has at most ${IMAGES_MAX} images, those of earlier messages included. A new chat has none.`;
   }
 
   /** @param {Event} event @param {FileList | undefined} files */
