@@ -27,7 +27,7 @@ def picture(kind, size=(8, 6), color=(200, 30, 40), **options):
 
 def photo():
     """A large photo that lies on its side: noise, so that its file is large, too."""
-    noise = Image.effect_noise((3000, 2000), 90).convert("RGB")
+    noise = Image.effect_noise((2400, 1600), 90).convert("RGB")
     exif = Image.Exif()
     exif[ORIENTATION] = TURNED
     file = io.BytesIO()
@@ -106,7 +106,7 @@ def images_sent(world):
         found = dict(zip(names, map(image_of, images)))
         kind, data = found["photo.jpg"]
         size = Image.open(io.BytesIO(data)).size
-        assert kind == "image/webp" and size == (round(2000 * EDGE_MAX / 3000), EDGE_MAX), (kind, size)
+        assert kind == "image/webp" and size == (round(1600 * EDGE_MAX / 2400), EDGE_MAX), (kind, size)
         kind, data = found["drawn.svg"]
         assert kind == "image/webp" and Image.open(io.BytesIO(data)).size == (40, 20), kind
         assert found["square.png"] == ("image/png", png) and found["pasted.gif"] == ("image/gif", gif)

@@ -211,6 +211,7 @@ export class ChatView {
   /** @param {string} model */
   chooseModel(model) {
     this.#set({ model });
+    this.composer.complain('');
     this.#showModels();
   }
 
