@@ -2,12 +2,13 @@
 
 import base64
 import io
+import pathlib
 import re
 
-from PIL import Image
+from PIL import Image, ImageDraw
 from playwright.sync_api import expect
 
-from checks import ask, check, is_done, scripted, told
+from checks import answer, ask, check, is_done, scripted, set_options, told
 from view_checks import passes
 
 SEER, BLIND = "seer", "blind"
@@ -16,6 +17,8 @@ MODELS = [{"id": SEER, "capabilities": ["completion", "vision"]}, {"id": BLIND, 
 ORIENTATION, TURNED = 0x0112, 6
 IMAGES_MAX = 16
 EDGE_MAX = 2048
+# A small model with its tower beside it.
+MINI = pathlib.Path(__file__).parents[2] / "crates/millrace/mini/millrace-mini-vision.gguf"
 
 
 def picture(kind, size=(8, 6), color=(200, 30, 40), **options):
@@ -208,3 +211,40 @@ def images_accessible(world):
             page.reload()
             expect(page.locator(".message.user .chip")).to_be_visible()
             passes(page, f"placeholder {scheme}")
+
+
+def square(color):
+    """A square in the middle of a white picture."""
+    drawn = Image.new("RGB", (64, 64), (255, 255, 255))
+    ImageDraw.Draw(drawn).rectangle((16, 16, 47, 47), fill=color)
+    file = io.BytesIO()
+    drawn.save(file, "PNG")
+    return file.getvalue()
+
+
+@check
+def images_answered(world):
+    """a server whose model has vision takes the images of the page, in each turn, sees them, and its refusal of one stands at the answer"""
+    if not MINI.is_file():
+        print(f"      images_answered is skipped: there is no {MINI.name}")
+        return
+    server = world.start_seeing(MINI)
+    with world.page(server) as page:
+        expect(page.get_by_role("button", name="Image", exact=True)).to_be_enabled()
+        set_options(page, **{"Temperature": 0, "Longest answer": 24})
+        choose(page, ("red.png", "image/png", square((220, 30, 30))))
+        sent(page, "What color is the square?")
+        expect(page.locator(".message.assistant .error")).to_have_count(0)
+        seen = answer(page)
+        assert "red" in seen.lower(), seen
+        page.get_by_role("button", name="New chat").click()
+        choose(page, ("blue.png", "image/png", square((30, 60, 220))))
+        sent(page, "What color is the square?")
+        assert "blue" in answer(page).lower(), answer(page)
+        again = sent(page, "What color is the square?")
+        assert [type(one["content"]).__name__ for one in again] == ["list", "str", "str"], again
+        expect(page.locator(".message.assistant .error")).to_have_count(0)
+        page.get_by_role("button", name="New chat").click()
+        choose(page, ("strip.png", "image/png", picture("PNG", (1000, 2))))
+        sent(page, "What is this?")
+        expect(page.locator(".message.assistant .error")).to_contain_text("messages[0].content[0]")
