@@ -39,7 +39,9 @@ mod tests;
 pub use generate::request::Priority;
 pub use permit::{LatencyReporter, Permit, QueuePosition, Ticket};
 pub use rejection::Rejection;
-pub use resource_estimate::{RequestedChoices, ResourceEstimate, ResourceEstimator};
+pub use resource_estimate::{
+    BYTES_PER_TOKEN, RequestedChoices, ResourceEstimate, ResourceEstimator,
+};
 pub use retry_reservations::Fingerprint;
 pub use settings::{AdaptiveLimits, QueueLimits, Reservation};
 pub use task_slots::{NotifyWaker, TaskSlots};

@@ -4,7 +4,7 @@ use super::rejection::Rejection;
 use super::settings::Reservation;
 
 /// Bytes of a request body per token of ordinary text, with the JSON syntax.
-const BYTES_PER_TOKEN: usize = 4;
+pub const BYTES_PER_TOKEN: usize = 4;
 
 /// Slots, pages and prefill tokens of a permit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

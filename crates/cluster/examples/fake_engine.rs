@@ -171,6 +171,7 @@ fn model_handle(engine: Handle, context_max: usize) -> Result<ModelHandle, Faile
         .map(|number| format!("word{number}"))
         .collect();
     Ok(ModelHandle {
+        vision: None,
         adapters: Arc::default(),
         tokenizer: small_vocabulary::with_words(&words),
         template: Arc::new(ChatTemplate::new("", "", "").map_err(|e| e.to_string())?),

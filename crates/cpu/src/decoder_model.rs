@@ -1,11 +1,16 @@
 //! A loaded model: owner of weights, KV cache, workspace and threads.
 
 use crate::decoder::Decoder;
+use crate::tower::Tower;
 use kernels::{Isa, KvKind, Pool};
 use model::adapters::ADAPTERS_MAX;
-use model::{Batch, Capabilities, Dims, ExportPages, Forward, ForwardError, PageId, Predict};
+use model::{
+    Batch, Capabilities, Dims, Encode, EncodeError, EncoderDims, EncoderInput, ExportPages,
+    Forward, ForwardError, PageId, Predict,
+};
 use weights::adapters::ADAPTERS_BYTES_MAX;
 use weights::parameters::Weights;
+use weights::vision::VisionConfig;
 use weights::{Adapter, Config, ConfigError, LoadError, ModelFiles, Packed, PackedSections};
 
 /// Default number of positions in a page.
@@ -18,6 +23,9 @@ pub const PAGES_MAX: usize = 1 << 24;
 pub const STATES_MAX: usize = 1 << 20;
 /// Largest number of rows in a batch; the workspace grows with the rows.
 pub const ROWS_MAX: usize = 1 << 16;
+
+/// A model without a tower is asked for rows.
+const NO_TOWER: EncodeError = EncodeError::BadInput("the model has no tower");
 
 /// Sizes that are chosen at load, not given by the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +120,8 @@ pub struct Model {
     dims: Dims,
     weights: Weights,
     decoder: Decoder,
+    /// The encoder of images, if there is one.
+    tower: Option<Tower>,
 }
 
 impl Model {
@@ -163,7 +173,31 @@ impl Model {
             dims,
             weights,
             decoder,
+            tower: None,
         })
+    }
+
+    /// Loads a tower beside the model, to be computed by the same threads. `config` is that of the files; `name` is the
+    /// model's, for errors.
+    ///
+    /// # Errors
+    /// The tower is that of another model, or as for [`Tower::load`].
+    pub fn load_tower(
+        &mut self,
+        files: impl Into<ModelFiles>,
+        config: VisionConfig,
+        name: &str,
+        progress: &mut dyn FnMut(Packed),
+    ) -> Result<(), LoadError> {
+        config.check_text(name, self.config.dim, self.config.deepstack)?;
+        let machine = self.decoder.machine();
+        self.tower = Some(Tower::load(files, config, machine, progress)?);
+        Ok(())
+    }
+
+    /// The tower, if one is loaded.
+    pub fn tower(&self) -> Option<&Tower> {
+        self.tower.as_ref()
     }
 
     /// Replaces the adapters that batches may name: the adapter of number `i` is `adapters[i]`.
@@ -202,11 +236,12 @@ impl Model {
     /// Memory by purpose.
     pub fn bytes(&self) -> ModelBytes {
         let (kv, states, scratch) = self.decoder.bytes();
+        let (tower, picture) = self.tower.as_ref().map_or((0, 0), Tower::bytes);
         ModelBytes {
-            weights: self.weights.bytes() + self.weights.adapter_bytes(),
+            weights: self.weights.bytes() + self.weights.adapter_bytes() + tower,
             kv,
             states,
-            scratch,
+            scratch: scratch + picture,
         }
     }
 }
@@ -227,6 +262,7 @@ impl Forward for Model {
             states: self.decoder.state_count(),
             adapters: self.decoder.adapters(),
             hidden_dim: self.config.hidden_dim(),
+            ..Capabilities::LOGITS
         }
     }
 
@@ -242,8 +278,36 @@ impl Forward for Model {
         if self.config.mtp { Some(self) } else { None }
     }
 
+    fn encoder(&mut self) -> Option<&mut dyn Encode> {
+        if self.tower.is_some() {
+            Some(self)
+        } else {
+            None
+        }
+    }
+
     fn page_export(&mut self) -> Option<&mut dyn ExportPages> {
         Some(self)
+    }
+}
+
+/// The tower. Without one every call is refused; [`Forward::encoder`] gives no such encoder.
+impl Encode for Model {
+    fn dims(&self) -> EncoderDims {
+        let none = EncoderDims {
+            row_width: 0,
+            rows_max: 0,
+        };
+        self.tower.as_ref().map_or(none, Tower::dims)
+    }
+
+    fn begin(&mut self, input: &EncoderInput) -> Result<usize, EncodeError> {
+        self.tower.as_mut().ok_or(NO_TOWER)?.begin(input)
+    }
+
+    fn advance(&mut self) -> Result<Option<&[f32]>, EncodeError> {
+        let (_, pool) = self.decoder.machine();
+        self.tower.as_mut().ok_or(NO_TOWER)?.advance(pool)
     }
 }
 

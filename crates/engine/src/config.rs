@@ -65,6 +65,9 @@ pub struct EngineConfig {
     pub speculation: Speculation,
     /// Draft tokens per sequence and step; from 1 to [`DRAFT_TOKENS_MAX`].
     pub draft_tokens: usize,
+    /// Bytes of encodings that are kept: rows of images, 4 bytes for each element. Those that sequences wait for may take one
+    /// encoding more.
+    pub encodings_bytes_max: usize,
 }
 
 impl Default for EngineConfig {
@@ -81,6 +84,7 @@ impl Default for EngineConfig {
             prefix_cache: true,
             speculation: Speculation::Off,
             draft_tokens: 8,
+            encodings_bytes_max: 256 << 20,
         }
     }
 }
@@ -127,6 +131,12 @@ impl EngineConfig {
         at_least("rows_max of an encoder", dims.rows_max, dims.context_max)?;
         let pages = dims.context_max.div_ceil(dims.page_tokens);
         at_least("pages of an encoder", dims.pages, pages)
+    }
+
+    /// Returns an error unless the rows of one input fit in a step, with a row to spare, where they see each other.
+    pub(crate) fn check_blocks(&self, dims: &Dims, rows_max: usize) -> Result<(), ConfigError> {
+        let rows = self.step_tokens.min(dims.rows_max);
+        at_least("step_tokens, for the rows of an image,", rows, rows_max + 1)
     }
 
     /// States of a model with recurrent layers that so many sequences need, those for checkpoints included.

@@ -11,6 +11,7 @@
 use crate::disk_cache::{DiskCache, DiskCacheConfig, DiskCacheError};
 use crate::handle::HandleShared;
 use crate::inbox::{Inbox, InboxState};
+use crate::media::MediaAbilities;
 use crate::plan::Plan;
 use crate::sampler::Sampler;
 use crate::scheduler::{Scheduler, StepCounters};
@@ -124,11 +125,20 @@ impl Engine {
         if !capabilities.is_causal {
             config.check_whole_prompts(&dims)?;
         }
+        let encoder = model.encoder().map(|encoder| encoder.dims());
+        if let Some(encoder) = encoder.filter(|_| capabilities.blocks) {
+            config.check_blocks(&dims, encoder.rows_max)?;
+        }
         let mut inbox = Inbox::new(dims, draft_dims, config, epoch);
         inbox.hidden_dim = capabilities.hidden_dim;
         inbox.is_causal = capabilities.is_causal;
         inbox.states = states;
         inbox.adapters = capabilities.adapters;
+        inbox.media = MediaAbilities {
+            encoder,
+            axes: capabilities.axes,
+            blocks: capabilities.blocks,
+        };
         let inbox = Arc::new(inbox);
         let runs_ahead = model.ahead().is_some();
         let scheduler = Scheduler::new(Arc::clone(&inbox));
@@ -202,9 +212,12 @@ impl Engine {
         self.scheduler.exchange_with_disk(&mut *self.model);
         self.scheduler.plan_step(state, &mut self.plan);
         let rows = self.plan.rows();
-        let has_work = rows > 0 || self.buffers.are_in_flight();
+        let encodes = self.scheduler.units_planned() > 0;
+        let has_work = rows > 0 || encodes || self.buffers.are_in_flight();
         if has_work {
-            self.busy_since.get_or_insert(now);
+            if rows > 0 || self.buffers.are_in_flight() {
+                self.busy_since.get_or_insert(now);
+            }
             // Before the pass, so that one that hangs is counted.
             let started = u64::from(rows > 0);
             self.inbox.stats.steps.fetch_add(started, Ordering::Relaxed);

@@ -5,17 +5,21 @@
 //! write the same slot in one batch, and rows beyond the page table, are reported as bad batches.
 //!
 //! In a [`FakeModel::recurrent`], a token depends on a state as well, as in a model with recurrent layers ([`states`]). A
-//! [`FakeModel::predicting`] has an MTP head that guesses the token of habit. A [`FakeModel::late`] runs ahead.
+//! [`FakeModel::predicting`] has an MTP head that guesses the token of habit. A [`FakeModel::late`] runs ahead. A
+//! [`FakeModel::encoding`] takes rows that are vectors ([`encoder`]).
 
+mod encoder;
 mod late;
 mod states;
 
+pub use encoder::{EncodeFault, EncoderLog, FakeEncoderConfig, FakeInput};
 pub use late::LateLog;
 
+use encoder::FakeEncoder;
 use late::Late;
 use model::{
-    Ahead, Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId,
-    Predict, SpanView, Want,
+    Ahead, Batch, Capabilities, DeviceFault, Dims, Encode, ExportPages, Forward, ForwardError,
+    PageId, Predict, Span, SpanView, VECTOR, Want,
 };
 use states::{FakeStates, SLOT_BYTES};
 use std::ops::Range;
@@ -29,8 +33,15 @@ pub struct FakeModel {
     /// A hash below 2^63 of each slot's token and all tokens before, as keys and values of a real model depend
     /// on them; `(pages, page_tokens)`.
     slots: Vec<u64>,
-    /// Token of each slot.
+    /// Token of each slot; 0 for a vector.
     tokens: Vec<u32>,
+    /// What the row of each slot counts as.
+    inputs: Vec<u32>,
+    /// Whether the row of each slot was in a block.
+    blocked: Vec<bool>,
+    /// What each row of the batch counts as.
+    rows: Vec<u32>,
+    encoder: Option<FakeEncoder>,
     /// The call that wrote each slot last, to detect two writes in one call.
     written: Vec<u64>,
     states: FakeStates,
@@ -71,6 +82,10 @@ impl FakeModel {
             gate: None,
             slots: vec![NOTHING; slots],
             tokens: vec![0; slots],
+            inputs: vec![0; slots],
+            blocked: vec![false; slots],
+            rows: Vec::new(),
+            encoder: None,
             written: vec![0; slots],
             states: FakeStates::new(0),
             logits: Vec::with_capacity(config.dims.logit_rows_max * config.dims.vocab),
@@ -120,11 +135,11 @@ impl FakeModel {
         if batch.tokens().len() > dims.rows_max || batch.logit_rows() > dims.logit_rows_max {
             return bad("too many rows");
         }
-        batch.check_plain()?;
+        self.check_rows(batch)?;
         if batch
             .tokens()
             .iter()
-            .any(|&token| token as usize >= dims.vocab)
+            .any(|&token| token as usize >= dims.vocab && token != VECTOR)
         {
             return bad("no such token");
         }
@@ -140,15 +155,22 @@ impl FakeModel {
         Ok(())
     }
 
-    fn write(&mut self, span: &SpanView<'_>, scribble: bool) -> Result<(), ForwardError> {
+    /// Writes the slots of a span, whose rows count as `span.tokens`; `tokens` are those of the batch.
+    fn write(
+        &mut self,
+        span: &SpanView<'_>,
+        tokens: &[u32],
+        scribble: bool,
+    ) -> Result<(), ForwardError> {
         let adapted = of_adapters(span);
-        for (i, &token) in span.tokens.iter().enumerate() {
+        for (i, (&input, &token)) in span.tokens.iter().zip(tokens).enumerate() {
             let position = span.position + i;
             let slot = self.slot(span, position);
             if std::mem::replace(&mut self.written[slot], self.calls) == self.calls {
                 return Err(ForwardError::BadBatch("two rows write one slot"));
             }
-            self.tokens[slot] = token;
+            self.tokens[slot] = if token == VECTOR { 0 } else { token };
+            (self.inputs[slot], self.blocked[slot]) = (input, false);
             let before = match position {
                 0 => 0,
                 _ => self.slots[self.slot(span, position - 1)],
@@ -157,10 +179,22 @@ impl FakeModel {
                 _ if scribble => NOTHING,
                 NOT_A_NUMBER => NOT_A_NUMBER,
                 _ if self.makes_nan(token) => NOT_A_NUMBER,
-                _ => mix(before, adapted ^ u64::from(token)) >> 1,
+                _ => mix(before, adapted ^ u64::from(input)) >> 1,
             };
         }
         Ok(())
+    }
+
+    /// Writes the slots of a span from `first` on again, after what is before them has changed.
+    fn write_after(&mut self, span: &SpanView<'_>, first: usize, slot: impl Fn(usize) -> usize) {
+        let adapted = of_adapters(span);
+        for position in first..span.position + span.tokens.len() {
+            let before = self.slots[slot(position - 1)];
+            let input = u64::from(self.inputs[slot(position)]);
+            if before != NOT_A_NUMBER && self.slots[slot(position)] != NOT_A_NUMBER {
+                self.slots[slot(position)] = mix(before, adapted ^ input) >> 1;
+            }
+        }
     }
 
     fn makes_nan(&self, token: u32) -> bool {
@@ -188,7 +222,7 @@ impl FakeModel {
     /// Fails a batch: the slots of the batch get undefined content.
     fn spoil(&mut self, batch: &Batch, span: usize, kind: FaultKind) -> ForwardError {
         for span in batch.spans() {
-            let _ = self.write(&span, true);
+            let _ = self.write(&span, span.tokens, true);
         }
         self.states.spoil(batch);
         if kind == FaultKind::Abort {
@@ -223,13 +257,36 @@ impl FakeModel {
         {
             return Err(self.spoil(batch, span, kind));
         }
-        for span in batch.spans() {
-            self.write(&span, false)?;
+        let mut rows = std::mem::take(&mut self.rows);
+        Self::read_rows(batch, &mut rows);
+        let computed = self.compute_rows(batch, &rows, fault);
+        self.rows = rows;
+        computed
+    }
+
+    /// Computes a batch whose rows count as `rows`.
+    fn compute_rows(
+        &mut self,
+        batch: &Batch,
+        rows: &[u32],
+        fault: Option<(usize, FaultKind)>,
+    ) -> Result<(), ForwardError> {
+        for (range, span) in batch.ranges().iter().zip(counted_spans(batch, rows)) {
+            self.write(&span, &batch.tokens()[range.tokens.clone()], false)?;
+            let page_tokens = self.config.dims.page_tokens;
+            let slot = |position: usize| {
+                span.pages[position / page_tokens] as usize * page_tokens + position % page_tokens
+            };
+            for block in &batch.blocks()[range.blocks.clone()] {
+                let position = |row: usize| span.position + row - range.tokens.start;
+                self.write_block(slot, position(block.start)..position(block.end));
+                self.write_after(&span, position(block.end), slot);
+            }
         }
-        self.states.advance(batch)?;
+        self.states.advance(batch, rows)?;
         self.logits.clear();
         self.hidden.clear();
-        for (at, span) in batch.spans().enumerate() {
+        for (at, span) in counted_spans(batch, rows).enumerate() {
             let end = span.position + span.tokens.len();
             let first = match span.want {
                 Want::Last => end - 1,
@@ -256,6 +313,9 @@ impl FakeModel {
         self.is_lost = true;
         self.slots.fill(NOTHING);
         self.states.clear();
+        if let Some(encoder) = &mut self.encoder {
+            encoder.lose();
+        }
         ForwardError::Device(fault)
     }
 
@@ -362,6 +422,8 @@ impl Forward for FakeModel {
             states: self.states.len(),
             adapters: ADAPTERS,
             hidden_dim: HIDDEN_DIM,
+            axes: self.encoder.as_ref().is_some_and(|e| e.taken().axes),
+            blocks: self.encoder.as_ref().is_some_and(|e| e.taken().blocks),
         }
     }
 
@@ -375,6 +437,16 @@ impl Forward for FakeModel {
         let to = to as usize * tokens;
         self.slots.copy_within(from..from + tokens, to);
         self.tokens.copy_within(from..from + tokens, to);
+        self.inputs.copy_within(from..from + tokens, to);
+        self.blocked.copy_within(from..from + tokens, to);
+    }
+
+    fn encoder(&mut self) -> Option<&mut dyn Encode> {
+        if self.encoder.is_some() {
+            Some(self)
+        } else {
+            None
+        }
     }
 
     fn mtp_head(&mut self) -> Option<&mut dyn Predict> {
@@ -423,6 +495,15 @@ impl ExportPages for FakeModel {
     fn import_page(&mut self, page: PageId, bytes: &[u8]) {
         self.read_slots(page, bytes);
     }
+}
+
+/// The spans of a batch whose rows count as `rows`.
+fn counted_spans<'a>(batch: &'a Batch, rows: &'a [u32]) -> impl Iterator<Item = SpanView<'a>> {
+    let counted = |(range, span): (&Span, SpanView<'a>)| SpanView {
+        tokens: &rows[range.tokens.clone()],
+        ..span
+    };
+    batch.ranges().iter().zip(batch.spans()).map(counted)
 }
 
 /// A hash of the adapters of a span.

@@ -3,7 +3,7 @@
 use crate::inbox::Inbox;
 use crate::validate::prompt_tokens_max;
 use crate::{Rejected, Request, RequestId, RequestUpdate, Stats, Tuning, UpdateRejected};
-use model::Dims;
+use model::{Dims, EncoderDims};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Instant;
@@ -133,6 +133,11 @@ impl Handle {
     /// Whether the model generates text; an encoder computes embeddings only.
     pub fn generates(&self) -> bool {
         self.shared.inbox.is_causal
+    }
+
+    /// Sizes of the model's encoder: rows of vectors in place of tokens ([`Request::media`]). `None`: the model takes tokens only.
+    pub fn encoder(&self) -> Option<EncoderDims> {
+        self.shared.inbox.media.encoder
     }
 
     /// Tokens of the longest prompt: one position of a model that generates stays free.

@@ -13,6 +13,7 @@
 use crate::config::LiveTuning;
 use crate::embedding::EmbeddingPool;
 use crate::fair_share::FairShareKey;
+use crate::media::{MediaAbilities, MediaIds, SequenceMedia};
 use crate::prefix_index::{PrefixChain, PrefixRoot};
 use crate::request_state::{ObservedState, RequestState};
 use crate::sequence::{Sequence, SequenceLimits};
@@ -41,6 +42,10 @@ pub(crate) struct Inbox {
     pub(crate) states: usize,
     /// Number of the model's adapters. A relay's are the engines', each of which compares.
     pub(crate) adapters: usize,
+    /// What the model takes in place of tokens. A relay's engines are sent none.
+    pub(crate) media: MediaAbilities,
+    /// Numbers of inputs.
+    media_ids: Mutex<MediaIds>,
     /// Sizes of the draft model, if there is one.
     pub(crate) draft: Option<Dims>,
     pub(crate) config: EngineConfig,
@@ -119,6 +124,8 @@ impl Inbox {
             is_causal: true,
             states: 0,
             adapters: 0,
+            media: MediaAbilities::default(),
+            media_ids: Mutex::new(MediaIds::new()),
             draft,
             config,
             tuning: LiveTuning::new(Tuning::from(&config)),
@@ -145,20 +152,35 @@ impl Inbox {
         }
     }
 
-    pub(crate) fn submit(&self, request: Request) -> Result<RequestId, Rejected> {
+    pub(crate) fn submit(&self, mut request: Request) -> Result<RequestId, Rejected> {
         if self.is_remote && request.remote.is_none() {
             let message = "engine: is another process, which runs only text generation".to_owned();
             return Err(Rejected::Invalid(Box::new(request), message));
+        }
+        if self.is_remote && !request.media.is_empty() {
+            let message = "media: the engine is another process, which takes no images yet";
+            return Err(Rejected::Invalid(Box::new(request), message.to_owned()));
         }
         let bounds = validate::RequestBounds {
             dims: &self.dims,
             config: &self.config,
             is_causal: self.is_causal,
             adapters: self.adapters,
+            media: self.media,
         };
         let errors = validate::request_errors(&request, &bounds);
         let refusal = || self.refusal.get()?(request.remote.as_ref()?);
         if let Some(message) = errors.or_else(refusal) {
+            return Err(Rejected::Invalid(Box::new(request), message));
+        }
+        let mut ids = (!request.media.is_empty()).then(|| {
+            let ids = self.media_ids.lock();
+            ids.unwrap_or_else(PoisonError::into_inner)
+        });
+        if let Some(ids) = &ids
+            && !ids.has_numbers(request.media.len())
+        {
+            let message = "media: all numbers of inputs were given; restart the engine".to_owned();
             return Err(Rejected::Invalid(Box::new(request), message));
         }
         let max_new_tokens = validate::max_new_tokens(&request, &self.dims);
@@ -178,7 +200,14 @@ impl Inbox {
         if request.paused {
             self.set_paused(id, true);
         }
-        let mut submitted = Box::new(SubmittedRequest::new(request, id, slot, limits));
+        let inputs = std::mem::take(&mut request.media);
+        let media = ids.as_mut().map(|ids| {
+            let shared = (request.terms.salt, &self.media);
+            SequenceMedia::number(inputs, shared, &mut request.prompt, ids)
+        });
+        drop(ids);
+        let media = media.unwrap_or_default();
+        let mut submitted = Box::new(SubmittedRequest::new(request, media, id, slot, limits));
         let mut queue = self.lock_queue();
         if !queue.is_abandoned {
             // Ages follow the order of the queue; ids were given before, in perhaps another order.
@@ -393,6 +422,7 @@ pub(crate) struct SubmittedRequest {
 impl SubmittedRequest {
     pub(crate) fn new(
         request: Request,
+        media: SequenceMedia,
         id: RequestId,
         slot: usize,
         limits: SequenceLimits,
@@ -412,6 +442,7 @@ impl SubmittedRequest {
                 let mut sequence = Sequence::new(choice, i, slot, &prompt, limits);
                 (sequence.root, sequence.chain) = (root, PrefixChain::Start(root));
                 sequence.choice = first_choice.saturating_add(i as u32);
+                sequence.media = media.clone();
                 sequence
             })
             .collect();

@@ -21,6 +21,7 @@ pub mod fake;
 mod handle;
 mod idle_list;
 mod inbox;
+mod media;
 mod pages;
 mod plan;
 mod prefix_index;
@@ -48,6 +49,7 @@ pub use dry_breakers::DryBreakers;
 pub use embedding::{Embedding, Pooling};
 pub use engine::{Engine, EnginePanicked, EngineThread, Next, StepReport, spawn};
 pub use handle::Handle;
+pub use media::{MEDIA_INPUTS_MAX, MediaInput};
 pub use model::AdapterSet;
 pub use model::adapters::{ADAPTER_SCALE_MAX, ADAPTERS_MAX, SEQUENCE_ADAPTERS_MAX};
 pub use progress::{

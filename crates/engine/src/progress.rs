@@ -44,6 +44,7 @@ pub struct Progress {
     preemptions: AtomicU64,
     resumes: AtomicU64,
     follower: Option<Box<dyn Follower>>,
+    encode_ns: AtomicU64,
     drafted: AtomicU64,
     accepted: AtomicU64,
     updates_begun: AtomicU64,
@@ -221,6 +222,12 @@ impl Progress {
         self.gaps.max_ns.load(Ordering::Relaxed)
     }
 
+    /// Time that the encoder spent on the request's inputs, nanoseconds; complete when the first token is there. An input that
+    /// was encoded for another request takes no time.
+    pub fn encode_ns(&self) -> u64 {
+        self.encode_ns.load(Ordering::Relaxed)
+    }
+
     /// Draft tokens, summed over choices.
     pub fn drafted(&self) -> u64 {
         self.drafted.load(Ordering::Relaxed)
@@ -310,6 +317,10 @@ impl Progress {
 
     pub(crate) fn add_resume(&self) {
         self.resumes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_encode(&self, ns: u64) {
+        self.encode_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
     pub(crate) fn add_drafts(&self, drafted: usize, accepted: usize) {

@@ -1,6 +1,6 @@
 //! Requests to the engine: prompt, sampling parameters, choices, and the caller's callbacks.
 
-use crate::{DryBreakers, Embedding, Progress, SequencePermits, Terms};
+use crate::{DryBreakers, Embedding, MediaInput, Progress, SequencePermits, Terms};
 use model::AdapterSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -154,6 +154,9 @@ pub struct Choice {
 pub struct Request {
     /// Prompt ids: at least one, fewer than the context length.
     pub prompt: Vec<u32>,
+    /// Inputs for the model's encoder, whose rows take the place of tokens of the prompt: ascending, without overlap. At most
+    /// [`MEDIA_INPUTS_MAX`](crate::MEDIA_INPUTS_MAX).
+    pub media: Vec<MediaInput>,
     /// Sampling parameters, for all choices.
     pub sampling: SamplingParams,
     /// Most tokens to generate per choice; at least one. The end-of-sequence token is not

@@ -5,6 +5,7 @@ mod sequence_states;
 pub(crate) use sequence_states::SequenceStates;
 
 use crate::embedding::EmbeddingPool;
+use crate::media::SequenceMedia;
 use crate::prefix_index::{PrefixChain, PrefixRoot};
 use crate::request_state::RequestState;
 use crate::sampler::{SampleContext, Sampler};
@@ -56,8 +57,13 @@ pub(crate) struct Sequence {
     pub(crate) choice: u32,
     pub(crate) state: SequenceState,
     pub(crate) permit: PermitState,
-    /// Prompt and generated tokens.
+    /// Prompt and generated tokens; for rows of an input what stands for them ([`crate::media`]).
     pub(crate) tokens: Vec<u32>,
+    pub(crate) media: SequenceMedia,
+    /// Inputs, from the first, that were looked for in the cache of encodings.
+    pub(crate) inputs_sought: usize,
+    /// Positions that can be computed now: those before the first row whose encoding is missing. Set by each plan.
+    pub(crate) computable: usize,
     pub(crate) prompt_tokens: usize,
     max_new_tokens: usize,
     /// Page table.
@@ -126,6 +132,9 @@ impl Sequence {
             },
             permit: PermitState::None,
             tokens,
+            media: SequenceMedia::default(),
+            inputs_sought: 0,
+            computable: usize::MAX,
             prompt_tokens: prompt.len(),
             max_new_tokens: limits.max_new_tokens,
             pages: Vec::with_capacity(limits.pages_max),
@@ -182,6 +191,12 @@ impl Sequence {
     /// Positions to compute before the next token can be sampled.
     pub(crate) fn uncomputed(&self) -> usize {
         self.tokens_expected() - self.computed
+    }
+
+    /// Positions that can be computed now, beside the rows of the plan.
+    pub(crate) fn rows_wanted(&self) -> usize {
+        let end = self.tokens_expected().min(self.computable);
+        end.saturating_sub(self.computed + self.rows)
     }
 
     /// Whether one row gives the next token: all positions but the last token's are computed.
@@ -307,7 +322,8 @@ impl Sequence {
         }
         self.writer.finish(end);
         // Caller's objects: a panic in their drop must not reach the engine.
-        let callers = std::panic::AssertUnwindSafe((self.terminator, self.constraint));
+        let callers = (self.terminator, self.constraint, self.media);
+        let callers = std::panic::AssertUnwindSafe(callers);
         let _ = std::panic::catch_unwind(move || drop(callers));
     }
 

@@ -33,6 +33,12 @@ pub struct Stats {
     pub(crate) tokens_forced: AtomicU64,
     pub(crate) draft_faults: AtomicU64,
     pub(crate) draft_pages_used: AtomicU64,
+    pub(crate) encodings: AtomicU64,
+    pub(crate) encodings_failed: AtomicU64,
+    pub(crate) encode_ns: AtomicU64,
+    pub(crate) encoding_hits: AtomicU64,
+    pub(crate) encodings_dropped: AtomicU64,
+    pub(crate) encoding_bytes: AtomicU64,
     pub(crate) preemptions: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) device_faults: AtomicU64,
@@ -118,6 +124,18 @@ read! {
     draft_faults,
     /// Pages of the draft model that sequences hold.
     draft_pages_used,
+    /// Inputs (images) that were encoded.
+    encodings,
+    /// Encodings that failed, each with its request.
+    encodings_failed,
+    /// Time spent on encodings, nanoseconds.
+    encode_ns,
+    /// Inputs of prompts whose rows were found in the cache of encodings.
+    encoding_hits,
+    /// Encodings that the cache dropped for others.
+    encodings_dropped,
+    /// Bytes of the encodings in the cache.
+    encoding_bytes,
     /// Number of preemptions: a choice lost its pages to another.
     preemptions,
     /// Forward passes that failed and were tried again in parts.

@@ -97,6 +97,21 @@ impl StepTimeModel {
         self.row_ns
     }
 
+    /// Time of the decodes of a step, as far as is known.
+    pub(crate) fn decodes_ns(&self) -> u64 {
+        self.decodes_ns
+    }
+
+    /// Time that a step has beside its decodes for other work; `None`: as much as there is work.
+    pub(crate) fn left_ns(&self, decodes: usize) -> Option<u64> {
+        let target = self.target_ns?;
+        if decodes == 0 {
+            return Some(target);
+        }
+        let left = target.saturating_sub(self.decodes_ns);
+        Some(left.max(self.decodes_ns / PREFILL_SHARE))
+    }
+
     /// Prefill rows that a step may have beside this many decodes. `is_resuming`: an answer that began elsewhere is
     /// computed again.
     pub(crate) fn prefill_rows(&self, decodes: usize, is_resuming: bool) -> usize {
@@ -166,7 +181,7 @@ impl StepTimeModel {
 }
 
 /// Rises to a higher measurement at once, falls by a fraction towards a lower one.
-fn move_estimate(estimate: u64, measured: u64) -> u64 {
+pub(crate) fn move_estimate(estimate: u64, measured: u64) -> u64 {
     match estimate.checked_sub(measured) {
         Some(above) => estimate - above.div_ceil(FALL),
         None => measured,

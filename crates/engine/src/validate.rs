@@ -1,5 +1,6 @@
 //! Validation of requests, on the caller's thread and before any resource is reserved.
 
+use crate::media::MediaAbilities;
 use crate::{
     CHOICES_MAX, DRY_BASE_MAX, DRY_MULTIPLIER_MAX, DRY_SEQUENCES_MAX, DRY_WINDOW_MAX, EOS_IDS_MAX,
     EngineConfig, INJECT_TOKENS_MAX, LOGIT_BIAS_MAX, Pooling, Request, RequestUpdate,
@@ -16,6 +17,8 @@ pub(crate) struct RequestBounds<'a> {
     pub(crate) is_causal: bool,
     /// See [`model::Capabilities::adapters`].
     pub(crate) adapters: usize,
+    /// What the model takes in place of tokens.
+    pub(crate) media: MediaAbilities,
 }
 
 /// All invalid fields of a request with their bounds; `None`: the request is valid.
@@ -24,6 +27,7 @@ pub(crate) fn request_errors(request: &Request, bounds: &RequestBounds<'_>) -> O
     let mut errors = FieldErrors(String::new());
     check_prompt(&mut errors, request, dims, bounds.is_causal);
     check_pooling(&mut errors, request, bounds.is_causal);
+    check_media(&mut errors, request, &bounds.media);
     check_tokens(&mut errors, request, dims);
     check_adapters(&mut errors, request, bounds.adapters);
     check_choices(&mut errors, request, config);
@@ -152,6 +156,12 @@ fn check_prompt(errors: &mut FieldErrors, request: &Request, dims: &Dims, is_cau
         let (own, all) = (max_new_tokens(request, dims), dims.pages);
         format!("prompt of {len} and {own} more tokens need {need} pages; there are {all}")
     });
+}
+
+fn check_media(errors: &mut FieldErrors, request: &Request, abilities: &MediaAbilities) {
+    if let Some(why) = abilities.refusal(request) {
+        errors.require(false, || why);
+    }
 }
 
 fn check_tokens(errors: &mut FieldErrors, request: &Request, dims: &Dims) {

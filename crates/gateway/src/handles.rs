@@ -6,6 +6,7 @@ use crate::ended::EndReports;
 use crate::id_generator::IdGenerator;
 use crate::job_names::JobNames;
 use crate::limits::LiveLimits;
+use crate::media::MediaHandles;
 use crate::metrics::GenerationMetrics;
 use crate::models::ModelRegistry;
 use crate::owners_slot::OwnersSlot;
@@ -27,6 +28,8 @@ pub struct GenerationHandles {
     pub metrics: Arc<GenerationMetrics>,
     /// The journal of durable streams.
     pub journal: Arc<JournalSlot>,
+    /// Images of requests.
+    pub media: Arc<MediaHandles>,
 }
 
 /// Handles that opening a stream for a request uses.
@@ -73,6 +76,7 @@ impl Gateway {
                 ids,
                 metrics,
                 journal,
+                media: Arc::default(),
             },
             registration: Arc::default(),
             owners: Arc::default(),

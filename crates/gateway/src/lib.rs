@@ -10,6 +10,7 @@
 //! generation  one reader's events, with credit and metrics                       models     models: loaded, resolved, evicted
 //! records     records of streams as bytes of the journal                         recovery   streams of an earlier process
 //! workflows   runs of programs, as streams                                       metrics    counters of generations
+//! media       threads that decode images, and bounds of bytes                  requested_images   images of one request
 //! stored      answers that are stored
 //! stream_owners   streams of other gateways
 //! takeover    streams of gateways that stop, or are gone
@@ -28,6 +29,7 @@ pub mod keys;
 pub mod lifecycle;
 pub mod lifetime_stats;
 pub mod limits;
+pub mod media;
 pub mod metrics;
 pub mod models;
 pub mod open;
@@ -35,6 +37,7 @@ pub mod owners_slot;
 pub(crate) mod pending_generation;
 pub mod records;
 pub mod recovery;
+pub mod requested_images;
 pub mod stored;
 pub mod stream_owners;
 pub mod streams;

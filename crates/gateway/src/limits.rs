@@ -42,6 +42,10 @@ pub struct GatewayLimits {
     pub sampling: SamplingDefaults,
     /// Which callers share cached prefixes.
     pub prefix_sharing: PrefixSharing,
+    /// Bytes of files and pixels of images that requests have together.
+    pub pixels_bytes_max: u64,
+    /// Bytes that decoding images may hold.
+    pub decode_bytes_max: u64,
     /// `Retry-After` as long as nothing was measured.
     pub retry_after: Duration,
     /// Time in which running streams may end at shutdown and unload.

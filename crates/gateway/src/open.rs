@@ -5,10 +5,12 @@ use crate::generation::Generation;
 use crate::handles::{Gateway, GenerationHandles};
 use crate::job_names::{NameClaim, name_is_taken};
 use crate::keys::Caller;
+use crate::media::ByteReservation;
 use crate::metrics::{MeteredProtocol, MeteredRequest};
 use crate::models::{ModelLease, ReadyModel};
 use crate::pending_generation::{self, PendingGeneration};
 use crate::records::{DescriptionKind, RecordedPrompts, StreamDescription, unix_us};
+use crate::requested_images::RequestedImages;
 use crate::stored::StoredNote;
 use crate::streams::{DurableStream, StreamRecord, StreamRun, StreamTerms};
 use crate::webhooks::WebhookPlace;
@@ -92,6 +94,8 @@ pub struct StreamRequest {
     pub streamed: bool,
     /// The body, parsed as JSON.
     pub body: RequestBody,
+    /// The share of a long body in the bytes of all long bodies.
+    pub body_share: Option<ByteReservation>,
 }
 
 /// A request whose body was parsed.
@@ -112,6 +116,8 @@ pub struct ParsedRequest {
     pub stored_request: Option<StoredRequest>,
     /// The place of the event that reports the end.
     pub webhook_place: Option<WebhookPlace>,
+    /// Images, whose headers were read.
+    pub images: Option<RequestedImages>,
 }
 
 /// A registered stream whose generation begins once there is a permit.
@@ -130,15 +136,34 @@ pub struct OpenedStream {
 
 impl StreamRequest {
     /// Parses the fields of the body, opens the stream, and starts the generation once there is a permit. To be called inside a
-    /// runtime. Without a lease, the model must be ready.
+    /// runtime. Images of a durable stream are in the journal before the stream is.
     ///
     /// # Errors
     /// All invalid fields at once; a full queue or registry; limits of the key.
-    pub fn open(
+    pub async fn open(
+        self,
+        gateway: &Gateway,
+        lease: ModelLease,
+    ) -> Result<OpenedStream, ApiError> {
+        let (mut parsed, claim) = self.parse(gateway, Some(lease))?;
+        parsed.write_images(gateway).await;
+        parsed.open_named(gateway, claim)
+    }
+
+    /// As [`Self::open`], without waiting: the model must be ready, and a stream with images is not durable.
+    ///
+    /// # Errors
+    /// As of [`Self::open`].
+    pub fn open_now(self, gateway: &Gateway) -> Result<OpenedStream, ApiError> {
+        let (parsed, claim) = self.parse(gateway, None)?;
+        parsed.open_named(gateway, claim)
+    }
+
+    fn parse(
         mut self,
         gateway: &Gateway,
         lease: Option<ModelLease>,
-    ) -> Result<OpenedStream, ApiError> {
+    ) -> Result<(ParsedRequest, Option<NameClaim<'_>>), ApiError> {
         let mut fields = self.body.fields();
         let model = fields.string("model");
         let lease = match lease {
@@ -151,6 +176,7 @@ impl StreamRequest {
             stored_request,
         } = parse_body(self.protocol, fields, &lease, gateway, &self.caller)?;
         let model_bytes = lease.made.as_ref().map(|derived| derived.text_bytes());
+        let images = RequestedImages::open(std::mem::take(&mut ask.images), &lease, gateway)?;
         let options = &mut ask.stream_options;
         options.stream |= self.streamed;
         let claim = job_id
@@ -160,8 +186,9 @@ impl StreamRequest {
         let is_resumable = self.delivery.is_resumable(options);
         self.delivery.resumable = Some(Resumable::from_choice(is_resumable));
         let webhook_place = take_webhook_place(gateway, &self.caller, options, is_resumable)?;
-        let opened = ParsedRequest {
-            body_bytes: self.body.text().len() + model_bytes.unwrap_or(0),
+        let parsed = ParsedRequest {
+            body_bytes: text_bytes(&self.body, images.as_ref()) + model_bytes.unwrap_or(0),
+            images,
             request: self,
             lease,
             ask,
@@ -169,12 +196,8 @@ impl StreamRequest {
             program: None,
             stored_request,
             webhook_place,
-        }
-        .open(gateway)?;
-        if let Some(claim) = claim {
-            claim.assign_stream(opened.record.id());
-        }
-        Ok(opened)
+        };
+        Ok((parsed, claim))
     }
 }
 
@@ -214,6 +237,7 @@ impl ParsedRequest {
             serving: self.lease.serving,
             ask: self.ask,
             program: self.program,
+            images: self.images,
             description,
             context_max: serving.model.handle.context_max,
             body_bytes: self.body_bytes,
@@ -234,6 +258,34 @@ impl ParsedRequest {
             ready_model: serving,
             start: Box::pin(pending.run_for_client(ticket)),
         })
+    }
+
+    fn open_named(
+        self,
+        gateway: &Gateway,
+        claim: Option<NameClaim<'_>>,
+    ) -> Result<OpenedStream, ApiError> {
+        let opened = self.open(gateway)?;
+        if let Some(claim) = claim {
+            claim.assign_stream(opened.record.id());
+        }
+        Ok(opened)
+    }
+
+    /// Writes the images of a stream that is to be durable into the journal's blobs. Without room for them, or with an error of
+    /// the disk, the stream is not durable.
+    async fn write_images(&mut self, gateway: &Gateway) {
+        let delivery = &self.request.delivery;
+        let is_wanted = delivery.durable && delivery.is_resumable(&self.ask.stream_options);
+        if let Some(images) = self.images.as_mut().filter(|_| is_wanted) {
+            images.write_blobs(&gateway.generations).await;
+        }
+    }
+
+    /// Bytes that the text of the prompts, and as many tokens as their images have, would take.
+    fn prompt_bytes(&self) -> usize {
+        let rows = self.images.as_ref().map(|images| images.measured().rows());
+        self.body_bytes + rows.unwrap_or(0) * admission::BYTES_PER_TOKEN
     }
 
     /// Registers the stream, and records its beginning. Returns the description for the record of the prepared prompts, and the
@@ -269,6 +321,11 @@ impl ParsedRequest {
         stored_note: Option<&StoredNote>,
     ) -> Option<(DurableStream, StreamDescription)> {
         let is_new = self.ask.params.continued.is_none();
+        let blobs = match &mut self.images {
+            // Without blobs, the bytes of the images are not recorded.
+            Some(images) => Some(images.take_blobs()?),
+            None => None,
+        };
         let is_wanted = terms.resumable && self.request.delivery.durable && is_new;
         let journal = handles.journal.get().filter(|_| is_wanted)?;
         let mut description = StreamDescription {
@@ -283,6 +340,7 @@ impl ParsedRequest {
             self.ask.prompts = prompts;
         }
         let durable = journal.open_stream(meta.id.to_bits(), encoded.ok()?)?;
+        let durable = durable.with_blobs(blobs.unwrap_or_default());
         let durable = match description.kind {
             DescriptionKind::WorkflowRun => durable.without_continuation(),
             DescriptionKind::Generation
@@ -329,6 +387,10 @@ impl ParsedRequest {
             stream_options: self.ask.stream_options.clone(),
             priority: meta.stream_options.priority,
             prompts: RecordedPrompts::default(),
+            images: self
+                .images
+                .as_ref()
+                .map_or_else(Vec::new, RequestedImages::to_records),
             body_bytes: self.body_bytes,
             job_id: job_id.filter(|_| terms.protocol == Protocol::Job),
             stored: None,
@@ -342,6 +404,12 @@ type RegisteredStream = (
     Option<StreamDescription>,
     Option<StoredNote>,
 );
+
+/// Bytes of a body without its images.
+fn text_bytes(body: &RequestBody, images: Option<&RequestedImages>) -> usize {
+    let image_bytes = images.map_or(0, RequestedImages::base64_bytes);
+    body.text().len().saturating_sub(image_bytes)
+}
 
 /// What the metrics know of a request from its arrival on.
 fn measured_request(record: &StreamRecord, arrived: Instant) -> MeteredRequest {
@@ -370,7 +438,7 @@ fn admission_request(
         class: ask.stream_options.priority,
         account,
         need: estimator.estimate_bytes(
-            parsed.body_bytes,
+            parsed.prompt_bytes(),
             ask.prompts.len(),
             pending_generation::requested_choices(ask),
         ),
@@ -474,6 +542,7 @@ fn parse_body(
 ) -> Result<ParsedBody, ApiError> {
     let served = &lease.serving.model;
     let model = RequestedModel {
+        takes_images: served.handle.vision.is_some(),
         id: &served.id,
         derived: lease.made.as_deref(),
         sampling: gateway

@@ -2,9 +2,11 @@
 
 use crate::generation::Generation;
 use crate::handles::GenerationHandles;
+use crate::media::ByteReservation;
 use crate::metrics::MeteredRequest;
 use crate::models::ReadyModel;
 use crate::records::{RecordedPrompts, StreamDescription};
+use crate::requested_images::RequestedImages;
 use crate::streams::{
     self, CancelOnDrop, Claim, DetachedDriver, DurableStream, PermitHolder, Started, StreamRecord,
     StreamRegistry, StreamRun, Subscriber,
@@ -38,6 +40,8 @@ pub(crate) struct PendingGeneration {
     pub(crate) ask: GenerateRequest,
     /// A workflow run in place of a generation.
     pub(crate) program: Option<workflows::Program>,
+    /// Images of the prompts.
+    pub(crate) images: Option<RequestedImages>,
     /// The description of a recorded stream, without prompts.
     pub(crate) description: Option<StreamDescription>,
     /// The model's context length when the stream was opened.
@@ -168,7 +172,8 @@ impl PendingGeneration {
         if let Some(program) = self.program.take() {
             return self.begin_program(program, permit).await;
         }
-        let prompts = self.prepare_prompts().await?;
+        self.recover_images().await?;
+        let mut prompts = self.prepare_prompts().await?;
         let constraints = self.output_constraints(&prompts).await?;
         let lengths = || prompts.iter().map(|prompt| prompt.ids.len());
         let prompt_tokens: usize = lengths().sum();
@@ -179,11 +184,12 @@ impl PendingGeneration {
         let sizing = self.serving.resource_estimator(&self.handles.limits.now());
         let need = sizing.exact_estimate(lengths(), requested_choices(&self.ask))?;
         let permit = permit.update_estimate(need).await?;
+        let pixels = self.attach_images(&mut prompts).await?;
         self.record_prompts(&prompts);
         let reporter = permit.latency_reporter();
         let stream = (&*self.handles.streams, self.run.record());
         let submission = self.submission(&constraints);
-        let (started, readers) = start_stream(&submission, prompts, permit, stream)?;
+        let (started, readers) = start_stream(&submission, prompts, (permit, pixels), stream)?;
         self.run.start_stream(started, reporter);
         tracing::debug!(
             choices = readers.len(),
@@ -191,6 +197,31 @@ impl PendingGeneration {
             "submitted"
         );
         Ok(readers)
+    }
+
+    /// Reads the images of a recovered stream from the journal.
+    async fn recover_images(&mut self) -> Result<(), ApiError> {
+        let description = self.description.as_ref();
+        let records = description.map_or(&[][..], |description| &description.images);
+        if self.images.is_none() && !records.is_empty() {
+            let record = self.run.record();
+            let blobs = record.durable().map_or(&[][..], |durable| durable.blobs());
+            let place = (&*self.serving.model, &self.handles);
+            self.images = Some(RequestedImages::recover(records, blobs, place).await?);
+        }
+        Ok(())
+    }
+
+    /// Gives the prompts the pictures of their images. Returns the share of the pixels.
+    pub(crate) async fn attach_images(
+        &mut self,
+        prompts: &mut [PreparedPrompt],
+    ) -> Result<Option<ByteReservation>, ApiError> {
+        self.recover_images().await?;
+        Ok(match self.images.take() {
+            Some(images) => Some(images.attach(prompts, &self.handles).await?),
+            None => None,
+        })
     }
 
     /// The submission of the request, with these constraints.
@@ -304,8 +335,12 @@ impl PendingGeneration {
         let truncation = PromptTruncation::of(&self.ask.params);
         // The date that a template may show is the same after a restart.
         let now_unix_s = self.run.record().meta().created_unix_s;
+        let images = self.images.as_ref().map(|images| images.measured().clone());
         let prepare = move || {
-            let encoder = PromptEncoder::new(&served.handle, now_unix_s).truncating(truncation);
+            let images = images.unwrap_or_default();
+            let encoder = PromptEncoder::new(&served.handle, now_unix_s)
+                .truncating(truncation)
+                .with_images(&images);
             encoder.prepare(prompts, echo, wanted)
         };
         if self.body_bytes <= self.handles.limits.now().inline_prompt_bytes_max {
@@ -381,7 +416,7 @@ struct StreamHost<'a> {
 impl<'a> StreamHost<'a> {
     fn new(
         submission: &Submission<'_>,
-        permit: Permit,
+        (permit, pixels): (Permit, Option<ByteReservation>),
         streams: &'a StreamRegistry,
         record: &Arc<StreamRecord>,
     ) -> Self {
@@ -389,7 +424,7 @@ impl<'a> StreamHost<'a> {
         Self {
             record: Arc::clone(record),
             streams,
-            work: Arc::new(PermitHolder::new(permit, record, undelivered)),
+            work: Arc::new(PermitHolder::new(permit, record, undelivered).with_pixels(pixels)),
             epoch: submission.model.engine.epoch(),
             owner: record.terms().owner,
         }
@@ -418,14 +453,15 @@ impl SubmissionHost for StreamHost<'_> {
     }
 }
 
-/// Submits all prompts of a stream, or none, for [`StreamRun::start_stream`]. Returns the first readers of the logs, too.
+/// Submits all prompts of a stream, or none, for [`StreamRun::start_stream`]. The share of pixels is kept with the permit.
+/// Returns the first readers of the logs, too.
 ///
 /// # Errors
 /// The token pools or the engine have no room.
 pub(crate) fn start_stream(
     submission: &Submission<'_>,
     prompts: Vec<PreparedPrompt>,
-    permit: Permit,
+    permit: (Permit, Option<ByteReservation>),
     (streams, record): (&StreamRegistry, &Arc<StreamRecord>),
 ) -> Result<(Started, Vec<LogReaders>), ApiError> {
     let host = StreamHost::new(submission, permit, streams, record);
@@ -441,7 +477,7 @@ pub(crate) fn start_stream(
 pub(crate) fn resume_stream(
     submission: &Submission<'_>,
     (prompts, resumed): (&[PreparedPrompt], ResumedGeneration),
-    permit: Permit,
+    permit: (Permit, Option<ByteReservation>),
     (streams, record): (&StreamRegistry, &Arc<StreamRecord>),
 ) -> Result<(Started, Vec<LogReaders>), ApiError> {
     let host = StreamHost::new(submission, permit, streams, record);

@@ -53,6 +53,7 @@ impl EmbeddingRequest {
                 constraint: None,
             }],
             first_choice: 0,
+            media: Vec::new(),
             paused: false,
             embedding: Some(self.embedding),
             deadline: self.deadline,

@@ -8,6 +8,7 @@
 //! constraint    which tokens may come next                         stop           stop strings, as the engine sees them
 //! submit        start and resumption: prompt ids -> logs, requests embedding      a prompt as one vector
 //! stream_source metadata, token logs and changes of a stream       model_handle   a loaded model, and its adapters
+//! images        images: bytes -> rows of the prompt and inputs of the model's encoder
 //! output        token log -> text, reasoning, tool calls, events   value_bounds   bounds of decoded values
 //! remote_request  a request for an engine of another process       request_record the encoding of requests in records
 //! ```
@@ -18,6 +19,7 @@ pub mod constraint;
 pub mod embedding;
 pub mod error;
 pub mod generation_options;
+pub mod images;
 pub mod infill_prompt;
 pub mod model_handle;
 pub mod output;

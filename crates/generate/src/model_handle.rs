@@ -1,6 +1,7 @@
 //! A loaded model for generation: text to ids and back, the engine, and its adapters (LoRA) by name.
 
 use crate::error::ApiError;
+use crate::images::Vision;
 use engine::{ADAPTER_SCALE_MAX, AdapterSet, Handle, SEQUENCE_ADAPTERS_MAX, Token, TopLogprob};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub struct ModelHandle {
     pub adapters: Arc<ModelAdapters>,
     /// The engine that runs the model.
     pub engine: Handle,
+    /// How images become rows of a prompt; `None`: the model reads text only.
+    pub vision: Option<Arc<Vision>>,
     /// Tokens that prompt and answer may have together.
     pub context_max: usize,
     /// End-of-sequence ids.

@@ -1,18 +1,23 @@
 //! From a prompt in a request to prompt ids: rendered, tokenized, measured; or restored from a record.
 
+mod image_runs;
 #[cfg(test)]
 mod restored_tests;
 #[cfg(test)]
 mod tests;
 mod truncated;
 
+pub use self::image_runs::{IMAGE_CHANGED, ImageRun};
+
 use crate::error::{ApiError, Blame, ErrorKind};
+use crate::images::MeasuredImages;
 use crate::infill_prompt::InfillPrompt;
 use crate::model_handle::{ModelHandle, prompt_text};
 use crate::output::parser_config::{ParseOptions, ParserConfig};
 use crate::prompt_limit::{PromptLimit, PromptTruncation};
 use crate::request::{MixedPart, Prompt, PromptPiece};
 use crate::request_record::PromptRecord;
+use engine::MediaInput;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,7 +26,7 @@ use text::{
 };
 
 /// A prompt that the engine can take.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PreparedPrompt {
     /// At least one id, fewer than the context has room for.
     pub ids: Vec<u32>,
@@ -33,6 +38,10 @@ pub struct PreparedPrompt {
     pub reading: ParserConfig,
     /// The source of `reading`; `None`: the default.
     pub rendered: Option<RenderedPrompt>,
+    /// Rows of images, in order.
+    pub image_runs: Vec<ImageRun>,
+    /// The images of these rows, once they are decoded ([`PreparedPrompt::attach`]).
+    pub media: Vec<MediaInput>,
 }
 
 /// A rendered conversation with its tools, from which the parsing of the answer follows.
@@ -50,6 +59,7 @@ struct EncodedPrompt {
     text: Option<String>,
     reading: ParserConfig,
     rendered: Option<RenderedPrompt>,
+    runs: Vec<ImageRun>,
 }
 
 /// Inputs of a chat template beside the messages.
@@ -70,6 +80,9 @@ pub struct PromptEncoder<'a> {
     /// The date that chat templates may show.
     now_unix_s: i64,
     truncation: PromptTruncation,
+    images: Option<&'a MeasuredImages>,
+    /// Whether marks of images stay in rendered texts, also where the template takes images as parts.
+    marks_stay: bool,
 }
 
 impl<'a> PromptEncoder<'a> {
@@ -80,7 +93,16 @@ impl<'a> PromptEncoder<'a> {
             model,
             now_unix_s,
             truncation,
+            images: None,
+            marks_stay: false,
         }
+    }
+
+    /// The encoder of prompts with these images.
+    #[must_use]
+    pub fn with_images(self, images: &'a MeasuredImages) -> Self {
+        let images = Some(images);
+        Self { images, ..self }
     }
 
     /// The encoder with prompts truncated in this way.
@@ -180,6 +202,7 @@ impl<'a> PromptEncoder<'a> {
             text,
             reading,
             rendered,
+            runs,
         } = self.encode_truncated(prompt, wanted)?;
         if ids.is_empty() {
             return Err(ApiError::field(
@@ -189,7 +212,7 @@ impl<'a> PromptEncoder<'a> {
             ));
         }
         if ids.len() >= context_max {
-            return Err(ApiError::full_context(field, ids.len(), context_max));
+            return Err(self.full_context(field, ids.len(), &runs));
         }
         let echo_text = match text {
             _ if !echo => None,
@@ -203,6 +226,8 @@ impl<'a> PromptEncoder<'a> {
             echo_text,
             reading,
             rendered,
+            image_runs: runs,
+            media: Vec::new(),
         })
     }
 
@@ -220,11 +245,18 @@ impl<'a> PromptEncoder<'a> {
             }
             Prompt::Pieces(pieces) => {
                 room.expect("prompt", pieces.iter().map(PromptPiece::bytes).sum())?;
+                let mut images = Vec::new();
                 let pieces = pieces.iter().map(|piece| match piece {
                     PromptPiece::Template(text) => Cow::Borrowed(text.as_str()),
                     PromptPiece::User(text) => tokenizer.escape_control_text(text),
+                    PromptPiece::Image(image) => {
+                        images.push(*image);
+                        Cow::Owned(text::image_mark(*image))
+                    }
                 });
-                EncodedPrompt::plain(tokenizer.encode_rendered(&pieces.collect::<String>()), None)
+                let text = pieces.collect::<String>();
+                let encoded = self.encode_rendered(&text, &images)?;
+                encoded.ok_or_else(|| images_lost("prompt"))
             }
             Prompt::Infill(prompt) => self.encode_infill(&prompt, room),
             Prompt::Text(text) => {
@@ -272,24 +304,54 @@ impl<'a> PromptEncoder<'a> {
         if continues {
             append_sentinel(&mut typed);
         }
+        let images: Vec<usize> = typed
+            .iter()
+            .flat_map(|m| text::images_of(&m.content))
+            .collect();
         let typed = self.fit_messages(typed, &tools, wanted.tool_calling.single_call)?;
         let arguments = TemplateArguments {
             tools: &text::with_escaped_values(&tools, tokenizer),
             add_generation_prompt: !continues,
             kwargs: &kwargs,
         };
-        let mut text = self.render((field, &typed), arguments, room)?;
-        drop(typed);
-        if continues {
-            cut_at_sentinel(field, &mut text)?;
-        }
-        let encoded = EncodedPrompt::plain(tokenizer.encode_rendered(&text), None)?;
+        let render = |encoder: Self| {
+            let mut text = encoder.render((field, &typed), arguments, room)?;
+            if continues {
+                cut_at_sentinel(field, &mut text)?;
+            }
+            let encoded = encoder.encode_rendered(&text, &images)?;
+            Ok::<_, ApiError>(encoded.map(|encoded| (text, encoded)))
+        };
+        let marks_stay = true;
+        let rendered = match render(self)? {
+            // The template drops images, or writes placeholders of its own: it gets marks in the text instead.
+            None => render(Self { marks_stay, ..self })?,
+            rendered => rendered,
+        };
+        let (text, encoded) = rendered.ok_or_else(|| images_lost(field))?;
         Ok(EncodedPrompt {
             reading: ParserConfig::new(self.model.answers, &tools, &text, tokenizer, wanted)
                 .with_turn_ends(self.model.template.stops()),
             rendered: Some(RenderedPrompt { text, tools }),
             ..encoded
         })
+    }
+
+    /// A rendered text with these images in it, in order; `None`: the text has other places of images.
+    fn encode_rendered(
+        self,
+        text: &str,
+        images: &[usize],
+    ) -> Result<Option<EncodedPrompt>, ApiError> {
+        if images.is_empty() {
+            let ids = self.model.tokenizer.encode_rendered(text);
+            return EncodedPrompt::plain(ids, None).map(Some);
+        }
+        let Some((ids, runs)) = self.encode_around_images(text, images)? else {
+            return Ok(None);
+        };
+        let encoded = EncodedPrompt::plain(Ok(ids), None)?;
+        Ok(Some(EncodedPrompt { runs, ..encoded }))
     }
 
     /// A turn after earlier ids, which begin with the beginning-of-sequence token already.
@@ -303,12 +365,20 @@ impl<'a> PromptEncoder<'a> {
         let then = self.encode_prompt(then, wanted, room)?;
         let (ids, bos) = (&then.ids, self.model.tokenizer.bos());
         let repeats_bos = !context.is_empty() && ids.first().is_some_and(|&id| Some(id) == bos);
-        let mut all = context;
-        all.extend_from_slice(&ids[usize::from(repeats_bos)..]);
+        let (mut all, dropped) = (context, usize::from(repeats_bos));
+        let (earlier, new) = (all.len(), &ids[dropped..]);
+        all.extend_from_slice(new);
+        let mut runs = then.runs;
+        for run in &mut runs {
+            let rows = &run.rows;
+            run.rows = rows.start + earlier - dropped..rows.end + earlier - dropped;
+        }
         Ok(EncodedPrompt {
             ids: all,
             text: None,
-            ..then
+            reading: then.reading,
+            rendered: then.rendered,
+            runs,
         })
     }
 
@@ -397,6 +467,7 @@ impl<'a> PromptEncoder<'a> {
                 kwargs: Some(arguments.kwargs),
                 now_unix_s: self.now_unix_s,
                 bytes_max: Some(bytes_max),
+                marks_stay: self.marks_stay,
             })
         };
         let rendered = render(messages);
@@ -429,6 +500,7 @@ impl EncodedPrompt {
             text,
             reading: ParserConfig::default(),
             rendered: None,
+            runs: Vec::new(),
         })
     }
 }
@@ -454,6 +526,12 @@ impl PromptEncoder<'_> {
         }
         EncodedPrompt::plain(Ok(all), None)
     }
+}
+
+/// The error of a template that drops images, or doubles them.
+fn images_lost(field: &str) -> ApiError {
+    let message = format!("{field}: the model's chat template does not render the images");
+    ApiError::field(field, "template_refused", message)
 }
 
 /// Code of the error of a chat template that is wrong, which neither the request nor this program can mend.
@@ -545,6 +623,7 @@ impl PreparedPrompt {
             echo_text: self.echo_text.as_deref().map(str::to_owned),
             text: rendered.map(|rendered| rendered.text.clone()),
             tools: rendered.map_or_else(Vec::new, |rendered| rendered.tools.clone()),
+            images: self.run_records(),
         }
     }
 }
@@ -566,6 +645,7 @@ impl PromptEncoder<'_> {
             echo_text,
             text,
             tools,
+            images,
         } = record;
         let (tokenizer, context_max) = (&self.model.tokenizer, self.model.context_max);
         let vocab = tokenizer.vocab_size();
@@ -576,6 +656,10 @@ impl PromptEncoder<'_> {
         if ids.len() >= context_max {
             return Err(ApiError::full_context("prompt", ids.len(), context_max));
         }
+        let Some(image_runs) = image_runs::restored_runs(images, ids.len()) else {
+            let message = "prompt: the recorded rows of images are not rows of the prompt";
+            return Err(ApiError::field("prompt", "invalid_value", message));
+        };
         let rendered = text.map(|text| RenderedPrompt { text, tools });
         let answers = self.model.answers;
         let reading = rendered
@@ -589,6 +673,8 @@ impl PromptEncoder<'_> {
             echo_text: echo_text.map(Into::into),
             reading,
             rendered,
+            image_runs,
+            media: Vec::new(),
         })
     }
 }

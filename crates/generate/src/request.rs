@@ -2,6 +2,7 @@
 //! match. A parser of a protocol builds the request; every value is within bounds.
 
 use crate::error::ApiError;
+use crate::images::ImagePart;
 use crate::infill_prompt::InfillPrompt;
 use crate::model_handle::AdapterUse;
 use crate::prompt_limit::Truncation;
@@ -47,6 +48,10 @@ pub struct GenerateRequest {
     pub params: GenerationParams,
     /// How answers are delivered.
     pub stream_options: StreamOptions,
+    /// Images of all prompts, by the numbers that parts of messages and of prompts name. Not recorded: such a stream is not
+    /// durable.
+    #[serde(skip)]
+    pub images: Vec<ImagePart>,
 }
 
 impl GenerateRequest {
@@ -310,6 +315,8 @@ pub enum PromptPiece {
     Template(String),
     /// User text: names of control tokens stay text. Shared by all occurrences.
     User(#[serde(with = "shared_text")] Arc<str>),
+    /// The image of this number among those of the request.
+    Image(usize),
 }
 
 impl PromptPiece {
@@ -318,6 +325,7 @@ impl PromptPiece {
         match self {
             Self::Template(text) => text.len(),
             Self::User(text) => text.len(),
+            Self::Image(_) => 0,
         }
     }
 }

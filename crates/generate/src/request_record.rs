@@ -4,6 +4,7 @@
 use engine::{DryBreakers, RequestUpdate, SamplingParams};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::ops::Range;
 
 /// A prepared prompt without the parts that follow from the model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,24 @@ pub struct PromptRecord {
     /// Tool definitions in OpenAI's shape.
     #[serde(default, with = "verbatim::list")]
     pub tools: Vec<Value>,
+    /// Rows of images among the ids, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageRunRecord>,
+}
+
+/// A run of rows of an image in a prepared prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageRunRecord {
+    /// Number of the image among those of the request.
+    pub image: usize,
+    /// Number of the run among those of the image.
+    pub run: usize,
+    /// Rows of the prompt.
+    pub rows: Range<usize>,
+    /// Rows and columns of the grid that the run is.
+    pub grid: (u32, u32),
+    /// Names the rows, in hexadecimal digits: another key means another image, encoder or preparation.
+    pub key: String,
 }
 
 /// The encoding of [`RequestUpdate`]: `#[serde(with = "UpdateFields")]`.

@@ -9,7 +9,7 @@ use engine::{Handle, Progress, RequestId, Token, TopLogprob};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use stream::{Gate, StreamId, Tap};
 use text::Tokenizer;
 
@@ -50,6 +50,8 @@ pub struct StartedGeneration {
     pub choices: Vec<ChoiceLog>,
     /// Tokens of all prompts.
     pub prompt_tokens: u64,
+    /// Rows of images among them.
+    pub image_tokens: u64,
     /// Counts from before the restart; `None`: the generation was not resumed.
     pub resumed: Option<ResumedCounts>,
 }
@@ -65,6 +67,12 @@ impl StartedGeneration {
                 .map(|r| r.progress.cached_tokens())
                 .sum(),
         }
+    }
+
+    /// Time in which the model's encoder computed rows of images.
+    pub fn encoding(&self) -> Duration {
+        let times = self.requests.iter().map(|r| r.progress.encode_ns());
+        Duration::from_nanos(times.sum())
     }
 
     /// Prompt tokens whose keys and values exist, over all prompts. Of a resumed generation each prompt counts once,

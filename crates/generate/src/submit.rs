@@ -22,7 +22,7 @@ use crate::request_record::PromptRecord;
 use crate::sampling::breaker_tokens;
 use crate::stream_source::{StartedGeneration, Submitted};
 use engine::{
-    AdapterSet, Choice, Progress, Rejected, Request, RequestUpdate, SamplingParams,
+    AdapterSet, Choice, MediaInput, Progress, Rejected, Request, RequestUpdate, SamplingParams,
     SequencePermits, Terms, Token, TopLogprob,
 };
 use std::ops::Range;
@@ -107,6 +107,10 @@ impl Submission<'_> {
         let mut requests = SubmittedRequests::new(self.model, prompts.len());
         let mut opened = OpenedLogs::with_capacity(prompts.len() * self.n);
         let prompt_tokens = prompts.iter().map(|prompt| prompt.ids.len() as u64).sum();
+        let image_tokens = prompts
+            .iter()
+            .map(|prompt| prompt.image_rows() as u64)
+            .sum();
         for (i, prompt) in prompts.into_iter().enumerate() {
             requests.push(self.submit_prompt(i, prompt, host, &mut opened)?);
         }
@@ -116,6 +120,7 @@ impl Submission<'_> {
             requests: requests.keep(),
             choices: opened.logs,
             prompt_tokens,
+            image_tokens,
             resumed: None,
         };
         Ok((generation, opened.readers))
@@ -136,10 +141,12 @@ impl Submission<'_> {
             choices.push(self.open_choice(&prompt, limits, host, opened)?);
         }
         let remote = self.remote_record(&prompt, (0, self.n), &[])?;
+        let media = self.media(&prompt)?;
         let mut ids = prompt.ids;
         ids.truncate(limits.prompt_len);
         let request = Request {
             remote,
+            media,
             max_tokens: limits.max_tokens,
             sampling: self.sampling_params(limits),
             choices,
@@ -147,6 +154,22 @@ impl Submission<'_> {
         };
         let choices = number * self.n..(number + 1) * self.n;
         self.submit_request(number, choices, request)
+    }
+
+    /// The inputs of the model's encoder.
+    ///
+    /// # Errors
+    /// The prompt's tokens have no log-probabilities where they are rows of images, or the images are not attached.
+    fn media(&self, prompt: &PreparedPrompt) -> Result<Vec<MediaInput>, ApiError> {
+        if prompt.image_runs.len() != prompt.media.len() {
+            let message = "images of a prompt are not attached";
+            return Err(ApiError::ours("internal_error", message));
+        }
+        if self.params.prompt_logprobs && !prompt.media.is_empty() {
+            let message = "prompt_logprobs: rows of images have no log-probabilities";
+            return Err(ApiError::field("prompt_logprobs", "invalid_value", message));
+        }
+        Ok(prompt.media.clone())
     }
 
     /// Alternatives that are kept of the token that ends a choice.
@@ -173,6 +196,7 @@ impl Submission<'_> {
             eos: self.eos_ids(),
             choices: Vec::new(),
             first_choice: 0,
+            media: Vec::new(),
             paused: false,
             embedding: None,
             deadline: self.deadline,
@@ -327,6 +351,10 @@ impl Submission<'_> {
     ) -> Result<Option<Arc<[u8]>>, ApiError> {
         if !self.model.engine.is_remote() {
             return Ok(None);
+        }
+        if !prompt.image_runs.is_empty() {
+            let message = "messages: engines of a cluster do not compute images yet";
+            return Err(ApiError::field("messages", "not_supported", message));
         }
         let request = self.remote_request(prompt, choices, updates);
         Ok(Some(request.encode()?.into()))

@@ -337,6 +337,7 @@ impl Forward for Model {
             states: self.states.as_ref().map_or(0, |(_, states)| *states),
             adapters: 0,
             hidden_dim: self.config.hidden_dim(),
+            ..Capabilities::LOGITS
         }
     }
 

@@ -41,9 +41,9 @@ pub use matmul::{RowGroup, matmul, matmul_groups};
 pub use matrix::{Matrix, MatrixStack, PackError, packing_fingerprint};
 pub use memory::ZeroedBuffer;
 pub use ops::{
-    add_assign, add_mul, add_scaled, clamped_swiglu_mul, exp_shifted, gelu_mul, l2_norm_in_place,
-    rms_norm, rms_norm_in_place, scale, sigmoid_mul, silu_in_place, silu_mul, softcap,
-    squared_relu_mul, walsh_hadamard,
+    add_assign, add_mul, add_scaled, clamped_swiglu_mul, exp_shifted, gelu_erf_in_place, gelu_mul,
+    l2_norm_in_place, quick_gelu_in_place, rms_norm, rms_norm_in_place, scale, sigmoid_mul,
+    silu_in_place, silu_mul, softcap, squared_relu_mul, walsh_hadamard,
 };
 pub use packing::{LentMemory, PackedBytes};
 pub use pool::Pool;

@@ -4,9 +4,12 @@
 //! depends on its own element only; the order of additions in a norm depends on the row's length alone at all levels
 //! with vectors. So a row's result never depends on the other rows of the batch, nor on the width of the vectors.
 
+mod gelu;
 mod reference;
 #[cfg(test)]
 mod tests;
+
+pub use gelu::{gelu_erf_in_place, quick_gelu_in_place};
 
 use crate::Isa;
 use crate::dispatch::by_isa;

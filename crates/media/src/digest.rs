@@ -12,6 +12,9 @@ pub const PREPROCESS_VERSION: u32 = 1;
 /// What a key begins with, so that it equals no hash of anything else.
 const DOMAIN: &[u8] = b"millrace image\0";
 
+/// What the key of a view begins with.
+const VIEW_DOMAIN: &[u8] = b"millrace view\0";
+
 /// The SHA-256 of a file, its name where files are kept.
 #[must_use]
 pub fn file_digest(bytes: &[u8]) -> [u8; 32] {
@@ -33,6 +36,15 @@ impl ImageKey {
         hash.number(tower_fingerprint.len() as u32);
         hash.0.update(tower_fingerprint);
         hash.plan(plan);
+        Self(hash.0.finalize().into())
+    }
+
+    /// The key of one of the image's views, which has its own run of rows: `view` counts from zero.
+    #[must_use]
+    pub fn of_view(&self, view: u32) -> Self {
+        let mut hash = Hash(Sha256::new_with_prefix(VIEW_DOMAIN));
+        hash.0.update(self.0);
+        hash.number(view);
         Self(hash.0.finalize().into())
     }
 

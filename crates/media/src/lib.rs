@@ -19,6 +19,7 @@ mod orientation;
 mod patches;
 mod pixels;
 pub mod plan;
+mod recipe;
 mod resize;
 mod size;
 
@@ -32,5 +33,6 @@ pub use limits::Limits;
 pub use orientation::Orientation;
 pub use patches::{Normalization, PatchOrder, patches, planes};
 pub use pixels::Pixels;
+pub use recipe::{Detail, DetailRows, Recipe, Rule, View};
 pub use resize::{Filter, resize};
 pub use size::{Area, Grid, Size};

@@ -150,6 +150,7 @@ fn run(
             eos: Arc::from([]),
             choices: vec![choice],
             first_choice: 0,
+            media: Vec::new(),
             paused: false,
             embedding: None,
             deadline: None,

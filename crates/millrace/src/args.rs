@@ -19,7 +19,8 @@ pub(crate) use streams::{
 };
 
 use crate::config::{
-    Config, ConfigError, DeviceChoice, KvType, Layers, Origin, Preset, Quantize, Speculation,
+    Config, ConfigError, DeviceChoice, KvType, Layers, MmprojChoice, Origin, Preset, Quantize,
+    Speculation,
 };
 use crate::failure::Failure;
 use crate::logging;
@@ -181,6 +182,12 @@ pub(crate) struct ModelArgs {
     pub(crate) context: Option<usize>,
     #[command(flatten)]
     pub(crate) adapters: AdapterArgs,
+    /// File with the tower of a model that sees images, in place of the one beside the model.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) mmproj: Option<PathBuf>,
+    /// Load no tower: the model reads text only.
+    #[arg(long, visible_alias = "no-mmproj", conflicts_with = "mmproj")]
+    pub(crate) no_vision: bool,
     /// Jinja file with a chat template, in place of the model's own.
     #[arg(long, value_name = "FILE", visible_alias = "chat-template-file")]
     pub(crate) chat_template: Option<PathBuf>,
@@ -303,6 +310,11 @@ pub(crate) struct ShapeArgs {
 }
 
 impl ModelArgs {
+    fn mmproj_choice(&self) -> Option<MmprojChoice> {
+        let off = self.no_vision.then_some(MmprojChoice::Off);
+        off.or_else(|| self.mmproj.clone().map(MmprojChoice::File))
+    }
+
     /// The layers below and including these flags.
     fn layers(&self) -> Layers {
         let mut layers = Layers::defaults();
@@ -319,6 +331,7 @@ impl ModelArgs {
             .flag("models.directories", directories)
             .flag("model.context", self.context.as_ref())
             .flag("model.adapters", self.adapters.setting().as_ref())
+            .flag("model.mmproj", self.mmproj_choice().as_ref())
             .flag("model.chat_template", self.chat_template.as_ref())
             .flag("model.quantize", self.quantize.as_ref())
             .flag("model.device", self.device.as_ref())

@@ -5,7 +5,8 @@ use crate::config::{JournalPlace, Settings};
 use crate::failure::Failure;
 use cluster::names::InstanceId;
 use journal::{
-    CLUSTER_NAME, INSTANCE_NAME, JournalDirectory, LockedJournal, REPLICATED_NAME, StartError,
+    BLOBS_NAME, BlobStore, CLUSTER_NAME, INSTANCE_NAME, JournalDirectory, LockedJournal,
+    REPLICATED_NAME, StartError,
 };
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -49,6 +50,25 @@ pub(crate) fn lock_journal(settings: &Settings) -> Result<OpenedJournal, Failure
         Ok(locked) => Ok(OpenedJournal::Locked(locked)),
         Err(why) => start_without(&why, is_required),
     }
+}
+
+/// Bytes of all images that durable streams keep in the journal's directory.
+const BLOB_BYTES_MAX: u64 = 512 << 20;
+
+/// The images of durable streams in the directory of the locked journal. Without them, streams with images are not durable.
+pub(crate) fn open_blobs(settings: &Settings) -> Option<BlobStore> {
+    let JournalPlace::Directory(path) = settings.journal.place(settings.server.bind) else {
+        return None;
+    };
+    let opened = BlobStore::open(&path, BLOB_BYTES_MAX);
+    let failed = |why: &io::Error| {
+        let place = path.join(BLOBS_NAME);
+        tracing::error!(
+            "streams with images are not durable: {}: {why}",
+            place.display()
+        );
+    };
+    opened.inspect_err(failed).ok()
 }
 
 /// Names this instance in the directory of the locked journal. Returns the instance that was named: it has ended.

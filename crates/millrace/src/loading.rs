@@ -5,6 +5,7 @@ mod adapters;
 mod device;
 mod memory;
 mod remote;
+mod tower;
 mod weights;
 
 pub(crate) use adapters::OpenedAdapters;
@@ -27,6 +28,7 @@ use engine::{
     DiskCacheConfig, Engine, EngineThread, Handle, Observer, RequestId, Speculation, StepFacts,
     Transition,
 };
+use generate::images::Vision;
 use generate::model_handle::ModelHandle;
 use remote::ModelRelay;
 use server::{
@@ -38,6 +40,7 @@ use std::task::Waker;
 use std::time::Instant;
 use stream::{PoolLimits, SegmentPool};
 use text::{AnswerFormat, Capabilities, ChatTemplate, ToolSupport};
+use tower::{find_tower, vision_of};
 use weights::{DraftModel, PackedModel, load_options, load_weights};
 
 /// A model in memory with an engine thread.
@@ -82,6 +85,7 @@ pub(crate) fn check_header(source: &ModelSource, settings: &Settings) -> Result<
     let files = source.open(settings.model.quantize)?;
     check_configuration(source, &files, settings)?;
     OpenedAdapters::open(&files, settings)?;
+    find_tower(source, &files, settings)?;
     let tensors = files.tensors();
     match tensors.iter().find(|tensor| tensor.format().is_none()) {
         None => Ok(()),
@@ -120,11 +124,14 @@ pub(crate) fn load_from(
         ..LoadProgress::default()
     });
     let described = describe_model(source, &files, settings)?;
+    let tower = find_tower(source, &files, settings)?;
+    let vision = tower.as_ref().and_then(|tower| vision_of(tower, settings));
     let draft = DraftModel::find(settings, &described.text.tokenizer)?;
     let isa = kernel_isa(settings.model.deterministic)?;
     let mut identity = find_identity(&files, &described);
     let adapters = &described.adapters.adapters;
-    let model = load_weights(source, (files, adapters), isa, settings, report)?;
+    let mut model = load_weights(source, (files, adapters, tower), isa, settings, report)?;
+    let vision = vision.filter(|_| model.sees_images(source));
     identity.arithmetic.clone_from(&model.arithmetic);
     tracing::debug!(arithmetic = model.arithmetic, "arithmetic of the model");
     let context_max = model.model.dims().context_max;
@@ -142,7 +149,7 @@ pub(crate) fn load_from(
         name: source.name.clone(),
         facts: described.facts.clone(),
         identity,
-        handle: new_handle(described, engine, context_max, settings),
+        handle: new_handle(described, (engine, vision), context_max, settings),
         steps,
         step_signal,
         bytes,
@@ -200,15 +207,21 @@ fn describe_model(
 
 fn new_handle(
     described: DescribedModel,
-    engine: Handle,
+    (engine, vision): (Handle, Option<Vision>),
     context_max: usize,
     settings: &Settings,
 ) -> ModelHandle {
     let limits = token_pool_limits(settings, context_max);
+    let tokenizer = described.text.tokenizer;
+    let tokenizer = match &vision {
+        Some(vision) => tokenizer.reserving(vision.marks.texts()),
+        None => tokenizer,
+    };
     ModelHandle {
+        vision: vision.map(Arc::new),
         adapters: Arc::new(described.adapters.named),
-        eos: described.text.tokenizer.eos_ids().into(),
-        tokenizer: Arc::new(described.text.tokenizer),
+        eos: tokenizer.eos_ids().into(),
+        tokenizer: Arc::new(tokenizer),
         template: Arc::new(described.template),
         answers: described.answers,
         capabilities: described.capabilities,

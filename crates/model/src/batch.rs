@@ -1,6 +1,6 @@
 //! Input of one forward pass: query tokens of many sequences, prefill and decode mixed.
 
-use crate::row_inputs::{self, VectorRows};
+use crate::row_inputs::{self, RowAdditions, VectorRows};
 use crate::{AdapterSet, Dims, ForwardError, SpanStates, VECTOR};
 use std::ops::Range;
 
@@ -195,6 +195,15 @@ impl Batch {
         }
     }
 
+    /// As [`Batch::set_axes`], by the position of each row in the sequence.
+    pub fn set_axes_at(&mut self, axes: impl Fn(usize) -> [u32; 3]) {
+        if let Some(span) = self.spans.last_mut() {
+            let positions = span.position..span.position + span.tokens.len();
+            self.axes.extend(positions.map(axes));
+            span.axes.end = self.axes.len();
+        }
+    }
+
     /// Makes rows of the span that was added last, counted from its first row, see each other: each sees the positions up to
     /// the last of them. Blocks are given in ascending order. Without effect on an empty batch.
     pub fn add_block(&mut self, rows: Range<usize>) {
@@ -224,6 +233,18 @@ impl Batch {
         &self.vectors
     }
 
+    /// The vector of a row of the batch; `None`: the row is a token.
+    pub fn vector(&self, row: usize) -> Option<&[f32]> {
+        if self.tokens.get(row) != Some(&VECTOR) {
+            return None;
+        }
+        let at = self.vector_rows.partition_point(|run| run.rows.end <= row);
+        let VectorRows { rows, floats } = self.vector_rows.get(at)?;
+        let width = floats.len() / rows.len();
+        let first = floats.start + row.checked_sub(rows.start)? * width;
+        self.vectors.get(first..first + width)
+    }
+
     /// Positions on three axes, one for each row of the spans that have them.
     pub fn axes(&self) -> &[[u32; 3]] {
         &self.axes
@@ -239,27 +260,36 @@ impl Batch {
     /// # Errors
     /// [`ForwardError::BadBatch`] that names the first addition: of a model that does not compute them.
     pub fn check_plain(&self) -> Result<(), ForwardError> {
+        self.check_additions(RowAdditions::NONE)
+    }
+
+    /// Whether rows are no more than what a model takes.
+    ///
+    /// # Errors
+    /// [`ForwardError::BadBatch`] that names the first addition that the model does not compute.
+    pub fn check_additions(&self, taken: RowAdditions) -> Result<(), ForwardError> {
         let additions = [
             (
-                self.vector_rows.is_empty(),
+                taken.vectors || self.vector_rows.is_empty(),
                 "the model takes no vectors in place of tokens",
             ),
             (
-                self.axes.is_empty(),
+                taken.axes || self.axes.is_empty(),
                 "the model has no positions on three axes",
             ),
             (
-                self.blocks.is_empty(),
+                taken.blocks || self.blocks.is_empty(),
                 "the model has no rows that see each other",
             ),
         ];
-        match additions.iter().find(|(is_absent, _)| !is_absent) {
+        match additions.iter().find(|(is_taken, _)| !is_taken) {
             Some((_, why)) => Err(ForwardError::BadBatch(why)),
             None => Ok(()),
         }
     }
 
-    /// Checks the batch against the bounds of a model, whose rows are tokens.
+    /// Checks the batch against the bounds of a model. The rows that are more than tokens are those of
+    /// [`Batch::check_row_inputs`] and [`Batch::check_additions`].
     ///
     /// # Errors
     /// [`ForwardError::BadBatch`]: there are too many rows, a token or a page does not exist, or a page table is too short.
@@ -277,7 +307,9 @@ impl Batch {
             self.logit_rows() > most,
             "more logits rows than logit_rows_max",
         )?;
-        let unknown = |&token: &u32| token as usize >= dims.vocab;
+        let has_vectors = !self.vector_rows.is_empty();
+        let unknown =
+            |&token: &u32| token as usize >= dims.vocab && !(has_vectors && token == VECTOR);
         refuse(
             self.tokens.iter().any(unknown),
             "a token is not in the vocabulary",

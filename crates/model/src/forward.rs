@@ -1,6 +1,6 @@
 //! The interface between the engine and a model that computes logits.
 
-use crate::{Ahead, Batch, PageId};
+use crate::{Ahead, Batch, Encode, PageId};
 
 /// Sizes of a model that the engine needs. Constant for the life of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +81,10 @@ pub struct Capabilities {
     pub adapters: usize,
     /// Elements of a hidden state; 0 for a model without hidden states.
     pub hidden_dim: usize,
+    /// Whether the rows of an input have positions on three axes ([`Batch::set_axes`]).
+    pub axes: bool,
+    /// Whether the rows of one input see each other ([`Batch::add_block`]), so that they are computed in one batch.
+    pub blocks: bool,
 }
 
 impl Capabilities {
@@ -90,6 +94,8 @@ impl Capabilities {
         states: 0,
         adapters: 0,
         hidden_dim: 0,
+        axes: false,
+        blocks: false,
     };
 }
 
@@ -127,6 +133,11 @@ pub trait Forward: Send {
 
     /// The MTP head, if the model has one.
     fn mtp_head(&mut self) -> Option<&mut dyn Predict> {
+        None
+    }
+
+    /// The encoder whose rows the model takes in place of tokens, if it has one.
+    fn encoder(&mut self) -> Option<&mut dyn Encode> {
         None
     }
 

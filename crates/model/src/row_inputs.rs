@@ -15,6 +15,26 @@ pub struct VectorRows {
     pub floats: Range<usize>,
 }
 
+/// What rows of a batch may be beside tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowAdditions {
+    /// Vectors in place of tokens.
+    pub vectors: bool,
+    /// Positions on three axes.
+    pub axes: bool,
+    /// Rows that see each other.
+    pub blocks: bool,
+}
+
+impl RowAdditions {
+    /// Rows are tokens.
+    pub const NONE: Self = Self {
+        vectors: false,
+        axes: false,
+        blocks: false,
+    };
+}
+
 /// Rows of the batch, from rows counted from the first of a span.
 pub(crate) fn in_batch(span: &Range<usize>, rows: &Range<usize>) -> Range<usize> {
     let row = |row: usize| span.start.saturating_add(row);
@@ -92,6 +112,9 @@ mod tests {
         assert_eq!(batch.check_row_inputs(WIDTH), Ok(()));
         assert_eq!(batch.tokens(), [1, 2, 3, 4, VECTOR, VECTOR, 7, 8]);
         assert_eq!(batch.blocks().first(), Some(&(4..6)));
+        assert_eq!(batch.vector(3), None);
+        assert_eq!(batch.vector(5), Some(&[0.5; WIDTH][..]));
+        assert_eq!(batch.vector(6), None);
         let mut copy = Batch::default();
         copy.copy_with(&batch, |token| token + 10);
         assert_eq!(copy.tokens(), [11, 12, 13, 14, VECTOR, VECTOR, 17, 18]);
@@ -119,6 +142,12 @@ mod tests {
             add(&mut batch);
             assert_eq!(batch.check_row_inputs(WIDTH), Ok(()), "{part}");
             assert!(says(&batch.check_plain(), part), "{part}");
+            let taken = RowAdditions {
+                vectors: part == "vectors",
+                axes: part == "three axes",
+                blocks: part == "see each other",
+            };
+            assert_eq!(batch.check_additions(taken), Ok(()), "{part}");
         }
     }
 

@@ -43,7 +43,7 @@ impl Bench {
         let (writer, recovered) =
             open_journal(directory, JournalConfig::default()).expect("a journal");
         let (journal, _) =
-            StreamJournal::start(writer, recovered, StreamFeed::new()).expect("a thread");
+            StreamJournal::start(writer, recovered, (StreamFeed::new(), None)).expect("a thread");
         let fake = FakeConfig {
             dims: Dims {
                 vocab: 300,
@@ -92,6 +92,7 @@ impl Bench {
             prompt: None,
         };
         let generation = StartedGeneration {
+            image_tokens: 0,
             engine: self.engine.clone(),
             tokenizer: small_vocabulary::tokenizer(),
             requests: Vec::new(),

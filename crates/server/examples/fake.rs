@@ -73,6 +73,7 @@ fn served() -> Result<ServedModel, Box<dyn Error>> {
         engine_absence: None,
         engine_arithmetic: None,
         handle: ModelHandle {
+            vision: None,
             adapters: Arc::default(),
             tokenizer: vocab::tokenizer(),
             template: Arc::new(ChatTemplate::new(template, "", "").map_err(|e| e.to_string())?),

@@ -68,7 +68,7 @@ pub use gateway::metrics::StepMetrics;
 pub use gateway::models::{
     DerivedModel, EngineAbsence, EngineArithmetic, Library, LibraryError, LoadError, LoadPhase,
     LoadProgress, LoadedModel, Loading, LocalModel, ModelFacts, ModelIdentity, ModelTask, PullNews,
-    ServedModel,
+    ServedModel, TowerFacts,
 };
 pub use gateway::owners_slot::OwnerState;
 pub use gateway::records::{

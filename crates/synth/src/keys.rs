@@ -39,6 +39,9 @@ pub(super) fn put(spec: &SynthSpec, out: &mut GgufWriter) {
     if let Some(recurrent) = &spec.recurrent {
         recurrent.put(spec.architecture, out);
     }
+    if spec.deepstack > 0 {
+        out.u32(&key("n_deepstack_layers"), spec.deepstack);
+    }
     if spec.mtp {
         out.u32(&key("nextn_predict_layers"), 1);
     }

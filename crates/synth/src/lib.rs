@@ -26,6 +26,7 @@ mod preset_names;
 mod presets;
 mod recurrent;
 mod spec;
+mod vision;
 mod vocab;
 mod write;
 
@@ -38,5 +39,6 @@ pub use outline::TaskSynth;
 pub use preset_names::PRESETS;
 pub use recurrent::RecurrentSynth;
 pub use spec::{RopeScaling, RopeSynth, SynthSpec};
+pub use vision::{VISION_PRESETS, VisionSpec};
 pub use vocab::{EncoderVocab, VOCAB_MIN};
 pub use write::AdapterSynth;

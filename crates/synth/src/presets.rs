@@ -144,6 +144,8 @@ impl SynthSpec {
             },
             window: windows.then_some(16),
             window_period: window_period(architecture),
+            marks: &[],
+            deepstack: 0,
             sections: match architecture {
                 Qwen2Vl | Qwen3Vl => Some(sections(head_dim)),
                 Qwen35 | Qwen35Moe => Some(sections(head_dim / 4)),

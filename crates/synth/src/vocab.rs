@@ -28,19 +28,22 @@ const CHAT_TEMPLATE: &str = "{% for message in messages %}{{ '<|im_start|>' + me
      {{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 /// Adds a byte-level vocabulary of `size` entries. The id of a byte is the byte. `adds_eos`: texts end with the token for
-/// the end.
-pub(super) fn put_bytes(size: u32, adds_eos: bool, out: &mut GgufWriter) {
+/// the end. The last entries are the control tokens `marks`.
+pub(super) fn put_bytes(size: u32, adds_eos: bool, marks: &[&str], out: &mut GgufWriter) {
     let merges = &MERGES[..MERGES.len().min((size - VOCAB_MIN) as usize + 1)];
     let mut tokens: Vec<String> = (0..=255).map(|byte| letter(byte).to_string()).collect();
     tokens.extend(CONTROL.map(str::to_owned));
     tokens.extend(merges.iter().map(|merge| merge.replace(' ', "")));
     // No merges lead to these tokens, so text never encodes to them; but the model can sample them, and then
     // a stream has words instead of broken characters.
-    let words = size as usize - tokens.len();
+    let words = (size as usize - tokens.len()).saturating_sub(marks.len());
     tokens.extend((0..words as u32).map(word));
+    let first_mark = tokens.len() as u32;
+    tokens.extend(marks.iter().map(|&mark| mark.to_owned()));
+    tokens.truncate(size as usize);
     let types: Vec<i32> = (0..size)
         .map(|id| {
-            if (BOS..=IM_END).contains(&id) {
+            if (BOS..=IM_END).contains(&id) || id >= first_mark {
                 TYPE_CONTROL
             } else {
                 TYPE_NORMAL

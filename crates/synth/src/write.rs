@@ -33,7 +33,7 @@ impl SynthSpec {
         keys::put(&spec, &mut writer);
         match vocab_from {
             Some(other) => vocab::put_from(other, &mut writer),
-            None => vocab::put_bytes(spec.vocab, spec.task.adds_eos(), &mut writer),
+            None => vocab::put_bytes(spec.vocab, spec.task.adds_eos(), spec.marks, &mut writer),
         }
         for planned in &plan {
             writer.tensor(planned.tensor.clone());

@@ -29,11 +29,14 @@ pub use grammar::{
 pub use stop::{StopHit, StopMatcher};
 pub use template::{
     BASE_MODEL, Capabilities, ChatTemplate, FUEL, GenericPlace, GenericTools, INVALID_ARGUMENTS,
-    Message, OUTPUT_BYTES_MAX, OWN_TEMPLATE, RenderInput, SOURCE_BYTES_MAX, TAG_BYTES_MAX,
-    TemplateError, ToolSupport, VALUE_BYTES_MAX, VALUE_ITEMS_MAX, WORK_MAX, turn_format_name,
+    ImageMark, Message, OUTPUT_BYTES_MAX, OWN_TEMPLATE, RenderInput, SOURCE_BYTES_MAX,
+    TAG_BYTES_MAX, TemplateError, ToolSupport, VALUE_BYTES_MAX, VALUE_ITEMS_MAX, WORK_MAX,
+    image_mark, image_marks, image_part, images_of, text_part, turn_format_name,
     with_escaped_values,
 };
-pub use tokenizer::{InfillTokens, TEXT_BYTES_MAX, Tokenizer, TokenizerError};
+pub use tokenizer::{
+    IdRun, InfillTokens, TEXT_BYTES_MAX, Tokenizer, TokenizerError, template_texts,
+};
 pub use vocab::{
     InfillIds, MERGES_MAX, TOKEN_BYTES_MAX, TOKENS_MAX, TokenKind, VOCAB_BYTES_MAX, VocabModel,
     VocabSpec,

@@ -26,6 +26,9 @@ mod call_support;
 mod capabilities;
 mod chat_template;
 mod generic_tools;
+mod image_parts;
+#[cfg(test)]
+mod image_parts_tests;
 mod message;
 mod metered_source;
 mod python_json;
@@ -39,5 +42,6 @@ pub use chat_template::{
     TemplateError,
 };
 pub use generic_tools::GenericTools;
+pub use image_parts::{ImageMark, image_mark, image_marks, image_part, images_of, text_part};
 pub use message::{INVALID_ARGUMENTS, Message, with_escaped_values};
 pub use turn_format::{BASE_MODEL, OWN_TEMPLATE, turn_format_name};

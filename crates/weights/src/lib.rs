@@ -13,6 +13,7 @@ pub mod packed_file;
 pub mod parameters;
 pub mod safetensors;
 mod tensor_entry;
+pub mod vision;
 
 pub use adapters::{Adapter, AdapterError};
 pub use config::{Architecture, Config, ConfigError};

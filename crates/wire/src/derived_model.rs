@@ -197,6 +197,8 @@ pub struct RequestedModel<'a> {
     pub stops: &'static [&'static str],
     /// Capabilities of the model.
     pub capabilities: Capabilities,
+    /// Whether the model takes images. Of a model that reads text only, a request still names its images.
+    pub takes_images: bool,
     /// Adapters that a request may use.
     pub adapters: &'a ModelAdapters,
     /// Number of token ids.

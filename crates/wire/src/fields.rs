@@ -2,8 +2,10 @@
 //! error response lists all invalid fields at once.
 
 pub mod bounds;
+mod image_list;
 pub mod recorder;
 
+use self::image_list::ImageList;
 use self::recorder::{FieldRecorder, array_schema, integer_schema, object_schema};
 use crate::field_table::{self, FieldTable};
 use generate::error::{ApiError, Problem};
@@ -89,6 +91,7 @@ pub struct Fields<'a> {
     problems: Vec<Problem>,
     /// Parts of fields that were left out: where each stands, and its name for the client.
     left_out: Vec<(String, String)>,
+    images: ImageList,
     /// Collects the schemas of the fields that are read.
     recorder: Option<FieldRecorder>,
 }
@@ -120,6 +123,7 @@ impl<'a> Fields<'a> {
             read: Cell::default(),
             problems,
             left_out: Vec::new(),
+            images: ImageList::default(),
             recorder: None,
         }
     }
@@ -347,6 +351,7 @@ impl<'a> Fields<'a> {
             read: Cell::default(),
             problems: Vec::new(),
             left_out: Vec::new(),
+            images: ImageList::default(),
             recorder,
         };
         let value = read(&mut inner);

@@ -5,6 +5,7 @@ use crate::fields::{self, Fields, JsonType};
 use crate::shared::job_outcome::JobId;
 use crate::stored_request::{History, StoredRequest};
 use generate::error::ApiError;
+use generate::images::ImagePart;
 use generate::model_handle::{ModelAdapters, NO_ADAPTERS};
 use generate::request::{GenerateRequest, GenerationParams, Prompt, StreamOptions};
 use std::borrow::Cow;
@@ -64,6 +65,7 @@ impl ParsedBody {
     ) -> Self {
         let prompts = prompts.into_iter().collect();
         let request = GenerateRequest {
+            images: Vec::new(),
             prompts,
             n: 1,
             params,
@@ -74,6 +76,12 @@ impl ParsedBody {
             job_id: None,
             stored_request: None,
         }
+    }
+
+    /// The body with these images, whose numbers the prompts name.
+    pub(crate) fn with_images(mut self, images: Vec<ImagePart>) -> Self {
+        self.request.images = images;
+        self
     }
 }
 
@@ -230,6 +238,7 @@ pub(crate) mod tests {
             (Protocol::OllamaGenerate, rejected()),
         ] {
             let model = RequestedModel {
+                takes_images: false,
                 id: "tiny",
                 derived: None,
                 adapters: &generate::model_handle::NO_ADAPTERS,

@@ -3,6 +3,7 @@
 use crate::fields::Fields;
 use crate::fields::bounds::IDS_MAX;
 use crate::fields::recorder::token_id_schema;
+use crate::shared::images::TEXT_MESSAGE;
 use crate::shared::messages;
 use crate::tool_definitions;
 use generate::error::ApiError;
@@ -145,9 +146,11 @@ pub fn parse_apply_template(mut fields: Fields<'_>) -> Result<ConversationReques
 fn parse_conversation(fields: &mut Fields<'_>) -> ConversationRequest {
     let tools = tool_definitions::parse_definitions(fields);
     fields.reject_left_out("must be \"function\"");
+    let messages = messages::parse_messages(fields);
+    fields.reject_images(TEXT_MESSAGE);
     ConversationRequest {
         tools,
-        messages: messages::parse_messages(fields),
+        messages,
         kwargs: messages::template_kwargs(fields),
         add_generation_prompt: fields.boolean("add_generation_prompt").unwrap_or(true),
     }

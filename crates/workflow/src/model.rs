@@ -6,7 +6,6 @@ use generate::constraint::compiler::OutputConstraints;
 use generate::embedding::{EmbeddingRequest, EmbeddingVector};
 use generate::error::{ApiError, Blame};
 use generate::model_handle::{DetokenizeOptions, ModelHandle, detokenize};
-use generate::output::parser_config::ParserConfig;
 use generate::prompt::PreparedPrompt;
 use generate::request::GenerationParams;
 use generate::submit::{self, NoHost, Submission};
@@ -78,10 +77,7 @@ impl Model {
         };
         let prompt = PreparedPrompt {
             ids: prompt.to_vec(),
-            at_text_start: false,
-            echo_text: None,
-            reading: ParserConfig::default(),
-            rendered: None,
+            ..PreparedPrompt::default()
         };
         let started = submission.start(vec![prompt], &NoHost);
         let (generation, readers) = started.map_err(|why| trouble(&why))?;

@@ -12,10 +12,10 @@ const DRAWN: [(&str, &[&str], &[&str]); 26] = [
     ("kernels", &[], &["testing"]),
     ("media", &[], &["testing"]),
     ("model", &[], &[]),
-    ("weights", &["kernels", "model"], &["testing"]),
+    ("weights", &["kernels", "media", "model"], &["testing"]),
     (
         "cpu",
-        &["kernels", "model", "weights"],
+        &["kernels", "media", "model", "weights"],
         &["synth", "testing"],
     ),
     (
@@ -37,12 +37,12 @@ const DRAWN: [(&str, &[&str], &[&str]); 26] = [
     ),
     (
         "generate",
-        &["engine", "stream", "text"],
+        &["engine", "media", "stream", "text"],
         &["model", "testing"],
     ),
     (
         "wire",
-        &["engine", "generate", "stream", "text"],
+        &["engine", "generate", "media", "stream", "text"],
         &["testing"],
     ),
     ("admission", &["engine", "generate"], &["stream", "testing"]),
@@ -104,6 +104,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 26] = [
             "http_client",
             "journal",
             "kernels",
+            "media",
             "model",
             "private_files",
             "server",

@@ -281,6 +281,7 @@ impl Scene {
                 constraint: None,
             }],
             first_choice: 0,
+            media: Vec::new(),
             paused: false,
             embedding: None,
             deadline: None,

@@ -64,6 +64,7 @@ fn model(waker: &Arc<OnceLock<Waker>>) -> ModelHandle {
     let (engine, _thread) = engine::spawn(engine).unwrap();
     let limits = PoolLimits { segments_max: 4096 };
     ModelHandle {
+        vision: None,
         adapters: Arc::default(),
         tokenizer: vocab::tokenizer(),
         template: Arc::new(ChatTemplate::new("{{ messages[-1].content }}", "", "").unwrap()),

@@ -77,6 +77,7 @@ fn engine_side(id: u64, now: Instant) -> EngineSide {
         segments_max: 16384,
     };
     let handle = ModelHandle {
+        vision: None,
         adapters: Arc::default(),
         tokenizer: vocab::tokenizer(),
         template: Arc::new(ChatTemplate::new("{{ messages[-1].content }}", "", "").unwrap()),

@@ -143,6 +143,7 @@ fn submit(handle: &Handle) -> Reader<Token> {
         eos: Arc::from([0]),
         choices: vec![choice],
         first_choice: 0,
+        media: Vec::new(),
         paused: false,
         embedding: None,
         adapters: engine::AdapterSet::NONE,

@@ -129,7 +129,7 @@ impl Decoder {
         }
         self.adapters.read(&self.rows);
         self.angles();
-        self.embed(config, weights, batch.tokens());
+        self.embed(config, weights, batch);
         self.per_layer_inputs(config, weights, batch.tokens());
         if let Some(projections) = &weights.states {
             self.start_states(config, projections);
@@ -168,6 +168,11 @@ impl Decoder {
     /// Number of adapters.
     pub(crate) fn adapters(&self) -> usize {
         self.adapters.count()
+    }
+
+    /// The instruction set and the threads.
+    pub(crate) fn machine(&mut self) -> (Isa, &mut Pool) {
+        (self.isa, &mut self.pool)
     }
 
     pub(crate) fn copy_page(&mut self, from: u32, to: u32) {
@@ -220,17 +225,22 @@ impl Decoder {
         }
     }
 
-    /// Writes embeddings to the stream, and prepares the input of the first layer.
-    fn embed(&mut self, config: &Config, weights: &Weights, tokens: &[u32]) {
-        let (isa, dim) = (self.isa, config.dim);
+    /// Writes embeddings, and the vectors in their place, to the stream, and prepares the input of the first layer. Vectors
+    /// have the scale of the stream.
+    fn embed(&mut self, config: &Config, weights: &Weights, batch: &Batch) {
+        let (isa, dim, tokens) = (self.isa, config.dim, batch.tokens());
         let input = &weights.layers[0].attention_input;
         let stream = self.scratch.stream.head_mut(tokens.len());
         let normed = self.scratch.normed.head_mut(tokens.len());
         self.pool
             .rows2((stream, dim), (normed, dim), |row, stream, normed| {
-                weights.embedding.row(tokens[row] as usize, stream);
-                if config.scales.embedding != 1.0 {
-                    scale(isa, stream, config.scales.embedding);
+                if let Some(vector) = batch.vector(row) {
+                    stream.copy_from_slice(vector);
+                } else {
+                    weights.embedding.row(tokens[row] as usize, stream);
+                    if config.scales.embedding != 1.0 {
+                        scale(isa, stream, config.scales.embedding);
+                    }
                 }
                 norm::read_input(input, isa, config.norm_eps, stream, normed);
             });

@@ -108,7 +108,7 @@ impl Decoder {
         let rows = self.rows.queries.len();
         mtp.read(batch).map_err(ForwardError::BadBatch)?;
         mtp.keep(batch, self.scratch.normed.head(rows));
-        self.join(config, (weights, head), batch.tokens());
+        self.join(config, (weights, head), batch);
         let attention = head.layer.attention.as_ref();
         if let Some(stored) = attention.and_then(|attention| attention.key_value.as_ref()) {
             let shape = &config.shapes[config.layers];
@@ -143,7 +143,7 @@ impl Decoder {
         mtp.read(batch).map_err(ForwardError::BadBatch)?;
         self.adapters.read(&self.rows);
         self.angles();
-        self.join(config, (weights, head), batch.tokens());
+        self.join(config, (weights, head), batch);
         let next = &head.output_input;
         self.layer(config, config.layers, &head.layer, next, batch.pages());
         let projection = head.output.as_ref();
@@ -151,8 +151,10 @@ impl Decoder {
         self.logits(config, weights, projection)
     }
 
-    /// Joins the rows' tokens and the hidden states before them to the stream, and prepares the input of the head's layer.
-    fn join(&mut self, config: &Config, (weights, head): (&Weights, &MtpHead), tokens: &[u32]) {
+    /// Joins the rows' tokens, or the vectors in their place, and the hidden states before them to the stream, and prepares the
+    /// input of the head's layer.
+    fn join(&mut self, config: &Config, (weights, head): (&Weights, &MtpHead), batch: &Batch) {
+        let tokens = batch.tokens();
         let (pool, scratch) = (&mut self.pool, &mut self.scratch);
         let Some(mtp) = &mut self.mtp else { return };
         let (isa, dim, eps, rows) = (self.isa, config.dim, config.norm_eps, tokens.len());
@@ -161,7 +163,10 @@ impl Decoder {
         let joined = mtp.joined.head_mut(rows);
         pool.rows(joined, 2 * dim, |row, joined| {
             let (embedding, state) = joined.split_at_mut(dim);
-            table.row(tokens[row] as usize, embedding);
+            match batch.vector(row) {
+                Some(vector) => embedding.copy_from_slice(vector),
+                None => table.row(tokens[row] as usize, embedding),
+            }
             let norm = &head.embedding_norm;
             norm::apply_to_parts(norm, isa, eps, embedding, dim);
             let found = match before[row] {

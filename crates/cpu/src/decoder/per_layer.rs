@@ -9,6 +9,7 @@ use super::scratch::Buffer;
 use super::{Config, Decoder, Dims, matmul, scale};
 use crate::norm;
 use kernels::{Isa, add_scaled, dequantize, gelu_mul};
+use model::VECTOR;
 use std::f32::consts::FRAC_1_SQRT_2;
 use weights::parameters::{PerLayerInputs, PerLayerUpdate, RowTable, Weights};
 
@@ -67,7 +68,13 @@ impl Decoder {
         self.pool.rows(out, cols, |row, input| {
             scale(isa, input, by_dim);
             norm::apply_to_parts(norm, isa, config.norm_eps, input, width);
-            add_row(table, isa, tokens[row] as usize, by_width, input);
+            // A row that is a vector has the table's row of the padding token, as in transformers.
+            let token = if tokens[row] == VECTOR {
+                0
+            } else {
+                tokens[row]
+            };
+            add_row(table, isa, token as usize, by_width, input);
             scale(isa, input, FRAC_1_SQRT_2);
         });
     }

@@ -1,7 +1,7 @@
 //! The rows of a batch, checked once and stored as flat lists for the layers.
 
 use kernels::{KvSlot, QueryRow};
-use model::{AdapterSet, Batch, Dims, ForwardError, Span, Want};
+use model::{AdapterSet, Batch, Dims, ForwardError, RowAdditions, Span, Want};
 
 /// One entry per row, in batch order, except `wanted`. Allocated once.
 pub(crate) struct Rows {
@@ -39,7 +39,11 @@ impl Rows {
     /// Reads a batch; rejects a batch that violates the bounds before changing anything.
     pub(crate) fn read(&mut self, batch: &Batch, dims: &Dims) -> Result<(), ForwardError> {
         batch.check_row_inputs(self.width)?;
-        batch.check_plain()?;
+        // The whole text of an encoder is tokens.
+        batch.check_additions(RowAdditions {
+            vectors: self.is_causal,
+            ..RowAdditions::NONE
+        })?;
         batch.check(dims)?;
         if !self.is_causal {
             check_whole_texts(batch)?;

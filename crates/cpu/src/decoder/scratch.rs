@@ -2,6 +2,7 @@
 
 use kernels::{Activations, Format, Isa, ZeroedBuffer};
 use model::Dims;
+use std::ops::Range;
 use weights::Config;
 use weights::config::LayerShape;
 use weights::parameters::Weights;
@@ -48,6 +49,11 @@ impl Buffer {
     /// The first `rows` rows, to be written.
     pub(crate) fn head_mut(&mut self, rows: usize) -> &mut [f32] {
         &mut self.data[..rows * self.cols]
+    }
+
+    /// Some rows, to be written.
+    pub(crate) fn rows_mut(&mut self, rows: Range<usize>) -> &mut [f32] {
+        &mut self.data[rows.start * self.cols..rows.end * self.cols]
     }
 
     /// One row.

@@ -29,6 +29,9 @@ mod refusals;
 mod safetensors;
 mod safetensors_hostile;
 mod support;
+mod tower_goldens;
+mod towers;
+mod vectors;
 
 use testing::heap::CountingAllocator;
 

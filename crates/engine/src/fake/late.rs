@@ -149,9 +149,13 @@ impl FakeModel {
             let mut before = 0;
             for position in 0..span.position {
                 let slot = self.slot(&span, position);
-                let token = self.tokens[slot];
-                let follows = mix(before, adapted ^ u64::from(token)) >> 1;
+                let input = self.inputs[slot];
+                let follows = mix(before, adapted ^ u64::from(input)) >> 1;
                 let found = self.slots[slot];
+                if self.blocked[slot] {
+                    before = found;
+                    continue;
+                }
                 if found == NOT_A_NUMBER {
                     break;
                 }

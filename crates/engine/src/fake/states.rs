@@ -4,7 +4,7 @@
 //! state, a state that is written twice in a batch, or read and written, is reported as a bad batch: so a state that was
 //! freed too early, given to the wrong sequence, or cut at the wrong place is found.
 
-use super::{FakeModel, mix};
+use super::{FakeModel, counted_spans, mix};
 use model::{Batch, ForwardError, PageId, SpanStates, SpanView, StateId};
 use std::ops::Range;
 
@@ -59,8 +59,8 @@ impl FakeStates {
         Ok(())
     }
 
-    /// Runs the spans of a batch over their states.
-    pub(super) fn advance(&mut self, batch: &Batch) -> Result<(), ForwardError> {
+    /// Runs the spans of a batch, whose rows count as `rows`, over their states.
+    pub(super) fn advance(&mut self, batch: &Batch, rows: &[u32]) -> Result<(), ForwardError> {
         self.before.clear();
         self.read.clear();
         self.written.clear();
@@ -71,7 +71,7 @@ impl FakeStates {
                 Ok(())
             };
         }
-        for span in batch.spans() {
+        for span in counted_spans(batch, rows) {
             let states = span.states.ok_or(bad("a span without states"))?;
             self.note(&span, &states)?;
             let mut hash = self.read_state(&span, &states)?;
@@ -161,7 +161,7 @@ fn step(hash: u64, token: u32) -> u64 {
     mix(hash, u64::from(token) + 1)
 }
 
-/// Bytes of a slot: the hash, then the token.
+/// Bytes of a slot of a token: the hash, then the token. Pages with vectors are not copied.
 pub(super) const SLOT_BYTES: usize = 12;
 
 impl FakeModel {
@@ -179,6 +179,7 @@ impl FakeModel {
             let (hash, token) = bytes.split_at(8);
             self.slots[slot] = u64::from_le_bytes(hash.try_into().expect("eight bytes"));
             self.tokens[slot] = u32::from_le_bytes(token.try_into().expect("four bytes"));
+            (self.inputs[slot], self.blocked[slot]) = (self.tokens[slot], false);
         }
     }
 

@@ -75,6 +75,7 @@ impl Bench {
             eos: Arc::from([0]),
             choices: opened,
             first_choice: 0,
+            media: Vec::new(),
             paused: false,
             embedding: None,
             deadline: None,

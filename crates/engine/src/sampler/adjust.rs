@@ -13,6 +13,7 @@
 mod tests;
 
 use super::SampleContext;
+use crate::media::is_media;
 use crate::{DRY_WINDOW_MAX, SamplingParams};
 
 /// Whether the logits stay as they are, so that no copy is needed. False with a constraint, because that
@@ -80,7 +81,8 @@ impl TokenCounts {
             0 => 0,
             window => len.saturating_sub(window),
         };
-        for (i, &token) in context.tokens.iter().enumerate().skip(from) {
+        let tokens = context.tokens.iter().enumerate().skip(from);
+        for (i, &token) in tokens.filter(|(_, token)| !is_media(**token)) {
             let count = &mut self.by_token[token as usize];
             if *count == 0 {
                 *count = 1;
@@ -218,8 +220,9 @@ impl Repetitions {
         self.measure(tokens);
         for (distance, &common) in self.lengths.iter().enumerate().skip(1) {
             let length = common.min(u32::try_from(limit).unwrap_or(u32::MAX));
-            if length >= allowed {
-                counts.raise(tokens[tokens.len() - distance], length);
+            let token = tokens[tokens.len() - distance];
+            if length >= allowed && !is_media(token) {
+                counts.raise(token, length);
             }
         }
         while let Some((token, length)) = counts.pop() {

@@ -41,8 +41,8 @@ impl Scheduler {
         if sequence.pool.is_some() {
             return false;
         }
-        // The last token is always computed.
-        let known = sequence.tokens.len() - 1;
+        // The last token is always computed. Rows of inputs have numbers of this process.
+        let known = (sequence.tokens.len() - 1).min(sequence.media.rows_before());
         if let Some(reader) = disk.reads_for() {
             return reader == age
                 || disk.reads_beginning_of(sequence.root, &sequence.tokens[..known]);
@@ -67,7 +67,8 @@ impl Scheduler {
         let chains = reused
             .iter()
             .filter_map(|&page| Some((page, pages.chain_of(page)?)));
-        let tokens = &sequence.tokens[..sequence.computed];
+        let known = sequence.computed.min(sequence.media.rows_before());
+        let tokens = &sequence.tokens[..known];
         disk.consider_write((sequence.root, tokens), chains, self.clock.now_ns());
     }
 }

@@ -72,6 +72,7 @@ impl Scheduler {
         if !rows.is_empty() {
             batch.push_adapted(rows, first, pages, Want::All, adapters);
             batch.set_states(sequence.states.of_verification(rows.len() - 1));
+            sequence.media.put_axes(batch);
             return Some(rows.len());
         }
         let drawn = sequence.next_draw().map(|draw| DRAWN | draw);
@@ -86,6 +87,9 @@ impl Scheduler {
         };
         batch.push_adapted(tokens, first, pages, want, adapters);
         batch.set_states(sequence.states.of_span(&span.positions));
+        sequence
+            .media
+            .put_rows(batch, |row| self.encodings.rows(row));
         Some(want.logit_rows(tokens.len()))
     }
 

@@ -37,6 +37,7 @@
 //!                   next one to get pages                      speculator      draft tokens, with draft_model or mtp_head
 //! kv_cache          the model's pages and states               begin           updates in flight
 //! timestamps        times known at the next head               notifier        the observer
+//! encodings         rows of inputs, and the encoder's work
 //! crate::disk_cache prefixes on disk
 //! ```
 //!
@@ -48,6 +49,7 @@ mod begin;
 mod disk;
 mod draft_model;
 mod drafts;
+mod encodings;
 mod end;
 mod in_flight;
 mod kv_cache;
@@ -71,8 +73,10 @@ use crate::{Observer, StepFacts};
 use std::sync::Arc;
 
 pub(crate) use draft_model::DraftPass;
+pub(crate) use encodings::UnitOutcome;
 
 use self::begin::UpdateQueue;
+use self::encodings::Encodings;
 use self::kv_cache::KvCache;
 use self::notifier::Notifier;
 use self::priority::PriorityPolicy;
@@ -93,6 +97,7 @@ pub(crate) struct Scheduler {
     kv: KvCache,
     rows: RowBudget,
     speculator: Speculator,
+    encodings: Encodings,
     updates: UpdateQueue,
     timestamps: Timestamps,
     notifier: Notifier,
@@ -123,8 +128,10 @@ impl Scheduler {
             start_candidates: StartCandidates::new(sequences + config.inbox_max),
             kv: KvCache::new(&dims, config.prefix_cache, inbox.states, sequences),
             rows: RowBudget::new(rows_max, dims.logit_rows_max, sequences, config.step_target)
-                .with_whole_prompts(!inbox.is_causal),
+                .with_whole_prompts(!inbox.is_causal)
+                .with_blocks(inbox.media.block_rows()),
             speculator: Speculator::new(&inbox),
+            encodings: Encodings::new(&config, inbox.media.encoder),
             updates: UpdateQueue::new(),
             timestamps: Timestamps::new(requests, tokens_max),
             notifier: Notifier::new(config.slow_consumer),
@@ -145,8 +152,10 @@ impl Scheduler {
         self.park_and_resume();
         let decodes = self.select_decodes(&mut plan.copies);
         self.start_requests();
-        self.rows
-            .give_prefill_rows(&mut self.table, decodes, &self.priority, self.clock);
+        if !self.select_encoding(decodes) {
+            self.rows
+                .give_prefill_rows(&mut self.table, decodes, &self.priority, self.clock);
+        }
         let forced = self.select_forced();
         self.select_drafts(forced);
         self.rows
@@ -169,8 +178,10 @@ impl Scheduler {
 
     /// Learns from the last step; the step's duration is known at the head of the next step.
     pub(crate) fn record_step(&mut self, facts: &StepFacts) {
-        self.rows.record_step(facts);
-        self.speculator.record_step(facts);
+        if !self.encodings.have_run() {
+            self.rows.record_step(facts);
+            self.speculator.record_step(facts);
+        }
         self.notifier.notify_step(&self.inbox.stats, facts);
     }
 

@@ -64,6 +64,7 @@ impl MtpHead {
             let last = &sequence.tokens[position..];
             batch.push(last, position, &sequence.pages, Want::Last);
             batch.set_states(sequence.states.of_span(&(position..position + 1)));
+            sequence.media.put_axes(batch);
             self.keys.push(key);
         }
         self.is_behind = !self.keys.is_empty();

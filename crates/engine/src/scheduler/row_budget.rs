@@ -24,6 +24,8 @@ pub(super) struct RowBudget {
     logit_rows_max: usize,
     /// Whether a prompt gets all its rows in one step, or none.
     whole_prompts: bool,
+    /// Rows of an input, where they see each other and are computed in one step; 0 elsewhere.
+    block_rows: usize,
     step_time: StepTimeModel,
     long_steps: LongSteps,
     /// Whether the step that is planned, or was last, is long.
@@ -48,6 +50,8 @@ struct DecodeCandidate {
 #[derive(Clone, Copy)]
 struct RowsLeft {
     rows: usize,
+    /// Rows beyond the step's time, for a block that is begun within it.
+    rows_beyond: usize,
     logit_rows: usize,
     whole_prompts: bool,
 }
@@ -63,6 +67,7 @@ impl RowBudget {
             rows_max,
             logit_rows_max,
             whole_prompts: false,
+            block_rows: 0,
             step_time: StepTimeModel::new(step_target),
             long_steps: LongSteps::new(),
             is_long: false,
@@ -78,6 +83,21 @@ impl RowBudget {
             whole_prompts,
             ..self
         }
+    }
+
+    /// This budget, for a model that computes so many rows of an input in one step.
+    pub(super) fn with_blocks(self, block_rows: usize) -> Self {
+        Self { block_rows, ..self }
+    }
+
+    /// Time that the step has beside its decodes; `None`: as much as there is work.
+    pub(super) fn left_ns(&self, decodes: usize) -> Option<u64> {
+        self.step_time.left_ns(decodes)
+    }
+
+    /// Time of the decodes of a step, as far as is known.
+    pub(super) fn decodes_ns(&self) -> u64 {
+        self.step_time.decodes_ns()
     }
 
     pub(super) fn set_step_target(&mut self, target: Option<Duration>) {
@@ -107,7 +127,12 @@ impl RowBudget {
         policy: &PriorityPolicy,
         clock: StepClock,
     ) {
-        let most = self.decodes_max(prefill_waits);
+        let block_waits = self.block_rows > 0
+            && table
+                .live()
+                .any(|(_, s)| s.is_prefilling() && !s.media.is_empty());
+        let block_rows = if block_waits { self.block_rows } else { 0 };
+        let most = self.decodes_max(prefill_waits, block_rows);
         let mut keys = std::mem::take(&mut self.keys);
         keys.clear();
         let request = |s: &Sequence| table.request(s.slot);
@@ -129,12 +154,13 @@ impl RowBudget {
         self.keys = keys;
     }
 
-    /// Rows that decodes may have.
-    fn decodes_max(&self, prefill_waits: bool) -> usize {
+    /// Rows that decodes may have, where so many rows of a block wait.
+    fn decodes_max(&self, prefill_waits: bool, block_rows: usize) -> usize {
         if !prefill_waits {
             return self.rows_max.min(self.logit_rows_max);
         }
-        let rows = self.rows_max - (self.rows_max / PREFILL_PART).max(1);
+        let prefill = (self.rows_max / PREFILL_PART).max(1).max(block_rows);
+        let rows = self.rows_max.saturating_sub(prefill);
         // At least one: where only one sequence fits, the queue waits for the end of that sequence.
         rows.min(self.logit_rows_max - 1).max(1)
     }
@@ -192,6 +218,7 @@ impl RowBudget {
         let keys = self.rank_prompts(table, policy, clock);
         let mut left = RowsLeft {
             rows: self.rows_max - decodes,
+            rows_beyond: 0,
             logit_rows: self.logit_rows_max - decodes,
             whole_prompts: self.whole_prompts,
         };
@@ -223,7 +250,8 @@ impl RowBudget {
     ) -> Vec<usize> {
         let mut keys = std::mem::take(&mut self.keys);
         keys.clear();
-        let prefilling = table.live().filter(|(_, s)| s.is_prefilling());
+        let prefilling = table.live();
+        let prefilling = prefilling.filter(|(_, s)| s.is_prefilling() && s.rows_wanted() > 0);
         keys.extend(prefilling.map(|(key, _)| key));
         let priority = |sequence: &Sequence| {
             policy.row_priority(table.fair_share(sequence.slot), sequence, clock)
@@ -254,7 +282,8 @@ impl RowBudget {
             whole_prompts: true,
             ..*left
         };
-        let finished = prompts().filter(|s| whole.take(s.uncomputed(), usize::MAX) > 0);
+        let may_finish = prompts().filter(|s| s.rows_wanted() == s.uncomputed());
+        let finished = may_finish.filter(|s| whole.take(s.uncomputed(), usize::MAX, true) > 0);
         let finished = finished.count();
         self.is_long = left.rows - whole.rows > in_time
             && self.step_time.fits_target(decodes + finished)
@@ -262,6 +291,7 @@ impl RowBudget {
         if self.is_long {
             left.whole_prompts = true;
         } else {
+            left.rows_beyond = left.rows.saturating_sub(in_time);
             left.rows = left.rows.min(in_time);
         }
     }
@@ -334,19 +364,45 @@ impl RowBudget {
 impl RowsLeft {
     /// Adds to a sequence's chunk.
     fn give_chunk(&mut self, sequence: Option<&mut Sequence>, most: usize) {
-        if let Some(sequence) = sequence {
-            sequence.rows += self.take(sequence.uncomputed() - sequence.rows, most);
-        }
+        let Some(sequence) = sequence else { return };
+        let (wanted, before) = (sequence.rows_wanted(), *self);
+        let first = sequence.computed + sequence.rows;
+        let end = sequence.tokens_expected();
+        let rows = self.take(wanted, most, first + wanted == end);
+        let divided = sequence.media.divided_block(&(first..first + rows));
+        sequence.rows += match divided.filter(|_| rows > 0) {
+            None => rows,
+            Some(block) => {
+                *self = before;
+                match block.start.checked_sub(first) {
+                    Some(rows @ 1..) => self.take(rows, usize::MAX, false),
+                    _ => self.take_block(block.end - first, block.end == end),
+                }
+            }
+        };
     }
 
-    /// Rows for a sequence that wants so many more. The last position is left to a later step when the logits of that
-    /// position would be one row too many.
-    fn take(&mut self, wanted: usize, most: usize) -> usize {
-        let mut rows = wanted.min(most).min(self.rows);
-        if self.whole_prompts && (rows < wanted || self.logit_rows == 0) {
+    /// The rows of a block, or none. A block that is begun within the step's time may take longer.
+    fn take_block(&mut self, rows: usize, is_end: bool) -> usize {
+        let logit_rows = usize::from(is_end);
+        if rows > self.rows + self.rows_beyond || logit_rows > self.logit_rows {
             return 0;
         }
-        if rows == wanted && rows > 0 {
+        let within = rows.min(self.rows);
+        self.rows -= within;
+        self.rows_beyond -= rows - within;
+        self.logit_rows -= logit_rows;
+        rows
+    }
+
+    /// Rows for a sequence that wants so many more. The last position of a sequence is left to a later step when the logits
+    /// of that position would be one row too many.
+    fn take(&mut self, wanted: usize, most: usize, is_end: bool) -> usize {
+        let mut rows = wanted.min(most).min(self.rows);
+        if self.whole_prompts && (rows < wanted || (is_end && self.logit_rows == 0)) {
+            return 0;
+        }
+        if is_end && rows == wanted && rows > 0 {
             match self.logit_rows {
                 0 => rows -= 1,
                 _ => self.logit_rows -= 1,
@@ -436,6 +492,7 @@ impl Scheduler {
             }
         }
         self.kv.pages.forget_cached();
+        self.encodings.forget_current();
         if let Some(draft_model) = self.speculator.draft_model_mut() {
             draft_model.forget_cached();
         }
@@ -467,8 +524,12 @@ mod tests {
             (1, 1, 1, 1),
         ] {
             let budget = budget(rows_max, logit_rows_max);
-            assert_eq!(budget.decodes_max(false), alone, "{rows_max} rows");
-            assert_eq!(budget.decodes_max(true), beside_prefill, "{rows_max} rows");
+            assert_eq!(budget.decodes_max(false, 0), alone, "{rows_max} rows");
+            assert_eq!(
+                budget.decodes_max(true, 0),
+                beside_prefill,
+                "{rows_max} rows"
+            );
         }
     }
 }

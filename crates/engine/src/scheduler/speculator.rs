@@ -84,6 +84,8 @@ impl Speculator {
     ) -> usize {
         let most = most.min(self.draft_tokens_max);
         let most = match (&self.draft_model, &self.mtp_head) {
+            // A draft model sees tokens only.
+            (Some(_), _) if !sequence.media.is_empty() => 0,
             (Some(_), _) => most,
             (None, Some(head)) if head.is_sound() => most.min(MTP_TOKENS_MAX),
             (None, Some(_)) => 0,

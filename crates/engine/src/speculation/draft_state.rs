@@ -3,6 +3,7 @@
 
 use super::profitability::DraftHistory;
 use crate::Progress;
+use crate::media::is_media;
 use crate::pages::Pages;
 use crate::prefix_index::PrefixChain;
 use model::PageId;
@@ -208,6 +209,9 @@ pub(crate) fn lookup_prompt(tokens: &[u32], most: usize, drafts: &mut Vec<u32>) 
             None => tokens[at],
             Some(beyond) => drafts[first + beyond],
         };
+        if is_media(token) {
+            return;
+        }
         drafts.push(token);
     }
 }

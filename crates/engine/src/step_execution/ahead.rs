@@ -212,7 +212,7 @@ impl StepExecution<'_> {
     }
 
     /// Waits for the results of the batch in flight, and applies them.
-    fn land(&mut self) -> Result<(), DeviceFault> {
+    pub(super) fn land(&mut self) -> Result<(), DeviceFault> {
         let flights = &mut self.buffers.flights;
         let Some(number) = flights.current.number else {
             return Ok(());

@@ -1,9 +1,10 @@
 //! The execution of a planned step: copies of pages, draft tokens, the batch, and what its results change.
 //!
 //! Most models compute a batch while the engine waits ([`now`]). A model that runs ahead has the next batch started before the
-//! results of the last one are awaited ([`ahead`]).
+//! results of the last one are awaited ([`ahead`]). Units of an encoding are computed before the batch ([`encoding`]).
 
 mod ahead;
+mod encoding;
 mod now;
 
 use crate::Stats;
@@ -116,6 +117,7 @@ impl StepExecution<'_> {
                 self.scheduler.fail(copy.key, FailCode::Panic);
             }
         }
+        self.encode()?;
         let model: &mut dyn Forward = match self.draft.take() {
             Some(draft) => draft,
             None => &mut *self.model,

@@ -13,6 +13,7 @@ mod failures;
 mod forced;
 mod generation;
 mod long_steps;
+mod media;
 mod observers;
 mod payoff;
 mod permits;

@@ -83,9 +83,26 @@ impl ListedModel {
     /// What the model can do, as far as that is known without trying its chat template.
     fn abilities(&self) -> Option<Vec<&'static str>> {
         match (self.task()?, self.capabilities()) {
-            (task, Some(capabilities)) => Some(task.capabilities(capabilities)),
+            (_, Some(capabilities)) => Some(self.capability_names(capabilities)),
             (ModelTask::Generation, None) => None,
-            (task, None) => Some(task.capabilities(Capabilities::NONE)),
+            (_, None) => Some(self.capability_names(Capabilities::NONE)),
+        }
+    }
+
+    /// What the model can do, with the names of Ollama's API; `template`: what its chat template can.
+    pub fn capability_names(&self, template: Capabilities) -> Vec<&'static str> {
+        let task = self.task().unwrap_or(ModelTask::Generation);
+        task.capabilities(template, self.sees_images())
+    }
+
+    /// Whether the model sees images: of a loaded model as it was loaded, of another as its files say.
+    fn sees_images(&self) -> bool {
+        match &self.state {
+            ModelState::Ready(serving) => serving.model.handle.vision.is_some(),
+            _ => self
+                .facts
+                .as_ref()
+                .is_some_and(|facts| facts.tower.is_some()),
         }
     }
 
@@ -194,19 +211,31 @@ impl ModelTask {
     }
 
     /// What a model for this task can do, with the names of Ollama's API; `template`: what its chat template can.
-    pub fn capabilities(self, template: Capabilities) -> Vec<&'static str> {
+    fn capabilities(self, template: Capabilities, sees_images: bool) -> Vec<&'static str> {
         let names = match self {
             Self::Embedding => return vec!["embedding"],
             Self::Ranking => return vec!["rerank"],
             Self::Generation => [
                 ("completion", true),
                 ("tools", template.tools != ToolSupport::None),
+                ("vision", sees_images),
                 ("thinking", template.thinking),
             ],
         };
         let names = names.into_iter().filter(|(_, can)| *can);
         names.map(|(name, _)| name).collect()
     }
+}
+
+/// The tower of a model that sees images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TowerFacts {
+    /// Kind of the projector, which decides how images become rows.
+    pub projector: String,
+    /// Name of the file, without the path before it.
+    pub file: String,
+    /// Bytes of the file.
+    pub file_bytes: u64,
 }
 
 /// Metadata of a model's file.
@@ -236,6 +265,8 @@ pub struct ModelFacts {
     pub task: ModelTask,
     /// Sampling parameters that the files recommend.
     pub sampling: SamplingDefaults,
+    /// The tower beside the model, if the model sees images.
+    pub tower: Option<TowerFacts>,
     /// Metadata, without long values.
     pub info: Map<String, Value>,
 }
@@ -255,6 +286,7 @@ impl Default for ModelFacts {
             pooling: Some(Pooling::Last),
             task: ModelTask::Generation,
             sampling: SamplingDefaults::default(),
+            tower: None,
             info: Map::new(),
         }
     }

@@ -29,7 +29,7 @@ pub(crate) mod registry;
 pub(crate) mod resolved_model;
 
 pub use crate::records::ModelIdentity;
-pub use listed_model::{ListedModel, ModelFacts, ModelTask};
+pub use listed_model::{ListedModel, ModelFacts, ModelTask, TowerFacts};
 pub use loader::{Library, LibraryError, LoadError, LoadedModel, LocalModel, PullNews, run_loader};
 pub use loading::{LoadPhase, LoadProgress, Loading, ModelLookup, PendingLoad};
 pub use model_entry::{ModelEntry, ModelState, ReadyModel};

@@ -5,10 +5,12 @@ use super::json_record::{
     DescriptionError, check_options, check_prepared, check_requested, from_json, require_name,
     require_unix_s, require_unix_us, to_json,
 };
+use generate::images::{ImageRecord, detail_of_name};
 use generate::request::Priority;
 use generate::request::{CHOICES_MAX, GenerationParams, Prompt, StreamOptions};
 use generate::request_record::PromptRecord;
 use generate::value_bounds::{InvalidValue, check_params, require, require_tokens};
+use journal::BlobName;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wire::framing::Framing;
@@ -77,6 +79,9 @@ pub struct StreamDescription {
     pub priority: Priority,
     /// The prompts, in order.
     pub prompts: RecordedPrompts,
+    /// Images of the prompts, by number; their bytes are blobs of the journal.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageRecord>,
     /// Bytes of the request's body.
     #[serde(default)]
     pub body_bytes: usize,
@@ -142,6 +147,20 @@ struct OwnerOfDescription {
 pub fn key_of_description(description: &[u8]) -> u64 {
     let owned = serde_json::from_slice::<OwnerOfDescription>(description);
     owned.map_or(0, |owned| owned.owner)
+}
+
+/// The images in any description.
+#[derive(Deserialize)]
+struct ImagesOfDescription {
+    #[serde(default)]
+    images: Vec<ImageRecord>,
+}
+
+/// Names of the blobs with the images of a stream; none for another object.
+pub(crate) fn blobs_of_description(description: &[u8]) -> Vec<BlobName> {
+    let described = serde_json::from_slice::<ImagesOfDescription>(description);
+    let images = described.map_or_else(|_| Vec::new(), |described| described.images);
+    images.iter().filter_map(ImageRecord::digest).collect()
 }
 
 /// The prompts of a stream.
@@ -249,6 +268,7 @@ impl StreamDescription {
         require_tokens("detached_tokens", self.detached_tokens)?;
         require_tokens("context_max", self.context_max as u64)?;
         require_tokens("body_bytes", self.body_bytes as u64)?;
+        self.images.iter().try_for_each(check_image)?;
         check_params(&self.params)?;
         check_options(&self.stream_options, n)?;
         match &self.prompts {
@@ -256,6 +276,13 @@ impl StreamDescription {
             RecordedPrompts::Prepared(prompts) => check_prepared(prompts, self.context_max),
         }
     }
+}
+
+fn check_image(image: &ImageRecord) -> Result<(), InvalidValue> {
+    let is_known = image.digest().is_some() && detail_of_name(&image.detail).is_some();
+    require(is_known, || {
+        "images: an image has no hash, or no detail".to_owned()
+    })
 }
 
 /// Enums of crate `wire`, encoded by their names.

@@ -14,6 +14,7 @@ pub(crate) mod json_record;
 pub mod outcome;
 
 pub use control_state::ControlState;
+pub(crate) use description::blobs_of_description;
 pub use description::{
     DESCRIPTION_BYTES_MAX, DescriptionKind, ModelIdentity, RecordedPrompts, StreamDescription,
     key_of_description,

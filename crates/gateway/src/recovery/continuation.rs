@@ -29,7 +29,7 @@ use futures_util::StreamExt;
 use generate::constraint::compiler::OutputConstraints;
 use generate::error::{ApiError, ErrorKind};
 use generate::output::choice_reader::LogReaders;
-use generate::prompt::{PreparedPrompt, PromptEncoder};
+use generate::prompt::{IMAGE_CHANGED, PreparedPrompt, PromptEncoder};
 use generate::request::GenerateRequest;
 use generate::request::Priority;
 use generate::request_record::PromptRecord;
@@ -84,12 +84,14 @@ impl Continuation {
             handles: handles.clone(),
             serving: Arc::clone(serving),
             ask: GenerateRequest {
+                images: Vec::new(),
                 prompts: requested,
                 n: description.n,
                 params: description.params.clone(),
                 stream_options: description.stream_options.clone(),
             },
             program: None,
+            images: None,
             context_max: description.context_max,
             body_bytes: description.body_bytes,
             deadline,
@@ -140,16 +142,30 @@ impl Continuation {
             Err(error) => {
                 let (stream, code) = (record.id(), error.code);
                 tracing::error!(%stream, code, "a recovered stream cannot be continued");
-                self.pending.run.reject_stream(&error);
+                self.give_up(error, tokens).await;
             }
         }
     }
 
+    /// Ends a stream that cannot be continued: with `Lost` after the tokens that were recorded, if that is the reason, else
+    /// with the error.
+    async fn give_up(self, error: ApiError, tokens: u64) {
+        let ended_at = wire::clock::now();
+        let is_lost = [lost_error().code, IMAGE_CHANGED].contains(&error.code);
+        let is_readable = tokens > 0 && is_lost;
+        if is_readable && try_settle(&self, End::Lost, ended_at).await.is_ok() {
+            self.into_run().finish_recovered(ended_at);
+        } else {
+            self.into_run().reject_stream(&error);
+        }
+    }
+
     async fn try_submit(&mut self) -> Result<Vec<LogReaders>, ApiError> {
-        let prompts = self.restore_prompts().await?;
+        let mut prompts = self.restore_prompts().await?;
+        let pixels = self.pending.attach_images(&mut prompts).await?;
         let constraints = self.pending.output_constraints(&prompts).await?;
-        let permit = self.readmit(&prompts)?;
-        let (resumed, reporter) = (self.resumed(), permit.latency_reporter());
+        let permit = (self.readmit(&prompts)?, pixels);
+        let (resumed, reporter) = (self.resumed(), permit.0.latency_reporter());
         let (run, streams) = (&self.pending.run, &*self.pending.handles.streams);
         let (started, readers) = pending_generation::resume_stream(
             &self.pending.submission(&constraints),

@@ -27,4 +27,5 @@ pub mod starting_journal;
 pub(crate) mod stream_recovery;
 
 pub use coordinator::Recovery;
+pub(crate) use recovered_state::lost_error;
 pub use starting_journal::StartingJournal;

@@ -7,15 +7,19 @@ use crate::handles::Gateway;
 use crate::keys::Keys;
 use crate::records::DescriptionKind;
 use crate::streams::{RecoveredHandle, StreamFeed, StreamJournal, StreamOrigin};
-use journal::{FileSystem, LockedJournal, RecordTap, RecoveredStream, RecoveryReport};
+use journal::{BlobStore, FileSystem, LockedJournal, RecordTap, RecoveredStream, RecoveryReport};
 use std::sync::Arc;
 use stream::StreamId;
 use wire::clock;
 
 /// A locked journal before the reading of the records.
-pub struct StartingJournal(ReadJournal);
+pub struct StartingJournal {
+    read: ReadJournal,
+    blobs: Option<BlobStore>,
+}
 
-type ReadJournal = Box<dyn FnOnce(StreamFeed) -> Result<ReadStreams, String> + Send>;
+type ReadJournal =
+    Box<dyn FnOnce(StreamFeed, Option<BlobStore>) -> Result<ReadStreams, String> + Send>;
 
 /// The running journal with its streams.
 struct ReadStreams {
@@ -42,7 +46,7 @@ impl StartingJournal {
     where
         LockedJournal<F>: Send,
     {
-        Self(Box::new(|feed| {
+        let read: ReadJournal = Box::new(|feed, blobs| {
             let read = locked.recover();
             let (mut writer, recovered) = read.map_err(|why| why.to_string())?;
             if let Some(tap) = tap {
@@ -50,7 +54,7 @@ impl StartingJournal {
             }
             let report = recovered.report;
             let refused = recovered.refused.iter().map(|stream| stream.id).collect();
-            let started = StreamJournal::start(writer, recovered, feed);
+            let started = StreamJournal::start(writer, recovered, (feed, blobs));
             let (journal, streams) = started.map_err(|why| why.to_string())?;
             Ok(ReadStreams {
                 journal,
@@ -58,7 +62,15 @@ impl StartingJournal {
                 report,
                 refused,
             })
-        }))
+        });
+        Self { read, blobs: None }
+    }
+
+    /// The journal with the files that its records name, without which streams with images are not durable.
+    #[must_use]
+    pub fn with_blobs(self, blobs: BlobStore) -> Self {
+        let blobs = Some(blobs);
+        Self { blobs, ..self }
     }
 }
 
@@ -79,13 +91,14 @@ pub async fn recover_streams(
     let held = HeldRequests(gateway.clone());
     let begun = clock::now();
     let feed = gateway.generations.streams.feed().clone();
-    let read = tokio::task::spawn_blocking(move || starting.0(feed));
+    let read = tokio::task::spawn_blocking(move || (starting.read)(feed, starting.blobs));
     let read = read
         .await
         .unwrap_or_else(|_| Err("a bug in the journal".to_owned()));
     let (recovered, claims) = match read {
         Ok(read) => {
             log_report(&read);
+            let journal = Arc::clone(&read.journal);
             gateway.generations.journal.set(read.journal);
             let mut streams = read.streams;
             // The drop of the others ends their retention.
@@ -96,6 +109,9 @@ pub async fn recover_streams(
             let streams = restore_deliveries(&gateway, streams);
             let origin = (StreamOrigin::Journal, read.report.is_sealed);
             let recovered = register_streams(&gateway, &keys, streams, origin);
+            if let Some(blobs) = journal.blobs() {
+                blobs.remove_unreferenced();
+            }
             (recovered, begin_claims(&gateway, records))
         }
         Err(why) => {

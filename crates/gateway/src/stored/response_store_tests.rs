@@ -23,6 +23,8 @@ const LIMITS: ResponseLimits = ResponseLimits {
 
 fn limits(responses: ResponseLimits) -> Arc<LiveLimits> {
     Arc::new(LiveLimits::new(GatewayLimits {
+        pixels_bytes_max: 0,
+        decode_bytes_max: 0,
         open_requests_max: 8,
         inline_prompt_bytes_max: 1 << 10,
         credit_window: 0,
@@ -72,7 +74,7 @@ impl Process {
         let directory = JournalDirectory::new(journal_path(&folder));
         let (writer, recovered) = open_journal(directory, small_journal()).expect("a journal");
         let (journal, objects) =
-            StreamJournal::start(writer, recovered, StreamFeed::new()).expect("a thread");
+            StreamJournal::start(writer, recovered, (StreamFeed::new(), None)).expect("a thread");
         let slot = Arc::<JournalSlot>::default();
         slot.set(Arc::clone(&journal));
         let store = ResponseStore::new(limits(responses), slot, Arc::default());

@@ -5,6 +5,7 @@ use super::stream_slot::{Claim, PreparedNews, StreamSlot};
 use crate::records::{ControlState, NotedEnd, outcome};
 use generate::error::ApiError;
 use generate::stream_source::{EndedTime, StartedGeneration};
+use journal::BlobReference;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
@@ -18,12 +19,28 @@ pub struct DurableStream {
     slot: Arc<StreamSlot>,
     /// Whether the stream continues after a restart of the process.
     can_continue: bool,
+    /// Files that the records name.
+    blobs: Vec<BlobReference>,
 }
 
 impl DurableStream {
     pub(crate) fn new(slot: Arc<StreamSlot>) -> Self {
-        let can_continue = true;
-        Self { slot, can_continue }
+        Self {
+            slot,
+            can_continue: true,
+            blobs: Vec::new(),
+        }
+    }
+
+    /// The records with the files that they name, which are kept as long.
+    pub(crate) fn with_blobs(mut self, blobs: Vec<BlobReference>) -> Self {
+        self.blobs = blobs;
+        self
+    }
+
+    /// The files that the records name, but for those that are missing.
+    pub(crate) fn blobs(&self) -> &[BlobReference] {
+        &self.blobs
     }
 
     /// The records of a stream that is lost with the process, and that a later process only knows by name.

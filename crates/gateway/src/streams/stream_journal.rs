@@ -12,10 +12,10 @@ use super::journal_copy::JournalCopy;
 use super::recorder::StreamRecorder;
 use super::stream_slot::{StreamNews, StreamSlot};
 use super::stream_table::{NewsList, PendingNews, StreamTable, TableEntry};
-use crate::records::DESCRIPTION_BYTES_MAX;
+use crate::records::{DESCRIPTION_BYTES_MAX, blobs_of_description};
 use journal::{
-    Durability, FileSystem, Impairment, JournalThread, JournalWaker, Recovered, RecoveredStream,
-    StreamKey, Writer,
+    BlobStore, Durability, FileSystem, Impairment, JournalThread, JournalWaker, Recovered,
+    RecoveredStream, StreamKey, Writer,
 };
 use std::collections::HashMap;
 use std::io;
@@ -31,6 +31,8 @@ pub struct StreamJournal {
     pub(crate) state: Arc<JournalState>,
     /// `None` after [`StreamJournal::stop`].
     pub(crate) thread: Mutex<Option<JournalThread>>,
+    /// Files that records name; `None`: streams with images are not durable.
+    blobs: Option<BlobStore>,
 }
 
 /// A stream that this process did not open: what was recorded of it, and the handle for further records.
@@ -51,6 +53,16 @@ impl RecoveredHandle {
         let slot = StreamSlot::insert(state, records.id, bytes, copy, first);
         let durable = DurableStream::new(slot);
         Self { records, durable }
+    }
+}
+
+impl RecoveredHandle {
+    /// The handle with references to the files that the records name.
+    fn with_blobs(self, store: Option<&BlobStore>) -> Self {
+        let names = blobs_of_description(&self.records.description).into_iter();
+        let blobs = store.map(|store| names.filter_map(|name| store.reference(name)).collect());
+        let durable = self.durable.with_blobs(blobs.unwrap_or_default());
+        Self { durable, ..self }
     }
 }
 
@@ -93,7 +105,7 @@ impl StreamJournal {
     pub fn start<F: FileSystem>(
         writer: Writer<F>,
         recovered: Recovered,
-        feed: StreamFeed,
+        (feed, blobs): (StreamFeed, Option<BlobStore>),
     ) -> io::Result<(Arc<Self>, Vec<RecoveredHandle>)> {
         let bytes_max = usize::try_from(writer.live_bytes_max()).unwrap_or(usize::MAX);
         let state = JournalState::new(bytes_max, feed);
@@ -101,7 +113,7 @@ impl StreamJournal {
             let is_durable = writer.is_durable(stream.key);
             let handle = RecoveredHandle::new(&state, stream);
             handle.durable.slot().set_durable(is_durable);
-            handle
+            handle.with_blobs(blobs.as_ref())
         });
         let streams = streams.collect();
         let recorder = StreamRecorder::new(&state);
@@ -111,6 +123,7 @@ impl StreamJournal {
         let journal = Self {
             state,
             thread: Mutex::new(Some(thread)),
+            blobs,
         };
         Ok((Arc::new(journal), streams))
     }
@@ -129,6 +142,11 @@ impl StreamJournal {
     /// Makes the journal's thread look for streams that its tap needs once more.
     pub fn wake(&self) {
         self.state.wake_thread();
+    }
+
+    /// The files that records name.
+    pub(crate) fn blobs(&self) -> Option<&BlobStore> {
+        self.blobs.as_ref()
     }
 
     /// Begins a stream. `None`: the journal does not work, or the description is too large.
@@ -184,6 +202,9 @@ impl StreamJournal {
     /// continue in the next process.
     pub fn begin_shutdown(&self) {
         self.state.is_shutting_down.store(true, Ordering::Release);
+        if let Some(blobs) = &self.blobs {
+            blobs.leave_to_next();
+        }
     }
 
     /// Writes everything with the seal, and ends the threads. Handles that are dropped later forget nothing. Blocks

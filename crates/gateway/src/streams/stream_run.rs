@@ -8,6 +8,7 @@
 use super::stream_record::{Started, StreamRecord};
 use super::undelivered::UndeliveredStreams;
 use crate::keys::KeyPermit;
+use crate::media::ByteReservation;
 use admission::{LatencyReporter, Permit};
 use engine::{Progress, SequencePermits};
 use generate::error::{ApiError, ErrorKind};
@@ -162,6 +163,8 @@ fn first_token(record: &StreamRecord) -> Option<Instant> {
 /// The admission permit of a stream, shared by the stream's sequence permits.
 pub(crate) struct PermitHolder {
     permit: Permit,
+    /// The share of images in the bytes of all requests.
+    _pixels: Option<ByteReservation>,
     record: Weak<StreamRecord>,
     undelivered: Arc<UndeliveredStreams>,
 }
@@ -175,9 +178,16 @@ impl PermitHolder {
     ) -> Self {
         Self {
             permit,
+            _pixels: None,
             record: Arc::downgrade(record),
             undelivered: Arc::clone(undelivered),
         }
+    }
+
+    /// The holder, which also keeps a share of the bytes of images.
+    pub(crate) fn with_pixels(mut self, pixels: Option<ByteReservation>) -> Self {
+        self._pixels = pixels;
+        self
     }
 
     /// The admission permit.

@@ -55,6 +55,7 @@ fn run(steps: &Json, text: &str) -> Run {
     let template = ChatTemplate::new("", "", "").expect("valid");
     let limits = PoolLimits { segments_max: 64 };
     let handle = ModelHandle {
+        vision: None,
         adapters: std::sync::Arc::default(),
         tokenizer: vocab::tokenizer(),
         answers: AnswerFormat::default(),

@@ -320,7 +320,9 @@ pub fn usage(source: &StreamSource, answers: &[CollectedAnswer]) -> Usage {
     let tokens = started.choices.iter().map(ChoiceLog::answered);
     Usage {
         prompt_tokens: started.prompt_tokens,
+        image_tokens: started.image_tokens,
         cached_tokens: started.cached_tokens(),
+        encoding: started.encoding(),
         completion_tokens: tokens.sum(),
         reasoning_tokens: answers.iter().map(|answer| answer.reasoning_tokens).sum(),
         times: Times::of(started),

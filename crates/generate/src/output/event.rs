@@ -256,6 +256,10 @@ pub struct Entry {
 pub struct Usage {
     /// Tokens of all prompts.
     pub prompt_tokens: u64,
+    /// Rows of images, among `prompt_tokens`.
+    pub image_tokens: u64,
+    /// Time in which the model's encoder computed those rows.
+    pub encoding: Duration,
     /// Prompt tokens taken from the prefix cache.
     pub cached_tokens: u64,
     /// Generated tokens of all choices.

@@ -6,6 +6,7 @@ use crate::output::position::Position;
 use crate::stream_source::{StartedGeneration, StreamSource};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use stream::End;
 
 /// State of a generation after a turn over the choices.
@@ -61,6 +62,7 @@ impl GenerationReader {
             broken: None,
             first_end: None,
             usage: Usage {
+                image_tokens: started.image_tokens,
                 prompt_tokens: started.prompt_tokens,
                 ..Usage::default()
             },
@@ -111,6 +113,7 @@ impl GenerationReader {
         let started = self.source.started();
         Usage {
             cached_tokens: started.map_or(0, StartedGeneration::cached_tokens),
+            encoding: started.map_or(Duration::ZERO, StartedGeneration::encoding),
             reasoning_tokens: self
                 .choices
                 .iter()

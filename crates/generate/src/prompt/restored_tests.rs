@@ -54,6 +54,7 @@ pub(in crate::prompt) fn model(
     let template = ChatTemplate::new(template, "<|bos|>", "<|eos|>").expect("a template");
     let limits = PoolLimits { segments_max: 1 };
     ModelHandle {
+        vision: None,
         adapters: Arc::default(),
         tokenizer,
         answers,

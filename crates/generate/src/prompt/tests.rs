@@ -16,6 +16,7 @@ fn continued(template: &str, last: &str) -> Result<String, ApiError> {
     let mut messages = vec![message("user", "i"), message("assistant", last)];
     append_sentinel(&mut messages);
     let input = RenderInput {
+        marks_stay: false,
         messages: &messages,
         tools: &[],
         add_generation_prompt: false,

@@ -1,6 +1,7 @@
 //! Prompts that are truncated to leave room for the answer, and turns of a conversation that truncation may drop.
 
-use super::{EncodedPrompt, PromptEncoder};
+use super::image_runs::image_spans;
+use super::{EncodedPrompt, ImageRun, PromptEncoder};
 use crate::error::ApiError;
 use crate::output::parser_config::ParseOptions;
 use crate::prompt_limit::{PromptLimit, Truncation};
@@ -107,14 +108,22 @@ impl PromptEncoder<'_> {
             );
             return Err(ApiError::field(field, "invalid_value", message));
         }
+        let field = prompt.field();
         let most = most.unwrap_or_else(|| self.truncation.prompt_tokens_max(context_max));
         let bytes = PromptLimit::of_context(self.model).bytes_max();
         let prompt = shortened(prompt, bytes.saturating_add(CUT_WORD_BYTES));
         let mut encoded = self.encode_prompt(prompt, wanted, PromptLimit::WIDEST)?;
-        if encoded.ids.len() > most {
-            keep_last(&mut encoded.ids, most, self.model.tokenizer.bos());
+        let tokens = encoded.ids.len();
+        if tokens > most {
+            let seen = std::mem::take(&mut encoded.runs);
+            let bos = self.model.tokenizer.bos();
+            encoded.runs = keep_last(&mut encoded.ids, &seen, most, bos);
             // The text is that of the ids that stay.
             encoded.text = None;
+            // An answer about images of which none is left would be made up.
+            if encoded.runs.is_empty() && !seen.is_empty() {
+                return Err(self.full_context(field, tokens, &seen));
+            }
         }
         Ok(encoded)
     }
@@ -152,12 +161,30 @@ fn shortened(prompt: Prompt, mut bytes: usize) -> Prompt {
 /// Leaves out text of the first messages that is beyond the last `bytes` of all.
 fn shorten_messages(messages: &mut [Message], mut bytes: usize) {
     for message in messages.iter_mut().rev() {
-        if let Value::String(text) = &mut message.content {
+        for text in texts_of(&mut message.content) {
             if text.len() > bytes {
                 *text = last_bytes(text, bytes).to_owned();
             }
             bytes = bytes.saturating_sub(text.len());
         }
+    }
+}
+
+/// The texts of a content, the last one first: a text, or the parts of a list that are texts.
+fn texts_of(content: &mut Value) -> Vec<&mut String> {
+    match content {
+        Value::String(text) => vec![text],
+        Value::Array(parts) => {
+            let texts = parts
+                .iter_mut()
+                .rev()
+                .filter_map(|part| match part.get_mut("text") {
+                    Some(Value::String(text)) => Some(text),
+                    _ => None,
+                });
+            texts.collect()
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -174,12 +201,28 @@ fn is_too_long(encoded: &Result<EncodedPrompt, ApiError>, most: usize) -> bool {
     }
 }
 
-/// Keeps the last `most` ids, one of them for the beginning-of-sequence id if the ids begin with that.
-fn keep_last(ids: &mut Vec<u32>, most: usize, bos: Option<u32>) {
+/// Keeps the last `most` ids, one of them for the beginning-of-sequence id if the ids begin with that; fewer, where the cut would
+/// be within an image. Returns the runs of images that stay.
+fn keep_last(
+    ids: &mut Vec<u32>,
+    runs: &[ImageRun],
+    most: usize,
+    bos: Option<u32>,
+) -> Vec<ImageRun> {
     let begins = most > 1 && bos.is_some() && ids.first().copied() == bos;
     let first = usize::from(begins);
     let end = first + ids.len().saturating_sub(most);
+    let spans = image_spans(runs);
+    let cut = spans.iter().find(|span| span.start < end && end < span.end);
+    let end = cut.map_or(end, |span| span.end);
     ids.drain(first..end);
+    let dropped = end - first;
+    let kept = runs.iter().filter(|run| run.rows.start >= end);
+    kept.map(|run| ImageRun {
+        rows: run.rows.start - dropped..run.rows.end - dropped,
+        ..run.clone()
+    })
+    .collect()
 }
 
 /// Parts of a conversation that may be dropped, oldest first: whole turns before the last user message, then the older

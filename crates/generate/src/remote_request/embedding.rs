@@ -115,6 +115,7 @@ impl RemoteRequest {
             prompt: None,
         };
         let started = StartedGeneration {
+            image_tokens: 0,
             engine: model.engine.clone(),
             tokenizer: Arc::clone(&model.tokenizer),
             requests: vec![Submitted {

@@ -104,6 +104,7 @@ impl RemoteRequest {
         require_tokens("context_max", self.context_max as u64)?;
         require_tokens("credit_window", self.credit_window)?;
         check_prompt("prompt", &self.prompt, self.context_max)?;
+        require_range("prompt.images", self.prompt.images.len(), 0..=0)?;
         check_params(&self.params)?;
         if self.embedding.is_some() {
             require_range("n", self.n, 1..=1)?;

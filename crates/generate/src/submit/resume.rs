@@ -159,6 +159,10 @@ impl Submission<'_> {
             requests,
             choices: opened.logs,
             prompt_tokens: counts.prompt_tokens.iter().sum(),
+            image_tokens: prompts
+                .iter()
+                .map(|prompt| prompt.image_rows() as u64)
+                .sum(),
             resumed: Some(counts),
         };
         Ok((generation, opened.readers))
@@ -185,6 +189,7 @@ impl Submission<'_> {
             let request = self.resumed_request(answered, choice, given, host);
             let request = Request {
                 remote,
+                media: self.media(&prompts[prompt])?,
                 paused: resumed.paused,
                 sampling: updated(request.sampling, &resumed.updates),
                 ..request

@@ -124,6 +124,11 @@ impl Plan {
         Err(ImageFault::Plan { size, reason })
     }
 
+    /// The tiles in the order in which the model sees them, one for each view.
+    pub fn tiles(&self) -> impl Iterator<Item = &Tile> {
+        self.canvases.iter().flat_map(|canvas| &canvas.tiles)
+    }
+
     /// The pictures that the tower sees, in order.
     #[must_use]
     pub fn views(&self, image: &Pixels) -> Vec<Pixels> {

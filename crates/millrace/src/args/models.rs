@@ -16,6 +16,9 @@ pub(crate) struct PullArgs {
     /// Show the short names with sizes, and which of them fit this machine.
     #[arg(long, conflicts_with = "name")]
     pub(crate) list: bool,
+    /// Leave out the tower of a model that sees images (`mmproj`).
+    #[arg(long)]
+    pub(crate) no_vision: bool,
     /// Send no request to the hub if a model of this name is on this machine.
     #[arg(long)]
     pub(crate) if_absent: bool,

@@ -78,6 +78,9 @@ pub(crate) struct RunArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) generate: GenerateArgs,
+    /// Image that the prompt is about: JPEG, PNG, WebP, GIF or BMP (may be given several times; `-` reads standard input).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["raw", "workflow"])]
+    pub(crate) image: Vec<PathBuf>,
     /// System prompt.
     #[arg(long, visible_alias = "system-prompt")]
     pub(crate) system: Option<String>,

@@ -3,9 +3,10 @@
 
 use crate::args::InspectArgs;
 use crate::failure::Failure;
-use crate::model_files::{ModelSource, facts_of, has_safetensors};
+use crate::model_files::{ModelSource, TowerSearch, facts_of, has_safetensors};
 use crate::model_lookup::{expect_directories, find_model};
 use crate::packed_cache::PackedCache;
+use media::{Detail, Size};
 use serde_json::json;
 use server::{ModelFacts, ModelTask, SamplingDefaults};
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::io::Write;
 use text::{BASE_MODEL, OWN_TEMPLATE};
 use weights::encoder::{EncoderConfig, EncoderKind};
 use weights::gguf::{Array, Gguf, Value};
+use weights::vision::{VisionConfig, is_tower};
 use weights::{ModelFiles, TensorEntry, safetensors};
 
 /// Elements of an array, and characters of a string, that are shown.
@@ -47,6 +49,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     }
     print_tensors(&files, args.tensors, &mut out)?;
     print_verdict(gguf, &mut out)?;
+    print_tower((&source, &files), &mut out)?;
     print_requests(&facts_of(&files, &source), args, &mut out)?;
     print_cached(&files, args, &mut out)
 }
@@ -159,6 +162,9 @@ fn print_verdict(gguf: &Gguf, out: &mut impl Write) -> Result<(), Failure> {
     if let Some(kind) = EncoderKind::of(gguf) {
         return print_encoder(gguf, kind, out);
     }
+    if is_tower(gguf) {
+        return print_tower_verdict(gguf, out);
+    }
     match weights::Config::from_gguf(gguf, None) {
         Ok(config) => {
             let heads = match config.heads {
@@ -176,6 +182,58 @@ fn print_verdict(gguf: &Gguf, out: &mut impl Write) -> Result<(), Failure> {
         }
         Err(why) => writeln!(out, "does not run here: {why}")?,
     }
+    Ok(())
+}
+
+/// Prints whether this program can compute a tower.
+fn print_tower_verdict(gguf: &Gguf, out: &mut impl Write) -> Result<(), Failure> {
+    match VisionConfig::from_gguf(gguf) {
+        Ok(config) => {
+            writeln!(
+                out,
+                "runs here: {} (tower of models that are {} wide) with {} layers, {} wide, {} heads of {}",
+                config.projector.name(),
+                config.projection_dim,
+                config.layers,
+                config.dim,
+                config.heads,
+                config.head_dim()
+            )?;
+            print_rows(&config, out)
+        }
+        Err(why) => Ok(writeln!(out, "does not run here: {why}")?),
+    }
+}
+
+/// Sizes of images for which the rows are shown.
+const SHOWN_SIZES: [(u32, u32); 3] = [(256, 256), (1024, 768), (2048, 2048)];
+
+/// Prints the tower beside a model, or why there is none.
+fn print_tower(
+    (source, files): (&ModelSource, &ModelFiles),
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let search = TowerSearch::beside(source, files);
+    for (path, why) in &search.refused {
+        writeln!(out, "not its tower: {}: {why}", path.display())?;
+    }
+    let Some(tower) = search.found else {
+        return Ok(());
+    };
+    let facts = tower.facts();
+    let (file, projector, mib) = (&facts.file, &facts.projector, facts.file_bytes >> 20);
+    writeln!(out, "sees images: {file}, projector {projector}, {mib} MiB")?;
+    print_rows(&tower.config, out)
+}
+
+/// Prints rows of images of some sizes.
+fn print_rows(config: &VisionConfig, out: &mut impl Write) -> Result<(), Failure> {
+    let rows = SHOWN_SIZES.iter().filter_map(|&(width, height)| {
+        let plan = config.recipe.plan(Size::new(width, height), Detail::Auto);
+        Some(format!("{} ({width} x {height})", plan.ok()?.rows))
+    });
+    let rows = rows.collect::<Vec<_>>().join(", ");
+    writeln!(out, "rows of an image: {rows}")?;
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use crate::model_lookup::{expect_directories, unknown_name};
 use crate::model_store::{ModelStore, Removed};
 use crate::terminal_text::Align;
 use crate::{logging, terminal_text};
+use server::ModelFacts;
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,7 +24,7 @@ pub(crate) fn models(args: &LibraryArgs) -> Result<(), Failure> {
             local.name,
             terminal_text::bytes(facts.file_bytes),
             facts.quantization.clone(),
-            facts.family.clone(),
+            family(facts),
             modified_ago(facts.modified),
         ]
     });
@@ -36,6 +37,14 @@ pub(crate) fn models(args: &LibraryArgs) -> Result<(), Failure> {
         writeln!(std::io::stderr(), "{skipped}")?;
     }
     Ok(())
+}
+
+/// The architecture, and whether the model sees images.
+fn family(facts: &ModelFacts) -> String {
+    match facts.tower {
+        Some(_) => format!("{}, vision", facts.family),
+        None => facts.family.clone(),
+    }
 }
 
 /// Age of a model's file.

@@ -1,7 +1,7 @@
 //! `millrace pull`: downloads a model, with a progress bar.
 
 use crate::args::PullArgs;
-use crate::config::Settings;
+use crate::config::{MmprojChoice, Settings};
 use crate::failure::Failure;
 use crate::model_lookup::{absent, can_be_pulled};
 use crate::model_store::ModelStore;
@@ -19,7 +19,10 @@ const CONVERSATIONS_BYTES_MIN: u64 = 1 << 30;
 
 /// Downloads a model and prints the command that runs the model, or shows the short names.
 pub(crate) fn pull(args: &PullArgs) -> Result<(), Failure> {
-    let config = args.library.settings()?;
+    let mut config = args.library.settings()?;
+    if args.no_vision {
+        config.settings.model.mmproj = MmprojChoice::Off;
+    }
     logging::start(&config.settings)?;
     logging::tell_ignored(&config);
     let settings = &config.settings;

@@ -1,15 +1,18 @@
 //! `millrace run`: one answer, or one workflow, on the terminal. The words of the command line name the model, and are
 //! the prompt.
 
-use super::chat::text_message;
+use super::chat::{text_message, user_message};
 use super::pull::pull_absent;
 use super::{chat, workflow};
 use crate::args::RunArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::generation::{Answer, AnswerOptions, AnswerPrinter, Generator};
+use crate::generation::{
+    Answer, AnswerOptions, AnswerPrinter, Generator, STANDARD_INPUT, read_image,
+};
 use crate::model_lookup::expect_directories;
 use crate::{loading, logging, model_lookup};
+use generate::images::ImagePart;
 use generate::request::Prompt;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read, Write};
@@ -28,15 +31,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     match arguments.prompt {
         PromptArgument::Text(prompt) => run_prompt(args, settings, &prompt),
         PromptArgument::Workflow => run_workflow(args, settings, &mut std::io::stdout().lock()),
-        PromptArgument::Conversation if args.raw || args.stats => Err(Failure::user(
-            "--raw and --stats need a prompt: millrace run \"Hello\"",
-        )),
+        PromptArgument::Conversation if args.raw || args.stats || !args.image.is_empty() => Err(
+            Failure::user("--raw, --stats and --image need a prompt: millrace run \"Hello\""),
+        ),
         PromptArgument::Conversation => chat::talk(settings, args.system.clone(), &args.generate),
     }
 }
 
 fn run_prompt(args: &RunArgs, settings: &Settings, prompt: &str) -> Result<(), Failure> {
     let options = AnswerOptions::read(&args.generate)?;
+    let images = read_images(&args.image, settings)?;
     let mut out = std::io::stdout().lock();
     let loaded = loading::load_model(settings)?;
     let generator = Generator::new(&loaded, settings);
@@ -45,7 +49,7 @@ fn run_prompt(args: &RunArgs, settings: &Settings, prompt: &str) -> Result<(), F
     options.warn();
     let prompt = typed_prompt(&generator, &options, args, prompt)?;
     let mut printer = AnswerPrinter::new(&mut out);
-    let answer = generator.answer(prompt, &options, &mut printer, None)?;
+    let answer = generator.answer((prompt, &images), &options, &mut printer, None)?;
     if args.stats {
         print_rates(&answer);
     }
@@ -77,8 +81,18 @@ fn typed_prompt(
     }
     let system = args.system.as_deref();
     let system = system.map(|text| text_message("system", text));
-    let messages = system.into_iter().chain([text_message("user", prompt)]);
+    let message = user_message(prompt, 0..args.image.len());
+    let messages = system.into_iter().chain([message]);
     Ok(options.conversation(messages.collect()))
+}
+
+/// The images of the command line.
+fn read_images(paths: &[PathBuf], settings: &Settings) -> Result<Vec<ImagePart>, Failure> {
+    let bytes_max = settings.vision.image_bytes_max;
+    let images = paths.iter();
+    images
+        .map(|path| read_image("--image", path, bytes_max))
+        .collect()
 }
 
 /// Prints counts and rates on standard error.
@@ -98,9 +112,6 @@ fn print_rates(answer: &Answer) {
         server::end_words(answer.end),
     );
 }
-
-/// The argument for standard input.
-const STANDARD_INPUT: &str = "-";
 
 /// Model and prompt of a command line.
 pub(super) struct RunArguments {
@@ -159,7 +170,7 @@ impl RunArguments {
         }
         let prompt = match prompt {
             None if args.program.workflow.is_some() => PromptArgument::Workflow,
-            prompt => read_prompt(prompt)?,
+            prompt => read_prompt(prompt, &args.image)?,
         };
         Ok(Self { model, prompt })
     }
@@ -185,7 +196,16 @@ fn expect_model(args: &RunArgs, settings: &Settings, model: &Path) -> Result<(),
     })
 }
 
-fn read_prompt(said: Option<OsString>) -> Result<PromptArgument, Failure> {
+fn read_prompt(said: Option<OsString>, images: &[PathBuf]) -> Result<PromptArgument, Failure> {
+    let is_typed = said.as_ref().is_some_and(|text| text != STANDARD_INPUT);
+    let piped = images
+        .iter()
+        .filter(|path| path.as_path() == Path::new(STANDARD_INPUT));
+    if piped.count() > usize::from(is_typed) {
+        return Err(given_twice(
+            "standard input is one image or the prompt: type the prompt, and name other images by their files",
+        ));
+    }
     let text = match said {
         Some(text) if text != STANDARD_INPUT => {
             let text = text.into_string();

@@ -5,7 +5,7 @@ use crate::bounds::server_config;
 use crate::cluster_node::{self, JoinedCluster};
 use crate::config::{ClusterRole, Settings};
 use crate::failure::Failure;
-use crate::journal_opening::{OpenedJournal, lock_journal};
+use crate::journal_opening::{OpenedJournal, lock_journal, open_blobs};
 use crate::key_file::Keyring;
 use crate::library::Library;
 use crate::liveness::{NotifySocket, StallWatch};
@@ -159,7 +159,11 @@ async fn connect(
     }
     Ok(match journal {
         OpenedJournal::Locked(locked) => {
-            server.with_journal(StartingJournal::with_tap(locked, tap))
+            let starting = StartingJournal::with_tap(locked, tap);
+            server.with_journal(match open_blobs(settings) {
+                Some(blobs) => starting.with_blobs(blobs),
+                None => starting,
+            })
         }
         OpenedJournal::Failed(why) => server.without_journal(why),
         OpenedJournal::Off => server,

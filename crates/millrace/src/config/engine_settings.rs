@@ -1,7 +1,7 @@
 //! Settings of the model and of the engine's steps, and the names of what they choose.
 
-use super::DeviceChoice;
 use super::ranges::{HOUR_MS, TOKENS_MAX};
+use super::{DeviceChoice, MmprojChoice};
 use engine::{DRAFT_TOKENS_MAX, EngineConfig};
 use kernels::KvKind;
 use schemars::JsonSchema;
@@ -28,6 +28,9 @@ pub(crate) struct Model {
     /// Adapters (LoRA): each `[NAME=]PATH[:SCALE]`, a GGUF or a folder of PEFT. Requests that say nothing about adapters use those with a scale other than 0 (default: 1).
     #[schemars(extend("x-reload" = "restart", "x-reason" = "a model is served as it is"))]
     pub(crate) adapters: Vec<String>,
+    /// File with the tower of a model that sees images (`mmproj`): `auto`, the one beside the model that fits it, or `off`, text only.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "a model that was downloaded with its tower should see"))]
+    pub(crate) mmproj: MmprojChoice,
     /// Jinja file with a chat template, in place of the model's own.
     #[schemars(extend("x-reload" = "restart", "x-reason" = "a model's own template is the one of its training"))]
     pub(crate) chat_template: Option<PathBuf>,
@@ -101,6 +104,7 @@ impl Default for Model {
             name: None,
             context: None,
             adapters: Vec::new(),
+            mmproj: MmprojChoice::Auto,
             chat_template: None,
             quantize: None,
             threads: None,

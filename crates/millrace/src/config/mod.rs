@@ -29,6 +29,7 @@ mod settings;
 mod table;
 mod tree;
 mod upstream;
+mod vision;
 mod webhooks;
 
 pub(crate) use answers::{Field, ReasoningParser, ToolParser};
@@ -50,4 +51,5 @@ pub(crate) use schema::schema;
 pub(crate) use settings::{Settings, SlowReader};
 pub(crate) use table::table;
 pub(crate) use upstream::{Api as UpstreamApi, Upstream};
+pub(crate) use vision::{MmprojChoice, Vision};
 pub(crate) use webhooks::{SecretTexts, parse_secrets};

@@ -1,7 +1,7 @@
 //! Settings of single models, by name (`models.named`): defaults of their requests, and how they are loaded.
 
 use super::adapters::parse_adapters;
-use super::{DeviceChoice, KvType, Model, Settings};
+use super::{DeviceChoice, KvType, MmprojChoice, Model, Settings};
 use crate::model_store::ModelName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,9 @@ pub(crate) struct NamedModel {
     /// As `model.adapters`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) adapters: Option<Vec<String>>,
+    /// As `model.mmproj`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mmproj: Option<MmprojChoice>,
     /// As `model.chat_template`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) chat_template: Option<PathBuf>,
@@ -72,6 +75,9 @@ impl NamedModel {
         model.device = self.device.unwrap_or(model.device);
         if let Some(adapters) = &self.adapters {
             model.adapters.clone_from(adapters);
+        }
+        if let Some(mmproj) = &self.mmproj {
+            model.mmproj.clone_from(mmproj);
         }
         if let Some(template) = &self.chat_template {
             model.chat_template = Some(template.clone());
@@ -95,6 +101,7 @@ impl NamedModel {
             ("kv_type", self.kv_type.is_some()),
             ("device", self.device.is_some()),
             ("adapters", self.adapters.is_some()),
+            ("mmproj", self.mmproj.is_some()),
             ("chat_template", self.chat_template.is_some()),
         ];
         given

@@ -6,7 +6,7 @@ use super::ranges::{COUNT_MAX, DAY_S, HOUR_MS, PAUSE_MS_MIN, TOKENS_MAX, WEEK_MS
 use super::sampling::Sampling;
 use super::webhooks::Webhooks;
 use super::{
-    Cluster, Engine, Model, Preset, Upstream, answers::Answers, bind, journal::Journal,
+    Cluster, Engine, Model, Preset, Upstream, Vision, answers::Answers, bind, journal::Journal,
     prompt_cache::PromptCache,
 };
 use schemars::JsonSchema;
@@ -32,6 +32,7 @@ pub(crate) struct Settings {
     pub(crate) models: Models,
     pub(crate) answers: Answers,
     pub(crate) sampling: Sampling,
+    pub(crate) vision: Vision,
     pub(crate) engine: Engine,
     pub(crate) server: Server,
     pub(crate) listener: Listener,
@@ -110,6 +111,12 @@ pub(crate) struct Server {
         extend("x-reload" = "live", "x-reason" = "a prompt of 30,000 tokens has 120 KB; one of a million tokens 4 MB")
     )]
     pub(crate) body_bytes_max: usize,
+    /// Maximum size of the body of a request for an answer, which may have images; those longer than `body_bytes_max` share 256 MiB.
+    #[schemars(
+        range(min = 1024, max = 1_u64 << 28),
+        extend("x-reload" = "live", "x-reason" = "an image of 20 MiB has 27 MiB as base64")
+    )]
+    pub(crate) media_body_bytes_max: usize,
     /// Timeout for receiving a request's body.
     #[schemars(
         range(min = PAUSE_MS_MIN, max = HOUR_MS),
@@ -313,6 +320,7 @@ impl Default for Server {
             connections_max: server.connections_max,
             connections_per_ip_max: server.connections_per_ip_max,
             body_bytes_max: server.body_bytes_max,
+            media_body_bytes_max: server.media_body_bytes_max,
             body_timeout_ms: ms(server.body_timeout),
             drain_timeout_ms: ms(server.drain),
             engine_stall_s: ENGINE_STALL_S,

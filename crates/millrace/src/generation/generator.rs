@@ -8,6 +8,7 @@
 
 use super::options::AnswerOptions;
 use super::printer::AnswerPrinter;
+use super::typed_images::{attach_images, measure_images};
 use crate::clock::{now, now_unix_s};
 use crate::config::{NamedModel, Settings};
 use crate::failure::Failure;
@@ -17,6 +18,7 @@ use engine::Terms;
 use generate::constraint::compiler::{ConstraintCompiler, ConstraintOptions};
 use generate::error::{ApiError, Blame};
 use generate::generation_options::GenerationOptions;
+use generate::images::ImagePart;
 use generate::model_handle::ModelHandle;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Event, Usage};
@@ -101,20 +103,20 @@ impl Generator {
         ids.map(Prompt::Ids).map_err(|why| request_failure(&why))
     }
 
-    /// Generates an answer, and prints the parts of the answer as soon as they are final.
+    /// Generates an answer to a prompt with these images, and prints the parts of the answer as soon as they are final.
     ///
     /// # Errors
     /// The prompt or the options are invalid for this model, or the output cannot be written.
     pub(crate) fn answer(
         &self,
-        prompt: Prompt,
+        (prompt, images): (Prompt, &[ImagePart]),
         options: &AnswerOptions,
         printer: &mut AnswerPrinter<'_>,
         interrupts: Option<&Interrupts>,
     ) -> Result<Answer, Failure> {
         let answering = interrupts.map(Interrupts::answering);
         let (source, mut reader) = self
-            .start_answer(prompt, options)
+            .start_answer((prompt, images), options)
             .map_err(|why| request_failure(&why))?;
         let waker = thread_waker();
         let mut cx = Context::from_waker(&waker);
@@ -150,7 +152,7 @@ impl Generator {
     /// Prepares the prompt, compiles the output constraints and submits the request.
     fn start_answer(
         &self,
-        prompt: Prompt,
+        (prompt, images): (Prompt, &[ImagePart]),
         options: &AnswerOptions,
     ) -> Result<(Arc<StreamSource>, GenerationReader), ApiError> {
         let mut params = GenerationParams {
@@ -168,8 +170,10 @@ impl Generator {
             tool_calling: params.tool_calling,
             structured_output: params.response_format.is_some(),
         };
-        let encoder = PromptEncoder::new(&self.model, now_unix_s());
-        let prompts = encoder.prepare(vec![prompt], false, parse)?;
+        let measured = measure_images((&self.name, &self.model), images)?;
+        let encoder = PromptEncoder::new(&self.model, now_unix_s()).with_images(&measured);
+        let mut prompts = encoder.prepare(vec![prompt], false, parse)?;
+        attach_images(&self.model, (images, &measured), &mut prompts)?;
         let constraints = ConstraintOptions::new(params, &prompts, self.closed_objects);
         let submission = Submission {
             model: &self.model,

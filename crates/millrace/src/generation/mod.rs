@@ -4,12 +4,15 @@
 //! options    flags, schema file and tools file -> parameters, tools, template variables
 //! generator  prompt -> events -> finished answer, which Ctrl-C ends
 //! printer    events -> standard output and standard error
+//! typed_images  images that are named on the command line
 //! ```
 
 mod generator;
 mod options;
 mod printer;
+mod typed_images;
 
 pub(crate) use generator::{Answer, Generator, Interrupts, WhenIdle, thread_waker};
 pub(crate) use options::AnswerOptions;
 pub(crate) use printer::AnswerPrinter;
+pub(crate) use typed_images::{STANDARD_INPUT, read_image};

@@ -2,6 +2,7 @@
 //! sizes of a model that computes a text in one step and keeps nothing of it.
 
 use super::adapters::OpenedAdapters;
+use super::tower::find_tower;
 use super::weights::{LoadedWeights, load_options};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -30,7 +31,9 @@ pub(crate) fn bytes_needed(source: &ModelSource, settings: &Settings) -> Result<
     let files = source.open(settings.model.quantize)?;
     let options = load_options(&files, settings)?;
     let tensors: u64 = files.tensors().iter().map(|tensor| tensor.bytes).sum();
-    let weights = tensors / 100 * PACKED_PERCENT + tensors % 100;
+    let tower = find_tower(source, &files, settings)?;
+    let tower = tower.map_or(0, |tower| tower.bytes());
+    let weights = tensors / 100 * PACKED_PERCENT + tensors % 100 + tower;
     let others = match EncoderKind::of(files.metadata()) {
         Some(kind) => encoder_scratch_bytes(&files, kind, &options)?,
         None => decoder_scratch_bytes(&files, &options)?,

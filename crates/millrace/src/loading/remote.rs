@@ -206,7 +206,7 @@ impl WeightlessModel {
             name: source.name.clone(),
             facts: self.described.facts.clone(),
             identity: self.identity,
-            handle: new_handle(self.described, engine, context_max, settings),
+            handle: new_handle(self.described, (engine, None), context_max, settings),
             steps: Default::default(),
             step_signal: StepSignal::default(),
             bytes: 0,

@@ -4,9 +4,9 @@
 use super::device::load_on_gpu;
 use super::memory::{StateBudget, encoder_options, load_encoder, whole_text_options};
 use crate::clock::{now, now_unix_s};
-use crate::config::{Settings, Speculation, memory};
+use crate::config::{MmprojChoice, Settings, Speculation, memory};
 use crate::failure::Failure;
-use crate::model_files::{ModelPurpose, ModelSource, ModelText, arithmetic_name};
+use crate::model_files::{FittingTower, ModelPurpose, ModelSource, ModelText, arithmetic_name};
 use crate::model_lookup::find_model;
 use crate::packed_cache::{CacheWriter, CachedLoad};
 use cpu::{LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGES_MAX};
@@ -48,6 +48,18 @@ pub(super) struct PackedModel {
 }
 
 impl PackedModel {
+    /// Whether the model was loaded with its tower, where there is one.
+    pub(super) fn sees_images(&mut self, source: &ModelSource) -> bool {
+        let sees = self.model.encoder().is_some();
+        if !sees {
+            tracing::warn!(
+                "{}: reads text only: a GPU does not compute images yet (model.device = cpu, or --mmproj FILE, has the processor compute the model)",
+                source.name
+            );
+        }
+        sees
+    }
+
     /// Bytes with every page and every state used.
     pub(super) fn bytes_in_all(&self) -> u64 {
         let bytes = &self.bytes;
@@ -58,20 +70,22 @@ impl PackedModel {
 /// Loads a model to its GPU, or packs its weights for the processor.
 pub(super) fn load_weights(
     source: &ModelSource,
-    (files, adapters): (ModelFiles, &[Adapter]),
+    (files, adapters, tower): (ModelFiles, &[Adapter], Option<FittingTower>),
     isa: Isa,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<PackedModel, Failure> {
-    match load_on_gpu(source, (&files, adapters), isa, settings, report)? {
+    let wants_tower = matches!(settings.model.mmproj, MmprojChoice::File(_));
+    let on_gpu = (&files, adapters, wants_tower && tower.is_some());
+    match load_on_gpu(source, on_gpu, isa, settings, report)? {
         Some(model) => Ok(model),
-        None => load_on_processor((files, adapters), isa, settings, report),
+        None => load_on_processor((files, adapters, tower), isa, settings, report),
     }
 }
 
 /// Loads the weights, packed before or now, and packs the adapters, with progress in the log and in `report`.
 pub(super) fn load_on_processor(
-    (files, adapters): (ModelFiles, &[Adapter]),
+    (files, adapters, tower): (ModelFiles, &[Adapter], Option<FittingTower>),
     isa: Isa,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
@@ -100,7 +114,7 @@ pub(super) fn load_on_processor(
     );
     let (bytes, model) = match EncoderKind::of(files.metadata()) {
         Some(kind) => load_encoder(files, kind, (isa, pool), &options, sections)?,
-        None => load_decoder((files, adapters), (isa, pool), &options, sections)?,
+        None => load_decoder((files, adapters, tower), (isa, pool), &options, sections)?,
     };
     let from = if cached.is_from_cache() {
         " from the packed cache"
@@ -127,8 +141,11 @@ pub(super) fn load_on_processor(
     })
 }
 
+/// The model in the error for a tower of another one, which the search for towers has named.
+const THIS_MODEL: &str = "that is loaded";
+
 fn load_decoder(
-    (files, adapters): (ModelFiles, &[Adapter]),
+    (files, adapters, tower): (ModelFiles, &[Adapter], Option<FittingTower>),
     (isa, pool): (Isa, Pool),
     options: &LoadOptions,
     (sections, progress): (&mut PackedSections, &mut dyn FnMut(Packed)),
@@ -136,6 +153,10 @@ fn load_decoder(
     let model = Model::load_with(files, (isa, pool), options, sections, progress);
     let mut model = model.map_err(Failure::user)?;
     model.adapt(adapters).map_err(Failure::user)?;
+    if let Some(FittingTower { files, config, .. }) = tower {
+        let loaded = model.load_tower(files, config, THIS_MODEL, progress);
+        loaded.map_err(Failure::user)?;
+    }
     Ok((model.bytes(), Box::new(model)))
 }
 
@@ -302,7 +323,7 @@ impl DraftModel {
         let isa = kernel_isa(self.settings.model.deterministic)?;
         load_weights(
             &self.source,
-            (self.files, &[]),
+            (self.files, &[], None),
             isa,
             &self.settings,
             &mut |_| {},

@@ -4,7 +4,7 @@
 //! A model's publisher may recommend sampling parameters: `general.sampling.*` of a GGUF, `generation_config.json` next to
 //! safetensors, or the parameters of a model of Ollama's. A value that no request may have is left out.
 
-use super::{ModelSource, model_text};
+use super::{ModelSource, TowerSearch, model_text};
 use crate::config::Quantize;
 use crate::failure::Failure;
 use SamplingParameter::{
@@ -97,12 +97,19 @@ pub(crate) fn facts_of(files: &ModelFiles, source: &ModelSource) -> Result<Model
         sampling: source
             .sampling()
             .or(model_text::file_sampling(source, files)?),
+        tower: if purpose.is_causal {
+            TowerSearch::beside(source, files)
+                .found
+                .map(|tower| tower.facts())
+        } else {
+            None
+        },
         info: model_info(gguf),
     })
 }
 
 /// The tensor format that the file names, or the format of most of its bytes.
-fn quantization_name(files: &ModelFiles) -> String {
+pub(super) fn quantization_name(files: &ModelFiles) -> String {
     let named = files.metadata().u32("general.file_type").ok();
     let named = named.and_then(|id| FILE_TYPES.iter().find(|(known, _)| *known == id));
     if let Some((_, name)) = named {

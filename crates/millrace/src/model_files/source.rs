@@ -3,6 +3,7 @@
 //!
 //! The default model is Millrace's own, in the binary, or, in a build without the feature `mini`, a model of random weights.
 
+use super::tower_files::{is_tower, towers_beside};
 use crate::config::{NamedModel, Quantize};
 use crate::failure::Failure;
 use server::SamplingDefaults;
@@ -27,6 +28,8 @@ pub(crate) struct ModelSource {
     named: Option<Box<NamedModel>>,
     /// Sampling parameters that are recommended under this name, before those of the files.
     sampling: SamplingDefaults,
+    /// The tower that another program keeps apart from the model.
+    tower: Option<PathBuf>,
 }
 
 impl ModelSource {
@@ -38,6 +41,7 @@ impl ModelSource {
             is_started: false,
             named: None,
             sampling: SamplingDefaults::default(),
+            tower: None,
         }
     }
 
@@ -49,6 +53,7 @@ impl ModelSource {
             is_started: false,
             named: None,
             sampling: SamplingDefaults::default(),
+            tower: None,
         }
     }
 
@@ -72,6 +77,20 @@ impl ModelSource {
     /// This source with sampling parameters that are recommended under its name.
     pub(crate) fn with_sampling(self, sampling: SamplingDefaults) -> Self {
         Self { sampling, ..self }
+    }
+
+    /// This source with a tower that is not beside the model.
+    pub(crate) fn with_tower(self, tower: Option<PathBuf>) -> Self {
+        Self { tower, ..self }
+    }
+
+    /// Files that may be the model's tower.
+    pub(crate) fn towers(&self) -> Vec<PathBuf> {
+        match (&self.tower, &self.file) {
+            (Some(tower), _) => vec![tower.clone()],
+            (None, Some(file)) => towers_beside(file),
+            (None, None) => Vec::new(),
+        }
     }
 
     /// Sampling parameters that are recommended under this name, before those of the files.
@@ -173,7 +192,7 @@ pub(crate) fn only_model(directory: &Path) -> Result<PathBuf, Failure> {
             .extension()
             .is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
         let later_part = SplitName::parse(&path).is_some_and(|split| split.part != 0);
-        if is_gguf && !later_part {
+        if is_gguf && !later_part && !is_tower(&path) {
             models.push(path);
         }
     }
@@ -198,7 +217,7 @@ pub(crate) fn only_model(directory: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// A file's name without `.gguf` and without a split's `-00001-of-00003`.
-fn model_stem(path: &Path) -> String {
+pub(super) fn model_stem(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let parts = if SplitName::parse(path).is_some() {
         4

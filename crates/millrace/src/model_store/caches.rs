@@ -26,6 +26,7 @@ const OLLAMA_SERVICE: &str = "/usr/share/ollama/.ollama/models";
 const OLLAMA_WEIGHTS: &str = "application/vnd.ollama.image.model";
 const OLLAMA_ADAPTER: &str = "application/vnd.ollama.image.adapter";
 const OLLAMA_PARAMETERS: &str = "application/vnd.ollama.image.params";
+const OLLAMA_TOWER: &str = "application/vnd.ollama.image.projector";
 
 /// The caches of the settings that exist on this machine.
 #[derive(Debug, Default)]
@@ -75,6 +76,14 @@ impl Caches {
         caches
     }
 
+    /// The tower that Ollama's store has for the model with this file.
+    pub(super) fn tower_of(&self, model: &Path) -> Option<PathBuf> {
+        let files = self.files().into_iter();
+        files
+            .filter(|file| file.path == model)
+            .find_map(|file| file.tower)
+    }
+
     /// All models, by name. A model that cannot be opened is among them.
     pub(super) fn files(&self) -> Vec<ModelFile> {
         let mut left = ENTRIES_MAX;
@@ -120,11 +129,10 @@ fn ollama_models(root: &Path, left: &mut usize, found: &mut Vec<ModelFile>) {
         let relative = manifest.strip_prefix(&manifests).ok();
         let name = relative.and_then(Path::to_str).and_then(ollama_name);
         let files = ollama_files(&root, &manifest);
-        found.extend(name.zip(files).map(|(name, (path, parameters))| ModelFile {
-            name,
-            path,
-            parameters,
-        }));
+        found.extend(
+            name.zip(files)
+                .map(|(name, files)| ModelFile { name, ..files }),
+        );
     }
 }
 
@@ -138,8 +146,9 @@ fn ollama_name(relative: &str) -> Option<String> {
     Some(format!("{path}:{tag}"))
 }
 
-/// The file of a manifest's weights, if it is inside of the store, and that of its parameters.
-fn ollama_files(root: &Path, manifest: &Path) -> Option<(PathBuf, Option<PathBuf>)> {
+/// The file of a manifest's weights, if it is inside of the store, with those of its parameters and of its tower. The name is
+/// empty.
+fn ollama_files(root: &Path, manifest: &Path) -> Option<ModelFile> {
     let manifest: Manifest = serde_json::from_str(&short_text(manifest)?).ok()?;
     let of_kind = |kind: &str| manifest.layers.iter().find(|layer| layer.kind == kind);
     if of_kind(OLLAMA_ADAPTER).is_some() {
@@ -153,7 +162,12 @@ fn ollama_files(root: &Path, manifest: &Path) -> Option<(PathBuf, Option<PathBuf
         let path = root.join("blobs").join(format!("sha256-{hex}"));
         path_under(root, &path).map(|_| path)
     };
-    Some((file_of(OLLAMA_WEIGHTS)?, file_of(OLLAMA_PARAMETERS)))
+    Some(ModelFile {
+        name: String::new(),
+        path: file_of(OLLAMA_WEIGHTS)?,
+        parameters: file_of(OLLAMA_PARAMETERS),
+        tower: file_of(OLLAMA_TOWER),
+    })
 }
 
 /// The sampling parameters among Ollama's parameters of a model.
@@ -219,6 +233,7 @@ fn snapshot_models(
             },
             path: path.clone(),
             parameters: None,
+            tower: None,
         });
     }
 }

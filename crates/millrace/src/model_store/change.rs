@@ -3,7 +3,7 @@
 
 use super::name::ModelName;
 use super::{BUILT_IN_WEIGHTS, LATEST, ModelStore};
-use crate::model_files::{BUILT_IN, ModelSource, is_config};
+use crate::model_files::{BUILT_IN, ModelSource, is_config, pulled_tower};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use server::{DerivedModel, LibraryError, LocalModel};
@@ -213,11 +213,16 @@ impl ModelStore {
         }
     }
 
-    /// Removes all parts of a split file; of safetensors, all their files in the folder. Packed weights go with them.
+    /// Removes all parts of a split file, and the tower that was pulled with them; of safetensors, all their files in the folder.
+    /// Packed weights go with them.
     fn remove_parts(&self, first: &Path) -> Result<(), LibraryError> {
         self.remove_packed(first);
         if is_config(first) {
             return remove_folder(first.parent().unwrap_or(first)).map_err(|why| disk_error(&why));
+        }
+        let tower = pulled_tower(first);
+        if tower.is_file() {
+            std::fs::remove_file(&tower).map_err(|why| disk_error(&why))?;
         }
         match weights::gguf::SplitName::parse(first) {
             None => std::fs::remove_file(first).map_err(|why| disk_error(&why)),

@@ -5,7 +5,7 @@
 //! of its model directory is not followed: a user who can add a link would choose what is read. It is named as skipped.
 
 use crate::config::Quantize;
-use crate::model_files::{ModelSource, has_safetensors, is_config, read_facts};
+use crate::model_files::{ModelSource, has_safetensors, is_config, is_tower, read_facts};
 use crate::terminal_text::printable;
 use server::ModelFacts;
 use std::collections::HashMap;
@@ -48,6 +48,8 @@ pub(super) struct ModelFile {
     pub(super) path: PathBuf,
     /// The file with Ollama's parameters of the model.
     pub(super) parameters: Option<PathBuf>,
+    /// The file with the model's tower in Ollama's store.
+    pub(super) tower: Option<PathBuf>,
 }
 
 /// The model directories, with a cache of the facts of their files.
@@ -216,6 +218,7 @@ fn model_file(root: &Path, path: &Path) -> Option<ModelFile> {
     let name = find_model_file(root, path).filter(|name| !name.is_empty())?;
     Some(ModelFile {
         parameters: None,
+        tower: None,
         name,
         path: path_inside(root, path)?,
     })
@@ -228,7 +231,7 @@ pub(super) fn find_model_file(root: &Path, path: &Path) -> Option<String> {
         let name = folder.strip_prefix(root).ok()?.to_str()?;
         return has_safetensors(folder).then(|| name.to_owned());
     }
-    if path.extension()? != "gguf" {
+    if path.extension()? != "gguf" || is_tower(path) {
         return None;
     }
     let relative = path.strip_prefix(root).ok()?.to_str()?;

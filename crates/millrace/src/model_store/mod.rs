@@ -16,7 +16,7 @@ mod named;
 pub(crate) use change::{Record, Removed};
 pub(crate) use name::ModelName;
 
-use crate::config::{NamedModels, Quantize, Settings};
+use crate::config::{MmprojChoice, NamedModels, Quantize, Settings};
 use crate::model_files::{BUILT_IN, ModelSource, read_facts};
 use crate::packed_cache::PackedCache;
 use caches::{Caches, ollama_parameters};
@@ -47,6 +47,8 @@ pub(crate) struct ModelStore {
     named: NamedModels,
     /// Packed weights, which are removed with their model.
     packed_cache: Option<PackedCache>,
+    /// Whether `pull` takes towers along.
+    takes_towers: bool,
 }
 
 /// The model that the server was started with.
@@ -88,6 +90,7 @@ impl ModelStore {
             quantize: settings.model.quantize,
             named: settings.models.named.clone(),
             packed_cache: PackedCache::of(settings),
+            takes_towers: settings.model.mmproj != MmprojChoice::Off,
             started: OnceLock::new(),
         }
     }
@@ -117,13 +120,15 @@ impl ModelStore {
 
     /// The source of the model of a name.
     pub(crate) fn source_of_name(settings: &Settings, name: &str) -> Option<ModelSource> {
-        let found = Self::local(settings).find(name)?;
+        let store = Self::local(settings);
+        let found = store.find(name)?;
         Some(match found.weights.as_deref() {
             None | Some(BUILT_IN_WEIGHTS) => {
                 ModelSource::built_in().with_start_name(Some(name.to_owned()))
             }
             Some(path) => ModelSource::of_file(name.to_owned(), PathBuf::from(path))
-                .with_sampling(found.facts.sampling),
+                .with_sampling(found.facts.sampling)
+                .with_tower(store.caches.tower_of(Path::new(path))),
         })
     }
 
@@ -166,6 +171,11 @@ impl ModelStore {
             models.retain(is_for_text);
         }
         models.into_iter().map(|local| local.name).collect()
+    }
+
+    /// Whether `pull` takes a model's tower along.
+    pub(crate) fn takes_towers(&self) -> bool {
+        self.takes_towers
     }
 
     /// Links in the model directories that are not followed.
@@ -377,6 +387,7 @@ impl ModelStore {
                     .relative(Path::new(path))
                     .unwrap_or_else(|| path.to_owned());
                 ModelSource::of_file(name, PathBuf::from(path))
+                    .with_tower(self.caches.tower_of(Path::new(path)))
             }
         };
         source.with_named(self.named_for_load(weights))

@@ -2,6 +2,7 @@
 
 use super::hub::HubFile;
 use super::source::{HubSource, Pick};
+use crate::model_files::is_tower_name;
 use crate::terminal_text::printable;
 use server::LibraryError;
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ const USUAL: [&str; 15] = [
 ];
 /// Parts of the names of GGUF files that are no models.
 const NOT_MODELS: [&str; 2] = ["mmproj", "imatrix"];
+/// Tensor formats of towers, the preferred one first.
+const OF_TOWERS: [&str; 4] = ["F16", "BF16", "Q8_0", "F32"];
 /// Names that an error lists.
 const LISTED_MAX: usize = 40;
 
@@ -68,6 +71,31 @@ pub(super) fn choose<'a>(
             parts.len()
         )))
     }
+}
+
+/// The tower of the model with this first file, if the repository has one: of the model's folder before others, in the
+/// preferred format. Models of safetensors have theirs among their weights.
+pub(super) fn choose_tower<'a>(files: &'a [HubFile], model: &HubFile) -> Option<&'a HubFile> {
+    let folder = |path: &str| {
+        path.rsplit_once('/')
+            .map_or("", |(folder, _)| folder)
+            .to_owned()
+    };
+    if !model.path.to_ascii_lowercase().ends_with(".gguf") {
+        return None;
+    }
+    let towers = files.iter().filter(|file| is_tower_name(&file.path));
+    let rank = |file: &&HubFile| {
+        let stem = model_stem(&file.path);
+        let format = OF_TOWERS.iter().position(|quant| has_format(&stem, quant));
+        let is_elsewhere = folder(&file.path) != folder(&model.path);
+        (
+            is_elsewhere,
+            format.unwrap_or(OF_TOWERS.len()),
+            file.path.clone(),
+        )
+    };
+    towers.min_by_key(rank)
 }
 
 /// The models of a repository by name without ending and number, with the parts of each in order.
@@ -208,6 +236,36 @@ mod tests {
         assert!(with(&[]).unwrap_err().contains("no safetensors"));
         let bare = chosen(&["config.json", "model.safetensors"], "a/b").unwrap_err();
         assert!(bare.contains("no tokenizer.json"), "{bare}");
+    }
+
+    #[test]
+    fn tower_of_the_preferred_format_is_taken_along() {
+        let tower = |files: &[&str], model: &str| {
+            let file = |path: &str| HubFile {
+                path: path.to_owned(),
+                bytes: 1,
+                sum: Sum::Git(String::new()),
+            };
+            let files: Vec<_> = files.iter().map(|path| file(path)).collect();
+            choose_tower(&files, &file(model)).map(|file| file.path.clone())
+        };
+        let all = [
+            "M-Q8_0.gguf",
+            "mmproj-M-f32.gguf",
+            "mmproj-M-Q8_0.gguf",
+            "mmproj-M-bf16.gguf",
+            "mmproj-M-F16.gguf",
+        ];
+        for (have, want) in [(5, all[4]), (4, all[3]), (3, all[2]), (2, all[1])] {
+            let found = tower(&all[..have], "M-Q8_0.gguf");
+            assert_eq!(found.as_deref(), Some(want), "{have}");
+        }
+        assert_eq!(tower(&all[..1], "M-Q8_0.gguf"), None);
+        let odd = tower(&["mmproj.gguf"], "M-Q8_0.gguf");
+        assert_eq!(odd.as_deref(), Some("mmproj.gguf"));
+        let sizes = ["a/mmproj-F16.gguf", "b/mmproj-Q8_0.gguf"];
+        assert_eq!(tower(&sizes, "b/M.gguf").as_deref(), Some(sizes[1]));
+        assert_eq!(tower(&sizes, "model.safetensors"), None);
     }
 
     #[test]

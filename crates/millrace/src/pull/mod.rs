@@ -22,6 +22,7 @@ mod source;
 mod space;
 mod sum;
 
+use crate::model_files::pulled_tower;
 use crate::model_store::{ModelName, ModelStore};
 use attempts::Attempts;
 pub(crate) use error::PullError;
@@ -83,6 +84,14 @@ pub(crate) fn pull(
             target: directory.join(expect_plain(&folder, &file.path)?),
         });
     }
+    if let (Some(tower), Some(first)) = (choose_tower(store, &files, &chosen), fetches.first()) {
+        fetches.push(Fetch {
+            hub: &hub,
+            source: &source,
+            file: tower,
+            target: pulled_tower(&first.target),
+        });
+    }
     let missing = fetches.iter().map(Fetch::missing_bytes).sum();
     space::expect_space(directory, missing)?;
     for fetch in &fetches {
@@ -99,6 +108,16 @@ pub(crate) fn pull(
     });
     store.name_file(&model, &place, sha256)?;
     Ok(())
+}
+
+/// The tower that is taken along with these files of a model.
+fn choose_tower<'a>(
+    store: &ModelStore,
+    files: &'a [HubFile],
+    chosen: &[&HubFile],
+) -> Option<&'a HubFile> {
+    let first = chosen.first().filter(|_| store.takes_towers())?;
+    choose::choose_tower(files, first)
 }
 
 /// The files of a repository. A hub that has no time is asked again.

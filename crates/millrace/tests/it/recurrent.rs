@@ -119,6 +119,7 @@ impl Bench {
             eos: Arc::from([]),
             choices,
             first_choice: ask.first_choice,
+            media: Vec::new(),
             paused: false,
             embedding: None,
             adapters: engine::AdapterSet::NONE,

@@ -106,6 +106,7 @@ fn answers(
                 constraint: None,
             }],
             first_choice: 0,
+            media: Vec::new(),
             paused: false,
             embedding: None,
             deadline: None,

@@ -47,6 +47,14 @@ pub struct ServerConfig {
     pub body_timeout: Duration,
     /// Bytes of a request's body.
     pub body_bytes_max: usize,
+    /// Bytes of the body of a request for an answer, which may have images; at least `body_bytes_max`.
+    pub media_body_bytes_max: usize,
+    /// Bytes of all bodies longer than `body_bytes_max` together.
+    pub media_bodies_bytes_max: u64,
+    /// Bytes of files and pixels of images that requests have together.
+    pub pixels_bytes_max: u64,
+    /// Bytes that decoding images may hold.
+    pub decode_bytes_max: u64,
     /// Longer bodies are rendered and tokenized as offloaded work, outside the I/O threads.
     pub inline_prompt_bytes_max: usize,
     /// Bytes that this process may buffer for a connection, in each direction.
@@ -125,6 +133,10 @@ impl Default for ServerConfig {
             headers_max: 64,
             body_timeout: Duration::from_secs(30),
             body_bytes_max: 4 << 20,
+            media_body_bytes_max: 32 << 20,
+            media_bodies_bytes_max: 256 << 20,
+            pixels_bytes_max: 512 << 20,
+            decode_bytes_max: 384 << 20,
             inline_prompt_bytes_max: 16 << 10,
             connection_buffer_bytes: 16 << 10,
             send_buffer_bytes: 32 << 10,
@@ -176,6 +188,8 @@ impl ServerConfig {
             closed_objects: self.closed_objects,
             sampling: self.sampling,
             prefix_sharing: self.prefix_sharing,
+            pixels_bytes_max: self.pixels_bytes_max,
+            decode_bytes_max: self.decode_bytes_max,
             retry_after: self.retry_after,
             drain: self.drain,
         }

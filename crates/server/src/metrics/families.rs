@@ -9,6 +9,7 @@ use super::{Metrics, MetricsSources};
 use ::cluster::forecast::ScaleAdvice;
 use ::upstream::UpstreamCounts;
 use admission::AdmissionSnapshot;
+use gateway::media::MediaHandles;
 use gateway::metrics::{GenerationMetrics, ResponseOutcome};
 use gateway::models::{ModelRegistry, ModelState};
 use std::sync::atomic::Ordering;
@@ -34,6 +35,7 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
     let upstreams = sources.upstreams.get().map(|status| status.counts());
     write_upstreams(&mut text, &upstreams.unwrap_or_default());
     durability::write_webhooks(&mut text, &sources.outbox);
+    write_images(&mut text, &sources.media);
     let state = sources.models.first_entry().state();
     write_models(&mut text, &state, &sources.models);
     if let ModelState::Ready(serving) = &state {
@@ -184,6 +186,18 @@ fn write_upstreams(text: &mut PrometheusText, counts: &UpstreamCounts) {
             (["refused"], counts.refused),
         ],
     );
+}
+
+/// Images of requests before the engine has them.
+fn write_images(text: &mut PrometheusText, media: &MediaHandles) {
+    let counts = media.threads.counts();
+    text.samples(
+        "millrace_images_prepared_total",
+        [(["ok"], counts.prepared), (["failed"], counts.failed)],
+    );
+    let busy_s = counts.busy.as_secs_f64();
+    text.value("millrace_image_prepare_seconds_total", busy_s);
+    text.value("millrace_image_bytes", media.pixels.used());
 }
 
 fn write_admission(text: &mut PrometheusText, now: AdmissionSnapshot) {

@@ -138,6 +138,9 @@ pub(super) const FAMILIES: &[MetricFamily] = families! {
     "millrace_upstream_continuations_total" Counter [] "calls that continued an answer which another call had begun";
     "millrace_upstream_tokens_total" Counter [] "tokens that upstreams returned";
     "millrace_upstream_failures_total" Counter ["reason"] "calls that failed: `unavailable` (no response), `cut` (ended before the answer), `refused` (rejected, or not understood)";
+    "millrace_images_prepared_total" Counter ["result"] "images that media threads worked on: `ok` (decoded and resized), `failed` (broken, or their request ended before)";
+    "millrace_image_prepare_seconds_total" Counter [] "time of media threads in that work";
+    "millrace_image_bytes" Gauge [] "bytes of files and pixels of images of all requests, at most `vision.pixels_mib`";
     "millrace_rejections_total" Counter ["reason"] "requests and connections rejected, by error code";
     "millrace_prompt_tokens_total" Counter [] "prompt tokens of admitted requests, including cached ones";
     "millrace_generated_tokens_total" Counter [] "generated tokens; the rate is tokens per second";

@@ -29,6 +29,7 @@ pub(crate) use snapshot::{MetricsSnapshot, take_snapshot};
 use self::http::StatusCounters;
 use crate::peers::PeerCalls;
 use crate::{ClusterSlot, UpstreamSlot};
+use gateway::media::MediaHandles;
 use gateway::metrics::GenerationMetrics;
 use gateway::metrics::counters::{Counter, Gauge, LabelTable};
 use gateway::models::ModelRegistry;
@@ -67,6 +68,7 @@ pub(crate) struct MetricsSources {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) owners: Arc<OwnersSlot>,
     pub(crate) peer_calls: Arc<PeerCalls>,
+    pub(crate) media: Arc<MediaHandles>,
 }
 
 impl Metrics {

@@ -142,8 +142,9 @@ impl SessionHandler {
             },
             streamed: true,
             body,
+            body_share: None,
         };
-        request.open(self.handles.responder.gateway(), None)
+        request.open_now(self.handles.responder.gateway())
     }
 
     fn attach_stream(

@@ -12,6 +12,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use bytes::Bytes;
 use gateway::keys::Caller;
+use gateway::media::ByteReservation;
 use gateway::open::{RequestedDelivery, StreamRequest};
 use generate::error::{ApiError, Problem};
 use serde::de::DeserializeOwned;
@@ -109,11 +110,33 @@ impl FromRequest<App> for JsonBody {
     }
 }
 
+/// A body that may have images: longer than others, within the bytes that all such bodies share. Web pages must send the
+/// content type JSON.
+pub(crate) struct MediaBody {
+    pub(crate) bytes: Bytes,
+    /// `None` of a body that is no longer than others.
+    pub(crate) share: Option<ByteReservation>,
+}
+
+impl FromRequest<App> for MediaBody {
+    type Rejection = Rejected;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Rejected> {
+        let (head, body) = request.into_parts();
+        request_headers::expect_json(&head.headers)?;
+        let bodies = &app.gateway.generations.media.bodies;
+        let config = app.config.now();
+        let read = request_body::read_long(&head.headers, body, (&config, bodies));
+        let (bytes, share) = read.await?;
+        Ok(Self { bytes, share })
+    }
+}
+
 /// A request for a generation: caller, header fields, and the bytes of the body.
 pub(crate) struct GenerationRequest {
     pub(crate) caller: Caller,
     pub(crate) delivery: RequestedDelivery,
-    body: Bytes,
+    body: MediaBody,
 }
 
 impl FromRequest<App> for GenerationRequest {
@@ -124,7 +147,7 @@ impl FromRequest<App> for GenerationRequest {
         let RateLimited(caller) = RateLimited::from_request_parts(&mut head, app).await?;
         let delivery = request_headers::parse_delivery(&head.headers)?;
         let request = Request::from_parts(head, body);
-        let JsonBody(body) = JsonBody::from_request(request, app).await?;
+        let body = MediaBody::from_request(request, app).await?;
         Ok(Self {
             caller,
             delivery,
@@ -149,7 +172,8 @@ impl GenerationRequest {
             framing,
             delivery: self.delivery,
             streamed: false,
-            body: RequestBody::parse(self.body)?,
+            body: RequestBody::parse(self.body.bytes)?,
+            body_share: self.body.share,
         })
     }
 }

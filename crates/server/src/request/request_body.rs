@@ -9,8 +9,12 @@
 use crate::config::server_config::ServerConfig;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, header};
+use bytes::BytesMut;
+use gateway::media::{ByteBudget, ByteReservation};
 use generate::error::{ApiError, ErrorKind};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// The complete body.
 ///
@@ -22,32 +26,102 @@ pub(crate) async fn read(
     config: &ServerConfig,
 ) -> Result<Bytes, ApiError> {
     let max = config.body_bytes_max;
-    let announced = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > max) {
+    if announced_bytes(headers).is_some_and(|length| length > max) {
         return Err(too_large(max));
     }
     let collected = Limited::new(body, max).collect();
     match tokio::time::timeout(config.body_timeout, collected).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(max)),
-        Ok(Err(_)) => Err(ApiError::bad_request(
-            "body_cut",
-            "the body ended before it was complete",
-        )),
-        Err(_) => {
-            let message = format!(
-                "the body did not arrive within {} ms",
-                config.body_timeout.as_millis()
-            );
-            Err(ApiError::caller(
-                ErrorKind::RequestTimeout,
-                "body_timeout",
-                message,
-            ))
-        }
+        Ok(Err(_)) => Err(cut()),
+        Err(_) => Err(timed_out(config.body_timeout)),
     }
+}
+
+/// The complete body of a request that may have images. One longer than `body_bytes_max` has a share of the bytes of all
+/// such bodies, from before it is read on: the announced length, or the longest there may be.
+///
+/// # Errors
+/// The body is longer than `media_body_bytes_max`, takes longer than `body_timeout`, or ends early; there is no share.
+pub(crate) async fn read_long(
+    headers: &HeaderMap,
+    body: Body,
+    (config, bodies): (&ServerConfig, &Arc<ByteBudget>),
+) -> Result<(Bytes, Option<ByteReservation>), ApiError> {
+    let max = config.media_body_bytes_max.max(config.body_bytes_max);
+    let announced = announced_bytes(headers);
+    if announced.is_some_and(|length| length > max) {
+        return Err(too_large(max));
+    }
+    let longest = announced.unwrap_or(max);
+    let mut long = LongBody {
+        bytes: BytesMut::new(),
+        share: None,
+    };
+    let read = async {
+        let mut body = body;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| cut())?;
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            let length = long.bytes.len() + data.len();
+            if length > max {
+                return Err(too_large(max));
+            }
+            if length > config.body_bytes_max {
+                long.expect_share(longest, config, bodies)?;
+            }
+            long.bytes.extend_from_slice(&data);
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(config.body_timeout, read).await {
+        Ok(read) => read?,
+        Err(_) => return Err(timed_out(config.body_timeout)),
+    }
+    Ok((long.bytes.freeze(), long.share))
+}
+
+/// The part of a body that has arrived.
+struct LongBody {
+    bytes: BytesMut,
+    share: Option<ByteReservation>,
+}
+
+impl LongBody {
+    /// Reserves the bytes of a long body, once.
+    fn expect_share(
+        &mut self,
+        longest: usize,
+        config: &ServerConfig,
+        bodies: &Arc<ByteBudget>,
+    ) -> Result<(), ApiError> {
+        if self.share.is_none() {
+            let share = bodies.reserve(longest as u64, config.media_bodies_bytes_max);
+            let full = || {
+                let message = "too many requests with long bodies are being read";
+                ApiError::capacity("media_full", message, config.retry_after)
+            };
+            self.share = Some(share.ok_or_else(full)?);
+        }
+        Ok(())
+    }
+}
+
+/// The length in the head.
+fn announced_bytes(headers: &HeaderMap) -> Option<usize> {
+    let value = headers.get(header::CONTENT_LENGTH)?;
+    value.to_str().ok()?.parse().ok()
+}
+
+fn cut() -> ApiError {
+    ApiError::bad_request("body_cut", "the body ended before it was complete")
+}
+
+fn timed_out(after: Duration) -> ApiError {
+    let message = format!("the body did not arrive within {} ms", after.as_millis());
+    ApiError::caller(ErrorKind::RequestTimeout, "body_timeout", message)
 }
 
 fn too_large(max: usize) -> ApiError {

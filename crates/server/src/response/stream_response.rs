@@ -96,7 +96,7 @@ impl StreamResponder {
             ModelLookup::Pending(pending) if is_deferrable => {
                 return Ok(deferred_response::respond(self, request, pending));
             }
-            found => request.open(&self.gateway, Some(found.lease().await?))?,
+            found => request.open(&self.gateway, found.lease().await?).await?,
         };
         Ok(self.respond(opened).await)
     }
@@ -108,7 +108,7 @@ impl StreamResponder {
     pub(crate) async fn open(&self, request: StreamRequest) -> Result<OpenedStream, ApiError> {
         let models = &self.gateway.models;
         let lease = model_lookup::find_lease(models, request.protocol, &request.body).await?;
-        request.open(&self.gateway, Some(lease))
+        request.open(&self.gateway, lease).await
     }
 
     /// The response to the request that opened the stream: events as they arrive, or collected at the end.

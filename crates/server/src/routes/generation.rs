@@ -1,6 +1,6 @@
 //! `/v1/chat/completions`, `/v1/completions`, and llama.cpp's `/completion` and `/infill`.
 
-use crate::request::extract::{Authenticated, GenerationRequest, JsonBody, Path, RateLimited};
+use crate::request::extract::{Authenticated, GenerationRequest, MediaBody, Path, RateLimited};
 use crate::request::model_lookup::UnadmittedHandles;
 use crate::response::Rejected;
 use crate::response::stream_response::StreamResponder;
@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use gateway::keys::Caller;
 use gateway::open::Resumable;
 use gateway::streams::{StreamRecord, StreamRegistry, StreamState};
+use gateway::requested_images::measure_images;
 use generate::error::ApiError;
 use generate::prompt::PromptEncoder;
 use schemars::JsonSchema;
@@ -81,16 +82,18 @@ pub(crate) async fn create_message(
 pub(crate) async fn count_tokens(
     State(unadmitted): State<UnadmittedHandles>,
     RateLimited(caller): RateLimited,
-    JsonBody(body): JsonBody,
+    body: MediaBody,
 ) -> Result<Json<MessageTokenCount>, Rejected> {
-    let request = (caller, body);
+    let (request, _share) = ((caller, body.bytes), body.share);
     let count = unadmitted.run_request(request, Protocol::Messages, |fields, model, _| {
-        let prompt = message_request::parse_prompt(fields)?;
+        let (prompt, images) = message_request::parse_prompt(fields)?;
         let prompt =
             prompt.ok_or_else(|| ApiError::field("messages", "invalid_value", "is wrong"))?;
+        let measured = measure_images(&images, model, &unadmitted.models)?;
         let model = Arc::clone(model);
         Ok(move || {
-            let encoder = PromptEncoder::new(&model.handle, clock::unix_s());
+            let images = measured.map(|(_, images)| images).unwrap_or_default();
+            let encoder = PromptEncoder::new(&model.handle, clock::unix_s()).with_images(&images);
             encoder.prompt_ids(prompt).map(|ids| ids.len())
         })
     });

@@ -17,6 +17,8 @@ use stream::LIST_PAGE_MAX;
 use wire::item_page::Query;
 use wire::llama_cpp::result_encoder::GenerationSettings;
 
+/// llama.cpp's marker of an image in a prompt.
+const MEDIA_MARKER: &str = "<__media__>";
 /// `Retry-After` where no slot is free.
 const SLOT_RETRY: Duration = Duration::from_secs(1);
 
@@ -30,6 +32,9 @@ pub(crate) struct Props {
     /// The model's name: paths of this machine are not shown.
     model_path: String,
     modalities: Modalities,
+    /// Text that stands for an image in a prompt with `multimodal_data`; only of a model that sees images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    media_marker: Option<&'static str>,
     chat_template: String,
     bos_token: String,
     eos_token: String,
@@ -73,9 +78,10 @@ pub(crate) async fn show_props(
         model_alias: entry.id().to_string(),
         model_path: entry.id().to_string(),
         modalities: Modalities {
-            vision: false,
+            vision: handle.vision.is_some(),
             audio: false,
         },
+        media_marker: handle.vision.is_some().then_some(MEDIA_MARKER),
         chat_template: model.facts.template.clone().unwrap_or_default(),
         bos_token: text(handle.tokenizer.bos()),
         eos_token: text(handle.tokenizer.eos()),

@@ -1,7 +1,7 @@
 //! `/v1/responses`: stored responses, and their streams.
 
 use crate::app::App;
-use crate::request::extract::{AskedId, GenerationRequest, JsonBody, RateLimited};
+use crate::request::extract::{AskedId, GenerationRequest, MediaBody, RateLimited};
 use crate::request::model_lookup::{NamedModel, UnadmittedHandles};
 use crate::response::Rejected;
 use crate::response::stream_response::{self, StreamResponder, with_stream_id};
@@ -16,6 +16,7 @@ use gateway::keys::Caller;
 use gateway::metrics::MeteredProtocol;
 use gateway::stored::{EndedResponse, ResponseLookup, ResponseRecord, ResponseStore};
 use gateway::streams::{StreamRecord, StreamRegistry, StreamState, lost_error};
+use gateway::requested_images::measure_images;
 use generate::error::{ApiError, ErrorKind};
 use generate::output::position::Position;
 use generate::prompt::PromptEncoder;
@@ -59,9 +60,9 @@ pub(crate) async fn count_input_tokens(
     State(unadmitted): State<UnadmittedHandles>,
     State(store): State<Arc<ResponseStore>>,
     RateLimited(caller): RateLimited,
-    JsonBody(body): JsonBody,
+    body: MediaBody,
 ) -> Result<Json<InputTokenCount>, Rejected> {
-    let request = (caller, body);
+    let (request, _share) = ((caller, body.bytes), body.share);
     let count = unadmitted.run_request(request, Protocol::Responses, |fields, model, caller| {
         let history = |id: &str| {
             let history = store.history(id, caller)?;
@@ -73,10 +74,12 @@ pub(crate) async fn count_input_tokens(
             ..ParseContext::of_vocab(model.handle.tokenizer.vocab_size())
         };
         let request = request::parse(fields, &context)?.request;
+        let measured = measure_images(&request.images, model, &unadmitted.models)?;
         let truncation = PromptTruncation::of(&request.params);
         let model = Arc::clone(model);
         Ok(move || {
-            let encoder = PromptEncoder::new(&model.handle, clock::unix_s());
+            let images = measured.map(|(_, images)| images).unwrap_or_default();
+            let encoder = PromptEncoder::new(&model.handle, clock::unix_s()).with_images(&images);
             let encoder = encoder.truncating(truncation);
             let counts = request.prompts.into_iter();
             let counts = counts.map(|prompt| encoder.prompt_ids(prompt).map(|ids| ids.len()));

@@ -99,12 +99,14 @@ fn parse_run(
         }),
         stored_request: None,
         webhook_place: None,
+        images: None,
     })
 }
 
 /// The run as a generate request, for admission and for the stream metadata.
 fn run_request(body: &str, tokens_max: usize, stream: bool) -> GenerateRequest {
     GenerateRequest {
+        images: Vec::new(),
         prompts: vec![Prompt::Text(body.to_owned())],
         n: 1,
         params: GenerationParams {

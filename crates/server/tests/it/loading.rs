@@ -259,6 +259,7 @@ fn request(rig: &Rig) -> engine::Request {
         eos: Arc::from([]),
         choices: vec![choice],
         first_choice: 0,
+        media: Vec::new(),
         paused: false,
         embedding: None,
         deadline: None,

@@ -2,6 +2,7 @@
 
 use super::builtin_functions::RaisedException;
 use super::capabilities::ConversationSupport;
+use super::image_parts::ContentForm;
 use super::message::{Message, complete_tools};
 use super::turn_format::OWN_TEMPLATE;
 use super::{bounded_filters, builtin_functions, metered_source, python_json};
@@ -42,6 +43,8 @@ pub struct RenderInput<'a> {
     pub now_unix_s: i64,
     /// Bytes of the rendered text, if less than [`OUTPUT_BYTES_MAX`].
     pub bytes_max: Option<usize>,
+    /// Whether [marks](super::image_mark) of images stay in the text, also where the template takes images as parts.
+    pub marks_stay: bool,
 }
 
 /// Why a conversation cannot be rendered.
@@ -81,6 +84,7 @@ pub struct ChatTemplate {
     format_name: &'static str,
     stops: &'static [&'static str],
     support: OnceLock<ConversationSupport>,
+    content: OnceLock<ContentForm>,
 }
 
 impl ChatTemplate {
@@ -103,6 +107,7 @@ impl ChatTemplate {
             format_name: OWN_TEMPLATE,
             stops: &[],
             support: OnceLock::new(),
+            content: OnceLock::new(),
         })
     }
 
@@ -118,6 +123,7 @@ impl ChatTemplate {
             format_name: OWN_TEMPLATE,
             stops: &[],
             support: OnceLock::new(),
+            content: OnceLock::new(),
         }
     }
 
@@ -149,10 +155,23 @@ impl ChatTemplate {
         self.support.get_or_init(|| ConversationSupport::of(self))
     }
 
-    /// Renders the prompt.
+    /// Renders the prompt. Contents are given in the form that the template takes: texts, lists of parts, parts that are images
+    /// in place of their [marks](super::image_mark).
     ///
     /// A panic of minijinja becomes an error: version 3.0.5 panics on `[::-1]` of an empty string.
     pub fn render(&self, input: &RenderInput<'_>) -> Result<String, TemplateError> {
+        let form = self.content.get_or_init(|| ContentForm::of(self));
+        match form.fit(input.messages, !input.marks_stay) {
+            None => self.render_as_given(input),
+            Some(fitted) => self.render_as_given(&RenderInput {
+                messages: &fitted,
+                ..input.clone()
+            }),
+        }
+    }
+
+    /// Renders messages whose contents are as the template takes them.
+    pub(super) fn render_as_given(&self, input: &RenderInput<'_>) -> Result<String, TemplateError> {
         let render = |input: &RenderInput<'_>| {
             let rendering = AssertUnwindSafe(|| self.render_unguarded(input)); // the closure only borrows
             catch_unwind(rendering).unwrap_or_else(|_| Err(panicked()))

@@ -1,6 +1,7 @@
 //! Messages of a conversation, with the arguments of earlier tool calls as objects, and its tool definitions with all
 //! optional parts, for templates that read those without a test.
 
+use super::image_parts::with_marks;
 use crate::Tokenizer;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -22,7 +23,8 @@ pub struct Message {
 
 impl Message {
     /// This message with all strings and names of fields, except the role, [escaped](Tokenizer::escape_control_text). Arguments
-    /// of tool calls become objects before: decoding a text of JSON later could write a control token's text.
+    /// of tool calls become objects before: decoding a text of JSON later could write a control token's text. Parts that are
+    /// images become [marks](super::image_mark) in the text.
     #[must_use]
     pub fn with_escaped_text(self, tokenizer: &Tokenizer) -> Self {
         let mut message = self;
@@ -30,6 +32,7 @@ impl Message {
         mark_names(&mut message.rest, tokenizer);
         normalize_calls(std::slice::from_mut(&mut message));
         mark(&mut message.content, tokenizer);
+        with_marks(&mut message.content);
         mark_fields(&mut message.rest, tokenizer);
         message
     }

@@ -118,6 +118,7 @@ fn from_files(json: &[u8], config: Option<&[u8]>) -> Result<Tokenizer, Tokenizer
         ends: special_tokens::find(&pieces, &kinds, &[eos]),
         infill: special_tokens::or_known(InfillIds::default(), &pieces),
         warnings: warnings(&config, &pieces, eos),
+        reserved: Vec::new(),
         controls: std::sync::OnceLock::new(),
         longest: std::sync::OnceLock::new(),
         bos,

@@ -70,6 +70,7 @@ impl Tokenizer {
             },
             kinds: spec.kinds,
             warnings,
+            reserved: Vec::new(),
             controls: std::sync::OnceLock::new(),
             longest: std::sync::OnceLock::new(),
         })

@@ -33,8 +33,8 @@ mod word_piece_tests;
 mod word_splitter;
 
 pub use error::TokenizerError;
-pub use special_tokens::InfillTokens;
-pub(crate) use special_tokens::is_mark;
+pub(crate) use special_tokens::{CLOSE as MARK_CLOSE, OPEN as MARK_OPEN, is_mark};
+pub use special_tokens::{InfillTokens, template_texts};
 
 use crate::{InfillIds, TokenKind};
 use bpe::{Bpe, CharBpe};
@@ -43,6 +43,7 @@ use merge_loop::Merger;
 use special_tokens::{ControlTexts, Fragment, SpecialTokens};
 use spm::Spm;
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::OnceLock;
 use string_arena::StringArena;
 use unigram::Unigram;
@@ -78,6 +79,8 @@ pub struct Tokenizer {
     ends: Vec<u32>,
     infill: InfillIds,
     warnings: Vec<String>,
+    /// Texts that are control texts in user input, beside those of the vocabulary's control tokens.
+    reserved: Vec<String>,
     /// Created on first use.
     controls: OnceLock<ControlTexts>,
     /// Bytes of the longest token; computed on first use.
@@ -146,10 +149,53 @@ impl Tokenizer {
         Ok(ids)
     }
 
+    /// Encodes a rendered text with runs of ids between its segments, as [`encode_rendered`](Self::encode_rendered) would
+    /// if each run was written as control tokens. Returns the ids, and the place of each run.
+    ///
+    /// # Errors
+    /// A segment is too long.
+    pub fn encode_rendered_around(
+        &self,
+        segments: &[&str],
+        runs: &[IdRun],
+    ) -> Result<(Vec<u32>, Vec<Range<usize>>), TokenizerError> {
+        let bytes: usize = segments.iter().map(|segment| segment.len()).sum();
+        let length: usize = runs.iter().map(|run| run.length).sum();
+        let mut ids = Vec::with_capacity(bytes.min(TEXT_BYTES_MAX) / 4 + length + 4);
+        let bos = self.bos.filter(|_| self.add_bos);
+        ids.extend(bos);
+        let mut places = Vec::with_capacity(runs.len());
+        for (i, segment) in segments.iter().enumerate() {
+            self.controls().pieces(segment, |piece, special| {
+                self.encode_into(piece, special, &mut ids)
+            })?;
+            if i == 0 && bos.is_some() && ids.get(1).copied() == bos {
+                ids.remove(0);
+            }
+            if let Some(run) = runs.get(i) {
+                let start = ids.len();
+                ids.extend(std::iter::repeat_n(run.id, run.length));
+                places.push(start..ids.len());
+            }
+        }
+        ids.extend(self.prompt_end.filter(|end| ids.last() != Some(end)));
+        Ok((ids, places))
+    }
+
+    /// This tokenizer with further texts that stay text in user input, also where the vocabulary has no control token of
+    /// that text.
+    #[must_use]
+    pub fn reserving<'t>(mut self, texts: impl IntoIterator<Item = &'t str>) -> Self {
+        self.reserved.extend(texts.into_iter().map(str::to_owned));
+        self.controls = OnceLock::new();
+        self
+    }
+
     fn controls(&self) -> &ControlTexts {
         self.controls.get_or_init(|| {
             let ids = (0..self.vocab_size() as u32).filter(|&id| self.is_control(id));
-            ControlTexts::new(ids.filter_map(|id| self.piece(id)))
+            let reserved = self.reserved.iter().map(String::as_str);
+            ControlTexts::new(ids.filter_map(|id| self.piece(id)).chain(reserved))
         })
     }
 
@@ -383,6 +429,15 @@ impl Tokenizer {
             spm.encode(&escaped, &self.pieces, &mut merger, ids)
         })
     }
+}
+
+/// A run of one id between texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdRun {
+    /// The id.
+    pub id: u32,
+    /// How often it stands there.
+    pub length: usize,
 }
 
 /// Encoding algorithm of a vocabulary.

@@ -309,8 +309,10 @@ impl InfillTokens {
     }
 }
 
-const OPEN: char = '\u{FDD0}';
-const CLOSE: char = '\u{FDD1}';
+/// Begins what only this program writes into a rendered text.
+pub(crate) const OPEN: char = '\u{FDD0}';
+/// Ends it.
+pub(crate) const CLOSE: char = '\u{FDD1}';
 
 /// Whether a character marks the beginning or the end of a control token's text in user input.
 pub(crate) fn is_mark(c: char) -> bool {
@@ -396,6 +398,13 @@ impl ControlTexts {
         meant.push_str(rest);
         each(&meant, true)
     }
+}
+
+/// Where a template wrote this text: occurrences in a rendered text that no user typed, provided that user input with the text is
+/// escaped ([`crate::Tokenizer::reserving`]).
+pub fn template_texts<'t>(rendered: &'t str, text: &'t str) -> impl Iterator<Item = usize> + 't {
+    let starts = rendered.match_indices(text).map(|(start, _)| start);
+    starts.filter(|&start| !rendered[..start].ends_with(OPEN))
 }
 
 fn without_marks(typed: &str) -> Cow<'_, str> {

@@ -157,6 +157,7 @@ impl Rig {
             eos: Arc::from([EOS]),
             choices: choices.collect(),
             first_choice: 0,
+            media: Vec::new(),
             paused: false,
             embedding: None,
             deadline: None,

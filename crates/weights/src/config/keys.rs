@@ -130,6 +130,25 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// The numbers of an array of at most `most`, if the key is present.
+    pub(crate) fn floats(&self, name: &str, most: usize) -> Result<Option<Vec<f32>>, ConfigError> {
+        let wrong = || self.wrong_type(name, "an array of numbers");
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::Array(array)) if array.len() > most => {
+                Err(self.range(name, array.len(), format!("at most {most} long")))
+            }
+            Some(Value::Array(array)) => {
+                let numbers = array.values().map(|value| f32::from_value(&value));
+                numbers
+                    .collect::<Result<Vec<_>, _>>()
+                    .map(Some)
+                    .map_err(|_| wrong())
+            }
+            Some(_) => Err(wrong()),
+        }
+    }
+
     /// One flag for each of `len` layers, if the key is present and holds an array.
     pub(crate) fn flags(&self, name: &str, len: usize) -> Result<Option<Vec<bool>>, ConfigError> {
         let Some(Value::Array(array)) = self.get(name) else {

@@ -114,6 +114,8 @@ pub struct Config {
     pub rope_local: RopeConfig,
     /// What the model gives in place of hidden states.
     pub state_head: Option<StateHead>,
+    /// First layers after which something is added to rows that are vectors: such a vector is as many times wider.
+    pub deepstack: usize,
 }
 
 impl Config {
@@ -179,6 +181,7 @@ impl Config {
             rope,
             rope_local,
             state_head: StateHead::read(gguf, &keys, traits.state_head, dim)?,
+            deepstack: keys.size("n_deepstack_layers", 0, layers)?.unwrap_or(0),
         })
     }
 

@@ -171,6 +171,14 @@ impl GgufWriter {
         self
     }
 
+    /// Adds an array of truth values.
+    pub fn bools(&mut self, key: &str, values: &[bool]) -> &mut Self {
+        self.array(key, ValueKind::Bool, values.len());
+        self.entries
+            .extend(values.iter().map(|value| u8::from(*value)));
+        self
+    }
+
     /// Adds a value of any type, such as one read from another file.
     pub fn value(&mut self, key: &str, value: Value<'_>) -> &mut Self {
         self.entry(key, value.kind());

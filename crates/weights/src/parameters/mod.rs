@@ -34,6 +34,7 @@ mod stacks;
 mod state_head;
 mod taps;
 mod tensors;
+mod tower;
 
 pub use altup::{LayerStates, StateProjections};
 pub use attention::{Attention, KeyValue};
@@ -57,6 +58,7 @@ pub use row_table::RowTable;
 pub use short_conv::ShortConv;
 pub use state_head::{HeadProjections, SCORED_ANSWERS};
 pub use tensors::{KernelPacking, MatrixOf, Packing, StackOf, Stored, Tensors};
+pub use tower::{Merger, TowerHead, TowerLayer, TowerWeights};
 
 use crate::config::limits;
 use crate::{Config, LoadError, ModelFiles, PackedSections};

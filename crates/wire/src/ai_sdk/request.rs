@@ -6,7 +6,7 @@
 use crate::field_table::{self, FieldRow, FieldTable, Treatment};
 use crate::fields::{self, Fields, JsonObject, RawJson};
 use crate::request_parser::{ParseContext, ParsedBody};
-use crate::shared::content_parts::{UI_PARTS, part_text};
+use crate::shared::content_parts::{ContentPart, UI_ANSWERS, UI_PARTS, append_content, parse_part};
 use crate::shared::generation_fields;
 use crate::shared::messages::{self, message_list, text_message};
 use crate::shared::tool_calls::value_of_arguments;
@@ -47,11 +47,12 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     let is_streamed = fields.boolean("stream").unwrap_or(true);
     let mut stream_options = generation_fields::stream_options(&mut fields);
     field_table::CHAT.reject_fields(&mut fields);
+    let images = fields.take_images();
     stream_options.ignored_fields = fields.finish_request(&FIELDS)?;
     stream_options.stream = is_streamed;
     stream_options.conversation_id = conversation_id;
     let prompt = messages::prompt("messages", conversation, tools, kwargs);
-    Ok(ParsedBody::of_prompts([prompt], params, stream_options))
+    Ok(ParsedBody::of_prompts([prompt], params, stream_options).with_images(images))
 }
 
 fn parse_conversation_id(fields: &mut Fields<'_>) -> Option<Box<str>> {
@@ -114,11 +115,14 @@ fn add_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut 
     };
     match role.as_deref() {
         Some(role @ ("system" | "user")) => {
-            let mut text = String::new();
+            let mut content = Value::String(String::new());
             for (index, raw) in parts.into_iter().enumerate() {
-                add_text_part(fields, &format!("{path}.parts[{index}]"), raw, &mut text);
+                add_content_part(fields, &format!("{path}.parts[{index}]"), raw, &mut content);
             }
-            out.push(text_message(role, text));
+            out.push(Message {
+                content,
+                ..text_message(role, "")
+            });
         }
         Some("assistant") => {
             let mut step = Step::default();
@@ -134,10 +138,16 @@ fn add_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut 
     }
 }
 
-/// Appends the text of a part of a user or system message; parts of other types are ignored.
-fn add_text_part(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut String) {
+/// Appends the text or the image of a part of a user or system message; parts of other types are ignored.
+fn add_content_part(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut Value) {
     match part_type(raw) {
-        Some((_, kind)) if matches!(&*kind, "text" | "file") => append_text(fields, path, raw, out),
+        Some((_, kind)) if matches!(&*kind, "text" | "file") => {
+            match parse_part(fields, path, raw, &UI_PARTS) {
+                Some(ContentPart::Text(text)) if text.is_empty() => {}
+                Some(part) => append_content(out, part.into_content()),
+                None => {}
+            }
+        }
         Some(_) => {}
         None => fields.reject(path, "must be an object with a type"),
     }
@@ -245,9 +255,12 @@ fn part_type(raw: RawJson<'_>) -> Option<(JsonObject<'_>, Cow<'_, str>)> {
     Some((part, kind))
 }
 
-/// Appends the text of a part; a line end separates parts.
+/// Appends the text of a part of the assistant; a line end separates parts.
 fn append_text(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut String) {
-    let text = part_text(fields, path, raw, &UI_PARTS).unwrap_or_default();
+    let text = match parse_part(fields, path, raw, &UI_ANSWERS) {
+        Some(ContentPart::Text(text)) => text,
+        Some(ContentPart::Image(_)) | None => String::new(),
+    };
     if !out.is_empty() && !text.is_empty() {
         out.push('\n');
     }

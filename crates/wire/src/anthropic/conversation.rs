@@ -19,8 +19,8 @@
 
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use crate::shared::content_parts::{
-    ASSISTANT_BLOCKS, RESULT_BLOCKS, TEXT_BLOCKS, USER_BLOCKS, content_text, part_text,
-    required_string,
+    ASSISTANT_BLOCKS, RESULT_BLOCKS, TEXT_BLOCKS, USER_BLOCKS, append_content, content,
+    content_text, parse_part, required_string,
 };
 use crate::shared::messages::{Conversation, message_list};
 use crate::shared::timings::result_text;
@@ -142,10 +142,8 @@ impl MessageConversation {
             ("assistant", Some("thinking"), Some(block)) => {
                 let text = required_string(fields, path, block, "thinking")?;
                 let rest = &mut self.turns.message_of_role(role).rest;
-                append_line(
-                    rest.entry("reasoning_content").or_insert(Value::Null),
-                    &text,
-                );
+                let so_far = rest.entry("reasoning_content").or_insert(Value::Null);
+                append_content(so_far, Value::String(text));
             }
             // Encrypted for Anthropic's own servers.
             ("assistant", Some("redacted_thinking"), Some(_)) => {}
@@ -158,8 +156,9 @@ impl MessageConversation {
                     "assistant" => &ASSISTANT_BLOCKS,
                     _ => &TEXT_BLOCKS,
                 };
-                let text = part_text(fields, path, raw, types)?;
-                self.add_text(role, &text);
+                let part = parse_part(fields, path, raw, types)?;
+                let message = self.turns.message_of_role(role);
+                append_content(&mut message.content, part.into_content());
             }
         }
         Some(())
@@ -167,7 +166,8 @@ impl MessageConversation {
 
     /// Appends text to the message of a role.
     fn add_text(&mut self, role: &'static str, text: &str) {
-        append_line(&mut self.turns.message_of_role(role).content, text);
+        let message = self.turns.message_of_role(role);
+        append_content(&mut message.content, Value::String(text.to_owned()));
     }
 
     fn add_tool_use(
@@ -203,11 +203,11 @@ impl MessageConversation {
             fields.reject(format!("{path}.tool_use_id"), error_message);
             return None;
         }
-        let text = match block.get("content") {
-            Some(raw) => content_text(fields, &format!("{path}.content"), raw, &RESULT_BLOCKS)?,
-            None => String::new(),
+        let result = match block.get("content") {
+            Some(raw) => content(fields, &format!("{path}.content"), raw, &RESULT_BLOCKS)?,
+            None => Value::String(String::new()),
         };
-        let rest = self.turns.add_result(id, text);
+        let rest = self.turns.add_result(id, result);
         if let Some(raw) = block.get("is_error") {
             let Some(is_error) = fields::parse_value::<bool>(raw) else {
                 fields.reject(format!("{path}.is_error"), "must be true or false");
@@ -291,17 +291,6 @@ impl MessageConversation {
             self.continues = true;
         }
         Some(())
-    }
-}
-
-/// Appends text on a new line.
-fn append_line(to: &mut Value, text: &str) {
-    match to {
-        Value::String(so_far) if !so_far.is_empty() => {
-            so_far.push('\n');
-            so_far.push_str(text);
-        }
-        other => *other = Value::String(text.to_owned()),
     }
 }
 

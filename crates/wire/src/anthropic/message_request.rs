@@ -9,6 +9,7 @@ use crate::tool_definitions::{expect_type, parse_tool_list};
 use crate::{field_table, response_format};
 use generate::error::ApiError;
 use generate::generation_options::TokenLimit;
+use generate::images::ImagePart;
 use generate::request::ResponseFormat;
 use generate::request::{Prompt, STOP_BYTES_MAX, STOPS_MAX};
 use generate::tools::{ToolChoice, Tools};
@@ -58,19 +59,21 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     stream_options.include_usage = true;
     fields.integer("n", 1..=1);
     generation_fields::reject_logprobs(&mut fields);
+    let images = fields.take_images();
     stream_options.ignored_fields = fields.finish_request(&field_table::MESSAGES)?;
-    Ok(ParsedBody::of_prompts(read.prompt, params, stream_options))
+    Ok(ParsedBody::of_prompts(read.prompt, params, stream_options).with_images(images))
 }
 
-/// Parses the prompt of a request to `/v1/messages/count_tokens`.
+/// Parses the prompt of a request to `/v1/messages/count_tokens`, with its images.
 ///
 /// # Errors
 /// All invalid fields at once.
-pub fn parse_prompt(mut fields: Fields<'_>) -> Result<Option<Prompt>, ApiError> {
+pub fn parse_prompt(mut fields: Fields<'_>) -> Result<(Option<Prompt>, Vec<ImagePart>), ApiError> {
     expect_no_thread(&fields)?;
     let read = parse_prompt_fields(&mut fields, None);
+    let images = fields.take_images();
     fields.finish_request(&field_table::MESSAGES)?;
-    Ok(read.prompt)
+    Ok((read.prompt, images))
 }
 
 /// The prompt, and the parameters that are parsed together with the prompt.

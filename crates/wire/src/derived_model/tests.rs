@@ -37,6 +37,7 @@ fn parse_with(
     sampling: SamplingDefaults,
 ) -> Result<ParsedBody, ApiError> {
     let model = RequestedModel {
+        takes_images: true,
         id: "tiny",
         derived,
         adapters: &generate::model_handle::NO_ADAPTERS,

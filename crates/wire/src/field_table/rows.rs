@@ -115,7 +115,7 @@ pub const RESPONSES: FieldTable = FieldTable {
             "conversations are not compacted",
         ),
         rejected("conversation", &[], "use previous_response_id"),
-        no_effect("image", "parts other than text are rejected"),
+        no_effect("image", "images are parts of messages"),
         honored(
             "include",
             "only `message.output_text.logprobs` adds anything",
@@ -204,7 +204,11 @@ pub const RERANK: FieldTable = FieldTable {
 
 /// `/api/chat`.
 pub const OLLAMA_CHAT: FieldTable = FieldTable {
-    rows: &[USER, rejected("images", &["[]"], ""), SHIFT],
+    rows: &[
+        USER,
+        rejected("images", &["[]"], "images are members of messages"),
+        SHIFT,
+    ],
 };
 
 /// `/api/generate`.
@@ -212,7 +216,6 @@ pub const OLLAMA_GENERATE: FieldTable = FieldTable {
     rows: &[
         USER,
         rejected("height", &["0"], "images are not generated"),
-        honored("images", "only `[]`: the models take no images"),
         rejected("steps", &["0"], "images are not generated"),
         rejected("width", &["0"], "images are not generated"),
         SHIFT,

@@ -4,6 +4,7 @@ use crate::fields::recorder::token_id_schema;
 use crate::fields::{self, Fields, JsonType, RawJson};
 use crate::json;
 use crate::request_parser::{ParseContext, ParsedBody};
+use crate::shared::images::{images_schema, in_order, parse_images, pieces_with};
 use crate::shared::job_outcome::{JOB_ID_BYTES_MAX, JOB_ID_MESSAGE, JobError, JobId};
 use crate::shared::{error_response, generation_fields, messages};
 use crate::{field_table, tool_definitions};
@@ -33,10 +34,11 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     stream_options.stream = fields.raw("stream").is_none() || stream_options.stream;
     fields.integer("n", 1..=1);
     generation_fields::reject_logprobs(&mut fields);
+    let images = fields.take_images();
     stream_options.ignored_fields = fields.finish_request(&field_table::JOBS)?;
     Ok(ParsedBody {
         job_id,
-        ..ParsedBody::of_prompts(prompt, params, stream_options)
+        ..ParsedBody::of_prompts(prompt, params, stream_options).with_images(images)
     })
 }
 
@@ -61,6 +63,13 @@ fn parse_prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Opt
         let ids = json!({"type": "array", "items": token_id_schema(), "minItems": 1});
         json!({"anyOf": [{"type": "string"}, ids]})
     });
+    let images = match fields.described("images", images_schema) {
+        Some(images) => parse_images(fields, "images", images),
+        None => Vec::new(),
+    };
+    if prompt.is_none() && !images.is_empty() {
+        fields.reject("images", "belongs to prompt: images are parts of messages");
+    }
     match (prompt, fields.raw("messages")) {
         (None, None) => {
             fields.reject("prompt", "is required unless messages are given");
@@ -84,14 +93,24 @@ fn parse_prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Opt
         }
         (Some(raw), None) => {
             tool_definitions::reject_tools(fields);
-            plain_prompt(fields, raw, vocab)
+            plain_prompt(fields, raw, (&images, vocab))
         }
     }
 }
 
-fn plain_prompt(fields: &mut Fields<'_>, raw: RawJson<'_>, vocab: usize) -> Option<Prompt> {
+fn plain_prompt(
+    fields: &mut Fields<'_>,
+    raw: RawJson<'_>,
+    (images, vocab): (&[usize], usize),
+) -> Option<Prompt> {
     if let Some(text) = fields::as_text(raw) {
-        return Some(Prompt::Text(text.into_owned()));
+        return Some(match images.is_empty() {
+            true => Prompt::Text(text.into_owned()),
+            false => Prompt::Pieces(pieces_with(&text, &in_order(images))),
+        });
+    }
+    if !images.is_empty() {
+        fields.reject("images", "needs a prompt that is a string");
     }
     if fields::json_type(raw) != JsonType::Array || fields::is_empty_list(raw) {
         fields.reject(

@@ -3,11 +3,13 @@
 //! A prompt that is a list: token ids, or strings and token ids that make one prompt. Items are parsed one by one, and an
 //! id takes four bytes.
 
+use super::seen_prompt;
 use crate::fields::bounds::{IDS_MAX, token_id, token_id_message};
 use crate::fields::recorder::token_id_schema;
 use crate::fields::{self, Fields, JsonType, RawJson, as_text, json_type};
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::shared::generation_fields::{self, llama_options};
+use crate::shared::images::pieces_with;
 use crate::shared::lora_field;
 use crate::{field_table, tool_definitions};
 use engine::TOP_LOGPROBS_MAX;
@@ -35,8 +37,9 @@ pub(crate) fn parse(
     let mut stream_options = parse_stream_options(&mut fields);
     stream_options.timings = fields.boolean("timings_per_token").unwrap_or(false);
     tool_definitions::reject_tools(&mut fields);
+    let images = fields.take_images();
     stream_options.ignored_fields = fields.finish_request(&field_table::LLAMA_COMPLETION)?;
-    Ok(ParsedBody::of_prompts(prompt, params, stream_options))
+    Ok(ParsedBody::of_prompts(prompt, params, stream_options).with_images(images))
 }
 
 /// Parses `prompt`; errors are recorded in `fields`.
@@ -48,14 +51,25 @@ fn parse_prompt(fields: &mut Fields<'_>, vocab: usize) -> Option<Prompt> {
         json!({"anyOf": [
             {"type": "string"}, parts,
             {"type": "array", "items": parts, "minItems": 1, "maxItems": 1},
+            seen_prompt::schema(),
         ]})
     };
+    let images = seen_prompt::image_data(fields);
     let Some(raw) = fields.described(NAME, schema) else {
         fields.reject(NAME, "is required");
         return None;
     };
     if let Some(text) = fields::as_text(raw) {
-        return Some(Prompt::Text(text.into_owned()));
+        return Some(match images.is_empty() {
+            true => Prompt::Text(text.into_owned()),
+            false => Prompt::Pieces(pieces_with(&text, &images)),
+        });
+    }
+    if !images.is_empty() {
+        fields.reject("image_data", "needs a prompt that is a string");
+    }
+    if let Some(object) = fields::as_object(raw) {
+        return seen_prompt::parse(fields, NAME, &object);
     }
     if fields::json_type(raw) != JsonType::Array {
         fields.reject(NAME, PROMPT_MESSAGE);
@@ -270,7 +284,7 @@ impl<'a> Visitor<'a> for EachItem<'_, 'a> {
 mod tests {
     use super::*;
     use crate::request_parser::tests::parsed_request;
-    use generate::request::{MIXED_PARTS_MAX, MixedPart};
+    use generate::request::{MIXED_PARTS_MAX, MixedPart, PromptPiece};
     use serde_json::{Value, json};
 
     fn parsed(over: &Value) -> Result<generate::request::GenerateRequest, ApiError> {
@@ -307,6 +321,36 @@ mod tests {
             let request = parsed(&json!({"prompt": prompt})).expect("a request");
             assert_eq!(request.prompts, [want], "{prompt}");
         }
+    }
+
+    #[test]
+    fn images_stand_where_the_prompt_has_a_marker() {
+        let text = |text: &str| PromptPiece::Template(text.to_owned());
+        let image = PromptPiece::Image;
+        for (over, want) in [
+            (
+                json!({"prompt": {"prompt_string": "a<__media__>b<__media__>", "multimodal_data": ["AAAA", "AAAB"]}}),
+                vec![text("a"), image(0), text("b"), image(1)],
+            ),
+            (
+                json!({"prompt": "a[img-12]b [img-9]", "image_data": [{"data": "AAAA", "id": 12}]}),
+                vec![text("a"), image(0), text("b [img-9]")],
+            ),
+            (
+                json!({"prompt": "[img-2][img-1]", "image_data": [{"data": "AAAA", "id": 1}, {"data": "AAAB", "id": 2}]}),
+                vec![image(1), image(0)],
+            ),
+            (
+                json!({"prompt": "a", "image_data": [{"data": "AAAA", "id": 1}]}),
+                vec![image(0), text("a")],
+            ),
+        ] {
+            let request = parsed(&over).expect("a request");
+            assert_eq!(request.prompts, [Prompt::Pieces(want)], "{over}");
+        }
+        let request = parsed(&json!({"prompt": "a[img-1]<__media__>"})).expect("a request");
+        let want = Prompt::Text("a[img-1]<__media__>".to_owned());
+        assert_eq!(request.prompts, [want]);
     }
 
     #[test]
@@ -347,7 +391,23 @@ mod tests {
             .collect();
         for (over, want) in [
             (json!({"prompt": null}), "prompt"),
-            (json!({"prompt": {"prompt_string": "a"}}), "prompt"),
+            (
+                json!({"prompt": {"prompt_string": 1}}),
+                "prompt.prompt_string",
+            ),
+            (
+                json!({"prompt": {"prompt_string": "a<__media__>"}}),
+                "prompt.multimodal_data",
+            ),
+            (
+                json!({"prompt": {"prompt_string": "a<__media__>", "multimodal_data": ["?"]}}),
+                "prompt.multimodal_data[0]",
+            ),
+            (json!({"image_data": [{"data": "AAAA"}]}), "image_data[0]"),
+            (
+                json!({"prompt": [1], "image_data": [{"data": "AAAA", "id": 1}]}),
+                "image_data",
+            ),
             (json!({"prompt": ["a", "b"]}), "prompt"),
             (json!({"prompt": ["a", -1]}), "prompt[1]"),
             (json!({"prompt": ["a", null]}), "prompt[1]"),

@@ -6,3 +6,4 @@
 pub(crate) mod completion_request;
 pub(crate) mod infill_request;
 pub mod result_encoder;
+pub mod seen_prompt;

@@ -236,6 +236,7 @@ mod tests {
         let text = pieces.into_iter().map(|piece| match piece {
             PromptPiece::Template(text) => text,
             PromptPiece::User(text) => format!("<{text}>"),
+            PromptPiece::Image(image) => format!("[{image}]"),
         });
         Ok(text.collect())
     }
@@ -282,7 +283,7 @@ mod tests {
         let pieces = render(4).expect("as much as there may be");
         let shared = pieces.iter().map(|piece| match piece {
             PromptPiece::User(text) => Arc::as_ptr(text),
-            PromptPiece::Template(_) => panic!("nothing was written"),
+            PromptPiece::Template(_) | PromptPiece::Image(_) => panic!("nothing was written"),
         });
         let shared: Vec<_> = shared.collect();
         assert!(shared.iter().all(|&text| std::ptr::eq(text, shared[0])));

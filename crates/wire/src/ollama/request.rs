@@ -5,8 +5,11 @@ use crate::derived_model::ModelDefaults;
 use crate::fields::recorder::token_id_schema;
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use crate::request_parser::{ParseContext, ParsedBody};
-use crate::shared::content_parts::{parse_images, required_string};
+use crate::shared::content_parts::required_string;
 use crate::shared::generation_fields::{self, ollama_options};
+use crate::shared::images::{
+    Placed, content_with, images_schema, in_order, parse_images, pieces_with, place_images,
+};
 use crate::shared::keep_alive::keep_alive;
 use crate::shared::messages::{self, text_message};
 use crate::shared::tool_calls::value_of_arguments;
@@ -14,7 +17,9 @@ use crate::{field_table, response_format, tool_definitions};
 use generate::error::ApiError;
 use generate::infill_prompt::InfillPrompt;
 use generate::prompt_limit::Truncation;
-use generate::request::{GenerationParams, MESSAGES_MAX, PARTS_MAX, Prompt, StreamOptions};
+use generate::request::{
+    GenerationParams, MESSAGES_MAX, PARTS_MAX, Prompt, PromptPiece, StreamOptions,
+};
 use generate::request::{ResponseFormat, any_object};
 use serde_json::{Map, Value, json};
 use text::Message;
@@ -133,9 +138,10 @@ pub fn parse_chat(
     let mut stream_options = stream_options(&mut fields);
     let tools = params.take_tools(tool_definitions::parse_tools(&mut fields));
     keep_alive(&mut fields);
+    let images = fields.take_images();
     stream_options.ignored_fields = fields.finish_request(&field_table::OLLAMA_CHAT)?;
     let prompt = messages::prompt("messages", conversation, tools, kwargs);
-    Ok(ParsedBody::of_prompts([prompt], params, stream_options))
+    Ok(ParsedBody::of_prompts([prompt], params, stream_options).with_images(images))
 }
 
 fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
@@ -157,12 +163,14 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
     let content = object.get("content");
     let content = content.and_then(|_| required_string(fields, path, &object, "content"));
     let rest = other_members(fields, path, &object);
-    if let Some(images) = object.get("images") {
-        parse_images(fields, &format!("{path}.images"), images);
-    }
+    let images = match object.get("images") {
+        Some(images) => parse_images(fields, &format!("{path}.images"), images),
+        None => Vec::new(),
+    };
     Some(Message {
         rest,
-        ..messages::text_message(&role?, content.unwrap_or_default())
+        content: content_with(content.unwrap_or_default(), &images),
+        ..messages::text_message(&role?, "")
     })
 }
 
@@ -225,12 +233,22 @@ pub fn parse_generate(
     let prompt = string_field(&mut fields, "prompt").unwrap_or_default();
     let ids = context_ids(&mut fields, context.vocab_size);
     let suffix = string_field(&mut fields, "suffix").filter(|suffix| !suffix.is_empty());
+    let images = match fields.described("images", images_schema) {
+        Some(images) => parse_images(&mut fields, "images", images),
+        None => Vec::new(),
+    };
     let prompt = match (suffix, raw) {
         (Some(after), _) => {
             let alone = "cannot be combined with suffix, which has a template of its own";
             reject_given(&mut fields, &["system", "template", "context"], alone);
             if raw {
                 fields.reject("raw", alone);
+            }
+            if !images.is_empty() {
+                fields.reject(
+                    "images",
+                    "cannot be combined with suffix: a gap in text is filled",
+                );
             }
             Prompt::Infill(InfillPrompt {
                 before: prompt,
@@ -241,23 +259,28 @@ pub fn parse_generate(
         (None, true) => {
             let alone = "cannot be combined with raw, which uses the prompt without a template";
             reject_given(&mut fields, &["system", "template", "context"], alone);
-            Prompt::Text(prompt)
+            match images.is_empty() {
+                true => Prompt::Text(prompt),
+                false => Prompt::Pieces(pieces_with(&prompt, &in_order(&images))),
+            }
         }
-        (None, false) => Prompt::Continued {
-            context: ids,
-            then: Box::new(prompt_turn(&mut fields, &context.defaults, prompt, kwargs)),
-        },
+        (None, false) => {
+            let turn = (prompt, &images[..]);
+            Prompt::Continued {
+                context: ids,
+                then: Box::new(prompt_turn(&mut fields, &context.defaults, turn, kwargs)),
+            }
+        }
     };
     let mut params = generation_params(&mut fields, context);
     params.truncation = truncation(&mut fields, Truncation::LastTokens(None));
     let mut stream_options = stream_options(&mut fields);
-    stream_options.return_context = !raw;
+    // The ids of rows of images say nothing without the images.
+    stream_options.return_context = !raw && images.is_empty();
     keep_alive(&mut fields);
-    if let Some(images) = fields.described("images", || json!({"type": "array", "maxItems": 0})) {
-        parse_images(&mut fields, "images", images);
-    }
+    let images = fields.take_images();
     stream_options.ignored_fields = fields.finish_request(&field_table::OLLAMA_GENERATE)?;
-    Ok(ParsedBody::of_prompts([prompt], params, stream_options))
+    Ok(ParsedBody::of_prompts([prompt], params, stream_options).with_images(images))
 }
 
 /// Records an error for each of these fields that is given.
@@ -273,7 +296,7 @@ fn reject_given(fields: &mut Fields<'_>, names: &[&str], error_message: &str) {
 fn prompt_turn(
     fields: &mut Fields<'_>,
     defaults: &ModelDefaults,
-    prompt: String,
+    (prompt, images): (String, &[usize]),
     kwargs: Map<String, Value>,
 ) -> Prompt {
     // An empty text turns the model's default off.
@@ -287,17 +310,41 @@ fn prompt_turn(
             prompt: &prompt,
         };
         return match go_template::render(&template, values) {
-            Ok(pieces) => Prompt::Pieces(pieces),
+            Ok(pieces) => Prompt::Pieces(with_images(pieces, &prompt, images)),
             Err(why) => {
                 fields.reject("template", why);
                 Prompt::Pieces(Vec::new())
             }
         };
     }
-    let turns = [("system", system), ("user", prompt)];
-    let messages = turns.into_iter().filter(|(_, text)| !text.is_empty());
-    let messages = messages.map(|(role, text)| text_message(role, text));
+    let turns = [
+        ("system", Value::String(system)),
+        ("user", content_with(prompt, images)),
+    ];
+    let turns = turns.into_iter().filter(|(_, content)| content != "");
+    let messages = turns.map(|(role, content)| Message {
+        content,
+        ..text_message(role, "")
+    });
     messages::prompt("prompt", messages.collect(), Vec::new(), kwargs)
+}
+
+/// A rendered template with images where the prompt stands in it, or at the beginning where it stands nowhere.
+fn with_images(pieces: Vec<PromptPiece>, prompt: &str, images: &[usize]) -> Vec<PromptPiece> {
+    if images.is_empty() {
+        return pieces;
+    }
+    let is_prompt =
+        |piece: &PromptPiece| matches!(piece, PromptPiece::User(text) if **text == *prompt);
+    let at = pieces.iter().position(is_prompt);
+    let placed = place_images(prompt, &in_order(images)).into_iter();
+    let placed = placed.filter_map(|piece| match piece {
+        Placed::Text(text) => at.map(|_| PromptPiece::User(text.into())),
+        Placed::Image(image) => Some(PromptPiece::Image(image)),
+    });
+    let mut all = pieces;
+    all.splice(at.map_or(0..0, |at| at..at + 1), placed);
+    all
 }
 
 /// Token ids of the earlier conversation, from the `context` of an earlier response.

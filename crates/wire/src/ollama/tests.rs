@@ -202,7 +202,7 @@ fn all_invalid_fields_are_reported_at_once() {
         "images",
         "keep_alive",
         "messages[0].content",
-        "messages[0].images",
+        "messages[0].images[0]",
         "messages[0].role",
         "messages[1]",
         "options.num_predict",
@@ -246,4 +246,89 @@ fn invalid_field_is_named() {
         assert_eq!(fields(&error), [field], "{label}");
         assert_eq!(status_code(error.kind).as_u16(), 400);
     }
+}
+
+/// An image of four bytes.
+const IMAGE: &str = "AAAAAA==";
+
+#[test]
+fn images_of_a_message_stand_before_its_text_or_where_it_says() {
+    let image = |number: usize| json!({"type": "image", "image": number});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let body = json!({"messages": [
+        {"role": "user", "content": "u", "images": [IMAGE]},
+        {"role": "user", "content": "a[img-1]b[img-5]", "images": [IMAGE, IMAGE]},
+        {"role": "tool", "content": "", "images": [IMAGE]},
+        {"role": "user", "content": "[img-0]", "images": []},
+    ]});
+    let parsed = chat(&body).expect("a request");
+    let [Prompt::Conversation { messages, .. }] = &parsed.prompts[..] else {
+        panic!("{:?}", parsed.prompts)
+    };
+    let contents: Vec<&Value> = messages.iter().map(|message| &message.content).collect();
+    let want = [
+        json!([image(0), text("u")]),
+        json!([image(1), text("a"), image(2), text("b[img-5]")]),
+        json!([image(3)]),
+        json!("[img-0]"),
+    ];
+    assert_eq!(contents, want.iter().collect::<Vec<_>>());
+    let paths: Vec<&str> = parsed.images.iter().map(|image| &*image.path).collect();
+    let want = [
+        "messages[0].images[0]",
+        "messages[1].images[0]",
+        "messages[1].images[1]",
+        "messages[2].images[0]",
+    ];
+    assert_eq!(paths, want);
+}
+
+#[test]
+fn images_of_a_prompt_are_in_its_turn_in_its_template_or_in_the_raw_text() {
+    use generate::request::PromptPiece::{Image, Template, User};
+    let pieces = |over: Value| {
+        let mut body = json!({"prompt": "a[img-0]b", "images": [IMAGE]});
+        for (name, value) in over.as_object().expect("fields") {
+            body[name] = value.clone();
+        }
+        let parsed = generate(&body).expect("a request");
+        assert!(
+            !parsed.stream_options.return_context,
+            "ids of images say nothing"
+        );
+        assert_eq!(parsed.images.len(), 1);
+        parsed.prompts.into_iter().next().expect("a prompt")
+    };
+    let raw = vec![Template("a".into()), Image(0), Template("b".into())];
+    assert_eq!(pieces(json!({"raw": true})), Prompt::Pieces(raw));
+    let then = |prompt| Prompt::Continued {
+        context: Vec::new(),
+        then: Box::new(Prompt::Pieces(prompt)),
+    };
+    let of_template = |over: Value| {
+        let mut all = over;
+        all["template"] = json!("<u>{{ .Prompt }}</u>");
+        pieces(all)
+    };
+    let (open, close) = (Template("<u>".into()), Template("</u>".into()));
+    let want = vec![
+        open.clone(),
+        User("a".into()),
+        Image(0),
+        User("b".into()),
+        close.clone(),
+    ];
+    assert_eq!(of_template(json!({})), then(want));
+    let want = vec![open.clone(), Image(0), User("c".into()), close.clone()];
+    assert_eq!(of_template(json!({"prompt": "c"})), then(want));
+    let want = vec![Image(0), open, close];
+    assert_eq!(of_template(json!({"prompt": ""})), then(want));
+    let Prompt::Continued { then, .. } = pieces(json!({"system": "s"})) else {
+        panic!("no turn")
+    };
+    let Prompt::Conversation { messages, .. } = *then else {
+        panic!("no conversation")
+    };
+    let want = json!([{"type": "text", "text": "a"}, {"type": "image", "image": 0}, {"type": "text", "text": "b"}]);
+    assert_eq!(messages[1].content, want);
 }

@@ -57,6 +57,9 @@ pub(super) struct CompletionUsage {
 #[derive(JsonSchema, Serialize)]
 struct PromptDetails {
     cached_tokens: u64,
+    /// Rows of images, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image_tokens: Option<u64>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -72,6 +75,7 @@ impl CompletionUsage {
             total_tokens: usage.prompt_tokens + usage.completion_tokens,
             prompt_tokens_details: PromptDetails {
                 cached_tokens: usage.cached_tokens,
+                image_tokens: (usage.image_tokens > 0).then_some(usage.image_tokens),
             },
             completion_tokens_details: CompletionDetails {
                 reasoning_tokens: usage.reasoning_tokens,

@@ -258,9 +258,10 @@ pub fn parse_chat(
     stream_options.return_token_ids = fields.boolean("return_token_ids").unwrap_or(false);
     stream_options.timings = fields.boolean("timings_per_token").unwrap_or(false);
     let stored_request = stored_completion::parse_store(&mut fields, &params);
+    let images = fields.take_images();
     stream_options.ignored_fields = fields.finish_request(&field_table::CHAT)?;
     let prompt = messages::prompt("messages", conversation, tools, kwargs);
-    let mut body = ParsedBody::of_prompts([prompt], params, stream_options);
+    let mut body = ParsedBody::of_prompts([prompt], params, stream_options).with_images(images);
     (body.request.n, body.stored_request) = (n, stored_request);
     Ok(body)
 }

@@ -17,7 +17,7 @@ pub struct ModelObject<'a> {
     /// What the model is for: `text`, `embedding` or `rerank`; absent until its file was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
-    /// What the model can do: `completion`, `tools`, `thinking`, `embedding`, `rerank`; absent of a model for text that is
+    /// What the model can do: `completion`, `tools`, `vision`, `thinking`, `embedding`, `rerank`; absent of a model for text that is
     /// not loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     capabilities: Option<&'a [&'static str]>,

@@ -15,7 +15,7 @@ use super::tools::ToolParser;
 use crate::fields::{self, Fields, JsonObject, RawJson};
 use crate::request_parser::HistoryLookup;
 use crate::shared::content_parts::{
-    RESPONSES, RESPONSES_RESULTS, content_text, parts_text, required_string,
+    RESPONSES, RESPONSES_ANSWERS, RESPONSES_RESULTS, content, parts_text, required_string,
 };
 use crate::shared::messages::{Conversation, text_message};
 use crate::shared::timings::result_text;
@@ -23,6 +23,7 @@ use crate::shared::tool_calls::{parse_arguments, value_of_arguments};
 use generate::request::MESSAGES_MAX;
 use generate::tools::{function_name, input_arguments};
 use serde_json::{Map, Value, json};
+use text::Message;
 
 /// Error message for a list of items that were all left out.
 const NOTHING_LEFT_MESSAGE: &str = "has no item that this server can use: message, function_call, \
@@ -168,12 +169,16 @@ impl ConversationBuilder {
             }
         };
         let path = format!("{path}.content");
-        let (text, plain) = match item.get("content") {
+        let types = match role {
+            "assistant" => &RESPONSES_ANSWERS,
+            _ => &RESPONSES,
+        };
+        let (said, plain) = match item.get("content") {
             Some(raw) => match fields::as_text(raw) {
-                Some(text) => (text.into_owned(), true),
-                None => (content_text(fields, &path, raw, &RESPONSES)?, false),
+                Some(text) => (Value::String(text.into_owned()), true),
+                None => (content(fields, &path, raw, types)?, false),
             },
-            None if role == "assistant" => (String::new(), true),
+            None if role == "assistant" => (Value::String(String::new()), true),
             None => {
                 fields.reject(path, "is required");
                 return None;
@@ -183,31 +188,39 @@ impl ConversationBuilder {
             "assistant" => "output_text",
             _ => "input_text",
         };
-        let stored = if plain {
-            with_id(message_item(role, part, &text), item)
-        } else {
-            stored_item(item, "message")
+        let stored = match said.as_str().filter(|_| plain) {
+            Some(text) => with_id(message_item(role, part, text), item),
+            None => stored_item(item, "message"),
         };
-        self.add_text(template_role, text);
+        self.add_content(template_role, said);
         Some(stored)
+    }
+
+    fn add_text(&mut self, role: &str, text: String) {
+        self.add_content(role, Value::String(text));
     }
 
     /// Appends text to the assistant's message if that has no content yet, or to the system message; otherwise adds a
     /// message.
-    fn add_text(&mut self, role: &str, text: String) {
+    fn add_content(&mut self, role: &str, content: Value) {
         let last = self.turns.messages.last_mut();
         if let Some(last) = last.filter(|last| last.role == role) {
             let is_open =
                 role == "assistant" && last.content == "" && last.rest.get("tool_calls").is_none();
             let is_system = role == "system";
-            if let (true, Value::String(so_far)) = (is_open || is_system, &mut last.content) {
+            if let (true, Value::String(so_far), Value::String(text)) =
+                (is_open || is_system, &mut last.content, &content)
+            {
                 let between = if so_far.is_empty() { "" } else { "\n\n" };
                 so_far.push_str(between);
-                so_far.push_str(&text);
+                so_far.push_str(text);
                 return;
             }
         }
-        self.turns.messages.push(text_message(role, text));
+        self.turns.messages.push(Message {
+            content,
+            ..text_message(role, "")
+        });
     }
 
     fn add_call(
@@ -260,11 +273,11 @@ impl ConversationBuilder {
             return None;
         }
         let path = format!("{path}.output");
-        let text = match item.get("output") {
-            Some(raw) => content_text(fields, &path, raw, &RESPONSES_RESULTS)?,
-            None => String::new(),
+        let result = match item.get("output") {
+            Some(raw) => content(fields, &path, raw, &RESPONSES_RESULTS)?,
+            None => Value::String(String::new()),
         };
-        self.turns.add_result(id, text);
+        self.turns.add_result(id, result);
         Some(stored_item(item, kind))
     }
 
@@ -278,7 +291,7 @@ impl ConversationBuilder {
         let mut reasoning = None;
         for name in ["summary", "content"] {
             if let Some(raw) = item.get(name) {
-                let text = parts_text(fields, &format!("{path}.{name}"), raw, &RESPONSES)?;
+                let text = parts_text(fields, &format!("{path}.{name}"), raw, &RESPONSES_ANSWERS)?;
                 reasoning = Some(text).filter(|text| !text.is_empty()).or(reasoning);
             }
         }

@@ -71,6 +71,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     let repeats = repeated_fields(&fields, is_stored, &params, instructions);
     stream_options.repeated_fields = Some(repeats.into());
     stream_options.offered_tools = offered_tools;
+    let images = fields.take_images();
     stream_options.ignored_fields = fields.finish_request(&field_table::RESPONSES)?;
     let prompt = messages::prompt("input", conversation.turns.messages, tools, kwargs);
     let stored = StoredRequest {
@@ -79,7 +80,7 @@ pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<Parse
     };
     Ok(ParsedBody {
         stored_request: is_stored.then_some(stored),
-        ..ParsedBody::of_prompts([prompt], params, stream_options)
+        ..ParsedBody::of_prompts([prompt], params, stream_options).with_images(images)
     })
 }
 

@@ -113,6 +113,9 @@ struct InputDetails {
     cached_tokens: u64,
     /// Always 0: writes to the prefix cache are free, but clients' types require the field.
     cache_write_tokens: u64,
+    /// Rows of images, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image_tokens: Option<u64>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -127,6 +130,7 @@ impl ResponseUsage {
             input_tokens_details: InputDetails {
                 cached_tokens: usage.cached_tokens,
                 cache_write_tokens: 0,
+                image_tokens: (usage.image_tokens > 0).then_some(usage.image_tokens),
             },
             output_tokens: usage.completion_tokens,
             output_tokens_details: OutputDetails {

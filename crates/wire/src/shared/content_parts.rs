@@ -1,37 +1,38 @@
-//! Content parts of messages in every wire protocol: one parser, and the one place where images are refused.
+//! Content parts of messages in every wire protocol: one parser.
 //!
 //! A protocol has a [`PartTypes`] of the types that it knows; a type has the same meaning in all of them.
 
+use super::images::{self, TEXT_MESSAGE};
 use crate::base64;
 use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
 use generate::request::PARTS_MAX;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
-/// Media types of images that an error may name.
-const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 /// Error message for a sound, a video or a file.
 const FILES_MESSAGE: &str =
     "only text: sound, video, and files without a text are not supported yet by this server";
 
 /// A part of a message.
-pub(crate) enum ContentPart<'a> {
+#[derive(Debug, PartialEq)]
+pub(crate) enum ContentPart {
     /// Text for the model.
     Text(String),
-    /// An image; `None`: the part names no source.
-    Image(Option<ImageSource<'a>>),
+    /// The image of this number.
+    Image(usize),
 }
 
-/// Where the data of an image is.
-pub(crate) enum ImageSource<'a> {
-    /// In the request.
-    Base64 {
-        /// One of the [`IMAGE_TYPES`]; `None`: another one, or the protocol names none.
-        media_type: Option<&'static str>,
-        data: Cow<'a, str>,
-    },
-    /// On another server.
-    Url(Cow<'a, str>),
+/// What becomes of images in a place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ImageRule {
+    /// The model sees them.
+    Taken,
+    /// The model sees them; for a model that reads text only they are left out.
+    InResults,
+    /// They are left out: no model gives any.
+    LeftOut,
+    /// They are rejected.
+    Refused,
 }
 
 /// The parts of one protocol.
@@ -43,14 +44,11 @@ pub(crate) struct PartTypes {
     message: &'static str,
     /// Name of the parts of a list.
     noun: &'static str,
-    /// Whether an image is left out instead of refused.
-    leaves_out_images: bool,
+    /// What becomes of images.
+    pub(super) images: ImageRule,
     /// Whether parts of other types are left out instead of rejected.
     leaves_out_unknown: bool,
 }
-
-/// Text in place of an image that is left out.
-const LEFT_OUT_IMAGE: &str = "(an image, which this model cannot read)";
 
 /// Parts of chat completions.
 pub(crate) const CHAT: PartTypes = PartTypes {
@@ -66,14 +64,15 @@ pub(crate) const CHAT: PartTypes = PartTypes {
         "file",
     ],
     has_strings: true,
-    message: "must be \"text\" or \"refusal\"",
+    message: "must be \"text\", \"image_url\" or \"refusal\"",
     noun: "parts",
-    leaves_out_images: false,
+    images: ImageRule::Taken,
     leaves_out_unknown: false,
 };
 
 /// Parts of earlier answers in chat completions: clients that speak several protocols send what other models gave.
 pub(crate) const CHAT_ANSWERS: PartTypes = PartTypes {
+    images: ImageRule::LeftOut,
     leaves_out_unknown: true,
     ..CHAT
 };
@@ -81,7 +80,7 @@ pub(crate) const CHAT_ANSWERS: PartTypes = PartTypes {
 /// Parts of results of tools in chat completions. Agents send results again with each request, so an image must not end the
 /// conversation.
 pub(crate) const CHAT_RESULTS: PartTypes = PartTypes {
-    leaves_out_images: true,
+    images: ImageRule::InResults,
     ..CHAT
 };
 
@@ -99,15 +98,15 @@ pub(crate) const RESPONSES: PartTypes = PartTypes {
         "input_audio",
     ],
     has_strings: false,
-    message: "must be input_text, output_text or refusal",
+    message: "must be input_text, input_image, output_text or refusal",
     noun: "parts",
-    leaves_out_images: false,
+    images: ImageRule::Taken,
     leaves_out_unknown: false,
 };
 
 /// Parts of outputs of tools in the Responses API.
 pub(crate) const RESPONSES_RESULTS: PartTypes = PartTypes {
-    leaves_out_images: true,
+    images: ImageRule::InResults,
     ..RESPONSES
 };
 
@@ -124,26 +123,40 @@ pub(crate) const TEXT_BLOCKS: PartTypes = PartTypes {
     has_strings: false,
     message: "must be text, document, search_result or tool_reference",
     noun: "text blocks",
-    leaves_out_images: false,
+    images: ImageRule::Refused,
     leaves_out_unknown: false,
 };
 
 /// Blocks of Anthropic's tool results.
 pub(crate) const RESULT_BLOCKS: PartTypes = PartTypes {
-    leaves_out_images: true,
+    images: ImageRule::InResults,
     ..TEXT_BLOCKS
 };
 
 /// Blocks of Anthropic's user messages, but for results of tools.
 pub(crate) const USER_BLOCKS: PartTypes = PartTypes {
-    message: "must be text, document, search_result or tool_result",
+    images: ImageRule::Taken,
+    message: "must be text, image, document, search_result or tool_result",
     ..TEXT_BLOCKS
 };
 
 /// Blocks of Anthropic's assistant messages, but for calls and reasoning.
 pub(crate) const ASSISTANT_BLOCKS: PartTypes = PartTypes {
+    images: ImageRule::LeftOut,
     message: "must be text, tool_use, thinking or redacted_thinking",
     ..TEXT_BLOCKS
+};
+
+/// Parts of items of the Responses API that are the model's, and of the summaries of reasoning.
+pub(crate) const RESPONSES_ANSWERS: PartTypes = PartTypes {
+    images: ImageRule::LeftOut,
+    ..RESPONSES
+};
+
+/// Parts of an assistant's `UIMessage`.
+pub(crate) const UI_ANSWERS: PartTypes = PartTypes {
+    images: ImageRule::LeftOut,
+    ..UI_PARTS
 };
 
 /// Parts of a `UIMessage` of the AI SDK with a text, and files.
@@ -152,7 +165,7 @@ pub(crate) const UI_PARTS: PartTypes = PartTypes {
     has_strings: false,
     message: "is not a part of a UIMessage",
     noun: "parts",
-    leaves_out_images: false,
+    images: ImageRule::Taken,
     leaves_out_unknown: false,
 };
 
@@ -163,21 +176,86 @@ impl PartTypes {
     }
 }
 
-/// Parses a string, or a list of parts, whose texts are joined by line ends. Errors are recorded in `fields`.
+/// Parses a string, or a list of parts, whose texts are joined by line ends, and which has no images. Errors are recorded in
+/// `fields`.
 pub(crate) fn content_text(
     fields: &mut Fields<'_>,
     path: &str,
     raw: RawJson<'_>,
     types: &PartTypes,
 ) -> Option<String> {
+    match content(fields, path, raw, types)? {
+        Value::String(text) => Some(text),
+        _ => {
+            fields.reject(path, TEXT_MESSAGE);
+            None
+        }
+    }
+}
+
+/// Parses a string, or a list of parts: a text, or where there are images, the list of texts and images. Errors are recorded in
+/// `fields`.
+pub(crate) fn content(
+    fields: &mut Fields<'_>,
+    path: &str,
+    raw: RawJson<'_>,
+    types: &PartTypes,
+) -> Option<Value> {
     if let Some(text) = fields::as_text(raw) {
-        return Some(text.into_owned());
+        return Some(Value::String(text.into_owned()));
     }
     if fields::json_type(raw) == JsonType::String {
         fields.reject(path, "has an invalid Unicode escape");
         return None;
     }
-    parts_text(fields, path, raw, types)
+    let parts = parse_parts(fields, path, raw, types)?;
+    let mut all = Value::String(String::new());
+    let mut is_first = true;
+    for part in parts {
+        match (&mut all, part) {
+            (all, part) if std::mem::take(&mut is_first) => *all = part.into_content(),
+            (Value::String(all), ContentPart::Text(text)) => {
+                all.push('\n');
+                all.push_str(&text);
+            }
+            (all, part) => append_content(all, part.into_content()),
+        }
+    }
+    Some(all)
+}
+
+impl ContentPart {
+    /// A content of this part alone.
+    pub(crate) fn into_content(self) -> Value {
+        match self {
+            Self::Text(text) => Value::String(text),
+            Self::Image(image) => Value::Array(vec![text::image_part(image)]),
+        }
+    }
+}
+
+/// Appends a content to another, on a new line where both are texts.
+pub(crate) fn append_content(to: &mut Value, more: Value) {
+    match (&mut *to, more) {
+        (Value::String(text), more) if text.is_empty() => *to = more,
+        (Value::Null, more) => *to = more,
+        (Value::String(text), Value::String(more)) => {
+            text.push('\n');
+            text.push_str(&more);
+        }
+        (before, more) => {
+            let parts = [before.take(), more].into_iter().flat_map(into_parts);
+            *to = Value::Array(parts.collect());
+        }
+    }
+}
+
+fn into_parts(content: Value) -> Vec<Value> {
+    match content {
+        Value::Array(parts) => parts,
+        Value::String(text) => vec![text::text_part(text)],
+        _ => Vec::new(),
+    }
 }
 
 /// The schema of a content of chat completions.
@@ -189,19 +267,28 @@ pub(crate) fn chat_schema() -> Value {
         {"type": "object", "required": ["type", "refusal"], "properties": {
             "type": {"const": "refusal"}, "refusal": {"type": "string"},
         }},
+        {"type": "object", "required": ["type", "image_url"], "properties": {
+            "type": {"enum": ["image_url", "input_image"]},
+            "image_url": {"anyOf": [{"type": "string"}, {
+                "type": "object", "required": ["url"], "properties": {
+                    "url": {"type": "string", "description": "a data URL"},
+                    "detail": {"enum": ["low", "auto", "high"]},
+                },
+            }]},
+        }},
     ]});
     json!({"anyOf": [
         {"type": "string"}, {"type": "null"}, {"type": "array", "items": part, "maxItems": PARTS_MAX},
     ]})
 }
 
-/// Parses a list of parts, whose texts are joined by line ends. Errors are recorded in `fields`.
-pub(crate) fn parts_text(
+/// Parses a list of parts. Errors are recorded in `fields`.
+fn parse_parts(
     fields: &mut Fields<'_>,
     path: &str,
     raw: RawJson<'_>,
     types: &PartTypes,
-) -> Option<String> {
+) -> Option<Vec<ContentPart>> {
     let Some(parts) = fields::as_list(raw, PARTS_MAX) else {
         let noun = types.noun;
         fields.reject(
@@ -210,15 +297,31 @@ pub(crate) fn parts_text(
         );
         return None;
     };
-    let mut texts: Vec<Option<String>> = Vec::with_capacity(parts.len());
+    let mut parsed: Vec<Option<ContentPart>> = Vec::with_capacity(parts.len());
     for (i, part) in parts.into_iter().enumerate() {
         let path = format!("{path}[{i}]");
         if !(types.leaves_out_unknown && leave_out_unknown(fields, &path, part, types)) {
-            texts.push(part_text(fields, &path, part, types));
+            parsed.push(parse_part(fields, &path, part, types));
         }
     }
-    let texts: Option<Vec<String>> = texts.into_iter().collect();
-    texts.map(|texts| texts.join("\n"))
+    parsed.into_iter().collect()
+}
+
+/// Parses a list of parts, whose texts are joined by line ends, and which has no images. Errors are recorded in `fields`.
+pub(crate) fn parts_text(
+    fields: &mut Fields<'_>,
+    path: &str,
+    raw: RawJson<'_>,
+    types: &PartTypes,
+) -> Option<String> {
+    match fields::json_type(raw) {
+        JsonType::String => {
+            // A string is no list of parts.
+            parse_parts(fields, path, raw, types)?;
+            None
+        }
+        _ => content_text(fields, path, raw, types),
+    }
 }
 
 /// Leaves out a part of a type that the protocol does not have. Whether the part is of such a type.
@@ -239,62 +342,13 @@ fn leave_out_unknown(
     unknown.is_some()
 }
 
-/// Parses the text of a part. Errors are recorded in `fields`.
-pub(crate) fn part_text(
+/// Parses a part. Errors are recorded in `fields`.
+pub(crate) fn parse_part(
     fields: &mut Fields<'_>,
     path: &str,
     raw: RawJson<'_>,
     types: &PartTypes,
-) -> Option<String> {
-    match parse_part(fields, path, raw, types)? {
-        ContentPart::Text(text) => Some(text),
-        ContentPart::Image(_) if types.leaves_out_images => {
-            let field = path.split('[').next().unwrap_or(path);
-            fields.leave_out(path, format!("{field}.image"));
-            Some(LEFT_OUT_IMAGE.to_owned())
-        }
-        ContentPart::Image(source) => {
-            refuse_image(fields, path, source.as_ref());
-            None
-        }
-    }
-}
-
-/// Refuses an image: no model takes any yet.
-fn refuse_image(fields: &mut Fields<'_>, path: &str, source: Option<&ImageSource<'_>>) {
-    let of = source.map_or_else(|| "without a source".to_owned(), ImageSource::description);
-    let error_message = format!("is an image ({of}), and this model takes no images: send text");
-    fields.reject(path, error_message);
-}
-
-/// Parses a list of images in base64, a field or member without text. Errors are recorded in `fields`.
-pub(crate) fn parse_images(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) {
-    let images = fields::as_list(raw, PARTS_MAX);
-    let images: Option<Vec<_>> =
-        images.and_then(|all| all.into_iter().map(fields::as_text).collect());
-    match images.map(|images| images.into_iter().next()) {
-        Some(None) => {}
-        Some(Some(data)) => {
-            let media_type = None;
-            refuse_image(
-                fields,
-                path,
-                Some(&ImageSource::Base64 { media_type, data }),
-            );
-        }
-        None => {
-            let error_message = format!("must be a list of at most {PARTS_MAX} images in base64");
-            fields.reject(path, error_message);
-        }
-    }
-}
-
-fn parse_part<'a>(
-    fields: &mut Fields<'_>,
-    path: &str,
-    raw: RawJson<'a>,
-    types: &PartTypes,
-) -> Option<ContentPart<'a>> {
+) -> Option<ContentPart> {
     if let Some(text) = fields::as_text(raw).filter(|_| types.has_strings) {
         return Some(ContentPart::Text(text.into_owned()));
     }
@@ -303,7 +357,7 @@ fn parse_part<'a>(
     let kind = kind.and_then(fields::as_text);
     match (part, kind) {
         (Some(part), Some(kind)) if types.has_type(&kind) => {
-            part_of_type(fields, path, &part, &kind)
+            part_of_type(fields, path, (&part, &kind), types)
         }
         _ => {
             fields.reject(format!("{path}.type"), types.message);
@@ -312,22 +366,22 @@ fn parse_part<'a>(
     }
 }
 
-fn part_of_type<'a>(
+fn part_of_type(
     fields: &mut Fields<'_>,
     path: &str,
-    part: &JsonObject<'a>,
-    kind: &str,
-) -> Option<ContentPart<'a>> {
+    (part, kind): (&JsonObject<'_>, &str),
+    types: &PartTypes,
+) -> Option<ContentPart> {
     let text = match kind {
         "refusal" => required_string(fields, path, part, "refusal"),
         "tool_reference" => required_string(fields, path, part, "tool_name"),
         "search_result" => search_result_text(fields, path, part),
         "document" => document_text(fields, path, part),
         "image" | "image_url" | "input_image" => {
-            return Some(ContentPart::Image(ImageSource::of_part(part)));
+            return images::parse_image(fields, path, part, types);
         }
         "file" if has_image_type(part) => {
-            return Some(ContentPart::Image(ImageSource::of_part(part)));
+            return images::parse_image(fields, path, part, types);
         }
         "file" | "reasoning-file" | "input_file" => {
             let text = text_of_part(part);
@@ -349,58 +403,6 @@ fn part_of_type<'a>(
 fn has_image_type(part: &JsonObject<'_>) -> bool {
     let media_type = part.get("mediaType").and_then(fields::as_text);
     media_type.is_some_and(|name| name.starts_with("image/"))
-}
-
-impl<'a> ImageSource<'a> {
-    /// The `image_url` of OpenAI's parts, the `source` of Anthropic's blocks, or the `url` of the AI SDK's files.
-    fn of_part(part: &JsonObject<'a>) -> Option<Self> {
-        let text = |object: &JsonObject<'a>, name| object.get(name).and_then(fields::as_text);
-        if let Some(source) = part.get("source").and_then(fields::as_object) {
-            return match &*text(&source, "type")? {
-                "base64" => Some(Self::Base64 {
-                    media_type: text(&source, "media_type").and_then(|name| image_type(&name)),
-                    data: text(&source, "data")?,
-                }),
-                _ => text(&source, "url").map(Self::Url),
-            };
-        }
-        let url = part.get("image_url").or_else(|| part.get("url"))?;
-        let url = match fields::as_object(url) {
-            Some(object) => text(&object, "url"),
-            None => fields::as_text(url),
-        };
-        url.map(Self::of_url)
-    }
-
-    /// A URL, or the data of a `data:` URL.
-    fn of_url(url: Cow<'a, str>) -> Self {
-        const BASE64: &str = ";base64,";
-        let end = url.find(BASE64).filter(|_| url.starts_with("data:"));
-        let Some(end) = end else {
-            return Self::Url(url);
-        };
-        let media_type = image_type(&url["data:".len()..end]);
-        let data = match url {
-            Cow::Borrowed(url) => Cow::Borrowed(&url[end + BASE64.len()..]),
-            Cow::Owned(url) => Cow::Owned(url[end + BASE64.len()..].to_owned()),
-        };
-        Self::Base64 { media_type, data }
-    }
-
-    /// Type and size, for an error message: nothing of the client's text.
-    fn description(&self) -> String {
-        match self {
-            Self::Base64 { media_type, data } => {
-                let media_type = media_type.unwrap_or("data");
-                format!("{media_type}, {} bytes in base64", data.len())
-            }
-            Self::Url(url) => format!("a URL of {} bytes", url.len()),
-        }
-    }
-}
-
-fn image_type(name: &str) -> Option<&'static str> {
-    IMAGE_TYPES.into_iter().find(|known| *known == name)
 }
 
 /// Title, source and text of a result of a search.

@@ -1,7 +1,7 @@
 //! Messages of a request, and the variables of the chat template, in the fields that OpenAI's, Ollama's and this server's
 //! protocols share.
 
-use super::content_parts::{self, content_text};
+use super::content_parts;
 use super::tool_calls;
 use crate::fields::{self, Fields, JsonObject, RawJson};
 use generate::request::{MESSAGES_MAX, Prompt};
@@ -50,8 +50,15 @@ impl Conversation {
     }
 
     /// Adds the result of the last call with this id.
-    pub(crate) fn add_result(&mut self, id: String, text: String) -> &mut Map<String, Value> {
-        let mut message = text_message("tool", text);
+    pub(crate) fn add_result(
+        &mut self,
+        id: String,
+        content: impl Into<Value>,
+    ) -> &mut Map<String, Value> {
+        let mut message = Message {
+            content: content.into(),
+            ..text_message("tool", "")
+        };
         let call = self.calls.iter().rev().find(|(call, _)| *call == id);
         let name = call.map(|(_, name)| name.clone()).unwrap_or_default();
         for (member, value) in [("tool_call_id", id), ("name", name)] {
@@ -134,9 +141,9 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
         (false, false) => &content_parts::CHAT,
     };
     let content = match content {
-        Some(raw) => content_text(fields, &path, raw, types)?,
+        Some(raw) => content_parts::content(fields, &path, raw, types)?,
         // Chat templates that concatenate contents need a string.
-        None if may_be_silent => String::new(),
+        None if may_be_silent => Value::String(String::new()),
         None => {
             fields.reject(path, "is required");
             return None;
@@ -151,7 +158,7 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
     });
     Some(Message {
         role: role?,
-        content: Value::String(content),
+        content,
         rest,
     })
 }

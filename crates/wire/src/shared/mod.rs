@@ -7,6 +7,7 @@ pub mod error_response;
 pub(crate) mod event_parts;
 pub mod finish_reason;
 pub mod generation_fields;
+pub(crate) mod images;
 pub mod job_outcome;
 pub mod keep_alive;
 pub(crate) mod logprobs;

@@ -21,6 +21,9 @@ pub(crate) struct Timings {
     predicted_ms: f64,
     predicted_per_token_ms: f64,
     predicted_per_second: f64,
+    /// Time in which images became rows of the prompt, among `prompt_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image_ms: Option<f64>,
 }
 
 impl Timings {
@@ -45,6 +48,7 @@ impl Timings {
             predicted_ms,
             predicted_per_token_ms: ratio(predicted_ms, predicted as f64),
             predicted_per_second: ratio(predicted as f64 * 1e3, predicted_ms),
+            image_ms: (usage.image_tokens > 0).then(|| milliseconds(usage.encoding)),
         }
     }
 }
@@ -147,6 +151,13 @@ mod tests {
             "predicted_per_token_ms": 500.0, "predicted_per_second": 2.0,
         });
         assert_eq!(json, want);
+        let seen = Usage {
+            image_tokens: 7,
+            encoding: second / 4,
+            ..usage
+        };
+        let seen = serde_json::to_value(Timings::new(seen, second, second));
+        assert_eq!(seen.expect("JSON")["image_ms"], 250.0);
         let none = Timings::new(Usage::default(), Duration::ZERO, Duration::ZERO);
         let none = serde_json::to_value(&none).expect("no division by zero");
         assert_eq!(none["prompt_per_token_ms"], 0.0);

@@ -13,10 +13,12 @@ pub(super) const LAYERS: [(&str, &[Layer]); 6] = [
     ("wire", &WIRE),
 ];
 
-const CPU: [Layer; 4] = [
+const CPU: [Layer; 5] = [
     &["norm"],
     // The forward pass of decoders.
     &["decoder"],
+    // Encoders of images, which a decoder has beside it.
+    &["tower"],
     &["decoder_model"],
     // The forward pass of encoders.
     &["encoder"],
@@ -62,7 +64,7 @@ const ENGINE: [Layer; 9] = [
 
 const GATEWAY: [Layer; 7] = [
     // Leaf values.
-    &["id_generator", "job_names", "lifetime_stats"],
+    &["id_generator", "job_names", "lifetime_stats", "media"],
     // Records of streams as bytes, and callers.
     &["keys", "records"],
     &["owners_slot"],
@@ -99,12 +101,14 @@ const SERVER: [Layer; 8] = [
     &["router"],
 ];
 
-const WEIGHTS: [Layer; 5] = [
+const WEIGHTS: [Layer; 6] = [
     // Formats and leaf values.
     &["file_stamp", "gguf"],
     // Configurations, and how files store tensors.
     &["config", "packed_file", "tensor_entry"],
     &["encoder", "load_error"],
+    // Configurations of towers, which refuse a text model by a load error.
+    &["vision"],
     // Files of models and of adapters.
     &["adapters", "files", "safetensors"],
     // The tensors of each architecture.

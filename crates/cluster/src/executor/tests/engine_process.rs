@@ -89,6 +89,7 @@ impl EngineProcess {
         let limits = PoolLimits { segments_max: 4096 };
         let template = ChatTemplate::new("{{ messages[-1].content }}", "", "").unwrap();
         let handle = ModelHandle {
+            vision: None,
             adapters: Arc::default(),
             tokenizer: vocab::tokenizer(),
             template: Arc::new(template),

@@ -252,6 +252,7 @@ fn request(
         eos: Arc::from([0]),
         choices,
         first_choice: first as u32,
+        media: Vec::new(),
         paused: false,
         embedding: None,
         deadline: None,

@@ -109,6 +109,7 @@ impl Bench {
             eos: Arc::from([0]),
             choices: choices.collect(),
             first_choice: 0,
+            media: Vec::new(),
             paused: false,
             embedding: None,
             deadline: None,

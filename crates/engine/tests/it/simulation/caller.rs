@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "a part of one test file")]
 
 use crate::support::Random;
+use engine::fake::{EncodeFault, FakeInput};
 use engine::{
     Account, AdapterSet, CacheSalt, Clocks, Policy, Priority, SamplingParams, StopCondition, Terms,
 };
@@ -15,10 +16,21 @@ pub const POISON_PANIC: u32 = 62;
 /// A prompt with this token makes its logits NaN.
 pub const POISON_NAN: u32 = 63;
 
+/// Stands for the rows of an image in a prompt.
+const PAD: u32 = 5;
+
+/// Number of images.
+const IMAGES: u64 = 60;
+
+/// Rows of the largest image.
+pub const IMAGE_ROWS_MAX: usize = 12;
+
 /// A caller's request and behavior.
 #[derive(Clone)]
 pub struct Caller {
     pub prompt: Vec<u32>,
+    /// The first row of each image, and the image.
+    pub images: Vec<(usize, FakeInput)>,
     pub sampling: SamplingParams,
     pub max_tokens: usize,
     pub choices: usize,
@@ -49,8 +61,11 @@ impl Caller {
         let window = 1 + random.below(12);
         let dropped = random.below(choices as u64) as usize;
         let stop = 1 + random.below(60) as u32;
+        let mut prompt = prompt(random);
+        let images = images(&mut Random(random.next()), &mut prompt);
         Self {
-            prompt: prompt(random),
+            prompt,
+            images,
             sampling: sampling(random, max_tokens),
             max_tokens,
             choices,
@@ -90,6 +105,47 @@ fn prompt(random: &mut Random) -> Vec<u32> {
         prompt[at] = POISON_ERROR + random.below(3) as u32;
     }
     prompt
+}
+
+/// Images in a few prompts, some of them the same ones, at the beginning, in the middle or at the end; some cannot be encoded.
+fn images(random: &mut Random, prompt: &mut Vec<u32>) -> Vec<(usize, FakeInput)> {
+    let mut images = Vec::new();
+    if !random.chance(30) {
+        return images;
+    }
+    let (mut first, most) = (0, [1, 1, 2, 3][random.below(4) as usize]);
+    while images.len() < most && prompt.len() < 70 {
+        let input = image(random.below(IMAGES));
+        let at = match random.below(4) {
+            0 => first,
+            1 => prompt.len(),
+            _ => first + random.below((prompt.len() - first + 1) as u64) as usize,
+        };
+        prompt.splice(at..at, std::iter::repeat_n(PAD, input.rows));
+        images.push((at, input));
+        first = at + input.rows;
+    }
+    images
+}
+
+/// An image: equal seeds give equal images.
+fn image(seed: u64) -> FakeInput {
+    let faults = [
+        EncodeFault::Refused,
+        EncodeFault::Panic,
+        EncodeFault::NotFinite,
+        EncodeFault::NotANumber,
+        EncodeFault::TooFew,
+    ];
+    // Few of them fail.
+    let fault =
+        (IMAGES - seed <= faults.len() as u64).then(|| faults[(IMAGES - seed - 1) as usize]);
+    FakeInput {
+        seed,
+        rows: 1 + (seed * 5 % IMAGE_ROWS_MAX as u64) as usize,
+        units: 1 + (seed % 3) as usize,
+        fault,
+    }
 }
 
 fn sampling(random: &mut Random, max_tokens: usize) -> SamplingParams {

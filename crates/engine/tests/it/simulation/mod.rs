@@ -33,7 +33,7 @@ const REQUESTS: usize = 150;
 const PATIENCE: usize = 4000;
 
 /// Number of counts of a run.
-const SEEN: usize = 12;
+const SEEN: usize = 16;
 
 /// Counts of a run: what happened.
 type Seen = [u64; SEEN];
@@ -79,7 +79,7 @@ impl Simulation {
         };
         let log = LateLog::default();
         let late = ahead.then(|| log.clone());
-        let mut bench = scene::bench(&mut random, recurrent, late);
+        let mut bench = scene::bench(&mut random, (recurrent, seed), late);
         let watched = Watched::default();
         bench.engine.observe(watched.observer());
         Self {
@@ -94,7 +94,7 @@ impl Simulation {
             trace: DefaultHasher::new(),
             ends: HashMap::new(),
             closes,
-            solo: scene::solo(alone, recurrent),
+            solo: scene::solo(alone, recurrent, seed),
         }
     }
 
@@ -129,6 +129,10 @@ impl Simulation {
             stats.inter_token().count(),
             stats.tokens_drafted() - stats.tokens_accepted(),
             stats.tokens_accepted(),
+            stats.encodings(),
+            stats.encodings_failed(),
+            stats.encoding_hits(),
+            stats.encodings_dropped(),
             stats.rows_void(),
             stats.tokens_generated(),
         ];
@@ -248,6 +252,8 @@ impl Simulation {
             .prompt
             .iter()
             .any(|&token| token >= POISON_ERROR);
+        let images = &running.caller.images;
+        let poisoned = poisoned || images.iter().any(|(_, image)| image.fault.is_some());
         for (answer, (tokens, end)) in running.asked.answers.iter().zip(&alone) {
             let ids = bits(answer);
             (&ids, running.asked.id).hash(&mut self.trace);
@@ -400,7 +406,7 @@ fn run_all(ahead: bool) -> Seen {
     let others = [&seen[..SEEN - 2], &seen[SEEN - 1..]].concat();
     assert!(
         others.iter().all(|&n| n >= 100),
-        "preemptions, parks, retries, hits, pauses, resumes, slow, tokens, wrong, right, all: {others:?}"
+        "preemptions, parks, retries, hits, pauses, resumes, slow, tokens, wrong, right, encodings, failed, hits, dropped, all: {others:?}"
     );
     seen
 }

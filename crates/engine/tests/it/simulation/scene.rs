@@ -1,10 +1,14 @@
 //! Random engines, models and requests of the simulation.
 
-use super::caller::{Caller, POISON_ERROR, POISON_NAN, POISON_PANIC, StopAfter};
+use super::caller::{Caller, IMAGE_ROWS_MAX, POISON_ERROR, POISON_NAN, POISON_PANIC, StopAfter};
+use crate::media::{grid_of, key_of};
 use crate::support::{Answer, Bench, Random};
-use engine::fake::{FakeConfig, FakeModel, Fault, FaultAt, FaultKind, LateLog};
-use engine::{EngineConfig, Request, Speculation};
+use engine::fake::{
+    EncoderLog, FakeConfig, FakeEncoderConfig, FakeModel, Fault, FaultAt, FaultKind, LateLog,
+};
+use engine::{EngineConfig, MediaInput, Request, Speculation};
 use model::Dims;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Probability that answers repeat themselves.
@@ -70,15 +74,27 @@ fn draft(random: &mut Random) -> FakeConfig {
 
 /// An engine, sometimes with a draft model. `recurrent`: of a model with states, few or many. `late`: of a model that runs
 /// ahead, without draft tokens in half of the engines that would have some.
-pub(crate) fn bench(random: &mut Random, recurrent: bool, late: Option<LateLog>) -> Bench {
+/// `kind`: of the encoder.
+pub(crate) fn bench(
+    random: &mut Random,
+    (recurrent, kind): (bool, u64),
+    late: Option<LateLog>,
+) -> Bench {
     let model = if recurrent {
         let states = STATES_LEAST + random.below(40) as usize;
         FakeModel::recurrent(model(random), states)
     } else {
         FakeModel::new(model(random))
     };
-    let model = model.predicting();
+    let model = model.predicting().encoding(encoder(kind));
     let mut config = config(random);
+    if encoder(kind).blocks {
+        config.step_tokens = config.step_tokens.max(IMAGE_ROWS_MAX + 1);
+    }
+    if kind.is_multiple_of(5) {
+        // Two small images, or less than a large one.
+        config.encodings_bytes_max = 100;
+    }
     let model = Box::new(match late {
         Some(log) => {
             if config.draft_tokens.is_multiple_of(2) {
@@ -98,7 +114,7 @@ pub(crate) fn bench(random: &mut Random, recurrent: bool, late: Option<LateLog>)
 }
 
 /// An engine without a prefix cache, for one request at a time.
-pub(crate) fn solo(model: FakeConfig, recurrent: bool) -> Bench {
+pub(crate) fn solo(model: FakeConfig, recurrent: bool, kind: u64) -> Bench {
     let config = EngineConfig {
         prefix_cache: false,
         ..EngineConfig::default()
@@ -108,7 +124,17 @@ pub(crate) fn solo(model: FakeConfig, recurrent: bool) -> Bench {
     } else {
         FakeModel::new(model)
     };
-    Bench::with(Box::new(model), config)
+    Bench::with(Box::new(model.encoding(encoder(kind))), config)
+}
+
+/// An encoder whose rows are as tokens, have positions on axes, or see each other.
+fn encoder(kind: u64) -> FakeEncoderConfig {
+    FakeEncoderConfig {
+        rows_max: IMAGE_ROWS_MAX,
+        axes: kind % 4 == 1 || kind % 4 == 3,
+        blocks: kind % 4 >= 2,
+        log: EncoderLog::default(),
+    }
 }
 
 /// Bounds from tight to wide.
@@ -132,6 +158,7 @@ fn config(random: &mut Random) -> EngineConfig {
             Speculation::Mtp,
         ][random.below(4) as usize],
         draft_tokens: 1 + random.below(10) as usize,
+        ..EngineConfig::default()
     }
 }
 
@@ -145,6 +172,16 @@ pub(crate) fn request(bench: &Bench, caller: &Caller) -> (Request, Vec<Answer>) 
         terms: caller.terms,
         ..bench.request(&caller.prompt, caller.max_tokens)
     };
+    request.media = caller
+        .images
+        .iter()
+        .map(|(at, input)| MediaInput {
+            key: key_of(input),
+            rows: *at..at + input.rows,
+            grid: grid_of(input.rows),
+            input: Arc::new(*input),
+        })
+        .collect();
     let choice = |_| {
         let answer = bench.choice(&mut request);
         if let (Some(stop), Some(choice)) = (caller.stop, request.choices.last_mut()) {

@@ -140,6 +140,7 @@ impl Bench {
             eos: Arc::from([0]),
             choices: Vec::new(),
             first_choice: 0,
+            media: Vec::new(),
             paused: false,
             embedding: None,
             deadline: None,

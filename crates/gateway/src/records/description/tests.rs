@@ -3,6 +3,7 @@
 use super::tests::samples::{BODIES, described, full_description, parsed, with_prompts};
 use super::*;
 use generate::request::{GenerateRequest, MixedPart};
+use generate::request_record::ImageRunRecord;
 use proptest::prelude::*;
 use serde_json::{Map, json};
 use text::{GrammarSource, Message};
@@ -185,6 +186,13 @@ fn prepared_prompts_replace_requested_ones() {
         echo_text: Some("e".to_owned()),
         text: Some("<|im_start|>".to_owned()),
         tools: vec![json!({"b": 1, "a": 0.1})],
+        images: vec![ImageRunRecord {
+            image: 0,
+            run: 1,
+            rows: 1..3,
+            grid: (1, 2),
+            key: "0f".repeat(32),
+        }],
     };
     let count = description.prompts.len();
     let prompts = vec![record(vec![1, 2, 3]); count];

@@ -26,6 +26,7 @@ fn model(template: &str, context_max: usize) -> ModelHandle {
     );
     let limits = PoolLimits { segments_max: 1 };
     ModelHandle {
+        vision: None,
         adapters: Arc::default(),
         tokenizer: vocab::tokenizer(),
         answers: AnswerFormat::default(),
@@ -171,7 +172,7 @@ fn last_tokens_are_kept() {
         (9, Some(bos), ids(1, 9), ids(1, 9)),
     ] {
         let mut found = given.clone();
-        keep_last(&mut found, most, bos);
+        keep_last(&mut found, &[], most, bos);
         assert_eq!(found, want, "{most} of {given:?}");
     }
 }
@@ -238,6 +239,7 @@ fn text_that_no_context_holds_is_not_tokenized() {
             .map(|piece| match piece {
                 PromptPiece::Template(text) => text.clone(),
                 PromptPiece::User(text) => text.to_string(),
+                PromptPiece::Image(_) => String::new(),
             })
             .collect(),
         other => panic!("{other:?}"),

@@ -178,6 +178,7 @@ fn relayed(
     let opened = engine::remote::remote_handle(served, EngineConfig::default(), epoch);
     let (engine, mut inbox) = opened.expect("bounds");
     let model = ModelHandle {
+        vision: None,
         engine,
         ..bench.model.clone()
     };

@@ -114,6 +114,7 @@ impl<'a> Bench<'a> {
         };
         let limits = PoolLimits { segments_max: 4096 };
         let model = ModelHandle {
+            vision: None,
             adapters: Arc::new(adapters()),
             tokenizer,
             template: Arc::new(ChatTemplate::new(template, "", "").expect("a template")),

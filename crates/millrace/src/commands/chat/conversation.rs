@@ -1,10 +1,13 @@
 //! The messages of a conversation, with tool calls whose results the user types, and its commands: lines that begin
 //! with a slash.
 
+use generate::images::ImagePart;
 use generate::output::collected::{CollectedAnswer, CollectedCall};
 use generate::request::GenerationParams;
 use serde_json::{Map, Value, json};
 use std::fmt::Display;
+use std::ops::Range;
+use std::path::PathBuf;
 use std::str::FromStr;
 use text::Message;
 
@@ -16,6 +19,11 @@ pub(super) struct Conversation {
     complete: usize,
     /// Tool calls of the last answer: the next inputs are their results, in order.
     calls: Vec<CollectedCall>,
+    /// Images of all messages, and those for the next one.
+    images: Vec<ImagePart>,
+    /// Images of messages, and of complete turns.
+    shown: usize,
+    complete_images: usize,
 }
 
 impl Conversation {
@@ -25,7 +33,20 @@ impl Conversation {
             messages: Vec::new(),
             complete: 0,
             calls: Vec::new(),
+            images: Vec::new(),
+            shown: 0,
+            complete_images: 0,
         }
+    }
+
+    /// Adds an image to the next message.
+    pub(super) fn add_image(&mut self, image: ImagePart) {
+        self.images.push(image);
+    }
+
+    /// Images of all messages.
+    pub(super) fn images(&self) -> &[ImagePart] {
+        &self.images[..self.shown]
     }
 
     /// The system prompt.
@@ -62,7 +83,11 @@ impl Conversation {
     /// of the last call.
     pub(super) fn add_input(&mut self, text: &str) -> bool {
         let message = match self.next_call() {
-            None => text_message("user", text),
+            None => {
+                let new = self.shown..self.images.len();
+                self.shown = new.end;
+                user_message(text, new)
+            }
             Some(call) => Message {
                 rest: Map::from_iter([
                     ("name".to_owned(), Value::from(call.name.as_str())),
@@ -94,16 +119,32 @@ impl Conversation {
         }
         self.messages.push(message);
         self.complete = self.messages.len();
+        self.complete_images = self.shown;
     }
 
-    /// Removes the input after the last complete turn.
+    /// Removes the input after the last complete turn, with its images.
     pub(super) fn remove_input(&mut self) {
         self.messages.truncate(self.complete);
+        self.images.truncate(self.complete_images);
+        self.shown = self.complete_images;
     }
 
     /// The first tool call without a result.
     fn next_call(&self) -> Option<&CollectedCall> {
         self.calls.get(self.messages.len() - self.complete)
+    }
+}
+
+/// A message of the user: images with these numbers, then a text.
+pub(crate) fn user_message(text: &str, images: Range<usize>) -> Message {
+    let message = text_message("user", text);
+    if images.is_empty() {
+        return message;
+    }
+    let parts = images.map(text::image_part).chain([text::text_part(text)]);
+    Message {
+        content: parts.collect(),
+        ..message
     }
 }
 
@@ -134,6 +175,7 @@ pub(super) const HELP: &str = "\
 /system [TEXT]      show or replace the system prompt
 /set [NAME VALUE]   show or change temperature, top-k, top-p, min-p, seed, max-tokens, think;
                     the value `default` unsets seed, max-tokens and think
+/image PATH         add an image to the next message
 /bye                leave, as Ctrl-D does
 Ctrl-C              stop the answer
 A line that ends with a backslash continues on the next line; so does text between lines with \"\"\".
@@ -151,6 +193,7 @@ pub(super) enum ChatCommand {
     ShowSystem,
     System(String),
     ShowSettings,
+    Image(PathBuf),
     Set { name: String, value: String },
 }
 
@@ -173,6 +216,8 @@ impl ChatCommand {
             ("clear", _) => Self::Clear,
             ("system", "") => Self::ShowSystem,
             ("system", text) => Self::System(text.to_owned()),
+            ("image", "") => return Some(Err("/image: needs the path of a file".to_owned())),
+            ("image", path) => Self::Image(path.into()),
             ("set", "") => Self::ShowSettings,
             ("set", setting) => match setting.split_once(char::is_whitespace) {
                 Some((name, value)) => Self::Set {
@@ -313,6 +358,31 @@ mod tests {
     }
 
     #[test]
+    fn images_belong_to_the_next_message_and_go_with_it() {
+        let image = |path: &str| ImagePart {
+            bytes: Vec::new().into(),
+            detail: media::Detail::Auto,
+            path: path.to_owned(),
+        };
+        let mut chat = Conversation::new(None);
+        chat.add_image(image("a"));
+        assert!(chat.images().is_empty(), "there is no message yet");
+        chat.add_input("What is it?");
+        assert_eq!(chat.messages()[0].content[0], text::image_part(0));
+        chat.add_answer(&answer(vec![AnswerPart::Text("A cat.".to_owned())]));
+        chat.add_image(image("b"));
+        chat.add_input("And this?");
+        assert_eq!(chat.messages()[2].content[0], text::image_part(1));
+        assert_eq!(chat.images().len(), 2);
+        chat.remove_input();
+        assert_eq!(chat.images().len(), 1, "after a failed answer");
+        chat.add_input("Sure?");
+        assert_eq!(chat.messages()[2].content, "Sure?");
+        chat.clear();
+        assert!(chat.images().is_empty());
+    }
+
+    #[test]
     fn reasoning_of_an_answer_is_kept_apart() {
         let mut chat = Conversation::new(None);
         chat.add_input("2 + 3?");
@@ -334,6 +404,7 @@ mod tests {
             ("/?", Some(ChatCommand::Help)),
             ("/bye", Some(ChatCommand::Leave)),
             ("/clear", Some(ChatCommand::Clear)),
+            ("/image a b.png", Some(ChatCommand::Image("a b.png".into()))),
             ("/system", Some(ChatCommand::ShowSystem)),
             (
                 "/system Be  brief.",
@@ -353,7 +424,7 @@ mod tests {
         for (input, want) in rows {
             assert_eq!(command(input), want, "{input}");
         }
-        for wrong in ["/dance", "/set top-k"] {
+        for wrong in ["/dance", "/set top-k", "/image"] {
             let parsed = ChatCommand::parse(wrong);
             assert!(matches!(parsed, Some(Err(_))), "{wrong}: {parsed:?}");
         }

@@ -3,13 +3,15 @@
 mod conversation;
 mod input;
 
-pub(super) use conversation::text_message;
+pub(super) use conversation::{text_message, user_message};
 
 use super::pull::pull_absent;
 use crate::args::{ChatArgs, GenerateArgs};
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::generation::{AnswerOptions, AnswerPrinter, Generator, Interrupts, WhenIdle};
+use crate::generation::{
+    AnswerOptions, AnswerPrinter, Generator, Interrupts, WhenIdle, read_image,
+};
 use crate::model_lookup::expect_directories;
 use crate::{loading, logging};
 use conversation::{ChatCommand, Conversation, HELP};
@@ -29,6 +31,8 @@ struct Chat {
     options: AnswerOptions,
     conversation: Conversation,
     interrupts: Interrupts,
+    /// Bytes of an image's file.
+    image_bytes_max: u64,
 }
 
 /// Runs a conversation until the input ends or the user types `/bye`.
@@ -54,6 +58,7 @@ pub(super) fn talk(
         options: options.with_defaults(generator.defaults()),
         generator,
         conversation: Conversation::new(system),
+        image_bytes_max: settings.vision.image_bytes_max,
         interrupts: Interrupts::start(if input.is_editor() {
             WhenIdle::Continue
         } else {
@@ -103,6 +108,10 @@ impl Chat {
                 writeln!(out, "{}", self.conversation.system().unwrap_or("(none)"))?;
             }
             ChatCommand::System(text) => self.conversation.set_system(text),
+            ChatCommand::Image(path) => match read_image("/image", &path, self.image_bytes_max) {
+                Ok(image) => self.conversation.add_image(image),
+                Err(why) => logging::print_failure(&why),
+            },
             ChatCommand::ShowSettings => {
                 for line in conversation::setting_lines(params, self.options.thinks) {
                     writeln!(out, "{line}")?;
@@ -130,11 +139,12 @@ impl Chat {
     /// printed and the input is removed.
     fn answer_input(&mut self, out: &mut dyn Write) -> Result<(), Failure> {
         let prompt = self.options.conversation(self.conversation.messages());
+        let images = self.conversation.images();
         let mut printer = AnswerPrinter::new(out);
         let interrupts = Some(&self.interrupts);
-        let answered = self
-            .generator
-            .answer(prompt, &self.options, &mut printer, interrupts);
+        let answered =
+            self.generator
+                .answer((prompt, images), &self.options, &mut printer, interrupts);
         let complete = answered.and_then(|answer| {
             match answer.end {
                 End::Cancelled => {}

@@ -32,7 +32,7 @@ mod absent {
     /// The settings name a GPU.
     pub(in super::super) fn load_on_gpu(
         _: &ModelSource,
-        _: (&ModelFiles, &[Adapter]),
+        _: (&ModelFiles, &[Adapter], bool),
         _: Isa,
         settings: &Settings,
         _: &mut dyn FnMut(LoadProgress),

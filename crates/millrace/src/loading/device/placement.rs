@@ -55,14 +55,14 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// Loads a model to the GPU of the settings. `None`: the processor computes it, because the settings say so, or because
+/// Loads a model to the GPU of the settings, `sees`: with a tower that the settings name. `None`: the processor computes it, because the settings say so, or because
 /// `auto` found no GPU for it.
 ///
 /// # Errors
 /// A GPU that the settings name cannot compute the model.
 pub(in super::super) fn load_on_gpu(
     source: &ModelSource,
-    (files, adapters): (&ModelFiles, &[Adapter]),
+    (files, adapters, sees): (&ModelFiles, &[Adapter], bool),
     isa: Isa,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
@@ -71,10 +71,10 @@ pub(in super::super) fn load_on_gpu(
     let DeviceChoice::Gpu { .. } = choice else {
         return Ok(match choice {
             DeviceChoice::Cpu => None,
-            _ => load_auto(source, (files, adapters), isa, settings, report),
+            _ => load_auto(source, (files, adapters, sees), isa, settings, report),
         });
     };
-    let loaded = load(source, (files, adapters), settings, report);
+    let loaded = load(source, (files, adapters, sees), settings, report);
     let model = loaded.map_err(|why| Failure::user(format!("model.device = {choice}: {why}")))?;
     let (bytes, arithmetic) = (model.bytes(), arithmetic(&model, settings));
     Ok(Some(packed(bytes, arithmetic, Box::new(model))))
@@ -83,13 +83,13 @@ pub(in super::super) fn load_on_gpu(
 /// The model on a GPU that is worth it, with the processor's in reserve.
 fn load_auto(
     source: &ModelSource,
-    (files, adapters): (&ModelFiles, &[Adapter]),
+    (files, adapters, sees): (&ModelFiles, &[Adapter], bool),
     isa: Isa,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Option<PackedModel> {
     let loaded = catch_unwind(AssertUnwindSafe(|| {
-        load(source, (files, adapters), settings, report)
+        load(source, (files, adapters, sees), settings, report)
     }));
     let model = match loaded.unwrap_or(Err(Refusal::Panicked)) {
         Ok(model) => model,
@@ -108,7 +108,7 @@ fn load_auto(
         if files.stamps() != stamps {
             return Err(Failure::user(Refusal::Changed));
         }
-        Ok(load_on_processor((files, &[]), isa, &owned, &mut |_| {})?.model)
+        Ok(load_on_processor((files, &[], None), isa, &owned, &mut |_| {})?.model)
     };
     let (bytes, arithmetic) = (model.bytes(), arithmetic(&model, settings));
     let model = FallbackModel::new(Box::new(model), Box::new(open));
@@ -146,11 +146,11 @@ fn packed(place: gpu::Place, arithmetic: String, model: Box<dyn Forward>) -> Pac
 /// Opens the device and loads the model to it.
 fn load(
     source: &ModelSource,
-    (files, adapters): (&ModelFiles, &[Adapter]),
+    (files, adapters, sees): (&ModelFiles, &[Adapter], bool),
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<gpu::Model, Refusal> {
-    if let Some(part) = unsupported(files, adapters, settings) {
+    if let Some(part) = unsupported((files, adapters, sees), settings) {
         return Err(Refusal::Part(part));
     }
     let started = now();
@@ -231,14 +231,14 @@ fn load_fitting(
 
 /// The first part of the settings or of the files that a GPU does not compute; [`gpu::supports`] knows the rest.
 fn unsupported(
-    files: &ModelFiles,
-    adapters: &[Adapter],
+    (files, adapters, sees): (&ModelFiles, &[Adapter], bool),
     settings: &Settings,
 ) -> Option<&'static str> {
     let model = &settings.model;
     let parts = [
         (EncoderKind::of(files.metadata()).is_some(), "an encoder"),
         (!adapters.is_empty(), "a model with adapters"),
+        (sees, "a model with a tower (model.mmproj)"),
         (
             model.kv_type != KvType::F16,
             "a KV cache of 8 or 4 bits (model.kv_type)",

@@ -134,10 +134,7 @@ fn model_tag(listed: &ListedModel, capabilities: Capabilities) -> OllamaModel {
     OllamaModel {
         model,
         modified_at: facts.map_or_else(|| unix_timestamp(created), |facts| Nanos(facts.modified)),
-        capabilities: facts.map_or_else(
-            || ModelTask::Generation.capabilities(capabilities),
-            |facts| facts.task.capabilities(capabilities),
-        ),
+        capabilities: listed.capability_names(capabilities),
     }
 }
 
@@ -235,7 +232,7 @@ fn model_description<'a>(
         template: own_template.or(facts.template.as_deref()),
         details,
         model_info: &facts.info,
-        capabilities: facts.task.capabilities(capabilities),
+        capabilities: listed.capability_names(capabilities),
         tool_prompt: capabilities.tools.name(),
         prompt_format: facts.prompt_format,
         modified_at: Nanos(facts.modified),

@@ -101,6 +101,7 @@ fn served(name: &str, gate: Arc<Gate>) -> (ServedModel, engine::EngineThread) {
         engine_absence: None,
         engine_arithmetic: None,
         handle: ModelHandle {
+            vision: None,
             adapters: Arc::default(),
             tokenizer: vocab::tokenizer(),
             template: Arc::new(template.expect("a template")),

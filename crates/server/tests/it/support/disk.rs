@@ -89,7 +89,8 @@ pub fn start_journal_with(
     feed: StreamFeed,
 ) -> Arc<StreamJournal> {
     let (writer, recovered) = open_journal(disk, config).expect("a journal");
-    let (journal, _adopted) = StreamJournal::start(writer, recovered, feed).expect("a thread");
+    let (journal, _adopted) =
+        StreamJournal::start(writer, recovered, (feed, None)).expect("a thread");
     journal
 }
 

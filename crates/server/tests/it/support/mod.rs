@@ -301,6 +301,7 @@ impl Rig {
             engine_absence: None,
             engine_arithmetic: None,
             handle: ModelHandle {
+                vision: None,
                 adapters: Arc::default(),
                 tokenizer: speech.tokenizer,
                 template: Arc::new(

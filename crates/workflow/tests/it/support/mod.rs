@@ -79,6 +79,7 @@ impl Bench {
         let limits = PoolLimits { segments_max: 64 };
         let model = Model {
             handle: ModelHandle {
+                vision: None,
                 adapters: Arc::default(),
                 tokenizer: tokenizer(),
                 capabilities: template.capabilities(answers),
@@ -197,6 +198,7 @@ impl Bench {
                 constraint: None,
             }],
             first_choice: 0,
+            media: Vec::new(),
             paused: false,
             embedding: None,
             deadline: None,
@@ -241,6 +243,7 @@ impl Bench {
                 constraint: None,
             }],
             first_choice: 0,
+            media: Vec::new(),
             paused: false,
             embedding: Some(Embedding {
                 pooling: Pooling::Last,

@@ -3,6 +3,7 @@
 use crate::records::description::*;
 use bytes::Bytes;
 use generate::error::ApiError;
+use generate::images::ImageRecord;
 use generate::model_handle::AdapterUse;
 use generate::prompt_limit::Truncation;
 use generate::request::{
@@ -86,6 +87,7 @@ pub(super) fn parsed(protocol: Protocol, body: &[u8]) -> Result<GenerateRequest,
     let mut fields = body.fields();
     fields.string("model");
     let model = RequestedModel {
+        takes_images: false,
         id: "m",
         derived: None,
         adapters: &generate::model_handle::NO_ADAPTERS,
@@ -144,6 +146,13 @@ pub(super) fn full_description() -> StreamDescription {
         stream_options: full_options(),
         priority: Priority::High,
         prompts: RecordedPrompts::Requested(all_prompts()),
+        images: vec![ImageRecord {
+            sha256: "0f".repeat(32),
+            bytes: 12,
+            kind: "PNG".to_owned(),
+            detail: "low".to_owned(),
+            path: "messages[0].content[1]".to_owned(),
+        }],
         body_bytes: 300,
         job_id: Some("job-1".to_owned()),
         stored: Some(json!({"z": 1, "a": [0.1]})),

@@ -1,0 +1,263 @@
+//! Towers: encoders of images, in units that a step can compute beside the sequences that run.
+//!
+//! A picture's patches see each other, so a layer needs the keys of all before the attention of any: a pass is a list of
+//! stages, each computed block by block ([`stages`]). Between two units nothing is kept but the stream, the keys and values of
+//! one layer, and the rows that are finished. What becomes one row is together in the order of the patches, so that a
+//! projector reads consecutive rows.
+
+mod head;
+mod pass;
+mod positions;
+mod scratch;
+mod stages;
+
+use kernels::{Format, Isa, Matrix, Pool};
+use media::{Grid, View};
+use model::{Encode, EncodeError, EncoderDims, EncoderInput};
+use positions::{Places, TowerRope};
+use scratch::TowerScratch;
+use stages::{Cursor, PictureSize, Stage, stages};
+use std::ops::Range;
+use std::sync::Arc;
+use weights::parameters::{TowerHead, TowerWeights};
+use weights::vision::VisionConfig;
+use weights::{LoadError, ModelFiles, Packed, PackedSections};
+
+/// A tower that is ready to run on the threads of a model, or on its own as a [`TowerAlone`].
+pub struct Tower {
+    config: VisionConfig,
+    weights: TowerWeights,
+    /// The kernel of the patches, packed.
+    kernel: Matrix,
+    /// The matrix of a head that has one in f32, packed.
+    pooled: Option<Matrix>,
+    stages: Vec<Stage>,
+    pass: TowerPass,
+    /// What is under way.
+    picture: Option<Picture>,
+}
+
+/// Mutable state of a pass.
+struct TowerPass {
+    isa: Isa,
+    rope: Option<TowerRope>,
+    places: Places,
+    scratch: TowerScratch,
+}
+
+/// An encoding that is under way.
+struct Picture {
+    size: PictureSize,
+    cursor: Cursor,
+    /// The numbers of the patches, until they are in the stream.
+    numbers: Vec<f32>,
+}
+
+impl Tower {
+    /// Loads and packs a tower's weights. `config` is that of the files; its recipe's bounds of rows may be smaller. The files
+    /// are closed. `progress` is called at the beginning and after each tensor. `pool` packs; as many threads must compute.
+    ///
+    /// # Errors
+    /// The first tensor that is missing or invalid; see [`LoadError`].
+    pub fn load(
+        files: impl Into<ModelFiles>,
+        config: VisionConfig,
+        (isa, pool): (Isa, &mut Pool),
+        progress: &mut dyn FnMut(Packed),
+    ) -> Result<Self, LoadError> {
+        let files = files.into();
+        let sections = &mut PackedSections::none();
+        let mut weights = TowerWeights::load(&files, &config, isa, pool, sections, progress)?;
+        drop(files); // the mapping must not outlive the load
+        let scratch = TowerScratch::new(&config, &weights, (isa, pool.threads()))?;
+        let floats = std::mem::take(&mut weights.patches);
+        let kernel = pack(
+            (isa, pool),
+            "v.patch_embd.weight",
+            config.patch_cols(),
+            &floats,
+        )?;
+        let pooled = match &mut weights.head {
+            TowerHead::Pooled { matrix, .. } => {
+                let floats = std::mem::take(matrix);
+                let name = "mm.input_projection.weight";
+                Some(pack((isa, pool), name, config.dim, &floats)?)
+            }
+            TowerHead::Joined { .. } | TowerHead::Merged(_) => None,
+        };
+        Ok(Self {
+            stages: stages(&config),
+            pass: TowerPass {
+                isa,
+                rope: TowerRope::of(&config),
+                places: Places::new(&config),
+                scratch,
+            },
+            picture: None,
+            config,
+            weights,
+            kernel,
+            pooled,
+        })
+    }
+
+    /// The tower's configuration.
+    pub fn config(&self) -> &VisionConfig {
+        &self.config
+    }
+
+    /// Bytes of the weights, and of the workspace when the largest picture was computed.
+    pub fn bytes(&self) -> (usize, usize) {
+        let pooled = self.pooled.as_ref().map_or(0, |matrix| matrix.bytes());
+        let weights = self.weights.bytes() + self.kernel.bytes() + pooled;
+        (weights, self.pass.scratch.bytes())
+    }
+
+    /// Sizes as an encoder.
+    pub fn dims(&self) -> EncoderDims {
+        EncoderDims {
+            row_width: self.config.row_width(),
+            rows_max: self.config.rows_max(),
+        }
+    }
+
+    /// As [`Encode::begin`].
+    ///
+    /// # Errors
+    /// The input is no [`View`], or one that the recipe does not make.
+    pub fn begin(&mut self, input: &EncoderInput) -> Result<usize, EncodeError> {
+        self.picture = None;
+        let view = Arc::clone(input).downcast::<View>();
+        let view = view.map_err(|_| EncodeError::BadInput("no view of an image"))?;
+        let size = self.size_of(&view)?;
+        self.pass.places.read(view.patches);
+        self.picture = Some(Picture {
+            size,
+            cursor: Cursor::new(size),
+            numbers: self.config.recipe.patches(&view),
+        });
+        Ok(Cursor::units(size, &self.stages))
+    }
+
+    /// As [`Encode::advance`], on the threads of `pool`.
+    ///
+    /// # Errors
+    /// Nothing is under way, or a row is not finite.
+    pub fn advance(&mut self, pool: &mut Pool) -> Result<Option<&[f32]>, EncodeError> {
+        const IDLE: EncodeError = EncodeError::BadInput("no encoding is under way");
+        let mut picture = self.picture.take().ok_or(IDLE)?;
+        let unit = picture.cursor.advance(&self.stages).ok_or(IDLE)?;
+        self.compute(pool, &mut picture, unit);
+        let rows = picture.size.rows;
+        if !picture.cursor.is_done(&self.stages) {
+            self.picture = Some(picture);
+            return Ok(None);
+        }
+        let rows = self.pass.scratch.rows.head(rows);
+        if rows.iter().all(|entry| entry.is_finite()) {
+            Ok(Some(rows))
+        } else {
+            Err(EncodeError::NotFinite)
+        }
+    }
+
+    fn compute(
+        &mut self,
+        pool: &mut Pool,
+        picture: &mut Picture,
+        (stage, rows): (Stage, Range<usize>),
+    ) {
+        let (config, weights, pass) = (&self.config, &self.weights, &mut self.pass);
+        let patches = picture.size.patches;
+        match stage {
+            Stage::Patches => {
+                let is_last = rows.end == patches;
+                let numbers = (&picture.numbers[..], rows);
+                pass.embed(pool, config, (weights, &self.kernel), numbers);
+                if is_last {
+                    picture.numbers = Vec::new();
+                }
+            }
+            Stage::KeysValues(layer) => pass.store(pool, config, &weights.layers[layer], rows),
+            Stage::Attention(layer) => {
+                pass.attend(pool, config, &weights.layers[layer], (patches, rows));
+            }
+            Stage::FeedForward(layer) => {
+                pass.feed_forward(pool, config, &weights.layers[layer], rows);
+            }
+            Stage::Deepstack(number) => {
+                let merger = (number, &weights.deepstack[number]);
+                pass.deepstack(pool, config, merger, rows);
+            }
+            Stage::Head => pass.head(pool, config, (weights, self.pooled.as_ref()), rows),
+        }
+    }
+
+    /// The sizes of a view, which must be one that the recipe makes.
+    fn size_of(&self, view: &View) -> Result<PictureSize, EncodeError> {
+        let (patch, merge) = (self.config.patch as u32, self.config.merge as u32);
+        let cut = Grid::of_cells(view.pixels.size(), patch);
+        let whole =
+            view.merged.rows * merge == cut.rows && view.merged.columns * merge == cut.columns;
+        if view.patches != cut || cut.merged(merge) != view.merged || !whole {
+            return Err(EncodeError::BadInput("a view of another recipe"));
+        }
+        let size = PictureSize {
+            patches: cut.count() as usize,
+            rows: view.merged.count() as usize,
+        };
+        if size.rows == 0 || size.rows > self.config.rows_max() {
+            return Err(EncodeError::BadInput(
+                "a view of more rows than rows_max, or of none",
+            ));
+        }
+        Ok(size)
+    }
+}
+
+/// A matrix of floats with rows of `cols`.
+fn pack(
+    (isa, pool): (Isa, &mut Pool),
+    name: &str,
+    cols: usize,
+    floats: &[f32],
+) -> Result<Matrix, LoadError> {
+    let bytes: Vec<u8> = floats.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let packed = Matrix::pack(isa, pool, Format::F32, floats.len() / cols, cols, &bytes);
+    packed.map_err(|error| LoadError::Pack {
+        tensor: name.to_owned(),
+        error,
+    })
+}
+
+/// A tower with threads of its own: for a model that computes elsewhere, and for tests.
+pub struct TowerAlone {
+    tower: Tower,
+    pool: Pool,
+}
+
+impl TowerAlone {
+    /// A tower that was loaded with these threads.
+    pub fn new(tower: Tower, pool: Pool) -> Self {
+        Self { tower, pool }
+    }
+
+    /// The tower.
+    pub fn tower(&self) -> &Tower {
+        &self.tower
+    }
+}
+
+impl Encode for TowerAlone {
+    fn dims(&self) -> EncoderDims {
+        self.tower.dims()
+    }
+
+    fn begin(&mut self, input: &EncoderInput) -> Result<usize, EncodeError> {
+        self.tower.begin(input)
+    }
+
+    fn advance(&mut self) -> Result<Option<&[f32]>, EncodeError> {
+        self.tower.advance(&mut self.pool)
+    }
+}

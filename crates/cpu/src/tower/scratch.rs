@@ -1,0 +1,133 @@
+//! Workspace of a tower: what lasts for an encoding, and what lasts for a unit.
+
+use super::stages::{BLOCK_PATCHES, BLOCK_ROWS};
+use crate::decoder::scratch::{Buffer, attention_isa};
+use kernels::{
+    Activations, AttentionBounds, AttentionScratch, Format, Isa, KvCache, KvError, KvKind, KvShape,
+    KvSlot, QueryRow,
+};
+use weights::parameters::TowerWeights;
+use weights::vision::VisionConfig;
+
+/// Patches of a page of keys and values.
+const PAGE_PATCHES: usize = 256;
+
+/// All buffers, with their columns. Memory that no picture was large enough for stays untouched.
+pub(super) struct TowerScratch {
+    /// The stream of a whole picture (dim).
+    pub(super) stream: Buffer,
+    /// Rows of a whole picture (row_width).
+    pub(super) rows: Buffer,
+    /// Keys and values of a whole picture, of one layer.
+    pub(super) kv: KvCache,
+    /// The pages of these, all in order.
+    pub(super) pages: Vec<u32>,
+    /// The queries of a block.
+    pub(super) queries: Vec<QueryRow>,
+    /// Places for the keys of a block.
+    pub(super) slots: Vec<KvSlot>,
+    /// The normalized stream of a block (dim).
+    pub(super) normed: Buffer,
+    /// Queries, or keys, of a block (dim).
+    pub(super) query: Buffer,
+    /// Values, or what attention gives, of a block (dim).
+    pub(super) value: Buffer,
+    /// What is added to the stream of a block (dim).
+    pub(super) update: Buffer,
+    /// Turns of a block (head_dim); no columns without a rope.
+    pub(super) turns: Buffer,
+    /// The wide part of a block (hidden).
+    pub(super) hidden: Buffer,
+    /// Neighbors side by side (side).
+    pub(super) side: Buffer,
+    /// What lies between the matrices of a merger (side); no columns without one.
+    pub(super) between: Buffer,
+    /// Rows of a block of a projector (projection_dim).
+    pub(super) projected: Buffer,
+    /// Factors of a feed-forward part without a gate (hidden).
+    pub(super) ones: Vec<f32>,
+    /// The input of a matrix (cols_max).
+    pub(super) activations: Activations,
+    activations_bytes: usize,
+    /// Workspace of attention.
+    pub(super) attention: AttentionScratch,
+}
+
+impl TowerScratch {
+    pub(super) fn new(
+        config: &VisionConfig,
+        weights: &TowerWeights,
+        (isa, threads): (Isa, usize),
+    ) -> Result<Self, KvError> {
+        let rows_max = config.rows_max();
+        let patches_max = rows_max * config.merged_patches();
+        let pages = patches_max.div_ceil(PAGE_PATCHES);
+        let (dim, side) = (config.dim, config.dim * config.merged_patches());
+        let head_dim = config.head_dim();
+        let merges = !config.traits.averaged;
+        let joined = if merges { side } else { dim };
+        let narrow = config.patch_cols().max(config.hidden).max(dim);
+        let cols_max = narrow.max(joined);
+        let formats = || weights.formats().chain(std::iter::once(Format::F32));
+        Ok(Self {
+            stream: Buffer::new(patches_max, dim),
+            rows: Buffer::new(rows_max, config.row_width()),
+            kv: KvCache::new(KvShape {
+                layers: 1,
+                pages,
+                page_tokens: PAGE_PATCHES,
+                kv_heads: config.heads,
+                head_dim,
+                kind: KvKind::F16,
+            })?,
+            pages: (0..pages as u32).collect(),
+            queries: Vec::with_capacity(BLOCK_PATCHES),
+            slots: Vec::with_capacity(BLOCK_PATCHES),
+            normed: Buffer::new(BLOCK_PATCHES, dim),
+            query: Buffer::new(BLOCK_PATCHES, dim),
+            value: Buffer::new(BLOCK_PATCHES, dim),
+            update: Buffer::new(BLOCK_PATCHES, dim),
+            turns: Buffer::new(
+                BLOCK_PATCHES,
+                if config.traits.roped { head_dim } else { 0 },
+            ),
+            hidden: Buffer::new(BLOCK_PATCHES, config.hidden),
+            side: Buffer::new(BLOCK_ROWS, side),
+            between: Buffer::new(BLOCK_ROWS, joined),
+            projected: Buffer::new(BLOCK_ROWS, config.projection_dim),
+            ones: vec![1.0; config.hidden],
+            activations: Activations::new(BLOCK_PATCHES, cols_max).for_weights(formats()),
+            activations_bytes: Activations::bytes(BLOCK_PATCHES, cols_max),
+            attention: AttentionScratch::new(AttentionBounds {
+                threads,
+                heads: config.heads,
+                kv_heads: config.heads,
+                head_dim,
+                rows_max: BLOCK_PATCHES,
+                context_max: patches_max,
+                kind: KvKind::F16,
+                isa: attention_isa(isa, weights.formats()),
+            }),
+        })
+    }
+
+    /// Bytes, when the largest picture was computed.
+    pub(super) fn bytes(&self) -> usize {
+        let buffers = [
+            &self.stream,
+            &self.rows,
+            &self.normed,
+            &self.query,
+            &self.value,
+            &self.update,
+            &self.turns,
+            &self.hidden,
+            &self.side,
+            &self.between,
+            &self.projected,
+        ];
+        let buffers: usize = buffers.iter().map(|buffer| buffer.bytes()).sum();
+        let others = self.activations_bytes + self.attention.bytes() + self.kv.bytes();
+        buffers + size_of_val(&self.ones[..]) + others
+    }
+}

@@ -1,0 +1,231 @@
+//! The encoder of the fake model: rows that are a function of the input, given after some units.
+//!
+//! A row that is a vector counts as a token that is a hash of the vector; one with other positions on axes than its own as a hash of these, too.
+//! The content of rows that see each other depends on all rows up to the last of them. So a vector, a position or a block
+//! that is wrong, or computed in parts, gives wrong tokens.
+
+use super::{FakeModel, mix};
+use model::{
+    Batch, DeviceFault, Encode, EncodeError, EncoderDims, EncoderInput, ForwardError, RowAdditions,
+};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Elements of a row.
+const ROW_WIDTH: usize = 3;
+
+/// An input of the fake encoder.
+#[derive(Clone, Copy, Debug)]
+pub struct FakeInput {
+    /// Equal seeds give equal rows.
+    pub seed: u64,
+    /// Rows.
+    pub rows: usize,
+    /// Units that the encoding takes.
+    pub units: usize,
+    /// How the encoding fails.
+    pub fault: Option<EncodeFault>,
+}
+
+/// How an encoding fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EncodeFault {
+    /// The input is refused.
+    Refused,
+    /// The last unit panics.
+    Panic,
+    /// The last unit reports a row that is not finite.
+    NotFinite,
+    /// An element of the rows is NaN.
+    NotANumber,
+    /// There is a row too few.
+    TooFew,
+}
+
+/// Properties of the fake encoder.
+#[derive(Clone, Debug)]
+pub struct FakeEncoderConfig {
+    /// Rows of an input at most.
+    pub rows_max: usize,
+    /// As [`model::Capabilities::axes`].
+    pub axes: bool,
+    /// As [`model::Capabilities::blocks`].
+    pub blocks: bool,
+    /// What the encoder has done.
+    pub log: EncoderLog,
+}
+
+/// What the encoder of a fake model has done.
+#[derive(Clone, Debug, Default)]
+pub struct EncoderLog {
+    counts: Arc<[AtomicU64; 3]>,
+}
+
+impl EncoderLog {
+    /// Encodings that were begun.
+    pub fn begun(&self) -> u64 {
+        self.counts[0].load(Ordering::Relaxed)
+    }
+
+    /// Units that were computed.
+    pub fn units(&self) -> u64 {
+        self.counts[1].load(Ordering::Relaxed)
+    }
+
+    /// Encodings that were finished.
+    pub fn finished(&self) -> u64 {
+        self.counts[2].load(Ordering::Relaxed)
+    }
+
+    fn count(&self, what: usize) {
+        self.counts[what].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+pub(super) struct FakeEncoder {
+    config: FakeEncoderConfig,
+    /// The input that is being encoded, and its units that are left.
+    current: Option<(FakeInput, usize)>,
+    rows: Vec<f32>,
+}
+
+impl FakeEncoder {
+    pub(super) fn taken(&self) -> RowAdditions {
+        RowAdditions {
+            vectors: true,
+            axes: self.config.axes,
+            blocks: self.config.blocks,
+        }
+    }
+
+    /// Drops what is being encoded.
+    pub(super) fn lose(&mut self) {
+        self.current = None;
+    }
+}
+
+impl FakeModel {
+    /// This model with an encoder.
+    pub fn encoding(self, config: FakeEncoderConfig) -> Self {
+        Self {
+            encoder: Some(FakeEncoder {
+                config,
+                current: None,
+                rows: Vec::new(),
+            }),
+            ..self
+        }
+    }
+
+    /// Checks what rows are beside tokens.
+    pub(super) fn check_rows(&self, batch: &Batch) -> Result<(), ForwardError> {
+        let taken = self.encoder.as_ref().map(FakeEncoder::taken);
+        batch.check_additions(taken.unwrap_or(RowAdditions::NONE))?;
+        batch.check_row_inputs(ROW_WIDTH)
+    }
+
+    /// Writes what each row of a batch counts as.
+    pub(super) fn read_rows(batch: &Batch, rows: &mut Vec<u32>) {
+        rows.clear();
+        rows.extend_from_slice(batch.tokens());
+        for (row, counted) in rows.iter_mut().enumerate() {
+            if let Some(vector) = batch.vector(row) {
+                let bits = vector.iter().map(|entry| u64::from(entry.to_bits()));
+                *counted = 1 << 31 | (bits.fold(1, mix) >> 33) as u32;
+            }
+        }
+        for span in batch.ranges().iter().filter(|span| !span.axes.is_empty()) {
+            let axes = &batch.axes()[span.axes.clone()];
+            let rows = rows[span.tokens.clone()].iter_mut().zip(axes);
+            for (position, (counted, axes)) in (span.position..).zip(rows) {
+                // A row without axes has its position on each.
+                if *axes != [position as u32; 3] {
+                    let hash = axes.iter().fold(u64::from(*counted), |hash, &axis| {
+                        mix(hash, u64::from(axis) + 1)
+                    });
+                    *counted = 1 << 31 | (hash >> 33) as u32;
+                }
+            }
+        }
+    }
+
+    /// Replaces the content of the slots of rows that see each other: it depends on all rows up to the last one.
+    pub(super) fn write_block(&mut self, slot_of: impl Fn(usize) -> usize, rows: Range<usize>) {
+        let all = (0..rows.end).map(|position| u64::from(self.inputs[slot_of(position)]));
+        let hash = all.fold(7, mix);
+        for position in rows {
+            let slot = slot_of(position);
+            self.slots[slot] = mix(hash, position as u64) >> 1;
+            self.blocked[slot] = true;
+        }
+    }
+}
+
+impl Encode for FakeModel {
+    fn dims(&self) -> EncoderDims {
+        let rows_max = self.encoder.as_ref().map_or(0, |e| e.config.rows_max);
+        EncoderDims {
+            row_width: ROW_WIDTH,
+            rows_max,
+        }
+    }
+
+    fn begin(&mut self, input: &EncoderInput) -> Result<usize, EncodeError> {
+        let Some(encoder) = &mut self.encoder else {
+            return Err(EncodeError::BadInput("no encoder"));
+        };
+        encoder.current = None;
+        let input = input.downcast_ref::<FakeInput>();
+        let input = *input.ok_or(EncodeError::BadInput("an input of another encoder"))?;
+        encoder.config.log.count(0);
+        if input.fault == Some(EncodeFault::Refused) {
+            return Err(EncodeError::BadInput("a simulated refusal"));
+        }
+        encoder.current = Some((input, input.units.max(1)));
+        Ok(input.units.max(1))
+    }
+
+    fn advance(&mut self) -> Result<Option<&[f32]>, EncodeError> {
+        if let Some(late) = &self.late {
+            late.check_idle();
+        }
+        if self.is_lost {
+            return Err(EncodeError::Device(DeviceFault::Lost));
+        }
+        let nothing = EncodeError::BadInput("nothing is being encoded");
+        let encoder = self.encoder.as_mut().ok_or(nothing)?;
+        let (input, left) = encoder.current.as_mut().ok_or(nothing)?;
+        encoder.config.log.count(1);
+        *left -= 1;
+        if *left > 0 {
+            return Ok(None);
+        }
+        let input = *input;
+        encoder.current = None;
+        assert!(
+            input.fault != Some(EncodeFault::Panic),
+            "a simulated panic in an encoder"
+        );
+        if input.fault == Some(EncodeFault::NotFinite) {
+            return Err(EncodeError::NotFinite);
+        }
+        let rows = match input.fault {
+            Some(EncodeFault::TooFew) => input.rows - 1,
+            _ => input.rows,
+        };
+        encoder.rows.clear();
+        encoder
+            .rows
+            .extend((0..rows * ROW_WIDTH).map(|at| element(input.seed, at)));
+        if input.fault == Some(EncodeFault::NotANumber) {
+            encoder.rows[0] = f32::NAN;
+        }
+        encoder.config.log.count(2);
+        Ok(Some(&encoder.rows))
+    }
+}
+
+fn element(seed: u64, at: usize) -> f32 {
+    super::unit(mix(mix(5, seed), at as u64)) - 0.5
+}

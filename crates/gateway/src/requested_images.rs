@@ -1,0 +1,250 @@
+//! Images of a request, from its opening to the engine: their headers are checked before admission, and the images that are
+//! still in the prompt are decoded once the request has its permit.
+
+use crate::handles::{Gateway, GenerationHandles};
+use crate::media::{ByteReservation, Elapsed, full};
+use crate::models::{ModelLease, ModelRegistry, ServedModel};
+use crate::recovery::lost_error;
+use futures_util::future::try_join_all;
+use generate::error::ApiError;
+use generate::images::{
+    ImagePart, ImageRecord, MeasuredImages, PreparedImage, Vision, measure, prepare,
+};
+use generate::prompt::PreparedPrompt;
+use journal::{BlobError, BlobReference, BlobStore};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Names of models in an error.
+const NAMES_MAX: usize = 8;
+/// Characters of base64 for three bytes.
+const BASE64_CHARS: usize = 4;
+
+/// The images of a request, of known sizes.
+pub struct RequestedImages {
+    parts: Vec<ImagePart>,
+    measured: MeasuredImages,
+    vision: Arc<Vision>,
+    /// The bytes of the files.
+    _files: ByteReservation,
+    /// The files in the journal; `None`: they are not there.
+    blobs: Option<Vec<BlobReference>>,
+}
+
+impl RequestedImages {
+    /// Checks the images of a request, as far as their headers show; `None`: the request has none.
+    ///
+    /// # Errors
+    /// The model reads text only, an image breaks a bound, or there is no room for the files.
+    pub(crate) fn open(
+        parts: Vec<ImagePart>,
+        lease: &ModelLease,
+        gateway: &Gateway,
+    ) -> Result<Option<Self>, ApiError> {
+        let model = &lease.serving.model;
+        match measure_images(&parts, model, &gateway.models)? {
+            Some(sizes) => Self::with_sizes(parts, sizes, &gateway.generations).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn with_sizes(
+        parts: Vec<ImagePart>,
+        (vision, measured): (Arc<Vision>, MeasuredImages),
+        handles: &GenerationHandles,
+    ) -> Result<Self, ApiError> {
+        let bytes = parts.iter().map(|part| part.bytes.len() as u64).sum();
+        let files = reserve(handles, bytes)?;
+        Ok(Self {
+            parts,
+            measured,
+            vision,
+            _files: files,
+            blobs: None,
+        })
+    }
+
+    /// The images of a recovered stream, from the journal's blobs. Read on a media thread.
+    ///
+    /// # Errors
+    /// [`lost_error`]: bytes are missing or damaged, or the model sees no images any more.
+    pub(crate) async fn recover(
+        records: &[ImageRecord],
+        blobs: &[BlobReference],
+        (model, handles): (&ServedModel, &GenerationHandles),
+    ) -> Result<Self, ApiError> {
+        let journal = handles.journal.get().and_then(|journal| journal.blobs());
+        let (store, vision) = journal
+            .zip(model.handle.vision.clone())
+            .ok_or_else(lost_error)?;
+        let (store, records, blobs) = (store.clone(), records.to_vec(), blobs.to_vec());
+        let read =
+            move |_: Elapsed<'_>| read_blobs(&store, &records, &blobs).ok_or_else(lost_error);
+        let parts = handles.media.threads.run((0, u64::MAX), read).await?;
+        let measured = measure(&vision, &parts)?;
+        Self::with_sizes(parts, (vision, measured), handles)
+    }
+
+    /// The images as a description has them.
+    pub(crate) fn to_records(&self) -> Vec<ImageRecord> {
+        self.parts.iter().map(ImagePart::to_record).collect()
+    }
+
+    /// Writes the files into the journal, on a media thread. An error is logged.
+    pub(crate) async fn write_blobs(&mut self, handles: &GenerationHandles) {
+        let journal = handles.journal.get().and_then(|journal| journal.blobs());
+        let Some(store) = journal.cloned() else {
+            return;
+        };
+        let parts = self.parts.clone();
+        let write = move |_: Elapsed<'_>| {
+            let put = |part: &ImagePart| store.put(part.digest(), &part.bytes);
+            Ok(parts.iter().map(put).collect::<Result<Vec<_>, BlobError>>())
+        };
+        match handles.media.threads.run((0, u64::MAX), write).await {
+            Ok(Ok(blobs)) => self.blobs = Some(blobs),
+            Ok(Err(why)) => tracing::warn!("a stream with images is not durable: {why}"),
+            Err(why) => tracing::warn!("a stream with images is not durable: {}", why.message),
+        }
+    }
+
+    /// The files in the journal, which are removed with the last reference; `None`: they are not there.
+    pub(crate) fn take_blobs(&mut self) -> Option<Vec<BlobReference>> {
+        self.blobs.take()
+    }
+
+    /// Their sizes.
+    pub(crate) fn measured(&self) -> &MeasuredImages {
+        &self.measured
+    }
+
+    /// Bytes of their text in the body.
+    pub(crate) fn base64_bytes(&self) -> usize {
+        let blocks = self.parts.iter().map(|part| part.bytes.len().div_ceil(3));
+        blocks.sum::<usize>() * BASE64_CHARS
+    }
+
+    /// Decodes the images that the prompts have, and gives them to the prompts. Dropping the future ends the work. Returns
+    /// the share of the pixels, to be kept as long as the engine has the request.
+    ///
+    /// # Errors
+    /// An image is broken, or there is no room for the pixels.
+    pub(crate) async fn attach(
+        self,
+        prompts: &mut [PreparedPrompt],
+        handles: &GenerationHandles,
+    ) -> Result<ByteReservation, ApiError> {
+        let wanted: BTreeSet<usize> = prompts.iter().flat_map(PreparedPrompt::images).collect();
+        let sizes = wanted
+            .iter()
+            .filter_map(|&number| self.measured.image(number));
+        let pixels = reserve(handles, sizes.map(|image| image.view_bytes()).sum())?;
+        let jobs = wanted
+            .into_iter()
+            .filter_map(|number| Some((number, self.decode(number, handles)?)));
+        let (numbers, jobs): (Vec<_>, Vec<_>) = jobs.unzip();
+        let decoded = try_join_all(jobs).await?;
+        let mut images: Vec<Option<PreparedImage>> = Vec::new();
+        images.resize_with(self.parts.len(), || None);
+        for (number, image) in numbers.into_iter().zip(decoded) {
+            images[number] = Some(image);
+        }
+        for prompt in prompts {
+            prompt.attach(&images)?;
+        }
+        Ok(pixels)
+    }
+
+    /// The decoding of the image with this number on a media thread; `None`: there is no such image.
+    fn decode<'a>(
+        &self,
+        number: usize,
+        handles: &'a GenerationHandles,
+    ) -> Option<impl Future<Output = Result<PreparedImage, ApiError>> + use<'a>> {
+        let part = self.parts.get(number)?.clone();
+        let measured = self.measured.image(number)?.clone();
+        let vision = Arc::clone(&self.vision);
+        let room = (
+            measured.decode_bytes(),
+            handles.limits.now().decode_bytes_max,
+        );
+        let work = move |elapsed: Elapsed<'_>| prepare(&vision, &part, &measured, elapsed);
+        Some(async move { handles.media.threads.run(room, work).await })
+    }
+}
+
+/// The sizes of images for this model; `None`: there are no images.
+///
+/// # Errors
+/// The model reads text only, or an image breaks a bound.
+pub fn measure_images(
+    parts: &[ImagePart],
+    model: &ServedModel,
+    models: &ModelRegistry,
+) -> Result<Option<(Arc<Vision>, MeasuredImages)>, ApiError> {
+    let Some(first) = parts.first() else {
+        return Ok(None);
+    };
+    let vision = model.handle.vision.clone();
+    let vision = vision.ok_or_else(|| blind(model, models, first))?;
+    let measured = measure(&vision, parts)?;
+    Ok(Some((vision, measured)))
+}
+
+/// The images of these records; `None`: a file is missing or damaged.
+fn read_blobs(
+    store: &BlobStore,
+    records: &[ImageRecord],
+    blobs: &[BlobReference],
+) -> Option<Vec<ImagePart>> {
+    let read = |record: &ImageRecord| {
+        let digest = record.digest()?;
+        let blob = blobs.iter().find(|blob| *blob.name() == digest)?;
+        ImagePart::of_record(record, store.read(blob).ok()?.into()).ok()
+    };
+    records.iter().map(read).collect()
+}
+
+/// A share of the bytes of all images.
+///
+/// # Errors
+/// The request alone needs more than there is, or others have it.
+fn reserve(handles: &GenerationHandles, bytes: u64) -> Result<ByteReservation, ApiError> {
+    let (media, max) = (&handles.media, handles.limits.now().pixels_bytes_max);
+    if bytes > max {
+        let message = format!(
+            "the images take {} MiB of memory, at most {} MiB (vision.pixels_mib): send fewer or smaller ones",
+            bytes.div_ceil(1 << 20),
+            max >> 20
+        );
+        return Err(ApiError::bad_request("images_too_large", message));
+    }
+    let why = "the memory for images of all requests is full (vision.pixels_mib)";
+    media.pixels.reserve(bytes, max).ok_or_else(|| full(why))
+}
+
+/// The error for images to a model that sees none. An image is never dropped without a word.
+fn blind(model: &ServedModel, models: &ModelRegistry, first: &ImagePart) -> ApiError {
+    if model.handle.engine.is_remote() {
+        let why =
+            "engines of a cluster do not compute images yet, and upstream servers are sent none";
+        return image_error(first, why.to_owned());
+    }
+    let sees = |served: &ServedModel| served.handle.vision.is_some();
+    let ready = models.ready_models();
+    let names = ready.filter(|(_, serving)| sees(&serving.model));
+    let names: Vec<String> = names
+        .take(NAMES_MAX)
+        .map(|(entry, _)| entry.id().to_owned())
+        .collect();
+    let others = match names.as_slice() {
+        [] => "no model that is loaded sees images (docs/images.md)".to_owned(),
+        names => format!("models with vision here: {}", names.join(", ")),
+    };
+    image_error(first, format!("model {} reads text only; {others}", model.id))
+}
+
+fn image_error(first: &ImagePart, why: String) -> ApiError {
+    let message = format!("{}: {why}", first.path);
+    ApiError::field(&first.path, "unsupported_value", message)
+}

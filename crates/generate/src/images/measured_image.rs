@@ -1,0 +1,123 @@
+//! Images of which only headers were read: their plans, and rows of the prompt.
+
+use super::{ImagePart, Vision};
+use crate::error::{ApiError, Problem};
+use media::plan::Plan;
+use media::{Detail, Header, ImageError, ImageFault};
+
+/// Faulty images that one error names.
+const PROBLEMS_MAX: usize = 64;
+
+/// An image of known size.
+#[derive(Clone, Debug)]
+pub struct MeasuredImage {
+    /// What becomes of the image.
+    pub(crate) plan: Plan,
+    /// Rows of the same image with the lowest detail.
+    low_rows: usize,
+    decode_bytes: u64,
+}
+
+/// The images of a request, of known sizes.
+#[derive(Clone, Debug, Default)]
+pub struct MeasuredImages(Vec<MeasuredImage>);
+
+/// Reads the headers of images, and plans their rows. Decodes nothing.
+///
+/// # Errors
+/// There are too many images, or one is of a kind that is not read, broken, animated, or beyond a bound; all of them are
+/// named, with the paths of their fields.
+pub fn measure(vision: &Vision, parts: &[ImagePart]) -> Result<MeasuredImages, ApiError> {
+    if let Some(first) = parts.get(vision.images_max) {
+        let most = vision.images_max;
+        let message = format!("is image {}: at most {most} images are taken", most + 1);
+        return Err(ApiError::fields(vec![Problem::new(&first.path, message)]));
+    }
+    let (mut images, mut problems) = (Vec::with_capacity(parts.len()), Vec::new());
+    for part in parts {
+        match MeasuredImage::read(vision, part) {
+            Ok(image) => images.push(image),
+            Err(error) => problems.push(problem(error)),
+        }
+    }
+    problems.truncate(PROBLEMS_MAX);
+    match problems.is_empty() {
+        true => Ok(MeasuredImages(images)),
+        false => Err(ApiError::fields(problems)),
+    }
+}
+
+/// A fault as a problem of the image's field.
+pub(super) fn problem(error: ImageError) -> Problem {
+    Problem::new(error.field, error.fault.to_string())
+}
+
+impl MeasuredImage {
+    fn read(vision: &Vision, part: &ImagePart) -> Result<Self, ImageError> {
+        let header = Header::read(&part.path, &part.bytes, &vision.limits)?;
+        let of_field = |fault: ImageFault| fault.of(&part.path);
+        let plan = vision.recipe.plan(header.size(), part.detail);
+        let plan = plan.map_err(of_field)?;
+        let low = vision.recipe.plan(header.size(), Detail::Low);
+        let low_rows = low.map_or(plan.rows, |low| low.rows);
+        Ok(Self {
+            plan,
+            low_rows: low_rows as usize,
+            decode_bytes: header.decode_bytes(),
+        })
+    }
+
+    /// Rows of the prompt.
+    pub fn rows(&self) -> usize {
+        self.plan.rows as usize
+    }
+
+    /// Rows of the prompt with the lowest detail.
+    pub fn low_rows(&self) -> usize {
+        self.low_rows
+    }
+
+    /// Bytes that decoding holds at one time.
+    pub fn decode_bytes(&self) -> u64 {
+        self.decode_bytes
+    }
+
+    /// Bytes of the pictures that the encoder takes.
+    pub fn view_bytes(&self) -> u64 {
+        let tiles = self.plan.tiles();
+        tiles.map(|tile| tile.area.size.pixels() * 3).sum()
+    }
+}
+
+impl MeasuredImages {
+    /// The image with this number.
+    pub fn image(&self, number: usize) -> Option<&MeasuredImage> {
+        self.0.get(number)
+    }
+
+    /// Number of images.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Rows of all images.
+    pub fn rows(&self) -> usize {
+        self.0.iter().map(MeasuredImage::rows).sum()
+    }
+
+    /// Rows of all images with the lowest detail.
+    pub fn low_rows(&self) -> usize {
+        self.0.iter().map(|image| image.low_rows).sum()
+    }
+
+    /// Bytes that decoding the largest image holds at one time.
+    pub fn decode_bytes_max(&self) -> u64 {
+        let bytes = self.0.iter().map(MeasuredImage::decode_bytes);
+        bytes.max().unwrap_or(0)
+    }
+
+    /// Bytes of the pictures that the encoder takes of all images.
+    pub fn view_bytes(&self) -> u64 {
+        self.0.iter().map(MeasuredImage::view_bytes).sum()
+    }
+}

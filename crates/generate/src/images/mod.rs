@@ -1,0 +1,37 @@
+//! Images of a request: from the bytes that a client sent to rows of the prompt and inputs of the model's encoder.
+//!
+//! ```text
+//! image_part       an image as a parser read it           image_marks   texts around the rows of an image, by family
+//! measured_image   header and plan: rows, before decoding prepared_image pictures and keys for the encoder
+//! ```
+//!
+//! The number of rows follows from an image's header, so a prompt is built, counted and truncated before anything is
+//! decoded; only images that are still in the prompt are decoded at all.
+
+mod image_marks;
+mod image_part;
+mod measured_image;
+mod prepared_image;
+
+pub use image_marks::{ImageMarks, MarkPiece};
+pub(crate) use image_part::hex;
+pub use image_part::{ImagePart, ImageRecord, ImageRecordError, detail_name, detail_of_name};
+pub use measured_image::{MeasuredImage, MeasuredImages, measure};
+pub use prepared_image::{PreparedImage, prepare};
+
+use media::{Limits, Recipe};
+
+/// What a model with an encoder of images needs for a prompt.
+#[derive(Clone, Debug)]
+pub struct Vision {
+    /// From the size of an image to resizes, tiles and rows.
+    pub recipe: Recipe,
+    /// Texts around rows.
+    pub marks: ImageMarks,
+    /// Images of one request, at most.
+    pub images_max: usize,
+    /// Bounds of one image.
+    pub limits: Limits,
+    /// Names the encoder: its weights, and what turns pixels into its input.
+    pub fingerprint: [u8; 32],
+}

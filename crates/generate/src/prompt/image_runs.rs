@@ -1,0 +1,290 @@
+//! Rows of images in a prompt: found in the rendered text, encoded between the texts of the model's family, and given to the
+//! engine with the images' pictures.
+
+use super::{PreparedPrompt, PromptEncoder, tokenizer_failed};
+use crate::error::{ApiError, Blame, ErrorKind};
+use crate::images::{ImageMarks, MarkPiece, MeasuredImages, PreparedImage, Vision, hex};
+use crate::request_record::ImageRunRecord;
+use engine::MediaInput;
+use std::ops::Range;
+use text::{IdRun, image_marks};
+
+/// Code of the error of a recorded prompt whose image has other rows now: another encoder, or another preparation.
+pub const IMAGE_CHANGED: &str = "image_changed";
+
+/// A run of rows of an image in a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageRun {
+    /// Number of the image among those of the request.
+    pub image: usize,
+    /// Number of the run among those of the image.
+    pub run: usize,
+    /// Rows of the prompt.
+    pub rows: Range<usize>,
+    /// Rows and columns of the grid that the run is.
+    pub grid: (u32, u32),
+    /// The recorded key of a restored prompt: the image has to have it again.
+    pub key: Option<String>,
+}
+
+/// Where an image stands in a rendered text.
+struct Place {
+    bytes: Range<usize>,
+    image: usize,
+    /// Whether this is a mark, around which no template wrote anything.
+    is_alone: bool,
+}
+
+/// Texts between runs.
+#[derive(Default)]
+struct Segments {
+    texts: Vec<String>,
+    open: String,
+    runs: Vec<ImageRun>,
+    ids: Vec<IdRun>,
+}
+
+impl PromptEncoder<'_> {
+    /// Ids and runs of a rendered text with these images, in order. `None`: the template wrote fewer or more placeholders than
+    /// it was given images.
+    ///
+    /// # Errors
+    /// The model takes no images, or the tokenizer failed.
+    pub(super) fn encode_around_images(
+        self,
+        text: &str,
+        images: &[usize],
+    ) -> Result<Option<(Vec<u32>, Vec<ImageRun>)>, ApiError> {
+        let (vision, measured) = self.vision()?;
+        let Some(places) = places(text, images, vision.marks) else {
+            return Ok(None);
+        };
+        let tokenizer = &self.model.tokenizer;
+        let pad = vision.marks.pad(tokenizer);
+        let (mut segments, mut done) = (Segments::default(), 0);
+        for place in places {
+            segments.open.push_str(&text[done..place.bytes.start]);
+            done = place.bytes.end;
+            segments.add_image(&place, (vision.marks, measured), pad)?;
+        }
+        segments.open.push_str(&text[done..]);
+        segments.texts.push(segments.open);
+        let texts: Vec<&str> = segments.texts.iter().map(String::as_str).collect();
+        let encoded = tokenizer.encode_rendered_around(&texts, &segments.ids);
+        let (ids, rows) = encoded.map_err(|error| tokenizer_failed(&error))?;
+        let runs = segments.runs.into_iter().zip(rows);
+        let runs = runs.map(|(run, rows)| ImageRun { rows, ..run });
+        Ok(Some((ids, runs.collect())))
+    }
+
+    fn vision(&self) -> Result<(&Vision, &MeasuredImages), ApiError> {
+        let Some(vision) = self.model.vision.as_deref() else {
+            let message = "is an image, and the model reads text only";
+            return Err(ApiError::field("messages", "unsupported_value", message));
+        };
+        let unmeasured =
+            || ApiError::ours("internal_error", "images of a prompt were not measured");
+        Ok((vision, self.images.ok_or_else(unmeasured)?))
+    }
+
+    /// The error of a prompt of `tokens` tokens, which leaves no room for an answer. Where images are in it, the message says
+    /// what they take.
+    pub(super) fn full_context(self, field: &str, tokens: usize, runs: &[ImageRun]) -> ApiError {
+        let context_max = self.model.context_max;
+        let mut error = ApiError::full_context(field, tokens, context_max);
+        let rows: usize = runs.iter().map(|run| run.rows.len()).sum();
+        if rows == 0 {
+            return error;
+        }
+        let low = self.images.map_or(rows, |images| {
+            let numbers = image_numbers(runs).into_iter();
+            let images = numbers.filter_map(|number| images.image(number));
+            images.map(|image| image.low_rows()).sum()
+        });
+        let fewer = match low < rows {
+            true => format!("; detail low takes {low}"),
+            false => String::new(),
+        };
+        let more = format!(" The images take {rows} of {context_max} tokens{fewer}.");
+        error.message.push_str(&more);
+        for problem in &mut error.problems {
+            problem.constraint.push_str(&more);
+        }
+        error
+    }
+}
+
+impl Segments {
+    fn add_image(
+        &mut self,
+        place: &Place,
+        (marks, measured): (ImageMarks, &MeasuredImages),
+        pad: u32,
+    ) -> Result<(), ApiError> {
+        let unknown = || ApiError::ours("internal_error", "a prompt names an unknown image");
+        let image = measured.image(place.image).ok_or_else(unknown)?;
+        let rows = marks.run_rows(&image.plan);
+        for piece in marks.pieces(&image.plan, place.is_alone) {
+            match piece {
+                MarkPiece::Text(text) => self.open.push_str(&text),
+                MarkPiece::Run(run) => {
+                    let &(length, grid) = rows.get(run).ok_or_else(unknown)?;
+                    self.texts.push(std::mem::take(&mut self.open));
+                    self.ids.push(IdRun { id: pad, length });
+                    self.runs.push(ImageRun {
+                        image: place.image,
+                        run,
+                        rows: 0..0,
+                        grid,
+                        key: None,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The places of these images in a rendered text, in the order of the text: their marks, and the template's placeholders for
+/// those that have none. `None`: there are not as many placeholders as images without a mark.
+fn places(text: &str, images: &[usize], marks: ImageMarks) -> Option<Vec<Place>> {
+    let marked = image_marks(text).map(|mark| Place {
+        bytes: mark.place,
+        image: mark.image,
+        is_alone: true,
+    });
+    let mut places: Vec<Place> = marked.collect();
+    let is_marked = |image: &usize| places.iter().any(|place| place.image == *image);
+    let others: Vec<usize> = images
+        .iter()
+        .copied()
+        .filter(|image| !is_marked(image))
+        .collect();
+    if places.len() + others.len() != images.len() {
+        return None;
+    }
+    if !others.is_empty() {
+        let placeholder = marks.placeholder();
+        let written: Vec<usize> = text::template_texts(text, placeholder).collect();
+        if written.len() != others.len() {
+            return None;
+        }
+        places.extend(written.into_iter().zip(others).map(|(start, image)| Place {
+            bytes: start..start + placeholder.len(),
+            image,
+            is_alone: false,
+        }));
+        places.sort_by_key(|place| place.bytes.start);
+    }
+    Some(places)
+}
+
+/// The images of these runs, in order.
+pub(super) fn image_numbers(runs: &[ImageRun]) -> Vec<usize> {
+    let mut numbers: Vec<usize> = runs.iter().map(|run| run.image).collect();
+    numbers.dedup();
+    numbers
+}
+
+/// The rows from the first to the last of each image, in order.
+pub(super) fn image_spans(runs: &[ImageRun]) -> Vec<Range<usize>> {
+    let mut spans: Vec<(usize, Range<usize>)> = Vec::new();
+    for run in runs {
+        match spans.last_mut() {
+            Some((image, span)) if *image == run.image => span.end = run.rows.end,
+            _ => spans.push((run.image, run.rows.clone())),
+        }
+    }
+    spans.into_iter().map(|(_, span)| span).collect()
+}
+
+/// The error of a recorded image whose rows are others now.
+fn changed(image: usize) -> ApiError {
+    let message = format!(
+        "image {image} of the recorded prompt has other rows now: the encoder or the preparation of images has changed"
+    );
+    ApiError::new(ErrorKind::Gone, Blame::Capacity, IMAGE_CHANGED, message)
+}
+
+/// The runs of a record among `ids` ids; `None`: they are no runs of such a prompt.
+pub(super) fn restored_runs(records: Vec<ImageRunRecord>, ids: usize) -> Option<Vec<ImageRun>> {
+    let mut free = 0..ids;
+    let runs = records.into_iter().map(|record| {
+        let ImageRunRecord {
+            image,
+            run,
+            rows,
+            grid,
+            key,
+        } = record;
+        if rows.is_empty() || rows.start < free.start || rows.end > free.end {
+            return None;
+        }
+        free.start = rows.end;
+        let key = Some(key);
+        Some(ImageRun {
+            image,
+            run,
+            rows,
+            grid,
+            key,
+        })
+    });
+    runs.collect()
+}
+
+impl PreparedPrompt {
+    /// The runs of the prompt's images for a record, with the keys of images that are attached.
+    pub(super) fn run_records(&self) -> Vec<ImageRunRecord> {
+        let keys = self.media.iter().map(|input| hex(&input.key)).map(Some);
+        let keys = keys.chain(std::iter::repeat(None));
+        let runs = self.image_runs.iter().zip(keys);
+        let record = |(run, key): (&ImageRun, Option<String>)| ImageRunRecord {
+            image: run.image,
+            run: run.run,
+            rows: run.rows.clone(),
+            grid: run.grid,
+            key: key.or_else(|| run.key.clone()).unwrap_or_default(),
+        };
+        runs.map(record).collect()
+    }
+
+    /// Numbers of the images in the prompt, in order: truncation may have dropped others of the request.
+    pub fn images(&self) -> Vec<usize> {
+        image_numbers(&self.image_runs)
+    }
+
+    /// Rows of images in the prompt.
+    pub fn image_rows(&self) -> usize {
+        self.image_runs.iter().map(|run| run.rows.len()).sum()
+    }
+
+    /// Gives the prompt the pictures of its images, by number among those of the request.
+    ///
+    /// # Errors
+    /// An image of the prompt is missing, or is another one than was recorded.
+    pub fn attach(&mut self, images: &[Option<PreparedImage>]) -> Result<(), ApiError> {
+        let missing = || ApiError::ours("internal_error", "an image of a prompt was not decoded");
+        let inputs = self.image_runs.iter().map(|run| {
+            let image = images.get(run.image).and_then(Option::as_ref);
+            let (key, input) = image
+                .and_then(|image| image.run(run.run))
+                .ok_or_else(missing)?;
+            if run
+                .key
+                .as_ref()
+                .is_some_and(|recorded| *recorded != hex(&key))
+            {
+                return Err(changed(run.image));
+            }
+            Ok(MediaInput {
+                key,
+                rows: run.rows.clone(),
+                grid: run.grid,
+                input,
+            })
+        });
+        self.media = inputs.collect::<Result<_, ApiError>>()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,328 @@
+//! Synthetic towers: files of images' encoders (`mmproj`) with random weights, and a text model that fits.
+
+use super::error::SynthError;
+use super::mix::{Mix, Role};
+use super::plan::{Fill, Planned};
+use super::spec::SynthSpec;
+use kernels::Format;
+use weights::gguf::{GgufWriter, TensorKind, TensorPlan};
+use weights::vision::Projector;
+
+/// Sharpness of attention, as in decoders.
+const SHARPNESS: f32 = 1.5;
+/// Deviation of biases, and of what a place adds to a patch.
+const SPREAD: f32 = 0.2;
+
+/// Names of all presets of towers: two layers of 64, pictures of 32 pixels; `small-` have 256, and pictures of 128.
+pub const VISION_PRESETS: &[&str] = &[
+    "tiny-idefics3",
+    "tiny-qwen3vl_merger",
+    "tiny-gemma3",
+    "small-idefics3",
+    "small-qwen3vl_merger",
+    "small-gemma3",
+];
+
+/// Control tokens around the rows of images, by family.
+const IDEFICS3_MARKS: &[&str] = &[
+    "<fake_token_around_image>",
+    "<image>",
+    "<global-img>",
+    "<row_1_col_1>",
+    "<row_1_col_2>",
+    "<row_1_col_3>",
+    "<row_1_col_4>",
+    "<row_2_col_1>",
+    "<row_2_col_2>",
+    "<row_2_col_3>",
+    "<row_2_col_4>",
+    "<row_3_col_1>",
+    "<row_3_col_2>",
+    "<row_3_col_3>",
+    "<row_3_col_4>",
+    "<row_4_col_1>",
+    "<row_4_col_2>",
+    "<row_4_col_3>",
+    "<row_4_col_4>",
+];
+const QWEN_MARKS: &[&str] = &["<|vision_start|>", "<|image_pad|>", "<|vision_end|>"];
+const GEMMA3_MARKS: &[&str] = &["<start_of_image>", "<image_soft_token>", "<end_of_image>"];
+
+/// Description of a synthetic tower. Start from [`VisionSpec::preset`] and change fields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VisionSpec {
+    /// What lies between tower and text.
+    pub projector: Projector,
+    /// Width of the stream.
+    pub dim: u32,
+    /// Layers.
+    pub layers: u32,
+    /// Heads; divides `dim`.
+    pub heads: u32,
+    /// Width of the feed-forward parts.
+    pub ffn: u32,
+    /// Pixels of a patch's edge.
+    pub patch: u32,
+    /// Pixels of a picture's edge, or of a tile's; a multiple of `patch * merge`.
+    pub image: u32,
+    /// Pixels of the longest edge before an image is cut into tiles.
+    pub longest_edge: u32,
+    /// Patches next to each other that become one row.
+    pub merge: u32,
+    /// Width of a row: that of the text's stream.
+    pub projection_dim: u32,
+    /// Layers after which there are rows for a further text layer.
+    pub deepstack: Vec<u32>,
+    /// Storage formats of the matrices.
+    pub mix: Mix,
+    /// Whether the names of the two matrices of a feed-forward part are exchanged, as in old files.
+    pub swapped: bool,
+    /// Seed of the weights.
+    pub seed: u64,
+}
+
+impl VisionSpec {
+    /// The shape of this name; see [`VISION_PRESETS`].
+    pub fn preset(name: &str) -> Option<Self> {
+        let (size, projector) = name.split_once('-')?;
+        let projector = Projector::from_name(projector)?;
+        let (dim, heads, ffn, image) = match size {
+            "tiny" => (64, 2, 128, 32),
+            "small" => (256, 4, 512, 128),
+            _ => return None,
+        };
+        let is_qwen = projector == Projector::Qwen3Vl;
+        Some(Self {
+            projector,
+            dim,
+            layers: 2,
+            heads,
+            ffn,
+            patch: 8,
+            image,
+            longest_edge: 2 * image,
+            merge: 2,
+            projection_dim: dim,
+            deepstack: if is_qwen { vec![0] } else { Vec::new() },
+            mix: Mix::Uniform(Format::F32),
+            swapped: false,
+            seed: 1,
+        })
+    }
+
+    /// A text model with a stream of this tower's rows: `llama`, or the family of the projector.
+    pub fn text(&self) -> Option<SynthSpec> {
+        let (name, marks) = match self.projector {
+            Projector::Idefics3 => ("tiny-llama", IDEFICS3_MARKS),
+            Projector::Qwen3Vl => ("tiny-qwen3vl", QWEN_MARKS),
+            Projector::Gemma3 => ("tiny-gemma3", GEMMA3_MARKS),
+        };
+        let mut spec = SynthSpec::preset(name)?;
+        spec.dim = self.projection_dim;
+        spec.vocab += marks.len() as u32;
+        spec.marks = marks;
+        spec.deepstack = self.deepstack.len() as u32;
+        Some(spec)
+    }
+
+    /// The tower's file in memory.
+    ///
+    /// # Errors
+    /// See [`SynthError`].
+    pub fn to_bytes(&self) -> Result<Vec<u8>, SynthError> {
+        let sizes = [
+            self.dim,
+            self.layers,
+            self.heads,
+            self.ffn,
+            self.patch,
+            self.merge,
+            self.projection_dim,
+        ];
+        if sizes.contains(&0) || !self.image.is_multiple_of(self.patch * self.merge) {
+            let why = "no size may be zero, and a picture has whole rows of patches";
+            return Err(SynthError::Shape(why.to_owned()));
+        }
+        let plan = self.plan()?;
+        let mut writer = GgufWriter::new();
+        self.put_keys(&mut writer);
+        for planned in &plan {
+            writer.tensor(planned.tensor.clone());
+        }
+        let (mut next, mut row, mut bytes) = (plan.iter(), Vec::new(), Vec::new());
+        writer.write(&mut bytes, |_, sink| match next.next() {
+            Some(planned) => planned.fill(self.seed, &mut row, sink),
+            None => Ok(()),
+        })?;
+        Ok(bytes)
+    }
+
+    fn put_keys(&self, out: &mut GgufWriter) {
+        let key = |part: &str| format!("clip.vision.{part}");
+        let title = format!("Synthetic tower {}x{} {}", self.dim, self.layers, self.mix);
+        out.str("general.architecture", "clip")
+            .str("general.type", "mmproj")
+            .str("general.name", &title)
+            .u32("general.file_type", self.mix.file_type())
+            .u32("general.quantization_version", 2)
+            .bool("clip.has_vision_encoder", true)
+            .str("clip.projector_type", self.projector.name())
+            .bool("clip.use_gelu", true)
+            .u32(&key("image_size"), self.image)
+            .u32(&key("patch_size"), self.patch)
+            .u32(&key("embedding_length"), self.dim)
+            .u32(&key("feed_forward_length"), self.ffn)
+            .u32(&key("projection_dim"), self.projection_dim)
+            .u32(&key("block_count"), self.layers)
+            .u32(&key("attention.head_count"), self.heads)
+            .f32(&key("attention.layer_norm_epsilon"), 1e-6)
+            .f32s(&key("image_mean"), &[0.5; 3])
+            .f32s(&key("image_std"), &[0.5; 3]);
+        match self.projector {
+            Projector::Idefics3 => {
+                out.u32(&key("projector.scale_factor"), self.merge)
+                    .u32(&key("preproc_image_size"), self.longest_edge);
+            }
+            Projector::Gemma3 => {
+                out.u32(&key("projector.scale_factor"), self.merge);
+            }
+            Projector::Qwen3Vl => {
+                let flags = (0..self.layers).map(|layer| self.deepstack.contains(&layer));
+                out.u32(&key("spatial_merge_size"), self.merge)
+                    .bools(&key("is_deepstack_layers"), &flags.collect::<Vec<_>>())
+                    .u32(&key("image_min_pixels"), self.image * self.image)
+                    .u32(
+                        &key("image_max_pixels"),
+                        self.longest_edge * self.longest_edge,
+                    );
+            }
+        }
+    }
+
+    fn plan(&self) -> Result<Vec<Planned>, SynthError> {
+        let (dim, ffn) = (self.dim, self.ffn);
+        let (table, side) = (self.image / self.patch, self.dim * self.merge * self.merge);
+        let mut planner = TowerPlanner {
+            spec: self,
+            tensors: Vec::new(),
+        };
+        planner.kernel("v.patch_embd.weight");
+        if self.projector == Projector::Qwen3Vl {
+            planner.kernel("v.patch_embd.weight.1");
+        }
+        planner.numbers("v.patch_embd.bias", &[dim], SPREAD);
+        planner.numbers("v.position_embd.weight", &[dim, table * table], SPREAD);
+        for layer in 0..self.layers {
+            let name = |part: &str| format!("v.blk.{layer}.{part}");
+            planner.norm(&name("ln1"), dim);
+            if self.projector == Projector::Qwen3Vl {
+                planner.linear(&name("attn_qkv"), (dim, 3 * dim), SHARPNESS)?;
+            } else {
+                planner.linear(&name("attn_q"), (dim, dim), SHARPNESS)?;
+                planner.linear(&name("attn_k"), (dim, dim), SHARPNESS)?;
+                planner.linear(&name("attn_v"), (dim, dim), 1.0)?;
+            }
+            planner.linear(&name("attn_out"), (dim, dim), 1.0)?;
+            planner.norm(&name("ln2"), dim);
+            let (up, down) = if self.swapped {
+                ("ffn_down", "ffn_up")
+            } else {
+                ("ffn_up", "ffn_down")
+            };
+            planner.linear(&name(up), (dim, ffn), 1.0)?;
+            planner.linear(&name(down), (ffn, dim), 1.0)?;
+        }
+        planner.norm("v.post_ln", dim);
+        for layer in &self.deepstack {
+            let name = |part: &str| format!("v.deepstack.{layer}.{part}");
+            planner.norm(&name("norm"), side);
+            planner.linear(&name("fc1"), (side, side), 1.0)?;
+            planner.linear(&name("fc2"), (side, self.projection_dim), 1.0)?;
+        }
+        planner.head(side)?;
+        Ok(planner.tensors)
+    }
+}
+
+struct TowerPlanner<'a> {
+    spec: &'a VisionSpec,
+    tensors: Vec<Planned>,
+}
+
+impl TowerPlanner<'_> {
+    fn head(&mut self, side: u32) -> Result<(), SynthError> {
+        let (dim, out) = (self.spec.dim, self.spec.projection_dim);
+        match self.spec.projector {
+            Projector::Idefics3 => self.matrix("mm.model.fc", (side, out), 1.0),
+            Projector::Qwen3Vl => {
+                self.linear("mm.0", (side, side), 1.0)?;
+                self.linear("mm.2", (side, out), 1.0)
+            }
+            Projector::Gemma3 => {
+                self.numbers(
+                    "mm.input_projection.weight",
+                    &[out, dim],
+                    1.0 / (dim as f32).sqrt(),
+                );
+                let (dims, fill) = (vec![dim.into()], Fill::Norm { mean: 1.0 });
+                self.push(
+                    "mm.soft_emb_norm.weight".to_owned(),
+                    dims,
+                    Format::F32,
+                    fill,
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// The kernel of the patches.
+    fn kernel(&mut self, name: &str) {
+        let (edge, dim) = (self.spec.patch, self.spec.dim);
+        let deviation = 1.0 / (3.0 * (edge * edge) as f32).sqrt();
+        self.numbers(name, &[edge, edge, 3, dim], deviation);
+    }
+
+    /// A matrix of `(cols, rows)` with a bias.
+    fn linear(&mut self, name: &str, dims: (u32, u32), gain: f32) -> Result<(), SynthError> {
+        self.matrix(name, dims, gain)?;
+        self.numbers(&format!("{name}.bias"), &[dims.1], SPREAD);
+        Ok(())
+    }
+
+    /// A matrix of `(cols, rows)` that preserves the magnitude of its input, times `gain`.
+    fn matrix(
+        &mut self,
+        name: &str,
+        (cols, rows): (u32, u32),
+        gain: f32,
+    ) -> Result<(), SynthError> {
+        let (mix, layers) = (self.spec.mix, self.spec.layers);
+        let format = mix.format(Role::Plain, layers, cols.into())?;
+        let deviation = gain / (cols as f32).sqrt();
+        let fill = Fill::Noise { format, deviation };
+        let dims = vec![cols.into(), rows.into()];
+        self.push(format!("{name}.weight"), dims, format, fill);
+        Ok(())
+    }
+
+    fn norm(&mut self, name: &str, dim: u32) {
+        let fill = Fill::Norm { mean: 1.0 };
+        let dims = vec![dim.into()];
+        self.push(format!("{name}.weight"), dims, Format::F32, fill);
+        self.numbers(&format!("{name}.bias"), &[dim], SPREAD);
+    }
+
+    fn numbers(&mut self, name: &str, dims: &[u32], deviation: f32) {
+        let format = Format::F32;
+        let fill = Fill::Noise { format, deviation };
+        let dims = dims.iter().map(|&dim| dim.into()).collect();
+        self.push(name.to_owned(), dims, format, fill);
+    }
+
+    fn push(&mut self, name: String, dims: Vec<u64>, format: Format, fill: Fill) {
+        let kind = TensorKind::from(format);
+        let tensor = TensorPlan { name, dims, kind };
+        self.tensors.push(Planned { tensor, fill });
+    }
+}

@@ -1,0 +1,232 @@
+//! Configuration of a tower, typed and checked, from a file's metadata.
+
+use super::projector::{Activation, Projector, TowerTraits};
+use super::recipe;
+use crate::config::keys::Keys;
+use crate::config::{architecture_name, grouped, limits};
+use crate::gguf::Gguf;
+use crate::{ConfigError, LoadError};
+use media::Recipe;
+
+/// `general.architecture` of a file with a tower.
+const ARCHITECTURE: &str = "clip";
+/// Pixels of a patch's edge.
+const PATCH_MAX: usize = 64;
+/// Pixels of a picture's edge.
+pub(super) const EDGE_MAX: usize = media::plan::PARAMETER_MAX as usize;
+/// Patches next to each other that become one row.
+const MERGE_MAX: usize = 16;
+/// Entries of the learned table along one edge.
+const TABLE_EDGE_MAX: usize = 1024;
+/// Rows that a tower gives further text layers.
+const DEEPSTACK_MAX: usize = 16;
+/// Base of the frequencies of the 2D rope.
+const THETA: f32 = 10_000.0;
+/// Epsilon of the norms where a file names none.
+const EPS: f32 = 1e-6;
+
+/// Whether a file holds a tower, and not a model of text.
+pub fn is_tower(gguf: &Gguf) -> bool {
+    architecture_name(gguf).is_ok_and(|name| name == ARCHITECTURE)
+}
+
+/// Configuration of a tower: all numbers that its pass needs besides the weights.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VisionConfig {
+    /// The kind of tower.
+    pub projector: Projector,
+    /// Properties of the kind.
+    pub traits: TowerTraits,
+    /// Layers.
+    pub layers: usize,
+    /// Width of the stream.
+    pub dim: usize,
+    /// Width of the feed-forward parts.
+    pub hidden: usize,
+    /// Heads of attention; as many keys as queries.
+    pub heads: usize,
+    /// Pixels of a patch's edge.
+    pub patch: usize,
+    /// Entries of the learned table along one edge.
+    pub table_edge: usize,
+    /// Patches next to each other, in both directions, that become one row.
+    pub merge: usize,
+    /// Epsilon of every norm.
+    pub norm_eps: f32,
+    /// Non-linearity of the feed-forward parts.
+    pub activation: Activation,
+    /// Base of the frequencies of the 2D rope.
+    pub theta: f32,
+    /// Width of a row: that of the text's stream.
+    pub projection_dim: usize,
+    /// Layers after which rows for the next text layer are made, ascending.
+    pub deepstack: Vec<usize>,
+    /// What the tower wants of an image.
+    pub recipe: Recipe,
+}
+
+impl VisionConfig {
+    /// Reads and checks a file's metadata.
+    ///
+    /// # Errors
+    /// The first key that is missing, of the wrong type, out of bounds or unsupported; a projector that is not computed is
+    /// named.
+    pub fn from_gguf(gguf: &Gguf) -> Result<Self, ConfigError> {
+        let name = architecture_name(gguf)?;
+        if name != ARCHITECTURE {
+            return Err(ConfigError::Architecture {
+                found: name.chars().take(64).collect(),
+            });
+        }
+        let (clip, keys) = (
+            Keys::new(gguf, ARCHITECTURE),
+            Keys::new(gguf, "clip.vision"),
+        );
+        let projector = read_projector(&clip, &keys)?;
+        let traits = projector.traits();
+        let dim = grouped(&keys, "embedding_length", limits::DIM)?;
+        let layers = keys.required("block_count", 1, limits::LAYERS)?;
+        let patch = keys.required("patch_size", 1, PATCH_MAX)?;
+        let merge = read_merge(&keys, traits.merge)?;
+        let image = keys.required("image_size", patch, EDGE_MAX)?;
+        let table_edge = image / patch;
+        if table_edge > TABLE_EDGE_MAX {
+            return Err(keys.range(
+                "image_size",
+                image,
+                format!("at most {TABLE_EDGE_MAX} patches"),
+            ));
+        }
+        Ok(Self {
+            projector,
+            traits,
+            layers,
+            dim,
+            hidden: keys.required("feed_forward_length", 1, limits::HIDDEN)?,
+            heads: read_heads(&keys, dim, traits.roped)?,
+            patch,
+            table_edge,
+            merge,
+            norm_eps: keys
+                .float("attention.layer_norm_epsilon", limits::EPS)?
+                .unwrap_or(EPS),
+            activation: read_activation(&clip)?,
+            theta: keys
+                .float("rope.freq_base", limits::THETA)?
+                .unwrap_or(THETA),
+            projection_dim: keys.required("projection_dim", 1, limits::DIM)?,
+            deepstack: read_deepstack(&keys, layers)?,
+            recipe: recipe::read(&keys, projector, (image, patch, merge))?,
+        })
+    }
+
+    /// Elements of a head.
+    pub fn head_dim(&self) -> usize {
+        self.dim / self.heads
+    }
+
+    /// Patches of one row.
+    pub fn merged_patches(&self) -> usize {
+        self.merge * self.merge
+    }
+
+    /// Numbers of a patch: `3 * patch * patch`.
+    pub fn patch_cols(&self) -> usize {
+        3 * self.patch * self.patch
+    }
+
+    /// Elements of a row that the text takes: its stream, then what is added after its first layers.
+    pub fn row_width(&self) -> usize {
+        self.projection_dim * (1 + self.deepstack.len())
+    }
+
+    /// Rows of one picture, at most.
+    pub fn rows_max(&self) -> usize {
+        self.recipe.run_rows_max() as usize
+    }
+
+    /// Whether the tower fits to a text model, called `model`, with a stream of `dim` and rows for `deepstack` of its layers.
+    ///
+    /// # Errors
+    /// The tower was made for another model: the key and both numbers.
+    pub fn check_text(&self, model: &str, dim: usize, deepstack: usize) -> Result<(), LoadError> {
+        let differs = |key: &str, found: usize, wanted: usize| {
+            ConfigError::Range {
+                key: format!("clip.vision.{key}"),
+                found: found.to_string(),
+                bound: format!("{wanted} as in model {model}: the tower is that of another model"),
+            }
+            .into()
+        };
+        if self.projection_dim != dim {
+            return Err(differs("projection_dim", self.projection_dim, dim));
+        }
+        if self.deepstack.len() != deepstack {
+            let found = self.deepstack.len();
+            return Err(differs("is_deepstack_layers", found, deepstack));
+        }
+        Ok(())
+    }
+}
+
+fn read_projector(clip: &Keys<'_>, keys: &Keys<'_>) -> Result<Projector, ConfigError> {
+    let named = match keys.text("projector_type")? {
+        Some(name) => Some(name),
+        None => clip.text("projector_type")?,
+    };
+    let name = named.ok_or_else(|| clip.missing("projector_type"))?;
+    if clip.flag("has_vision_encoder")? == Some(false) {
+        return Err(clip.unsupported("has_vision_encoder", "a file without an encoder of images"));
+    }
+    Projector::from_name(name).ok_or_else(|| {
+        let names = Projector::ALL.map(Projector::name).join(", ");
+        let found = name.chars().take(64).collect::<String>();
+        clip.range("projector_type", found, format!("one of {names}"))
+    })
+}
+
+fn read_heads(keys: &Keys<'_>, dim: usize, roped: bool) -> Result<usize, ConfigError> {
+    const NAME: &str = "attention.head_count";
+    let heads = keys.required(NAME, 1, limits::HEADS)?;
+    // The 2D rope turns two halves of a head, in pairs.
+    let unit = if roped { 4 } else { 1 };
+    let fits = dim.is_multiple_of(heads) && (dim / heads).is_multiple_of(unit);
+    if fits && dim / heads <= limits::HEAD_DIM {
+        return Ok(heads);
+    }
+    let bound = format!("a divisor of {dim} with heads of a multiple of {unit}");
+    Err(keys.range(NAME, heads, bound))
+}
+
+fn read_merge(keys: &Keys<'_>, usual: usize) -> Result<usize, ConfigError> {
+    for name in ["projector.scale_factor", "spatial_merge_size"] {
+        if let Some(merge) = keys.size(name, 1, MERGE_MAX)? {
+            return Ok(merge);
+        }
+    }
+    Ok(usual)
+}
+
+fn read_activation(clip: &Keys<'_>) -> Result<Activation, ConfigError> {
+    let gelu = clip.flag("use_gelu")?.unwrap_or(false);
+    let silu = clip.flag("use_silu")?.unwrap_or(false);
+    match (gelu, silu) {
+        (true, true) => Err(clip.unsupported("use_silu", "two activations at once")),
+        (true, false) => Ok(Activation::Gelu),
+        (false, true) => Ok(Activation::Silu),
+        (false, false) => Ok(Activation::QuickGelu),
+    }
+}
+
+fn read_deepstack(keys: &Keys<'_>, layers: usize) -> Result<Vec<usize>, ConfigError> {
+    const NAME: &str = "is_deepstack_layers";
+    let flags = keys.flags(NAME, layers)?.unwrap_or_default();
+    let flags = flags.into_iter().enumerate();
+    let after: Vec<usize> = flags
+        .filter_map(|(layer, is)| is.then_some(layer))
+        .collect();
+    if after.len() > DEEPSTACK_MAX {
+        return Err(keys.range(NAME, after.len(), format!("at most {DEEPSTACK_MAX} layers")));
+    }
+    Ok(after)
+}

@@ -1,0 +1,17 @@
+//! Towers: encoders of images, in files of their own (`mmproj-*.gguf`, `general.architecture` `clip`).
+//!
+//! One pass computes all towers. Their differences are data: a row of the table in `projector.rs`, by the name that the file
+//! gives to what lies between the tower and the text, and the sizes of [`VisionConfig`]. The tensors are
+//! [`crate::parameters::TowerWeights`]; what a tower wants of an image is a [`media::Recipe`].
+//!
+//! Source of keys and names: llama.cpp, `tools/mtmd/clip-impl.h` and `clip.cpp`; of the arithmetic: transformers, where the
+//! two differ.
+
+mod config;
+mod projector;
+mod recipe;
+#[cfg(test)]
+mod tests;
+
+pub use config::{VisionConfig, is_tower};
+pub use projector::{Activation, Positions, Projector, TowerTraits};

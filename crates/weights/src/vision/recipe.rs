@@ -1,0 +1,95 @@
+//! What a tower wants of an image, from the keys of its file and the usual numbers of its family.
+
+use super::config::EDGE_MAX;
+use super::projector::Projector;
+use crate::ConfigError;
+use crate::config::keys::Keys;
+use media::plan::{SmartResize, Tiles};
+use media::{Normalization, Recipe};
+
+/// Tiles along the longest edge, where a file does not name the edge.
+const TILES_ALONG: usize = 4;
+/// Pixels of a resized picture of Qwen3-VL, at least and at most, where a file does not name them.
+const QWEN3_PIXELS: (usize, usize) = (65_536, 16_777_216);
+/// Pixels of a resized picture that a file may name.
+const PIXELS_MAX: usize = media::plan::VIEW_PIXELS_MAX as usize;
+/// Means and deviations that a file may name: levels are 0 to 1.
+const MEAN: std::ops::RangeInclusive<f32> = -1.0..=2.0;
+const DEVIATION: std::ops::RangeInclusive<f32> = 1e-3..=10.0;
+
+/// Reads the recipe of a tower with pictures of `edge` pixels, patches of `patch` and rows of `merge` by `merge` patches.
+pub(super) fn read(
+    keys: &Keys<'_>,
+    projector: Projector,
+    (edge, patch, merge): (usize, usize, usize),
+) -> Result<Recipe, ConfigError> {
+    let normalization = Normalization {
+        mean: channels(keys, "image_mean", 0.5, MEAN)?,
+        std: channels(keys, "image_std", 0.5, DEVIATION)?,
+    };
+    let pixels = |size: usize| size as u32;
+    Ok(match projector {
+        Projector::Idefics3 => {
+            whole_rows(keys, edge, patch * merge)?;
+            let longest = keys.size("preproc_image_size", edge, EDGE_MAX)?;
+            let rule = Tiles {
+                longest_edge: pixels(longest.unwrap_or((TILES_ALONG * edge).min(EDGE_MAX))),
+                tile: pixels(edge),
+                patch: pixels(patch),
+                shuffle: pixels(merge),
+            };
+            Recipe::idefics3(rule, normalization)
+        }
+        Projector::Gemma3 => {
+            whole_rows(keys, edge, patch * merge)?;
+            Recipe::gemma3(pixels(edge), pixels(patch), pixels(merge), normalization)
+        }
+        Projector::Qwen3Vl => {
+            let (least, most) = QWEN3_PIXELS;
+            let least = keys
+                .size("image_min_pixels", 1, PIXELS_MAX)?
+                .unwrap_or(least);
+            let most = keys
+                .size("image_max_pixels", 1, PIXELS_MAX)?
+                .unwrap_or(most);
+            if least > most {
+                return Err(keys.range("image_min_pixels", least, format!("at most {most}")));
+            }
+            let rule = SmartResize {
+                patch: pixels(patch),
+                merge: pixels(merge),
+                pixels_min: least as u64,
+                pixels_max: most as u64,
+            };
+            Recipe::qwen(rule, normalization)
+        }
+    })
+}
+
+/// Refuses a picture of a fixed size that is not cut into whole rows.
+fn whole_rows(keys: &Keys<'_>, edge: usize, unit: usize) -> Result<(), ConfigError> {
+    if edge.is_multiple_of(unit) {
+        return Ok(());
+    }
+    Err(keys.range("image_size", edge, format!("a multiple of {unit}")))
+}
+
+/// A number for each color.
+fn channels(
+    keys: &Keys<'_>,
+    name: &str,
+    usual: f32,
+    bound: std::ops::RangeInclusive<f32>,
+) -> Result<[f32; 3], ConfigError> {
+    let Some(numbers) = keys.floats(name, 3)? else {
+        return Ok([usual; 3]);
+    };
+    let found = format!("{numbers:?}");
+    match <[f32; 3]>::try_from(numbers) {
+        Ok(channels) if channels.iter().all(|number| bound.contains(number)) => Ok(channels),
+        _ => {
+            let (least, most) = (bound.start(), bound.end());
+            Err(keys.range(name, found, format!("three numbers of {least} to {most}")))
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Images in parts, blocks and fields of every wire protocol: one parser of their sources, and of the places that a text gives
+//! them. The bytes decide what kind of file an image is, never the label.
+
+use super::content_parts::{ContentPart, ImageRule, PartTypes};
+use crate::fields::{self, Fields, JsonObject, RawJson};
+use generate::images::{ImagePart, detail_of_name};
+use generate::request::{PARTS_MAX, PromptPiece};
+use media::{Detail, ImageSource, Limits, decode_base64};
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::sync::Arc;
+use text::{image_part, text_part};
+
+/// Text in place of an image that is left out.
+pub(crate) const LEFT_OUT_IMAGE: &str = "(an image, which this model cannot read)";
+/// Error message for an image that another server has.
+const REMOTE_MESSAGE: &str =
+    "is a URL: remote images are off (vision.remote): send a data URL with the image in base64";
+/// Error message for an image that the API's own server has.
+const STORED_MESSAGE: &str =
+    "names a file: files are not stored by this server: send image_url with a data URL";
+/// Error message for a part without an image.
+const SOURCE_MESSAGE: &str = "is an image without a source: send a data URL, or base64";
+/// Error message where only text is read.
+pub(crate) const TEXT_MESSAGE: &str = "is an image: only text is read here";
+
+/// The body bounds the bytes; the model's own bounds are checked with the header.
+const LIMITS: fn() -> Limits = || Limits {
+    bytes_max: u64::MAX,
+    ..Limits::default()
+};
+
+/// Where the data of an image is.
+enum Source<'a> {
+    /// A data URL, or the URL of another server.
+    Url(Cow<'a, str>),
+    /// Base64 alone.
+    Base64(Cow<'a, str>),
+    /// A file of the API's own server.
+    File,
+}
+
+/// Parses a part that is an image, under the rule of its place. Errors are recorded in `fields`.
+pub(super) fn parse_image<'a>(
+    fields: &mut Fields<'_>,
+    path: &str,
+    part: &JsonObject<'a>,
+    types: &PartTypes,
+) -> Option<ContentPart> {
+    let leaves_out = match types.images {
+        ImageRule::Taken => false,
+        ImageRule::InResults => fields.is_text_only(),
+        ImageRule::LeftOut => true,
+        ImageRule::Refused => {
+            fields.reject(path, TEXT_MESSAGE);
+            return None;
+        }
+    };
+    if leaves_out {
+        let field = path.split('[').next().unwrap_or(path);
+        fields.leave_out(path, format!("{field}.image"));
+        return Some(ContentPart::Text(LEFT_OUT_IMAGE.to_owned()));
+    }
+    let detail = parse_detail(fields, path, part)?;
+    let Some(source) = Source::of_part(part) else {
+        fields.reject(path, SOURCE_MESSAGE);
+        return None;
+    };
+    add_image(fields, path, &source, detail).map(ContentPart::Image)
+}
+
+impl<'a> Source<'a> {
+    /// The `image_url` of OpenAI's parts, the `source` of Anthropic's blocks, or the `url` of the AI SDK's files.
+    fn of_part(part: &JsonObject<'a>) -> Option<Self> {
+        let text = |object: &JsonObject<'a>, name| object.get(name).and_then(fields::as_text);
+        if let Some(source) = part.get("source").and_then(fields::as_object) {
+            return match &*text(&source, "type")? {
+                "base64" => text(&source, "data").map(Self::Base64),
+                "url" => text(&source, "url").map(Self::Url),
+                _ => Some(Self::File),
+            };
+        }
+        let Some(url) = part.get("image_url").or_else(|| part.get("url")) else {
+            return part.get("file_id").map(|_| Self::File);
+        };
+        match fields::as_object(url) {
+            Some(object) => text(&object, "url").map(Self::Url),
+            None => fields::as_text(url).map(Self::Url),
+        }
+    }
+}
+
+/// Parses `detail`, of the part or of its `image_url`. Errors are recorded in `fields`.
+fn parse_detail(fields: &mut Fields<'_>, path: &str, part: &JsonObject<'_>) -> Option<Detail> {
+    let inner = part.get("image_url").and_then(fields::as_object);
+    let given = inner.as_ref().and_then(|inner| inner.get("detail"));
+    let (name, given) = match given {
+        Some(given) => ("image_url.detail", Some(given)),
+        None => ("detail", part.get("detail")),
+    };
+    let Some(given) = given else {
+        return Some(Detail::Auto);
+    };
+    let detail = match fields::as_text(given).as_deref() {
+        // As many pixels as the image has.
+        Some("original") => Some(Detail::High),
+        Some(name) => detail_of_name(name),
+        None => None,
+    };
+    if detail.is_none() {
+        fields.reject(format!("{path}.{name}"), "must be low, auto or high");
+    }
+    detail
+}
+
+/// Adds the image of a source. Returns its number; errors are recorded in `fields`.
+fn add_image(
+    fields: &mut Fields<'_>,
+    path: &str,
+    source: &Source<'_>,
+    detail: Detail,
+) -> Option<usize> {
+    let bytes = match fields.is_text_only() {
+        true => Ok(Vec::new()),
+        false => image_bytes(path, source),
+    };
+    match bytes {
+        Ok(bytes) => fields.add_image(ImagePart {
+            bytes: Arc::from(bytes),
+            detail,
+            path: path.to_owned(),
+        }),
+        Err(message) => {
+            fields.reject(path, message);
+            None
+        }
+    }
+}
+
+fn image_bytes(path: &str, source: &Source<'_>) -> Result<Vec<u8>, String> {
+    let limits = LIMITS();
+    let decoded = match source {
+        Source::Base64(data) => decode_base64(path, data, &limits),
+        Source::Url(url) => match ImageSource::of_url(path, url, &limits) {
+            Ok(ImageSource::Bytes(bytes)) => Ok(bytes),
+            Ok(ImageSource::Remote(_)) => return Err(REMOTE_MESSAGE.to_owned()),
+            Err(error) => Err(error),
+        },
+        Source::File => return Err(STORED_MESSAGE.to_owned()),
+    };
+    decoded.map_err(|error| error.fault.to_string())
+}
+
+/// The schema of a list of images in base64.
+pub(crate) fn images_schema() -> Value {
+    json!({
+        "type": "array", "items": {"type": "string", "minLength": 2}, "maxItems": PARTS_MAX,
+        "description": "images in base64, or as data URLs",
+    })
+}
+
+/// Parses a list of images in base64, or of data URLs, and returns their numbers. Errors are recorded in `fields`.
+pub(crate) fn parse_images(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Vec<usize> {
+    let images = fields::as_list(raw, PARTS_MAX);
+    let images: Option<Vec<_>> =
+        images.and_then(|all| all.into_iter().map(fields::as_text).collect());
+    let Some(images) = images else {
+        let error_message = format!("must be a list of at most {PARTS_MAX} images in base64");
+        fields.reject(path, error_message);
+        return Vec::new();
+    };
+    let numbers = images
+        .into_iter()
+        .enumerate()
+        .filter_map(|(i, data)| add_base64(fields, &format!("{path}[{i}]"), data));
+    numbers.collect()
+}
+
+/// Adds an image in base64, or as a data URL. Returns its number; errors are recorded in `fields`.
+pub(crate) fn add_base64(fields: &mut Fields<'_>, path: &str, data: Cow<'_, str>) -> Option<usize> {
+    let is_remote = data.starts_with("http://") || data.starts_with("https://");
+    let source = match is_remote {
+        true => Source::Url(data),
+        false => Source::Base64(data),
+    };
+    add_image(fields, path, &source, Detail::Auto)
+}
+
+/// A piece of a text with images in it.
+pub(crate) enum Placed<'t> {
+    Text(&'t str),
+    Image(usize),
+}
+
+/// A text with images: each where the text says `[img-n]` for its id `n`, the others before the text.
+pub(crate) fn place_images<'t>(text: &'t str, images: &[(u64, usize)]) -> Vec<Placed<'t>> {
+    const TAG: &str = "[img-";
+    let mut waiting: Vec<(u64, usize)> = images.to_vec();
+    let (mut pieces, mut done) = (Vec::new(), 0);
+    for (start, _) in text.match_indices(TAG) {
+        let id = text[start + TAG.len()..].split_once(']');
+        let id = id.and_then(|(id, _)| Some((id.len(), id.parse::<u64>().ok()?)));
+        let at = id.and_then(|(_, id)| waiting.iter().position(|(known, _)| *known == id));
+        if let (Some((digits, _)), Some(at)) = (id, at) {
+            let (_, image) = waiting.remove(at);
+            pieces.push(Placed::Text(&text[done..start]));
+            pieces.push(Placed::Image(image));
+            done = start + TAG.len() + digits + 1;
+        }
+    }
+    pieces.push(Placed::Text(&text[done..]));
+    let before = waiting.into_iter().map(|(_, image)| Placed::Image(image));
+    let pieces = before.chain(pieces);
+    let has_text = |piece: &Placed<'_>| !matches!(piece, Placed::Text(""));
+    pieces.filter(has_text).collect()
+}
+
+/// Numbers of images with their places in the list as ids.
+pub(crate) fn in_order(images: &[usize]) -> Vec<(u64, usize)> {
+    let ids = images.iter().enumerate();
+    ids.map(|(id, &image)| (id as u64, image)).collect()
+}
+
+/// A message's content: a text, with images where there are any.
+pub(crate) fn content_with(text: String, images: &[usize]) -> Value {
+    if images.is_empty() {
+        return Value::String(text);
+    }
+    let parts = place_images(&text, &in_order(images)).into_iter();
+    let parts = parts.map(|piece| match piece {
+        Placed::Text(text) => text_part(text),
+        Placed::Image(image) => image_part(image),
+    });
+    Value::Array(parts.collect())
+}
+
+/// Template text with images in it, as pieces of a prompt.
+pub(crate) fn pieces_with(text: &str, images: &[(u64, usize)]) -> Vec<PromptPiece> {
+    let pieces = place_images(text, images).into_iter();
+    let pieces = pieces.map(|piece| match piece {
+        Placed::Text(text) => PromptPiece::Template(text.to_owned()),
+        Placed::Image(image) => PromptPiece::Image(image),
+    });
+    pieces.collect()
+}
