@@ -232,13 +232,13 @@ def images_answered(world):
     with world.page(server) as page:
         expect(page.get_by_role("button", name="Image", exact=True)).to_be_enabled()
         set_options(page, **{"Temperature": 0, "Longest answer": 24})
-        choose(page, ("red.png", "image/png", square((220, 30, 30))))
+        choose(page, ("red.png", "image/png", square((255, 0, 0))))
         sent(page, "What color is the square?")
         expect(page.locator(".message.assistant .error")).to_have_count(0)
         seen = answer(page)
         assert "red" in seen.lower(), seen
         page.get_by_role("button", name="New chat").click()
-        choose(page, ("blue.png", "image/png", square((30, 60, 220))))
+        choose(page, ("blue.png", "image/png", square((0, 0, 255))))
         sent(page, "What color is the square?")
         assert "blue" in answer(page).lower(), answer(page)
         again = sent(page, "What color is the square?")
