@@ -1,19 +1,8 @@
-//! Rows that are vectors: how wide they are, and what of them is added after the first layers (DeepStack, arXiv 2406.04334).
+//! Parts of rows that are vectors, which are added after the first layers (DeepStack, arXiv 2406.04334).
 
 use super::{BlockInput, Config, Decoder, add_assign};
 use crate::norm;
-use model::{Batch, RowAdditions};
-
-/// The width of a vector, and what rows may be beside tokens.
-pub(super) fn rows_of(config: &Config) -> (usize, RowAdditions) {
-    let additions = RowAdditions {
-        // The whole text of an encoder is tokens.
-        vectors: config.is_causal(),
-        axes: config.has_axes(),
-        blocks: config.traits.blocks,
-    };
-    (config.dim * (1 + config.deepstack), additions)
-}
+use model::Batch;
 
 impl Decoder {
     /// Adds part `1 + index` of each vector to the stream after layer `index`, and prepares the input of `next` again.

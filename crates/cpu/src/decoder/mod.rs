@@ -98,7 +98,7 @@ impl Decoder {
             isa,
             caches,
             ropes,
-            rows: Rows::new(dims, config.is_causal(), deepstack::rows_of(config)),
+            rows: Rows::of(config, dims),
             adapters: AdapterPass::new(config, dims, isa, (0, 0)),
             scratch: Scratch::new(config, weights, dims),
             state_head: HeadScratch::new(config, weights, dims),

@@ -2,6 +2,7 @@
 
 use kernels::{KvSlot, QueryRow};
 use model::{AdapterSet, Batch, Dims, ForwardError, RowAdditions, Span, Want};
+use weights::Config;
 
 /// One entry per row, in batch order, except `wanted`. Allocated once.
 pub(crate) struct Rows {
@@ -45,6 +46,18 @@ impl Rows {
             logits: Vec::with_capacity(dims.logit_rows_max),
             hidden: Vec::with_capacity(dims.rows_max),
         }
+    }
+
+    /// The rows of a decoder.
+    pub(crate) fn of(config: &Config, dims: &Dims) -> Self {
+        let additions = RowAdditions {
+            // The whole text of an encoder is tokens.
+            vectors: config.is_causal(),
+            axes: config.has_axes(),
+            blocks: config.traits.blocks,
+        };
+        let width = config.dim * (1 + config.deepstack);
+        Self::new(dims, config.is_causal(), (width, additions))
     }
 
     /// Reads a batch; rejects a batch that violates the bounds before changing anything.

@@ -112,7 +112,7 @@ impl Tower {
 
     /// Bytes of the weights, and of the workspace when the largest picture was computed.
     pub fn bytes(&self) -> (usize, usize) {
-        let pooled = self.pooled.as_ref().map_or(0, |matrix| matrix.bytes());
+        let pooled = self.pooled.as_ref().map_or(0, Matrix::bytes);
         let weights = self.weights.bytes() + self.kernel.bytes() + pooled;
         (weights, self.pass.scratch.bytes())
     }

@@ -231,7 +231,10 @@ fn fields_may_have_other_names_or_values_of_the_same_meaning() {
         (
             QWEN35,
             QWEN35_CLASS,
-            json!({"rope_parameters": null, "rope_theta": 10_000.0}),
+            json!({
+                "rope_parameters": null, "rope_theta": 10_000.0,
+                "rope_scaling": {"rope_type": "default", "mrope_section": [2, 1, 1]},
+            }),
         ),
         (
             GRANITE,

@@ -1,6 +1,6 @@
 //! Towers and the text after images next to transformers: `tools/oracle/vision.py` wrote the models and the numbers.
 //!
-//! Promise (Images): rows of a tower equal those of transformers: cosine of each row at least 0.9999 with F32 and F16, and
+//! Promise (Models): rows of a tower equal those of transformers: cosine of each row at least 0.9999 with F32 and F16, and
 //! 0.999 with Q8_0.
 
 use crate::support::{pages, try_load};
@@ -225,7 +225,7 @@ fn axes_of(len: usize, run: &Range<usize>, grid: Grid) -> Vec<[u32; 3]> {
     (0..len).map(position).collect()
 }
 
-/// Promise (Images): logits after an image equal those of transformers, with positions on three axes, rows added after the
+/// Promise (Models): logits after an image equal those of transformers, with positions on three axes, rows added after the
 /// first layers (Qwen3-VL), and rows that see each other (Gemma 3); and have the same bits for every division of the prompt.
 #[test]
 fn logits_after_an_image_equal_those_of_transformers() {

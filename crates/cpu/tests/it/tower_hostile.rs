@@ -1,6 +1,6 @@
 //! Files of towers that anyone may have written: an error by name, or a tower that computes.
 //!
-//! Promise (Images): a damaged file of a tower ends with an error that names a key or a tensor; nothing panics.
+//! Promise (Hostile input and memory): a damaged file of a tower ends with an error that names a key or a tensor; nothing panics.
 
 use cpu::Tower;
 use kernels::{Isa, Pool};

@@ -1,6 +1,6 @@
 //! Towers: the same bits for all cuts and threads, refusals, and the rows of reference implementations.
 //!
-//! Promise (Images): the rows of an image have the same bits for every number of threads, and whatever is computed between two
+//! Promise (Models): the rows of an image have the same bits for every number of threads, and whatever is computed between two
 //! units of an encoding.
 
 use cpu::{Tower, TowerAlone};

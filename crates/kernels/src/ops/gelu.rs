@@ -7,7 +7,7 @@
 /// Source: Eigen, `MathFunctionsImpl.h` (`generic_fast_erf_float`).
 const NUMERATOR: [f32; 7] = [
     -1.609_603_4e-2,
-    -2.954_599_8e-3,
+    -2.954_6e-3,
     -7.349_906_3e-4,
     -5.692_506_3e-5,
     -2.101_024e-6,

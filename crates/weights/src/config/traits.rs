@@ -292,6 +292,13 @@ const LLAMA: Traits = Traits {
     ..PLAIN
 };
 
+/// Traits of Qwen 3.
+const QWEN3: Traits = Traits {
+    qk_norm: QkNorm::Heads,
+    state_head: StateHeadRule::YesNo,
+    ..PLAIN
+};
+
 /// Traits of Gemma 1.
 const GEMMA: Traits = Traits {
     gate: Gate::Gelu,
@@ -367,10 +374,8 @@ impl Architecture {
             Self::Lfm2 => recurrent::LFM2,
             Self::Qwen2 => PLAIN,
             Self::Qwen2Vl => Traits { axes: AxisRule::Sections, ..PLAIN },
-            Self::Qwen3 => Traits { qk_norm: QkNorm::Heads, state_head: StateHeadRule::YesNo, ..PLAIN },
-            Self::Qwen3Vl => Traits {
-                qk_norm: QkNorm::Heads, state_head: StateHeadRule::YesNo, axes: AxisRule::Interleaved, ..PLAIN
-            },
+            Self::Qwen3 => QWEN3,
+            Self::Qwen3Vl => Traits { axes: AxisRule::Interleaved, ..QWEN3 },
             Self::Qwen35 => recurrent::QWEN35,
             Self::Qwen35Moe => recurrent::QWEN35_MOE,
             Self::Qwen3Next => recurrent::QWEN3_NEXT,

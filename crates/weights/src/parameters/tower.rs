@@ -38,7 +38,6 @@ pub struct Merger<P: Packing = KernelPacking> {
 }
 
 /// What lies between the tower and the text.
-#[expect(clippy::large_enum_variant, reason = "one of a model")]
 pub enum TowerHead<P: Packing = KernelPacking> {
     /// Neighbors side by side, through one matrix, `(projection_dim, side)`.
     Joined { matrix: Linear<P> },
@@ -82,7 +81,7 @@ impl TowerWeights {
 
     /// Formats of the matrices, without those that are always f32.
     pub fn formats(&self) -> impl Iterator<Item = kernels::Format> {
-        self.matrices().map(|matrix| matrix.format())
+        self.matrices().map(Stored::format)
     }
 }
 

@@ -26,6 +26,10 @@ impl GgufKeys {
         self.out.str(&self.full(key), value);
     }
 
+    pub(super) fn numbers(&mut self, key: &str, values: &[i32]) {
+        self.out.i32s(&self.full(key), values);
+    }
+
     pub(super) fn full(&self, key: &str) -> String {
         format!("{}.{key}", self.name)
     }

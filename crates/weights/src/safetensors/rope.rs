@@ -4,6 +4,8 @@ use super::SafetensorsError;
 use super::fields::Fields;
 use super::gguf_keys::GgufKeys;
 use crate::Architecture;
+use crate::config::limits;
+use crate::config::traits::AxisRule;
 use std::f64::consts::TAU;
 
 /// Default base of the frequencies.
@@ -102,6 +104,7 @@ pub(super) fn read(
     }
     let dims = turning(&rope, architecture, head_dim)?;
     keys.number("rope.dimension_count", dims);
+    sections(&rope, architecture, keys)?;
     let Some(scaling) = &rope.scaling else {
         return Ok(Vec::new());
     };
@@ -131,6 +134,39 @@ fn kind<'a>(scaling: &Fields<'a>) -> Result<&'a str, SafetensorsError> {
         None => scaling.text("type")?,
     };
     Ok(kind.unwrap_or("default"))
+}
+
+/// Pairs that turn by each of three positions, in a family of models that see images.
+fn sections(
+    rope: &Rope<'_>,
+    architecture: Architecture,
+    keys: &mut GgufKeys,
+) -> Result<(), SafetensorsError> {
+    const FIELD: &str = "mrope_section";
+    if architecture.traits().axes == AxisRule::Never {
+        return Ok(());
+    }
+    let Some(scaling) = &rope.scaling else {
+        return Ok(());
+    };
+    let Some(pairs) = scaling.numbers(FIELD)? else {
+        return Ok(());
+    };
+    let bounded = pairs
+        .iter()
+        .all(|pairs| *pairs as usize <= limits::HEAD_DIM);
+    if pairs.len() != 3 || !bounded {
+        let why = format!("must be three numbers up to {}", limits::HEAD_DIM);
+        return Err(scaling.wrong(FIELD, why));
+    }
+    // The fourth position is that of films in other families.
+    let pairs: Vec<i32> = pairs
+        .iter()
+        .chain([&0])
+        .map(|pairs| *pairs as i32)
+        .collect();
+    keys.numbers("rope.dimension_sections", &pairs);
+    Ok(())
 }
 
 /// Number of rotated elements of a head.
@@ -230,7 +266,7 @@ fn llama3(
         }
     };
     // The head size is checked with the keys.
-    let pairs = (dims / 2).min(crate::config::limits::HEAD_DIM as u32);
+    let pairs = (dims / 2).min(limits::HEAD_DIM as u32);
     Ok((0..pairs).map(divisor).collect())
 }
 

@@ -56,7 +56,12 @@ fn a_smolvlm_file_gives_its_tower() {
 /// SmolVLM 2.2B: 384 pixels are 27 patches of 14, and six pixels more.
 #[test]
 fn pixels_beyond_the_last_patch_are_not_seen() {
-    let left_out = ["image_size", "patch_size", "projector.scale_factor", "preproc_image_size"];
+    let left_out = [
+        "image_size",
+        "patch_size",
+        "projector.scale_factor",
+        "preproc_image_size",
+    ];
     let config = config(&left_out, |out| {
         put(out, "image_size", 384);
         put(out, "patch_size", 14);
@@ -84,7 +89,7 @@ fn a_tower_of_another_text_is_refused_with_both_numbers() {
     );
 }
 
-/// Promise (Images): a tower that is not computed, or a file whose numbers break a bound, is refused with the name of the key
+/// Promise (Hostile input and memory): a tower that is not computed, or a file whose numbers break a bound, is refused with the name of the key
 /// and the bound.
 #[test]
 fn what_is_not_computed_or_breaks_a_bound_is_named() {

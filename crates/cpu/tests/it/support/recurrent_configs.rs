@@ -217,6 +217,9 @@ fn qwen(spec: &SynthSpec, recurrent: &RecurrentSynth) -> Value {
         "linear_value_head_dim": recurrent.head_dim, "linear_num_key_heads": recurrent.key_heads,
         "linear_num_value_heads": recurrent.value_heads, "mtp_num_hidden_layers": u32::from(spec.mtp),
     });
+    if let Some([time, height, width, _]) = spec.sections {
+        more["rope_parameters"]["mrope_section"] = json!([time, height, width]);
+    }
     if let Some(experts) = spec.experts {
         let of_experts = json!({
             "intermediate_size": null, "num_experts": experts.count, "num_experts_per_tok": experts.used,
