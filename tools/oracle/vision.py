@@ -39,8 +39,8 @@ def idefics3(folder):
 
 
 def idefics3_wide(folder):
-    """27 patches along an edge: parts of the edge that f32 rounds to the bucket below."""
-    return idefics3_of(folder, "idefics3-27", image=216, scale=3)
+    """27 patches along an edge, as in SmolVLM 2.2B: pixels beyond the last, and parts of an edge that f32 rounds."""
+    return idefics3_of(folder, "idefics3-27", image=220, scale=3)
 
 
 def idefics3_of(folder, name, image, scale):

@@ -262,7 +262,8 @@ impl Forward for Model {
             states: self.decoder.state_count(),
             adapters: self.decoder.adapters(),
             hidden_dim: self.config.hidden_dim(),
-            ..Capabilities::LOGITS
+            axes: self.config.has_axes(),
+            blocks: self.config.traits.blocks,
         }
     }
 

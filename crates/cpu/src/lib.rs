@@ -12,7 +12,7 @@ pub use decoder_model::{
     LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGE_TOKENS_MAX, PAGES_MAX, ROWS_MAX, STATES_MAX,
 };
 pub use encoder::EncoderModel;
-pub use tower::{Tower, TowerAlone};
+pub use tower::{PATCHES_MAX, Tower, TowerAlone};
 
 /// Version of the arithmetic. Raised by every change after which equal inputs may give other logits, so that a recorded
 /// stream is known to be continued with other bits (docs/decisions/0008-tiles-unless-determinism-is-asked-for.md).

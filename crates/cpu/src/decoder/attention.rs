@@ -125,11 +125,7 @@ impl Decoder {
             heads: config.heads,
             scale: config.scales.query,
             softcap: config.attention_cap,
-            window: config.windows[index].map(if config.is_causal() {
-                Window::last
-            } else {
-                Window::around
-            }),
+            window: config.windows[index].map(|positions| window_of(config, positions)),
             sinks,
         };
         let (HeadCache { kv, attention }, kv_layer) = self.caches.of(index);
@@ -149,5 +145,18 @@ impl Decoder {
             attended,
         );
         rotation.apply(&mut self.pool, attended, cols);
+    }
+}
+
+/// The window of a layer with one of `positions`.
+fn window_of(config: &Config, positions: usize) -> Window {
+    if !config.is_causal() {
+        return Window::around(positions);
+    }
+    // Rows of a block see its later rows: the end of a row's own sight is the bound.
+    let after = if config.traits.blocks { usize::MAX } else { 0 };
+    Window {
+        after,
+        ..Window::last(positions)
     }
 }

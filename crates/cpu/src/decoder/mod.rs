@@ -11,7 +11,9 @@
 pub(crate) mod adapters;
 mod altup;
 mod attention;
+mod axes;
 mod caches;
+mod deepstack;
 mod delta;
 pub(crate) mod experts;
 mod finish;
@@ -96,7 +98,7 @@ impl Decoder {
             isa,
             caches,
             ropes,
-            rows: Rows::new(dims, config.is_causal(), config.dim),
+            rows: Rows::new(dims, config.is_causal(), deepstack::rows_of(config)),
             adapters: AdapterPass::new(config, dims, isa, (0, 0)),
             scratch: Scratch::new(config, weights, dims),
             state_head: HeadScratch::new(config, weights, dims),
@@ -128,7 +130,7 @@ impl Decoder {
             recurrent.read(batch)?;
         }
         self.adapters.read(&self.rows);
-        self.angles();
+        self.angles(config);
         self.embed(config, weights, batch);
         self.per_layer_inputs(config, weights, batch.tokens());
         if let Some(projections) = &weights.states {
@@ -142,6 +144,9 @@ impl Decoder {
                 Some(states) => {
                     self.layer_of_states(config, index, (layer, states), batch.pages());
                 }
+            }
+            if index < config.deepstack && !batch.vector_rows().is_empty() {
+                self.add_deepstack(config, index, next, batch);
             }
             if self.rows.queries.is_empty() {
                 break;
@@ -213,18 +218,6 @@ impl Decoder {
         (self.caches.kv_bytes(), kept + hidden, scratch)
     }
 
-    /// Computes sine and cosine of every row's position, for both ropes.
-    fn angles(&mut self) {
-        let queries = &self.rows.queries;
-        for (rope, angles) in self.ropes.iter().zip(&mut self.scratch.angles) {
-            let cols = angles.cols();
-            self.pool
-                .rows(angles.head_mut(queries.len()), cols, |row, table| {
-                    rope.table(queries[row].position, table);
-                });
-        }
-    }
-
     /// Writes embeddings, and the vectors in their place, to the stream, and prepares the input of the first layer. Vectors
     /// have the scale of the stream.
     fn embed(&mut self, config: &Config, weights: &Weights, batch: &Batch) {
@@ -235,7 +228,7 @@ impl Decoder {
         self.pool
             .rows2((stream, dim), (normed, dim), |row, stream, normed| {
                 if let Some(vector) = batch.vector(row) {
-                    stream.copy_from_slice(vector);
+                    stream.copy_from_slice(&vector[..dim]);
                 } else {
                     weights.embedding.row(tokens[row] as usize, stream);
                     if config.scales.embedding != 1.0 {

@@ -142,7 +142,7 @@ impl Decoder {
         self.rows.read(batch, dims)?;
         mtp.read(batch).map_err(ForwardError::BadBatch)?;
         self.adapters.read(&self.rows);
-        self.angles();
+        self.angles(config);
         self.join(config, (weights, head), batch);
         let next = &head.output_input;
         self.layer(config, config.layers, &head.layer, next, batch.pages());
@@ -164,7 +164,7 @@ impl Decoder {
         pool.rows(joined, 2 * dim, |row, joined| {
             let (embedding, state) = joined.split_at_mut(dim);
             match batch.vector(row) {
-                Some(vector) => embedding.copy_from_slice(vector),
+                Some(vector) => embedding.copy_from_slice(&vector[..dim]),
                 None => table.row(tokens[row] as usize, embedding),
             }
             let norm = &head.embedding_norm;

@@ -7,12 +7,16 @@ use model::{AdapterSet, Batch, Dims, ForwardError, RowAdditions, Span, Want};
 pub(crate) struct Rows {
     /// Whether a row sees earlier positions only; else the whole text, which is one span.
     is_causal: bool,
-    /// Width of a vector in place of a token: that of the stream.
+    /// Width of a vector in place of a token: that of the stream, or more with rows for further layers.
     width: usize,
+    /// What rows may be beside tokens.
+    additions: RowAdditions,
     /// Position in the sequence, and page table.
     pub(crate) queries: Vec<QueryRow>,
     /// Adapters of the row's sequence.
     pub(crate) adapters: Vec<AdapterSet>,
+    /// Rotary positions of each row: time, height and width. Empty: all rows turn by their position in the sequence.
+    pub(crate) axes: Vec<[u32; 3]>,
     /// Slot for the row's key and value.
     pub(crate) slots: Vec<KvSlot>,
     /// Indices of rows with outputs, ascending.
@@ -23,10 +27,17 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    pub(crate) fn new(dims: &Dims, is_causal: bool, width: usize) -> Self {
+    pub(crate) fn new(
+        dims: &Dims,
+        is_causal: bool,
+        (width, additions): (usize, RowAdditions),
+    ) -> Self {
+        let turned = if additions.axes { dims.rows_max } else { 0 };
         Self {
             is_causal,
             width,
+            additions,
+            axes: Vec::with_capacity(turned),
             queries: Vec::with_capacity(dims.rows_max),
             adapters: Vec::with_capacity(dims.rows_max),
             slots: Vec::with_capacity(dims.rows_max),
@@ -39,11 +50,7 @@ impl Rows {
     /// Reads a batch; rejects a batch that violates the bounds before changing anything.
     pub(crate) fn read(&mut self, batch: &Batch, dims: &Dims) -> Result<(), ForwardError> {
         batch.check_row_inputs(self.width)?;
-        // The whole text of an encoder is tokens.
-        batch.check_additions(RowAdditions {
-            vectors: self.is_causal,
-            ..RowAdditions::NONE
-        })?;
+        batch.check_additions(self.additions)?;
         batch.check(dims)?;
         if !self.is_causal {
             check_whole_texts(batch)?;
@@ -57,7 +64,30 @@ impl Rows {
         for span in batch.ranges() {
             self.push(span, &batch.pages()[span.pages.clone()], dims.page_tokens);
         }
+        self.read_axes(batch);
+        for block in batch.blocks() {
+            let end = self.queries[block.end - 1].end;
+            let rows = &mut self.queries[block.clone()];
+            rows.iter_mut().for_each(|row| row.end = end);
+        }
         Ok(())
+    }
+
+    /// Rotary positions, if any span has them.
+    fn read_axes(&mut self, batch: &Batch) {
+        self.axes.clear();
+        if batch.axes().is_empty() {
+            return;
+        }
+        for span in batch.ranges() {
+            if span.axes.is_empty() {
+                let positions = span.position..span.position + span.tokens.len();
+                self.axes.extend(positions.map(|at| [at as u32; 3]));
+            } else {
+                self.axes
+                    .extend_from_slice(&batch.axes()[span.axes.clone()]);
+            }
+        }
     }
 
     /// Drops the rows without outputs.

@@ -13,7 +13,7 @@ use crate::norm::layer_norm;
 use kernels::{
     AttentionParams, Isa, KvCache, KvError, Pool, Rope, add_assign, attend, gelu_mul, silu_mul,
 };
-use model::{Batch, Dims, ForwardError};
+use model::{Batch, Dims, ForwardError, RowAdditions};
 use weights::encoder::EncoderConfig;
 use weights::parameters::{
     ClassifierHead, EncoderFeedForward, EncoderLayer, EncoderWeights, Experts, LayerNorm, Linear,
@@ -43,7 +43,7 @@ impl EncoderPass {
             isa,
             kv: KvCache::new(config.kv_shape(dims.pages, dims.page_tokens))?,
             rope: config.rope.clone().map(Rope::new),
-            rows: Rows::new(dims, false, config.dim),
+            rows: Rows::new(dims, false, (config.dim, RowAdditions::NONE)),
             types: Vec::with_capacity(dims.rows_max),
             scratch: EncoderScratch::new(config, weights, dims, isa, pool.threads()),
             pool,

@@ -23,6 +23,9 @@ use weights::parameters::{TowerHead, TowerWeights};
 use weights::vision::VisionConfig;
 use weights::{LoadError, ModelFiles, Packed, PackedSections};
 
+/// Patches of the largest picture. The workspace has two or three floats of the stream's width for each.
+pub const PATCHES_MAX: usize = 1 << 16;
+
 /// A tower that is ready to run on the threads of a model, or on its own as a [`TowerAlone`].
 pub struct Tower {
     config: VisionConfig,
@@ -66,6 +69,7 @@ impl Tower {
         progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
         let files = files.into();
+        check_patches(&config)?;
         let sections = &mut PackedSections::none();
         let mut weights = TowerWeights::load(&files, &config, isa, pool, sections, progress)?;
         drop(files); // the mapping must not outlive the load
@@ -213,6 +217,20 @@ impl Tower {
         }
         Ok(size)
     }
+}
+
+/// Bounds the workspace, which is as large as the largest picture.
+fn check_patches(config: &VisionConfig) -> Result<(), LoadError> {
+    let given = config.rows_max().saturating_mul(config.merged_patches());
+    if (1..=PATCHES_MAX).contains(&given) {
+        return Ok(());
+    }
+    Err(LoadError::Option {
+        name: "the number of patches of the largest picture",
+        given,
+        least: 1,
+        most: PATCHES_MAX,
+    })
 }
 
 /// A matrix of floats with rows of `cols`.

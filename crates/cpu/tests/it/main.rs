@@ -30,6 +30,7 @@ mod safetensors;
 mod safetensors_hostile;
 mod support;
 mod tower_goldens;
+mod tower_hostile;
 mod towers;
 mod vectors;
 

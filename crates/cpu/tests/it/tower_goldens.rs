@@ -3,9 +3,13 @@
 //! Promise (Images): rows of a tower equal those of transformers: cosine of each row at least 0.9999 with F32 and F16, and
 //! 0.999 with Q8_0.
 
+use crate::support::{pages, try_load};
 use crate::towers::{noise, rows, tower};
+use cpu::Model;
 use kernels::{Format, quantize};
 use media::{Grid, Size, View};
+use model::{Batch, Forward, Want};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weights::gguf::{Gguf, GgufWriter, TensorKind, TensorPlan};
@@ -31,6 +35,8 @@ fn folder() -> PathBuf {
 pub(crate) fn goldens() -> Vec<Golden> {
     let table = std::fs::read_to_string(folder().join("cases.tsv")).unwrap();
     let number = |field: &str| field.parse::<usize>().unwrap();
+    // A row of the picture is -1, which is no id.
+    let token = |id: &str| id.parse::<u32>().ok();
     let golden = |line: &str| {
         let fields: Vec<&str> = line.split('\t').collect();
         Golden {
@@ -39,10 +45,7 @@ pub(crate) fn goldens() -> Vec<Golden> {
             seed: number(fields[3]) as u32,
             rows: number(fields[4]),
             width: number(fields[5]),
-            prompt: fields[6]
-                .split_whitespace()
-                .map(|id| id.parse().ok())
-                .collect(),
+            prompt: fields[6].split_whitespace().map(token).collect(),
             vocab: number(fields[7]),
         }
     };
@@ -155,6 +158,96 @@ fn rows_equal_those_of_transformers() {
                 "{} {format:?}: {ratio}",
                 golden.name
             );
+        }
+    }
+}
+
+/// Bits of the logits of the whole prompt, in spans of these lengths; `image` is of one run of rows.
+fn logits_of(
+    model: &mut Model,
+    golden: &Golden,
+    (rows, grid): (&[f32], Grid),
+    mut cut: impl FnMut() -> usize,
+) -> Vec<f32> {
+    let prompt = &golden.prompt;
+    let first = prompt.iter().position(Option::is_none).unwrap();
+    let run = first..first + golden.rows;
+    let axes = axes_of(prompt.len(), &run, grid);
+    let capabilities = model.capabilities();
+    let (mut batch, mut done, mut all) = (Batch::default(), 0, Vec::new());
+    while done < prompt.len() {
+        let mut end = prompt.len().min(done + cut());
+        // Rows that see each other are one span.
+        if capabilities.blocks && (run.start + 1..run.end).contains(&end) {
+            end = run.end;
+        }
+        let ids: Vec<u32> = prompt[done..end].iter().map(|id| id.unwrap_or(0)).collect();
+        batch.clear();
+        batch.push(&ids, done, &pages(0, prompt.len()), Want::All);
+        let inside = done.max(run.start)..end.min(run.end);
+        if !inside.is_empty() {
+            let width = golden.width;
+            let vectors = (inside.start - run.start) * width..(inside.end - run.start) * width;
+            let in_span = inside.start - done..inside.end - done;
+            batch.set_vectors(in_span.clone(), &rows[vectors]);
+            if capabilities.blocks {
+                batch.add_block(in_span);
+            }
+        }
+        if capabilities.axes {
+            batch.set_axes(&axes[done..end]);
+        }
+        all.extend_from_slice(model.forward(&batch).unwrap());
+        done = end;
+    }
+    all
+}
+
+/// Positions of a prompt with one image: all rows at one time, then the text from the longer edge on.
+fn axes_of(len: usize, run: &Range<usize>, grid: Grid) -> Vec<[u32; 3]> {
+    let longer = grid.rows.max(grid.columns);
+    let position = |at: usize| {
+        let at = at as u32;
+        let (start, end) = (run.start as u32, run.end as u32);
+        if at < start {
+            [at; 3]
+        } else if at < end {
+            let number = at - start;
+            [
+                start,
+                start + number / grid.columns,
+                start + number % grid.columns,
+            ]
+        } else {
+            [at - end + start + longer; 3]
+        }
+    };
+    (0..len).map(position).collect()
+}
+
+/// Promise (Images): logits after an image equal those of transformers, with positions on three axes, rows added after the
+/// first layers (Qwen3-VL), and rows that see each other (Gemma 3); and have the same bits for every division of the prompt.
+#[test]
+fn logits_after_an_image_equal_those_of_transformers() {
+    for golden in goldens().iter().filter(|golden| !golden.prompt.is_empty()) {
+        let (rows, wanted) = golden.numbers();
+        let tower = tower(golden.file("mmproj.gguf"), 1);
+        let grid = golden.view(tower.tower().config()).merged;
+        let text = stored_as(golden.file("text.gguf"), Format::F32);
+        let mut model = try_load(text.clone(), 2).unwrap();
+        let found = logits_of(&mut model, golden, (&rows, grid), || usize::MAX);
+        let cosine = least_cosine(&found, &wanted, golden.vocab);
+        println!("{} logits {cosine}", golden.name);
+        assert!(cosine >= 0.9999, "{}: {cosine}", golden.name);
+        for cuts in [vec![1], vec![3, 11], vec![7, 2, 30]] {
+            let mut model = try_load(text.clone(), 1).unwrap();
+            let mut cuts = cuts.into_iter().cycle();
+            let cut = logits_of(&mut model, golden, (&rows, grid), || cuts.next().unwrap());
+            let same = cut
+                .iter()
+                .zip(&found)
+                .all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(same && cut.len() == found.len(), "{}", golden.name);
         }
     }
 }

@@ -14,6 +14,7 @@ mod encoders;
 mod end_to_end;
 #[cfg(feature = "mini")]
 mod images;
+mod images_in_engine;
 mod journal;
 mod keys;
 #[cfg(feature = "mini")]

@@ -190,6 +190,11 @@ impl Config {
         !self.traits.bidirectional
     }
 
+    /// Whether rows turn by three positions.
+    pub fn has_axes(&self) -> bool {
+        !self.rope.axes.is_empty()
+    }
+
     /// Entries that the model gives of a token in place of logits: of the hidden state, or of its head.
     pub fn hidden_dim(&self) -> usize {
         self.state_head.map_or(self.dim, StateHead::entries)

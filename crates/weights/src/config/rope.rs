@@ -1,7 +1,7 @@
 //! Rotary embedding: base, scaling, YaRN, longrope.
 
 use super::keys::Keys;
-use super::traits::{FactorRule, LocalRope, Traits};
+use super::traits::{AxisRule, FactorRule, LocalRope, Traits};
 use super::{ConfigError, limits};
 use kernels::{RopePairs, RopeSpec, Yarn};
 
@@ -33,6 +33,8 @@ pub struct RopeConfig {
     pub pairs: RopePairs,
     /// The tensor with divisors of the frequencies, if any.
     pub factors: Option<&'static str>,
+    /// Which of three positions turns each pair: 0 time, 1 height, 2 width. Empty: a row has one position.
+    pub axes: Vec<u8>,
 }
 
 impl RopeConfig {
@@ -160,7 +162,31 @@ fn read_global(
             traits.pairs
         },
         factors: factors_tensor(traits.factors, kind, sizes.context_max > context_original),
+        axes: read_axes(keys, traits.axes, dims / 2)?,
     })
+}
+
+/// The position that turns each of `pairs` pairs.
+fn read_axes(keys: &Keys<'_>, rule: AxisRule, pairs: usize) -> Result<Vec<u8>, ConfigError> {
+    if rule == AxisRule::Never || !has_sections(keys)? {
+        return Ok(Vec::new());
+    }
+    let sections = keys.numbers(SECTIONS, SECTIONS_LEN)?.unwrap_or_default();
+    let section = |axis: usize| {
+        let pairs = sections.get(axis).copied().unwrap_or_default();
+        usize::try_from(pairs).unwrap_or_default()
+    };
+    let ends = [section(0), section(0).saturating_add(section(1))];
+    let axis = |pair: usize| match rule {
+        AxisRule::Interleaved => match pair % 3 {
+            axis @ 1..=2 if pair < section(axis).saturating_mul(3) => axis as u8,
+            _ => 0,
+        },
+        AxisRule::Sections | AxisRule::Never => {
+            u8::from(pair >= ends[0]) + u8::from(pair >= ends[1])
+        }
+    };
+    Ok((0..pairs).map(axis).collect())
 }
 
 /// The base of the frequencies. Hunyuan's `alpha` stretches the base so that the slowest pair turns slower by that

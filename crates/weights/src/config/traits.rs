@@ -137,6 +137,17 @@ pub enum LogitScale {
     Divisor,
 }
 
+/// Which of three positions (time, height, width) turns each pair of a head, by the key `rope.dimension_sections`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AxisRule {
+    /// One position turns all.
+    Never,
+    /// Sections of pairs, one after another (Qwen2-VL).
+    Sections,
+    /// Every third pair, as long as its section lasts (Qwen3-VL).
+    Interleaved,
+}
+
 /// Differences between families that do not depend on metadata.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Traits {
@@ -144,6 +155,10 @@ pub struct Traits {
     pub pairs: RopePairs,
     /// With `rope.dimension_sections` (positions of images), pairs are `RopePairs::Halves`.
     pub sections_in_halves: bool,
+    /// Which positions turn which pairs.
+    pub axes: AxisRule,
+    /// Rows of one image see each other.
+    pub blocks: bool,
     /// The key `rope.scaling.alpha` is read, which stretches the base.
     pub alpha: bool,
     /// The non-linearity of the feed-forward gate.
@@ -228,6 +243,8 @@ pub struct Traits {
 const PLAIN: Traits = Traits {
     pairs: RopePairs::Halves,
     sections_in_halves: false,
+    axes: AxisRule::Never,
+    blocks: false,
     alpha: false,
     gate: Gate::Silu,
     gated: true,
@@ -348,8 +365,12 @@ impl Architecture {
             Self::FalconH1 => recurrent::FALCON_H1,
             Self::NemotronH => recurrent::NEMOTRON_H,
             Self::Lfm2 => recurrent::LFM2,
-            Self::Qwen2 | Self::Qwen2Vl => PLAIN,
-            Self::Qwen3 | Self::Qwen3Vl => Traits { qk_norm: QkNorm::Heads, state_head: StateHeadRule::YesNo, ..PLAIN },
+            Self::Qwen2 => PLAIN,
+            Self::Qwen2Vl => Traits { axes: AxisRule::Sections, ..PLAIN },
+            Self::Qwen3 => Traits { qk_norm: QkNorm::Heads, state_head: StateHeadRule::YesNo, ..PLAIN },
+            Self::Qwen3Vl => Traits {
+                qk_norm: QkNorm::Heads, state_head: StateHeadRule::YesNo, axes: AxisRule::Interleaved, ..PLAIN
+            },
             Self::Qwen35 => recurrent::QWEN35,
             Self::Qwen35Moe => recurrent::QWEN35_MOE,
             Self::Qwen3Next => recurrent::QWEN3_NEXT,
@@ -385,7 +406,7 @@ impl Architecture {
             },
             Self::Gemma => GEMMA,
             Self::Gemma2 => GEMMA2,
-            Self::Gemma3 => GEMMA3,
+            Self::Gemma3 => Traits { blocks: true, ..GEMMA3 },
             Self::GemmaEmbedding => Traits { layers_scaled_by_dim: None, bidirectional: true, state_head: StateHeadRule::Dense, ..GEMMA3 },
             Self::Gemma3n => GEMMA3N,
             Self::Gemma4 => GEMMA4,

@@ -1,9 +1,11 @@
 //! Weights of a tower, an encoder of images.
 
+use super::described::Described;
+use super::described_tensors::DescribedTensors;
 use super::encoder::LayerNorm;
 use super::linear::{Linear, cut, join};
 use super::packed_tensors::PackedTensors;
-use super::tensors::{KernelPacking, Packing, Tensors};
+use super::tensors::{KernelPacking, Packing, Stored, Tensors};
 use crate::vision::{Projector, VisionConfig};
 use crate::{LoadError, ModelFiles, Packed, PackedSections};
 use kernels::{Isa, Pool};
@@ -82,12 +84,31 @@ impl TowerWeights {
     pub fn formats(&self) -> impl Iterator<Item = kernels::Format> {
         self.matrices().map(|matrix| matrix.format())
     }
+}
 
-    /// Resident bytes of the matrices and tables.
+impl<P: Packing> TowerWeights<P>
+where
+    P::Matrix: Stored,
+{
+    /// Bytes of the matrices and tables: resident ones, or those of a reader.
     pub fn bytes(&self) -> usize {
         let floats = self.patches.len() + self.positions.len();
-        let packed: usize = self.matrices().map(kernels::Matrix::bytes).sum();
+        let packed: usize = self.matrices().map(Stored::bytes).sum();
         packed + floats * size_of::<f32>()
+    }
+}
+
+impl TowerWeights<Described> {
+    /// Checks all tensors as [`TowerWeights::load`] does, and reads the numbers that are no packed matrices.
+    ///
+    /// # Errors
+    /// As for [`TowerWeights::read`].
+    pub fn describe(
+        files: &ModelFiles,
+        config: &VisionConfig,
+        pool: &mut Pool,
+    ) -> Result<Self, LoadError> {
+        Self::read(&mut DescribedTensors::new(files, pool), config)
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) fn read(
     let pixels = |size: usize| size as u32;
     Ok(match projector {
         Projector::Idefics3 => {
-            whole_rows(keys, edge, patch * merge)?;
+            whole_rows(keys, edge / patch, merge)?;
             let longest = keys.size("preproc_image_size", edge, EDGE_MAX)?;
             let rule = Tiles {
                 longest_edge: pixels(longest.unwrap_or((TILES_ALONG * edge).min(EDGE_MAX))),
@@ -41,7 +41,7 @@ pub(super) fn read(
             Recipe::idefics3(rule, normalization)
         }
         Projector::Gemma3 => {
-            whole_rows(keys, edge, patch * merge)?;
+            whole_rows(keys, edge / patch, merge)?;
             Recipe::gemma3(pixels(edge), pixels(patch), pixels(merge), normalization)
         }
         Projector::Qwen3Vl => {
@@ -66,12 +66,14 @@ pub(super) fn read(
     })
 }
 
-/// Refuses a picture of a fixed size that is not cut into whole rows.
-fn whole_rows(keys: &Keys<'_>, edge: usize, unit: usize) -> Result<(), ConfigError> {
-    if edge.is_multiple_of(unit) {
+/// Refuses a picture of a fixed size with patches along an edge that do not become whole rows. Pixels beyond the last patch
+/// are not seen.
+fn whole_rows(keys: &Keys<'_>, patches: usize, merge: usize) -> Result<(), ConfigError> {
+    if patches.is_multiple_of(merge) {
         return Ok(());
     }
-    Err(keys.range("image_size", edge, format!("a multiple of {unit}")))
+    let found = format!("{patches} patches");
+    Err(keys.range("image_size", found, format!("a multiple of {merge}")))
 }
 
 /// A number for each color.

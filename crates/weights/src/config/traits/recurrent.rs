@@ -1,8 +1,8 @@
 //! Traits of architectures with recurrent layers.
 
 use super::{
-    ExpertRule, FeedRule, Gate, LLAMA, LogitScale, PLAIN, QkNorm, RecurrentRule, RopeLayers,
-    Traits, experts, periodic,
+    AxisRule, ExpertRule, FeedRule, Gate, LLAMA, LogitScale, PLAIN, QkNorm, RecurrentRule,
+    RopeLayers, Traits, experts, periodic,
 };
 use crate::config::recurrent_rule::MambaLayers;
 
@@ -14,6 +14,7 @@ pub(super) const QWEN35: Traits = Traits {
     gated_attention: true,
     recurrent: Some(RecurrentRule::Delta { grouped: false }),
     feed_norm: "post_attention_norm",
+    axes: AxisRule::Interleaved,
     ..PLAIN
 };
 

@@ -1,0 +1,125 @@
+//! Files of towers that anyone may have written: an error by name, or a tower that computes.
+//!
+//! Promise (Images): a damaged file of a tower ends with an error that names a key or a tensor; nothing panics.
+
+use cpu::Tower;
+use kernels::{Isa, Pool};
+use proptest::prelude::*;
+use synth::VisionSpec;
+use weights::LoadError;
+use weights::gguf::{Gguf, GgufWriter, TensorPlan};
+use weights::parameters::TowerWeights;
+use weights::vision::VisionConfig;
+
+fn load(bytes: Vec<u8>) -> Result<Tower, String> {
+    let gguf = Gguf::from_bytes(bytes).map_err(|error| error.to_string())?;
+    let config = VisionConfig::from_gguf(&gguf).map_err(|error| error.to_string())?;
+    let mut pool = Pool::new(1);
+    let tower = Tower::load(gguf, config, (Isa::detect(), &mut pool), &mut |_| {});
+    tower.map_err(|error: LoadError| error.to_string())
+}
+
+/// The file of a preset without tensors that `change` drops, and with others renamed.
+fn changed(preset: &str, change: impl Fn(&str) -> Option<String>) -> Vec<u8> {
+    let bytes = VisionSpec::preset(preset).unwrap().to_bytes().unwrap();
+    let gguf = Gguf::from_bytes(bytes).unwrap();
+    let mut writer = GgufWriter::new();
+    for (key, value) in gguf.metadata() {
+        writer.value(key, value);
+    }
+    let mut contents = Vec::new();
+    for tensor in gguf.tensors() {
+        if let Some(name) = change(tensor.name) {
+            let (dims, kind) = (tensor.dims.to_vec(), tensor.kind);
+            writer.tensor(TensorPlan { name, dims, kind });
+            contents.push(tensor.bytes.to_vec());
+        }
+    }
+    let (mut next, mut out) = (contents.into_iter(), Vec::new());
+    let fill =
+        |_: &TensorPlan, sink: &mut dyn std::io::Write| sink.write_all(&next.next().unwrap());
+    writer.write(&mut out, fill).unwrap();
+    out
+}
+
+#[test]
+fn missing_and_unknown_tensors_are_named() {
+    let cases = [
+        ("tiny-idefics3", "mm.model.fc.weight"),
+        ("tiny-idefics3", "v.post_ln.bias"),
+        ("tiny-idefics3", "v.blk.1.attn_q.weight"),
+        ("tiny-idefics3", "v.blk.0.ffn_up.weight"),
+        ("tiny-qwen3vl_merger", "v.deepstack.0.fc2.weight"),
+        ("tiny-qwen3vl_merger", "mm.2.weight"),
+        ("tiny-gemma3", "mm.soft_emb_norm.weight"),
+        ("tiny-gemma3", "v.patch_embd.weight"),
+    ];
+    for (preset, left_out) in cases {
+        let bytes = changed(preset, |name| (name != left_out).then(|| name.to_owned()));
+        let said = load(bytes).err().expect(left_out);
+        assert_eq!(said, format!("tensor `{left_out}` is missing"));
+    }
+    let unknown = changed("tiny-idefics3", |name| {
+        Some(name.replace("v.patch_embd.bias", "v.class_embd"))
+    });
+    let said = load(unknown).err().unwrap();
+    assert!(said.contains("`v.class_embd` has no part"), "{said}");
+}
+
+#[test]
+fn a_described_tower_has_the_bytes_and_the_errors_of_a_loaded_one() {
+    let spec = VisionSpec::preset("small-qwen3vl_merger").unwrap();
+    let gguf = Gguf::from_bytes(spec.to_bytes().unwrap()).unwrap();
+    let config = VisionConfig::from_gguf(&gguf).unwrap();
+    let files = gguf.into();
+    let described = TowerWeights::describe(&files, &config, &mut Pool::new(1)).unwrap();
+    let mut pool = Pool::new(1);
+    let tower = Tower::load(files, config, (Isa::detect(), &mut pool), &mut |_| {}).unwrap();
+    let (loaded, _) = tower.bytes();
+    let ratio = loaded as f64 / described.bytes() as f64;
+    assert!(
+        (0.95..1.05).contains(&ratio),
+        "{loaded}, {}",
+        described.bytes()
+    );
+    let short = changed("tiny-gemma3", |name| {
+        (name != "v.post_ln.weight").then(|| name.to_owned())
+    });
+    let gguf = Gguf::from_bytes(short.clone()).unwrap();
+    let config = VisionConfig::from_gguf(&gguf).unwrap();
+    let error = TowerWeights::describe(&gguf.into(), &config, &mut Pool::new(1)).err();
+    assert_eq!(error.map(|error| error.to_string()), load(short).err());
+}
+
+#[test]
+fn pictures_beyond_the_workspace_are_refused_at_load() {
+    let spec = VisionSpec::preset("tiny-qwen3vl_merger").unwrap();
+    let gguf = Gguf::from_bytes(spec.to_bytes().unwrap()).unwrap();
+    let mut config = VisionConfig::from_gguf(&gguf).unwrap();
+    config.recipe.rows.high = 20_000;
+    let mut pool = Pool::new(1);
+    let error = Tower::load(gguf, config, (Isa::detect(), &mut pool), &mut |_| {}).err();
+    assert_eq!(
+        error.map(|error| error.to_string()).as_deref(),
+        Some("the number of patches of the largest picture is 80000, must be 1 to 65536")
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    /// Bytes of the header are exchanged; most files are refused, and none panics.
+    #[test]
+    fn damaged_headers_end_with_an_error_or_a_tower(
+        preset in prop::sample::select(&["tiny-idefics3", "tiny-qwen3vl_merger", "tiny-gemma3"][..]),
+        changes in prop::collection::vec((0..1600_usize, any::<u8>()), 1..4),
+    ) {
+        let mut bytes = VisionSpec::preset(preset).unwrap().to_bytes().unwrap();
+        for (at, byte) in changes {
+            bytes[at] = byte;
+        }
+        if let Err(said) = load(bytes) {
+            prop_assert!(!said.is_empty());
+        }
+    }
+}
