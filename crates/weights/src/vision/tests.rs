@@ -56,7 +56,12 @@ fn a_smolvlm_file_gives_its_tower() {
 /// SmolVLM 2.2B: 384 pixels are 27 patches of 14, and six pixels more.
 #[test]
 fn pixels_beyond_the_last_patch_are_not_seen() {
-    let left_out = ["image_size", "patch_size", "projector.scale_factor", "preproc_image_size"];
+    let left_out = [
+        "image_size",
+        "patch_size",
+        "projector.scale_factor",
+        "preproc_image_size",
+    ];
     let config = config(&left_out, |out| {
         put(out, "image_size", 384);
         put(out, "patch_size", 14);

@@ -28,7 +28,7 @@ impl Crashing {
         let vars = vars.map(|&(name, value)| (name.to_owned(), value.to_owned()));
         let mut crashing = Self {
             vars: vars.collect(),
-            folder: folder,
+            folder,
             serving: None,
         };
         crashing.restart();

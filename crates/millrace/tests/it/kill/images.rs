@@ -11,7 +11,10 @@ use std::fs;
 use std::path::PathBuf;
 
 /// A model that sees, whose tower is found next to it.
-const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mini/millrace-mini-vision.gguf");
+const MODEL: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/mini/millrace-mini-vision.gguf"
+);
 const PICTURE: &[u8] = include_bytes!("../../../../media/tests/golden/images/jpeg-420.jpg");
 const QUESTION: &str = "What is in the picture?";
 
@@ -27,16 +30,33 @@ fn requests() -> Vec<Request> {
     let text = json!({"type": "text", "text": QUESTION});
     let openai = json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}, text]}]);
     let source = json!({"type": "base64", "media_type": "image/jpeg", "data": data});
-    let anthropic = json!([{"role": "user", "content": [{"type": "image", "source": source}, text]}]);
+    let anthropic =
+        json!([{"role": "user", "content": [{"type": "image", "source": source}, text]}]);
     let ollama = json!([{"role": "user", "content": QUESTION, "images": [data]}]);
     let input = json!([{"role": "user", "content": [
         {"type": "input_image", "image_url": url}, {"type": "input_text", "text": QUESTION},
     ]}]);
     let rows = [
-        ("chat about an image", "/v1/chat/completions", json!({"messages": openai, "max_tokens": 30, "n": 2})),
-        ("messages about an image", "/v1/messages", json!({"messages": anthropic, "max_tokens": 30, "model": "m"})),
-        ("ollama about an image", "/api/chat", json!({"messages": ollama, "options": {"num_predict": 30}})),
-        ("response about an image", "/v1/responses", json!({"input": input, "max_output_tokens": 30, "store": false})),
+        (
+            "chat about an image",
+            "/v1/chat/completions",
+            json!({"messages": openai, "max_tokens": 30, "n": 2}),
+        ),
+        (
+            "messages about an image",
+            "/v1/messages",
+            json!({"messages": anthropic, "max_tokens": 30, "model": "m"}),
+        ),
+        (
+            "ollama about an image",
+            "/api/chat",
+            json!({"messages": ollama, "options": {"num_predict": 30}}),
+        ),
+        (
+            "response about an image",
+            "/v1/responses",
+            json!({"input": input, "max_output_tokens": 30, "store": false}),
+        ),
     ];
     let request = |(case, path, mut body): (&'static str, &'static str, Value)| {
         body["stream"] = json!(true);
@@ -55,7 +75,9 @@ fn requests() -> Vec<Request> {
 
 fn blobs(server: &Crashing) -> Vec<PathBuf> {
     let entries = fs::read_dir(server.journal().join("blobs")).expect("a directory");
-    entries.map(|entry| entry.expect("an entry").path()).collect()
+    entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect()
 }
 
 /// Promise (Journal): `kill -9` each seven tokens changes no token of an answer about an image, in OpenAI's, Anthropic's and Ollama's
@@ -65,11 +87,24 @@ fn answers_about_images_survive_a_kill_each_seven_tokens() {
     let mut whole = Scene::open(start("kill-images-whole"), requests());
     whole.run(Onward::Acknowledged);
     let mut killed = Scene::open(start("kill-images"), requests());
-    assert_eq!(blobs(&killed.server).len(), 1, "four streams share the file");
+    assert_eq!(
+        blobs(&killed.server).len(),
+        1,
+        "four streams share the file"
+    );
     killed.run(Onward::Killed);
     for (client, uninterrupted) in killed.clients.iter().zip(&whole.clients) {
-        assert_eq!(client.transcript, uninterrupted.transcript, "{}", client.case);
-        assert!(client.visits >= 2, "{}: {} visits", client.case, client.visits);
+        assert_eq!(
+            client.transcript, uninterrupted.transcript,
+            "{}",
+            client.case
+        );
+        assert!(
+            client.visits >= 2,
+            "{}: {} visits",
+            client.case,
+            client.visits
+        );
     }
 }
 
@@ -78,7 +113,9 @@ fn answers_about_images_survive_a_kill_each_seven_tokens() {
 fn answer_whose_image_is_damaged_is_lost() {
     for (name, damage) in [
         ("kill-image-flipped", flip as fn(&PathBuf)),
-        ("kill-image-removed", |path| fs::remove_file(path).expect("removed")),
+        ("kill-image-removed", |path| {
+            fs::remove_file(path).expect("removed")
+        }),
     ] {
         let requests = requests().into_iter().take(1).collect();
         let mut scene = Scene::open(start(name), requests);
