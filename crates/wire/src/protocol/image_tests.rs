@@ -12,7 +12,11 @@ use text::Capabilities;
 const URL: &str = "data:image/png;base64,AAAA";
 const DATA: &str = "AAAA";
 
-fn parse(protocol: Protocol, body: &Value, takes_images: bool) -> Result<GenerateRequest, ApiError> {
+fn parse(
+    protocol: Protocol,
+    body: &Value,
+    takes_images: bool,
+) -> Result<GenerateRequest, ApiError> {
     let model = RequestedModel {
         takes_images,
         id: "tiny",
@@ -41,9 +45,10 @@ fn text(text: &str) -> Value {
 fn contents(request: &GenerateRequest) -> Vec<Value> {
     fn messages(prompt: &Prompt) -> Vec<Value> {
         match prompt {
-            Prompt::Conversation { messages, .. } => {
-                messages.iter().map(|message| message.content.clone()).collect()
-            }
+            Prompt::Conversation { messages, .. } => messages
+                .iter()
+                .map(|message| message.content.clone())
+                .collect(),
             Prompt::Continued { then, .. } => messages(then),
             other => panic!("{other:?}"),
         }
@@ -76,7 +81,12 @@ fn images_are_read_where_each_protocol_has_them() {
                 json!(""),
                 json!([image(3)]),
             ],
-            vec!["messages[0].content[1]", "messages[1].content[0]", "messages[1].content[2]", "messages[3].content[0]"],
+            vec![
+                "messages[0].content[1]",
+                "messages[1].content[0]",
+                "messages[1].content[2]",
+                "messages[3].content[0]",
+            ],
         ),
         (
             Protocol::Job,
@@ -107,7 +117,10 @@ fn images_are_read_where_each_protocol_has_them() {
                 json!(""),
                 json!([image(1), text("e")]),
             ],
-            vec!["messages[0].content[2]", "messages[3].content[0].content[0]"],
+            vec![
+                "messages[0].content[2]",
+                "messages[3].content[0].content[0]",
+            ],
         ),
         (
             Protocol::OllamaChat,
@@ -131,10 +144,14 @@ fn images_are_read_where_each_protocol_has_them() {
         ),
     ];
     for (protocol, body, want, places) in rows {
-        let request = parse(protocol, &body, true).unwrap_or_else(|error| panic!("{protocol:?}: {}", error.message));
+        let request = parse(protocol, &body, true)
+            .unwrap_or_else(|error| panic!("{protocol:?}: {}", error.message));
         assert_eq!(contents(&request), want, "{protocol:?}");
         assert_eq!(paths(&request), places, "{protocol:?}");
-        assert!(request.images.iter().all(|image| *image.bytes == [0, 0, 0]), "{protocol:?}");
+        assert!(
+            request.images.iter().all(|image| *image.bytes == [0, 0, 0]),
+            "{protocol:?}"
+        );
     }
 }
 
@@ -145,7 +162,12 @@ fn prompts_without_a_template_hold_pieces() {
         (
             Protocol::Job,
             json!({"prompt": "a[img-1]b", "images": [DATA, URL]}),
-            vec![PromptPiece::Image(0), text("a"), PromptPiece::Image(1), text("b")],
+            vec![
+                PromptPiece::Image(0),
+                text("a"),
+                PromptPiece::Image(1),
+                text("b"),
+            ],
         ),
         (
             Protocol::LlamaCompletion,
@@ -157,7 +179,10 @@ fn prompts_without_a_template_hold_pieces() {
         assert_eq!(request.prompts, [Prompt::Pieces(want)], "{protocol:?}");
     }
     for (body, want) in [
-        (json!({"prompt": [1], "images": [DATA]}), "images: needs a prompt that is a string"),
+        (
+            json!({"prompt": [1], "images": [DATA]}),
+            "images: needs a prompt that is a string",
+        ),
         (
             json!({"messages": [{"role": "user", "content": "a"}], "images": [DATA]}),
             "images: belongs to prompt: images are parts of messages",
@@ -181,7 +206,11 @@ fn sound_video_and_files_are_refused_beside_images() {
         let body = json!({"messages": [{"role": "user", "content": [part]}]});
         let error = parse(Protocol::Chat, &body, true).expect_err("no image");
         assert_eq!(error.problems[0].field, "messages[0].content[0]", "{part}");
-        assert!(error.message.contains("not supported yet"), "{}", error.message);
+        assert!(
+            error.message.contains("not supported yet"),
+            "{}",
+            error.message
+        );
     }
 }
 
@@ -216,7 +245,11 @@ fn images_in_answers_are_left_out() {
         let left = json!("(an image, which this model cannot read)");
         assert_eq!(contents(&request)[1], left, "{protocol:?}");
         assert!(request.images.is_empty(), "{protocol:?}");
-        assert_eq!(request.stream_options.ignored_fields.names(), Some(name), "{protocol:?}");
+        assert_eq!(
+            request.stream_options.ignored_fields.names(),
+            Some(name),
+            "{protocol:?}"
+        );
     }
 }
 
@@ -227,5 +260,8 @@ fn images_for_a_model_that_reads_text_only_are_named() {
     assert_eq!(paths(&request), ["messages[0].images[0]"]);
     assert!(request.images[0].bytes.is_empty());
     let error = parse(Protocol::OllamaChat, &body, true).expect_err("no base64");
-    assert_eq!(error.message, "messages[0].images[0]: is not base64: its length is not that of any bytes, so it has been cut");
+    assert_eq!(
+        error.message,
+        "messages[0].images[0]: is not base64: its length is not that of any bytes, so it has been cut"
+    );
 }
