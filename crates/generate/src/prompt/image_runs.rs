@@ -101,9 +101,10 @@ impl PromptEncoder<'_> {
             let images = numbers.filter_map(|number| images.image(number));
             images.map(|image| image.low_rows()).sum()
         });
-        let fewer = match low < rows {
-            true => format!("; detail low takes {low}"),
-            false => String::new(),
+        let fewer = if low < rows {
+            format!("; detail low takes {low}")
+        } else {
+            String::new()
         };
         let more = format!(" The images take {rows} of {context_max} tokens{fewer}.");
         error.message.push_str(&more);

@@ -169,9 +169,12 @@ fn prepared(
 
 /// The prompt's text, with the number of rows in place of each run.
 fn shown(model: &ModelHandle, prompt: &PreparedPrompt) -> String {
-    let piece = |id: &u32| match model.tokenizer.is_control(*id) {
-        true => model.tokenizer.piece(*id).unwrap_or_default().as_bytes(),
-        false => model.tokenizer.bytes(*id).unwrap_or_default(),
+    let piece = |id: &u32| {
+        if model.tokenizer.is_control(*id) {
+            model.tokenizer.piece(*id).unwrap_or_default().as_bytes()
+        } else {
+            model.tokenizer.bytes(*id).unwrap_or_default()
+        }
     };
     let (mut bytes, mut done) = (Vec::new(), 0);
     for run in &prompt.image_runs {

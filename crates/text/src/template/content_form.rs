@@ -27,9 +27,12 @@ impl ContentForm {
             shown.is_some_and(|text| text.contains(PROBE))
         };
         let lists_only = !shows(json!(PROBE)) && shows(json!([text_part(PROBE)]));
-        let form = |message: Message| match lists_only {
-            true => with_list(message),
-            false => message,
+        let form = |message: Message| {
+            if lists_only {
+                with_list(message)
+            } else {
+                message
+            }
         };
         let takes = |before: &[Message], turn: Message, after: &[Message], tools: &[Value]| {
             writes_images(|content| {

@@ -120,9 +120,10 @@ fn add_image(
     source: &Source<'_>,
     detail: Detail,
 ) -> Option<usize> {
-    let bytes = match fields.is_text_only() {
-        true => Ok(Vec::new()),
-        false => image_bytes(path, source),
+    let bytes = if fields.is_text_only() {
+        Ok(Vec::new())
+    } else {
+        image_bytes(path, source)
     };
     match bytes {
         Ok(bytes) => fields.add_image(ImagePart {
@@ -179,9 +180,10 @@ pub(crate) fn parse_images(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>
 /// Adds an image in base64, or as a data URL. Returns its number; errors are recorded in `fields`.
 pub(crate) fn add_base64(fields: &mut Fields<'_>, path: &str, data: Cow<'_, str>) -> Option<usize> {
     let is_remote = data.starts_with("http://") || data.starts_with("https://");
-    let source = match is_remote {
-        true => Source::Url(data),
-        false => Source::Base64(data),
+    let source = if is_remote {
+        Source::Url(data)
+    } else {
+        Source::Base64(data)
     };
     add_image(fields, path, &source, Detail::Auto)
 }
