@@ -4,6 +4,7 @@
 //! the described weights. The device runs the list in one compute pass per batch, by kernels in WGSL. Everything on the
 //! device is allocated when the program is loaded.
 
+mod draw_record;
 pub mod layout;
 mod load_error;
 mod model;

@@ -7,6 +7,7 @@
 //! An operation writes one buffer, and none that it reads, unless its documentation says so.
 
 pub use crate::shapes::{BufferShape, CacheShape, MatrixShape, ScanHeads, StatesShape, UNIT};
+pub use crate::webgpu::draws::DrawShape;
 
 /// A buffer of activations, by index into [`Program::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -444,6 +445,8 @@ pub struct Program {
     pub record_words_max: u32,
     /// Positions of the longest sequence.
     pub context_max: u32,
+    /// The logits that tokens are drawn from; `None`: nothing is drawn.
+    pub draws: Option<DrawShape>,
 }
 
 impl Program {

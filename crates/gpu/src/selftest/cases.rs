@@ -135,6 +135,8 @@ pub(crate) enum Check {
     /// Of so many elements.
     Heads(u32),
     Attend(HeadShape),
+    /// Of tokens: has cases of its own.
+    Draws,
 }
 
 impl Check {
@@ -199,25 +201,26 @@ impl Check {
             Self::Scan(heads) => vec![recurrent::scan(heads)],
             Self::Heads(head_dim) => vec![heads((head_dim, 2, 4, 16))],
             Self::Attend(shape) => vec![attend(shape, true)],
+            Self::Draws => Vec::new(),
         }
     }
 }
 
 /// A table of numbers that look random.
-struct Noise(u32);
+pub(super) struct Noise(pub(super) u32);
 
 impl Noise {
-    fn next(&mut self) -> u32 {
+    pub(super) fn next(&mut self) -> u32 {
         self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         self.0 >> 8
     }
 
     /// Between -1 and 1.
-    fn float(&mut self) -> f32 {
+    pub(super) fn float(&mut self) -> f32 {
         self.next() as f32 / (1 << 23) as f32 - 1.0
     }
 
-    fn floats(&mut self, len: usize) -> Vec<f32> {
+    pub(super) fn floats(&mut self, len: usize) -> Vec<f32> {
         (0..len).map(|_| self.float()).collect()
     }
 

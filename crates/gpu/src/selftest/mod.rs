@@ -1,6 +1,7 @@
 //! Each kernel on small odd shapes next to its scalar twin: whether a driver computes what the kernels say.
 
 mod cases;
+mod draws;
 #[cfg(test)]
 mod tests;
 mod twin;
@@ -33,7 +34,8 @@ pub struct KernelResult {
 /// Checks all kernels, in all formats.
 pub fn self_test(device: &Arc<Device>) -> Vec<KernelResult> {
     let cases = cases::all();
-    cases.iter().map(|case| result(device, case)).collect()
+    let results = cases.iter().map(|case| result(device, case));
+    results.chain(draws::check(device)).collect()
 }
 
 /// Checks the kernels of a program that were not yet checked on this device.
@@ -62,7 +64,17 @@ pub fn check_program(device: &Arc<Device>, program: &Program) -> Result<(), Kern
         }
         device.pass(check);
     }
-    Ok(())
+    if program.draws.is_none() || device.has_passed(Check::Draws) {
+        return Ok(());
+    }
+    let mut failed = draws::check(device).into_iter();
+    match failed.find(|result| result.error.is_some()) {
+        Some(result) => Err(result),
+        None => {
+            device.pass(Check::Draws);
+            Ok(())
+        }
+    }
 }
 
 /// Whether rows of a product have the same bits in the kernels for all numbers of rows below those of tiles.

@@ -22,6 +22,17 @@ fn kernels_equal_their_twins() {
 }
 
 #[test]
+fn draws_equal_their_definition() {
+    let Some(device) = device() else { return };
+    for seed in 2..12 {
+        for vocab in [1, 3, 40, 1024, 4097, 33_000] {
+            let case = draws::usual(vocab, seed);
+            assert_eq!(draws::compare(&device, &case), Ok(()), "{vocab} {seed}");
+        }
+    }
+}
+
+#[test]
 fn altered_weight_is_found() {
     let Some(device) = device() else { return };
     let mut case = matmul(Format::Q8_0, 1);

@@ -176,6 +176,14 @@ impl From<wgpu::Error> for DeviceError {
     }
 }
 
+/// Results on their way to the host.
+pub(crate) struct Reading {
+    submission: wgpu::SubmissionIndex,
+    bytes: u64,
+    /// Whether the buffer is mapped.
+    mapped: Arc<AtomicBool>,
+}
+
 /// An open device.
 pub struct Device {
     selection: Selection,
@@ -391,19 +399,45 @@ impl Device {
         bytes: u64,
         read: impl FnOnce(&[u8]),
     ) -> Result<(), DeviceError> {
+        let reading = self.begin_read(commands, staging, bytes);
+        self.finish_read(reading, staging, read)
+    }
+
+    /// Submits commands that write the first `bytes` of `staging`, which belongs to the driver until [`Self::finish_read`].
+    pub(crate) fn begin_read(
+        &self,
+        commands: wgpu::CommandBuffer,
+        staging: &wgpu::Buffer,
+        bytes: u64,
+    ) -> Reading {
         let submission = self.submit(Some(commands));
-        if bytes == 0 {
-            return self.wait(submission);
-        }
-        self.counters.maps.fetch_add(1, Ordering::Relaxed);
         let mapped = Arc::new(AtomicBool::new(false));
-        let slice = staging.slice(..bytes);
-        let done = Arc::clone(&mapped);
-        slice.map_async(wgpu::MapMode::Read, move |result| {
-            done.store(result.is_ok(), Ordering::Release);
-        });
-        let waited = self.wait(submission);
-        let view = if mapped.load(Ordering::Acquire) {
+        if bytes > 0 {
+            self.counters.maps.fetch_add(1, Ordering::Relaxed);
+            let done = Arc::clone(&mapped);
+            let done = move |result: Result<(), _>| done.store(result.is_ok(), Ordering::Release);
+            staging.slice(..bytes).map_async(wgpu::MapMode::Read, done);
+        }
+        Reading {
+            submission,
+            bytes,
+            mapped,
+        }
+    }
+
+    /// Waits for what was begun, not for what was submitted after, and reads it.
+    pub(crate) fn finish_read(
+        &self,
+        reading: Reading,
+        staging: &wgpu::Buffer,
+        read: impl FnOnce(&[u8]),
+    ) -> Result<(), DeviceError> {
+        let waited = self.wait(reading.submission);
+        if reading.bytes == 0 {
+            return waited;
+        }
+        let slice = staging.slice(..reading.bytes);
+        let view = if reading.mapped.load(Ordering::Acquire) {
             slice.get_mapped_range().ok()
         } else {
             None

@@ -125,7 +125,8 @@ impl<'a> Planner<'a> {
             constants.extend(self.place(out));
             constants.push(factor.to_bits());
             let [low, high, scales] = self.planes(part);
-            let buffers = [low, high, scales, &memory.record, self.buffer(out)];
+            let [.., tokens] = &memory.draws;
+            let buffers = [low, high, scales, &memory.record, tokens, self.buffer(out)];
             self.push(kernel, &buffers, constants, Grid::Rows(1))?;
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 mod bandwidth;
 pub(crate) mod device;
+pub(crate) mod draws;
 pub(crate) mod encode;
 pub(crate) mod launch;
 pub(crate) mod loaded;

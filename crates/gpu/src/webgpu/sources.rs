@@ -13,6 +13,7 @@ const ROWS: &str = include_str!("../kernels/rows.wgsl");
 const HEADS: &str = include_str!("../kernels/heads.wgsl");
 const ATTEND: &str = include_str!("../kernels/attend.wgsl");
 const RECURRENT: &str = include_str!("../kernels/recurrent.wgsl");
+const DRAW: &str = include_str!("../kernels/draw.wgsl");
 const EXPERTS: &str = include_str!("../kernels/experts.wgsl");
 
 /// Outputs that each quarter of a workgroup computes of a product with an expert.
@@ -119,6 +120,9 @@ pub(crate) enum Kernel {
     AddParts,
     CopyParts,
     Read,
+    Adjust,
+    Choose,
+    Top,
 }
 
 /// Heads that a workgroup of attention computes at once, of `group` that share keys.
@@ -165,17 +169,21 @@ impl Kernel {
             Self::AddParts => "sum of parts".into(),
             Self::CopyParts => "copy of parts".into(),
             Self::Read => "read".into(),
+            Self::Adjust => "adjusted logits".into(),
+            Self::Choose => "draws".into(),
+            Self::Top => "log-probabilities".into(),
         }
     }
 
     /// The buffers: whether each is only read.
     pub(crate) fn bindings(self) -> &'static [bool] {
         match self {
-            Self::Embed { .. } => &[true, true, true, true, false],
+            Self::Embed { .. } => &[true, true, true, true, true, false],
             Self::ExpertMatmul { .. } | Self::ExpertTile { .. } => {
                 &[true, true, true, true, true, true, false]
             }
-            Self::Norm | Self::Activate | Self::Gather => &[true, true, false],
+            Self::Norm | Self::Activate | Self::Gather | Self::Adjust => &[true, true, false],
+            Self::Choose | Self::Top => &[true, true, true, false, false],
             Self::Route | Self::Combine => &[true, true, false],
             Self::Convolve => &[true, true, true, true, false],
             Self::Keep | Self::Share | Self::AddParts => &[true, true, false],
@@ -265,6 +273,10 @@ impl Kernel {
         let norm = |name| vec![section(NORMS, "sums"), section(NORMS, name)];
         let attend = |name| vec![section(ATTEND, "common"), section(ATTEND, name)];
         let recurrent = |name| vec![section(RECURRENT, "spans"), section(RECURRENT, name)];
+        let draw = |name| {
+            let common = [section(DRAW, "draws"), section(DRAW, "cuts")];
+            vec![common[0], common[1], section(DRAW, name)]
+        };
         match self {
             Self::Embed { .. } => vec![EMBED],
             Self::Tile { .. } => vec![section(TILE, "common"), section(TILE, "matmul")],
@@ -284,6 +296,9 @@ impl Kernel {
             Self::CopyParts => vec![section(ROWS, "copy_parts")],
             Self::AddParts => vec![section(ROWS, "add_parts")],
             Self::Read => vec![section(ROWS, "read")],
+            Self::Adjust => vec![section(DRAW, "draws"), section(DRAW, "adjust")],
+            Self::Choose => draw("choose"),
+            Self::Top => draw("top"),
             Self::Convolve => recurrent("convolve"),
             Self::Keep => recurrent("keep"),
             Self::ScanGates => recurrent("gates"),
