@@ -24,6 +24,8 @@ pub struct Options {
     pub rows_max: usize,
     /// Rows of logits in one batch, 1 to `rows_max`.
     pub logit_rows_max: usize,
+    /// Sequences of one batch, 1 to `rows_max`; the page tables of so many are uploaded with each batch.
+    pub spans_max: usize,
     /// States of sequences, 1 to 2^20, in a model with recurrent layers; without effect in others.
     pub states: usize,
     /// Whether a row has the same bits in batches of all sizes; else it has them in batches of fewer than 16 rows, and
@@ -37,7 +39,8 @@ impl Options {
         bound("page_tokens", self.page_tokens, PAGE_TOKENS_MAX)?;
         bound("pages", self.pages, PAGES_MAX)?;
         bound("rows_max", self.rows_max, ROWS_MAX)?;
-        bound("logit_rows_max", self.logit_rows_max, self.rows_max)
+        bound("logit_rows_max", self.logit_rows_max, self.rows_max)?;
+        bound("spans_max", self.spans_max, self.rows_max)
     }
 
     /// Rejects a number of states that a model with recurrent layers cannot have.

@@ -2,7 +2,7 @@
 
 use super::device::{Device, DeviceError};
 use super::encode::Planner;
-use super::launch::{Launch, encode};
+use super::launch::{Launch, submit_launches};
 use super::memory::{Memory, PrepareError, page_bytes, part_floats};
 use crate::operation::{BufferId, MatrixId, Program};
 use crate::record::Record;
@@ -81,7 +81,7 @@ impl Loaded {
         self.memory.upload(&self.device, matrix, first, raw)
     }
 
-    /// Runs a batch: one upload, one submit, one wait; one mapping if there are outputs.
+    /// Runs a batch: one upload, one wait, one submit or several if the batch is long; one mapping if there are outputs.
     ///
     /// # Errors
     /// The device fails: what pages hold is then unknown.
@@ -92,13 +92,11 @@ impl Loaded {
         let words = bytemuck::cast_slice(record.words());
         let queue = self.device.queue();
         queue.write_buffer(&self.memory.record, 0, words);
-        let mut encoder = self.encoder();
+        let mut encoder = self.device.encoder();
         self.encode_copies(&mut encoder);
         let split = (self.memory.parts.size() / 4, part_floats(&self.program));
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        let dispatches = encode(&self.launches, &mut pass, record, split);
-        drop(pass);
-        self.device.count_dispatches(dispatches);
+        let (device, launches) = (&self.device, &self.launches);
+        let mut encoder = submit_launches(device, launches, record, split, encoder);
         let bytes = self.encode_outputs(&mut encoder, outputs);
         self.copies.clear();
         let commands = encoder.finish();
@@ -141,7 +139,7 @@ impl Loaded {
     /// The device fails.
     pub fn export_page(&mut self, page: u32, bytes: &mut [u8]) -> Result<(), DeviceError> {
         self.flush()?;
-        let mut encoder = self.encoder();
+        let mut encoder = self.device.encoder();
         let mut at = 0;
         for (cache, layers) in self.program.caches.iter().zip(&self.memory.caches) {
             let size = cache.page_bytes();
@@ -188,16 +186,11 @@ impl Loaded {
         if self.copies.is_empty() {
             return self.device.check();
         }
-        let mut encoder = self.encoder();
+        let mut encoder = self.device.encoder();
         self.encode_copies(&mut encoder);
         self.copies.clear();
         let submission = self.device.submit(Some(encoder.finish()));
         self.device.wait(submission)
-    }
-
-    fn encoder(&self) -> wgpu::CommandEncoder {
-        let descriptor = wgpu::CommandEncoderDescriptor::default();
-        self.device.raw().create_command_encoder(&descriptor)
     }
 
     /// Copies pages by way of a buffer: a copy within a buffer is not allowed.
