@@ -36,6 +36,7 @@ pub struct Model {
     device: Arc<Device>,
     program: Program,
     page_bytes: usize,
+    spans_max: usize,
     /// In a cell since pages are exported from a shared model; `None` after the device could not be opened again.
     loaded: RefCell<Option<Loaded>>,
     /// The failure since which the model does nothing.
@@ -88,6 +89,7 @@ impl Model {
             constants: plan.constants,
             isa: Isa::detect(),
             page_bytes: loaded.page_bytes() as usize,
+            spans_max: options.spans_max,
             device,
             program: plan.program,
             loaded: RefCell::new(Some(loaded)),
@@ -111,6 +113,11 @@ impl Model {
     /// Memory on the device by purpose.
     pub fn bytes(&self) -> Place {
         self.place
+    }
+
+    #[cfg(test)]
+    pub(crate) fn program(&self) -> &Program {
+        &self.program
     }
 
     /// The device.
@@ -218,7 +225,7 @@ fn refusal(error: PrepareError, place: Place) -> LoadError {
         }),
         PrepareError::Device(error) => LoadError::Device(error),
         PrepareError::Kernel(error) => LoadError::Kernel(error),
-        error @ PrepareError::TooLarge { .. } => LoadError::TooLarge(TooLarge {
+        error @ (PrepareError::TooLarge { .. } | PrepareError::Workgroups { .. }) => LoadError::TooLarge(TooLarge {
             place,
             why: error.to_string(),
         }),
@@ -300,6 +307,9 @@ impl Forward for Model {
         if batch.is_empty() {
             return Ok(&mut []);
         }
+        if batch.spans().len() > self.spans_max {
+            return Err(ForwardError::BadBatch("there are more than spans_max spans"));
+        }
         self.step.read(batch);
         let vocab = self.dims.vocab;
         let hidden_cols = match self.config.state_head {
@@ -355,6 +365,10 @@ impl Forward for Model {
             release(old);
         }
         self.fault.set(Some(DeviceFault::Lost));
+        if !self.files.are_unchanged() {
+            // The streams began with other weights.
+            return Err(ForwardError::Device(DeviceFault::Failed));
+        }
         let lost = ForwardError::Device(DeviceFault::Lost);
         let device = self.device.reopen().map_err(|_| lost.clone())?;
         let (then, now) = (self.device.facts(), device.facts());
@@ -404,6 +418,8 @@ mod tests {
             pages: 9,
             rows_max: 20,
             logit_rows_max: 3,
+            spans_max: 20,
+            draws_max: 8,
             states: 5,
             exact: false,
         };

@@ -2,6 +2,7 @@
 
 use super::pipelines::Pipelines;
 use super::selection::{Kind, Selection};
+use super::work::SUBMIT_WORK_MAX;
 use crate::selftest::Check;
 use std::collections::HashSet;
 use std::future::Future;
@@ -33,6 +34,9 @@ const WORKGROUP_THREADS_MIN: u32 = 256;
 /// A device that gives no answer within this time has failed.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
+/// Bytes of the largest buffer that kernels read: they count words in 32 bits, and drivers bytes.
+const BINDING_BYTES_MAX: u64 = (1 << 32) - 16;
+
 /// Percent of the memory that a driver reports as free, above which it refuses buffers instead of losing the device.
 const MEMORY_PERCENT_MAX: u8 = 90;
 
@@ -54,10 +58,12 @@ pub struct DeviceFacts {
     pub class: &'static str,
     /// Whether the device is a processor.
     pub is_processor: bool,
-    /// Bytes of the largest buffer that a kernel may read.
+    /// Bytes of the largest buffer that a kernel may read, less than 4 GiB.
     pub binding_bytes_max: u64,
     /// Bytes of the largest buffer.
     pub buffer_bytes_max: u64,
+    /// Workgroups of a kernel in each dimension.
+    pub workgroups_max: u32,
     /// Bytes of workgroup memory.
     pub workgroup_bytes_max: u32,
     /// Threads of the smallest and of the largest subgroup.
@@ -197,6 +203,7 @@ pub struct Device {
     passed: Mutex<HashSet<Check>>,
     /// Whether the compiler changes the order of sums from kernel to kernel.
     reorders_sums: AtomicBool,
+    submit_work_max: u64,
 }
 
 impl Device {
@@ -247,6 +254,7 @@ impl Device {
             pipelines: Mutex::default(),
             passed: Mutex::default(),
             reorders_sums: AtomicBool::new(false),
+            submit_work_max: SUBMIT_WORK_MAX,
         })
     }
 
@@ -254,6 +262,20 @@ impl Device {
     #[cfg(test)]
     pub(crate) fn with_binding_bytes_max(mut self, bytes: u64) -> Self {
         self.facts.binding_bytes_max = bytes;
+        self
+    }
+
+    /// The device with fewer workgroups in a dimension.
+    #[cfg(test)]
+    pub(crate) fn with_workgroups_max(mut self, workgroups: u32) -> Self {
+        self.facts.workgroups_max = workgroups;
+        self
+    }
+
+    /// The device with shorter submits.
+    #[cfg(test)]
+    pub(crate) fn with_submit_work_max(mut self, work: u64) -> Self {
+        self.submit_work_max = work;
         self
     }
 
@@ -318,6 +340,11 @@ impl Device {
 
     pub(crate) fn queue(&self) -> &wgpu::Queue {
         &self.queue
+    }
+
+    /// Multiply-adds of a submit, at most.
+    pub(super) fn submit_work_max(&self) -> u64 {
+        self.submit_work_max
     }
 
     pub(crate) fn count_dispatches(&self, dispatches: u64) {
@@ -514,8 +541,11 @@ fn facts(adapter: &Adapter) -> DeviceFacts {
             DeviceType::Cpu => "processor",
         },
         is_processor: info.device_type == DeviceType::Cpu,
-        binding_bytes_max: limits.max_storage_buffer_binding_size,
+        binding_bytes_max: limits
+            .max_storage_buffer_binding_size
+            .min(BINDING_BYTES_MAX),
         buffer_bytes_max: limits.max_buffer_size,
+        workgroups_max: limits.max_compute_workgroups_per_dimension,
         workgroup_bytes_max: limits.max_compute_workgroup_storage_size,
         subgroup: [info.subgroup_min_size, info.subgroup_max_size],
         has_f16: adapter.features().contains(Features::SHADER_F16),

@@ -8,7 +8,8 @@ pub(super) use experts::order_words;
 use super::device::Device;
 use super::launch::{BATCH_WORDS, CONSTANT_WORDS, Grid, Launch, Variant, compile};
 use super::memory::{DeviceMatrix, MatrixPart, Memory, PrepareError};
-use super::sources::{Kernel, heads_at_once, matmul_kernels};
+use super::sources::{Kernel, PART, heads_at_once, matmul_kernels};
+use super::work::Work;
 use crate::operation::{
     Activation, At, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, VectorId,
 };
@@ -24,6 +25,8 @@ pub(crate) struct Planner<'a> {
     rows: RowSet,
     /// The choices of experts that were sorted last.
     sorted: Option<At>,
+    /// The work of the operation, until it has a dispatch.
+    work: Work,
     launches: Vec<Launch<Kernel>>,
 }
 
@@ -43,10 +46,12 @@ impl<'a> Planner<'a> {
             memory,
             rows: RowSet::All,
             sorted: None,
+            work: Work::default(),
             launches: Vec::new(),
         };
         for step in &program.steps {
             planner.rows = step.rows;
+            planner.work = Work::of_operation(program, &step.operation);
             planner.operation(&step.operation)?;
         }
         Ok(compile(device, planner.launches)?)
@@ -421,8 +426,12 @@ impl<'a> Planner<'a> {
         let Some(&(_, kernel)) = kernels.first() else {
             return Ok(());
         };
+        for variant in &variants {
+            self.check_grid(variant, grid)?;
+        }
         let buffers = self.device.bind(kernel, buffers)?;
         self.launches.push(Launch {
+            work: std::mem::take(&mut self.work),
             rows: self.rows,
             rows_min,
             variants,
@@ -431,6 +440,22 @@ impl<'a> Planner<'a> {
             grid,
         });
         Ok(())
+    }
+
+    /// Rejects a kernel that the largest batch would start with more workgroups in a dimension than the device allows.
+    fn check_grid(&self, variant: &Variant<Kernel>, grid: Grid) -> Planned {
+        let rows = self.program.rows_max.min(variant.rows_max);
+        let parts = self.program.context_max.div_ceil(PART);
+        let workgroups = grid.workgroups(variant.block, rows, parts, self.program.rows_max);
+        let most = self.device.facts().workgroups_max;
+        match workgroups.into_iter().flatten().max() {
+            Some(workgroups) if workgroups > most => Err(PrepareError::Workgroups {
+                kernel: variant.kernel.name(),
+                workgroups,
+                most,
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn buffer(&self, at: At) -> &'a wgpu::Buffer {

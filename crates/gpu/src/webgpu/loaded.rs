@@ -5,7 +5,7 @@ pub(crate) mod flight;
 use super::device::{Device, DeviceError, Reading};
 use super::draws::DrawKernels;
 use super::encode::Planner;
-use super::launch::{Launch, encode};
+use super::launch::{Launch, submit_launches};
 use super::memory::{Memory, PrepareError, page_bytes, part_floats};
 use crate::operation::{BufferId, MatrixId, Program};
 use crate::record::Record;
@@ -90,7 +90,7 @@ impl Loaded {
         self.memory.upload(&self.device, matrix, first, raw)
     }
 
-    /// Runs a batch: one upload, one submit, one wait; one mapping if there are outputs.
+    /// Runs a batch: one upload, one wait, one submit or several if the batch is long; one mapping if there are outputs.
     ///
     /// # Errors
     /// The device fails: what pages hold is then unknown.
@@ -117,20 +117,17 @@ impl Loaded {
             })
     }
 
-    /// An encoder with the copies that wait and the dispatches of a batch, whose record is uploaded.
+    /// Uploads the record of a batch; returns an encoder with the copies that wait and the dispatches of the batch, but for
+    /// those that were submitted.
     fn encode_batch(&mut self, record: &Record) -> wgpu::CommandEncoder {
         let words = bytemuck::cast_slice(record.words());
         let queue = self.device.queue();
         queue.write_buffer(&self.memory.record, 0, words);
-        let mut encoder = self.encoder();
+        let mut encoder = self.device.encoder();
         self.encode_copies(&mut encoder);
         self.copies.clear();
         let split = (self.memory.parts.size() / 4, part_floats(&self.program));
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        let dispatches = encode(&self.launches, &mut pass, record, split);
-        drop(pass);
-        self.device.count_dispatches(dispatches);
-        encoder
+        submit_launches(&self.device, &self.launches, record, split, encoder)
     }
 
     /// Copies the keys and values of a page, before the next batch.
@@ -156,7 +153,7 @@ impl Loaded {
     /// The device fails.
     pub fn export_page(&mut self, page: u32, bytes: &mut [u8]) -> Result<(), DeviceError> {
         self.flush()?;
-        let mut encoder = self.encoder();
+        let mut encoder = self.device.encoder();
         let mut at = 0;
         for (cache, layers) in self.program.caches.iter().zip(&self.memory.caches) {
             let size = cache.page_bytes();
@@ -203,16 +200,11 @@ impl Loaded {
         if self.copies.is_empty() {
             return self.device.check();
         }
-        let mut encoder = self.encoder();
+        let mut encoder = self.device.encoder();
         self.encode_copies(&mut encoder);
         self.copies.clear();
         self.device.submit(Some(encoder.finish()));
         self.device.check()
-    }
-
-    fn encoder(&self) -> wgpu::CommandEncoder {
-        let descriptor = wgpu::CommandEncoderDescriptor::default();
-        self.device.raw().create_command_encoder(&descriptor)
     }
 
     /// Copies pages by way of a buffer: a copy within a buffer is not allowed.

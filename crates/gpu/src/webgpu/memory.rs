@@ -40,6 +40,18 @@ pub enum PrepareError {
         /// The device's bound.
         most: u64,
     },
+    /// The largest batch would start a kernel with more workgroups than the device allows.
+    #[error(
+        "kernel `{kernel}` takes {workgroups} workgroups for the largest batch, the device starts at most {most}"
+    )]
+    Workgroups {
+        /// The kernel.
+        kernel: String,
+        /// Workgroups in the largest dimension.
+        workgroups: u32,
+        /// The device's bound.
+        most: u32,
+    },
 }
 
 /// Rows of a matrix that are in one buffer for each plane.

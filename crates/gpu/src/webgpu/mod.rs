@@ -1,6 +1,8 @@
 //! The device by wgpu: Vulkan, Metal or DirectX 12.
 
 mod bandwidth;
+#[cfg(test)]
+mod bounds_tests;
 pub(crate) mod device;
 pub(crate) mod draws;
 pub(crate) mod encode;
@@ -10,3 +12,4 @@ pub(crate) mod memory;
 pub(crate) mod pipelines;
 pub(crate) mod selection;
 pub(crate) mod sources;
+mod work;

@@ -76,6 +76,7 @@ pub(crate) fn options() -> Options {
         pages: PAGES,
         rows_max: ROWS,
         logit_rows_max: ROWS,
+        spans_max: ROWS,
         states: 8,
         exact: false,
     }

@@ -105,7 +105,7 @@ impl Loaded {
 
     /// An encoder with the dispatches of a round of draws.
     fn encode_draws(&mut self, record: &mut DrawRecord) -> wgpu::CommandEncoder {
-        let mut encoder = self.encoder();
+        let mut encoder = self.device.encoder();
         let Some(kernels) = self.draws.as_ref().filter(|_| record.len() > 0) else {
             return encoder;
         };

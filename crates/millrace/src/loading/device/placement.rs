@@ -195,6 +195,7 @@ fn gpu_options(files: &ModelFiles, settings: &Settings) -> Result<gpu::Options, 
         pages: options.pages,
         rows_max: options.rows_max,
         logit_rows_max: options.logit_rows_max,
+        spans_max: settings.engine.sequences_max.min(options.rows_max),
         states: options.states,
         exact: settings.model.deterministic,
     })
