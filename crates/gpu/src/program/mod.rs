@@ -10,7 +10,8 @@ mod per_layer;
 mod recurrent;
 
 use crate::operation::{
-    At, BufferId, CacheId, CacheShape, MatrixId, MatrixShape, Norm, Operation, Program, RowSet,
+    At, BufferId, CacheId, CacheShape, DrawShape, MatrixId, MatrixShape, Norm, Operation, Program,
+    RowSet,
 };
 use crate::options::Options;
 use crate::record::Record;

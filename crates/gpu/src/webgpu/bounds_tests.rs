@@ -20,6 +20,7 @@ const OPTIONS: Options = Options {
     pages: 8,
     rows_max: 64,
     logit_rows_max: 64,
+    draws_max: 64,
     spans_max: 2,
     states: 1,
     exact: false,
@@ -46,7 +47,9 @@ fn ask(model: &mut Model, rows: usize) -> (Vec<f32>, u64) {
 
 #[test]
 fn long_batch_is_several_submits_with_the_same_bits() {
-    let Some(whole) = loaded(|device| device) else { return };
+    let Some(whole) = loaded(|device| device) else {
+        return;
+    };
     let mut whole = whole.expect("a model");
     let work = |model: &Model, rows: u32| -> u64 {
         let steps = model.program().steps.iter();
@@ -79,7 +82,9 @@ fn long_batch_is_several_submits_with_the_same_bits() {
 #[test]
 fn kernel_with_more_workgroups_than_a_device_starts_is_named() {
     // 64 rows of every kernel that takes rows one by one.
-    let Some(refused) = loaded(|device| device.with_workgroups_max(63)) else { return };
+    let Some(refused) = loaded(|device| device.with_workgroups_max(63)) else {
+        return;
+    };
     let error = refused.map(|_| ()).expect_err("too many rows");
     let said = error.to_string();
     assert!(matches!(error, LoadError::TooLarge(_)), "{said}");

@@ -101,7 +101,9 @@ fn row_that_is_not_finite_is_named_and_its_neighbors_are_not() {
             let row = neighbors.len();
             assert_eq!(error, ForwardError::NotFinite { row }, "{preset}");
             alone(&mut batch);
-            let after = model.forward(&batch).expect("the next batch is none the worse");
+            let after = model
+                .forward(&batch)
+                .expect("the next batch is none the worse");
             assert!(before == after, "{preset}");
         }
     }

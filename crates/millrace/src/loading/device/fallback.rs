@@ -6,7 +6,7 @@
 
 use crate::clock::now;
 use crate::failure::Failure;
-use model::{Batch, Capabilities, DeviceFault, Dims, Forward, ForwardError, PageId};
+use model::{Ahead, Batch, Capabilities, DeviceFault, Dims, Forward, ForwardError, PageId};
 use std::time::{Duration, Instant};
 
 /// A device that fails twice within this time is broken.
@@ -95,6 +95,10 @@ impl Forward for FallbackModel {
 
     fn copy_page(&mut self, from: PageId, to: PageId) {
         self.model.copy_page(from, to);
+    }
+
+    fn ahead(&mut self) -> Option<&mut dyn Ahead> {
+        self.model.ahead()
     }
 
     fn recover(&mut self) -> Result<(), ForwardError> {
