@@ -28,6 +28,7 @@ pub use place::{Place, TooLarge};
 pub use supports::{Unsupported, supports};
 pub use webgpu::device::{Absent, Counts, Device, DeviceError, DeviceFacts, devices};
 pub use webgpu::loaded::{Loaded, Output};
+pub use webgpu::matrix_units::MatrixUnits;
 pub use webgpu::memory::PrepareError;
 pub use webgpu::pipelines::KernelError;
 pub use webgpu::selection::{Kind, Selection, UnknownSelection};

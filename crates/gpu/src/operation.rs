@@ -439,6 +439,8 @@ pub struct Program {
     /// Whether a row has the same bits in batches of all sizes. Else it has them in batches of fewer than 16 rows, and larger
     /// ones are computed by tiles.
     pub exact: bool,
+    /// Whether products of 16 rows and more are computed on matrix units, where the device has them.
+    pub on_matrix_units: bool,
     /// Rows of the largest batch.
     pub rows_max: u32,
     /// Words of the largest [record](crate::record).

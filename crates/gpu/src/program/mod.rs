@@ -56,6 +56,7 @@ impl Plan {
     ) -> Self {
         let mut walk = Walk::new(config, weights, dims);
         walk.program.exact = options.exact;
+        walk.program.on_matrix_units = !options.exact;
         let recurrent = config.recurrent.as_ref();
         walk.program.states = recurrent.map(|layers| states_of(layers, options.states));
         walk.embed(weights);

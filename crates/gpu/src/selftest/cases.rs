@@ -9,6 +9,7 @@ use attention::{HeadShape, heads};
 #[cfg(test)]
 pub(super) use recurrent::scan;
 
+use super::{ERROR_MAX, MATRIX_ERROR_MAX};
 use crate::operation::{
     Activation, At, CacheId, CacheShape, MatrixId, MatrixShape, Norm, Operation, Program, RowSet,
     ScanHeads, VectorId,
@@ -19,6 +20,9 @@ use kernels::{Format, QuantBlock, QuantFormat, dequantize};
 
 /// Rows of the numbers that choose other variants of a product.
 const ROWS: [u32; 6] = [1, 2, 3, 11, 20, 70];
+
+/// Rows of the numbers that choose other variants of a product on matrix units.
+const MATRIX_ROWS: [u32; 3] = [20, 61, 150];
 
 /// Rows of batches with experts: few, and tiles.
 const EXPERT_ROWS: [u32; 2] = [5, 52];
@@ -58,6 +62,8 @@ const fn scan_heads(sizes: [u32; 4], grouped: bool, delta: bool) -> ScanHeads {
 #[derive(Clone)]
 pub(super) struct Case {
     pub(super) name: String,
+    /// The largest error of a buffer.
+    pub(super) error_max: f64,
     pub(super) program: Program,
     /// The rows of a batch before, whose states are read.
     pub(super) earlier: Option<Record>,
@@ -123,6 +129,7 @@ pub(super) fn all() -> Vec<Case> {
 pub(crate) enum Check {
     Embed(Format),
     Matmul(Format),
+    OnMatrixUnits(Format),
     Experts(Format),
     Norms,
     Add,
@@ -188,6 +195,9 @@ impl Check {
         match self {
             Self::Embed(format) => vec![embed(format)],
             Self::Matmul(format) => ROWS.map(|rows| matmul(format, rows)).to_vec(),
+            Self::OnMatrixUnits(format) => MATRIX_ROWS
+                .map(|rows| on_matrix_units(format, rows))
+                .to_vec(),
             Self::Experts(format) => EXPERT_ROWS
                 .map(|rows| experts::experts(format, rows))
                 .to_vec(),
@@ -275,6 +285,7 @@ impl Builder {
             })),
             case: Case {
                 name,
+                error_max: ERROR_MAX,
                 program,
                 earlier: None,
                 record,
@@ -387,6 +398,17 @@ pub(super) fn matmul(format: Format, rows: u32) -> Case {
     }
     builder.plain_rows(rows);
     builder.case
+}
+
+/// A product on matrix units, with inputs larger than f16 can be.
+pub(super) fn on_matrix_units(format: Format, rows: u32) -> Case {
+    let mut case = matmul(format, rows);
+    case.name = format!("matmul {format:?} on matrix units, {rows} rows");
+    case.error_max = MATRIX_ERROR_MAX;
+    case.program.on_matrix_units = true;
+    let factor = if rows == MATRIX_ROWS[0] { 1e6 } else { 1.0 };
+    case.buffers[0].iter_mut().for_each(|x| *x *= factor);
+    case
 }
 
 /// A product with many outputs.

@@ -1,5 +1,6 @@
 //! Devices: which there are, and one that is open.
 
+use super::matrix_units::{FEATURES as MATRIX_FEATURES, MatrixUnits};
 use super::pipelines::Pipelines;
 use super::selection::{Kind, Selection};
 use super::work::SUBMIT_WORK_MAX;
@@ -70,6 +71,8 @@ pub struct DeviceFacts {
     pub subgroup: [u32; 2],
     /// Whether kernels may compute with f16.
     pub has_f16: bool,
+    /// Matrix units that products of many rows run on; `None`: there are none that the kernels use.
+    pub matrix_units: Option<MatrixUnits>,
     /// The feature or limit that models need and the device lacks.
     pub missing: Option<String>,
 }
@@ -203,6 +206,8 @@ pub struct Device {
     passed: Mutex<HashSet<Check>>,
     /// Whether the compiler changes the order of sums from kernel to kernel.
     reorders_sums: AtomicBool,
+    /// Whether matrix units have computed something else than they should.
+    distrusts_matrix_units: AtomicBool,
     submit_work_max: u64,
 }
 
@@ -230,14 +235,7 @@ impl Device {
         if let Some(what) = facts.missing.clone() {
             return Err(Absent::Missing { device, what });
         }
-        let opened = ready(adapter.request_device(&wgpu::DeviceDescriptor {
-            required_features: Features::IMMEDIATES,
-            required_limits: Limits {
-                max_immediate_size: IMMEDIATE_BYTES,
-                ..adapter.limits()
-            },
-            ..Default::default()
-        }));
+        let opened = ready(adapter.request_device(&descriptor(adapter, &facts)));
         let refused = |why: String| Absent::Refused { device, why };
         let (device, queue) = match opened {
             Some(Ok(opened)) => opened,
@@ -254,6 +252,7 @@ impl Device {
             pipelines: Mutex::default(),
             passed: Mutex::default(),
             reorders_sums: AtomicBool::new(false),
+            distrusts_matrix_units: AtomicBool::new(false),
             submit_work_max: SUBMIT_WORK_MAX,
         })
     }
@@ -325,6 +324,17 @@ impl Device {
     /// Remembers that sums are reordered.
     pub(crate) fn reorder_sums(&self) {
         self.reorders_sums.store(true, Ordering::Relaxed);
+    }
+
+    /// The matrix units that kernels use.
+    pub(crate) fn matrix_units(&self) -> Option<MatrixUnits> {
+        let is_trusted = !self.distrusts_matrix_units.load(Ordering::Relaxed);
+        self.facts.matrix_units.filter(|_| is_trusted)
+    }
+
+    /// Uses matrix units no more.
+    pub(crate) fn distrust_matrix_units(&self) {
+        self.distrusts_matrix_units.store(true, Ordering::Relaxed);
     }
 
     /// Remembers that kernels are right.
@@ -521,6 +531,30 @@ fn adapters(kind: Kind) -> Vec<Adapter> {
     adapters
 }
 
+/// What a device is opened with.
+#[expect(unsafe_code, reason = "the only way to matrix units")]
+fn descriptor(adapter: &Adapter, facts: &DeviceFacts) -> wgpu::DeviceDescriptor<'static> {
+    let required_limits = Limits {
+        max_immediate_size: IMMEDIATE_BYTES,
+        ..adapter.limits()
+    };
+    let plain = wgpu::DeviceDescriptor {
+        required_features: Features::IMMEDIATES,
+        required_limits,
+        ..Default::default()
+    };
+    match facts.matrix_units {
+        None => plain,
+        Some(_) => wgpu::DeviceDescriptor {
+            required_features: Features::IMMEDIATES | MATRIX_FEATURES,
+            // SAFETY: shaders are the only users of the feature: they load and store squares within their workgroup memory, and
+            // all subgroups of a workgroup multiply together. Whether a driver computes what they say is checked at load.
+            experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
+            ..plain
+        },
+    }
+}
+
 fn facts(adapter: &Adapter) -> DeviceFacts {
     let (info, limits) = (adapter.get_info(), adapter.limits());
     DeviceFacts {
@@ -549,6 +583,7 @@ fn facts(adapter: &Adapter) -> DeviceFacts {
         workgroup_bytes_max: limits.max_compute_workgroup_storage_size,
         subgroup: [info.subgroup_min_size, info.subgroup_max_size],
         has_f16: adapter.features().contains(Features::SHADER_F16),
+        matrix_units: MatrixUnits::of(adapter),
         missing: missing(adapter.features(), &limits),
     }
 }

@@ -158,7 +158,10 @@ impl<'a> Planner<'a> {
             let [low, high, scales] = self.planes(part);
             let (x, out) = (self.buffer(input), self.buffer(out));
             let buffers = [low, high, scales, x, &memory.vectors, out];
-            let kernels = matmul_kernels(format, self.program.exact, self.device.reorders_sums());
+            let (exact, reorders) = (self.program.exact, self.device.reorders_sums());
+            let units = self.device.matrix_units();
+            let units = units.filter(|_| self.program.on_matrix_units);
+            let kernels = matmul_kernels(format, exact, reorders, units);
             let outputs = part.rows;
             self.push_all(&kernels, &buffers, constants, Grid::Matmul { outputs })?;
         }

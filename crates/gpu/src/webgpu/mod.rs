@@ -8,6 +8,7 @@ pub(crate) mod draws;
 pub(crate) mod encode;
 pub(crate) mod launch;
 pub(crate) mod loaded;
+pub(crate) mod matrix_units;
 pub(crate) mod memory;
 pub(crate) mod pipelines;
 pub(crate) mod selection;

@@ -1,5 +1,6 @@
 //! The text of each kernel, put together from the sections of the files in `kernels`.
 
+use super::matrix_units::MatrixUnits;
 use kernels::{Format, QuantFormat, ScaleKind};
 use std::fmt::Write as _;
 
@@ -7,6 +8,7 @@ const PRELUDE: &str = include_str!("../kernels/prelude.wgsl");
 const FORMATS: &str = include_str!("../kernels/formats.wgsl");
 const MATMUL: &str = include_str!("../kernels/matmul.wgsl");
 const TILE: &str = include_str!("../kernels/tile.wgsl");
+const MATRIX_TILE: &str = include_str!("../kernels/matrix_tile.wgsl");
 const EMBED: &str = include_str!("../kernels/embed.wgsl");
 const NORMS: &str = include_str!("../kernels/norms.wgsl");
 const ROWS: &str = include_str!("../kernels/rows.wgsl");
@@ -41,6 +43,7 @@ pub(crate) fn matmul_kernels(
     format: Format,
     exact: bool,
     reorders_sums: bool,
+    units: Option<MatrixUnits>,
 ) -> Vec<(u32, Kernel)> {
     let few = [(1, 4, 1), (2, 2, 2), (4, 2, 4), (TILE_ROWS_MIN - 1, 1, 8)];
     let few = few.map(|(most, outputs, rows)| {
@@ -53,8 +56,16 @@ pub(crate) fn matmul_kernels(
     });
     let used = if reorders_sums { &few[3..] } else { &few };
     let mut kernels = used.to_vec();
-    match (exact, kernels.last_mut()) {
-        (true, Some(last)) => last.0 = u32::MAX,
+    match (exact, units, kernels.last_mut()) {
+        (true, _, Some(last)) => last.0 = u32::MAX,
+        (_, Some(units), _) => kernels.extend([32, 64, 128].map(|rows| {
+            let kernel = Kernel::MatrixTile {
+                format,
+                units,
+                rows,
+            };
+            (if rows == 128 { u32::MAX } else { rows }, kernel)
+        })),
         _ => kernels.extend([
             (TILE_ROWS, Kernel::Tile { format, rows: 1 }),
             (u32::MAX, Kernel::Tile { format, rows: 2 }),
@@ -81,6 +92,12 @@ pub(crate) enum Kernel {
     Tile {
         format: Format,
         /// Rows of a workgroup, in 32.
+        rows: u32,
+    },
+    MatrixTile {
+        format: Format,
+        units: MatrixUnits,
+        /// Rows of a workgroup: 32, 64 or 128.
         rows: u32,
     },
     Heads {
@@ -139,6 +156,14 @@ impl Kernel {
         match self {
             Self::Matmul { format, rows, .. } => format!("matmul {format:?}, {rows} rows"),
             Self::Tile { format, rows } => format!("tile {format:?}, {} rows", rows * TILE_ROWS),
+            Self::MatrixTile {
+                format,
+                units,
+                rows,
+            } => format!(
+                "tile {format:?} on matrix units of {}, {rows} rows",
+                units.size
+            ),
             Self::Embed { format } => format!("embed {format:?}"),
             Self::Heads { head_dim, to_pages } => {
                 let to = if to_pages { "pages" } else { "rows" };
@@ -192,7 +217,9 @@ impl Kernel {
             Self::NormParts | Self::Finish | Self::Read => &[true, false],
             Self::SortChoices | Self::CopyParts => &[true, false],
             Self::Add => &[true, true, false, false],
-            Self::Matmul { .. } | Self::Tile { .. } => &[true, true, true, true, true, false],
+            Self::Matmul { .. } | Self::Tile { .. } | Self::MatrixTile { .. } => {
+                &[true, true, true, true, true, false]
+            }
             Self::Heads { .. } | Self::Merge { .. } => &[true, true, true, false],
             Self::Attend { .. } => &[true, true, true, true, true, false, false],
         }
@@ -203,6 +230,7 @@ impl Kernel {
         match self {
             Self::Matmul { outputs, rows, .. } => [4 * outputs, rows],
             Self::Tile { rows, .. } => [64, rows * TILE_ROWS],
+            Self::MatrixTile { rows, .. } => [64, rows],
             Self::ExpertTile { .. } => [64, TILE_ROWS],
             Self::ExpertMatmul { .. } => [4 * EXPERT_OUTPUTS, 1],
             _ => [1, 1],
@@ -217,9 +245,13 @@ impl Kernel {
             Self::Attend { heads, .. } => vec![('q', heads)],
             Self::Tile { rows, .. } => vec![('h', rows)],
             Self::ExpertTile { .. } => vec![('h', 1)],
+            Self::MatrixTile { units, rows, .. } => {
+                // Two subgroups next to each other in each direction: 64 outputs.
+                vec![('m', rows / 2 / units.size), ('n', 32 / units.size)]
+            }
             _ => Vec::new(),
         };
-        let mut source = PRELUDE.to_owned();
+        let mut source = self.extensions().to_owned() + PRELUDE;
         for (letter, count) in &letters {
             let letter = letter.to_ascii_uppercase();
             source += &format!("const {letter}: u32 = {count}u;\n");
@@ -231,6 +263,14 @@ impl Kernel {
         repeat_lines(&source, &letters)
     }
 
+    /// What stands before everything else.
+    const fn extensions(self) -> &'static str {
+        match self {
+            Self::MatrixTile { .. } => "enable f16;\nenable wgpu_cooperative_matrix;\n",
+            _ => "",
+        }
+    }
+
     /// What the sections of a kernel need before them.
     fn constants(self) -> String {
         let threads = |count: u32| format!("const THREADS: u32 = {count}u;\n");
@@ -240,6 +280,13 @@ impl Kernel {
             | Self::Matmul { format, .. }
             | Self::ExpertMatmul { format }
             | Self::ExpertTile { format } => format_source(format),
+            Self::MatrixTile { format, units, .. } => {
+                let MatrixUnits { size, lanes } = units;
+                let lanes = format!("const LANES: u32 = {lanes}u;\nconst SIZE: u32 = {size}u;\n");
+                let square = |kind, of| format!("alias {kind} = coop_mat{size}x{size}<{of}>;\n");
+                let squares = square("Rows", "f16, A") + &square("Weights", "f16, B");
+                format_source(format) + &lanes + &squares + &square("Sums", "f32, C")
+            }
             Self::Norm | Self::Add | Self::Share => threads(NORM_THREADS),
             Self::NormParts => threads(PART_THREADS),
             Self::Heads { head_dim, to_pages } => {
@@ -280,6 +327,7 @@ impl Kernel {
         match self {
             Self::Embed { .. } => vec![EMBED],
             Self::Tile { .. } => vec![section(TILE, "common"), section(TILE, "matmul")],
+            Self::MatrixTile { .. } => vec![MATRIX_TILE],
             Self::SortChoices => vec![section(TILE, "sort")],
             Self::ExpertTile { .. } => vec![section(TILE, "common"), section(TILE, "experts")],
             Self::Matmul { .. } => vec![MATMUL],
