@@ -6,6 +6,7 @@
 
 // section draws
 struct P {
+  batch: Batch,     // of one row
   first: u32,       // the first draw
   heads: u32,       // words before the lists
   cols: u32,
@@ -295,7 +296,7 @@ fn tally(mode: u32, x: f32, id: u32, known: vec2<u32>, shift: u32, of_key: u32) 
 fn find_digit(wanted: vec2<u32>) {
   var left = wanted;
   found_digit[0] = NONE;
-  for (var i = 0u; i < 256u; i += 1u) {
+  for (var i = 0u; i < rolled(256u); i += 1u) {
     let digit = 255u - i;
     let mass = vec2<u32>(atomicLoad(&high[digit]), atomicLoad(&low[digit]));
     if ((mass.x | mass.y) == 0u) {
@@ -318,7 +319,7 @@ fn find(mode: u32, wanted: vec2<u32>, of_key: u32, lid: u32) -> Found {
   // Bits of the key that are known, and which these are.
   var known = vec2<u32>(0u);
   var found = Found(true, 0u, wanted, vec2<u32>(0u));
-  for (var round = 0u; round < 4u; round += 1u) {
+  for (var round = 0u; round < rolled(4u); round += 1u) {
     let shift = 24u - 8u * round;
     workgroupBarrier();
     atomicStore(&low[lid], 0u);
@@ -326,7 +327,7 @@ fn find(mode: u32, wanted: vec2<u32>, of_key: u32, lid: u32) -> Found {
     workgroupBarrier();
     for (var u = lid; u < fours(); u += THREADS) {
       let x = four(u);
-      for (var i = 0u; i < 4u; i += 1u) {
+      for (var i = 0u; i < rolled(4u); i += 1u) {
         tally(mode, x[i], 4u * u + i, known, shift, of_key);
       }
     }
@@ -387,7 +388,7 @@ fn cut_at_count(count: u32, lid: u32) -> Cut {
   if (count <= THREADS) {
     var rank = 0u;
     let mine = largest[lid];
-    for (var i = 0u; i < THREADS; i += 1u) {
+    for (var i = 0u; i < rolled(THREADS); i += 1u) {
       rank += u32(largest[i] > mine || (largest[i] == mine && i < lid));
     }
     if (rank == count - 1u) {
@@ -406,14 +407,14 @@ fn mass_between(begin: u32, end: u32, lid: u32) -> vec2<u32> {
   var sum = vec2<u32>(0u);
   for (var u = begin + lid; u < min(end, fours()); u += THREADS) {
     let x = four(u);
-    for (var i = 0u; i < 4u; i += 1u) {
+    for (var i = 0u; i < rolled(4u); i += 1u) {
       sum = add(sum, mass_of(kept_weight(x[i], 4u * u + i)));
     }
   }
   workgroupBarrier();
   sums[lid] = sum;
   workgroupBarrier();
-  for (var distance = THREADS / 2u; distance > 0u; distance >>= 1u) {
+  for (var distance = rolled(THREADS / 2u); distance > 0u; distance >>= 1u) {
     if (lid < distance) {
       sums[lid] = add(sums[lid], sums[lid + distance]);
     }
@@ -450,7 +451,7 @@ fn find_largest(lid: u32) -> u32 {
   // All threads compare alike: the largest of each thread are needed later.
   var most_of_all = IMPOSSIBLE;
   var id_of_all = NONE;
-  for (var i = 0u; i < THREADS; i += 1u) {
+  for (var i = 0u; i < rolled(THREADS); i += 1u) {
     let x = largest[i];
     if (x > most_of_all || (x == most_of_all && largest_id[i] < id_of_all)) {
       most_of_all = x;
@@ -509,7 +510,7 @@ fn token_at(target_mass: vec2<u32>, lid: u32) -> u32 {
   var before = vec2<u32>(0u);
   var begin = 0u;
   // Blocks of 16384 tokens, then of 1024.
-  for (var size = 16u * THREADS; size >= THREADS; size /= 16u) {
+  for (var size = rolled(16u * THREADS); size >= THREADS; size /= 16u) {
     while (begin + size < fours()) {
       let after = add(before, mass_between(begin, begin + size, lid));
       if (is_less(target_mass, after)) {
@@ -532,7 +533,7 @@ fn token_at(target_mass: vec2<u32>, lid: u32) -> u32 {
   workgroupBarrier();
   if (lid == 0u) {
     chosen = NONE;
-    for (var thread = 0u; thread < THREADS && chosen == NONE; thread += 1u) {
+    for (var thread = 0u; thread < rolled(THREADS) && chosen == NONE; thread += 1u) {
       let after = add(before, sums[thread]);
       if (is_less(target_mass, after)) {
         chosen = begin + thread;

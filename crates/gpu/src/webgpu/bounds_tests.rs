@@ -26,13 +26,19 @@ const OPTIONS: Options = Options {
     exact: false,
 };
 
-/// A small model on the device of the tests, after a change of its bounds; `None` where there is no driver.
-fn loaded(change: impl Fn(Device) -> Device) -> Option<Result<Model, LoadError>> {
-    let device = Arc::into_inner(device()?).expect("a device of its own");
+/// A small model on a device.
+fn load(device: Device) -> Result<Model, LoadError> {
     let spec = SynthSpec::preset("tiny-llama").expect("a preset");
     let files = Gguf::from_bytes(spec.to_bytes().expect("a model")).expect("a file");
-    let (files, device) = (Arc::new(ModelFiles::from(files)), Arc::new(change(device)));
-    Some(Model::load(files, device, &OPTIONS, &mut |_| {}))
+    let files = Arc::new(ModelFiles::from(files));
+    Model::load(files, Arc::new(device), &OPTIONS, &mut |_| {})
+}
+
+/// The device of a model, with its compiled kernels.
+fn unload(model: Model) -> Device {
+    let device = model.device();
+    drop(model);
+    Arc::into_inner(device).expect("a device that nothing else has")
 }
 
 /// Logits of all rows of a prompt, and the submits that it took.
@@ -47,50 +53,54 @@ fn ask(model: &mut Model, rows: usize) -> (Vec<f32>, u64) {
 
 #[test]
 fn long_batch_is_several_submits_with_the_same_bits() {
-    let Some(whole) = loaded(|device| device) else {
-        return;
-    };
-    let mut whole = whole.expect("a model");
-    let work = |model: &Model, rows: u32| -> u64 {
-        let steps = model.program().steps.iter();
-        steps
-            .map(|step| Work::of_operation(model.program(), &step.operation).of(rows, rows))
-            .sum()
-    };
-    let of_row = work(&whole, 1);
-    let cut = loaded(|device| device.with_submit_work_max(of_row));
-    let mut cut = cut.expect("a driver").expect("a model");
-    for rows in [1, 9, 64] {
-        let (wanted, submits) = ask(&mut whole, rows);
-        assert_eq!(submits, 1, "{rows} rows");
+    const ROWS: [usize; 3] = [1, 9, 64];
+    let Some(device) = device() else { return };
+    let device = Arc::into_inner(device).expect("a device of its own");
+    let mut whole = load(device).expect("a model");
+    let wanted = ROWS.map(|rows| ask(&mut whole, rows));
+    assert!(wanted.iter().all(|(_, submits)| *submits == 1));
+    let program = whole.program().clone();
+    let works = program
+        .steps
+        .iter()
+        .map(|step| Work::of_operation(&program, &step.operation));
+    let of_row: u64 = works.clone().map(|work| work.of(1, 1)).sum();
+    let operations = works.filter(|work| work.of(1, 1) > 0).count() as u64;
+    let mut cut = load(unload(whole).with_submit_work_max(of_row)).expect("a model");
+    for (rows, (wanted, _)) in ROWS.into_iter().zip(&wanted) {
         let (found, submits) = ask(&mut cut, rows);
-        assert!(found == wanted, "{rows} rows in {submits} submits");
-        let operations = cut.program().steps.len() as u64;
-        let least = match rows {
-            1 => 1,
-            // An operation that alone exceeds the bound is not cut.
-            _ => 2,
+        assert!(found == *wanted, "{rows} rows in {submits} submits");
+        let expected = match rows {
+            1 => 1..=1,
+            // All operations of a row are one submit, so those of nine are at least five.
+            9 => 5..=operations,
+            _ => operations / 2..=2 * operations + 1,
         };
-        assert!((least..=operations).contains(&submits), "{submits}");
-        assert!(rows > 1 || submits == 1);
+        assert!(
+            expected.contains(&submits),
+            "{rows} rows in {submits} submits"
+        );
     }
-    let (_, most) = ask(&mut cut, 64);
-    let products = 7 * 2;
-    assert!(most >= products, "{most} submits");
+    // A bound that each operation exceeds alone.
+    let mut alone = load(unload(cut).with_submit_work_max(0)).expect("a model");
+    let (found, submits) = ask(&mut alone, 9);
+    assert!(found == wanted[1].0);
+    assert!(
+        (operations..=2 * operations + 1).contains(&submits),
+        "{submits}"
+    );
 }
 
 #[test]
 fn kernel_with_more_workgroups_than_a_device_starts_is_named() {
-    // 64 rows of every kernel that takes rows one by one.
-    let Some(refused) = loaded(|device| device.with_workgroups_max(63)) else {
-        return;
-    };
-    let error = refused.map(|_| ()).expect_err("too many rows");
+    let Some(device) = device() else { return };
+    let device = Arc::into_inner(device).expect("a device of its own");
+    // Kernels that take rows one by one have 64 workgroups in the largest batch, those of the self-test fewer.
+    let error = load(device.with_workgroups_max(63)).map(|_| ());
+    let error = error.expect_err("too many rows");
     let said = error.to_string();
     assert!(matches!(error, LoadError::TooLarge(_)), "{said}");
     for part in ["kernel `", "64 workgroups", "at most 63"] {
         assert!(said.contains(part), "{said}");
     }
-    let fits = loaded(|device| device.with_workgroups_max(64));
-    assert!(fits.expect("a driver").is_ok());
 }

@@ -1,6 +1,7 @@
 //! Draws of tokens on the device, after a batch.
 
 use super::device::Device;
+use super::launch::BATCH_WORDS;
 use super::memory::{Memory, PrepareError};
 use super::sources::Kernel;
 use crate::draw_record::{DrawBounds, DrawRecord, RESULT_WORDS};
@@ -109,7 +110,11 @@ impl DrawKernels {
             (record.has_alternatives(), &self.top, [draws, 1]),
         ];
         let heads = record.heads_words() as u32;
-        let constants = [0, heads, self.cols, self.row, f32::NAN.to_bits()];
+        // The batch of the prelude: one row.
+        let mut constants = [0; BATCH_WORDS + 5];
+        constants[0] = 1;
+        let draws_at = &mut constants[BATCH_WORDS..];
+        draws_at.copy_from_slice(&[0, heads, self.cols, self.row, f32::NAN.to_bits()]);
         let mut count = 0;
         for (_, bound, [x, y]) in dispatches.into_iter().filter(|(is_needed, ..)| *is_needed) {
             pass.set_pipeline(&bound.pipeline);

@@ -14,6 +14,7 @@ use crate::support::{
 };
 use gpu::{LoadError, Options, Unsupported};
 use model::{AdapterSet, Batch, DeviceFault, Forward, ForwardError, SpanStates, Want};
+use synth::SynthSpec;
 use testing::folder::Folder;
 use weights::gguf::Gguf;
 
@@ -70,7 +71,12 @@ fn invalid_batches_are_refused_without_effect() {
 
 /// A model in which the embedding of id 7 is not a number, so neither are its logits and hidden states.
 fn poisoned(preset: &str, mix: &str) -> Gguf {
-    let mut bytes = spec(preset, mix).to_bytes().expect("a model");
+    // Else the embedding would be the last matrix, too, and a part of all logits.
+    let spec = SynthSpec {
+        tied: false,
+        ..spec(preset, mix)
+    };
+    let mut bytes = spec.to_bytes().expect("a model");
     let found = Gguf::from_bytes(bytes.clone()).expect("a file");
     let embedding = found.tensor("token_embd.weight").expect("an embedding");
     let at = embedding.offset as usize + 7 * embedding.cols() * 4;
@@ -81,7 +87,7 @@ fn poisoned(preset: &str, mix: &str) -> Gguf {
 #[test]
 fn row_that_is_not_finite_is_named_and_its_neighbors_are_not() {
     let Some(device) = device() else { return };
-    for preset in ["tiny-llama", "tiny-gemma2", "tiny-qwen3moe", "tiny-qwen35"] {
+    for preset in ["tiny-llama", "tiny-qwen3moe", "tiny-qwen35"] {
         let mut model = load(poisoned(preset, "F32"), &device, &options()).expect("a model");
         // Few rows, then enough for tiles.
         for neighbors in [2, 40] {
@@ -99,7 +105,11 @@ fn row_that_is_not_finite_is_named_and_its_neighbors_are_not() {
             batch.set_states(Some(SpanStates::new(None, 1)));
             let error = model.forward(&batch).expect_err("NaN");
             let row = neighbors.len();
-            assert_eq!(error, ForwardError::NotFinite { row }, "{preset}");
+            assert_eq!(
+                error,
+                ForwardError::NotFinite { row },
+                "{preset}, {row} rows"
+            );
             alone(&mut batch);
             let after = model
                 .forward(&batch)
