@@ -4,8 +4,8 @@ mod attention;
 mod experts;
 mod recurrent;
 
-pub(super) use attention::attend;
 use attention::{HeadShape, heads};
+pub(super) use attention::{attend, attend_tiles};
 #[cfg(test)]
 pub(super) use recurrent::scan;
 
@@ -116,9 +116,11 @@ pub(super) fn all() -> Vec<Case> {
     ] {
         cases.push(heads(shape));
         cases.extend([false, true].map(|long| attend(shape, long)));
+        cases.push(attend_tiles(shape));
     }
     cases.push(heads((256, 1, 4, 32)));
     cases.push(attend((256, 1, 4, 32), true));
+    cases.push(attend_tiles((256, 1, 2, 32)));
     cases.push(attend((512, 1, 2, 32), true));
     cases.push(attend((576, 1, 4, 32), true));
     cases
@@ -210,7 +212,7 @@ impl Check {
             Self::Convolution => vec![recurrent::convolution()],
             Self::Scan(heads) => vec![recurrent::scan(heads)],
             Self::Heads(head_dim) => vec![heads((head_dim, 2, 4, 16))],
-            Self::Attend(shape) => vec![attend(shape, true)],
+            Self::Attend(shape) => vec![attend(shape, true), attend_tiles(shape)],
             Self::Draws => Vec::new(),
         }
     }

@@ -1,6 +1,8 @@
 //! The kernels on the driver of the machine: results, bits, numbers of calls, faults.
 
-use super::cases::{SCANS, attend, embed, matmul, on_matrix_units, scan, wide_matmul};
+use super::cases::{
+    SCANS, attend, attend_tiles, embed, matmul, on_matrix_units, scan, wide_matmul,
+};
 use super::*;
 use crate::MatrixUnits;
 use crate::operation::RowSet;
@@ -57,6 +59,27 @@ fn products_on_matrix_units_equal_their_twins() {
     }
     device.distrust_matrix_units();
     assert_eq!(compare(&device, &on_matrix_units(Format::Q8_0, 61)), Ok(()));
+}
+
+#[test]
+fn attention_by_tiles_equals_its_twin() {
+    let Some(device) = device() else { return };
+    for shape in [
+        (64, 2, 4, 32),
+        (80, 1, 3, 16),
+        (5, 3, 3, 7),
+        (256, 1, 2, 32),
+    ] {
+        let case = attend_tiles(shape);
+        assert_eq!(compare(&device, &case), Ok(()), "{shape:?}");
+        let mut loaded = load(&device, &case).expect("a device that works");
+        let before = device.counts().dispatches;
+        run(&mut loaded, &case).expect("a device that works");
+        let dispatches = device.counts().dispatches - before;
+        // One for the single row, one for the tiles.
+        let steps = case.program.steps.len() as u64;
+        assert_eq!(dispatches, 2 * steps, "{shape:?}");
+    }
 }
 
 #[test]

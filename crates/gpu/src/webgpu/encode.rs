@@ -8,11 +8,12 @@ pub(super) use experts::order_words;
 use super::device::Device;
 use super::launch::{BATCH_WORDS, CONSTANT_WORDS, Grid, Launch, Variant, compile};
 use super::memory::{DeviceMatrix, MatrixPart, Memory, PrepareError};
-use super::sources::{Kernel, PART, heads_at_once, matmul_kernels};
+use super::sources::{Kernel, PART, PROMPT_HEAD_MAX, heads_at_once, matmul_kernels, prompt_rows};
 use super::work::Work;
 use crate::operation::{
     Activation, At, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, VectorId,
 };
+use crate::record::{TILE_ROWS, TILED_ROWS_MIN};
 
 /// The kernels' word for "none".
 const NONE: u32 = u32::MAX;
@@ -318,6 +319,10 @@ impl<'a> Planner<'a> {
         constants.extend(self.place(out));
         constants.extend([shape.kv_heads, heads, chunks, scale.to_bits()]);
         constants.extend([cap.unwrap_or(0.0).to_bits(), window, sinks]);
+        let fits = shape.head_dim <= PROMPT_HEAD_MAX && self.rows == RowSet::All;
+        let tiled = fits && !self.program.exact;
+        constants.push(u32::from(tiled) * TILED_ROWS_MIN);
+        let by_tiles = constants.clone();
         let [keys, values] = &memory.caches[cache.0 as usize][layer as usize];
         let (vectors, record) = (&memory.vectors, &memory.record);
         let (query, written) = (self.buffer(query), self.buffer(out));
@@ -334,8 +339,19 @@ impl<'a> Planner<'a> {
         let kernel = Kernel::Merge {
             head_dim: shape.head_dim,
         };
-        let buffers = [vectors, record, &memory.parts, written];
-        self.push(kernel, &buffers, constants, Grid::Merge { heads })
+        let parts = [vectors, record, &memory.parts, written];
+        self.push(kernel, &parts, constants, Grid::Merge { heads })?;
+        if !tiled {
+            return Ok(());
+        }
+        let kernel = Kernel::AttendPrompt {
+            head_dim: shape.head_dim,
+            page_tokens: shape.page_tokens,
+        };
+        let shared = TILE_ROWS / prompt_rows(shape.head_dim);
+        let grid = Grid::Prompts { heads, shared };
+        let kernels = [(u32::MAX, kernel)];
+        self.push_from(TILED_ROWS_MIN, &kernels, &buffers, by_tiles, grid)
     }
 
     fn activate(&mut self, operation: &Operation) -> Planned {

@@ -1,6 +1,7 @@
 //! The text of each kernel, put together from the sections of the files in `kernels`.
 
 use super::matrix_units::MatrixUnits;
+use crate::record::SPAN_WORDS;
 use kernels::{Format, QuantFormat, ScaleKind};
 use std::fmt::Write as _;
 
@@ -14,6 +15,7 @@ const NORMS: &str = include_str!("../kernels/norms.wgsl");
 const ROWS: &str = include_str!("../kernels/rows.wgsl");
 const HEADS: &str = include_str!("../kernels/heads.wgsl");
 const ATTEND: &str = include_str!("../kernels/attend.wgsl");
+const ATTEND_PROMPT: &str = include_str!("../kernels/attend_prompt.wgsl");
 const RECURRENT: &str = include_str!("../kernels/recurrent.wgsl");
 const DRAW: &str = include_str!("../kernels/draw.wgsl");
 const EXPERTS: &str = include_str!("../kernels/experts.wgsl");
@@ -110,6 +112,10 @@ pub(crate) enum Kernel {
         /// Heads of a workgroup.
         heads: u32,
     },
+    AttendPrompt {
+        head_dim: u32,
+        page_tokens: u32,
+    },
     Merge {
         head_dim: u32,
     },
@@ -142,6 +148,14 @@ pub(crate) enum Kernel {
     Top,
 }
 
+/// Rows of a workgroup of attention by tiles: as many as workgroup memory has room for.
+pub(crate) const fn prompt_rows(head_dim: u32) -> u32 {
+    if head_stride(head_dim) > 128 { 16 } else { 32 }
+}
+
+/// Elements of the largest heads that attention by tiles computes.
+pub(crate) const PROMPT_HEAD_MAX: u32 = 256;
+
 /// Heads that a workgroup of attention computes at once, of `group` that share keys.
 pub(crate) fn heads_at_once(head_dim: u32, group: u32) -> u32 {
     let bytes = (head_dim.next_multiple_of(8) + PART) * size_of::<f32>() as u32;
@@ -172,6 +186,7 @@ impl Kernel {
             Self::Attend {
                 head_dim, heads, ..
             } => format!("attend, {heads} heads of {head_dim}"),
+            Self::AttendPrompt { head_dim, .. } => format!("attend by tiles, heads of {head_dim}"),
             Self::Merge { head_dim } => format!("merge of heads of {head_dim}"),
             Self::Norm => "norm".into(),
             Self::NormParts => "norm of parts".into(),
@@ -221,7 +236,9 @@ impl Kernel {
                 &[true, true, true, true, true, false]
             }
             Self::Heads { .. } | Self::Merge { .. } => &[true, true, true, false],
-            Self::Attend { .. } => &[true, true, true, true, true, false, false],
+            Self::Attend { .. } | Self::AttendPrompt { .. } => {
+                &[true, true, true, true, true, false, false]
+            }
         }
     }
 
@@ -243,6 +260,10 @@ impl Kernel {
             Self::Matmul { outputs, rows, .. } => vec![('r', outputs), ('c', rows)],
             Self::ExpertMatmul { .. } => vec![('r', EXPERT_OUTPUTS)],
             Self::Attend { heads, .. } => vec![('q', heads)],
+            Self::AttendPrompt { head_dim, .. } => {
+                let (rows, groups) = (prompt_rows(head_dim), 128 / (head_stride(head_dim) / 4));
+                vec![('q', rows / 8), ('v', rows.div_ceil(groups))]
+            }
             Self::Tile { rows, .. } => vec![('h', rows)],
             Self::ExpertTile { .. } => vec![('h', 1)],
             Self::MatrixTile { units, rows, .. } => {
@@ -299,7 +320,17 @@ impl Kernel {
                 ..
             } => {
                 let tokens = format!("const PAGE_TOKENS: u32 = {page_tokens}u;\n");
-                head_constants(head_dim) + &tokens
+                head_constants(head_dim) + &tokens + &span_words()
+            }
+            Self::AttendPrompt {
+                head_dim,
+                page_tokens,
+            } => {
+                let rows = prompt_rows(head_dim);
+                let sizes = format!(
+                    "const PAGE_TOKENS: u32 = {page_tokens}u;\nconst ROWS: u32 = {rows}u;\n"
+                );
+                head_constants(head_dim) + &sizes + &span_words()
             }
             Self::Merge { head_dim } => head_constants(head_dim),
             Self::Scan {
@@ -318,7 +349,13 @@ impl Kernel {
     /// The sections of a kernel's files, in order.
     fn sections(self) -> Vec<&'static str> {
         let norm = |name| vec![section(NORMS, "sums"), section(NORMS, name)];
-        let attend = |name| vec![section(ATTEND, "common"), section(ATTEND, name)];
+        let attend_with = |rest| {
+            vec![
+                section(ATTEND, "common"),
+                section(ATTEND, "operation"),
+                rest,
+            ]
+        };
         let recurrent = |name| vec![section(RECURRENT, "spans"), section(RECURRENT, name)];
         let draw = |name| {
             let common = [section(DRAW, "draws"), section(DRAW, "cuts")];
@@ -336,8 +373,9 @@ impl Kernel {
             Self::Add => norm("add"),
             Self::Share => norm("share"),
             Self::Heads { .. } => vec![section(NORMS, "sums"), HEADS],
-            Self::Attend { .. } => attend("attend"),
-            Self::Merge { .. } => attend("merge"),
+            Self::Attend { .. } => attend_with(section(ATTEND, "attend")),
+            Self::AttendPrompt { .. } => attend_with(ATTEND_PROMPT),
+            Self::Merge { .. } => vec![section(ATTEND, "common"), section(ATTEND, "merge")],
             Self::Activate => vec![section(ROWS, "activate")],
             Self::Finish => vec![section(ROWS, "finish")],
             Self::Gather => vec![section(ROWS, "gather")],
@@ -358,8 +396,17 @@ impl Kernel {
     }
 }
 
+/// Elements of a head with their padding.
+const fn head_stride(head_dim: u32) -> u32 {
+    head_dim.next_multiple_of(8)
+}
+
+fn span_words() -> String {
+    format!("const SPAN_WORDS: u32 = {SPAN_WORDS}u;\n")
+}
+
 fn head_constants(head_dim: u32) -> String {
-    let stride = head_dim.next_multiple_of(8);
+    let stride = head_stride(head_dim);
     // A thread holds four elements of a head: 128 threads for 512 elements, 256 for the latents of DeepSeek.
     let threads = if stride > 512 { 256 } else { 128 };
     format!(
