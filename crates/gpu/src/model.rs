@@ -27,7 +27,7 @@ use weights::parameters::{DescribedMatrix, DescribedReader, Stored, Weights};
 use weights::{Config, ModelFiles, Packed};
 
 /// Identity of the arithmetic: equal inputs give equal tokens on one device as long as it is equal.
-pub const ARITHMETIC: &str = "wgsl 1";
+pub const ARITHMETIC: &str = "wgsl 2";
 
 /// A model that is ready to run. Everything on the device is allocated.
 pub struct Model {

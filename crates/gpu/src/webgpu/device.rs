@@ -230,12 +230,15 @@ impl Device {
                 found: adapters.iter().map(|found| facts(found).name).collect(),
             });
         };
-        let facts = facts(adapter);
+        let mut facts = facts(adapter);
         let device = format!("{} ({})", facts.name, facts.driver);
         if let Some(what) = facts.missing.clone() {
             return Err(Absent::Missing { device, what });
         }
-        let opened = ready(adapter.request_device(&descriptor(adapter, &facts)));
+        let mut opened = ready(adapter.request_device(&descriptor(adapter, &facts)));
+        if !matches!(opened, Some(Ok(_))) && facts.matrix_units.take().is_some() {
+            opened = ready(adapter.request_device(&descriptor(adapter, &facts)));
+        }
         let refused = |why: String| Absent::Refused { device, why };
         let (device, queue) = match opened {
             Some(Ok(opened)) => opened,
