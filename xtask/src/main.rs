@@ -10,7 +10,8 @@
 //! cargo xtask chart     the Helm chart, rendered and checked (needs PyPI)
 //! cargo xtask deny      advisories, licenses, bans and sources of all dependencies (needs PyPI and RustSec's list);
 //!                       --offline: without advisories
-//! cargo xtask clients   other people's clients against a running server (needs PyPI); --all: also those of embeddings and proxies
+//! cargo xtask clients   other people's clients against a running server (needs PyPI); --all: also those of embeddings and proxies;
+//!                       --device NAME: with models on a device
 //! cargo xtask arm       the kernels' tests for AArch64 under qemu, in a root of Debian sid (needs root, Debian; minutes);
 //!                       --all: also those of model and engine; --check: the binary's code compiles
 //! cargo xtask cluster   faults in a cluster of processes over NATS, with unmodified clients (needs PyPI, minutes);

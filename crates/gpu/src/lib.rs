@@ -18,6 +18,7 @@ mod step;
 mod supports;
 #[cfg(test)]
 mod test_device;
+mod timing;
 mod webgpu;
 
 pub use load_error::LoadError;
@@ -25,8 +26,8 @@ pub use model::{ARITHMETIC, Model};
 pub use options::Options;
 pub use place::{Place, TooLarge};
 pub use supports::{Unsupported, supports};
+pub use timing::{KernelTime, kernel_times};
 pub use webgpu::device::{Absent, Counts, Device, DeviceError, DeviceFacts, devices};
-pub use webgpu::loaded::{Loaded, Output};
 pub use webgpu::memory::PrepareError;
 pub use webgpu::pipelines::KernelError;
 pub use webgpu::selection::{Kind, Selection, UnknownSelection};

@@ -8,7 +8,8 @@ use crate::program::{Outputs, Plan};
 use crate::selftest::check_program;
 use crate::step::StepRows;
 use crate::supports::supports;
-use crate::{Device, DeviceError, Loaded, Output, PrepareError};
+use crate::webgpu::loaded::{Loaded, Output};
+use crate::{Device, DeviceError, PrepareError};
 use kernels::logits::all_finite;
 use kernels::{Isa, Pool, ScanPlan};
 use model::{Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId};
@@ -225,10 +226,12 @@ fn refusal(error: PrepareError, place: Place) -> LoadError {
         }),
         PrepareError::Device(error) => LoadError::Device(error),
         PrepareError::Kernel(error) => LoadError::Kernel(error),
-        error @ (PrepareError::TooLarge { .. } | PrepareError::Workgroups { .. }) => LoadError::TooLarge(TooLarge {
-            place,
-            why: error.to_string(),
-        }),
+        error @ (PrepareError::TooLarge { .. } | PrepareError::Workgroups { .. }) => {
+            LoadError::TooLarge(TooLarge {
+                place,
+                why: error.to_string(),
+            })
+        }
     }
 }
 
@@ -308,7 +311,9 @@ impl Forward for Model {
             return Ok(&mut []);
         }
         if batch.spans().len() > self.spans_max {
-            return Err(ForwardError::BadBatch("there are more than spans_max spans"));
+            return Err(ForwardError::BadBatch(
+                "there are more than spans_max spans",
+            ));
         }
         self.step.read(batch);
         let vocab = self.dims.vocab;

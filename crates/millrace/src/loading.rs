@@ -10,6 +10,7 @@ mod weights;
 pub(crate) use adapters::OpenedAdapters;
 #[cfg(feature = "gpu")]
 pub(crate) use device::device_selection;
+pub(crate) use device::measure_on_gpu;
 pub(crate) use memory::bytes_needed;
 pub(crate) use remote::{EngineChoice, RemoteLoadError, load_remote, load_upstream};
 pub(crate) use weights::kernel_isa;

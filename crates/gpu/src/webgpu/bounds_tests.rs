@@ -75,13 +75,19 @@ fn long_batch_is_several_submits_with_the_same_bits() {
             9 => 5..=operations,
             _ => operations / 2..=2 * operations + 1,
         };
-        assert!(expected.contains(&submits), "{rows} rows in {submits} submits");
+        assert!(
+            expected.contains(&submits),
+            "{rows} rows in {submits} submits"
+        );
     }
     // A bound that each operation exceeds alone.
     let mut alone = load(unload(cut).with_submit_work_max(0)).expect("a model");
     let (found, submits) = ask(&mut alone, 9);
     assert!(found == wanted[1].0);
-    assert!((operations..=2 * operations + 1).contains(&submits), "{submits}");
+    assert!(
+        (operations..=2 * operations + 1).contains(&submits),
+        "{submits}"
+    );
 }
 
 #[test]

@@ -31,11 +31,15 @@ const WORKGROUP_BYTES_MIN: u32 = 20 << 10;
 /// Threads of the largest workgroup.
 const WORKGROUP_THREADS_MIN: u32 = 256;
 
-/// A device that gives no answer within this time has failed.
+/// A device that gives no answer within this time has failed; a processor compiles kernels in this time, too.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
+const ANSWER_OF_PROCESSOR_MAX: Duration = Duration::from_mins(10);
 
 /// Bytes of the largest buffer that kernels read: they count words in 32 bits, and drivers bytes.
 const BINDING_BYTES_MAX: u64 = (1 << 32) - 16;
+
+/// The class of a processor.
+const PROCESSOR: &str = "processor";
 
 /// Percent of the memory that a driver reports as free, above which it refuses buffers instead of losing the device.
 const MEMORY_PERCENT_MAX: u8 = 90;
@@ -392,11 +396,15 @@ impl Device {
     /// Waits until the device has done a submission.
     pub(crate) fn wait(&self, submission: wgpu::SubmissionIndex) -> Result<(), DeviceError> {
         self.counters.waits.fetch_add(1, Ordering::Relaxed);
+        let answer_max = match self.facts.class {
+            PROCESSOR => ANSWER_OF_PROCESSOR_MAX,
+            _ => ANSWER_MAX,
+        };
         // wgpu panics where the driver reports the loss of the device to a wait.
         let waited = catch_unwind(AssertUnwindSafe(|| {
             self.device.poll(PollType::Wait {
                 submission_index: Some(submission),
-                timeout: Some(ANSWER_MAX),
+                timeout: Some(answer_max),
             })
         }));
         let Ok(waited) = waited else {
@@ -504,7 +512,7 @@ fn facts(adapter: &Adapter) -> DeviceFacts {
             DeviceType::IntegratedGpu => "integrated",
             DeviceType::VirtualGpu => "virtual",
             DeviceType::Other => "other",
-            DeviceType::Cpu => "processor",
+            DeviceType::Cpu => PROCESSOR,
         },
         is_processor: info.device_type == DeviceType::Cpu,
         binding_bytes_max: limits

@@ -2,9 +2,9 @@
 //! record are new.
 
 use super::device::{Device, IMMEDIATE_BYTES};
-use super::work::Work;
 use super::pipelines::KernelError;
 use super::sources::{Kernel, PART};
+use super::work::Work;
 use crate::operation::RowSet;
 use crate::record::{Record, WRITES_MAX};
 

@@ -6,6 +6,10 @@ mod bounds_tests;
 pub(crate) mod device;
 pub(crate) mod encode;
 pub(crate) mod launch;
+#[expect(
+    unreachable_pub,
+    reason = "a program is run by a model alone, which checks batches"
+)]
 pub(crate) mod loaded;
 pub(crate) mod memory;
 pub(crate) mod pipelines;

@@ -105,9 +105,15 @@ fn row_that_is_not_finite_is_named_and_its_neighbors_are_not() {
             batch.set_states(Some(SpanStates::new(None, 1)));
             let error = model.forward(&batch).expect_err("NaN");
             let row = neighbors.len();
-            assert_eq!(error, ForwardError::NotFinite { row }, "{preset}, {row} rows");
+            assert_eq!(
+                error,
+                ForwardError::NotFinite { row },
+                "{preset}, {row} rows"
+            );
             alone(&mut batch);
-            let after = model.forward(&batch).expect("the next batch is none the worse");
+            let after = model
+                .forward(&batch)
+                .expect("the next batch is none the worse");
             assert!(before == after, "{preset}");
         }
     }

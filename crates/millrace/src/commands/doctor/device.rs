@@ -97,6 +97,18 @@ pub(super) fn report(settings: &Settings) -> Result<(), Failure> {
     let begun = now();
     let read = device.read_bandwidth(|| now() - begun);
     writeln!(out, "reads {:.1} GB/s", read.map_err(Failure::user)? / 1e9)?;
+    let times = gpu::kernel_times(&device, || now() - begun);
+    for time in times.map_err(Failure::user)? {
+        let seconds = time.seconds.max(1e-9);
+        writeln!(
+            out,
+            "{}: {:.1} us, {:.1} GB/s, {:.2} TFLOP/s",
+            time.name,
+            seconds * 1e6,
+            time.bytes as f64 / seconds / 1e9,
+            2.0 * time.products as f64 / seconds / 1e12
+        )?;
+    }
     let begun = now();
     let results = gpu::selftest::self_test(&device);
     let seconds = (now() - begun).as_secs_f64();

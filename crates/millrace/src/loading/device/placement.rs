@@ -129,17 +129,22 @@ fn arithmetic(model: &gpu::Model, settings: &Settings) -> String {
 }
 
 fn packed(place: gpu::Place, arithmetic: String, model: Box<dyn Forward>) -> PackedModel {
-    let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     PackedModel {
         model,
-        bytes: ModelBytes {
-            weights: bytes(place.weights),
-            kv: bytes(place.kv),
-            states: bytes(place.states),
-            scratch: bytes(place.scratch),
-        },
+        bytes: model_bytes(place),
         arithmetic,
         cache_writer: None,
+    }
+}
+
+/// Bytes of a model on a GPU, as those of a model on the processor are shown.
+pub(super) fn model_bytes(place: gpu::Place) -> ModelBytes {
+    let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    ModelBytes {
+        weights: bytes(place.weights),
+        kv: bytes(place.kv),
+        states: bytes(place.states),
+        scratch: bytes(place.scratch),
     }
 }
 
