@@ -9,7 +9,8 @@ use serde_json::{Value as Json, json};
 
 const WORKFLOWS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workflows");
 const PROMPT: &str = "Who are you?";
-const TOKENS: usize = 12;
+/// More than the answers have: a turn follows a complete answer.
+const TOKENS: usize = 60;
 
 /// Whether there is a device.
 fn has_device() -> bool {
