@@ -22,6 +22,8 @@
 //!                       (--install: and installs it into a new Debian, needs root, Debian); --wheel: Python package (needs
 //!                       PyPI); --gpu: archive or wheel with support of GPUs (needs PyPI); --folder: what an archive has.
 //!                       Minutes
+//! cargo xtask device-run  --pack: what a machine with a GPU is asked, as an archive; --try: with small shapes on this machine;
+//!                       --rivals: with llama.cpp (needs npm)
 //! cargo xtask book      the documentation as a site (needs mdbook: `cargo install mdbook --locked`)
 //! cargo xtask docs      every command of README.md and docs/*.md, on the built-in model
 //! cargo xtask conformance   other people's suites, unmodified; writes docs/conformance.md (needs PyPI, minutes);
@@ -49,6 +51,7 @@ mod conformance;
 mod debian_program;
 mod debian_root;
 mod deny;
+mod device_run;
 mod dist;
 mod docs;
 mod lavapipe;
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Some("packages") => packages::run(),
         Some("page") => page::run(&args.collect::<Vec<_>>()),
         Some("deny") => deny::run(&args.collect::<Vec<_>>()),
+        Some("device-run") => device_run::run(&args.collect::<Vec<_>>()),
         Some("dist") => dist::run(&args.collect::<Vec<_>>()),
         Some("docs") => docs::run(&args.collect::<Vec<_>>()),
         Some("conformance") => conformance::run(&args.collect::<Vec<_>>()),
@@ -92,7 +96,7 @@ fn main() -> ExitCode {
         Some("oracle") => oracle::run(&args.collect::<Vec<_>>()),
         Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, size, spec, arm, book, chart, packages, clients, cluster, deny, page, dist, docs, conformance, soak, rivals or oracle",
+            "unknown task {:?}: test, tidy, size, spec, arm, book, chart, packages, clients, cluster, deny, device-run, page, dist, docs, conformance, soak, rivals or oracle",
             other.unwrap_or("(none)")
         )),
     };
