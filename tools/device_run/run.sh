@@ -44,7 +44,12 @@ facts() {
   nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem --format=csv 2>&1
   ls /usr/share/vulkan/icd.d /etc/vulkan/icd.d 2>&1
   "$millrace" --version
-  "$millrace" doctor --device "$device"
+  "$millrace" doctor --device "$device" > "$work/doctor"
+  code=$?
+  cat "$work/doctor"
+  # Last, where they are printed.
+  grep " device " "$work/doctor"
+  return "$code"
 }
 
 # Answers of small models on the device and on the processor, token for token where both are sure.
