@@ -4,6 +4,7 @@
 //! the described weights. The device runs the list in one compute pass per batch, by kernels in WGSL. Everything on the
 //! device is allocated when the program is loaded.
 
+mod draw_record;
 pub mod layout;
 mod load_error;
 mod model;
@@ -28,6 +29,7 @@ pub use place::{Place, TooLarge};
 pub use supports::{Unsupported, supports};
 pub use timing::{KernelTime, kernel_times};
 pub use webgpu::device::{Absent, Counts, Device, DeviceError, DeviceFacts, devices};
+pub use webgpu::matrix_units::MatrixUnits;
 pub use webgpu::memory::PrepareError;
 pub use webgpu::pipelines::KernelError;
 pub use webgpu::selection::{Kind, Selection, UnknownSelection};

@@ -1,5 +1,7 @@
 //! A model on a device.
 
+mod ahead;
+
 use crate::load_error::LoadError;
 use crate::operation::{BufferId, MatrixId, Program, RowSet};
 use crate::options::Options;
@@ -8,11 +10,15 @@ use crate::program::{Outputs, Plan};
 use crate::selftest::check_program;
 use crate::step::StepRows;
 use crate::supports::supports;
+use crate::webgpu::draws::draw_bounds;
 use crate::webgpu::loaded::{Loaded, Output};
 use crate::{Device, DeviceError, PrepareError};
+use ahead::Flights;
 use kernels::logits::all_finite;
 use kernels::{Isa, Pool, ScanPlan};
-use model::{Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId};
+use model::{
+    Ahead, Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId,
+};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -46,6 +52,7 @@ pub struct Model {
     /// The rules of states, and their number, in a model with recurrent layers.
     states: Option<(ScanPlan, usize)>,
     place: Place,
+    flights: Flights,
     /// `(logit rows, vocab)` of the last batch.
     logits: Vec<f32>,
     /// Columns read from the hidden rows: `(hidden rows, columns)`.
@@ -92,6 +99,7 @@ impl Model {
             page_bytes: loaded.page_bytes() as usize,
             spans_max: options.spans_max,
             device,
+            flights: Flights::new(draw_bounds(&plan.program)),
             program: plan.program,
             loaded: RefCell::new(Some(loaded)),
             fault: Cell::new(None),
@@ -160,6 +168,21 @@ impl Model {
             self.fault.set(Some(fault));
             ForwardError::Device(fault)
         })
+    }
+
+    /// Rejects a batch that violates a bound or a rule; its tokens may be those of the `draws` draws before it.
+    fn check(&mut self, batch: &Batch, draws: usize) -> Result<(), ForwardError> {
+        batch.check_plain()?;
+        batch.check_drawn(&self.dims, draws)?;
+        if batch.ranges().iter().any(|span| !span.adapters.is_empty()) {
+            return Err(ForwardError::BadBatch("an adapter is not loaded"));
+        }
+        if batch.spans().len() > self.spans_max {
+            return Err(ForwardError::BadBatch(
+                "there are more than spans_max spans",
+            ));
+        }
+        self.check_states(batch).map_err(ForwardError::BadBatch)
     }
 
     /// Rejects a batch whose states violate a rule.
@@ -300,20 +323,13 @@ impl Forward for Model {
     }
 
     fn forward(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError> {
-        batch.check_plain()?;
-        batch.check(&self.dims)?;
-        if batch.ranges().iter().any(|span| !span.adapters.is_empty()) {
-            return Err(ForwardError::BadBatch("an adapter is not loaded"));
+        if self.flights.are_in_flight() {
+            return Err(ForwardError::BadBatch("a batch is in flight"));
         }
-        self.check_states(batch).map_err(ForwardError::BadBatch)?;
+        self.check(batch, 0)?;
         self.hidden.clear();
         if batch.is_empty() {
             return Ok(&mut []);
-        }
-        if batch.spans().len() > self.spans_max {
-            return Err(ForwardError::BadBatch(
-                "there are more than spans_max spans",
-            ));
         }
         self.step.read(batch);
         let vocab = self.dims.vocab;
@@ -364,7 +380,12 @@ impl Forward for Model {
         _ = self.on_device(|loaded| loaded.copy_page(from, to));
     }
 
+    fn ahead(&mut self) -> Option<&mut dyn Ahead> {
+        Some(self)
+    }
+
     fn recover(&mut self) -> Result<(), ForwardError> {
+        self.flights.lose();
         // The memory of the device is given back first: it may not hold the model twice.
         if let Some(old) = self.loaded.take() {
             release(old);
@@ -424,6 +445,7 @@ mod tests {
             rows_max: 20,
             logit_rows_max: 3,
             spans_max: 20,
+            draws_max: 8,
             states: 5,
             exact: false,
         };

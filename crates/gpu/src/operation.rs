@@ -7,6 +7,7 @@
 //! An operation writes one buffer, and none that it reads, unless its documentation says so.
 
 pub use crate::shapes::{BufferShape, CacheShape, MatrixShape, ScanHeads, StatesShape, UNIT};
+pub use crate::webgpu::draws::DrawShape;
 
 /// A buffer of activations, by index into [`Program::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -438,12 +439,16 @@ pub struct Program {
     /// Whether a row has the same bits in batches of all sizes. Else it has them in batches of fewer than 16 rows, and larger
     /// ones are computed by tiles.
     pub exact: bool,
+    /// Whether products of 16 rows and more are computed on matrix units, where the device has them.
+    pub on_matrix_units: bool,
     /// Rows of the largest batch.
     pub rows_max: u32,
     /// Words of the largest [record](crate::record).
     pub record_words_max: u32,
     /// Positions of the longest sequence.
     pub context_max: u32,
+    /// The logits that tokens are drawn from; `None`: nothing is drawn.
+    pub draws: Option<DrawShape>,
 }
 
 impl Program {

@@ -17,7 +17,7 @@ fn merge_factors(before: f32, next: f32) -> vec3<f32> {
   return vec3<f32>(exp(before - most), exp(next - most), most);
 }
 
-// section attend
+// section operation
 struct P {
   batch: Batch,
   query_at: u32,
@@ -31,6 +31,7 @@ struct P {
   cap: f32,         // 0: none
   window: u32,      // 0: all positions
   sinks: u32,
+  tiled: u32,       // rows of a span from which on its rows are computed by tiles; 0: none are
 }
 var<immediate> p: P;
 
@@ -44,6 +45,30 @@ var<immediate> p: P;
 
 // Threads that hold four elements of a head each.
 const COLUMNS: u32 = STRIDE / 4u;
+
+fn finished(product: f32) -> f32 {
+  let score = product * p.scale;
+  if (p.cap != 0.0) {
+    return p.cap * bounded_tanh(score / p.cap);
+  }
+  return score;
+}
+
+// The first element of a position's keys, divided by the elements of a vector of `width`.
+fn place(table: u32, kv_head: u32, position: u32, width: u32) -> u32 {
+  let page = record[table + position / PAGE_TOKENS];
+  return ((page * p.kv_heads + kv_head) * PAGE_TOKENS + position % PAGE_TOKENS) * (STRIDE / width);
+}
+
+fn write_four(at: u32, first: u32, x: vec4<f32>) {
+  for (var i = 0u; i < 4u; i++) {
+    if (first + i < HEAD_DIM) {
+      out[at + first + i] = x[i];
+    }
+  }
+}
+
+// section attend
 // Positions whose values are added at a time.
 const SLICES: u32 = THREADS / COLUMNS;
 
@@ -75,20 +100,6 @@ fn load_queries(row: u32, first_head: u32, last_head: u32, lid: u32) {
     }
     query[i] = x;
   }
-}
-
-fn finished(product: f32) -> f32 {
-  let score = product * p.scale;
-  if (p.cap != 0.0) {
-    return p.cap * bounded_tanh(score / p.cap);
-  }
-  return score;
-}
-
-// The first element of a position's keys, divided by the elements of a vector of `width`.
-fn place(table: u32, kv_head: u32, position: u32, width: u32) -> u32 {
-  let page = record[table + position / PAGE_TOKENS];
-  return ((page * p.kv_heads + kv_head) * PAGE_TOKENS + position % PAGE_TOKENS) * (STRIDE / width);
 }
 
 fn score_part(table: u32, kv_head: u32, part: u32, start: u32, end: u32, lid: u32) {
@@ -166,14 +177,6 @@ fn sum_of_slices(lid: u32) -> vec4<f32> {
   return sum;
 }
 
-fn write_four(at: u32, first: u32, x: vec4<f32>) {
-  for (var i = 0u; i < 4u; i++) {
-    if (first + i < HEAD_DIM) {
-      out[at + first + i] = x[i];
-    }
-  }
-}
-
 fn write_part(head: u32, row: u32, part: u32, index: u32, sums: vec4<f32>, lid: u32) {
   let at = ((row * p.heads + head) * p.batch.parts + part) * PART_FLOATS;
   if (lid == 0u) {
@@ -215,6 +218,9 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   let first_head = kv_head * group + block.x % p.chunks * Q;
   let last_head = kv_head * group + group - 1u;
   let row_at = p.batch.rows_at + row * ROW_WORDS;
+  if (p.tiled != 0u && record[p.batch.spans_at + record[row_at + 7u] * SPAN_WORDS + 1u] >= p.tiled) {
+    return;
+  }
   let end = record[row_at + 1u] + 1u;
   let table = p.batch.tables_at + record[row_at + 4u];
   let start = select(0u, end - min(end, p.window), p.window != 0u);

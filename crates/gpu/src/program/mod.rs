@@ -10,7 +10,8 @@ mod per_layer;
 mod recurrent;
 
 use crate::operation::{
-    At, BufferId, CacheId, CacheShape, MatrixId, MatrixShape, Norm, Operation, Program, RowSet,
+    At, BufferId, CacheId, CacheShape, DrawShape, MatrixId, MatrixShape, Norm, Operation, Program,
+    RowSet,
 };
 use crate::options::Options;
 use crate::record::Record;
@@ -55,6 +56,7 @@ impl Plan {
     ) -> Self {
         let mut walk = Walk::new(config, weights, dims);
         walk.program.exact = options.exact;
+        walk.program.on_matrix_units = !options.exact;
         let recurrent = config.recurrent.as_ref();
         walk.program.states = recurrent.map(|layers| states_of(layers, options.states));
         walk.embed(weights);
@@ -395,6 +397,10 @@ impl<'a> Walk<'a> {
         let entries = options.spans_max.saturating_mul(pages);
         let words = Record::words_max(dims.rows_max, angles, entries);
         self.program.outputs = vec![outputs.logits, outputs.hidden];
+        self.program.draws = Some(DrawShape {
+            logits: outputs.logits,
+            draws_max: options.draws_max as u32,
+        });
         self.program.record_words_max = u32::try_from(words).unwrap_or(u32::MAX);
         Plan {
             program: self.program,

@@ -20,6 +20,7 @@ const OPTIONS: Options = Options {
     pages: 8,
     rows_max: 64,
     logit_rows_max: 64,
+    draws_max: 64,
     spans_max: 2,
     states: 1,
     exact: false,

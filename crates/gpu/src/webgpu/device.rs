@@ -1,5 +1,6 @@
 //! Devices: which there are, and one that is open.
 
+use super::matrix_units::{FEATURES as MATRIX_FEATURES, MatrixUnits};
 use super::pipelines::Pipelines;
 use super::selection::{Kind, Selection};
 use super::work::SUBMIT_WORK_MAX;
@@ -74,6 +75,8 @@ pub struct DeviceFacts {
     pub subgroup: [u32; 2],
     /// Whether kernels may compute with f16.
     pub has_f16: bool,
+    /// Matrix units that products of many rows run on; `None`: there are none that the kernels use.
+    pub matrix_units: Option<MatrixUnits>,
     /// The feature or limit that models need and the device lacks.
     pub missing: Option<String>,
 }
@@ -186,6 +189,14 @@ impl From<wgpu::Error> for DeviceError {
     }
 }
 
+/// Results on their way to the host.
+pub(crate) struct Reading {
+    submission: wgpu::SubmissionIndex,
+    bytes: u64,
+    /// Whether the buffer is mapped.
+    mapped: Arc<AtomicBool>,
+}
+
 /// An open device.
 pub struct Device {
     selection: Selection,
@@ -199,6 +210,8 @@ pub struct Device {
     passed: Mutex<HashSet<Check>>,
     /// Whether the compiler changes the order of sums from kernel to kernel.
     reorders_sums: AtomicBool,
+    /// Whether matrix units have computed something else than they should.
+    distrusts_matrix_units: AtomicBool,
     submit_work_max: u64,
 }
 
@@ -226,14 +239,7 @@ impl Device {
         if let Some(what) = facts.missing.clone() {
             return Err(Absent::Missing { device, what });
         }
-        let opened = ready(adapter.request_device(&wgpu::DeviceDescriptor {
-            required_features: Features::IMMEDIATES,
-            required_limits: Limits {
-                max_immediate_size: IMMEDIATE_BYTES,
-                ..adapter.limits()
-            },
-            ..Default::default()
-        }));
+        let opened = ready(adapter.request_device(&descriptor(adapter, &facts)));
         let refused = |why: String| Absent::Refused { device, why };
         let (device, queue) = match opened {
             Some(Ok(opened)) => opened,
@@ -250,6 +256,7 @@ impl Device {
             pipelines: Mutex::default(),
             passed: Mutex::default(),
             reorders_sums: AtomicBool::new(false),
+            distrusts_matrix_units: AtomicBool::new(false),
             submit_work_max: SUBMIT_WORK_MAX,
         })
     }
@@ -321,6 +328,17 @@ impl Device {
     /// Remembers that sums are reordered.
     pub(crate) fn reorder_sums(&self) {
         self.reorders_sums.store(true, Ordering::Relaxed);
+    }
+
+    /// The matrix units that kernels use.
+    pub(crate) fn matrix_units(&self) -> Option<MatrixUnits> {
+        let is_trusted = !self.distrusts_matrix_units.load(Ordering::Relaxed);
+        self.facts.matrix_units.filter(|_| is_trusted)
+    }
+
+    /// Uses matrix units no more.
+    pub(crate) fn distrust_matrix_units(&self) {
+        self.distrusts_matrix_units.store(true, Ordering::Relaxed);
     }
 
     /// Remembers that kernels are right.
@@ -426,19 +444,45 @@ impl Device {
         bytes: u64,
         read: impl FnOnce(&[u8]),
     ) -> Result<(), DeviceError> {
+        let reading = self.begin_read(commands, staging, bytes);
+        self.finish_read(reading, staging, read)
+    }
+
+    /// Submits commands that write the first `bytes` of `staging`, which belongs to the driver until [`Self::finish_read`].
+    pub(crate) fn begin_read(
+        &self,
+        commands: wgpu::CommandBuffer,
+        staging: &wgpu::Buffer,
+        bytes: u64,
+    ) -> Reading {
         let submission = self.submit(Some(commands));
-        if bytes == 0 {
-            return self.wait(submission);
-        }
-        self.counters.maps.fetch_add(1, Ordering::Relaxed);
         let mapped = Arc::new(AtomicBool::new(false));
-        let slice = staging.slice(..bytes);
-        let done = Arc::clone(&mapped);
-        slice.map_async(wgpu::MapMode::Read, move |result| {
-            done.store(result.is_ok(), Ordering::Release);
-        });
-        let waited = self.wait(submission);
-        let view = if mapped.load(Ordering::Acquire) {
+        if bytes > 0 {
+            self.counters.maps.fetch_add(1, Ordering::Relaxed);
+            let done = Arc::clone(&mapped);
+            let done = move |result: Result<(), _>| done.store(result.is_ok(), Ordering::Release);
+            staging.slice(..bytes).map_async(wgpu::MapMode::Read, done);
+        }
+        Reading {
+            submission,
+            bytes,
+            mapped,
+        }
+    }
+
+    /// Waits for what was begun, not for what was submitted after, and reads it.
+    pub(crate) fn finish_read(
+        &self,
+        reading: Reading,
+        staging: &wgpu::Buffer,
+        read: impl FnOnce(&[u8]),
+    ) -> Result<(), DeviceError> {
+        let waited = self.wait(reading.submission);
+        if reading.bytes == 0 {
+            return waited;
+        }
+        let slice = staging.slice(..reading.bytes);
+        let view = if reading.mapped.load(Ordering::Acquire) {
             slice.get_mapped_range().ok()
         } else {
             None
@@ -495,6 +539,30 @@ fn adapters(kind: Kind) -> Vec<Adapter> {
     adapters
 }
 
+/// What a device is opened with.
+#[expect(unsafe_code, reason = "the only way to matrix units")]
+fn descriptor(adapter: &Adapter, facts: &DeviceFacts) -> wgpu::DeviceDescriptor<'static> {
+    let required_limits = Limits {
+        max_immediate_size: IMMEDIATE_BYTES,
+        ..adapter.limits()
+    };
+    let plain = wgpu::DeviceDescriptor {
+        required_features: Features::IMMEDIATES,
+        required_limits,
+        ..Default::default()
+    };
+    match facts.matrix_units {
+        None => plain,
+        Some(_) => wgpu::DeviceDescriptor {
+            required_features: Features::IMMEDIATES | MATRIX_FEATURES,
+            // SAFETY: shaders are the only users of the feature: they load and store squares within their workgroup memory, and
+            // all subgroups of a workgroup multiply together. Whether a driver computes what they say is checked at load.
+            experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
+            ..plain
+        },
+    }
+}
+
 fn facts(adapter: &Adapter) -> DeviceFacts {
     let (info, limits) = (adapter.get_info(), adapter.limits());
     DeviceFacts {
@@ -523,6 +591,7 @@ fn facts(adapter: &Adapter) -> DeviceFacts {
         workgroup_bytes_max: limits.max_compute_workgroup_storage_size,
         subgroup: [info.subgroup_min_size, info.subgroup_max_size],
         has_f16: adapter.features().contains(Features::SHADER_F16),
+        matrix_units: MatrixUnits::of(adapter),
         missing: missing(adapter.features(), &limits),
     }
 }

@@ -34,6 +34,8 @@ pub(super) enum Grid {
     Tiles { outputs: u32, count: u32, used: u32 },
     /// A single one.
     One,
+    /// As many for each head and tile of the record's long spans.
+    Prompts { heads: u32, shared: u32 },
     /// One for each head and row, if there are parts of attention.
     Merge { heads: u32 },
 }
@@ -102,9 +104,11 @@ impl Launch {
     /// Adds the dispatch to a pass; returns whether there is anything to do.
     fn encode(&self, pass: &mut wgpu::ComputePass<'_>, record: &Record, parts: u32) -> bool {
         let place = record.place(self.rows);
-        let Some((pipeline, [x, y, z])) =
-            self.workgroups(place.rows, parts, record.span_place()[1])
-        else {
+        let spans = match self.grid {
+            Grid::Prompts { .. } => record.tiles(),
+            _ => record.span_place()[1],
+        };
+        let Some((pipeline, [x, y, z])) = self.workgroups(place.rows, parts, spans) else {
             return false;
         };
         let mut constants = [0; CONSTANT_WORDS];
@@ -174,6 +178,8 @@ impl Grid {
                 [blocks, spans, if writes { WRITES_MAX as u32 } else { 1 }]
             }
             Self::Spans { .. } => return None,
+            Self::Prompts { heads, shared } if spans > 0 => [heads, spans, shared],
+            Self::Prompts { .. } => return None,
             Self::Merge { heads } if parts > 0 => [heads, rows, 1],
             Self::Merge { .. } => return None,
             Self::Matmul { outputs } => {

@@ -1,6 +1,9 @@
 //! A program on an open device.
 
-use super::device::{Device, DeviceError};
+pub(crate) mod flight;
+
+use super::device::{Device, DeviceError, Reading};
+use super::draws::DrawKernels;
 use super::encode::Planner;
 use super::launch::{Launch, submit_launches};
 use super::memory::{Memory, PrepareError, page_bytes, part_floats};
@@ -17,8 +20,11 @@ pub struct Loaded {
     program: Program,
     memory: Memory,
     launches: Vec<Launch>,
+    draws: Option<DrawKernels>,
     /// Pages that are copied before the next batch: from, to.
     copies: Vec<(u32, u32)>,
+    /// Results of draws on their way to the host.
+    reading: Option<Reading>,
 }
 
 /// Rows that the host reads after a batch.
@@ -37,11 +43,14 @@ impl Loaded {
     pub fn new(device: Arc<Device>, program: Program) -> Result<Self, PrepareError> {
         let memory = Memory::new(&device, &program)?;
         let launches = Planner::plan(&device, &program, &memory)?;
+        let draws = DrawKernels::new(&device, &program, &memory)?;
         Ok(Self {
             device,
             program,
             memory,
             launches,
+            draws,
+            reading: None,
             copies: Vec::with_capacity(COPIES_MAX),
         })
     }
@@ -89,16 +98,8 @@ impl Loaded {
     /// # Panics
     /// If the record has more words than the program's bound, or an output more rows than its buffer.
     pub fn run(&mut self, record: &Record, outputs: &mut [Output<'_>]) -> Result<(), DeviceError> {
-        let words = bytemuck::cast_slice(record.words());
-        let queue = self.device.queue();
-        queue.write_buffer(&self.memory.record, 0, words);
-        let mut encoder = self.device.encoder();
-        self.encode_copies(&mut encoder);
-        let split = (self.memory.parts.size() / 4, part_floats(&self.program));
-        let (device, launches) = (&self.device, &self.launches);
-        let mut encoder = submit_launches(device, launches, record, split, encoder);
+        let mut encoder = self.encode_batch(record);
         let bytes = self.encode_outputs(&mut encoder, outputs);
-        self.copies.clear();
         let commands = encoder.finish();
         let shapes = &self.program.buffers;
         self.device
@@ -114,6 +115,19 @@ impl Loaded {
                     }
                 }
             })
+    }
+
+    /// Uploads the record of a batch; returns an encoder with the copies that wait and the dispatches of the batch, but for
+    /// those that were submitted.
+    fn encode_batch(&mut self, record: &Record) -> wgpu::CommandEncoder {
+        let words = bytemuck::cast_slice(record.words());
+        let queue = self.device.queue();
+        queue.write_buffer(&self.memory.record, 0, words);
+        let mut encoder = self.device.encoder();
+        self.encode_copies(&mut encoder);
+        self.copies.clear();
+        let split = (self.memory.parts.size() / 4, part_floats(&self.program));
+        submit_launches(&self.device, &self.launches, record, split, encoder)
     }
 
     /// Copies the keys and values of a page, before the next batch.
@@ -145,14 +159,14 @@ impl Loaded {
             let size = cache.page_bytes();
             for buffer in layers.iter().flatten() {
                 let from = u64::from(page) * size;
-                encoder.copy_buffer_to_buffer(buffer, from, &self.memory.staging, at, size);
+                encoder.copy_buffer_to_buffer(buffer, from, &self.memory.exported, at, size);
                 at += size;
             }
         }
         let commands = encoder.finish();
         let out = &mut *bytes;
         self.device
-            .read(commands, &self.memory.staging, at, |bytes| {
+            .read(commands, &self.memory.exported, at, |bytes| {
                 out.copy_from_slice(bytes);
             })
     }
@@ -190,8 +204,8 @@ impl Loaded {
         let mut encoder = self.device.encoder();
         self.encode_copies(&mut encoder);
         self.copies.clear();
-        let submission = self.device.submit(Some(encoder.finish()));
-        self.device.wait(submission)
+        self.device.submit(Some(encoder.finish()));
+        self.device.check()
     }
 
     /// Copies pages by way of a buffer: a copy within a buffer is not allowed.

@@ -4,6 +4,7 @@ mod bandwidth;
 #[cfg(test)]
 mod bounds_tests;
 pub(crate) mod device;
+pub(crate) mod draws;
 pub(crate) mod encode;
 pub(crate) mod launch;
 #[expect(
@@ -11,6 +12,7 @@ pub(crate) mod launch;
     reason = "a program is run by a model alone, which checks batches"
 )]
 pub(crate) mod loaded;
+pub(crate) mod matrix_units;
 pub(crate) mod memory;
 pub(crate) mod pipelines;
 pub(crate) mod selection;

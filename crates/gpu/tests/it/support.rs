@@ -77,6 +77,7 @@ pub(crate) fn options() -> Options {
         rows_max: ROWS,
         logit_rows_max: ROWS,
         spans_max: ROWS,
+        draws_max: 2 * ROWS,
         states: 8,
         exact: false,
     }

@@ -7,7 +7,7 @@
 use super::super::weights::PackedModel;
 use crate::clock::now;
 use crate::failure::Failure;
-use model::{Batch, Capabilities, DeviceFault, Dims, Forward, ForwardError, PageId};
+use model::{Ahead, Batch, Capabilities, DeviceFault, Dims, Forward, ForwardError, PageId};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -109,6 +109,10 @@ impl Forward for FallbackModel {
 
     fn copy_page(&mut self, from: PageId, to: PageId) {
         self.model.copy_page(from, to);
+    }
+
+    fn ahead(&mut self) -> Option<&mut dyn Ahead> {
+        self.model.ahead()
     }
 
     fn recover(&mut self) -> Result<(), ForwardError> {

@@ -43,6 +43,7 @@ pub(crate) fn measure_on_gpu(
             rows_max: options.rows_max,
             logit_rows_max: options.logit_rows_max,
             spans_max: options.logit_rows_max,
+            draws_max: options.logit_rows_max,
             states: options.states,
             exact,
         };

@@ -210,6 +210,8 @@ fn gpu_options(files: &ModelFiles, settings: &Settings) -> Result<gpu::Options, 
         rows_max: options.rows_max,
         logit_rows_max: options.logit_rows_max,
         spans_max: settings.engine.sequences_max.min(options.rows_max),
+        // Each sequence draws once, and rows that the processor draws from are draws, too.
+        draws_max: settings.engine.sequences_max + options.logit_rows_max,
         states: options.states,
         exact: settings.model.deterministic,
     })
