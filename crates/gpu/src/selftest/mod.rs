@@ -52,7 +52,7 @@ pub fn self_test(device: &Arc<Device>) -> Vec<KernelResult> {
 ///
 /// # Errors
 /// The first kernel that fails.
-pub fn check_program(device: &Arc<Device>, program: &Program) -> Result<(), KernelResult> {
+pub(crate) fn check_program(device: &Arc<Device>, program: &Program) -> Result<(), KernelResult> {
     check_matrix_units(device, program);
     for check in Check::of_program(program) {
         if device.has_passed(check) {

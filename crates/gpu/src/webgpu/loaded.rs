@@ -191,6 +191,7 @@ impl Loaded {
     }
 
     /// Bytes that the program takes on the device.
+    #[cfg(test)]
     pub fn device_bytes(&self) -> u64 {
         self.memory.bytes()
     }

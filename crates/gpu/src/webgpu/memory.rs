@@ -156,6 +156,7 @@ impl Memory {
     }
 
     /// Bytes of all buffers.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         let matrices = self.matrices.iter().flat_map(|matrix| &matrix.parts);
         let planes = matrices.flat_map(|part| part.planes.iter().flatten());

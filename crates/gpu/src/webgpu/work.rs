@@ -69,8 +69,19 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::{At, BufferId, CacheShape, MatrixShape};
+    use crate::operation::{At, BufferId, CacheShape, MatrixId, MatrixShape};
     use kernels::Format;
+
+    fn product(matrix: MatrixId) -> Operation {
+        let at = At::start(BufferId(0));
+        Operation::Matmul {
+            matrix,
+            input: at,
+            bias: None,
+            add: false,
+            out: at,
+        }
+    }
 
     #[test]
     fn work_counts_weights_and_visible_positions() {
@@ -89,13 +100,6 @@ mod tests {
             head_dim: 20,
         });
         let at = At::start(BufferId(0));
-        let product = Operation::Matmul {
-            matrix,
-            input: at,
-            bias: None,
-            add: false,
-            out: at,
-        };
         let experts = Operation::ExpertMatmul {
             stack: matrix,
             choices: at,
@@ -123,7 +127,7 @@ mod tests {
             out: at,
         };
         for (operation, wanted) in [
-            (product, 7 * 12 * 64),
+            (product(matrix), 7 * 12 * 64),
             (experts, 7 * 2 * 3 * 64),
             (attention(None), 7 * 2 * 4 * 24 * 100),
             (attention(Some(9)), 7 * 2 * 4 * 24 * 9),

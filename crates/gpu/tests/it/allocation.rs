@@ -1,7 +1,7 @@
 //! Law 3 on a device: wgpu allocates for each submit, this crate allocates nothing.
 //!
-//! Promise (Laws): 3, on a device: a step allocates as often as wgpu does for a submit: the same number whatever the rows, and at most
-//! once for each dispatch besides.
+//! Promise (Arithmetic): a warm step on a device allocates on the host as wgpu does for one submit: at most once for each dispatch and
+//! 120 times besides, whatever the number of rows.
 
 use crate::support::{ROWS, device, on_device, pages, spec};
 use model::{Ahead, Batch, DRAWN, DrawRule, Draws, Forward, Want};

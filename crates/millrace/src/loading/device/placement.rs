@@ -12,8 +12,9 @@ use gpu::{Absent, Device, Kind, LoadError, PrepareError, Selection};
 use kernels::{Isa, Pool};
 use model::Forward;
 use server::LoadProgress;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use weights::encoder::EncoderKind;
 use weights::{Adapter, ModelFiles};
 
@@ -103,16 +104,23 @@ fn load_auto(
         }
     };
     let (source, owned, stamps) = (source.clone(), settings.clone(), files.stamps());
-    let open = move || -> Result<Box<dyn Forward>, Failure> {
+    let open = move || -> Result<PackedModel, Failure> {
         let files = source.open(owned.model.quantize)?;
         if files.stamps() != stamps {
             return Err(Failure::user(Refusal::Changed));
         }
-        Ok(load_on_processor((files, &[]), isa, &owned, &mut |_| {})?.model)
+        load_on_processor((files, &[]), isa, &owned, &mut |_| {})
     };
     let (bytes, arithmetic) = (model.bytes(), arithmetic(&model, settings));
-    let model = FallbackModel::new(Box::new(model), Box::new(open));
-    Some(packed(bytes, arithmetic, Box::new(model)))
+    let now = Arc::new(Mutex::new(arithmetic.clone()));
+    let model = FallbackModel::new(Box::new(model), Arc::clone(&now), Box::new(open));
+    Some(PackedModel {
+        arithmetic_now: Some(Box::new(move || {
+            let now = now.lock().unwrap_or_else(PoisonError::into_inner);
+            BTreeSet::from([now.clone()])
+        })),
+        ..packed(bytes, arithmetic, Box::new(model))
+    })
 }
 
 /// Everything that decides the bits of a model on a GPU.
@@ -129,17 +137,23 @@ fn arithmetic(model: &gpu::Model, settings: &Settings) -> String {
 }
 
 fn packed(place: gpu::Place, arithmetic: String, model: Box<dyn Forward>) -> PackedModel {
-    let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     PackedModel {
         model,
-        bytes: ModelBytes {
-            weights: bytes(place.weights),
-            kv: bytes(place.kv),
-            states: bytes(place.states),
-            scratch: bytes(place.scratch),
-        },
+        bytes: model_bytes(place),
         arithmetic,
+        arithmetic_now: None,
         cache_writer: None,
+    }
+}
+
+/// Bytes of a model on a GPU, as those of a model on the processor are shown.
+pub(super) fn model_bytes(place: gpu::Place) -> ModelBytes {
+    let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    ModelBytes {
+        weights: bytes(place.weights),
+        kv: bytes(place.kv),
+        states: bytes(place.states),
+        scratch: bytes(place.scratch),
     }
 }
 
