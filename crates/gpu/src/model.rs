@@ -2,6 +2,7 @@
 
 mod ahead;
 
+use crate::draw_record::draw_bounds;
 use crate::load_error::LoadError;
 use crate::operation::{BufferId, MatrixId, Program, RowSet};
 use crate::options::Options;
@@ -10,7 +11,6 @@ use crate::program::{Outputs, Plan};
 use crate::selftest::check_program;
 use crate::step::StepRows;
 use crate::supports::supports;
-use crate::webgpu::draws::draw_bounds;
 use crate::webgpu::loaded::{Loaded, Output};
 use crate::{Device, DeviceError, PrepareError};
 use ahead::Flights;

@@ -1,5 +1,6 @@
 //! The kernels on the driver of the machine: results, bits, numbers of calls, faults.
 
+use super::cases::ERROR_MAX;
 use super::cases::{
     SCANS, attend, attend_tiles, embed, matmul, on_matrix_units, scan, wide_matmul,
 };

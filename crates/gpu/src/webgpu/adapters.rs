@@ -1,12 +1,17 @@
 //! Adapters: which devices there are, and what their drivers report.
 
-use super::device::{IMMEDIATE_BYTES, ready};
 use super::matrix_units::MatrixUnits;
 use super::selection::Kind;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use wgpu::{
     Adapter, Backend, DeviceType, Features, Instance, InstanceDescriptor, InstanceFlags, Limits,
     MemoryBudgetThresholds,
 };
+
+/// Bytes of the constants of one dispatch.
+pub(super) const IMMEDIATE_BYTES: u32 = 128;
 
 /// Bytes of the largest buffer that kernels read: they count words in 32 bits, and drivers bytes.
 const BINDING_BYTES_MAX: u64 = (1 << 32) - 16;
@@ -147,4 +152,16 @@ fn missing(features: Features, limits: &Limits) -> Option<String> {
     ];
     let missing = needed.iter().find(|(_, given, needed)| given < needed);
     missing.map(|(what, given, needed)| format!("{given} {what}, {needed} are needed"))
+}
+
+/// The result of a future that wgpu has ready at once on each system but the web.
+pub(super) fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    match future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+    {
+        Poll::Ready(done) => Some(done),
+        Poll::Pending => None,
+    }
 }

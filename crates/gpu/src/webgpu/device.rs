@@ -1,25 +1,19 @@
 //! A device that is open.
 
-use super::adapters::{DeviceFacts, PROCESSOR, adapters, facts};
+use super::adapters::{DeviceFacts, IMMEDIATE_BYTES, PROCESSOR, adapters, facts, ready};
 use super::matrix_units::{FEATURES as MATRIX_FEATURES, MatrixUnits};
 use super::pipelines::Pipelines;
 use super::selection::{Kind, Selection};
 use super::work::SUBMIT_WORK_MAX;
 use crate::selftest::Check;
 use std::collections::HashSet;
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use model::DeviceFault;
 use wgpu::{Adapter, ErrorFilter, Features, Limits, PollType};
-
-/// Bytes of the constants of one dispatch.
-pub(crate) const IMMEDIATE_BYTES: u32 = 128;
 
 /// A device that gives no answer within this time has failed; a processor compiles kernels in this time, too.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
@@ -496,16 +490,4 @@ fn listen(device: &wgpu::Device) -> Arc<Reports> {
     let to = Arc::clone(&reports);
     device.set_device_lost_callback(move |_, _| to.lost.store(true, Ordering::Release));
     reports
-}
-
-/// The result of a future that wgpu has ready at once on each system but the web.
-pub(super) fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    match future
-        .as_mut()
-        .poll(&mut Context::from_waker(Waker::noop()))
-    {
-        Poll::Ready(done) => Some(done),
-        Poll::Pending => None,
-    }
 }
