@@ -8,6 +8,8 @@ mod built_in;
 mod cluster;
 mod command_line;
 mod config;
+#[cfg(all(feature = "gpu", feature = "mini"))]
+mod device;
 mod early;
 mod embedding_decoders;
 mod encoders;
