@@ -93,6 +93,7 @@ impl Bench {
 
     pub(crate) fn request(&self, prompt: &[u32], max_tokens: usize) -> Request {
         Request {
+            media: Vec::new(),
             prompt: prompt.to_vec(),
             sampling: SamplingParams {
                 temperature: 0.0,
