@@ -5,7 +5,8 @@
 //! cannot be seen is an error that names the field.
 
 use crate::encoders::body;
-use crate::support::{Folder, Serving, millrace, stdout};
+use crate::support::hub::{Hub, Manners};
+use crate::support::{Folder, Serving, millrace, millrace_with, stdout};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
@@ -65,7 +66,11 @@ fn base64(bytes: &[u8]) -> String {
         for digit in 0..4 {
             let value = bits >> (18 - 6 * digit) & 63;
             let is_there = digit <= block.len();
-            text.push(if is_there { DIGITS[value as usize] as char } else { '=' });
+            text.push(if is_there {
+                DIGITS[value as usize] as char
+            } else {
+                '='
+            });
         }
     }
     text
@@ -83,11 +88,17 @@ fn chat(image: &[u8]) -> Value {
 }
 
 fn ask(serving: &Serving, image: &[u8]) -> Value {
-    body(&serving.post("/v1/chat/completions", &chat(image).to_string()), 200)
+    body(
+        &serving.post("/v1/chat/completions", &chat(image).to_string()),
+        200,
+    )
 }
 
 fn content(answer: &Value) -> String {
-    answer["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+    answer["choices"][0]["message"]["content"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 /// The text of the answer to [`QUESTION`] in each API.
@@ -109,7 +120,10 @@ fn answers(serving: &Serving, image: &[u8]) -> Vec<(&'static str, String)> {
         ("chat", content(&ask(serving, image))),
         ("ollama", text(&of_ollama["message"]["content"])),
         ("messages", text(&of_messages["content"][0]["text"])),
-        ("responses", text(&of_responses["output"][0]["content"][0]["text"])),
+        (
+            "responses",
+            text(&of_responses["output"][0]["content"][0]["text"]),
+        ),
     ]
 }
 
@@ -129,15 +143,26 @@ fn same_image_is_cached_and_counted() {
     let (first, again) = (ask(&serving, &square(RED)), ask(&serving, &square(RED)));
     assert_eq!(content(&first), content(&again));
     let usage = |answer: &Value, name: &str| answer["usage"][name].as_u64().unwrap();
-    assert_eq!(usage(&first, "prompt_tokens"), usage(&again, "prompt_tokens"));
+    assert_eq!(
+        usage(&first, "prompt_tokens"),
+        usage(&again, "prompt_tokens")
+    );
     let details = |answer: &Value, name: &str| {
-        answer["usage"]["prompt_tokens_details"][name].as_u64().unwrap_or(0)
+        answer["usage"]["prompt_tokens_details"][name]
+            .as_u64()
+            .unwrap_or(0)
     };
     assert_eq!(details(&first, "cached_tokens"), 0);
     let rows = details(&first, "image_tokens");
-    assert!(rows >= 16 && details(&again, "cached_tokens") > 0, "{again}");
+    assert!(
+        rows >= 16 && details(&again, "cached_tokens") > 0,
+        "{again}"
+    );
     let text = json!({"temperature": 0, "max_tokens": 1, "messages": [{"role": "user", "content": QUESTION}]});
-    let text = body(&serving.post("/v1/chat/completions", &text.to_string()), 200);
+    let text = body(
+        &serving.post("/v1/chat/completions", &text.to_string()),
+        200,
+    );
     assert!(usage(&first, "prompt_tokens") >= usage(&text, "prompt_tokens") + rows);
     let other = ask(&serving, &square(BLUE));
     assert!(details(&other, "cached_tokens") < details(&again, "cached_tokens"));
@@ -154,11 +179,18 @@ fn two_clients_share_one_encoding() {
             .collect();
         asked.into_iter().map(|one| one.join().unwrap()).collect()
     });
-    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    assert!(
+        answers.iter().all(|answer| *answer == answers[0]),
+        "{answers:?}"
+    );
     let metrics = serving.get("/metrics");
     let value = |name: &str| {
         let line = metrics.lines().find(|line| line.starts_with(name));
-        line.unwrap_or_else(|| panic!("{name}")).rsplit(' ').next().unwrap().to_owned()
+        line.unwrap_or_else(|| panic!("{name}"))
+            .rsplit(' ')
+            .next()
+            .unwrap()
+            .to_owned()
     };
     assert_eq!(value("millrace_encodings_total"), "1");
     assert_eq!(value("millrace_images_prepared_total{result=\"ok\"}"), "4");
@@ -181,12 +213,18 @@ fn images_that_cannot_be_seen_are_errors_with_their_field() {
         let reply = serving.post("/v1/chat/completions", &chat(image).to_string());
         let error = body(&reply, 400);
         let message = error["error"]["message"].as_str().unwrap();
-        assert!(message.contains(why) && message.contains(field), "{why}: {message}");
+        assert!(
+            message.contains(why) && message.contains(field),
+            "{why}: {message}"
+        );
     }
     let url = |url: &str| {
         let mut request = chat(b"");
         request["messages"][0]["content"][0]["image_url"]["url"] = json!(url);
-        let error = body(&serving.post("/v1/chat/completions", &request.to_string()), 400);
+        let error = body(
+            &serving.post("/v1/chat/completions", &request.to_string()),
+            400,
+        );
         error["error"]["message"].as_str().unwrap().to_owned()
     };
     assert!(url("https://example.com/cat.png").contains("remote"));
@@ -194,7 +232,10 @@ fn images_that_cannot_be_seen_are_errors_with_their_field() {
     let part = chat(&square(RED))["messages"][0]["content"][0].clone();
     let mut many = chat(b"");
     many["messages"][0]["content"] = json!(vec![part; 17]);
-    let error = body(&serving.post("/v1/chat/completions", &many.to_string()), 400);
+    let error = body(
+        &serving.post("/v1/chat/completions", &many.to_string()),
+        400,
+    );
     let message = error["error"]["message"].as_str().unwrap();
     assert!(message.contains("at most 16 images"), "{message}");
     // Nothing of a refused request is left.
@@ -205,7 +246,10 @@ fn images_that_cannot_be_seen_are_errors_with_their_field() {
 fn model_without_a_tower_refuses_images() {
     for args in [&["--no-vision"][..], &["--name", "blind", "--no-mmproj"]] {
         let serving = serve(args);
-        let error = body(&serving.post("/v1/chat/completions", &chat(&square(RED)).to_string()), 400);
+        let error = body(
+            &serving.post("/v1/chat/completions", &chat(&square(RED)).to_string()),
+            400,
+        );
         let message = error["error"]["message"].as_str().unwrap();
         assert!(message.contains("reads text only"), "{message}");
         let props = body(&serving.get("/props"), 200);
@@ -226,10 +270,18 @@ fn surfaces_name_what_a_model_sees() {
     let listed = body(&serving.get("/v1/models"), 200);
     assert!(sees(&listed["data"][0]["capabilities"]), "{listed}");
     let shown = stdout(&millrace(&["show", &model()]));
-    assert!(shown.contains("sees images: millrace-mini-vision.mmproj.gguf"), "{shown}");
-    let tower = mini("millrace-mini-vision.mmproj.gguf").display().to_string();
+    assert!(
+        shown.contains("sees images: millrace-mini-vision.mmproj.gguf"),
+        "{shown}"
+    );
+    let tower = mini("millrace-mini-vision.mmproj.gguf")
+        .display()
+        .to_string();
     let shown = stdout(&millrace(&["show", &tower]));
-    assert!(shown.contains("runs here: idefics3 (tower of models"), "{shown}");
+    assert!(
+        shown.contains("runs here: idefics3 (tower of models"),
+        "{shown}"
+    );
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/mini");
     let listed = stdout(&millrace(&["list", "--models-dir", folder]));
     let line = listed.lines().find(|line| line.starts_with(MODEL));
@@ -248,7 +300,17 @@ fn terminal_shows_images_to_the_model() {
     let (red, broken) = (at("red.bmp", &square(RED)), at("broken.bmp", b"BM"));
     let model = model();
     let run = |image: &str, more: &[&str]| {
-        let args = ["run", "--model", &model, "--image", image, "--temperature", "0", "-n", "12"];
+        let args = [
+            "run",
+            "--model",
+            &model,
+            "--image",
+            image,
+            "--temperature",
+            "0",
+            "-n",
+            "12",
+        ];
         millrace(&[&args[..], more, &[QUESTION]].concat())
     };
     let said = stdout(&run(&red, &[]));
@@ -260,7 +322,10 @@ fn terminal_shows_images_to_the_model() {
     ] {
         let output = run(image, more);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(why), "{why}: {said}");
+        assert!(
+            !output.status.success() && said.contains(why),
+            "{why}: {said}"
+        );
     }
 }
 
@@ -272,9 +337,50 @@ fn tower_of_another_model_is_an_error_where_it_is_named() {
     let small = crate::support::synth(&folder);
     let output = millrace(&["run", "--model", &small, "--mmproj", &tower, "Hello"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("projection_dim"), "{said}");
+    assert!(
+        !output.status.success() && said.contains("projection_dim"),
+        "{said}"
+    );
     fs::copy(&tower, folder.0.join("mmproj-F16.gguf")).unwrap();
     let output = millrace(&["run", "--model", &small, "-n", "1", "Hello"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && said.contains("reads text only"), "{said}");
+    assert!(
+        output.status.success() && said.contains("reads text only"),
+        "{said}"
+    );
+}
+
+/// Promise (Models): `pull` takes the tower of the preferred format along, unless it is left out; `rm` removes both.
+#[test]
+fn pull_takes_the_tower_along() {
+    let folder = Folder::new("pull-tower");
+    let read = |name: &str| fs::read(mini(name)).unwrap();
+    let files = vec![
+        ("Mini-F16.gguf", read("millrace-mini-vision.gguf")),
+        ("mmproj-Mini-Q8_0.gguf", b"not taken".to_vec()),
+        (
+            "mmproj-Mini-F16.gguf",
+            read("millrace-mini-vision.mmproj.gguf"),
+        ),
+    ];
+    let hub = Hub::start(files, Manners::default());
+    let directories = json!([folder.0]).to_string();
+    let (url, name) = (hub.url(), "hf.co/org/repo");
+    let vars = [
+        ("HF_ENDPOINT", url.as_str()),
+        ("MILLRACE_MODELS_DIRECTORIES", directories.as_str()),
+    ];
+    let at = |file: &str| folder.0.join("org/repo").join(file);
+    stdout(&millrace_with(&["pull", name, "--no-vision"], &vars));
+    assert!(at("Mini-F16.gguf").exists() && !at("Mini-F16.mmproj.gguf").exists());
+    stdout(&millrace_with(&["pull", name], &vars));
+    let tower = fs::read(at("Mini-F16.mmproj.gguf")).unwrap();
+    assert!(tower == read("millrace-mini-vision.mmproj.gguf"));
+    let listed = stdout(&millrace_with(&["list"], &vars));
+    assert!(
+        listed.contains("vision") && !listed.contains("mmproj"),
+        "{listed}"
+    );
+    stdout(&millrace_with(&["rm", name], &vars));
+    assert!(!at("Mini-F16.gguf").exists() && !at("Mini-F16.mmproj.gguf").exists());
 }
