@@ -241,7 +241,10 @@ fn blind(model: &ServedModel, models: &ModelRegistry, first: &ImagePart) -> ApiE
         [] => "no model that is loaded sees images (docs/images.md)".to_owned(),
         names => format!("models with vision here: {}", names.join(", ")),
     };
-    image_error(first, format!("model {} reads text only; {others}", model.id))
+    image_error(
+        first,
+        format!("model {} reads text only; {others}", model.id),
+    )
 }
 
 fn image_error(first: &ImagePart, why: String) -> ApiError {
