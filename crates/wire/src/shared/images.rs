@@ -15,7 +15,7 @@ use text::{image_part, text_part};
 pub(crate) const LEFT_OUT_IMAGE: &str = "(an image, which this model cannot read)";
 /// Error message for an image that another server has.
 const REMOTE_MESSAGE: &str =
-    "is a URL: remote images are off (vision.remote): send a data URL with the image in base64";
+    "is a URL, and this server fetches no images: send a data URL with the image in base64";
 /// Error message for an image that the API's own server has.
 const STORED_MESSAGE: &str =
     "names a file: files are not stored by this server: send image_url with a data URL";
