@@ -1,5 +1,5 @@
-//! Writes the table of the page's files, plain and compressed, with the digest of their bytes. Lines of comments and
-//! indentation are left out of scripts and styles; everything else is as in the source.
+//! Writes the table of the page's files, plain and compressed, with the digest of their bytes. Lines of comments,
+//! comments of types and indentation are left out of scripts and styles; everything else is as in the source.
 //!
 //! The version is the digest of all files. It is a part of the address of each file but the document, so a browser may keep the
 //! files for ever. The style and the first script are parts of the document: a browser paints it without another request. The
@@ -83,7 +83,7 @@ fn is_code(name: &str) -> bool {
     end.is_some_and(|end| end == "js" || end == "css")
 }
 
-/// The lines that hold more than a comment, without their indentation. No file has a text of several lines.
+/// The lines that hold more than a comment, without their indentation and types. No file has a text of several lines.
 fn without_comments(text: &str) -> String {
     let (mut short, mut in_comment) = (String::new(), false);
     for line in text.lines().map(str::trim) {
@@ -92,11 +92,24 @@ fn without_comments(text: &str) -> String {
             in_comment || line.starts_with("//") || begins && (!ends || line.ends_with("*/"));
         in_comment = (in_comment || begins) && !ends;
         if !is_comment && !line.is_empty() {
-            short.push_str(line);
+            short.push_str(&without_types(line));
             short.push('\n');
         }
     }
     short
+}
+
+/// A line without its comments of types.
+fn without_types(line: &str) -> String {
+    let (mut short, mut rest) = (String::new(), line);
+    while let Some((code, comment)) = rest.split_once("/** @") {
+        let Some((_, after)) = comment.split_once("*/") else {
+            break;
+        };
+        short.push_str(code);
+        rest = after.trim_start();
+    }
+    short + rest
 }
 
 fn version_of(files: &[(String, Vec<u8>)]) -> String {

@@ -23,7 +23,6 @@ use text::Capabilities;
 use wire::control_request::ControlRequest;
 use wire::derived_model::{DerivedModel, RequestedModel};
 use wire::fields::Fields;
-use wire::model_defaults::RequestedModel;
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
 use wire::stored_request::History;
@@ -89,12 +88,13 @@ fn history(id: &str) -> Result<Box<dyn History>, ApiError> {
     }
 }
 
-/// A request of a protocol. A model named `derived` has defaults, and one named `plain` has no reasoning.
+/// A request of a protocol. A model named `derived` has defaults, one named `plain` has no reasoning and reads text only.
 fn parse(protocol: Protocol, body: &[u8]) -> Result<GenerateRequest, ApiError> {
     let body = RequestBody::parse(Bytes::copy_from_slice(body))?;
     let mut fields = body.fields();
     let name = fields.string("model");
     let model = RequestedModel {
+        takes_images: name.as_deref() != Some("plain"),
         id: "fake",
         derived: (name.as_deref() == Some("derived")).then(|| &*DERIVED),
         sampling: SamplingDefaults::default(),
@@ -177,12 +177,14 @@ fn run(kind: usize, body: &[u8]) {
             assert!(prompts.len() <= embeddings_input::INPUTS_MAX);
             prompts
                 .iter()
-                .for_each(|prompt| check_prompt(prompt, VOCAB));
+                .for_each(|prompt| check_prompt(prompt, 0, VOCAB));
         }
         2 => {
             let parse = || anthropic::message_request::parse_prompt(Fields::parse(body)?);
-            let prompt = check(Protocol::Messages, body, parse).flatten();
-            prompt.iter().for_each(|prompt| check_prompt(prompt, VOCAB));
+            if let Some((prompt, images)) = check(Protocol::Messages, body, parse) {
+                let images = images.len();
+                prompt.iter().for_each(|prompt| check_prompt(prompt, images, VOCAB));
+            }
         }
         _ => {
             if let Ok(text) = std::str::from_utf8(body) {

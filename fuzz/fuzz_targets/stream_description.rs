@@ -88,6 +88,7 @@ fn parse(protocol: Protocol, body: &[u8]) -> Result<GenerateRequest, ApiError> {
     let mut fields = body.fields();
     let name = fields.string("model");
     let model = RequestedModel {
+        takes_images: true,
         id: "fake",
         derived: (name.as_deref() == Some("derived")).then(|| &*DERIVED),
         adapters: &NO_ADAPTERS,

@@ -158,7 +158,7 @@ SCHEMA = {"type": "object", "properties": {name: {"enum": ["fox", "otter"]} for 
 
 @check
 def schema_and_refusals(world):
-    """an answer under a schema says that it is valid so far, and valid at its end; an image is refused in words"""
+    """an answer under a schema says that it is valid so far, and valid at its end; a file that is no text is refused in words"""
     with world.page(world.toy) as page:
         page.get_by_role("button", name="System & options").click()
         page.get_by_label("Answer schema").fill("{")
@@ -174,10 +174,10 @@ def schema_and_refusals(world):
         expect(page.locator(".chip.valid")).to_have_text("schema: valid")
         page.locator(".composer").evaluate("""form => {
             const data = new DataTransfer();
-            data.items.add(new File(['x'], 'cat.png', {type: 'image/png'}));
+            data.items.add(new File(['x'], 'cats.zip', {type: 'application/zip'}));
             form.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}));
         }""")
-        expect(page.locator(".composer .error")).to_contain_text("read text only")
+        expect(page.locator(".composer .error")).to_contain_text("cats.zip: files are sent if they are texts or images")
 
 
 HOSTILE = [

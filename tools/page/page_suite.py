@@ -12,6 +12,7 @@ import traceback
 from playwright.sync_api import sync_playwright
 
 import chat_checks  # noqa: F401
+import image_checks  # noqa: F401
 import survival_checks  # noqa: F401
 import view_checks  # noqa: F401
 from checks import CHECKS

@@ -89,6 +89,13 @@ class World:
         self.servers.append(Server(self.binary, place, HF_ENDPOINT=hub.url))
         return self.servers[-1]
 
+    def start_seeing(self, model):
+        """A server whose model has a tower for images."""
+        place = self.folder / "seeing"
+        place.mkdir()
+        self.servers.append(Server(self.binary, place, model=model))
+        return self.servers[-1]
+
     def start_slow(self, name, *arguments, **variables):
         """A server whose model needs a while for each token, as real ones do, with a small credit window."""
         model, place = self.folder / "slow.gguf", self.folder / name

@@ -63,9 +63,10 @@ const NODE_SUITES: [&str; 5] = [
 
 /// Runs every suite in `tools/clients`, but for the one of `conformance`; `--all`: also those behind proxies, and those whose packages
 /// take a minute to install. Names such as `proxies` choose the suites whose files begin so. `--debug` and `--binary PATH` choose another
-/// binary than the release's.
+/// binary than the release's, `--device NAME` where it computes models (it needs the feature `gpu`).
 pub(crate) fn run(args: &[String]) -> Outcome {
     let (binary, args) = shell::binary(args)?;
+    let (device, args) = device(&args)?;
     let (flags, names): (Vec<_>, Vec<_>) = args.iter().partition(|arg| arg.starts_with("--"));
     if let Some(unknown) = flags.iter().find(|flag| **flag != "--all") {
         return Err(format!("clients: unknown flag {unknown}"));
@@ -102,12 +103,14 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         let python = python(name, packages, &[])?;
         suites.try_for_each(|suite| {
             let suite = folder.join(suite);
-            shell::run(Command::new(&python).arg(suite).arg(&binary).arg(&programs))
+            let mut command = Command::new(&python);
+            device.choose(&mut command);
+            shell::run(command.arg(suite).arg(&binary).arg(&programs))
         })?;
     }
     let of_node: Vec<_> = NODE_SUITES.iter().filter(is_wanted).collect();
     if !of_node.is_empty() {
-        run_node(&of_node, &binary)?;
+        run_node(&of_node, &binary, &device)?;
     }
     if names.is_empty() {
         conformance::fast(&binary)
@@ -116,19 +119,49 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     }
 }
 
+/// Where the servers of the suites compute their models; `None`: where the server's default is.
+struct DeviceOfSuites(Option<String>);
+
+impl DeviceOfSuites {
+    /// Sets a suite's variables. Kernels that a driver compiled for one suite are there for the next: each has a folder of its own
+    /// for caches, and lavapipe compiles for seconds.
+    fn choose(&self, command: &mut Command) {
+        let Some(device) = &self.0 else { return };
+        command.env("MILLRACE_MODEL_DEVICE", device);
+        if std::env::var_os("MESA_SHADER_CACHE_DIR").is_none() {
+            command.env("MESA_SHADER_CACHE_DIR", root().join("target/shaders"));
+        }
+    }
+}
+
+/// Takes `--device NAME` out of the arguments.
+fn device(args: &[String]) -> Result<(DeviceOfSuites, Vec<String>), String> {
+    let (mut device, mut others) = (None, Vec::new());
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        match arg.as_str() {
+            "--device" => device = Some(rest.next().ok_or("--device: a name must follow")?.clone()),
+            _ => others.push(arg.clone()),
+        }
+    }
+    Ok((DeviceOfSuites(device), others))
+}
+
 /// The files of all suites here.
 fn all_suites() -> impl Iterator<Item = &'static str> {
     let python = SUITES.iter().chain(&AGENT_SUITES).chain(&PROXY_SUITES);
     python.chain(&EMBEDDING_SUITES).chain(&NODE_SUITES).copied()
 }
 
-fn run_node(suites: &[&&str], binary: &Path) -> Outcome {
+fn run_node(suites: &[&&str], binary: &Path, device: &DeviceOfSuites) -> Outcome {
     let Some(packages) = node_modules("clients", &NODE_PACKAGES)? else {
         println!("\n== {suites:?}: skipped, npm is not installed");
         return Ok(());
     };
     suites.iter().try_for_each(|suite| {
         let suite = root().join("tools/clients").join(suite);
-        shell::run(Command::new("node").arg(suite).arg(binary).arg(&packages))
+        let mut command = Command::new("node");
+        device.choose(&mut command);
+        shell::run(command.arg(suite).arg(binary).arg(&packages))
     })
 }

@@ -10,7 +10,8 @@
 //! cargo xtask chart     the Helm chart, rendered and checked (needs PyPI)
 //! cargo xtask deny      advisories, licenses, bans and sources of all dependencies (needs PyPI and RustSec's list);
 //!                       --offline: without advisories
-//! cargo xtask clients   other people's clients against a running server (needs PyPI); --all: also those of embeddings and proxies
+//! cargo xtask clients   other people's clients against a running server (needs PyPI); --all: also those of embeddings and proxies;
+//!                       --device NAME: with models on a device
 //! cargo xtask arm       the kernels' tests for AArch64 under qemu, in a root of Debian sid (needs root, Debian; minutes);
 //!                       --all: also those of model and engine; --check: the binary's code compiles
 //! cargo xtask cluster   faults in a cluster of processes over NATS, with unmodified clients (needs PyPI, minutes);
@@ -21,6 +22,8 @@
 //!                       (--install: and installs it into a new Debian, needs root, Debian); --wheel: Python package (needs
 //!                       PyPI); --gpu: archive or wheel with support of GPUs (needs PyPI); --folder: what an archive has.
 //!                       Minutes
+//! cargo xtask device-run  --pack: what a machine with a GPU is asked, as an archive; --try: with small shapes on this machine;
+//!                       --rivals: with llama.cpp (needs npm)
 //! cargo xtask book      the documentation as a site (needs mdbook: `cargo install mdbook --locked`)
 //! cargo xtask docs      every command of README.md and docs/*.md, on the built-in model
 //! cargo xtask conformance   other people's suites, unmodified; writes docs/conformance.md (needs PyPI, minutes);
@@ -48,6 +51,7 @@ mod conformance;
 mod debian_program;
 mod debian_root;
 mod deny;
+mod device_run;
 mod dist;
 mod docs;
 mod lavapipe;
@@ -84,6 +88,7 @@ fn main() -> ExitCode {
         Some("packages") => packages::run(),
         Some("page") => page::run(&args.collect::<Vec<_>>()),
         Some("deny") => deny::run(&args.collect::<Vec<_>>()),
+        Some("device-run") => device_run::run(&args.collect::<Vec<_>>()),
         Some("dist") => dist::run(&args.collect::<Vec<_>>()),
         Some("docs") => docs::run(&args.collect::<Vec<_>>()),
         Some("conformance") => conformance::run(&args.collect::<Vec<_>>()),
@@ -91,7 +96,7 @@ fn main() -> ExitCode {
         Some("oracle") => oracle::run(&args.collect::<Vec<_>>()),
         Some("rivals") => rivals::run(&args.collect::<Vec<_>>()),
         other => Err(format!(
-            "unknown task {:?}: test, tidy, size, spec, arm, book, chart, packages, clients, cluster, deny, page, dist, docs, conformance, soak, rivals or oracle",
+            "unknown task {:?}: test, tidy, size, spec, arm, book, chart, packages, clients, cluster, deny, device-run, page, dist, docs, conformance, soak, rivals or oracle",
             other.unwrap_or("(none)")
         )),
     };

@@ -28,13 +28,24 @@ pub struct Limits {
     pub read_small_pages: f64,
     /// Bytes read per second from pages of 2 MiB, if the operating system provides them.
     pub read_large_pages: f64,
-    /// Operations on f32 per second (a multiply-add is two).
+    /// Operations on f32 per second (a multiply-add is two); 0 where that was not measured.
     pub f32_ops: f64,
-    /// Operations on int8 per second.
+    /// Operations on int8 per second; 0 where that was not measured.
     pub int8_ops: f64,
 }
 
 impl Limits {
+    /// Limits of a device, of which only the bytes read per second are known.
+    pub(crate) const fn of_device(read: f64) -> Self {
+        Self {
+            read_bytes: 0,
+            read_small_pages: read,
+            read_large_pages: read,
+            f32_ops: 0.0,
+            int8_ops: 0.0,
+        }
+    }
+
     /// Measures the limits, reading a buffer of at least `bytes` that exceeds all caches. Takes seconds.
     ///
     /// # Errors

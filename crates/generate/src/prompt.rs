@@ -3,6 +3,8 @@
 mod image_runs;
 #[cfg(test)]
 mod image_tests;
+mod prompt_errors;
+mod recorded;
 #[cfg(test)]
 mod restored_tests;
 #[cfg(test)]
@@ -10,15 +12,16 @@ mod tests;
 mod truncated;
 
 pub use self::image_runs::{IMAGE_CHANGED, ImageRun};
+pub use self::prompt_errors::{TEMPLATE_BROKEN, no_text_error};
 
-use crate::error::{ApiError, Blame, ErrorKind};
+use self::prompt_errors::{images_lost, no_text, template_failed, tokenizer_failed};
+use crate::error::ApiError;
 use crate::images::MeasuredImages;
 use crate::infill_prompt::InfillPrompt;
 use crate::model_handle::{ModelHandle, prompt_text};
 use crate::output::parser_config::{ParseOptions, ParserConfig};
 use crate::prompt_limit::{PromptLimit, PromptTruncation};
 use crate::request::{MixedPart, Prompt, PromptPiece};
-use crate::request_record::PromptRecord;
 use engine::MediaInput;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -181,6 +184,12 @@ impl<'a> PromptEncoder<'a> {
     ) -> Result<Vec<u32>, ApiError> {
         let tokenizer = &self.model.tokenizer;
         let typed = self.escape_messages(messages);
+        if typed
+            .iter()
+            .any(|m| !text::images_of(&m.content).is_empty())
+        {
+            return Err(images_lost("messages"));
+        }
         let typed = self.fit_messages(typed, arguments.tools, false)?;
         let arguments = TemplateArguments {
             tools: &text::with_escaped_values(arguments.tools, tokenizer),
@@ -530,64 +539,6 @@ impl PromptEncoder<'_> {
     }
 }
 
-/// The error of a template that drops images, or doubles them.
-fn images_lost(field: &str) -> ApiError {
-    let message = format!("{field}: the model's chat template does not render the images");
-    ApiError::field(field, "template_refused", message)
-}
-
-/// Code of the error of a chat template that is wrong, which neither the request nor this program can mend.
-pub const TEMPLATE_BROKEN: &str = "template_broken";
-
-/// The error of a chat template that failed on this field.
-fn template_failed(error: TemplateError, field: &str, room: PromptLimit) -> ApiError {
-    match error {
-        TemplateError::Refused(why) => ApiError::field(
-            field,
-            "template_refused",
-            format!("{field}: the model's chat template rejected it: {why}"),
-        ),
-        TemplateError::TooLong(most) if most == room.bytes_max() => room.too_long(field, most + 1),
-        TemplateError::TooLong(most) => ApiError::field(
-            field,
-            "too_long",
-            format!(
-                "{field}: the model's template makes a value of more than {most} bytes or items of it"
-            ),
-        ),
-        TemplateError::Broken(why) | TemplateError::NoThread(why) => {
-            tracing::error!(why, "chat template failed");
-            ApiError::ours(
-                TEMPLATE_BROKEN,
-                "the model's chat template failed on this conversation",
-            )
-        }
-    }
-}
-
-/// The error for a request for text to an encoder, and what the encoder is for.
-pub fn no_text_error(name: &str, purpose: &str) -> ApiError {
-    let message = format!("model: '{name}' is an encoder, which generates no text; {purpose}");
-    ApiError::field("model", "not_supported", message)
-}
-
-/// The error where the name of the model is not known.
-fn no_text() -> ApiError {
-    let message = "model: is an encoder, which generates no text".to_owned();
-    ApiError::field("model", "not_supported", message)
-}
-
-/// The error of a prompt that the tokenizer rejects.
-fn tokenizer_failed(error: &TokenizerError) -> ApiError {
-    tracing::error!(%error, "tokenizer failed");
-    ApiError::new(
-        ErrorKind::Internal,
-        Blame::Ours,
-        "tokenizer_failed",
-        "the prompt could not be tokenized",
-    )
-}
-
 /// Private-use sentinel behind a text that the answer continues. If user text contains it, the last occurrence is the
 /// inserted one.
 const SENTINEL: &str = "\u{F8FF}end\u{F8FF}";
@@ -613,70 +564,4 @@ fn cut_at_sentinel(field: &str, text: &mut String) -> Result<(), ApiError> {
     };
     text.truncate(at);
     Ok(())
-}
-
-impl PreparedPrompt {
-    /// The prompt as a record.
-    pub fn to_record(&self) -> PromptRecord {
-        let rendered = self.rendered.as_ref();
-        PromptRecord {
-            ids: self.ids.clone(),
-            at_text_start: self.at_text_start,
-            echo_text: self.echo_text.as_deref().map(str::to_owned),
-            text: rendered.map(|rendered| rendered.text.clone()),
-            tools: rendered.map_or_else(Vec::new, |rendered| rendered.tools.clone()),
-            images: self.run_records(),
-        }
-    }
-}
-
-impl PromptEncoder<'_> {
-    /// The prompt of a record, without rendering and tokenizing. The answer is parsed as in the process that wrote
-    /// the record.
-    ///
-    /// # Errors
-    /// The ids are not those of a prompt for this model.
-    pub fn restore(
-        self,
-        record: PromptRecord,
-        wanted: ParseOptions,
-    ) -> Result<PreparedPrompt, ApiError> {
-        let PromptRecord {
-            ids,
-            at_text_start,
-            echo_text,
-            text,
-            tools,
-            images,
-        } = record;
-        let (tokenizer, context_max) = (&self.model.tokenizer, self.model.context_max);
-        let vocab = tokenizer.vocab_size();
-        if ids.is_empty() || ids.iter().any(|&id| id as usize >= vocab) {
-            let message = "prompt: the recorded ids are not ids of the model's vocabulary";
-            return Err(ApiError::field("prompt", "invalid_value", message));
-        }
-        if ids.len() >= context_max {
-            return Err(ApiError::full_context("prompt", ids.len(), context_max));
-        }
-        let Some(image_runs) = image_runs::restored_runs(images, ids.len()) else {
-            let message = "prompt: the recorded rows of images are not rows of the prompt";
-            return Err(ApiError::field("prompt", "invalid_value", message));
-        };
-        let rendered = text.map(|text| RenderedPrompt { text, tools });
-        let answers = self.model.answers;
-        let reading = rendered
-            .as_ref()
-            .map_or_else(ParserConfig::default, |rendered| {
-                ParserConfig::new(answers, &rendered.tools, &rendered.text, tokenizer, wanted)
-            });
-        Ok(PreparedPrompt {
-            ids,
-            at_text_start,
-            echo_text: echo_text.map(Into::into),
-            reading,
-            rendered,
-            image_runs,
-            media: Vec::new(),
-        })
-    }
 }

@@ -4,6 +4,7 @@
 //! the described weights. The device runs the list in one compute pass per batch, by kernels in WGSL. Everything on the
 //! device is allocated when the program is loaded.
 
+mod draw_record;
 pub mod layout;
 mod load_error;
 mod model;
@@ -18,6 +19,7 @@ mod step;
 mod supports;
 #[cfg(test)]
 mod test_device;
+mod timing;
 mod webgpu;
 
 pub use load_error::LoadError;
@@ -25,8 +27,10 @@ pub use model::{ARITHMETIC, Model};
 pub use options::Options;
 pub use place::{Place, TooLarge};
 pub use supports::{Unsupported, supports};
-pub use webgpu::device::{Absent, Counts, Device, DeviceError, DeviceFacts, devices};
-pub use webgpu::loaded::{Loaded, Output};
+pub use timing::{KernelTime, kernel_times};
+pub use webgpu::adapters::{DeviceFacts, devices};
+pub use webgpu::device::{Absent, Counts, Device, DeviceError};
+pub use webgpu::matrix_units::MatrixUnits;
 pub use webgpu::memory::PrepareError;
 pub use webgpu::pipelines::KernelError;
 pub use webgpu::selection::{Kind, Selection, UnknownSelection};

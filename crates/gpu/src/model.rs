@@ -1,5 +1,8 @@
 //! A model on a device.
 
+mod ahead;
+
+use crate::draw_record::draw_bounds;
 use crate::load_error::LoadError;
 use crate::operation::{BufferId, MatrixId, Program, RowSet};
 use crate::options::Options;
@@ -8,10 +11,14 @@ use crate::program::{Outputs, Plan};
 use crate::selftest::check_program;
 use crate::step::StepRows;
 use crate::supports::supports;
-use crate::{Device, DeviceError, Loaded, Output, PrepareError};
+use crate::webgpu::loaded::{Loaded, Output};
+use crate::{Device, DeviceError, PrepareError};
+use ahead::Flights;
 use kernels::logits::all_finite;
 use kernels::{Isa, Pool, ScanPlan};
-use model::{Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId};
+use model::{
+    Ahead, Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId,
+};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -21,7 +28,7 @@ use weights::parameters::{DescribedMatrix, DescribedReader, Stored, Weights};
 use weights::{Config, ModelFiles, Packed};
 
 /// Identity of the arithmetic: equal inputs give equal tokens on one device as long as it is equal.
-pub const ARITHMETIC: &str = "wgsl 1";
+pub const ARITHMETIC: &str = "wgsl 2";
 
 /// A model that is ready to run. Everything on the device is allocated.
 pub struct Model {
@@ -36,6 +43,7 @@ pub struct Model {
     device: Arc<Device>,
     program: Program,
     page_bytes: usize,
+    spans_max: usize,
     /// In a cell since pages are exported from a shared model; `None` after the device could not be opened again.
     loaded: RefCell<Option<Loaded>>,
     /// The failure since which the model does nothing.
@@ -44,6 +52,7 @@ pub struct Model {
     /// The rules of states, and their number, in a model with recurrent layers.
     states: Option<(ScanPlan, usize)>,
     place: Place,
+    flights: Flights,
     /// `(logit rows, vocab)` of the last batch.
     logits: Vec<f32>,
     /// Columns read from the hidden rows: `(hidden rows, columns)`.
@@ -88,7 +97,9 @@ impl Model {
             constants: plan.constants,
             isa: Isa::detect(),
             page_bytes: loaded.page_bytes() as usize,
+            spans_max: options.spans_max,
             device,
+            flights: Flights::new(draw_bounds(&plan.program)),
             program: plan.program,
             loaded: RefCell::new(Some(loaded)),
             fault: Cell::new(None),
@@ -111,6 +122,11 @@ impl Model {
     /// Memory on the device by purpose.
     pub fn bytes(&self) -> Place {
         self.place
+    }
+
+    #[cfg(test)]
+    pub(crate) fn program(&self) -> &Program {
+        &self.program
     }
 
     /// The device.
@@ -152,6 +168,21 @@ impl Model {
             self.fault.set(Some(fault));
             ForwardError::Device(fault)
         })
+    }
+
+    /// Rejects a batch that violates a bound or a rule; its tokens may be those of the `draws` draws before it.
+    fn check(&mut self, batch: &Batch, draws: usize) -> Result<(), ForwardError> {
+        batch.check_plain()?;
+        batch.check_drawn(&self.dims, draws)?;
+        if batch.ranges().iter().any(|span| !span.adapters.is_empty()) {
+            return Err(ForwardError::BadBatch("an adapter is not loaded"));
+        }
+        if batch.spans().len() > self.spans_max {
+            return Err(ForwardError::BadBatch(
+                "there are more than spans_max spans",
+            ));
+        }
+        self.check_states(batch).map_err(ForwardError::BadBatch)
     }
 
     /// Rejects a batch whose states violate a rule.
@@ -218,10 +249,12 @@ fn refusal(error: PrepareError, place: Place) -> LoadError {
         }),
         PrepareError::Device(error) => LoadError::Device(error),
         PrepareError::Kernel(error) => LoadError::Kernel(error),
-        error @ PrepareError::TooLarge { .. } => LoadError::TooLarge(TooLarge {
-            place,
-            why: error.to_string(),
-        }),
+        error @ (PrepareError::TooLarge { .. } | PrepareError::Workgroups { .. }) => {
+            LoadError::TooLarge(TooLarge {
+                place,
+                why: error.to_string(),
+            })
+        }
     }
 }
 
@@ -290,12 +323,10 @@ impl Forward for Model {
     }
 
     fn forward(&mut self, batch: &Batch) -> Result<&mut [f32], ForwardError> {
-        batch.check_plain()?;
-        batch.check(&self.dims)?;
-        if batch.ranges().iter().any(|span| !span.adapters.is_empty()) {
-            return Err(ForwardError::BadBatch("an adapter is not loaded"));
+        if self.flights.are_in_flight() {
+            return Err(ForwardError::BadBatch("a batch is in flight"));
         }
-        self.check_states(batch).map_err(ForwardError::BadBatch)?;
+        self.check(batch, 0)?;
         self.hidden.clear();
         if batch.is_empty() {
             return Ok(&mut []);
@@ -350,12 +381,21 @@ impl Forward for Model {
         _ = self.on_device(|loaded| loaded.copy_page(from, to));
     }
 
+    fn ahead(&mut self) -> Option<&mut dyn Ahead> {
+        Some(self)
+    }
+
     fn recover(&mut self) -> Result<(), ForwardError> {
+        self.flights.lose();
         // The memory of the device is given back first: it may not hold the model twice.
         if let Some(old) = self.loaded.take() {
             release(old);
         }
         self.fault.set(Some(DeviceFault::Lost));
+        if !self.files.are_unchanged() {
+            // The streams began with other weights.
+            return Err(ForwardError::Device(DeviceFault::Failed));
+        }
         let lost = ForwardError::Device(DeviceFault::Lost);
         let device = self.device.reopen().map_err(|_| lost.clone())?;
         let (then, now) = (self.device.facts(), device.facts());
@@ -405,6 +445,8 @@ mod tests {
             pages: 9,
             rows_max: 20,
             logit_rows_max: 3,
+            spans_max: 20,
+            draws_max: 8,
             states: 5,
             exact: false,
         };

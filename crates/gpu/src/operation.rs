@@ -418,6 +418,15 @@ pub struct Step {
     pub operation: Operation,
 }
 
+/// Logits that tokens are drawn from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrawShape {
+    /// `(logit rows, vocab)`.
+    pub logits: BufferId,
+    /// Draws of a batch, at most.
+    pub draws_max: u32,
+}
+
 /// What a device runs for each batch, and what it needs for it.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
@@ -438,12 +447,16 @@ pub struct Program {
     /// Whether a row has the same bits in batches of all sizes. Else it has them in batches of fewer than 16 rows, and larger
     /// ones are computed by tiles.
     pub exact: bool,
+    /// Whether products of 16 rows and more are computed on matrix units, where the device has them.
+    pub on_matrix_units: bool,
     /// Rows of the largest batch.
     pub rows_max: u32,
     /// Words of the largest [record](crate::record).
     pub record_words_max: u32,
     /// Positions of the longest sequence.
     pub context_max: u32,
+    /// The logits that tokens are drawn from; `None`: nothing is drawn.
+    pub draws: Option<DrawShape>,
 }
 
 impl Program {

@@ -6,6 +6,8 @@ use weights::{Config, LoadError};
 const PAGE_TOKENS_MAX: usize = 4096;
 /// The most states of sequences.
 const STATES_MAX: usize = 1 << 20;
+/// The most draws of a batch.
+const DRAWS_MAX: usize = 1 << 20;
 /// The most pages.
 const PAGES_MAX: usize = 1 << 24;
 /// The most rows of a batch; workspace on the device grows with them.
@@ -24,6 +26,10 @@ pub struct Options {
     pub rows_max: usize,
     /// Rows of logits in one batch, 1 to `rows_max`.
     pub logit_rows_max: usize,
+    /// Sequences of one batch, 1 to `rows_max`; the page tables of so many are uploaded with each batch.
+    pub spans_max: usize,
+    /// Draws of one batch, 1 to 2^20.
+    pub draws_max: usize,
     /// States of sequences, 1 to 2^20, in a model with recurrent layers; without effect in others.
     pub states: usize,
     /// Whether a row has the same bits in batches of all sizes; else it has them in batches of fewer than 16 rows, and
@@ -37,7 +43,9 @@ impl Options {
         bound("page_tokens", self.page_tokens, PAGE_TOKENS_MAX)?;
         bound("pages", self.pages, PAGES_MAX)?;
         bound("rows_max", self.rows_max, ROWS_MAX)?;
-        bound("logit_rows_max", self.logit_rows_max, self.rows_max)
+        bound("logit_rows_max", self.logit_rows_max, self.rows_max)?;
+        bound("spans_max", self.spans_max, self.rows_max)?;
+        bound("draws_max", self.draws_max, DRAWS_MAX)
     }
 
     /// Rejects a number of states that a model with recurrent layers cannot have.

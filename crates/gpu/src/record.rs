@@ -4,7 +4,8 @@
 //! words 0..4                  zero
 //! for each row set            rows: ROW_WORDS words each; then the angles of table 0, of table 1: (rows, dims) as f32
 //!                             (cos, sin) pairs; sets without layers after them have no angles
-//! spans                       SPAN_WORDS words each, in a model with recurrent layers
+//! spans                       SPAN_WORDS words each
+//! tiles                       of long spans: the first row, and the number of rows, at most TILE_ROWS
 //! tables                      page tables, to which rows point by their first word
 //! ```
 
@@ -13,6 +14,12 @@ use crate::operation::RowSet;
 /// Words of a span: the first row, the number of rows, the state before or [`u32::MAX`], the number of states that are written;
 /// then of each of these the rows of the span before it, and its number.
 pub const SPAN_WORDS: usize = 4 + 2 * WRITES_MAX;
+
+/// Rows of a span from which on its attention is computed by tiles; also the least of a batch with tiles.
+pub(crate) const TILED_ROWS_MIN: u32 = 16;
+
+/// Rows of a tile of a span, at most.
+pub(crate) const TILE_ROWS: u32 = 32;
 
 /// States that a span writes, at most.
 pub const WRITES_MAX: usize = model::KEPT_MAX + 1;
@@ -72,6 +79,8 @@ pub struct Record {
     sets: [SetPlace; RowSet::ALL.len()],
     /// The first span, and the number of spans.
     spans: [u32; 2],
+    /// Number of tiles, after the spans.
+    tiles: u32,
     tables_at: u32,
     /// Positions that the longest row sees.
     longest: u32,
@@ -84,6 +93,7 @@ impl Record {
         self.words.resize(4, 0);
         self.sets = Default::default();
         self.spans = [0; 2];
+        self.tiles = 0;
         self.tables_at = 0;
         self.longest = 0;
     }
@@ -91,7 +101,8 @@ impl Record {
     /// Words of the largest record: `rows` rows in each set, with `angles` numbers of both tables together, and `entries`
     /// entries of page tables.
     pub fn words_max(rows: usize, angles: usize, entries: usize) -> usize {
-        4 + rows * (RowSet::ALL.len() * (ROW_WORDS + angles) + SPAN_WORDS) + entries
+        // A tile has at least as many rows as words.
+        4 + rows * (RowSet::ALL.len() * (ROW_WORDS + angles) + SPAN_WORDS + 1) + entries
     }
 
     /// Adds the rows of a set, and its angles: for each table `(rows, dims)`, empty where no operation turns by them. Each set
@@ -137,6 +148,14 @@ impl Record {
                 .extend(writes.flat_map(|(rows, state)| [*rows, *state]));
             self.words.resize(end, 0);
         }
+        let long = spans.iter().filter(|span| span.rows >= TILED_ROWS_MIN);
+        for span in long {
+            for begin in (0..span.rows).step_by(TILE_ROWS as usize) {
+                let rows = (span.rows - begin).min(TILE_ROWS);
+                self.words.extend([span.first + begin, rows]);
+                self.tiles += 1;
+            }
+        }
     }
 
     /// Adds the page tables of all rows, at the end.
@@ -179,6 +198,11 @@ impl Record {
     /// The first word of the spans, and their number.
     pub(crate) fn span_place(&self) -> [u32; 2] {
         self.spans
+    }
+
+    /// Number of tiles of long spans.
+    pub(crate) fn tiles(&self) -> u32 {
+        self.tiles
     }
 
     pub(crate) fn tables_at(&self) -> u32 {

@@ -11,6 +11,7 @@ mod weights;
 pub(crate) use adapters::OpenedAdapters;
 #[cfg(feature = "gpu")]
 pub(crate) use device::device_selection;
+pub(crate) use device::measure_on_gpu;
 pub(crate) use memory::bytes_needed;
 pub(crate) use remote::{EngineChoice, RemoteLoadError, load_remote, load_upstream};
 pub(crate) use weights::kernel_isa;
@@ -58,6 +59,8 @@ pub(crate) struct LoadedEngine {
     thread: Option<EngineThread>,
     /// The relay to those engines.
     relay: Option<ModelRelay>,
+    /// The arithmetic at a moment, of a device that may be given up.
+    arithmetic_now: Option<EngineArithmetic>,
     /// Packed weights that are being written to the cache.
     _cache_writers: Vec<CacheWriter>,
 }
@@ -132,6 +135,7 @@ pub(crate) fn load_from(
     let adapters = &described.adapters.adapters;
     let mut model = load_weights(source, (files, adapters, tower), isa, settings, report)?;
     let vision = vision.filter(|_| model.sees_images(source));
+    let arithmetic_now = model.arithmetic_now.take();
     identity.arithmetic.clone_from(&model.arithmetic);
     tracing::debug!(arithmetic = model.arithmetic, "arithmetic of the model");
     let context_max = model.model.dims().context_max;
@@ -154,6 +158,7 @@ pub(crate) fn load_from(
         step_signal,
         bytes,
         thread: Some(thread),
+        arithmetic_now,
         relay: None,
         _cache_writers: cache_writers,
     })
@@ -309,9 +314,10 @@ impl LoadedEngine {
         self.relay.as_mut()?.absence.take()
     }
 
-    /// The arithmetic of engines of other processes.
+    /// The arithmetic of engines of other processes, or of a device that may be given up.
     pub(crate) fn take_engine_arithmetic(&mut self) -> Option<EngineArithmetic> {
-        self.relay.as_mut()?.arithmetic.take()
+        let of_device = self.arithmetic_now.take();
+        of_device.or_else(|| self.relay.as_mut()?.arithmetic.take())
     }
 
     /// Shuts the engine down and joins the thread.

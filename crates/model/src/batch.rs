@@ -1,7 +1,7 @@
 //! Input of one forward pass: query tokens of many sequences, prefill and decode mixed.
 
 use crate::row_inputs::{self, RowAdditions, VectorRows};
-use crate::{AdapterSet, Dims, ForwardError, SpanStates, VECTOR};
+use crate::{AdapterSet, DRAWN, Dims, ForwardError, SpanStates, VECTOR};
 use std::ops::Range;
 
 /// A unit of KV memory: `page_tokens` positions of every layer.
@@ -294,6 +294,14 @@ impl Batch {
     /// # Errors
     /// [`ForwardError::BadBatch`]: there are too many rows, a token or a page does not exist, or a page table is too short.
     pub fn check(&self, dims: &Dims) -> Result<(), ForwardError> {
+        self.check_drawn(dims, 0)
+    }
+
+    /// As [`Self::check`] for a batch whose tokens may be those of the `draws` draws of the batch before: [`crate::DRAWN`].
+    ///
+    /// # Errors
+    /// As for [`Self::check`]; or there is no such draw.
+    pub fn check_drawn(&self, dims: &Dims, draws: usize) -> Result<(), ForwardError> {
         let refuse = |bad: bool, why| {
             if bad {
                 Err(ForwardError::BadBatch(why))
@@ -308,8 +316,10 @@ impl Batch {
             "more logits rows than logit_rows_max",
         )?;
         let has_vectors = !self.vector_rows.is_empty();
-        let unknown =
-            |&token: &u32| token as usize >= dims.vocab && !(has_vectors && token == VECTOR);
+        let is_drawn = |token: u32| token & DRAWN != 0 && ((token & !DRAWN) as usize) < draws;
+        let unknown = |&token: &u32| {
+            token as usize >= dims.vocab && !(has_vectors && token == VECTOR) && !is_drawn(token)
+        };
         refuse(
             self.tokens.iter().any(unknown),
             "a token is not in the vocabulary",

@@ -4,7 +4,7 @@
 /**
  * @typedef {{kind: 'reasoning' | 'content', text: string, from: number, to: number}} TextPart
  * @typedef {{kind: 'call', call: number, id: string, name: string, args: string, done: boolean, from: number, to: number}} CallPart
- * @typedef {TextPart | CallPart} Part
+ * @typedef {TextPart | CallPart | import('./images.js').ImagePart} Part
  *
  * @typedef {object} Answer
  * @property {Part[]} parts

@@ -3,9 +3,8 @@
 
 import { callJson } from './api.js';
 import { duration, el, fill } from './dom.js';
-import { Lanes, labelOf } from './lanes.js';
+import { Lanes, labelOf, laneColors } from './lanes.js';
 import { RiverCanvas, rowPixels } from './river_canvas.js';
-import { laneColors } from './river_colors.js';
 
 const POLL_MS = 300;
 const SCALE_MAX = 2;

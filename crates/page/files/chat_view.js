@@ -6,6 +6,7 @@ import { Composer } from './composer.js';
 import { addMessage, copyBranch, newConversation, pathTo, showBranch } from './conversation.js';
 import { announce, button, el, fill } from './dom.js';
 import { Generation } from './generation.js';
+import { imagesOf, keptImages } from './images.js';
 import { MessageView } from './message_view.js';
 import { optionsPanel } from './options_panel.js';
 import { welcome } from './welcome.js';
@@ -41,6 +42,7 @@ export class ChatView {
       el('div', { class: 'bar' }, this.model,
         button('System & options', () => this.#toggleOptions(), { 'aria-expanded': 'false', 'data-panel': 'options' })),
       this.side, this.scroll, this.composer.root);
+    this.composer.takeDrops(this.root);
     this.scroll.addEventListener('scroll', () => {
       const { scrollTop, scrollHeight, clientHeight } = this.scroll;
       this.#follows = scrollHeight - scrollTop - clientHeight < FOLLOW_PX;
@@ -53,6 +55,16 @@ export class ChatView {
   get running() {
     const leaf = this.conversation.leaf;
     return leaf ? this.generations.get(leaf) : undefined;
+  }
+
+  /** Why the chosen model takes no images; empty: it does. */
+  get blindness() {
+    return this.models.blindness(this.conversation.model);
+  }
+
+  /** Images that a request of this branch has already. */
+  get imageCount() {
+    return pathTo(this.conversation).flatMap(imagesOf).filter(({ id }) => keptImages.get(id)).length;
   }
 
   /** @param {string} [id] */
@@ -71,12 +83,12 @@ export class ChatView {
     if (matchMedia('(hover: hover)').matches) this.composer.focus();
   }
 
-  /** @param {string} text */
-  async send(text) {
+  /** @param {string} text @param {import('./images.js').ImagePart[]} [images] */
+  async send(text, images = []) {
     try {
       const { conversation } = this;
       const leaf = conversation.leaf;
-      const asked = addMessage(conversation, { role: 'user', parts: [{ kind: 'content', text, from: 0, to: 0 }] }, leaf);
+      const asked = addMessage(conversation, { role: 'user', parts: partsOf(text, images) }, leaf);
       await this.#answer(asked.id);
     } catch (error) {
       this.composer.complain(reasonOf(error));
@@ -97,9 +109,9 @@ export class ChatView {
     return this.#answer(message.parent);
   }
 
-  /** @param {Message} message @param {string} text */
-  async editMessage(message, text) {
-    const edited = addMessage(this.conversation, { role: 'user', parts: [{ kind: 'content', text, from: 0, to: 0 }] }, message.parent);
+  /** @param {Message} message @param {string} text @param {import('./images.js').ImagePart[]} images */
+  async editMessage(message, text, images) {
+    const edited = addMessage(this.conversation, { role: 'user', parts: partsOf(text, images) }, message.parent);
     await this.#answer(edited.id);
   }
 
@@ -199,6 +211,7 @@ export class ChatView {
   /** @param {string} model */
   chooseModel(model) {
     this.#set({ model });
+    this.composer.complain('');
     this.#showModels();
   }
 
@@ -208,6 +221,7 @@ export class ChatView {
     this.conversation.model ||= names[0] ?? '';
     fill(this.model, ...names.map((name) => el('option', { value: name, selected: name === this.conversation.model }, this.models.label(name))));
     if (!this.conversation.leaf) fill(this.messages, welcome(this));
+    this.composer.update();
   }
 
   #closePanel() {
@@ -224,4 +238,9 @@ export class ChatView {
     this.side.hidden = false;
     fill(this.side, optionsPanel(this.conversation, () => this.#set({})));
   }
+}
+
+/** The parts of a question. @param {string} text @param {import('./images.js').ImagePart[]} images @returns {import('./answer.js').Part[]} */
+function partsOf(text, images) {
+  return text ? [...images, { kind: 'content', text, from: 0, to: 0 }] : images;
 }

@@ -31,7 +31,8 @@
  * @property {string | null} leaf The last message of the branch that is shown.
  */
 
-import { areTimes } from './token_times.js';
+import { contentOf, imagesOf, isImagePart } from './images.js';
+import { areTimes } from './recording.js';
 
 /** Characters of a title. */
 const TITLE_CHARS = 60;
@@ -40,7 +41,11 @@ export const MESSAGES_MAX = 2000;
 
 /** 128 random bits. `crypto.randomUUID` is missing in pages without TLS. */
 export function newId() {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return hexadecimal(crypto.getRandomValues(new Uint8Array(16)));
+}
+
+/** @param {Uint8Array} bytes */
+export function hexadecimal(bytes) {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
@@ -68,7 +73,7 @@ export function addMessage(conversation, message, parent) {
   conversation.leaf = added.id;
   conversation.updated = Date.now();
   if (conversation.title === 'New chat' && message.role === 'user') {
-    const text = textOf(added).trim().replace(/\s+/g, ' ');
+    const text = (textOf(added) || imagesOf(added)[0]?.name || '').trim().replace(/\s+/g, ' ');
     conversation.title = [...text].slice(0, TITLE_CHARS).join('') || 'New chat';
   }
   return added;
@@ -126,7 +131,7 @@ export function requestMessages(conversation, leaf) {
     }
     const calls = message.parts.flatMap((part) => (part.kind === 'call'
       ? [{ id: part.id, type: 'function', function: { name: part.name, arguments: part.args || '{}' } }] : []));
-    messages.push({ role: message.role, content: textOf(message), ...(calls.length > 0 && { tool_calls: calls }) });
+    messages.push({ role: message.role, content: contentOf(imagesOf(message), textOf(message)), ...(calls.length > 0 && { tool_calls: calls }) });
   }
   return messages;
 }
@@ -156,5 +161,5 @@ export function checkConversation(value) {
 function isPart(part) {
   if (!part || typeof part !== 'object') return false;
   if (part.kind === 'call') return typeof part.args === 'string' && typeof part.name === 'string' && typeof part.id === 'string';
-  return (part.kind === 'content' || part.kind === 'reasoning') && typeof part.text === 'string';
+  return isImagePart(part) || (part.kind === 'content' || part.kind === 'reasoning') && typeof part.text === 'string';
 }

@@ -3,8 +3,9 @@
 import { applyEvent, newAnswer } from './answer.js';
 import { ApiError, call, callJson, reasonOf } from './api.js';
 import { newId, requestMessages, pathTo, textOf } from './conversation.js';
+import { asImageSource, contentOf, imagesOf } from './images.js';
 import { StreamReader } from './stream_reader.js';
-import { noteTime } from './token_times.js';
+import { noteTime } from './recording.js';
 
 /** @typedef {import('./conversation.js').Conversation} Conversation */
 /** @typedef {import('./conversation.js').Message} Message */
@@ -189,7 +190,7 @@ export class Generation extends EventTarget {
   /** The answer goes on after the text it has, which only one API can say. @param {AbortSignal} signal */
   async #openContinued(signal) {
     const { conversation, message } = this;
-    const messages = pathTo(conversation, message.id).map((one) => ({ role: one.role, content: textOf(one).trimEnd() }));
+    const messages = pathTo(conversation, message.id).map((one) => ({ role: one.role, content: contentOf(imagesOf(one), textOf(one).trimEnd(), asImageSource) }));
     const { max_tokens, temperature, top_p, top_k } = conversation.options;
     const body = {
       model: conversation.model, stream: true, messages, max_tokens: max_tokens ?? CONTINUED_TOKENS, temperature, top_p, top_k,

@@ -1,5 +1,8 @@
 // The lanes of the river: what the lists and the feed say about each stream, as segments of states and ticks over time.
 
+import { callJson } from './api.js';
+import { color } from './dom.js';
+
 export const LANES_MAX = 1000;
 /** Ticks and segments of a lane that are kept: those of the window of time that is drawn. */
 export const TICKS_MAX = 400;
@@ -32,6 +35,11 @@ const STALL_MIN_MS = 400;
  * @property {{time: number, state: LaneState}[]} segments
  */
 
+/** States of lanes, and their names in the legend. */
+export const STATES = /** @type {[LaneState, string][]} */ ([
+  ['queued', 'queued'], ['prefilling', 'prefill'], ['running', 'running'], ['credit', 'parked: reader'], ['detached', 'detached'],
+  ['pages', 'parked: pages'], ['place', 'parked: slot'], ['paused', 'paused'], ['ended', 'ended'], ['failed', 'failed'],
+]);
 const FAILED_ENDS = new Set(['failed', 'timed_out', 'deadline', 'lost', 'refused']);
 
 export class Lanes {
@@ -202,8 +210,33 @@ export function stallOf(lane, now) {
   }
 }
 
+/** The streams of the server, from the first one on that has not ended: those before it are read once. */
+export class StreamList {
+  #firstCursor = 0;
+
+  /** @param {{signal?: AbortSignal, isAwaited?: (id: string) => boolean}} [options] `isAwaited`: whether the end of a stream is still to be seen. @returns {Promise<any[]>} */
+  async read({ signal, isAwaited = () => false } = {}) {
+    const all = [];
+    for (let after = this.#firstCursor; all.length < LANES_MAX; ) {
+      const page = await callJson('GET', `/v1/streams?limit=100&after=${after}`, { signal });
+      all.push(...page.data);
+      if (!page.has_more) break;
+      after = page.next;
+    }
+    const firstOpen = all.findIndex((stream) => stream.state !== 'ended');
+    const before = firstOpen < 0 ? all.length - 1 : firstOpen - 1;
+    if (before >= 0 && !all.slice(0, before + 1).some((stream) => isAwaited(stream.id))) this.#firstCursor = all[before].cursor;
+    return all;
+  }
+}
+
 /** What a lane's state is called. @param {Lane} lane @param {number} now */
 export function labelOf(lane, now) {
   if (lane.state === 'ended' || lane.state === 'failed') return `ended: ${lane.end || 'stop'}`;
   return stallOf(lane, now) || (lane.isAttached ? 'running' : 'running, no reader');
+}
+
+/** Colors by the names that the canvas uses. @returns {Record<string, string>} */
+export function laneColors() {
+  return Object.fromEntries(['front', 'text', 'quiet', 'line', ...STATES.map(([state]) => state)].map((name) => [name, color(name)]));
 }

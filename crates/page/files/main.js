@@ -9,7 +9,10 @@ import { ModelsView } from './models_view.js';
 import { RiverView } from './river.js';
 import { ConversationStore } from './store.js';
 import { StreamView } from './stream_view.js';
-import { THEMES, setTheme, storedTheme } from './theme.js';
+
+/** Colors: the system's, or the ones that were chosen in this browser. The first script shows them. */
+const THEME_KEY = 'millrace-theme';
+const THEMES = ['system', 'light', 'dark'];
 
 const store = new ConversationStore();
 const models = new ModelList();
@@ -111,6 +114,18 @@ function setUp() {
   window.addEventListener('hashchange', route);
   document.addEventListener('keydown', takeKey);
   store.addEventListener('change', listConversations);
+}
+
+function storedTheme() {
+  const theme = localStorage.getItem(THEME_KEY) ?? '';
+  return THEMES.includes(theme) ? theme : 'system';
+}
+
+/** @param {string} theme */
+function setTheme(theme) {
+  localStorage.setItem(THEME_KEY, theme);
+  if (theme === 'system') document.documentElement.removeAttribute('data-theme');
+  else document.documentElement.dataset.theme = theme;
 }
 
 function openKey() {

@@ -1,6 +1,8 @@
 // A message on the screen: markdown, folded reasoning, tool calls, what became of it, and what can be done with it.
 
 import { button, duration, el, fill } from './dom.js';
+import { ImageTray, thumbnail } from './image_tray.js';
+import { imagesOf, keptImages } from './images.js';
 import { checkJson } from './json_check.js';
 import { MarkdownView, copyText } from './markdown_view.js';
 import { siblingsOf, textOf } from './conversation.js';
@@ -79,6 +81,7 @@ export class MessageView {
   /** @param {any} group */
   #makePart(group) {
     if (group.kind === 'call') return callPart(this, group);
+    if (group.kind === 'image') return imagePart();
     if (group.kind === 'reasoning') return reasoningPart(this);
     if (this.message.role !== 'assistant') {
       const root = el('div', { class: 'plain', dir: 'auto' });
@@ -135,15 +138,16 @@ export class MessageView {
 
   edit() {
     const text = el('textarea', { class: 'edit', rows: '4', 'aria-label': 'Edit the message', value: textOf(this.message) });
+    const tray = new ImageTray(imagesOf(this.message));
     const close = () => {
       editor.replaceWith(this.body);
       this.actions.hidden = false;
     };
     const send = () => {
       close();
-      void this.chat.editMessage(this.message, text.value);
+      void this.chat.editMessage(this.message, text.value, tray.images);
     };
-    const editor = el('div', { class: 'editor' }, text, el('div', { class: 'row' },
+    const editor = el('div', { class: 'editor' }, tray.root, text, el('div', { class: 'row' },
       button('Send as a new branch', send, { class: 'primary' }), button('Cancel', close)));
     text.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => {
       if (event.key === 'Escape') close();
@@ -161,7 +165,7 @@ function grouped(parts) {
   const groups = [];
   for (const part of parts) {
     const last = groups.at(-1);
-    if (last && last.kind === part.kind && part.kind !== 'call') {
+    if (last && last.kind === part.kind && (part.kind === 'content' || part.kind === 'reasoning')) {
       last.text += part.text;
       last.to = part.to;
     } else {
@@ -169,6 +173,19 @@ function grouped(parts) {
     }
   }
   return groups;
+}
+
+function imagePart() {
+  const root = el('div', { class: 'image' });
+  let isKept = /** @type {boolean | undefined} */ (undefined);
+  return {
+    root,
+    update: (/** @type {import('./images.js').ImagePart} */ part) => {
+      const isThere = keptImages.get(part.id) !== undefined;
+      if (isThere !== isKept) fill(root, thumbnail(part));
+      isKept = isThere;
+    },
+  };
 }
 
 /** @param {MessageView} view */

@@ -32,6 +32,15 @@ export class ModelList extends EventTarget {
     return this.all.filter((model) => !otherUse(model));
   }
 
+  /** Why a model takes no images; empty: it does, or nothing is known before it is loaded. @param {string} name */
+  blindness(name) {
+    const sees = (/** @type {any} */ model) => model.capabilities?.includes('vision');
+    const model = this.all.find((one) => one.id === name);
+    if (!model?.capabilities || sees(model)) return '';
+    const seeing = this.all.filter(sees).map((one) => one.id);
+    return `${name} reads text only; ${seeing.length > 0 ? `models with vision here: ${seeing.join(', ')}` : 'no loaded model here has vision'}`;
+  }
+
   /** @param {string} name */
   label(name) {
     const model = this.all.find((one) => one.id === name);

@@ -52,7 +52,7 @@ export class ModelsView {
     const error = this.models.error ? el('div', { class: 'error', role: 'alert' }, this.models.error) : null;
     fill(this.list, error, ...this.models.all.map((model) => el('div', { class: 'card', 'data-model': model.id },
       el('strong', {}, model.id),
-      el('span', { class: 'quiet' }, [model.state ?? 'in memory', model.max_model_len ? `context of ${model.max_model_len} tokens` : '', model.id === TOY ? 'the built-in toy' : '', otherUse(model)].filter(Boolean).join(', ')),
+      el('span', { class: 'quiet' }, [model.state ?? 'in memory', model.max_model_len ? `context of ${model.max_model_len} tokens` : '', model.id === TOY ? 'the built-in toy' : '', model.capabilities?.includes('vision') ? 'vision' : '', otherUse(model)].filter(Boolean).join(', ')),
       el('progress', { max: '100', hidden: true, 'aria-label': `Loading ${model.id}` }),
       otherUse(model) ? null : button('Chat', () => this.chatWith(model.id), { 'aria-label': `Chat with ${model.id}` }))));
   }

@@ -1,13 +1,11 @@
 // The river: one lane for each stream, drawn on a canvas, and the same as a table for those who read.
 
 import { apiKey, call, reasonOf } from './api.js';
-import { Lanes, labelOf } from './lanes.js';
+import { Lanes, STATES, StreamList, labelOf, laneColors } from './lanes.js';
 import { breakPanel, loadControls } from './break_panel.js';
 import { button, color, el, fill } from './dom.js';
 import { RiverCanvas, rowPixels } from './river_canvas.js';
-import { STATES, laneColors } from './river_colors.js';
 import { EventParser } from './sse.js';
-import { StreamList } from './stream_list.js';
 
 const POLL_MS = 400;
 /** Pixels of the canvas in one of the page. */

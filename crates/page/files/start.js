@@ -5,7 +5,7 @@
 /** A page that is not painted begins anyway. */
 const PAINT_MAX_MS = 200;
 
-// The name and the values are those of `theme.js`.
+// The name and the values are those of `main.js`.
 const theme = localStorage.getItem('millrace-theme');
 if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme;
 await new Promise((resolve) => {

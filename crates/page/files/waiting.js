@@ -2,7 +2,7 @@
 
 import { callJson } from './api.js';
 import { duration, el, fill } from './dom.js';
-import { StreamList } from './stream_list.js';
+import { StreamList } from './lanes.js';
 
 const LOOK_EACH_MS = 700;
 const list = new StreamList();

@@ -6,10 +6,10 @@
 // `VERSION` and `FILES`, written by the build script.
 include!(concat!(env!("OUT_DIR"), "/table.rs"));
 
-/// Rights of the page, as a content security policy: its own files, requests to its server, and by their hashes the one style
-/// and the one script that stand in the document. Text never becomes markup.
+/// Rights of the page, as a content security policy: its own files, requests to its server, pictures that it made itself
+/// (`blob:`), and by their hashes the one style and the one script that stand in the document. Text never becomes markup.
 pub const POLICY: &str = concat!(
-    "default-src 'self'; style-src 'sha256-",
+    "default-src 'self'; img-src 'self' blob:; style-src 'sha256-",
     env!("PAGE_STYLE_HASH"),
     "'; script-src 'self' 'sha256-",
     env!("PAGE_START_HASH"),

@@ -2,7 +2,7 @@
 
 /// Names of all presets.
 ///
-/// * `llama-1b`, `qwen3-0.6b`: the shapes of Llama 3.2 1B and Qwen 3 0.6B, as Q4_K_M;
+/// * `llama-1b`, `llama-8b`, `qwen3-0.6b`: the shapes of Llama 3.2 1B, Llama 3.1 8B and Qwen 3 0.6B, as Q4_K_M;
 /// * `tiny-ARCHITECTURE`: two to six layers of 64 (Gemma 3n: 22), f32, for tests of every format with blocks of 32;
 /// * `small-ARCHITECTURE`: the same of 256, for formats with blocks of 256;
 /// * `qwen3-30b-a3b-slice`: four of the 48 layers of Qwen 3 30B A3B, as Q4_K_M;
@@ -18,6 +18,7 @@
 /// * `server-layer`: next to no arithmetic and a vocabulary of 4096, to measure all but the model.
 pub const PRESETS: &[&str] = &[
     "llama-1b",
+    "llama-8b",
     "qwen3-0.6b",
     "qwen3-30b-a3b-slice",
     "gpt-oss-20b-slice",

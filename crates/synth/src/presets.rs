@@ -58,6 +58,7 @@ impl SynthSpec {
             "qwen3.5-9b-slice" => Some(Self::qwen35_9b_slice()),
             "mamba2-370m" => Some(Self::mamba2_370m()),
             "llama-1b" => Some(Self::llama_1b()),
+            "llama-8b" => Some(Self::llama_8b()),
             "qwen3-0.6b" => Some(Self::qwen3_600m()),
             "server-layer" => Some(Self::server_layer()),
             _ => None,
@@ -322,6 +323,25 @@ impl SynthSpec {
                 },
             },
             ..Self::tiny(Architecture::Llama)
+        }
+    }
+
+    fn llama_8b() -> Self {
+        Self {
+            dim: 4096,
+            layers: 32,
+            head_dim: 128,
+            ffn: 14_336,
+            tied: false,
+            rope: RopeSynth {
+                base: 500_000.0,
+                dims: None,
+                scaling: RopeScaling::Llama3 {
+                    factor: 8.0,
+                    original_context: 8192,
+                },
+            },
+            ..Self::llama_1b()
         }
     }
 

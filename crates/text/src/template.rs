@@ -25,6 +25,7 @@ mod builtin_functions;
 mod call_support;
 mod capabilities;
 mod chat_template;
+mod content_form;
 mod generic_tools;
 mod image_parts;
 #[cfg(test)]

@@ -56,6 +56,15 @@ impl ModelFiles {
         }
     }
 
+    /// Whether no file was written to since it was opened: the weights can be read once more. A file that was renamed, removed
+    /// or replaced is still there for the program that has opened it.
+    pub fn are_unchanged(&self) -> bool {
+        match self {
+            Self::Gguf(gguf) => gguf.is_unchanged(),
+            Self::Safetensors(safetensors) => safetensors.is_unchanged(),
+        }
+    }
+
     /// All tensors.
     pub fn tensors(&self) -> Vec<TensorEntry<'_>> {
         match self {

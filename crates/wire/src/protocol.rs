@@ -144,9 +144,10 @@ impl Protocol {
         history: &HistoryLookup<'_>,
     ) -> Result<ParsedBody, ApiError> {
         let row = self.row();
-        let fields = match model.takes_images {
-            true => fields,
-            false => fields.for_text_only(),
+        let fields = if model.takes_images {
+            fields
+        } else {
+            fields.for_text_only()
         };
         let ignored = row.reasoning.fields_without_effect(&fields, model)?;
         let defaults = model
@@ -409,6 +410,8 @@ const INFILL: ProtocolRow = ProtocolRow {
     ..LLAMA_COMPLETION
 };
 
+#[cfg(test)]
+mod image_tests;
 #[cfg(test)]
 mod tests {
     use super::is_under;

@@ -3,7 +3,7 @@
 use generate::request::{
     CACHE_SALT_BYTES_MAX, CHOICES_MAX, CONVERSATION_ID_BYTES_MAX, GenerateRequest,
     GenerationParams, LOGIT_BIAS_MAX, MESSAGES_MAX, MIXED_PARTS_MAX, MixedPart, PARTS_MAX, Prompt,
-    STOP_BYTES_MAX, STOP_IDS_MAX, STOPS_MAX, StreamOptions,
+    PromptPiece, STOP_BYTES_MAX, STOP_IDS_MAX, STOPS_MAX, StreamOptions,
 };
 use generate::tools::TOOLS_MAX;
 use serde_json::{Map, Value};
@@ -21,7 +21,7 @@ pub fn check_request(request: &GenerateRequest, vocab: usize, body_bytes: usize)
     assert!((1..=CHOICES_MAX).contains(&choices), "{choices} choices");
     let mut tools = 0;
     for prompt in &request.prompts {
-        check_prompt(prompt, vocab);
+        check_prompt(prompt, request.images.len(), vocab);
         if let Prompt::Conversation { tools: given, .. } = prompt {
             tools = given.len();
         }
@@ -31,19 +31,21 @@ pub fn check_request(request: &GenerateRequest, vocab: usize, body_bytes: usize)
     check_options(&request.stream_options, request.n, body_bytes);
 }
 
-/// Token ids are of the vocabulary, and lists are bounded.
-pub fn check_prompt(prompt: &Prompt, vocab: usize) {
+/// Token ids are of the vocabulary, images are those of the request, and lists are bounded.
+pub fn check_prompt(prompt: &Prompt, images: usize, vocab: usize) {
     match prompt {
         Prompt::Conversation {
             messages, tools, ..
         } => {
             assert!(messages.len() <= MESSAGES_MAX * MESSAGES_PER_ITEM_MAX + 1);
-            messages.iter().for_each(check_message);
+            messages
+                .iter()
+                .for_each(|message| check_message(message, images));
             check_tools(tools);
         }
         Prompt::Continued { context, then } => {
             assert!(context.iter().all(|&id| (id as usize) < vocab));
-            check_prompt(then, vocab);
+            check_prompt(then, images, vocab);
         }
         Prompt::Ids(ids) => {
             assert!(!ids.is_empty() && ids.iter().all(|&id| (id as usize) < vocab));
@@ -56,18 +58,31 @@ pub fn check_prompt(prompt: &Prompt, vocab: usize) {
                 }
             }
         }
-        Prompt::Infill(_) | Prompt::Pieces(_) | Prompt::Text(_) => {}
+        Prompt::Pieces(pieces) => {
+            for piece in pieces {
+                assert!(!matches!(piece, PromptPiece::Image(image) if *image >= images));
+            }
+        }
+        Prompt::Infill(_) | Prompt::Text(_) => {}
     }
 }
 
-/// Chat templates are given known roles, and content that is text.
-fn check_message(message: &Message) {
+/// Chat templates are given known roles, and content that is text, or a list of texts and images of the request.
+fn check_message(message: &Message, images: usize) {
     const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
     assert!(ROLES.contains(&&*message.role), "{message:?}");
-    assert!(
-        matches!(message.content, Value::String(_) | Value::Null),
-        "{message:?}"
-    );
+    let is_text = |part: &Value| part["type"] == "text" && part["text"].is_string();
+    match &message.content {
+        Value::String(_) | Value::Null => {}
+        Value::Array(parts) => {
+            let numbers = text::images_of(&message.content);
+            let texts = parts.iter().filter(|part| is_text(part)).count();
+            assert!(!numbers.is_empty(), "{message:?}");
+            assert_eq!(texts + numbers.len(), parts.len(), "{message:?}");
+            assert!(numbers.iter().all(|image| *image < images), "{message:?}");
+        }
+        _ => panic!("{message:?}"),
+    }
     let calls = message.rest.get("tool_calls");
     for call in calls
         .into_iter()

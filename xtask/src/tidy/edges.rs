@@ -21,7 +21,7 @@ const DRAWN: [(&str, &[&str], &[&str]); 26] = [
     (
         "gpu",
         &["kernels", "model", "weights"],
-        &["cpu", "synth", "testing"],
+        &["cpu", "engine", "stream", "synth", "testing"],
     ),
     ("synth", &["kernels", "weights"], &[]),
     (

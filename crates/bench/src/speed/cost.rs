@@ -108,6 +108,10 @@ impl ModelCost {
         cost
     }
 
+    pub(super) fn architecture(&self) -> &'static str {
+        self.config.architecture.name()
+    }
+
     pub(super) fn context_trained(&self) -> usize {
         self.config.context_trained
     }

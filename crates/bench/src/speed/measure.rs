@@ -6,9 +6,10 @@ use super::test_plan::{SpeedError, SpeedOptions, SpeedTest, TestPlan};
 use crate::Summary;
 use crate::limits::Limits;
 use crate::process::{Process, timed};
-use cpu::{LoadOptions, Model, PAGE_TOKENS, PAGES_MAX};
+use cpu::{LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGES_MAX};
 use kernels::{Isa, KvKind, Pool};
 use model::{Batch, Forward, SpanStates, Want};
+use weights::LoadError;
 use weights::config::Config;
 use weights::gguf::Gguf;
 
@@ -18,32 +19,77 @@ use weights::gguf::Gguf;
 /// # Errors
 /// Options out of bounds, an unsupported file, or lack of memory or threads.
 pub fn measure(gguf: Gguf, isa: Isa, options: &SpeedOptions) -> Result<SpeedReport, SpeedError> {
-    let config = Config::from_gguf(&gguf, None).map_err(SpeedError::of)?;
-    let architecture = config.architecture.name();
-    let cost = ModelCost::of(&gguf, config, options.kv);
-    let plan = TestPlan::of(options, &cost)?;
+    let (cost, plan) = examined(&gguf, options)?;
     let mut pool = Pool::try_new(options.threads).map_err(SpeedError::of)?;
     let threads = pool.threads();
     let limits = Limits::measure(isa, &mut pool, cost.weight_bytes).map_err(SpeedError::of)?;
-    let before = Process::Own.resident_bytes();
     let load_options = load_options(&plan, options.kv);
-    let (model, load) = timed(|| Model::load(gguf, isa, pool, &load_options, &mut |_| {}));
-    let model = model.map_err(SpeedError::of)?;
-    let bytes = model.bytes();
+    let load = || {
+        let model = Model::load(gguf, isa, pool, &load_options, &mut |_| {})?;
+        let bytes = model.bytes();
+        Ok::<_, LoadError>((Box::new(model) as Box<dyn Forward>, bytes))
+    };
+    let name = isa.name().to_owned();
+    measure_loaded((cost, plan), (name, threads, limits), options, load)
+}
+
+/// A device that models are loaded to.
+#[derive(Clone, Debug)]
+pub struct SpeedDevice {
+    /// Name of the device.
+    pub name: String,
+    /// Bytes that it reads per second.
+    pub read: f64,
+}
+
+/// Measures the model in `gguf` as [`measure`] does, on a device to which `load` loads it.
+///
+/// # Errors
+/// As for [`measure`]; that of `load`.
+pub fn measure_on_device<E: std::error::Error>(
+    gguf: Gguf,
+    device: SpeedDevice,
+    options: &SpeedOptions,
+    load: impl FnOnce(Gguf, &LoadOptions) -> Result<(Box<dyn Forward>, ModelBytes), E>,
+) -> Result<SpeedReport, SpeedError> {
+    let (cost, plan) = examined(&gguf, options)?;
+    let limits = Limits::of_device(device.read);
+    let load_options = load_options(&plan, options.kv);
+    let on = (device.name, 0, limits);
+    measure_loaded((cost, plan), on, options, || load(gguf, &load_options))
+}
+
+fn examined(gguf: &Gguf, options: &SpeedOptions) -> Result<(ModelCost, TestPlan), SpeedError> {
+    let config = Config::from_gguf(gguf, None).map_err(SpeedError::of)?;
+    let cost = ModelCost::of(gguf, config, options.kv);
+    let plan = TestPlan::of(options, &cost)?;
+    Ok((cost, plan))
+}
+
+/// Loads the model, and runs all tests on what has this name, number of threads, and limits.
+fn measure_loaded<E: std::fmt::Display>(
+    (cost, plan): (ModelCost, TestPlan),
+    (isa, threads, limits): (String, usize, Limits),
+    options: &SpeedOptions,
+    load: impl FnOnce() -> Result<(Box<dyn Forward>, ModelBytes), E>,
+) -> Result<SpeedReport, SpeedError> {
+    let before = Process::Own.resident_bytes();
+    let (model, time) = timed(load);
+    let (model, bytes) = model.map_err(SpeedError::of)?;
     let loaded = Process::Own.resident_bytes();
     let mut runner = ModelRunner::new(model, &plan)?;
     let seconds = run_rounds(&mut runner, &plan, options.rounds)?;
     let measured = plan.tests.iter().zip(seconds);
     Ok(SpeedReport {
-        architecture,
-        isa: isa.name(),
+        architecture: cost.architecture(),
+        isa,
         threads,
         kv: options.kv.name(),
         rounds: options.rounds,
         quantized: cost.quantized,
         weight_bytes: cost.weight_bytes,
         limits,
-        load_ms: load.as_secs_f64() * 1e3,
+        load_ms: time.as_secs_f64() * 1e3,
         memory: MemoryUse {
             weights: bytes.weights as u64,
             kv: (bytes.kv + bytes.states) as u64,
@@ -115,7 +161,7 @@ fn speed_row(test: SpeedTest, cost: &ModelCost, limits: &Limits, seconds: &mut [
         bytes_per_s: bytes,
         bandwidth_share: bytes / limits.read(),
         ops_per_s: ops,
-        peak_share: ops / ops_max,
+        peak_share: (ops_max > 0.0).then(|| ops / ops_max),
     }
 }
 
@@ -128,14 +174,14 @@ const IDS: usize = 256;
 
 /// A model and the batch of its forward passes.
 pub(super) struct ModelRunner {
-    model: Model,
+    model: Box<dyn Forward>,
     batch: Batch,
     ids: usize,
 }
 
 impl ModelRunner {
     /// Creates a runner for a model with pages for the largest test of `plan`, and fills all pages.
-    pub(super) fn new(mut model: Model, plan: &TestPlan) -> Result<Self, SpeedError> {
+    pub(super) fn new(mut model: Box<dyn Forward>, plan: &TestPlan) -> Result<Self, SpeedError> {
         let ids = model.dims().vocab.min(IDS);
         let filled = plan.max_of(SpeedTest::positions).min(CHUNK_TOKENS);
         let mut batch = Batch::default();

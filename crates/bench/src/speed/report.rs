@@ -13,9 +13,9 @@ const MIB: f64 = 1024.0 * 1024.0;
 pub struct SpeedReport {
     /// Architecture of the model.
     pub architecture: &'static str,
-    /// Instruction set.
-    pub isa: &'static str,
-    /// Kernel threads.
+    /// Instruction set, or the device.
+    pub isa: String,
+    /// Kernel threads; 0 on a device.
     pub threads: usize,
     /// Storage format of the KV cache.
     pub kv: &'static str,
@@ -74,8 +74,8 @@ pub struct SpeedRow {
     pub bandwidth_share: f64,
     /// Operations per second (multiply and add count as two).
     pub ops_per_s: f64,
-    /// Share of the measured arithmetic peak, 0 to 1.
-    pub peak_share: f64,
+    /// Share of the measured arithmetic peak, 0 to 1; `None` where that was not measured.
+    pub peak_share: Option<f64>,
 }
 
 fn serialize_skipped<S: Serializer>(
@@ -88,24 +88,31 @@ fn serialize_skipped<S: Serializer>(
 impl fmt::Display for SpeedReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (limits, memory) = (&self.limits, &self.memory);
+        let threads = match self.threads {
+            0 => String::new(),
+            threads => format!(", {threads} threads"),
+        };
         writeln!(
             f,
-            "{}, {} MiB of weights; {}, {} threads, keys and values {}, medians of {} rounds",
+            "{}, {} MiB of weights; {}{threads}, keys and values {}, medians of {} rounds",
             self.architecture,
             mib(self.weight_bytes),
             self.isa,
-            self.threads,
             self.kv,
             self.rounds
         )?;
-        writeln!(
-            f,
-            "limits: read {:.1} GB/s (pages of 4 KiB), {:.1} GB/s (2 MiB), f32 {:.3} TFLOP/s, int8 {:.3} TOP/s",
-            limits.read_small_pages / 1e9,
-            limits.read_large_pages / 1e9,
-            limits.f32_ops / 1e12,
-            limits.int8_ops / 1e12
-        )?;
+        if limits.f32_ops > 0.0 {
+            writeln!(
+                f,
+                "limits: read {:.1} GB/s (pages of 4 KiB), {:.1} GB/s (2 MiB), f32 {:.3} TFLOP/s, int8 {:.3} TOP/s",
+                limits.read_small_pages / 1e9,
+                limits.read_large_pages / 1e9,
+                limits.f32_ops / 1e12,
+                limits.int8_ops / 1e12
+            )?;
+        } else {
+            writeln!(f, "limits: read {:.1} GB/s", limits.read() / 1e9)?;
+        }
         writeln!(
             f,
             "loaded in {:.0} ms: packed weights {} MiB, keys and values {} MiB, scratch {} MiB; resident {} MiB",
@@ -141,7 +148,7 @@ impl SpeedRow {
             format!("{:.1}", self.bytes_per_s / 1e9),
             percent(self.bandwidth_share),
             format!("{:.3}", self.ops_per_s / 1e12),
-            percent(self.peak_share),
+            self.peak_share.map_or_else(|| "-".to_owned(), percent),
         ]
     }
 }

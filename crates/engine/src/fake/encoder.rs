@@ -41,6 +41,8 @@ pub enum EncodeFault {
     NotANumber,
     /// There is a row too few.
     TooFew,
+    /// The device fails in the last unit, and has to be opened again.
+    Device,
 }
 
 /// Properties of the fake encoder.
@@ -192,6 +194,13 @@ impl Encode for FakeModel {
         }
         if self.is_lost {
             return Err(EncodeError::Device(DeviceFault::Lost));
+        }
+        let current = self.encoder.as_ref().and_then(|encoder| encoder.current);
+        if current
+            .is_some_and(|(input, left)| left == 1 && input.fault == Some(EncodeFault::Device))
+        {
+            self.lose_device(DeviceFault::Failed);
+            return Err(EncodeError::Device(DeviceFault::Failed));
         }
         let nothing = EncodeError::BadInput("nothing is being encoded");
         let encoder = self.encoder.as_mut().ok_or(nothing)?;

@@ -89,6 +89,12 @@ impl EncodingCache {
         self.bytes
     }
 
+    /// Panics unless the bytes are those of the entries.
+    pub(crate) fn check(&self) {
+        let bytes: usize = self.entries.values().map(Encoding::bytes).sum();
+        assert_eq!(self.bytes, bytes, "bytes of encodings");
+    }
+
     fn remove(&mut self, row: u32) {
         if let Some(entry) = self.entries.remove(&row) {
             self.bytes -= entry.bytes();

@@ -91,6 +91,11 @@ impl Encodings {
         self.cache.rows(row)
     }
 
+    /// Panics unless the rows' bytes add up.
+    pub(super) fn check(&self) {
+        self.cache.check();
+    }
+
     /// Whether the last step was longer because of an encoding.
     pub(super) fn have_run(&self) -> bool {
         self.units_run > 0

@@ -226,6 +226,7 @@ impl Scheduler {
         assert!(may_be_in_flight || !waits, "results that never come");
         self.table.check();
         self.queue.check();
+        self.encodings.check();
         self.check_fair_shares();
     }
 

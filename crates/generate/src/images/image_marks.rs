@@ -124,9 +124,10 @@ impl ImageMarks {
             Self::InternVl => between("<img>", plan, "</img>"),
         };
         let (before, after) = self.of_family().around;
-        match alone {
-            true => [vec![text(before)], pieces, vec![text(after)]].concat(),
-            false => pieces,
+        if alone {
+            [vec![text(before)], pieces, vec![text(after)]].concat()
+        } else {
+            pieces
         }
     }
 

@@ -41,9 +41,10 @@ pub fn measure(vision: &Vision, parts: &[ImagePart]) -> Result<MeasuredImages, A
         }
     }
     problems.truncate(PROBLEMS_MAX);
-    match problems.is_empty() {
-        true => Ok(MeasuredImages(images)),
-        false => Err(ApiError::fields(problems)),
+    if problems.is_empty() {
+        Ok(MeasuredImages(images))
+    } else {
+        Err(ApiError::fields(problems))
     }
 }
 

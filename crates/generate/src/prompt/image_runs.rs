@@ -28,7 +28,7 @@ pub struct ImageRun {
 }
 
 /// Where an image stands in a rendered text.
-struct Place {
+struct ImagePlace {
     bytes: Range<usize>,
     image: usize,
     /// Whether this is a mark, around which no template wrote anything.
@@ -101,9 +101,10 @@ impl PromptEncoder<'_> {
             let images = numbers.filter_map(|number| images.image(number));
             images.map(|image| image.low_rows()).sum()
         });
-        let fewer = match low < rows {
-            true => format!("; detail low takes {low}"),
-            false => String::new(),
+        let fewer = if low < rows {
+            format!("; detail low takes {low}")
+        } else {
+            String::new()
         };
         let more = format!(" The images take {rows} of {context_max} tokens{fewer}.");
         error.message.push_str(&more);
@@ -117,7 +118,7 @@ impl PromptEncoder<'_> {
 impl Segments {
     fn add_image(
         &mut self,
-        place: &Place,
+        place: &ImagePlace,
         (marks, measured): (ImageMarks, &MeasuredImages),
         pad: u32,
     ) -> Result<(), ApiError> {
@@ -147,13 +148,13 @@ impl Segments {
 
 /// The places of these images in a rendered text, in the order of the text: their marks, and the template's placeholders for
 /// those that have none. `None`: there are not as many placeholders as images without a mark.
-fn places(text: &str, images: &[usize], marks: ImageMarks) -> Option<Vec<Place>> {
-    let marked = image_marks(text).map(|mark| Place {
+fn places(text: &str, images: &[usize], marks: ImageMarks) -> Option<Vec<ImagePlace>> {
+    let marked = image_marks(text).map(|mark| ImagePlace {
         bytes: mark.place,
         image: mark.image,
         is_alone: true,
     });
-    let mut places: Vec<Place> = marked.collect();
+    let mut places: Vec<ImagePlace> = marked.collect();
     let is_marked = |image: &usize| places.iter().any(|place| place.image == *image);
     let others: Vec<usize> = images
         .iter()
@@ -169,11 +170,16 @@ fn places(text: &str, images: &[usize], marks: ImageMarks) -> Option<Vec<Place>>
         if written.len() != others.len() {
             return None;
         }
-        places.extend(written.into_iter().zip(others).map(|(start, image)| Place {
-            bytes: start..start + placeholder.len(),
-            image,
-            is_alone: false,
-        }));
+        places.extend(
+            written
+                .into_iter()
+                .zip(others)
+                .map(|(start, image)| ImagePlace {
+                    bytes: start..start + placeholder.len(),
+                    image,
+                    is_alone: false,
+                }),
+        );
         places.sort_by_key(|place| place.bytes.start);
     }
     Some(places)

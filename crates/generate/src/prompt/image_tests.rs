@@ -1,14 +1,16 @@
 //! Prompts with images: the texts and rows that transformers' processors make, and what users cannot forge.
 
+mod attached;
+mod cuts;
+
 use super::*;
-use crate::images::{ImageMarks, ImagePart, PreparedImage, Vision, measure, prepare};
+use crate::images::{ImageMarks, ImagePart, Vision, measure};
 use crate::prompt_limit::{PromptTruncation, Truncation};
 use crate::request::GenerationParams;
+use crate::request_record::PromptRecord;
 use media::plan::{Fit, LongestEdge, SmartResize, Square, Tiles};
 use media::{Detail, DetailRows, Filter, Limits, Normalization, PatchOrder, Recipe, Rule};
-use proptest::prelude::*;
 use serde_json::json;
-use std::time::Duration;
 use testing::vocabulary::Vocabulary;
 use text::{AnswerFormat, Tokenizer, image_part, text_part};
 
@@ -167,9 +169,12 @@ fn prepared(
 
 /// The prompt's text, with the number of rows in place of each run.
 fn shown(model: &ModelHandle, prompt: &PreparedPrompt) -> String {
-    let piece = |id: &u32| match model.tokenizer.is_control(*id) {
-        true => model.tokenizer.piece(*id).unwrap_or_default().as_bytes(),
-        false => model.tokenizer.bytes(*id).unwrap_or_default(),
+    let piece = |id: &u32| {
+        if model.tokenizer.is_control(*id) {
+            model.tokenizer.piece(*id).unwrap_or_default().as_bytes()
+        } else {
+            model.tokenizer.bytes(*id).unwrap_or_default()
+        }
     };
     let (mut bytes, mut done) = (Vec::new(), 0);
     for run in &prompt.image_runs {
@@ -463,69 +468,6 @@ fn turns_are_dropped_with_their_images() {
 }
 
 #[test]
-fn attached_images_survive_a_record_and_others_are_told_apart() {
-    let model = model(SMOL_VLM, ImageMarks::Idefics3, tiles());
-    let vision = model.vision.as_deref().expect("eyes");
-    let images = [picture(32, 16), picture(16, 16)];
-    let content = json!([image_part(1), text_part("a"), image_part(0)]);
-    let prompt = conversation(vec![message("user", content)]);
-    let mut prompt = prepared(&model, prompt, &images, Truncation::Disabled).expect("a prompt");
-    let decoded = |images: &[ImagePart]| -> Vec<Option<PreparedImage>> {
-        let measured = measure(vision, images).expect("images");
-        let decode = |(i, part): (usize, &ImagePart)| {
-            let image = measured.image(i).expect("measured");
-            prepare(vision, part, image, &|| Duration::ZERO).ok()
-        };
-        images.iter().enumerate().map(decode).collect()
-    };
-    let pictures = decoded(&images);
-    assert!(
-        prompt.attach(&pictures[..1]).is_err(),
-        "an image is missing"
-    );
-    prompt.attach(&pictures).expect("both");
-    let places: Vec<_> = prompt
-        .media
-        .iter()
-        .map(|input| input.rows.clone())
-        .collect();
-    let runs: Vec<_> = prompt
-        .image_runs
-        .iter()
-        .map(|run| run.rows.clone())
-        .collect();
-    // Three runs of the one, five of the other, which is enlarged.
-    assert_eq!((places.len(), &places), (8, &runs));
-    let mut keys: Vec<_> = prompt.media.iter().map(|input| input.key).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    assert_eq!(keys.len(), 8, "a key for each run");
-    let record = serde_json::to_string(&prompt.to_record()).expect("JSON");
-    let record: PromptRecord = serde_json::from_str(&record).expect("a record");
-    let restore = |record: PromptRecord| {
-        PromptEncoder::new(&model, 0).restore(record, ParseOptions::default())
-    };
-    let mut again = restore(record.clone()).expect("a prompt");
-    again.attach(&pictures).expect("the same images");
-    let media = |prompt: &PreparedPrompt| -> Vec<_> {
-        prompt
-            .media
-            .iter()
-            .map(|input| (input.key, input.rows.clone(), input.grid))
-            .collect()
-    };
-    assert_eq!((media(&again), &again.ids), (media(&prompt), &prompt.ids));
-    let others = decoded(&[picture(32, 16), picture(15, 16)]);
-    assert_eq!(
-        again.attach(&others).expect_err("another image").code,
-        "image_changed"
-    );
-    let mut damaged = record;
-    damaged.images[1].rows = damaged.images[0].rows.clone();
-    assert!(restore(damaged).is_err(), "runs overlap");
-}
-
-#[test]
 fn images_that_are_not_read_are_named_together() {
     let vision = vision(ImageMarks::Idefics3, square());
     let part = |path: &str, bytes: &[u8]| ImagePart {
@@ -602,69 +544,4 @@ fn images_that_are_not_read_are_named_together() {
     let many = vec![picture(4, 4); 4];
     let error = measure(&vision, &many).expect_err("four");
     assert_eq!(error.message, "p4: is image 4: at most 3 images are taken");
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
-    /// Ids and rows are those of the whole expanded text, whatever stands around images; a cut is never within an image.
-    #[test]
-    fn rows_are_where_the_expanded_text_has_them(
-        turns in prop::collection::vec(
-            (prop::sample::select(vec!["user", "system", "assistant"]), prop::collection::vec(
-                prop_oneof![3 => "[ab \n]{0,6}".prop_map(Some), 2 => Just(None)], 0..5)),
-            1..5,
-        ),
-        sizes in prop::collection::vec((1u32..40, 1u32..40), 3),
-        most in 1usize..200,
-    ) {
-        let model = model(SMOL_VLM, ImageMarks::Idefics3, tiles());
-        let images: Vec<ImagePart> = sizes.iter().map(|&(width, height)| picture(width, height)).collect();
-        let mut image = 0..3;
-        let messages: Vec<Message> = turns.iter().map(|(role, parts)| {
-            let parts = parts.iter().filter_map(|part| match part {
-                Some(text) => Some(text_part(text.as_str())),
-                None if *role == "user" => image.next().map(image_part),
-                None => None,
-            });
-            message(role, Value::Array(parts.collect()))
-        }).map(|message| match message.content.as_array() {
-            Some(parts) if parts.iter().all(|part| part["type"] == "text") => {
-                let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
-                Message { content: json!(texts.join("\n")), ..message }
-            }
-            _ => message,
-        }).collect();
-        let whole = prepared(&model, conversation(messages.clone()), &images, Truncation::Disabled);
-        let whole = whole.expect("a prompt");
-        let mut expanded = shown(&model, &whole);
-        for run in &whole.image_runs {
-            let mark = format!("«{}.{}:{}»", run.image, run.run, run.rows.len());
-            expanded = expanded.replacen(&mark, &"<image>".repeat(run.rows.len()), 1);
-        }
-        prop_assert_eq!(&whole.ids, &model.tokenizer.encode_rendered(&expanded).expect("ids"));
-        let pad = model.tokenizer.id_of("<image>").expect("a token");
-        let is_in_run = |at: usize| whole.image_runs.iter().any(|run| run.rows.contains(&at));
-        for (at, id) in whole.ids.iter().enumerate() {
-            prop_assert_eq!(*id == pad, is_in_run(at), "{}", at);
-        }
-        let order: Vec<usize> = (0..image.start).collect();
-        prop_assert_eq!(whole.images(), order);
-        let cut = prepared(&model, conversation(messages), &images, Truncation::LastTokens(Some(most)));
-        let Ok(cut) = cut else {
-            prop_assert!(!whole.image_runs.is_empty());
-            return Ok(());
-        };
-        prop_assert!(cut.ids.len() <= most.max(1));
-        prop_assert!(whole.ids.ends_with(&cut.ids));
-        let rows = |prompt: &PreparedPrompt, image: usize| -> Vec<(usize, usize)> {
-            let runs = prompt.image_runs.iter().filter(|run| run.image == image);
-            runs.map(|run| (run.run, prompt.ids.len() - run.rows.start)).collect()
-        };
-        for image in cut.images() {
-            prop_assert_eq!(rows(&cut, image), rows(&whole, image));
-        }
-        let pads = cut.ids.iter().filter(|id| **id == pad).count();
-        prop_assert_eq!(pads, cut.image_rows());
-    }
 }

@@ -12,6 +12,7 @@ mod scenarios;
 use super::*;
 use crate::model_handle::ModelHandle;
 use crate::request::{Prompt, PromptPiece};
+use crate::request_record::PromptRecord;
 use crate::tools::ToolCalling;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig};

@@ -17,7 +17,7 @@ fn merge_factors(before: f32, next: f32) -> vec3<f32> {
   return vec3<f32>(exp(before - most), exp(next - most), most);
 }
 
-// section attend
+// section operation
 struct P {
   batch: Batch,
   query_at: u32,
@@ -31,6 +31,7 @@ struct P {
   cap: f32,         // 0: none
   window: u32,      // 0: all positions
   sinks: u32,
+  tiled: u32,       // rows of a span from which on its rows are computed by tiles; 0: none are
 }
 var<immediate> p: P;
 
@@ -44,6 +45,30 @@ var<immediate> p: P;
 
 // Threads that hold four elements of a head each.
 const COLUMNS: u32 = STRIDE / 4u;
+
+fn finished(product: f32) -> f32 {
+  let score = product * p.scale;
+  if (p.cap != 0.0) {
+    return p.cap * bounded_tanh(score / p.cap);
+  }
+  return score;
+}
+
+// The first element of a position's keys, divided by the elements of a vector of `width`.
+fn place(table: u32, kv_head: u32, position: u32, width: u32) -> u32 {
+  let page = record[table + position / PAGE_TOKENS];
+  return ((page * p.kv_heads + kv_head) * PAGE_TOKENS + position % PAGE_TOKENS) * (STRIDE / width);
+}
+
+fn write_four(at: u32, first: u32, x: vec4<f32>) {
+  for (var i = 0u; i < 4u; i++) {
+    if (first + i < HEAD_DIM) {
+      out[at + first + i] = x[i];
+    }
+  }
+}
+
+// section attend
 // Positions whose values are added at a time.
 const SLICES: u32 = THREADS / COLUMNS;
 
@@ -52,11 +77,16 @@ var<workgroup> scores: array<f32, Q * PART>;
 var<workgroup> maxima: array<f32, THREADS>;
 var<workgroup> partial_sums: array<f32, THREADS>;
 var<workgroup> slices: array<vec4<f32>, THREADS>;
+// Of each head: the part's maximum and sum; those of all parts so far, and the factors with which the sums of values are merged.
 var<workgroup> part_max: array<f32, Q>;
 var<workgroup> part_sum: array<f32, Q>;
+var<workgroup> merged_max: array<f32, Q>;
+var<workgroup> merged_sum: array<f32, Q>;
+var<workgroup> factor_before: array<f32, Q>;
+var<workgroup> factor_next: array<f32, Q>;
 
 fn load_queries(row: u32, first_head: u32, last_head: u32, lid: u32) {
-  for (var i = lid; i < Q * COLUMNS; i += THREADS) {
+  for (var i = lid; i < rolled(Q * COLUMNS); i += THREADS) {
     let head = min(first_head + i / COLUMNS, last_head);
     let first = i % COLUMNS * 4u;
     let at = p.query_at + row * p.query_row + head * HEAD_DIM;
@@ -72,46 +102,34 @@ fn load_queries(row: u32, first_head: u32, last_head: u32, lid: u32) {
   }
 }
 
-fn finished(v: vec4<f32>) -> f32 {
-  let score = ((v.x + v.y) + (v.z + v.w)) * p.scale;
-  if (p.cap != 0.0) {
-    return p.cap * bounded_tanh(score / p.cap);
-  }
-  return score;
-}
-
-// The first element of a position's keys, divided by the elements of a vector of `width`.
-fn place(table: u32, kv_head: u32, position: u32, width: u32) -> u32 {
-  let page = record[table + position / PAGE_TOKENS];
-  return ((page * p.kv_heads + kv_head) * PAGE_TOKENS + position % PAGE_TOKENS) * (STRIDE / width);
-}
-
 fn score_part(table: u32, kv_head: u32, part: u32, start: u32, end: u32, lid: u32) {
-  for (var i = lid; i < PART; i += THREADS) {
+  for (var i = lid; i < rolled(PART); i += THREADS) {
     let position = part * PART + i;
-    var score_$q = LOWEST;
+    scores[$qu * PART + i] = LOWEST;
     if (position >= start && position < end) {
       let at = place(table, kv_head, position, 8u);
       var v_$q = vec4<f32>(0.0);
-      for (var d = 0u; d < STRIDE / 8u; d++) {
+      for (var d = 0u; d < rolled(STRIDE / 8u); d++) {
         let key = keys[at + d];
         let a = vec4<f32>(unpack2x16float(key.x), unpack2x16float(key.y));
         let b = vec4<f32>(unpack2x16float(key.z), unpack2x16float(key.w));
         v_$q = fma(query[$qu * COLUMNS + 2u * d + 1u], b, fma(query[$qu * COLUMNS + 2u * d], a, v_$q));
       }
-      score_$q = finished(v_$q);
+      scores[$qu * PART + i] = (v_$q.x + v_$q.y) + (v_$q.z + v_$q.w);
+      for (var head = 0u; head < rolled(Q); head++) {
+        scores[head * PART + i] = finished(scores[head * PART + i]);
+      }
     }
-    scores[$qu * PART + i] = score_$q;
   }
 }
 
-// Turns scores into weights; maximum and sum of each head.
+// Turns scores into weights; maximum, sum and factors of each head.
 fn weigh_part(lid: u32) {
   let head = lid / 16u;
   let lane = lid % 16u;
   if (head < Q) {
     var most = LOWEST;
-    for (var i = lane; i < PART; i += 16u) {
+    for (var i = lane; i < rolled(PART); i += 16u) {
       most = max(most, scores[head * PART + i]);
     }
     maxima[lid] = most;
@@ -119,11 +137,11 @@ fn weigh_part(lid: u32) {
   workgroupBarrier();
   if (head < Q) {
     var most = LOWEST;
-    for (var i = 0u; i < 16u; i++) {
+    for (var i = 0u; i < rolled(16u); i++) {
       most = max(most, maxima[head * 16u + i]);
     }
     var sum = 0.0;
-    for (var i = lane; i < PART; i += 16u) {
+    for (var i = lane; i < rolled(PART); i += 16u) {
       let weight = exp(scores[head * PART + i] - most);
       scores[head * PART + i] = weight;
       sum += weight;
@@ -134,12 +152,17 @@ fn weigh_part(lid: u32) {
   if (lid < Q) {
     var most = LOWEST;
     var sum = 0.0;
-    for (var i = 0u; i < 16u; i++) {
+    for (var i = 0u; i < rolled(16u); i++) {
       most = max(most, maxima[lid * 16u + i]);
       sum += partial_sums[lid * 16u + i];
     }
     part_max[lid] = most;
     part_sum[lid] = sum;
+    let factors = merge_factors(merged_max[lid], most);
+    merged_sum[lid] = fma(merged_sum[lid], factors.x, sum * factors.y);
+    merged_max[lid] = factors.z;
+    factor_before[lid] = factors.x;
+    factor_next[lid] = factors.y;
   }
 }
 
@@ -147,19 +170,11 @@ fn weigh_part(lid: u32) {
 fn sum_of_slices(lid: u32) -> vec4<f32> {
   var sum = vec4<f32>(0.0);
   if (lid < COLUMNS) {
-    for (var slice = 0u; slice < SLICES; slice++) {
+    for (var slice = 0u; slice < rolled(SLICES); slice++) {
       sum += slices[slice * COLUMNS + lid];
     }
   }
   return sum;
-}
-
-fn write_four(at: u32, first: u32, x: vec4<f32>) {
-  for (var i = 0u; i < 4u; i++) {
-    if (first + i < HEAD_DIM) {
-      out[at + first + i] = x[i];
-    }
-  }
 }
 
 fn write_part(head: u32, row: u32, part: u32, index: u32, sums: vec4<f32>, lid: u32) {
@@ -176,16 +191,22 @@ fn write_part(head: u32, row: u32, part: u32, index: u32, sums: vec4<f32>, lid: 
   }
 }
 
-fn write_merged(head: u32, row: u32, most: f32, sum: f32, sums: vec4<f32>, lid: u32) {
-  var factor = 1.0;
-  var weights = sum;
-  if (p.sinks != NONE) {
-    let factors = merge_factors(most, vectors[p.sinks + head]);
-    factor = factors.x;
-    weights = fma(sum, factors.x, factors.y);
+// The factor of a head's sums of values, and what they are divided by, for the threads of heads.
+fn weigh_sinks(first_head: u32, last_head: u32, lid: u32) {
+  if (lid < Q) {
+    factor_before[lid] = 1.0;
+    if (p.sinks != NONE) {
+      let factors = merge_factors(merged_max[lid], vectors[p.sinks + min(first_head + lid, last_head)]);
+      factor_before[lid] = factors.x;
+      merged_sum[lid] = fma(merged_sum[lid], factors.x, factors.y);
+    }
   }
+}
+
+fn write_merged(head: u32, row: u32, index: u32, sums: vec4<f32>, lid: u32) {
   if (lid < COLUMNS) {
-    write_four(p.out_at + row * p.out_row + head * HEAD_DIM, lid * 4u, sums * factor / weights);
+    let at = p.out_at + row * p.out_row + head * HEAD_DIM;
+    write_four(at, lid * 4u, sums * factor_before[index] / merged_sum[index]);
   }
 }
 
@@ -197,6 +218,9 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   let first_head = kv_head * group + block.x % p.chunks * Q;
   let last_head = kv_head * group + group - 1u;
   let row_at = p.batch.rows_at + row * ROW_WORDS;
+  if (p.tiled != 0u && record[p.batch.spans_at + record[row_at + 7u] * SPAN_WORDS + 1u] >= p.tiled) {
+    return;
+  }
   let end = record[row_at + 1u] + 1u;
   let table = p.batch.tables_at + record[row_at + 4u];
   let start = select(0u, end - min(end, p.window), p.window != 0u);
@@ -210,8 +234,10 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   load_queries(row, first_head, last_head, lid);
   let column = lid % COLUMNS;
   let slice = lid / COLUMNS;
-  var max_$q = LOWEST;
-  var sum_$q = 0.0;
+  if (lid < Q) {
+    merged_max[lid] = LOWEST;
+    merged_sum[lid] = 0.0;
+  }
   var total_$q = vec4<f32>(0.0);
   for (var part = first_part; part < end_part; part++) {
     workgroupBarrier();
@@ -233,14 +259,14 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
     if (split) {
       if (first_head + $qu <= last_head) { write_part(first_head + $qu, row, part, $qu, sums_$q, lid); }
     } else {
-      let factors_$q = merge_factors(max_$q, part_max[$qu]);
-      sum_$q = fma(sum_$q, factors_$q.x, part_sum[$qu] * factors_$q.y);
-      total_$q = fma(total_$q, vec4<f32>(factors_$q.x), sums_$q * factors_$q.y);
-      max_$q = factors_$q.z;
+      total_$q = fma(total_$q, vec4<f32>(factor_before[$qu]), sums_$q * factor_next[$qu]);
     }
   }
   if (!split) {
-    if (first_head + $qu <= last_head) { write_merged(first_head + $qu, row, max_$q, sum_$q, total_$q, lid); }
+    workgroupBarrier();
+    weigh_sinks(first_head, last_head, lid);
+    workgroupBarrier();
+    if (first_head + $qu <= last_head) { write_merged(first_head + $qu, row, $qu, total_$q, lid); }
   }
 }
 

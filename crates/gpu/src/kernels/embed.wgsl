@@ -16,7 +16,11 @@ struct P {
 var<immediate> p: P;
 
 @group(0) @binding(3) var<storage, read> record: array<u32>;
-@group(0) @binding(4) var<storage, read_write> out: array<f32>;
+@group(0) @binding(4) var<storage, read> tokens: array<u32>;
+@group(0) @binding(5) var<storage, read_write> out: array<f32>;
+
+// A token that draw `i` of the batch before gave is `DRAWN | i`.
+const DRAWN: u32 = 0x80000000u;
 
 fn write_four(at: u32, col: u32, values: vec4<f32>) {
   for (var i = 0u; i < 4u; i++) {
@@ -30,7 +34,11 @@ fn write_four(at: u32, col: u32, values: vec4<f32>) {
 fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
   prepare(lid);
   let row = block.y;
-  let token = record[p.batch.rows_at + row * ROW_WORDS] - p.first;
+  var known = record[p.batch.rows_at + row * ROW_WORDS];
+  if ((known & DRAWN) != 0u) {
+    known = tokens[known & ~DRAWN];
+  }
+  let token = known - p.first;
   if (token >= p.count) {
     return;
   }

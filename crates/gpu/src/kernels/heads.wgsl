@@ -39,20 +39,20 @@ fn normalize(index: u32, lid: u32) {
   var mean = 0.0;
   if ((p.has & 4u) != 0u) {
     var sum = 0.0;
-    for (var i = lid; i < HEAD_DIM; i += THREADS) {
+    for (var i = lid; i < rolled(HEAD_DIM); i += THREADS) {
       sum += head[i];
     }
     mean = total(sum, lid) / f32(HEAD_DIM);
   }
   var squares = 0.0;
-  for (var i = lid; i < HEAD_DIM; i += THREADS) {
+  for (var i = lid; i < rolled(HEAD_DIM); i += THREADS) {
     let x = head[i] - mean;
     squares = fma(x, x, squares);
   }
   let factor = 1.0 / sqrt(total(squares, lid) / f32(HEAD_DIM) + p.eps);
   let norm = Norm(p.weight, p.bias, 0u, 0.0);
   let weights_at = select(0u, index * HEAD_DIM, (p.has & 2u) != 0u);
-  for (var i = lid; i < HEAD_DIM; i += THREADS) {
+  for (var i = lid; i < rolled(HEAD_DIM); i += THREADS) {
     head[i] = normalized(norm, head[i], vec2<f32>(mean, factor), weights_at + i);
   }
   workgroupBarrier();
@@ -81,7 +81,7 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   let row = block.y;
   let row_at = p.batch.rows_at + row * ROW_WORDS;
   let from_at = p.in_at + row * p.in_row + index * HEAD_DIM;
-  for (var i = lid; i < STRIDE; i += THREADS) {
+  for (var i = lid; i < rolled(STRIDE); i += THREADS) {
     head[i] = 0.0;
     if (i < HEAD_DIM) {
       head[i] = input[from_at + i];
@@ -104,7 +104,7 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   }
   if (!TO_PAGES) {
     let to_at = p.out_at + row * p.out_row + index * HEAD_DIM;
-    for (var i = lid; i < HEAD_DIM; i += THREADS) {
+    for (var i = lid; i < rolled(HEAD_DIM); i += THREADS) {
       out[to_at + i] = bitcast<u32>(head[i] * factor);
     }
     return;
@@ -112,7 +112,7 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   let page = record[row_at + 2u];
   let slot = record[row_at + 3u];
   let to_at = ((page * p.kv_heads + index) * p.page_tokens + slot) * (STRIDE / 2u);
-  for (var i = lid; i < STRIDE / 2u; i += THREADS) {
+  for (var i = lid; i < rolled(STRIDE / 2u); i += THREADS) {
     out[to_at + i] = to_half(head[2u * i] * factor) | to_half(head[2u * i + 1u] * factor) << 16u;
   }
 }

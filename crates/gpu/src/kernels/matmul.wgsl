@@ -66,7 +66,7 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
     return;
   }
   var sums = vec4<f32>(0.0);
-  for (var i = 0u; i < LANES; i += 4u) {
+  for (var i = 0u; i < rolled(LANES); i += 4u) {
     let at = lid * PITCH + i;
     sums += vec4<f32>(partial[at], partial[at + 1u], partial[at + 2u], partial[at + 3u]);
   }

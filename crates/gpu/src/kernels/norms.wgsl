@@ -9,7 +9,7 @@ fn total(value: f32, lid: u32) -> f32 {
   workgroupBarrier();
   sums[lid] = value;
   workgroupBarrier();
-  for (var distance = THREADS / 2u; distance > 0u; distance >>= 1u) {
+  for (var distance = rolled(THREADS / 2u); distance > 0u; distance >>= 1u) {
     if (lid < distance) {
       sums[lid] += sums[lid + distance];
     }

@@ -20,6 +20,11 @@ const ROW_WORDS: u32 = 8u;
 // Workgroups in the x dimension, before z counts on.
 const BLOCKS_X: u32 = 32768u;
 
+// A count that the compiler does not know: it would unroll the loop, and take seconds for one with barriers or many heads.
+fn rolled(count: u32) -> u32 {
+  return count * min(p.batch.rows, 1u);
+}
+
 // An f16 in the low half of a word, exact: subnormal numbers, too.
 fn half(word: u32) -> f32 {
   let bits = word & 0x7fffu;

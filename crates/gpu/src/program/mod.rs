@@ -10,7 +10,8 @@ mod per_layer;
 mod recurrent;
 
 use crate::operation::{
-    At, BufferId, CacheId, CacheShape, MatrixId, MatrixShape, Norm, Operation, Program, RowSet,
+    At, BufferId, CacheId, CacheShape, DrawShape, MatrixId, MatrixShape, Norm, Operation, Program,
+    RowSet,
 };
 use crate::options::Options;
 use crate::record::Record;
@@ -55,6 +56,7 @@ impl Plan {
     ) -> Self {
         let mut walk = Walk::new(config, weights, dims);
         walk.program.exact = options.exact;
+        walk.program.on_matrix_units = !options.exact;
         let recurrent = config.recurrent.as_ref();
         walk.program.states = recurrent.map(|layers| states_of(layers, options.states));
         walk.embed(weights);
@@ -64,7 +66,7 @@ impl Plan {
             walk.layer(index, layer, next);
         }
         let outputs = walk.head(weights);
-        walk.finish(weights, dims, outputs)
+        walk.finish(weights, dims, options, outputs)
     }
 }
 
@@ -376,7 +378,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn finish(mut self, weights: &Weights<Described>, dims: &Dims, outputs: Outputs) -> Plan {
+    fn finish(
+        mut self,
+        weights: &Weights<Described>,
+        dims: &Dims,
+        options: &Options,
+        outputs: Outputs,
+    ) -> Plan {
         let ropes = [&self.config.rope, &self.config.rope_local];
         let mut turned = self.turned.into_iter();
         let ropes = ropes.map(|rope| {
@@ -386,9 +394,13 @@ impl<'a> Walk<'a> {
         });
         let angles = ropes.iter().flatten().map(Rope::table_len).sum();
         let pages = dims.context_max.div_ceil(dims.page_tokens);
-        let entries = dims.rows_max.saturating_mul(pages);
+        let entries = options.spans_max.saturating_mul(pages);
         let words = Record::words_max(dims.rows_max, angles, entries);
         self.program.outputs = vec![outputs.logits, outputs.hidden];
+        self.program.draws = Some(DrawShape {
+            logits: outputs.logits,
+            draws_max: options.draws_max as u32,
+        });
         self.program.record_words_max = u32::try_from(words).unwrap_or(u32::MAX);
         Plan {
             program: self.program,

@@ -4,8 +4,8 @@ mod attention;
 mod experts;
 mod recurrent;
 
-pub(super) use attention::attend;
 use attention::{HeadShape, heads};
+pub(super) use attention::{attend, attend_tiles};
 #[cfg(test)]
 pub(super) use recurrent::scan;
 
@@ -17,8 +17,17 @@ use crate::record::{Record, Row};
 use half::f16;
 use kernels::{Format, QuantBlock, QuantFormat, dequantize};
 
+/// The largest error of a result, relative to the length of the twin's result.
+pub(super) const ERROR_MAX: f64 = 1e-5;
+
+/// The same for products on matrix units, whose factors have 11 bits.
+const MATRIX_ERROR_MAX: f64 = 2e-3;
+
 /// Rows of the numbers that choose other variants of a product.
 const ROWS: [u32; 6] = [1, 2, 3, 11, 20, 70];
+
+/// Rows of the numbers that choose other variants of a product on matrix units.
+const MATRIX_ROWS: [u32; 3] = [20, 61, 150];
 
 /// Rows of batches with experts: few, and tiles.
 const EXPERT_ROWS: [u32; 2] = [5, 52];
@@ -58,6 +67,8 @@ const fn scan_heads(sizes: [u32; 4], grouped: bool, delta: bool) -> ScanHeads {
 #[derive(Clone)]
 pub(super) struct Case {
     pub(super) name: String,
+    /// The largest error of a buffer.
+    pub(super) error_max: f64,
     pub(super) program: Program,
     /// The rows of a batch before, whose states are read.
     pub(super) earlier: Option<Record>,
@@ -110,9 +121,11 @@ pub(super) fn all() -> Vec<Case> {
     ] {
         cases.push(heads(shape));
         cases.extend([false, true].map(|long| attend(shape, long)));
+        cases.push(attend_tiles(shape));
     }
     cases.push(heads((256, 1, 4, 32)));
     cases.push(attend((256, 1, 4, 32), true));
+    cases.push(attend_tiles((256, 1, 2, 32)));
     cases.push(attend((512, 1, 2, 32), true));
     cases.push(attend((576, 1, 4, 32), true));
     cases
@@ -123,6 +136,7 @@ pub(super) fn all() -> Vec<Case> {
 pub(crate) enum Check {
     Embed(Format),
     Matmul(Format),
+    OnMatrixUnits(Format),
     Experts(Format),
     Norms,
     Add,
@@ -135,6 +149,8 @@ pub(crate) enum Check {
     /// Of so many elements.
     Heads(u32),
     Attend(HeadShape),
+    /// Of tokens: has cases of its own.
+    Draws,
 }
 
 impl Check {
@@ -186,6 +202,9 @@ impl Check {
         match self {
             Self::Embed(format) => vec![embed(format)],
             Self::Matmul(format) => ROWS.map(|rows| matmul(format, rows)).to_vec(),
+            Self::OnMatrixUnits(format) => MATRIX_ROWS
+                .map(|rows| on_matrix_units(format, rows))
+                .to_vec(),
             Self::Experts(format) => EXPERT_ROWS
                 .map(|rows| experts::experts(format, rows))
                 .to_vec(),
@@ -198,26 +217,27 @@ impl Check {
             Self::Convolution => vec![recurrent::convolution()],
             Self::Scan(heads) => vec![recurrent::scan(heads)],
             Self::Heads(head_dim) => vec![heads((head_dim, 2, 4, 16))],
-            Self::Attend(shape) => vec![attend(shape, true)],
+            Self::Attend(shape) => vec![attend(shape, true), attend_tiles(shape)],
+            Self::Draws => Vec::new(),
         }
     }
 }
 
 /// A table of numbers that look random.
-struct Noise(u32);
+pub(super) struct Noise(pub(super) u32);
 
 impl Noise {
-    fn next(&mut self) -> u32 {
+    pub(super) fn next(&mut self) -> u32 {
         self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         self.0 >> 8
     }
 
     /// Between -1 and 1.
-    fn float(&mut self) -> f32 {
+    pub(super) fn float(&mut self) -> f32 {
         self.next() as f32 / (1 << 23) as f32 - 1.0
     }
 
-    fn floats(&mut self, len: usize) -> Vec<f32> {
+    pub(super) fn floats(&mut self, len: usize) -> Vec<f32> {
         (0..len).map(|_| self.float()).collect()
     }
 
@@ -272,6 +292,7 @@ impl Builder {
             })),
             case: Case {
                 name,
+                error_max: ERROR_MAX,
                 program,
                 earlier: None,
                 record,
@@ -384,6 +405,17 @@ pub(super) fn matmul(format: Format, rows: u32) -> Case {
     }
     builder.plain_rows(rows);
     builder.case
+}
+
+/// A product on matrix units, with inputs larger than f16 can be.
+pub(super) fn on_matrix_units(format: Format, rows: u32) -> Case {
+    let mut case = matmul(format, rows);
+    case.name = format!("matmul {format:?} on matrix units, {rows} rows");
+    case.error_max = MATRIX_ERROR_MAX;
+    case.program.on_matrix_units = true;
+    let factor = if rows == MATRIX_ROWS[0] { 1e6 } else { 1.0 };
+    case.buffers[0].iter_mut().for_each(|x| *x *= factor);
+    case
 }
 
 /// A product with many outputs.

@@ -1,6 +1,7 @@
 //! Each kernel on small odd shapes next to its scalar twin: whether a driver computes what the kernels say.
 
 mod cases;
+mod draws;
 #[cfg(test)]
 mod tests;
 mod twin;
@@ -17,8 +18,7 @@ use kernels::Format;
 use std::sync::Arc;
 use twin::Twin;
 
-/// The largest error of a result, relative to the length of the twin's result. Elements of pages have 11 bits.
-const ERROR_MAX: f64 = 1e-5;
+/// The largest error of a page, relative to the length of the twin's result: elements have 11 bits.
 const PAGE_ERROR_MAX: f64 = 1e-3;
 
 /// The result of one kernel.
@@ -32,15 +32,24 @@ pub struct KernelResult {
 
 /// Checks all kernels, in all formats.
 pub fn self_test(device: &Arc<Device>) -> Vec<KernelResult> {
-    let cases = cases::all();
-    cases.iter().map(|case| result(device, case)).collect()
+    let mut cases = cases::all();
+    if device.facts().matrix_units.is_some() {
+        cases.extend(
+            Format::ALL
+                .into_iter()
+                .flat_map(|format| Check::OnMatrixUnits(format).cases()),
+        );
+    }
+    let results = cases.iter().map(|case| result(device, case));
+    results.chain(of_draws(device)).collect()
 }
 
 /// Checks the kernels of a program that were not yet checked on this device.
 ///
 /// # Errors
 /// The first kernel that fails.
-pub fn check_program(device: &Arc<Device>, program: &Program) -> Result<(), KernelResult> {
+pub(crate) fn check_program(device: &Arc<Device>, program: &Program) -> Result<(), KernelResult> {
+    check_matrix_units(device, program);
     for check in Check::of_program(program) {
         if device.has_passed(check) {
             continue;
@@ -62,7 +71,46 @@ pub fn check_program(device: &Arc<Device>, program: &Program) -> Result<(), Kern
         }
         device.pass(check);
     }
-    Ok(())
+    if program.draws.is_none() || device.has_passed(Check::Draws) {
+        return Ok(());
+    }
+    let mut failed = of_draws(device);
+    match failed.find(|result| result.error.is_some()) {
+        Some(result) => Err(result),
+        None => {
+            device.pass(Check::Draws);
+            Ok(())
+        }
+    }
+}
+
+/// Checks the kernels of draws.
+fn of_draws(device: &Arc<Device>) -> impl Iterator<Item = KernelResult> + use<> {
+    let results = draws::check(device).into_iter();
+    results.map(|(name, error)| KernelResult { name, error })
+}
+
+/// Checks products on matrix units, which are used no more after a failure: there are kernels without them.
+fn check_matrix_units(device: &Arc<Device>, program: &Program) {
+    if !program.on_matrix_units {
+        return;
+    }
+    for check in Check::of_program(program) {
+        let Check::Matmul(format) = check else {
+            continue;
+        };
+        let check = Check::OnMatrixUnits(format);
+        if device.matrix_units().is_none() || device.has_passed(check) {
+            continue;
+        }
+        let results = check.cases();
+        let mut results = results.iter().map(|case| result(device, case));
+        if results.any(|result| result.error.is_some()) {
+            device.distrust_matrix_units();
+        } else {
+            device.pass(check);
+        }
+    }
 }
 
 /// Whether rows of a product have the same bits in the kernels for all numbers of rows below those of tiles.
@@ -103,7 +151,7 @@ fn compare(device: &Arc<Device>, case: &Case) -> Result<(), String> {
     let wanted = by_twin(case);
     for (index, (found, wanted)) in found.buffers.iter().zip(&wanted.buffers).enumerate() {
         let error = error(found, wanted)?;
-        if error > ERROR_MAX {
+        if error > case.error_max {
             return Err(format!("buffer {index} is off by {error:.1e}"));
         }
     }

@@ -1,11 +1,16 @@
 //! The kernels on the driver of the machine: results, bits, numbers of calls, faults.
 
-use super::cases::{SCANS, attend, embed, matmul, scan, wide_matmul};
+use super::cases::ERROR_MAX;
+use super::cases::{
+    SCANS, attend, attend_tiles, embed, matmul, on_matrix_units, scan, wide_matmul,
+};
 use super::*;
+use crate::MatrixUnits;
 use crate::operation::RowSet;
 use crate::record::{Record, Row, Span};
 use crate::test_device::device;
 use crate::webgpu::memory::scratch_bytes;
+use crate::webgpu::sources::Kernel;
 use crate::{DeviceError, PrepareError};
 use kernels::Format;
 use std::cell::Cell;
@@ -19,6 +24,63 @@ fn kernels_equal_their_twins() {
         .filter(|result| result.error.is_some())
         .collect();
     assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn draws_equal_their_definition() {
+    let Some(device) = device() else { return };
+    for seed in 2..12 {
+        for vocab in [1, 3, 40, 1024, 4097, 33_000] {
+            let case = draws::usual(vocab, seed);
+            assert_eq!(draws::compare(&device, &case), Ok(()), "{vocab} {seed}");
+        }
+    }
+}
+
+/// Mesa's lavapipe has matrix units from version 26 on.
+#[test]
+fn products_on_matrix_units_equal_their_twins() {
+    let Some(device) = device() else { return };
+    let Some(units) = device.matrix_units() else {
+        return;
+    };
+    for (format, rows) in [(Format::BF16, 20), (Format::Q4_K, 61)] {
+        let case = on_matrix_units(format, rows);
+        assert_eq!(compare(&device, &case), Ok(()), "{}", case.name);
+    }
+    // The squares of cards are accepted, if not run.
+    for (size, rows) in [(8, 32), (16, 32), (16, 64), (16, 128)] {
+        let kernel = Kernel::MatrixTile {
+            format: Format::Q4_K,
+            units: MatrixUnits { size, ..units },
+            rows,
+        };
+        let made = device.checked(|_| device.shader(kernel.source()));
+        assert_eq!(made.err(), None, "{size} {rows}");
+    }
+    device.distrust_matrix_units();
+    assert_eq!(compare(&device, &on_matrix_units(Format::Q8_0, 61)), Ok(()));
+}
+
+#[test]
+fn attention_by_tiles_equals_its_twin() {
+    let Some(device) = device() else { return };
+    for shape in [
+        (64, 2, 4, 32),
+        (80, 1, 3, 16),
+        (5, 3, 3, 7),
+        (256, 1, 2, 32),
+    ] {
+        let case = attend_tiles(shape);
+        assert_eq!(compare(&device, &case), Ok(()), "{shape:?}");
+        let mut loaded = load(&device, &case).expect("a device that works");
+        let before = device.counts().dispatches;
+        run(&mut loaded, &case).expect("a device that works");
+        let dispatches = device.counts().dispatches - before;
+        // One for the single row, one for the tiles.
+        let steps = case.program.steps.len() as u64;
+        assert_eq!(dispatches, 2 * steps, "{shape:?}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Every operation once more in scalar code, over memory of the host: what the kernels' results are compared with.
 
+pub(super) mod draws;
 mod experts;
 mod recurrent;
 

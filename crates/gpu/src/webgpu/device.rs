@@ -1,72 +1,23 @@
-//! Devices: which there are, and one that is open.
+//! A device that is open.
 
+use super::adapters::{DeviceFacts, IMMEDIATE_BYTES, PROCESSOR, adapters, facts, ready};
+use super::matrix_units::{FEATURES as MATRIX_FEATURES, MatrixUnits};
 use super::pipelines::Pipelines;
 use super::selection::{Kind, Selection};
+use super::work::SUBMIT_WORK_MAX;
 use crate::selftest::Check;
 use std::collections::HashSet;
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use model::DeviceFault;
-use wgpu::{
-    Adapter, Backend, DeviceType, ErrorFilter, Features, Instance, InstanceDescriptor,
-    InstanceFlags, Limits, MemoryBudgetThresholds, PollType,
-};
+use wgpu::{Adapter, ErrorFilter, Features, Limits, PollType};
 
-/// Bytes of the constants of one dispatch.
-pub(crate) const IMMEDIATE_BYTES: u32 = 128;
-
-/// Buffers of the largest kernel.
-const BINDINGS_MIN: u32 = 8;
-
-/// Bytes of workgroup memory of the largest kernel.
-const WORKGROUP_BYTES_MIN: u32 = 20 << 10;
-
-/// Threads of the largest workgroup.
-const WORKGROUP_THREADS_MIN: u32 = 256;
-
-/// A device that gives no answer within this time has failed.
+/// A device that gives no answer within this time has failed; a processor compiles kernels in this time, too.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-
-/// Percent of the memory that a driver reports as free, above which it refuses buffers instead of losing the device.
-const MEMORY_PERCENT_MAX: u8 = 90;
-
-/// The devices that there are, of all interfaces, those that run models fastest first; a processor is last.
-pub fn devices() -> Vec<DeviceFacts> {
-    adapters(Kind::Gpu).iter().map(facts).collect()
-}
-
-/// Properties of a device that the driver reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceFacts {
-    /// Name of the device.
-    pub name: String,
-    /// Interface: vulkan, metal or dx12.
-    pub interface: &'static str,
-    /// Driver and its version.
-    pub driver: String,
-    /// Kind of device: discrete, integrated, virtual, other or processor.
-    pub class: &'static str,
-    /// Whether the device is a processor.
-    pub is_processor: bool,
-    /// Bytes of the largest buffer that a kernel may read.
-    pub binding_bytes_max: u64,
-    /// Bytes of the largest buffer.
-    pub buffer_bytes_max: u64,
-    /// Bytes of workgroup memory.
-    pub workgroup_bytes_max: u32,
-    /// Threads of the smallest and of the largest subgroup.
-    pub subgroup: [u32; 2],
-    /// Whether kernels may compute with f16.
-    pub has_f16: bool,
-    /// The feature or limit that models need and the device lacks.
-    pub missing: Option<String>,
-}
+const ANSWER_OF_PROCESSOR_MAX: Duration = Duration::from_mins(10);
 
 /// Why a device is not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -176,6 +127,14 @@ impl From<wgpu::Error> for DeviceError {
     }
 }
 
+/// Results on their way to the host.
+pub(crate) struct Reading {
+    submission: wgpu::SubmissionIndex,
+    bytes: u64,
+    /// Whether the buffer is mapped.
+    mapped: Arc<AtomicBool>,
+}
+
 /// An open device.
 pub struct Device {
     selection: Selection,
@@ -189,6 +148,9 @@ pub struct Device {
     passed: Mutex<HashSet<Check>>,
     /// Whether the compiler changes the order of sums from kernel to kernel.
     reorders_sums: AtomicBool,
+    /// Whether matrix units have computed something else than they should.
+    distrusts_matrix_units: AtomicBool,
+    submit_work_max: u64,
 }
 
 impl Device {
@@ -210,19 +172,15 @@ impl Device {
                 found: adapters.iter().map(|found| facts(found).name).collect(),
             });
         };
-        let facts = facts(adapter);
+        let mut facts = facts(adapter);
         let device = format!("{} ({})", facts.name, facts.driver);
         if let Some(what) = facts.missing.clone() {
             return Err(Absent::Missing { device, what });
         }
-        let opened = ready(adapter.request_device(&wgpu::DeviceDescriptor {
-            required_features: Features::IMMEDIATES,
-            required_limits: Limits {
-                max_immediate_size: IMMEDIATE_BYTES,
-                ..adapter.limits()
-            },
-            ..Default::default()
-        }));
+        let mut opened = ready(adapter.request_device(&descriptor(adapter, &facts)));
+        if !matches!(opened, Some(Ok(_))) && facts.matrix_units.take().is_some() {
+            opened = ready(adapter.request_device(&descriptor(adapter, &facts)));
+        }
         let refused = |why: String| Absent::Refused { device, why };
         let (device, queue) = match opened {
             Some(Ok(opened)) => opened,
@@ -239,6 +197,8 @@ impl Device {
             pipelines: Mutex::default(),
             passed: Mutex::default(),
             reorders_sums: AtomicBool::new(false),
+            distrusts_matrix_units: AtomicBool::new(false),
+            submit_work_max: SUBMIT_WORK_MAX,
         })
     }
 
@@ -246,6 +206,20 @@ impl Device {
     #[cfg(test)]
     pub(crate) fn with_binding_bytes_max(mut self, bytes: u64) -> Self {
         self.facts.binding_bytes_max = bytes;
+        self
+    }
+
+    /// The device with fewer workgroups in a dimension.
+    #[cfg(test)]
+    pub(crate) fn with_workgroups_max(mut self, workgroups: u32) -> Self {
+        self.facts.workgroups_max = workgroups;
+        self
+    }
+
+    /// The device with shorter submits.
+    #[cfg(test)]
+    pub(crate) fn with_submit_work_max(mut self, work: u64) -> Self {
+        self.submit_work_max = work;
         self
     }
 
@@ -297,6 +271,17 @@ impl Device {
         self.reorders_sums.store(true, Ordering::Relaxed);
     }
 
+    /// The matrix units that kernels use.
+    pub(crate) fn matrix_units(&self) -> Option<MatrixUnits> {
+        let is_trusted = !self.distrusts_matrix_units.load(Ordering::Relaxed);
+        self.facts.matrix_units.filter(|_| is_trusted)
+    }
+
+    /// Uses matrix units no more.
+    pub(crate) fn distrust_matrix_units(&self) {
+        self.distrusts_matrix_units.store(true, Ordering::Relaxed);
+    }
+
     /// Remembers that kernels are right.
     pub(crate) fn pass(&self, check: Check) {
         let passed = self.passed.lock();
@@ -310,6 +295,11 @@ impl Device {
 
     pub(crate) fn queue(&self) -> &wgpu::Queue {
         &self.queue
+    }
+
+    /// Multiply-adds of a submit, at most.
+    pub(super) fn submit_work_max(&self) -> u64 {
+        self.submit_work_max
     }
 
     pub(crate) fn count_dispatches(&self, dispatches: u64) {
@@ -365,11 +355,15 @@ impl Device {
     /// Waits until the device has done a submission.
     pub(crate) fn wait(&self, submission: wgpu::SubmissionIndex) -> Result<(), DeviceError> {
         self.counters.waits.fetch_add(1, Ordering::Relaxed);
+        let answer_max = match self.facts.class {
+            PROCESSOR => ANSWER_OF_PROCESSOR_MAX,
+            _ => ANSWER_MAX,
+        };
         // wgpu panics where the driver reports the loss of the device to a wait.
         let waited = catch_unwind(AssertUnwindSafe(|| {
             self.device.poll(PollType::Wait {
                 submission_index: Some(submission),
-                timeout: Some(ANSWER_MAX),
+                timeout: Some(answer_max),
             })
         }));
         let Ok(waited) = waited else {
@@ -391,19 +385,45 @@ impl Device {
         bytes: u64,
         read: impl FnOnce(&[u8]),
     ) -> Result<(), DeviceError> {
+        let reading = self.begin_read(commands, staging, bytes);
+        self.finish_read(reading, staging, read)
+    }
+
+    /// Submits commands that write the first `bytes` of `staging`, which belongs to the driver until [`Self::finish_read`].
+    pub(crate) fn begin_read(
+        &self,
+        commands: wgpu::CommandBuffer,
+        staging: &wgpu::Buffer,
+        bytes: u64,
+    ) -> Reading {
         let submission = self.submit(Some(commands));
-        if bytes == 0 {
-            return self.wait(submission);
-        }
-        self.counters.maps.fetch_add(1, Ordering::Relaxed);
         let mapped = Arc::new(AtomicBool::new(false));
-        let slice = staging.slice(..bytes);
-        let done = Arc::clone(&mapped);
-        slice.map_async(wgpu::MapMode::Read, move |result| {
-            done.store(result.is_ok(), Ordering::Release);
-        });
-        let waited = self.wait(submission);
-        let view = if mapped.load(Ordering::Acquire) {
+        if bytes > 0 {
+            self.counters.maps.fetch_add(1, Ordering::Relaxed);
+            let done = Arc::clone(&mapped);
+            let done = move |result: Result<(), _>| done.store(result.is_ok(), Ordering::Release);
+            staging.slice(..bytes).map_async(wgpu::MapMode::Read, done);
+        }
+        Reading {
+            submission,
+            bytes,
+            mapped,
+        }
+    }
+
+    /// Waits for what was begun, not for what was submitted after, and reads it.
+    pub(crate) fn finish_read(
+        &self,
+        reading: Reading,
+        staging: &wgpu::Buffer,
+        read: impl FnOnce(&[u8]),
+    ) -> Result<(), DeviceError> {
+        let waited = self.wait(reading.submission);
+        if reading.bytes == 0 {
+            return waited;
+        }
+        let slice = staging.slice(..reading.bytes);
+        let view = if reading.mapped.load(Ordering::Acquire) {
             slice.get_mapped_range().ok()
         } else {
             None
@@ -438,86 +458,28 @@ impl Device {
     }
 }
 
-/// The adapters of a kind; processors last.
-fn adapters(kind: Kind) -> Vec<Adapter> {
-    let instance = Instance::new(InstanceDescriptor {
-        backends: kind.backends(),
-        flags: InstanceFlags::empty(),
-        memory_budget_thresholds: MemoryBudgetThresholds {
-            for_resource_creation: Some(MEMORY_PERCENT_MAX),
-            for_device_loss: None,
+/// What a device is opened with.
+#[expect(unsafe_code, reason = "the only way to matrix units")]
+fn descriptor(adapter: &Adapter, facts: &DeviceFacts) -> wgpu::DeviceDescriptor<'static> {
+    let required_limits = Limits {
+        max_immediate_size: IMMEDIATE_BYTES,
+        ..adapter.limits()
+    };
+    let plain = wgpu::DeviceDescriptor {
+        required_features: Features::IMMEDIATES,
+        required_limits,
+        ..Default::default()
+    };
+    match facts.matrix_units {
+        None => plain,
+        Some(_) => wgpu::DeviceDescriptor {
+            required_features: Features::IMMEDIATES | MATRIX_FEATURES,
+            // SAFETY: shaders are the only users of the feature: they load and store squares within their workgroup memory, and
+            // all subgroups of a workgroup multiply together. Whether a driver computes what they say is checked at load.
+            experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
+            ..plain
         },
-        ..InstanceDescriptor::new_without_display_handle()
-    });
-    let mut adapters = ready(instance.enumerate_adapters(kind.backends())).unwrap_or_default();
-    adapters.sort_by_key(|adapter| match adapter.get_info().device_type {
-        DeviceType::DiscreteGpu => 0,
-        DeviceType::IntegratedGpu => 1,
-        DeviceType::VirtualGpu => 2,
-        DeviceType::Other => 3,
-        DeviceType::Cpu => 4,
-    });
-    adapters
-}
-
-fn facts(adapter: &Adapter) -> DeviceFacts {
-    let (info, limits) = (adapter.get_info(), adapter.limits());
-    DeviceFacts {
-        name: info.name,
-        interface: match info.backend {
-            Backend::Metal => "metal",
-            Backend::Dx12 => "dx12",
-            _ => "vulkan",
-        },
-        driver: format!("{} {}", info.driver, info.driver_info)
-            .trim()
-            .to_owned(),
-        class: match info.device_type {
-            DeviceType::DiscreteGpu => "discrete",
-            DeviceType::IntegratedGpu => "integrated",
-            DeviceType::VirtualGpu => "virtual",
-            DeviceType::Other => "other",
-            DeviceType::Cpu => "processor",
-        },
-        is_processor: info.device_type == DeviceType::Cpu,
-        binding_bytes_max: limits.max_storage_buffer_binding_size,
-        buffer_bytes_max: limits.max_buffer_size,
-        workgroup_bytes_max: limits.max_compute_workgroup_storage_size,
-        subgroup: [info.subgroup_min_size, info.subgroup_max_size],
-        has_f16: adapter.features().contains(Features::SHADER_F16),
-        missing: missing(adapter.features(), &limits),
     }
-}
-
-/// The first thing that kernels need and the device lacks.
-fn missing(features: Features, limits: &Limits) -> Option<String> {
-    if !features.contains(Features::IMMEDIATES) {
-        return Some("kernels get their constants as immediates, which the driver lacks".into());
-    }
-    let needed = [
-        (
-            "bytes of immediates",
-            limits.max_immediate_size,
-            IMMEDIATE_BYTES,
-        ),
-        (
-            "storage buffers of a kernel",
-            limits.max_storage_buffers_per_shader_stage,
-            BINDINGS_MIN,
-        ),
-        (
-            "bytes of workgroup memory",
-            limits.max_compute_workgroup_storage_size,
-            WORKGROUP_BYTES_MIN,
-        ),
-        (
-            "threads of a workgroup",
-            limits.max_compute_invocations_per_workgroup,
-            WORKGROUP_THREADS_MIN,
-        ),
-    ];
-    let missing = needed.iter().find(|(_, given, needed)| given < needed);
-    missing.map(|(what, given, needed)| format!("{given} {what}, {needed} are needed"))
 }
 
 /// Collects what the driver reports outside of calls.
@@ -528,16 +490,4 @@ fn listen(device: &wgpu::Device) -> Arc<Reports> {
     let to = Arc::clone(&reports);
     device.set_device_lost_callback(move |_, _| to.lost.store(true, Ordering::Release));
     reports
-}
-
-/// The result of a future that wgpu has ready at once on each system but the web.
-fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    match future
-        .as_mut()
-        .poll(&mut Context::from_waker(Waker::noop()))
-    {
-        Poll::Ready(done) => Some(done),
-        Poll::Pending => None,
-    }
 }

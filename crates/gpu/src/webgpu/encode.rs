@@ -8,10 +8,12 @@ pub(super) use experts::order_words;
 use super::device::Device;
 use super::launch::{BATCH_WORDS, CONSTANT_WORDS, Grid, Launch, Variant, compile};
 use super::memory::{DeviceMatrix, MatrixPart, Memory, PrepareError};
-use super::sources::{Kernel, heads_at_once, matmul_kernels};
+use super::sources::{Kernel, PART, PROMPT_HEAD_MAX, heads_at_once, matmul_kernels, prompt_rows};
+use super::work::Work;
 use crate::operation::{
     Activation, At, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, VectorId,
 };
+use crate::record::{TILE_ROWS, TILED_ROWS_MIN};
 
 /// The kernels' word for "none".
 const NONE: u32 = u32::MAX;
@@ -24,6 +26,8 @@ pub(crate) struct Planner<'a> {
     rows: RowSet,
     /// The choices of experts that were sorted last.
     sorted: Option<At>,
+    /// The work of the operation, until it has a dispatch.
+    work: Work,
     launches: Vec<Launch<Kernel>>,
 }
 
@@ -43,10 +47,12 @@ impl<'a> Planner<'a> {
             memory,
             rows: RowSet::All,
             sorted: None,
+            work: Work::default(),
             launches: Vec::new(),
         };
         for step in &program.steps {
             planner.rows = step.rows;
+            planner.work = Work::of_operation(program, &step.operation);
             planner.operation(&step.operation)?;
         }
         Ok(compile(device, planner.launches)?)
@@ -125,7 +131,8 @@ impl<'a> Planner<'a> {
             constants.extend(self.place(out));
             constants.push(factor.to_bits());
             let [low, high, scales] = self.planes(part);
-            let buffers = [low, high, scales, &memory.record, self.buffer(out)];
+            let [.., tokens] = &memory.draws;
+            let buffers = [low, high, scales, &memory.record, tokens, self.buffer(out)];
             self.push(kernel, &buffers, constants, Grid::Rows(1))?;
         }
         Ok(())
@@ -152,7 +159,11 @@ impl<'a> Planner<'a> {
             let [low, high, scales] = self.planes(part);
             let (x, out) = (self.buffer(input), self.buffer(out));
             let buffers = [low, high, scales, x, &memory.vectors, out];
-            let kernels = matmul_kernels(format, self.program.exact, self.device.reorders_sums());
+            let (exact, reorders) = (self.program.exact, self.device.reorders_sums());
+            let units = self.device.matrix_units();
+            let units =
+                units.filter(|_| self.program.on_matrix_units && format != kernels::Format::F32);
+            let kernels = matmul_kernels(format, exact, reorders, units);
             let outputs = part.rows;
             self.push_all(&kernels, &buffers, constants, Grid::Matmul { outputs })?;
         }
@@ -309,6 +320,10 @@ impl<'a> Planner<'a> {
         constants.extend(self.place(out));
         constants.extend([shape.kv_heads, heads, chunks, scale.to_bits()]);
         constants.extend([cap.unwrap_or(0.0).to_bits(), window, sinks]);
+        let fits = shape.head_dim <= PROMPT_HEAD_MAX && self.rows == RowSet::All;
+        let tiled = fits && !self.program.exact;
+        constants.push(u32::from(tiled) * TILED_ROWS_MIN);
+        let by_tiles = constants.clone();
         let [keys, values] = &memory.caches[cache.0 as usize][layer as usize];
         let (vectors, record) = (&memory.vectors, &memory.record);
         let (query, written) = (self.buffer(query), self.buffer(out));
@@ -325,8 +340,19 @@ impl<'a> Planner<'a> {
         let kernel = Kernel::Merge {
             head_dim: shape.head_dim,
         };
-        let buffers = [vectors, record, &memory.parts, written];
-        self.push(kernel, &buffers, constants, Grid::Merge { heads })
+        let parts = [vectors, record, &memory.parts, written];
+        self.push(kernel, &parts, constants, Grid::Merge { heads })?;
+        if !tiled {
+            return Ok(());
+        }
+        let kernel = Kernel::AttendPrompt {
+            head_dim: shape.head_dim,
+            page_tokens: shape.page_tokens,
+        };
+        let shared = TILE_ROWS / prompt_rows(shape.head_dim);
+        let grid = Grid::Prompts { heads, shared };
+        let kernels = [(u32::MAX, kernel)];
+        self.push_from(TILED_ROWS_MIN, &kernels, &buffers, by_tiles, grid)
     }
 
     fn activate(&mut self, operation: &Operation) -> Planned {
@@ -420,8 +446,12 @@ impl<'a> Planner<'a> {
         let Some(&(_, kernel)) = kernels.first() else {
             return Ok(());
         };
+        for variant in &variants {
+            self.check_grid(variant, grid)?;
+        }
         let buffers = self.device.bind(kernel, buffers)?;
         self.launches.push(Launch {
+            work: std::mem::take(&mut self.work),
             rows: self.rows,
             rows_min,
             variants,
@@ -430,6 +460,22 @@ impl<'a> Planner<'a> {
             grid,
         });
         Ok(())
+    }
+
+    /// Rejects a kernel that the largest batch would start with more workgroups in a dimension than the device allows.
+    fn check_grid(&self, variant: &Variant<Kernel>, grid: Grid) -> Planned {
+        let rows = self.program.rows_max.min(variant.rows_max);
+        let parts = self.program.context_max.div_ceil(PART);
+        let workgroups = grid.workgroups(variant.block, rows, parts, self.program.rows_max);
+        let most = self.device.facts().workgroups_max;
+        match workgroups.into_iter().flatten().max() {
+            Some(workgroups) if workgroups > most => Err(PrepareError::Workgroups {
+                kernel: variant.kernel.name(),
+                workgroups,
+                most,
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn buffer(&self, at: At) -> &'a wgpu::Buffer {

@@ -1,9 +1,11 @@
 //! Dispatches: kernels, bound buffers and constants are made at load; per batch only the numbers of rows and the places in the
 //! record are new.
 
-use super::device::{Device, IMMEDIATE_BYTES};
+use super::adapters::IMMEDIATE_BYTES;
+use super::device::Device;
 use super::pipelines::KernelError;
 use super::sources::{Kernel, PART};
+use super::work::Work;
 use crate::operation::RowSet;
 use crate::record::{Record, WRITES_MAX};
 
@@ -33,6 +35,8 @@ pub(super) enum Grid {
     Tiles { outputs: u32, count: u32, used: u32 },
     /// A single one.
     One,
+    /// As many for each head and tile of the record's long spans.
+    Prompts { heads: u32, shared: u32 },
     /// One for each head and row, if there are parts of attention.
     Merge { heads: u32 },
 }
@@ -47,6 +51,8 @@ pub(crate) struct Launch<K = wgpu::ComputePipeline> {
     pub(super) buffers: wgpu::BindGroup,
     pub(super) constants: Vec<u32>,
     pub(super) grid: Grid,
+    /// The whole work of an operation at its first dispatch.
+    pub(super) work: Work,
 }
 
 /// A kernel of an operation, for batches of up to so many rows.
@@ -90,6 +96,7 @@ impl Launch<Kernel> {
             buffers: self.buffers,
             constants: self.constants,
             grid: self.grid,
+            work: self.work,
         })
     }
 }
@@ -98,9 +105,11 @@ impl Launch {
     /// Adds the dispatch to a pass; returns whether there is anything to do.
     fn encode(&self, pass: &mut wgpu::ComputePass<'_>, record: &Record, parts: u32) -> bool {
         let place = record.place(self.rows);
-        let Some((pipeline, [x, y, z])) =
-            self.workgroups(place.rows, parts, record.span_place()[1])
-        else {
+        let spans = match self.grid {
+            Grid::Prompts { .. } => record.tiles(),
+            _ => record.span_place()[1],
+        };
+        let Some((pipeline, [x, y, z])) = self.workgroups(place.rows, parts, spans) else {
             return false;
         };
         let mut constants = [0; CONSTANT_WORDS];
@@ -139,51 +148,97 @@ impl Launch {
         }
         let mut variants = self.variants.iter();
         let variant = variants.find(|variant| rows <= variant.rows_max)?;
-        let grid = match self.grid {
-            Grid::Rows(blocks) => [blocks, rows, 1],
-            Grid::Choices { outputs, used } => [outputs.div_ceil(variant.block[0]), rows, used],
-            Grid::Tiles {
+        let workgroups = self.grid.workgroups(variant.block, rows, parts, spans)?;
+        Some((&variant.kernel, workgroups))
+    }
+}
+
+impl Grid {
+    /// The workgroups of a kernel whose blocks are of so many outputs and rows, if there are any.
+    pub(super) fn workgroups(
+        self,
+        [of_outputs, of_rows]: [u32; 2],
+        rows: u32,
+        parts: u32,
+        spans: u32,
+    ) -> Option<[u32; 3]> {
+        Some(match self {
+            Self::Rows(blocks) => [blocks, rows, 1],
+            Self::Choices { outputs, used } => [outputs.div_ceil(of_outputs), rows, used],
+            Self::Tiles {
                 outputs,
                 count,
                 used,
             } => {
-                let [of_outputs, of_rows] = variant.block;
                 let tiles = count.min(rows * used) + rows * used / of_rows;
                 [outputs.div_ceil(of_outputs), tiles, 1]
             }
-            Grid::One => [1; 3],
-            Grid::Attend { blocks } => [blocks, rows, parts.max(1)],
-            Grid::Spans { blocks, writes } if spans > 0 => {
+            Self::One => [1; 3],
+            Self::Attend { blocks } => [blocks, rows, parts.max(1)],
+            Self::Spans { blocks, writes } if spans > 0 => {
                 [blocks, spans, if writes { WRITES_MAX as u32 } else { 1 }]
             }
-            Grid::Spans { .. } => return None,
-            Grid::Merge { heads } if parts > 0 => [heads, rows, 1],
-            Grid::Merge { .. } => return None,
-            Grid::Matmul { outputs } => {
-                let blocks = outputs.div_ceil(variant.block[0]);
+            Self::Spans { .. } => return None,
+            Self::Prompts { heads, shared } if spans > 0 => [heads, spans, shared],
+            Self::Prompts { .. } => return None,
+            Self::Merge { heads } if parts > 0 => [heads, rows, 1],
+            Self::Merge { .. } => return None,
+            Self::Matmul { outputs } => {
+                let blocks = outputs.div_ceil(of_outputs);
                 let (x, z) = (blocks.min(BLOCKS_X), blocks.div_ceil(BLOCKS_X));
-                [x, rows.div_ceil(variant.block[1]), z]
+                [x, rows.div_ceil(of_rows), z]
             }
-        };
-        Some((&variant.kernel, grid))
+        })
     }
 }
 
-/// Adds all dispatches of a batch to a pass; returns their number. `split_floats` are the floats that parts of attention may
-/// take, and those of one part of one row.
-pub(crate) fn encode(
+/// Submits the dispatches of a batch but for the last ones, which are left in the encoder that is returned: a submit ends before
+/// the dispatch with which its work would exceed the device's bound, so that no driver takes a long batch for a hang.
+/// `split_floats` are the floats that parts of attention may take, and those of one part of one row.
+pub(crate) fn submit_launches(
+    device: &Device,
     launches: &[Launch],
-    pass: &mut wgpu::ComputePass<'_>,
     record: &Record,
     (available, of_part): (u64, u64),
-) -> u64 {
+    mut encoder: wgpu::CommandEncoder,
+) -> wgpu::CommandEncoder {
     let parts = record.longest().div_ceil(PART);
     let rows = u64::from(record.rows(RowSet::All));
     let fits = rows * u64::from(parts) * of_part <= available;
     let parts = if parts > 1 && fits { parts } else { 0 };
-    let mut dispatches = 0;
-    for launch in launches {
-        dispatches += u64::from(launch.encode(pass, record, parts));
+    let (mut dispatches, mut at) = (0, 0);
+    while at < launches.len() {
+        let end = at + device.first_submit(&launches[at..], record);
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        for launch in &launches[at..end] {
+            dispatches += u64::from(launch.encode(&mut pass, record, parts));
+        }
+        drop(pass);
+        at = end;
+        if at < launches.len() {
+            device.submit(Some(encoder.finish()));
+            encoder = device.encoder();
+        }
     }
-    dispatches
+    device.count_dispatches(dispatches);
+    encoder
+}
+
+impl Device {
+    /// How many of the dispatches, at least one, are submitted together.
+    fn first_submit(&self, launches: &[Launch], record: &Record) -> usize {
+        let mut work = 0_u64;
+        let exceeds = |launch: &Launch| {
+            let rows = record.rows(launch.rows);
+            work = work.saturating_add(launch.work.of(rows, record.longest()));
+            work > self.submit_work_max()
+        };
+        let first = launches.iter().position(exceeds);
+        first.unwrap_or(launches.len()).max(1)
+    }
+
+    pub(super) fn encoder(&self) -> wgpu::CommandEncoder {
+        let descriptor = wgpu::CommandEncoderDescriptor::default();
+        self.raw().create_command_encoder(&descriptor)
+    }
 }

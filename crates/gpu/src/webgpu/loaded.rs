@@ -1,8 +1,11 @@
 //! A program on an open device.
 
-use super::device::{Device, DeviceError};
+pub(crate) mod flight;
+
+use super::device::{Device, DeviceError, Reading};
+use super::draws::DrawKernels;
 use super::encode::Planner;
-use super::launch::{Launch, encode};
+use super::launch::{Launch, submit_launches};
 use super::memory::{Memory, PrepareError, page_bytes, part_floats};
 use crate::operation::{BufferId, MatrixId, Program};
 use crate::record::Record;
@@ -17,8 +20,11 @@ pub struct Loaded {
     program: Program,
     memory: Memory,
     launches: Vec<Launch>,
+    draws: Option<DrawKernels>,
     /// Pages that are copied before the next batch: from, to.
     copies: Vec<(u32, u32)>,
+    /// Results of draws on their way to the host.
+    reading: Option<Reading>,
 }
 
 /// Rows that the host reads after a batch.
@@ -37,11 +43,14 @@ impl Loaded {
     pub fn new(device: Arc<Device>, program: Program) -> Result<Self, PrepareError> {
         let memory = Memory::new(&device, &program)?;
         let launches = Planner::plan(&device, &program, &memory)?;
+        let draws = DrawKernels::new(&device, &program, &memory)?;
         Ok(Self {
             device,
             program,
             memory,
             launches,
+            draws,
+            reading: None,
             copies: Vec::with_capacity(COPIES_MAX),
         })
     }
@@ -81,7 +90,7 @@ impl Loaded {
         self.memory.upload(&self.device, matrix, first, raw)
     }
 
-    /// Runs a batch: one upload, one submit, one wait; one mapping if there are outputs.
+    /// Runs a batch: one upload, one wait, one submit or several if the batch is long; one mapping if there are outputs.
     ///
     /// # Errors
     /// The device fails: what pages hold is then unknown.
@@ -89,18 +98,8 @@ impl Loaded {
     /// # Panics
     /// If the record has more words than the program's bound, or an output more rows than its buffer.
     pub fn run(&mut self, record: &Record, outputs: &mut [Output<'_>]) -> Result<(), DeviceError> {
-        let words = bytemuck::cast_slice(record.words());
-        let queue = self.device.queue();
-        queue.write_buffer(&self.memory.record, 0, words);
-        let mut encoder = self.encoder();
-        self.encode_copies(&mut encoder);
-        let split = (self.memory.parts.size() / 4, part_floats(&self.program));
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        let dispatches = encode(&self.launches, &mut pass, record, split);
-        drop(pass);
-        self.device.count_dispatches(dispatches);
+        let mut encoder = self.encode_batch(record);
         let bytes = self.encode_outputs(&mut encoder, outputs);
-        self.copies.clear();
         let commands = encoder.finish();
         let shapes = &self.program.buffers;
         self.device
@@ -116,6 +115,19 @@ impl Loaded {
                     }
                 }
             })
+    }
+
+    /// Uploads the record of a batch; returns an encoder with the copies that wait and the dispatches of the batch, but for
+    /// those that were submitted.
+    fn encode_batch(&mut self, record: &Record) -> wgpu::CommandEncoder {
+        let words = bytemuck::cast_slice(record.words());
+        let queue = self.device.queue();
+        queue.write_buffer(&self.memory.record, 0, words);
+        let mut encoder = self.device.encoder();
+        self.encode_copies(&mut encoder);
+        self.copies.clear();
+        let split = (self.memory.parts.size() / 4, part_floats(&self.program));
+        submit_launches(&self.device, &self.launches, record, split, encoder)
     }
 
     /// Copies the keys and values of a page, before the next batch.
@@ -141,20 +153,20 @@ impl Loaded {
     /// The device fails.
     pub fn export_page(&mut self, page: u32, bytes: &mut [u8]) -> Result<(), DeviceError> {
         self.flush()?;
-        let mut encoder = self.encoder();
+        let mut encoder = self.device.encoder();
         let mut at = 0;
         for (cache, layers) in self.program.caches.iter().zip(&self.memory.caches) {
             let size = cache.page_bytes();
             for buffer in layers.iter().flatten() {
                 let from = u64::from(page) * size;
-                encoder.copy_buffer_to_buffer(buffer, from, &self.memory.staging, at, size);
+                encoder.copy_buffer_to_buffer(buffer, from, &self.memory.exported, at, size);
                 at += size;
             }
         }
         let commands = encoder.finish();
         let out = &mut *bytes;
         self.device
-            .read(commands, &self.memory.staging, at, |bytes| {
+            .read(commands, &self.memory.exported, at, |bytes| {
                 out.copy_from_slice(bytes);
             })
     }
@@ -179,6 +191,7 @@ impl Loaded {
     }
 
     /// Bytes that the program takes on the device.
+    #[cfg(test)]
     pub fn device_bytes(&self) -> u64 {
         self.memory.bytes()
     }
@@ -188,16 +201,11 @@ impl Loaded {
         if self.copies.is_empty() {
             return self.device.check();
         }
-        let mut encoder = self.encoder();
+        let mut encoder = self.device.encoder();
         self.encode_copies(&mut encoder);
         self.copies.clear();
-        let submission = self.device.submit(Some(encoder.finish()));
-        self.device.wait(submission)
-    }
-
-    fn encoder(&self) -> wgpu::CommandEncoder {
-        let descriptor = wgpu::CommandEncoderDescriptor::default();
-        self.device.raw().create_command_encoder(&descriptor)
+        self.device.submit(Some(encoder.finish()));
+        self.device.check()
     }
 
     /// Copies pages by way of a buffer: a copy within a buffer is not allowed.

@@ -4,6 +4,7 @@ use super::device::{Device, DeviceError};
 use super::encode::order_words;
 use super::pipelines::KernelError;
 use super::sources::PART;
+use crate::draw_record::draw_bytes;
 use crate::layout::quants::{PLANES, RowLayout};
 use crate::operation::{MatrixShape, Operation, Program};
 use wgpu::BufferUsages;
@@ -38,6 +39,18 @@ pub enum PrepareError {
         bytes: u64,
         /// The device's bound.
         most: u64,
+    },
+    /// The largest batch would start a kernel with more workgroups than the device allows.
+    #[error(
+        "kernel `{kernel}` takes {workgroups} workgroups for the largest batch, the device starts at most {most}"
+    )]
+    Workgroups {
+        /// The kernel.
+        kernel: String,
+        /// Workgroups in the largest dimension.
+        workgroups: u32,
+        /// The device's bound.
+        most: u32,
     },
 }
 
@@ -74,8 +87,12 @@ pub(crate) struct Memory {
     pub(crate) order: wgpu::Buffer,
     /// Stand in where a kernel has no buffer: the first is only read.
     pub(crate) nothing: [wgpu::Buffer; 2],
-    /// What the host reads.
+    /// The record of draws, adjusted logits, results, and drawn tokens.
+    pub(crate) draws: [wgpu::Buffer; 4],
+    /// What the host reads after a batch.
     pub(crate) staging: wgpu::Buffer,
+    /// A page that the host reads, perhaps while results are on their way.
+    pub(crate) exported: wgpu::Buffer,
     /// A page on its way to another one.
     pub(crate) page: wgpu::Buffer,
     /// Packed rows on their way to the device, by plane.
@@ -91,7 +108,8 @@ impl Memory {
         let matrices = program.matrices.iter();
         let caches = program.caches.iter();
         let pages = caches.clone().map(|cache| cache.page_bytes()).max();
-        let staged = staged_bytes(program).max(page_bytes(program));
+        let read = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
+        let [draws, adjusted, results, tokens] = draw_bytes(program);
         let memory = Self {
             buffers: activations
                 .map(|shape| one("activations", shape.bytes(), all))
@@ -116,11 +134,14 @@ impl Memory {
             parts: one("parts of attention", parts_bytes(program), storage)?,
             order: one("choices of experts", order_words(program) * 4, storage)?,
             nothing: [one("nothing", 16, storage)?, one("nothing", 16, storage)?],
-            staging: one(
-                "outputs",
-                staged,
-                BufferUsages::MAP_READ | BufferUsages::COPY_DST,
-            )?,
+            draws: [
+                one("the record of draws", draws, storage)?,
+                one("adjusted logits", adjusted, storage)?,
+                one("results of draws", results, all)?,
+                one("drawn tokens", tokens, storage)?,
+            ],
+            staging: one("outputs", staged_bytes(program), read)?,
+            exported: one("an exported page", page_bytes(program), read)?,
             page: one(
                 "a page",
                 pages.unwrap_or(0),
@@ -135,6 +156,7 @@ impl Memory {
     }
 
     /// Bytes of all buffers.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         let matrices = self.matrices.iter().flat_map(|matrix| &matrix.parts);
         let planes = matrices.flat_map(|part| part.planes.iter().flatten());
@@ -145,11 +167,12 @@ impl Memory {
             &self.parts,
             &self.order,
             &self.staging,
+            &self.exported,
             &self.page,
         ];
         let states = self.states.iter().flatten();
         let all = planes.chain(caches).chain(states).chain(&self.buffers);
-        let all = all.chain(others).chain(&self.nothing);
+        let all = all.chain(others).chain(&self.nothing).chain(&self.draws);
         all.map(wgpu::Buffer::size).sum()
     }
 
@@ -219,12 +242,14 @@ pub(crate) fn scratch_bytes(program: &Program) -> u64 {
         u64::from(program.record_words_max) * 4,
         parts_bytes(program),
         order_words(program) * 4,
-        staged_bytes(program).max(page_bytes(program)),
+        staged_bytes(program),
+        page_bytes(program),
         page.unwrap_or(0),
         LEAST_BYTES,
         LEAST_BYTES,
     ];
-    buffers.chain(others.map(size)).sum()
+    let draws = draw_bytes(program).map(size);
+    buffers.chain(others.map(size)).chain(draws).sum()
 }
 
 /// Bytes of the keys and values of a page in all layers of all caches.
@@ -253,12 +278,12 @@ fn parts_bytes(program: &Program) -> u64 {
     (part_floats(program) * parts * rows * 4).min(PARTS_BYTES_MAX)
 }
 
-/// Bytes of all outputs.
+/// Bytes of all outputs, and of the results of draws.
 fn staged_bytes(program: &Program) -> u64 {
+    let [_, _, results, _] = draw_bytes(program);
     let outputs = program.outputs.iter();
-    outputs
-        .map(|output| program.buffers[output.0 as usize].bytes())
-        .sum()
+    let outputs = outputs.map(|output| program.buffers[output.0 as usize].bytes());
+    results + outputs.sum::<u64>()
 }
 
 /// A buffer, zeroed.

@@ -1,5 +1,7 @@
 //! The text of each kernel, put together from the sections of the files in `kernels`.
 
+use super::matrix_units::MatrixUnits;
+use crate::record::SPAN_WORDS;
 use kernels::{Format, QuantFormat, ScaleKind};
 use std::fmt::Write as _;
 
@@ -7,12 +9,16 @@ const PRELUDE: &str = include_str!("../kernels/prelude.wgsl");
 const FORMATS: &str = include_str!("../kernels/formats.wgsl");
 const MATMUL: &str = include_str!("../kernels/matmul.wgsl");
 const TILE: &str = include_str!("../kernels/tile.wgsl");
+const MATRIX_TILE: &str = include_str!("../kernels/matrix_tile.wgsl");
 const EMBED: &str = include_str!("../kernels/embed.wgsl");
 const NORMS: &str = include_str!("../kernels/norms.wgsl");
 const ROWS: &str = include_str!("../kernels/rows.wgsl");
 const HEADS: &str = include_str!("../kernels/heads.wgsl");
 const ATTEND: &str = include_str!("../kernels/attend.wgsl");
+const ATTEND_PROMPT: &str = include_str!("../kernels/attend_prompt.wgsl");
 const RECURRENT: &str = include_str!("../kernels/recurrent.wgsl");
+const DRAW: &str = include_str!("../kernels/draw.wgsl");
+const DRAW_CUTS: &str = include_str!("../kernels/draw_cuts.wgsl");
 const EXPERTS: &str = include_str!("../kernels/experts.wgsl");
 
 /// Outputs that each quarter of a workgroup computes of a product with an expert.
@@ -40,6 +46,7 @@ pub(crate) fn matmul_kernels(
     format: Format,
     exact: bool,
     reorders_sums: bool,
+    units: Option<MatrixUnits>,
 ) -> Vec<(u32, Kernel)> {
     let few = [(1, 4, 1), (2, 2, 2), (4, 2, 4), (TILE_ROWS_MIN - 1, 1, 8)];
     let few = few.map(|(most, outputs, rows)| {
@@ -52,8 +59,16 @@ pub(crate) fn matmul_kernels(
     });
     let used = if reorders_sums { &few[3..] } else { &few };
     let mut kernels = used.to_vec();
-    match (exact, kernels.last_mut()) {
-        (true, Some(last)) => last.0 = u32::MAX,
+    match (exact, units, kernels.last_mut()) {
+        (true, _, Some(last)) => last.0 = u32::MAX,
+        (_, Some(units), _) => kernels.extend([32, 64, 128].map(|rows| {
+            let kernel = Kernel::MatrixTile {
+                format,
+                units,
+                rows,
+            };
+            (if rows == 128 { u32::MAX } else { rows }, kernel)
+        })),
         _ => kernels.extend([
             (TILE_ROWS, Kernel::Tile { format, rows: 1 }),
             (u32::MAX, Kernel::Tile { format, rows: 2 }),
@@ -82,6 +97,12 @@ pub(crate) enum Kernel {
         /// Rows of a workgroup, in 32.
         rows: u32,
     },
+    MatrixTile {
+        format: Format,
+        units: MatrixUnits,
+        /// Rows of a workgroup: 32, 64 or 128.
+        rows: u32,
+    },
     Heads {
         head_dim: u32,
         to_pages: bool,
@@ -91,6 +112,10 @@ pub(crate) enum Kernel {
         page_tokens: u32,
         /// Heads of a workgroup.
         heads: u32,
+    },
+    AttendPrompt {
+        head_dim: u32,
+        page_tokens: u32,
     },
     Merge {
         head_dim: u32,
@@ -119,7 +144,18 @@ pub(crate) enum Kernel {
     AddParts,
     CopyParts,
     Read,
+    Adjust,
+    Choose,
+    Top,
 }
+
+/// Rows of a workgroup of attention by tiles: as many as workgroup memory has room for.
+pub(crate) const fn prompt_rows(head_dim: u32) -> u32 {
+    if head_stride(head_dim) > 128 { 16 } else { 32 }
+}
+
+/// Elements of the largest heads that attention by tiles computes.
+pub(crate) const PROMPT_HEAD_MAX: u32 = 256;
 
 /// Heads that a workgroup of attention computes at once, of `group` that share keys.
 pub(crate) fn heads_at_once(head_dim: u32, group: u32) -> u32 {
@@ -135,6 +171,14 @@ impl Kernel {
         match self {
             Self::Matmul { format, rows, .. } => format!("matmul {format:?}, {rows} rows"),
             Self::Tile { format, rows } => format!("tile {format:?}, {} rows", rows * TILE_ROWS),
+            Self::MatrixTile {
+                format,
+                units,
+                rows,
+            } => format!(
+                "tile {format:?} on matrix units of {}, {rows} rows",
+                units.size
+            ),
             Self::Embed { format } => format!("embed {format:?}"),
             Self::Heads { head_dim, to_pages } => {
                 let to = if to_pages { "pages" } else { "rows" };
@@ -143,6 +187,7 @@ impl Kernel {
             Self::Attend {
                 head_dim, heads, ..
             } => format!("attend, {heads} heads of {head_dim}"),
+            Self::AttendPrompt { head_dim, .. } => format!("attend by tiles, heads of {head_dim}"),
             Self::Merge { head_dim } => format!("merge of heads of {head_dim}"),
             Self::Norm => "norm".into(),
             Self::NormParts => "norm of parts".into(),
@@ -165,17 +210,21 @@ impl Kernel {
             Self::AddParts => "sum of parts".into(),
             Self::CopyParts => "copy of parts".into(),
             Self::Read => "read".into(),
+            Self::Adjust => "adjusted logits".into(),
+            Self::Choose => "draws".into(),
+            Self::Top => "log-probabilities".into(),
         }
     }
 
     /// The buffers: whether each is only read.
     pub(crate) fn bindings(self) -> &'static [bool] {
         match self {
-            Self::Embed { .. } => &[true, true, true, true, false],
+            Self::Embed { .. } => &[true, true, true, true, true, false],
             Self::ExpertMatmul { .. } | Self::ExpertTile { .. } => {
                 &[true, true, true, true, true, true, false]
             }
-            Self::Norm | Self::Activate | Self::Gather => &[true, true, false],
+            Self::Norm | Self::Activate | Self::Gather | Self::Adjust => &[true, true, false],
+            Self::Choose | Self::Top => &[true, true, true, false, false],
             Self::Route | Self::Combine => &[true, true, false],
             Self::Convolve => &[true, true, true, true, false],
             Self::Keep | Self::Share | Self::AddParts => &[true, true, false],
@@ -184,9 +233,13 @@ impl Kernel {
             Self::NormParts | Self::Finish | Self::Read => &[true, false],
             Self::SortChoices | Self::CopyParts => &[true, false],
             Self::Add => &[true, true, false, false],
-            Self::Matmul { .. } | Self::Tile { .. } => &[true, true, true, true, true, false],
+            Self::Matmul { .. } | Self::Tile { .. } | Self::MatrixTile { .. } => {
+                &[true, true, true, true, true, false]
+            }
             Self::Heads { .. } | Self::Merge { .. } => &[true, true, true, false],
-            Self::Attend { .. } => &[true, true, true, true, true, false, false],
+            Self::Attend { .. } | Self::AttendPrompt { .. } => {
+                &[true, true, true, true, true, false, false]
+            }
         }
     }
 
@@ -195,6 +248,7 @@ impl Kernel {
         match self {
             Self::Matmul { outputs, rows, .. } => [4 * outputs, rows],
             Self::Tile { rows, .. } => [64, rows * TILE_ROWS],
+            Self::MatrixTile { rows, .. } => [64, rows],
             Self::ExpertTile { .. } => [64, TILE_ROWS],
             Self::ExpertMatmul { .. } => [4 * EXPERT_OUTPUTS, 1],
             _ => [1, 1],
@@ -207,11 +261,19 @@ impl Kernel {
             Self::Matmul { outputs, rows, .. } => vec![('r', outputs), ('c', rows)],
             Self::ExpertMatmul { .. } => vec![('r', EXPERT_OUTPUTS)],
             Self::Attend { heads, .. } => vec![('q', heads)],
+            Self::AttendPrompt { head_dim, .. } => {
+                let (rows, groups) = (prompt_rows(head_dim), 128 / (head_stride(head_dim) / 4));
+                vec![('q', rows / 8), ('v', rows.div_ceil(groups))]
+            }
             Self::Tile { rows, .. } => vec![('h', rows)],
             Self::ExpertTile { .. } => vec![('h', 1)],
+            Self::MatrixTile { units, rows, .. } => {
+                // Two subgroups next to each other in each direction: 64 outputs.
+                vec![('m', rows / 2 / units.size), ('n', 32 / units.size)]
+            }
             _ => Vec::new(),
         };
-        let mut source = PRELUDE.to_owned();
+        let mut source = self.extensions().to_owned() + PRELUDE;
         for (letter, count) in &letters {
             let letter = letter.to_ascii_uppercase();
             source += &format!("const {letter}: u32 = {count}u;\n");
@@ -223,6 +285,14 @@ impl Kernel {
         repeat_lines(&source, &letters)
     }
 
+    /// What stands before everything else.
+    const fn extensions(self) -> &'static str {
+        match self {
+            Self::MatrixTile { .. } => "enable f16;\nenable wgpu_cooperative_matrix;\n",
+            _ => "",
+        }
+    }
+
     /// What the sections of a kernel need before them.
     fn constants(self) -> String {
         let threads = |count: u32| format!("const THREADS: u32 = {count}u;\n");
@@ -232,6 +302,13 @@ impl Kernel {
             | Self::Matmul { format, .. }
             | Self::ExpertMatmul { format }
             | Self::ExpertTile { format } => format_source(format),
+            Self::MatrixTile { format, units, .. } => {
+                let MatrixUnits { size, lanes } = units;
+                let lanes = format!("const LANES: u32 = {lanes}u;\nconst SIZE: u32 = {size}u;\n");
+                let square = |kind, of| format!("alias {kind} = coop_mat{size}x{size}<{of}>;\n");
+                let squares = square("Rows", "f16, A") + &square("Weights", "f16, B");
+                format_source(format) + &lanes + &squares + &square("Sums", "f32, C")
+            }
             Self::Norm | Self::Add | Self::Share => threads(NORM_THREADS),
             Self::NormParts => threads(PART_THREADS),
             Self::Heads { head_dim, to_pages } => {
@@ -244,7 +321,17 @@ impl Kernel {
                 ..
             } => {
                 let tokens = format!("const PAGE_TOKENS: u32 = {page_tokens}u;\n");
-                head_constants(head_dim) + &tokens
+                head_constants(head_dim) + &tokens + &span_words()
+            }
+            Self::AttendPrompt {
+                head_dim,
+                page_tokens,
+            } => {
+                let rows = prompt_rows(head_dim);
+                let sizes = format!(
+                    "const PAGE_TOKENS: u32 = {page_tokens}u;\nconst ROWS: u32 = {rows}u;\n"
+                );
+                head_constants(head_dim) + &sizes + &span_words()
             }
             Self::Merge { head_dim } => head_constants(head_dim),
             Self::Scan {
@@ -263,11 +350,22 @@ impl Kernel {
     /// The sections of a kernel's files, in order.
     fn sections(self) -> Vec<&'static str> {
         let norm = |name| vec![section(NORMS, "sums"), section(NORMS, name)];
-        let attend = |name| vec![section(ATTEND, "common"), section(ATTEND, name)];
+        let attend_with = |rest| {
+            vec![
+                section(ATTEND, "common"),
+                section(ATTEND, "operation"),
+                rest,
+            ]
+        };
         let recurrent = |name| vec![section(RECURRENT, "spans"), section(RECURRENT, name)];
+        let draw = |name| {
+            let common = [section(DRAW, "draws"), DRAW_CUTS];
+            vec![common[0], common[1], section(DRAW, name)]
+        };
         match self {
             Self::Embed { .. } => vec![EMBED],
             Self::Tile { .. } => vec![section(TILE, "common"), section(TILE, "matmul")],
+            Self::MatrixTile { .. } => vec![MATRIX_TILE],
             Self::SortChoices => vec![section(TILE, "sort")],
             Self::ExpertTile { .. } => vec![section(TILE, "common"), section(TILE, "experts")],
             Self::Matmul { .. } => vec![MATMUL],
@@ -276,14 +374,18 @@ impl Kernel {
             Self::Add => norm("add"),
             Self::Share => norm("share"),
             Self::Heads { .. } => vec![section(NORMS, "sums"), HEADS],
-            Self::Attend { .. } => attend("attend"),
-            Self::Merge { .. } => attend("merge"),
+            Self::Attend { .. } => attend_with(section(ATTEND, "attend")),
+            Self::AttendPrompt { .. } => attend_with(ATTEND_PROMPT),
+            Self::Merge { .. } => vec![section(ATTEND, "common"), section(ATTEND, "merge")],
             Self::Activate => vec![section(ROWS, "activate")],
             Self::Finish => vec![section(ROWS, "finish")],
             Self::Gather => vec![section(ROWS, "gather")],
             Self::CopyParts => vec![section(ROWS, "copy_parts")],
             Self::AddParts => vec![section(ROWS, "add_parts")],
             Self::Read => vec![section(ROWS, "read")],
+            Self::Adjust => vec![section(DRAW, "draws"), section(DRAW, "adjust")],
+            Self::Choose => draw("choose"),
+            Self::Top => draw("top"),
             Self::Convolve => recurrent("convolve"),
             Self::Keep => recurrent("keep"),
             Self::ScanGates => recurrent("gates"),
@@ -295,8 +397,17 @@ impl Kernel {
     }
 }
 
+/// Elements of a head with their padding.
+const fn head_stride(head_dim: u32) -> u32 {
+    head_dim.next_multiple_of(8)
+}
+
+fn span_words() -> String {
+    format!("const SPAN_WORDS: u32 = {SPAN_WORDS}u;\n")
+}
+
 fn head_constants(head_dim: u32) -> String {
-    let stride = head_dim.next_multiple_of(8);
+    let stride = head_stride(head_dim);
     // A thread holds four elements of a head: 128 threads for 512 elements, 256 for the latents of DeepSeek.
     let threads = if stride > 512 { 256 } else { 128 };
     format!(

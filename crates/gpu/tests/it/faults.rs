@@ -4,12 +4,18 @@
 //! each batch until it is opened again, and no batch, file or driver ends the process; each kernel equals its definition, at
 //! every load, too.
 //! Also held by `gpu/tests/it/models.rs`, `gpu/src/selftest/tests.rs`.
+//!
+//! Promise (Arithmetic): a device that failed is opened again with the weights of before or not at all: a file that was written to
+//! since is refused; a number that is not finite in one row changes no bit of another, in batches of all sizes, be the outputs
+//! logits or hidden states.
 
 use crate::support::{
     PAGES, ROWS, device, gguf, ids, load, logits, on_device, options, own_device, pages, spec,
 };
 use gpu::{LoadError, Options, Unsupported};
-use model::{AdapterSet, Batch, DeviceFault, Forward, ForwardError, Want};
+use model::{AdapterSet, Batch, DeviceFault, Forward, ForwardError, SpanStates, Want};
+use synth::SynthSpec;
+use testing::folder::Folder;
 use weights::gguf::Gguf;
 
 #[test]
@@ -63,28 +69,107 @@ fn invalid_batches_are_refused_without_effect() {
     assert!(logits(&mut model, &prompt, 0, &[20]) == before);
 }
 
-#[test]
-fn row_that_is_not_finite_is_named_and_its_neighbors_are_not() {
-    let Some(device) = device() else { return };
-    let mut bytes = spec("tiny-llama", "F32").to_bytes().expect("a model");
+/// A model in which the embedding of id 7 is not a number, so neither are its logits and hidden states.
+fn poisoned(preset: &str, mix: &str) -> Gguf {
+    // Else the embedding would be the last matrix, too, and a part of all logits.
+    let spec = SynthSpec {
+        tied: false,
+        ..spec(preset, mix)
+    };
+    let mut bytes = spec.to_bytes().expect("a model");
     let found = Gguf::from_bytes(bytes.clone()).expect("a file");
-    // The embedding of id 7 is not a number, so neither are its logits.
     let embedding = found.tensor("token_embd.weight").expect("an embedding");
     let at = embedding.offset as usize + 7 * embedding.cols() * 4;
     bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
-    let files = Gguf::from_bytes(bytes).expect("a file");
+    Gguf::from_bytes(bytes).expect("a file")
+}
+
+#[test]
+fn row_that_is_not_finite_is_named_and_its_neighbors_are_not() {
+    let Some(device) = device() else { return };
+    for preset in ["tiny-llama", "tiny-qwen3moe", "tiny-qwen35"] {
+        let mut model = load(poisoned(preset, "F32"), &device, &options()).expect("a model");
+        // Few rows, then enough for tiles.
+        for neighbors in [2, 40] {
+            let neighbors = vec![1; neighbors];
+            let table = pages(0, neighbors.len());
+            let mut batch = Batch::default();
+            let alone = |batch: &mut Batch| {
+                batch.clear();
+                batch.push(&neighbors, 0, &table, Want::All);
+                batch.set_states(Some(SpanStates::new(None, 0)));
+            };
+            alone(&mut batch);
+            let before = model.forward(&batch).expect("a batch").to_vec();
+            batch.push(&[7], 0, &[20], Want::Last);
+            batch.set_states(Some(SpanStates::new(None, 1)));
+            let error = model.forward(&batch).expect_err("NaN");
+            let row = neighbors.len();
+            assert_eq!(
+                error,
+                ForwardError::NotFinite { row },
+                "{preset}, {row} rows"
+            );
+            alone(&mut batch);
+            let after = model
+                .forward(&batch)
+                .expect("the next batch is none the worse");
+            assert!(before == after, "{preset}");
+        }
+    }
+}
+
+#[test]
+fn hidden_state_that_is_not_finite_is_that_of_its_request_alone() {
+    let Some(device) = device() else { return };
+    let files = poisoned("tiny-qwen3-embedding", "F32");
     let mut model = load(files, &device, &options()).expect("a model");
+    let width = model.capabilities().hidden_dim;
+    let ask = |model: &mut gpu::Model, with: &[u32]| {
+        let mut batch = Batch::default();
+        batch.push(&[1, 2, 3], 0, &pages(0, 3), Want::AllHidden);
+        batch.push(with, 0, &pages(2, with.len()), Want::LastHidden);
+        batch.push(&[4; 20], 0, &pages(4, 20), Want::AllHidden);
+        model.forward(&batch).expect("a batch");
+        model.hidden().to_vec()
+    };
+    let sound = ask(&mut model, &[5, 6]);
+    let found = ask(&mut model, &[5, 7]);
+    assert!(sound.iter().all(|x| x.is_finite()));
+    let rows = found.chunks(width).zip(sound.chunks(width));
+    for (row, (found, sound)) in rows.enumerate() {
+        match row {
+            3 => assert!(found.iter().any(|x| !x.is_finite())),
+            _ => assert!(found == sound, "row {row}"),
+        }
+    }
+}
+
+#[test]
+fn files_that_were_written_to_are_not_uploaded_once_more() {
+    let Some(device) = own_device() else { return };
+    let folder = Folder::new("gpu-files");
+    let path = folder.0.join("model.gguf");
+    let mut bytes = spec("tiny-llama", "Q8_0").to_bytes().expect("a model");
+    std::fs::write(&path, &bytes).expect("a file");
+    let files = Gguf::open(&path).expect("a file");
+    let mut model = load(files, &device, &options()).expect("a model");
+    let prompt = ids(2, 12, model.dims().vocab);
+    let before = logits(&mut model, &prompt, 0, &[12]);
+    // The file has another name: the weights are those of before.
+    let moved = folder.0.join("moved.gguf");
+    std::fs::rename(&path, &moved).expect("a folder");
+    device.lose();
+    model.recover().expect("the device is there again");
+    assert!(logits(&mut model, &prompt, 0, &[12]) == before);
+    model.device().lose();
+    *bytes.last_mut().expect("weights") ^= 1;
+    std::fs::write(&moved, &bytes).expect("a file");
+    let refused = ForwardError::Device(DeviceFault::Failed);
+    assert_eq!(model.recover(), Err(refused));
     let mut batch = Batch::default();
-    batch.push(&[1, 2], 0, &[0], Want::All);
-    batch.push(&[7], 0, &[1], Want::Last);
-    let error = model.forward(&batch).expect_err("NaN");
-    assert_eq!(error, ForwardError::NotFinite { row: 2 });
-    batch.clear();
-    batch.push(&[1, 2], 0, &[0], Want::All);
-    assert!(
-        model.forward(&batch).is_ok(),
-        "the next batch is none the worse"
-    );
+    batch.push(&prompt, 0, &pages(0, 12), Want::Last);
+    assert!(model.forward(&batch).is_err());
 }
 
 #[test]

@@ -1,9 +1,17 @@
 //! Models on a device, compared with the same models on the CPU. Without a driver, tests that need one say so once and pass, unless
 //! `MILLRACE_GPU_TESTS` is 1.
 
+mod ahead;
+mod allocation;
 mod faults;
 mod fields;
 mod models;
 mod pages;
+mod serving;
 mod states;
 mod support;
+
+use testing::heap::CountingAllocator;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;

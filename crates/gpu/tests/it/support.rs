@@ -76,6 +76,8 @@ pub(crate) fn options() -> Options {
         pages: PAGES,
         rows_max: ROWS,
         logit_rows_max: ROWS,
+        spans_max: ROWS,
+        draws_max: 2 * ROWS,
         states: 8,
         exact: false,
     }

@@ -1,6 +1,6 @@
 //! Arguments of `millrace bench`.
 
-use crate::config::KvType;
+use crate::config::{DeviceChoice, KvType};
 use bench::load::Target;
 use clap::{Args, Subcommand};
 use std::num::NonZeroU32;
@@ -51,6 +51,9 @@ pub(crate) struct BenchModelArgs {
     /// Number of compute threads; default: one per processor.
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
+    /// Where the model is computed: cpu, gpu, vulkan, metal or dx12, the last four perhaps with a number.
+    #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Cpu)]
+    pub(crate) device: DeviceChoice,
     /// Data type of the KV cache.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) kv_type: KvType,

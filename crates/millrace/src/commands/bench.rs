@@ -2,8 +2,9 @@
 
 use super::synth::preset;
 use crate::args::{BenchCommand, BenchModelArgs, BenchServeArgs};
+use crate::config::DeviceChoice;
 use crate::failure::Failure;
-use crate::loading::kernel_isa;
+use crate::loading::{kernel_isa, measure_on_gpu};
 use bench::load::{self, Arrivals, Endpoint, LatencyTargets};
 use bench::speed;
 use serde::Serialize;
@@ -65,7 +66,10 @@ fn bench_model(args: &BenchModelArgs) -> Result<speed::SpeedReport, Failure> {
     let path = path.ok_or_else(|| Failure::user("give --model FILE or --synth PRESET:FORMAT"))?;
     let gguf =
         Gguf::open(path).map_err(|why| Failure::user(format!("{}: {why}", path.display())))?;
-    speed::measure(gguf, isa, &options).map_err(Failure::user)
+    match args.device {
+        DeviceChoice::Cpu => speed::measure(gguf, isa, &options).map_err(Failure::user),
+        device => measure_on_gpu(gguf, device, args.deterministic, &options),
+    }
 }
 
 /// A synthetic model in a temporary file, removed when dropped: loading is measured from a file, as in production.

@@ -212,6 +212,7 @@ impl WeightlessModel {
             bytes: 0,
             thread: None,
             relay: None,
+            arithmetic_now: None,
             _cache_writers: Vec::new(),
         }
     }

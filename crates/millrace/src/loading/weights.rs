@@ -12,7 +12,7 @@ use crate::packed_cache::{CacheWriter, CachedLoad};
 use cpu::{LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGES_MAX};
 use kernels::{Isa, Pool};
 use model::Forward;
-use server::{LoadPhase, LoadProgress};
+use server::{EngineArithmetic, LoadPhase, LoadProgress};
 use text::Tokenizer;
 use weights::encoder::EncoderKind;
 use weights::{Adapter, Config, ModelFiles, Packed, PackedSections};
@@ -43,6 +43,8 @@ pub(super) struct PackedModel {
     pub(super) bytes: ModelBytes,
     /// The arithmetic that computes it.
     pub(super) arithmetic: String,
+    /// The arithmetic that computes it at a moment, where that may change.
+    pub(super) arithmetic_now: Option<EngineArithmetic>,
     /// Writes the packed weights to the cache.
     pub(super) cache_writer: Option<CacheWriter>,
 }
@@ -137,6 +139,7 @@ pub(super) fn load_on_processor(
         model,
         bytes,
         arithmetic: arithmetic_name(kv, quantize, isa),
+        arithmetic_now: None,
         cache_writer: cached.end(),
     })
 }

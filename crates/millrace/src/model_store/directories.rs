@@ -59,10 +59,12 @@ pub(super) struct ModelDirectories {
     facts: Mutex<HashMap<PathBuf, CachedFacts>>,
 }
 
-/// A file's facts, valid while size and modification time are these.
+/// A file's facts, valid while size and modification times are these.
 struct CachedFacts {
     bytes: u64,
     modified: SystemTime,
+    /// Of the folder, which changes when a tower comes or goes.
+    folder_modified: Option<SystemTime>,
     facts: Option<Arc<ModelFacts>>,
 }
 
@@ -132,9 +134,12 @@ impl ModelDirectories {
     pub(super) fn facts(&self, path: &Path) -> Option<Arc<ModelFacts>> {
         let metadata = path.metadata().ok()?;
         let (bytes, modified) = (metadata.len(), metadata.modified().ok()?);
+        let folder = path.parent().and_then(|folder| folder.metadata().ok());
+        let folder_modified = folder.and_then(|folder| folder.modified().ok());
         let mut known = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(read) = known.get(path)
-            && (read.bytes, read.modified) == (bytes, modified)
+            && (read.bytes, read.modified, read.folder_modified)
+                == (bytes, modified, folder_modified)
         {
             return read.facts.clone();
         }
@@ -152,6 +157,7 @@ impl ModelDirectories {
         let read = CachedFacts {
             bytes,
             modified,
+            folder_modified,
             facts: facts.clone(),
         };
         known.insert(path.to_owned(), read);

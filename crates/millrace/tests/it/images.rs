@@ -5,7 +5,8 @@
 //! cannot be seen is an error that names the field.
 
 use crate::encoders::body;
-use crate::support::{Folder, Serving, millrace, stdout};
+use crate::support::hub::{Hub, Manners};
+use crate::support::{Folder, Serving, millrace, millrace_with, stdout};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
@@ -347,4 +348,39 @@ fn tower_of_another_model_is_an_error_where_it_is_named() {
         output.status.success() && said.contains("reads text only"),
         "{said}"
     );
+}
+
+/// Promise (Models): `pull` takes the tower of the preferred format along, unless it is left out; `rm` removes both.
+#[test]
+fn pull_takes_the_tower_along() {
+    let folder = Folder::new("pull-tower");
+    let read = |name: &str| fs::read(mini(name)).unwrap();
+    let files = vec![
+        ("Mini-F16.gguf", read("millrace-mini-vision.gguf")),
+        ("mmproj-Mini-Q8_0.gguf", b"not taken".to_vec()),
+        (
+            "mmproj-Mini-F16.gguf",
+            read("millrace-mini-vision.mmproj.gguf"),
+        ),
+    ];
+    let hub = Hub::start(files, Manners::default());
+    let directories = json!([folder.0]).to_string();
+    let (url, name) = (hub.url(), "hf.co/org/repo");
+    let vars = [
+        ("HF_ENDPOINT", url.as_str()),
+        ("MILLRACE_MODELS_DIRECTORIES", directories.as_str()),
+    ];
+    let at = |file: &str| folder.0.join("org/repo").join(file);
+    stdout(&millrace_with(&["pull", name, "--no-vision"], &vars));
+    assert!(at("Mini-F16.gguf").exists() && !at("Mini-F16.mmproj.gguf").exists());
+    stdout(&millrace_with(&["pull", name], &vars));
+    let tower = fs::read(at("Mini-F16.mmproj.gguf")).unwrap();
+    assert!(tower == read("millrace-mini-vision.mmproj.gguf"));
+    let listed = stdout(&millrace_with(&["list"], &vars));
+    assert!(
+        listed.contains("vision") && !listed.contains("mmproj"),
+        "{listed}"
+    );
+    stdout(&millrace_with(&["rm", name], &vars));
+    assert!(!at("Mini-F16.gguf").exists() && !at("Mini-F16.mmproj.gguf").exists());
 }

@@ -8,12 +8,15 @@ mod built_in;
 mod cluster;
 mod command_line;
 mod config;
+#[cfg(all(feature = "gpu", feature = "mini"))]
+mod device;
 mod early;
 mod embedding_decoders;
 mod encoders;
 mod end_to_end;
 #[cfg(feature = "mini")]
 mod images;
+mod images_in_engine;
 mod journal;
 mod keys;
 #[cfg(feature = "mini")]

@@ -7,7 +7,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { StreamList } from '../../files/stream_list.js';
+import { StreamList } from '../../files/lanes.js';
 import { queueAhead } from '../../files/waiting.js';
 
 /** A server with these streams; notes what it is asked for. */

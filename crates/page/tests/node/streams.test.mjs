@@ -8,9 +8,8 @@ import { test } from 'node:test';
 import { applyEvent, callsOf, newAnswer, textOf } from '../../files/answer.js';
 import { Breaker } from '../../files/breaker.js';
 import { LANES_MAX, Lanes, SEGMENTS_MAX, TICKS_MAX, labelOf, stallOf } from '../../files/lanes.js';
-import { Recording } from '../../files/recording.js';
+import { Recording, TIMES_MAX, areTimes, noteTime } from '../../files/recording.js';
 import { EVENT_CHARS_MAX, EventParser } from '../../files/sse.js';
-import { TIMES_MAX, areTimes, noteTime } from '../../files/token_times.js';
 import { aheadText } from '../../files/waiting.js';
 
 const WIRE = '\ufeffretry: 250\r\ndata: {"a":1}\r\n\r\n: ping\n: loading 42 %\nid: s:1\nevent: other\ndata: first\ndata:second\n\ndata\n\rid\rdata: last\r\rid: bad\0\ndata:  two spaces\n\ndata: cut';

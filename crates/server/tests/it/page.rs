@@ -60,6 +60,7 @@ fn files_have_strict_rights_a_tag_and_a_compressed_form() {
         let plain = get(&rig, path, BROWSER);
         let policy = header(&plain.head, "content-security-policy");
         assert!(policy.starts_with("default-src 'self';"), "{policy}");
+        assert!(policy.contains("img-src 'self' blob:;"), "{policy}");
         assert!(!policy.contains("unsafe"), "{policy}");
         assert_eq!(header(&plain.head, "x-content-type-options"), "nosniff");
         assert_eq!(header(&plain.head, "referrer-policy"), "no-referrer");

@@ -25,6 +25,7 @@ fn hash(bytes: &[u8]) -> u64 {
 fn small_presets_load() {
     let heavy = [
         "llama-1b",
+        "llama-8b",
         "qwen3-0.6b",
         "qwen3-30b-a3b-slice",
         "mamba2-370m",
@@ -59,6 +60,7 @@ const SLICE: (&str, u64) = ("qwen3-30b-a3b-slice", 3_114_814_464);
 fn large_presets_have_model_shapes() {
     for (name, parameters) in [
         ("llama-1b", 1_235_814_432),
+        ("llama-8b", 8_030_261_312),
         ("qwen3-0.6b", 596_049_920),
         SLICE,
     ] {

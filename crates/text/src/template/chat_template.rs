@@ -2,7 +2,7 @@
 
 use super::builtin_functions::RaisedException;
 use super::capabilities::ConversationSupport;
-use super::image_parts::ContentForm;
+use super::content_form::ContentForm;
 use super::message::{Message, complete_tools};
 use super::turn_format::OWN_TEMPLATE;
 use super::{bounded_filters, builtin_functions, metered_source, python_json};

@@ -70,8 +70,7 @@ impl Tokenizer {
             },
             kinds: spec.kinds,
             warnings,
-            reserved: Vec::new(),
-            controls: std::sync::OnceLock::new(),
+            controls: super::UserControls::default(),
             longest: std::sync::OnceLock::new(),
         })
     }

@@ -79,10 +79,7 @@ pub struct Tokenizer {
     ends: Vec<u32>,
     infill: InfillIds,
     warnings: Vec<String>,
-    /// Texts that are control texts in user input, beside those of the vocabulary's control tokens.
-    reserved: Vec<String>,
-    /// Created on first use.
-    controls: OnceLock<ControlTexts>,
+    controls: UserControls,
     /// Bytes of the longest token; computed on first use.
     longest: OnceLock<usize>,
 }
@@ -186,15 +183,16 @@ impl Tokenizer {
     /// that text.
     #[must_use]
     pub fn reserving<'t>(mut self, texts: impl IntoIterator<Item = &'t str>) -> Self {
-        self.reserved.extend(texts.into_iter().map(str::to_owned));
-        self.controls = OnceLock::new();
+        let reserved = texts.into_iter().map(str::to_owned);
+        self.controls.reserved.extend(reserved);
+        self.controls.texts = OnceLock::new();
         self
     }
 
     fn controls(&self) -> &ControlTexts {
-        self.controls.get_or_init(|| {
+        self.controls.texts.get_or_init(|| {
             let ids = (0..self.vocab_size() as u32).filter(|&id| self.is_control(id));
-            let reserved = self.reserved.iter().map(String::as_str);
+            let reserved = self.controls.reserved.iter().map(String::as_str);
             ControlTexts::new(ids.filter_map(|id| self.piece(id)).chain(reserved))
         })
     }
@@ -429,6 +427,15 @@ impl Tokenizer {
             spm.encode(&escaped, &self.pieces, &mut merger, ids)
         })
     }
+}
+
+/// Texts that are control texts in user input.
+#[derive(Default)]
+struct UserControls {
+    /// Texts beside those of the vocabulary's control tokens.
+    reserved: Vec<String>,
+    /// Created on first use.
+    texts: OnceLock<ControlTexts>,
 }
 
 /// A run of one id between texts.

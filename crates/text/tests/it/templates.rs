@@ -54,6 +54,7 @@ impl Outcome {
             kwargs: Some(&conversation.kwargs),
             now_unix_s: conversation.now_unix_s,
             bytes_max: None,
+            marks_stay: false,
         };
         match template.render(&input) {
             Ok(text) => Self::Text(text),

@@ -112,6 +112,11 @@ impl Gguf {
             .map(|part| part.source().stamp())
             .collect()
     }
+
+    /// Whether no file was written to since it was opened.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.parts.iter().all(|part| part.source().is_unchanged())
+    }
 }
 
 /// Metadata.

@@ -14,7 +14,7 @@ use std::path::Path;
 #[non_exhaustive]
 pub enum Source {
     /// A file mapped read-only, with the stamp that it had before the first byte was read.
-    Mapped(Mmap, FileStamp),
+    Mapped(Mmap, FileStamp, File),
     /// Bytes built into the program.
     Static(&'static [u8]),
     /// Bytes held in memory.
@@ -56,13 +56,14 @@ impl Source {
         // SAFETY: the mapping is read-only and handed out as bytes; every bit pattern is a valid
         // byte, and nothing unchecked (no `str`, no reference) is derived from its contents.
         let map = unsafe { Mmap::map(file) }.map_err(io("map the file"))?;
-        Ok(Self::Mapped(map, stamp))
+        let file = file.try_clone().map_err(io("open the file"))?;
+        Ok(Self::Mapped(map, stamp, file))
     }
 
     /// All bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
-            Self::Mapped(map, _) => map,
+            Self::Mapped(map, ..) => map,
             Self::Static(bytes) => bytes,
             Self::Owned(bytes) => bytes,
         }
@@ -71,15 +72,27 @@ impl Source {
     /// The stamp of a mapped file; `None` for other bytes.
     pub(crate) fn stamp(&self) -> Option<FileStamp> {
         match self {
-            Self::Mapped(_, stamp) => Some(*stamp),
+            Self::Mapped(_, stamp, _) => Some(*stamp),
             _ => None,
+        }
+    }
+
+    /// Whether the bytes are those that were mapped: no one has written to the file since. The name of the file may lead to
+    /// another one now.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        match self {
+            Self::Mapped(_, then, file) => file.metadata().is_ok_and(|now| {
+                let now = FileStamp::of(&now);
+                (now.bytes, now.modified_ns) == (then.bytes, then.modified_ns)
+            }),
+            _ => true,
         }
     }
 
     /// Advises sequential reading of the whole file. Failure is ignored.
     pub(super) fn sequential(&self) {
         #[cfg(unix)]
-        if let Self::Mapped(map, _) = self {
+        if let Self::Mapped(map, ..) = self {
             _ = map.advise(memmap2::Advice::Sequential);
         }
     }
@@ -87,7 +100,7 @@ impl Source {
     /// Advises reading a range ahead. Failure is ignored.
     pub(crate) fn will_need(&self, range: Range<usize>) {
         #[cfg(unix)]
-        if let Self::Mapped(map, _) = self {
+        if let Self::Mapped(map, ..) = self {
             _ = map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
         }
         #[cfg(not(unix))]
@@ -98,7 +111,7 @@ impl Source {
     /// mapped.
     pub(crate) fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
-        if let Self::Mapped(map, _) = self {
+        if let Self::Mapped(map, ..) = self {
             let (start, len) = (range.start, range.len());
             // SAFETY: the mapping is of a file and never written, so dropping its pages loses
             // nothing: the next access reads the same file contents again.

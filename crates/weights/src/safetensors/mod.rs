@@ -176,6 +176,11 @@ impl Safetensors {
         std::iter::once(self.config_stamp).chain(weights).collect()
     }
 
+    /// Whether no file with weights was written to since it was opened.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.shards.iter().all(|shard| shard.source.is_unchanged())
+    }
+
     /// All tensors, by name.
     pub fn entries(&self) -> impl Iterator<Item = TensorEntry<'_>> {
         self.tensors.iter().map(Tensor::entry)

@@ -104,9 +104,10 @@ fn plain_prompt(
     (images, vocab): (&[usize], usize),
 ) -> Option<Prompt> {
     if let Some(text) = fields::as_text(raw) {
-        return Some(match images.is_empty() {
-            true => Prompt::Text(text.into_owned()),
-            false => Prompt::Pieces(pieces_with(&text, &in_order(images))),
+        return Some(if images.is_empty() {
+            Prompt::Text(text.into_owned())
+        } else {
+            Prompt::Pieces(pieces_with(&text, &in_order(images)))
         });
     }
     if !images.is_empty() {

@@ -60,9 +60,10 @@ fn parse_prompt(fields: &mut Fields<'_>, vocab: usize) -> Option<Prompt> {
         return None;
     };
     if let Some(text) = fields::as_text(raw) {
-        return Some(match images.is_empty() {
-            true => Prompt::Text(text.into_owned()),
-            false => Prompt::Pieces(pieces_with(&text, &images)),
+        return Some(if images.is_empty() {
+            Prompt::Text(text.into_owned())
+        } else {
+            Prompt::Pieces(pieces_with(&text, &images))
         });
     }
     if !images.is_empty() {

@@ -259,9 +259,10 @@ pub fn parse_generate(
         (None, true) => {
             let alone = "cannot be combined with raw, which uses the prompt without a template";
             reject_given(&mut fields, &["system", "template", "context"], alone);
-            match images.is_empty() {
-                true => Prompt::Text(prompt),
-                false => Prompt::Pieces(pieces_with(&prompt, &in_order(&images))),
+            if images.is_empty() {
+                Prompt::Text(prompt)
+            } else {
+                Prompt::Pieces(pieces_with(&prompt, &in_order(&images)))
             }
         }
         (None, false) => {

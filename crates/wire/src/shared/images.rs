@@ -15,7 +15,7 @@ use text::{image_part, text_part};
 pub(crate) const LEFT_OUT_IMAGE: &str = "(an image, which this model cannot read)";
 /// Error message for an image that another server has.
 const REMOTE_MESSAGE: &str =
-    "is a URL: remote images are off (vision.remote): send a data URL with the image in base64";
+    "is a URL, and this server fetches no images: send a data URL with the image in base64";
 /// Error message for an image that the API's own server has.
 const STORED_MESSAGE: &str =
     "names a file: files are not stored by this server: send image_url with a data URL";
@@ -120,9 +120,10 @@ fn add_image(
     source: &Source<'_>,
     detail: Detail,
 ) -> Option<usize> {
-    let bytes = match fields.is_text_only() {
-        true => Ok(Vec::new()),
-        false => image_bytes(path, source),
+    let bytes = if fields.is_text_only() {
+        Ok(Vec::new())
+    } else {
+        image_bytes(path, source)
     };
     match bytes {
         Ok(bytes) => fields.add_image(ImagePart {
@@ -179,9 +180,10 @@ pub(crate) fn parse_images(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>
 /// Adds an image in base64, or as a data URL. Returns its number; errors are recorded in `fields`.
 pub(crate) fn add_base64(fields: &mut Fields<'_>, path: &str, data: Cow<'_, str>) -> Option<usize> {
     let is_remote = data.starts_with("http://") || data.starts_with("https://");
-    let source = match is_remote {
-        true => Source::Url(data),
-        false => Source::Base64(data),
+    let source = if is_remote {
+        Source::Url(data)
+    } else {
+        Source::Base64(data)
     };
     add_image(fields, path, &source, Detail::Auto)
 }

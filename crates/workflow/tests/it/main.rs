@@ -2,6 +2,7 @@
 
 mod bounds;
 mod documents;
+mod running_ahead;
 mod samples;
 mod support;
 mod windows;

@@ -96,6 +96,36 @@ fn failed_device_costs_no_token_of_a_prompt_with_images() {
 }
 
 #[test]
+fn device_that_fails_in_each_encoding_is_opened_twice() {
+    for ahead in [false, true] {
+        let encoder = encoder(false, false);
+        let plain = FakeModel::new(model());
+        let log = LateLog::default();
+        let plain = if ahead {
+            plain.late(log.clone())
+        } else {
+            plain
+        };
+        let mut bench = bench_of(plain, &encoder, EngineConfig::default());
+        let faulty = FakeInput {
+            fault: Some(EncodeFault::Device),
+            ..image(1, 9, 2)
+        };
+        let mut asked = bench.ask(request(&bench, &question(faulty), 8), 1);
+        bench.run();
+        let end = Some(End::Failed(FailCode::Device));
+        assert_eq!(asked.answers[0].seen(), (0, end));
+        assert_eq!(bench.handle.stats().device_faults(), 3);
+        // The next request finds a device that is open, or opens it.
+        bench.now += std::time::Duration::from_mins(11);
+        let mut next = bench.ask(request(&bench, &question(image(2, 9, 2)), 8), 1);
+        bench.run();
+        assert_eq!(read(&mut next).0.len(), 8, "ahead: {ahead}");
+        assert!(log.misuse().is_empty(), "{:?}", log.misuse());
+    }
+}
+
+#[test]
 fn preemption_within_an_image_costs_no_token() {
     let encoder = encoder(false, false);
     let parts = |seed| {

@@ -1,8 +1,8 @@
 //! Heads on their way to attention, and attention.
 
-use super::{Builder, Case};
+use super::{Builder, Case, Noise};
 use crate::operation::{CacheShape, HeadsTo, Operation, RowSet, Turn};
-use crate::record::Row;
+use crate::record::{Row, Span};
 
 /// Elements, key heads, query heads of each key head, and positions of a page.
 pub(crate) type HeadShape = (u32, u32, u32, u32);
@@ -65,6 +65,41 @@ pub(super) fn heads((head_dim, kv_heads, group, page_tokens): HeadShape) -> Case
     let rows = [row(2, 1), row(0, page_tokens - 1), row(1, 0)];
     builder.rows(RowSet::All, &rows, [&angles[0], &angles[1]]);
     builder.case
+}
+
+/// Attention of a long span by tiles, the last of few rows, next to a span of one row.
+pub(in crate::selftest) fn attend_tiles(
+    (head_dim, kv_heads, group, page_tokens): HeadShape,
+) -> Case {
+    const LONG: u32 = 37;
+    let mut case = attend((head_dim, kv_heads, group, page_tokens), true);
+    case.name = format!("attend by tiles, {group} heads of {head_dim}");
+    let heads = kv_heads * group;
+    let mut noise = Noise(head_dim + group);
+    for (shape, rows) in case.program.buffers.iter_mut().zip(&mut case.buffers) {
+        shape.rows = LONG + 1;
+        *rows = noise.floats(((LONG + 1) * heads * head_dim) as usize);
+    }
+    let entries = (777 + 1u32).div_ceil(page_tokens);
+    let row = |position: u32, table, span| Row {
+        position,
+        table,
+        span,
+        ..Row::default()
+    };
+    let mut rows: Vec<Row> = (0..LONG).map(|at| row(60 + at, 0, 0)).collect();
+    rows.push(row(300, entries, 1));
+    let tables = case.record.words()[case.record.tables_at() as usize..].to_vec();
+    let span = |first, rows| Span {
+        first,
+        rows,
+        ..Span::default()
+    };
+    case.record.clear();
+    case.record.set(RowSet::All, &rows, [&[]; 2]);
+    case.record.spans(&[span(0, LONG), span(LONG, 1)]);
+    case.record.tables(&tables);
+    case
 }
 
 /// Attention of three rows; with contexts of several parts if `long`.

@@ -94,9 +94,7 @@ pub(super) fn report(settings: &Settings) -> Result<(), Failure> {
         facts.binding_bytes_max >> 20,
         facts.buffer_bytes_max >> 20
     )?;
-    let begun = now();
-    let read = device.read_bandwidth(|| now() - begun);
-    writeln!(out, "reads {:.1} GB/s", read.map_err(Failure::user)? / 1e9)?;
+    write_speeds(&device, &mut out)?;
     let begun = now();
     let results = gpu::selftest::self_test(&device);
     let seconds = (now() - begun).as_secs_f64();
@@ -118,6 +116,32 @@ pub(super) fn report(settings: &Settings) -> Result<(), Failure> {
             results.len()
         ))),
     }
+}
+
+/// Writes how fast a device reads its memory, and times of kernels.
+#[cfg(feature = "gpu")]
+fn write_speeds(
+    device: &std::sync::Arc<gpu::Device>,
+    out: &mut impl std::io::Write,
+) -> Result<(), Failure> {
+    use crate::clock::now;
+
+    let begun = now();
+    let read = device.read_bandwidth(|| now() - begun);
+    writeln!(out, "reads {:.1} GB/s", read.map_err(Failure::user)? / 1e9)?;
+    let times = gpu::kernel_times(device, || now() - begun);
+    for time in times.map_err(Failure::user)? {
+        let seconds = time.seconds.max(1e-9);
+        writeln!(
+            out,
+            "{}: {:.1} us, {:.1} GB/s, {:.2} TFLOP/s",
+            time.name,
+            seconds * 1e6,
+            time.bytes as f64 / seconds / 1e9,
+            2.0 * time.products as f64 / seconds / 1e12
+        )?;
+    }
+    Ok(())
 }
 
 /// A program without support of GPUs reports on none.

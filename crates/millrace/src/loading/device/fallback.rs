@@ -4,16 +4,21 @@
 //! for the processor, and streams continue there from their tokens. The engine recovers a device twice within ten minutes, so
 //! the second recovery is the last one that may succeed.
 
+use super::super::weights::PackedModel;
 use crate::clock::now;
 use crate::failure::Failure;
-use model::{Batch, Capabilities, DeviceFault, Dims, Forward, ForwardError, PageId};
+use model::{Ahead, Batch, Capabilities, DeviceFault, Dims, Forward, ForwardError, PageId};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A device that fails twice within this time is broken.
 const BROKEN_TIME: Duration = Duration::from_mins(10);
 
 /// Loads the model for the processor.
-pub(super) type OpenModel = Box<dyn Fn() -> Result<Box<dyn Forward>, Failure> + Send>;
+pub(super) type OpenModel = Box<dyn Fn() -> Result<PackedModel, Failure> + Send>;
+
+/// The arithmetic that computes a model now: streams are recorded with it.
+pub(super) type ArithmeticNow = Arc<Mutex<String>>;
 
 /// A model that is computed on a GPU, or on the processor after the GPU failed. Pages are not exported: their format changes
 /// with the device.
@@ -25,15 +30,21 @@ pub(super) struct FallbackModel {
     dims: Dims,
     /// When the device was last opened again.
     recovered: Option<Instant>,
+    arithmetic: ArithmeticNow,
 }
 
 impl FallbackModel {
-    pub(super) fn new(model: Box<dyn Forward>, reserve: OpenModel) -> Self {
+    pub(super) fn new(
+        model: Box<dyn Forward>,
+        arithmetic: ArithmeticNow,
+        reserve: OpenModel,
+    ) -> Self {
         Self {
             dims: model.dims(),
             model,
             reserve: Some(reserve),
             recovered: None,
+            arithmetic,
         }
     }
 
@@ -43,10 +54,11 @@ impl FallbackModel {
         let Some(open) = &self.reserve else {
             return Err(lost);
         };
-        let model = open().map_err(|why| {
+        let packed = open().map_err(|why| {
             tracing::error!("the model cannot be loaded for the processor: {why}");
             lost.clone()
         })?;
+        let model = packed.model;
         if !holds(model.dims(), self.dims) || model.capabilities() != self.model.capabilities() {
             tracing::error!("the model for the processor has no room for the sequences of the GPU");
             return Err(lost);
@@ -54,6 +66,8 @@ impl FallbackModel {
         tracing::warn!("the GPU failed again: the processor computes the model from now on");
         let old = std::mem::replace(&mut self.model, model);
         self.reserve = None;
+        let arithmetic = self.arithmetic.lock();
+        *arithmetic.unwrap_or_else(PoisonError::into_inner) = packed.arithmetic;
         release(old);
         Ok(())
     }
@@ -95,6 +109,10 @@ impl Forward for FallbackModel {
 
     fn copy_page(&mut self, from: PageId, to: PageId) {
         self.model.copy_page(from, to);
+    }
+
+    fn ahead(&mut self) -> Option<&mut dyn Ahead> {
+        self.model.ahead()
     }
 
     fn recover(&mut self) -> Result<(), ForwardError> {
@@ -169,17 +187,38 @@ mod tests {
 
     fn fallback(opens: usize, dims: Dims) -> FallbackModel {
         let failing = Failing { opens, dims };
-        let open: OpenModel = Box::new(|| Ok(Box::new(Working)));
-        FallbackModel::new(Box::new(failing), open)
+        let open: OpenModel = Box::new(|| {
+            Ok(PackedModel {
+                model: Box::new(Working),
+                bytes: cpu::ModelBytes {
+                    weights: 0,
+                    kv: 0,
+                    states: 0,
+                    scratch: 0,
+                },
+                arithmetic: "processor".to_owned(),
+                arithmetic_now: None,
+                cache_writer: None,
+            })
+        });
+        let arithmetic = Arc::new(Mutex::new("device".to_owned()));
+        FallbackModel::new(Box::new(failing), arithmetic, open)
     }
 
     #[test]
     fn second_failure_within_ten_minutes_moves_to_the_processor() {
         let mut model = fallback(9, DIMS);
+        let arithmetic = Arc::clone(&model.arithmetic);
+        let is_now = |wanted: &str| arithmetic.lock().unwrap().as_str() == wanted;
         model.recover().unwrap();
         assert!(model.forward(&Batch::default()).is_err(), "still the GPU");
+        assert!(is_now("device"));
         model.recover().unwrap();
         assert!(model.forward(&Batch::default()).is_ok());
+        assert!(
+            is_now("processor"),
+            "streams are recorded with what computes them"
+        );
         assert!(model.recover().is_err(), "the processor is no device");
     }
 

@@ -12,8 +12,9 @@ use gpu::{Absent, Device, Kind, LoadError, PrepareError, Selection};
 use kernels::{Isa, Pool};
 use model::Forward;
 use server::LoadProgress;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use weights::encoder::EncoderKind;
 use weights::{Adapter, ModelFiles};
 
@@ -55,7 +56,8 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// Loads a model to the GPU of the settings, `sees`: with a tower that the settings name. `None`: the processor computes it, because the settings say so, or because
+/// Loads a model to the GPU of the settings, `sees`: with a tower that the settings name. `None`: the processor computes it,
+/// because the settings say so, or because
 /// `auto` found no GPU for it.
 ///
 /// # Errors
@@ -103,16 +105,23 @@ fn load_auto(
         }
     };
     let (source, owned, stamps) = (source.clone(), settings.clone(), files.stamps());
-    let open = move || -> Result<Box<dyn Forward>, Failure> {
+    let open = move || -> Result<PackedModel, Failure> {
         let files = source.open(owned.model.quantize)?;
         if files.stamps() != stamps {
             return Err(Failure::user(Refusal::Changed));
         }
-        Ok(load_on_processor((files, &[], None), isa, &owned, &mut |_| {})?.model)
+        load_on_processor((files, &[], None), isa, &owned, &mut |_| {})
     };
     let (bytes, arithmetic) = (model.bytes(), arithmetic(&model, settings));
-    let model = FallbackModel::new(Box::new(model), Box::new(open));
-    Some(packed(bytes, arithmetic, Box::new(model)))
+    let now = Arc::new(Mutex::new(arithmetic.clone()));
+    let model = FallbackModel::new(Box::new(model), Arc::clone(&now), Box::new(open));
+    Some(PackedModel {
+        arithmetic_now: Some(Box::new(move || {
+            let now = now.lock().unwrap_or_else(PoisonError::into_inner);
+            BTreeSet::from([now.clone()])
+        })),
+        ..packed(bytes, arithmetic, Box::new(model))
+    })
 }
 
 /// Everything that decides the bits of a model on a GPU.
@@ -129,17 +138,23 @@ fn arithmetic(model: &gpu::Model, settings: &Settings) -> String {
 }
 
 fn packed(place: gpu::Place, arithmetic: String, model: Box<dyn Forward>) -> PackedModel {
-    let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     PackedModel {
         model,
-        bytes: ModelBytes {
-            weights: bytes(place.weights),
-            kv: bytes(place.kv),
-            states: bytes(place.states),
-            scratch: bytes(place.scratch),
-        },
+        bytes: model_bytes(place),
         arithmetic,
+        arithmetic_now: None,
         cache_writer: None,
+    }
+}
+
+/// Bytes of a model on a GPU, as those of a model on the processor are shown.
+pub(super) fn model_bytes(place: gpu::Place) -> ModelBytes {
+    let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    ModelBytes {
+        weights: bytes(place.weights),
+        kv: bytes(place.kv),
+        states: bytes(place.states),
+        scratch: bytes(place.scratch),
     }
 }
 
@@ -195,6 +210,9 @@ fn gpu_options(files: &ModelFiles, settings: &Settings) -> Result<gpu::Options, 
         pages: options.pages,
         rows_max: options.rows_max,
         logit_rows_max: options.logit_rows_max,
+        spans_max: settings.engine.sequences_max.min(options.rows_max),
+        // Each sequence draws once, and rows that the processor draws from are draws, too.
+        draws_max: settings.engine.sequences_max + options.logit_rows_max,
         states: options.states,
         exact: settings.model.deterministic,
     })

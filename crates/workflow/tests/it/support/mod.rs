@@ -13,7 +13,7 @@ use engine::{
     Token,
 };
 use generate::model_handle::ModelHandle;
-use model::Dims;
+use model::{Dims, Forward};
 use serde_json::{Map, Value as Json};
 pub use testing::random::Random;
 
@@ -70,9 +70,12 @@ impl Bench {
     }
 
     pub fn with(config: FakeConfig) -> Self {
+        Self::over(Box::new(FakeModel::new(config)))
+    }
+
+    pub fn over(model: Box<dyn Forward>) -> Self {
         let now = epoch();
-        let context_max = config.dims.context_max;
-        let model = Box::new(FakeModel::new(config));
+        let context_max = model.dims().context_max;
         let mut engine = Engine::new(model, EngineConfig::default(), now).expect("an engine");
         let template = ChatTemplate::new(TEMPLATE, "", "</s>").expect("valid");
         let answers = AnswerFormat::default();

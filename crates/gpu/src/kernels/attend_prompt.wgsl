@@ -1,0 +1,141 @@
+// Attention of a tile of rows of one span, for one query head: KEYS positions at a time, whose scores are weighed by the largest
+// of those so far (online softmax). A position's key and value are read once for all rows of the tile. A line with `$q` or
+// `$v` stands for one line for each value below Q or V: queries whose scores, and whose sums of values, a thread computes.
+
+const TILE_THREADS: u32 = 128u;
+// Rows of a tile of the record, which several workgroups may share.
+const RECORD_ROWS: u32 = 32u;
+const KEYS: u32 = 16u;
+// Threads that weigh the scores of a query.
+const LANES: u32 = TILE_THREADS / ROWS;
+// Floats between the scores of two queries.
+const SCORES: u32 = KEYS + 1u;
+// Threads with the same column.
+const GROUPS: u32 = TILE_THREADS / COLUMNS;
+
+var<workgroup> query: array<vec4<f32>, ROWS * COLUMNS>;
+var<workgroup> scores: array<f32, ROWS * SCORES>;
+var<workgroup> partial: array<f32, TILE_THREADS>;
+var<workgroup> factors: array<f32, ROWS>;
+
+fn load_queries(first_row: u32, count: u32, head: u32, lid: u32) {
+  for (var i = lid; i < rolled(ROWS * COLUMNS); i += TILE_THREADS) {
+    let row = first_row + min(i / COLUMNS, count - 1u);
+    let first = i % COLUMNS * 4u;
+    let at = p.query_at + row * p.query_row + head * HEAD_DIM + first;
+    var x = vec4<f32>(0.0);
+    for (var j = 0u; j < 4u; j++) {
+      if (first + j < HEAD_DIM) {
+        x[j] = queries[at + j];
+      }
+    }
+    query[i] = x;
+  }
+}
+
+// Scores of Q queries with one position. `position_of` is the position of the tile's first row.
+fn score_keys(table: u32, kv_head: u32, key: u32, position_of: u32, end: u32, lid: u32) {
+  let position = key + lid % KEYS;
+  let first_query = lid / KEYS * Q;
+  var v_$q = vec4<f32>(0.0);
+  if (position < end) {
+    let at = place(table, kv_head, position, 8u);
+    for (var d = 0u; d < rolled(STRIDE / 8u); d++) {
+      let key_part = keys[at + d];
+      let a = vec4<f32>(unpack2x16float(key_part.x), unpack2x16float(key_part.y));
+      let b = vec4<f32>(unpack2x16float(key_part.z), unpack2x16float(key_part.w));
+      v_$q = fma(query[(first_query + $qu) * COLUMNS + 2u * d], a, v_$q);
+      v_$q = fma(query[(first_query + $qu) * COLUMNS + 2u * d + 1u], b, v_$q);
+    }
+  }
+  scores[(first_query + $qu) * SCORES + lid % KEYS] = (v_$q.x + v_$q.y) + (v_$q.z + v_$q.w);
+  for (var i = first_query; i < first_query + rolled(Q); i++) {
+    let at = i * SCORES + lid % KEYS;
+    let of_query = position_of + i;
+    let is_seen = position <= of_query && (p.window == 0u || position + p.window > of_query);
+    scores[at] = select(LOWEST, finished(scores[at]), is_seen && position < end);
+  }
+}
+
+@compute @workgroup_size(TILE_THREADS)
+fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let head = block.x;
+  let kv_head = head / (p.heads / p.kv_heads);
+  let tile_at = p.batch.spans_at + p.batch.spans * SPAN_WORDS + 2u * block.y;
+  let rows = record[tile_at + 1u];
+  let before = block.z * ROWS;
+  if (before >= rows) {
+    return;
+  }
+  let count = min(rows - before, ROWS);
+  let first_row = record[tile_at] + before;
+  let row_at = p.batch.rows_at + first_row * ROW_WORDS;
+  let position_of = record[row_at + 1u];
+  let table = p.batch.tables_at + record[row_at + 4u];
+  load_queries(first_row, count, head, lid);
+  let end = position_of + count;
+  let start = select(0u, position_of + 1u - min(position_of + 1u, p.window), p.window != 0u);
+  let mine = lid / LANES;
+  let lane = lid % LANES;
+  let column = lid % COLUMNS;
+  let group = lid / COLUMNS;
+  let first_query = min(group * V, ROWS - 1u);
+  var most = LOWEST;
+  var sum = 0.0;
+  var total_$v = vec4<f32>(0.0);
+  workgroupBarrier();
+  for (var key = start / KEYS * KEYS; key < end; key += KEYS) {
+    score_keys(table, kv_head, key, position_of, end, lid);
+    workgroupBarrier();
+    var largest = LOWEST;
+    for (var i = lane; i < rolled(KEYS); i += LANES) {
+      largest = max(largest, scores[mine * SCORES + i]);
+    }
+    partial[lid] = largest;
+    workgroupBarrier();
+    largest = most;
+    for (var i = 0u; i < rolled(LANES); i++) {
+      largest = max(largest, partial[mine * LANES + i]);
+    }
+    let factor = exp(most - largest);
+    most = largest;
+    var added = 0.0;
+    for (var i = lane; i < rolled(KEYS); i += LANES) {
+      let score = scores[mine * SCORES + i];
+      let weight = select(exp(score - most), 0.0, score <= LOWEST);
+      scores[mine * SCORES + i] = weight;
+      added += weight;
+    }
+    sum = fma(sum, factor, added);
+    if (lane == 0u) {
+      factors[mine] = factor;
+    }
+    workgroupBarrier();
+    total_$v *= factors[min(first_query + $vu, ROWS - 1u)];
+    for (var i = 0u; i < min(rolled(KEYS), end - key); i++) {
+      let pair = values[place(table, kv_head, key + i, 4u) + column];
+      let value = vec4<f32>(unpack2x16float(pair.x), unpack2x16float(pair.y));
+      total_$v = fma(vec4<f32>(scores[min(first_query + $vu, ROWS - 1u) * SCORES + i]), value, total_$v);
+    }
+    workgroupBarrier();
+  }
+  partial[lid] = sum;
+  workgroupBarrier();
+  if (lane == 0u) {
+    var weights = 0.0;
+    for (var i = 0u; i < rolled(LANES); i++) {
+      weights += partial[mine * LANES + i];
+    }
+    var factor = 1.0;
+    if (p.sinks != NONE) {
+      let merged = merge_factors(most, vectors[p.sinks + head]);
+      factor = merged.x;
+      weights = fma(weights, merged.x, merged.y);
+    }
+    factors[mine] = factor / weights;
+  }
+  workgroupBarrier();
+  let last_query = min(first_query + V, count);
+  let out_at = p.out_at + first_row * p.out_row + head * HEAD_DIM;
+  if (group < GROUPS && group * V < ROWS && first_query + $vu < last_query) { write_four(out_at + (first_query + $vu) * p.out_row, column * 4u, total_$v * factors[first_query + $vu]); }
+}

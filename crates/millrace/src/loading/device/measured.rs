@@ -1,0 +1,56 @@
+//! `millrace bench model --device`: the speed of a model on a GPU.
+
+use super::placement::{model_bytes, selection};
+use crate::clock::now;
+use crate::config::DeviceChoice;
+use crate::failure::Failure;
+use bench::speed::{SpeedDevice, SpeedOptions, SpeedReport, measure_on_device};
+use gpu::{Device, LoadError, Model, Options};
+use kernels::KvKind;
+use model::Forward;
+use std::sync::Arc;
+use weights::ModelFiles;
+use weights::gguf::Gguf;
+
+/// Measures a model on the device that `choice` names, or with `auto` on the first that is no processor.
+///
+/// # Errors
+/// There is no such device, it does not compute the model, or the options are out of bounds.
+pub(crate) fn measure_on_gpu(
+    gguf: Gguf,
+    choice: DeviceChoice,
+    exact: bool,
+    options: &SpeedOptions,
+) -> Result<SpeedReport, Failure> {
+    if options.kv != KvKind::F16 {
+        return Err(Failure::user(
+            "--kv-type: a KV cache of 8 or 4 bits is computed on the CPU only",
+        ));
+    }
+    let device = Arc::new(Device::open(&selection(choice)).map_err(Failure::user)?);
+    let begun = now();
+    let read = device.read_bandwidth(|| now() - begun);
+    let facts = device.facts();
+    let measured = SpeedDevice {
+        name: format!("{} ({})", facts.name, facts.driver),
+        read: read.map_err(Failure::user)?,
+    };
+    let load = |gguf: Gguf, options: &cpu::LoadOptions| {
+        let options = Options {
+            context_max: options.context_max,
+            page_tokens: options.page_tokens,
+            pages: options.pages,
+            rows_max: options.rows_max,
+            logit_rows_max: options.logit_rows_max,
+            spans_max: options.logit_rows_max,
+            draws_max: options.logit_rows_max,
+            states: options.states,
+            exact,
+        };
+        let files = Arc::new(ModelFiles::from(gguf));
+        let model = Model::load(files, device, &options, &mut |_| {})?;
+        let bytes = model_bytes(model.bytes());
+        Ok::<_, LoadError>((Box::new(model) as Box<dyn Forward>, bytes))
+    };
+    measure_on_device(gguf, measured, options, load).map_err(Failure::user)
+}
