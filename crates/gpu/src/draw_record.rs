@@ -1,6 +1,7 @@
 //! Draws as a device reads them: a head of [`DRAW_WORDS`] words for each, then lists of tokens and sets of allowed tokens, to
 //! which the heads point.
 
+use crate::operation::Program;
 use model::{DrawOutcome, DrawRule, DrawView, DrawnToken};
 
 /// Words of the head of a draw; their order is that of `kernels/draw.wgsl`.
@@ -14,6 +15,9 @@ pub(crate) const ALTERNATIVES_MAX: usize = 64;
 
 /// Words of a record for which there is room where a draw takes fewer.
 const WORDS_LEAST: usize = 1 << 18;
+
+/// Bytes of adjusted rows, at most; a batch with more such draws is drawn in several rounds.
+const ADJUSTED_BYTES_MAX: u64 = 64 << 20;
 
 /// Draws of one round, at most.
 const ROUND_MAX: usize = 1024;
@@ -33,6 +37,41 @@ pub(crate) struct DrawBounds {
     pub(crate) draws: usize,
     /// Rows of adjusted logits.
     pub(crate) adjusted_rows: usize,
+}
+
+/// Bounds of the draws of a program; zeros where nothing is drawn.
+pub(crate) fn draw_bounds(program: &Program) -> DrawBounds {
+    let Some(shape) = program.draws else {
+        return DrawBounds::default();
+    };
+    let logits = program.buffers[shape.logits.0 as usize];
+    let row_bytes = u64::from(logits.stride()) * 4;
+    let rows = (ADJUSTED_BYTES_MAX / row_bytes.max(1)).max(1);
+    DrawBounds {
+        vocab: logits.cols as usize,
+        draws: shape.draws_max as usize,
+        adjusted_rows: rows.min(u64::from(shape.draws_max)).max(1) as usize,
+    }
+}
+
+/// Bytes of the record of draws, of adjusted logits, of results and of drawn tokens.
+pub(crate) fn draw_bytes(program: &Program) -> [u64; 4] {
+    let (bounds, Some(shape)) = (draw_bounds(program), program.draws) else {
+        return [0; 4];
+    };
+    let logits = program.buffers[shape.logits.0 as usize];
+    let draws = bounds.draws as u64;
+    [
+        bounds.words() as u64 * 4,
+        bounds.adjusted_rows as u64 * u64::from(logits.stride()) * 4,
+        result_bytes(bounds.draws),
+        draws * 4,
+    ]
+}
+
+/// Bytes of the results of so many draws.
+pub(crate) fn result_bytes(draws: usize) -> u64 {
+    (draws * RESULT_WORDS * 4) as u64
 }
 
 impl DrawBounds {

@@ -2,6 +2,7 @@
 
 mod ahead;
 
+use crate::draw_record::draw_bounds;
 use crate::load_error::LoadError;
 use crate::operation::{BufferId, MatrixId, Program, RowSet};
 use crate::options::Options;
@@ -10,7 +11,6 @@ use crate::program::{Outputs, Plan};
 use crate::selftest::check_program;
 use crate::step::StepRows;
 use crate::supports::supports;
-use crate::webgpu::draws::draw_bounds;
 use crate::webgpu::loaded::{Loaded, Output};
 use crate::{Device, DeviceError, PrepareError};
 use ahead::Flights;
@@ -28,7 +28,7 @@ use weights::parameters::{DescribedMatrix, DescribedReader, Stored, Weights};
 use weights::{Config, ModelFiles, Packed};
 
 /// Identity of the arithmetic: equal inputs give equal tokens on one device as long as it is equal.
-pub const ARITHMETIC: &str = "wgsl 1";
+pub const ARITHMETIC: &str = "wgsl 2";
 
 /// A model that is ready to run. Everything on the device is allocated.
 pub struct Model {

@@ -7,7 +7,6 @@
 //! An operation writes one buffer, and none that it reads, unless its documentation says so.
 
 pub use crate::shapes::{BufferShape, CacheShape, MatrixShape, ScanHeads, StatesShape, UNIT};
-pub use crate::webgpu::draws::DrawShape;
 
 /// A buffer of activations, by index into [`Program::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -417,6 +416,15 @@ pub struct Step {
     pub rows: RowSet,
     /// The operation.
     pub operation: Operation,
+}
+
+/// Logits that tokens are drawn from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrawShape {
+    /// `(logit rows, vocab)`.
+    pub logits: BufferId,
+    /// Draws of a batch, at most.
+    pub draws_max: u32,
 }
 
 /// What a device runs for each batch, and what it needs for it.

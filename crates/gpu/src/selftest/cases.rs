@@ -9,7 +9,6 @@ pub(super) use attention::{attend, attend_tiles};
 #[cfg(test)]
 pub(super) use recurrent::scan;
 
-use super::{ERROR_MAX, MATRIX_ERROR_MAX};
 use crate::operation::{
     Activation, At, CacheId, CacheShape, MatrixId, MatrixShape, Norm, Operation, Program, RowSet,
     ScanHeads, VectorId,
@@ -17,6 +16,12 @@ use crate::operation::{
 use crate::record::{Record, Row};
 use half::f16;
 use kernels::{Format, QuantBlock, QuantFormat, dequantize};
+
+/// The largest error of a result, relative to the length of the twin's result.
+pub(super) const ERROR_MAX: f64 = 1e-5;
+
+/// The same for products on matrix units, whose factors have 11 bits.
+const MATRIX_ERROR_MAX: f64 = 2e-3;
 
 /// Rows of the numbers that choose other variants of a product.
 const ROWS: [u32; 6] = [1, 2, 3, 11, 20, 70];

@@ -1,13 +1,11 @@
 //! Draws of tokens next to their twin.
 
-use super::KernelResult;
 use super::cases::Noise;
 use super::twin::draws::{TwinDraw, draw};
-use crate::draw_record::{DrawRecord, DrawResult};
+use crate::draw_record::{DrawRecord, DrawResult, draw_bounds};
 use crate::operation::{At, BufferId, DrawShape, MatrixShape, Operation, Program, RowSet};
 use crate::record::{Record, Row};
 use crate::webgpu::device::Device;
-use crate::webgpu::draws::draw_bounds;
 use crate::webgpu::loaded::{Loaded, Output};
 use kernels::Format;
 use model::{DRAWN, DrawOutcome, DrawRule, DrawnToken, Draws};
@@ -29,14 +27,12 @@ pub(super) struct DrawCase {
     pub(super) draws: Draws,
 }
 
-/// Checks the kernels of draws, and that a batch reads the tokens.
-pub(super) fn check(device: &Arc<Device>) -> Vec<KernelResult> {
+/// Checks the kernels of draws, and that a batch reads the tokens: names, and errors.
+pub(super) fn check(device: &Arc<Device>) -> Vec<(String, Option<String>)> {
     let result = |vocab: usize| {
         let case = usual(vocab, 1);
-        KernelResult {
-            name: format!("draws from {vocab} tokens"),
-            error: compare(device, &case).err(),
-        }
+        let name = format!("draws from {vocab} tokens");
+        (name, compare(device, &case).err())
     };
     VOCABS.into_iter().map(result).collect()
 }

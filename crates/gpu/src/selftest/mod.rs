@@ -18,12 +18,8 @@ use kernels::Format;
 use std::sync::Arc;
 use twin::Twin;
 
-/// The largest error of a result, relative to the length of the twin's result. Elements of pages have 11 bits.
-const ERROR_MAX: f64 = 1e-5;
+/// The largest error of a page, relative to the length of the twin's result: elements have 11 bits.
 const PAGE_ERROR_MAX: f64 = 1e-3;
-
-/// The same for products on matrix units, whose factors have 11 bits.
-const MATRIX_ERROR_MAX: f64 = 2e-3;
 
 /// The result of one kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +41,7 @@ pub fn self_test(device: &Arc<Device>) -> Vec<KernelResult> {
         );
     }
     let results = cases.iter().map(|case| result(device, case));
-    results.chain(draws::check(device)).collect()
+    results.chain(of_draws(device)).collect()
 }
 
 /// Checks the kernels of a program that were not yet checked on this device.
@@ -78,7 +74,7 @@ pub(crate) fn check_program(device: &Arc<Device>, program: &Program) -> Result<(
     if program.draws.is_none() || device.has_passed(Check::Draws) {
         return Ok(());
     }
-    let mut failed = draws::check(device).into_iter();
+    let mut failed = of_draws(device);
     match failed.find(|result| result.error.is_some()) {
         Some(result) => Err(result),
         None => {
@@ -86,6 +82,12 @@ pub(crate) fn check_program(device: &Arc<Device>, program: &Program) -> Result<(
             Ok(())
         }
     }
+}
+
+/// Checks the kernels of draws.
+fn of_draws(device: &Arc<Device>) -> impl Iterator<Item = KernelResult> + use<> {
+    let results = draws::check(device).into_iter();
+    results.map(|(name, error)| KernelResult { name, error })
 }
 
 /// Checks products on matrix units, which are used no more after a failure: there are kernels without them.

@@ -1,5 +1,6 @@
 //! The kernels on the driver of the machine: results, bits, numbers of calls, faults.
 
+use super::cases::ERROR_MAX;
 use super::cases::{
     SCANS, attend, attend_tiles, embed, matmul, on_matrix_units, scan, wide_matmul,
 };
@@ -43,7 +44,7 @@ fn products_on_matrix_units_equal_their_twins() {
     let Some(units) = device.matrix_units() else {
         return;
     };
-    for (format, rows) in [(Format::F32, 20), (Format::Q4_K, 61)] {
+    for (format, rows) in [(Format::BF16, 20), (Format::Q4_K, 61)] {
         let case = on_matrix_units(format, rows);
         assert_eq!(compare(&device, &case), Ok(()), "{}", case.name);
     }

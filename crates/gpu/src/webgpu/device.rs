@@ -1,85 +1,23 @@
-//! Devices: which there are, and one that is open.
+//! A device that is open.
 
+use super::adapters::{DeviceFacts, IMMEDIATE_BYTES, PROCESSOR, adapters, facts, ready};
 use super::matrix_units::{FEATURES as MATRIX_FEATURES, MatrixUnits};
 use super::pipelines::Pipelines;
 use super::selection::{Kind, Selection};
 use super::work::SUBMIT_WORK_MAX;
 use crate::selftest::Check;
 use std::collections::HashSet;
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use model::DeviceFault;
-use wgpu::{
-    Adapter, Backend, DeviceType, ErrorFilter, Features, Instance, InstanceDescriptor,
-    InstanceFlags, Limits, MemoryBudgetThresholds, PollType,
-};
-
-/// Bytes of the constants of one dispatch.
-pub(crate) const IMMEDIATE_BYTES: u32 = 128;
-
-/// Buffers of the largest kernel.
-const BINDINGS_MIN: u32 = 8;
-
-/// Bytes of workgroup memory of the largest kernel.
-const WORKGROUP_BYTES_MIN: u32 = 20 << 10;
-
-/// Threads of the largest workgroup.
-const WORKGROUP_THREADS_MIN: u32 = 256;
+use wgpu::{Adapter, ErrorFilter, Features, Limits, PollType};
 
 /// A device that gives no answer within this time has failed; a processor compiles kernels in this time, too.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 const ANSWER_OF_PROCESSOR_MAX: Duration = Duration::from_mins(10);
-
-/// Bytes of the largest buffer that kernels read: they count words in 32 bits, and drivers bytes.
-const BINDING_BYTES_MAX: u64 = (1 << 32) - 16;
-
-/// The class of a processor.
-const PROCESSOR: &str = "processor";
-
-/// Percent of the memory that a driver reports as free, above which it refuses buffers instead of losing the device.
-const MEMORY_PERCENT_MAX: u8 = 90;
-
-/// The devices that there are, of all interfaces, those that run models fastest first; a processor is last.
-pub fn devices() -> Vec<DeviceFacts> {
-    adapters(Kind::Gpu).iter().map(facts).collect()
-}
-
-/// Properties of a device that the driver reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceFacts {
-    /// Name of the device.
-    pub name: String,
-    /// Interface: vulkan, metal or dx12.
-    pub interface: &'static str,
-    /// Driver and its version.
-    pub driver: String,
-    /// Kind of device: discrete, integrated, virtual, other or processor.
-    pub class: &'static str,
-    /// Whether the device is a processor.
-    pub is_processor: bool,
-    /// Bytes of the largest buffer that a kernel may read, less than 4 GiB.
-    pub binding_bytes_max: u64,
-    /// Bytes of the largest buffer.
-    pub buffer_bytes_max: u64,
-    /// Workgroups of a kernel in each dimension.
-    pub workgroups_max: u32,
-    /// Bytes of workgroup memory.
-    pub workgroup_bytes_max: u32,
-    /// Threads of the smallest and of the largest subgroup.
-    pub subgroup: [u32; 2],
-    /// Whether kernels may compute with f16.
-    pub has_f16: bool,
-    /// Matrix units that products of many rows run on; `None`: there are none that the kernels use.
-    pub matrix_units: Option<MatrixUnits>,
-    /// The feature or limit that models need and the device lacks.
-    pub missing: Option<String>,
-}
 
 /// Why a device is not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -234,12 +172,15 @@ impl Device {
                 found: adapters.iter().map(|found| facts(found).name).collect(),
             });
         };
-        let facts = facts(adapter);
+        let mut facts = facts(adapter);
         let device = format!("{} ({})", facts.name, facts.driver);
         if let Some(what) = facts.missing.clone() {
             return Err(Absent::Missing { device, what });
         }
-        let opened = ready(adapter.request_device(&descriptor(adapter, &facts)));
+        let mut opened = ready(adapter.request_device(&descriptor(adapter, &facts)));
+        if !matches!(opened, Some(Ok(_))) && facts.matrix_units.take().is_some() {
+            opened = ready(adapter.request_device(&descriptor(adapter, &facts)));
+        }
         let refused = |why: String| Absent::Refused { device, why };
         let (device, queue) = match opened {
             Some(Ok(opened)) => opened,
@@ -517,28 +458,6 @@ impl Device {
     }
 }
 
-/// The adapters of a kind; processors last.
-fn adapters(kind: Kind) -> Vec<Adapter> {
-    let instance = Instance::new(InstanceDescriptor {
-        backends: kind.backends(),
-        flags: InstanceFlags::empty(),
-        memory_budget_thresholds: MemoryBudgetThresholds {
-            for_resource_creation: Some(MEMORY_PERCENT_MAX),
-            for_device_loss: None,
-        },
-        ..InstanceDescriptor::new_without_display_handle()
-    });
-    let mut adapters = ready(instance.enumerate_adapters(kind.backends())).unwrap_or_default();
-    adapters.sort_by_key(|adapter| match adapter.get_info().device_type {
-        DeviceType::DiscreteGpu => 0,
-        DeviceType::IntegratedGpu => 1,
-        DeviceType::VirtualGpu => 2,
-        DeviceType::Other => 3,
-        DeviceType::Cpu => 4,
-    });
-    adapters
-}
-
 /// What a device is opened with.
 #[expect(unsafe_code, reason = "the only way to matrix units")]
 fn descriptor(adapter: &Adapter, facts: &DeviceFacts) -> wgpu::DeviceDescriptor<'static> {
@@ -563,70 +482,6 @@ fn descriptor(adapter: &Adapter, facts: &DeviceFacts) -> wgpu::DeviceDescriptor<
     }
 }
 
-fn facts(adapter: &Adapter) -> DeviceFacts {
-    let (info, limits) = (adapter.get_info(), adapter.limits());
-    DeviceFacts {
-        name: info.name,
-        interface: match info.backend {
-            Backend::Metal => "metal",
-            Backend::Dx12 => "dx12",
-            _ => "vulkan",
-        },
-        driver: format!("{} {}", info.driver, info.driver_info)
-            .trim()
-            .to_owned(),
-        class: match info.device_type {
-            DeviceType::DiscreteGpu => "discrete",
-            DeviceType::IntegratedGpu => "integrated",
-            DeviceType::VirtualGpu => "virtual",
-            DeviceType::Other => "other",
-            DeviceType::Cpu => PROCESSOR,
-        },
-        is_processor: info.device_type == DeviceType::Cpu,
-        binding_bytes_max: limits
-            .max_storage_buffer_binding_size
-            .min(BINDING_BYTES_MAX),
-        buffer_bytes_max: limits.max_buffer_size,
-        workgroups_max: limits.max_compute_workgroups_per_dimension,
-        workgroup_bytes_max: limits.max_compute_workgroup_storage_size,
-        subgroup: [info.subgroup_min_size, info.subgroup_max_size],
-        has_f16: adapter.features().contains(Features::SHADER_F16),
-        matrix_units: MatrixUnits::of(adapter),
-        missing: missing(adapter.features(), &limits),
-    }
-}
-
-/// The first thing that kernels need and the device lacks.
-fn missing(features: Features, limits: &Limits) -> Option<String> {
-    if !features.contains(Features::IMMEDIATES) {
-        return Some("kernels get their constants as immediates, which the driver lacks".into());
-    }
-    let needed = [
-        (
-            "bytes of immediates",
-            limits.max_immediate_size,
-            IMMEDIATE_BYTES,
-        ),
-        (
-            "storage buffers of a kernel",
-            limits.max_storage_buffers_per_shader_stage,
-            BINDINGS_MIN,
-        ),
-        (
-            "bytes of workgroup memory",
-            limits.max_compute_workgroup_storage_size,
-            WORKGROUP_BYTES_MIN,
-        ),
-        (
-            "threads of a workgroup",
-            limits.max_compute_invocations_per_workgroup,
-            WORKGROUP_THREADS_MIN,
-        ),
-    ];
-    let missing = needed.iter().find(|(_, given, needed)| given < needed);
-    missing.map(|(what, given, needed)| format!("{given} {what}, {needed} are needed"))
-}
-
 /// Collects what the driver reports outside of calls.
 fn listen(device: &wgpu::Device) -> Arc<Reports> {
     let reports = Arc::new(Reports::default());
@@ -635,16 +490,4 @@ fn listen(device: &wgpu::Device) -> Arc<Reports> {
     let to = Arc::clone(&reports);
     device.set_device_lost_callback(move |_, _| to.lost.store(true, Ordering::Release));
     reports
-}
-
-/// The result of a future that wgpu has ready at once on each system but the web.
-fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    match future
-        .as_mut()
-        .poll(&mut Context::from_waker(Waker::noop()))
-    {
-        Poll::Ready(done) => Some(done),
-        Poll::Pending => None,
-    }
 }

@@ -4,58 +4,11 @@ use super::device::Device;
 use super::launch::BATCH_WORDS;
 use super::memory::{Memory, PrepareError};
 use super::sources::Kernel;
-use crate::draw_record::{DrawBounds, DrawRecord, RESULT_WORDS};
-use crate::operation::{BufferId, Program};
+use crate::draw_record::DrawRecord;
+use crate::operation::Program;
 
 /// Columns of a workgroup that adjusts logits, as the kernel has it.
 const ADJUST_COLS: u32 = 1024;
-
-/// Bytes of adjusted rows, at most; a batch with more such draws is drawn in several rounds.
-const ADJUSTED_BYTES_MAX: u64 = 64 << 20;
-
-/// Logits that tokens are drawn from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DrawShape {
-    /// `(logit rows, vocab)`.
-    pub logits: BufferId,
-    /// Draws of a batch, at most.
-    pub draws_max: u32,
-}
-
-/// Bounds of the draws of a program; zeros where nothing is drawn.
-pub(crate) fn draw_bounds(program: &Program) -> DrawBounds {
-    let Some(shape) = program.draws else {
-        return DrawBounds::default();
-    };
-    let logits = program.buffers[shape.logits.0 as usize];
-    let row_bytes = u64::from(logits.stride()) * 4;
-    let rows = (ADJUSTED_BYTES_MAX / row_bytes.max(1)).max(1);
-    DrawBounds {
-        vocab: logits.cols as usize,
-        draws: shape.draws_max as usize,
-        adjusted_rows: rows.min(u64::from(shape.draws_max)).max(1) as usize,
-    }
-}
-
-/// Bytes of the record of draws, of adjusted logits, of results and of drawn tokens.
-pub(crate) fn draw_bytes(program: &Program) -> [u64; 4] {
-    let (bounds, Some(shape)) = (draw_bounds(program), program.draws) else {
-        return [0; 4];
-    };
-    let logits = program.buffers[shape.logits.0 as usize];
-    let draws = bounds.draws as u64;
-    [
-        bounds.words() as u64 * 4,
-        bounds.adjusted_rows as u64 * u64::from(logits.stride()) * 4,
-        result_bytes(bounds.draws),
-        draws * 4,
-    ]
-}
-
-/// Bytes of the results of so many draws.
-pub(crate) fn result_bytes(draws: usize) -> u64 {
-    (draws * RESULT_WORDS * 4) as u64
-}
 
 /// The kernels of draws, compiled and bound.
 pub(crate) struct DrawKernels {

@@ -161,7 +161,8 @@ impl<'a> Planner<'a> {
             let buffers = [low, high, scales, x, &memory.vectors, out];
             let (exact, reorders) = (self.program.exact, self.device.reorders_sums());
             let units = self.device.matrix_units();
-            let units = units.filter(|_| self.program.on_matrix_units);
+            let units =
+                units.filter(|_| self.program.on_matrix_units && format != kernels::Format::F32);
             let kernels = matmul_kernels(format, exact, reorders, units);
             let outputs = part.rows;
             self.push_all(&kernels, &buffers, constants, Grid::Matmul { outputs })?;

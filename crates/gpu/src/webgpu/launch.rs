@@ -1,7 +1,8 @@
 //! Dispatches: kernels, bound buffers and constants are made at load; per batch only the numbers of rows and the places in the
 //! record are new.
 
-use super::device::{Device, IMMEDIATE_BYTES};
+use super::adapters::IMMEDIATE_BYTES;
+use super::device::Device;
 use super::pipelines::KernelError;
 use super::sources::{Kernel, PART};
 use super::work::Work;

@@ -65,7 +65,7 @@ mod tests {
             largest(&[square(16, half, half), square(8, single, single)]),
             None
         );
-        assert_eq!(largest(&[eight.clone(), square(16, half, half)]), Some(8));
+        assert_eq!(largest(&[eight, square(16, half, half)]), Some(8));
         assert_eq!(largest(&[eight, square(16, half, single)]), Some(16));
         let wide = CooperativeMatrixProperties {
             n_size: 8,

@@ -1,10 +1,10 @@
 //! Everything that a program has on the device, allocated at load.
 
 use super::device::{Device, DeviceError};
-use super::draws::draw_bytes;
 use super::encode::order_words;
 use super::pipelines::KernelError;
 use super::sources::PART;
+use crate::draw_record::draw_bytes;
 use crate::layout::quants::{PLANES, RowLayout};
 use crate::operation::{MatrixShape, Operation, Program};
 use wgpu::BufferUsages;

@@ -1,5 +1,6 @@
 //! The device by wgpu: Vulkan, Metal or DirectX 12.
 
+pub(crate) mod adapters;
 mod bandwidth;
 #[cfg(test)]
 mod bounds_tests;

@@ -1,6 +1,7 @@
 //! Kernels compiled for an open device, each once.
 
-use super::device::{Device, DeviceError, IMMEDIATE_BYTES};
+use super::adapters::IMMEDIATE_BYTES;
+use super::device::{Device, DeviceError};
 use super::sources::Kernel;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -18,6 +18,7 @@ const ATTEND: &str = include_str!("../kernels/attend.wgsl");
 const ATTEND_PROMPT: &str = include_str!("../kernels/attend_prompt.wgsl");
 const RECURRENT: &str = include_str!("../kernels/recurrent.wgsl");
 const DRAW: &str = include_str!("../kernels/draw.wgsl");
+const DRAW_CUTS: &str = include_str!("../kernels/draw_cuts.wgsl");
 const EXPERTS: &str = include_str!("../kernels/experts.wgsl");
 
 /// Outputs that each quarter of a workgroup computes of a product with an expert.
@@ -358,7 +359,7 @@ impl Kernel {
         };
         let recurrent = |name| vec![section(RECURRENT, "spans"), section(RECURRENT, name)];
         let draw = |name| {
-            let common = [section(DRAW, "draws"), section(DRAW, "cuts")];
+            let common = [section(DRAW, "draws"), DRAW_CUTS];
             vec![common[0], common[1], section(DRAW, name)]
         };
         match self {

@@ -4,7 +4,7 @@
 //! 120 times besides, whatever the number of rows.
 
 use crate::support::{ROWS, device, on_device, pages, spec};
-use model::{Batch, Forward, Want};
+use model::{Ahead, Batch, DRAWN, DrawRule, Draws, Forward, Want};
 use testing::heap::thread_allocations;
 
 /// Allocations of a step for each dispatch, at most, and besides.
@@ -35,4 +35,49 @@ fn step_allocates_as_often_as_a_submit_of_wgpu() {
     );
     let (of_many, _) = step(15);
     assert_eq!(of_many, of_one, "15 rows, then one");
+}
+
+/// Allocations of the two submits of a token that is drawn on the device, besides those for each dispatch.
+const PER_TOKEN: u64 = 240;
+
+#[test]
+fn token_of_a_batch_that_was_started_ahead_allocates_as_often_as_two_submits() {
+    let Some(device) = device() else { return };
+    let mut model = on_device(&spec("tiny-llama", "Q8_0"), &device);
+    let (mut batch, mut draws) = (Batch::default(), Draws::default());
+    let rule = DrawRule {
+        temperature: 0.8,
+        top_k: 20,
+        top_p: 0.9,
+        min_p: 0.01,
+        repetition_penalty: 1.1,
+        frequency_penalty: 0.1,
+        presence_penalty: 0.1,
+        quantile: 0.4,
+        logprob: true,
+        alternatives: 3,
+    };
+    let (mut least, mut dispatches) = (u64::MAX, 0);
+    for position in 0..12 {
+        let (before, counts) = (thread_allocations(), device.counts());
+        batch.clear();
+        let token = if position == 0 { 5 } else { DRAWN };
+        batch.push(&[token], position, &[0], Want::Last);
+        model.start(&batch).expect("a batch");
+        if position > 0 {
+            model.drawn().expect("a token");
+        }
+        draws.clear();
+        draws.push(0, Some(rule));
+        draws.add_count(7, 1);
+        draws.set_bias(&[(9, 1.0)]);
+        draws.set_forbidden(&[3]);
+        model.draw(&draws).expect("draws");
+        least = least.min(thread_allocations() - before);
+        dispatches = device.counts().dispatches - counts.dispatches;
+    }
+    assert!(
+        least <= PER_DISPATCH * dispatches + PER_TOKEN,
+        "{least} allocations for {dispatches} dispatches"
+    );
 }

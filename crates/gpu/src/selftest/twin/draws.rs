@@ -9,7 +9,7 @@ pub(crate) struct TwinDraw {
     pub(crate) outcome: u32,
     /// The token.
     pub(crate) token: u32,
-    /// Its log-probability.
+    /// Log-probability of the token.
     pub(crate) logprob: f64,
     /// The most likely tokens with their log-probabilities.
     pub(crate) alternatives: Vec<(u32, f64)>,

@@ -1,11 +1,10 @@
 //! Batches that are started, and draws whose results come later.
 
 use super::Loaded;
-use crate::draw_record::DrawRecord;
+use crate::draw_record::{DrawRecord, result_bytes};
 use crate::operation::BufferId;
 use crate::record::Record;
 use crate::webgpu::device::DeviceError;
-use crate::webgpu::draws::result_bytes;
 use model::Draws;
 use std::ops::Range;
 
