@@ -96,6 +96,10 @@ pub(super) fn usual(vocab: usize, seed: u32) -> DrawCase {
             top_p: 0.0,
             ..PLAIN
         },
+        DrawRule {
+            temperature: 1e-39,
+            ..PLAIN
+        },
     ];
     let mut draws = Draws::default();
     for row in 0..ROWS {
