@@ -205,10 +205,9 @@ impl DrawRecord {
         self.with_alternatives |= wants;
         let alternatives = if wants { rule.alternatives } else { NONE };
         // Devices take a number that is not normal for 0, and divide by it.
-        let temperature = match rule.temperature {
-            0.0 => 0.0,
-            above => above.max(f32::MIN_POSITIVE),
-        };
+        let is_greedy = rule.temperature == 0.0;
+        let least = if is_greedy { 0.0 } else { f32::MIN_POSITIVE };
+        let temperature = rule.temperature.max(least);
         let [p_high, p_low] = parts(f64::from(rule.top_p));
         let rest = (1.0 - rule.top_p).max(0.0);
         let [q_high, q_low] = parts(rule.quantile);
