@@ -3,7 +3,7 @@
 
 use super::{PreparedPrompt, PromptEncoder, tokenizer_failed};
 use crate::error::{ApiError, Blame, ErrorKind};
-use crate::images::{ImageMarks, MarkPiece, MeasuredImages, PreparedImage, Vision, hex};
+use crate::images::{ImageMarks, MarkPiece, MeasuredImage, MeasuredImages, PreparedImage, Vision, hex};
 use crate::request_record::ImageRunRecord;
 use engine::MediaInput;
 use std::ops::Range;
@@ -44,6 +44,9 @@ struct Segments {
     ids: Vec<IdRun>,
 }
 
+/// Ids of a text, and the runs among them.
+type EncodedRuns = (Vec<u32>, Vec<ImageRun>);
+
 impl PromptEncoder<'_> {
     /// Ids and runs of a rendered text with these images, in order. `None`: the template wrote fewer or more placeholders than
     /// it was given images.
@@ -54,7 +57,7 @@ impl PromptEncoder<'_> {
         self,
         text: &str,
         images: &[usize],
-    ) -> Result<Option<(Vec<u32>, Vec<ImageRun>)>, ApiError> {
+    ) -> Result<Option<EncodedRuns>, ApiError> {
         let (vision, measured) = self.vision()?;
         let Some(places) = places(text, images, vision.marks) else {
             return Ok(None);
@@ -99,7 +102,7 @@ impl PromptEncoder<'_> {
         let low = self.images.map_or(rows, |images| {
             let numbers = image_numbers(runs).into_iter();
             let images = numbers.filter_map(|number| images.image(number));
-            images.map(|image| image.low_rows()).sum()
+            images.map(MeasuredImage::low_rows).sum()
         });
         let fewer = if low < rows {
             format!("; detail low takes {low}")

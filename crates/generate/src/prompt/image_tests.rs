@@ -196,6 +196,7 @@ fn seen(text: &str) -> Vec<Message> {
 
 /// Promise (Images): rows and the texts around them are those of transformers' processors.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn prompts_are_those_of_transformers_processors() {
     let resized = Rule::SmartResize(SmartResize {
         patch: 4,
@@ -468,6 +469,7 @@ fn turns_are_dropped_with_their_images() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn images_that_are_not_read_are_named_together() {
     let vision = vision(ImageMarks::Idefics3, square());
     let part = |path: &str, bytes: &[u8]| ImagePart {
