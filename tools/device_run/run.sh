@@ -118,7 +118,7 @@ served() {
 if [ "$size" = small ]; then
   presets="tiny-llama tiny-qwen3moe" shapes="tiny-llama:Q8_0 tiny-gpt-oss:MXFP4_MOE" first_shape=tiny-llama:Q8_0
   steps=4 prompt_tokens="16 64" client_counts="1 4"
-  facts_s=60 report_s=900 models_s=300 decode_s=300 prompts_s=200 served_s=200
+  facts_s=60 report_s=1800 models_s=300 decode_s=300 prompts_s=200 served_s=200
 else
   presets="tiny-llama tiny-qwen3 tiny-gemma3 tiny-gemma4 tiny-phi3 tiny-qwen3moe tiny-gpt-oss tiny-qwen35 tiny-qwen35moe tiny-mamba2 tiny-lfm2 tiny-deepseek2"
   shapes="llama-1b:Q8_0 llama-8b:Q8_0 llama-1b:Q4_K_M llama-8b:Q4_K_M llama-1b:F16" first_shape=llama-1b:Q8_0

@@ -204,6 +204,10 @@ impl DrawRecord {
         let wants = rule.logprob || rule.alternatives > 0;
         self.with_alternatives |= wants;
         let alternatives = if wants { rule.alternatives } else { NONE };
+        // Devices take a number that is not normal for 0, and divide by it.
+        let is_greedy = rule.temperature == 0.0;
+        let least = if is_greedy { 0.0 } else { f32::MIN_POSITIVE };
+        let temperature = rule.temperature.max(least);
         let [p_high, p_low] = parts(f64::from(rule.top_p));
         let rest = (1.0 - rule.top_p).max(0.0);
         let [q_high, q_low] = parts(rule.quantile);
@@ -211,7 +215,7 @@ impl DrawRecord {
             draw.row as u32,
             slot,
             number as u32,
-            rule.temperature.to_bits(),
+            temperature.to_bits(),
             rule.top_k,
             p_high,
             p_low,

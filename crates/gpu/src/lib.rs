@@ -1,7 +1,7 @@
 //! Forward passes of decoders on a GPU.
 //!
 //! A model is a [`Program`](operation::Program): a list of operations over buffers, made once from the configuration and
-//! the described weights. The device runs the list in one compute pass per batch, by kernels in WGSL. Everything on the
+//! the described weights. The device runs the list in one compute pass per batch, or in several for a long one, by kernels in WGSL. Everything on the
 //! device is allocated when the program is loaded.
 
 mod draw_record;

@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn vocabulary_entries_are_unique() {
         let mut out = GgufWriter::new();
-        put_bytes(200_000, false, &mut out);
+        put_bytes(200_000, false, &[], &mut out);
         let mut bytes = Vec::new();
         out.write(&mut bytes, |_, _| Ok(())).unwrap();
         let gguf = Gguf::from_bytes(bytes).unwrap();

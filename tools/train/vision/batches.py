@@ -94,13 +94,20 @@ def batch(vocab, samples):
     )  # fmt: skip
 
 
-def stream(vocab, seed, size, fresh=False):
+def stream(vocab, seed, size, kinds=dialogues.KINDS):
     """Endless batches; samples of like length are together."""
     rng = random.Random(seed)
     while True:
-        many = [dialogues.sample(rng, fresh) for _ in range(size * 8)]
+        many = [dialogues.sample(rng, False, kinds) for _ in range(size * 8)]
         many.sort(key=lambda sample: sum(len(text) for text in written(sample)) + 400 * len(sample.pictures))
         found = [many[at : at + size] for at in range(0, len(many), size)]
         rng.shuffle(found)
         for samples in found:
             yield batch(vocab, samples)
+
+
+def pictures(seed, size):
+    """Endless (tiles, labels) of pictures alone."""
+    rng = random.Random(seed)
+    while True:
+        yield tuple(torch.from_numpy(np.stack(part)) for part in zip(*(dialogues.seen(rng, False)[1] for _ in range(size))))

@@ -116,7 +116,7 @@ def main():
     check_tiles(rng, processor)
     theirs = transformers_model(model)
     kept = torch.load(f"{run}/checkpoint.pt", weights_only=True)
-    trained = network.Seeing(len(model.text.vocab.tokens), model.text.vocab.ids["<image>"])
+    trained = network.Seeing(model.text.vocab)
     trained.load_state_dict(kept["model"])
     worst = 0.0
     for _ in range(20):

@@ -166,7 +166,8 @@ def text_only(rng, fresh):
 
 
 KINDS = ((branches, 62), (text_first, 13), (turns, 9), (several, 9), (tool, 3), (text_only, 4))
+FIRST = ((branches, 88), (text_first, 9), (text_only, 3))
 
 
-def sample(rng, fresh=False):
-    return rng.choices([kind for kind, _ in KINDS], [weight for _, weight in KINDS])[0](rng, fresh)
+def sample(rng, fresh=False, kinds=KINDS):
+    return rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0](rng, fresh)

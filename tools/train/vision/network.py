@@ -62,6 +62,15 @@ class TowerLayer(nn.Module):
         return x + self.ffn_down(F.gelu(self.ffn_up(self.ln2(x)), approximate="tanh"))
 
 
+def waves(shape):
+    """Positions to begin with, (patches, dim): waves along rows and columns, mixed, so that neighbors are alike."""
+    at = (torch.arange(shape.side) + 0.5) / shape.side
+    steps = torch.arange(shape.side)
+    along = torch.cos(torch.pi * steps[None, :] * at[:, None]) / (1 + steps) ** 0.5
+    both = torch.cat((along.repeat_interleave(shape.side, 0), along.repeat(shape.side, 1)), 1)
+    return 0.6 * both @ torch.randn(both.shape[1], shape.dim)
+
+
 class Tower(nn.Module):
     """Pictures (n, image, image, 3) of bytes to rows (n, rows, text dim)."""
 
@@ -69,7 +78,7 @@ class Tower(nn.Module):
         super().__init__()
         self.shape = shape
         self.patch_embd = nn.Linear(3 * shape.patch**2, shape.dim)
-        self.position_embd = nn.Parameter(torch.randn(shape.side**2, shape.dim) * 0.02)
+        self.position_embd = nn.Parameter(waves(shape))
         self.layers = nn.ModuleList(TowerLayer(shape) for _ in range(shape.layers))
         self.post_ln = nn.LayerNorm(shape.dim, shape.eps)
         self.fc = nn.Linear(shape.dim * shape.shuffle**2, text_dim, bias=False)
@@ -107,14 +116,17 @@ class Tower(nn.Module):
 class Seeing(nn.Module):
     """Ids and pictures to logits."""
 
-    def __init__(self, vocab, image_id, tower=None):
+    def __init__(self, vocab, tower=None):
         super().__init__()
-        self.image_id = image_id
-        self.text = model.Mini(text_shape(vocab))
+        self.image_id = vocab.ids["<image>"]
+        self.text = model.Mini(text_shape(len(vocab.tokens)))
         self.tower = Tower(tower or TowerShape(), self.text.shape.dim)
         # What each patch shows: learned along, since it teaches the tower long before the text asks for it. Not exported.
         self.patch_names = nn.Linear(self.tower.shape.dim, 1 + len(scenes.SHAPES + scenes.DIGITS))
         self.patch_colors = nn.Linear(self.tower.shape.dim, 1 + len(scenes.NAMES))
+        words = [[f" {name}" for name in scenes.SHAPES] + list(scenes.DIGITS), [f" {name}" for name in scenes.NAMES]]
+        for which, some in zip(("names", "colors"), words):
+            self.register_buffer(which, torch.tensor([0, *(vocab.encode(word)[0] for word in some)]), persistent=False)
 
     def forward(self, batch):
         """Logits (of the rows that predict, vocab), and the loss of what patches show (0 without pictures)."""
@@ -123,8 +135,9 @@ class Seeing(nn.Module):
         if len(batch.pictures):
             at = (batch.ids.flatten() == self.image_id).nonzero().squeeze(1)
             seen = self.tower.seen(batch.pictures)
-            x = x.index_copy(0, at, self.tower.fc(self.tower.shuffled(seen)).flatten(0, 1).to(x.dtype))
-            aside = self.patch_loss(seen, batch.labels)
+            rows = self.tower.fc(self.tower.shuffled(seen))
+            x = x.index_copy(0, at, rows.flatten(0, 1).to(x.dtype))
+            aside = self.patch_loss(seen, batch.labels) + self.row_loss(rows, batch.labels)
         turns = batch.positions.flatten()
         cos, sin = text.cos[turns], text.sin[turns]
         before = torch.arange(positions)[:, None] >= torch.arange(positions)[None, :]
@@ -134,6 +147,22 @@ class Seeing(nn.Module):
         for layer in text.layers:
             x = layer(x, cos, sin, mask, texts)
         return F.linear(text.norm(x)[batch.rows].bfloat16(), text.embed.weight), aside
+
+    def alone(self, pictures, labels):
+        """The loss of patches and rows without a text."""
+        seen = self.tower.seen(pictures)
+        return self.patch_loss(seen, labels) + self.row_loss(self.tower.fc(self.tower.shuffled(seen)), labels)
+
+    def row_loss(self, rows, labels):
+        """Rows of a thing lie near the words for it, so that what the text learns first is to copy."""
+        s = self.tower.shape
+        blocks = labels.unflatten(2, (s.side // s.shuffle, s.shuffle, s.side // s.shuffle, s.shuffle)).amax((3, 5)).flatten(2)
+        shown = blocks[:, 0] > 0
+        names, colors = self.names[blocks[:, 0][shown]], self.colors[blocks[:, 1][shown]]
+        near = rows[shown].float()
+        near = near * torch.rsqrt(near.square().mean(-1, keepdim=True) + 1e-5)
+        likely = F.log_softmax(F.linear(near.bfloat16(), self.text.embed.weight).float(), -1)
+        return -(likely.gather(1, names[:, None]) + likely.gather(1, colors[:, None])).mean() / 2
 
     def patch_loss(self, seen, labels):
         """Patches without a thing count a fifth."""

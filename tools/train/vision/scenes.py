@@ -169,9 +169,9 @@ def thing(rng, name, at, fresh):
 
 
 def scene(rng, count=None, fresh=False):
-    """A random scene; of `fresh` see `thing`. About one in sixteen shows nothing."""
+    """A random scene; of `fresh` see `thing`. About one in seventeen shows nothing."""
     if count is None:
-        count = rng.choices((0, 1, 2, 3), (1, 7, 5, 3))[0]
+        count = rng.choices((0, 1, 2, 3), (1, 9, 5, 2))[0]
     background, color = ground(rng)
     made = Scene(background, color)
     same = name_of(rng) if rng.random() < 0.3 else None

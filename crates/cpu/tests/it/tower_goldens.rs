@@ -149,7 +149,6 @@ fn rows_equal_those_of_transformers() {
             assert_eq!(found.len(), wanted.len(), "{}", golden.name);
             let parts = golden.width / tower.tower().config().projection_dim;
             let cosine = least_cosine(&found, &wanted, golden.width / parts);
-            println!("{} {format:?} {cosine}", golden.name);
             assert!(cosine >= least, "{} {format:?}: {cosine}", golden.name);
             let spread = |rows: &[f32]| rows.iter().map(|x| x * x).sum::<f32>();
             let ratio = spread(&found) / spread(&wanted);
@@ -237,7 +236,6 @@ fn logits_after_an_image_equal_those_of_transformers() {
         let mut model = try_load(text.clone(), 2).unwrap();
         let found = logits_of(&mut model, golden, (&rows, grid), || usize::MAX);
         let cosine = least_cosine(&found, &wanted, golden.vocab);
-        println!("{} logits {cosine}", golden.name);
         assert!(cosine >= 0.9999, "{}: {cosine}", golden.name);
         for cuts in [vec![1], vec![3, 11], vec![7, 2, 30]] {
             let mut model = try_load(text.clone(), 1).unwrap();

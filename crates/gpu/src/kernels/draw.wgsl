@@ -205,7 +205,7 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   if (lid == 0u) {
     let number = draws[draw + NUMBER];
     let at = number * RESULT_WORDS;
-    token = select(0u, token, outcome == 0u);
+    token = select(0u, min(token, p.cols - 1u), outcome == 0u);
     results[at] = outcome;
     results[at + 1u] = token;
     is_adjusted = false;

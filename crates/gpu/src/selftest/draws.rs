@@ -51,7 +51,48 @@ pub(super) const PLAIN: DrawRule = DrawRule {
     alternatives: 0,
 };
 
-/// Draws with each rule alone, and with all.
+/// Rules alone, and all.
+const RULES: [DrawRule; 9] = [
+    DrawRule {
+        temperature: 0.0,
+        ..PLAIN
+    },
+    PLAIN,
+    DrawRule {
+        temperature: 0.7,
+        top_p: 0.9,
+        ..PLAIN
+    },
+    DrawRule { top_k: 40, ..PLAIN },
+    DrawRule {
+        top_k: 270,
+        ..PLAIN
+    },
+    DrawRule {
+        min_p: 0.05,
+        ..PLAIN
+    },
+    DrawRule {
+        temperature: 1.3,
+        top_k: 30,
+        top_p: 0.8,
+        min_p: 0.02,
+        repetition_penalty: 1.4,
+        frequency_penalty: 0.3,
+        presence_penalty: 0.6,
+        ..PLAIN
+    },
+    DrawRule {
+        top_p: 0.0,
+        ..PLAIN
+    },
+    DrawRule {
+        temperature: 1e-39,
+        ..PLAIN
+    },
+];
+
+/// Draws by all rules from rows of all kinds.
 pub(super) fn usual(vocab: usize, seed: u32) -> DrawCase {
     let mut noise = Noise(seed);
     let mut rows: Vec<Vec<f32>> = (0..ROWS).map(|_| noise.floats(vocab)).collect();
@@ -62,44 +103,9 @@ pub(super) fn usual(vocab: usize, seed: u32) -> DrawCase {
     }
     rows[4].fill(1.5);
     rows[5][vocab - 1] = f32::NAN;
-    let rules = [
-        DrawRule {
-            temperature: 0.0,
-            ..PLAIN
-        },
-        PLAIN,
-        DrawRule {
-            temperature: 0.7,
-            top_p: 0.9,
-            ..PLAIN
-        },
-        DrawRule { top_k: 40, ..PLAIN },
-        DrawRule {
-            top_k: 270,
-            ..PLAIN
-        },
-        DrawRule {
-            min_p: 0.05,
-            ..PLAIN
-        },
-        DrawRule {
-            temperature: 1.3,
-            top_k: 30,
-            top_p: 0.8,
-            min_p: 0.02,
-            repetition_penalty: 1.4,
-            frequency_penalty: 0.3,
-            presence_penalty: 0.6,
-            ..PLAIN
-        },
-        DrawRule {
-            top_p: 0.0,
-            ..PLAIN
-        },
-    ];
     let mut draws = Draws::default();
     for row in 0..ROWS {
-        for (number, rule) in rules.iter().enumerate() {
+        for (number, rule) in RULES.iter().enumerate() {
             let rule = DrawRule {
                 quantile: f64::from(noise.next()) / f64::from(1 << 24),
                 logprob: number % 2 == 0,

@@ -122,7 +122,8 @@ fn detail_is_read_where_each_protocol_has_it() {
 /// Promise (APIs): an image that cannot be read is a 400 that names the part, in the same words in every API.
 #[test]
 fn image_is_refused_in_the_same_words_in_every_protocol() {
-    let remote = "p: is a URL, and this server fetches no images: send a data URL with the image in base64";
+    let remote =
+        "p: is a URL, and this server fetches no images: send a data URL with the image in base64";
     let stored =
         "p: names a file: files are not stored by this server: send image_url with a data URL";
     let none = "p: is an image without a source: send a data URL, or base64";

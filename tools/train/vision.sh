@@ -1,0 +1,21 @@
+#!/bin/bash
+# Makes the model that sees anew: training (pictures are drawn meanwhile), the two GGUF files, the accuracy, the tests' pictures.
+# tools/train/vision.sh [WORK_FOLDER]; stop it when you like, it goes on where it was.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(realpath -m "${1:-$here/work}")
+mkdir -p "$work"
+[ -d "$work/venv" ] || { python3 -m venv "$work/venv"; "$work/venv/bin/pip" install -q -r "$here/requirements.txt"; }
+python=$work/venv/bin/python
+. "$here/train.env"
+cd "$here"
+# The tower learns what patches show; then all of it learns to answer.
+"$python" -m vision.train "$work/tower" --pictures-alone --size 32 --minutes "${TOWER_MINUTES:-15}"
+[ -f "$work/seeing/vocabulary.json" ] || { mkdir -p "$work/seeing"; cp "$work/tower/vocabulary.json" "$work/seeing/"; }
+"$python" -m vision.train "$work/seeing" --after "$work/tower/checkpoint.pt" --minutes "${MINUTES:-40}"
+text=$work/millrace-mini-vision.gguf
+tower=$work/millrace-mini-vision.mmproj.gguf
+"$python" -m vision.export "$work/seeing" "$text" "$tower"
+"$python" -m vision.held_out "$text" "$tower"
+"$python" -m vision.pictures "$text" "$tower" "$work/pictures"
+echo "To take it: cp $work/*.gguf crates/millrace/mini/; cp -r $work/pictures crates/millrace/tests/"
