@@ -6,7 +6,7 @@ use crate::media::{ByteReservation, Elapsed, full};
 use crate::models::{ModelLease, ModelRegistry, ServedModel};
 use crate::recovery::lost_error;
 use futures_util::future::try_join_all;
-use generate::error::ApiError;
+use generate::error::{ApiError, Problem};
 use generate::images::{
     ImagePart, ImageRecord, MeasuredImages, PreparedImage, Vision, measure, prepare,
 };
@@ -248,6 +248,8 @@ fn blind(model: &ServedModel, models: &ModelRegistry, first: &ImagePart) -> ApiE
 }
 
 fn image_error(first: &ImagePart, why: String) -> ApiError {
-    let message = format!("{}: {why}", first.path);
-    ApiError::field(&first.path, "unsupported_value", message)
+    ApiError {
+        code: "unsupported_value",
+        ..ApiError::fields(vec![Problem::new(&first.path, why)])
+    }
 }
