@@ -8,7 +8,7 @@ use crate::recovery::lost_error;
 use futures_util::future::try_join_all;
 use generate::error::{ApiError, Problem};
 use generate::images::{
-    ImagePart, ImageRecord, MeasuredImages, PreparedImage, Vision, measure, prepare,
+    ImagePart, ImageRecord, MeasuredImage, MeasuredImages, PreparedImage, Vision, measure, prepare,
 };
 use generate::prompt::PreparedPrompt;
 use journal::{BlobError, BlobReference, BlobStore};
@@ -138,7 +138,7 @@ impl RequestedImages {
         let sizes = wanted
             .iter()
             .filter_map(|&number| self.measured.image(number));
-        let pixels = reserve(handles, sizes.map(|image| image.view_bytes()).sum())?;
+        let pixels = reserve(handles, sizes.map(MeasuredImage::view_bytes).sum())?;
         let jobs = wanted
             .into_iter()
             .filter_map(|number| Some((number, self.decode(number, handles)?)));

@@ -201,7 +201,6 @@ impl Drop for DecodeShare<'_> {
 mod tests {
     use super::*;
     use futures_util::FutureExt;
-    use std::sync::mpsc::channel;
 
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_current_thread()
@@ -230,27 +229,27 @@ mod tests {
     #[test]
     fn work_of_a_request_that_is_gone_ends() {
         let threads = Arc::new(MediaThreads::default());
-        let (told, heard) = channel();
+        let (report, reported) = sync_channel(2);
         let work = move |elapsed: Elapsed<'_>| -> Result<(), ApiError> {
-            told.send("begun").map_err(|_| panicked())?;
+            report.send("begun").map_err(|_| panicked())?;
             while elapsed() < Duration::MAX {
                 std::thread::yield_now();
             }
-            told.send("ended").map_err(|_| panicked())
+            report.send("ended").map_err(|_| panicked())
         };
         let runtime = runtime();
         runtime.block_on(async {
             let mut run = Box::pin(threads.run((1, 2), work));
             assert!(run.as_mut().now_or_never().is_none());
-            assert_eq!(heard.recv(), Ok("begun"));
+            assert_eq!(reported.recv(), Ok("begun"));
         });
-        assert_eq!(heard.recv(), Ok("ended"));
+        assert_eq!(reported.recv(), Ok("ended"));
     }
 
     #[test]
     fn full_queue_is_a_rejection() {
         let threads = MediaThreads::default();
-        let (release, held) = channel::<()>();
+        let (release, held) = sync_channel::<()>(1);
         let held = Arc::new(Mutex::new(held));
         let runtime = runtime();
         runtime.block_on(async {

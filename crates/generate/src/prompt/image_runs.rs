@@ -3,7 +3,9 @@
 
 use super::{PreparedPrompt, PromptEncoder, tokenizer_failed};
 use crate::error::{ApiError, Blame, ErrorKind};
-use crate::images::{ImageMarks, MarkPiece, MeasuredImage, MeasuredImages, PreparedImage, Vision, hex};
+use crate::images::{
+    ImageMarks, MarkPiece, MeasuredImage, MeasuredImages, PreparedImage, Vision, hex,
+};
 use crate::request_record::ImageRunRecord;
 use engine::MediaInput;
 use std::ops::Range;

@@ -62,6 +62,7 @@ fn paths(request: &GenerateRequest) -> Vec<&str> {
 
 /// Promise (APIs): images come in the parts, blocks and fields that each API has for them, in results of tools as well.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn images_are_read_where_each_protocol_has_them() {
     let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
     let of_url = json!({"type": "image_url", "image_url": {"url": URL, "detail": "low"}});

@@ -78,6 +78,8 @@ fn adapters() -> ModelAdapters {
     ModelAdapters::new(["one", "two", "three"].map(adapter).into())
 }
 
+const POOL_LIMITS: PoolLimits = PoolLimits { segments_max: 4096 };
+
 impl<'a> Bench<'a> {
     #[expect(clippy::disallowed_methods, reason = "an epoch for virtual time")]
     pub(crate) fn new(case: &'a Case) -> Self {
@@ -112,7 +114,6 @@ impl<'a> Bench<'a> {
         } else {
             "{{ messages[-1].content }}"
         };
-        let limits = PoolLimits { segments_max: 4096 };
         let model = ModelHandle {
             vision: None,
             adapters: Arc::new(adapters()),
@@ -123,8 +124,8 @@ impl<'a> Bench<'a> {
             engine: engine.handle(),
             context_max,
             eos: Arc::from([vocab::EOS]),
-            token_pool: SegmentPool::new(limits),
-            top_pool: SegmentPool::new(limits),
+            token_pool: SegmentPool::new(POOL_LIMITS),
+            top_pool: SegmentPool::new(POOL_LIMITS),
         };
         let mut bench = Self {
             case,

@@ -25,6 +25,7 @@ fn seen(part: &str, types: &PartTypes) -> Vec<generate::images::ImagePart> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn image_has_the_same_bytes_in_every_protocol() {
     let url_safe = PIXEL.replace('+', "-").replace('/', "_");
     let lines = format!("{}\\n{}", &PIXEL[..40], PIXEL[40..].trim_end_matches('='));
@@ -121,6 +122,7 @@ fn detail_is_read_where_each_protocol_has_it() {
 
 /// Promise (APIs): an image that cannot be read is a 400 that names the part, in the same words in every API.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn image_is_refused_in_the_same_words_in_every_protocol() {
     let remote =
         "p: is a URL, and this server fetches no images: send a data URL with the image in base64";
