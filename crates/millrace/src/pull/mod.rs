@@ -75,22 +75,22 @@ pub(crate) fn pull(
     };
     let chosen = choose::choose(&files, &source)?;
     let directory = store.download_directory()?;
-    let mut fetches = Vec::with_capacity(chosen.len());
+    let fetch = |file, target| Fetch {
+        hub: &hub,
+        source: &source,
+        file,
+        target,
+    };
+    let mut fetches = Vec::with_capacity(chosen.len() + 1);
     for &file in &chosen {
-        fetches.push(Fetch {
-            hub: &hub,
-            source: &source,
+        fetches.push(fetch(
             file,
-            target: directory.join(expect_plain(&folder, &file.path)?),
-        });
+            directory.join(expect_plain(&folder, &file.path)?),
+        ));
     }
     if let (Some(tower), Some(first)) = (choose_tower(store, &files, &chosen), fetches.first()) {
-        fetches.push(Fetch {
-            hub: &hub,
-            source: &source,
-            file: tower,
-            target: pulled_tower(&first.target),
-        });
+        let target = pulled_tower(&first.target);
+        fetches.push(fetch(tower, target));
     }
     let missing = fetches.iter().map(Fetch::missing_bytes).sum();
     space::expect_space(directory, missing)?;

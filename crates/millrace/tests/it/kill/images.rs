@@ -114,7 +114,7 @@ fn answer_whose_image_is_damaged_is_lost() {
     for (name, damage) in [
         ("kill-image-flipped", flip as fn(&PathBuf)),
         ("kill-image-removed", |path| {
-            fs::remove_file(path).expect("removed")
+            fs::remove_file(path).expect("removed");
         }),
     ] {
         let requests = requests().into_iter().take(1).collect();

@@ -283,8 +283,7 @@ impl Rig {
         keys: Arc<Keys>,
     ) -> Self {
         let context_max = model.dims().context_max;
-        let engine = Engine::new(model, tuning, Instant::now());
-        let mut engine = engine.expect("bounds that make an engine");
+        let mut engine = Engine::new(model, tuning, Instant::now()).expect("an engine");
         let steps = Arc::new(StepMetrics::default());
         engine.observe(steps.observer());
         let (engine, _joiner) = engine::spawn(engine).expect("a thread");
