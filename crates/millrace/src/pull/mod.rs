@@ -83,10 +83,8 @@ pub(crate) fn pull(
     };
     let mut fetches = Vec::with_capacity(chosen.len() + 1);
     for &file in &chosen {
-        fetches.push(fetch(
-            file,
-            directory.join(expect_plain(&folder, &file.path)?),
-        ));
+        let target = directory.join(expect_plain(&folder, &file.path)?);
+        fetches.push(fetch(file, target));
     }
     if let (Some(tower), Some(first)) = (choose_tower(store, &files, &chosen), fetches.first()) {
         let target = pulled_tower(&first.target);
@@ -102,12 +100,16 @@ pub(crate) fn pull(
         .first()
         .ok_or_else(|| LibraryError::Unknown(source.name.clone()))?;
     let place = expect_plain(&folder, &first.path)?;
-    let sha256 = chosen.iter().find_map(|file| match &file.sum {
+    store.name_file(&model, &place, first_sha256(&chosen))?;
+    Ok(())
+}
+
+/// The first checksum that names the content.
+fn first_sha256<'a>(files: &[&'a HubFile]) -> Option<&'a str> {
+    files.iter().find_map(|file| match &file.sum {
         Sum::Sha256(digits) => Some(digits.as_str()),
         Sum::Git(_) => None,
-    });
-    store.name_file(&model, &place, sha256)?;
-    Ok(())
+    })
 }
 
 /// The tower that is taken along with these files of a model.
