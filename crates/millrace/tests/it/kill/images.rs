@@ -45,7 +45,7 @@ fn requests() -> Vec<Request> {
         (
             "messages about an image",
             "/v1/messages",
-            json!({"messages": anthropic, "max_tokens": 30, "model": "m"}),
+            json!({"messages": anthropic, "max_tokens": 30, "model": "millrace-mini-vision"}),
         ),
         (
             "ollama about an image",
