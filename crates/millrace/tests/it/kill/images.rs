@@ -50,7 +50,7 @@ fn requests() -> Vec<Request> {
         (
             "ollama about an image",
             "/api/chat",
-            json!({"messages": ollama, "options": {"num_predict": 30}}),
+            json!({"messages": ollama, "options": {"num_predict": 30, "seed": 5, "ignore_eos": true}}),
         ),
         (
             "response about an image",
