@@ -45,12 +45,12 @@ fn requests() -> Vec<Request> {
         (
             "messages about an image",
             "/v1/messages",
-            json!({"messages": anthropic, "max_tokens": 30, "model": "m"}),
+            json!({"messages": anthropic, "max_tokens": 30, "model": "millrace-mini-vision"}),
         ),
         (
             "ollama about an image",
             "/api/chat",
-            json!({"messages": ollama, "options": {"num_predict": 30}}),
+            json!({"messages": ollama, "options": {"num_predict": 30, "seed": 5, "ignore_eos": true}}),
         ),
         (
             "response about an image",
