@@ -11,6 +11,7 @@
 //! records     records of streams as bytes of the journal                         recovery   streams of an earlier process
 //! workflows   runs of programs, as streams                                       metrics    counters of generations
 //! media       threads that decode images, and bounds of bytes                  requested_images   images of one request
+//! requested_delivery   priority, deadline and resumption of a stream
 //! stored      answers that are stored
 //! stream_owners   streams of other gateways
 //! takeover    streams of gateways that stop, or are gone
@@ -37,6 +38,7 @@ pub mod owners_slot;
 pub(crate) mod pending_generation;
 pub mod records;
 pub mod recovery;
+pub(crate) mod requested_delivery;
 pub mod requested_images;
 pub mod stored;
 pub mod stream_owners;

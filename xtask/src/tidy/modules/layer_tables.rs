@@ -65,7 +65,13 @@ const ENGINE: [Layer; 9] = [
 
 const GATEWAY: [Layer; 7] = [
     // Leaf values.
-    &["id_generator", "job_names", "lifetime_stats", "media"],
+    &[
+        "id_generator",
+        "job_names",
+        "lifetime_stats",
+        "media",
+        "requested_delivery",
+    ],
     // Records of streams as bytes, and callers.
     &["keys", "records"],
     &["owners_slot"],
