@@ -23,5 +23,5 @@ text=$work/millrace-mini-vision.gguf
 tower=$work/millrace-mini-vision.mmproj.gguf
 "$python" -m vision.export "$work/seeing" "$text" "$tower"
 "$python" -m vision.held_out "$text" "$tower"
-"$python" -m vision.pictures "$text" "$tower" "$work/pictures"
+"$python" -m vision.pictures "$text" "$tower" "$work/pictures" --right-only
 echo "To take it: cp $work/*.gguf crates/millrace/mini/; cp -r $work/pictures crates/millrace/tests/"
