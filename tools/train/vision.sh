@@ -9,13 +9,19 @@ mkdir -p "$work"
 python=$work/venv/bin/python
 . "$here/train.env"
 cd "$here"
-# The tower learns what patches show; then all of it learns to answer.
-"$python" -m vision.train "$work/tower" --pictures-alone --size 32 --minutes "${TOWER_MINUTES:-15}"
-[ -f "$work/seeing/vocabulary.json" ] || { mkdir -p "$work/seeing"; cp "$work/tower/vocabulary.json" "$work/seeing/"; }
-"$python" -m vision.train "$work/seeing" --after "$work/tower/checkpoint.pt" --minutes "${MINUTES:-40}"
+# The tower learns what patches show; then all of it learns to answer, first about one picture, then everything.
+stage() {
+  local name=$1; shift
+  mkdir -p "$work/$name"
+  [ -f "$work/$name/vocabulary.json" ] || [ "$name" = tower ] || cp "$work/tower/vocabulary.json" "$work/$name/"
+  "$python" -m vision.train "$work/$name" "$@"
+}
+stage tower --pictures-alone --minutes "${TOWER_MINUTES:-10}" --decay 0.01
+stage single --single --after "$work/tower/checkpoint.pt" --minutes "${SINGLE_MINUTES:-20}" --decay 0.01
+stage seeing --after "$work/single/checkpoint.pt" --minutes "${MINUTES:-20}" --decay 0.8
 text=$work/millrace-mini-vision.gguf
 tower=$work/millrace-mini-vision.mmproj.gguf
 "$python" -m vision.export "$work/seeing" "$text" "$tower"
 "$python" -m vision.held_out "$text" "$tower"
-"$python" -m vision.pictures "$text" "$tower" "$work/pictures"
+"$python" -m vision.pictures "$text" "$tower" "$work/pictures" --right-only
 echo "To take it: cp $work/*.gguf crates/millrace/mini/; cp -r $work/pictures crates/millrace/tests/"

@@ -17,7 +17,7 @@ SPECIALS = (
 )  # fmt: skip
 VOCABULARY = 544
 # For a batch without pictures, so that the shapes of tensors stay.
-NOTHING = (np.zeros((0, drawing.TILE, drawing.TILE, 3), dtype=np.uint8), np.zeros((0, 2, scenes.SIDE**2), dtype=np.int64))
+NOTHING = (np.zeros((0, drawing.TILE, drawing.TILE, 3), dtype=np.uint8), np.zeros((0, 5, scenes.SIDE**2), dtype=np.int64))
 
 
 @dataclass

@@ -165,7 +165,7 @@ def text_only(rng, fresh):
     return Sample([], system(rng) + [(user(question), False), (answer + END, True)], [], ["text"])
 
 
-KINDS = ((branches, 62), (text_first, 13), (turns, 9), (several, 9), (tool, 3), (text_only, 4))
+KINDS = ((branches, 73), (text_first, 9), (turns, 5), (several, 7), (tool, 2), (text_only, 4))
 FIRST = ((branches, 88), (text_first, 9), (text_only, 3))
 
 

@@ -124,9 +124,10 @@ class Seeing(nn.Module):
         # What each patch shows: learned along, since it teaches the tower long before the text asks for it. Not exported.
         self.patch_names = nn.Linear(self.tower.shape.dim, 1 + len(scenes.SHAPES + scenes.DIGITS))
         self.patch_colors = nn.Linear(self.tower.shape.dim, 1 + len(scenes.NAMES))
-        words = [[f" {name}" for name in scenes.SHAPES] + list(scenes.DIGITS), [f" {name}" for name in scenes.NAMES]]
-        for which, some in zip(("names", "colors"), words):
+        words = [[f" {name}" for name in scenes.SHAPES] + list(scenes.DIGITS)] + [[f" {name}" for name in some] for some in (scenes.NAMES, scenes.PLACES)]
+        for which, some in zip(("names", "colors", "places"), words):
             self.register_buffer(which, torch.tensor([0, *(vocab.encode(word)[0] for word in some)]), persistent=False)
+        self.ground_id = vocab.encode(" background")[0]
 
     def forward(self, batch):
         """Logits (of the rows that predict, vocab), and the loss of what patches show (0 without pictures)."""
@@ -154,21 +155,24 @@ class Seeing(nn.Module):
         return self.patch_loss(seen, labels) + self.row_loss(self.tower.fc(self.tower.shuffled(seen)), labels)
 
     def row_loss(self, rows, labels):
-        """Rows of a thing lie near the words for it, so that what the text learns first is to copy."""
+        """Rows lie near the words for what they show, so that what the text learns first is to copy."""
         s = self.tower.shape
         blocks = labels.unflatten(2, (s.side // s.shuffle, s.shuffle, s.side // s.shuffle, s.shuffle)).amax((3, 5)).flatten(2)
-        shown = blocks[:, 0] > 0
-        names, colors = self.names[blocks[:, 0][shown]], self.colors[blocks[:, 1][shown]]
-        near = rows[shown].float()
+        names, colors, grounds, *places = blocks.unbind(1)
+        shown = names > 0
+        ground = torch.where(shown, 0, torch.where(grounds > 0, self.ground_id, 0))
+        words = torch.stack((self.names[names], self.colors[torch.where(shown, colors, grounds)], ground, *(self.places[place] for place in places)), -1)
+        counts = (words > 0) * torch.where(shown, 1.0, 0.1)[..., None]
+        near = rows.float()
         near = near * torch.rsqrt(near.square().mean(-1, keepdim=True) + 1e-5)
         likely = F.log_softmax(F.linear(near.bfloat16(), self.text.embed.weight).float(), -1)
-        return -(likely.gather(1, names[:, None]) + likely.gather(1, colors[:, None])).mean() / 2
+        return -(likely.gather(2, words) * counts).sum() / counts.sum().clamp(min=1)
 
     def patch_loss(self, seen, labels):
         """Patches without a thing count a fifth."""
         counts = torch.where(labels[:, 0] > 0, 1.0, 0.2)
         loss = 0
-        for head, wanted in zip((self.patch_names, self.patch_colors), labels.unbind(1)):
+        for head, wanted in zip((self.patch_names, self.patch_colors), labels[:, :2].unbind(1)):
             each = F.cross_entropy(head(seen).float().flatten(0, 1), wanted.flatten(), reduction="none")
             loss = loss + (each * counts.flatten()).sum() / counts.sum()
         return loss

@@ -20,6 +20,7 @@ COLORS = {
     "white": ((0, 360), (0, 0.03), (0.95, 1), (255, 255, 255)),
 }
 NAMES = tuple(COLORS)
+PLACES = ("left", "right", "top", "bottom", "middle")
 # Patches of an edge of the tile.
 SIDE = 8
 # Squared distance of colors, channels 0 to 1, that is seen well.
@@ -195,13 +196,18 @@ def scene(rng, count=None, fresh=False):
 
 
 def labels(scene, size):
-    """What each patch shows, (2, patches) of numbers: the name's and the color's, from 1; 0 where no thing is."""
+    """What each patch shows, (5, patches) of numbers from 1: the thing's name and color, the background's color, and
+    words for the thing's place (of `PLACES`). 0: none."""
     middle = (np.arange(SIDE) + 0.5) / SIDE
-    found, shorter = np.zeros((2, SIDE, SIDE), dtype=np.int64), min(size)
+    found, shorter = np.zeros((5, SIDE, SIDE), dtype=np.int64), min(size)
+    found[2] = NAMES.index(scene.background) + 1 if scene.background else 0
     for thing in scene.things:
         across, down = ((middle - at) * edge / shorter / thing.radius for at, edge in zip((thing.x, thing.y), size))
         inside = across[None, :] ** 2 + down[:, None] ** 2 < 1.1
         inside |= (abs(down) == abs(down).min())[:, None] & (abs(across) == abs(across).min())[None, :]
         found[0, inside] = (SHAPES + DIGITS).index(thing.name) + 1
         found[1, inside] = NAMES.index(thing.color) + 1
-    return found.reshape(2, -1)
+        place = [word for word in (thing.place() or "").split() if word in PLACES] + [None, None]
+        for plane, word in zip((3, 4), place):
+            found[plane, inside] = PLACES.index(word) + 1 if word else 0
+    return found.reshape(5, -1)

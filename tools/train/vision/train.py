@@ -3,10 +3,10 @@ Stop it at any time; with the same RUN it goes on."""
 
 import argparse
 import collections
-import itertools
 import json
 import os
 import pathlib
+import random
 import time
 
 import torch
@@ -19,14 +19,15 @@ WARMUP = 100
 MATRIX_RATE, MATRIX_DECAY, REST_RATE = 0.02, 0.02, 2e-3
 # Weight of the loss of what patches show: large, as what answers teach the tower is noise at first.
 ASIDE = 2.0
+# Pictures of answers that are shown again to the tower alone.
+RECENT = 6000
 
 
 def feed(queue, path, seed, size, kinds):
     torch.set_num_threads(1)
     parent, vocab = os.getppid(), vocabulary.Vocabulary.load(path, batches.SPECIALS)
-    alone = batches.pictures(seed, 2 * size)
-    for batch in batches.stream(vocab, seed, size, kinds) if kinds else itertools.repeat(None):
-        queue.put((batch, next(alone)))
+    for batch in batches.stream(vocab, seed, size, kinds) if kinds else batches.pictures(seed, 2 * size):
+        queue.put(batch)
         if os.getppid() != parent:
             return
 
@@ -76,6 +77,7 @@ class Run:
         ]
         self.rates = [MATRIX_RATE, REST_RATE]
         self.step, self.seen, self.seconds = 0, 0, 0.0
+        self.recent = collections.deque(maxlen=RECENT)
         self.checkpoint = args.run / "checkpoint.pt"
         for number, path in enumerate([] if self.checkpoint.exists() else args.after):
             kept = torch.load(path, weights_only=True)["model"]
@@ -94,10 +96,13 @@ class Run:
         end = 60 * float(file.read_text() if file.exists() else self.args.minutes)
         return min(1.0, (self.step + 1) / WARMUP, max(0.0, (end - self.seconds) / (end * self.args.decay)))
 
-    def learn(self, batch, pictures):
+    def learn(self, batch):
         """One step of answers, one of pictures alone, which are cheaper; (loss of answers, of patches)."""
-        loss = 0.0
-        if batch:
+        loss, pictures = 0.0, batch
+        if not self.args.pictures_alone:
+            self.recent.extend(zip(batch.pictures, batch.labels))
+            again = random.sample(self.recent, min(len(self.recent), 2 * self.args.size))
+            pictures = [torch.stack(part) for part in zip(*again)]
             found, aside = logits(self.model, batch)
             each = F.cross_entropy(found, batch.wanted, reduction="none")
             answers = (each * batch.counts).sum() / batch.counts.sum()
@@ -155,7 +160,7 @@ def main():
     recent, saved = [], time.time()
     while (scale := run.factor()) > 0:
         began = time.time()
-        recent.append(run.learn(*queue.get()))
+        recent.append(run.learn(queue.get()))
         run.seconds += time.time() - began
         if run.step % args.every == 0:
             line = {"step": run.step, "pictures": run.seen, "loss": mean(recent, 0), "patches": mean(recent, 1), "seconds": round(run.seconds), "rate": round(scale, 3)}
