@@ -353,3 +353,22 @@ fn calls_in_another_order_and_draws_that_are_not_there_are_refused() {
     assert_eq!(model.drawn().map(|drawn| drawn.tokens.len()), Ok(1));
     assert!(logits(&mut model, &[1, 2, 3], 0, &[3]) == before);
 }
+
+#[test]
+fn part_of_a_prompt_has_no_draws() {
+    let Some(device) = device() else { return };
+    let mut model = on_device(&spec("tiny-llama", "Q8_0"), &device);
+    let prompt = ids(3, 30, model.dims().vocab);
+    let mut ask = |model: &mut gpu::Model, rows: std::ops::Range<usize>, want, wanted: usize| {
+        let (mut batch, mut draws) = (Batch::default(), Draws::default());
+        batch.push(&prompt[rows.clone()], rows.start, &pages(0, 30), want);
+        (0..wanted).for_each(|row| draws.push(row, Some(GREEDY)));
+        model.start(&batch).expect("a batch");
+        model.draw(&draws).expect("draws");
+        model.drawn().expect("results").tokens.len()
+    };
+    assert_eq!(ask(&mut model, 0..10, Want::Last, 1), 1);
+    // Nothing of the batch before is given once more.
+    assert_eq!(ask(&mut model, 10..20, Want::None, 0), 0);
+    assert_eq!(ask(&mut model, 20..30, Want::Last, 1), 1);
+}
