@@ -4,7 +4,6 @@
 use crate::handles::{Gateway, GenerationHandles};
 use crate::media::{ByteReservation, Elapsed, full};
 use crate::models::{ModelLease, ModelRegistry, ServedModel};
-use crate::recovery::lost_error;
 use futures_util::future::try_join_all;
 use generate::error::{ApiError, Problem};
 use generate::images::{
@@ -67,7 +66,7 @@ impl RequestedImages {
     /// The images of a recovered stream, from the journal's blobs. Read on a media thread.
     ///
     /// # Errors
-    /// [`lost_error`]: bytes are missing or damaged, or the model sees no images any more.
+    /// `stream_lost`: bytes are missing or damaged, or the model sees no images any more.
     pub(crate) async fn recover(
         records: &[ImageRecord],
         blobs: &[BlobReference],
@@ -76,10 +75,10 @@ impl RequestedImages {
         let journal = handles.journal.get().and_then(|journal| journal.blobs());
         let (store, vision) = journal
             .zip(model.handle.vision.clone())
-            .ok_or_else(lost_error)?;
+            .ok_or_else(images_lost)?;
         let (store, records, blobs) = (store.clone(), records.to_vec(), blobs.to_vec());
         let read =
-            move |_: Elapsed<'_>| read_blobs(&store, &records, &blobs).ok_or_else(lost_error);
+            move |_: Elapsed<'_>| read_blobs(&store, &records, &blobs).ok_or_else(images_lost);
         let parts = handles.media.threads.run((0, u64::MAX), read).await?;
         let measured = measure(&vision, &parts)?;
         Self::with_sizes(parts, (vision, measured), handles)
@@ -189,6 +188,12 @@ pub fn measure_images(
     let vision = vision.ok_or_else(|| blind(model, models, first))?;
     let measured = measure(&vision, parts)?;
     Ok(Some((vision, measured)))
+}
+
+/// The error of a recovered stream without its images.
+fn images_lost() -> ApiError {
+    let message = "the images of the stream are missing from the journal, or damaged";
+    ApiError::ours("stream_lost", message)
 }
 
 /// The images of these records; `None`: a file is missing or damaged.

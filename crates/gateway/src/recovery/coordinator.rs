@@ -4,9 +4,8 @@
 //! another. The order ([`next_candidate`]) is evaluated before each submission, because clients come back meanwhile. At most [`COMPUTING_MAX`] streams compute their answered tokens at one time, so that the order matters. New
 //! requests for the model are on hold until every stream was submitted.
 
-use super::continuation::{
-    Attempt, Candidate, Continuation, next_candidate, settle_stream, wait_for_news,
-};
+use super::attempt::{Attempt, Candidate, next_candidate};
+use super::continuation::{Continuation, settle_stream, wait_for_news};
 use super::ownership::{Claims, continue_when_decided, split_decided};
 use super::recovered_state::RecoveredState;
 use super::starting_journal::HeldRequests;

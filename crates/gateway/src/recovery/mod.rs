@@ -5,7 +5,8 @@
 //! recovered_state   metadata, terms and tokens of the records, and what becomes of a stream
 //! stream_recovery   one stream in the registry
 //! coordinator       one task for each model                       ownership        streams that another gateway may own
-//! continuation      the submission of a stream, and how often the process died with it
+//! continuation      the submission of a stream
+//! attempt           how often the process died with a stream, and the order of submissions
 //! ```
 //!
 //! # From the start of the process to the last submission
@@ -19,6 +20,7 @@
 //!
 //! Nothing is forgotten in the journal on the way, so a crash during the recovery loses nothing.
 
+pub(crate) mod attempt;
 pub(crate) mod continuation;
 pub(crate) mod coordinator;
 pub(crate) mod ownership;
@@ -27,5 +29,4 @@ pub mod starting_journal;
 pub(crate) mod stream_recovery;
 
 pub use coordinator::Recovery;
-pub(crate) use recovered_state::lost_error;
 pub use starting_journal::StartingJournal;

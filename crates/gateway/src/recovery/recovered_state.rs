@@ -6,7 +6,7 @@
 //! Durations that pass while no process runs count: a deadline, a retention and a total timeout continue. The wall clock
 //! may be set back or forward meanwhile, so no conversion may underflow.
 
-use super::continuation::{Attempt, LastClaim, LastSubmission, attempt_of};
+use super::attempt::{Attempt, LastClaim, LastSubmission, attempt_of};
 use crate::records::{DescriptionKind, RecordedPrompts, StreamDescription, outcome};
 use crate::streams::StreamTerms;
 use engine::{Token, TopLogprob};

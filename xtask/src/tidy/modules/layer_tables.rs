@@ -88,7 +88,7 @@ const GATEWAY: [Layer; 7] = [
         "webhooks",
         "workflows",
     ],
-    &["handles", "pending_generation"],
+    &["handles", "pending_generation", "requested_images"],
 ];
 
 const SERVER: [Layer; 8] = [
