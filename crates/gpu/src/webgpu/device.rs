@@ -421,8 +421,7 @@ impl Device {
         let waited = self.wait(reading.submission);
         if reading.bytes == 0 {
             // As words, so that they are aligned.
-            let nothing: [u32; 0] = [];
-            return waited.map(|()| read(bytemuck::cast_slice(&nothing)));
+            return waited.map(|()| read(bytemuck::cast_slice::<u32, u8>(&[])));
         }
         let slice = staging.slice(..reading.bytes);
         let view = if reading.mapped.load(Ordering::Acquire) {

@@ -359,7 +359,7 @@ fn part_of_a_prompt_has_no_draws() {
     let Some(device) = device() else { return };
     let mut model = on_device(&spec("tiny-llama", "Q8_0"), &device);
     let prompt = ids(3, 30, model.dims().vocab);
-    let mut ask = |model: &mut gpu::Model, rows: std::ops::Range<usize>, want, wanted: usize| {
+    let ask = |model: &mut gpu::Model, rows: std::ops::Range<usize>, want, wanted: usize| {
         let (mut batch, mut draws) = (Batch::default(), Draws::default());
         batch.push(&prompt[rows.clone()], rows.start, &pages(0, 30), want);
         (0..wanted).for_each(|row| draws.push(row, Some(GREEDY)));
