@@ -177,7 +177,7 @@ impl Model {
         })
     }
 
-    /// Loads a tower beside the model, to be computed by the same threads. `config` is that of the files; `name` is the
+    /// Loads a tower for the model, to be computed by the same threads. `config` is that of the files; `name` is the
     /// model's, for errors.
     ///
     /// # Errors

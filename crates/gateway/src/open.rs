@@ -5,7 +5,7 @@ use crate::generation::Generation;
 use crate::handles::{Gateway, GenerationHandles};
 use crate::job_names::{NameClaim, name_is_taken};
 use crate::keys::Caller;
-use crate::media::ByteReservation;
+use crate::media::LongBody;
 use crate::metrics::{MeteredProtocol, MeteredRequest};
 use crate::models::{ModelLease, ReadyModel};
 use crate::pending_generation::{self, PendingGeneration};
@@ -50,8 +50,8 @@ pub struct StreamRequest {
     pub streamed: bool,
     /// The body, parsed as JSON.
     pub body: RequestBody,
-    /// The share of a long body in the bytes of all long bodies.
-    pub body_share: Option<ByteReservation>,
+    /// The check of a body that is longer than those without images may be; `None` of others.
+    pub long_body: Option<LongBody>,
 }
 
 /// A request whose body was parsed.
@@ -132,6 +132,9 @@ impl StreamRequest {
             stored_request,
         } = parse_body(self.protocol, fields, &lease, gateway, &self.caller)?;
         let model_bytes = lease.made.as_ref().map(|derived| derived.text_bytes());
+        if let Some(long_body) = &self.long_body {
+            long_body.expect_images(&ask.images)?;
+        }
         let images = RequestedImages::open(std::mem::take(&mut ask.images), &lease, gateway)?;
         let options = &mut ask.stream_options;
         options.stream |= self.streamed;

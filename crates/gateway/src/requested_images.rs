@@ -2,7 +2,7 @@
 //! still in the prompt are decoded once the request has its permit.
 
 use crate::handles::{Gateway, GenerationHandles};
-use crate::media::{ByteReservation, Elapsed, full};
+use crate::media::{ByteReservation, Elapsed, base64_bytes, full};
 use crate::models::{ModelLease, ModelRegistry, ServedModel};
 use futures_util::future::try_join_all;
 use generate::error::{ApiError, Problem};
@@ -16,8 +16,6 @@ use std::sync::Arc;
 
 /// Names of models in an error.
 const NAMES_MAX: usize = 8;
-/// Characters of base64 for three bytes.
-const BASE64_CHARS: usize = 4;
 
 /// The images of a request, of known sizes.
 pub struct RequestedImages {
@@ -119,8 +117,7 @@ impl RequestedImages {
 
     /// Bytes of their text in the body.
     pub(crate) fn base64_bytes(&self) -> usize {
-        let blocks = self.parts.iter().map(|part| part.bytes.len().div_ceil(3));
-        blocks.sum::<usize>() * BASE64_CHARS
+        base64_bytes(&self.parts)
     }
 
     /// Decodes the images that the prompts have, and gives them to the prompts. Dropping the future ends the work. Returns

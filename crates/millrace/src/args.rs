@@ -182,7 +182,7 @@ pub(crate) struct ModelArgs {
     pub(crate) context: Option<usize>,
     #[command(flatten)]
     pub(crate) adapters: AdapterArgs,
-    /// File with the tower of a model that sees images, in place of the one beside the model.
+    /// File with the tower of a model that sees images, in place of the one next to the model.
     #[arg(long, value_name = "FILE")]
     pub(crate) mmproj: Option<PathBuf>,
     /// Load no tower: the model reads text only.

@@ -15,7 +15,7 @@ pub struct VectorRows {
     pub floats: Range<usize>,
 }
 
-/// What rows of a batch may be beside tokens.
+/// Kinds of rows of a batch other than tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowAdditions {
     /// Vectors in place of tokens.

@@ -10,7 +10,7 @@ pub(crate) struct Rows {
     is_causal: bool,
     /// Width of a vector in place of a token: that of the stream, or more with rows for further layers.
     width: usize,
-    /// What rows may be beside tokens.
+    /// Kinds of rows other than tokens.
     additions: RowAdditions,
     /// Position in the sequence, and page table.
     pub(crate) queries: Vec<QueryRow>,

@@ -1,4 +1,4 @@
-//! Towers: encoders of images, in units that a step can compute beside the sequences that run.
+//! Towers: encoders of images, in units that a step can compute together with running sequences.
 //!
 //! A picture's patches see each other, so a layer needs the keys of all before the attention of any: a pass is a list of
 //! stages, each computed block by block ([`stages`]). Between two units nothing is kept but the stream, the keys and values of

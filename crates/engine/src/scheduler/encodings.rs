@@ -1,15 +1,15 @@
 //! Encodings: which input is encoded in a step and for how long, and the rows that come out.
 //!
 //! The encoder has the processor of the model, so it works within the step, in units ([`model::Encode`]). One input is
-//! encoded at a time: the first of a sequence in prefill whose rows are missing, of the best priority. What goes on is kept
+//! encoded at a time: the first of a sequence in prefill whose rows are missing, of the best priority. An encoding under way is kept
 //! while a sequence waits for it, whichever began it; a request that ends takes its encoding along unless another one waits
 //! for an equal input.
 //!
 //! # Time
-//! The time that a step has beside its decodes goes to prompts or to an encoding, never to both: each can then be measured.
+//! The time that the decodes of a step leave goes to prompts or to an encoding, never to both: each can then be measured.
 //! Between an account's prompts and encodings it changes with each step; between accounts the fair share decides. Where
 //! decodes leave less than a unit takes, time is saved up over several steps. So the encoding of a large image delays no token
-//! by more than a unit, and a prompt beside it takes at most twice as long.
+//! by more than a unit, and a prompt at the same time takes at most twice as long.
 
 use super::Scheduler;
 use super::priority::SchedulingPriority;

@@ -2,9 +2,12 @@
 //! of bytes that all requests share.
 
 mod byte_budget;
+mod long_body;
 mod media_threads;
 
 pub use byte_budget::{ByteBudget, ByteReservation};
+pub(crate) use long_body::base64_bytes;
+pub use long_body::{LongBody, too_large};
 pub(crate) use media_threads::full;
 pub use media_threads::{Elapsed, MediaCounts, MediaThreads};
 

@@ -148,6 +148,15 @@ impl ModelRegistry {
         slots.filter_map(|entry| entry.ready_model().map(|serving| (entry, serving)))
     }
 
+    /// Whether a request with images may find a model that sees them: a ready one, or one that is not loaded yet.
+    pub fn may_see_images(&self) -> bool {
+        let sees = |entry: &Arc<ModelEntry>| {
+            let ready = entry.ready_model();
+            ready.is_none_or(|ready| ready.model.handle.vision.is_some())
+        };
+        self.library().is_some() || self.entries().iter().any(sees)
+    }
+
     /// Bytes of memory of all models, including models that are being unloaded.
     pub fn memory_bytes(&self) -> u64 {
         let held: u64 = self

@@ -17,7 +17,9 @@ const READERS: [&str; 10] = [
 ];
 
 /// Fields of [`weights::Config`] that others are made of: computations read those.
-const OF_CONFIG: [&str; 8] = [
+const OF_CONFIG: [&str; 9] = [
+    // Of rows that are vectors, which a device refuses.
+    "deepstack",
     "architecture",
     "layers",
     "layers_ignored",

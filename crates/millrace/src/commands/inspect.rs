@@ -208,7 +208,7 @@ fn print_tower_verdict(gguf: &Gguf, out: &mut impl Write) -> Result<(), Failure>
 /// Sizes of images for which the rows are shown.
 const SHOWN_SIZES: [(u32, u32); 3] = [(256, 256), (1024, 768), (2048, 2048)];
 
-/// Prints the tower beside a model, or why there is none.
+/// Prints the tower next to a model, or why there is none.
 fn print_tower(
     (source, files): (&ModelSource, &ModelFiles),
     out: &mut impl Write,

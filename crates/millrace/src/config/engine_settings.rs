@@ -28,7 +28,7 @@ pub(crate) struct Model {
     /// Adapters (LoRA): each `[NAME=]PATH[:SCALE]`, a GGUF or a folder of PEFT. Requests that say nothing about adapters use those with a scale other than 0 (default: 1).
     #[schemars(extend("x-reload" = "restart", "x-reason" = "a model is served as it is"))]
     pub(crate) adapters: Vec<String>,
-    /// File with the tower of a model that sees images (`mmproj`): `auto`, the one beside the model that fits it, or `off`, text only.
+    /// File with the tower of a model that sees images (`mmproj`): `auto`, the one next to the model that fits it, or `off`, text only.
     #[schemars(extend("x-reload" = "restart", "x-reason" = "a model that was downloaded with its tower should see"))]
     pub(crate) mmproj: MmprojChoice,
     /// Jinja file with a chat template, in place of the model's own.

@@ -142,7 +142,7 @@ impl SessionHandler {
             },
             streamed: true,
             body,
-            body_share: None,
+            long_body: None,
         };
         request.open_now(self.handles.responder.gateway())
     }

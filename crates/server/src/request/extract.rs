@@ -12,7 +12,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use bytes::Bytes;
 use gateway::keys::Caller;
-use gateway::media::ByteReservation;
+use gateway::media::LongBody;
 use gateway::open::{RequestedDelivery, StreamRequest};
 use generate::error::{ApiError, Problem};
 use serde::de::DeserializeOwned;
@@ -115,7 +115,7 @@ impl FromRequest<App> for JsonBody {
 pub(crate) struct MediaBody {
     pub(crate) bytes: Bytes,
     /// `None` of a body that is no longer than others.
-    pub(crate) share: Option<ByteReservation>,
+    pub(crate) long: Option<LongBody>,
 }
 
 impl FromRequest<App> for MediaBody {
@@ -126,9 +126,13 @@ impl FromRequest<App> for MediaBody {
         request_headers::expect_json(&head.headers)?;
         let bodies = &app.gateway.generations.media.bodies;
         let config = app.config.now();
+        if !app.gateway.models.may_see_images() {
+            let bytes = request_body::read(&head.headers, body, &config).await?;
+            return Ok(Self { bytes, long: None });
+        }
         let read = request_body::read_long(&head.headers, body, (&config, bodies));
-        let (bytes, share) = read.await?;
-        Ok(Self { bytes, share })
+        let (bytes, long) = read.await?;
+        Ok(Self { bytes, long })
     }
 }
 
@@ -173,7 +177,7 @@ impl GenerationRequest {
             delivery: self.delivery,
             streamed: false,
             body: RequestBody::parse(self.body.bytes)?,
-            body_share: self.body.share,
+            long_body: self.body.long,
         })
     }
 }

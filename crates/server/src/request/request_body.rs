@@ -10,7 +10,7 @@ use crate::config::server_config::ServerConfig;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, header};
 use bytes::BytesMut;
-use gateway::media::{ByteBudget, ByteReservation};
+use gateway::media::{ByteBudget, ByteReservation, LongBody, too_large};
 use generate::error::{ApiError, ErrorKind};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::sync::Arc;
@@ -47,14 +47,14 @@ pub(crate) async fn read_long(
     headers: &HeaderMap,
     body: Body,
     (config, bodies): (&ServerConfig, &Arc<ByteBudget>),
-) -> Result<(Bytes, Option<ByteReservation>), ApiError> {
+) -> Result<(Bytes, Option<LongBody>), ApiError> {
     let max = config.media_body_bytes_max.max(config.body_bytes_max);
     let announced = announced_bytes(headers);
     if announced.is_some_and(|length| length > max) {
         return Err(too_large(max));
     }
     let longest = announced.unwrap_or(max);
-    let mut long = LongBody {
+    let mut long = ArrivingBody {
         bytes: BytesMut::new(),
         share: None,
     };
@@ -80,16 +80,19 @@ pub(crate) async fn read_long(
         Ok(read) => read?,
         Err(_) => return Err(timed_out(config.body_timeout)),
     }
-    Ok((long.bytes.freeze(), long.share))
+    let bytes = long.bytes.freeze();
+    let checked = |share| LongBody::new(bytes.len(), config.body_bytes_max, share);
+    let long = long.share.map(checked);
+    Ok((bytes, long))
 }
 
 /// The part of a body that has arrived.
-struct LongBody {
+struct ArrivingBody {
     bytes: BytesMut,
     share: Option<ByteReservation>,
 }
 
-impl LongBody {
+impl ArrivingBody {
     /// Reserves the bytes of a long body, once.
     fn expect_share(
         &mut self,
@@ -122,11 +125,6 @@ fn cut() -> ApiError {
 fn timed_out(after: Duration) -> ApiError {
     let message = format!("the body did not arrive within {} ms", after.as_millis());
     ApiError::caller(ErrorKind::RequestTimeout, "body_timeout", message)
-}
-
-fn too_large(max: usize) -> ApiError {
-    let message = format!("the body may have at most {max} bytes");
-    ApiError::caller(ErrorKind::TooLarge, "body_too_large", message)
 }
 
 /// The supported value of `Content-Encoding`.

@@ -84,11 +84,14 @@ pub(crate) async fn count_tokens(
     RateLimited(caller): RateLimited,
     body: MediaBody,
 ) -> Result<Json<MessageTokenCount>, Rejected> {
-    let (request, _share) = ((caller, body.bytes), body.share);
+    let (request, long_body) = ((caller, body.bytes), body.long);
     let count = unadmitted.run_request(request, Protocol::Messages, |fields, model, _| {
         let (prompt, images) = message_request::parse_prompt(fields)?;
         let prompt =
             prompt.ok_or_else(|| ApiError::field("messages", "invalid_value", "is wrong"))?;
+        if let Some(long_body) = &long_body {
+            long_body.expect_images(&images)?;
+        }
         let measured = measure_images(&images, model, &unadmitted.models)?;
         let model = Arc::clone(model);
         Ok(move || {

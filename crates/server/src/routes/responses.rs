@@ -62,7 +62,7 @@ pub(crate) async fn count_input_tokens(
     RateLimited(caller): RateLimited,
     body: MediaBody,
 ) -> Result<Json<InputTokenCount>, Rejected> {
-    let (request, _share) = ((caller, body.bytes), body.share);
+    let (request, long_body) = ((caller, body.bytes), body.long);
     let count = unadmitted.run_request(request, Protocol::Responses, |fields, model, caller| {
         let history = |id: &str| {
             let history = store.history(id, caller)?;
@@ -74,6 +74,9 @@ pub(crate) async fn count_input_tokens(
             ..ParseContext::of_vocab(model.handle.tokenizer.vocab_size())
         };
         let request = request::parse(fields, &context)?.request;
+        if let Some(long_body) = &long_body {
+            long_body.expect_images(&request.images)?;
+        }
         let measured = measure_images(&request.images, model, &unadmitted.models)?;
         let truncation = PromptTruncation::of(&request.params);
         let model = Arc::clone(model);

@@ -1,4 +1,4 @@
-//! When encodings are computed: beside decodes, once for equal inputs, within their bound.
+//! When encodings are computed: in steps with decodes, once for equal inputs, within their bound.
 
 use super::{Part, alone, bench, bench_of, encoder, image, model, question, read, request};
 use crate::support::{Asked, Bench};
@@ -56,7 +56,7 @@ fn steps_of_an_image(target_ms: u64, streams: u32) -> (usize, u64) {
     (steps, longest)
 }
 
-/// Promise (Engine): an image that is encoded beside running streams delays no token by more than a unit of its encoding, or by
+/// Promise (Engine): an image that is encoded while streams run delays no token by more than a unit of its encoding, or by
 /// what the step target leaves.
 #[test]
 fn encoding_gets_the_time_that_decodes_leave() {
