@@ -268,7 +268,7 @@ def images(client, server):
             data = base64.b64encode(square(color)).decode()
             image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
             talk = [{"role": "user", "content": [image, {"type": "text", "text": QUESTION}]}]
-            answer = whole(client, model=model, messages=talk, temperature=0)
+            answer = whole(client, model=model, messages=talk, extra_body={"temperature": 0})
             assert color in text_of(answer), (color, answer)
             counted = client.messages.count_tokens(model=model, messages=talk).input_tokens
             assert counted == answer.usage.input_tokens + answer.usage.cache_read_input_tokens

@@ -90,8 +90,23 @@ class Server:
         try:
             yield name
         finally:
+            self.unload(name)
             for copy in copies:
                 copy.unlink()
+
+    def unload(self, name):
+        """Unloads a model, if it is loaded, and waits until it is gone."""
+        body = json.dumps({"model": name, "keep_alive": 0}).encode()
+        request = urllib.request.Request(f"{self.url}/api/generate", body, {"content-type": "application/json"})
+        urllib.request.urlopen(request).close()
+        deadline = time.monotonic() + 30
+        while any(model["name"].startswith(name) for model in self.running_models()):
+            assert time.monotonic() < deadline, f"{name} is still loaded"
+            time.sleep(0.02)
+
+    def running_models(self):
+        with urllib.request.urlopen(f"{self.url}/api/ps") as reply:
+            return json.load(reply)["models"]
 
     def stop(self):
         self.process.terminate()

@@ -32,7 +32,9 @@ const OF_CONFIG: [&str; 9] = [
 
 /// Fields of `Traits` that are read where the configuration or the weights are: what they decide is a field of `Config`, or
 /// a parameter that is there or not.
-const OF_LOADING: [&str; 31] = [
+const OF_LOADING: [&str; 32] = [
+    // Positions of rows that are vectors, which a device refuses.
+    "axes",
     "pairs",
     "sections_in_halves",
     "alpha",
