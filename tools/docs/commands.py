@@ -43,6 +43,7 @@ def substituted(server):
     """What documents name, and what this machine has in its place."""
     return [
         (re.compile(r"\b(?:MODEL|model|1b|small)\.gguf\b"), "synthetic.gguf"),
+        (re.compile(r"(?<!\S)crates/"), f"{ROOT}/crates/"),
         (re.compile(r"llama-1b:Q4_K_M"), "tiny-llama:Q8_0"),
         (re.compile(r"--preset llama-1b\b"), "--preset tiny-llama"),
         (re.compile(r"(?:localhost|127\.0\.0\.1):8420\b"), f"127.0.0.1:{server.port}"),

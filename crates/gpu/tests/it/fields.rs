@@ -32,9 +32,10 @@ const OF_CONFIG: [&str; 9] = [
 
 /// Fields of `Traits` that are read where the configuration or the weights are: what they decide is a field of `Config`, or
 /// a parameter that is there or not.
-const OF_LOADING: [&str; 32] = [
-    // Positions of rows that are vectors, which a device refuses.
+const OF_LOADING: [&str; 33] = [
+    // Of rows that are vectors, which a device refuses: their positions, and what they see.
     "axes",
+    "blocks",
     "pairs",
     "sections_in_halves",
     "alpha",
