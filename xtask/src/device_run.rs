@@ -1,4 +1,4 @@
-//! What a machine with a GPU is asked, packed to be taken there: a machine that is lent for minutes, where nothing can be fetched.
+//! Measurements on a machine with a GPU, packed to be taken there: a machine that is lent for minutes, where nothing can be fetched.
 
 use crate::shell::{self, Outcome, node_modules, root};
 use std::fs;

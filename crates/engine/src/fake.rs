@@ -38,11 +38,11 @@ pub struct FakeModel {
     slots: Vec<u64>,
     /// Token of each slot; 0 for a vector.
     tokens: Vec<u32>,
-    /// What the row of each slot counts as.
+    /// Value of the row of each slot.
     inputs: Vec<u32>,
     /// Whether the row of each slot was in a block.
     blocked: Vec<bool>,
-    /// What each row of the batch counts as.
+    /// Value of each row of the batch.
     rows: Vec<u32>,
     encoder: Option<FakeEncoder>,
     /// The call that wrote each slot last, to detect two writes in one call.

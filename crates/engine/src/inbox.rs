@@ -42,7 +42,7 @@ pub(crate) struct Inbox {
     pub(crate) states: usize,
     /// Number of the model's adapters. A relay's are the engines', each of which compares.
     pub(crate) adapters: usize,
-    /// What the model takes in place of tokens. A relay's engines are sent none.
+    /// Kinds of inputs that the model takes in place of tokens. A relay's engines are sent none.
     pub(crate) media: MediaAbilities,
     /// Numbers of inputs.
     media_ids: Mutex<MediaIds>,

@@ -102,7 +102,7 @@ impl StepTimeModel {
         self.decodes_ns
     }
 
-    /// Time that a step has beside its decodes for other work; `None`: as much as there is work.
+    /// Time that a step's decodes leave for other work; `None`: as much as there is work.
     pub(crate) fn left_ns(&self, decodes: usize) -> Option<u64> {
         let target = self.target_ns?;
         if decodes == 0 {

@@ -17,7 +17,7 @@ pub(crate) struct RequestBounds<'a> {
     pub(crate) is_causal: bool,
     /// See [`model::Capabilities::adapters`].
     pub(crate) adapters: usize,
-    /// What the model takes in place of tokens.
+    /// Kinds of inputs that the model takes in place of tokens.
     pub(crate) media: MediaAbilities,
 }
 

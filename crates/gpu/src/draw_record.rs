@@ -82,7 +82,7 @@ impl DrawBounds {
         one.max(WORDS_LEAST.min(self.draws * one))
     }
 
-    /// What is wrong with a draw from one of `rows` rows of logits.
+    /// The fault of a draw from one of `rows` rows of logits.
     pub(crate) fn check(&self, draw: &DrawView<'_>, rows: usize) -> Result<(), &'static str> {
         let is_known = |token: u32| (token as usize) < self.vocab;
         let counts = draw.counts.iter().map(|(token, _)| *token);

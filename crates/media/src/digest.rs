@@ -12,7 +12,7 @@ pub const PREPROCESS_VERSION: u32 = 1;
 /// What a key begins with, so that it equals no hash of anything else.
 const DOMAIN: &[u8] = b"millrace image\0";
 
-/// What the key of a view begins with.
+/// First bytes of the key of a view.
 const VIEW_DOMAIN: &[u8] = b"millrace view\0";
 
 /// The SHA-256 of a file, its name where files are kept.

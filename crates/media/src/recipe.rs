@@ -1,4 +1,4 @@
-//! What a tower wants of an image: the rule of its size, the order of its patches, and the numbers of its levels.
+//! Recipe of a tower's input: the rule of its size, the order of its patches, and the numbers of its levels.
 
 use crate::error::ImageFault;
 use crate::patches::{Normalization, PatchOrder, patches};
@@ -74,7 +74,7 @@ pub enum Rule {
     Pinpoints(Pinpoints),
 }
 
-/// What a tower wants of an image.
+/// The recipe by which an image becomes a tower's input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
     /// From a size to resizes, tiles and rows.

@@ -51,7 +51,7 @@ const GEMMA3_MARKS: &[&str] = &["<start_of_image>", "<image_soft_token>", "<end_
 /// Description of a synthetic tower. Start from [`VisionSpec::preset`] and change fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VisionSpec {
-    /// What lies between tower and text.
+    /// The projector between tower and text.
     pub projector: Projector,
     /// Width of the stream.
     pub dim: u32,

@@ -1,4 +1,4 @@
-//! What lies between a tower and the text: neighbors become one row, block by block.
+//! Projectors, between a tower and the text: neighbors become one row, block by block.
 
 use super::TowerPass;
 use crate::decoder::project;

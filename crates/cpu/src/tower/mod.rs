@@ -36,7 +36,7 @@ pub struct Tower {
     pooled: Option<Matrix>,
     stages: Vec<Stage>,
     pass: TowerPass,
-    /// What is under way.
+    /// The encoding under way.
     picture: Option<Picture>,
 }
 

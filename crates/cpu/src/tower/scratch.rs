@@ -32,7 +32,7 @@ pub(super) struct TowerScratch {
     pub(super) query: Buffer,
     /// Values, or what attention gives, of a block (dim).
     pub(super) value: Buffer,
-    /// What is added to the stream of a block (dim).
+    /// Values added to the stream of a block (dim).
     pub(super) update: Buffer,
     /// Turns of a block (head_dim); no columns without a rope.
     pub(super) turns: Buffer,
@@ -40,7 +40,7 @@ pub(super) struct TowerScratch {
     pub(super) hidden: Buffer,
     /// Neighbors side by side (side).
     pub(super) side: Buffer,
-    /// What lies between the matrices of a merger (side); no columns without one.
+    /// Values between the matrices of a merger (side); no columns without one.
     pub(super) between: Buffer,
     /// Rows of a block of a projector (projection_dim).
     pub(super) projected: Buffer,

@@ -66,7 +66,7 @@ impl Golden {
         (rows.to_vec(), logits.to_vec())
     }
 
-    /// What the tower sees.
+    /// The input of the tower.
     pub(crate) fn view(&self, config: &VisionConfig) -> Arc<View> {
         let patches = Grid::of_cells(self.size, config.patch as u32);
         Arc::new(View {

@@ -54,11 +54,11 @@ pub struct FakeEncoderConfig {
     pub axes: bool,
     /// As [`model::Capabilities::blocks`].
     pub blocks: bool,
-    /// What the encoder has done.
+    /// Calls of the encoder so far.
     pub log: EncoderLog,
 }
 
-/// What the encoder of a fake model has done.
+/// Calls of a fake model's encoder.
 #[derive(Clone, Debug, Default)]
 pub struct EncoderLog {
     counts: Arc<[AtomicU64; 3]>,

@@ -3,7 +3,7 @@
 //! A row of an input is [`MEDIA_ROW`] with the number that the engine gave the input's name. The prefix index compares such
 //! rows like tokens, so two inputs share a page only if their names are equal, in all 256 bits of the key. Which row of the
 //! input a page begins with follows from the chain before the page: equal names have equally many rows, and the chain has the
-//! rows of the input so far, so that even two equal inputs side by side are told apart.
+//! rows of the input so far, so that even two equal inputs side by side are distinct.
 //!
 //! A number is never given twice. A name that was forgotten, because others were used since, gets another number: then pages
 //! are computed again that could have been shared, and no more.
@@ -12,7 +12,7 @@ use crate::CacheSalt;
 use crate::idle_list::IdleList;
 use std::collections::HashMap;
 
-/// The bit that tells a row of an input from a token.
+/// The bit that distinguishes a row of an input from a token.
 pub(crate) const MEDIA_ROW: u32 = 1 << 31;
 
 /// Names that are remembered with their numbers (about 200 bytes each); the least recently used one is forgotten first.

@@ -29,7 +29,7 @@ impl std::fmt::Debug for MediaInput {
     }
 }
 
-/// What a model takes in place of tokens.
+/// Kinds of inputs that a model takes in place of tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MediaAbilities {
     /// Sizes of the encoder, if there is one.

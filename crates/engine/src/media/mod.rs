@@ -2,7 +2,7 @@
 //!
 //! A request names the rows of each input ([`MediaInput`]), and the engine has the encoder compute them when the sequence
 //! gets there. Among the sequence's tokens, a number of the input's name stands for each of its rows ([`media_ids`]), so that
-//! the prefix index tells images apart exactly, by comparing tokens. Everything that reads tokens as ids of the vocabulary
+//! the prefix index distinguishes images exactly, by comparing tokens. Everything that reads tokens as ids of the vocabulary
 //! leaves such rows out: penalties, prompt lookup, the prompt cache on disk, the draft model.
 
 mod encoding_cache;

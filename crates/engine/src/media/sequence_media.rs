@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// An input whose rows are part of a sequence.
 pub(crate) struct SequenceInput {
     place: InputPlace,
-    /// What stands for each of its rows among the tokens.
+    /// Number in place of each of its rows among the tokens.
     pub(crate) row: u32,
     pub(crate) input: EncoderInput,
 }

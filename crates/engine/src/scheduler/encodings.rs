@@ -29,7 +29,7 @@ use stream::FailCode;
 pub(super) struct Encodings {
     encoder: Option<EncoderDims>,
     cache: EncodingCache,
-    /// What stands for the input that is being encoded, if one is.
+    /// Number of the input that is being encoded, if one is.
     current: Option<u32>,
     planned: Option<PlannedEncoding>,
     time: EncodingTime,
@@ -46,7 +46,7 @@ pub(crate) struct PlannedEncoding {
     /// The sequence that they are for.
     key: usize,
     age: Age,
-    /// What stands for the input's rows.
+    /// Number in place of the input's rows.
     row: u32,
     units: usize,
     /// Whether there are decodes in the step.
@@ -62,7 +62,7 @@ struct EncodingTime {
     saved_ns: u64,
 }
 
-/// What became of a unit.
+/// Outcome of a unit.
 #[derive(Clone, Copy)]
 pub(crate) enum UnitOutcome<'a> {
     /// More units follow.
@@ -308,7 +308,7 @@ impl Scheduler {
 struct EncodingClaim {
     key: usize,
     age: Age,
-    /// What stands for the input's rows.
+    /// Number in place of the input's rows.
     row: u32,
     /// Number of the input's rows.
     rows: usize,

@@ -90,7 +90,7 @@ impl RowBudget {
         Self { block_rows, ..self }
     }
 
-    /// Time that the step has beside its decodes; `None`: as much as there is work.
+    /// Time that the step's decodes leave; `None`: as much as there is work.
     pub(super) fn left_ns(&self, decodes: usize) -> Option<u64> {
         self.step_time.left_ns(decodes)
     }

@@ -29,7 +29,7 @@ pub struct MediaThreads {
     stats: Arc<MediaStats>,
 }
 
-/// What was done so far.
+/// Work so far.
 #[derive(Debug, Default)]
 struct MediaStats {
     prepared: AtomicU64,

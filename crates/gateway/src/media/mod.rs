@@ -13,7 +13,7 @@ pub use media_threads::{Elapsed, MediaCounts, MediaThreads};
 
 use std::sync::Arc;
 
-/// What requests with images share.
+/// Threads and budgets that requests with images share.
 #[derive(Default)]
 pub struct MediaHandles {
     /// Threads that decode and resize.

@@ -265,7 +265,7 @@ pub struct ModelFacts {
     pub task: ModelTask,
     /// Sampling parameters that the files recommend.
     pub sampling: SamplingDefaults,
-    /// The tower beside the model, if the model sees images.
+    /// The model's tower, if the model sees images.
     pub tower: Option<TowerFacts>,
     /// Metadata, without long values.
     pub info: Map<String, Value>,

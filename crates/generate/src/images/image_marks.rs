@@ -35,11 +35,11 @@ pub enum MarkPiece {
 
 /// The texts of a family.
 struct Texts {
-    /// What the template writes for an image.
+    /// Text that the template writes for an image.
     placeholder: &'static str,
     /// The token whose id rows of an image have in the prompt.
     pad: &'static str,
-    /// What stands around the placeholder where no template writes it.
+    /// Texts around the placeholder where no template writes them.
     around: (&'static str, &'static str),
 }
 
@@ -79,7 +79,7 @@ impl ImageMarks {
         }
     }
 
-    /// What the family's templates write for an image.
+    /// Text that the family's templates write for an image.
     pub fn placeholder(self) -> &'static str {
         self.of_family().placeholder
     }
@@ -112,7 +112,7 @@ impl ImageMarks {
             .unwrap_or(0)
     }
 
-    /// What stands for an image with this plan, in place of the placeholder of a template; `alone`: in place of a mark that no
+    /// Texts and runs of an image with this plan, in place of the placeholder of a template; `alone`: in place of a mark that no
     /// template has written anything around.
     pub fn pieces(self, plan: &Plan, alone: bool) -> Vec<MarkPiece> {
         let pieces = match self {

@@ -11,7 +11,7 @@ const PROBLEMS_MAX: usize = 64;
 /// An image of known size.
 #[derive(Clone, Debug)]
 pub struct MeasuredImage {
-    /// What becomes of the image.
+    /// Resizes and tiles of the image.
     pub(crate) plan: Plan,
     /// Rows of the same image with the lowest detail.
     low_rows: usize,

@@ -21,7 +21,7 @@ pub use prepared_image::{PreparedImage, prepare};
 
 use media::{Limits, Recipe};
 
-/// What a model with an encoder of images needs for a prompt.
+/// Rules of a model with an encoder of images for a prompt.
 #[derive(Clone, Debug)]
 pub struct Vision {
     /// From the size of an image to resizes, tiles and rows.

@@ -459,7 +459,7 @@ impl Device {
     }
 }
 
-/// What a device is opened with.
+/// Options of an opened device.
 #[expect(unsafe_code, reason = "the only way to matrix units")]
 fn descriptor(adapter: &Adapter, facts: &DeviceFacts) -> wgpu::DeviceDescriptor<'static> {
     let required_limits = Limits {

@@ -2,7 +2,7 @@
 
 use wgpu::{Adapter, CooperativeMatrixProperties, CooperativeScalarType, Features};
 
-/// What kernels need to multiply on matrix units.
+/// Properties of matrix units that kernels need.
 pub(super) const FEATURES: Features =
     Features::EXPERIMENTAL_COOPERATIVE_MATRIX.union(Features::SHADER_F16);
 

@@ -89,7 +89,7 @@ pub(crate) struct Memory {
     pub(crate) nothing: [wgpu::Buffer; 2],
     /// The record of draws, adjusted logits, results, and drawn tokens.
     pub(crate) draws: [wgpu::Buffer; 4],
-    /// What the host reads after a batch.
+    /// Results that the host reads after a batch.
     pub(crate) staging: wgpu::Buffer,
     /// A page that the host reads, perhaps while results are on their way.
     pub(crate) exported: wgpu::Buffer,

@@ -285,7 +285,7 @@ impl Kernel {
         repeat_lines(&source, &letters)
     }
 
-    /// What stands before everything else.
+    /// The text before everything else.
     const fn extensions(self) -> &'static str {
         match self {
             Self::MatrixTile { .. } => "enable f16;\nenable wgpu_cooperative_matrix;\n",

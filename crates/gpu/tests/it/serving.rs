@@ -46,7 +46,7 @@ pub(crate) struct Bench {
     side_pool: SegmentPool<TopLogprob>,
 }
 
-/// What is read of an answer.
+/// The part of an answer that is compared.
 pub(crate) struct Answer {
     pub(crate) reader: Option<Reader<Token>>,
     side: Option<Reader<TopLogprob>>,

@@ -89,7 +89,7 @@ impl Vision {
 /// The file with the tower of a model (`model.mmproj`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum MmprojChoice {
-    /// The file beside the model that fits it, if there is one.
+    /// The file next to the model that fits it, if there is one.
     #[default]
     Auto,
     /// None: the model reads text only.

@@ -37,7 +37,7 @@ pub(super) fn find_tower(
     }
 }
 
-/// The tower beside a model. One that does not fit is no error, since the user has not named it.
+/// The tower of a model. One that does not fit is no error, since the user has not named it.
 fn find_beside(source: &ModelSource, model: &ModelFiles) -> Option<FittingTower> {
     let search = TowerSearch::beside(source, model);
     let found = match search.found.map(expect_marks) {
@@ -70,7 +70,7 @@ fn expect_marks(tower: FittingTower) -> Result<FittingTower, Failure> {
     }
 }
 
-/// What prompts need of a tower.
+/// Parts of a tower that prompts need.
 pub(super) fn vision_of(tower: &FittingTower, settings: &Settings) -> Option<Vision> {
     let recipe = tower.config.recipe.clone();
     let mut fingerprint = PartsDigest::new();

@@ -18,7 +18,7 @@ pub(crate) struct FittingTower {
     pub(crate) path: PathBuf,
     /// The file, open.
     pub(crate) files: ModelFiles,
-    /// What its header says.
+    /// The contents of its header.
     pub(crate) config: VisionConfig,
 }
 
@@ -72,7 +72,7 @@ impl FittingTower {
         tensors.iter().map(|tensor| tensor.bytes).sum()
     }
 
-    /// What lists of models show.
+    /// Facts that lists of models show.
     pub(crate) fn facts(&self) -> TowerFacts {
         let file = self.path.file_name().unwrap_or_default();
         TowerFacts {

@@ -44,7 +44,7 @@ fn plain(serving: &Serving, messages: &Json) -> String {
     text.unwrap_or_else(|| panic!("{reply}")).to_owned()
 }
 
-/// What a run of a workflow returns.
+/// Result of a workflow's run.
 fn run(serving: &Serving, name: &str, kwargs: &Json) -> String {
     let request = json!({"kwargs": kwargs, "stream": false});
     let reply = serving.post(&format!("/v1/workflows/{name}/runs"), &request.to_string());

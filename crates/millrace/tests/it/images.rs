@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 
-/// Model and tower, one beside the other.
+/// Model and tower, in one folder.
 const MODEL: &str = "millrace-mini-vision";
 const QUESTION: &str = "Which color is the square?";
 const TOKENS: usize = 12;

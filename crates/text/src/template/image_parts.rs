@@ -12,7 +12,7 @@ use crate::tokenizer::{MARK_CLOSE, MARK_OPEN};
 use serde_json::{Value, json};
 use std::ops::Range;
 
-/// What follows the opening character of a mark.
+/// Characters after the opening one of a mark.
 const IMAGE: &str = "image ";
 
 /// The mark of an image in a text.

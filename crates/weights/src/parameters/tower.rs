@@ -37,7 +37,7 @@ pub struct Merger<P: Packing = KernelPacking> {
     pub second: Linear<P>,
 }
 
-/// What lies between the tower and the text.
+/// The projector between the tower and the text.
 pub enum TowerHead<P: Packing = KernelPacking> {
     /// Neighbors side by side, through one matrix, `(projection_dim, side)`.
     Joined { matrix: Linear<P> },

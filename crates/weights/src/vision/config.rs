@@ -61,7 +61,7 @@ pub struct VisionConfig {
     pub projection_dim: usize,
     /// Layers after which rows for the next text layer are made, ascending.
     pub deepstack: Vec<usize>,
-    /// What the tower wants of an image.
+    /// The recipe by which an image becomes the tower's input.
     pub recipe: Recipe,
 }
 

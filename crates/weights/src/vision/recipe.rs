@@ -1,4 +1,4 @@
-//! What a tower wants of an image, from the keys of its file and the usual numbers of its family.
+//! Recipe of a tower's input, from the keys of its file and the usual numbers of its family.
 
 use super::config::EDGE_MAX;
 use super::projector::Projector;

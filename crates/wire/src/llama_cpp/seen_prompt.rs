@@ -7,7 +7,7 @@ use crate::shared::images::{add_base64, parse_images};
 use generate::request::{PARTS_MAX, Prompt, PromptPiece};
 use serde_json::{Value, json};
 
-/// What stands for an image in `prompt_string`, as `/props` says.
+/// The mark of an image in `prompt_string`, as `/props` says.
 pub const MEDIA_MARKER: &str = "<__media__>";
 
 /// The schema of a prompt with images.

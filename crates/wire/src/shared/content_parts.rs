@@ -22,7 +22,7 @@ pub(crate) enum ContentPart {
     Image(usize),
 }
 
-/// What becomes of images in a place.
+/// Handling of images in a place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ImageRule {
     /// The model sees them.
@@ -44,7 +44,7 @@ pub(crate) struct PartTypes {
     message: &'static str,
     /// Name of the parts of a list.
     noun: &'static str,
-    /// What becomes of images.
+    /// Handling of images.
     pub(super) images: ImageRule,
     /// Whether parts of other types are left out instead of rejected.
     leaves_out_unknown: bool,

@@ -21,7 +21,7 @@ fn timed_step(bench: &mut Bench, log: &EncoderLog) -> (usize, u64) {
     (report.tokens, ms)
 }
 
-/// Steps beside two streams until an image of 20 units is encoded: their number, and the longest one.
+/// Steps with two streams until an image of 20 units is encoded: their number, and the longest one.
 fn steps_of_an_image(target_ms: u64, streams: u32) -> (usize, u64) {
     let encoder = encoder(false, false);
     let config = EngineConfig {

@@ -129,7 +129,7 @@ fn read(asked: &mut Asked) -> (Vec<u32>, Option<End>) {
     (answer.ids(), answer.end)
 }
 
-/// What a request alone in an engine without a cache gives.
+/// Answer of a request alone in an engine without a cache.
 fn alone(encoder: &FakeEncoderConfig, parts: &[Part], change: &dyn Fn(&mut Request)) -> Vec<u32> {
     let config = EngineConfig {
         prefix_cache: false,

@@ -1,4 +1,4 @@
-//! Rows of images beside the whole expanded text, and after cuts.
+//! Rows of images compared with the whole expanded text, and after cuts.
 
 use super::*;
 use proptest::prelude::*;

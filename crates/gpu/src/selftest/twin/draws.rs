@@ -2,7 +2,7 @@
 
 use model::{DrawRule, DrawView};
 
-/// What a draw gives.
+/// Results of a draw.
 #[derive(Debug, PartialEq)]
 pub(crate) struct TwinDraw {
     /// 0: a token; 1: none is possible; 2: a logit is not finite.
