@@ -46,6 +46,7 @@ fuzz_target!(
         }})];
         let kwargs = json!({"enable_thinking": content.is_empty()});
         let input = RenderInput {
+            marks_stay: false,
             messages: &messages,
             tools: &tools,
             add_generation_prompt: true,

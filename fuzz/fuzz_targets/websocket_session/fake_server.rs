@@ -59,6 +59,7 @@ impl FakeEngine {
         let template = "{% for m in messages %}{{ m.content }}{% endfor %}";
         let template = ChatTemplate::new(template, "", "").expect("a template");
         let handle = ModelHandle {
+            vision: None,
             adapters: Arc::default(),
             tokenizer: vocab::tokenizer(),
             template: Arc::new(template),
