@@ -9,7 +9,7 @@ all positions of the prompt. Everything is in float32 with eager attention. `cas
 height of the picture, its seed, rows, width of a row, the prompt (-1 for a row of the picture), entries of the vocabulary.
 
 The names of tensors are those of llama.cpp's converter (`conversion/`), which is not run here: it needs the files of a
-published model beside the weights.
+published model next to the weights.
 """
 
 import pathlib

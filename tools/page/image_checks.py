@@ -17,7 +17,7 @@ MODELS = [{"id": SEER, "capabilities": ["completion", "vision"]}, {"id": BLIND, 
 ORIENTATION, TURNED = 0x0112, 6
 IMAGES_MAX = 16
 EDGE_MAX = 2048
-# A small model with its tower beside it.
+# A small model with its tower next to it.
 MINI = pathlib.Path(__file__).parents[2] / "crates/millrace/mini/millrace-mini-vision.gguf"
 
 
@@ -152,7 +152,7 @@ def images_not_kept(world):
 
 @check
 def images_refused(world):
-    """a model without vision, a broken file, too many images and the server's refusal are told in words"""
+    """a model without vision, a broken file, too many images and the server's refusal are explained in words"""
     png = ("square.png", "image/png", picture("PNG"))
     with world.page(world.toy) as page:
         sees(page)

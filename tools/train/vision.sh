@@ -1,6 +1,6 @@
 #!/bin/bash
 # Makes the model that sees anew: training (pictures are drawn meanwhile), the two GGUF files, the accuracy, the tests' pictures.
-# tools/train/vision.sh [WORK_FOLDER]; stop it when you like, it goes on where it was.
+# tools/train/vision.sh [WORK_FOLDER]; stop it when you like, it continues where it was.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(realpath -m "${1:-$here/work}")

@@ -193,7 +193,7 @@ impl Sequence {
         self.tokens_expected() - self.computed
     }
 
-    /// Positions that can be computed now, beside the rows of the plan.
+    /// Positions that can be computed now, without the rows of the plan.
     pub(crate) fn rows_wanted(&self) -> usize {
         let end = self.tokens_expected().min(self.computable);
         end.saturating_sub(self.computed + self.rows)

@@ -50,7 +50,7 @@ pub struct StreamRequest {
     pub streamed: bool,
     /// The body, parsed as JSON.
     pub body: RequestBody,
-    /// The check of a body that is longer than those without images may be; `None` of others.
+    /// The check of a body that is longer than those without images may be; `None` of a shorter one.
     pub long_body: Option<LongBody>,
 }
 

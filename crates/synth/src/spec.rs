@@ -43,7 +43,7 @@ pub struct SynthSpec {
     pub window_period: Option<u32>,
     /// Pairs that turn by each of four positions (M-RoPE).
     pub sections: Option<[u32; 4]>,
-    /// Control tokens at the end of the vocabulary, beside those of all models: what stands around images.
+    /// Control tokens at the end of the vocabulary, in addition to those of all models: the marks around images.
     pub marks: &'static [&'static str],
     /// First layers after which something is added to rows that are vectors; 0 for none.
     pub deepstack: u32,

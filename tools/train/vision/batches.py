@@ -1,4 +1,4 @@
-"""Samples as tensors, made while training goes on."""
+"""Samples as tensors, made while training runs."""
 
 import random
 from dataclasses import dataclass

@@ -139,7 +139,7 @@ def several_question(rng, found):
 
 
 def tool(rng, fresh):
-    """A tool that gives a picture: it is called, and what came is told."""
+    """A tool that gives a picture: it is called, and its result is described."""
     scene, picture = seen(rng, fresh)
     said = questions.described(scene)
     if said is None:

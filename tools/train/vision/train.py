@@ -1,5 +1,5 @@
 """Trains: `python -m vision.train RUN --minutes N`. Pictures are made by a second process while the first learns.
-Stop it at any time; with the same RUN it goes on."""
+Stop it at any time; with the same RUN it continues."""
 
 import argparse
 import collections

@@ -120,7 +120,7 @@ impl FakeModel {
         }
     }
 
-    /// Checks what rows are beside tokens.
+    /// Checks rows that are no tokens.
     pub(super) fn check_rows(&self, batch: &Batch) -> Result<(), ForwardError> {
         let taken = self.encoder.as_ref().map(FakeEncoder::taken);
         batch.check_additions(taken.unwrap_or(RowAdditions::NONE))?;

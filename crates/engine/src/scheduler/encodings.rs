@@ -194,7 +194,7 @@ impl Scheduler {
     }
 
     /// Finds out how far each sequence in prefill can be computed, and chooses what is encoded. Returns whether the time
-    /// beside the decodes goes to an encoding in this step.
+    /// that decodes leave goes to an encoding in this step.
     pub(super) fn select_encoding(&mut self, decodes: usize) -> bool {
         self.encodings.planned = None;
         if self.encodings.encoder.is_none() {

@@ -1,4 +1,4 @@
-//! Activations of towers beside those of decoders: gelu by the error function, and by a sigmoid.
+//! Activations of towers: gelu by the error function, and by a sigmoid.
 //!
 //! One implementation for all levels, in plain arithmetic that compilers vectorize; so all levels have the same bits of the
 //! first.

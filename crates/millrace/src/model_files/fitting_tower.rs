@@ -32,7 +32,7 @@ pub(crate) struct TowerSearch {
 }
 
 impl TowerSearch {
-    /// Looks beside a model that writes text.
+    /// Looks next to a model that writes text.
     pub(crate) fn beside(source: &ModelSource, model: &ModelFiles) -> Self {
         let mut search = Self::default();
         let mut fitting = Vec::new();

@@ -79,7 +79,7 @@ impl ModelSource {
         Self { sampling, ..self }
     }
 
-    /// This source with a tower that is not beside the model.
+    /// This source with a tower that is in another place than the model.
     pub(crate) fn with_tower(self, tower: Option<PathBuf>) -> Self {
         Self { tower, ..self }
     }

@@ -1,11 +1,11 @@
-//! Files with the towers of models that see images (`mmproj`), and where they are looked for: beside the model's file.
+//! Files with the towers of models that see images (`mmproj`), and where they are looked for: next to the model's file.
 
 use super::source::model_stem;
 use std::path::{Path, PathBuf};
 
 /// Part of the name of such a file.
 const MARK: &str = "mmproj";
-/// Ending of a tower that `pull` stored beside its model.
+/// Ending of a tower that `pull` stored next to its model.
 const PULLED_ENDING: &str = ".mmproj.gguf";
 /// Directory entries examined.
 const ENTRIES_MAX: usize = 10_000;

@@ -103,7 +103,7 @@ test('a model without vision says so, and names those that have it', () => {
   assert.match(models.blindness('a'), /no loaded model here has vision/);
 });
 
-test('files are told by their type, and HEIC by its name', () => {
+test('files are recognized by their type, and HEIC by its name', () => {
   const rows = [['image/png', 'a', true], ['', 'IMG_1.HEIC', true], ['', 'a.heif', true], ['text/plain', 'a.txt', false], ['', 'heic', false]];
   for (const [type, name, want] of rows) assert.equal(isImageFile({ type, name }), want, `${type} ${name}`);
 });

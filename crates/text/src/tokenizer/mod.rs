@@ -432,7 +432,7 @@ impl Tokenizer {
 /// Texts that are control texts in user input.
 #[derive(Default)]
 struct UserControls {
-    /// Texts beside those of the vocabulary's control tokens.
+    /// Texts in addition to those of the vocabulary's control tokens.
     reserved: Vec<String>,
     /// Created on first use.
     texts: OnceLock<ControlTexts>,

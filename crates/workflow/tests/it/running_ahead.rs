@@ -105,8 +105,8 @@ fn windows_of_every_size_say_the_same() {
         for batch in 1..=16 {
             for ahead in [false, true] {
                 let mut run = bench.run(&windows, &given(batch, ahead, temperature));
-                let (told, outcome) = bench.finish(&mut run);
-                assert_eq!(told, wanted, "batch {batch}, ahead {ahead}: {outcome:?}");
+                let (text, outcome) = bench.finish(&mut run);
+                assert_eq!(text, wanted, "batch {batch}, ahead {ahead}: {outcome:?}");
             }
         }
     }
@@ -128,14 +128,14 @@ fn second_turn_is_that_of_a_fresh_request() {
             let given = json!({"first": "hi", "second": "and then?", "system": "be kind",
                 "max_tokens": 25, "batch_size": batch, "ahead": ahead});
             let mut run = bench.run(&chat, &given);
-            let (told, outcome) = bench.finish(&mut run);
+            let (text, outcome) = bench.finish(&mut run);
             let encode = |text: &str| bench.model.handle.tokenizer.encode(text, true).unwrap();
             let first = encode("<system>be kind</s>\n<user>hi</s>\n<assistant>");
             let turn = encode("</s>\n<user>and then?</s>\n<assistant>");
             let one = bench.plain(&first, &greedy, 25);
             let transcript = [first, one.clone(), turn].concat();
             let two = bench.plain(&transcript, &greedy, 25);
-            assert_eq!(told, [one, two].concat(), "batch {batch}: {outcome:?}");
+            assert_eq!(text, [one, two].concat(), "batch {batch}: {outcome:?}");
         }
     }
     bench.assert_empty();

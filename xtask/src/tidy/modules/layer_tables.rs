@@ -17,7 +17,7 @@ const CPU: [Layer; 5] = [
     &["norm"],
     // The forward pass of decoders.
     &["decoder"],
-    // Encoders of images, which a decoder has beside it.
+    // Encoders of images, which a decoder may have.
     &["tower"],
     &["decoder_model"],
     // The forward pass of encoders.

@@ -1,4 +1,4 @@
-//! Encodings that fail, and what becomes of their requests and of others.
+//! Encodings that fail, and the ends of their requests and of the other ones.
 
 use super::{Part, alone, bench, bench_of, encoder, image, model, question, read, request};
 use crate::support::{Bench, quiet_expected_panics};
