@@ -109,7 +109,7 @@ async fn main() -> Result<(), Failed> {
     let context_max = usize::try_from(served.context_max)?;
     let handle = model_handle(engine, context_max)?;
     let model = ExecutorModel::new(served.key, served.identity, handle);
-    node.execute(vec![model], &signal).await?;
+    node.execute((vec![model], None), &signal).await?;
     tokio::signal::ctrl_c().await?;
     node.leave().await;
     Ok(())

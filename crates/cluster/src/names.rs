@@ -163,6 +163,11 @@ impl Subjects {
         format!("{}.e.{engine}.read", self.prefix)
     }
 
+    /// Files that requests of an engine name: each message is answered.
+    pub fn files(&self, engine: InstanceId) -> String {
+        format!("{}.e.{engine}.file", self.prefix)
+    }
+
     /// Tokens for a gateway.
     pub fn tokens(&self, gateway: InstanceId) -> String {
         format!("{}.g.{gateway}.t", self.prefix)
@@ -171,6 +176,22 @@ impl Subjects {
     /// Records of a stream, in JetStream.
     pub fn records(&self, stream: u128) -> String {
         format!("{}.s.{stream:032x}", self.prefix)
+    }
+
+    /// A part of a file that the records of a stream name, in JetStream.
+    pub fn file_part(&self, stream: u128, digest: &[u8; 32], part: usize) -> String {
+        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{}.b.{stream:032x}.{digest}.{part}", self.prefix)
+    }
+
+    /// The files of a stream.
+    pub fn stream_files(&self, stream: u128) -> String {
+        format!("{}.b.{stream:032x}.>", self.prefix)
+    }
+
+    /// The files of all streams.
+    pub fn all_files(&self) -> String {
+        format!("{}.b.>", self.prefix)
     }
 
     /// The id of the cluster, beside the records of streams.
@@ -260,12 +281,15 @@ mod tests {
         assert_eq!(a.records_stream(), "mr_a_records");
         assert_eq!(a.stream_of_records(&a.records(7)), Some(7));
         assert_eq!(a.stream_of_records(&a.cluster_id()), None);
+        let part = format!("mr.a.b.{:032x}.{}.3", 7, "01".repeat(32));
+        assert_eq!(a.file_part(7, &[1; 32], 3), part);
         assert_eq!(a.job_name(7, "j.1"), "mr.a.n.0000000000000007-6a2e31");
         for subject in [
             Subjects::heartbeat,
             Subjects::find,
             Subjects::all_records,
             Subjects::all_job_names,
+            Subjects::all_files,
             Subjects::claimed,
             Subjects::records_stream,
             Subjects::cluster_id,
@@ -276,6 +300,7 @@ mod tests {
             Subjects::run,
             Subjects::control,
             Subjects::read,
+            Subjects::files,
             Subjects::tokens,
         ] {
             assert_ne!(subject(&a, id), subject(&b, id));

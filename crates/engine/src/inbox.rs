@@ -15,6 +15,7 @@ use crate::embedding::EmbeddingPool;
 use crate::fair_share::FairShareKey;
 use crate::media::{MediaAbilities, MediaIds, SequenceMedia};
 use crate::prefix_index::{PrefixChain, PrefixRoot};
+use crate::remote::RemoteRecord;
 use crate::request_state::{ObservedState, RequestState};
 use crate::sequence::{Sequence, SequenceLimits};
 use crate::terms::PermitState;
@@ -42,7 +43,7 @@ pub(crate) struct Inbox {
     pub(crate) states: usize,
     /// Number of the model's adapters. A relay's are the engines', each of which compares.
     pub(crate) adapters: usize,
-    /// Kinds of inputs that the model takes in place of tokens. A relay's engines are sent none.
+    /// Kinds of inputs that the model takes in place of tokens. A relay's engines get files instead.
     pub(crate) media: MediaAbilities,
     /// Numbers of inputs.
     media_ids: Mutex<MediaIds>,
@@ -210,7 +211,7 @@ impl Inbox {
         }
         if self.is_remote && !request.media.is_empty() {
             return Some(
-                "media: the engine is another process, which takes no images yet".to_owned(),
+                "media: the engine is another process, which gets files instead".to_owned(),
             );
         }
         let bounds = validate::RequestBounds {
@@ -221,7 +222,7 @@ impl Inbox {
             media: self.media,
         };
         let errors = validate::request_errors(request, &bounds);
-        let refusal = || self.refusal.get()?(request.remote.as_ref()?);
+        let refusal = || self.refusal.get()?(&request.remote.as_ref()?.bytes);
         errors.or_else(refusal)
     }
 
@@ -421,7 +422,7 @@ pub(crate) struct SubmittedRequest {
     /// In choice order.
     pub(crate) sequences: Vec<Sequence>,
     /// The record for an engine of another process.
-    pub(crate) remote: Option<Arc<[u8]>>,
+    pub(crate) remote: Option<RemoteRecord>,
 }
 
 impl SubmittedRequest {

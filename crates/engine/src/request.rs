@@ -1,5 +1,6 @@
 //! Requests to the engine: prompt, sampling parameters, choices, and the caller's callbacks.
 
+use crate::remote::RemoteRecord;
 use crate::{DryBreakers, Embedding, MediaInput, Progress, SequencePermits, Terms};
 use model::AdapterSet;
 use std::sync::Arc;
@@ -191,7 +192,7 @@ pub struct Request {
     pub held: Option<Box<dyn Send>>,
     /// The request as a record for an engine of another process. Required by a handle of [`crate::remote`]; an engine of
     /// this process ignores it.
-    pub remote: Option<Arc<[u8]>>,
+    pub remote: Option<RemoteRecord>,
 }
 
 /// A rejected request with the reason.

@@ -501,7 +501,7 @@ fn parse_body(
 ) -> Result<ParsedBody, ApiError> {
     let served = &lease.serving.model;
     let model = RequestedModel {
-        takes_images: served.handle.vision.is_some(),
+        takes_images: served.vision().is_some(),
         id: &served.id,
         derived: lease.made.as_deref(),
         sampling: gateway

@@ -2,11 +2,10 @@
 
 use crate::generation::Generation;
 use crate::handles::GenerationHandles;
-use crate::media::ByteReservation;
 use crate::metrics::MeteredRequest;
 use crate::models::ReadyModel;
 use crate::records::{RecordedPrompts, StreamDescription};
-use crate::requested_images::RequestedImages;
+use crate::requested_images::{ImageShare, RequestedImages};
 use crate::streams::{
     self, CancelOnDrop, Claim, DetachedDriver, DurableStream, PermitHolder, Started, StreamRecord,
     StreamRegistry, StreamRun, Subscriber,
@@ -212,14 +211,15 @@ impl PendingGeneration {
         Ok(())
     }
 
-    /// Gives the prompts the pictures of their images. Returns the share of the pixels.
+    /// Gives the prompts their images. Returns the share of memory.
     pub(crate) async fn attach_images(
         &mut self,
         prompts: &mut [PreparedPrompt],
-    ) -> Result<Option<ByteReservation>, ApiError> {
+    ) -> Result<Option<ImageShare>, ApiError> {
         self.recover_images().await?;
+        let place = (&*self.serving.model, &self.handles);
         Ok(match self.images.take() {
-            Some(images) => Some(images.attach(prompts, &self.handles).await?),
+            Some(images) => Some(images.attach(prompts, place).await?),
             None => None,
         })
     }
@@ -416,7 +416,7 @@ struct StreamHost<'a> {
 impl<'a> StreamHost<'a> {
     fn new(
         submission: &Submission<'_>,
-        (permit, pixels): (Permit, Option<ByteReservation>),
+        (permit, images): (Permit, Option<ImageShare>),
         streams: &'a StreamRegistry,
         record: &Arc<StreamRecord>,
     ) -> Self {
@@ -424,7 +424,7 @@ impl<'a> StreamHost<'a> {
         Self {
             record: Arc::clone(record),
             streams,
-            work: Arc::new(PermitHolder::new(permit, record, undelivered).with_pixels(pixels)),
+            work: Arc::new(PermitHolder::new(permit, record, undelivered).with_images(images)),
             epoch: submission.model.engine.epoch(),
             owner: record.terms().owner,
         }
@@ -461,7 +461,7 @@ impl SubmissionHost for StreamHost<'_> {
 pub(crate) fn start_stream(
     submission: &Submission<'_>,
     prompts: Vec<PreparedPrompt>,
-    permit: (Permit, Option<ByteReservation>),
+    permit: (Permit, Option<ImageShare>),
     (streams, record): (&StreamRegistry, &Arc<StreamRecord>),
 ) -> Result<(Started, Vec<LogReaders>), ApiError> {
     let host = StreamHost::new(submission, permit, streams, record);
@@ -477,7 +477,7 @@ pub(crate) fn start_stream(
 pub(crate) fn resume_stream(
     submission: &Submission<'_>,
     (prompts, resumed): (&[PreparedPrompt], ResumedGeneration),
-    permit: (Permit, Option<ByteReservation>),
+    permit: (Permit, Option<ImageShare>),
     (streams, record): (&StreamRegistry, &Arc<StreamRecord>),
 ) -> Result<(Started, Vec<LogReaders>), ApiError> {
     let host = StreamHost::new(submission, permit, streams, record);

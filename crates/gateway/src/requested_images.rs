@@ -1,18 +1,23 @@
 //! Images of a request, from its opening to the engine: their headers are checked before admission, and the images that are
-//! still in the prompt are decoded once the request has its permit.
+//! still in the prompt are decoded once the request has its permit. An engine of another process gets the files, and decodes
+//! them there.
 
 use crate::handles::{Gateway, GenerationHandles};
 use crate::media::{ByteReservation, Elapsed, base64_bytes, full};
 use crate::models::{ModelLease, ModelRegistry, ServedModel};
+use cluster::executor::{DecodeImages, GivenImages};
+use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use generate::error::{ApiError, Problem};
 use generate::images::{
-    ImagePart, ImageRecord, MeasuredImage, MeasuredImages, PreparedImage, Vision, measure, prepare,
+    ImagePart, ImageRecord, MeasuredImage, MeasuredImages, PreparedImage, Vision, examine, measure,
+    prepare,
 };
 use generate::prompt::PreparedPrompt;
 use journal::{BlobError, BlobReference, BlobStore};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Names of models in an error.
 const NAMES_MAX: usize = 8;
@@ -23,7 +28,7 @@ pub struct RequestedImages {
     measured: MeasuredImages,
     vision: Arc<Vision>,
     /// The bytes of the files.
-    _files: ByteReservation,
+    files: ByteReservation,
     /// The files in the journal; `None`: they are not there.
     blobs: Option<Vec<BlobReference>>,
 }
@@ -56,7 +61,7 @@ impl RequestedImages {
             parts,
             measured,
             vision,
-            _files: files,
+            files,
             blobs: None,
         })
     }
@@ -71,9 +76,8 @@ impl RequestedImages {
         (model, handles): (&ServedModel, &GenerationHandles),
     ) -> Result<Self, ApiError> {
         let journal = handles.journal.get().and_then(|journal| journal.blobs());
-        let (store, vision) = journal
-            .zip(model.handle.vision.clone())
-            .ok_or_else(images_lost)?;
+        let vision = model.handle.vision.clone();
+        let (store, vision) = journal.zip(vision).ok_or_else(images_lost)?;
         let (store, records, blobs) = (store.clone(), records.to_vec(), blobs.to_vec());
         let read =
             move |_: Elapsed<'_>| read_blobs(&store, &records, &blobs).ok_or_else(images_lost);
@@ -120,53 +124,103 @@ impl RequestedImages {
         base64_bytes(&self.parts)
     }
 
-    /// Decodes the images that the prompts have, and gives them to the prompts. Dropping the future ends the work. Returns
-    /// the share of the pixels, to be kept as long as the engine has the request.
+    /// Gives the prompts their images: decoded for the engine of this process, or as files for engines of others, after a
+    /// look whether they can be decoded. Dropping the future ends the work. Returns the share of the bytes, to be kept as
+    /// long as the engine has the request.
     ///
     /// # Errors
     /// An image is broken, or there is no room for the pixels.
     pub(crate) async fn attach(
         self,
         prompts: &mut [PreparedPrompt],
-        handles: &GenerationHandles,
-    ) -> Result<ByteReservation, ApiError> {
+        (model, handles): (&ServedModel, &GenerationHandles),
+    ) -> Result<ImageShare, ApiError> {
         let wanted: BTreeSet<usize> = prompts.iter().flat_map(PreparedPrompt::images).collect();
+        if model.handle.engine.is_remote() {
+            let images = self.on_threads(&wanted, handles, examine).await?;
+            let share: ImageShare = Arc::new(self.files);
+            for prompt in prompts {
+                prompt.attach_files(&images, &share)?;
+            }
+            return Ok(share);
+        }
+        let (images, pixels) = self.decode(&wanted, handles).await?;
+        for prompt in prompts {
+            prompt.attach(&images)?;
+        }
+        Ok(Arc::new(pixels))
+    }
+
+    /// Decodes images, by number. Returns them with the share of their pixels.
+    async fn decode(
+        &self,
+        wanted: &BTreeSet<usize>,
+        handles: &GenerationHandles,
+    ) -> Result<(Vec<Option<PreparedImage>>, ByteReservation), ApiError> {
         let sizes = wanted
             .iter()
             .filter_map(|&number| self.measured.image(number));
         let pixels = reserve(handles, sizes.map(MeasuredImage::view_bytes).sum())?;
-        let jobs = wanted
-            .into_iter()
-            .filter_map(|number| Some((number, self.decode(number, handles)?)));
-        let (numbers, jobs): (Vec<_>, Vec<_>) = jobs.unzip();
-        let decoded = try_join_all(jobs).await?;
-        let mut images: Vec<Option<PreparedImage>> = Vec::new();
-        images.resize_with(self.parts.len(), || None);
-        for (number, image) in numbers.into_iter().zip(decoded) {
-            images[number] = Some(image);
-        }
-        for prompt in prompts {
-            prompt.attach(&images)?;
-        }
-        Ok(pixels)
+        let images = self.on_threads(wanted, handles, prepare).await?;
+        Ok((images, pixels))
     }
 
-    /// The decoding of the image with this number on a media thread; `None`: there is no such image.
-    fn decode<'a>(
+    /// Applies `work` to these images on media threads. Returns the results by number.
+    async fn on_threads<T: Send + 'static>(
         &self,
-        number: usize,
-        handles: &'a GenerationHandles,
-    ) -> Option<impl Future<Output = Result<PreparedImage, ApiError>> + use<'a>> {
-        let part = self.parts.get(number)?.clone();
-        let measured = self.measured.image(number)?.clone();
-        let vision = Arc::clone(&self.vision);
-        let room = (
-            measured.decode_bytes(),
-            handles.limits.now().decode_bytes_max,
-        );
-        let work = move |elapsed: Elapsed<'_>| prepare(&vision, &part, &measured, elapsed);
-        Some(async move { handles.media.threads.run(room, work).await })
+        wanted: &BTreeSet<usize>,
+        handles: &GenerationHandles,
+        work: ImageWork<T>,
+    ) -> Result<Vec<Option<T>>, ApiError> {
+        let jobs = wanted.iter().filter_map(|&number| {
+            let part = self.parts.get(number)?.clone();
+            let measured = self.measured.image(number)?.clone();
+            let vision = Arc::clone(&self.vision);
+            let room = (
+                measured.decode_bytes(),
+                handles.limits.now().decode_bytes_max,
+            );
+            let work = move |elapsed: Elapsed<'_>| work(&vision, &part, &measured, elapsed);
+            Some(async move {
+                let done = handles.media.threads.run(room, work).await?;
+                Ok::<_, ApiError>((number, done))
+            })
+        });
+        let done = try_join_all(jobs).await?;
+        let mut images = Vec::new();
+        images.resize_with(self.parts.len(), || None);
+        for (number, image) in done {
+            images[number] = Some(image);
+        }
+        Ok(images)
     }
+}
+
+/// A share of the memory for images; the drop of the last clone returns it.
+pub(crate) type ImageShare = Arc<dyn Send + Sync>;
+
+/// Work on one image, on a media thread.
+type ImageWork<T> =
+    fn(&Vision, &ImagePart, &MeasuredImage, &dyn Fn() -> Duration) -> Result<T, ApiError>;
+
+/// Decodes images of requests of other gateways, which engines of this process compute: on the threads, and within the bounds of
+/// the images of this process's own requests.
+pub fn decode_for_gateways(handles: &GenerationHandles) -> DecodeImages {
+    let handles = handles.clone();
+    Arc::new(move |vision, parts| {
+        let handles = handles.clone();
+        async move {
+            let measured = measure(&vision, &parts)?;
+            let wanted = (0..parts.len()).collect();
+            let images = RequestedImages::with_sizes(parts, (vision, measured), &handles)?;
+            let (images, pixels) = images.decode(&wanted, &handles).await?;
+            Ok(GivenImages {
+                images,
+                share: Some(Box::new(pixels)),
+            })
+        }
+        .boxed()
+    })
 }
 
 /// The sizes of images for this model; `None`: there are no images.
@@ -181,7 +235,7 @@ pub fn measure_images(
     let Some(first) = parts.first() else {
         return Ok(None);
     };
-    let vision = model.handle.vision.clone();
+    let vision = model.vision().cloned();
     let vision = vision.ok_or_else(|| blind(model, models, first))?;
     let measured = measure(&vision, parts)?;
     Ok(Some((vision, measured)))
@@ -227,12 +281,11 @@ fn reserve(handles: &GenerationHandles, bytes: u64) -> Result<ByteReservation, A
 
 /// The error for images to a model that sees none. An image is never dropped without a word.
 fn blind(model: &ServedModel, models: &ModelRegistry, first: &ImagePart) -> ApiError {
-    if model.handle.engine.is_remote() {
-        let why =
-            "engines of a cluster do not compute images yet, and upstream servers are sent none";
+    if model.handle.engine.is_remote() && model.engine_sight.is_none() {
+        let why = "upstream servers are sent no images";
         return image_error(first, why.to_owned());
     }
-    let sees = |served: &ServedModel| served.handle.vision.is_some();
+    let sees = |served: &ServedModel| served.vision().is_some();
     let ready = models.ready_models();
     let names = ready.filter(|(_, serving)| sees(&serving.model));
     let names: Vec<String> = names
@@ -243,10 +296,13 @@ fn blind(model: &ServedModel, models: &ModelRegistry, first: &ImagePart) -> ApiE
         [] => "no model that is loaded sees images (docs/images.md)".to_owned(),
         names => format!("models with vision here: {}", names.join(", ")),
     };
-    image_error(
-        first,
-        format!("model {} reads text only; {others}", model.id),
-    )
+    // The files here have a tower that no engine has.
+    let engines = match model.handle.vision {
+        Some(_) => " at the engines of this cluster, none of which has the tower of this gateway",
+        None => "",
+    };
+    let why = format!("model {} reads text only{engines}; {others}", model.id);
+    image_error(first, why)
 }
 
 fn image_error(first: &ImagePart, why: String) -> ApiError {

@@ -6,6 +6,7 @@
 use crate::handles::Gateway;
 use crate::keys::Keys;
 use crate::owners_slot::{OwnerState, StreamOwners};
+use crate::records::images_of_description;
 use crate::recovery::ownership::end_fenced_stream;
 use crate::recovery::starting_journal::take_over_stream;
 use cluster::names::InstanceId;
@@ -14,7 +15,8 @@ use cluster::records::{
     ClaimOutcome, IdentityCheck, JetStreamRecords, LastMessage, RecordsDriver, RecordsLink,
     SharedReplicator,
 };
-use journal::RecoveredStream;
+use generate::images::{ImagePart, ImageRecord};
+use journal::{BlobReference, BlobStore, RecoveredStream};
 use std::sync::Arc;
 use std::time::Duration;
 use stream::{Caller, Missing, Owner, StreamId};
@@ -68,6 +70,7 @@ pub async fn start_records(
     setup: RecordsSetup,
 ) -> Result<RecordsDriver, String> {
     let (fencing, journal) = (gateway.clone(), Arc::clone(&gateway.generations.journal));
+    let files = Arc::clone(&journal);
     let driver = RecordsDriver::start(RecordsLink {
         connection: setup.connection,
         store: setup.store.clone(),
@@ -79,6 +82,10 @@ pub async fn start_records(
             if let Some(journal) = journal.get() {
                 journal.wake();
             }
+        }),
+        read_file: Arc::new(move |name| {
+            let store = files.get()?.blobs()?;
+            store.read(&store.reference(*name)?).ok()
         }),
     });
     let driver = driver.await?;
@@ -165,6 +172,68 @@ async fn locate(
     }
 }
 
+/// Attempts to read a file from JetStream.
+const FILE_ATTEMPTS_MAX: usize = 8;
+/// Pause between them.
+const FILE_PAUSE: Duration = Duration::from_millis(250);
+
+/// Brings the images of a claimed stream from JetStream into this gateway's journal, where they have to be when the stream is
+/// registered. Without one of them the stream ends as lost.
+async fn restore_files(
+    owners: &StreamOwners,
+    gateway: &Gateway,
+    stream: &RecoveredStream,
+) -> Vec<BlobReference> {
+    let images = images_of_description(&stream.description);
+    let blobs = gateway.generations.journal.get();
+    let Some(blobs) = blobs.and_then(|journal| journal.blobs()) else {
+        return Vec::new();
+    };
+    let mut references = Vec::new();
+    for image in images {
+        let Some(name) = image.digest() else {
+            continue;
+        };
+        if let Some(reference) = blobs.reference(name) {
+            references.push(reference);
+            continue;
+        }
+        match restore_file(owners, blobs, (stream.id, image)).await {
+            Ok(reference) => references.push(reference),
+            Err(why) => {
+                let id = StreamId::from_bits(stream.id);
+                tracing::warn!(stream = %id, "an image of a stream that was taken over is missing: {why}");
+            }
+        }
+    }
+    references
+}
+
+async fn restore_file(
+    owners: &StreamOwners,
+    blobs: &BlobStore,
+    (stream, image): (u128, ImageRecord),
+) -> Result<BlobReference, String> {
+    let name = image.digest().ok_or("its name is no hash")?;
+    let length = usize::try_from(image.bytes).unwrap_or(usize::MAX);
+    let mut attempts = 0;
+    let file = loop {
+        match owners.store.file(stream, &name, length).await {
+            Ok(file) => break file.ok_or("JetStream does not have it")?,
+            Err(why) if attempts == FILE_ATTEMPTS_MAX => return Err(why),
+            Err(_) => attempts += 1,
+        }
+        tokio::time::sleep(FILE_PAUSE).await;
+    };
+    let blobs = blobs.clone();
+    let put = move || {
+        let part = ImagePart::of_record(&image, file.into()).map_err(|why| why.to_string())?;
+        blobs.put(name, &part.bytes).map_err(|why| why.to_string())
+    };
+    let put = tokio::task::spawn_blocking(put).await;
+    put.unwrap_or_else(|_| Err("it cannot be written".to_owned()))
+}
+
 /// Takes a stream over whose owner is gone, if `is_wanted` agrees with the records.
 pub(crate) async fn claim(
     owners: &StreamOwners,
@@ -194,7 +263,11 @@ pub(crate) async fn claim(
                 .replicator
                 .lock()
                 .claim_stream(bits, claimed.place, now);
-            if take_over_stream(gateway, &owners.keys, claimed.stream) {
+            let files = restore_files(owners, gateway, &claimed.stream).await;
+            let is_here = take_over_stream(gateway, &owners.keys, claimed.stream);
+            // From here on the stream has references of its own.
+            drop(files);
+            if is_here {
                 StreamPlace::Here
             } else {
                 StreamPlace::Undecided("the journal does not work".to_owned())

@@ -11,7 +11,7 @@ mod restored_tests;
 mod tests;
 mod truncated;
 
-pub use self::image_runs::{IMAGE_CHANGED, ImageRun};
+pub use self::image_runs::{IMAGE_CHANGED, ImageRun, PromptFiles};
 pub use self::prompt_errors::{TEMPLATE_BROKEN, no_text_error};
 
 use self::prompt_errors::{images_lost, no_text, template_failed, tokenizer_failed};
@@ -47,6 +47,8 @@ pub struct PreparedPrompt {
     pub image_runs: Vec<ImageRun>,
     /// The images of these rows, once they are decoded ([`PreparedPrompt::attach`]).
     pub media: Vec<MediaInput>,
+    /// The images of these rows for an engine of another process ([`PreparedPrompt::attach_files`]).
+    pub files: Option<PromptFiles>,
 }
 
 /// A rendered conversation with its tools, from which the parsing of the answer follows.
@@ -239,6 +241,7 @@ impl<'a> PromptEncoder<'a> {
             rendered,
             image_runs: runs,
             media: Vec::new(),
+            files: None,
         })
     }
 

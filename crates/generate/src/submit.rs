@@ -21,6 +21,7 @@ use crate::request::GenerationParams;
 use crate::request_record::PromptRecord;
 use crate::sampling::breaker_tokens;
 use crate::stream_source::{StartedGeneration, Submitted};
+use engine::remote::RemoteRecord;
 use engine::{
     AdapterSet, Choice, MediaInput, Progress, Rejected, Request, RequestUpdate, SamplingParams,
     SequencePermits, Terms, Token, TopLogprob,
@@ -156,16 +157,21 @@ impl Submission<'_> {
         self.submit_request(number, choices, request)
     }
 
-    /// The inputs of the model's encoder.
+    /// The inputs of the model's encoder; none for an engine of another process, which gets the files.
     ///
     /// # Errors
     /// The prompt's tokens have no log-probabilities where they are rows of images, or the images are not attached.
     fn media(&self, prompt: &PreparedPrompt) -> Result<Vec<MediaInput>, ApiError> {
-        if prompt.image_runs.len() != prompt.media.len() {
+        let is_attached = if self.model.engine.is_remote() {
+            prompt.image_runs.is_empty() || prompt.files.is_some()
+        } else {
+            prompt.image_runs.len() == prompt.media.len()
+        };
+        if !is_attached {
             let message = "images of a prompt are not attached";
             return Err(ApiError::ours("internal_error", message));
         }
-        if self.params.prompt_logprobs && !prompt.media.is_empty() {
+        if self.params.prompt_logprobs && !prompt.image_runs.is_empty() {
             let message = "prompt_logprobs: rows of images have no log-probabilities";
             return Err(ApiError::field("prompt_logprobs", "invalid_value", message));
         }
@@ -322,11 +328,17 @@ impl Submission<'_> {
         (first_choice, n): (u32, usize),
         updates: &[RequestUpdate],
     ) -> RemoteRequest {
+        let files = prompt.files.as_ref();
+        let mut record = prompt.to_record();
+        for run in &mut record.images {
+            run.image = files.and_then(|files| files.place(run.image)).unwrap_or(0);
+        }
         RemoteRequest {
             prompt: PromptRecord {
                 echo_text: None,
-                ..prompt.to_record()
+                ..record
             },
+            images: files.map_or_else(Vec::new, |files| files.records.clone()),
             params: GenerationParams {
                 closed_objects: Some(self.constraints.closed_objects),
                 ..self.params.clone()
@@ -348,15 +360,15 @@ impl Submission<'_> {
         prompt: &PreparedPrompt,
         choices: (u32, usize),
         updates: &[RequestUpdate],
-    ) -> Result<Option<Arc<[u8]>>, ApiError> {
+    ) -> Result<Option<RemoteRecord>, ApiError> {
         if !self.model.engine.is_remote() {
             return Ok(None);
         }
-        if !prompt.image_runs.is_empty() {
-            let message = "messages: engines of a cluster do not compute images yet";
-            return Err(ApiError::field("messages", "not_supported", message));
-        }
         let request = self.remote_request(prompt, choices, updates);
-        Ok(Some(request.encode()?.into()))
+        let files = prompt.files.as_ref();
+        Ok(Some(RemoteRecord {
+            bytes: request.encode()?.into(),
+            files: files.map(|files| Arc::clone(&files.files)),
+        }))
     }
 }

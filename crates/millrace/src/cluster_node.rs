@@ -5,7 +5,7 @@ use crate::config::Settings;
 use crate::failure::Failure;
 use crate::journal_opening::{ReplicationMark, cluster_file, exchange_instance};
 use crate::loading::LoadedEngine;
-use cluster::executor::ExecutorModel;
+use cluster::executor::{DecodeImages, ExecutorModel};
 use cluster::instances::{InstanceState, Membership};
 use cluster::messages::{ContentIdentity, Heartbeat, KEYS_SAMPLE_MAX, Role};
 use cluster::names::InstanceId;
@@ -16,11 +16,11 @@ use cluster::records::{
 use cluster::relay::RelayedModel;
 use journal::RecordTap;
 use server::{
-    EngineAbsence, EngineArithmetic, Keys, ModelIdentity, OwnerState, RecordsSetup, Server,
-    key_of_description,
+    EngineAbsence, EngineArithmetic, EngineSight, Keys, ModelIdentity, OwnerState, RecordsSetup,
+    Server, files_of_description, key_of_description,
 };
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -31,6 +31,8 @@ pub(crate) struct JoinedCluster {
     pub(crate) node: Arc<ClusterNode>,
     /// The records of this gateway's streams; none at an engine, and after [`JoinedCluster::finish`].
     records: Arc<Mutex<Option<RecordsDriver>>>,
+    /// Decodes images of other gateways' requests.
+    decode: Arc<OnceLock<DecodeImages>>,
     runtime: Handle,
 }
 
@@ -81,6 +83,7 @@ pub(crate) async fn join(
     Ok(Some(JoinedCluster {
         node,
         records: Arc::default(),
+        decode: Arc::default(),
         runtime: Handle::current(),
     }))
 }
@@ -147,7 +150,8 @@ impl JoinedCluster {
         }
         let connection = Arc::clone(self.node.connection());
         let (client, subjects) = (connection.client().clone(), self.node.subjects().clone());
-        let replicator = Replicator::new(id, config.clone(), key_of_description);
+        let replicator = Replicator::new(id, config.clone(), key_of_description)
+            .with_files(files_of_description);
         let replicator = SharedReplicator::new(replicator);
         let known = Arc::clone(&membership);
         let mark = ReplicationMark::of(settings);
@@ -222,11 +226,27 @@ impl JoinedCluster {
         Box::new(move || node.engine_arithmetic(&key))
     }
 
+    /// Whether engines of a relayed model have this tower.
+    pub(crate) fn engine_sight(&self, key: String, tower: String) -> EngineSight {
+        let node = Arc::clone(&self.node);
+        Box::new(move || node.engines_see(&key, &tower))
+    }
+
+    /// Has images of other gateways' requests decoded in this way. To be called once, before a model is offered.
+    pub(crate) fn decode_images_by(&self, decode: DecodeImages) {
+        let _ = self.decode.set(decode);
+    }
+
     /// Offers a loaded model to gateways.
     pub(crate) fn execute(&self, loaded: &LoadedEngine) -> Result<(), Failure> {
         let identity = content_identity(&loaded.identity);
-        let model = ExecutorModel::new(loaded.name.clone(), identity, loaded.handle.clone());
-        let executed = self.node.execute(vec![model], &loaded.step_signal);
+        let mut model = ExecutorModel::new(loaded.name.clone(), identity, loaded.handle.clone());
+        if let Some(now) = &loaded.arithmetic_now {
+            let now = Arc::clone(now);
+            model = model.with_arithmetic(Arc::new(move || now().pop_first()));
+        }
+        let work = (vec![model], self.decode.get().cloned());
+        let executed = self.node.execute(work, &loaded.step_signal);
         self.runtime.block_on(executed).map_err(Failure::user)
     }
 }

@@ -33,9 +33,10 @@ use generate::images::Vision;
 use generate::model_handle::ModelHandle;
 use remote::ModelRelay;
 use server::{
-    EngineAbsence, EngineArithmetic, LoadPhase, LoadProgress, ModelFacts, ModelIdentity,
-    StepMetrics,
+    EngineAbsence, EngineArithmetic, EngineSight, LoadPhase, LoadProgress, ModelFacts,
+    ModelIdentity, StepMetrics,
 };
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Instant;
@@ -60,10 +61,13 @@ pub(crate) struct LoadedEngine {
     /// The relay to those engines.
     relay: Option<ModelRelay>,
     /// The arithmetic at a moment, of a device that may be given up.
-    arithmetic_now: Option<EngineArithmetic>,
+    pub(crate) arithmetic_now: Option<SharedArithmetic>,
     /// Packed weights that are being written to the cache.
     _cache_writers: Vec<CacheWriter>,
 }
+
+/// The arithmetic at a moment: as [`EngineArithmetic`], for the server and for the cluster.
+pub(crate) type SharedArithmetic = Arc<dyn Fn() -> BTreeSet<String> + Send + Sync>;
 
 /// Facts of a model's files without the weights.
 struct DescribedModel {
@@ -316,8 +320,14 @@ impl LoadedEngine {
 
     /// The arithmetic of engines of other processes, or of a device that may be given up.
     pub(crate) fn take_engine_arithmetic(&mut self) -> Option<EngineArithmetic> {
-        let of_device = self.arithmetic_now.take();
+        let of_device = self.arithmetic_now.clone();
+        let of_device = of_device.map(|now| Box::new(move || now()) as EngineArithmetic);
         of_device.or_else(|| self.relay.as_mut()?.arithmetic.take())
+    }
+
+    /// Whether engines of other processes have the tower of the handle.
+    pub(crate) fn take_engine_sight(&mut self) -> Option<EngineSight> {
+        self.relay.as_mut()?.sight.take()
     }
 
     /// Shuts the engine down and joins the thread.

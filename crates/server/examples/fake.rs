@@ -72,6 +72,7 @@ fn served() -> Result<ServedModel, Box<dyn Error>> {
         steps,
         engine_absence: None,
         engine_arithmetic: None,
+        engine_sight: None,
         handle: ModelHandle {
             vision: None,
             adapters: Arc::default(),

@@ -66,14 +66,14 @@ pub use gateway::keys::{
 pub use gateway::limits::{ModelLimits, ResponseLimits, StreamClocks};
 pub use gateway::metrics::StepMetrics;
 pub use gateway::models::{
-    DerivedModel, EngineAbsence, EngineArithmetic, Library, LibraryError, LoadError, LoadPhase,
+    DerivedModel, EngineAbsence, EngineArithmetic, EngineSight, Library, LibraryError, LoadError, LoadPhase,
     LoadProgress, LoadedModel, Loading, LocalModel, ModelFacts, ModelIdentity, ModelTask, PullNews,
     ServedModel, TowerFacts,
 };
 pub use gateway::owners_slot::OwnerState;
 pub use gateway::records::{
-    DescriptionError, DescriptionKind, RecordedPrompts, StreamDescription, end_words, is_rejection,
-    key_of_description,
+    DescriptionError, DescriptionKind, RecordedPrompts, StreamDescription, end_words,
+    files_of_description, is_rejection, key_of_description,
 };
 pub use gateway::recovery::StartingJournal;
 pub use gateway::stored::{StoredSummary, is_stored_answer};

@@ -30,6 +30,7 @@ use gateway::limits::LiveLimits;
 use gateway::models::{self, Library, Loading, ModelRegistry, ServedModel};
 use gateway::recovery::StartingJournal;
 use gateway::recovery::starting_journal::{hold_requests, recover_streams};
+use gateway::requested_images::decode_for_gateways;
 use gateway::stream_owners::{RecordsSetup, start_records};
 use gateway::streams::{JournalSlot, StreamFeed, StreamJournal};
 use gateway::takeover::take_over_orphans;
@@ -168,6 +169,11 @@ impl Server {
             Some(secret) => self.with_gateway_secret(id, secret),
             None => self,
         }
+    }
+
+    /// Decodes images of other gateways' requests, within the bounds of this server's own.
+    pub fn image_decoder(&self) -> DecodeImages {
+        decode_for_gateways(&self.app.gateway.generations)
     }
 
     /// Is believed by the other gateways with this secret, and believes them. To be called once.

@@ -321,6 +321,7 @@ impl Entry {
         }
         if self.ended.is_none() && running.is_sent() {
             self.ended = Some(now);
+            running.release_images();
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One attempt of a request: its generation, what was sent of it, and the orders that were applied.
 
+use super::given_images::ImageShare;
 use super::outgoing::{CopyBuffers, LogItems, Outgoing, bytes_of, bytes_of_vector};
 use crate::messages::{
     Attempt, ChoiceEnd, Order, OrderKind, RequestProgress, RunChoice, RunKey, TokenBatch,
@@ -25,6 +26,8 @@ pub struct RunningAttempt {
     orders_applied: u32,
     /// Progress that was sent last.
     sent: RequestProgress,
+    /// The share of memory of the request's images.
+    share: Option<ImageShare>,
 }
 
 /// Parts of an attempt's messages besides tokens.
@@ -88,7 +91,19 @@ impl RunningAttempt {
             orders_applied: 0,
             sent: queued(attempt),
             work: generation,
+            share: None,
         }
+    }
+
+    /// The attempt with the share of memory of its images.
+    pub(super) fn holding(mut self, share: Option<ImageShare>) -> Self {
+        self.share = share;
+        self
+    }
+
+    /// Returns the share of memory of the images: the attempt has ended.
+    pub(super) fn release_images(&mut self) {
+        self.share = None;
     }
 
     /// Whether every choice's end was sent.

@@ -1,11 +1,13 @@
 //! The tasks of an executor on NATS.
 
 use super::attempts::{Admission, Attempts, Settled};
+use super::given_images::{DecodeImages, GivenImages, ImageDesk};
+use super::received_files::ReceivedFiles;
 use super::running::RunningAttempt;
-use super::submission::{ExecutorModel, rejected, start};
+use super::submission::{ExecutorModel, ReadRun, rejected};
 use crate::messages::{
-    Assembled, Attempt, Heartbeat, PartAssembly, ReadRequest, Rejection, Run, RunReply,
-    decode_orders,
+    Assembled, Attempt, FileMessage, FileReply, Heartbeat, PartAssembly, ReadRequest, Rejection,
+    Run, RunReply, decode_orders,
 };
 use crate::names::{InstanceId, Subjects};
 use crate::nats::{SubjectKind, UnreadableMessages, publish_in_time};
@@ -13,7 +15,7 @@ use async_nats::connection::State;
 use async_nats::{Client, Message, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore, watch};
@@ -43,8 +45,8 @@ pub struct ExecutorService {
 }
 
 impl ExecutorService {
-    /// Subscribes to the requests for this engine; messages that are none are counted in `unreadable`. Must be called inside
-    /// a tokio runtime.
+    /// Subscribes to the requests for this engine; messages that are none are counted in `unreadable`. Without `decode`,
+    /// requests with images are rejected. Must be called inside a tokio runtime.
     ///
     /// # Errors
     /// The connection is closed.
@@ -52,7 +54,7 @@ impl ExecutorService {
         client: Client,
         subjects: Subjects,
         engine: InstanceId,
-        models: Vec<ExecutorModel>,
+        (models, decode): (Vec<ExecutorModel>, Option<DecodeImages>),
         unreadable: Arc<UnreadableMessages>,
     ) -> Result<Self, String> {
         let subscribe = async |subject: String| {
@@ -65,12 +67,17 @@ impl ExecutorService {
             runs: subscribe(subjects.run(engine)).await?,
             orders: subscribe(subjects.control(engine)).await?,
             reads: subscribe(subjects.read(engine)).await?,
+            files: subscribe(subjects.files(engine)).await?,
             heartbeats: subscribe(subjects.heartbeat()).await?,
             client: client.clone(),
             subjects,
             models: models.into(),
             attempts: Attempts::new(engine),
             parts: PartAssembly::default(),
+            images: ImageDesk {
+                files: Arc::default(),
+                decode,
+            },
             submissions: JoinSet::new(),
             turns: Arc::new(Semaphore::new(SUBMISSIONS_MAX)),
             outbox: Vec::new(),
@@ -134,10 +141,12 @@ struct Worker {
     runs: Subscriber,
     orders: Subscriber,
     reads: Subscriber,
+    files: Subscriber,
     heartbeats: Subscriber,
     models: Arc<[ExecutorModel]>,
     attempts: Attempts,
     parts: PartAssembly,
+    images: ImageDesk,
     /// At most [`super::STARTING_MAX`].
     submissions: JoinSet<Submitted>,
     turns: Arc<Semaphore>,
@@ -161,6 +170,7 @@ impl Worker {
                 Some(message) = self.runs.next() => self.take_run(message).await,
                 Some(message) = self.orders.next() => self.take_orders(&message),
                 Some(message) = self.reads.next() => self.take_read(message).await,
+                Some(message) = self.files.next() => self.take_file(message).await,
                 Some(message) = self.heartbeats.next() => self.take_heartbeat(&message),
                 Some(Ok((name, outcome))) = self.submissions.join_next() => {
                     self.settle(name, outcome).await;
@@ -170,6 +180,7 @@ impl Worker {
                 _ = expire.tick() => {
                     self.attempts.expire(now());
                     self.parts.drop_expired(now());
+                    self.lock_files().drop_idle(now());
                 }
                 () = stop.notified(), if !is_leaving => {
                     is_leaving = true;
@@ -208,7 +219,7 @@ impl Worker {
         }
     }
 
-    /// Submits a request on a thread for work that takes time.
+    /// Submits a request on a thread for work that takes time, after its images were decoded.
     fn submit(&mut self, run: Run, arrived: Instant) {
         let attempt = Attempt {
             handle: run.handle,
@@ -216,12 +227,30 @@ impl Worker {
         };
         let name = (run.gateway, attempt);
         let (models, turns) = (Arc::clone(&self.models), Arc::clone(&self.turns));
+        let images = self.images.clone();
         self.submissions.spawn(async move {
-            let _turn = turns.acquire_owned().await;
-            let submitted = tokio::task::spawn_blocking(move || start(&models, run, arrived));
-            let panicked = |_| Err(rejected(Rejection::Invalid, "the submission panicked"));
-            (name, submitted.await.unwrap_or_else(panicked))
+            (name, submit(run, arrived, (models, turns), images).await)
         });
+    }
+
+    fn lock_files(&self) -> MutexGuard<'_, ReceivedFiles> {
+        let files = self.images.files.lock();
+        files.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn take_file(&mut self, message: Message) {
+        let Some(answer) = message.reply else {
+            self.unreadable.note(SubjectKind::Run, NO_ANSWER);
+            return;
+        };
+        let reply = match FileMessage::decode(&message.payload) {
+            Ok(message) => self.lock_files().take(message, now()),
+            Err(why) => {
+                self.unreadable.note(SubjectKind::Run, why);
+                FileReply::Invalid
+            }
+        };
+        self.publish(answer.to_string(), reply.encode()).await;
     }
 
     async fn settle(
@@ -296,6 +325,42 @@ impl Worker {
             model.handle.engine.shutdown(now());
         }
     }
+}
+
+/// What the first turn of a submission came to.
+enum FirstTurn {
+    Done(Result<RunningAttempt, RunReply>),
+    /// The request has images, which are decoded without a turn.
+    Images(Box<ReadRun>),
+}
+
+async fn submit(
+    run: Run,
+    arrived: Instant,
+    (models, turns): (Arc<[ExecutorModel]>, Arc<Semaphore>),
+    images: ImageDesk,
+) -> Result<RunningAttempt, RunReply> {
+    let panicked = || rejected(Rejection::Invalid, "the submission panicked");
+    let own = Arc::clone(&models);
+    let read = move || match ReadRun::read(&own, run) {
+        Ok(read) if read.images().is_empty() => {
+            FirstTurn::Done(read.submit(&own, GivenImages::default(), arrived))
+        }
+        Ok(read) => FirstTurn::Images(Box::new(read)),
+        Err(reply) => FirstTurn::Done(Err(reply)),
+    };
+    let turn = Arc::clone(&turns).acquire_owned().await;
+    let first = tokio::task::spawn_blocking(read).await;
+    drop(turn);
+    let read = match first.map_err(|_| panicked())? {
+        FirstTurn::Done(outcome) => return outcome,
+        FirstTurn::Images(read) => read,
+    };
+    let given = images.prepare(read.images().to_vec(), read.vision(&models), arrived);
+    let given = given.await?;
+    let _turn = turns.acquire_owned().await;
+    let submitted = tokio::task::spawn_blocking(move || read.submit(&models, given, arrived));
+    submitted.await.unwrap_or_else(|_| Err(panicked()))
 }
 
 fn ticks(period: Duration) -> Interval {

@@ -3,13 +3,16 @@
 //! A request that was replaced by a later attempt, or forgotten, keeps its place until its submission is done: the submission
 //! holds the whole request, and a new one for each number of an attempt would have no bound.
 
+use super::given_images::GivenImages;
 use super::running::{AttemptOutputs, RunningAttempt};
 use crate::messages::{Attempt, ContentIdentity, RUN_BYTES_MAX, Rejection, Run, RunReply};
 use crate::names::InstanceId;
 use generate::constraint::compiler::ConstraintCompiler;
 use generate::embedding::EmbeddingVector;
 use generate::error::{ApiError, ErrorKind};
+use generate::images::{ImageRecord, Vision};
 use generate::model_handle::ModelHandle;
+use generate::prompt::IMAGE_CHANGED;
 use generate::remote_request::{ChoiceSoFar, RemoteRequest, Resumption};
 use generate::submit::NoHost;
 use std::collections::BTreeMap;
@@ -25,7 +28,12 @@ pub struct ExecutorModel {
     /// The model with its engine.
     pub handle: ModelHandle,
     compiler: ConstraintCompiler,
+    /// The arithmetic at a moment, of a device that may be given up; `None`: that of [`Self::identity`].
+    arithmetic_now: Option<ArithmeticNow>,
 }
+
+/// The arithmetic of an engine at a moment.
+pub type ArithmeticNow = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 impl ExecutorModel {
     /// A model, with a compiler of constraints of its own.
@@ -35,54 +43,126 @@ impl ExecutorModel {
             key,
             identity,
             handle,
+            arithmetic_now: None,
+        }
+    }
+
+    /// The model on a device that may be given up: `now` is the arithmetic at a moment.
+    #[must_use]
+    pub fn with_arithmetic(self, now: ArithmeticNow) -> Self {
+        let arithmetic_now = Some(now);
+        Self {
+            arithmetic_now,
+            ..self
+        }
+    }
+
+    /// The arithmetic at a moment, if it can change.
+    pub(crate) fn arithmetic_now(&self) -> Option<&ArithmeticNow> {
+        self.arithmetic_now.as_ref()
+    }
+
+    /// The content with the arithmetic of this moment.
+    fn identity_now(&self) -> ContentIdentity {
+        let now = self.arithmetic_now.as_ref().and_then(|now| now());
+        ContentIdentity {
+            arithmetic: now.unwrap_or_else(|| self.identity.arithmetic.clone()),
+            ..self.identity.clone()
         }
     }
 }
 
-/// Submits a request. Reads the record and compiles constraints, which may take time.
+/// Submits a request without images. Reads the record and compiles constraints, which may take time.
 ///
 /// # Errors
 /// The answer to the gateway if the request is not run.
 pub fn start(models: &[ExecutorModel], run: Run, now: Instant) -> Result<RunningAttempt, RunReply> {
-    let model = models.iter().find(|model| model.key == run.model_key);
-    let model = model.ok_or_else(|| {
-        let message = format!("model_key: {:?} is not served", run.model_key);
-        rejected(Rejection::UnknownModel, message)
-    })?;
-    if run.identity != model.identity {
-        let message = format!("identity: {:?} has other content", run.model_key);
-        return Err(rejected(Rejection::OtherContent, message));
+    ReadRun::read(models, run)?.submit(models, GivenImages::default(), now)
+}
+
+/// A request whose record was read.
+pub(super) struct ReadRun {
+    /// Place among the models.
+    model: usize,
+    run: Run,
+    request: RemoteRequest,
+}
+
+impl ReadRun {
+    /// Reads the record of a request for one of these models.
+    ///
+    /// # Errors
+    /// As of [`start`].
+    pub(super) fn read(models: &[ExecutorModel], run: Run) -> Result<Self, RunReply> {
+        let model = models.iter().position(|model| model.key == run.model_key);
+        let model = model.ok_or_else(|| {
+            let message = format!("model_key: {:?} is not served", run.model_key);
+            rejected(Rejection::UnknownModel, message)
+        })?;
+        if run.identity != models[model].identity_now() {
+            let message = format!("identity: {:?} has other content", run.model_key);
+            return Err(rejected(Rejection::OtherContent, message));
+        }
+        let request = RemoteRequest::decode(&run.request)
+            .map_err(|why| rejected(Rejection::Invalid, why.to_string()))?;
+        Ok(Self {
+            model,
+            run,
+            request,
+        })
     }
-    let request = RemoteRequest::decode(&run.request)
-        .map_err(|why| rejected(Rejection::Invalid, why.to_string()))?;
-    let choices = run.choices.iter().map(|choice| ChoiceSoFar {
-        ids: choice.ids.clone(),
-        has_ended: choice.has_ended,
-    });
-    let later = |ms| now.checked_add(Duration::from_millis(ms));
-    let resumption = Resumption {
-        choices: choices.collect(),
-        deadline: run.deadline_ms.and_then(later),
-        since: now.checked_sub(Duration::from_millis(run.age_ms)),
-        is_paused: run.is_paused,
-        updates: run.updates,
-        retry_after: Duration::ZERO,
-        vector: EmbeddingVector::default(),
-    };
-    let vector = request.embedding.map(|_| Arc::clone(&resumption.vector));
-    let submitted = request
-        .submit(&model.handle, &model.compiler, resumption, &NoHost)
-        .map_err(|why| rejection_of(&why))?;
-    let attempt = Attempt {
-        handle: run.handle,
-        attempt: run.attempt,
-    };
-    let outputs = AttemptOutputs {
-        top_n: request.params.sampling.top_logprobs as usize,
-        vector,
-    };
-    let given = &run.choices;
-    Ok(RunningAttempt::new(attempt, submitted, given, outputs))
+
+    /// The images that the record names.
+    pub(super) fn images(&self) -> &[ImageRecord] {
+        &self.request.images
+    }
+
+    /// Rules of the model's tower for images; `None`: the model reads text only.
+    pub(super) fn vision(&self, models: &[ExecutorModel]) -> Option<Arc<Vision>> {
+        models[self.model].handle.vision.clone()
+    }
+
+    /// Submits the request with its images.
+    ///
+    /// # Errors
+    /// As of [`start`].
+    pub(super) fn submit(
+        self,
+        models: &[ExecutorModel],
+        given: GivenImages,
+        now: Instant,
+    ) -> Result<RunningAttempt, RunReply> {
+        let (model, run, request) = (&models[self.model], self.run, self.request);
+        let choices = run.choices.iter().map(|choice| ChoiceSoFar {
+            ids: choice.ids.clone(),
+            has_ended: choice.has_ended,
+        });
+        let later = |ms| now.checked_add(Duration::from_millis(ms));
+        let resumption = Resumption {
+            choices: choices.collect(),
+            deadline: run.deadline_ms.and_then(later),
+            since: now.checked_sub(Duration::from_millis(run.age_ms)),
+            is_paused: run.is_paused,
+            updates: run.updates,
+            retry_after: Duration::ZERO,
+            vector: EmbeddingVector::default(),
+            images: given.images,
+        };
+        let vector = request.embedding.map(|_| Arc::clone(&resumption.vector));
+        let submitted = request
+            .submit(&model.handle, &model.compiler, resumption, &NoHost)
+            .map_err(|why| rejection_of(&why))?;
+        let attempt = Attempt {
+            handle: run.handle,
+            attempt: run.attempt,
+        };
+        let outputs = AttemptOutputs {
+            top_n: request.params.sampling.top_logprobs as usize,
+            vector,
+        };
+        let running = RunningAttempt::new(attempt, submitted, &run.choices, outputs);
+        Ok(running.holding(given.share))
+    }
 }
 
 pub(super) fn rejected(code: Rejection, message: impl Into<String>) -> RunReply {
@@ -90,8 +170,10 @@ pub(super) fn rejected(code: Rejection, message: impl Into<String>) -> RunReply 
     RunReply::Rejected { code, message }
 }
 
-fn rejection_of(why: &ApiError) -> RunReply {
+pub(super) fn rejection_of(why: &ApiError) -> RunReply {
     let code = match why.kind {
+        // The tower, or the preparation of images, is another one than the gateway's.
+        _ if why.code == IMAGE_CHANGED => Rejection::OtherContent,
         ErrorKind::Unavailable if why.code == "shutting_down" => Rejection::Leaving,
         ErrorKind::Unavailable => Rejection::Full,
         _ => Rejection::Invalid,

@@ -103,6 +103,9 @@ pub struct ServedModel {
     /// Entries of the vectors that the engine gives to gateways; 0: no embeddings.
     #[serde(skip_serializing_if = "is_zero")]
     pub hidden_dim: u64,
+    /// Fingerprint of the tower that computes images, in hexadecimal digits; empty: the instance sees no images.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub tower: String,
     /// Load of the engine; absent where the instance has no engine for the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<ReportedLoad>,
@@ -238,6 +241,7 @@ impl Heartbeat {
 impl ServedModel {
     fn check(&self) -> Result<(), MessageError> {
         check_text("key", &self.key, TEXT_BYTES_MAX)?;
+        check_text("tower", &self.tower, TEXT_BYTES_MAX)?;
         self.identity.check()?;
         let rate = self.load.and_then(|load| load.prefill_tokens_per_s);
         if rate.is_none_or(|rate| rate.is_finite() && rate >= 0.0) {

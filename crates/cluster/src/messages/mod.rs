@@ -3,13 +3,14 @@
 //! ```text
 //! heartbeat   what an instance is, serves and has free     run       a request for an engine, and the answers
 //! tokens      tokens, ends and progress of requests        control   orders, control updates, reads of missing tokens
-//! encoding    bytes of all but heartbeats and tokens, and the head of a stream's records
+//! files       files that requests name                   encoding  bytes of all but heartbeats and tokens, the head of records
 //! ```
 
 use std::fmt;
 
 mod control;
 mod encoding;
+mod files;
 mod heartbeat;
 mod run;
 mod tokens;
@@ -18,6 +19,9 @@ pub use control::{
     ORDERS_MAX, Order, OrderKind, READS_MAX, ReadEntry, ReadRequest, decode_orders, encode_orders,
 };
 pub use encoding::{RECORDS_HEAD_BYTES_MAX, RecordsHead};
+pub use files::{
+    FILE_BYTES_MAX, FILE_PART_BYTES, FILES_MAX, FileDigest, FileMessage, FileReply, file_parts,
+};
 pub use heartbeat::{
     ContentIdentity, HEARTBEAT_BYTES_MAX, Heartbeat, KEYS_SAMPLE_MAX, MODELS_MAX, OwnedStreams,
     ReportedLoad, Role, ServedModel,

@@ -13,7 +13,7 @@ pub use model_searches::{AnnouncedModel, EngineSearch};
 pub use served_models::Relaying;
 
 use crate::config::NatsConfig;
-use crate::executor::{ExecutorModel, ExecutorService};
+use crate::executor::{DecodeImages, ExecutorModel, ExecutorService};
 use crate::instances::{InstanceState, LiveInstance, Membership, MembershipConfig};
 use crate::messages::{Heartbeat, OwnedStreams, Role};
 use crate::names::{InstanceId, Subjects};
@@ -177,28 +177,24 @@ impl ClusterNode {
         *last
     }
 
-    /// Takes requests of gateways for these models. `step` gets the waker that the engines' observers call after each
-    /// step. To be called once.
+    /// Takes requests of gateways for these models, whose images are decoded by `decode`. `step` gets the waker that the
+    /// engines' observers call after each step. To be called once.
     ///
     /// # Errors
     /// The connection has ended.
     pub async fn execute(
         &self,
-        models: Vec<ExecutorModel>,
+        (models, decode): (Vec<ExecutorModel>, Option<DecodeImages>),
         step: &OnceLock<Waker>,
     ) -> Result<(), String> {
         let client = self.connection().client().clone();
         for model in &models {
-            self.served.add(
-                &model.key,
-                &model.identity,
-                model.handle.context_max,
-                Some(&model.handle.engine),
-            )?;
+            self.served.add_executed(model)?;
         }
         let (subjects, id) = (self.subjects.clone(), self.membership.id());
         let unreadable = Arc::clone(self.connection().unreadable());
-        let executor = ExecutorService::start(client, subjects, id, models, unreadable).await?;
+        let work = (models, decode);
+        let executor = ExecutorService::start(client, subjects, id, work, unreadable).await?;
         // A second waker would be of a second executor.
         let _ = step.set(executor.step_waker());
         *lock(&self.executor) = Some(executor);
@@ -242,7 +238,7 @@ impl ClusterNode {
             .as_ref()
             .ok_or("this process relays no requests (any more)")?;
         let served = &self.served;
-        let number = served.add(&model.key, &model.identity, model.context_max, None)?;
+        let number = served.add_relayed(&model)?;
         let relaying = Relaying {
             served: Arc::clone(served),
             number,
@@ -269,6 +265,12 @@ impl ClusterNode {
     pub fn engine_arithmetic(&self, key: &str) -> BTreeSet<String> {
         let instances = self.membership.instances();
         self.searches.arithmetic(key, &instances)
+    }
+
+    /// Whether an engine of a relayed model has this tower; true while the model has no engine.
+    pub fn engines_see(&self, key: &str, tower: &str) -> bool {
+        let instances = self.membership.instances();
+        self.searches.see(key, tower, &instances)
     }
 
     /// Why this process cannot do its part now; `None`: it can. A process that has its own engine serves without

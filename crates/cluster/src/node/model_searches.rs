@@ -98,6 +98,14 @@ impl ModelSearches {
         tracked.map_or_else(BTreeSet::new, |found| found.search.arithmetic(instances))
     }
 
+    /// Whether an engine of the model has this tower; true without engines.
+    pub(super) fn see(&self, key: &str, tower: &str, instances: &[LiveInstance]) -> bool {
+        let table = self.lock();
+        let mut searches = table.searches.iter();
+        let tracked = searches.find(|tracked| tracked.search.key == key);
+        tracked.is_none_or(|found| found.search.see(tower, instances))
+    }
+
     /// All searches.
     pub(super) fn all(&self) -> Vec<EngineSearch> {
         let table = self.lock();
@@ -145,12 +153,23 @@ impl EngineSearch {
 
     /// The arithmetics of all engines of the model that are not gone.
     pub fn arithmetic(&self, instances: &[LiveInstance]) -> BTreeSet<String> {
-        let here = engines(instances).filter(|engine| engine.state != InstanceState::Gone);
-        let served = here.filter_map(|engine| self.find(engine));
-        let served = served.filter(|served| served.identity.has_content_of(&self.identity));
+        let served = self.served(instances);
         served
             .map(|served| served.identity.arithmetic.clone())
             .collect()
+    }
+
+    /// Whether an engine of the model has this tower; true without engines.
+    fn see(&self, tower: &str, instances: &[LiveInstance]) -> bool {
+        let mut served = self.served(instances).peekable();
+        served.peek().is_none() || served.any(|served| served.tower == tower)
+    }
+
+    /// The model at all engines that are not gone.
+    fn served<'a>(&'a self, instances: &'a [LiveInstance]) -> impl Iterator<Item = &'a ServedModel> {
+        let here = engines(instances).filter(|engine| engine.state != InstanceState::Gone);
+        let served = here.filter_map(|engine| self.find(engine));
+        served.filter(|served| served.identity.has_content_of(&self.identity))
     }
 
     /// Why no engine takes requests for the model; `None`: one does.

@@ -1,8 +1,9 @@
 //! Models of this process in its heartbeats: served ones, and those whose requests are relayed.
 
 use super::model_searches::OpenSearch;
-use crate::executor::reported_load;
-use crate::messages::{ContentIdentity, MODELS_MAX, ServedModel, VECTOR_ENTRIES_MAX};
+use crate::executor::{ArithmeticNow, ExecutorModel, reported_load};
+use crate::messages::{MODELS_MAX, ServedModel, VECTOR_ENTRIES_MAX};
+use crate::relay::RelayedModel;
 use engine::Handle;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,6 +26,8 @@ struct ServedEntry {
     model: ServedModel,
     /// `None`: the engines are other processes.
     engine: Option<Handle>,
+    /// The arithmetic at a moment, of a device that may be given up.
+    arithmetic_now: Option<ArithmeticNow>,
 }
 
 impl ServedModels {
@@ -35,17 +38,41 @@ impl ServedModels {
         }
     }
 
-    /// Adds a model; without `engine`, one whose engines are other processes. Returns the number for
-    /// [`ServedModels::remove`].
+    /// Adds a model whose engines are other processes. Returns the number for [`ServedModels::remove`].
     ///
     /// # Errors
     /// A heartbeat has no room for another model.
-    pub(super) fn add(
+    pub(super) fn add_relayed(&self, model: &RelayedModel) -> Result<u64, String> {
+        let served = ServedModel {
+            key: model.key.clone(),
+            identity: model.identity.clone(),
+            context_max: model.context_max as u64,
+            ..ServedModel::default()
+        };
+        self.add((served, None, None))
+    }
+
+    /// Adds a model with an engine of this process.
+    ///
+    /// # Errors
+    /// As of [`ServedModels::add_relayed`].
+    pub(super) fn add_executed(&self, model: &ExecutorModel) -> Result<u64, String> {
+        let vision = model.handle.vision.as_ref();
+        let served = ServedModel {
+            key: model.key.clone(),
+            identity: model.identity.clone(),
+            context_max: model.handle.context_max as u64,
+            hidden_dim: announced_dim(&model.handle.engine),
+            tower: vision.map_or_else(String::new, |vision| vision.fingerprint_text()),
+            load: None,
+        };
+        let engine = Some(model.handle.engine.clone());
+        self.add((served, engine, model.arithmetic_now().cloned()))
+    }
+
+    fn add(
         &self,
-        key: &str,
-        identity: &ContentIdentity,
-        context_max: usize,
-        engine: Option<&Handle>,
+        (model, engine, arithmetic_now): (ServedModel, Option<Handle>, Option<ArithmeticNow>),
     ) -> Result<u64, String> {
         let mut table = self.lock();
         if table.entries.len() >= MODELS_MAX {
@@ -57,14 +84,9 @@ impl ServedModels {
         table.next += 1;
         table.entries.push(ServedEntry {
             number,
-            model: ServedModel {
-                key: key.to_owned(),
-                identity: identity.clone(),
-                context_max: context_max as u64,
-                hidden_dim: engine.map_or(0, announced_dim),
-                load: None,
-            },
-            engine: engine.cloned(),
+            model,
+            engine,
+            arithmetic_now,
         });
         Ok(number)
     }
@@ -77,18 +99,28 @@ impl ServedModels {
     /// All models, with the load of each engine.
     pub(super) fn describe(&self) -> Vec<ServedModel> {
         let table = self.lock();
-        let described = table.entries.iter().map(|entry| ServedModel {
-            load: entry
-                .engine
-                .as_ref()
-                .map(|engine| reported_load(engine, self.cache_epoch)),
-            ..entry.model.clone()
-        });
-        described.collect()
+        let described = table.entries.iter();
+        described
+            .map(|entry| entry.describe(self.cache_epoch))
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, ModelTable> {
         self.models.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ServedEntry {
+    fn describe(&self, cache_epoch: u64) -> ServedModel {
+        let engine = self.engine.as_ref();
+        let mut model = ServedModel {
+            load: engine.map(|engine| reported_load(engine, cache_epoch)),
+            ..self.model.clone()
+        };
+        if let Some(now) = self.arithmetic_now.as_ref().and_then(|now| now()) {
+            model.identity.arithmetic = now;
+        }
+        model
     }
 }
 

@@ -3,7 +3,10 @@
 use super::cluster_identity::{IdentityCheck, IdentityStep};
 use super::jet_stream::{JetStreamRecords, StoreFacts, parse_notice};
 use super::journal_tap::{SharedReplicator, now};
-use super::store::{Fenced, PublishOutcome, StoreProblem, StoreRequest, StoreStatus};
+use super::store::{
+    Fenced, FilesOutcome, PublishOutcome, StoreProblem, StoreRequest, StoreStatus,
+};
+use crate::messages::FileDigest;
 use crate::nats::{Connection, SubjectKind};
 use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
@@ -19,6 +22,8 @@ const REQUESTS_MAX: usize = 256;
 const STORE_EVERY: Duration = Duration::from_secs(2);
 /// Time between two looks at the ages of all copies.
 const AGES_EVERY: Duration = Duration::from_secs(60);
+/// Pause before files are sent again that may not be stored.
+const FILES_AGAIN: Duration = Duration::from_secs(1);
 /// Time for the creation of the store.
 const CREATE_WAIT: Duration = Duration::from_secs(10);
 
@@ -38,7 +43,12 @@ pub struct RecordsLink {
     pub on_store: Box<dyn Fn() + Send + Sync>,
     /// Wakes the journal's thread when streams are to be written once more.
     pub on_wanted: Box<dyn Fn() + Send + Sync>,
+    /// Reads a file that records name. Called on a thread that may block.
+    pub read_file: ReadFile,
 }
+
+/// Reads a file by its digest; `None`: it is not there any more.
+pub type ReadFile = Arc<dyn Fn(&FileDigest) -> Option<Vec<u8>> + Send + Sync>;
 
 /// A running replicator. Dropped, it stops; what is not stored stays in the journal only.
 #[derive(Debug)]
@@ -103,6 +113,8 @@ enum Answer {
     Published(u128, u64, PublishOutcome),
     Checked(u128, Result<Option<super::LastMessage>, ()>),
     Purged(PurgeName, bool),
+    Files(u128, FilesOutcome),
+    FilesPurged(u128, bool),
 }
 
 struct RecordsTask {
@@ -177,7 +189,8 @@ impl RecordsTask {
                 break;
             };
             let store = self.link.store.clone();
-            self.requests.spawn(perform(store, action));
+            let read_file = Arc::clone(&self.link.read_file);
+            self.requests.spawn(perform((store, read_file), action));
         }
         let fenced = replicator.take_fenced();
         let wants_copies = replicator.wants_copies();
@@ -202,7 +215,9 @@ impl RecordsTask {
             Answer::Purged((id, below, epoch), false) => {
                 replicator.on_purge_failed(id, below, epoch);
             }
-            Answer::Purged(_, true) => {}
+            Answer::Files(id, outcome) => replicator.on_files(id, outcome, now()),
+            Answer::FilesPurged(id, false) => replicator.on_file_purge_failed(id),
+            Answer::Purged(_, true) | Answer::FilesPurged(_, true) => {}
         }
     }
 
@@ -303,8 +318,16 @@ async fn agree(store: &JetStreamRecords, check: &IdentityCheck) -> Result<(), St
     Ok(())
 }
 
-async fn perform(store: JetStreamRecords, action: StoreRequest) -> Answer {
+async fn perform(
+    (store, read_file): (JetStreamRecords, ReadFile),
+    action: StoreRequest,
+) -> Answer {
     match action {
+        StoreRequest::Files { id, files, renews } => {
+            let outcome = store_files((&store, &read_file), id, (files, renews)).await;
+            Answer::Files(id, outcome)
+        }
+        StoreRequest::PurgeFiles { id } => Answer::FilesPurged(id, store.purge_files(id).await),
         StoreRequest::Publish {
             id,
             serial,
@@ -323,4 +346,26 @@ async fn perform(store: JetStreamRecords, action: StoreRequest) -> Answer {
             Answer::Purged((id, below, epoch), is_done)
         }
     }
+}
+
+/// Stores the files of a stream, one after the other.
+async fn store_files(
+    (store, read_file): (&JetStreamRecords, &ReadFile),
+    id: u128,
+    (files, renews): (Vec<FileDigest>, bool),
+) -> FilesOutcome {
+    if renews && !store.purge_files(id).await {
+        return FilesOutcome::Busy(FILES_AGAIN);
+    }
+    for digest in files {
+        let read = Arc::clone(read_file);
+        let read = tokio::task::spawn_blocking(move || read(&digest)).await;
+        let Some(bytes) = read.unwrap_or_default() else {
+            return FilesOutcome::Missing;
+        };
+        if let Err(wait) = store.store_file(id, &digest, bytes).await {
+            return FilesOutcome::Busy(wait.unwrap_or(FILES_AGAIN));
+        }
+    }
+    FilesOutcome::Stored
 }

@@ -4,7 +4,9 @@ use super::claim::SubjectMessage;
 use super::cluster_identity::ClusterIdentity;
 use super::replicator::{RECORDS_BYTES_MAX, RecordsConfig};
 use super::store::{LastMessage, PublishOutcome, StoreProblem};
-use crate::messages::{RECORDS_HEAD_BYTES_MAX, RecordsHead};
+use crate::messages::{
+    FILE_BYTES_MAX, FILE_PART_BYTES, FileDigest, RECORDS_HEAD_BYTES_MAX, RecordsHead, file_parts,
+};
 use crate::names::{ClusterId, Subjects};
 use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
 use async_nats::jetstream::stream::{
@@ -131,7 +133,11 @@ impl JetStreamRecords {
         Config {
             name: self.subjects.records_stream(),
             description: Some("Millrace: records of streams".to_owned()),
-            subjects: vec![self.subjects.all_records(), self.subjects.all_job_names()],
+            subjects: vec![
+                self.subjects.all_records(),
+                self.subjects.all_job_names(),
+                self.subjects.all_files(),
+            ],
             retention: RetentionPolicy::Limits,
             discard: DiscardPolicy::New,
             storage: StorageType::File,
@@ -295,6 +301,59 @@ impl JetStreamRecords {
         };
         let purge = stream.purge().sequence(below);
         purge.filter(self.subjects.records(id)).await.is_ok()
+    }
+
+    /// Stores a file of a stream in parts; a part that is there stays. `Err`: not all parts are stored, and when to try
+    /// again, where that is known.
+    pub(super) async fn store_file(
+        &self,
+        id: u128,
+        digest: &FileDigest,
+        bytes: Vec<u8>,
+    ) -> Result<(), Option<Duration>> {
+        let bytes = Bytes::from(bytes);
+        for part in 0..file_parts(bytes.len()) {
+            let start = part * FILE_PART_BYTES;
+            let payload = bytes.slice(start..bytes.len().min(start + FILE_PART_BYTES));
+            let subject = self.subjects.file_part(id, digest, part);
+            match self.publish_to(subject, 0, payload).await {
+                // Another message is there: the digest names the same bytes.
+                PublishOutcome::Stored(_) | PublishOutcome::WrongSequence => {}
+                PublishOutcome::Busy(wait) => return Err(Some(wait)),
+                PublishOutcome::Unknown => return Err(None),
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes that are stored under a file's name, which the caller compares with it; `None`: a part is missing.
+    ///
+    /// # Errors
+    /// JetStream does not answer.
+    pub async fn file(
+        &self,
+        id: u128,
+        digest: &FileDigest,
+        bytes: usize,
+    ) -> Result<Option<Vec<u8>>, String> {
+        let mut file = Vec::new();
+        for part in 0..file_parts(bytes.min(FILE_BYTES_MAX)) {
+            let subject = self.subjects.file_part(id, digest, part);
+            match self.last_payload(&subject).await? {
+                Some((_, payload)) => file.extend_from_slice(&payload),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(file))
+    }
+
+    /// Removes the files of a stream.
+    pub(super) async fn purge_files(&self, id: u128) -> bool {
+        let Ok(stream) = self.stream().await else {
+            return false;
+        };
+        let purge = stream.purge().filter(self.subjects.stream_files(id));
+        purge.await.is_ok()
     }
 
     /// Says to the other instances that a stream has a new owner.

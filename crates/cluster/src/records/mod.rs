@@ -14,6 +14,11 @@
 //! bounded buffer. Where that is full, or the store has lost messages, the stream is written once more from memory; the
 //! older messages are purged when the copy is complete.
 //!
+//! # Files
+//!
+//! Images are no records. Where a stream's description names files, they are stored before its records, each in parts under
+//! subjects of its own, and removed with the records: who finds records finds their files.
+//!
 //! # Owner
 //!
 //! The head of each message names the owner and a generation. A gateway takes a stream over by appending a claim with the
@@ -40,10 +45,10 @@ pub use claim::{
     SubjectMessage,
 };
 pub use cluster_identity::{ClusterIdentity, IdentityCheck};
-pub use driver::{RecordsDriver, RecordsLink};
+pub use driver::{ReadFile, RecordsDriver, RecordsLink};
 pub use jet_stream::JetStreamRecords;
 pub use journal_tap::{JournalTap, SharedReplicator};
-pub use replicator::{KeyReader, RecordsConfig, Replicator, ReplicatorCounters};
+pub use replicator::{FileReader, KeyReader, RecordsConfig, Replicator, ReplicatorCounters};
 pub use store::{
-    Fenced, LastMessage, PublishOutcome, ReplicaState, StoreProblem, StoreRequest, StoreStatus,
+    Fenced, FilesOutcome, LastMessage, PublishOutcome, ReplicaState, StoreProblem, StoreRequest, StoreStatus,
 };

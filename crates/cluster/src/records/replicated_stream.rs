@@ -2,7 +2,7 @@
 
 use super::replicator::RECORDS_BYTES_MAX;
 use super::store::LastMessage;
-use crate::messages::{RECORDS_HEAD_BYTES_MAX, RecordsHead};
+use crate::messages::{FileDigest, RECORDS_HEAD_BYTES_MAX, RecordsHead};
 use crate::names::InstanceId;
 use bytes::Bytes;
 use journal::{
@@ -31,6 +31,17 @@ pub(super) enum NextAction {
     Fenced,
     /// A record is beyond the bounds of the format: the stream is never replicated.
     Refused,
+}
+
+/// Whether the files that a stream's records name are stored: they are stored before the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileState {
+    /// They are, since this time; or there are none.
+    Stored(Option<Instant>),
+    /// They are to be sent. Those that are there may be old: they are removed before (`renews`).
+    Wanted { renews: bool },
+    /// They are being sent.
+    Sending,
 }
 
 /// A message without an answer.
@@ -86,6 +97,9 @@ pub(super) struct ReplicatedStream {
     pub(super) messages: u64,
     pub(super) copy_bytes: u64,
     pub(super) bytes_since: u64,
+    /// Files that the records name.
+    pub(super) files: Vec<FileDigest>,
+    pub(super) file_state: FileState,
 }
 
 impl ReplicatedStream {
@@ -115,6 +129,28 @@ impl ReplicatedStream {
             messages: 0,
             copy_bytes: 0,
             bytes_since: 0,
+            files: Vec::new(),
+            file_state: FileState::Stored(None),
+        }
+    }
+
+    /// Takes the names of the files in a description. They are sent where they are not stored, or would soon be too old.
+    pub(super) fn set_files(&mut self, files: Vec<FileDigest>, age_max: Duration, now: Instant) {
+        self.files = files;
+        self.file_state = match self.file_state {
+            _ if self.files.is_empty() => FileState::Stored(None),
+            FileState::Stored(None) => FileState::Wanted { renews: false },
+            FileState::Stored(Some(at)) if now.saturating_duration_since(at) > age_max / 2 => {
+                FileState::Wanted { renews: true }
+            }
+            state => state,
+        };
+    }
+
+    /// The store may have lost files.
+    pub(super) fn lose_files(&mut self) {
+        if let FileState::Stored(Some(_)) = self.file_state {
+            self.file_state = FileState::Wanted { renews: false };
         }
     }
 
@@ -248,6 +284,7 @@ impl ReplicatedStream {
 
     /// The store has lost messages, or has those of an earlier owner.
     pub(super) fn take_regress(&mut self, last: Option<LastMessage>) {
+        self.lose_files();
         self.flight = None;
         self.copying = None;
         self.pending = Vec::new();

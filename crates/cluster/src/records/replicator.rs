@@ -5,8 +5,9 @@
 //! older one or none (the store has lost messages; the stream is written once more), or another owner's (fenced).
 
 use super::claim::ClaimedPlace;
-use super::replicated_stream::{NextAction, ReplicatedStream, Schedule};
-use super::store::{Fenced, LastMessage, PublishOutcome, ReplicaState, StoreRequest};
+use super::replicated_stream::{FileState, NextAction, ReplicatedStream, Schedule};
+use super::store::{Fenced, FilesOutcome, LastMessage, PublishOutcome, ReplicaState, StoreRequest};
+use crate::messages::FileDigest;
 use crate::names::InstanceId;
 use journal::{Open, Record, RecordSource, StreamKey};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -21,6 +22,13 @@ const PURGES_MAX: usize = 4096;
 
 /// The hash of the API key in a stream's description.
 pub type KeyReader = fn(&[u8]) -> u64;
+/// The files that a stream's description names.
+pub type FileReader = fn(&[u8]) -> Vec<FileDigest>;
+
+/// Streams whose files are sent at one time: each has a file in memory.
+const FILES_AT_ONCE: usize = 4;
+/// Pause before a stream whose files wait for others.
+const FILES_PAUSE: Duration = Duration::from_millis(50);
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +57,7 @@ pub struct Replicator {
     instance: InstanceId,
     config: RecordsConfig,
     key_of: KeyReader,
+    files_of: FileReader,
     streams: HashMap<u128, ReplicatedStream>,
     schedule: Schedule,
     /// Streams that can be written once more from memory.
@@ -56,6 +65,10 @@ pub struct Replicator {
     /// Streams that another instance may have taken over during an interruption; a part of `streams`.
     doubtful: BTreeSet<u128>,
     purges: VecDeque<(u128, u64)>,
+    /// Streams whose files are to be removed, at most [`PURGES_MAX`].
+    file_purges: VecDeque<u128>,
+    /// Streams whose files are being sent.
+    sending: usize,
     fenced: Vec<Fenced>,
     /// Bytes of records that are not stored.
     held: usize,
@@ -76,11 +89,14 @@ impl Replicator {
             instance,
             config,
             key_of,
+            files_of: |_| Vec::new(),
             streams: HashMap::new(),
             schedule: Schedule::default(),
             wanted: BTreeSet::new(),
             doubtful: BTreeSet::new(),
             purges: VecDeque::new(),
+            file_purges: VecDeque::new(),
+            sending: 0,
             fenced: Vec::new(),
             held: 0,
             is_connected: false,
@@ -91,6 +107,12 @@ impl Replicator {
         }
     }
 
+    /// The replicator of streams whose descriptions name files: they are stored before the records.
+    #[must_use]
+    pub fn with_files(self, files_of: FileReader) -> Self {
+        Self { files_of, ..self }
+    }
+
     /// A stream begins. One that was claimed keeps its generation and waits for the copy.
     pub fn open_stream(&mut self, key: StreamKey, id: u128, description: &[u8], now: Instant) {
         let stream = self.streams.entry(id);
@@ -98,6 +120,7 @@ impl Replicator {
         stream.key = Some(key);
         stream.api_key = (self.key_of)(description);
         stream.copy_bytes = description.len() as u64;
+        stream.set_files((self.files_of)(description), self.config.age_max, now);
         self.push(id, &Record::Open(Open::new(id, description)), now);
         self.settle(id, now);
     }
@@ -174,6 +197,7 @@ impl Replicator {
         }
         let held = stream.held();
         stream.api_key = (self.key_of)(description);
+        stream.set_files((self.files_of)(description), self.config.age_max, now);
         let copied = stream.copy(Open::new(id, description), write, now);
         self.held = self.held - held + stream.held();
         stream.behind_since.get_or_insert(now);
@@ -234,13 +258,18 @@ impl Replicator {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        if let Some(flight) = &stream.flight {
+        if stream.file_state == FileState::Sending {
+            // The answer settles the stream.
+        } else if let Some(flight) = &stream.flight {
             if !flight.is_sent {
                 self.schedule.set(&mut stream.due, id, now);
             }
         } else if stream.is_forgotten {
             if stream.stored > 0 && self.purges.len() < PURGES_MAX {
                 self.purges.push_back((id, stream.last_sequence + 1));
+            }
+            if !stream.files.is_empty() && self.file_purges.len() < PURGES_MAX {
+                self.file_purges.push_back(id);
             }
             self.remove(id);
         } else if stream.needs_copy {
@@ -276,6 +305,9 @@ impl Replicator {
             let epoch = self.epoch;
             return Some(StoreRequest::Purge { id, below, epoch });
         }
+        if let Some(id) = self.file_purges.pop_front() {
+            return Some(StoreRequest::PurgeFiles { id });
+        }
         while let Some(id) = self.schedule.take_due(now) {
             let action = self.next_action(id, now);
             if action.is_some() {
@@ -306,6 +338,11 @@ impl Replicator {
             if stream.pending.is_empty() || stream.needs_copy {
                 return None;
             }
+            match stream.file_state {
+                FileState::Stored(_) => {}
+                FileState::Sending => return None,
+                FileState::Wanted { renews } => return self.send_files(id, renews, now),
+            }
             let held = stream.held();
             stream.begin_flight(self.instance, now);
             self.held = self.held - held + stream.held();
@@ -321,6 +358,21 @@ impl Replicator {
             expected,
             payload,
         })
+    }
+}
+
+impl Replicator {
+    /// The request to store a stream's files, if not too many are being sent.
+    fn send_files(&mut self, id: u128, renews: bool, now: Instant) -> Option<StoreRequest> {
+        let stream = self.streams.get_mut(&id)?;
+        if self.sending >= FILES_AT_ONCE {
+            self.schedule.set(&mut stream.due, id, now + FILES_PAUSE);
+            return None;
+        }
+        stream.file_state = FileState::Sending;
+        self.sending += 1;
+        let files = stream.files.clone();
+        Some(StoreRequest::Files { id, files, renews })
     }
 }
 

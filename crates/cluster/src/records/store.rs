@@ -1,7 +1,7 @@
 //! The store of records: requests of the replicator with their outcomes, and the store as this process has seen it
 //! last.
 
-use crate::messages::RecordsHead;
+use crate::messages::{FileDigest, RecordsHead};
 use crate::names::InstanceId;
 use bytes::Bytes;
 use std::fmt;
@@ -37,6 +37,31 @@ pub enum StoreRequest {
         /// The store that the sequence is of: in a store that was made again, it would be another message's.
         epoch: u64,
     },
+    /// Store the files that the stream's records name.
+    Files {
+        /// The stream.
+        id: u128,
+        /// The files.
+        files: Vec<FileDigest>,
+        /// Whether what is stored is removed before, since it is old.
+        renews: bool,
+    },
+    /// Remove all files of the stream.
+    PurgeFiles {
+        /// The stream.
+        id: u128,
+    },
+}
+
+/// The answer to a request to store files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilesOutcome {
+    /// They are stored.
+    Stored,
+    /// A file is not on this machine any more: the stream cannot be continued elsewhere.
+    Missing,
+    /// Not stored; to be sent again after this time.
+    Busy(Duration),
 }
 
 /// The answer to a publication.

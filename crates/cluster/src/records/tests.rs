@@ -1,7 +1,7 @@
 //! The replicator, one answer at a time.
 
 use super::{
-    LastMessage, PublishOutcome, RecordsConfig, ReplicaState, Replicator, StoreRequest,
+    FilesOutcome, LastMessage, PublishOutcome, RecordsConfig, ReplicaState, Replicator, StoreRequest,
     SubjectMessage,
 };
 use crate::messages::RecordsHead;
@@ -196,4 +196,96 @@ fn purges_of_an_earlier_store_are_dropped() {
     replicator.note_store(2, 0, now);
     replicator.on_purge_failed(ID, 31, 0);
     assert_eq!(replicator.poll(now), None);
+}
+
+/// A connected replicator with streams that name a file.
+fn with_files(streams: u128) -> (Replicator, Instant) {
+    let now = epoch();
+    let replicator = Replicator::new(InstanceId(1), RecordsConfig::default(), |_| 7);
+    let mut replicator = replicator.with_files(|_| vec![[3; 32]]);
+    replicator.set_connected(true, now);
+    replicator.note_store(1, 0, now);
+    for id in ID..ID + streams {
+        replicator.open_stream(KEY, id, b"{}", now);
+    }
+    (replicator, now + Duration::from_secs(1))
+}
+
+fn files(id: u128, renews: bool) -> StoreRequest {
+    let files = vec![[3; 32]];
+    StoreRequest::Files { id, files, renews }
+}
+
+#[test]
+fn files_are_stored_before_the_first_record() {
+    let (mut replicator, now) = with_files(1);
+    assert_eq!(replicator.poll(now), Some(files(ID, false)));
+    replicator.append(ID, &tokens(0, &[1]), now);
+    let later = now + Duration::from_secs(1);
+    assert_eq!(replicator.poll(later), None, "the files are on the way");
+    assert!(replicator.behind_bytes() > 0);
+    let wait = Duration::from_secs(1);
+    replicator.on_files(ID, FilesOutcome::Busy(wait), later);
+    assert_eq!(replicator.poll(later), None);
+    assert_eq!(replicator.poll(later + wait), Some(files(ID, false)));
+    replicator.on_files(ID, FilesOutcome::Stored, later + wait);
+    store_next(&mut replicator, 1, later + 2 * wait);
+    assert_eq!(replicator.behind_bytes(), 0);
+    replicator.forget_stream(ID, later);
+    let purge = StoreRequest::Purge {
+        id: ID,
+        below: 2,
+        epoch: 0,
+    };
+    assert_eq!(replicator.poll(later), Some(purge));
+    let purge = Some(StoreRequest::PurgeFiles { id: ID });
+    assert_eq!(replicator.poll(later), purge);
+    replicator.on_file_purge_failed(ID);
+    assert_eq!(replicator.poll(later), purge);
+    replicator.check();
+}
+
+#[test]
+fn files_are_sent_of_few_streams_at_a_time_and_a_forgotten_stream_waits_for_the_answer() {
+    let (mut replicator, now) = with_files(6);
+    let mut sent = Vec::new();
+    while let Some(StoreRequest::Files { id, .. }) = replicator.poll(now) {
+        sent.push(id);
+    }
+    assert_eq!(sent.len(), 4);
+    replicator.forget_stream(sent[0], now);
+    assert_eq!(replicator.poll(now), None, "its files are on the way");
+    replicator.on_files(sent[0], FilesOutcome::Stored, now);
+    let purge = StoreRequest::PurgeFiles { id: sent[0] };
+    assert_eq!(replicator.poll(now), Some(purge));
+    let later = now + Duration::from_secs(1);
+    let Some(StoreRequest::Files { id, .. }) = replicator.poll(later) else {
+        panic!("there is room for another");
+    };
+    assert!(!sent.contains(&id));
+    replicator.check();
+}
+
+#[test]
+fn lost_store_gets_the_files_again_and_old_ones_are_renewed() {
+    let (mut replicator, now) = with_files(1);
+    assert_eq!(replicator.poll(now), Some(files(ID, false)));
+    replicator.on_files(ID, FilesOutcome::Stored, now);
+    store_next(&mut replicator, 5, now);
+    replicator.note_store(2, 0, now);
+    assert_eq!(replicator.poll(now), Some(StoreRequest::Check { id: ID }));
+    replicator.on_checked(ID, Ok(None), now);
+    assert_eq!(replicator.next_copy(), Some((KEY, ID)));
+    replicator.copy_stream(ID, b"{}", &mut |_| {}, now);
+    let later = now + Duration::from_secs(1);
+    assert_eq!(replicator.poll(later), Some(files(ID, false)));
+    replicator.on_files(ID, FilesOutcome::Missing, later);
+    store_next(&mut replicator, 1, later);
+    let old = later + RecordsConfig::default().age_max * 2 / 3;
+    replicator.look_at_ages(old);
+    assert_eq!(replicator.next_copy(), Some((KEY, ID)));
+    replicator.copy_stream(ID, b"{}", &mut |_| {}, old);
+    let later = old + Duration::from_secs(1);
+    assert_eq!(replicator.poll(later), Some(files(ID, true)));
+    replicator.check();
 }

@@ -6,9 +6,10 @@ use super::placing::{Engines, ModelEngines};
 use crate::messages::{Attempt, Order, OrderKind, ReadEntry, ReadRequest, Run};
 use crate::names::InstanceId;
 use crate::placement::{Placement, PlacementConfig, PlacementPolicy};
-use engine::remote::RelayedRequest;
+use engine::remote::{RelayedRequest, RemoteFiles};
 use engine::{Phase, RequestId, RequestUpdate};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{Clock, End, FailCode};
 
@@ -21,6 +22,8 @@ pub enum Action {
         engine: InstanceId,
         /// The request.
         run: Box<Run>,
+        /// Files that the engine has to have before the request.
+        files: Option<Arc<RemoteFiles>>,
     },
     /// Send orders.
     Order {
@@ -239,8 +242,10 @@ impl Relay {
                     .unplaced_since
                     .is_some_and(|at| since(at) >= config.unplaced_max) =>
             {
-                let engines = self.engines.models.get(placed.model);
-                let has_engines = engines.is_some_and(|engines| !engines.loads.is_empty());
+                let has_engines = self.engines.models.get(placed.model).is_some_and(|engines| {
+                    let unfit = self.unfit_engines(placed, engines);
+                    engines.loads.len() > unfit.len()
+                });
                 let end = match placed.relayed.phase() {
                     Phase::Queued if has_engines => End::TimedOut(Clock::Queue),
                     _ => End::Failed(FailCode::NoEngine),
@@ -250,7 +255,11 @@ impl Relay {
             Place::Waiting { .. } => {}
             Place::Sent { engine, at } => {
                 let is_dead = self.is_dead(engine, connected_at, now);
-                if is_dead || since(at) >= self.config.reply_wait {
+                let wait = match placed.relayed.files() {
+                    Some(_) => self.config.files_wait,
+                    None => self.config.reply_wait,
+                };
+                if is_dead || since(at) >= wait {
                     self.take_back(handle, false, now);
                 }
             }
@@ -287,6 +296,8 @@ pub struct RelayConfig {
     pub silence_max: Duration,
     /// Time for the answer to a request that was sent.
     pub reply_wait: Duration,
+    /// The same for a request with files, which are sent before it, and decoded.
+    pub files_wait: Duration,
     /// Pause before a request that all engines rejected is offered again.
     pub retry: Duration,
     /// Time that a request waits for an engine before the first token, or after an engine's death.
@@ -307,6 +318,7 @@ impl Default for RelayConfig {
             read_repeat: Duration::from_secs(1),
             silence_max: Duration::from_secs(6),
             reply_wait: Duration::from_secs(10),
+            files_wait: Duration::from_secs(90),
             retry: Duration::from_millis(100),
             unplaced_max: Duration::from_secs(60),
             reconnect_grace: Duration::from_secs(2),

@@ -1,16 +1,17 @@
 //! A relay on NATS, and its models: added while the relay runs, and replaced after their handles were closed.
 
 use super::core::{Action, Relay};
-use super::outgoing::{encode_in_parts, submit};
+use super::files::FileSender;
+use super::outgoing::{FILES_SUBMIT_WAIT, SUBMIT_WAIT, encode_in_parts, submit};
 use super::placing::{Engines, KnownInstance};
 use super::{RelayConfig, RelayCounters, SubmitOutcome};
 use crate::messages::{
-    ContentIdentity, MODELS_MAX, Order, ReadRequest, Rejection, RunReply, TokenBatch,
+    ContentIdentity, MODELS_MAX, Order, ReadRequest, Rejection, Run, RunReply, TokenBatch,
 };
 use crate::names::{InstanceId, Subjects};
 use crate::nats::{Hearing, SubjectKind, UnreadableMessages, publish_in_time};
 use async_nats::{Client, Message, Request, RequestErrorKind, Subscriber};
-use engine::remote::RemoteInbox;
+use engine::remote::{RemoteFiles, RemoteInbox};
 use futures_util::StreamExt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -285,16 +286,7 @@ impl RelayTask {
         let mut is_open = is_usable;
         for action in actions {
             match action {
-                Action::Submit { engine, run } => {
-                    let client = self.link.client.clone();
-                    let subject = self.link.subjects.run(engine);
-                    let name = (run.handle, run.attempt);
-                    let unreadable = Arc::clone(&self.link.unreadable);
-                    self.submissions.spawn(async move {
-                        let outcome = submit(&client, &subject, &run, &unreadable).await;
-                        (engine, name, outcome)
-                    });
-                }
+                Action::Submit { engine, run, files } => self.submit(engine, *run, files),
                 Action::Order { engine, orders } if is_open => {
                     is_open = self.order(engine, &orders).await;
                 }
@@ -302,6 +294,33 @@ impl RelayTask {
                 Action::Order { .. } | Action::Read { .. } => {}
             }
         }
+    }
+
+    fn submit(&mut self, engine: InstanceId, run: Run, files: Option<Arc<RemoteFiles>>) {
+        let client = self.link.client.clone();
+        let subjects = self.link.subjects.clone();
+        let name = (run.handle, run.attempt);
+        let unreadable = Arc::clone(&self.link.unreadable);
+        self.submissions.spawn(async move {
+            let sender = FileSender {
+                client: &client,
+                subject: &subjects.files(engine),
+                unreadable: &unreadable,
+            };
+            let wait = match &files {
+                Some(_) => FILES_SUBMIT_WAIT,
+                None => SUBMIT_WAIT,
+            };
+            let sent = match &files {
+                Some(files) => sender.send(files).await,
+                None => Ok(()),
+            };
+            let outcome = match sent {
+                Ok(()) => submit(&client, &subjects.run(engine), (&run, wait), &unreadable).await,
+                Err(outcome) => outcome,
+            };
+            (engine, name, outcome)
+        });
     }
 
     /// Sends orders; lost ones are given again. Returns whether the connection takes messages.
@@ -353,6 +372,9 @@ pub struct RelayedModel {
     pub identity: ContentIdentity,
     /// Tokens that prompt and answer may have together; engines with a shorter context get no request.
     pub context_max: usize,
+    /// Fingerprint of the tower by which prompts with images were made, in hexadecimal digits; empty: there are none. Engines
+    /// with another one get no request with images.
+    pub tower: String,
     /// Requests of the model's handle.
     pub inbox: RemoteInbox,
 }

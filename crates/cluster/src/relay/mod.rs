@@ -12,18 +12,21 @@
 //!   [`stream::FailCode::CrashedEngines`].
 //! - **Orders** (pause, resume, updates) are numbered and repeated until acknowledged; credit is sent as it grows.
 //! - **Embeddings** have no tokens: their vector comes beside the end, which counts with the vector only.
+//! - **Images** go as files before the request, to engines that have the tower of this gateway's model.
 //! - While this process has no connection, no engine counts as dead.
 //!
 //! ```text
 //! core            polls of requests, times and bounds   assignment       a request, where it runs, and its end
 //! placing         requests that go to an engine         outgoing         orders until acknowledged, credit, reads, parts
 //! arrivals        messages of engines                   driver           the relay and its models on NATS
+//! files           files of requests, sent before them
 //! ```
 
 mod arrivals;
 mod assignment;
 mod core;
 mod driver;
+mod files;
 mod outgoing;
 mod placing;
 #[cfg(test)]

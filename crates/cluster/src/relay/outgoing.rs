@@ -166,13 +166,15 @@ pub(super) fn encode_in_parts(gateway: InstanceId, orders: &[Order]) -> Vec<Vec<
 }
 
 /// Time for the answer to one part of a request: the engine reads a long record and compiles constraints.
-const SUBMIT_WAIT: Duration = Duration::from_secs(10);
+pub(super) const SUBMIT_WAIT: Duration = Duration::from_secs(10);
+/// The same for a request with images, which the engine decodes.
+pub(super) const FILES_SUBMIT_WAIT: Duration = Duration::from_secs(45);
 
-/// Sends the parts of a request one after the other. The answer to the last one counts.
+/// Sends the parts of a request one after the other; each is answered within `wait`. The answer to the last one counts.
 pub(super) async fn submit(
     client: &Client,
     subject: &str,
-    run: &Run,
+    (run, wait): (&Run, Duration),
     unreadable: &UnreadableMessages,
 ) -> SubmitOutcome {
     let Ok(parts) = run.encode_parts() else {
@@ -181,7 +183,7 @@ pub(super) async fn submit(
     let mut last = SubmitOutcome::Unanswered;
     for part in parts {
         let request = Request::new().payload(part.into());
-        let request = request.timeout(Some(SUBMIT_WAIT));
+        let request = request.timeout(Some(wait));
         let answer = client.send_request(subject.to_owned(), request).await;
         let reply = answer.ok().map(|answer| RunReply::decode(&answer.payload));
         last = match reply {

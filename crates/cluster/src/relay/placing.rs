@@ -1,6 +1,6 @@
 //! Which requests are sent to an engine, and to which one of those that serve the model.
 
-use super::assignment::Place;
+use super::assignment::{Assignment, Place};
 use super::core::{Action, Relay};
 use super::driver::{ModelSlot, RelayedModel};
 use crate::messages::{ContentIdentity, Heartbeat, ReportedLoad, Role, Run};
@@ -52,14 +52,15 @@ impl Relay {
             let (adapter, scale) = used;
             mix(salt ^ (adapter as u64) << 32 ^ u64::from(scale.to_bits()))
         });
+        let files = placed.relayed.files().cloned();
         let prompt = placed.relayed.prompt();
+        let numbered = files.as_ref().map(|files| files.numbered(prompt));
+        let prompt = numbered.as_deref().unwrap_or(prompt);
         let vector_len = placed.relayed.vector_len();
-        let excluded = match (vector_len, engines) {
-            (Some(len), Some(engines)) => {
-                [&placed.excluded[..], &engines.without_vectors(len)].concat()
-            }
-            _ => placed.excluded.clone(),
-        };
+        let mut excluded = placed.excluded.clone();
+        if let Some(engines) = engines {
+            excluded.extend(unfit_engines(placed, model, engines));
+        }
         let request = PlacementRequest {
             model: *hash,
             // An embedding takes nothing from a prefix cache, and leaves nothing there.
@@ -93,7 +94,29 @@ impl Relay {
         self.actions.push(Action::Submit {
             engine: load.id,
             run: Box::new(run),
+            files,
         });
+    }
+
+    /// Engines that cannot compute a request: they give no vectors of its length, or see its images otherwise.
+    pub(super) fn unfit_engines(
+        &self,
+        placed: &Assignment,
+        engines: &ModelEngines,
+    ) -> Vec<InstanceId> {
+        unfit_engines(placed, &self.models.0[placed.model].model, engines)
+    }
+}
+
+fn unfit_engines(
+    placed: &Assignment,
+    model: &RelayedModel,
+    engines: &ModelEngines,
+) -> Vec<InstanceId> {
+    match (placed.relayed.vector_len(), placed.relayed.files()) {
+        (Some(len), _) => engines.without_vectors(len),
+        (None, Some(_)) => engines.without_tower(&model.tower),
+        (None, None) => Vec::new(),
     }
 }
 
@@ -120,6 +143,8 @@ pub struct ModelEngines {
     pub arithmetic: Vec<String>,
     /// By engine: entries of the vectors that it gives; 0: no embeddings.
     pub hidden_dims: Vec<u64>,
+    /// By engine: fingerprint of the tower that computes images; empty: none.
+    pub towers: Vec<String>,
 }
 
 /// The engines as they are known now.
@@ -161,6 +186,15 @@ impl ModelEngines {
             .collect()
     }
 
+    /// Engines that a request with images excludes: only equal towers compute equal rows.
+    pub(super) fn without_tower(&self, tower: &str) -> Vec<InstanceId> {
+        let towers = self.towers.iter().map(|own| own == tower && !own.is_empty());
+        let engines = self.loads.iter().zip(towers.chain(std::iter::repeat(false)));
+        engines
+            .filter_map(|(load, sees)| (!sees).then_some(load.id))
+            .collect()
+    }
+
     fn new(model: &RelayedModel, instances: &[KnownInstance]) -> Self {
         let mut engines = Self::default();
         for instance in instances.iter().filter(|instance| instance.accepts) {
@@ -174,6 +208,7 @@ impl ModelEngines {
                 engines.loads.push(engine_load(instance, &load));
                 engines.arithmetic.push(served.identity.arithmetic.clone());
                 engines.hidden_dims.push(served.hidden_dim);
+                engines.towers.push(served.tower.clone());
             }
         }
         engines
@@ -224,6 +259,7 @@ mod tests {
             identity,
             context_max: 64,
             hidden_dim: 8,
+            tower: if id == 1 { "eyes".into() } else { String::new() },
             load: (role != Role::Gateway).then(|| ReportedLoad {
                 pages_total: 10,
                 pages_free: 3,
@@ -258,6 +294,7 @@ mod tests {
             key: "model".into(),
             identity: identity("w", ""),
             context_max: 64,
+            tower: "eyes".into(),
             inbox,
         };
         let mut instances = [
@@ -282,6 +319,9 @@ mod tests {
         assert_eq!(engines.models[0].arithmetic, ["f32", "bf16"]);
         let without = |len| engines.models[0].without_vectors(len).len();
         assert_eq!((without(8), without(9)), (0, 2));
+        let blind = |tower| engines.models[0].without_tower(tower);
+        assert_eq!(blind("eyes"), [InstanceId(2)]);
+        assert_eq!((blind("others").len(), blind("").len()), (2, 2));
         assert_eq!(engines.alive, [1, 2, 3, 5, 6].map(InstanceId).into());
         let load = &engines.models[0].loads[0];
         assert_eq!(

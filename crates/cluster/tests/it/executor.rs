@@ -103,6 +103,7 @@ fn run(handle: u64, max_tokens: usize, credit_window: u64) -> Run {
         terms: RecordTerms::default(),
         in_effect: engine::RequestUpdate::default(),
         embedding: None,
+        images: Vec::new(),
     };
     Run {
         handle,
@@ -152,7 +153,7 @@ impl Bench {
             client,
             subjects.clone(),
             ENGINE,
-            vec![model],
+            (vec![model], None),
             Arc::default(),
         )
         .await

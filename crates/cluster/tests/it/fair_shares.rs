@@ -120,6 +120,7 @@ fn run(key: &Key, gateway: InstanceId, handle: u64) -> Run {
         terms: serde_json::from_value(terms).unwrap(),
         in_effect: engine::RequestUpdate::default(),
         embedding: None,
+        images: Vec::new(),
     };
     Run {
         handle,

@@ -45,6 +45,7 @@ fn known_engine() -> KnownInstance {
         identity: ContentIdentity::default(),
         context_max: 128,
         hidden_dim: 0,
+        tower: String::new(),
         load: Some(ReportedLoad {
             pages_total: 64,
             pages_free: 64,
@@ -153,7 +154,7 @@ fn submit(handle: &Handle) -> Reader<Token> {
         progress: Arc::new(Progress::default()),
         permits: None,
         held: None,
-        remote: Some((*b"record").into()),
+        remote: Some(b"record".to_vec().into()),
     };
     handle.submit(request).unwrap();
     reader
@@ -205,6 +206,7 @@ async fn start_relay(
         key: "model".into(),
         identity: ContentIdentity::default(),
         context_max: 128,
+        tower: String::new(),
         inbox,
     };
     let driver = driver.unwrap();

@@ -3,6 +3,7 @@
 use crate::connection::wait_for;
 use crate::nats_server::{NatsServer, program};
 use cluster::config::NatsConfig;
+use cluster::messages::{FILE_PART_BYTES, FileDigest};
 use cluster::names::{ClusterName, InstanceId, Subjects};
 use cluster::nats::Connection;
 use cluster::records::{
@@ -79,6 +80,22 @@ impl Recorder<Fs> for TestRecorder {
     }
 }
 
+/// Bytes of a file: more than one message has.
+const FILE_BYTES: usize = FILE_PART_BYTES + 1000;
+
+/// The file of a description that begins with `f`, named by the byte after it.
+fn files_of(description: &[u8]) -> Vec<FileDigest> {
+    match description {
+        [b'f', name, ..] => vec![[*name; 32]],
+        _ => Vec::new(),
+    }
+}
+
+/// Files on the disk: all but one.
+fn read_file(digest: &FileDigest) -> Option<Vec<u8>> {
+    (digest[0] != b'?').then(|| vec![digest[0]; FILE_BYTES])
+}
+
 /// A gateway's journal with its records in JetStream.
 struct Gateway {
     instance: InstanceId,
@@ -103,7 +120,8 @@ impl Gateway {
         let subjects = Subjects::new(&ClusterName::new("test").unwrap());
         let store = JetStreamRecords::new(connection.client().clone(), subjects, config.clone());
         let instance = InstanceId(id);
-        let shared = SharedReplicator::new(Replicator::new(instance, config, |_| 7));
+        let replicator = Replicator::new(instance, config, |_| 7).with_files(files_of);
+        let shared = SharedReplicator::new(replicator);
         let folder = Folder::new(&format!("records-{id}"));
         let directory = JournalDirectory::new(folder.0.join("journal"));
         let (mut writer, _) = open_journal(directory, JournalConfig::default()).unwrap();
@@ -124,6 +142,7 @@ impl Gateway {
             identity: None,
             on_fenced: Box::new(move |fence| on_fenced.lock().unwrap().push(fence)),
             on_wanted: Box::new(move || wanted.get().unwrap().wake()),
+            read_file: Arc::new(read_file),
         });
         Self {
             instance,
@@ -139,10 +158,26 @@ impl Gateway {
     }
 
     fn write(&self, id: u128, tokens: impl IntoIterator<Item = u32>) {
+        self.write_described(id, vec![b'd'; 100 + id as usize], tokens);
+    }
+
+    fn write_described(
+        &self,
+        id: u128,
+        description: Vec<u8>,
+        tokens: impl IntoIterator<Item = u32>,
+    ) {
         let mut streams = self.streams.lock().unwrap();
         let stream = streams.streams.entry(id).or_default();
-        stream.description = vec![b'd'; 100 + id as usize];
+        stream.description = description;
         stream.tokens.extend(tokens);
+        drop(streams);
+        self.waker.wake();
+    }
+
+    fn forget(&self, id: u128) {
+        let mut streams = self.streams.lock().unwrap();
+        streams.streams.get_mut(&id).unwrap().is_forgotten = true;
         drop(streams);
         self.waker.wake();
     }
@@ -344,15 +379,7 @@ async fn ended_retention_removes_the_records() {
         gateway.write(id, 0..10);
     }
     gateway.wait_stored(&[1, 2]).await;
-    gateway
-        .streams
-        .lock()
-        .unwrap()
-        .streams
-        .get_mut(&1)
-        .unwrap()
-        .is_forgotten = true;
-    gateway.waker.wake();
+    gateway.forget(1);
     let second = Gateway::start(&nats.server, 2, RecordsConfig::default()).await;
     let last = |id| second.store.last_message(id);
     let mut is_removed = false;
@@ -388,4 +415,53 @@ async fn description_larger_than_a_message_is_stored_in_parts() {
     let taken = claimed(second.claim(7, InstanceId(1)).await);
     assert_eq!(taken.stream.description, description);
     assert_eq!(taken.stream.choices[0].ids.len(), 5000);
+}
+
+/// Promise (Records of streams in JetStream): the images of a stream are stored before its records, survive a wiped store, and
+/// are removed with the records.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_are_stored_with_the_records_that_name_them() {
+    let Some(mut nats) = server("files") else {
+        return;
+    };
+    let gateway = Gateway::start(&nats.server, 1, RecordsConfig::default()).await;
+    gateway.write_described(7, b"fa".to_vec(), 0..10);
+    gateway.write_described(8, b"f?".to_vec(), 0..10);
+    gateway.wait_stored(&[7, 8]).await;
+    let second = Gateway::start(&nats.server, 2, RecordsConfig::default()).await;
+    let file = |id, name: u8| {
+        let store = second.store.clone();
+        async move { store.file(id, &[name; 32], FILE_BYTES).await }
+    };
+    let whole = Some(vec![b'a'; FILE_BYTES]);
+    assert_eq!(file(7, b'a').await, Ok(whole.clone()));
+    assert_eq!(file(8, b'?').await, Ok(None), "missing on this machine");
+    assert_eq!(file(9, b'a').await, Ok(None), "of another stream");
+    // A store without the records and the files.
+    nats.server.kill();
+    std::fs::remove_dir_all(&nats.store.0).unwrap();
+    let before = gateway.shared.lock().counters().regressions;
+    nats.server.start();
+    wait_for("a copy", || {
+        let counters = gateway.shared.lock().counters();
+        (counters.regressions >= before + 2).then_some(())
+    })
+    .await;
+    gateway.wait_stored(&[7, 8]).await;
+    let mut again = file(7, b'a').await;
+    while again.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        again = file(7, b'a').await;
+    }
+    assert_eq!(again, Ok(whole));
+    let taken = claimed(second.claim(8, InstanceId(1)).await);
+    assert_eq!(taken.stream.choices[0].ids.len(), 10);
+    gateway.forget(7);
+    for _ in 0..2000 {
+        if file(7, b'a').await == Ok(None) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("the file is not removed");
 }

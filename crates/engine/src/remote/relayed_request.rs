@@ -1,6 +1,7 @@
 //! A request whose tokens an engine of another process computes, and the reports of that engine: progress, the vectors
 //! of embeddings, and why its tokens are rejected.
 
+use super::{RemoteFiles, RemoteRecord};
 use crate::inbox::{Inbox, SubmittedRequest};
 use crate::request_state::RequestState;
 use crate::sequence::Sequence;
@@ -23,7 +24,7 @@ pub struct RelayedRequest {
     pub(super) choices: Vec<Option<Sequence>>,
     /// By choice: items that the engine counts as accepted because it was given them.
     pub(super) given: Vec<u64>,
-    record: Arc<[u8]>,
+    record: RemoteRecord,
     /// Whether the request counts as queued.
     pub(super) is_queued: bool,
     /// Phase that the follower was notified of.
@@ -75,7 +76,12 @@ impl RelayedRequest {
 
     /// The record for the engine.
     pub fn record(&self) -> &Arc<[u8]> {
-        &self.record
+        &self.record.bytes
+    }
+
+    /// Files that the record names; `None`: there are none.
+    pub fn files(&self) -> Option<&Arc<RemoteFiles>> {
+        self.record.files.as_ref()
     }
 
     /// Ids of the prompt; of a resumed answer with the tokens before the submission.

@@ -85,7 +85,7 @@ impl Bench {
             progress: Arc::new(Progress::default()),
             permits: None,
             held: None,
-            remote: Some((*b"record").into()),
+            remote: Some(b"record".to_vec().into()),
         };
         (request, readers)
     }

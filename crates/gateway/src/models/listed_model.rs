@@ -98,7 +98,7 @@ impl ListedModel {
     /// Whether the model sees images: of a loaded model as it was loaded, of another as its files say.
     fn sees_images(&self) -> bool {
         match &self.state {
-            ModelState::Ready(serving) => serving.model.handle.vision.is_some(),
+            ModelState::Ready(serving) => serving.model.vision().is_some(),
             _ => self
                 .facts
                 .as_ref()

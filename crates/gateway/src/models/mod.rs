@@ -16,6 +16,7 @@
 
 use crate::metrics::StepMetrics;
 use generate::error::ApiError;
+use generate::images::Vision;
 use generate::model_handle::ModelHandle;
 use generate::prompt::no_text_error;
 use std::collections::BTreeSet;
@@ -56,12 +57,24 @@ pub struct ServedModel {
     pub engine_absence: Option<EngineAbsence>,
     /// The arithmetic of the engines of other processes; `None`: that of [`Self::identity`].
     pub engine_arithmetic: Option<EngineArithmetic>,
+    /// Whether engines of other processes have the tower of the handle; `None`: the engine is in this process.
+    pub engine_sight: Option<EngineSight>,
 }
 
 /// The arithmetics of the engines that a model has now, as in [`ModelIdentity::arithmetic`]; none: there is no engine.
 pub type EngineArithmetic = Box<dyn Fn() -> BTreeSet<String> + Send + Sync>;
 
+/// Whether an engine of a model has the tower by which this process makes prompts with images; true while there is no engine.
+pub type EngineSight = Box<dyn Fn() -> bool + Send + Sync>;
+
 impl ServedModel {
+    /// How images become rows of a prompt; `None`: the model reads text only, or no engine has its tower.
+    pub fn vision(&self) -> Option<&Arc<Vision>> {
+        let vision = self.handle.vision.as_ref()?;
+        let sight = self.engine_sight.as_ref();
+        sight.is_none_or(|sees| sees()).then_some(vision)
+    }
+
     /// An error for a request for text, if the model generates none.
     pub(crate) fn expect_text(&self) -> Result<(), ApiError> {
         if self.handle.engine.generates() {

@@ -152,7 +152,7 @@ impl ModelRegistry {
     pub fn may_see_images(&self) -> bool {
         let sees = |entry: &Arc<ModelEntry>| {
             let ready = entry.ready_model();
-            ready.is_none_or(|ready| ready.model.handle.vision.is_some())
+            ready.is_none_or(|ready| ready.model.vision().is_some())
         };
         self.library().is_some() || self.entries().iter().any(sees)
     }

@@ -156,11 +156,22 @@ struct ImagesOfDescription {
     images: Vec<ImageRecord>,
 }
 
-/// Names of the blobs with the images of a stream; none for another object.
-pub(crate) fn blobs_of_description(description: &[u8]) -> Vec<BlobName> {
+/// The images of a stream, whose bytes are files; none for another object.
+pub(crate) fn images_of_description(description: &[u8]) -> Vec<ImageRecord> {
     let described = serde_json::from_slice::<ImagesOfDescription>(description);
-    let images = described.map_or_else(|_| Vec::new(), |described| described.images);
-    images.iter().filter_map(ImageRecord::digest).collect()
+    described.map_or_else(|_| Vec::new(), |described| described.images)
+}
+
+/// Names of the files with the images of a stream, each once; none for another object.
+pub fn files_of_description(description: &[u8]) -> Vec<BlobName> {
+    let mut names = Vec::new();
+    let images = images_of_description(description);
+    for name in images.iter().filter_map(ImageRecord::digest) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// The prompts of a stream.

@@ -14,10 +14,10 @@ pub(crate) mod json_record;
 pub mod outcome;
 
 pub use control_state::ControlState;
-pub(crate) use description::blobs_of_description;
+pub(crate) use description::images_of_description;
 pub use description::{
     DESCRIPTION_BYTES_MAX, DescriptionKind, ModelIdentity, RecordedPrompts, StreamDescription,
-    key_of_description,
+    files_of_description, key_of_description,
 };
 pub(crate) use end_name::end_name;
 pub use end_name::end_words;

@@ -12,7 +12,7 @@ use super::journal_copy::JournalCopy;
 use super::recorder::StreamRecorder;
 use super::stream_slot::{StreamNews, StreamSlot};
 use super::stream_table::{NewsList, PendingNews, StreamTable, TableEntry};
-use crate::records::{DESCRIPTION_BYTES_MAX, blobs_of_description};
+use crate::records::{DESCRIPTION_BYTES_MAX, files_of_description};
 use journal::{
     BlobStore, Durability, FileSystem, Impairment, JournalThread, JournalWaker, Recovered,
     RecoveredStream, StreamKey, Writer,
@@ -59,7 +59,7 @@ impl RecoveredHandle {
 impl RecoveredHandle {
     /// The handle with references to the files that the records name.
     fn with_blobs(self, store: Option<&BlobStore>) -> Self {
-        let names = blobs_of_description(&self.records.description).into_iter();
+        let names = files_of_description(&self.records.description).into_iter();
         let blobs = store.map(|store| names.filter_map(|name| store.reference(name)).collect());
         let durable = self.durable.with_blobs(blobs.unwrap_or_default());
         Self { durable, ..self }
@@ -135,8 +135,9 @@ impl StreamJournal {
             key: StreamKey::NONE,
             ..stream
         };
+        let blobs = self.blobs.as_ref();
         self.is_working()
-            .then(|| RecoveredHandle::new(&self.state, stream))
+            .then(|| RecoveredHandle::new(&self.state, stream).with_blobs(blobs))
     }
 
     /// Makes the journal's thread look for streams that its tap needs once more.

@@ -8,7 +8,7 @@
 use super::stream_record::{Started, StreamRecord};
 use super::undelivered::UndeliveredStreams;
 use crate::keys::KeyPermit;
-use crate::media::ByteReservation;
+use crate::requested_images::ImageShare;
 use admission::{LatencyReporter, Permit};
 use engine::{Progress, SequencePermits};
 use generate::error::{ApiError, ErrorKind};
@@ -164,7 +164,7 @@ fn first_token(record: &StreamRecord) -> Option<Instant> {
 pub(crate) struct PermitHolder {
     permit: Permit,
     /// The share of images in the bytes of all requests.
-    _pixels: Option<ByteReservation>,
+    _images: Option<ImageShare>,
     record: Weak<StreamRecord>,
     undelivered: Arc<UndeliveredStreams>,
 }
@@ -178,15 +178,15 @@ impl PermitHolder {
     ) -> Self {
         Self {
             permit,
-            _pixels: None,
+            _images: None,
             record: Arc::downgrade(record),
             undelivered: Arc::clone(undelivered),
         }
     }
 
     /// The holder, which also keeps a share of the bytes of images.
-    pub(crate) fn with_pixels(mut self, pixels: Option<ByteReservation>) -> Self {
-        self._pixels = pixels;
+    pub(crate) fn with_images(mut self, images: Option<ImageShare>) -> Self {
+        self._images = images;
         self
     }
 

@@ -71,10 +71,14 @@ impl ImagePart {
 
     /// The image as a record has it. Takes time with the bytes.
     pub fn to_record(&self) -> ImageRecord {
-        let digest = media::file_digest(&self.bytes);
+        self.record_of(&self.digest())
+    }
+
+    /// The image as a record has it, by its digest.
+    pub(super) fn record_of(&self, digest: &[u8; 32]) -> ImageRecord {
         let kind = ImageKind::of(&self.bytes).map(|kind| kind.to_string());
         ImageRecord {
-            sha256: hex(&digest),
+            sha256: hex(digest),
             bytes: self.bytes.len() as u64,
             kind: kind.unwrap_or_default(),
             detail: detail_name(self.detail).to_owned(),

@@ -17,7 +17,7 @@ pub use image_marks::{ImageMarks, MarkPiece};
 pub(crate) use image_part::hex;
 pub use image_part::{ImagePart, ImageRecord, ImageRecordError, detail_name, detail_of_name};
 pub use measured_image::{MeasuredImage, MeasuredImages, measure};
-pub use prepared_image::{PreparedImage, prepare};
+pub use prepared_image::{ExaminedImage, PreparedImage, examine, prepare};
 
 use media::{Limits, Recipe};
 
@@ -34,4 +34,11 @@ pub struct Vision {
     pub limits: Limits,
     /// Names the encoder: its weights, and what turns pixels into its input.
     pub fingerprint: [u8; 32],
+}
+
+impl Vision {
+    /// The fingerprint in hexadecimal digits.
+    pub fn fingerprint_text(&self) -> String {
+        hex(&self.fingerprint)
+    }
 }

@@ -1,9 +1,10 @@
-//! Images that were decoded: the inputs of the encoder, and the keys by which rows are found again.
+//! Images that were decoded: the inputs of the encoder, and the keys by which rows are found again. For an encoder of
+//! another process an image is only examined, and named.
 
 use super::measured_image::problem;
-use super::{ImagePart, MeasuredImage, Vision};
+use super::{ImagePart, ImageRecord, MeasuredImage, Vision};
 use crate::error::ApiError;
-use media::{ImageKey, View, decode, file_digest};
+use media::{ImageKey, View, decode};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,11 +27,51 @@ pub fn prepare(
 ) -> Result<PreparedImage, ApiError> {
     let pixels = decode(&part.path, &part.bytes, &vision.limits, elapsed);
     let pixels = pixels.map_err(|error| ApiError::fields(vec![problem(error)]))?;
-    let digest = file_digest(&part.bytes);
     Ok(PreparedImage {
-        key: ImageKey::new(&digest, &vision.fingerprint, &measured.plan),
+        key: ImageKey::new(&part.digest(), &vision.fingerprint, &measured.plan),
         views: vision.recipe.inputs(&measured.plan, &pixels),
     })
+}
+
+/// An image that was examined for an encoder of another process, which decodes the file again.
+#[derive(Clone, Debug)]
+pub struct ExaminedImage {
+    pub(crate) part: ImagePart,
+    pub(crate) record: ImageRecord,
+    pub(crate) digest: [u8; 32],
+    key: ImageKey,
+    runs: usize,
+}
+
+/// Decodes an image, and drops the pixels: a broken one is an error of the client's request, before another process has it.
+/// `elapsed` is the time since the call.
+///
+/// # Errors
+/// As of [`prepare`].
+pub fn examine(
+    vision: &Vision,
+    part: &ImagePart,
+    measured: &MeasuredImage,
+    elapsed: &dyn Fn() -> Duration,
+) -> Result<ExaminedImage, ApiError> {
+    let pixels = decode(&part.path, &part.bytes, &vision.limits, elapsed);
+    drop(pixels.map_err(|error| ApiError::fields(vec![problem(error)]))?);
+    let digest = part.digest();
+    Ok(ExaminedImage {
+        record: part.record_of(&digest),
+        key: ImageKey::new(&digest, &vision.fingerprint, &measured.plan),
+        runs: measured.plan.tiles().count(),
+        part: part.clone(),
+        digest,
+    })
+}
+
+impl ExaminedImage {
+    /// The key of a run of rows; `None`: there are fewer runs.
+    pub(crate) fn run_key(&self, run: usize) -> Option<[u8; 32]> {
+        let number = u32::try_from(run).ok().filter(|_| run < self.runs)?;
+        Some(*self.key.of_view(number).bytes())
+    }
 }
 
 impl PreparedImage {

@@ -4,11 +4,14 @@
 use super::{PreparedPrompt, PromptEncoder, tokenizer_failed};
 use crate::error::{ApiError, Blame, ErrorKind};
 use crate::images::{
-    ImageMarks, MarkPiece, MeasuredImage, MeasuredImages, PreparedImage, Vision, hex,
+    ExaminedImage, ImageMarks, ImageRecord, MarkPiece, MeasuredImage, MeasuredImages,
+    PreparedImage, Vision, hex,
 };
 use crate::request_record::ImageRunRecord;
 use engine::MediaInput;
+use engine::remote::{RemoteFile, RemoteFiles};
 use std::ops::Range;
+use std::sync::Arc;
 use text::{IdRun, image_marks};
 
 /// Code of the error of a recorded prompt whose image has other rows now: another encoder, or another preparation.
@@ -27,6 +30,22 @@ pub struct ImageRun {
     pub grid: (u32, u32),
     /// The recorded key of a restored prompt: the image has to have it again.
     pub key: Option<String>,
+}
+
+/// The images of a prompt for an engine of another process, which gets the files and decodes them itself.
+#[derive(Clone, Debug)]
+pub struct PromptFiles {
+    /// Numbers of the images among those of the request, in the order of [`Self::records`].
+    numbers: Vec<usize>,
+    pub(crate) records: Vec<ImageRecord>,
+    pub(crate) files: Arc<RemoteFiles>,
+}
+
+impl PromptFiles {
+    /// The place of an image of the request among those of the prompt.
+    pub(crate) fn place(&self, image: usize) -> Option<usize> {
+        self.numbers.iter().position(|number| *number == image)
+    }
 }
 
 /// Where an image stands in a rendered text.
@@ -281,13 +300,7 @@ impl PreparedPrompt {
             let (key, input) = image
                 .and_then(|image| image.run(run.run))
                 .ok_or_else(missing)?;
-            if run
-                .key
-                .as_ref()
-                .is_some_and(|recorded| *recorded != hex(&key))
-            {
-                return Err(changed(run.image));
-            }
+            run.expect_key(&key)?;
             Ok(MediaInput {
                 key,
                 rows: run.rows.clone(),
@@ -297,5 +310,60 @@ impl PreparedPrompt {
         });
         self.media = inputs.collect::<Result<_, ApiError>>()?;
         Ok(())
+    }
+
+    /// Gives the prompt the files of its images, by number among those of the request, for an engine of another process.
+    /// `held` is kept as long as a file may be sent.
+    ///
+    /// # Errors
+    /// As of [`PreparedPrompt::attach`].
+    pub fn attach_files(
+        &mut self,
+        images: &[Option<ExaminedImage>],
+        held: &Arc<dyn Send + Sync>,
+    ) -> Result<(), ApiError> {
+        let missing = || ApiError::ours("internal_error", "an image of a prompt was not examined");
+        let image = |number: usize| images.get(number).and_then(Option::as_ref);
+        let mut rows = Vec::with_capacity(self.image_runs.len());
+        for run in &mut self.image_runs {
+            let key = image(run.image).and_then(|image| image.run_key(run.run));
+            let key = key.ok_or_else(missing)?;
+            run.expect_key(&key)?;
+            run.key = Some(hex(&key));
+            let [a, b, c, d, ..] = key;
+            rows.push((run.rows.clone(), u32::from_le_bytes([a, b, c, d])));
+        }
+        let numbers = self.images();
+        let (mut records, mut files) = (Vec::new(), Vec::<RemoteFile>::new());
+        for &number in &numbers {
+            let image = image(number).ok_or_else(missing)?;
+            records.push(image.record.clone());
+            if !files.iter().any(|file| file.digest == image.digest) {
+                files.push(RemoteFile {
+                    digest: image.digest,
+                    bytes: Arc::clone(&image.part.bytes),
+                });
+            }
+        }
+        let held = Arc::clone(held);
+        self.files = (!numbers.is_empty()).then(|| PromptFiles {
+            numbers,
+            records,
+            files: Arc::new(RemoteFiles { files, rows, held }),
+        });
+        Ok(())
+    }
+}
+
+impl ImageRun {
+    /// Compares the key of the rows with the recorded one.
+    ///
+    /// # Errors
+    /// The rows are others.
+    fn expect_key(&self, key: &[u8; 32]) -> Result<(), ApiError> {
+        match &self.key {
+            Some(recorded) if *recorded != hex(key) => Err(changed(self.image)),
+            _ => Ok(()),
+        }
     }
 }

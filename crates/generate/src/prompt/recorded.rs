@@ -67,6 +67,7 @@ impl PromptEncoder<'_> {
             rendered,
             image_runs,
             media: Vec::new(),
+            files: None,
         })
     }
 }

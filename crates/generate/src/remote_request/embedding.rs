@@ -67,6 +67,7 @@ impl RemoteRequest {
             terms: RecordTerms::new(&request.terms),
             in_effect: RequestUpdate::default(),
             embedding: Some(request.embedding.pooling.into()),
+            images: Vec::new(),
         }
     }
 

@@ -15,13 +15,16 @@ pub use self::embedding::RecordPooling;
 pub use self::resumption::{ChoiceSoFar, Resumption};
 
 use crate::error::ApiError;
+use crate::images::ImageRecord;
 use crate::output::parser_config::ParseOptions;
 use crate::request::{CHOICES_MAX, GenerationParams};
 use crate::request_record::{PromptRecord, UpdateFields, verbatim};
 use crate::value_bounds::{
     InvalidValue, check_params, check_prompt, check_update, require_range, require_tokens,
 };
-use engine::{Account, CacheSalt, Clocks, Policy, Priority, RequestUpdate, Terms};
+use engine::{
+    Account, CacheSalt, Clocks, MEDIA_INPUTS_MAX, Policy, Priority, RequestUpdate, Terms,
+};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
@@ -56,6 +59,10 @@ pub struct RemoteRequest {
     /// tokens: such a request goes only to engines that announce the length of their vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embedding: Option<RecordPooling>,
+    /// Images of the prompt, by number; the files come beside the request. Such a request goes only to engines that announce the
+    /// tower that the rows are of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageRecord>,
 }
 
 impl RemoteRequest {
@@ -104,13 +111,29 @@ impl RemoteRequest {
         require_tokens("context_max", self.context_max as u64)?;
         require_tokens("credit_window", self.credit_window)?;
         check_prompt("prompt", &self.prompt, self.context_max)?;
-        require_range("prompt.images", self.prompt.images.len(), 0..=0)?;
+        self.check_images()?;
         check_params(&self.params)?;
         if self.embedding.is_some() {
+            require_range("images", self.images.len(), 0..=0)?;
             require_range("n", self.n, 1..=1)?;
             require_range("first_choice", self.first_choice as usize, 0..=0)?;
         }
         check_update("in_effect", &self.in_effect, 0)
+    }
+
+    fn check_images(&self) -> Result<(), InvalidValue> {
+        let runs = &self.prompt.images;
+        require_range("prompt.images", runs.len(), 0..=MEDIA_INPUTS_MAX)?;
+        require_range("images", self.images.len(), 0..=runs.len())?;
+        for run in runs {
+            let last = self.images.len().saturating_sub(1);
+            require_range("prompt.images.image", run.image, 0..=last)?;
+        }
+        if runs.is_empty() == self.images.is_empty() {
+            return Ok(());
+        }
+        let why = "images: the prompt has rows of images, and the request none";
+        Err(InvalidValue(why.to_owned()))
     }
 
     /// How the answer is parsed.

@@ -4,6 +4,7 @@ use super::RemoteRequest;
 use crate::constraint::compiler::{ConstraintCompiler, ConstraintOptions, OutputConstraints};
 use crate::embedding::EmbeddingVector;
 use crate::error::ApiError;
+use crate::images::PreparedImage;
 use crate::model_handle::ModelHandle;
 use crate::output::choice_reader::LogReaders;
 use crate::prompt::{PreparedPrompt, PromptEncoder};
@@ -40,6 +41,8 @@ pub struct Resumption {
     pub retry_after: Duration,
     /// Receives the vector of an embedding.
     pub vector: EmbeddingVector,
+    /// The images of the request, decoded, by number.
+    pub images: Vec<Option<PreparedImage>>,
 }
 
 impl RemoteRequest {
@@ -58,7 +61,8 @@ impl RemoteRequest {
         if let Some(pooling) = self.embedding {
             return self.submit_embedding(pooling, model, &resumption, host);
         }
-        let prompt = self.restore_prompt(model)?;
+        let mut prompt = self.restore_prompt(model)?;
+        prompt.attach(&resumption.images)?;
         let prompts = [prompt];
         let options = ConstraintOptions::new(&self.params, &prompts, false);
         let constraints = compiler.compile(&options)?;

@@ -33,6 +33,7 @@ fn request() -> RemoteRequest {
             ..RequestUpdate::default()
         },
         embedding: None,
+        images: Vec::new(),
     }
 }
 

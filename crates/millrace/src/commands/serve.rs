@@ -151,6 +151,7 @@ async fn connect(
     let has_journal = matches!(journal, OpenedJournal::Locked(_));
     if let Some(cluster) = cluster {
         server = server.with_cluster(Arc::clone(&cluster.node));
+        cluster.decode_images_by(server.image_decoder());
         // An engine owns no streams.
         if settings.cluster.role != ClusterRole::Engine {
             let started = cluster.start_records(settings, &server, has_journal);

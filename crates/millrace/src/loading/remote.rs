@@ -1,6 +1,7 @@
 //! A model without weights: tokenizer, chat template and sizes from the model's files. Engines of other processes, or servers
 //! of others, compute the tokens.
 
+use super::tower::{find_tower, vision_of};
 use super::{DescribedModel, LoadedEngine, StepSignal, describe_model, new_handle};
 use crate::bounds::engine_config;
 use crate::clock::now;
@@ -15,8 +16,11 @@ use cluster::relay::RelayedModel;
 use cpu::{PAGE_TOKENS, PAGES_MAX};
 use engine::Handle;
 use engine::remote::{RemoteInbox, RemoteModel, remote_handle};
+use generate::images::Vision;
 use model::Dims;
-use server::{EngineAbsence, EngineArithmetic, LoadPhase, LoadProgress, ModelIdentity};
+use server::{
+    EngineAbsence, EngineArithmetic, EngineSight, LoadPhase, LoadProgress, ModelIdentity,
+};
 use std::sync::Arc;
 use upstream::UpstreamModel;
 use weights::ModelFiles;
@@ -51,6 +55,8 @@ pub(super) struct ModelRelay {
     pub(super) absence: Option<EngineAbsence>,
     /// As [`Self::absence`].
     pub(super) arithmetic: Option<EngineArithmetic>,
+    /// As [`Self::absence`].
+    pub(super) sight: Option<EngineSight>,
     /// Ends with the drop.
     _relaying: Relaying,
 }
@@ -80,16 +86,22 @@ pub(crate) fn load_remote(
     let context_max = served.dims.context_max;
     tracing::info!(context_max, "an engine serves model {key:?}");
     let (engine, inbox) = open_handle(served, settings)?;
+    let vision = find_tower(source, &model.files, settings)?;
+    let vision = vision.and_then(|tower| vision_of(&tower, settings));
+    let tower = vision.as_ref().map(Vision::fingerprint_text);
+    let tower = tower.unwrap_or_default();
     let relaying = cluster.relay(RelayedModel {
         key: key.clone(),
         identity: content_identity(&model.identity),
         context_max,
+        tower: tower.clone(),
         inbox,
     })?;
-    let loaded = model.into_loaded(source, engine, context_max, settings);
+    let loaded = model.into_loaded(source, (engine, vision), context_max, settings);
     Ok(LoadedEngine {
         relay: Some(ModelRelay {
             absence: Some(cluster.engine_absence(key.clone())),
+            sight: Some(cluster.engine_sight(key.clone(), tower)),
             arithmetic: Some(cluster.engine_arithmetic(key)),
             _relaying: relaying,
         }),
@@ -125,7 +137,7 @@ pub(crate) fn load_upstream(
         ..served
     };
     let (engine, inbox) = open_handle(without_embeddings, settings)?;
-    let loaded = model.into_loaded(source, engine, context_max, settings);
+    let loaded = model.into_loaded(source, (engine, None), context_max, settings);
     upstreams.relay(UpstreamModel {
         eos: Arc::clone(&loaded.handle.eos),
         tokenizer: Arc::clone(&loaded.handle.tokenizer),
@@ -198,7 +210,7 @@ impl WeightlessModel {
     fn into_loaded(
         self,
         source: &ModelSource,
-        engine: Handle,
+        engine: (Handle, Option<Vision>),
         context_max: usize,
         settings: &Settings,
     ) -> LoadedEngine {
@@ -206,7 +218,7 @@ impl WeightlessModel {
             name: source.name.clone(),
             facts: self.described.facts.clone(),
             identity: self.identity,
-            handle: new_handle(self.described, (engine, None), context_max, settings),
+            handle: new_handle(self.described, engine, context_max, settings),
             steps: Default::default(),
             step_signal: StepSignal::default(),
             bytes: 0,

@@ -2,6 +2,7 @@
 //! speculative decoding, compared with the target model's vocabulary and loaded with separate KV memory.
 
 use super::device::load_on_gpu;
+use super::SharedArithmetic;
 use super::memory::{StateBudget, encoder_options, load_encoder, whole_text_options};
 use crate::clock::{now, now_unix_s};
 use crate::config::{MmprojChoice, Settings, Speculation, memory};
@@ -12,7 +13,7 @@ use crate::packed_cache::{CacheWriter, CachedLoad};
 use cpu::{LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGES_MAX};
 use kernels::{Isa, Pool};
 use model::Forward;
-use server::{EngineArithmetic, LoadPhase, LoadProgress};
+use server::{LoadPhase, LoadProgress};
 use text::Tokenizer;
 use weights::encoder::EncoderKind;
 use weights::{Adapter, Config, ModelFiles, Packed, PackedSections};
@@ -44,7 +45,7 @@ pub(super) struct PackedModel {
     /// The arithmetic that computes it.
     pub(super) arithmetic: String,
     /// The arithmetic that computes it at a moment, where that may change.
-    pub(super) arithmetic_now: Option<EngineArithmetic>,
+    pub(super) arithmetic_now: Option<SharedArithmetic>,
     /// Writes the packed weights to the cache.
     pub(super) cache_writer: Option<CacheWriter>,
 }

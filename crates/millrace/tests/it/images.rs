@@ -34,7 +34,7 @@ fn serve(args: &[&str]) -> Serving {
 }
 
 /// A square of a color on white, as a BMP file.
-fn square(color: [u8; 3]) -> Vec<u8> {
+pub(crate) fn square(color: [u8; 3]) -> Vec<u8> {
     let (edge, from, to) = (64_u32, 16, 48);
     let mut file = b"BM".to_vec();
     let bytes = 54 + edge * edge * 3;
@@ -56,19 +56,19 @@ fn square(color: [u8; 3]) -> Vec<u8> {
     file
 }
 
-const RED: [u8; 3] = [220, 30, 30];
-const BLUE: [u8; 3] = [30, 60, 220];
+pub(crate) const RED: [u8; 3] = [220, 30, 30];
+pub(crate) const BLUE: [u8; 3] = [30, 60, 220];
 
 fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-fn data_url(image: &[u8]) -> String {
+pub(crate) fn data_url(image: &[u8]) -> String {
     format!("data:image/bmp;base64,{}", base64(image))
 }
 
 /// A chat completion about an image.
-fn chat(image: &[u8]) -> Value {
+pub(crate) fn chat(image: &[u8]) -> Value {
     let url = data_url(image);
     json!({"temperature": 0, "max_tokens": TOKENS, "messages": [{"role": "user", "content": [
         {"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": QUESTION}]}]})
@@ -81,7 +81,7 @@ fn ask(serving: &Serving, image: &[u8]) -> Value {
     )
 }
 
-fn content(answer: &Value) -> String {
+pub(crate) fn content(answer: &Value) -> String {
     answer["choices"][0]["message"]["content"]
         .as_str()
         .unwrap()

@@ -140,6 +140,7 @@ impl Rig {
             terms: RecordTerms::default(),
             in_effect: engine::RequestUpdate::default(),
             embedding: None,
+            images: Vec::new(),
         };
         let opened =
             (0..asked.choices).map(|_| stream::open(&self.pool, asked.max_tokens).unwrap());

@@ -1,7 +1,8 @@
 //! Lessons of the replicator from answers.
 
 use super::{
-    CHECK_AGAIN, Fenced, Instant, LastMessage, NextAction, PURGES_MAX, PublishOutcome, Replicator,
+    CHECK_AGAIN, Fenced, FileState, FilesOutcome, Instant, LastMessage, NextAction, PURGES_MAX,
+    PublishOutcome, Replicator,
 };
 
 impl Replicator {
@@ -59,6 +60,39 @@ impl Replicator {
     pub fn on_purge_failed(&mut self, id: u128, below: u64, epoch: u64) {
         if epoch == self.epoch && self.purges.len() < PURGES_MAX {
             self.purges.push_back((id, below));
+        }
+    }
+
+    /// The answer to a request to store files.
+    pub fn on_files(&mut self, id: u128, outcome: FilesOutcome, now: Instant) {
+        self.sending = self.sending.saturating_sub(1);
+        let Some(stream) = self.streams.get_mut(&id) else {
+            // Another owner has the stream, and its files.
+            return;
+        };
+        if stream.file_state != FileState::Sending {
+            return;
+        }
+        match outcome {
+            FilesOutcome::Stored => stream.file_state = FileState::Stored(Some(now)),
+            FilesOutcome::Missing => {
+                tracing::warn!("an image of a stream is missing: no other gateway can continue it");
+                stream.file_state = FileState::Stored(Some(now));
+            }
+            FilesOutcome::Busy(wait) => {
+                stream.file_state = FileState::Wanted { renews: false };
+                if !stream.is_forgotten && stream.state == NextAction::Following {
+                    return self.schedule.set(&mut stream.due, id, now + wait);
+                }
+            }
+        }
+        self.settle(id, now);
+    }
+
+    /// A removal of files that was not answered is tried again.
+    pub fn on_file_purge_failed(&mut self, id: u128) {
+        if self.file_purges.len() < PURGES_MAX {
+            self.file_purges.push_back(id);
         }
     }
 

@@ -311,6 +311,9 @@ impl World {
                 (id, Request::Check, Some((2000, Reply::Checked(Err(())))))
             }
             StoreRequest::Purge { id, below, .. } => (id, Request::Purge(below), None),
+            StoreRequest::Files { .. } | StoreRequest::PurgeFiles { .. } => {
+                unreachable!("the descriptions name no files")
+            }
         };
         self.send(|| Packet::Request(from, id, request.clone()));
         if let Some((ms, reply)) = give_up {

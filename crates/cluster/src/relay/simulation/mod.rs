@@ -155,6 +155,7 @@ impl World {
                 loads: loads.collect(),
                 arithmetic: Vec::new(),
                 hidden_dims: Vec::new(),
+                towers: Vec::new(),
             }],
             alive: self.heard.keys().copied().collect(),
         });
@@ -241,6 +242,7 @@ fn new_relay(gateway: InstanceId, start: Instant) -> (Handle, Relay) {
         context_max: 0,
         key: "model".into(),
         identity: ContentIdentity::default(),
+        tower: String::new(),
         inbox,
     };
     // Engines die far more often than by a request's fault.

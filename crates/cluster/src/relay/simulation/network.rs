@@ -116,7 +116,7 @@ impl World {
     pub(super) fn poll(&mut self) {
         for action in self.relay.poll(self.now) {
             match action {
-                Action::Submit { engine, run } => {
+                Action::Submit { engine, run, .. } => {
                     let (name, parts) = ((run.handle, run.attempt), run.encode_parts().unwrap());
                     let from = self.gateway;
                     self.send(|| Packet::Run(from, engine, name, parts.clone()));

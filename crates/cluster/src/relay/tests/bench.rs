@@ -68,6 +68,7 @@ pub(super) fn bench() -> Bench {
         context_max: 0,
         key: "model".into(),
         identity: ContentIdentity::default(),
+        tower: "eyes".into(),
         inbox,
     };
     let mut relay = Relay::new(InstanceId(1), RelayConfig::default(), vec![model]);
@@ -119,7 +120,7 @@ impl Bench {
             progress: Arc::new(Progress::followed(Box::new(self.told.clone()))),
             permits: None,
             held: None,
-            remote: Some((*b"record").into()),
+            remote: Some(b"record".to_vec().into()),
         };
         change(&mut request);
         let id = self.handle.submit(request).unwrap();
@@ -156,6 +157,7 @@ impl Bench {
                 loads: loads.collect(),
                 arithmetic: Vec::new(),
                 hidden_dims: hidden_dims.to_vec(),
+                towers: Vec::new(),
             }],
             alive: alive.iter().copied().collect(),
         });
@@ -168,7 +170,7 @@ impl Bench {
             .poll(self.now)
             .into_iter()
             .find_map(|action| match action {
-                Action::Submit { engine, run } => Some((engine, *run)),
+                Action::Submit { engine, run, .. } => Some((engine, *run)),
                 _ => None,
             })
     }

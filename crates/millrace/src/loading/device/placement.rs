@@ -116,7 +116,7 @@ fn load_auto(
     let now = Arc::new(Mutex::new(arithmetic.clone()));
     let model = FallbackModel::new(Box::new(model), Arc::clone(&now), Box::new(open));
     Some(PackedModel {
-        arithmetic_now: Some(Box::new(move || {
+        arithmetic_now: Some(Arc::new(move || {
             let now = now.lock().unwrap_or_else(PoisonError::into_inner);
             BTreeSet::from([now.clone()])
         })),

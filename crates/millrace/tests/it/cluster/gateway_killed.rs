@@ -36,10 +36,11 @@ struct Gateways {
 }
 
 impl Gateways {
-    fn start(program: PathBuf, name: &str) -> Self {
+    fn start(program: PathBuf, name: &str, own: &[(&'static str, &'static str)]) -> Self {
         let folder = Folder::new(name);
         let lines = jet_stream(&folder);
-        let mut cluster = Cluster::new(program, &format!("{name}-nats"), &lines, &settings());
+        let settings = [&settings()[..], own].concat();
+        let mut cluster = Cluster::new(program, &format!("{name}-nats"), &lines, &settings);
         cluster.start_engines(2);
         let start = |number: usize| {
             let gateway = cluster.start_durable_gateway(&folder.0.join(number.to_string()));
@@ -81,14 +82,20 @@ impl Mortal for Gateways {
 }
 
 /// Kills the gateway each seven tokens, and compares what every client received with a single process that is not disturbed.
-fn check(name: &str, requests: fn() -> Vec<Request>) {
+/// All processes have these settings, too.
+pub(super) fn check(
+    name: &str,
+    requests: fn() -> Vec<Request>,
+    own: &[(&'static str, &'static str)],
+) {
     let Some(program) = nats_server::program() else {
         return;
     };
-    let single = Crashing::start(&format!("{name}-single"), &SETTINGS);
+    let single = [&SETTINGS[..], own].concat();
+    let single = Crashing::start(&format!("{name}-single"), &single);
     let mut whole = Scene::open(single, requests());
     whole.run(Onward::Acknowledged);
-    let mut killed = Scene::open(Gateways::start(program, name), requests());
+    let mut killed = Scene::open(Gateways::start(program, name, own), requests());
     let rounds = killed.run(Onward::Killed);
     assert!(rounds >= 4, "{rounds} kills");
     for (client, undisturbed) in killed.clients.iter().zip(&whole.clients) {
@@ -109,12 +116,12 @@ fn check(name: &str, requests: fn() -> Vec<Request>) {
 /// Also held by `millrace/tests/it/cluster/gateway_killed.rs :: every_protocol_survives_gateways`.
 #[test]
 fn every_kind_of_state_survives_gateways() {
-    check("gateways-state", all_requests);
+    check("gateways-state", all_requests, &[]);
 }
 
 #[test]
 fn every_protocol_survives_gateways() {
-    check("gateways-protocols", in_every_protocol);
+    check("gateways-protocols", in_every_protocol, &[]);
 }
 
 /// The response for a key that may not see a stream, also while a gateway that may have it does not answer.

@@ -9,6 +9,7 @@ mod encoders;
 mod events;
 mod forged_gateway;
 mod gateway_killed;
+mod images;
 mod job_names;
 mod limits_of_keys;
 mod lost;

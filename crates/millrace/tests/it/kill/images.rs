@@ -11,7 +11,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// A model that sees, whose tower is found next to it.
-const MODEL: &str = concat!(
+pub(crate) const MODEL: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/mini/millrace-mini-vision.gguf"
 );
@@ -24,7 +24,7 @@ fn start(name: &str) -> Crashing {
     Crashing::start(name, &settings)
 }
 
-fn requests() -> Vec<Request> {
+pub(crate) fn requests() -> Vec<Request> {
     let data = STANDARD.encode(PICTURE);
     let url = format!("data:image/jpeg;base64,{data}");
     let text = json!({"type": "text", "text": QUESTION});

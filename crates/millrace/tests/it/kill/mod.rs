@@ -6,7 +6,7 @@
 pub(crate) mod crashing;
 pub(crate) mod event_reader;
 mod full_disk;
-mod images;
+pub(crate) mod images;
 pub(crate) mod mortal;
 pub(crate) mod requests;
 pub(crate) mod transcript;

@@ -100,6 +100,7 @@ fn served(name: &str, gate: Arc<Gate>) -> (ServedModel, engine::EngineThread) {
         steps,
         engine_absence: None,
         engine_arithmetic: None,
+        engine_sight: None,
         handle: ModelHandle {
             vision: None,
             adapters: Arc::default(),

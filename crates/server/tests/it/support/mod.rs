@@ -299,6 +299,7 @@ impl Rig {
             steps,
             engine_absence: None,
             engine_arithmetic: None,
+            engine_sight: None,
             handle: ModelHandle {
                 vision: None,
                 adapters: Arc::default(),
