@@ -62,8 +62,9 @@ impl Gateway {
         let now = limits.now();
         let streams = StreamRegistry::new(now.streams, now.retry_after, feed);
         let (journal, ids) = (Arc::<JournalSlot>::default(), Arc::new(IdGenerator::new()));
-        let responses =
-            ResponseStore::new(Arc::clone(&limits), Arc::clone(&journal), Arc::clone(&ids));
+        let media = Arc::<MediaHandles>::default();
+        let shared = (Arc::clone(&ids), Arc::clone(&media));
+        let responses = ResponseStore::new(Arc::clone(&limits), Arc::clone(&journal), shared);
         let outbox = Outbox::new(Arc::clone(&journal), Arc::clone(&ids));
         Self {
             models,
@@ -76,7 +77,7 @@ impl Gateway {
                 ids,
                 metrics,
                 journal,
-                media: Arc::default(),
+                media,
             },
             registration: Arc::default(),
             owners: Arc::default(),

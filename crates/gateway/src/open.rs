@@ -12,7 +12,7 @@ use crate::pending_generation::{self, PendingGeneration};
 use crate::records::{DescriptionKind, RecordedPrompts, StreamDescription, unix_us};
 pub use crate::requested_delivery::{RequestedDelivery, Resumable};
 use crate::requested_images::RequestedImages;
-use crate::stored::StoredNote;
+use crate::stored::{HistoryImages, StoredNote};
 use crate::streams::{DurableStream, StreamRecord, StreamRun, StreamTerms};
 use crate::webhooks::WebhookPlace;
 use crate::workflows::Program;
@@ -101,7 +101,11 @@ impl StreamRequest {
         gateway: &Gateway,
         lease: ModelLease,
     ) -> Result<OpenedStream, ApiError> {
-        let (mut parsed, claim) = self.parse(gateway, Some(lease))?;
+        let previous = self.body.fields().string("previous_response_id");
+        let responses = &gateway.responses;
+        let images = responses.history_images(previous.as_deref(), &self.caller);
+        let images = images.await;
+        let (mut parsed, claim) = self.parse(gateway, Some(lease), &images)?;
         parsed.write_images(gateway).await;
         parsed.open_named(gateway, claim)
     }
@@ -111,15 +115,16 @@ impl StreamRequest {
     /// # Errors
     /// As of [`Self::open`].
     pub fn open_now(self, gateway: &Gateway) -> Result<OpenedStream, ApiError> {
-        let (parsed, claim) = self.parse(gateway, None)?;
+        let (parsed, claim) = self.parse(gateway, None, &HistoryImages::default())?;
         parsed.open_named(gateway, claim)
     }
 
-    fn parse(
+    fn parse<'a>(
         mut self,
-        gateway: &Gateway,
+        gateway: &'a Gateway,
         lease: Option<ModelLease>,
-    ) -> Result<(ParsedRequest, Option<NameClaim<'_>>), ApiError> {
+        images: &HistoryImages,
+    ) -> Result<(ParsedRequest, Option<NameClaim<'a>>), ApiError> {
         let mut fields = self.body.fields();
         let model = fields.string("model");
         let lease = match lease {
@@ -130,7 +135,7 @@ impl StreamRequest {
             request: mut ask,
             job_id,
             stored_request,
-        } = parse_body(self.protocol, fields, &lease, gateway, &self.caller)?;
+        } = parse_body(self.protocol, fields, &lease, gateway, (&self.caller, images))?;
         let model_bytes = lease.made.as_ref().map(|derived| derived.text_bytes());
         if let Some(long_body) = &self.long_body {
             long_body.expect_images(&ask.images)?;
@@ -231,13 +236,18 @@ impl ParsedRequest {
         Ok(opened)
     }
 
-    /// Writes the images of a stream that is to be durable into the journal's blobs. Without room for them, or with an error of
-    /// the disk, the stream is not durable.
+    /// Writes the images of a stream that is to be durable, and those of an answer that is to be stored, into the journal's
+    /// blobs. Without room for them, or with an error of the disk, the stream is not durable, and the stored items have
+    /// the images themselves.
     async fn write_images(&mut self, gateway: &Gateway) {
         let delivery = &self.request.delivery;
-        let is_wanted = delivery.durable && delivery.is_resumable(&self.ask.stream_options);
+        let is_resumable = delivery.is_resumable(&self.ask.stream_options);
+        let is_wanted = delivery.durable && (is_resumable || self.stored_request.is_some());
         if let Some(images) = self.images.as_mut().filter(|_| is_wanted) {
             images.write_blobs(&gateway.generations).await;
+            if let Some(stored) = &mut self.stored_request {
+                images.take_out_of(stored, &gateway.generations).await;
+            }
         }
     }
 
@@ -497,7 +507,7 @@ fn parse_body(
     fields: Fields<'_>,
     lease: &ModelLease,
     gateway: &Gateway,
-    caller: &Caller,
+    (caller, images): (&Caller, &HistoryImages),
 ) -> Result<ParsedBody, ApiError> {
     let served = &lease.serving.model;
     let model = RequestedModel {
@@ -515,7 +525,7 @@ fn parse_body(
         vocab_size: served.handle.tokenizer.vocab_size(),
     };
     let history = |id: &str| {
-        let history = gateway.responses.history(id, caller)?;
+        let history = gateway.responses.history(id, caller, images)?;
         Ok(Box::new(history) as Box<dyn History>)
     };
     protocol.parse(fields, model, &history)

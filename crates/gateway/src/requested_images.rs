@@ -18,6 +18,7 @@ use journal::{BlobError, BlobReference, BlobStore};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::stored_request::{StoredRequest, take_images};
 
 /// Names of models in an error.
 const NAMES_MAX: usize = 8;
@@ -106,6 +107,29 @@ impl RequestedImages {
             Ok(Ok(blobs)) => self.blobs = Some(blobs),
             Ok(Err(why)) => tracing::warn!("a stream with images is not durable: {why}"),
             Err(why) => tracing::warn!("a stream with images is not durable: {}", why.message),
+        }
+    }
+
+    /// Takes the images out of a request that is to be stored, if the files are in the journal. On a media thread.
+    pub(crate) async fn take_out_of(
+        &self,
+        stored: &mut StoredRequest,
+        handles: &GenerationHandles,
+    ) {
+        if self.blobs.is_none() {
+            return;
+        }
+        let (parts, mut items) = (self.parts.clone(), stored.items.clone());
+        let take = move |_: Elapsed<'_>| {
+            let mut images = Vec::new();
+            for (number, item) in items.iter_mut().enumerate() {
+                let taken = take_images(item, &parts).into_iter();
+                images.extend(taken.map(|image| (number, image)));
+            }
+            Ok((items, images))
+        };
+        if let Ok(taken) = handles.media.threads.run((0, u64::MAX), take).await {
+            (stored.items, stored.images) = taken;
         }
     }
 

@@ -20,6 +20,7 @@ use crate::connection::tls::{TlsCertificate, TlsSlot};
 use crate::metrics::watch_demand;
 use crate::router::build_router;
 use crate::routes::stream_feed;
+use cluster::executor::DecodeImages;
 use cluster::messages::{OwnedStreams, Role};
 use cluster::names::InstanceId;
 use cluster::node::ClusterNode;

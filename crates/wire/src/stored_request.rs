@@ -1,6 +1,10 @@
 //! The part of a request that is stored with the answer, and stored responses as the parser of a later request sees
 //! them.
 
+mod stored_images;
+
+pub use self::stored_images::{FindImage, IMAGE_LOST, StoredImage, take_images};
+
 use crate::fields::{self, Fields, RawJson};
 use generate::error::ApiError;
 use schemars::JsonSchema;
@@ -26,6 +30,8 @@ pub struct StoredRequest {
     pub kind: StoredKind,
     /// Input items, or messages, as JSON objects; some input items have an id.
     pub items: Vec<Map<String, Value>>,
+    /// Images that were taken out of the items, each with the number of its item.
+    pub images: Vec<(usize, StoredImage)>,
     /// The response that this one continues.
     pub previous: Option<StreamId>,
     /// Metadata of a chat completion. A response repeats its metadata with the other fields of the request.
@@ -40,6 +46,7 @@ impl StoredRequest {
         Self {
             kind,
             items,
+            images: Vec::new(),
             previous: None,
             metadata: Metadata::new(),
             repeated_fields: String::new(),
@@ -52,8 +59,11 @@ impl StoredRequest {
 pub struct StoredItem {
     /// Id of the item.
     pub id: Box<str>,
-    /// The item as JSON, with the id.
+    /// The item as JSON, with the id, without the bytes of its images.
     pub json: Box<str>,
+    /// Images that were taken out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<StoredImage>,
 }
 
 impl StoredItem {
@@ -63,7 +73,14 @@ impl StoredItem {
         Self {
             id: id.into(),
             json: Value::Object(item).to_string().into(),
+            images: Vec::new(),
         }
+    }
+
+    /// The item with the images that were taken out of it.
+    #[must_use]
+    pub fn holding(self, images: Vec<StoredImage>) -> Self {
+        Self { images, ..self }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::assignment::{Assignment, Place};
 use super::driver::{ModelSlots, RelayedModel};
-use super::placing::{Engines, ModelEngines};
+use super::placing::{Engines, ModelEngines, unfit_engines};
 use crate::messages::{Attempt, Order, OrderKind, ReadEntry, ReadRequest, Run};
 use crate::names::InstanceId;
 use crate::placement::{Placement, PlacementConfig, PlacementPolicy};
@@ -242,9 +242,10 @@ impl Relay {
                     .unplaced_since
                     .is_some_and(|at| since(at) >= config.unplaced_max) =>
             {
-                let has_engines = self.engines.models.get(placed.model).is_some_and(|engines| {
-                    let unfit = self.unfit_engines(placed, engines);
-                    engines.loads.len() > unfit.len()
+                let model = &self.models.0[placed.model].model;
+                let engines = self.engines.models.get(placed.model);
+                let has_engines = engines.is_some_and(|engines| {
+                    engines.loads.len() > unfit_engines(placed, model, engines).len()
                 });
                 let end = match placed.relayed.phase() {
                     Phase::Queued if has_engines => End::TimedOut(Clock::Queue),
@@ -254,11 +255,11 @@ impl Relay {
             }
             Place::Waiting { .. } => {}
             Place::Sent { engine, at } => {
-                let is_dead = self.is_dead(engine, connected_at, now);
                 let wait = match placed.relayed.files() {
-                    Some(_) => self.config.files_wait,
-                    None => self.config.reply_wait,
+                    Some(_) => config.files_wait,
+                    None => config.reply_wait,
                 };
+                let is_dead = self.is_dead(engine, connected_at, now);
                 if is_dead || since(at) >= wait {
                     self.take_back(handle, false, now);
                 }

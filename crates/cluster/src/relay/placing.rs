@@ -97,18 +97,10 @@ impl Relay {
             files,
         });
     }
-
-    /// Engines that cannot compute a request: they give no vectors of its length, or see its images otherwise.
-    pub(super) fn unfit_engines(
-        &self,
-        placed: &Assignment,
-        engines: &ModelEngines,
-    ) -> Vec<InstanceId> {
-        unfit_engines(placed, &self.models.0[placed.model].model, engines)
-    }
 }
 
-fn unfit_engines(
+/// Engines that cannot compute a request: they give no vectors of its length, or see its images otherwise.
+pub(super) fn unfit_engines(
     placed: &Assignment,
     model: &RelayedModel,
     engines: &ModelEngines,

@@ -13,6 +13,7 @@ use generate::error::ApiError;
 use generate::output::choice_reader as replay;
 use generate::output::collected::CollectedAnswer;
 use generate::output::generation_reader::is_good;
+use journal::BlobReference;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stream::{Owner, StreamId};
 use wire::openai::stored_completion;
@@ -42,6 +43,8 @@ pub struct ResponseRecord {
     state: Mutex<ResponseLookup>,
     /// The ended answer in the journal.
     blob: Mutex<StoredCopy>,
+    /// Files of the note's images, which are removed with the last answer or stream that names them.
+    _images: Vec<BlobReference>,
 }
 
 /// The copy of an answer in the journal.
@@ -79,7 +82,11 @@ pub enum ResponseLookup {
 
 impl ResponseRecord {
     /// The record of a stream that was just opened.
-    pub(crate) fn new(entry: &Arc<StreamRecord>, note: StoredNote) -> Self {
+    pub(crate) fn new(
+        entry: &Arc<StreamRecord>,
+        note: StoredNote,
+        images: Vec<BlobReference>,
+    ) -> Self {
         let meta = entry.meta();
         Self {
             response_id: meta.response_id.as_str().into(),
@@ -90,6 +97,7 @@ impl ResponseRecord {
             note,
             state: Mutex::new(ResponseLookup::Running(Arc::clone(entry))),
             blob: Mutex::default(),
+            _images: images,
         }
     }
 
@@ -97,7 +105,7 @@ impl ResponseRecord {
     pub(crate) fn restored(
         snapshot: StoredSnapshot,
         outcome: Arc<EndedResponse>,
-        blob: StoredBlob,
+        (blob, images): (StoredBlob, Vec<BlobReference>),
     ) -> Self {
         Self {
             response_id: snapshot.response_id.into(),
@@ -112,6 +120,7 @@ impl ResponseRecord {
                 blob: Some(Arc::new(blob)),
                 is_deleted: false,
             }),
+            _images: images,
         }
     }
 
@@ -182,7 +191,7 @@ impl ResponseRecord {
 
     /// Bytes of the record without the ended response.
     pub(crate) fn record_bytes(&self) -> usize {
-        FIXED_BYTES + self.note.text_bytes() + metadata_bytes(&self.metadata())
+        FIXED_BYTES + self.note.stored_bytes() + metadata_bytes(&self.metadata())
     }
 
     /// State of the response, and whether this lookup was the first after the end.

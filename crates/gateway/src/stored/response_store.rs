@@ -5,6 +5,7 @@
 //! the stream is opened, and becomes JSON at the first lookup after the end.
 
 use super::fair_lru::FairLru;
+use super::image_files::{self, ImageFiles};
 use super::response_record::{
     EndedResponse, ResponseLookup, ResponseRecord, WrittenSnapshot, metadata_bytes,
 };
@@ -12,17 +13,20 @@ use super::stored_snapshot::{StoredNote, StoredSnapshot, is_stored_answer};
 use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
 use crate::limits::LiveLimits;
+use crate::media::MediaHandles;
 use crate::streams::{ForgottenRecords, JournalSlot, RecoveredHandle, StoredBlob, StreamRecord};
 use generate::error::{ApiError, ErrorKind};
 use generate::request::MESSAGES_MAX;
+use journal::BlobStore;
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stream::StreamId;
 use wire::clock;
 use wire::openai::stored_completion;
 use wire::responses::ID_PREFIX;
-use wire::stored_request::{History, Metadata, StoredKind};
+use wire::stored_request::{History, IMAGE_LOST, Metadata, StoredKind};
 
 /// Answers that are stored.
 pub struct ResponseStore {
@@ -30,21 +34,63 @@ pub struct ResponseStore {
     limits: Arc<LiveLimits>,
     journal: Arc<JournalSlot>,
     ids: Arc<IdGenerator>,
+    media: Arc<MediaHandles>,
     /// Answers of an earlier process that this one cannot read. Their bytes stay in the journal.
     unreadable: Mutex<Vec<StoredBlob>>,
 }
 
+/// A response of a conversation with its answer.
+type Said = (Arc<ResponseRecord>, Arc<EndedResponse>);
+
 /// Input and output items up to and including a response; the oldest first.
-pub struct StoredHistory(Vec<(Arc<ResponseRecord>, Arc<EndedResponse>)>);
+pub struct StoredHistory {
+    said: Vec<Said>,
+    /// Items with their images, by the number of the response and of the item.
+    seen: HashMap<(usize, usize), String>,
+}
+
+/// The images of a conversation that a request continues, read before the request is parsed.
+#[derive(Debug, Default)]
+pub struct HistoryImages {
+    /// The response that the request names.
+    id: Option<String>,
+    files: ImageFiles,
+}
+
+impl StoredHistory {
+    /// Puts the images into their items.
+    ///
+    /// # Errors
+    /// An image is lost: without it, the conversation would be another one.
+    fn add_images(&mut self, files: &ImageFiles) -> Result<(), ApiError> {
+        for (number, (record, _)) in self.said.iter().enumerate() {
+            if record.note.images().any(|image| files.find(image).is_none()) {
+                let words =
+                    "previous_response_id: an image of that conversation is lost: send it again";
+                return Err(previous_missing(IMAGE_LOST, words));
+            }
+            let items = record.note.items.iter().enumerate();
+            for (item, stored) in items.filter(|(_, item)| !item.images.is_empty()) {
+                let json = stored.with_images(&|image| files.find(image));
+                self.seen.insert((number, item), json.into_owned());
+            }
+        }
+        Ok(())
+    }
+}
 
 impl History for StoredHistory {
     fn id(&self) -> Option<StreamId> {
-        self.0.last().map(|(record, _)| record.id)
+        self.said.last().map(|(record, _)| record.id)
     }
 
     fn items(&self) -> Box<dyn Iterator<Item = &str> + '_> {
-        Box::new(self.0.iter().flat_map(|(record, outcome)| {
-            let asked = record.note.items.iter().map(|item| &*item.json);
+        let said = self.said.iter().enumerate();
+        Box::new(said.flat_map(move |(number, (record, outcome))| {
+            let asked = record.note.items.iter().enumerate().map(move |(item, stored)| {
+                let seen = self.seen.get(&(number, item)).map(String::as_str);
+                seen.unwrap_or(&stored.json)
+            });
             asked.chain(outcome.items.iter().map(|item| &**item))
         }))
     }
@@ -77,13 +123,14 @@ impl ResponseStore {
     pub(crate) fn new(
         limits: Arc<LiveLimits>,
         journal: Arc<JournalSlot>,
-        ids: Arc<IdGenerator>,
+        (ids, media): (Arc<IdGenerator>, Arc<MediaHandles>),
     ) -> Self {
         Self {
             kept: Mutex::default(),
             limits,
             journal,
             ids,
+            media,
             unreadable: Mutex::default(),
         }
     }
@@ -167,7 +214,9 @@ impl ResponseStore {
     fn insert_ended(&self, snapshot: StoredSnapshot, outcome: EndedResponse, blob: StoredBlob) {
         let (created, taken) = (snapshot.note.created_unix_us, snapshot.taken_unix_us);
         let (ended, response_bytes) = (outcome.ended_unix_us, outcome.response_bytes());
-        let record = Arc::new(ResponseRecord::restored(snapshot, Arc::new(outcome), blob));
+        let images = image_files::references(snapshot.note.images(), self.blobs());
+        let blobs = (blob, images);
+        let record = Arc::new(ResponseRecord::restored(snapshot, Arc::new(outcome), blobs));
         let (id, bytes) = (&record.response_id, record.record_bytes());
         let limits = self.limits.now().responses;
         let mut kept = self.lock_stored();
@@ -195,7 +244,8 @@ impl ResponseStore {
     /// False: the store is full of running answers.
     fn insert_running(self: &Arc<Self>, entry: &Arc<StreamRecord>, note: StoredNote) -> bool {
         let created = note.created_unix_us;
-        let record = Arc::new(ResponseRecord::new(entry, note));
+        let images = image_files::references(note.images(), self.blobs());
+        let record = Arc::new(ResponseRecord::new(entry, note, images));
         let limits = self.limits.now().responses;
         let (id, bytes) = (&record.response_id, record.record_bytes());
         let mut kept = self.lock_stored();
@@ -282,12 +332,52 @@ impl ResponseStore {
         record.forget_snapshot()
     }
 
-    /// Input and output items up to the response of this id.
+    /// Input and output items up to the response of this id, with these images where it is the one that they were read for.
     ///
     /// # Errors
-    /// The response, or an earlier one of the conversation, is not stored for this caller; or the response is
-    /// running.
-    pub fn history(&self, id: &str, caller: &Caller) -> Result<StoredHistory, ApiError> {
+    /// The response, or an earlier one of the conversation, is not stored for this caller; the response is running; or an
+    /// image is lost.
+    pub fn history(
+        &self,
+        id: &str,
+        caller: &Caller,
+        images: &HistoryImages,
+    ) -> Result<StoredHistory, ApiError> {
+        let mut history = StoredHistory {
+            said: self.conversation(id, caller)?,
+            seen: HashMap::new(),
+        };
+        if images.id.as_deref() == Some(id) {
+            history.add_images(&images.files)?;
+        }
+        Ok(history)
+    }
+
+    /// Reads the images of a conversation for [`Self::history`].
+    pub async fn history_images(&self, id: Option<&str>, caller: &Caller) -> HistoryImages {
+        // Errors are those of the history.
+        let said = id.and_then(|id| self.conversation(id, caller).ok());
+        let Some(said) = said else {
+            return HistoryImages::default();
+        };
+        let records: Vec<_> = said.into_iter().map(|(record, _)| record).collect();
+        HistoryImages {
+            id: id.map(str::to_owned),
+            files: ImageFiles::read(&records, self.blobs(), &self.media).await,
+        }
+    }
+
+    /// Reads the images of an answer's request.
+    pub async fn images_of(&self, record: &Arc<ResponseRecord>) -> ImageFiles {
+        ImageFiles::read(&[Arc::clone(record)], self.blobs(), &self.media).await
+    }
+
+    fn blobs(&self) -> Option<&BlobStore> {
+        self.journal.get()?.blobs()
+    }
+
+    /// The responses of a conversation up to this one, the oldest first.
+    fn conversation(&self, id: &str, caller: &Caller) -> Result<Vec<Said>, ApiError> {
         let mut said = Vec::new();
         let mut next = Some(id.to_owned());
         while let Some(id) = next {
@@ -306,7 +396,7 @@ impl ResponseStore {
             }
         }
         said.reverse();
-        Ok(StoredHistory(said))
+        Ok(said)
     }
 
     /// The chat completion of this id, if visible to the caller; counts as a use.

@@ -77,7 +77,7 @@ impl Process {
             StreamJournal::start(writer, recovered, (StreamFeed::new(), None)).expect("a thread");
         let slot = Arc::<JournalSlot>::default();
         slot.set(Arc::clone(&journal));
-        let store = ResponseStore::new(limits(responses), slot, Arc::default());
+        let store = ResponseStore::new(limits(responses), slot, Default::default());
         let others = store.restore_answers(objects).len();
         let caller = Keys::anonymous().identify(None).expect("a caller");
         Self {

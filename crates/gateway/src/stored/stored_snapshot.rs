@@ -19,7 +19,9 @@ use serde_json::value::RawValue;
 use stream::StreamId;
 use wire::clock;
 use wire::openai::stored_completion;
-use wire::stored_request::{Metadata, StoredItem, StoredKind, StoredRequest, stored_item};
+use wire::stored_request::{
+    Metadata, StoredImage, StoredItem, StoredKind, StoredRequest, stored_item,
+};
 
 /// Version of snapshots that are taken now.
 pub(crate) const SNAPSHOT_VERSION: u32 = 1;
@@ -182,11 +184,16 @@ impl StoredNote {
         ids: &IdGenerator,
     ) -> Self {
         let (kind, items) = (request.kind, request.items.into_iter().enumerate());
-        let item = |(index, item)| match kind {
-            StoredKind::Response => stored_item(item, || ids.prefixed_id("")),
-            StoredKind::ChatCompletion => {
-                stored_completion::stored_item(&meta.response_id, index, item)
-            }
+        let mut images = request.images.into_iter().peekable();
+        let item = |(index, item)| {
+            let stored = match kind {
+                StoredKind::Response => stored_item(item, || ids.prefixed_id("")),
+                StoredKind::ChatCompletion => {
+                    stored_completion::stored_item(&meta.response_id, index, item)
+                }
+            };
+            let of_item = std::iter::from_fn(|| images.next_if(|(item, _)| *item == index));
+            stored.holding(of_item.map(|(_, image)| image).collect())
         };
         Self {
             kind,
@@ -199,10 +206,15 @@ impl StoredNote {
         }
     }
 
-    /// Bytes of all texts but the metadata.
-    pub(crate) fn text_bytes(&self) -> usize {
-        let item = |item: &StoredItem| item.id.len() + item.json.len();
-        self.items.iter().map(item).sum::<usize>() + self.repeated_fields.len()
+    /// Bytes of all texts but the metadata, and of the images.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        let items = self.items.iter().map(StoredItem::stored_bytes);
+        items.fold(self.repeated_fields.len(), usize::saturating_add)
+    }
+
+    /// The images that were taken out of the items.
+    pub(crate) fn images(&self) -> impl Iterator<Item = &StoredImage> {
+        self.items.iter().flat_map(|item| &item.images)
     }
 }
 
@@ -269,6 +281,7 @@ mod tests {
                 items: Box::new([StoredItem {
                     id: "msg_1".into(),
                     json: r#"{"id":"msg_1"}"#.into(),
+                    images: Vec::new(),
                 }]),
                 previous: None,
                 metadata: [("a".to_owned(), "b".to_owned())].into(),
@@ -359,6 +372,7 @@ mod tests {
             items: Box::new([StoredItem {
                 id: "chatcmpl-1-0".into(),
                 json: r#"{"id":"chatcmpl-1-0","role":"user","content":1.50}"#.into(),
+                images: Vec::new(),
             }]),
             previous: Some(StreamId::from_random([7; 16])),
             metadata: [("a".to_owned(), "b".to_owned())].into(),

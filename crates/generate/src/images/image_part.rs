@@ -109,15 +109,20 @@ impl ImagePart {
 impl ImageRecord {
     /// SHA-256 of the bytes; `None`: the text is no hash.
     pub fn digest(&self) -> Option<[u8; 32]> {
-        let (pairs, rest) = self.sha256.as_bytes().as_chunks::<2>();
-        let pairs: &[[u8; 2]; 32] = pairs.try_into().ok()?;
-        let mut digest = [0; 32];
-        for (byte, pair) in digest.iter_mut().zip(pairs) {
-            let pair = std::str::from_utf8(pair).ok()?;
-            *byte = u8::from_str_radix(pair, 16).ok()?;
-        }
-        rest.is_empty().then_some(digest)
+        digest_of_hex(&self.sha256)
     }
+}
+
+/// The hash of this text; `None`: the text is no hash.
+pub fn digest_of_hex(text: &str) -> Option<[u8; 32]> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let pairs: &[[u8; 2]; 32] = pairs.try_into().ok()?;
+    let mut digest = [0; 32];
+    for (byte, pair) in digest.iter_mut().zip(pairs) {
+        let pair = std::str::from_utf8(pair).ok()?;
+        *byte = u8::from_str_radix(pair, 16).ok()?;
+    }
+    rest.is_empty().then_some(digest)
 }
 
 /// Hexadecimal digits of a hash.

@@ -15,7 +15,10 @@ mod prepared_image;
 
 pub use image_marks::{ImageMarks, MarkPiece};
 pub(crate) use image_part::hex;
-pub use image_part::{ImagePart, ImageRecord, ImageRecordError, detail_name, detail_of_name};
+pub use image_part::{
+    ImagePart, ImageRecord, ImageRecordError, detail_name, detail_of_name, digest_of_hex,
+};
+pub use media::file_digest;
 pub use measured_image::{MeasuredImage, MeasuredImages, measure};
 pub use prepared_image::{ExaminedImage, PreparedImage, examine, prepare};
 

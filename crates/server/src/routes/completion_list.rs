@@ -330,10 +330,8 @@ pub(crate) async fn list_messages(
     let found = completion.find_completion()?;
     let query = Query::of(&uri)?;
     let page = PageQuery::parse(&query, ItemOrder::OldestFirst)?;
-    Ok(json_response(item_list::<StoredMessage>(
-        &found.record,
-        &page,
-    )?))
+    let messages = item_list::<StoredMessage>(&completion.store, &found.record, &page);
+    Ok(json_response(messages.await?))
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use generate::prompt::PromptEncoder;
 use generate::prompt_limit::PromptTruncation;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -33,7 +34,8 @@ use wire::protocol::{Encoding, FollowState, Protocol};
 use wire::request_parser::ParseContext;
 use wire::responses::sequence_number::{cursor_after, number_at};
 use wire::responses::{ResponsesEncoder, request, response_object};
-use wire::stored_request::{History, InputItem, StoredItem};
+use wire::request_body::RequestBody;
+use wire::stored_request::{History, InputItem, StoredImage, StoredItem};
 use wire::{clock, json};
 
 /// Answers a background request with the response in progress, a streamed request with events, and others with the
@@ -62,10 +64,13 @@ pub(crate) async fn count_input_tokens(
     RateLimited(caller): RateLimited,
     body: MediaBody,
 ) -> Result<Json<InputTokenCount>, Rejected> {
+    let previous = RequestBody::parse(body.bytes.clone())?;
+    let previous = previous.fields().string("previous_response_id").map(Cow::into_owned);
+    let seen = store.history_images(previous.as_deref(), &caller).await;
     let (request, long_body) = ((caller, body.bytes), body.long);
     let count = unadmitted.run_request(request, Protocol::Responses, |fields, model, caller| {
         let history = |id: &str| {
-            let history = store.history(id, caller)?;
+            let history = store.history(id, caller, &seen)?;
             Ok(Box::new(history) as Box<dyn History>)
         };
         let context = ParseContext {
@@ -264,15 +269,19 @@ pub(crate) async fn input_items(response: ResponseInPath, uri: Uri) -> Result<Re
     let record = response.find_record()?;
     let query = Query::of(&uri)?;
     let page = PageQuery::parse(&query, ItemOrder::NewestFirst)?;
-    Ok(json_response(item_list::<InputItem>(&record, &page)?))
+    let items = item_list::<InputItem>(&response.store, &record, &page);
+    Ok(json_response(items.await?))
 }
 
-/// A page of the items of a stored request, as JSON.
-pub(super) fn item_list<S>(
-    record: &ResponseRecord,
+/// A page of the items of a stored request with their images, as JSON.
+pub(super) async fn item_list<S>(
+    store: &ResponseStore,
+    record: &Arc<ResponseRecord>,
     page: &PageQuery<'_>,
 ) -> Result<Bytes, ApiError> {
-    let json = |item: &StoredItem| RawItem::<S>::new(&item.json);
+    let images = store.images_of(record).await;
+    let find = |image: &StoredImage| images.find(image);
+    let json = |item: &StoredItem| RawItem::<S>::new(&item.with_images(&find));
     let page = page.page(&record.note.items, |item| &item.id, |_| true, json)?;
     Ok(json::to_vec(&page).freeze())
 }
