@@ -271,6 +271,7 @@ fn lost_store_gets_the_files_again_and_old_ones_are_renewed() {
     let (mut replicator, now) = with_files(1);
     assert_eq!(replicator.poll(now), Some(files(ID, false)));
     replicator.on_files(ID, FilesOutcome::Stored, now);
+    let now = now + Duration::from_secs(1);
     store_next(&mut replicator, 5, now);
     replicator.note_store(2, 0, now);
     assert_eq!(replicator.poll(now), Some(StoreRequest::Check { id: ID }));
@@ -280,6 +281,7 @@ fn lost_store_gets_the_files_again_and_old_ones_are_renewed() {
     let later = now + Duration::from_secs(1);
     assert_eq!(replicator.poll(later), Some(files(ID, false)));
     replicator.on_files(ID, FilesOutcome::Missing, later);
+    let later = later + Duration::from_secs(1);
     store_next(&mut replicator, 1, later);
     let old = later + RecordsConfig::default().age_max * 2 / 3;
     replicator.look_at_ages(old);

@@ -44,7 +44,7 @@ impl Observer for StepObserver {
 }
 
 #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
-fn model(waker: &Arc<OnceLock<Waker>>) -> ModelHandle {
+pub(crate) fn model(waker: &Arc<OnceLock<Waker>>) -> ModelHandle {
     let config = FakeConfig {
         dims: Dims {
             vocab: 258 + vocab::WORDS.len(),
@@ -79,7 +79,7 @@ fn model(waker: &Arc<OnceLock<Waker>>) -> ModelHandle {
 }
 
 /// A request; with a credit window it does not end by itself.
-fn run(handle: u64, max_tokens: usize, credit_window: u64) -> Run {
+pub(crate) fn run(handle: u64, max_tokens: usize, credit_window: u64) -> Run {
     let sampling = SamplingParams {
         temperature: 0.8,
         logprobs: true,

@@ -1,5 +1,6 @@
 //! Tests with a real NATS server: `TEST_NATS_SERVER`, else `nats-server` in `PATH`.
 
+mod arithmetic;
 mod connection;
 mod executor;
 mod fair_shares;

@@ -30,6 +30,8 @@ mod recurrent;
 mod reload;
 mod safetensors;
 mod service;
+#[cfg(feature = "mini")]
+mod slow_images;
 mod speculation;
 mod support;
 #[cfg(all(feature = "mini", target_os = "linux"))]

@@ -4,9 +4,10 @@ use super::conversation::{Conversation, SETTINGS};
 use super::gateway_killed::check;
 use super::processes::{Cluster, json, wait_for_engines};
 use super::{metric, nats_server};
-use crate::images::{BLUE, RED, chat, content, data_url, square};
+use crate::images::{BLUE, RED, chat, content, square};
 use crate::kill::images::{MODEL, requests};
-use crate::support::Serving;
+use crate::slow_images::{about, noise, slow_model};
+use crate::support::{Folder, Serving};
 use serde_json::{Value, json as value};
 use std::process::Stdio;
 use testing::wait::wait_until;
@@ -75,42 +76,38 @@ fn answers_about_images_outlive_engines() {
     });
 }
 
-/// Many pictures, so that the encodings take a while.
-fn album() -> Value {
-    let picture = |number: u8| {
-        let image = square([number.wrapping_mul(15), 60, 250 - number * 10]);
-        value!({"type": "image_url", "image_url": {"url": data_url(&image)}})
-    };
-    let text = value!({"type": "text", "text": "Which color is the square?"});
-    let parts: Vec<Value> = (0..16).map(picture).chain([text]).collect();
-    value!({"temperature": 0, "max_tokens": 12, "messages": [{"role": "user", "content": parts}]})
-}
-
 /// Promise (Cluster): an engine that is killed while it encodes images costs a pause, and no image is left out.
 #[test]
 fn engine_that_is_killed_while_it_encodes_is_replaced() {
-    let Some(mut cluster) = cluster("cluster-images-encode") else {
+    let Some(program) = nats_server::program() else {
         return;
     };
+    let folder = Folder::new("cluster-images-slow");
+    let model: &str = slow_model(&folder).leak();
+    let settings = [&SETTINGS[..], &[("MILLRACE_MODEL_PATH", model)]].concat();
+    let mut cluster = Cluster::new(program, "cluster-images-encode", "", &settings);
     cluster.start_engines(1);
     let gateway = cluster.start_gateway();
     wait_for_engines(&gateway, 1);
-    let request = album();
+    let request = about(&[noise(1), noise(2)]);
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| ask(&gateway, &request));
-        wait_until("some images are encoded", || {
+        wait_until("some pictures are encoded", || {
             metric(cluster.engine(0), "millrace_encodings_total") >= 1.0
         });
+        let encoded = metric(cluster.engine(0), "millrace_encodings_total");
+        assert!(encoded < 10.0, "all pictures were encoded: {encoded}");
         cluster.kill_engine(0);
         cluster.start_engines(1);
         let reply = json(&asked.join().expect("an answer"));
         let args = ["serve", "--bind", "127.0.0.1:0"];
-        let single = Serving::start_with(&args, &settings(), Stdio::inherit());
+        let single = Serving::start_with(&args, &settings, Stdio::inherit());
         let expected = json(&ask(&single, &request));
         assert_eq!(content(&reply), content(&expected));
-        assert_eq!(reply["usage"]["prompt_tokens"], expected["usage"]["prompt_tokens"]);
+        let tokens = &expected["usage"]["prompt_tokens"];
+        assert_eq!(reply["usage"]["prompt_tokens"], *tokens);
     });
-    assert_eq!(metric(cluster.engine(1), "millrace_encodings_total"), 16.0);
+    assert_eq!(metric(cluster.engine(1), "millrace_encodings_total"), 10.0);
 }
 
 /// Promise (Cluster): streams about images have the text of one undisturbed process while gateways are killed one after another:

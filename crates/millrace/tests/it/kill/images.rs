@@ -73,7 +73,7 @@ pub(crate) fn requests() -> Vec<Request> {
     rows.into_iter().map(request).collect()
 }
 
-fn blobs(server: &Crashing) -> Vec<PathBuf> {
+pub(crate) fn blobs(server: &Crashing) -> Vec<PathBuf> {
     let entries = fs::read_dir(server.journal().join("blobs")).expect("a directory");
     entries
         .map(|entry| entry.expect("an entry").path())
