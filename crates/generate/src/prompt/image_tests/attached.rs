@@ -1,7 +1,7 @@
 //! Images of a prompt that are attached, recorded and restored.
 
 use super::*;
-use crate::images::{PreparedImage, prepare};
+use crate::images::{PreparedImage, examine, prepare};
 use std::time::Duration;
 
 #[test]
@@ -65,4 +65,50 @@ fn attached_images_survive_a_record_and_others_are_told_apart() {
     let mut damaged = record;
     damaged.images[1].rows = damaged.images[0].rows.clone();
     assert!(restore(damaged).is_err(), "runs overlap");
+}
+
+/// Promise (Cluster): a request for an engine of another process names its images by digest, and its rows by the keys that the
+/// engine computes.
+#[test]
+fn files_of_a_prompt_have_the_keys_of_decoded_images() {
+    let model = model(SMOL_VLM, ImageMarks::Idefics3, tiles());
+    let vision = model.vision.as_deref().expect("eyes");
+    let images = [picture(32, 16), picture(16, 16), picture(32, 16)];
+    let content = json!([image_part(1), text_part("a"), image_part(0), image_part(2)]);
+    let prompt = conversation(vec![message("user", content)]);
+    let mut prompt = prepared(&model, prompt, &images, Truncation::Disabled).expect("a prompt");
+    let measured = measure(vision, &images).expect("images");
+    let part = |number: usize| (&images[number], measured.image(number).expect("measured"));
+    let decoded: Vec<_> = (0..3)
+        .map(|number| prepare(vision, part(number).0, part(number).1, &|| Duration::ZERO).ok())
+        .collect();
+    let examined: Vec<_> = (0..3)
+        .map(|number| examine(vision, part(number).0, part(number).1, &|| Duration::ZERO).ok())
+        .collect();
+    let held: Arc<dyn Send + Sync> = Arc::new(());
+    assert!(prompt.attach_files(&examined[..2], &held).is_err());
+    prompt.attach_files(&examined, &held).expect("all");
+    let record = prompt.to_record();
+    prompt.attach(&decoded).expect("the same keys");
+    assert_eq!(record, prompt.to_record());
+    let files = prompt.files.as_ref().expect("files");
+    let places = [1, 0, 2].map(|number| files.place(number));
+    assert_eq!(places, [Some(0), Some(1), Some(2)], "in the order of the prompt");
+    assert_eq!(files.place(3), None);
+    assert_eq!(files.records.len(), 3);
+    assert_eq!(files.files.files.len(), 2, "equal files are sent once");
+    let numbered = files.files.numbered(&prompt.ids);
+    for (run, input) in prompt.image_runs.iter().zip(&prompt.media) {
+        let [a, b, c, d, ..] = input.key;
+        let number = u32::from_le_bytes([a, b, c, d]);
+        assert!(numbered[run.rows.clone()].iter().all(|id| *id == number));
+    }
+    let others = [examined[1].clone(), examined[0].clone(), None];
+    let error = prompt.attach_files(&others, &held).expect_err("others");
+    assert_eq!(error.code, "image_changed");
+    let mut cut = images[0].clone();
+    cut.bytes = cut.bytes[..cut.bytes.len() / 2].into();
+    let broken = examine(vision, &cut, part(0).1, &|| Duration::ZERO);
+    let why = broken.expect_err("a broken image").message;
+    assert!(why.contains("cannot be decoded"), "{why}");
 }

@@ -4,10 +4,12 @@
 //! for the processor, and streams continue there from their tokens. The engine recovers a device twice within ten minutes, so
 //! the second recovery is the last one that may succeed.
 
+use super::super::SharedArithmetic;
 use super::super::weights::PackedModel;
 use crate::clock::now;
 use crate::failure::Failure;
 use model::{Ahead, Batch, Capabilities, DeviceFault, Dims, Forward, ForwardError, PageId};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +21,15 @@ pub(super) type OpenModel = Box<dyn Fn() -> Result<PackedModel, Failure> + Send>
 
 /// The arithmetic that computes a model now: streams are recorded with it.
 pub(super) type ArithmeticNow = Arc<Mutex<String>>;
+
+/// The arithmetic of this moment, as the server records streams with it and the cluster announces it.
+pub(super) fn reported(arithmetic: &ArithmeticNow) -> SharedArithmetic {
+    let arithmetic = Arc::clone(arithmetic);
+    Arc::new(move || {
+        let now = arithmetic.lock().unwrap_or_else(PoisonError::into_inner);
+        BTreeSet::from([now.clone()])
+    })
+}
 
 /// A model that is computed on a GPU, or on the processor after the GPU failed. Pages are not exported: their format changes
 /// with the device.
@@ -208,8 +219,8 @@ mod tests {
     #[test]
     fn second_failure_within_ten_minutes_moves_to_the_processor() {
         let mut model = fallback(9, DIMS);
-        let arithmetic = Arc::clone(&model.arithmetic);
-        let is_now = |wanted: &str| arithmetic.lock().unwrap().as_str() == wanted;
+        let arithmetic = reported(&model.arithmetic);
+        let is_now = |wanted: &str| arithmetic() == BTreeSet::from([wanted.to_owned()]);
         model.recover().unwrap();
         assert!(model.forward(&Batch::default()).is_err(), "still the GPU");
         assert!(is_now("device"));

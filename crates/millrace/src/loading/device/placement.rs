@@ -1,7 +1,7 @@
 //! The choice of a GPU, and the loading of a model to it.
 
 use super::super::weights::{PackedModel, load_on_processor, load_options, load_progress};
-use super::fallback::FallbackModel;
+use super::fallback::{FallbackModel, reported};
 use crate::clock::now;
 use crate::config::{DeviceChoice, Interface, KvType, Settings, Speculation};
 use crate::failure::Failure;
@@ -12,9 +12,8 @@ use gpu::{Absent, Device, Kind, LoadError, PrepareError, Selection};
 use kernels::{Isa, Pool};
 use model::Forward;
 use server::LoadProgress;
-use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use weights::encoder::EncoderKind;
 use weights::{Adapter, ModelFiles};
 
@@ -116,10 +115,7 @@ fn load_auto(
     let now = Arc::new(Mutex::new(arithmetic.clone()));
     let model = FallbackModel::new(Box::new(model), Arc::clone(&now), Box::new(open));
     Some(PackedModel {
-        arithmetic_now: Some(Arc::new(move || {
-            let now = now.lock().unwrap_or_else(PoisonError::into_inner);
-            BTreeSet::from([now.clone()])
-        })),
+        arithmetic_now: Some(reported(&now)),
         ..packed(bytes, arithmetic, Box::new(model))
     })
 }
