@@ -290,10 +290,10 @@ impl ParsedRequest {
         stored_note: Option<&StoredNote>,
     ) -> Option<(DurableStream, StreamDescription)> {
         let is_new = self.ask.params.continued.is_none();
-        let blobs = match &mut self.images {
+        let blobs = match &self.images {
             // Without blobs, the bytes of the images are not recorded.
-            Some(images) => Some(images.take_blobs()?),
-            None => None,
+            Some(images) => images.blobs()?.to_vec(),
+            None => Vec::new(),
         };
         let is_wanted = terms.resumable && self.request.delivery.durable && is_new;
         let journal = handles.journal.get().filter(|_| is_wanted)?;
@@ -309,7 +309,7 @@ impl ParsedRequest {
             self.ask.prompts = prompts;
         }
         let durable = journal.open_stream(meta.id.to_bits(), encoded.ok()?)?;
-        let durable = durable.with_blobs(blobs.unwrap_or_default());
+        let durable = durable.with_blobs(blobs);
         let durable = match description.kind {
             DescriptionKind::WorkflowRun => durable.without_continuation(),
             DescriptionKind::Generation

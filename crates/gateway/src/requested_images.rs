@@ -134,8 +134,8 @@ impl RequestedImages {
     }
 
     /// The files in the journal, which are removed with the last reference; `None`: they are not there.
-    pub(crate) fn take_blobs(&mut self) -> Option<Vec<BlobReference>> {
-        self.blobs.take()
+    pub(crate) fn blobs(&self) -> Option<&[BlobReference]> {
+        self.blobs.as_deref()
     }
 
     /// Their sizes.
