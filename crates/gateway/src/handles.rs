@@ -18,6 +18,8 @@ use std::sync::Arc;
 /// Handles that a generation uses from admission to end.
 #[derive(Clone)]
 pub struct GenerationHandles {
+    /// All models: one may describe images for another.
+    pub models: Arc<ModelRegistry>,
     /// The registry of streams.
     pub streams: Arc<StreamRegistry>,
     /// The limits that hold now.
@@ -66,11 +68,12 @@ impl Gateway {
             ResponseStore::new(Arc::clone(&limits), Arc::clone(&journal), Arc::clone(&ids));
         let outbox = Outbox::new(Arc::clone(&journal), Arc::clone(&ids));
         Self {
-            models,
+            models: Arc::clone(&models),
             outbox: Arc::new(outbox),
             responses: Arc::new(responses),
             job_names: Arc::new(JobNames::new(job_names_max(&now.streams))),
             generations: GenerationHandles {
+                models,
                 streams: Arc::new(streams),
                 limits,
                 ids,

@@ -11,6 +11,7 @@
 //! records     records of streams as bytes of the journal                         recovery   streams of an earlier process
 //! workflows   runs of programs, as streams                                       metrics    counters of generations
 //! media       threads that decode images, and bounds of bytes                  requested_images   images of one request
+//! described_images   images that another model describes for a model that sees none
 //! requested_delivery   priority, deadline and resumption of a stream
 //! stored      answers that are stored
 //! stream_owners   streams of other gateways
@@ -21,6 +22,7 @@
 //! No HTTP: crate `server` maps requests, connections and responses to this crate. Time is read through `wire::clock`
 //! and tokio's timers.
 
+pub(crate) mod described_images;
 pub mod ended;
 pub mod generation;
 pub mod handles;

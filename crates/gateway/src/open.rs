@@ -8,7 +8,7 @@ use crate::keys::Caller;
 use crate::media::LongBody;
 use crate::metrics::{MeteredProtocol, MeteredRequest};
 use crate::models::{ModelLease, ReadyModel};
-use crate::pending_generation::{self, PendingGeneration};
+use crate::pending_generation::{self, Entrance, PendingGeneration};
 use crate::records::{DescriptionKind, RecordedPrompts, StreamDescription, unix_us};
 pub use crate::requested_delivery::{RequestedDelivery, Resumable};
 use crate::requested_images::RequestedImages;
@@ -181,15 +181,25 @@ impl ParsedRequest {
             .open_streams_permit(self.ask.choices())?;
         let admission = admission_request(handles, &self, (key.account(), now));
         let serving = Arc::clone(&self.lease.serving);
-        let ticket = serving.admission.request_permit(admission)?;
+        let described = self.images.as_ref().and_then(RequestedImages::to_describe);
+        let described = described.map(|(parts, _)| parts.len());
+        let entrance = match described {
+            // A permit that waits for another model would hold a slot without any work.
+            Some(_) => Entrance::AfterImages(admission),
+            None => Entrance::Queued(serving.admission.request_permit(admission)?),
+        };
         let registered = self.register_stream(handles, admission.deadline, now);
         let (registration, description, stored_note) = registered.map_err(|full| ApiError {
             retry_after: serving.admission.next_slot().or(full.retry_after),
             ..full
         })?;
         let record = Arc::clone(registration.payload());
-        if let Some(place) = ticket.queue_position() {
+        let queue_position = entrance.queue_position();
+        if let Some(place) = queue_position.clone() {
             record.set_queue_position(place);
+        }
+        if let Some(count) = described {
+            record.expect_images(count);
         }
         let pending = PendingGeneration {
             handles: handles.clone(),
@@ -197,6 +207,7 @@ impl ParsedRequest {
             ask: self.ask,
             program: self.program,
             images: self.images,
+            described: None,
             description,
             context_max: serving.model.handle.context_max,
             body_bytes: self.body_bytes,
@@ -213,9 +224,9 @@ impl ParsedRequest {
         Ok(OpenedStream {
             record,
             ignored_fields,
-            queue_position: ticket.queue_position(),
+            queue_position,
             ready_model: serving,
-            start: Box::pin(pending.run_for_client(ticket)),
+            start: Box::pin(pending.run_for_client(entrance)),
         })
     }
 
@@ -243,8 +254,8 @@ impl ParsedRequest {
 
     /// Bytes that the text of the prompts, and as many tokens as their images have, would take.
     fn prompt_bytes(&self) -> usize {
-        let rows = self.images.as_ref().map(|images| images.measured().rows());
-        self.body_bytes + rows.unwrap_or(0) * admission::BYTES_PER_TOKEN
+        let tokens = self.images.as_ref().map_or(0, RequestedImages::tokens);
+        self.body_bytes + tokens * admission::BYTES_PER_TOKEN
     }
 
     /// Registers the stream, and records its beginning. Returns the description for the record of the prepared prompts, and the
@@ -501,7 +512,7 @@ fn parse_body(
 ) -> Result<ParsedBody, ApiError> {
     let served = &lease.serving.model;
     let model = RequestedModel {
-        takes_images: served.handle.vision.is_some(),
+        takes_images: served.takes_images(),
         id: &served.id,
         derived: lease.made.as_deref(),
         sampling: gateway

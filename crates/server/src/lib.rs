@@ -64,6 +64,7 @@ pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,
 };
 pub use gateway::limits::{ModelLimits, ResponseLimits, StreamClocks};
+pub use gateway::media::{OnFailure, VisionProxy, VisionServer};
 pub use gateway::metrics::StepMetrics;
 pub use gateway::models::{
     DerivedModel, EngineAbsence, EngineArithmetic, Library, LibraryError, LoadError, LoadPhase,

@@ -94,9 +94,17 @@ fn in_messages(messages: &[Message], image: usize) -> Option<String> {
     if !of_image.is_empty() {
         return Some(of_image);
     }
-    let by_user = messages.iter().rev().filter(|message| message.role == "user");
+    let by_user = messages
+        .iter()
+        .rev()
+        .filter(|message| message.role == "user");
     let texts = by_user.map(|message| text_of(&message.content));
-    Some(texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default())
+    Some(
+        texts
+            .into_iter()
+            .find(|text| !text.is_empty())
+            .unwrap_or_default(),
+    )
 }
 
 /// The text of a message without its images.
@@ -207,7 +215,10 @@ mod tests {
             panic!("a conversation");
         };
         let contents: Vec<_> = messages.iter().map(|message| &message.content).collect();
-        assert_eq!(contents, ["[one]\nWhat is it?\n[two]", "A cat.", "Sure?", "[three]"]);
+        assert_eq!(
+            contents,
+            ["[one]\nWhat is it?\n[two]", "A cat.", "Sure?", "[three]"]
+        );
         let Prompt::Continued { then, .. } = &all[1] else {
             panic!("a turn after ids");
         };
@@ -229,10 +240,17 @@ mod tests {
     fn question_is_the_text_next_to_the_image() {
         let all = prompts();
         assert_eq!(question_about(&all, 1), "What is it?");
-        assert_eq!(question_about(&all, 2), "Sure?", "of the user's last message");
+        assert_eq!(
+            question_about(&all, 2),
+            "Sure?",
+            "of the user's last message"
+        );
         assert_eq!(question_about(&all[1..], 0), "And here?");
         assert_eq!(question_about(&all, 9), "");
-        let long = json!([image_part(0), text_part("\u{e4}".repeat(QUESTION_BYTES_MAX))]);
+        let long = json!([
+            image_part(0),
+            text_part("\u{e4}".repeat(QUESTION_BYTES_MAX))
+        ]);
         let long = [conversation(vec![message("user", long)])];
         assert_eq!(question_about(&long, 0).len(), QUESTION_BYTES_MAX);
     }

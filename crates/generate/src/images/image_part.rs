@@ -69,6 +69,18 @@ impl ImagePart {
         media::file_digest(&self.bytes)
     }
 
+    /// Media type, by the bytes; `application/octet-stream` of a kind that is not read.
+    pub fn media_type(&self) -> &'static str {
+        match ImageKind::of(&self.bytes) {
+            Ok(ImageKind::Jpeg) => "image/jpeg",
+            Ok(ImageKind::Png) => "image/png",
+            Ok(ImageKind::WebP) => "image/webp",
+            Ok(ImageKind::Gif) => "image/gif",
+            Ok(ImageKind::Bmp) => "image/bmp",
+            Err(_) => "application/octet-stream",
+        }
+    }
+
     /// The image as a record has it. Takes time with the bytes.
     pub fn to_record(&self) -> ImageRecord {
         let digest = media::file_digest(&self.bytes);

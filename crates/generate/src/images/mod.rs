@@ -21,7 +21,7 @@ pub use descriptions::{
 pub use image_marks::{ImageMarks, MarkPiece};
 pub(crate) use image_part::hex;
 pub use image_part::{ImagePart, ImageRecord, ImageRecordError, detail_name, detail_of_name};
-pub use measured_image::{MeasuredImage, MeasuredImages, measure};
+pub use measured_image::{ImageBounds, MeasuredImage, MeasuredImages, measure};
 pub use prepared_image::{PreparedImage, prepare};
 
 use media::{Limits, Recipe};

@@ -30,6 +30,7 @@ mod table;
 mod tree;
 mod upstream;
 mod vision;
+mod vision_proxy;
 mod webhooks;
 
 pub(crate) use answers::{Field, ReasoningParser, ToolParser};

@@ -88,7 +88,12 @@ const GATEWAY: [Layer; 7] = [
         "webhooks",
         "workflows",
     ],
-    &["handles", "pending_generation", "requested_images"],
+    &[
+        "described_images",
+        "handles",
+        "pending_generation",
+        "requested_images",
+    ],
 ];
 
 const SERVER: [Layer; 8] = [
