@@ -16,6 +16,8 @@ use crate::streams::{PermitHolder, StreamRecord, StreamRegistry};
 use ::stream::{End, Owner};
 use admission::{AdmissionRequest, BYTES_PER_TOKEN, Permit, Priority, RequestedChoices};
 use engine::{CacheSalt, Policy, Progress, SamplingParams, SequencePermits, Terms};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use generate::constraint::compiler::OutputConstraints;
 use generate::error::{ApiError, Blame, ErrorKind};
@@ -62,9 +64,9 @@ pub(crate) struct DescribedImages {
 }
 
 /// An image to be described.
-struct DescriptionJob<'a> {
+struct DescriptionJob {
     index: usize,
-    part: &'a ImagePart,
+    part: ImagePart,
     prompt: String,
     key: DescriptionKey,
 }
@@ -96,8 +98,10 @@ impl ImageDescriber<'_> {
         prompts: &[Prompt],
     ) -> Result<DescribedImages, ApiError> {
         let jobs = self.jobs(parts, prompts).await?;
+        // In boxes, so that the type of the whole does not depend on the lifetimes inside.
+        let jobs = jobs.into_iter().map(|job| self.describe_image(job).boxed());
+        let jobs: Vec<BoxFuture<'_, _>> = jobs.collect();
         let described: Vec<DescribedImage> = stream::iter(jobs)
-            .map(|job| self.describe_image(job))
             .buffered(self.proxy.concurrency.max(1))
             .try_collect()
             .await?;
@@ -117,11 +121,11 @@ impl ImageDescriber<'_> {
         })
     }
 
-    async fn jobs<'p>(
+    async fn jobs(
         &self,
-        parts: &'p [ImagePart],
+        parts: &[ImagePart],
         prompts: &[Prompt],
-    ) -> Result<Vec<DescriptionJob<'p>>, ApiError> {
+    ) -> Result<Vec<DescriptionJob>, ApiError> {
         let files = parts.to_vec();
         let hash =
             move |_: Elapsed<'_>| Ok(files.iter().map(ImagePart::digest).collect::<Vec<_>>());
@@ -139,7 +143,7 @@ impl ImageDescriber<'_> {
             let key = self.proxy.key_of(&fingerprint, image, &prompt, self.salt);
             DescriptionJob {
                 index,
-                part,
+                part: part.clone(),
                 prompt,
                 key,
             }
@@ -171,7 +175,7 @@ impl ImageDescriber<'_> {
         Ok(*hasher.finalize().as_bytes())
     }
 
-    async fn describe_image(&self, job: DescriptionJob<'_>) -> Result<DescribedImage, ApiError> {
+    async fn describe_image(&self, job: DescriptionJob) -> Result<DescribedImage, ApiError> {
         let (media, index) = (&self.handles.media, job.index);
         if let Some(text) = media.descriptions.find(job.key) {
             media.described.cached.fetch_add(1, Ordering::Relaxed);
@@ -255,7 +259,7 @@ impl ImageDescriber<'_> {
     }
 
     /// Has an image described within the time for that.
-    async fn make(&self, job: &DescriptionJob<'_>) -> Result<MadeDescription, DescribeError> {
+    async fn make(&self, job: &DescriptionJob) -> Result<MadeDescription, DescribeError> {
         let until = clock::now() + self.proxy.timeout;
         let is_deadline = self.deadline.is_some_and(|deadline| deadline < until);
         let until = self.deadline.map_or(until, |deadline| deadline.min(until));
@@ -286,7 +290,7 @@ impl ImageDescriber<'_> {
     }
 
     /// Has another server describe an image. The key is charged when the counts are known.
-    async fn make_there(&self, job: &DescriptionJob<'_>) -> Result<MadeDescription, DescribeError> {
+    async fn make_there(&self, job: &DescriptionJob) -> Result<MadeDescription, DescribeError> {
         let Some(server) = &self.proxy.server else {
             return Err(DescribeError::Model(no_eyes()));
         };
@@ -295,7 +299,7 @@ impl ImageDescriber<'_> {
         let request = DescriptionRequest {
             model: &self.proxy.model,
             prompt: &job.prompt,
-            part: job.part,
+            part: &job.part,
             max_tokens: self.proxy.max_tokens,
             temperature: self.proxy.temperature,
             timeout: self.proxy.timeout,
@@ -312,7 +316,7 @@ impl ImageDescriber<'_> {
     /// Has a model of this server describe an image.
     async fn make_here(
         &self,
-        job: &DescriptionJob<'_>,
+        job: &DescriptionJob,
         until: Instant,
     ) -> Result<MadeDescription, DescribeError> {
         let lease = self.lease().await.map_err(DescribeError::Model)?;
@@ -349,7 +353,7 @@ impl ImageDescriber<'_> {
 
     fn measure(
         &self,
-        job: &DescriptionJob<'_>,
+        job: &DescriptionJob,
         vision: Arc<Vision>,
     ) -> Result<SizedImages, DescribeError> {
         SizedImages::measure(vec![job.part.clone()], vision).map_err(DescribeError::Request)
@@ -365,7 +369,7 @@ impl ImageDescriber<'_> {
     async fn permit(
         &self,
         serving: &ReadyModel,
-        (job, images): (&DescriptionJob<'_>, &SizedImages),
+        (job, images): (&DescriptionJob, &SizedImages),
         until: Instant,
     ) -> Result<Permit, DescribeError> {
         let estimator = serving.resource_estimator(&self.handles.limits.now());
@@ -387,7 +391,7 @@ impl ImageDescriber<'_> {
     fn prepare(
         &self,
         serving: &ReadyModel,
-        job: &DescriptionJob<'_>,
+        job: &DescriptionJob,
         images: &SizedImages,
     ) -> Result<Vec<PreparedPrompt>, ApiError> {
         let content = Value::Array(vec![image_part(0), text_part(&*job.prompt)]);

@@ -411,6 +411,8 @@ const INFILL: ProtocolRow = ProtocolRow {
 };
 
 #[cfg(test)]
+mod description_tests;
+#[cfg(test)]
 mod image_tests;
 #[cfg(test)]
 mod tests {

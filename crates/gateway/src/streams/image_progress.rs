@@ -82,10 +82,11 @@ impl ImageFollower {
             states.changed().await.ok()?;
             Some(((), states))
         });
+        let count = states.borrow().len();
         Self {
-            reported: vec![DescriptionState::Waiting; states.borrow().len()],
             states,
             changes: Box::pin(changes),
+            reported: vec![DescriptionState::Waiting; count],
         }
     }
 

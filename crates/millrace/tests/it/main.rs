@@ -36,4 +36,6 @@ mod support;
 mod surroundings;
 #[cfg(feature = "mini")]
 mod upstreams;
+#[cfg(feature = "mini")]
+mod vision_proxy;
 mod workflows;
