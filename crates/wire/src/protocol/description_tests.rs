@@ -58,7 +58,11 @@ fn image_in_progress_has_the_form_of_its_protocol() {
         (Protocol::Completion, Framing::Sse, COMMENT),
         (Protocol::Responses, Framing::Sse, COMMENT),
         (Protocol::LlamaCompletion, Framing::Sse, COMMENT),
-        (Protocol::Messages, Framing::Sse, "event: ping\ndata: {\"type\":\"ping\"}\n\n"),
+        (
+            Protocol::Messages,
+            Framing::Sse,
+            "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+        ),
         (Protocol::AiSdkUi, Framing::Sse, UI),
         (Protocol::Job, Framing::Sse, JOB),
         (Protocol::OllamaChat, Framing::Ndjson, ""),
@@ -68,7 +72,11 @@ fn image_in_progress_has_the_form_of_its_protocol() {
     ] {
         let mut encoding = protocol.encoding(&source(), framing, EncoderSettings::default());
         let name = protocol.name();
-        assert_eq!(written(&mut *encoding.encoder, framing), want, "{name}, {framing:?}");
+        assert_eq!(
+            written(&mut *encoding.encoder, framing),
+            want,
+            "{name}, {framing:?}"
+        );
     }
 }
 

@@ -102,7 +102,9 @@ fn read_request(mut socket: &TcpStream) -> Option<Value> {
         };
         let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
         assert!(head.starts_with("post /v1/chat/completions "), "{head}");
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
         let length: usize = length?.parse().ok()?;
         if bytes.len() >= end + 4 + length {
             return serde_json::from_slice(&bytes[end + 4..]).ok();
@@ -119,7 +121,10 @@ fn answer(mut socket: TcpStream, replies: &Receiver<Reply>) -> Option<()> {
             let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
             (200, json!({"choices": [choice], "usage": usage}))
         }
-        Reply::Status(status) => (status, json!({"error": {"message": "a secret of the server"}})),
+        Reply::Status(status) => (
+            status,
+            json!({"error": {"message": "a secret of the server"}}),
+        ),
         Reply::Broken => {
             let head = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{";
             return socket.write_all(head.as_bytes()).ok();
