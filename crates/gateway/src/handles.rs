@@ -10,10 +10,11 @@ use crate::media::MediaHandles;
 use crate::metrics::GenerationMetrics;
 use crate::models::ModelRegistry;
 use crate::owners_slot::OwnersSlot;
+use crate::remote_images::RemoteImages;
 use crate::stored::ResponseStore;
 use crate::streams::{JournalSlot, RegistrationBarrier, StreamFeed, StreamLimits, StreamRegistry};
 use crate::webhooks::Outbox;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Handles that a generation uses from admission to end.
 #[derive(Clone)]
@@ -32,6 +33,8 @@ pub struct GenerationHandles {
     pub journal: Arc<JournalSlot>,
     /// Images of requests.
     pub media: Arc<MediaHandles>,
+    /// Images on other servers; not set: they are not fetched.
+    pub remote_images: Arc<OnceLock<RemoteImages>>,
 }
 
 /// Handles that opening a stream for a request uses.
@@ -80,6 +83,7 @@ impl Gateway {
                 metrics,
                 journal,
                 media: Arc::default(),
+                remote_images: Arc::default(),
             },
             registration: Arc::default(),
             owners: Arc::default(),

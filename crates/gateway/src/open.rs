@@ -10,6 +10,7 @@ use crate::metrics::{MeteredProtocol, MeteredRequest};
 use crate::models::{ModelLease, ReadyModel};
 use crate::pending_generation::{self, Entrance, PendingGeneration};
 use crate::records::{DescriptionKind, RecordedPrompts, StreamDescription, unix_us};
+use crate::remote_images::expect_no_remote;
 pub use crate::requested_delivery::{RequestedDelivery, Resumable};
 use crate::requested_images::RequestedImages;
 use crate::stored::StoredNote;
@@ -101,54 +102,83 @@ impl StreamRequest {
         gateway: &Gateway,
         lease: ModelLease,
     ) -> Result<OpenedStream, ApiError> {
-        let (mut parsed, claim) = self.parse(gateway, Some(lease))?;
+        let mut read = self.read(gateway, Some(lease))?;
+        if let Some(remote) = gateway.generations.remote_images.get() {
+            let images = &mut read.body.request.images;
+            remote.fetch_all(images, &gateway.generations).await?;
+        }
+        let (mut parsed, claim) = read.parsed(gateway)?;
         parsed.write_images(gateway).await;
         parsed.open_named(gateway, claim)
     }
 
-    /// As [`Self::open`], without waiting: the model must be ready, and a stream with images is not durable.
+    /// As [`Self::open`], without waiting: the model must be ready, images of other servers are errors, and a stream with images
+    /// is not durable.
     ///
     /// # Errors
     /// As of [`Self::open`].
     pub fn open_now(self, gateway: &Gateway) -> Result<OpenedStream, ApiError> {
-        let (parsed, claim) = self.parse(gateway, None)?;
+        let read = self.read(gateway, None)?;
+        expect_no_remote(&read.body.request.images)?;
+        let (parsed, claim) = read.parsed(gateway)?;
         parsed.open_named(gateway, claim)
     }
 
-    fn parse(
-        mut self,
-        gateway: &Gateway,
-        lease: Option<ModelLease>,
-    ) -> Result<(ParsedRequest, Option<NameClaim<'_>>), ApiError> {
+    /// Parses the fields of the body.
+    fn read(self, gateway: &Gateway, lease: Option<ModelLease>) -> Result<ReadRequest, ApiError> {
         let mut fields = self.body.fields();
         let model = fields.string("model");
         let lease = match lease {
             Some(lease) => lease,
             None => gateway.models.hold_now(model.as_deref())?,
         };
+        let body = parse_body(self.protocol, fields, &lease, gateway, &self.caller)?;
+        if let Some(long_body) = &self.long_body {
+            long_body.expect_images(&body.request.images)?;
+        }
+        Ok(ReadRequest {
+            request: self,
+            lease,
+            body,
+        })
+    }
+}
+
+/// A request whose fields were parsed, and whose images may still be on other servers.
+struct ReadRequest {
+    request: StreamRequest,
+    lease: ModelLease,
+    body: ParsedBody,
+}
+
+impl ReadRequest {
+    /// Checks the images, and takes the name of a job and the place of a webhook's event.
+    fn parsed(self, gateway: &Gateway) -> Result<(ParsedRequest, Option<NameClaim<'_>>), ApiError> {
+        let Self {
+            mut request,
+            lease,
+            body,
+        } = self;
         let ParsedBody {
             request: mut ask,
             job_id,
             stored_request,
-        } = parse_body(self.protocol, fields, &lease, gateway, &self.caller)?;
+        } = body;
         let model_bytes = lease.made.as_ref().map(|derived| derived.text_bytes());
-        if let Some(long_body) = &self.long_body {
-            long_body.expect_images(&ask.images)?;
-        }
         let images = RequestedImages::open(std::mem::take(&mut ask.images), &lease, gateway)?;
         let options = &mut ask.stream_options;
-        options.stream |= self.streamed;
+        options.stream |= request.streamed;
         let claim = job_id
             .clone()
-            .map(|id| claim_job_name(gateway, &self.caller, id))
+            .map(|id| claim_job_name(gateway, &request.caller, id))
             .transpose()?;
-        let is_resumable = self.delivery.is_resumable(options);
-        self.delivery.resumable = Some(Resumable::from_choice(is_resumable));
-        let webhook_place = take_webhook_place(gateway, &self.caller, options, is_resumable)?;
+        let is_resumable = request.delivery.is_resumable(options);
+        request.delivery.resumable = Some(Resumable::from_choice(is_resumable));
+        let webhook_place = take_webhook_place(gateway, &request.caller, options, is_resumable)?;
         let parsed = ParsedRequest {
-            body_bytes: text_bytes(&self.body, images.as_ref()) + model_bytes.unwrap_or(0),
+            body_bytes: text_bytes(&request.body, images.as_ref()) + model_bytes.unwrap_or(0),
             images,
-            request: self,
+            request,
             lease,
             ask,
             response_id: job_id.map(|id| id.as_str().to_owned()),
@@ -513,6 +543,7 @@ fn parse_body(
     let served = &lease.serving.model;
     let model = RequestedModel {
         takes_images: served.takes_images(),
+        fetches_images: gateway.generations.remote_images.get().is_some(),
         id: &served.id,
         derived: lease.made.as_deref(),
         sampling: gateway

@@ -77,6 +77,7 @@ pub use gateway::records::{
     key_of_description,
 };
 pub use gateway::recovery::StartingJournal;
+pub use gateway::remote_images::{RemoteHost, RemoteImages};
 pub use gateway::stored::{StoredSummary, is_stored_answer};
 pub use gateway::stream_owners::RecordsSetup;
 pub use gateway::streams::StreamLimits;

@@ -211,6 +211,7 @@ pub(crate) mod tests {
             bytes: vec![1].into(),
             detail: detail_of_name(detail).expect("a detail"),
             path: "image".to_owned(),
+            url: None,
         }
     }
 

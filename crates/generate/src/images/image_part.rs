@@ -16,6 +16,8 @@ pub struct ImagePart {
     pub detail: Detail,
     /// Path of the field, for error messages.
     pub path: String,
+    /// Address of the image on another server, where the client sent one; the bytes are empty until they are fetched.
+    pub url: Option<Arc<str>>,
 }
 
 /// The bytes may be megabytes, and are the user's.
@@ -25,7 +27,7 @@ impl fmt::Debug for ImagePart {
             .field("bytes", &self.bytes.len())
             .field("detail", &self.detail)
             .field("path", &self.path)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -108,6 +110,7 @@ impl ImagePart {
                 bytes,
                 detail,
                 path,
+                url: None,
             }),
             None => Err(ImageRecordError::Detail { path }),
         }
@@ -158,6 +161,7 @@ mod tests {
             bytes: Arc::from(&b"abc"[..]),
             detail: Detail::Low,
             path: "messages[0].content[1]".to_owned(),
+            url: None,
         };
         let record = serde_json::to_value(part.to_record()).expect("JSON");
         let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";

@@ -63,6 +63,9 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         if loads_models {
             server = server.with_library(Arc::clone(&library) as Arc<dyn server::Library>);
         }
+        if let Some(images) = settings.remote_images() {
+            server = server.with_remote_images(images);
+        }
         if let Some(watch) = StallWatch::start(&settings, &library) {
             server = server.with_stall_watch(move || watch.problem());
         }

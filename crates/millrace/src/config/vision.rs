@@ -1,6 +1,7 @@
 //! Settings of images: which tower a model sees with, and the bounds of what requests send.
 
 use super::vision_proxy::VisionProxySettings;
+use super::vision_remote::VisionRemote;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
@@ -51,6 +52,8 @@ pub(crate) struct Vision {
     pub(crate) decode_mib: u64,
     /// A model that describes images for models that read text only.
     pub(crate) proxy: VisionProxySettings,
+    /// Images on other servers, which requests name by their addresses.
+    pub(crate) remote: VisionRemote,
 }
 
 impl Default for Vision {
@@ -64,6 +67,7 @@ impl Default for Vision {
             pixels_mib: 512,
             decode_mib: 384,
             proxy: VisionProxySettings::default(),
+            remote: VisionRemote::default(),
         }
     }
 }

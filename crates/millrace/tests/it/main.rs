@@ -28,6 +28,8 @@ mod prompt_cache;
 mod pull;
 mod recurrent;
 mod reload;
+#[cfg(feature = "mini")]
+mod remote_images;
 mod safetensors;
 mod service;
 mod speculation;

@@ -92,6 +92,7 @@ const GATEWAY: [Layer; 7] = [
         "described_images",
         "handles",
         "pending_generation",
+        "remote_images",
         "requested_images",
     ],
 ];

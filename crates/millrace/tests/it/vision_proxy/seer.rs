@@ -71,10 +71,6 @@ impl Seer {
         self.replies.send(reply).expect("the server runs");
     }
 
-    pub(crate) fn address(&self) -> &str {
-        &self.address
-    }
-
     pub(crate) fn requests(&self) -> Vec<Value> {
         self.requests.lock().unwrap().clone()
     }
