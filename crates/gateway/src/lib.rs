@@ -12,7 +12,7 @@
 //! workflows   runs of programs, as streams                                       metrics    counters of generations
 //! media       threads that decode images, and bounds of bytes                  requested_images   images of one request
 //! described_images   images that another model describes for a model that sees none
-//! remote_images   images on other servers
+//! read_request   a request whose fields were parsed                         remote_images   images on other servers
 //! requested_delivery   priority, deadline and resumption of a stream
 //! stored      answers that are stored
 //! stream_owners   streams of other gateways
@@ -39,6 +39,7 @@ pub mod models;
 pub mod open;
 pub mod owners_slot;
 pub(crate) mod pending_generation;
+pub(crate) mod read_request;
 pub mod records;
 pub mod recovery;
 pub mod remote_images;

@@ -9,6 +9,7 @@ use crate::media::LongBody;
 use crate::metrics::{MeteredProtocol, MeteredRequest};
 use crate::models::{ModelLease, ReadyModel};
 use crate::pending_generation::{self, Entrance, PendingGeneration};
+use crate::read_request::ReadRequest;
 use crate::records::{DescriptionKind, RecordedPrompts, StreamDescription, unix_us};
 use crate::remote_images::expect_no_remote;
 pub use crate::requested_delivery::{RequestedDelivery, Resumable};
@@ -20,7 +21,7 @@ use crate::workflows::Program;
 use admission::{AdmissionRequest, QueuePosition};
 use engine::Account;
 use generate::error::ApiError;
-use generate::request::{GenerateRequest, GenerationParams, IgnoredFields, StreamOptions};
+use generate::request::{GenerateRequest, GenerationParams, IgnoredFields};
 use generate::sampling::ReportedSampling;
 use generate::stream_source::StreamMeta;
 use std::pin::Pin;
@@ -28,14 +29,11 @@ use std::sync::Arc;
 use std::time::Instant;
 use stream::{Registration, StreamId};
 use wire::clock;
-use wire::derived_model::RequestedModel;
-use wire::fields::Fields;
 use wire::framing::Framing;
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
-use wire::request_parser::ParsedBody;
 use wire::shared::job_outcome::JobId;
-use wire::stored_request::{History, StoredRequest};
+use wire::stored_request::StoredRequest;
 
 /// A request for a stream: the caller, the wire protocol, the delivery, and the body, whose fields are not read.
 pub struct StreamRequest {
@@ -102,10 +100,11 @@ impl StreamRequest {
         gateway: &Gateway,
         lease: ModelLease,
     ) -> Result<OpenedStream, ApiError> {
-        let mut read = self.read(gateway, Some(lease))?;
+        let mut read = ReadRequest::new(self, gateway, Some(lease))?;
         if let Some(remote) = gateway.generations.remote_images.get() {
-            let images = &mut read.body.request.images;
-            remote.fetch_all(images, &gateway.generations).await?;
+            remote
+                .fetch_all(read.images_mut(), &gateway.generations)
+                .await?;
         }
         let (mut parsed, claim) = read.parsed(gateway)?;
         parsed.write_images(gateway).await;
@@ -118,75 +117,10 @@ impl StreamRequest {
     /// # Errors
     /// As of [`Self::open`].
     pub fn open_now(self, gateway: &Gateway) -> Result<OpenedStream, ApiError> {
-        let read = self.read(gateway, None)?;
-        expect_no_remote(&read.body.request.images)?;
+        let mut read = ReadRequest::new(self, gateway, None)?;
+        expect_no_remote(read.images_mut())?;
         let (parsed, claim) = read.parsed(gateway)?;
         parsed.open_named(gateway, claim)
-    }
-
-    /// Parses the fields of the body.
-    fn read(self, gateway: &Gateway, lease: Option<ModelLease>) -> Result<ReadRequest, ApiError> {
-        let mut fields = self.body.fields();
-        let model = fields.string("model");
-        let lease = match lease {
-            Some(lease) => lease,
-            None => gateway.models.hold_now(model.as_deref())?,
-        };
-        let body = parse_body(self.protocol, fields, &lease, gateway, &self.caller)?;
-        if let Some(long_body) = &self.long_body {
-            long_body.expect_images(&body.request.images)?;
-        }
-        Ok(ReadRequest {
-            request: self,
-            lease,
-            body,
-        })
-    }
-}
-
-/// A request whose fields were parsed, and whose images may still be on other servers.
-struct ReadRequest {
-    request: StreamRequest,
-    lease: ModelLease,
-    body: ParsedBody,
-}
-
-impl ReadRequest {
-    /// Checks the images, and takes the name of a job and the place of a webhook's event.
-    fn parsed(self, gateway: &Gateway) -> Result<(ParsedRequest, Option<NameClaim<'_>>), ApiError> {
-        let Self {
-            mut request,
-            lease,
-            body,
-        } = self;
-        let ParsedBody {
-            request: mut ask,
-            job_id,
-            stored_request,
-        } = body;
-        let model_bytes = lease.made.as_ref().map(|derived| derived.text_bytes());
-        let images = RequestedImages::open(std::mem::take(&mut ask.images), &lease, gateway)?;
-        let options = &mut ask.stream_options;
-        options.stream |= request.streamed;
-        let claim = job_id
-            .clone()
-            .map(|id| claim_job_name(gateway, &request.caller, id))
-            .transpose()?;
-        let is_resumable = request.delivery.is_resumable(options);
-        request.delivery.resumable = Some(Resumable::from_choice(is_resumable));
-        let webhook_place = take_webhook_place(gateway, &request.caller, options, is_resumable)?;
-        let parsed = ParsedRequest {
-            body_bytes: text_bytes(&request.body, images.as_ref()) + model_bytes.unwrap_or(0),
-            images,
-            request,
-            lease,
-            ask,
-            response_id: job_id.map(|id| id.as_str().to_owned()),
-            program: None,
-            stored_request,
-            webhook_place,
-        };
-        Ok((parsed, claim))
     }
 }
 
@@ -405,12 +339,6 @@ type RegisteredStream = (
     Option<StoredNote>,
 );
 
-/// Bytes of a body without its images.
-fn text_bytes(body: &RequestBody, images: Option<&RequestedImages>) -> usize {
-    let image_bytes = images.map_or(0, RequestedImages::base64_bytes);
-    body.text().len().saturating_sub(image_bytes)
-}
-
 /// What the metrics know of a request from its arrival on.
 fn measured_request(record: &StreamRecord, arrived: Instant) -> MeteredRequest {
     MeteredRequest {
@@ -513,56 +441,6 @@ fn resolve_params(
     params.closed_objects.get_or_insert(closed_objects);
 }
 
-/// Checks the webhook of a request, and takes the place of its event.
-fn take_webhook_place(
-    gateway: &Gateway,
-    caller: &Caller,
-    options: &mut StreamOptions,
-    resumable: bool,
-) -> Result<Option<WebhookPlace>, ApiError> {
-    let Some(url) = options.webhook.take() else {
-        return Ok(None);
-    };
-    if !resumable {
-        let why = "webhook: needs a stream that continues without its client: set background, submit the \
-                   job at /v1/jobs, or send X-Stream-Resumable: 1";
-        return Err(ApiError::field("webhook", "invalid_webhook", why));
-    }
-    let (url, place) = gateway.outbox.accept(&url, caller)?;
-    options.webhook = Some(url);
-    Ok(Some(place))
-}
-
-fn parse_body(
-    protocol: Protocol,
-    fields: Fields<'_>,
-    lease: &ModelLease,
-    gateway: &Gateway,
-    caller: &Caller,
-) -> Result<ParsedBody, ApiError> {
-    let served = &lease.serving.model;
-    let model = RequestedModel {
-        takes_images: served.takes_images(),
-        fetches_images: gateway.generations.remote_images.get().is_some(),
-        id: &served.id,
-        derived: lease.made.as_deref(),
-        sampling: gateway
-            .generations
-            .limits
-            .now()
-            .sampling_defaults(lease.recommended_sampling()),
-        stops: served.handle.template.stops(),
-        capabilities: served.handle.capabilities,
-        adapters: &served.handle.adapters,
-        vocab_size: served.handle.tokenizer.vocab_size(),
-    };
-    let history = |id: &str| {
-        let history = gateway.responses.history(id, caller)?;
-        Ok(Box::new(history) as Box<dyn History>)
-    };
-    protocol.parse(fields, model, &history)
-}
-
 /// Expects that the caller has no job of this name here, before the other gateways of a cluster are asked.
 ///
 /// # Errors
@@ -587,21 +465,6 @@ pub async fn withdraw_job(gateway: &Gateway, id: StreamId) {
         record.withdraw();
         streams.forget_stream(&record).written().await;
     }
-}
-
-fn claim_job_name<'a>(
-    gateway: &'a Gateway,
-    caller: &Caller,
-    id: JobId,
-) -> Result<NameClaim<'a>, ApiError> {
-    let registry = gateway.generations.streams.registry();
-    let is_known = |owner, id| registry.entry(id, stream::Caller::Owner(owner)).is_ok();
-    gateway.job_names.claim_name(
-        caller.owner,
-        id,
-        is_known,
-        gateway.generations.limits.now().retry_after,
-    )
 }
 
 #[cfg(test)]
