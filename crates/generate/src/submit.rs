@@ -112,6 +112,7 @@ impl Submission<'_> {
             .iter()
             .map(|prompt| prompt.image_rows() as u64)
             .sum();
+        let described = prompts.iter().find_map(|prompt| prompt.described.clone());
         for (i, prompt) in prompts.into_iter().enumerate() {
             requests.push(self.submit_prompt(i, prompt, host, &mut opened)?);
         }
@@ -122,6 +123,7 @@ impl Submission<'_> {
             choices: opened.logs,
             prompt_tokens,
             image_tokens,
+            described,
             resumed: None,
         };
         Ok((generation, opened.readers))
@@ -336,6 +338,7 @@ impl Submission<'_> {
         RemoteRequest {
             prompt: PromptRecord {
                 echo_text: None,
+                described: None,
                 ..record
             },
             images: files.map_or_else(Vec::new, |files| files.records.clone()),

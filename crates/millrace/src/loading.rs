@@ -34,7 +34,7 @@ use generate::model_handle::ModelHandle;
 use remote::ModelRelay;
 use server::{
     EngineAbsence, EngineArithmetic, EngineSight, LoadPhase, LoadProgress, ModelFacts,
-    ModelIdentity, StepMetrics,
+    ModelIdentity, ModelTask, StepMetrics, VisionProxy,
 };
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -51,6 +51,8 @@ pub(crate) struct LoadedEngine {
     pub(crate) facts: ModelFacts,
     pub(crate) identity: ModelIdentity,
     pub(crate) handle: ModelHandle,
+    /// The model that describes images for this one.
+    pub(crate) vision_proxy: Option<Arc<VisionProxy>>,
     pub(crate) steps: Arc<StepMetrics>,
     /// Called after each step.
     pub(crate) step_signal: StepSignal,
@@ -139,6 +141,7 @@ pub(crate) fn load_from(
     let adapters = &described.adapters.adapters;
     let mut model = load_weights(source, (files, adapters, tower), isa, settings, report)?;
     let vision = vision.filter(|_| model.sees_images(source));
+    let vision_proxy = vision_proxy_of(vision.is_some(), &described, settings)?;
     let arithmetic_now = model.arithmetic_now.take();
     identity.arithmetic.clone_from(&model.arithmetic);
     tracing::debug!(arithmetic = model.arithmetic, "arithmetic of the model");
@@ -158,6 +161,7 @@ pub(crate) fn load_from(
         facts: described.facts.clone(),
         identity,
         handle: new_handle(described, (engine, vision), context_max, settings),
+        vision_proxy,
         steps,
         step_signal,
         bytes,
@@ -212,6 +216,19 @@ fn describe_model(
         answers,
         capabilities,
     })
+}
+
+/// The proxy of a model; `None` of one that sees images itself, or generates no text.
+fn vision_proxy_of(
+    sees_images: bool,
+    described: &DescribedModel,
+    settings: &Settings,
+) -> Result<Option<Arc<VisionProxy>>, Failure> {
+    if sees_images || described.facts.task != ModelTask::Generation {
+        return Ok(None);
+    }
+    let proxy = settings.vision_proxy().map_err(Failure::User)?;
+    Ok(proxy.map(Arc::new))
 }
 
 fn new_handle(

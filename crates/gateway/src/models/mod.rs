@@ -14,6 +14,7 @@
 //! so that an admitted request keeps its permit. Each model has its own engine and threads: loading or unloading one
 //! does not delay another.
 
+use crate::media::VisionProxy;
 use crate::metrics::StepMetrics;
 use generate::error::ApiError;
 use generate::images::Vision;
@@ -51,6 +52,8 @@ pub struct ServedModel {
     pub identity: ModelIdentity,
     /// Handle for generation.
     pub handle: ModelHandle,
+    /// The model that describes images for this one; `None`: the model sees images itself, or takes none.
+    pub vision_proxy: Option<Arc<VisionProxy>>,
     /// Metrics of the engine's steps ([`StepMetrics::observer`]).
     pub steps: Arc<StepMetrics>,
     /// Why engines of other processes cannot be waited for any longer; `None`: the engine is in this process.
@@ -73,6 +76,11 @@ impl ServedModel {
         let vision = self.handle.vision.as_ref()?;
         let sight = self.engine_sight.as_ref();
         sight.is_none_or(|sees| sees()).then_some(vision)
+    }
+
+    /// Whether requests may have images: the model sees them, or another one describes them.
+    pub fn takes_images(&self) -> bool {
+        self.vision().is_some() || self.vision_proxy.is_some()
     }
 
     /// An error for a request for text, if the model generates none.

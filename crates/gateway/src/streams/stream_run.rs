@@ -184,6 +184,16 @@ impl PermitHolder {
         }
     }
 
+    /// A holder for a generation that is part of a stream's preparation, and has no stream of its own.
+    pub(crate) fn without_stream(permit: Permit, undelivered: &Arc<UndeliveredStreams>) -> Self {
+        Self {
+            permit,
+            _images: None,
+            record: Weak::new(),
+            undelivered: Arc::clone(undelivered),
+        }
+    }
+
     /// The holder, which also keeps a share of the bytes of images.
     pub(crate) fn with_images(mut self, images: Option<ImageShare>) -> Self {
         self._images = images;

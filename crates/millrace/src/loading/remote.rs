@@ -2,7 +2,9 @@
 //! of others, compute the tokens.
 
 use super::tower::{find_tower, vision_of};
-use super::{DescribedModel, LoadedEngine, StepSignal, describe_model, new_handle};
+use super::{
+    DescribedModel, LoadedEngine, StepSignal, describe_model, new_handle, vision_proxy_of,
+};
 use crate::bounds::engine_config;
 use crate::clock::now;
 use crate::cluster_node::{JoinedCluster, content_identity};
@@ -97,7 +99,7 @@ pub(crate) fn load_remote(
         tower: tower.clone(),
         inbox,
     })?;
-    let loaded = model.into_loaded(source, (engine, vision), context_max, settings);
+    let loaded = model.into_loaded(source, (engine, vision), context_max, settings)?;
     Ok(LoadedEngine {
         relay: Some(ModelRelay {
             absence: Some(cluster.engine_absence(key.clone())),
@@ -137,7 +139,7 @@ pub(crate) fn load_upstream(
         ..served
     };
     let (engine, inbox) = open_handle(without_embeddings, settings)?;
-    let loaded = model.into_loaded(source, (engine, None), context_max, settings);
+    let loaded = model.into_loaded(source, (engine, None), context_max, settings)?;
     upstreams.relay(UpstreamModel {
         eos: Arc::clone(&loaded.handle.eos),
         tokenizer: Arc::clone(&loaded.handle.tokenizer),
@@ -213,12 +215,14 @@ impl WeightlessModel {
         engine: (Handle, Option<Vision>),
         context_max: usize,
         settings: &Settings,
-    ) -> LoadedEngine {
-        LoadedEngine {
+    ) -> Result<LoadedEngine, Failure> {
+        let vision_proxy = vision_proxy_of(engine.1.is_some(), &self.described, settings)?;
+        Ok(LoadedEngine {
             name: source.name.clone(),
             facts: self.described.facts.clone(),
             identity: self.identity,
             handle: new_handle(self.described, engine, context_max, settings),
+            vision_proxy,
             steps: Default::default(),
             step_signal: StepSignal::default(),
             bytes: 0,
@@ -226,7 +230,7 @@ impl WeightlessModel {
             relay: None,
             arithmetic_now: None,
             _cache_writers: Vec::new(),
-        }
+        })
     }
 }
 

@@ -28,6 +28,8 @@ mod prompt_cache;
 mod pull;
 mod recurrent;
 mod reload;
+#[cfg(feature = "mini")]
+mod remote_images;
 mod safetensors;
 mod service;
 #[cfg(feature = "mini")]
@@ -38,4 +40,6 @@ mod support;
 mod surroundings;
 #[cfg(feature = "mini")]
 mod upstreams;
+#[cfg(feature = "mini")]
+mod vision_proxy;
 mod workflows;

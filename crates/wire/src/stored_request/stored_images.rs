@@ -150,6 +150,7 @@ mod tests {
             bytes: bytes.into(),
             detail: Detail::Auto,
             path: "input".to_owned(),
+            url: None,
         }
     }
 
