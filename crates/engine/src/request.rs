@@ -150,6 +150,18 @@ pub struct Choice {
     pub constraint: Option<Box<dyn Constraint>>,
 }
 
+impl Choice {
+    /// A choice with this log and nothing else.
+    pub fn new(tokens: Writer<Token>) -> Self {
+        Self {
+            tokens,
+            top: None,
+            terminator: None,
+            constraint: None,
+        }
+    }
+}
+
 /// A request to the engine.
 pub struct Request {
     /// Prompt ids: at least one, fewer than the context length.
@@ -192,6 +204,32 @@ pub struct Request {
     /// The request as a record for an engine of another process. Required by a handle of [`crate::remote`]; an engine of
     /// this process ignores it.
     pub remote: Option<Arc<[u8]>>,
+}
+
+impl Request {
+    /// A request of this prompt for at most so many tokens, with default sampling parameters, and without choices, limits
+    /// and adapters.
+    pub fn new(prompt: Vec<u32>, max_tokens: usize) -> Self {
+        Self {
+            prompt,
+            media: Vec::new(),
+            sampling: SamplingParams::default(),
+            max_tokens,
+            eos: Arc::from([]),
+            choices: Vec::new(),
+            first_choice: 0,
+            paused: false,
+            embedding: None,
+            deadline: None,
+            credit_window: 0,
+            adapters: AdapterSet::NONE,
+            terms: Terms::default(),
+            progress: Arc::default(),
+            permits: None,
+            held: None,
+            remote: None,
+        }
+    }
 }
 
 /// A rejected request with the reason.

@@ -190,23 +190,14 @@ impl Submission<'_> {
         host: &dyn SubmissionHost,
     ) -> Request {
         Request {
-            prompt,
             sampling: self.params.sampling.clone(),
-            max_tokens: 0,
             eos: self.eos_ids(),
-            choices: Vec::new(),
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
             deadline: self.deadline,
             credit_window: self.credit_window,
-            adapters: AdapterSet::NONE,
             terms: self.terms,
             permits: host.permits(&progress),
             progress,
-            held: None,
-            remote: None,
+            ..Request::new(prompt, 0)
         }
     }
 

@@ -130,30 +130,12 @@ fn tokens(run: &Run, first: u32, ids: &[u32]) -> TokenBatch {
 fn submit(handle: &Handle) -> Reader<Token> {
     let pool = SegmentPool::new(PoolLimits { segments_max: 64 });
     let (tokens, reader) = stream::open(&pool, 8).unwrap();
-    let choice = Choice {
-        tokens,
-        top: None,
-        terminator: None,
-        constraint: None,
-    };
+    let choice = Choice::new(tokens);
     let request = Request {
-        prompt: vec![1, 2, 3],
-        sampling: SamplingParams::default(),
-        max_tokens: 8,
         eos: Arc::from([0]),
         choices: vec![choice],
-        first_choice: 0,
-        media: Vec::new(),
-        paused: false,
-        embedding: None,
-        adapters: engine::AdapterSet::NONE,
-        deadline: None,
-        credit_window: 0,
-        terms: Terms::default(),
-        progress: Arc::new(Progress::default()),
-        permits: None,
-        held: None,
         remote: Some((*b"record").into()),
+        ..Request::new(vec![1, 2, 3], 8)
     };
     handle.submit(request).unwrap();
     reader

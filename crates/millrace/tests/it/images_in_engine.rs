@@ -118,7 +118,6 @@ impl Bench {
         let (prompt, media) = self.prompt(parts);
         let (tokens, reader) = stream::open(&self.pool, TOKENS).unwrap();
         let request = Request {
-            prompt,
             media,
             sampling: SamplingParams {
                 temperature: 0.8,
@@ -127,25 +126,8 @@ impl Bench {
                 seed: 5,
                 ..SamplingParams::default()
             },
-            max_tokens: TOKENS,
-            eos: Arc::from([]),
-            choices: vec![Choice {
-                tokens,
-                top: None,
-                terminator: None,
-                constraint: None,
-            }],
-            first_choice: 0,
-            paused: false,
-            embedding: None,
-            adapters: AdapterSet::NONE,
-            deadline: None,
-            credit_window: 0,
-            terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
-            remote: None,
+            choices: vec![Choice::new(tokens)],
+            ..Request::new(prompt, TOKENS)
         };
         self.handle.submit(request).unwrap();
         reader

@@ -98,15 +98,9 @@ impl Bench {
         for _ in 0..ask.choices {
             let (tokens, reader) = stream::open(&self.pool, ask.tokens).unwrap();
             readers.push(reader);
-            choices.push(Choice {
-                tokens,
-                top: None,
-                terminator: None,
-                constraint: None,
-            });
+            choices.push(Choice::new(tokens));
         }
         let request = Request {
-            prompt: ask.prompt.clone(),
             sampling: SamplingParams {
                 temperature: 0.8,
                 top_k: 20,
@@ -115,21 +109,10 @@ impl Bench {
                 answered: ask.answered,
                 ..SamplingParams::default()
             },
-            max_tokens: ask.tokens,
-            eos: Arc::from([]),
             choices,
             first_choice: ask.first_choice,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
-            adapters: engine::AdapterSet::NONE,
-            deadline: None,
             credit_window: ask.credit_window,
-            terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
-            remote: None,
+            ..Request::new(ask.prompt.clone(), ask.tokens)
         };
         self.handle.submit(request).unwrap();
         readers

@@ -95,28 +95,9 @@ fn answers(
         };
         let words = (0..20 + 7 * at).map(|i| 300 + (i + at) % 9);
         let request = Request {
-            prompt: words.collect(),
             sampling,
-            max_tokens: 120,
-            eos: Arc::from([]),
-            choices: vec![Choice {
-                tokens,
-                top: None,
-                terminator: None,
-                constraint: None,
-            }],
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
-            deadline: None,
-            credit_window: 0,
-            adapters: engine::AdapterSet::NONE,
-            terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
-            remote: None,
+            choices: vec![Choice::new(tokens)],
+            ..Request::new(words.collect(), 120)
         };
         handle.submit(request).unwrap();
     }

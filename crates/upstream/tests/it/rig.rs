@@ -144,30 +144,14 @@ impl Rig {
         let opened =
             (0..asked.choices).map(|_| stream::open(&self.pool, asked.max_tokens).unwrap());
         let (writers, readers): (Vec<_>, Vec<_>) = opened.unzip();
-        let choices = writers.into_iter().map(|tokens| Choice {
-            tokens,
-            top: None,
-            terminator: None,
-            constraint: None,
-        });
+        let choices = writers.into_iter().map(|tokens| Choice::new(tokens));
         let request = Request {
-            prompt: PROMPT.to_vec(),
             sampling,
-            max_tokens: asked.max_tokens,
             eos: Arc::from([EOS]),
             choices: choices.collect(),
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
-            deadline: None,
             credit_window: asked.credit_window,
-            adapters: engine::AdapterSet::NONE,
-            terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
             remote: Some(record.encode().unwrap().into()),
+            ..Request::new(PROMPT.to_vec(), asked.max_tokens)
         };
         match self.handle.submit(request) {
             Ok(_) => Ok(readers),

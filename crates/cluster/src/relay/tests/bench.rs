@@ -96,30 +96,13 @@ impl Bench {
     ) -> Vec<Reader<Token>> {
         let logs = (0..choices).map(|_| stream::open(&self.pool, 8).unwrap());
         let (writers, readers): (Vec<_>, Vec<_>) = logs.unzip();
-        let choices = writers.into_iter().map(|tokens| Choice {
-            tokens,
-            top: None,
-            terminator: None,
-            constraint: None,
-        });
+        let choices = writers.into_iter().map(|tokens| Choice::new(tokens));
         let mut request = Request {
-            prompt: vec![1, 2, 3],
-            sampling: SamplingParams::default(),
-            max_tokens: 8,
             eos: Arc::from([0]),
             choices: choices.collect(),
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
-            deadline: None,
-            credit_window: 0,
-            adapters: engine::AdapterSet::NONE,
-            terms: Terms::default(),
             progress: Arc::new(Progress::followed(Box::new(self.told.clone()))),
-            permits: None,
-            held: None,
             remote: Some((*b"record").into()),
+            ..Request::new(vec![1, 2, 3], 8)
         };
         change(&mut request);
         let id = self.handle.submit(request).unwrap();

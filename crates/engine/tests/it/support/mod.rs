@@ -131,26 +131,12 @@ impl Bench {
 
     pub fn request(&self, prompt: &[u32], max_tokens: usize) -> Request {
         Request {
-            prompt: prompt.to_vec(),
             sampling: SamplingParams {
                 temperature: 0.0,
                 ..SamplingParams::default()
             },
-            max_tokens,
             eos: Arc::from([0]),
-            choices: Vec::new(),
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
-            deadline: None,
-            credit_window: 0,
-            adapters: engine::AdapterSet::NONE,
-            terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
-            remote: None,
+            ..Request::new(prompt.to_vec(), max_tokens)
         }
     }
 

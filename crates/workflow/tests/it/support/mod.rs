@@ -190,28 +190,10 @@ impl Bench {
         let (tokens, mut reader) =
             stream::open(&self.model.handle.token_pool, max_tokens).expect("room");
         let request = Request {
-            prompt: prompt.to_vec(),
             sampling: sampling.clone(),
-            max_tokens,
             eos: Arc::clone(&self.model.handle.eos),
-            choices: vec![Choice {
-                tokens,
-                top: None,
-                terminator: None,
-                constraint: None,
-            }],
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
-            deadline: None,
-            credit_window: 0,
-            adapters: engine::AdapterSet::NONE,
-            terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
-            remote: None,
+            choices: vec![Choice::new(tokens)],
+            ..Request::new(prompt.to_vec(), max_tokens)
         };
         self.model.handle.engine.submit(request).expect("accepted");
         let mut ids = Vec::new();
@@ -235,31 +217,12 @@ impl Bench {
         let (tokens, mut reader) = stream::open(&self.model.handle.token_pool, 1).expect("room");
         let vector = Arc::new(OnceLock::new());
         let request = Request {
-            prompt: prompt.to_vec(),
-            sampling: SamplingParams::default(),
-            max_tokens: 1,
-            eos: Arc::from([]),
-            choices: vec![Choice {
-                tokens,
-                top: None,
-                terminator: None,
-                constraint: None,
-            }],
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
+            choices: vec![Choice::new(tokens)],
             embedding: Some(Embedding {
                 pooling: Pooling::Last,
                 vector: Arc::clone(&vector),
             }),
-            deadline: None,
-            credit_window: 0,
-            adapters: engine::AdapterSet::NONE,
-            terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
-            remote: None,
+            ..Request::new(prompt.to_vec(), 1)
         };
         self.model.handle.engine.submit(request).expect("accepted");
         let mut nothing = [Token {
