@@ -7,7 +7,7 @@ use std::time::Instant;
 use stream::Writer;
 
 /// A generated token, an item of a token log.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Token {
     /// The token id.
     pub id: u32,
@@ -16,7 +16,7 @@ pub struct Token {
 }
 
 /// An alternative to a generated token, an item of a choice's side log.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TopLogprob {
     /// The token id.
     pub id: u32,

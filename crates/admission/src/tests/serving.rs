@@ -292,10 +292,7 @@ impl Scene {
         let before = self.running.len();
         let tokens = &mut self.tokens;
         self.running.retain_mut(|answer| {
-            let mut buffer = [Token {
-                id: 0,
-                logprob: 0.0,
-            }; 4];
+            let mut buffer = [Token::default(); 4];
             if let Read::Items(count) = answer.reader.read(&mut buffer) {
                 assert_eq!(count, 1, "a token per step");
                 *tokens += 1;

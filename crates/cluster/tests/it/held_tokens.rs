@@ -143,13 +143,7 @@ fn submit(handle: &Handle) -> Reader<Token> {
 
 /// Takes the next tokens, and the end if it follows.
 async fn next_tokens(reader: &mut Reader<Token>, count: usize) -> (Vec<u32>, Option<End>) {
-    let (mut ids, mut buf) = (
-        Vec::new(),
-        [Token {
-            id: 0,
-            logprob: 0.0,
-        }; 8],
-    );
+    let (mut ids, mut buf) = (Vec::new(), [Token::default(); 8]);
     wait_for("tokens", || {
         match reader.read(&mut buf) {
             Read::Items(read) => ids.extend(buf[..read].iter().map(|token| token.id)),

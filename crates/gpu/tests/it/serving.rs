@@ -132,10 +132,7 @@ impl Bench {
 impl Answer {
     /// Reads and accepts what is new.
     pub(crate) fn read(&mut self) {
-        let mut buffer = [Token {
-            id: 0,
-            logprob: 0.0,
-        }; 64];
+        let mut buffer = [Token::default(); 64];
         let Some(reader) = &mut self.reader else {
             return;
         };
@@ -158,10 +155,7 @@ impl Answer {
 
     pub(crate) fn alternatives(&mut self) -> Vec<TopLogprob> {
         let mut all = Vec::new();
-        let mut buffer = [TopLogprob {
-            id: 0,
-            logprob: 0.0,
-        }; 64];
+        let mut buffer = [TopLogprob::default(); 64];
         let Some(side) = &mut self.side else {
             return all;
         };

@@ -164,10 +164,7 @@ fn picture(seed: u64, size: Size) -> Pixels {
 
 fn read(reader: &mut Reader<Token>) -> Said {
     let mut said = Said::new();
-    let mut buffer = [Token {
-        id: 0,
-        logprob: 0.0,
-    }; TOKENS];
+    let mut buffer = [Token::default(); TOKENS];
     while let Read::Items(n) = reader.read(&mut buffer) {
         said.extend(buffer[..n].iter().map(|t| (t.id, t.logprob.to_bits())));
     }

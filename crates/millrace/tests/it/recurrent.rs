@@ -145,10 +145,7 @@ impl Bench {
 }
 
 fn read(reader: &mut Reader<Token>, said: &mut Said) {
-    let mut items = [Token {
-        id: 0,
-        logprob: 0.0,
-    }; 32];
+    let mut items = [Token::default(); 32];
     while let Read::Items(n) = reader.read(&mut items) {
         let items = items[..n].iter();
         said.extend(items.map(|token| (token.id, token.logprob.to_bits())));

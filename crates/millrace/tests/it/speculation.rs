@@ -105,10 +105,7 @@ fn answers(
         now += Duration::from_millis(1);
     }
     let mut read = |reader: &mut stream::Reader<Token>| {
-        let mut all = [Token {
-            id: 0,
-            logprob: 0.0,
-        }; 128];
+        let mut all = [Token::default(); 128];
         let mut at = 0;
         while let Read::Items(n) = reader.read(&mut all[at..]) {
             at += n;

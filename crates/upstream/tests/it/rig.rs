@@ -163,13 +163,7 @@ impl Rig {
 
 /// Tokens that are there, and the end.
 pub(crate) fn read(reader: &mut Reader<Token>) -> (Vec<u32>, Option<End>) {
-    let (mut buf, mut ids) = (
-        [Token {
-            id: 0,
-            logprob: 0.0,
-        }; 16],
-        Vec::new(),
-    );
+    let (mut buf, mut ids) = ([Token::default(); 16], Vec::new());
     loop {
         match reader.read(&mut buf) {
             Read::Items(count) => ids.extend(buf[..count].iter().map(|token| token.id)),

@@ -199,16 +199,10 @@ impl EngineProcess {
         process.run_until_idle();
         let top_n = case.params.sampling.top_logprobs as usize;
         let logs = started.choices.iter().map(|log| {
-            let blank = Token {
-                id: 0,
-                logprob: 0.0,
-            };
+            let blank = Token::default();
             let mut tokens = vec![blank; log.tokens.len() as usize];
             log.tokens.copy_items(0, &mut tokens);
-            let blank = TopLogprob {
-                id: 0,
-                logprob: 0.0,
-            };
+            let blank = TopLogprob::default();
             let mut top = vec![blank; tokens.len() * top_n];
             if let Some(log) = &log.top {
                 log.copy_items(0, &mut top);

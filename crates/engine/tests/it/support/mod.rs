@@ -209,10 +209,7 @@ impl Bench {
 impl Answer {
     /// Reads and accepts new tokens.
     pub fn read(&mut self) {
-        let mut buffer = [Token {
-            id: 0,
-            logprob: 0.0,
-        }; 64];
+        let mut buffer = [Token::default(); 64];
         let Some(reader) = &mut self.reader else {
             return;
         };
@@ -238,10 +235,7 @@ impl Answer {
 
     pub fn alternatives(&mut self) -> Vec<TopLogprob> {
         let mut all = Vec::new();
-        let mut buffer = [TopLogprob {
-            id: 0,
-            logprob: 0.0,
-        }; 64];
+        let mut buffer = [TopLogprob::default(); 64];
         let side = self.side.as_mut().expect("alternatives were asked for");
         while let Read::Items(n) = side.read(&mut buffer) {
             all.extend_from_slice(&buffer[..n]);

@@ -233,19 +233,13 @@ pub(crate) fn keep_watched<R>(
 fn written(log: &ChoiceLog, top_n: usize) -> ResumedChoice {
     let gate = log.gate.as_ref().expect("a gated log");
     let (end, len) = (gate.written_end(), gate.written_len());
-    let blank = Token {
-        id: 0,
-        logprob: 0.0,
-    };
+    let blank = Token::default();
     let mut tokens = vec![blank; usize::try_from(len).expect("small")];
     assert_eq!(gate.copy_written(0, &mut tokens), tokens.len());
     let mut top = Vec::new();
     if let Some(log) = &log.top {
         let mut reader = log.attach(0).expect("the beginning");
-        let mut buffer = [TopLogprob {
-            id: 0,
-            logprob: 0.0,
-        }; 64];
+        let mut buffer = [TopLogprob::default(); 64];
         while let Read::Items(n) = reader.read(&mut buffer) {
             top.extend_from_slice(&buffer[..n]);
         }

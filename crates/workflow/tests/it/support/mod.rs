@@ -197,10 +197,7 @@ impl Bench {
         };
         self.model.handle.engine.submit(request).expect("accepted");
         let mut ids = Vec::new();
-        let mut buffer = [Token {
-            id: 0,
-            logprob: 0.0,
-        }; 64];
+        let mut buffer = [Token::default(); 64];
         for _ in 0..POLLS_MAX {
             match reader.read(&mut buffer) {
                 Read::Items(n) => ids.extend(buffer[..n].iter().map(|token| token.id)),
@@ -225,10 +222,7 @@ impl Bench {
             ..Request::new(prompt.to_vec(), 1)
         };
         self.model.handle.engine.submit(request).expect("accepted");
-        let mut nothing = [Token {
-            id: 0,
-            logprob: 0.0,
-        }];
+        let mut nothing = [Token::default()];
         for _ in 0..POLLS_MAX {
             if let Read::Ended(_) = reader.read(&mut nothing) {
                 let vector = vector.get().expect("a vector");
