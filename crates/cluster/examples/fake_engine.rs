@@ -170,17 +170,11 @@ fn model_handle(engine: Handle, context_max: usize) -> Result<ModelHandle, Faile
     let words: Vec<_> = (0..VOCABULARY)
         .map(|number| format!("word{number}"))
         .collect();
-    Ok(ModelHandle {
-        vision: None,
-        adapters: Arc::default(),
-        tokenizer: small_vocabulary::with_words(&words),
-        template: Arc::new(ChatTemplate::new("", "", "").map_err(|e| e.to_string())?),
-        answers: AnswerFormat::default(),
-        capabilities: Capabilities::default(),
+    Ok(ModelHandle::new(
         engine,
-        context_max,
-        eos: Arc::from([0]),
-        token_pool: SegmentPool::new(limits),
-        top_pool: SegmentPool::new(limits),
-    })
+        small_vocabulary::with_words(&words),
+        ChatTemplate::new("", "", "").map_err(|e| e.to_string())?,
+        &[0],
+        limits,
+    ))
 }

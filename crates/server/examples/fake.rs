@@ -72,18 +72,12 @@ fn served() -> Result<ServedModel, Box<dyn Error>> {
         steps,
         engine_absence: None,
         engine_arithmetic: None,
-        handle: ModelHandle {
-            vision: None,
-            adapters: Arc::default(),
-            tokenizer: vocab::tokenizer(),
-            template: Arc::new(ChatTemplate::new(template, "", "").map_err(|e| e.to_string())?),
-            answers: AnswerFormat::default(),
-            capabilities: Capabilities::default(),
+        handle: ModelHandle::new(
             engine,
-            context_max: dims.context_max,
-            eos: Arc::from([vocab::EOS]),
-            token_pool: SegmentPool::new(limits),
-            top_pool: SegmentPool::new(limits),
-        },
+            vocab::tokenizer(),
+            ChatTemplate::new(template, "", "").map_err(|e| e.to_string())?,
+            &[vocab::EOS],
+            limits,
+        ),
     })
 }

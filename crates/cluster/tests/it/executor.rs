@@ -63,19 +63,13 @@ fn model(waker: &Arc<OnceLock<Waker>>) -> ModelHandle {
     engine.observe(Box::new(StepObserver(Arc::clone(waker))));
     let (engine, _thread) = engine::spawn(engine).unwrap();
     let limits = PoolLimits { segments_max: 4096 };
-    ModelHandle {
-        vision: None,
-        adapters: Arc::default(),
-        tokenizer: vocab::tokenizer(),
-        template: Arc::new(ChatTemplate::new("{{ messages[-1].content }}", "", "").unwrap()),
-        answers: AnswerFormat::default(),
-        capabilities: Capabilities::default(),
+    ModelHandle::new(
         engine,
-        context_max: 4096,
-        eos: Arc::from([vocab::EOS]),
-        token_pool: SegmentPool::new(limits),
-        top_pool: SegmentPool::new(limits),
-    }
+        vocab::tokenizer(),
+        ChatTemplate::new("{{ messages[-1].content }}", "", "").unwrap(),
+        &[vocab::EOS],
+        limits,
+    )
 }
 
 /// A request; with a credit window it does not end by itself.

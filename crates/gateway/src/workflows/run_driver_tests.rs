@@ -54,19 +54,13 @@ fn run(steps: &Json, text: &str) -> Run {
     );
     let template = ChatTemplate::new("", "", "").expect("valid");
     let limits = PoolLimits { segments_max: 64 };
-    let handle = ModelHandle {
-        vision: None,
-        adapters: std::sync::Arc::default(),
-        tokenizer: vocab::tokenizer(),
-        answers: AnswerFormat::default(),
-        capabilities: template.capabilities(AnswerFormat::default()),
-        template: Arc::new(template),
-        engine: engine.expect("bounds").handle(),
-        context_max: dims.context_max,
-        eos: Arc::from([vocab::EOS]),
-        token_pool: SegmentPool::new(limits),
-        top_pool: SegmentPool::new(limits),
-    };
+    let handle = ModelHandle::new(
+        engine.expect("bounds").handle(),
+        vocab::tokenizer(),
+        template,
+        &[vocab::EOS],
+        limits,
+    );
     let model = Arc::new(Model {
         handle,
         pooling: None,

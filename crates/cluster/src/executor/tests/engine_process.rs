@@ -88,19 +88,13 @@ impl EngineProcess {
         let mut engine = Engine::new(Box::new(FakeModel::new(config)), engine, now).unwrap();
         let limits = PoolLimits { segments_max: 4096 };
         let template = ChatTemplate::new("{{ messages[-1].content }}", "", "").unwrap();
-        let handle = ModelHandle {
-            vision: None,
-            adapters: Arc::default(),
-            tokenizer: vocab::tokenizer(),
-            template: Arc::new(template),
-            answers: AnswerFormat::default(),
-            capabilities: Capabilities::default(),
-            engine: engine.handle(),
-            context_max,
-            eos: Arc::from([vocab::EOS]),
-            token_pool: SegmentPool::new(limits),
-            top_pool: SegmentPool::new(limits),
-        };
+        let handle = ModelHandle::new(
+            engine.handle(),
+            vocab::tokenizer(),
+            template,
+            &[vocab::EOS],
+            limits,
+        );
         let model = ExecutorModel::new(KEY.to_owned(), identity(), handle);
         Self {
             engine,

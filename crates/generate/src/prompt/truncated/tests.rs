@@ -25,19 +25,13 @@ fn model(template: &str, context_max: usize) -> ModelHandle {
         Instant::now(),
     );
     let limits = PoolLimits { segments_max: 1 };
-    ModelHandle {
-        vision: None,
-        adapters: Arc::default(),
-        tokenizer: vocab::tokenizer(),
-        answers: AnswerFormat::default(),
-        capabilities: Capabilities::default(),
-        template: Arc::new(ChatTemplate::new(template, "<|bos|>", "").expect("a template")),
-        engine: engine.expect("bounds").handle(),
-        context_max,
-        eos: Arc::from([vocab::EOS]),
-        token_pool: SegmentPool::new(limits),
-        top_pool: SegmentPool::new(limits),
-    }
+    ModelHandle::new(
+        engine.expect("bounds").handle(),
+        vocab::tokenizer(),
+        ChatTemplate::new(template, "<|bos|>", "").expect("a template"),
+        &[vocab::EOS],
+        limits,
+    )
 }
 
 fn message(role: &str, text: &str) -> Message {

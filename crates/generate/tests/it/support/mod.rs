@@ -115,17 +115,15 @@ impl<'a> Bench<'a> {
             "{{ messages[-1].content }}"
         };
         let model = ModelHandle {
-            vision: None,
             adapters: Arc::new(adapters()),
-            tokenizer,
-            template: Arc::new(ChatTemplate::new(template, "", "").expect("a template")),
             answers: case.answers,
-            capabilities: Capabilities::default(),
-            engine: engine.handle(),
-            context_max,
-            eos: Arc::from([vocab::EOS]),
-            token_pool: SegmentPool::new(POOL_LIMITS),
-            top_pool: SegmentPool::new(POOL_LIMITS),
+            ..ModelHandle::new(
+                engine.handle(),
+                tokenizer,
+                ChatTemplate::new(template, "", "").expect("a template"),
+                &[vocab::EOS],
+                POOL_LIMITS,
+            )
         };
         let mut bench = Self {
             case,

@@ -100,19 +100,13 @@ fn served(name: &str, gate: Arc<Gate>) -> (ServedModel, engine::EngineThread) {
         steps,
         engine_absence: None,
         engine_arithmetic: None,
-        handle: ModelHandle {
-            vision: None,
-            adapters: Arc::default(),
-            tokenizer: vocab::tokenizer(),
-            template: Arc::new(template.expect("a template")),
-            answers: AnswerFormat::default(),
-            capabilities: Capabilities::default(),
+        handle: ModelHandle::new(
             engine,
-            context_max: fake().dims.context_max,
-            eos: Arc::from([vocab::EOS]),
-            token_pool: SegmentPool::new(limits),
-            top_pool: SegmentPool::new(limits),
-        },
+            vocab::tokenizer(),
+            template.expect("a template"),
+            &[vocab::EOS],
+            limits,
+        ),
     };
     (served, joiner)
 }

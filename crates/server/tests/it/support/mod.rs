@@ -290,7 +290,19 @@ impl Rig {
         let limits = PoolLimits {
             segments_max: 1 << 14,
         };
-        let (tokens, top) = (SegmentPool::new(limits), SegmentPool::new(limits));
+        let template = ChatTemplate::new(speech.template, "<|bos|>", "<|eos|>");
+        let handle = ModelHandle {
+            answers: speech.answers,
+            capabilities: speech.capabilities,
+            ..ModelHandle::new(
+                engine.clone(),
+                speech.tokenizer,
+                template.expect("a template"),
+                &[vocab::EOS],
+                limits,
+            )
+        };
+        let (tokens, top) = (handle.token_pool.clone(), handle.top_pool.clone());
         let served = Arc::new(ServedModel {
             id: MODEL.to_owned(),
             created_unix_s: 7,
@@ -299,21 +311,7 @@ impl Rig {
             steps,
             engine_absence: None,
             engine_arithmetic: None,
-            handle: ModelHandle {
-                vision: None,
-                adapters: Arc::default(),
-                tokenizer: speech.tokenizer,
-                template: Arc::new(
-                    ChatTemplate::new(speech.template, "<|bos|>", "<|eos|>").expect("a template"),
-                ),
-                answers: speech.answers,
-                capabilities: speech.capabilities,
-                engine: engine.clone(),
-                context_max,
-                eos: Arc::from([vocab::EOS]),
-                token_pool: tokens.clone(),
-                top_pool: top.clone(),
-            },
+            handle,
         });
         let runtime = io_runtime(2).expect("io threads");
         let (server, loading) = {

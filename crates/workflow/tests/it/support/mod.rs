@@ -82,17 +82,8 @@ impl Bench {
         let limits = PoolLimits { segments_max: 64 };
         let model = Model {
             handle: ModelHandle {
-                vision: None,
-                adapters: Arc::default(),
-                tokenizer: tokenizer(),
-                capabilities: template.capabilities(answers),
-                template: Arc::new(template),
                 answers,
-                engine: engine.handle(),
-                context_max,
-                eos: Arc::from([EOS]),
-                token_pool: SegmentPool::new(limits),
-                top_pool: SegmentPool::new(limits),
+                ..ModelHandle::new(engine.handle(), tokenizer(), template, &[EOS], limits)
             },
             pooling: Some(Pooling::Last),
         };
