@@ -22,9 +22,9 @@ use std::error::Error;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
-use stream::{PoolLimits, SegmentPool};
+use stream::PoolLimits;
 use testing::small_vocabulary;
-use text::{AnswerFormat, Capabilities, ChatTemplate};
+use text::ChatTemplate;
 
 /// Vocabulary of the built-in model.
 const VOCABULARY: usize = 1280;
@@ -163,7 +163,7 @@ fn start_engine(
 }
 
 /// Requests come as token ids, so that tokenizer and template are of no importance, but for the size of the vocabulary.
-fn model_handle(engine: Handle, context_max: usize) -> Result<ModelHandle, Failed> {
+fn model_handle(engine: Handle, _context_max: usize) -> Result<ModelHandle, Failed> {
     let limits = PoolLimits {
         segments_max: SEGMENTS_MAX,
     };

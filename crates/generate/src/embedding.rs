@@ -3,7 +3,7 @@
 use crate::error::ApiError;
 use crate::model_handle::{AdapterUse, ModelHandle};
 use crate::remote_request::RemoteRequest;
-use engine::{Choice, Embedding, Request, SamplingParams, Terms, Token};
+use engine::{Choice, Embedding, Request, Terms, Token};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use stream::Writer;

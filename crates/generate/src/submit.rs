@@ -22,7 +22,7 @@ use crate::request_record::PromptRecord;
 use crate::sampling::breaker_tokens;
 use crate::stream_source::{StartedGeneration, Submitted};
 use engine::{
-    AdapterSet, Choice, MediaInput, Progress, Rejected, Request, RequestUpdate, SamplingParams,
+    Choice, MediaInput, Progress, Rejected, Request, RequestUpdate, SamplingParams,
     SequencePermits, Terms, Token, TopLogprob,
 };
 use std::ops::Range;

@@ -10,9 +10,9 @@ use server::{
 };
 use std::error::Error;
 use std::sync::Arc;
-use stream::{PoolLimits, SegmentPool};
+use stream::PoolLimits;
 use testing::small_vocabulary as vocab;
-use text::{AnswerFormat, Capabilities, ChatTemplate};
+use text::ChatTemplate;
 
 /// Segments of 256 tokens: 1024 streams of a whole context.
 const SEGMENTS_MAX: usize = 1 << 14;

@@ -5,7 +5,7 @@
 use super::plant::Arrivals;
 use super::*;
 use engine::fake::{FakeConfig, FakeModel};
-use engine::{AdapterSet, Choice, Engine, EngineConfig, Handle, Request, SamplingParams, Token};
+use engine::{Choice, Engine, EngineConfig, Handle, Request, SamplingParams, Token};
 use std::sync::Arc;
 use stream::{PoolLimits, Read, Reader, SegmentPool};
 

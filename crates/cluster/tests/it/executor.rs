@@ -21,10 +21,10 @@ use model::Dims;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Instant;
-use stream::{End, FailCode, PoolLimits, SegmentPool};
+use stream::{End, FailCode, PoolLimits};
 use testing::small_vocabulary as vocab;
 use testing::wait::PATIENCE;
-use text::{AnswerFormat, Capabilities, ChatTemplate};
+use text::ChatTemplate;
 use tokio::time::timeout;
 
 const ENGINE: InstanceId = InstanceId(0xE);

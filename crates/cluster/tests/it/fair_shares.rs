@@ -15,11 +15,10 @@ use generate::request::GenerationParams;
 use generate::request_record::PromptRecord;
 use model::Dims;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stream::{PoolLimits, SegmentPool};
+use stream::PoolLimits;
 use testing::small_vocabulary as vocab;
-use text::{AnswerFormat, Capabilities, ChatTemplate};
+use text::ChatTemplate;
 
 const ENGINES: usize = 2;
 const GATEWAYS: u64 = 3;

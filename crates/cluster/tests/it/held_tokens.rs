@@ -11,7 +11,7 @@ use cluster::names::{ClusterName, InstanceId, Subjects};
 use cluster::nats::{Connection, Hearing};
 use cluster::relay::{KnownInstance, RelayConfig, RelayDriver, RelayLink, RelayedModel};
 use engine::remote::remote_handle;
-use engine::{Choice, EngineConfig, Handle, Progress, Request, SamplingParams, Terms, Token};
+use engine::{Choice, EngineConfig, Handle, Request, Token};
 use futures_util::StreamExt;
 use model::Dims;
 use std::sync::Arc;

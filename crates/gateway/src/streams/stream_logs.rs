@@ -185,9 +185,15 @@ const TOKENS_MAX: usize = 1024;
 const ALTERNATIVES_MAX: usize = 256;
 
 /// Fills a buffer.
-pub(crate) const NO_TOKEN: Token = Token::default();
+pub(crate) const NO_TOKEN: Token = Token {
+    id: 0,
+    logprob: 0.0,
+};
 
-const NO_ALTERNATIVE: TopLogprob = TopLogprob::default();
+const NO_ALTERNATIVE: TopLogprob = TopLogprob {
+    id: 0,
+    logprob: 0.0,
+};
 
 /// Tokens of one choice in the journal's form.
 pub(crate) struct TokenBuffers {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ThreadId;
 use stream::{PoolLimits, SegmentPool, Stop};
 use testing::small_vocabulary as vocab;
-use text::{AnswerFormat, ChatTemplate};
+use text::ChatTemplate;
 use workflow::{Limits, Model, Observer, Ops, Plan, Program};
 
 /// Bytes that are worked on in a poll.
@@ -46,7 +46,7 @@ impl Observer for Watch {
 }
 
 fn run(steps: &Json, text: &str) -> Run {
-    let dims = FakeConfig::default().dims;
+    let _dims = FakeConfig::default().dims;
     let engine = Engine::new(
         Box::new(FakeModel::new(FakeConfig::default())),
         EngineConfig::default(),

@@ -7,13 +7,12 @@
 
 use cpu::{LoadOptions, Model};
 use engine::{
-    AdapterSet, Choice, Engine, EngineConfig, Handle, MediaInput, Next, Progress, Request,
-    SamplingParams, Speculation, Terms, Token,
+    Choice, Engine, EngineConfig, Handle, MediaInput, Next, Request,
+    SamplingParams, Speculation, Token,
 };
 use kernels::{Isa, KvKind, Pool};
 use media::{Detail, Pixels, Size};
 use model::Forward;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{PoolLimits, Read, Reader, SegmentPool};
 use synth::VisionSpec;

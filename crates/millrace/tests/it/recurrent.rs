@@ -4,10 +4,9 @@
 use crate::support::{Folder, millrace, stdout};
 use cpu::{LoadOptions, Model};
 use engine::{
-    Choice, Engine, EngineConfig, Handle, Next, Progress, Request, SamplingParams, Terms, Token,
+    Choice, Engine, EngineConfig, Handle, Next, Request, SamplingParams, Token,
 };
 use kernels::{Isa, KvKind, Pool};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{PoolLimits, Read, Reader, SegmentPool};
 use synth::SynthSpec;

@@ -3,12 +3,11 @@
 use crate::support::{Folder, millrace, stdout, synth};
 use cpu::{LoadOptions, Model};
 use engine::{
-    Choice, Engine, EngineConfig, Next, Progress, Request, SamplingParams, Speculation, Terms,
+    Choice, Engine, EngineConfig, Next, Request, SamplingParams, Speculation,
     Token,
 };
 use kernels::{Isa, KvKind, Pool};
 use model::Forward;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{PoolLimits, Read, SegmentPool};
 use synth::SynthSpec;
@@ -56,10 +55,6 @@ fn epoch() -> Instant {
 
 /// Some requests at once, greedy and sampled: their tokens and log-probabilities, guesses made and
 /// guesses that were right.
-#[expect(
-    clippy::too_many_lines,
-    reason = "one run from its model to its tokens"
-)]
 fn answers(
     architecture: Architecture,
     speculation: Speculation,

@@ -3,7 +3,7 @@
 use crate::fake_server::{EOS, FakeServer};
 use engine::remote::remote_handle;
 use engine::{
-    Choice, EngineConfig, Handle, Progress, Rejected, Request, SamplingParams, Terms, Token,
+    Choice, EngineConfig, Handle, Rejected, Request, SamplingParams, Token,
 };
 use generate::remote_request::{RecordTerms, RemoteRequest};
 use generate::request::GenerationParams;
@@ -144,7 +144,7 @@ impl Rig {
         let opened =
             (0..asked.choices).map(|_| stream::open(&self.pool, asked.max_tokens).unwrap());
         let (writers, readers): (Vec<_>, Vec<_>) = opened.unzip();
-        let choices = writers.into_iter().map(|tokens| Choice::new(tokens));
+        let choices = writers.into_iter().map(Choice::new);
         let request = Request {
             sampling,
             eos: Arc::from([EOS]),

@@ -12,11 +12,10 @@ use generate::prompt::{PreparedPrompt, PromptEncoder};
 use generate::request::{GenerationParams, Prompt};
 use generate::submit::{NoHost, Submission};
 use model::Dims;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stream::{End, PoolLimits, SegmentPool};
+use stream::{End, PoolLimits};
 use testing::small_vocabulary as vocab;
-use text::{AnswerFormat, Capabilities, ChatTemplate};
+use text::ChatTemplate;
 
 pub(super) const ENGINE: InstanceId = InstanceId(0xE);
 pub(super) const KEY: &str = "model";
@@ -80,7 +79,7 @@ impl EngineProcess {
             tokens: 97..123,
             ..FakeConfig::default()
         };
-        let context_max = config.dims.context_max;
+        let _context_max = config.dims.context_max;
         let engine = EngineConfig {
             sequences_max,
             ..EngineConfig::default()

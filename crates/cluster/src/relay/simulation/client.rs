@@ -3,7 +3,7 @@
 use super::engine::{INJECTED, end_of, token_at};
 use super::slots::Slots;
 use engine::{
-    Choice, Handle, Progress, Request, RequestId, RequestUpdate, SamplingParams, Terms, Token,
+    Choice, Handle, Progress, Request, RequestId, RequestUpdate, Token,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

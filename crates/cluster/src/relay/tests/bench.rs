@@ -6,7 +6,7 @@ use crate::names::InstanceId;
 use crate::placement::EngineLoad;
 use ::engine::remote::{RemoteModel, remote_handle};
 use ::engine::{
-    Choice, EngineConfig, Follower, Handle, Progress, Request, RequestId, SamplingParams, Terms,
+    Choice, EngineConfig, Follower, Handle, Progress, Request, RequestId,
     Token, Transition,
 };
 use model::Dims;
@@ -96,7 +96,7 @@ impl Bench {
     ) -> Vec<Reader<Token>> {
         let logs = (0..choices).map(|_| stream::open(&self.pool, 8).unwrap());
         let (writers, readers): (Vec<_>, Vec<_>) = logs.unzip();
-        let choices = writers.into_iter().map(|tokens| Choice::new(tokens));
+        let choices = writers.into_iter().map(Choice::new);
         let mut request = Request {
             eos: Arc::from([0]),
             choices: choices.collect(),

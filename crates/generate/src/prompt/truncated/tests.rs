@@ -25,13 +25,12 @@ fn model(template: &str, context_max: usize) -> ModelHandle {
         Instant::now(),
     );
     let limits = PoolLimits { segments_max: 1 };
-    ModelHandle::new(
-        engine.expect("bounds").handle(),
-        vocab::tokenizer(),
-        ChatTemplate::new(template, "<|bos|>", "").expect("a template"),
-        &[vocab::EOS],
-        limits,
-    )
+    let engine = engine.expect("bounds").handle();
+    let template = ChatTemplate::new(template, "<|bos|>", "").expect("a template");
+    ModelHandle {
+        context_max,
+        ..ModelHandle::new(engine, vocab::tokenizer(), template, &[vocab::EOS], limits)
+    }
 }
 
 fn message(role: &str, text: &str) -> Message {

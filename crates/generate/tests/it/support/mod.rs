@@ -18,9 +18,9 @@ use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
-use stream::{PoolLimits, Read, SegmentPool};
+use stream::{PoolLimits, Read};
 use testing::small_vocabulary as vocab;
-use text::{AnswerFormat, Capabilities, ChatTemplate, ToolFamily};
+use text::{AnswerFormat, ChatTemplate, ToolFamily};
 
 /// Steps after which a run counts as stuck.
 const STEPS_MAX: usize = 5_000;
@@ -103,7 +103,7 @@ impl<'a> Bench<'a> {
             tokens: 97..123,
             ..FakeConfig::default()
         };
-        let context_max = config.dims.context_max;
+        let _context_max = config.dims.context_max;
         let prompt_len = Arc::new(OnceLock::new());
         let script = script_tokens(case.script, words);
         let model = Scripted::new(config, script, Arc::clone(&prompt_len));

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use stream::{PoolLimits, SegmentPool};
-use text::{AnswerFormat, Capabilities, ChatTemplate};
+use stream::PoolLimits;
+use text::ChatTemplate;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 

@@ -9,7 +9,7 @@
 
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{
-    Choice, Embedding, Engine, EngineConfig, Pooling, Progress, Request, SamplingParams, Terms,
+    Choice, Embedding, Engine, EngineConfig, Pooling, Request, SamplingParams,
     Token,
 };
 use generate::model_handle::ModelHandle;
@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use stream::ring::RingWriter;
-use stream::{End, PoolLimits, Read, SegmentPool};
+use stream::{End, PoolLimits, Read};
 use testing::vocabulary::Vocabulary;
 use text::{AnswerFormat, ChatTemplate, Tokenizer};
 use workflow::{Event, Model, Ops, Outcome, Plan, Program, Run};
@@ -75,7 +75,7 @@ impl Bench {
 
     pub fn over(model: Box<dyn Forward>) -> Self {
         let now = epoch();
-        let context_max = model.dims().context_max;
+        let _context_max = model.dims().context_max;
         let mut engine = Engine::new(model, EngineConfig::default(), now).expect("an engine");
         let template = ChatTemplate::new(TEMPLATE, "", "</s>").expect("valid");
         let answers = AnswerFormat::default();
