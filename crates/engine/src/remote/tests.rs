@@ -3,7 +3,7 @@ mod permits;
 
 use super::*;
 use crate::{
-    Choice, Clocks, Phase, Progress, Rejected, Request, SamplingParams, SequencePermits, Terms,
+    Choice, Clocks, Phase, Progress, Rejected, Request, SequencePermits,
     Token, TopLogprob,
 };
 use std::sync::Mutex;

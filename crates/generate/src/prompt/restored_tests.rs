@@ -19,7 +19,7 @@ use engine::{Engine, EngineConfig};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Instant;
-use stream::{PoolLimits, SegmentPool};
+use stream::PoolLimits;
 use testing::small_vocabulary as vocab;
 use text::{
     AnswerFormat, AnswerParser, AnswerParts, ChatTemplate, Message, ReasoningFamily, Tokenizer,

@@ -7,7 +7,7 @@ pub mod watched;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{
     Choice, ConfigError, Engine, EngineConfig, Handle, Next, Progress, Request, RequestId,
-    SamplingParams, StepReport, Terms, Token, TopLogprob,
+    SamplingParams, StepReport, Token, TopLogprob,
 };
 use model::Dims;
 pub use testing::random::Random;

@@ -8,11 +8,10 @@ use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig};
 use proptest::prelude::*;
 use serde_json::Map;
-use std::sync::Arc;
 use std::time::Instant;
-use stream::{PoolLimits, SegmentPool};
+use stream::PoolLimits;
 use testing::small_vocabulary as vocab;
-use text::{AnswerFormat, Capabilities, ChatTemplate};
+use text::ChatTemplate;
 
 /// Each message as its role's first letter and its text.
 const TEMPLATE: &str = "{% for m in messages %}{{ m.role[:1] }}{{ m.content }}{% endfor %}>";
