@@ -252,10 +252,10 @@ fn logits_after_an_image_equal_those_of_transformers() {
         let text = stored_as(golden.file("text.gguf"), Format::F32);
         let mut model = try_load(text.clone(), 2).unwrap();
         let found = logits_of(&mut model, golden, (&rows, grid), || usize::MAX);
-        let rows = found.chunks(golden.vocab).zip(wanted.chunks(golden.vocab));
-        let rows = rows.filter(|(found, _)| found.iter().any(|logit| *logit != 0.0));
+        let positions = found.chunks(golden.vocab).zip(wanted.chunks(golden.vocab));
+        let given = positions.filter(|(found, _)| found.iter().any(|logit| *logit != 0.0));
         let mut compared = 0;
-        for (found, wanted) in rows {
+        for (found, wanted) in given {
             let cosine = least_cosine(found, wanted, golden.vocab);
             assert!(cosine >= 0.9999, "{}: {cosine}", golden.name);
             compared += 1;

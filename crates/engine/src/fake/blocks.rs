@@ -74,8 +74,7 @@ impl FakeModel {
 
     fn advance(&mut self, block: &mut FakeBlock) -> Result<bool, ForwardError> {
         self.enter_block_call()?;
-        let mut spans = counted_spans(&block.batch, &block.rows);
-        let span = spans.next().ok_or(ForwardError::BadBatch("no rows"))?;
+        let span = only_span(&block.batch, &block.rows)?;
         let end = span.position + span.tokens.len();
         let is_written = |position| self.slots[self.slot(&span, position)] != NOTHING;
         if (span.position..end).any(is_written) || self.hash_before(&span) != block.before {
@@ -101,8 +100,7 @@ impl AdvanceBlock for FakeModel {
         batch.check_block(&self.config.dims, ROW_WIDTH)?;
         let mut rows = Vec::new();
         Self::read_rows(batch, &mut rows);
-        let mut spans = counted_spans(batch, &rows);
-        let span = spans.next().ok_or(ForwardError::BadBatch("no rows"))?;
+        let span = only_span(batch, &rows)?;
         for position in span.position..span.position + span.tokens.len() {
             let slot = self.slot(&span, position);
             self.slots[slot] = NOTHING;
@@ -131,4 +129,10 @@ impl AdvanceBlock for FakeModel {
         }
         advanced.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
+}
+
+/// The span of a block whose rows count as `rows`.
+fn only_span<'a>(batch: &'a Batch, rows: &'a [u32]) -> Result<SpanView<'a>, ForwardError> {
+    let mut spans = counted_spans(batch, rows);
+    spans.next().ok_or(ForwardError::BadBatch("no rows"))
 }
