@@ -176,7 +176,7 @@ fn logits_of(
     let (has_axes, has_blocks) = (model.capabilities().axes, model.blocks().is_some());
     let (mut batch, mut done, mut all) = (Batch::default(), 0, Vec::new());
     while done < prompt.len() {
-        let mut end = prompt.len().min(done + cut());
+        let mut end = prompt.len().min(done.saturating_add(cut()));
         if has_blocks && done < run.start {
             end = end.min(run.start);
         }
