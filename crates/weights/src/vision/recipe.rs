@@ -4,7 +4,7 @@ use super::config::EDGE_MAX;
 use super::projector::Projector;
 use crate::ConfigError;
 use crate::config::keys::Keys;
-use media::plan::{LongestEdge, PINPOINTS_MAX, Pinpoints, SmartResize, TILES_MAX, Tiles};
+use media::plan::{Budget, LongestEdge, PINPOINTS_MAX, Pinpoints, SmartResize, TILES_MAX, Tiles};
 use media::{Grid, Normalization, Recipe, Size};
 
 /// Tiles along the longest edge, where a file does not name the edge.
@@ -13,6 +13,8 @@ const TILES_ALONG: usize = 4;
 /// them.
 const QWEN2_PIXELS: (usize, usize) = (3_136, 12_845_056);
 const QWEN3_PIXELS: (usize, usize) = (65_536, 16_777_216);
+/// Rows of an image of Gemma 4, at most, where a request does not state its detail.
+const GEMMA4_ROWS: u32 = 280;
 /// Pixels of a resized picture that a file may name.
 const PIXELS_MAX: usize = media::plan::VIEW_PIXELS_MAX as usize;
 /// Means and deviations that a file may name: levels are 0 to 1.
@@ -27,6 +29,7 @@ pub(super) fn read(
 ) -> Result<Recipe, ConfigError> {
     let usual = match projector {
         Projector::Idefics3 | Projector::Gemma3 | Projector::Qwen3Vl => Normalization::HALF,
+        Projector::Gemma4V | Projector::Gemma4Uv => Normalization::PARTS,
         Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Pixtral | Projector::Llava => {
             Normalization::CLIP
         }
@@ -47,6 +50,14 @@ pub(super) fn read(
                 shuffle: pixels(merge),
             };
             Recipe::idefics3(rule, normalization)
+        }
+        Projector::Gemma4V | Projector::Gemma4Uv => {
+            let rule = Budget {
+                patch: pixels(patch),
+                pool: pixels(merge),
+                rows_max: GEMMA4_ROWS,
+            };
+            Recipe::gemma4(rule, centered(projector, normalization))
         }
         Projector::Gemma3 => {
             whole_rows(keys, edge / patch, merge)?;
@@ -122,6 +133,18 @@ fn resolutions(keys: &Keys<'_>, tile: usize) -> Result<Option<Vec<Size>>, Config
     }
     let bound = format!("pairs of multiples of {tile}, with 2 to {TILES_MAX} tiles");
     Err(keys.range(NAME, format!("{edges:?}"), bound))
+}
+
+/// The numbers that the first matrix takes: a tower of Gemma 4 makes -1 to 1 of what the file calls normalized.
+fn centered(projector: Projector, normalization: Normalization) -> Normalization {
+    if projector == Projector::Gemma4Uv {
+        return normalization;
+    }
+    let Normalization { mean, std } = normalization;
+    Normalization {
+        mean: std::array::from_fn(|channel| mean[channel] + std[channel] / 2.0),
+        std: std.map(|std| std / 2.0),
+    }
 }
 
 /// Refuses a picture of a fixed size with patches along an edge that do not become whole rows. Pixels beyond the last patch
