@@ -18,6 +18,7 @@ use kernels::logits::all_finite;
 use kernels::{Isa, Pool, ScanPlan};
 use model::{
     Ahead, Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId,
+    RowAdditions,
 };
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, mpsc};
@@ -172,7 +173,12 @@ impl Model {
 
     /// Rejects a batch that violates a bound or a rule; its tokens may be those of the `draws` draws before it.
     fn check(&mut self, batch: &Batch, draws: usize) -> Result<(), ForwardError> {
-        batch.check_plain()?;
+        batch.check_row_inputs(self.config.dim * (1 + self.config.deepstack))?;
+        batch.check_additions(RowAdditions {
+            vectors: self.program.vector_rows.is_some(),
+            axes: self.config.has_axes(),
+            blocks: self.config.traits.blocks,
+        })?;
         batch.check_drawn(&self.dims, draws)?;
         if batch.ranges().iter().any(|span| !span.adapters.is_empty()) {
             return Err(ForwardError::BadBatch("an adapter is not loaded"));
@@ -351,7 +357,10 @@ impl Forward for Model {
                 rows: &mut states,
             },
         ];
-        let ran = self.on_device(|loaded| loaded.run(self.step.record(), outputs));
+        let ran = self.on_device(|loaded| {
+            loaded.write_vectors(batch.vectors());
+            loaded.run(self.step.record(), outputs)
+        });
         (self.logits, self.read) = (logits, states);
         ran?;
         self.read_hidden();
@@ -368,7 +377,8 @@ impl Forward for Model {
             states: self.states.as_ref().map_or(0, |(_, states)| *states),
             adapters: 0,
             hidden_dim: self.config.hidden_dim(),
-            ..Capabilities::LOGITS
+            axes: self.config.has_axes(),
+            blocks: self.config.traits.blocks,
         }
     }
 
@@ -448,6 +458,7 @@ mod tests {
             spans_max: 20,
             draws_max: 8,
             states: 5,
+            vectors: true,
             exact: false,
         };
         for (preset, mix) in [

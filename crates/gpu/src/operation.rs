@@ -113,7 +113,7 @@ pub enum Activation {
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operation {
-    /// `out = factor * table[token]`, `(rows, table cols)`.
+    /// `out = factor * table[token]`, `(rows, table cols)`; a row that is a vector gets the row of token 0.
     Embed {
         /// `(vocabulary, cols)`.
         table: MatrixId,
@@ -121,6 +121,19 @@ pub enum Operation {
         factor: f32,
         /// The embeddings.
         out: At,
+    },
+    /// Rows that are vectors: `stream = vector`, or added to it, then `normed = next(stream)`; `(rows, cols)`. Other rows stay.
+    Vectors {
+        /// Part of the vectors, in [`Program::vector_rows`].
+        vectors: At,
+        /// Whether the part is added to what the stream holds.
+        add: bool,
+        /// The rows, in place.
+        stream: At,
+        /// The norm of the next block's input, and the place of this input.
+        next: Option<(Norm, At)>,
+        /// Elements of a part.
+        cols: u32,
     },
     /// `out = norm(input)`, `(rows, cols)`.
     Norm {
@@ -440,6 +453,8 @@ pub struct Program {
     pub caches: Vec<CacheShape>,
     /// States of sequences, in a model with recurrent layers.
     pub states: Option<StatesShape>,
+    /// Vectors in place of tokens, one for each row that is one, written before a batch; `None`: all rows are tokens.
+    pub vector_rows: Option<BufferId>,
     /// Operations in order. One for a set without rows is left out of a batch.
     pub steps: Vec<Step>,
     /// Buffers that the host may read after a batch.

@@ -32,6 +32,8 @@ pub struct Options {
     pub draws_max: usize,
     /// States of sequences, 1 to 2^20, in a model with recurrent layers; without effect in others.
     pub states: usize,
+    /// Whether rows may be vectors in place of tokens, from an encoder.
+    pub vectors: bool,
     /// Whether a row has the same bits in batches of all sizes; else it has them in batches of fewer than 16 rows, and
     /// larger ones are computed faster.
     pub exact: bool,

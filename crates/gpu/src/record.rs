@@ -25,7 +25,7 @@ pub(crate) const TILE_ROWS: u32 = 32;
 pub const WRITES_MAX: usize = model::KEPT_MAX + 1;
 
 /// Words of a row.
-pub const ROW_WORDS: usize = 8;
+pub const ROW_WORDS: usize = 10;
 
 /// One row of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -44,8 +44,12 @@ pub struct Row {
     pub source: u32,
     /// Factor of the queries; 1 in most models.
     pub temperature: f32,
-    /// Index of the row's span, in a model with recurrent layers.
+    /// Index of the row's span.
     pub span: u32,
+    /// Positions after its own that the row sees: those of its block.
+    pub after: u32,
+    /// Index of the row's vector among those of the batch; `None`: the row is a token.
+    pub vector: Option<u32>,
 }
 
 /// Rows of one sequence that follow each other, with its states.
@@ -84,6 +88,8 @@ pub struct Record {
     tables_at: u32,
     /// Positions that the longest row sees.
     longest: u32,
+    /// Number of rows that are vectors.
+    vectors: u32,
 }
 
 impl Record {
@@ -96,6 +102,7 @@ impl Record {
         self.tiles = 0;
         self.tables_at = 0;
         self.longest = 0;
+        self.vectors = 0;
     }
 
     /// Words of the largest record: `rows` rows in each set, with `angles` numbers of both tables together, and `entries`
@@ -110,7 +117,7 @@ impl Record {
     pub fn set(&mut self, set: RowSet, rows: &[Row], angles: [&[f32]; 2]) {
         let rows_at = self.words.len() as u32;
         for row in rows {
-            self.longest = self.longest.max(row.position + 1);
+            self.longest = self.longest.max(row.position + 1 + row.after);
             self.words.extend([
                 row.token,
                 row.position,
@@ -120,7 +127,13 @@ impl Record {
                 row.source,
                 row.temperature.to_bits(),
                 row.span,
+                row.after,
+                row.vector.unwrap_or(u32::MAX),
             ]);
+        }
+        if set == RowSet::All {
+            let vectors = rows.iter().filter(|row| row.vector.is_some());
+            self.vectors = vectors.count() as u32;
         }
         let mut angles_at = [0; 2];
         for (at, angles) in angles_at.iter_mut().zip(angles) {
@@ -192,6 +205,8 @@ impl Record {
             source: words[5],
             temperature: f32::from_bits(words[6]),
             span: words[7],
+            after: words[8],
+            vector: Some(words[9]).filter(|vector| *vector != u32::MAX),
         }
     }
 
@@ -211,5 +226,10 @@ impl Record {
 
     pub(crate) fn longest(&self) -> u32 {
         self.longest
+    }
+
+    /// Number of rows that are vectors.
+    pub(crate) fn vectors(&self) -> u32 {
+        self.vectors
     }
 }

@@ -3,15 +3,22 @@
 use crate::operation::RowSet;
 use crate::record::{Record, Row, Span as SpanRecord};
 use kernels::Rope;
-use model::{Batch, Dims, Span, Want};
+use model::{Batch, Dims, Span, VECTOR, Want};
 use weights::Config;
 use weights::config::Temperature;
+use weights::config::table_of_axes;
 
 /// Makes the record of a batch. Reused, so that a warm step allocates nothing.
 pub(crate) struct StepRows {
     page_tokens: usize,
     temperature: Option<Temperature>,
     ropes: [Option<Rope>; 2],
+    /// Which of three positions turns each pair of a table, in a model with positions on three axes.
+    axis_of: [Vec<u8>; 2],
+    /// Rotary positions of all rows and of the wanted ones, if any row has three.
+    axes: [Vec<[u32; 3]>; 2],
+    /// Rows that were vectors so far.
+    vectors: u32,
     /// Rows of each [`RowSet`].
     sets: [Vec<Row>; RowSet::ALL.len()],
     /// Angles of all rows and of the wanted ones, of both tables: `(rows, dims)`.
@@ -35,6 +42,9 @@ impl StepRows {
             spans: Vec::with_capacity(dims.rows_max),
             tables: Vec::new(),
             record: Record::default(),
+            axis_of: [&config.rope, &config.rope_local].map(|rope| rope.axes.clone()),
+            axes: Default::default(),
+            vectors: 0,
             ropes,
         }
     }
@@ -44,9 +54,10 @@ impl StepRows {
         self.sets.iter_mut().for_each(Vec::clear);
         self.spans.clear();
         self.tables.clear();
+        self.axes.iter_mut().for_each(Vec::clear);
+        self.vectors = 0;
         for span in batch.ranges() {
-            let tokens = &batch.tokens()[span.tokens.clone()];
-            self.push(span, tokens, &batch.pages()[span.pages.clone()]);
+            self.push(span, batch);
         }
         self.read_angles();
         let Self {
@@ -79,7 +90,9 @@ impl StepRows {
         self.sets[set as usize].len()
     }
 
-    fn push(&mut self, span: &Span, tokens: &[u32], table: &[u32]) {
+    fn push(&mut self, span: &Span, batch: &Batch) {
+        let tokens = &batch.tokens()[span.tokens.clone()];
+        let table = &batch.pages()[span.pages.clone()];
         let first = self.sets[RowSet::All as usize].len();
         let entry = self.tables.len() as u32;
         let end = span.position + tokens.len();
@@ -89,6 +102,8 @@ impl StepRows {
             .extend_from_slice(&table[..end.div_ceil(self.page_tokens)]);
         for (position, &token) in (span.position..).zip(tokens) {
             let factor = |temperature: &Temperature| temperature.factor(position);
+            let vector = (token == VECTOR).then_some(self.vectors);
+            self.vectors += u32::from(vector.is_some());
             self.sets[RowSet::All as usize].push(Row {
                 token,
                 position: position as u32,
@@ -98,9 +113,18 @@ impl StepRows {
                 source: 0,
                 temperature: self.temperature.as_ref().map_or(1.0, factor),
                 span: number,
+                after: 0,
+                vector,
             });
         }
         let rows = first..first + tokens.len();
+        for block in &batch.blocks()[span.blocks.clone()] {
+            let of_block = &mut self.sets[RowSet::All as usize][block.clone()];
+            for (row, after) in of_block.iter_mut().rev().zip(0..) {
+                row.after = after;
+            }
+        }
+        self.push_axes(span, batch);
         let wanted = match span.want {
             Want::None => return,
             Want::FirstHidden => rows.start..rows.end.min(rows.start + 1),
@@ -119,19 +143,41 @@ impl StepRows {
             let known = self.sets[RowSet::All as usize][row];
             let place = self.sets[RowSet::Wanted as usize].len();
             self.sets[RowSet::Wanted as usize].push(of(row, known));
+            let [all, wanted] = &mut self.axes;
+            wanted.extend(all.get(row));
             self.sets[outputs as usize].push(of(place, known));
         }
     }
 
+    /// Rotary positions of a span's rows, if any span of the batch has three.
+    fn push_axes(&mut self, span: &Span, batch: &Batch) {
+        if batch.axes().is_empty() {
+            return;
+        }
+        let [axes, _] = &mut self.axes;
+        if span.axes.is_empty() {
+            let positions = span.position..span.position + span.tokens.len();
+            axes.extend(positions.map(|position| [position as u32; 3]));
+        } else {
+            axes.extend_from_slice(&batch.axes()[span.axes.clone()]);
+        }
+    }
+
     fn read_angles(&mut self) {
-        for (of_set, set) in self.angles.iter_mut().zip([RowSet::All, RowSet::Wanted]) {
-            for (angles, rope) in of_set.iter_mut().zip(&self.ropes) {
+        let sets = [RowSet::All, RowSet::Wanted].into_iter().zip(&self.axes);
+        for (of_set, (set, axes)) in self.angles.iter_mut().zip(sets) {
+            let ropes = self.ropes.iter().zip(&self.axis_of);
+            for (angles, (rope, axis_of)) in of_set.iter_mut().zip(ropes) {
                 angles.clear();
                 let Some(rope) = rope else { continue };
                 let (rows, len) = (&self.sets[set as usize], rope.table_len());
                 angles.resize(rows.len() * len, 0.0);
-                for (row, table) in rows.iter().zip(angles.chunks_exact_mut(len.max(1))) {
-                    rope.table(row.position as usize, table);
+                let tables = angles.chunks_exact_mut(len.max(1));
+                for (index, (row, table)) in rows.iter().zip(tables).enumerate() {
+                    match axes.get(index) {
+                        None => rope.table(row.position as usize, table),
+                        Some(axes) => table_of_axes(rope, axis_of, *axes, table),
+                    }
                 }
             }
         }
@@ -158,9 +204,8 @@ fn span_record(span: &Span, first: usize) -> SpanRecord {
 mod tests {
     use super::*;
 
-    #[test]
-    fn sets_name_rows_of_the_sets_they_are_taken_from() {
-        let mut rows = StepRows {
+    fn rows() -> StepRows {
+        StepRows {
             page_tokens: 2,
             temperature: None,
             ropes: [None, None],
@@ -168,8 +213,16 @@ mod tests {
             angles: Default::default(),
             spans: Vec::new(),
             tables: Vec::new(),
+            axis_of: Default::default(),
+            axes: Default::default(),
+            vectors: 0,
             record: Record::default(),
-        };
+        }
+    }
+
+    #[test]
+    fn sets_name_rows_of_the_sets_they_are_taken_from() {
+        let mut rows = rows();
         let mut batch = Batch::default();
         batch.push(&[10, 11], 3, &[5, 6, 7, 8], Want::None);
         batch.push(&[20, 21, 22], 0, &[3, 9], Want::Last);
@@ -196,5 +249,31 @@ mod tests {
         assert_eq!(places[2..5], second);
         assert_eq!(places[7], (1, 1, 6));
         assert_eq!(rows.rows(RowSet::All), 8);
+    }
+
+    #[test]
+    fn rows_know_their_vectors_blocks_and_axes() {
+        let mut rows = rows();
+        let mut batch = Batch::default();
+        batch.push(&[1, 2], 0, &[0], Want::Last);
+        batch.push(&[3; 6], 2, &[1, 2, 3, 4], Want::Last);
+        batch.set_vectors(1..3, &[0.5; 4]);
+        batch.set_vectors(4..5, &[0.5; 2]);
+        batch.add_block(1..5);
+        let of_second: Vec<[u32; 3]> = (0..6).map(|at| [2, at, 9]).collect();
+        batch.set_axes(&of_second);
+        rows.read(&batch);
+        let all = &rows.sets[RowSet::All as usize];
+        let vectors: Vec<_> = all.iter().map(|row| row.vector).collect();
+        let token = None;
+        let [a, b, c] = [0, 1, 2].map(Some);
+        assert_eq!(vectors, [token, token, token, a, b, token, c, token]);
+        let after: Vec<_> = all.iter().map(|row| row.after).collect();
+        assert_eq!(after, [0, 0, 0, 3, 2, 1, 0, 0]);
+        assert_eq!(rows.record().vectors(), 3);
+        let [all, wanted] = &rows.axes;
+        assert_eq!(all[..2], [[0; 3], [1; 3]]);
+        assert_eq!(all[2..], of_second);
+        assert_eq!(wanted[..], [[1; 3], [2, 5, 9]]);
     }
 }

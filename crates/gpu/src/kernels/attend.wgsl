@@ -221,9 +221,10 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   if (p.tiled != 0u && record[p.batch.spans_at + record[row_at + 7u] * SPAN_WORDS + 1u] >= p.tiled) {
     return;
   }
-  let end = record[row_at + 1u] + 1u;
+  let own_end = record[row_at + 1u] + 1u;
+  let end = own_end + record[row_at + 8u];
   let table = p.batch.tables_at + record[row_at + 4u];
-  let start = select(0u, end - min(end, p.window), p.window != 0u);
+  let start = select(0u, own_end - min(own_end, p.window), p.window != 0u);
   var first_part = start / PART;
   var end_part = (end - 1u) / PART + 1u;
   let split = p.batch.parts != 0u;
@@ -291,8 +292,10 @@ var<immediate> p: P;
 fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
   let head = block.x;
   let row = block.y;
-  let end = record[p.batch.rows_at + row * ROW_WORDS + 1u] + 1u;
-  let start = select(0u, end - min(end, p.window), p.window != 0u);
+  let row_at = p.batch.rows_at + row * ROW_WORDS;
+  let own_end = record[row_at + 1u] + 1u;
+  let end = own_end + record[row_at + 8u];
+  let start = select(0u, own_end - min(own_end, p.window), p.window != 0u);
   for (var i = lid; i < HEAD_DIM; i += THREADS) {
     var most = LOWEST;
     var sum = 0.0;

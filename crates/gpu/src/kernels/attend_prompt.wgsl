@@ -17,6 +17,8 @@ var<workgroup> query: array<vec4<f32>, ROWS * COLUMNS>;
 var<workgroup> scores: array<f32, ROWS * SCORES>;
 var<workgroup> partial: array<f32, TILE_THREADS>;
 var<workgroup> factors: array<f32, ROWS>;
+// Positions that each row sees, from 0 on.
+var<workgroup> ends: array<u32, ROWS>;
 
 fn load_queries(first_row: u32, count: u32, head: u32, lid: u32) {
   for (var i = lid; i < rolled(ROWS * COLUMNS); i += TILE_THREADS) {
@@ -52,7 +54,7 @@ fn score_keys(table: u32, kv_head: u32, key: u32, position_of: u32, end: u32, li
   for (var i = first_query; i < first_query + rolled(Q); i++) {
     let at = i * SCORES + lid % KEYS;
     let of_query = position_of + i;
-    let is_seen = position <= of_query && (p.window == 0u || position + p.window > of_query);
+    let is_seen = position < ends[i] && (p.window == 0u || position + p.window > of_query);
     scores[at] = select(LOWEST, finished(scores[at]), is_seen && position < end);
   }
 }
@@ -73,7 +75,12 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   let position_of = record[row_at + 1u];
   let table = p.batch.tables_at + record[row_at + 4u];
   load_queries(first_row, count, head, lid);
-  let end = position_of + count;
+  // Rows ascend, and so do the ends of what they see.
+  let end = position_of + count + record[row_at + (count - 1u) * ROW_WORDS + 8u];
+  if (lid < ROWS) {
+    let row = min(lid, count - 1u);
+    ends[lid] = position_of + row + 1u + record[row_at + row * ROW_WORDS + 8u];
+  }
   let start = select(0u, position_of + 1u - min(position_of + 1u, p.window), p.window != 0u);
   let mine = lid / LANES;
   let lane = lid % LANES;

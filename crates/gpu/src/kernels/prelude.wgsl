@@ -16,7 +16,7 @@ struct Batch {
 }
 
 const NONE: u32 = 0xffffffffu;
-const ROW_WORDS: u32 = 8u;
+const ROW_WORDS: u32 = 10u;
 // Workgroups in the x dimension, before z counts on.
 const BLOCKS_X: u32 = 32768u;
 

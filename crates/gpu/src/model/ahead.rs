@@ -155,7 +155,10 @@ impl Ahead for Model {
         self.check(batch, self.flights.draws)?;
         self.step.read(batch);
         if !batch.is_empty() {
-            self.on_device(|loaded| loaded.start(self.step.record()))?;
+            self.on_device(|loaded| {
+                loaded.write_vectors(batch.vectors());
+                loaded.start(self.step.record())
+            })?;
         }
         let rows = [RowSet::Logits, RowSet::Hidden].map(|set| self.step.rows(set));
         self.flights.started = Some(rows);

@@ -55,6 +55,7 @@ impl Plan {
         options: &Options,
     ) -> Self {
         let mut walk = Walk::new(config, weights, dims);
+        walk.program.vector_rows = options.vectors.then(|| walk.vector_rows());
         walk.program.exact = options.exact;
         walk.program.on_matrix_units = !options.exact;
         let recurrent = config.recurrent.as_ref();
@@ -75,6 +76,8 @@ impl Plan {
 enum Role {
     Stream(RowSet),
     Normed(RowSet),
+    /// Vectors in place of tokens.
+    Vectors,
     /// Projections of the queries.
     Query,
     /// Queries as attention reads them.
@@ -189,6 +192,7 @@ impl<'a> Walk<'a> {
         let out = self.stream();
         let factor = self.config.scales.embedding;
         self.push(Operation::Embed { table, factor, out });
+        self.add_vectors(None, &BlockInput::Stream);
         if let Some(inputs) = &weights.per_layer {
             self.per_layer_inputs(inputs, out);
         }
@@ -241,6 +245,40 @@ impl<'a> Walk<'a> {
                 self.add(Some(&update.post_norm), factor, next);
             }
         }
+        if index < self.config.deepstack {
+            self.add_vectors(Some(index), next);
+        }
+    }
+
+    /// Puts vectors in the place of tokens' embeddings, or adds their part for a layer to its rows (DeepStack), whose input of
+    /// the next block is then made again.
+    fn add_vectors(&mut self, layer: Option<usize>, next: &BlockInput) {
+        let Some(buffer) = self.program.vector_rows else {
+            return;
+        };
+        let dim = self.config.dim;
+        let part = layer.map_or(0, |index| 1 + index);
+        let next = match next {
+            BlockInput::Normed(norm) => Some((self.norm(norm), self.normed())),
+            BlockInput::Stream | BlockInput::AsAttention => None,
+        };
+        let stream = self.stream();
+        self.push(Operation::Vectors {
+            vectors: At {
+                buffer,
+                column: (part * dim) as u32,
+            },
+            add: layer.is_some(),
+            stream,
+            next,
+            cols: dim as u32,
+        });
+    }
+
+    /// The buffer of vectors, each with parts for the first layers.
+    fn vector_rows(&mut self) -> BufferId {
+        let width = self.config.dim * (1 + self.config.deepstack);
+        self.buffer(Role::Vectors, width).buffer
     }
 
     /// Adds `update` to the stream, and prepares the input of the next block.

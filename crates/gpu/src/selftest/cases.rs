@@ -16,6 +16,7 @@ use crate::operation::{
 use crate::record::{Record, Row};
 use half::f16;
 use kernels::{Format, QuantBlock, QuantFormat, dequantize};
+use model::VECTOR;
 
 /// The largest error of a result, relative to the length of the twin's result.
 pub(super) const ERROR_MAX: f64 = 1e-5;
@@ -109,7 +110,7 @@ pub(super) fn all() -> Vec<Case> {
         let experts = expert_rows.iter();
         cases.extend(experts.map(|rows| experts::experts(format, *rows)));
     }
-    cases.extend([norms(), add(), activate(), finish(), gather()]);
+    cases.extend([norms(), add(), vectors(), activate(), finish(), gather()]);
     cases.push(experts::copy_parts());
     cases.push(recurrent::convolution());
     cases.extend(SCANS.map(recurrent::scan));
@@ -140,6 +141,7 @@ pub(crate) enum Check {
     Experts(Format),
     Norms,
     Add,
+    Vectors,
     Activate,
     Finish,
     Gather,
@@ -171,6 +173,7 @@ impl Check {
             Operation::Matmul { matrix, .. } => Self::Matmul(format(matrix)),
             Operation::Norm { .. } | Operation::NormParts { .. } => Self::Norms,
             Operation::Add { .. } => Self::Add,
+            Operation::Vectors { .. } => Self::Vectors,
             Operation::Heads { head_dim, .. } => Self::Heads(head_dim),
             Operation::Attend { heads, cache, .. } => {
                 let shape = program.caches[cache.0 as usize];
@@ -210,6 +213,7 @@ impl Check {
                 .to_vec(),
             Self::Norms => vec![norms()],
             Self::Add => vec![add()],
+            Self::Vectors => vec![vectors()],
             Self::Activate => vec![activate()],
             Self::Finish => vec![finish()],
             Self::Gather => vec![gather()],
@@ -449,7 +453,7 @@ pub(super) fn embed(format: Format) -> Case {
         token,
         ..Row::default()
     };
-    builder.rows(RowSet::All, &[row(8), row(0), row(5)], [&[]; 2]);
+    builder.rows(RowSet::All, &[row(8), row(VECTOR), row(5)], [&[]; 2]);
     builder.case
 }
 
@@ -507,6 +511,34 @@ fn add() -> Case {
         });
     }
     builder.plain_rows(3);
+    builder.case
+}
+
+/// Rows of which some are vectors, in another order than the rows.
+fn vectors() -> Case {
+    let mut builder = Builder::new("vectors in place of tokens".into());
+    let (cols, parts) = (48, 2);
+    let vectors = builder.buffer(3, parts * cols);
+    for (add, next) in [(false, None), (true, Some(false)), (true, Some(true))] {
+        let [stream, normed] = [0, 1].map(|_| builder.buffer(4, cols));
+        let next = next.map(|whole| (builder.norm(cols, whole), normed));
+        builder.push(Operation::Vectors {
+            vectors: At {
+                column: u32::from(add) * cols,
+                ..vectors
+            },
+            add,
+            stream,
+            next,
+            cols,
+        });
+    }
+    let row = |vector| Row {
+        vector,
+        ..Row::default()
+    };
+    let rows = [row(Some(2)), row(None), row(Some(0)), row(None)];
+    builder.rows(RowSet::All, &rows, [&[]; 2]);
     builder.case
 }
 

@@ -12,6 +12,8 @@ use crate::webgpu::device::Device;
 use crate::webgpu::loaded::{Loaded, Output};
 use cases::Case;
 pub(crate) use cases::Check;
+#[cfg(test)]
+pub(crate) use draws::PLAIN;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use kernels::Format;

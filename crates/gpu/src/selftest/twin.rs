@@ -9,6 +9,7 @@ use crate::operation::{
 };
 use crate::record::{ROW_WORDS, Record};
 use half::f16;
+use model::VECTOR;
 
 /// A program's memory on the host.
 pub(crate) struct Twin<'a> {
@@ -74,7 +75,11 @@ impl<'a> Twin<'a> {
         match *operation {
             Operation::Embed { table, factor, out } => {
                 let shape = self.program.matrices[table.0 as usize];
-                let (cols, token) = (shape.cols as usize, self.field(set, row, 0) as usize);
+                let cols = shape.cols as usize;
+                let token = match self.field(set, row, 0) {
+                    VECTOR => 0,
+                    token => token as usize,
+                };
                 let weights = &self.matrices[table.0 as usize][token * cols..][..cols];
                 let x: Vec<f32> = weights.iter().map(|weight| weight * factor).collect();
                 self.write(out, row, &x);
@@ -86,6 +91,7 @@ impl<'a> Twin<'a> {
             }
             Operation::Norm { .. } | Operation::NormParts { .. } => self.norm(row, operation),
             Operation::Add { .. } => self.add(row, operation),
+            Operation::Vectors { .. } => self.vectors(set, row, operation),
             Operation::Matmul { .. } => self.matmul(row, operation),
             Operation::Heads { .. } => self.heads(set, row, operation),
             Operation::Attend { .. } => self.attend(set, row, operation),
@@ -206,6 +212,33 @@ impl<'a> Twin<'a> {
         }
     }
 
+    fn vectors(&mut self, set: RowSet, row: usize, operation: &Operation) {
+        let Operation::Vectors {
+            vectors,
+            add,
+            stream,
+            next,
+            cols,
+        } = *operation
+        else {
+            return;
+        };
+        let Some(vector) = Some(self.field(set, row, 9)).filter(|vector| *vector != u32::MAX)
+        else {
+            return;
+        };
+        let mut sum = self.read(vectors, vector as usize, cols);
+        if add {
+            let before = self.read(stream, row, cols);
+            sum.iter_mut().zip(before).for_each(|(sum, x)| *sum += x);
+        }
+        self.write(stream, row, &sum);
+        if let Some((norm, out)) = next {
+            self.normalize(&mut sum, &norm, 0);
+            self.write(out, row, &sum);
+        }
+    }
+
     fn matmul(&mut self, row: usize, operation: &Operation) {
         let Operation::Matmul {
             matrix,
@@ -298,8 +331,9 @@ impl<'a> Twin<'a> {
         };
         let shape = self.program.caches[cache.0 as usize];
         let len = shape.head_dim as usize;
-        let end = self.field(set, row, 1) as usize + 1;
-        let start = window.map_or(0, |window| end.saturating_sub(window as usize));
+        let own_end = self.field(set, row, 1) as usize + 1;
+        let end = own_end + self.field(set, row, 8) as usize;
+        let start = window.map_or(0, |window| own_end.saturating_sub(window as usize));
         let queries = self.read(query, row, heads * shape.head_dim);
         let mut all = Vec::new();
         for (head, query) in queries.chunks_exact(len).enumerate() {

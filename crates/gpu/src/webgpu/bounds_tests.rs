@@ -23,6 +23,7 @@ const OPTIONS: Options = Options {
     draws_max: 64,
     spans_max: 2,
     states: 1,
+    vectors: false,
     exact: false,
 };
 

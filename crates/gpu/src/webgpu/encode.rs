@@ -63,6 +63,7 @@ impl<'a> Planner<'a> {
             Operation::Embed { table, factor, out } => self.embed(table, factor, out),
             Operation::Norm { .. } | Operation::NormParts { .. } => self.norm(operation),
             Operation::Add { .. } => self.add(operation),
+            Operation::Vectors { .. } => self.vectors(operation),
             Operation::Matmul {
                 matrix,
                 input,
@@ -238,6 +239,33 @@ impl<'a> Planner<'a> {
             normed,
         ];
         self.push(Kernel::Add, &buffers, constants, Grid::Rows(1))
+    }
+
+    fn vectors(&mut self, operation: &Operation) -> Planned {
+        let Operation::Vectors {
+            vectors,
+            add,
+            stream,
+            next,
+            cols,
+        } = *operation
+        else {
+            return Ok(());
+        };
+        let memory = self.memory;
+        let (normed, normed_at) = match next {
+            Some((_, out)) => (self.buffer(out), self.place(out)),
+            None => (&memory.nothing[1], [0; 2]),
+        };
+        let mut constants = vec![cols];
+        constants.extend(self.place(vectors));
+        constants.extend(self.place(stream));
+        constants.extend(normed_at);
+        constants.push(u32::from(add) + 2 * u32::from(next.is_some()));
+        constants.extend(next.map_or([NONE, NONE, 0, 0], |(norm, _)| norm_words(&norm)));
+        let (record, rows) = (&memory.record, self.buffer(vectors));
+        let buffers = [&memory.vectors, record, rows, self.buffer(stream), normed];
+        self.push(Kernel::Vectors, &buffers, constants, Grid::Vectors)
     }
 
     fn heads(&mut self, operation: &Operation) -> Planned {

@@ -33,6 +33,8 @@ pub(super) enum Grid {
     Spans { blocks: u32, writes: bool },
     /// For outputs of the experts, and tiles of sorted choices.
     Tiles { outputs: u32, count: u32, used: u32 },
+    /// One for each row, if any row is a vector.
+    Vectors,
     /// A single one.
     One,
     /// As many for each head and tile of the record's long spans.
@@ -107,6 +109,7 @@ impl Launch {
         let place = record.place(self.rows);
         let spans = match self.grid {
             Grid::Prompts { .. } => record.tiles(),
+            Grid::Vectors => record.vectors(),
             _ => record.span_place()[1],
         };
         let Some((pipeline, [x, y, z])) = self.workgroups(place.rows, parts, spans) else {
@@ -173,6 +176,8 @@ impl Grid {
                 let tiles = count.min(rows * used) + rows * used / of_rows;
                 [outputs.div_ceil(of_outputs), tiles, 1]
             }
+            Self::Vectors if spans > 0 => [1, rows, 1],
+            Self::Vectors => return None,
             Self::One => [1; 3],
             Self::Attend { blocks } => [blocks, rows, parts.max(1)],
             Self::Spans { blocks, writes } if spans > 0 => {

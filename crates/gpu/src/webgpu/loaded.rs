@@ -65,10 +65,15 @@ impl Loaded {
         &self.program
     }
 
-    /// Writes the first rows of a buffer, `(rows, cols)`.
+    /// Writes the first rows of a buffer, `(rows, cols)`: one upload.
     pub(crate) fn write_buffer(&self, buffer: BufferId, rows: &[f32]) {
         let shape = self.program.buffers[buffer.0 as usize];
         let (cols, stride) = (shape.cols as usize, shape.stride() as usize);
+        if cols == stride {
+            let buffer = &self.memory.buffers[buffer.0 as usize];
+            let queue = self.device.queue();
+            return queue.write_buffer(buffer, 0, bytemuck::cast_slice(rows));
+        }
         let mut padded = vec![0.0; rows.len() / cols * stride];
         for (to, from) in padded.chunks_exact_mut(stride).zip(rows.chunks_exact(cols)) {
             to[..cols].copy_from_slice(from);
@@ -76,6 +81,13 @@ impl Loaded {
         let buffer = &self.memory.buffers[buffer.0 as usize];
         let queue = self.device.queue();
         queue.write_buffer(buffer, 0, bytemuck::cast_slice(&padded));
+    }
+
+    /// Writes the vectors of the next batch, if it has any.
+    pub(crate) fn write_vectors(&self, rows: &[f32]) {
+        if let Some(buffer) = self.program.vector_rows.filter(|_| !rows.is_empty()) {
+            self.write_buffer(buffer, rows);
+        }
     }
 
     /// Writes rows of a matrix, from row `first` on. `raw` are the bytes of whole rows, as in the file.

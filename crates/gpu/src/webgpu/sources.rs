@@ -86,6 +86,7 @@ pub(crate) enum Kernel {
     Norm,
     NormParts,
     Add,
+    Vectors,
     Matmul {
         format: Format,
         /// `R` and `C`.
@@ -192,6 +193,7 @@ impl Kernel {
             Self::Norm => "norm".into(),
             Self::NormParts => "norm of parts".into(),
             Self::Add => "add".into(),
+            Self::Vectors => "vectors in place of tokens".into(),
             Self::Activate => "activate".into(),
             Self::Finish => "finish".into(),
             Self::Gather => "gather".into(),
@@ -233,6 +235,7 @@ impl Kernel {
             Self::NormParts | Self::Finish | Self::Read => &[true, false],
             Self::SortChoices | Self::CopyParts => &[true, false],
             Self::Add => &[true, true, false, false],
+            Self::Vectors => &[true, true, true, false, false],
             Self::Matmul { .. } | Self::Tile { .. } | Self::MatrixTile { .. } => {
                 &[true, true, true, true, true, false]
             }
@@ -309,7 +312,7 @@ impl Kernel {
                 let squares = square("Rows", "f16, A") + &square("Weights", "f16, B");
                 format_source(format) + &lanes + &squares + &square("Sums", "f32, C")
             }
-            Self::Norm | Self::Add | Self::Share => threads(NORM_THREADS),
+            Self::Norm | Self::Add | Self::Vectors | Self::Share => threads(NORM_THREADS),
             Self::NormParts => threads(PART_THREADS),
             Self::Heads { head_dim, to_pages } => {
                 let to = format!("const TO_PAGES: bool = {to_pages};\n");
@@ -364,14 +367,18 @@ impl Kernel {
         };
         match self {
             Self::Embed { .. } => vec![EMBED],
-            Self::Tile { .. } => vec![section(TILE, "common"), section(TILE, "matmul")],
-            Self::MatrixTile { .. } => vec![MATRIX_TILE],
+            Self::Tile { .. } => {
+                let common = section(TILE, "common");
+                vec![section(MATMUL, "product"), common, section(TILE, "matmul")]
+            }
+            Self::MatrixTile { .. } => vec![section(MATMUL, "product"), MATRIX_TILE],
             Self::SortChoices => vec![section(TILE, "sort")],
             Self::ExpertTile { .. } => vec![section(TILE, "common"), section(TILE, "experts")],
-            Self::Matmul { .. } => vec![MATMUL],
+            Self::Matmul { .. } => vec![section(MATMUL, "product"), section(MATMUL, "few")],
             Self::Norm => norm("norm"),
             Self::NormParts => norm("parts"),
             Self::Add => norm("add"),
+            Self::Vectors => norm("vectors"),
             Self::Share => norm("share"),
             Self::Heads { .. } => vec![section(NORMS, "sums"), HEADS],
             Self::Attend { .. } => attend_with(section(ATTEND, "attend")),

@@ -10,6 +10,7 @@ mod pages;
 mod serving;
 mod states;
 mod support;
+mod vectors;
 
 use testing::heap::CountingAllocator;
 

@@ -79,6 +79,7 @@ pub(crate) fn options() -> Options {
         spans_max: ROWS,
         draws_max: 2 * ROWS,
         states: 8,
+        vectors: true,
         exact: false,
     }
 }

@@ -88,6 +88,10 @@ pub(in crate::selftest) fn attend_tiles(
         ..Row::default()
     };
     let mut rows: Vec<Row> = (0..LONG).map(|at| row(60 + at, 0, 0)).collect();
+    // Rows that see each other, in two tiles.
+    for at in 20..LONG - 1 {
+        rows[at as usize].after = LONG - 2 - at;
+    }
     rows.push(row(300, entries, 1));
     let tables = case.record.words()[case.record.tables_at() as usize..].to_vec();
     let span = |first, rows| Span {
@@ -148,7 +152,12 @@ pub(in crate::selftest) fn attend(
         ..Row::default()
     };
     let [a, b, c] = positions;
-    let rows = [row(a, 0), row(b, table_len), row(c, 0)];
+    // The second is in a block of rows that see each other.
+    let second = Row {
+        after: 7,
+        ..row(b, table_len)
+    };
+    let rows = [row(a, 0), second, row(c, 0)];
     builder.rows(RowSet::All, &rows, [&[]; 2]);
     let first = (0..table_len).map(|entry| (entry * 5 + 2) % (table_len + 2));
     let second = (0..table_len).map(|entry| (entry * 3 + 1) % (table_len + 2));

@@ -45,6 +45,7 @@ pub(crate) fn measure_on_gpu(
             spans_max: options.logit_rows_max,
             draws_max: options.logit_rows_max,
             states: options.states,
+            vectors: false,
             exact,
         };
         let files = Arc::new(ModelFiles::from(gguf));

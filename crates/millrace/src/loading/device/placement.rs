@@ -56,9 +56,8 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// Loads a model to the GPU of the settings, `sees`: with a tower that the settings name. `None`: the processor computes it,
-/// because the settings say so, or because
-/// `auto` found no GPU for it.
+/// Loads a model to the GPU of the settings, `sees`: a tower gives it vectors in place of tokens. `None`: the processor computes
+/// it, because the settings say so, or because `auto` found no GPU for it.
 ///
 /// # Errors
 /// A GPU that the settings name cannot compute the model.
@@ -165,7 +164,7 @@ fn load(
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<gpu::Model, Refusal> {
-    if let Some(part) = unsupported((files, adapters, sees), settings) {
+    if let Some(part) = unsupported((files, adapters), settings) {
         return Err(Refusal::Part(part));
     }
     let started = now();
@@ -179,7 +178,7 @@ fn load(
     if opened.stamps() != files.stamps() {
         return Err(Refusal::Changed);
     }
-    let options = gpu_options(files, settings)?;
+    let options = gpu_options(files, sees, settings)?;
     let model = load_fitting(
         &Arc::new(opened),
         &Arc::new(device),
@@ -202,7 +201,11 @@ fn load(
     Ok(model)
 }
 
-fn gpu_options(files: &ModelFiles, settings: &Settings) -> Result<gpu::Options, Failure> {
+fn gpu_options(
+    files: &ModelFiles,
+    vectors: bool,
+    settings: &Settings,
+) -> Result<gpu::Options, Failure> {
     let options = load_options(files, settings)?;
     Ok(gpu::Options {
         context_max: options.context_max,
@@ -214,6 +217,7 @@ fn gpu_options(files: &ModelFiles, settings: &Settings) -> Result<gpu::Options, 
         // Each sequence draws once, and rows that the processor draws from are draws, too.
         draws_max: settings.engine.sequences_max + options.logit_rows_max,
         states: options.states,
+        vectors,
         exact: settings.model.deterministic,
     })
 }
@@ -249,14 +253,13 @@ fn load_fitting(
 
 /// The first part of the settings or of the files that a GPU does not compute; [`gpu::supports`] knows the rest.
 fn unsupported(
-    (files, adapters, sees): (&ModelFiles, &[Adapter], bool),
+    (files, adapters): (&ModelFiles, &[Adapter]),
     settings: &Settings,
 ) -> Option<&'static str> {
     let model = &settings.model;
     let parts = [
         (EncoderKind::of(files.metadata()).is_some(), "an encoder"),
         (!adapters.is_empty(), "a model with adapters"),
-        (sees, "a model with a tower (model.mmproj)"),
         (
             model.kv_type != KvType::F16,
             "a KV cache of 8 or 4 bits (model.kv_type)",
