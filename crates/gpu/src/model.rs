@@ -443,6 +443,7 @@ impl ExportPages for Model {
 mod tests {
     use super::*;
     use crate::test_device::device;
+    use kernels::KvKind;
     use synth::{Mix, SynthSpec};
     use weights::gguf::Gguf;
 
@@ -457,6 +458,7 @@ mod tests {
             logit_rows_max: 3,
             spans_max: 20,
             draws_max: 8,
+            kv: KvKind::F16,
             states: 5,
             vectors: true,
             exact: false,

@@ -6,7 +6,9 @@
 //!
 //! An operation writes one buffer, and none that it reads, unless its documentation says so.
 
-pub use crate::shapes::{BufferShape, CacheShape, MatrixShape, ScanHeads, StatesShape, UNIT};
+pub use crate::shapes::{
+    BufferShape, CacheShape, MatrixShape, SCALE_GROUP, ScanHeads, StatesShape, UNIT,
+};
 
 /// A buffer of activations, by index into [`Program::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -209,6 +211,8 @@ pub enum Operation {
         turn: Option<Turn>,
         /// Whether a row is multiplied by its record's temperature.
         tempered: bool,
+        /// Elements that a Walsh-Hadamard transform takes together at the end, a power of two that divides a head; 1: none.
+        transformed: u32,
         /// Where the heads are written.
         to: HeadsTo,
     },

@@ -1,5 +1,6 @@
 //! Sizes that are chosen at load.
 
+use kernels::KvKind;
 use weights::{Config, LoadError};
 
 /// The most positions that a page may have.
@@ -30,6 +31,8 @@ pub struct Options {
     pub spans_max: usize,
     /// Draws of one batch, 1 to 2^20.
     pub draws_max: usize,
+    /// Storage format of keys and values.
+    pub kv: KvKind,
     /// States of sequences, 1 to 2^20, in a model with recurrent layers; without effect in others.
     pub states: usize,
     /// Whether rows may be vectors in place of tokens, from an encoder.

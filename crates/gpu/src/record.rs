@@ -83,8 +83,9 @@ pub struct Record {
     sets: [SetPlace; RowSet::ALL.len()],
     /// The first span, and the number of spans.
     spans: [u32; 2],
-    /// Number of tiles, after the spans.
+    /// Number of tiles, after the spans, and of their rows.
     tiles: u32,
+    tiled_rows: u32,
     tables_at: u32,
     /// Positions that the longest row sees.
     longest: u32,
@@ -100,6 +101,7 @@ impl Record {
         self.sets = Default::default();
         self.spans = [0; 2];
         self.tiles = 0;
+        self.tiled_rows = 0;
         self.tables_at = 0;
         self.longest = 0;
         self.vectors = 0;
@@ -167,6 +169,7 @@ impl Record {
                 let rows = (span.rows - begin).min(TILE_ROWS);
                 self.words.extend([span.first + begin, rows]);
                 self.tiles += 1;
+                self.tiled_rows += rows;
             }
         }
     }
@@ -218,6 +221,11 @@ impl Record {
     /// Number of tiles of long spans.
     pub(crate) fn tiles(&self) -> u32 {
         self.tiles
+    }
+
+    /// Number of rows of long spans.
+    pub(crate) fn tiled_rows(&self) -> u32 {
+        self.tiled_rows
     }
 
     pub(crate) fn tables_at(&self) -> u32 {

@@ -41,13 +41,11 @@ fn score_keys(table: u32, kv_head: u32, key: u32, position_of: u32, end: u32, li
   let first_query = lid / KEYS * Q;
   var v_$q = vec4<f32>(0.0);
   if (position < end) {
-    let at = place(table, kv_head, position, 8u);
+    let place = place_of(table, kv_head, position);
     for (var d = 0u; d < rolled(STRIDE / 8u); d++) {
-      let key_part = keys[at + d];
-      let a = vec4<f32>(unpack2x16float(key_part.x), unpack2x16float(key_part.y));
-      let b = vec4<f32>(unpack2x16float(key_part.z), unpack2x16float(key_part.w));
-      v_$q = fma(query[(first_query + $qu) * COLUMNS + 2u * d], a, v_$q);
-      v_$q = fma(query[(first_query + $qu) * COLUMNS + 2u * d + 1u], b, v_$q);
+      let of_key = key_eight(place, d);
+      v_$q = fma(query[(first_query + $qu) * COLUMNS + 2u * d], of_key.a, v_$q);
+      v_$q = fma(query[(first_query + $qu) * COLUMNS + 2u * d + 1u], of_key.b, v_$q);
     }
   }
   scores[(first_query + $qu) * SCORES + lid % KEYS] = (v_$q.x + v_$q.y) + (v_$q.z + v_$q.w);
@@ -60,7 +58,8 @@ fn score_keys(table: u32, kv_head: u32, key: u32, position_of: u32, end: u32, li
 }
 
 @compute @workgroup_size(TILE_THREADS)
-fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let block = of_dispatch(own_block);
   let head = block.x;
   let kv_head = head / (p.heads / p.kv_heads);
   let tile_at = p.batch.spans_at + p.batch.spans * SPAN_WORDS + 2u * block.y;
@@ -120,8 +119,7 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
     workgroupBarrier();
     total_$v *= factors[min(first_query + $vu, ROWS - 1u)];
     for (var i = 0u; i < min(rolled(KEYS), end - key); i++) {
-      let pair = values[place(table, kv_head, key + i, 4u) + column];
-      let value = vec4<f32>(unpack2x16float(pair.x), unpack2x16float(pair.y));
+      let value = value_four(place_of(table, kv_head, key + i), column);
       total_$v = fma(vec4<f32>(scores[min(first_query + $vu, ROWS - 1u) * SCORES + i]), value, total_$v);
     }
     workgroupBarrier();

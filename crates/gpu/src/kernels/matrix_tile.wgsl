@@ -72,7 +72,8 @@ fn write_square(square: u32, first_row: u32, first_output: u32, lane: u32) {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let block = of_dispatch(own_block);
   prepare(lid);
   let first_output = (block.x + block.z * BLOCKS_X) * BLOCK_OUTPUTS;
   let first_row = block.y * BLOCK_ROWS;

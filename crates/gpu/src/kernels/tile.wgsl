@@ -115,7 +115,8 @@ fn write_rows(row: u32, first_output: u32, sums: Sums) {
 }
 
 @compute @workgroup_size(128)
-fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let block = of_dispatch(own_block);
   prepare(lid);
   let first_output = (block.x + block.z * BLOCKS_X) * TILE_OUTPUTS;
   let first_row = block.y * TILE_ROWS;
@@ -258,7 +259,8 @@ fn write_choice(place: u32, end: u32, bias: u32, first_output: u32, sums: vec4<f
 }
 
 @compute @workgroup_size(128)
-fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let block = of_dispatch(own_block);
   prepare(lid);
   if (block.y >= order[0]) {
     return;

@@ -54,7 +54,7 @@ impl Plan {
         dims: &Dims,
         options: &Options,
     ) -> Self {
-        let mut walk = Walk::new(config, weights, dims);
+        let mut walk = Walk::new(config, weights, dims, options.kv);
         walk.program.vector_rows = options.vectors.then(|| walk.vector_rows());
         walk.program.exact = options.exact;
         walk.program.on_matrix_units = !options.exact;
@@ -85,6 +85,8 @@ enum Role {
     Key,
     Value,
     Attended,
+    /// What attention gave of values that were transformed.
+    Transformed,
     /// Of attention to latents: a latent, queries between their projections, values, and the numbers of all heads.
     Latent,
     QueryLow,
@@ -150,7 +152,12 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(config: &'a Config, weights: &'a Weights<Described>, dims: &Dims) -> Self {
+    fn new(
+        config: &'a Config,
+        weights: &'a Weights<Described>,
+        dims: &Dims,
+        kind: KvKind,
+    ) -> Self {
         let mut walk = Self {
             config,
             dims: *dims,
@@ -170,14 +177,15 @@ impl<'a> Walk<'a> {
             update: At::start(BufferId(0)),
             inputs: None,
         };
-        let kinds = config.kv_shapes(dims.pages, dims.page_tokens, KvKind::F16);
-        for kind in kinds {
+        let shapes = config.kv_shapes(dims.pages, dims.page_tokens, kind);
+        for shape in shapes {
             let cache = walk.program.cache(CacheShape {
-                layers: kind.layers as u32,
-                pages: kind.pages as u32,
-                page_tokens: kind.page_tokens as u32,
-                kv_heads: kind.kv_heads as u32,
-                head_dim: kind.head_dim as u32,
+                layers: shape.layers as u32,
+                pages: shape.pages as u32,
+                page_tokens: shape.page_tokens as u32,
+                kv_heads: shape.kv_heads as u32,
+                head_dim: shape.head_dim as u32,
+                kind: shape.kind,
             });
             walk.caches.push(cache);
         }

@@ -2,14 +2,16 @@
 
 pub(super) mod draws;
 mod experts;
+pub(super) mod pages;
 mod recurrent;
 
 use crate::operation::{
     Activation, At, CacheShape, HeadsTo, Norm, Operation, Program, RowSet, Turn, VectorId,
 };
 use crate::record::{ROW_WORDS, Record};
-use half::f16;
+use kernels::walsh_hadamard;
 use model::VECTOR;
+use pages::rounded;
 
 /// A program's memory on the host.
 pub(crate) struct Twin<'a> {
@@ -36,7 +38,7 @@ impl<'a> Twin<'a> {
     /// The memory of a program, zeroed; matrices are given.
     pub(crate) fn new(program: &'a Program, record: &'a Record, matrices: Vec<Vec<f32>>) -> Self {
         let cache = |shape: &CacheShape| {
-            let len = shape.layer_bytes() as usize / 2;
+            let len = (shape.pages * shape.kv_heads * shape.page_tokens * shape.stride()) as usize;
             let layers = 0..shape.layers;
             layers.map(|_| [vec![0.0; len], vec![0.0; len]]).collect()
         };
@@ -273,6 +275,7 @@ impl<'a> Twin<'a> {
             norm_is_last,
             turn,
             tempered,
+            transformed,
             to,
         } = *operation
         else {
@@ -295,6 +298,7 @@ impl<'a> Twin<'a> {
             if tempered {
                 head.iter_mut().for_each(|x| *x *= temperature);
             }
+            walsh_hadamard(head, transformed as usize);
         }
         let (cache, layer, part) = match to {
             HeadsTo::Rows(out) => {
@@ -308,9 +312,8 @@ impl<'a> Twin<'a> {
         for (index, head) in (0..).zip(all.chunks_exact(len)) {
             let first = ((page * heads + index) * shape.page_tokens + slot) * shape.stride();
             let to = &mut self.caches[cache][layer][part][first as usize..];
-            for (to, x) in to.iter_mut().zip(head) {
-                *to = f16::from_f32(*x).to_f32();
-            }
+            let stored = rounded(shape.kind, head);
+            to[..len].copy_from_slice(&stored);
         }
     }
 

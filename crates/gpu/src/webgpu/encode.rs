@@ -148,8 +148,11 @@ impl<'a> Planner<'a> {
     ) -> Planned {
         let format = self.program.matrices[matrix.0 as usize].format;
         let memory = self.memory;
+        let rows = self.program.matrices[matrix.0 as usize].rows;
         let matrix = &memory.matrices[matrix.0 as usize];
+        let work = self.work;
         for part in &matrix.parts {
+            self.work = work.part(part.rows, rows);
             let [x_at, x_row] = self.place(input);
             let [out_at, out_row] = self.place(out);
             let mut constants = vec![part.rows];
@@ -278,6 +281,7 @@ impl<'a> Planner<'a> {
             norm_is_last,
             turn,
             tempered,
+            transformed,
             to,
         } = *operation
         else {
@@ -315,10 +319,17 @@ impl<'a> Planner<'a> {
         let mut constants = self.place(input).to_vec();
         constants.extend(places);
         constants.extend([has, weight, bias, eps, turn.map_or(0, |turn| turn.dims)]);
+        let scale = 1.0 / (transformed as f32).sqrt();
+        constants.extend([transformed, scale.to_bits()]);
         let buffers = [&memory.vectors, &memory.record, self.buffer(input), out];
         let kernel = Kernel::Heads {
             head_dim,
-            to_pages: !matches!(to, HeadsTo::Rows(_)),
+            pages: match to {
+                HeadsTo::Rows(_) => None,
+                HeadsTo::Keys(cache, _) | HeadsTo::Values(cache, _) => {
+                    Some(self.program.caches[cache.0 as usize].kind)
+                }
+            },
         };
         self.push(kernel, &buffers, constants, Grid::Rows(heads))
     }
@@ -341,7 +352,7 @@ impl<'a> Planner<'a> {
         let memory = self.memory;
         let shape = self.program.caches[cache.0 as usize];
         let group = heads / shape.kv_heads.max(1);
-        let at_once = heads_at_once(shape.head_dim, group.max(1));
+        let at_once = heads_at_once(shape.stride(), group.max(1));
         let chunks = group.div_ceil(at_once);
         let (window, sinks) = (window.unwrap_or(0), vector(sinks));
         let mut constants = self.place(query).to_vec();
@@ -358,15 +369,18 @@ impl<'a> Planner<'a> {
         let buffers = [vectors, record, query, keys, values, written, &memory.parts];
         let kernel = Kernel::Attend {
             head_dim: shape.head_dim,
+            kind: shape.kind,
             page_tokens: shape.page_tokens,
             heads: at_once,
         };
         let blocks = shape.kv_heads * chunks;
-        self.push(kernel, &buffers, constants, Grid::Attend { blocks })?;
+        let work = self.work;
+        self.push(kernel, &buffers, constants, Grid::Attend { blocks, tiled })?;
         let mut constants = self.place(out).to_vec();
         constants.extend([heads, window, sinks]);
         let kernel = Kernel::Merge {
             head_dim: shape.head_dim,
+            kind: shape.kind,
         };
         let parts = [vectors, record, &memory.parts, written];
         self.push(kernel, &parts, constants, Grid::Merge { heads })?;
@@ -375,10 +389,12 @@ impl<'a> Planner<'a> {
         }
         let kernel = Kernel::AttendPrompt {
             head_dim: shape.head_dim,
+            kind: shape.kind,
             page_tokens: shape.page_tokens,
         };
-        let shared = TILE_ROWS / prompt_rows(shape.head_dim);
+        let shared = TILE_ROWS / prompt_rows(shape.stride());
         let grid = Grid::Prompts { heads, shared };
+        self.work = work;
         let kernels = [(u32::MAX, kernel)];
         self.push_from(TILED_ROWS_MIN, &kernels, &buffers, by_tiles, grid)
     }

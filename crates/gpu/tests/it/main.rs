@@ -5,6 +5,7 @@ mod ahead;
 mod allocation;
 mod faults;
 mod fields;
+mod kv;
 mod models;
 mod pages;
 mod serving;

@@ -78,6 +78,7 @@ pub(crate) fn options() -> Options {
         logit_rows_max: ROWS,
         spans_max: ROWS,
         draws_max: 2 * ROWS,
+        kv: KvKind::F16,
         states: 8,
         vectors: true,
         exact: false,
@@ -139,11 +140,16 @@ pub(crate) fn in_floats(gguf: &Gguf) -> Gguf {
 
 /// The model on the processor, in floats.
 pub(crate) fn on_cpu(spec: &SynthSpec) -> cpu::Model {
+    on_cpu_with(spec, KvKind::F16)
+}
+
+/// As [`on_cpu`], with keys and values of this kind.
+pub(crate) fn on_cpu_with(spec: &SynthSpec, kv: KvKind) -> cpu::Model {
     let options = cpu::LoadOptions {
         context_max: None,
         page_tokens: PAGE,
         pages: PAGES,
-        kv: KvKind::F16,
+        kv,
         states: 8,
         rows_max: ROWS,
         logit_rows_max: ROWS,

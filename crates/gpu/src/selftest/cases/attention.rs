@@ -3,19 +3,22 @@
 use super::{Builder, Case, Noise};
 use crate::operation::{CacheShape, HeadsTo, Operation, RowSet, Turn};
 use crate::record::{Row, Span};
+use kernels::KvKind;
 
-/// Elements, key heads, query heads of each key head, and positions of a page.
-pub(crate) type HeadShape = (u32, u32, u32, u32);
+/// Elements, key heads, query heads of each key head, positions of a page, and storage format.
+pub(crate) type HeadShape = (u32, u32, u32, u32, KvKind);
 
-pub(super) fn heads((head_dim, kv_heads, group, page_tokens): HeadShape) -> Case {
-    let mut builder = Builder::new(format!("heads of {head_dim}"));
-    let cache = builder.cache(CacheShape {
+pub(super) fn heads((head_dim, kv_heads, group, page_tokens, kind): HeadShape) -> Case {
+    let mut builder = Builder::new(format!("heads of {head_dim}, {kind}"));
+    let shape = CacheShape {
         layers: 2,
         pages: 3,
         page_tokens,
         kv_heads,
         head_dim,
-    });
+        kind,
+    };
+    let cache = builder.cache(shape);
     let dims = [head_dim / 2 * 2, (head_dim / 4 * 2).max(2)];
     let query_heads = kv_heads * group;
     let kinds = [
@@ -51,6 +54,7 @@ pub(super) fn heads((head_dim, kv_heads, group, page_tokens): HeadShape) -> Case
                     adjacent,
                 }),
                 tempered,
+                transformed: shape.transformed(),
                 to,
             });
         }
@@ -69,11 +73,11 @@ pub(super) fn heads((head_dim, kv_heads, group, page_tokens): HeadShape) -> Case
 
 /// Attention of a long span by tiles, the last of few rows, next to a span of one row.
 pub(in crate::selftest) fn attend_tiles(
-    (head_dim, kv_heads, group, page_tokens): HeadShape,
+    (head_dim, kv_heads, group, page_tokens, kind): HeadShape,
 ) -> Case {
     const LONG: u32 = 37;
-    let mut case = attend((head_dim, kv_heads, group, page_tokens), true);
-    case.name = format!("attend by tiles, {group} heads of {head_dim}");
+    let mut case = attend((head_dim, kv_heads, group, page_tokens, kind), true);
+    case.name = format!("attend by tiles, {group} heads of {head_dim}, {kind}");
     let heads = kv_heads * group;
     let mut noise = Noise(head_dim + group);
     for (shape, rows) in case.program.buffers.iter_mut().zip(&mut case.buffers) {
@@ -108,11 +112,12 @@ pub(in crate::selftest) fn attend_tiles(
 
 /// Attention of three rows; with contexts of several parts if `long`.
 pub(in crate::selftest) fn attend(
-    (head_dim, kv_heads, group, page_tokens): HeadShape,
+    (head_dim, kv_heads, group, page_tokens, kind): HeadShape,
     long: bool,
 ) -> Case {
-    let kind = if long { "long" } else { "short" };
-    let mut builder = Builder::new(format!("attend, {group} heads of {head_dim}, {kind}"));
+    let len = if long { "long" } else { "short" };
+    let name = format!("attend, {group} heads of {head_dim}, {kind}, {len}");
+    let mut builder = Builder::new(name);
     let positions: [u32; 3] = if long { [0, 300, 777] } else { [0, 5, 40] };
     let table_len = (positions[2] + 1).div_ceil(page_tokens);
     let cache = builder.cache(CacheShape {
@@ -121,6 +126,7 @@ pub(in crate::selftest) fn attend(
         page_tokens,
         kv_heads,
         head_dim,
+        kind,
     });
     let heads = kv_heads * group;
     let query = builder.buffer(3, heads * head_dim);

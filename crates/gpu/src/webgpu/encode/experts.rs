@@ -85,7 +85,9 @@ impl Planner<'_> {
         let matrix = &memory.matrices[stack.0 as usize];
         let outputs = shape.unit_rows;
         let count = shape.rows / outputs.max(1);
+        let work = self.work;
         for part in &matrix.parts {
+            self.work = work.part(part.rows, shape.rows);
             let [x_at, x_row] = self.place(input);
             let mut constants = vec![outputs];
             constants.extend(row_words(matrix, format));
@@ -117,6 +119,7 @@ impl Planner<'_> {
                 continue;
             }
             let kernel = [(u32::MAX, Kernel::ExpertTile { format })];
+            self.work = work.part(part.rows, shape.rows);
             let order = &memory.order;
             let buffers = [low, high, scales, x, &memory.vectors, order, written];
             let grid = Grid::Tiles {

@@ -3,13 +3,13 @@
 use super::super::weights::{PackedModel, load_on_processor, load_options, load_progress};
 use super::fallback::FallbackModel;
 use crate::clock::now;
-use crate::config::{DeviceChoice, Interface, KvType, Settings, Speculation};
+use crate::config::{DeviceChoice, Interface, Settings, Speculation};
 use crate::failure::Failure;
 use crate::model_files::ModelSource;
 use bench::limits::read_bandwidth;
 use cpu::ModelBytes;
 use gpu::{Absent, Device, Kind, LoadError, PrepareError, Selection};
-use kernels::{Isa, Pool};
+use kernels::{Isa, KvKind, Pool};
 use model::Forward;
 use server::LoadProgress;
 use std::collections::BTreeSet;
@@ -128,8 +128,12 @@ fn arithmetic(model: &gpu::Model, settings: &Settings) -> String {
     let device = model.device();
     let (facts, is_exact) = (device.facts(), settings.model.deterministic);
     let rows = if is_exact { "exact" } else { "tiles" };
+    let kv = match settings.model.kv_type.into() {
+        KvKind::F16 => String::new(),
+        kind => format!(", kv {kind}"),
+    };
     format!(
-        "{}, {}, {}, {rows}",
+        "{}, {}, {}, {rows}{kv}",
         gpu::ARITHMETIC,
         facts.name,
         facts.driver
@@ -216,6 +220,7 @@ fn gpu_options(
         spans_max: settings.engine.sequences_max.min(options.rows_max),
         // Each sequence draws once, and rows that the processor draws from are draws, too.
         draws_max: settings.engine.sequences_max + options.logit_rows_max,
+        kv: options.kv,
         states: options.states,
         vectors,
         exact: settings.model.deterministic,
@@ -256,14 +261,9 @@ fn unsupported(
     (files, adapters): (&ModelFiles, &[Adapter]),
     settings: &Settings,
 ) -> Option<&'static str> {
-    let model = &settings.model;
     let parts = [
         (EncoderKind::of(files.metadata()).is_some(), "an encoder"),
         (!adapters.is_empty(), "a model with adapters"),
-        (
-            model.kv_type != KvType::F16,
-            "a KV cache of 8 or 4 bits (model.kv_type)",
-        ),
         (
             settings.engine.speculation == Speculation::Mtp,
             "an MTP head (engine.speculation)",
