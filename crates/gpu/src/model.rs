@@ -24,9 +24,10 @@ use std::cell::{Cell, RefCell};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
+use weights::adapters::check_adapters;
 use weights::config::StateHead;
 use weights::parameters::{DescribedMatrix, DescribedReader, Stored, Weights};
-use weights::{Config, ModelFiles, Packed};
+use weights::{Adapter, Config, ModelFiles, Packed};
 
 /// Identity of the arithmetic: equal inputs give equal tokens on one device as long as it is equal.
 pub const ARITHMETIC: &str = "wgsl 2";
@@ -45,6 +46,8 @@ pub struct Model {
     program: Program,
     page_bytes: usize,
     spans_max: usize,
+    /// Number of adapters.
+    adapters: usize,
     /// In a cell since pages are exported from a shared model; `None` after the device could not be opened again.
     loaded: RefCell<Option<Loaded>>,
     /// The failure since which the model does nothing.
@@ -63,13 +66,26 @@ pub struct Model {
 }
 
 impl Model {
-    /// Loads a model: describes it, checks the kernels on small shapes, allocates everything on the device, and uploads the
+    /// As [`Model::load_adapted`], without adapters.
+    ///
+    /// # Errors
+    /// As for [`Model::load_adapted`].
+    pub fn load(
+        files: Arc<ModelFiles>,
+        device: Arc<Device>,
+        options: &Options,
+        progress: &mut dyn FnMut(Packed),
+    ) -> Result<Self, LoadError> {
+        Self::load_adapted((files, &[]), device, options, progress)
+    }
+
+    /// Loads a model and the adapters that batches may name, the adapter of number `i` is `adapters[i]`: describes it, checks the kernels on small shapes, allocates everything on the device, and uploads the
     /// weights. The files stay open for [`Forward::recover`]; none of their memory remains. `progress` is called at the beginning and after each matrix.
     ///
     /// # Errors
     /// The files are refused, the device does not run such models, the model does not fit, or the device fails.
-    pub fn load(
-        files: Arc<ModelFiles>,
+    pub fn load_adapted(
+        (files, adapters): (Arc<ModelFiles>, &[Adapter]),
         device: Arc<Device>,
         options: &Options,
         progress: &mut dyn FnMut(Packed),
@@ -79,9 +95,11 @@ impl Model {
         supports(&config)?;
         options.check_states(&config)?;
         let mut pool = load_pool();
-        let weights = Weights::describe(&files, &config, &mut pool)?;
+        check_adapters(adapters)?;
+        let mut weights = Weights::describe(&files, &config, &mut pool)?;
+        weights.describe_adapters(&config, adapters);
         let dims = options.dims(&config, weights.vocab());
-        let plan = Plan::new(&config, &weights, &dims, options);
+        let plan = Plan::new(&config, &weights, &dims, options, adapters.len());
         let (place, states) = (Place::of(&plan.program), plan.program.states);
         check_kernels(&device, &plan.program)?;
         let mut loaded = Loaded::new(Arc::clone(&device), plan.program.clone())
@@ -99,6 +117,7 @@ impl Model {
             isa: Isa::detect(),
             page_bytes: loaded.page_bytes() as usize,
             spans_max: options.spans_max,
+            adapters: adapters.len(),
             device,
             flights: Flights::new(draw_bounds(&plan.program)),
             program: plan.program,
@@ -180,7 +199,9 @@ impl Model {
             blocks: self.config.traits.blocks,
         })?;
         batch.check_drawn(&self.dims, draws)?;
-        if batch.ranges().iter().any(|span| !span.adapters.is_empty()) {
+        let unknown = |last: usize| last >= self.adapters;
+        let mut spans = batch.ranges().iter();
+        if spans.any(|span| span.adapters.last().is_some_and(unknown)) {
             return Err(ForwardError::BadBatch("an adapter is not loaded"));
         }
         if batch.spans().len() > self.spans_max {
@@ -375,7 +396,7 @@ impl Forward for Model {
         Capabilities {
             is_causal: self.config.is_causal(),
             states: self.states.as_ref().map_or(0, |(_, states)| *states),
-            adapters: 0,
+            adapters: self.adapters,
             hidden_dim: self.config.hidden_dim(),
             axes: self.config.has_axes(),
             blocks: self.config.traits.blocks,

@@ -54,6 +54,14 @@ pub struct At {
 }
 
 impl At {
+    /// The place so many columns further right.
+    pub const fn right_by(self, columns: u32) -> Self {
+        Self {
+            column: self.column + columns,
+            ..self
+        }
+    }
+
     /// A buffer from its first column on.
     pub const fn start(buffer: BufferId) -> Self {
         Self { buffer, column: 0 }
@@ -190,6 +198,29 @@ pub enum Operation {
         /// Whether the product is added to what `out` holds.
         add: bool,
         /// `(rows, outputs)`.
+        out: At,
+    },
+    /// `low = factor * scale * A input` for each adapter of a row that has a pair here: `(rows, adapters, rank)`, the part of each
+    /// adapter from a multiple of [`UNIT`] on. Other parts stay.
+    AdaptDown {
+        /// `(pairs, rank, inputs)`: its `unit_rows` are the rank.
+        stack: MatrixId,
+        /// Of each adapter the number of its pair, or -1, and its factor: `(adapters, 2)`.
+        numbers: VectorId,
+        /// `(rows, inputs)`.
+        input: At,
+        /// The products.
+        low: At,
+    },
+    /// `out = out + B low`, in the order of a row's adapters, for those that have a pair here; `(rows, outputs)`.
+    AdaptUp {
+        /// `(pairs, outputs, rank)`: its `unit_rows` are the outputs.
+        stack: MatrixId,
+        /// As in [`Operation::AdaptDown`].
+        numbers: VectorId,
+        /// As [`Operation::AdaptDown`] writes it.
+        low: At,
+        /// What is added to.
         out: At,
     },
     /// Norm and rotation of heads on their way to attention; `(rows, heads, head_dim)`. For a cache, `heads` and `head_dim`

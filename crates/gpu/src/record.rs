@@ -3,13 +3,16 @@
 //! ```text
 //! words 0..4                  zero
 //! for each row set            rows: ROW_WORDS words each; then the angles of table 0, of table 1: (rows, dims) as f32
-//!                             (cos, sin) pairs; sets without layers after them have no angles
+//!                             (cos, sin) pairs; sets without layers after them have no angles; then ADAPTER_WORDS words
+//!                             of each row, if any row has adapters
 //! spans                       SPAN_WORDS words each
 //! tiles                       of long spans: the first row, and the number of rows, at most TILE_ROWS
 //! tables                      page tables, to which rows point by their first word
 //! ```
 
 use crate::operation::RowSet;
+use model::AdapterSet;
+use model::adapters::SEQUENCE_ADAPTERS_MAX;
 
 /// Words of a span: the first row, the number of rows, the state before or [`u32::MAX`], the number of states that are written;
 /// then of each of these the rows of the span before it, and its number.
@@ -23,6 +26,9 @@ pub(crate) const TILE_ROWS: u32 = 32;
 
 /// States that a span writes, at most.
 pub const WRITES_MAX: usize = model::KEPT_MAX + 1;
+
+/// Words of a row's adapters: of each its number, or [`u32::MAX`], and its scale.
+pub const ADAPTER_WORDS: usize = 2 * SEQUENCE_ADAPTERS_MAX;
 
 /// Words of a row.
 pub const ROW_WORDS: usize = 10;
@@ -50,6 +56,8 @@ pub struct Row {
     pub after: u32,
     /// Index of the row's vector among those of the batch; `None`: the row is a token.
     pub vector: Option<u32>,
+    /// Adapters of the row's sequence.
+    pub adapters: AdapterSet,
 }
 
 /// Rows of one sequence that follow each other, with its states.
@@ -74,6 +82,8 @@ pub(crate) struct SetPlace {
     pub(crate) rows_at: u32,
     /// The angles of the first row, of each table.
     pub(crate) angles_at: [u32; 2],
+    /// The adapters of the first row; 0: no row has any.
+    pub(crate) adapters_at: u32,
 }
 
 /// The record of a batch; reused, so that a warm batch allocates nothing.
@@ -107,11 +117,11 @@ impl Record {
         self.vectors = 0;
     }
 
-    /// Words of the largest record: `rows` rows in each set, with `angles` numbers of both tables together, and `entries`
+    /// Words of the largest record: `rows` rows in each set, with `others` angles of both tables and words of adapters, and `entries`
     /// entries of page tables.
-    pub fn words_max(rows: usize, angles: usize, entries: usize) -> usize {
+    pub fn words_max(rows: usize, others: usize, entries: usize) -> usize {
         // A tile has at least as many rows as words.
-        4 + rows * (RowSet::ALL.len() * (ROW_WORDS + angles) + SPAN_WORDS + 1) + entries
+        4 + rows * (RowSet::ALL.len() * (ROW_WORDS + others) + SPAN_WORDS + 1) + entries
     }
 
     /// Adds the rows of a set, and its angles: for each table `(rows, dims)`, empty where no operation turns by them. Each set
@@ -143,11 +153,29 @@ impl Record {
             self.words
                 .extend(angles.iter().map(|angle| angle.to_bits()));
         }
+        let adapters_at = self.adapters(rows);
         self.sets[set as usize] = SetPlace {
             rows: rows.len() as u32,
             rows_at,
             angles_at,
+            adapters_at,
         };
+    }
+
+    /// Adds the adapters of rows, if any row has one; returns their first word, or 0.
+    fn adapters(&mut self, rows: &[Row]) -> u32 {
+        if rows.iter().all(|row| row.adapters.is_empty()) {
+            return 0;
+        }
+        let at = self.words.len();
+        for row in rows {
+            let end = self.words.len() + ADAPTER_WORDS;
+            let given = row.adapters.iter();
+            self.words
+                .extend(given.flat_map(|(number, scale)| [number as u32, scale.to_bits()]));
+            self.words.resize(end, u32::MAX);
+        }
+        at as u32
     }
 
     /// Adds the spans, after the rows and before the tables.
@@ -210,6 +238,7 @@ impl Record {
             span: words[7],
             after: words[8],
             vector: Some(words[9]).filter(|vector| *vector != u32::MAX),
+            adapters: AdapterSet::NONE,
         }
     }
 

@@ -115,6 +115,7 @@ impl StepRows {
                 span: number,
                 after: 0,
                 vector,
+                adapters: span.adapters,
             });
         }
         let rows = first..first + tokens.len();

@@ -15,10 +15,12 @@ struct Batch {
   spans: u32,
   first_x: u32,    // of a part of a dispatch: its first workgroup
   first_y: u32,
+  adapters_at: u32, // 0: no row has adapters
 }
 
 const NONE: u32 = 0xffffffffu;
 const ROW_WORDS: u32 = 10u;
+const ADAPTERS_MAX: u32 = 4u;
 // Workgroups in the x dimension, before z counts on.
 const BLOCKS_X: u32 = 32768u;
 

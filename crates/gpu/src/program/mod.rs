@@ -11,17 +11,18 @@ mod recurrent;
 
 use crate::operation::{
     At, BufferId, CacheId, CacheShape, DrawShape, MatrixId, MatrixShape, Norm, Operation, Program,
-    RowSet,
+    RowSet, UNIT,
 };
 use crate::options::Options;
-use crate::record::Record;
+use crate::record::{ADAPTER_WORDS, Record};
 use kernels::{KvKind, Rope};
 use model::Dims;
+use model::adapters::SEQUENCE_ADAPTERS_MAX;
 use recurrent::states_of;
 use weights::Config;
 use weights::config::shapes::KvPlace;
 use weights::parameters::{
-    BlockInput, Described, DescribedMatrix, Layer, Linear, Norm as NormWeights, Weights,
+    BlockInput, Described, DescribedMatrix, Layer, Linear, Norm as NormWeights, RankGroup, Weights,
 };
 
 /// A program, and what runs it.
@@ -53,8 +54,10 @@ impl Plan {
         weights: &Weights<Described>,
         dims: &Dims,
         options: &Options,
+        adapters: usize,
     ) -> Self {
         let mut walk = Walk::new(config, weights, dims, options.kv);
+        walk.adapters = adapters;
         walk.program.vector_rows = options.vectors.then(|| walk.vector_rows());
         walk.program.exact = options.exact;
         walk.program.on_matrix_units = !options.exact;
@@ -78,6 +81,8 @@ enum Role {
     Normed(RowSet),
     /// Vectors in place of tokens.
     Vectors,
+    /// Products of adapters of a rank.
+    Adapters(usize),
     /// Projections of the queries.
     Query,
     /// Queries as attention reads them.
@@ -149,6 +154,8 @@ struct Walk<'a> {
     update: At,
     /// Inputs of all layers besides the stream, in a model that has them.
     inputs: Option<At>,
+    /// Number of adapters.
+    adapters: usize,
 }
 
 impl<'a> Walk<'a> {
@@ -176,6 +183,7 @@ impl<'a> Walk<'a> {
             input: At::start(BufferId(0)),
             update: At::start(BufferId(0)),
             inputs: None,
+            adapters: 0,
         };
         let shapes = config.kv_shapes(dims.pages, dims.page_tokens, kind);
         for shape in shapes {
@@ -327,6 +335,36 @@ impl<'a> Walk<'a> {
             add: false,
             out,
         });
+        for group in linear.adapters.iter().flat_map(|adapters| &adapters.groups) {
+            self.adapt(group, input, out);
+        }
+    }
+
+    /// Adds what pairs of one rank change.
+    fn adapt(&mut self, group: &'a RankGroup<Described>, input: At, out: At) {
+        let numbers = (0..self.adapters).flat_map(|number| match group.matrix_of(number) {
+            Some((pair, factor)) => [pair as f32, factor],
+            None => [-1.0, 0.0],
+        });
+        let numbers: Vec<f32> = numbers.collect();
+        let numbers = self.program.vector(&numbers);
+        let rank = group.down.rows;
+        let width = rank.next_multiple_of(UNIT as usize) * SEQUENCE_ADAPTERS_MAX;
+        let low = self.buffer(Role::Adapters(rank), width);
+        let stack = self.stack(&group.down);
+        self.push(Operation::AdaptDown {
+            stack,
+            numbers,
+            input,
+            low,
+        });
+        let stack = self.stack(&group.up);
+        self.push(Operation::AdaptUp {
+            stack,
+            numbers,
+            low,
+            out,
+        });
     }
 
     /// From here on, only rows with outputs are computed.
@@ -441,7 +479,8 @@ impl<'a> Walk<'a> {
         let angles = ropes.iter().flatten().map(Rope::table_len).sum();
         let pages = dims.context_max.div_ceil(dims.page_tokens);
         let entries = options.spans_max.saturating_mul(pages);
-        let words = Record::words_max(dims.rows_max, angles, entries);
+        let adapters = if self.adapters > 0 { ADAPTER_WORDS } else { 0 };
+        let words = Record::words_max(dims.rows_max, angles + adapters, entries);
         self.program.outputs = vec![outputs.logits, outputs.hidden];
         self.program.draws = Some(DrawShape {
             logits: outputs.logits,

@@ -11,12 +11,13 @@ pub(super) use recurrent::scan;
 
 use crate::operation::{
     Activation, At, CacheId, CacheShape, MatrixId, MatrixShape, Norm, Operation, Program, RowSet,
-    ScanHeads, VectorId,
+    ScanHeads, UNIT, VectorId,
 };
 use crate::record::{Record, Row};
 use super::twin::pages::rounded;
 use kernels::{Format, KvKind, QuantBlock, QuantFormat, dequantize};
-use model::VECTOR;
+use model::adapters::SEQUENCE_ADAPTERS_MAX;
+use model::{AdapterSet, VECTOR};
 
 /// The largest error of a result, relative to the length of the twin's result.
 pub(super) const ERROR_MAX: f64 = 1e-5;
@@ -110,7 +111,7 @@ pub(super) fn all() -> Vec<Case> {
         let experts = expert_rows.iter();
         cases.extend(experts.map(|rows| experts::experts(format, *rows)));
     }
-    cases.extend([norms(), add(), vectors(), activate(), finish(), gather()]);
+    cases.extend([norms(), add(), vectors(), adapters(), activate(), finish(), gather()]);
     cases.push(experts::copy_parts());
     cases.push(recurrent::convolution());
     cases.extend(SCANS.map(recurrent::scan));
@@ -147,6 +148,7 @@ pub(crate) enum Check {
     Norms,
     Add,
     Vectors,
+    Adapters,
     Activate,
     Finish,
     Gather,
@@ -179,6 +181,7 @@ impl Check {
             Operation::Norm { .. } | Operation::NormParts { .. } => Self::Norms,
             Operation::Add { .. } => Self::Add,
             Operation::Vectors { .. } => Self::Vectors,
+            Operation::AdaptDown { .. } | Operation::AdaptUp { .. } => Self::Adapters,
             Operation::Heads { head_dim, .. } => {
                 let cache = program.caches.first();
                 Self::Heads(head_dim, cache.map_or(KvKind::F16, |cache| cache.kind))
@@ -223,6 +226,7 @@ impl Check {
             Self::Norms => vec![norms()],
             Self::Add => vec![add()],
             Self::Vectors => vec![vectors()],
+            Self::Adapters => vec![adapters()],
             Self::Activate => vec![activate()],
             Self::Finish => vec![finish()],
             Self::Gather => vec![gather()],
@@ -545,6 +549,44 @@ fn vectors() -> Case {
         ..Row::default()
     };
     let rows = [row(Some(2)), row(None), row(Some(0)), row(None)];
+    builder.rows(RowSet::All, &rows, [&[]; 2]);
+    builder.case
+}
+
+/// Rows with several adapters, of which two have pairs of rank 5.
+fn adapters() -> Case {
+    let mut builder = Builder::new("adapters".into());
+    let (inputs, outputs, rank) = (150, 131, 5);
+    let input = builder.buffer(5, inputs);
+    let low = builder.buffer(5, UNIT * SEQUENCE_ADAPTERS_MAX as u32);
+    let out = builder.buffer(5, outputs);
+    let numbers = [-1.0, 0.0, 0.0, 0.5, -1.0, 0.0, 1.0, 2.0];
+    let numbers = builder.case.program.vector(&numbers);
+    let stack = builder.stack(Format::F32, 2, rank, inputs);
+    builder.push(Operation::AdaptDown {
+        stack,
+        numbers,
+        input,
+        low,
+    });
+    let stack = builder.stack(Format::F32, 2, outputs, rank);
+    builder.push(Operation::AdaptUp {
+        stack,
+        numbers,
+        low,
+        out,
+    });
+    let row = |given: &[(usize, f32)]| Row {
+        adapters: AdapterSet::new(given.iter().copied()).unwrap_or_default(),
+        ..Row::default()
+    };
+    let rows = [
+        row(&[(3, 0.5)]),
+        row(&[]),
+        row(&[(0, 1.0), (1, -1.5), (2, 1.0), (3, 1.0)]),
+        row(&[(2, 1.0)]),
+        row(&[(1, 1.0)]),
+    ];
     builder.rows(RowSet::All, &rows, [&[]; 2]);
     builder.case
 }

@@ -1,5 +1,6 @@
 //! Every operation once more in scalar code, over memory of the host: what the kernels' results are compared with.
 
+mod adapters;
 pub(super) mod draws;
 mod experts;
 pub(super) mod pages;
@@ -95,6 +96,9 @@ impl<'a> Twin<'a> {
             Operation::Add { .. } => self.add(row, operation),
             Operation::Vectors { .. } => self.vectors(set, row, operation),
             Operation::Matmul { .. } => self.matmul(row, operation),
+            Operation::AdaptDown { .. } | Operation::AdaptUp { .. } => {
+                self.adapt(set, row, operation);
+            }
             Operation::Heads { .. } => self.heads(set, row, operation),
             Operation::Attend { .. } => self.attend(set, row, operation),
             Operation::Activate { .. } => self.activate(row, operation),

@@ -1,5 +1,6 @@
 //! Operations as dispatches.
 
+mod adapters;
 mod experts;
 mod recurrent;
 
@@ -71,6 +72,7 @@ impl<'a> Planner<'a> {
                 add,
                 out,
             } => self.matmul(matrix, (input, bias), add, out),
+            Operation::AdaptDown { .. } | Operation::AdaptUp { .. } => self.adapt(operation),
             Operation::Heads { .. } => self.heads(operation),
             Operation::Attend { .. } => self.attend(operation),
             Operation::Activate { .. } => self.activate(operation),

@@ -8,6 +8,7 @@ use super::sources::{Kernel, PART};
 use super::work::Work;
 use crate::operation::RowSet;
 use crate::record::{Record, WRITES_MAX};
+use model::adapters::SEQUENCE_ADAPTERS_MAX;
 
 /// Workgroups in the x dimension before z counts on, as the kernels have it.
 const BLOCKS_X: u32 = 32768;
@@ -16,7 +17,7 @@ const BLOCKS_X: u32 = 32768;
 pub(super) const CONSTANT_WORDS: usize = IMMEDIATE_BYTES as usize / 4;
 
 /// Words that depend on the batch, at the beginning.
-pub(super) const BATCH_WORDS: usize = 10;
+pub(super) const BATCH_WORDS: usize = 11;
 
 /// How many workgroups a dispatch has.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,8 @@ pub(super) enum Grid {
     Spans { blocks: u32, writes: bool },
     /// For outputs of the experts, and tiles of sorted choices.
     Tiles { outputs: u32, count: u32, used: u32 },
+    /// As many for each row, and for each of its adapters if `each`, if any row has one.
+    Adapters { blocks: u32, each: bool },
     /// One for each row, if any row is a vector.
     Vectors,
     /// A single one.
@@ -150,6 +153,7 @@ impl Launch {
         let spans = match self.grid {
             Grid::Prompts { .. } => record.tiles(),
             Grid::Vectors => record.vectors(),
+            Grid::Adapters { .. } => record.place(self.rows).adapters_at,
             _ => record.span_place()[1],
         };
         self.workgroups(record.rows(self.rows), parts, spans)
@@ -188,6 +192,7 @@ impl Launch {
             spans,
             piece.first[0],
             piece.first[1],
+            place.adapters_at,
         ];
         constants[..BATCH_WORDS].copy_from_slice(&batch);
         let end = BATCH_WORDS + self.constants.len();
@@ -236,6 +241,11 @@ impl Grid {
                 let tiles = count.min(rows * used) + rows * used / of_rows;
                 [outputs.div_ceil(of_outputs), tiles, 1]
             }
+            Self::Adapters { blocks, each } if spans > 0 => {
+                let adapters = if each { SEQUENCE_ADAPTERS_MAX as u32 } else { 1 };
+                [blocks, rows, adapters]
+            }
+            Self::Adapters { .. } => return None,
             Self::Vectors if spans > 0 => [1, rows, 1],
             Self::Vectors => return None,
             Self::One => [1; 3],

@@ -21,6 +21,7 @@ const ATTEND_PROMPT: &str = include_str!("../kernels/attend_prompt.wgsl");
 const RECURRENT: &str = include_str!("../kernels/recurrent.wgsl");
 const DRAW: &str = include_str!("../kernels/draw.wgsl");
 const DRAW_CUTS: &str = include_str!("../kernels/draw_cuts.wgsl");
+const ADAPTERS: &str = include_str!("../kernels/adapters.wgsl");
 const EXPERTS: &str = include_str!("../kernels/experts.wgsl");
 
 /// Outputs that each quarter of a workgroup computes of a product with an expert.
@@ -106,6 +107,8 @@ pub(crate) enum Kernel {
         /// Rows of a workgroup: 32, 64 or 128.
         rows: u32,
     },
+    AdaptDown,
+    AdaptUp,
     Heads {
         head_dim: u32,
         /// Storage format of the pages that heads are written to; `None`: they are written to rows.
@@ -201,6 +204,8 @@ impl Kernel {
                 format!("attend by tiles, heads of {head_dim}, {kind}")
             }
             Self::Merge { head_dim, .. } => format!("merge of heads of {head_dim}"),
+            Self::AdaptDown => "adapters, to their rank".into(),
+            Self::AdaptUp => "adapters, from their rank".into(),
             Self::Norm => "norm".into(),
             Self::NormParts => "norm of parts".into(),
             Self::Add => "add".into(),
@@ -247,6 +252,7 @@ impl Kernel {
             Self::SortChoices | Self::CopyParts => &[true, false],
             Self::Add => &[true, true, false, false],
             Self::Vectors => &[true, true, true, false, false],
+            Self::AdaptDown | Self::AdaptUp => &[true, true, true, true, false],
             Self::Matmul { .. } | Self::Tile { .. } | Self::MatrixTile { .. } => {
                 &[true, true, true, true, true, false]
             }
@@ -421,6 +427,8 @@ impl Kernel {
             Self::Keep => recurrent("keep"),
             Self::ScanGates => recurrent("gates"),
             Self::Scan { .. } => recurrent("scan"),
+            Self::AdaptDown => vec![section(ADAPTERS, "pairs"), section(ADAPTERS, "down")],
+            Self::AdaptUp => vec![section(ADAPTERS, "pairs"), section(ADAPTERS, "up")],
             Self::Route => vec![section(EXPERTS, "route")],
             Self::Combine => vec![section(EXPERTS, "combine")],
             Self::ExpertMatmul { .. } => vec![section(EXPERTS, "product")],

@@ -1,6 +1,7 @@
 //! Models on a device, compared with the same models on the CPU. Without a driver, tests that need one say so once and pass, unless
 //! `MILLRACE_GPU_TESTS` is 1.
 
+mod adapters;
 mod ahead;
 mod allocation;
 mod faults;

@@ -1,5 +1,6 @@
 //! The choice of a GPU, and the loading of a model to it.
 
+use super::super::adapters::OpenedAdapters;
 use super::super::weights::{PackedModel, load_on_processor, load_options, load_progress};
 use super::fallback::FallbackModel;
 use crate::clock::now;
@@ -109,7 +110,8 @@ fn load_auto(
         if files.stamps() != stamps {
             return Err(Failure::user(Refusal::Changed));
         }
-        load_on_processor((files, &[], None), isa, &owned, &mut |_| {})
+        let opened = OpenedAdapters::open(&files, &owned)?;
+        load_on_processor((files, &opened.adapters, None), isa, &owned, &mut |_| {})
     };
     let (bytes, arithmetic) = (model.bytes(), arithmetic(&model, settings));
     let now = Arc::new(Mutex::new(arithmetic.clone()));
@@ -168,7 +170,7 @@ fn load(
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<gpu::Model, Refusal> {
-    if let Some(part) = unsupported((files, adapters), settings) {
+    if let Some(part) = unsupported(files, settings) {
         return Err(Refusal::Part(part));
     }
     let started = now();
@@ -184,7 +186,7 @@ fn load(
     }
     let options = gpu_options(files, sees, settings)?;
     let model = load_fitting(
-        &Arc::new(opened),
+        (&Arc::new(opened), adapters),
         &Arc::new(device),
         options,
         settings,
@@ -230,15 +232,15 @@ fn gpu_options(
 /// Loads the model. Where `model.kv_mib` does not say how large the KV cache is, its default follows the memory of the
 /// machine, which may be more than the device has: the cache is halved until the model fits.
 fn load_fitting(
-    files: &Arc<ModelFiles>,
+    (files, adapters): (&Arc<ModelFiles>, &[Adapter]),
     device: &Arc<Device>,
     mut options: gpu::Options,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<gpu::Model, LoadError> {
     loop {
-        let loaded = gpu::Model::load(
-            Arc::clone(files),
+        let loaded = gpu::Model::load_adapted(
+            (Arc::clone(files), adapters),
             Arc::clone(device),
             &options,
             &mut |packed| report(load_progress(packed)),
@@ -258,12 +260,11 @@ fn load_fitting(
 
 /// The first part of the settings or of the files that a GPU does not compute; [`gpu::supports`] knows the rest.
 fn unsupported(
-    (files, adapters): (&ModelFiles, &[Adapter]),
+    files: &ModelFiles,
     settings: &Settings,
 ) -> Option<&'static str> {
     let parts = [
         (EncoderKind::of(files.metadata()).is_some(), "an encoder"),
-        (!adapters.is_empty(), "a model with adapters"),
         (
             settings.engine.speculation == Speculation::Mtp,
             "an MTP head (engine.speculation)",
