@@ -476,7 +476,7 @@ impl<'a> Walk<'a> {
             let is_used = turned.next().unwrap_or(false);
             is_used.then(|| Rope::new(rope.spec(factors)))
         });
-        let angles = ropes.iter().flatten().map(Rope::table_len).sum();
+        let angles: usize = ropes.iter().flatten().map(Rope::table_len).sum();
         let pages = dims.context_max.div_ceil(dims.page_tokens);
         let entries = options.spans_max.saturating_mul(pages);
         let adapters = if self.adapters > 0 { ADAPTER_WORDS } else { 0 };

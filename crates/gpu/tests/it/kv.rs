@@ -48,7 +48,7 @@ fn check_pages(model: &mut gpu::Model, preset: &str) {
     if model.capabilities().states > 0 {
         return;
     }
-    let mut next = |page: u32, model: &mut gpu::Model| {
+    let next = |page: u32, model: &mut gpu::Model| {
         let mut batch = Batch::default();
         batch.push(&[9], 16, &[page, 30], Want::Last);
         model.forward(&batch).expect("a batch").to_vec()
