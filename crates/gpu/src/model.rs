@@ -1,6 +1,8 @@
 //! A model on a device.
 
 mod ahead;
+mod guess;
+mod block;
 
 use crate::draw_record::draw_bounds;
 use crate::load_error::LoadError;
@@ -17,8 +19,8 @@ use ahead::Flights;
 use kernels::logits::all_finite;
 use kernels::{Isa, Pool, ScanPlan};
 use model::{
-    Ahead, Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId,
-    RowAdditions,
+    AdvanceBlock, Ahead, Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId,
+    Predict, RowAdditions,
 };
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, mpsc};
@@ -57,6 +59,8 @@ pub struct Model {
     states: Option<(ScanPlan, usize)>,
     place: Place,
     flights: Flights,
+    /// The block that was begun.
+    block: Option<Batch>,
     /// `(logit rows, vocab)` of the last batch.
     logits: Vec<f32>,
     /// Columns read from the hidden rows: `(hidden rows, columns)`.
@@ -91,7 +95,10 @@ impl Model {
         progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
         options.check()?;
-        let config = files.config(options.context_max)?;
+        let mut config = files.config(options.context_max)?;
+        if options.mtp {
+            config = config.with_mtp()?;
+        }
         supports(&config)?;
         options.check_states(&config)?;
         let mut pool = load_pool();
@@ -118,6 +125,7 @@ impl Model {
             page_bytes: loaded.page_bytes() as usize,
             spans_max: options.spans_max,
             adapters: adapters.len(),
+            block: None,
             device,
             flights: Flights::new(draw_bounds(&plan.program)),
             program: plan.program,
@@ -196,7 +204,6 @@ impl Model {
         batch.check_additions(RowAdditions {
             vectors: self.program.vector_rows.is_some(),
             axes: self.config.has_axes(),
-            blocks: self.config.traits.blocks,
         })?;
         batch.check_drawn(&self.dims, draws)?;
         let unknown = |last: usize| last >= self.adapters;
@@ -399,7 +406,6 @@ impl Forward for Model {
             adapters: self.adapters,
             hidden_dim: self.config.hidden_dim(),
             axes: self.config.has_axes(),
-            blocks: self.config.traits.blocks,
         }
     }
 
@@ -416,8 +422,21 @@ impl Forward for Model {
         Some(self)
     }
 
+    fn blocks(&mut self) -> Option<&mut dyn AdvanceBlock> {
+        if self.config.has_blocks() && self.program.vector_rows.is_some() {
+            Some(self)
+        } else {
+            None
+        }
+    }
+
+    fn mtp_head(&mut self) -> Option<&mut dyn Predict> {
+        if self.config.mtp { Some(self) } else { None }
+    }
+
     fn recover(&mut self) -> Result<(), ForwardError> {
         self.flights.lose();
+        self.block = None;
         // The memory of the device is given back first: it may not hold the model twice.
         if let Some(old) = self.loaded.take() {
             release(old);
@@ -481,6 +500,7 @@ mod tests {
             draws_max: 8,
             kv: KvKind::F16,
             states: 5,
+            mtp: false,
             vectors: true,
             exact: false,
         };

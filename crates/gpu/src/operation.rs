@@ -263,6 +263,8 @@ pub enum Operation {
         cap: Option<f32>,
         /// Positions that a query sees, its own included; `None`: all.
         window: Option<u32>,
+        /// Whether rows of a block see its later rows.
+        blocks: bool,
         /// A score for each query head that takes part in the softmax and has no value.
         sinks: Option<VectorId>,
         /// The output.
@@ -492,6 +494,8 @@ pub struct Program {
     pub vector_rows: Option<BufferId>,
     /// Operations in order. One for a set without rows is left out of a batch.
     pub steps: Vec<Step>,
+    /// Operations of a guess of an MTP head, with logits where those of a batch are; empty: there is no head.
+    pub guesses: Vec<Step>,
     /// Buffers that the host may read after a batch.
     pub outputs: Vec<BufferId>,
     /// Whether a row has the same bits in batches of all sizes. Else it has them in batches of fewer than 16 rows, and larger
@@ -535,6 +539,11 @@ impl Program {
     pub fn cache(&mut self, shape: CacheShape) -> CacheId {
         self.caches.push(shape);
         CacheId(self.caches.len() as u32 - 1)
+    }
+
+    /// The operations of a batch, and of a guess.
+    pub fn all_steps(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().chain(&self.guesses)
     }
 
     /// Adds an operation.

@@ -35,6 +35,8 @@ pub struct Options {
     pub kv: KvKind,
     /// States of sequences, 1 to 2^20, in a model with recurrent layers; without effect in others.
     pub states: usize,
+    /// Whether the file's MTP head is loaded.
+    pub mtp: bool,
     /// Whether rows may be vectors in place of tokens, from an encoder.
     pub vectors: bool,
     /// Whether a row has the same bits in batches of all sizes; else it has them in batches of fewer than 16 rows, and

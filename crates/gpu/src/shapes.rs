@@ -132,6 +132,9 @@ pub struct StatesShape {
     pub conv_cols: u32,
     /// The heads; `None`: the layers are convolutions only.
     pub scan: Option<ScanHeads>,
+    /// Columns of the hidden state that is kept for an MTP head, as by a convolution with one earlier input, which has the number
+    /// after those of the layers; 0: none.
+    pub hidden: u32,
 }
 
 /// Heads of a scan.
@@ -162,9 +165,23 @@ impl StatesShape {
         [self.states as u64 * conv * 4, self.states as u64 * scan * 4]
     }
 
+    /// Earlier inputs and columns of a layer's convolution.
+    pub const fn convolution(self, layer: u32) -> [u32; 2] {
+        if layer < self.layers {
+            [self.conv_rows, self.conv_cols]
+        } else {
+            [1, self.hidden]
+        }
+    }
+
+    /// Bytes of the hidden states.
+    pub const fn hidden_bytes(self) -> u64 {
+        self.states as u64 * self.hidden as u64 * 4
+    }
+
     /// Bytes of all layers.
     pub const fn bytes(self) -> u64 {
         let [conv, scan] = self.layer_bytes();
-        self.layers as u64 * (conv + scan)
+        self.layers as u64 * (conv + scan) + self.hidden_bytes()
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct StepRows {
     sets: [Vec<Row>; RowSet::ALL.len()],
     /// Angles of all rows and of the wanted ones, of both tables: `(rows, dims)`.
     angles: [[Vec<f32>; 2]; 2],
+    /// Whether the states that spans name are written.
+    writes_states: bool,
     /// Spans with their states, in a model with recurrent layers.
     spans: Vec<SpanRecord>,
     /// Page tables, span after span.
@@ -42,6 +44,7 @@ impl StepRows {
             spans: Vec::with_capacity(dims.rows_max),
             tables: Vec::new(),
             record: Record::default(),
+            writes_states: true,
             axis_of: [&config.rope, &config.rope_local].map(|rope| rope.axes.clone()),
             axes: Default::default(),
             vectors: 0,
@@ -51,13 +54,22 @@ impl StepRows {
 
     /// Reads a batch, which was checked.
     pub(crate) fn read(&mut self, batch: &Batch) {
+        self.read_rows(batch, false);
+    }
+
+    /// Reads a block, which was checked: each row sees the positions up to the last.
+    pub(crate) fn read_block(&mut self, block: &Batch) {
+        self.read_rows(block, true);
+    }
+
+    fn read_rows(&mut self, batch: &Batch, is_block: bool) {
         self.sets.iter_mut().for_each(Vec::clear);
         self.spans.clear();
         self.tables.clear();
         self.axes.iter_mut().for_each(Vec::clear);
         self.vectors = 0;
         for span in batch.ranges() {
-            self.push(span, batch);
+            self.push(span, batch, is_block);
         }
         self.read_angles();
         let Self {
@@ -80,6 +92,13 @@ impl StepRows {
         record.tables(&self.tables);
     }
 
+    /// Reads a batch of guesses, which write no states.
+    pub(crate) fn read_guesses(&mut self, batch: &Batch) {
+        self.writes_states = false;
+        self.read(batch);
+        self.writes_states = true;
+    }
+
     /// The record of the last batch.
     pub(crate) fn record(&self) -> &Record {
         &self.record
@@ -90,14 +109,18 @@ impl StepRows {
         self.sets[set as usize].len()
     }
 
-    fn push(&mut self, span: &Span, batch: &Batch) {
+    fn push(&mut self, span: &Span, batch: &Batch, is_block: bool) {
         let tokens = &batch.tokens()[span.tokens.clone()];
         let table = &batch.pages()[span.pages.clone()];
         let first = self.sets[RowSet::All as usize].len();
         let entry = self.tables.len() as u32;
         let end = span.position + tokens.len();
         let number = self.spans.len() as u32;
-        self.spans.push(span_record(span, first));
+        let mut record = span_record(span, first);
+        if !self.writes_states {
+            record.writes = Default::default();
+        }
+        self.spans.push(record);
         self.tables
             .extend_from_slice(&table[..end.div_ceil(self.page_tokens)]);
         for (position, &token) in (span.position..).zip(tokens) {
@@ -113,18 +136,12 @@ impl StepRows {
                 source: 0,
                 temperature: self.temperature.as_ref().map_or(1.0, factor),
                 span: number,
-                after: 0,
+                after: if is_block { (end - 1 - position) as u32 } else { 0 },
                 vector,
                 adapters: span.adapters,
             });
         }
         let rows = first..first + tokens.len();
-        for block in &batch.blocks()[span.blocks.clone()] {
-            let of_block = &mut self.sets[RowSet::All as usize][block.clone()];
-            for (row, after) in of_block.iter_mut().rev().zip(0..) {
-                row.after = after;
-            }
-        }
         self.push_axes(span, batch);
         let wanted = match span.want {
             Want::None => return,
@@ -214,6 +231,7 @@ mod tests {
             angles: Default::default(),
             spans: Vec::new(),
             tables: Vec::new(),
+            writes_states: true,
             axis_of: Default::default(),
             axes: Default::default(),
             vectors: 0,
@@ -253,14 +271,13 @@ mod tests {
     }
 
     #[test]
-    fn rows_know_their_vectors_blocks_and_axes() {
+    fn rows_know_their_vectors_and_axes() {
         let mut rows = rows();
         let mut batch = Batch::default();
         batch.push(&[1, 2], 0, &[0], Want::Last);
         batch.push(&[3; 6], 2, &[1, 2, 3, 4], Want::Last);
         batch.set_vectors(1..3, &[0.5; 4]);
         batch.set_vectors(4..5, &[0.5; 2]);
-        batch.add_block(1..5);
         let of_second: Vec<[u32; 3]> = (0..6).map(|at| [2, at, 9]).collect();
         batch.set_axes(&of_second);
         rows.read(&batch);
@@ -269,12 +286,21 @@ mod tests {
         let token = None;
         let [a, b, c] = [0, 1, 2].map(Some);
         assert_eq!(vectors, [token, token, token, a, b, token, c, token]);
-        let after: Vec<_> = all.iter().map(|row| row.after).collect();
-        assert_eq!(after, [0, 0, 0, 3, 2, 1, 0, 0]);
         assert_eq!(rows.record().vectors(), 3);
         let [all, wanted] = &rows.axes;
         assert_eq!(all[..2], [[0; 3], [1; 3]]);
         assert_eq!(all[2..], of_second);
         assert_eq!(wanted[..], [[1; 3], [2, 5, 9]]);
+        let after = |rows: &StepRows| -> Vec<u32> {
+            let all = &rows.sets[RowSet::All as usize];
+            all.iter().map(|row| row.after).collect()
+        };
+        assert_eq!(after(&rows), [0; 8]);
+        batch.clear();
+        batch.push(&[0; 4], 5, &[1, 2, 3, 4, 5], Want::None);
+        batch.set_vectors(0..4, &[0.5; 8]);
+        rows.read_block(&batch);
+        assert_eq!(after(&rows), [3, 2, 1, 0]);
+        assert_eq!(rows.record().longest(), 9);
     }
 }

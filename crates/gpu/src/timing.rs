@@ -128,6 +128,7 @@ fn attention(
         scale: 1.0,
         cap: None,
         window: None,
+        blocks: false,
         sinks: None,
         out,
     };

@@ -32,6 +32,7 @@ struct P {
   window: u32,      // 0: all positions
   sinks: u32,
   tiled: u32,       // rows of a span from which on its rows are computed by tiles; 0: none are
+  blocks: u32,      // 1: rows of a block see its later rows
 }
 var<immediate> p: P;
 
@@ -237,7 +238,7 @@ fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_i
     return;
   }
   let own_end = record[row_at + 1u] + 1u;
-  let end = own_end + record[row_at + 8u];
+  let end = own_end + record[row_at + 8u] * p.blocks;
   let table = p.batch.tables_at + record[row_at + 4u];
   let start = select(0u, own_end - min(own_end, p.window), p.window != 0u);
   var first_part = start / PART;
@@ -294,6 +295,7 @@ struct P {
   heads: u32,
   window: u32,
   sinks: u32,
+  blocks: u32,
 }
 var<immediate> p: P;
 
@@ -308,7 +310,7 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   let row = block.y;
   let row_at = p.batch.rows_at + row * ROW_WORDS;
   let own_end = record[row_at + 1u] + 1u;
-  let end = own_end + record[row_at + 8u];
+  let end = own_end + record[row_at + 8u] * p.blocks;
   let start = select(0u, own_end - min(own_end, p.window), p.window != 0u);
   for (var i = lid; i < HEAD_DIM; i += THREADS) {
     var most = LOWEST;

@@ -75,10 +75,10 @@ fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_i
   let table = p.batch.tables_at + record[row_at + 4u];
   load_queries(first_row, count, head, lid);
   // Rows ascend, and so do the ends of what they see.
-  let end = position_of + count + record[row_at + (count - 1u) * ROW_WORDS + 8u];
+  let end = position_of + count + record[row_at + (count - 1u) * ROW_WORDS + 8u] * p.blocks;
   if (lid < ROWS) {
     let row = min(lid, count - 1u);
-    ends[lid] = position_of + row + 1u + record[row_at + row * ROW_WORDS + 8u];
+    ends[lid] = position_of + row + 1u + record[row_at + row * ROW_WORDS + 8u] * p.blocks;
   }
   let start = select(0u, position_of + 1u - min(position_of + 1u, p.window), p.window != 0u);
   let mine = lid / LANES;

@@ -53,6 +53,11 @@ impl Flights {
         self.is_awaited || self.started.is_some()
     }
 
+    /// Whether a batch waits for its draws.
+    pub(super) fn awaits_draws(&self) -> bool {
+        self.started.is_some()
+    }
+
     /// Forgets what is in flight: the device is lost.
     pub(super) fn lose(&mut self) {
         self.started = None;

@@ -76,6 +76,7 @@ impl<'a> Walk<'a> {
             scale: config.scales.query,
             cap: config.attention_cap,
             window: config.windows[index].map(|window| window as u32),
+            blocks: config.sees_block(index),
             sinks,
             out: attended,
         });
@@ -122,7 +123,8 @@ impl<'a> Walk<'a> {
         });
     }
 
-    fn store(&mut self, index: usize, stored: &'a KeyValue<Described>) {
+    /// Stores the keys and values of a layer.
+    pub(super) fn store(&mut self, index: usize, stored: &'a KeyValue<Described>) {
         let Some(place) = self.places[index] else {
             return;
         };

@@ -6,6 +6,7 @@ mod dense;
 mod experts;
 mod head;
 mod latent;
+mod mtp;
 mod per_layer;
 mod recurrent;
 
@@ -62,14 +63,21 @@ impl Plan {
         walk.program.exact = options.exact;
         walk.program.on_matrix_units = !options.exact;
         let recurrent = config.recurrent.as_ref();
-        walk.program.states = recurrent.map(|layers| states_of(layers, options.states));
+        walk.program.states = recurrent.map(|layers| states_of(layers, options.states, config.mtp_cols()));
         walk.embed(weights);
         for (index, layer) in weights.layers.iter().enumerate() {
             let next = weights.layers.get(index + 1);
             let next = next.map_or(&weights.output_input, |layer| &layer.attention_input);
             walk.layer(index, layer, next);
         }
+        let hidden = walk.input;
+        if let Some(head) = &weights.mtp {
+            walk.store_for_head(weights, head);
+        }
         let outputs = walk.head(weights);
+        if let Some(head) = &weights.mtp {
+            walk.guess(weights, head, hidden);
+        }
         walk.finish(weights, dims, options, outputs)
     }
 }
@@ -127,6 +135,10 @@ enum Role {
     Inputs(RowSet),
     /// Rows of the table that the inputs are made of.
     InputRows,
+    /// Of an MTP head: tokens and hidden states, and what becomes of them.
+    Joined,
+    HeadStream,
+    HeadInput,
     Hidden,
     LogitInput,
     Logits,
@@ -208,7 +220,7 @@ impl<'a> Walk<'a> {
         let out = self.stream();
         let factor = self.config.scales.embedding;
         self.push(Operation::Embed { table, factor, out });
-        self.add_vectors(None, &BlockInput::Stream);
+        self.place_vectors(out);
         if let Some(inputs) = &weights.per_layer {
             self.per_layer_inputs(inputs, out);
         }
@@ -262,32 +274,41 @@ impl<'a> Walk<'a> {
             }
         }
         if index < self.config.deepstack {
-            self.add_vectors(Some(index), next);
+            self.add_vectors(index, next);
         }
     }
 
-    /// Puts vectors in the place of tokens' embeddings, or adds their part for a layer to its rows (DeepStack), whose input of
-    /// the next block is then made again.
-    fn add_vectors(&mut self, layer: Option<usize>, next: &BlockInput) {
+    /// Puts vectors in the place of tokens' embeddings.
+    fn place_vectors(&mut self, embeddings: At) {
+        let cols = self.config.dim as u32;
+        if let Some(buffer) = self.program.vector_rows {
+            self.push(Operation::Vectors {
+                vectors: At::start(buffer),
+                add: false,
+                stream: embeddings,
+                next: None,
+                cols,
+            });
+        }
+    }
+
+    /// Adds the part of vectors for a layer to its rows (DeepStack), whose input of the next block is then made again.
+    fn add_vectors(&mut self, index: usize, next: &BlockInput) {
         let Some(buffer) = self.program.vector_rows else {
             return;
         };
-        let dim = self.config.dim;
-        let part = layer.map_or(0, |index| 1 + index);
+        let cols = self.config.dim as u32;
         let next = match next {
             BlockInput::Normed(norm) => Some((self.norm(norm), self.normed())),
             BlockInput::Stream | BlockInput::AsAttention => None,
         };
         let stream = self.stream();
         self.push(Operation::Vectors {
-            vectors: At {
-                buffer,
-                column: (part * dim) as u32,
-            },
-            add: layer.is_some(),
+            vectors: At::start(buffer).right_by((1 + index as u32) * cols),
+            add: true,
             stream,
             next,
-            cols: dim as u32,
+            cols,
         });
     }
 

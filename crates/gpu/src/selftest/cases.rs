@@ -166,7 +166,7 @@ impl Check {
     /// The checks of a program's kernels, each once.
     pub(super) fn of_program(program: &Program) -> Vec<Self> {
         let mut checks = Vec::new();
-        for step in &program.steps {
+        for step in program.all_steps() {
             let check = Self::of(program, &step.operation);
             checks.extend(check.filter(|check| !checks.contains(check)));
         }

@@ -53,7 +53,9 @@ impl<'a> Twin<'a> {
             caches: program.caches.iter().map(cache).collect(),
             states: program.states.map_or(Vec::new(), |states| {
                 let part = |bytes: u64| vec![0.0; bytes as usize / 4];
-                vec![states.layer_bytes().map(part); states.layers as usize]
+                let mut all = vec![states.layer_bytes().map(part); states.layers as usize];
+                all.push([part(states.hidden_bytes()), Vec::new()]);
+                all
             }),
         }
     }
@@ -330,6 +332,7 @@ impl<'a> Twin<'a> {
             scale,
             cap,
             window,
+            blocks,
             sinks,
             out,
         } = *operation
@@ -339,7 +342,7 @@ impl<'a> Twin<'a> {
         let shape = self.program.caches[cache.0 as usize];
         let len = shape.head_dim as usize;
         let own_end = self.field(set, row, 1) as usize + 1;
-        let end = own_end + self.field(set, row, 8) as usize;
+        let end = own_end + usize::from(blocks) * self.field(set, row, 8) as usize;
         let start = window.map_or(0, |window| own_end.saturating_sub(window as usize));
         let queries = self.read(query, row, heads * shape.head_dim);
         let mut all = Vec::new();

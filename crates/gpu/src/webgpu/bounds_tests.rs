@@ -24,6 +24,7 @@ const OPTIONS: Options = Options {
     spans_max: 2,
     kv: kernels::KvKind::F16,
     states: 1,
+    mtp: false,
     vectors: false,
     exact: false,
 };

@@ -12,7 +12,7 @@ use super::memory::{DeviceMatrix, MatrixPart, Memory, PrepareError};
 use super::sources::{Kernel, PART, PROMPT_HEAD_MAX, heads_at_once, matmul_kernels, prompt_rows};
 use super::work::Work;
 use crate::operation::{
-    Activation, At, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, VectorId,
+    Activation, At, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, Step, VectorId,
 };
 use crate::record::{TILE_ROWS, TILED_ROWS_MIN};
 
@@ -36,10 +36,10 @@ pub(crate) struct Planner<'a> {
 type Planned = Result<(), PrepareError>;
 
 impl<'a> Planner<'a> {
-    /// All dispatches.
+    /// All dispatches of some steps of a program.
     pub(crate) fn plan(
         device: &'a Device,
-        program: &'a Program,
+        (program, steps): (&'a Program, &[Step]),
         memory: &'a Memory,
     ) -> Result<Vec<Launch>, PrepareError> {
         let mut planner = Self {
@@ -51,7 +51,7 @@ impl<'a> Planner<'a> {
             work: Work::default(),
             launches: Vec::new(),
         };
-        for step in &program.steps {
+        for step in steps {
             planner.rows = step.rows;
             planner.work = Work::of_operation(program, &step.operation);
             planner.operation(&step.operation)?;
@@ -345,6 +345,7 @@ impl<'a> Planner<'a> {
             scale,
             cap,
             window,
+            blocks: sees_blocks,
             sinks,
             out,
         } = *operation
@@ -364,6 +365,7 @@ impl<'a> Planner<'a> {
         let fits = shape.head_dim <= PROMPT_HEAD_MAX && self.rows == RowSet::All;
         let tiled = fits && !self.program.exact;
         constants.push(u32::from(tiled) * TILED_ROWS_MIN);
+        constants.push(u32::from(sees_blocks));
         let by_tiles = constants.clone();
         let [keys, values] = &memory.caches[cache.0 as usize][layer as usize];
         let (vectors, record) = (&memory.vectors, &memory.record);
@@ -379,7 +381,7 @@ impl<'a> Planner<'a> {
         let work = self.work;
         self.push(kernel, &buffers, constants, Grid::Attend { blocks, tiled })?;
         let mut constants = self.place(out).to_vec();
-        constants.extend([heads, window, sinks]);
+        constants.extend([heads, window, sinks, u32::from(sees_blocks)]);
         let kernel = Kernel::Merge {
             head_dim: shape.head_dim,
             kind: shape.kind,

@@ -19,7 +19,8 @@ pub struct Loaded {
     device: Arc<Device>,
     program: Program,
     memory: Memory,
-    launches: Vec<Launch>,
+    /// Those of a batch, and of a guess.
+    launches: [Vec<Launch>; 2],
     draws: Option<DrawKernels>,
     /// Pages that are copied before the next batch: from, to.
     copies: Vec<(u32, u32)>,
@@ -42,7 +43,8 @@ impl Loaded {
     /// The device has no memory left, or does not compile a kernel.
     pub fn new(device: Arc<Device>, program: Program) -> Result<Self, PrepareError> {
         let memory = Memory::new(&device, &program)?;
-        let launches = Planner::plan(&device, &program, &memory)?;
+        let plan = |steps: &[_]| Planner::plan(&device, (&program, steps), &memory);
+        let launches = [plan(&program.steps)?, plan(&program.guesses)?];
         let draws = DrawKernels::new(&device, &program, &memory)?;
         Ok(Self {
             device,
@@ -110,12 +112,38 @@ impl Loaded {
     /// # Panics
     /// If the record has more words than the program's bound, or an output more rows than its buffer.
     pub fn run(&mut self, record: &Record, outputs: &mut [Output<'_>]) -> Result<(), DeviceError> {
-        let mut encoder = self.encode_batch(record);
-        let bytes = self.encode_outputs(&mut encoder, outputs);
+        self.run_steps(record, outputs, false)
+    }
+
+    /// As [`Self::run`], a guess of the MTP head, also while results of draws are on their way.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub(crate) fn guess(
+        &mut self,
+        record: &Record,
+        outputs: &mut [Output<'_>],
+    ) -> Result<(), DeviceError> {
+        self.run_steps(record, outputs, true)
+    }
+
+    fn run_steps(
+        &mut self,
+        record: &Record,
+        outputs: &mut [Output<'_>],
+        is_guess: bool,
+    ) -> Result<(), DeviceError> {
+        let mut encoder = self.encode_batch(record, is_guess);
+        let staging = if is_guess {
+            &self.memory.guesses
+        } else {
+            &self.memory.staging
+        };
+        let bytes = self.encode_outputs(&mut encoder, outputs, staging);
         let commands = encoder.finish();
         let shapes = &self.program.buffers;
         self.device
-            .read(commands, &self.memory.staging, bytes, |bytes| {
+            .read(commands, staging, bytes, |bytes| {
                 let mut rest: &[f32] = bytemuck::cast_slice(bytes);
                 for output in outputs {
                     let shape = shapes[output.buffer.0 as usize];
@@ -131,7 +159,7 @@ impl Loaded {
 
     /// Uploads the record of a batch; returns an encoder with the copies that wait and the dispatches of the batch, but for
     /// those that were submitted.
-    fn encode_batch(&mut self, record: &Record) -> wgpu::CommandEncoder {
+    fn encode_batch(&mut self, record: &Record, is_guess: bool) -> wgpu::CommandEncoder {
         let words = bytemuck::cast_slice(record.words());
         let queue = self.device.queue();
         queue.write_buffer(&self.memory.record, 0, words);
@@ -139,7 +167,9 @@ impl Loaded {
         self.encode_copies(&mut encoder);
         self.copies.clear();
         let split = (self.memory.parts.size() / 4, part_floats(&self.program));
-        submit_launches(&self.device, &self.launches, record, split, encoder)
+        let [of_batch, of_guess] = &self.launches;
+        let launches = if is_guess { of_guess } else { of_batch };
+        submit_launches(&self.device, launches, record, split, encoder)
     }
 
     /// Copies the keys and values of a page, before the next batch.
@@ -236,7 +266,12 @@ impl Loaded {
     }
 
     /// Copies outputs to where the host reads them; returns their bytes.
-    fn encode_outputs(&self, encoder: &mut wgpu::CommandEncoder, outputs: &[Output<'_>]) -> u64 {
+    fn encode_outputs(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        outputs: &[Output<'_>],
+        staging: &wgpu::Buffer,
+    ) -> u64 {
         let mut at = 0;
         for output in outputs {
             let index = output.buffer.0 as usize;
@@ -245,7 +280,7 @@ impl Loaded {
             let size = rows as u64 * u64::from(shape.stride()) * 4;
             if size > 0 {
                 let buffer = &self.memory.buffers[index];
-                encoder.copy_buffer_to_buffer(buffer, 0, &self.memory.staging, at, size);
+                encoder.copy_buffer_to_buffer(buffer, 0, staging, at, size);
             }
             at += size;
         }

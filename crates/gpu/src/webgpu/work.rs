@@ -129,6 +129,7 @@ mod tests {
             scale: 1.0,
             cap: None,
             window,
+            blocks: false,
             sinks: None,
             out: at,
         };

@@ -8,6 +8,7 @@ mod faults;
 mod fields;
 mod kv;
 mod models;
+mod mtp;
 mod pages;
 mod serving;
 mod states;

@@ -80,6 +80,7 @@ pub(crate) fn options() -> Options {
         draws_max: 2 * ROWS,
         kv: KvKind::F16,
         states: 8,
+        mtp: false,
         vectors: true,
         exact: false,
     }
@@ -143,7 +144,7 @@ pub(crate) fn on_cpu(spec: &SynthSpec) -> cpu::Model {
     on_cpu_with(spec, KvKind::F16)
 }
 
-/// As [`on_cpu`], with keys and values of this kind.
+/// As [`on_cpu`], with keys and values of this kind, and the MTP head if the file has one.
 pub(crate) fn on_cpu_with(spec: &SynthSpec, kv: KvKind) -> cpu::Model {
     let options = cpu::LoadOptions {
         context_max: None,
@@ -153,7 +154,7 @@ pub(crate) fn on_cpu_with(spec: &SynthSpec, kv: KvKind) -> cpu::Model {
         states: 8,
         rows_max: ROWS,
         logit_rows_max: ROWS,
-        mtp: false,
+        mtp: spec.mtp,
     };
     let (isa, pool) = (Isa::detect(), Pool::new(1));
     cpu::Model::load(in_floats(&gguf(spec)), isa, pool, &options, &mut |_| {}).expect("a model")

@@ -25,7 +25,7 @@ fn noise(seed: u64, count: usize) -> Vec<f32> {
 /// Logits of all rows of a prompt with vectors, in spans that end before these rows.
 fn seen(model: &mut dyn Forward, prompt: &[u32], width: usize, ends: &[usize]) -> Vec<Vec<f32>> {
     let (vocab, table) = (model.dims().vocab, pages(0, prompt.len()));
-    let capabilities = model.capabilities();
+    let axes = model.capabilities().axes;
     let (mut batch, mut all, mut at) = (Batch::default(), Vec::new(), 0);
     for &end in ends {
         let rows = at..end;
@@ -39,12 +39,9 @@ fn seen(model: &mut dyn Forward, prompt: &[u32], width: usize, ends: &[usize]) -
             let vectors = noise(5, prompt.len() * width);
             let of_run = &vectors[inside.start * width..inside.end * width];
             let in_span = inside.start - at..inside.end - at;
-            batch.set_vectors(in_span.clone(), of_run);
-            if capabilities.blocks {
-                batch.add_block(in_span);
-            }
+            batch.set_vectors(in_span, of_run);
         }
-        if capabilities.axes {
+        if axes {
             batch.set_axes_at(|row| {
                 let at = row as u32;
                 if RUNS[0].contains(&row) {
@@ -66,16 +63,11 @@ fn seen(model: &mut dyn Forward, prompt: &[u32], width: usize, ends: &[usize]) -
 #[test]
 fn logits_after_vectors_equal_the_processors() {
     let Some(device) = device() else { return };
-    for (preset, width) in [
-        ("tiny-idefics3", 64),
-        ("tiny-qwen3vl_merger", 2 * 64),
-        ("tiny-gemma3", 64),
-    ] {
+    for (preset, width) in [("tiny-idefics3", 64), ("tiny-qwen3vl_merger", 2 * 64)] {
         let tower = VisionSpec::preset(preset).expect("a preset");
         let text = tower.text().expect("a text model");
         let (mut ours, mut theirs) = (on_device(&text, &device), on_cpu(&text));
         assert_eq!(ours.capabilities().axes, theirs.capabilities().axes);
-        assert_eq!(ours.capabilities().blocks, theirs.capabilities().blocks);
         let prompt = ids(7, ROWS, ours.dims().vocab);
         let wanted = seen(&mut theirs, &prompt, width, &[ROWS]);
         // By tiles, and row by row.
@@ -87,6 +79,56 @@ fn logits_after_vectors_equal_the_processors() {
             }
         }
         check_calls(&mut ours, &device, &prompt, width);
+    }
+}
+
+/// Logits of the rows from the last of a block on, which is vectors that see each other.
+fn after_block<M: Forward>(model: &mut M, prompt: &[u32], width: usize) -> Vec<Vec<f32>> {
+    let block = RUNS[0].clone();
+    let vectors = noise(5, block.len() * width);
+    let (vocab, table) = (model.dims().vocab, pages(0, prompt.len()));
+    let mut batch = Batch::default();
+    batch.push(&prompt[..block.start], 0, &table, Want::None);
+    model.forward(&batch).expect("a batch");
+    batch.clear();
+    batch.push(&prompt[block.clone()], block.start, &table, Want::None);
+    batch.set_vectors(0..block.len(), &vectors);
+    let blocks = model.blocks().expect("rows that see each other");
+    blocks.begin_block(&batch).expect("a block");
+    while !blocks.advance_block().expect("a unit") {}
+    assert!(blocks.advance_block().is_err(), "nothing is under way");
+    let last = block.end - 1;
+    batch.clear();
+    batch.push(&prompt[last..], last, &table, Want::All);
+    batch.set_vectors(0..1, &vectors[(block.len() - 1) * width..]);
+    let rows = model.forward(&batch).expect("a batch").chunks(vocab);
+    rows.map(<[f32]>::to_vec).collect()
+}
+
+#[test]
+fn rows_that_see_each_other_equal_the_processors() {
+    let Some(device) = device() else { return };
+    // In all layers, and in those with a window.
+    for preset in ["tiny-gemma3", "tiny-gemma4-31b"] {
+        let spec = spec(preset, "F32");
+        let (mut ours, mut theirs) = (on_device(&spec, &device), on_cpu(&spec));
+        let width = ours.config().dim;
+        let prompt = ids(7, ROWS, ours.dims().vocab);
+        let wanted = after_block(&mut theirs, &prompt, width);
+        let found = after_block(&mut ours, &prompt, width);
+        for (row, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+            let found = cosine(found, wanted);
+            assert!(found >= 0.9999, "{preset} {row}: cosine {found}");
+        }
+        // Rows that see nothing later give something else.
+        let apart = seen(&mut ours, &prompt, width, &[RUNS[0].end - 1, ROWS]);
+        assert!(cosine(&apart[ROWS - 1], &wanted[wanted.len() - 1]) < 0.9999);
+        let mut many = Batch::default();
+        many.push(&[0; 97], 0, &pages(0, 97), Want::None);
+        many.set_vectors(0..97, &vec![0.5; 97 * width]);
+        let blocks = ours.blocks().expect("rows that see each other");
+        let error = blocks.begin_block(&many).expect_err("too many rows");
+        assert!(error.to_string().contains("rows_max"), "{error}");
     }
 }
 
@@ -158,11 +200,11 @@ fn rows_that_a_model_does_not_take_are_named() {
     };
     let model = load(gguf(&spec("tiny-llama", "F32")), &device, &blind);
     let mut model = model.expect("a model");
+    assert!(model.blocks().is_none());
     type Add = fn(&mut Batch);
-    let rows: [(&str, Add); 4] = [
+    let rows: [(&str, Add); 3] = [
         ("no vectors", |batch| batch.set_vectors(0..1, &[0.0; 64])),
         ("three axes", |batch| batch.set_axes(&[[0; 3]; 2])),
-        ("see each other", |batch| batch.add_block(0..2)),
         ("as wide", |batch| batch.set_vectors(0..1, &[0.0; 63])),
     ];
     for (part, add) in rows {

@@ -6,7 +6,7 @@ use crate::model_files::FittingTower;
 use cpu::{Tower, TowerAlone};
 use kernels::{Isa, Pool};
 use model::{
-    Ahead, Batch, Capabilities, Dims, Encode, ExportPages, Forward, ForwardError, PageId, Predict,
+    AdvanceBlock, Ahead, Batch, Capabilities, Dims, Encode, ExportPages, Forward, ForwardError, PageId, Predict,
 };
 use server::{EngineArithmetic, LoadProgress};
 
@@ -82,6 +82,10 @@ impl Forward for SeeingModel {
 
     fn encoder(&mut self) -> Option<&mut dyn Encode> {
         Some(&mut self.tower)
+    }
+
+    fn blocks(&mut self) -> Option<&mut dyn AdvanceBlock> {
+        self.model.blocks()
     }
 
     fn recover(&mut self) -> Result<(), ForwardError> {

@@ -132,10 +132,10 @@ pub(in crate::selftest) fn attend(
     let query = builder.buffer(3, heads * head_dim);
     let values = &mut builder.case.buffers[query.buffer.0 as usize];
     values.iter_mut().for_each(|x| *x *= 3.0);
-    for (cap, window, sinks) in [
-        (None, None, false),
-        (Some(2.0), Some(30), true),
-        (None, Some(400), true),
+    for (cap, window, blocks, sinks) in [
+        (None, None, true, false),
+        (Some(2.0), Some(30), true, true),
+        (None, Some(400), false, true),
     ] {
         let out = builder.buffer(3, heads * head_dim);
         let sinks = sinks.then(|| builder.vector(heads));
@@ -147,6 +147,7 @@ pub(in crate::selftest) fn attend(
             scale: 0.3,
             cap,
             window,
+            blocks,
             sinks,
             out,
         });

@@ -164,7 +164,7 @@ fn sorted_at(count: u32, used: u32, rows_max: u32) -> u32 {
 
 /// Words of the sorted choices of a program's experts, with their tiles.
 pub(in crate::webgpu) fn order_words(program: &Program) -> u64 {
-    let words = program.steps.iter().map(|step| match step.operation {
+    let words = program.all_steps().map(|step| match step.operation {
         Operation::Route { count, used, .. } if !program.exact => {
             u64::from(sorted_at(count, used, program.rows_max) + program.rows_max * used)
         }

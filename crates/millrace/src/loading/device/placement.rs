@@ -224,6 +224,7 @@ fn gpu_options(
         draws_max: settings.engine.sequences_max + options.logit_rows_max,
         kv: options.kv,
         states: options.states,
+        mtp: options.mtp,
         vectors,
         exact: settings.model.deterministic,
     })
@@ -265,10 +266,6 @@ fn unsupported(
 ) -> Option<&'static str> {
     let parts = [
         (EncoderKind::of(files.metadata()).is_some(), "an encoder"),
-        (
-            settings.engine.speculation == Speculation::Mtp,
-            "an MTP head (engine.speculation)",
-        ),
     ];
     parts
         .iter()
