@@ -4,8 +4,8 @@ use crate::decoder::Decoder;
 use crate::tower::Tower;
 use kernels::{Isa, KvKind, Pool};
 use model::{
-    AdvanceBlock, Batch, Capabilities, Dims, Encode, EncodeError, EncoderDims, EncoderInput, ExportPages,
-    Forward, ForwardError, PageId, Predict,
+    AdvanceBlock, Batch, Capabilities, Dims, Encode, EncodeError, EncoderDims, EncoderInput,
+    ExportPages, Forward, ForwardError, PageId, Predict,
 };
 use weights::adapters::check_adapters;
 use weights::parameters::Weights;

@@ -1,8 +1,8 @@
 //! A model on a device.
 
 mod ahead;
-mod guess;
 mod block;
+mod guess;
 
 use crate::draw_record::draw_bounds;
 use crate::load_error::LoadError;
@@ -19,8 +19,8 @@ use ahead::Flights;
 use kernels::logits::all_finite;
 use kernels::{Isa, Pool, ScanPlan};
 use model::{
-    AdvanceBlock, Ahead, Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId,
-    Predict, RowAdditions,
+    AdvanceBlock, Ahead, Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward,
+    ForwardError, PageId, Predict, RowAdditions,
 };
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, mpsc};
@@ -106,7 +106,11 @@ impl Model {
         let mut weights = Weights::describe(&files, &config, &mut pool)?;
         weights.describe_adapters(&config, adapters);
         let dims = options.dims(&config, weights.vocab());
-        let plan = Plan::new(&config, &weights, &dims, options, adapters.len());
+        let room = Dims {
+            rows_max: options.rows_max.max(options.block_rows),
+            ..dims
+        };
+        let plan = Plan::new(&config, &weights, &room, options, adapters.len());
         let (place, states) = (Place::of(&plan.program), plan.program.states);
         check_kernels(&device, &plan.program)?;
         let mut loaded = Loaded::new(Arc::clone(&device), plan.program.clone())
@@ -114,7 +118,7 @@ impl Model {
         upload(&mut loaded, &files, &plan.matrices, &mut pool, progress)?;
         write_constants(&loaded, &plan.constants)?;
         Ok(Self {
-            step: StepRows::new(&config, &dims, plan.ropes),
+            step: StepRows::new(&config, &room, plan.ropes),
             files,
             config,
             dims,
@@ -200,23 +204,34 @@ impl Model {
 
     /// Rejects a batch that violates a bound or a rule; its tokens may be those of the `draws` draws before it.
     fn check(&mut self, batch: &Batch, draws: usize) -> Result<(), ForwardError> {
-        batch.check_row_inputs(self.config.dim * (1 + self.config.deepstack))?;
-        batch.check_additions(RowAdditions {
-            vectors: self.program.vector_rows.is_some(),
-            axes: self.config.has_axes(),
-        })?;
+        batch.check_row_inputs(self.vector_width())?;
+        self.check_additions(batch)?;
         batch.check_drawn(&self.dims, draws)?;
-        let unknown = |last: usize| last >= self.adapters;
-        let mut spans = batch.ranges().iter();
-        if spans.any(|span| span.adapters.last().is_some_and(unknown)) {
-            return Err(ForwardError::BadBatch("an adapter is not loaded"));
-        }
         if batch.spans().len() > self.spans_max {
             return Err(ForwardError::BadBatch(
                 "there are more than spans_max spans",
             ));
         }
         self.check_states(batch).map_err(ForwardError::BadBatch)
+    }
+
+    /// Elements of a vector in place of a token.
+    fn vector_width(&self) -> usize {
+        self.config.dim * (1 + self.config.deepstack)
+    }
+
+    /// Rejects rows that the model does not compute.
+    fn check_additions(&self, batch: &Batch) -> Result<(), ForwardError> {
+        batch.check_additions(RowAdditions {
+            vectors: self.program.vector_rows.is_some(),
+            axes: self.config.has_axes(),
+        })?;
+        let unknown = |last: usize| last >= self.adapters;
+        let mut spans = batch.ranges().iter();
+        if spans.any(|span| span.adapters.last().is_some_and(unknown)) {
+            return Err(ForwardError::BadBatch("an adapter is not loaded"));
+        }
+        Ok(())
     }
 
     /// Rejects a batch whose states violate a rule.
@@ -500,6 +515,7 @@ mod tests {
             draws_max: 8,
             kv: KvKind::F16,
             states: 5,
+            block_rows: 0,
             mtp: false,
             vectors: true,
             exact: false,

@@ -35,6 +35,8 @@ pub struct Options {
     pub kv: KvKind,
     /// States of sequences, 1 to 2^20, in a model with recurrent layers; without effect in others.
     pub states: usize,
+    /// Rows of a block, at most, where that is more than `rows_max`: rows of an image that see each other.
+    pub block_rows: usize,
     /// Whether the file's MTP head is loaded.
     pub mtp: bool,
     /// Whether rows may be vectors in place of tokens, from an encoder.
@@ -50,6 +52,7 @@ impl Options {
         bound("page_tokens", self.page_tokens, PAGE_TOKENS_MAX)?;
         bound("pages", self.pages, PAGES_MAX)?;
         bound("rows_max", self.rows_max, ROWS_MAX)?;
+        bound("block_rows", self.block_rows.max(1), ROWS_MAX)?;
         bound("logit_rows_max", self.logit_rows_max, self.rows_max)?;
         bound("spans_max", self.spans_max, self.rows_max)?;
         bound("draws_max", self.draws_max, DRAWS_MAX)

@@ -136,7 +136,11 @@ impl StepRows {
                 source: 0,
                 temperature: self.temperature.as_ref().map_or(1.0, factor),
                 span: number,
-                after: if is_block { (end - 1 - position) as u32 } else { 0 },
+                after: if is_block {
+                    (end - 1 - position) as u32
+                } else {
+                    0
+                },
                 vector,
                 adapters: span.adapters,
             });

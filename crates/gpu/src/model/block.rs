@@ -1,4 +1,4 @@
-//! Rows that see each other: all are one batch, of one unit, so a block has no more rows than a batch.
+//! Rows that see each other: all are one batch, of one unit. The workspace has room for the largest block.
 
 use super::Model;
 use model::{AdvanceBlock, Batch, ForwardError};
@@ -6,12 +6,13 @@ use model::{AdvanceBlock, Batch, ForwardError};
 impl AdvanceBlock for Model {
     fn begin_block(&mut self, batch: &Batch) -> Result<usize, ForwardError> {
         self.block = None;
-        let width = self.config.dim * (1 + self.config.deepstack);
-        let span = batch.check_block(&self.dims, width)?;
-        if span.tokens.len() > self.dims.rows_max {
-            return Err(ForwardError::BadBatch("a block has more than rows_max rows"));
+        self.check_additions(batch)?;
+        let span = batch.check_block(&self.dims, self.vector_width())?;
+        if span.tokens.len() > self.program.rows_max as usize {
+            return Err(ForwardError::BadBatch(
+                "a block has more rows than the device has room for",
+            ));
         }
-        self.check(batch, 0)?;
         self.block = Some(batch.clone());
         Ok(1)
     }

@@ -63,7 +63,8 @@ impl Plan {
         walk.program.exact = options.exact;
         walk.program.on_matrix_units = !options.exact;
         let recurrent = config.recurrent.as_ref();
-        walk.program.states = recurrent.map(|layers| states_of(layers, options.states, config.mtp_cols()));
+        walk.program.states =
+            recurrent.map(|layers| states_of(layers, options.states, config.mtp_cols()));
         walk.embed(weights);
         for (index, layer) in weights.layers.iter().enumerate() {
             let next = weights.layers.get(index + 1);
@@ -171,12 +172,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(
-        config: &'a Config,
-        weights: &'a Weights<Described>,
-        dims: &Dims,
-        kind: KvKind,
-    ) -> Self {
+    fn new(config: &'a Config, weights: &'a Weights<Described>, dims: &Dims, kind: KvKind) -> Self {
         let mut walk = Self {
             config,
             dims: *dims,

@@ -239,11 +239,7 @@ impl<'a> Walk<'a> {
 }
 
 /// What sequences keep in the recurrent layers.
-pub(super) fn states_of(
-    recurrent: &RecurrentConfig,
-    states: usize,
-    hidden: usize,
-) -> StatesShape {
+pub(super) fn states_of(recurrent: &RecurrentConfig, states: usize, hidden: usize) -> StatesShape {
     let layers = recurrent
         .layers
         .iter()

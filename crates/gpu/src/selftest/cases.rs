@@ -3,21 +3,21 @@
 mod attention;
 mod experts;
 mod recurrent;
+mod rows;
 
 use attention::{HeadShape, heads};
 pub(super) use attention::{attend, attend_tiles};
 #[cfg(test)]
 pub(super) use recurrent::scan;
 
+use super::twin::pages::rounded;
 use crate::operation::{
     Activation, At, CacheId, CacheShape, MatrixId, MatrixShape, Norm, Operation, Program, RowSet,
-    ScanHeads, UNIT, VectorId,
+    ScanHeads, VectorId,
 };
 use crate::record::{Record, Row};
-use super::twin::pages::rounded;
 use kernels::{Format, KvKind, QuantBlock, QuantFormat, dequantize};
-use model::adapters::SEQUENCE_ADAPTERS_MAX;
-use model::{AdapterSet, VECTOR};
+use model::VECTOR;
 
 /// The largest error of a result, relative to the length of the twin's result.
 pub(super) const ERROR_MAX: f64 = 1e-5;
@@ -111,7 +111,8 @@ pub(super) fn all() -> Vec<Case> {
         let experts = expert_rows.iter();
         cases.extend(experts.map(|rows| experts::experts(format, *rows)));
     }
-    cases.extend([norms(), add(), vectors(), adapters(), activate(), finish(), gather()]);
+    cases.extend([norms(), add(), activate(), finish()]);
+    cases.extend([rows::vectors(), rows::adapters(), rows::gather()]);
     cases.push(experts::copy_parts());
     cases.push(recurrent::convolution());
     cases.extend(SCANS.map(recurrent::scan));
@@ -225,11 +226,11 @@ impl Check {
                 .to_vec(),
             Self::Norms => vec![norms()],
             Self::Add => vec![add()],
-            Self::Vectors => vec![vectors()],
-            Self::Adapters => vec![adapters()],
+            Self::Vectors => vec![rows::vectors()],
+            Self::Adapters => vec![rows::adapters()],
             Self::Activate => vec![activate()],
             Self::Finish => vec![finish()],
-            Self::Gather => vec![gather()],
+            Self::Gather => vec![rows::gather()],
             Self::CopyParts => vec![experts::copy_parts()],
             Self::Convolution => vec![recurrent::convolution()],
             Self::Scan(heads) => vec![recurrent::scan(heads)],
@@ -525,72 +526,6 @@ fn add() -> Case {
     builder.case
 }
 
-/// Rows of which some are vectors, in another order than the rows.
-fn vectors() -> Case {
-    let mut builder = Builder::new("vectors in place of tokens".into());
-    let (cols, parts) = (48, 2);
-    let vectors = builder.buffer(3, parts * cols);
-    for (add, next) in [(false, None), (true, Some(false)), (true, Some(true))] {
-        let [stream, normed] = [0, 1].map(|_| builder.buffer(4, cols));
-        let next = next.map(|whole| (builder.norm(cols, whole), normed));
-        builder.push(Operation::Vectors {
-            vectors: At {
-                column: u32::from(add) * cols,
-                ..vectors
-            },
-            add,
-            stream,
-            next,
-            cols,
-        });
-    }
-    let row = |vector| Row {
-        vector,
-        ..Row::default()
-    };
-    let rows = [row(Some(2)), row(None), row(Some(0)), row(None)];
-    builder.rows(RowSet::All, &rows, [&[]; 2]);
-    builder.case
-}
-
-/// Rows with several adapters, of which two have pairs of rank 5.
-fn adapters() -> Case {
-    let mut builder = Builder::new("adapters".into());
-    let (inputs, outputs, rank) = (150, 131, 5);
-    let input = builder.buffer(5, inputs);
-    let low = builder.buffer(5, UNIT * SEQUENCE_ADAPTERS_MAX as u32);
-    let out = builder.buffer(5, outputs);
-    let numbers = [-1.0, 0.0, 0.0, 0.5, -1.0, 0.0, 1.0, 2.0];
-    let numbers = builder.case.program.vector(&numbers);
-    let stack = builder.stack(Format::F32, 2, rank, inputs);
-    builder.push(Operation::AdaptDown {
-        stack,
-        numbers,
-        input,
-        low,
-    });
-    let stack = builder.stack(Format::F32, 2, outputs, rank);
-    builder.push(Operation::AdaptUp {
-        stack,
-        numbers,
-        low,
-        out,
-    });
-    let row = |given: &[(usize, f32)]| Row {
-        adapters: AdapterSet::new(given.iter().copied()).unwrap_or_default(),
-        ..Row::default()
-    };
-    let rows = [
-        row(&[(3, 0.5)]),
-        row(&[]),
-        row(&[(0, 1.0), (1, -1.5), (2, 1.0), (3, 1.0)]),
-        row(&[(2, 1.0)]),
-        row(&[(1, 1.0)]),
-    ];
-    builder.rows(RowSet::All, &rows, [&[]; 2]);
-    builder.case
-}
-
 fn activate() -> Case {
     let mut builder = Builder::new("activate".into());
     let cols = 300;
@@ -646,23 +581,5 @@ fn finish() -> Case {
         });
     }
     builder.plain_rows(2);
-    builder.case
-}
-
-fn gather() -> Case {
-    let mut builder = Builder::new("gather".into());
-    let [input, out] = [7, 3].map(|rows| builder.buffer(rows, 41));
-    let row = |source| Row {
-        source,
-        ..Row::default()
-    };
-    builder.plain_rows(7);
-    builder.rows(RowSet::Wanted, &[row(1), row(2), row(6)], [&[]; 2]);
-    let gather = Operation::Gather {
-        input,
-        cols: 41,
-        out,
-    };
-    builder.case.program.push(RowSet::Wanted, gather);
     builder.case
 }

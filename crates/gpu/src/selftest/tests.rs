@@ -223,7 +223,10 @@ fn batch_is_one_submit_one_wait_one_map_and_no_buffer() {
 #[test]
 fn place_counts_the_bytes_of_a_program() {
     let Some(device) = device() else { return };
-    for case in [attend((80, 1, 3, 16, KvKind::Q8_0), true), matmul(Format::Q6_K, 3)] {
+    for case in [
+        attend((80, 1, 3, 16, KvKind::Q8_0), true),
+        matmul(Format::Q6_K, 3),
+    ] {
         let loaded = load(&device, &case).expect("a device that works");
         let program = loaded.program();
         let matrices = program.matrices.iter().map(crate::layout::matrix_bytes);

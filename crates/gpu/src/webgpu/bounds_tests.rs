@@ -24,6 +24,7 @@ const OPTIONS: Options = Options {
     spans_max: 2,
     kv: kernels::KvKind::F16,
     states: 1,
+    block_rows: 0,
     mtp: false,
     vectors: false,
     exact: false,
@@ -75,7 +76,9 @@ fn long_batch_is_several_submits_with_the_same_bits() {
         for (rows, (wanted, _)) in ROWS.into_iter().zip(&wanted) {
             let (found, submits) = ask(&mut cut, rows);
             assert!(found == *wanted, "{rows} rows in {submits} submits");
-            let parts = works(rows as u32).into_iter().map(|work| work.div_ceil(of_row) + 1);
+            let parts = works(rows as u32)
+                .into_iter()
+                .map(|work| work.div_ceil(of_row) + 1);
             let least = works(rows as u32).iter().sum::<u64>() / of_row / 2;
             let most = if rows == 1 { 1 } else { 2 * parts.sum::<u64>() };
             assert!(

@@ -114,11 +114,7 @@ struct Piece {
 
 impl Piece {
     /// The parts of a dispatch with their work, none of which has more than `most`, or one workgroup in x and y.
-    fn of_dispatch(
-        [x, y, z]: [u32; 3],
-        work: u64,
-        most: u64,
-    ) -> impl Iterator<Item = (Self, u64)> {
+    fn of_dispatch([x, y, z]: [u32; 3], work: u64, most: u64) -> impl Iterator<Item = (Self, u64)> {
         let blocks = u128::from(x) * u128::from(y);
         let of_piece = move |[x, y, _]: [u32; 3]| {
             let some = u128::from(x) * u128::from(y) * u128::from(work);
@@ -145,11 +141,7 @@ impl Piece {
 
 impl Launch {
     /// The dispatch of a batch, if there is anything to do.
-    fn dispatch(
-        &self,
-        record: &Record,
-        parts: u32,
-    ) -> Option<(&wgpu::ComputePipeline, [u32; 3])> {
+    fn dispatch(&self, record: &Record, parts: u32) -> Option<(&wgpu::ComputePipeline, [u32; 3])> {
         let spans = match self.grid {
             Grid::Prompts { .. } => record.tiles(),
             Grid::Vectors => record.vectors(),
@@ -242,7 +234,11 @@ impl Grid {
                 [outputs.div_ceil(of_outputs), tiles, 1]
             }
             Self::Adapters { blocks, each } if spans > 0 => {
-                let adapters = if each { SEQUENCE_ADAPTERS_MAX as u32 } else { 1 };
+                let adapters = if each {
+                    SEQUENCE_ADAPTERS_MAX as u32
+                } else {
+                    1
+                };
                 [blocks, rows, adapters]
             }
             Self::Adapters { .. } => return None,

@@ -142,19 +142,18 @@ impl Loaded {
         let bytes = self.encode_outputs(&mut encoder, outputs, staging);
         let commands = encoder.finish();
         let shapes = &self.program.buffers;
-        self.device
-            .read(commands, staging, bytes, |bytes| {
-                let mut rest: &[f32] = bytemuck::cast_slice(bytes);
-                for output in outputs {
-                    let shape = shapes[output.buffer.0 as usize];
-                    let (cols, stride) = (shape.cols as usize, shape.stride() as usize);
-                    for row in output.rows.chunks_exact_mut(cols.max(1)) {
-                        let (from, after) = rest.split_at(stride);
-                        row.copy_from_slice(&from[..cols]);
-                        rest = after;
-                    }
+        self.device.read(commands, staging, bytes, |bytes| {
+            let mut rest: &[f32] = bytemuck::cast_slice(bytes);
+            for output in outputs {
+                let shape = shapes[output.buffer.0 as usize];
+                let (cols, stride) = (shape.cols as usize, shape.stride() as usize);
+                for row in output.rows.chunks_exact_mut(cols.max(1)) {
+                    let (from, after) = rest.split_at(stride);
+                    row.copy_from_slice(&from[..cols]);
+                    rest = after;
                 }
-            })
+            }
+        })
     }
 
     /// Uploads the record of a batch; returns an encoder with the copies that wait and the dispatches of the batch, but for

@@ -1,8 +1,8 @@
 //! The text of each kernel, put together from the sections of the files in `kernels`.
 
 use super::matrix_units::MatrixUnits;
-use crate::record::SPAN_WORDS;
 use crate::operation::{CacheShape, SCALE_GROUP};
+use crate::record::SPAN_WORDS;
 use kernels::{Format, KvKind, QuantFormat, ScaleKind};
 use std::fmt::Write as _;
 

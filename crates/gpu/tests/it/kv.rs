@@ -32,7 +32,10 @@ fn logits_with_quantized_keys_and_values_equal_the_processors() {
             let ours = load(gguf(&spec), &device, &options);
             let mut ours = ours.unwrap_or_else(|why| panic!("{preset}: {why}"));
             let mut theirs = on_cpu_with(&spec, kind);
-            assert!(ours.bytes().kv <= theirs.bytes().kv as u64 * 5 / 4, "{preset}");
+            assert!(
+                ours.bytes().kv <= theirs.bytes().kv as u64 * 5 / 4,
+                "{preset}"
+            );
             let prompt = ids(7, 50, ours.dims().vocab);
             let wanted = logits(&mut theirs, &prompt, 0, &[50]);
             let whole = logits(&mut on_cpu(&spec), &prompt, 0, &[50]);
@@ -40,12 +43,18 @@ fn logits_with_quantized_keys_and_values_equal_the_processors() {
             let (mut off, mut of_format) = (0.0, 0.0);
             for (row, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
                 let found = cosine(found, wanted);
-                assert!(found >= cosine_min(kind), "{preset} {kind} {row}: cosine {found}");
+                assert!(
+                    found >= cosine_min(kind),
+                    "{preset} {kind} {row}: cosine {found}"
+                );
                 off += 1.0 - found;
                 of_format += 1.0 - cosine(&whole[row], wanted);
             }
             // Steps are those of the processor, not others that are as near to the numbers.
-            assert!(off < of_format / 4.0, "{preset} {kind}: {off} of {of_format}");
+            assert!(
+                off < of_format / 4.0,
+                "{preset} {kind}: {off} of {of_format}"
+            );
             let few = logits(&mut ours, &prompt[..20], 8, &[15, 5]);
             let singles = logits(&mut ours, &prompt[..20], 10, &[1; 20]);
             assert!(few == singles, "{preset} {kind}: a cut changes bits");

@@ -44,7 +44,10 @@ fn guesses_equal_the_processors_and_change_nothing() {
         let prompt = ids(9, 31, ours.dims().vocab);
         // A head changes no logits.
         let wanted = logits(&mut plain, &prompt, 8, &[15, 16]);
-        assert!(logits(&mut ours, &prompt, 8, &[15, 16]) == wanted, "{preset}");
+        assert!(
+            logits(&mut ours, &prompt, 8, &[15, 16]) == wanted,
+            "{preset}"
+        );
         feed(&mut theirs, &prompt[..30], 0, SpanStates::new(None, 2));
         let wanted = guess(&mut theirs, prompt[30], 30, Some(2));
         feed(&mut ours, &prompt[..30], 0, SpanStates::new(None, 2));
@@ -55,13 +58,22 @@ fn guesses_equal_the_processors_and_change_nothing() {
             for (turn, rows) in cuts.iter().enumerate() {
                 feed(&mut ours, &prompt[at..at + rows], at, states);
                 let last = 3 + turn as u32 % 2;
-                (at, states) = (at + rows, SpanStates::new(Some(last), 3 + (turn as u32 + 1) % 2));
+                (at, states) = (
+                    at + rows,
+                    SpanStates::new(Some(last), 3 + (turn as u32 + 1) % 2),
+                );
             }
             guess(&mut ours, prompt[30], 30, states.before)
         });
-        assert!(cosine(&of_cuts[0], &wanted) >= 0.9999, "{preset}: row by row");
+        assert!(
+            cosine(&of_cuts[0], &wanted) >= 0.9999,
+            "{preset}: row by row"
+        );
         of_cuts.rotate_left(1);
-        assert!(of_cuts.iter().all(|found| *found == of_cuts[0]), "{preset}: a cut");
+        assert!(
+            of_cuts.iter().all(|found| *found == of_cuts[0]),
+            "{preset}: a cut"
+        );
         let first = guess(&mut ours, prompt[0], 0, None);
         let of_cpu = guess(&mut theirs, prompt[0], 0, None);
         assert!(cosine(&first, &of_cpu) >= 0.9999, "{preset}: the first");

@@ -80,6 +80,7 @@ pub(crate) fn options() -> Options {
         draws_max: 2 * ROWS,
         kv: KvKind::F16,
         states: 8,
+        block_rows: 0,
         mtp: false,
         vectors: true,
         exact: false,

@@ -128,7 +128,7 @@ fn rows_that_see_each_other_equal_the_processors() {
         many.set_vectors(0..97, &vec![0.5; 97 * width]);
         let blocks = ours.blocks().expect("rows that see each other");
         let error = blocks.begin_block(&many).expect_err("too many rows");
-        assert!(error.to_string().contains("rows_max"), "{error}");
+        assert!(error.to_string().contains("more rows than"), "{error}");
     }
 }
 
@@ -180,7 +180,8 @@ fn vectors_have_the_bits_of_tokens_with_these_embeddings() {
                 batch.set_states(Some(SpanStates::alternating(1, turn, at)));
                 let inside = at.max(4)..end.min(13);
                 if !inside.is_empty() {
-                    let vectors: Vec<f32> = prompt[inside.clone()].iter().flat_map(embedding).collect();
+                    let vectors: Vec<f32> =
+                        prompt[inside.clone()].iter().flat_map(embedding).collect();
                     batch.set_vectors(inside.start - at..inside.end - at, &vectors);
                 }
                 found.extend_from_slice(model.forward(&batch).expect("a batch"));

@@ -6,7 +6,8 @@ use crate::model_files::FittingTower;
 use cpu::{Tower, TowerAlone};
 use kernels::{Isa, Pool};
 use model::{
-    AdvanceBlock, Ahead, Batch, Capabilities, Dims, Encode, ExportPages, Forward, ForwardError, PageId, Predict,
+    AdvanceBlock, Ahead, Batch, Capabilities, Dims, Encode, ExportPages, Forward, ForwardError,
+    PageId, Predict,
 };
 use server::{EngineArithmetic, LoadProgress};
 

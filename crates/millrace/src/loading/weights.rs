@@ -2,8 +2,8 @@
 //! speculative decoding, compared with the target model's vocabulary and loaded with separate KV memory.
 
 use super::device::load_on_gpu;
-use super::seeing_model::with_tower;
 use super::memory::{StateBudget, encoder_options, load_encoder, whole_text_options};
+use super::seeing_model::with_tower;
 use crate::clock::{now, now_unix_s};
 use crate::config::{Settings, Speculation, memory};
 use crate::failure::Failure;
@@ -66,7 +66,8 @@ pub(super) fn load_weights(
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<PackedModel, Failure> {
-    let on_gpu = (&files, adapters, tower.is_some());
+    let seen = tower.as_ref().map(|tower| tower.config.rows_max());
+    let on_gpu = (&files, adapters, seen);
     match (load_on_gpu(source, on_gpu, isa, settings, report)?, tower) {
         (Some(model), None) => Ok(model),
         (Some(model), Some(tower)) => {

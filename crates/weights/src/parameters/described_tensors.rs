@@ -52,7 +52,7 @@ fn of_one(
             runs,
         }],
         change: RowChange::None,
-            at_hand: None,
+        at_hand: None,
     }
 }
 

@@ -43,13 +43,13 @@ impl<P: Packing> RankGroup<P> {
 
 impl RankGroup<Described> {
     /// Describes pairs of one rank, with these rows of `B`.
-    pub(super) fn describe(
-        pairs: &[(usize, &LowRank)],
-        rows: &Range<usize>,
-        cols: usize,
-    ) -> Self {
+    pub(super) fn describe(pairs: &[(usize, &LowRank)], rows: &Range<usize>, cols: usize) -> Self {
         let (count, rank) = (pairs.len(), pairs[0].1.rank);
-        let down: Vec<f32> = pairs.iter().flat_map(|(_, pair)| &pair.down).copied().collect();
+        let down: Vec<f32> = pairs
+            .iter()
+            .flat_map(|(_, pair)| &pair.down)
+            .copied()
+            .collect();
         let kept = rows.start * rank..rows.end * rank;
         let up = pairs.iter().flat_map(|(_, pair)| &pair.up[kept.clone()]);
         let up: Vec<f32> = up.copied().collect();

@@ -96,7 +96,9 @@ pub(crate) fn values_of(shape: &CacheShape, bytes: &[u8]) -> Vec<f32> {
                 values.extend(row.as_chunks::<2>().0.iter().map(half));
                 continue;
             }
-            let scales = scales[slot * scale_bytes..][..scale_bytes].as_chunks::<2>().0;
+            let scales = scales[slot * scale_bytes..][..scale_bytes]
+                .as_chunks::<2>()
+                .0;
             let quants: Vec<i8> = match shape.kind {
                 KvKind::Q8_0 => row.iter().map(|byte| *byte as i8).collect(),
                 _ => row
@@ -106,7 +108,9 @@ pub(crate) fn values_of(shape: &CacheShape, bytes: &[u8]) -> Vec<f32> {
             };
             let groups = quants.chunks(SCALE_GROUP as usize).zip(scales);
             values.extend(groups.flat_map(|(quants, scale)| {
-                quants.iter().map(move |quant| f32::from(*quant) * half(scale))
+                quants
+                    .iter()
+                    .map(move |quant| f32::from(*quant) * half(scale))
             }));
         }
     }

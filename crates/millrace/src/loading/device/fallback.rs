@@ -7,7 +7,10 @@
 use super::super::weights::PackedModel;
 use crate::clock::now;
 use crate::failure::Failure;
-use model::{AdvanceBlock, Ahead, Batch, Capabilities, DeviceFault, Dims, Forward, ForwardError, PageId, Predict};
+use model::{
+    AdvanceBlock, Ahead, Batch, Capabilities, DeviceFault, Dims, Forward, ForwardError, PageId,
+    Predict,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 

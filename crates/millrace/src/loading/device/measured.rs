@@ -40,6 +40,7 @@ pub(crate) fn measure_on_gpu(
             draws_max: options.logit_rows_max,
             kv: options.kv,
             states: options.states,
+            block_rows: 0,
             mtp: options.mtp,
             vectors: false,
             exact,

@@ -57,14 +57,15 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// Loads a model to the GPU of the settings, `sees`: a tower gives it vectors in place of tokens. `None`: the processor computes
+/// Loads a model to the GPU of the settings, `seen`: a tower gives it up to so many vectors of
+/// an image in place of tokens. `None`: the processor computes
 /// it, because the settings say so, or because `auto` found no GPU for it.
 ///
 /// # Errors
 /// A GPU that the settings name cannot compute the model.
 pub(in super::super) fn load_on_gpu(
     source: &ModelSource,
-    (files, adapters, sees): (&ModelFiles, &[Adapter], bool),
+    (files, adapters, seen): (&ModelFiles, &[Adapter], Option<usize>),
     isa: Isa,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
@@ -73,10 +74,10 @@ pub(in super::super) fn load_on_gpu(
     let DeviceChoice::Gpu { .. } = choice else {
         return Ok(match choice {
             DeviceChoice::Cpu => None,
-            _ => load_auto(source, (files, adapters, sees), isa, settings, report),
+            _ => load_auto(source, (files, adapters, seen), isa, settings, report),
         });
     };
-    let loaded = load(source, (files, adapters, sees), settings, report);
+    let loaded = load(source, (files, adapters, seen), settings, report);
     let model = loaded.map_err(|why| Failure::user(format!("model.device = {choice}: {why}")))?;
     let (bytes, arithmetic) = (model.bytes(), arithmetic(&model, settings));
     Ok(Some(packed(bytes, arithmetic, Box::new(model))))
@@ -85,13 +86,13 @@ pub(in super::super) fn load_on_gpu(
 /// The model on a GPU that is worth it, with the processor's in reserve.
 fn load_auto(
     source: &ModelSource,
-    (files, adapters, sees): (&ModelFiles, &[Adapter], bool),
+    (files, adapters, seen): (&ModelFiles, &[Adapter], Option<usize>),
     isa: Isa,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Option<PackedModel> {
     let loaded = catch_unwind(AssertUnwindSafe(|| {
-        load(source, (files, adapters, sees), settings, report)
+        load(source, (files, adapters, seen), settings, report)
     }));
     let model = match loaded.unwrap_or(Err(Refusal::Panicked)) {
         Ok(model) => model,
@@ -166,7 +167,7 @@ pub(super) fn model_bytes(place: gpu::Place) -> ModelBytes {
 /// Opens the device and loads the model to it.
 fn load(
     source: &ModelSource,
-    (files, adapters, sees): (&ModelFiles, &[Adapter], bool),
+    (files, adapters, seen): (&ModelFiles, &[Adapter], Option<usize>),
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<gpu::Model, Refusal> {
@@ -184,7 +185,7 @@ fn load(
     if opened.stamps() != files.stamps() {
         return Err(Refusal::Changed);
     }
-    let options = gpu_options(files, sees, settings)?;
+    let options = gpu_options(files, seen, settings)?;
     let model = load_fitting(
         (&Arc::new(opened), adapters),
         &Arc::new(device),
@@ -209,10 +210,12 @@ fn load(
 
 fn gpu_options(
     files: &ModelFiles,
-    vectors: bool,
+    seen: Option<usize>,
     settings: &Settings,
 ) -> Result<gpu::Options, Failure> {
     let options = load_options(files, settings)?;
+    let config = files.config(settings.model.context);
+    let config = config.map_err(Failure::user)?;
     Ok(gpu::Options {
         context_max: options.context_max,
         page_tokens: options.page_tokens,
@@ -224,8 +227,9 @@ fn gpu_options(
         draws_max: settings.engine.sequences_max + options.logit_rows_max,
         kv: options.kv,
         states: options.states,
+        block_rows: seen.filter(|_| config.has_blocks()).unwrap_or(0),
         mtp: options.mtp,
-        vectors,
+        vectors: seen.is_some(),
         exact: settings.model.deterministic,
     })
 }
@@ -260,13 +264,8 @@ fn load_fitting(
 }
 
 /// The first part of the settings or of the files that a GPU does not compute; [`gpu::supports`] knows the rest.
-fn unsupported(
-    files: &ModelFiles,
-    settings: &Settings,
-) -> Option<&'static str> {
-    let parts = [
-        (EncoderKind::of(files.metadata()).is_some(), "an encoder"),
-    ];
+fn unsupported(files: &ModelFiles, settings: &Settings) -> Option<&'static str> {
+    let parts = [(EncoderKind::of(files.metadata()).is_some(), "an encoder")];
     parts
         .iter()
         .find(|(is_there, _)| *is_there)
