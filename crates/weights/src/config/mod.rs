@@ -43,7 +43,7 @@ pub(crate) use experts::{read_of_encoder as read_experts_of_encoder, refuse as r
 pub(crate) use heads::HeadSizes;
 pub use latent::LatentConfig;
 pub use recurrent::{RecurrentConfig, RecurrentPart};
-pub use rope::RopeConfig;
+pub use rope::{RopeConfig, table_of_axes};
 pub use router::RouterConfig;
 pub use scales::{Scales, Temperature};
 pub use shapes::LayerShape;
