@@ -10,14 +10,17 @@ use crate::media::MediaHandles;
 use crate::metrics::GenerationMetrics;
 use crate::models::ModelRegistry;
 use crate::owners_slot::OwnersSlot;
+use crate::remote_images::RemoteImages;
 use crate::stored::ResponseStore;
 use crate::streams::{JournalSlot, RegistrationBarrier, StreamFeed, StreamLimits, StreamRegistry};
 use crate::webhooks::Outbox;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Handles that a generation uses from admission to end.
 #[derive(Clone)]
 pub struct GenerationHandles {
+    /// All models: one may describe images for another.
+    pub models: Arc<ModelRegistry>,
     /// The registry of streams.
     pub streams: Arc<StreamRegistry>,
     /// The limits that hold now.
@@ -30,6 +33,8 @@ pub struct GenerationHandles {
     pub journal: Arc<JournalSlot>,
     /// Images of requests.
     pub media: Arc<MediaHandles>,
+    /// Images on other servers; not set: they are not fetched.
+    pub remote_images: Arc<OnceLock<RemoteImages>>,
 }
 
 /// Handles that opening a stream for a request uses.
@@ -66,17 +71,19 @@ impl Gateway {
             ResponseStore::new(Arc::clone(&limits), Arc::clone(&journal), Arc::clone(&ids));
         let outbox = Outbox::new(Arc::clone(&journal), Arc::clone(&ids));
         Self {
-            models,
+            models: Arc::clone(&models),
             outbox: Arc::new(outbox),
             responses: Arc::new(responses),
             job_names: Arc::new(JobNames::new(job_names_max(&now.streams))),
             generations: GenerationHandles {
+                models,
                 streams: Arc::new(streams),
                 limits,
                 ids,
                 metrics,
                 journal,
                 media: Arc::default(),
+                remote_images: Arc::default(),
             },
             registration: Arc::default(),
             owners: Arc::default(),

@@ -11,6 +11,8 @@
 //! records     records of streams as bytes of the journal                         recovery   streams of an earlier process
 //! workflows   runs of programs, as streams                                       metrics    counters of generations
 //! media       threads that decode images, and bounds of bytes                  requested_images   images of one request
+//! described_images   images that another model describes for a model that sees none
+//! read_request   a request whose fields were parsed                         remote_images   images on other servers
 //! requested_delivery   priority, deadline and resumption of a stream
 //! stored      answers that are stored
 //! stream_owners   streams of other gateways
@@ -21,6 +23,7 @@
 //! No HTTP: crate `server` maps requests, connections and responses to this crate. Time is read through `wire::clock`
 //! and tokio's timers.
 
+pub(crate) mod described_images;
 pub mod ended;
 pub mod generation;
 pub mod handles;
@@ -36,8 +39,10 @@ pub mod models;
 pub mod open;
 pub mod owners_slot;
 pub(crate) mod pending_generation;
+pub(crate) mod read_request;
 pub mod records;
 pub mod recovery;
+pub mod remote_images;
 pub(crate) mod requested_delivery;
 pub mod requested_images;
 pub mod stored;

@@ -8,8 +8,10 @@ use crate::keys::Caller;
 use crate::media::LongBody;
 use crate::metrics::{MeteredProtocol, MeteredRequest};
 use crate::models::{ModelLease, ReadyModel};
-use crate::pending_generation::{self, PendingGeneration};
+use crate::pending_generation::{self, Entrance, PendingGeneration};
+use crate::read_request::ReadRequest;
 use crate::records::{DescriptionKind, RecordedPrompts, StreamDescription, unix_us};
+use crate::remote_images::expect_no_remote;
 pub use crate::requested_delivery::{RequestedDelivery, Resumable};
 use crate::requested_images::RequestedImages;
 use crate::stored::StoredNote;
@@ -19,7 +21,7 @@ use crate::workflows::Program;
 use admission::{AdmissionRequest, QueuePosition};
 use engine::Account;
 use generate::error::ApiError;
-use generate::request::{GenerateRequest, GenerationParams, IgnoredFields, StreamOptions};
+use generate::request::{GenerateRequest, GenerationParams, IgnoredFields};
 use generate::sampling::ReportedSampling;
 use generate::stream_source::StreamMeta;
 use std::pin::Pin;
@@ -27,14 +29,11 @@ use std::sync::Arc;
 use std::time::Instant;
 use stream::{Registration, StreamId};
 use wire::clock;
-use wire::derived_model::RequestedModel;
-use wire::fields::Fields;
 use wire::framing::Framing;
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
-use wire::request_parser::ParsedBody;
 use wire::shared::job_outcome::JobId;
-use wire::stored_request::{History, StoredRequest};
+use wire::stored_request::StoredRequest;
 
 /// A request for a stream: the caller, the wire protocol, the delivery, and the body, whose fields are not read.
 pub struct StreamRequest {
@@ -101,62 +100,27 @@ impl StreamRequest {
         gateway: &Gateway,
         lease: ModelLease,
     ) -> Result<OpenedStream, ApiError> {
-        let (mut parsed, claim) = self.parse(gateway, Some(lease))?;
+        let mut read = ReadRequest::new(self, gateway, Some(lease))?;
+        if let Some(remote) = gateway.generations.remote_images.get() {
+            remote
+                .fetch_all(read.images_mut(), &gateway.generations)
+                .await?;
+        }
+        let (mut parsed, claim) = read.parsed(gateway)?;
         parsed.write_images(gateway).await;
         parsed.open_named(gateway, claim)
     }
 
-    /// As [`Self::open`], without waiting: the model must be ready, and a stream with images is not durable.
+    /// As [`Self::open`], without waiting: the model must be ready, images of other servers are errors, and a stream with images
+    /// is not durable.
     ///
     /// # Errors
     /// As of [`Self::open`].
     pub fn open_now(self, gateway: &Gateway) -> Result<OpenedStream, ApiError> {
-        let (parsed, claim) = self.parse(gateway, None)?;
+        let mut read = ReadRequest::new(self, gateway, None)?;
+        expect_no_remote(read.images_mut())?;
+        let (parsed, claim) = read.parsed(gateway)?;
         parsed.open_named(gateway, claim)
-    }
-
-    fn parse(
-        mut self,
-        gateway: &Gateway,
-        lease: Option<ModelLease>,
-    ) -> Result<(ParsedRequest, Option<NameClaim<'_>>), ApiError> {
-        let mut fields = self.body.fields();
-        let model = fields.string("model");
-        let lease = match lease {
-            Some(lease) => lease,
-            None => gateway.models.hold_now(model.as_deref())?,
-        };
-        let ParsedBody {
-            request: mut ask,
-            job_id,
-            stored_request,
-        } = parse_body(self.protocol, fields, &lease, gateway, &self.caller)?;
-        let model_bytes = lease.made.as_ref().map(|derived| derived.text_bytes());
-        if let Some(long_body) = &self.long_body {
-            long_body.expect_images(&ask.images)?;
-        }
-        let images = RequestedImages::open(std::mem::take(&mut ask.images), &lease, gateway)?;
-        let options = &mut ask.stream_options;
-        options.stream |= self.streamed;
-        let claim = job_id
-            .clone()
-            .map(|id| claim_job_name(gateway, &self.caller, id))
-            .transpose()?;
-        let is_resumable = self.delivery.is_resumable(options);
-        self.delivery.resumable = Some(Resumable::from_choice(is_resumable));
-        let webhook_place = take_webhook_place(gateway, &self.caller, options, is_resumable)?;
-        let parsed = ParsedRequest {
-            body_bytes: text_bytes(&self.body, images.as_ref()) + model_bytes.unwrap_or(0),
-            images,
-            request: self,
-            lease,
-            ask,
-            response_id: job_id.map(|id| id.as_str().to_owned()),
-            program: None,
-            stored_request,
-            webhook_place,
-        };
-        Ok((parsed, claim))
     }
 }
 
@@ -181,15 +145,25 @@ impl ParsedRequest {
             .open_streams_permit(self.ask.choices())?;
         let admission = admission_request(handles, &self, (key.account(), now));
         let serving = Arc::clone(&self.lease.serving);
-        let ticket = serving.admission.request_permit(admission)?;
+        let described = self.images.as_ref().and_then(RequestedImages::to_describe);
+        let described = described.map(|(parts, _)| parts.len());
+        let entrance = match described {
+            // A permit that waits for another model would hold a slot without any work.
+            Some(_) => Entrance::AfterImages(admission),
+            None => Entrance::Queued(serving.admission.request_permit(admission)?),
+        };
         let registered = self.register_stream(handles, admission.deadline, now);
         let (registration, description, stored_note) = registered.map_err(|full| ApiError {
             retry_after: serving.admission.next_slot().or(full.retry_after),
             ..full
         })?;
         let record = Arc::clone(registration.payload());
-        if let Some(place) = ticket.queue_position() {
+        let queue_position = entrance.queue_position();
+        if let Some(place) = queue_position.clone() {
             record.set_queue_position(place);
+        }
+        if let Some(count) = described {
+            record.expect_images(count);
         }
         let pending = PendingGeneration {
             handles: handles.clone(),
@@ -197,6 +171,7 @@ impl ParsedRequest {
             ask: self.ask,
             program: self.program,
             images: self.images,
+            described: None,
             description,
             context_max: serving.model.handle.context_max,
             body_bytes: self.body_bytes,
@@ -213,9 +188,9 @@ impl ParsedRequest {
         Ok(OpenedStream {
             record,
             ignored_fields,
-            queue_position: ticket.queue_position(),
+            queue_position,
             ready_model: serving,
-            start: Box::pin(pending.run_for_client(ticket)),
+            start: Box::pin(pending.run_for_client(entrance)),
         })
     }
 
@@ -243,8 +218,8 @@ impl ParsedRequest {
 
     /// Bytes that the text of the prompts, and as many tokens as their images have, would take.
     fn prompt_bytes(&self) -> usize {
-        let rows = self.images.as_ref().map(|images| images.measured().rows());
-        self.body_bytes + rows.unwrap_or(0) * admission::BYTES_PER_TOKEN
+        let tokens = self.images.as_ref().map_or(0, RequestedImages::tokens);
+        self.body_bytes + tokens * admission::BYTES_PER_TOKEN
     }
 
     /// Registers the stream, and records its beginning. Returns the description for the record of the prepared prompts, and the
@@ -364,12 +339,6 @@ type RegisteredStream = (
     Option<StoredNote>,
 );
 
-/// Bytes of a body without its images.
-fn text_bytes(body: &RequestBody, images: Option<&RequestedImages>) -> usize {
-    let image_bytes = images.map_or(0, RequestedImages::base64_bytes);
-    body.text().len().saturating_sub(image_bytes)
-}
-
 /// What the metrics know of a request from its arrival on.
 fn measured_request(record: &StreamRecord, arrived: Instant) -> MeteredRequest {
     MeteredRequest {
@@ -472,55 +441,6 @@ fn resolve_params(
     params.closed_objects.get_or_insert(closed_objects);
 }
 
-/// Checks the webhook of a request, and takes the place of its event.
-fn take_webhook_place(
-    gateway: &Gateway,
-    caller: &Caller,
-    options: &mut StreamOptions,
-    resumable: bool,
-) -> Result<Option<WebhookPlace>, ApiError> {
-    let Some(url) = options.webhook.take() else {
-        return Ok(None);
-    };
-    if !resumable {
-        let why = "webhook: needs a stream that continues without its client: set background, submit the \
-                   job at /v1/jobs, or send X-Stream-Resumable: 1";
-        return Err(ApiError::field("webhook", "invalid_webhook", why));
-    }
-    let (url, place) = gateway.outbox.accept(&url, caller)?;
-    options.webhook = Some(url);
-    Ok(Some(place))
-}
-
-fn parse_body(
-    protocol: Protocol,
-    fields: Fields<'_>,
-    lease: &ModelLease,
-    gateway: &Gateway,
-    caller: &Caller,
-) -> Result<ParsedBody, ApiError> {
-    let served = &lease.serving.model;
-    let model = RequestedModel {
-        takes_images: served.handle.vision.is_some(),
-        id: &served.id,
-        derived: lease.made.as_deref(),
-        sampling: gateway
-            .generations
-            .limits
-            .now()
-            .sampling_defaults(lease.recommended_sampling()),
-        stops: served.handle.template.stops(),
-        capabilities: served.handle.capabilities,
-        adapters: &served.handle.adapters,
-        vocab_size: served.handle.tokenizer.vocab_size(),
-    };
-    let history = |id: &str| {
-        let history = gateway.responses.history(id, caller)?;
-        Ok(Box::new(history) as Box<dyn History>)
-    };
-    protocol.parse(fields, model, &history)
-}
-
 /// Expects that the caller has no job of this name here, before the other gateways of a cluster are asked.
 ///
 /// # Errors
@@ -545,21 +465,6 @@ pub async fn withdraw_job(gateway: &Gateway, id: StreamId) {
         record.withdraw();
         streams.forget_stream(&record).written().await;
     }
-}
-
-fn claim_job_name<'a>(
-    gateway: &'a Gateway,
-    caller: &Caller,
-    id: JobId,
-) -> Result<NameClaim<'a>, ApiError> {
-    let registry = gateway.generations.streams.registry();
-    let is_known = |owner, id| registry.entry(id, stream::Caller::Owner(owner)).is_ok();
-    gateway.job_names.claim_name(
-        caller.owner,
-        id,
-        is_known,
-        gateway.generations.limits.now().retry_after,
-    )
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! From a ticket to a running generation: wait, prepare, update the estimate, launch.
 
+use crate::described_images::ImageDescriber;
 use crate::generation::Generation;
 use crate::handles::GenerationHandles;
 use crate::media::ByteReservation;
@@ -12,12 +13,13 @@ use crate::streams::{
     StreamRegistry, StreamRun, Subscriber,
 };
 use crate::workflows;
-use admission::{Permit, Priority, RequestedChoices, Ticket};
+use admission::{AdmissionRequest, Permit, Priority, QueuePosition, RequestedChoices, Ticket};
 use engine::{Policy, Progress, SequencePermits, Terms};
 use futures_util::future::Either;
 use futures_util::{FutureExt, TryFutureExt};
 use generate::constraint::compiler::{ConstraintOptions, OutputConstraints};
 use generate::error::ApiError;
+use generate::images::{DescriptionUsage, put_descriptions};
 use generate::output::choice_reader::LogReaders;
 use generate::output::parser_config::ParseOptions;
 use generate::prompt::{PreparedPrompt, PromptEncoder};
@@ -42,6 +44,8 @@ pub(crate) struct PendingGeneration {
     pub(crate) program: Option<workflows::Program>,
     /// Images of the prompts.
     pub(crate) images: Option<RequestedImages>,
+    /// Work of the model that has described images of the prompts.
+    pub(crate) described: Option<DescriptionUsage>,
     /// The description of a recorded stream, without prompts.
     pub(crate) description: Option<StreamDescription>,
     /// The model's context length when the stream was opened.
@@ -56,6 +60,28 @@ pub(crate) struct PendingGeneration {
     pub(crate) attempt: Option<u32>,
 }
 
+/// How a pending generation gets its permit.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one per request, and moved a few times"
+)]
+pub(crate) enum Entrance {
+    /// It has a place in the queue.
+    Queued(Ticket),
+    /// It asks for one when another model has described its images.
+    AfterImages(AdmissionRequest),
+}
+
+impl Entrance {
+    /// The place in the queue; `None`: the request has a permit, or no place yet.
+    pub(crate) fn queue_position(&self) -> Option<QueuePosition> {
+        match self {
+            Self::Queued(ticket) => ticket.queue_position(),
+            Self::AfterImages(_) => None,
+        }
+    }
+}
+
 /// Reason of a claim: the stream is continued after a restart.
 const CLAIM_RESTART: u32 = 1;
 
@@ -68,19 +94,19 @@ impl PendingGeneration {
     /// client is also run by that task.
     pub(crate) fn run_for_client(
         self,
-        ticket: Ticket,
+        entrance: Entrance,
     ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
         let (metrics, opened) = (Arc::clone(&self.handles.metrics), self.measured);
         let record = Arc::clone(self.run.record());
         let reader = if record.terms().resumable || record.terms().detachable {
             let cancel_on_drop = (!record.terms().resumable).then(|| CancelOnDrop::new(&record));
-            let reader = self.run_in_task(ticket);
+            let reader = self.run_in_task(entrance);
             Either::Left(reader.map_ok(|generation| match cancel_on_drop {
                 Some(guard) => generation.with_cancel_on_drop(guard),
                 None => generation,
             }))
         } else {
-            Either::Right(self.begin_in_task(ticket))
+            Either::Right(self.begin_in_task(entrance))
         };
         reader.map_ok(move |generation| generation.with_metrics(&metrics, opened))
     }
@@ -89,10 +115,10 @@ impl PendingGeneration {
     /// is the only reader's.
     fn begin_in_task(
         self,
-        ticket: Ticket,
+        entrance: Entrance,
     ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
         // In a box, so that a task that has ended keeps no memory for the request.
-        let mut start = Box::pin(self.wait_and_begin(ticket));
+        let mut start = Box::pin(self.wait_and_begin(entrance));
         let begun = match start.as_mut().now_or_never() {
             Some(begun) => Either::Left(std::future::ready(begun)),
             None => {
@@ -115,14 +141,14 @@ impl PendingGeneration {
     /// called inside a runtime.
     pub(crate) fn run_in_task(
         self,
-        ticket: Ticket,
+        entrance: Entrance,
     ) -> impl Future<Output = Result<Generation, ApiError>> + Send + use<> {
         let record = Arc::clone(self.run.record());
         let limits = self.handles.limits.now();
         let (limits, patience) = (limits.streams, limits.clocks.reader_patience());
         let subscriber = Subscriber::opening(&record);
         tokio::spawn(async move {
-            if let Ok((run, readers)) = self.wait_and_begin(ticket).await {
+            if let Ok((run, readers)) = self.wait_and_begin(entrance).await {
                 DetachedDriver::new(run, readers)
                     .run_stream(limits, patience)
                     .await;
@@ -141,7 +167,7 @@ impl PendingGeneration {
     /// Waits for the permit and launches. A panic on the way is this request's failure alone.
     async fn wait_and_begin(
         mut self,
-        ticket: Ticket,
+        entrance: Entrance,
     ) -> Result<(StreamRun, Vec<LogReaders>), ApiError> {
         let record = Arc::clone(self.run.record());
         let began = tokio::select! {
@@ -149,7 +175,7 @@ impl PendingGeneration {
             // may have ended the stream by then.
             biased;
             () = record.cancelled_waiting() => Err(streams::cancelled_error()),
-            began = AssertUnwindSafe(self.begin_generation(ticket)).catch_unwind() => {
+            began = AssertUnwindSafe(self.begin_generation(entrance)).catch_unwind() => {
                 began.unwrap_or_else(|_| Err(unprepared_error()))
             }
         };
@@ -162,10 +188,8 @@ impl PendingGeneration {
         }
     }
 
-    async fn begin_generation(&mut self, ticket: Ticket) -> Result<Vec<LogReaders>, ApiError> {
-        let asked = clock::now();
-        let permit = ticket.await?;
-        self.handles.metrics.record_admission(clock::now() - asked);
+    async fn begin_generation(&mut self, entrance: Entrance) -> Result<Vec<LogReaders>, ApiError> {
+        let permit = self.enter(entrance).await?;
         if let Some(attempt) = self.attempt {
             claim_recovered(self.run.record(), attempt, 0).await;
         }
@@ -173,7 +197,11 @@ impl PendingGeneration {
             return self.begin_program(program, permit).await;
         }
         self.recover_images().await?;
+        self.describe_images().await?;
         let mut prompts = self.prepare_prompts().await?;
+        if let Some(first) = prompts.first_mut() {
+            first.described = self.described.take();
+        }
         let constraints = self.output_constraints(&prompts).await?;
         let lengths = || prompts.iter().map(|prompt| prompt.ids.len());
         let prompt_tokens: usize = lengths().sum();
@@ -199,6 +227,47 @@ impl PendingGeneration {
         Ok(readers)
     }
 
+    /// Waits for the permit.
+    async fn enter(&mut self, entrance: Entrance) -> Result<Permit, ApiError> {
+        let (asked, ticket) = match entrance {
+            Entrance::Queued(ticket) => (clock::now(), ticket),
+            Entrance::AfterImages(request) => {
+                self.describe_images().await?;
+                let asked = clock::now();
+                (asked, self.serving.admission.request_permit(request)?)
+            }
+        };
+        let permit = ticket.await?;
+        self.handles.metrics.record_admission(clock::now() - asked);
+        Ok(permit)
+    }
+
+    /// Has another model describe the images of a model that sees none. The descriptions take their places in the prompts.
+    async fn describe_images(&mut self) -> Result<(), ApiError> {
+        let images = self.images.as_ref().and_then(RequestedImages::to_describe);
+        let Some((parts, proxy)) = images else {
+            return Ok(());
+        };
+        let record = self.run.record();
+        record.expect_images(parts.len());
+        let terms = self.engine_terms();
+        let describer = ImageDescriber {
+            handles: &self.handles,
+            proxy,
+            record,
+            key: self.run.key(),
+            class: self.class,
+            salt: terms.salt,
+            deadline: self.deadline,
+        };
+        let described = describer.describe(parts, &self.ask.prompts).await?;
+        self.body_bytes += described.texts.iter().map(String::len).sum::<usize>();
+        put_descriptions(&mut self.ask.prompts, &described.texts);
+        self.described = Some(described.usage);
+        self.images = None;
+        Ok(())
+    }
+
     /// Reads the images of a recovered stream from the journal.
     async fn recover_images(&mut self) -> Result<(), ApiError> {
         let description = self.description.as_ref();
@@ -217,6 +286,11 @@ impl PendingGeneration {
         &mut self,
         prompts: &mut [PreparedPrompt],
     ) -> Result<Option<ByteReservation>, ApiError> {
+        if prompts.iter().all(|prompt| prompt.image_runs.is_empty()) {
+            // Also where descriptions have taken the places of images.
+            self.images = None;
+            return Ok(None);
+        }
         self.recover_images().await?;
         Ok(match self.images.take() {
             Some(images) => Some(images.attach(prompts, &self.handles).await?),
@@ -335,7 +409,8 @@ impl PendingGeneration {
         let truncation = PromptTruncation::of(&self.ask.params);
         // The date that a template may show is the same after a restart.
         let now_unix_s = self.run.record().meta().created_unix_s;
-        let images = self.images.as_ref().map(|images| images.measured().clone());
+        let images = self.images.as_ref().and_then(RequestedImages::measured);
+        let images = images.cloned();
         let prepare = move || {
             let images = images.unwrap_or_default();
             let encoder = PromptEncoder::new(&served.handle, now_unix_s)

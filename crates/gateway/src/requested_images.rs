@@ -1,15 +1,18 @@
 //! Images of a request, from its opening to the engine: their headers are checked before admission, and the images that are
-//! still in the prompt are decoded once the request has its permit.
+//! still in the prompt are decoded once the request has its permit. Where the model sees none, another model describes them
+//! (`described_images`).
 
 use crate::handles::{Gateway, GenerationHandles};
-use crate::media::{ByteReservation, Elapsed, base64_bytes, full};
+use crate::media::{ByteReservation, Elapsed, VisionProxy, base64_bytes, full};
 use crate::models::{ModelLease, ModelRegistry, ServedModel};
 use futures_util::future::try_join_all;
 use generate::error::{ApiError, Problem};
 use generate::images::{
     ImagePart, ImageRecord, MeasuredImage, MeasuredImages, PreparedImage, Vision, measure, prepare,
+    put_descriptions,
 };
 use generate::prompt::PreparedPrompt;
+use generate::request::Prompt;
 use journal::{BlobError, BlobReference, BlobStore};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,45 +20,88 @@ use std::sync::Arc;
 /// Names of models in an error.
 const NAMES_MAX: usize = 8;
 
-/// The images of a request, of known sizes.
+/// The images of a request, whose headers were read.
 pub struct RequestedImages {
-    parts: Vec<ImagePart>,
-    measured: MeasuredImages,
-    vision: Arc<Vision>,
+    images: ReadImages,
     /// The bytes of the files.
     _files: ByteReservation,
     /// The files in the journal; `None`: they are not there.
     blobs: Option<Vec<BlobReference>>,
 }
 
+/// How the model gets the images.
+enum ReadImages {
+    /// As rows of its own tower.
+    Sized(SizedImages),
+    /// As descriptions by another model.
+    ToDescribe(Vec<ImagePart>, Arc<VisionProxy>),
+}
+
+impl ReadImages {
+    /// Reads the headers of images for this model; `None`: there are no images.
+    ///
+    /// # Errors
+    /// The model takes no images, or an image breaks a bound.
+    fn read(
+        parts: Vec<ImagePart>,
+        model: &ServedModel,
+        models: &ModelRegistry,
+    ) -> Result<Option<Self>, ApiError> {
+        let Some(first) = parts.first() else {
+            return Ok(None);
+        };
+        if let Some(vision) = &model.handle.vision {
+            return SizedImages::measure(parts, Arc::clone(vision))
+                .map(|images| Some(Self::Sized(images)));
+        }
+        let Some(proxy) = &model.vision_proxy else {
+            return Err(blind(model, models, first));
+        };
+        proxy.bounds.check(&parts)?;
+        Ok(Some(Self::ToDescribe(parts, Arc::clone(proxy))))
+    }
+
+    fn parts(&self) -> &[ImagePart] {
+        match self {
+            Self::Sized(images) => &images.parts,
+            Self::ToDescribe(parts, _) => parts,
+        }
+    }
+
+    /// Tokens of the prompt that the images take; those of descriptions at most.
+    fn tokens(&self) -> usize {
+        match self {
+            Self::Sized(images) => images.measured.rows(),
+            Self::ToDescribe(parts, proxy) => parts.len().saturating_mul(proxy.max_tokens),
+        }
+    }
+}
+
 impl RequestedImages {
     /// Checks the images of a request, as far as their headers show; `None`: the request has none.
     ///
     /// # Errors
-    /// The model reads text only, an image breaks a bound, or there is no room for the files.
+    /// The model takes no images, an image breaks a bound, or there is no room for the files.
     pub(crate) fn open(
         parts: Vec<ImagePart>,
         lease: &ModelLease,
         gateway: &Gateway,
     ) -> Result<Option<Self>, ApiError> {
-        let model = &lease.serving.model;
-        match measure_images(&parts, model, &gateway.models)? {
-            Some(sizes) => Self::with_sizes(parts, sizes, &gateway.generations).map(Some),
-            None => Ok(None),
-        }
+        let images = ReadImages::read(parts, &lease.serving.model, &gateway.models)?;
+        images
+            .map(|images| Self::with_files(images, &gateway.generations))
+            .transpose()
     }
 
-    fn with_sizes(
-        parts: Vec<ImagePart>,
-        (vision, measured): (Arc<Vision>, MeasuredImages),
-        handles: &GenerationHandles,
-    ) -> Result<Self, ApiError> {
-        let bytes = parts.iter().map(|part| part.bytes.len() as u64).sum();
+    fn with_files(images: ReadImages, handles: &GenerationHandles) -> Result<Self, ApiError> {
+        let bytes = images
+            .parts()
+            .iter()
+            .map(|part| part.bytes.len() as u64)
+            .sum();
         let files = reserve(handles, bytes)?;
         Ok(Self {
-            parts,
-            measured,
-            vision,
+            images,
             _files: files,
             blobs: None,
         })
@@ -64,27 +110,30 @@ impl RequestedImages {
     /// The images of a recovered stream, from the journal's blobs. Read on a media thread.
     ///
     /// # Errors
-    /// `stream_lost`: bytes are missing or damaged, or the model sees no images any more.
+    /// `stream_lost`: bytes are missing or damaged, or the model takes no images any more.
     pub(crate) async fn recover(
         records: &[ImageRecord],
         blobs: &[BlobReference],
         (model, handles): (&ServedModel, &GenerationHandles),
     ) -> Result<Self, ApiError> {
         let journal = handles.journal.get().and_then(|journal| journal.blobs());
-        let (store, vision) = journal
-            .zip(model.handle.vision.clone())
-            .ok_or_else(images_lost)?;
+        let store = journal.filter(|_| model.takes_images());
+        let store = store.ok_or_else(images_lost)?;
         let (store, records, blobs) = (store.clone(), records.to_vec(), blobs.to_vec());
         let read =
             move |_: Elapsed<'_>| read_blobs(&store, &records, &blobs).ok_or_else(images_lost);
         let parts = handles.media.threads.run((0, u64::MAX), read).await?;
-        let measured = measure(&vision, &parts)?;
-        Self::with_sizes(parts, (vision, measured), handles)
+        let images = ReadImages::read(parts, model, &handles.models)?;
+        Self::with_files(images.ok_or_else(images_lost)?, handles)
     }
 
     /// The images as a description has them.
     pub(crate) fn to_records(&self) -> Vec<ImageRecord> {
-        self.parts.iter().map(ImagePart::to_record).collect()
+        self.images
+            .parts()
+            .iter()
+            .map(ImagePart::to_record)
+            .collect()
     }
 
     /// Writes the files into the journal, on a media thread. An error is logged.
@@ -93,7 +142,7 @@ impl RequestedImages {
         let Some(store) = journal.cloned() else {
             return;
         };
-        let parts = self.parts.clone();
+        let parts = self.images.parts().to_vec();
         let write = move |_: Elapsed<'_>| {
             let put = |part: &ImagePart| store.put(part.digest(), &part.bytes);
             Ok(parts.iter().map(put).collect::<Result<Vec<_>, BlobError>>())
@@ -110,14 +159,73 @@ impl RequestedImages {
         self.blobs.take()
     }
 
-    /// Their sizes.
-    pub(crate) fn measured(&self) -> &MeasuredImages {
-        &self.measured
+    /// Their sizes; `None`: another model describes them.
+    pub(crate) fn measured(&self) -> Option<&MeasuredImages> {
+        match &self.images {
+            ReadImages::Sized(images) => Some(&images.measured),
+            ReadImages::ToDescribe(..) => None,
+        }
+    }
+
+    /// The images that another model describes, and how; `None`: the model sees them itself.
+    pub(crate) fn to_describe(&self) -> Option<(&[ImagePart], &Arc<VisionProxy>)> {
+        match &self.images {
+            ReadImages::Sized(_) => None,
+            ReadImages::ToDescribe(parts, proxy) => Some((parts, proxy)),
+        }
+    }
+
+    /// Tokens of the prompt that they take; those of descriptions at most.
+    pub(crate) fn tokens(&self) -> usize {
+        self.images.tokens()
     }
 
     /// Bytes of their text in the body.
     pub(crate) fn base64_bytes(&self) -> usize {
-        base64_bytes(&self.parts)
+        base64_bytes(self.images.parts())
+    }
+
+    /// As [`SizedImages::attach`].
+    ///
+    /// # Errors
+    /// An image is broken, or there is no room for the pixels.
+    pub(crate) async fn attach(
+        self,
+        prompts: &mut [PreparedPrompt],
+        handles: &GenerationHandles,
+    ) -> Result<ByteReservation, ApiError> {
+        match &self.images {
+            ReadImages::Sized(images) => images.attach(prompts, handles).await,
+            // The recorded prompts have rows of a tower that is gone.
+            ReadImages::ToDescribe(..) => Err(images_lost()),
+        }
+    }
+}
+
+/// Images of known sizes, for a model with a tower.
+pub(crate) struct SizedImages {
+    parts: Vec<ImagePart>,
+    measured: MeasuredImages,
+    vision: Arc<Vision>,
+}
+
+impl SizedImages {
+    /// Reads the headers of images.
+    ///
+    /// # Errors
+    /// An image breaks a bound.
+    pub(crate) fn measure(parts: Vec<ImagePart>, vision: Arc<Vision>) -> Result<Self, ApiError> {
+        let measured = measure(&vision, &parts)?;
+        Ok(Self {
+            parts,
+            measured,
+            vision,
+        })
+    }
+
+    /// Their sizes.
+    pub(crate) fn measured(&self) -> &MeasuredImages {
+        &self.measured
     }
 
     /// Decodes the images that the prompts have, and gives them to the prompts. Dropping the future ends the work. Returns
@@ -126,7 +234,7 @@ impl RequestedImages {
     /// # Errors
     /// An image is broken, or there is no room for the pixels.
     pub(crate) async fn attach(
-        self,
+        &self,
         prompts: &mut [PreparedPrompt],
         handles: &GenerationHandles,
     ) -> Result<ByteReservation, ApiError> {
@@ -169,22 +277,41 @@ impl RequestedImages {
     }
 }
 
-/// The sizes of images for this model; `None`: there are no images.
+/// Images of a prompt of which only the tokens are counted.
+pub struct CountedImages {
+    /// Sizes of images that the model sees itself.
+    pub measured: MeasuredImages,
+    /// Tokens that descriptions of the others take, at most.
+    pub described_tokens: usize,
+}
+
+/// What is counted of images in prompts for this model. Where another model describes them, they leave the prompts: a
+/// description is made for an answer only.
 ///
 /// # Errors
-/// The model reads text only, or an image breaks a bound.
-pub fn measure_images(
-    parts: &[ImagePart],
-    model: &ServedModel,
-    models: &ModelRegistry,
-) -> Result<Option<(Arc<Vision>, MeasuredImages)>, ApiError> {
-    let Some(first) = parts.first() else {
-        return Ok(None);
+/// The model takes no images, or an image breaks a bound.
+pub fn count_images(
+    parts: Vec<ImagePart>,
+    prompts: &mut [Prompt],
+    (model, models): (&ServedModel, &ModelRegistry),
+) -> Result<CountedImages, ApiError> {
+    let images = ReadImages::read(parts, model, models)?;
+    let described_tokens = match &images {
+        None | Some(ReadImages::Sized(_)) => 0,
+        Some(read @ ReadImages::ToDescribe(parts, proxy)) => {
+            let texts = (0..parts.len()).map(|index| proxy.described(index, ""));
+            put_descriptions(prompts, &texts.collect::<Vec<_>>());
+            read.tokens()
+        }
     };
-    let vision = model.handle.vision.clone();
-    let vision = vision.ok_or_else(|| blind(model, models, first))?;
-    let measured = measure(&vision, parts)?;
-    Ok(Some((vision, measured)))
+    let measured = match images {
+        Some(ReadImages::Sized(images)) => images.measured,
+        None | Some(ReadImages::ToDescribe(..)) => MeasuredImages::default(),
+    };
+    Ok(CountedImages {
+        measured,
+        described_tokens,
+    })
 }
 
 /// The error of a recovered stream without its images.

@@ -16,7 +16,7 @@ pub use self::prompt_errors::{TEMPLATE_BROKEN, no_text_error};
 
 use self::prompt_errors::{images_lost, no_text, template_failed, tokenizer_failed};
 use crate::error::ApiError;
-use crate::images::MeasuredImages;
+use crate::images::{DescriptionUsage, MeasuredImages};
 use crate::infill_prompt::InfillPrompt;
 use crate::model_handle::{ModelHandle, prompt_text};
 use crate::output::parser_config::{ParseOptions, ParserConfig};
@@ -47,6 +47,8 @@ pub struct PreparedPrompt {
     pub image_runs: Vec<ImageRun>,
     /// The images of these rows, once they are decoded ([`PreparedPrompt::attach`]).
     pub media: Vec<MediaInput>,
+    /// Work of the model that described images of the request, in one of its prompts.
+    pub described: Option<DescriptionUsage>,
 }
 
 /// A rendered conversation with its tools, from which the parsing of the answer follows.
@@ -239,6 +241,7 @@ impl<'a> PromptEncoder<'a> {
             rendered,
             image_runs: runs,
             media: Vec::new(),
+            described: None,
         })
     }
 

@@ -1,6 +1,7 @@
 //! The encoding of requests in records: prepared prompts, from which another process restores them, control updates,
 //! and types without an encoding of their own.
 
+use crate::images::DescriptionUsage;
 use engine::{DryBreakers, RequestUpdate, SamplingParams};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,6 +27,9 @@ pub struct PromptRecord {
     /// Rows of images among the ids, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRunRecord>,
+    /// Work of the model that described images of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub described: Option<DescriptionUsage>,
 }
 
 /// A run of rows of an image in a prepared prompt.

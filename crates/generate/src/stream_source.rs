@@ -2,6 +2,7 @@
 //! its start on, its state changes, and the wall time at which it ended.
 
 use crate::error::ApiError;
+use crate::images::DescriptionUsage;
 use crate::output::parser_config::ParserConfig;
 use crate::request::StreamOptions;
 use crate::sampling::ReportedSampling;
@@ -52,6 +53,8 @@ pub struct StartedGeneration {
     pub prompt_tokens: u64,
     /// Rows of images among them.
     pub image_tokens: u64,
+    /// Work of the model that described images of the prompts; `None`: there were none to describe.
+    pub described: Option<DescriptionUsage>,
     /// Counts from before the restart; `None`: the generation was not resumed.
     pub resumed: Option<ResumedCounts>,
 }
@@ -168,6 +171,11 @@ impl StreamSource {
     /// The generation, once started.
     pub fn started(&self) -> Option<&StartedGeneration> {
         self.outcome.get()?.as_ref().ok()
+    }
+
+    /// Work of the model that described images of the prompts, once the generation has started.
+    pub fn described(&self) -> Option<&DescriptionUsage> {
+        self.started()?.described.as_ref()
     }
 
     /// Why the generation will never start.

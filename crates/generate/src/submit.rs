@@ -111,6 +111,7 @@ impl Submission<'_> {
             .iter()
             .map(|prompt| prompt.image_rows() as u64)
             .sum();
+        let described = prompts.iter().find_map(|prompt| prompt.described.clone());
         for (i, prompt) in prompts.into_iter().enumerate() {
             requests.push(self.submit_prompt(i, prompt, host, &mut opened)?);
         }
@@ -121,6 +122,7 @@ impl Submission<'_> {
             choices: opened.logs,
             prompt_tokens,
             image_tokens,
+            described,
             resumed: None,
         };
         Ok((generation, opened.readers))
@@ -316,6 +318,7 @@ impl Submission<'_> {
         RemoteRequest {
             prompt: PromptRecord {
                 echo_text: None,
+                described: None,
                 ..prompt.to_record()
             },
             params: GenerationParams {

@@ -34,8 +34,8 @@ use generate::images::Vision;
 use generate::model_handle::ModelHandle;
 use remote::ModelRelay;
 use server::{
-    EngineAbsence, EngineArithmetic, LoadPhase, LoadProgress, ModelFacts, ModelIdentity,
-    StepMetrics,
+    EngineAbsence, EngineArithmetic, LoadPhase, LoadProgress, ModelFacts, ModelIdentity, ModelTask,
+    StepMetrics, VisionProxy,
 };
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
@@ -51,6 +51,8 @@ pub(crate) struct LoadedEngine {
     pub(crate) facts: ModelFacts,
     pub(crate) identity: ModelIdentity,
     pub(crate) handle: ModelHandle,
+    /// The model that describes images for this one.
+    pub(crate) vision_proxy: Option<Arc<VisionProxy>>,
     pub(crate) steps: Arc<StepMetrics>,
     /// Called after each step.
     pub(crate) step_signal: StepSignal,
@@ -135,6 +137,7 @@ pub(crate) fn load_from(
     let mut identity = find_identity(&files, &described);
     let adapters = &described.adapters.adapters;
     let mut model = load_weights(source, (files, adapters, tower), isa, settings, report)?;
+    let vision_proxy = vision_proxy_of(vision.is_some(), &described, settings)?;
     let arithmetic_now = model.arithmetic_now.take();
     identity.arithmetic.clone_from(&model.arithmetic);
     tracing::debug!(arithmetic = model.arithmetic, "arithmetic of the model");
@@ -154,6 +157,7 @@ pub(crate) fn load_from(
         facts: described.facts.clone(),
         identity,
         handle: new_handle(described, (engine, vision), context_max, settings),
+        vision_proxy,
         steps,
         step_signal,
         bytes,
@@ -208,6 +212,19 @@ fn describe_model(
         answers,
         capabilities,
     })
+}
+
+/// The proxy of a model; `None` of one that sees images itself, or generates no text.
+fn vision_proxy_of(
+    sees_images: bool,
+    described: &DescribedModel,
+    settings: &Settings,
+) -> Result<Option<Arc<VisionProxy>>, Failure> {
+    if sees_images || described.facts.task != ModelTask::Generation {
+        return Ok(None);
+    }
+    let proxy = settings.vision_proxy().map_err(Failure::User)?;
+    Ok(proxy.map(Arc::new))
 }
 
 fn new_handle(

@@ -93,6 +93,7 @@ impl Bench {
         };
         let generation = StartedGeneration {
             image_tokens: 0,
+            described: None,
             engine: self.engine.clone(),
             tokenizer: small_vocabulary::tokenizer(),
             requests: Vec::new(),

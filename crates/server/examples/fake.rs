@@ -70,6 +70,7 @@ fn served() -> Result<ServedModel, Box<dyn Error>> {
         facts: ModelFacts::default(),
         identity: ModelIdentity::default(),
         steps,
+        vision_proxy: None,
         engine_absence: None,
         engine_arithmetic: None,
         handle: ModelHandle::new(

@@ -64,6 +64,7 @@ pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,
 };
 pub use gateway::limits::{ModelLimits, ResponseLimits, StreamClocks};
+pub use gateway::media::{OnFailure, VisionProxy, VisionServer};
 pub use gateway::metrics::StepMetrics;
 pub use gateway::models::{
     DerivedModel, EngineAbsence, EngineArithmetic, Library, LibraryError, LoadError, LoadPhase,
@@ -76,6 +77,7 @@ pub use gateway::records::{
     key_of_description,
 };
 pub use gateway::recovery::StartingJournal;
+pub use gateway::remote_images::{RemoteHost, RemoteImages};
 pub use gateway::stored::{StoredSummary, is_stored_answer};
 pub use gateway::stream_owners::RecordsSetup;
 pub use gateway::streams::StreamLimits;

@@ -30,6 +30,7 @@ use gateway::limits::LiveLimits;
 use gateway::models::{self, Library, Loading, ModelRegistry, ServedModel};
 use gateway::recovery::StartingJournal;
 use gateway::recovery::starting_journal::{hold_requests, recover_streams};
+use gateway::remote_images::RemoteImages;
 use gateway::stream_owners::{RecordsSetup, start_records};
 use gateway::streams::{JournalSlot, StreamFeed, StreamJournal};
 use gateway::takeover::take_over_orphans;
@@ -226,6 +227,13 @@ impl Server {
     #[must_use]
     pub fn with_webhook_secrets(self, secrets: Arc<WebhookSecrets>) -> Self {
         self.app.gateway.outbox.set_secrets(secrets);
+        self
+    }
+
+    /// Fetches images that requests name by addresses of other servers. To be called once.
+    #[must_use]
+    pub fn with_remote_images(self, images: RemoteImages) -> Self {
+        let _ = self.app.gateway.generations.remote_images.set(images);
         self
     }
 

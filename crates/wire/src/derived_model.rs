@@ -199,6 +199,8 @@ pub struct RequestedModel<'a> {
     pub capabilities: Capabilities,
     /// Whether the model takes images. Of a model that reads text only, a request still names its images.
     pub takes_images: bool,
+    /// Whether the server fetches images from other servers.
+    pub fetches_images: bool,
     /// Adapters that a request may use.
     pub adapters: &'a ModelAdapters,
     /// Number of token ids.

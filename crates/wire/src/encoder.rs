@@ -3,7 +3,7 @@
 //! The order of events on one stream, as [`generate::output::event`] defines the order:
 //!
 //! ```text
-//! (Queued | Loading)*  Opened  Started?  (Delta | ToolCall | StateChanged | ChoiceEnded)*
+//! (Queued | Loading | Image)*  Opened  Started?  (Delta | ToolCall | StateChanged | ChoiceEnded)*
 //! Usage?  (Finished | Failed)
 //! ```
 //!
@@ -17,6 +17,7 @@ use crate::json;
 use crate::shared::finish_reason;
 use bytes::{Bytes, BytesMut};
 use generate::error::ApiError;
+use generate::images::DescriptionState;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Event, Usage};
 use serde::Serialize;
@@ -64,6 +65,14 @@ pub fn write_wait_comment(event: &Event<'_>, out: &mut FrameWriter<'_>) {
             out.write_comment(format_args!("queued, position {position}"));
         }
         Event::Loading { state, percent } => out.write_comment(format_args!("{state} {percent} %")),
+        Event::Image {
+            index,
+            count,
+            state: DescriptionState::Describing,
+        } => {
+            let number = index + 1;
+            out.write_comment(format_args!("describing image {number} of {count}"));
+        }
         _ => {}
     }
 }

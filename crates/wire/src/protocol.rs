@@ -149,6 +149,11 @@ impl Protocol {
         } else {
             fields.for_text_only()
         };
+        let fields = if model.fetches_images {
+            fields.fetching_images()
+        } else {
+            fields
+        };
         let ignored = row.reasoning.fields_without_effect(&fields, model)?;
         let defaults = model
             .derived
@@ -410,6 +415,8 @@ const INFILL: ProtocolRow = ProtocolRow {
     ..LLAMA_COMPLETION
 };
 
+#[cfg(test)]
+mod description_tests;
 #[cfg(test)]
 mod image_tests;
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::encoder::{Encoder, FrameId, FrameWriter};
 use crate::shared::event_parts::{TokenRange, ToolCallEvent};
 use crate::shared::job_outcome::{self, JobError, JobErrorCode, JobOutcome};
 use crate::shared::logprobs::ChatLogprobs;
+use crate::shared::vision_proxy::{ImageProgress, VisionProxyUsage};
 use crate::{clock, json};
 use bytes::BytesMut;
 use generate::error::ApiError;
@@ -34,6 +35,11 @@ enum StreamMessage<'a> {
     Queued {
         stream: &'a str,
         position: usize,
+    },
+    Image {
+        stream: &'a str,
+        #[serde(flatten)]
+        image: ImageProgress,
     },
     Started {
         stream: &'a str,
@@ -72,7 +78,7 @@ enum StreamMessage<'a> {
         stream: &'a str,
         #[serde(flatten)]
         reason: Reason<'a>,
-        usage: StreamUsage,
+        usage: StreamUsage<'a>,
         decode_time_ms: u64,
     },
     /// The `type` is that of the tool-call part.
@@ -108,10 +114,12 @@ struct Reason<'a> {
 }
 
 #[derive(Serialize)]
-struct StreamUsage {
+struct StreamUsage<'a> {
     prompt_tokens: u64,
     cached_tokens: u64,
     completion_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vision_proxy: Option<VisionProxyUsage<'a>>,
 }
 
 impl<'a> Reason<'a> {
@@ -246,6 +254,7 @@ impl RealtimeEncoder {
                 prompt_tokens: usage.prompt_tokens,
                 cached_tokens: usage.cached_tokens,
                 completion_tokens: usage.completion_tokens,
+                vision_proxy: VisionProxyUsage::of(&self.source),
             },
             decode_time_ms: u64::try_from(ms).unwrap_or(u64::MAX),
         }
@@ -260,6 +269,13 @@ impl Encoder for RealtimeEncoder {
                 let message = StreamMessage::Queued {
                     stream: &self.stream,
                     position: *position,
+                };
+                out.write_frame(FrameId::None, None, &message);
+            }
+            Event::Image { index, state, .. } => {
+                let message = StreamMessage::Image {
+                    stream: &self.stream,
+                    image: ImageProgress::new(*index, *state),
                 };
                 out.write_frame(FrameId::None, None, &message);
             }

@@ -239,6 +239,7 @@ pub(crate) mod tests {
         ] {
             let model = RequestedModel {
                 takes_images: false,
+                fetches_images: false,
                 id: "tiny",
                 derived: None,
                 adapters: &generate::model_handle::NO_ADAPTERS,

@@ -39,9 +39,10 @@ impl LongBody {
     }
 }
 
-/// Bytes of images in the text of a body.
+/// Bytes of images in the text of a body; of those on other servers there are none.
 pub(crate) fn base64_bytes(images: &[ImagePart]) -> usize {
-    let blocks = images.iter().map(|part| part.bytes.len().div_ceil(3));
+    let sent = images.iter().filter(|part| part.url.is_none());
+    let blocks = sent.map(|part| part.bytes.len().div_ceil(3));
     blocks.sum::<usize>() * BASE64_CHARS
 }
 
@@ -68,6 +69,7 @@ mod tests {
             bytes: vec![0; 3000].into(),
             detail: generate::images::detail_of_name("auto").expect("a detail"),
             path: "images[0]".to_owned(),
+            url: None,
         };
         assert!(
             body(5000)

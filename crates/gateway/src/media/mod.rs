@@ -1,15 +1,24 @@
 //! Images of requests on their way to the engine: checked before admission, decoded on threads of their own, within bounds
-//! of bytes that all requests share.
+//! of bytes that all requests share; or to another model, whose descriptions become text of the prompt.
 
 mod byte_budget;
 mod long_body;
 mod media_threads;
+mod vision_proxy;
+mod vision_server;
 
 pub use byte_budget::{ByteBudget, ByteReservation};
 pub(crate) use long_body::base64_bytes;
 pub use long_body::{LongBody, too_large};
 pub(crate) use media_threads::full;
 pub use media_threads::{Elapsed, MediaCounts, MediaThreads};
+pub use vision_proxy::{
+    DESCRIPTION_BYTES_MAX, DescriptionCache, DescriptionCounts, DescriptionStats, OnFailure,
+    QUESTION, VisionProxy,
+};
+pub(crate) use vision_proxy::{DescriptionKey, bounded};
+pub(crate) use vision_server::{DescriptionRequest, MadeDescription};
+pub use vision_server::{InvalidServer, VisionServer};
 
 use std::sync::Arc;
 
@@ -22,4 +31,8 @@ pub struct MediaHandles {
     pub pixels: Arc<ByteBudget>,
     /// Bytes of bodies that are longer than those of requests without images may be.
     pub bodies: Arc<ByteBudget>,
+    /// Descriptions of images that were made before.
+    pub descriptions: DescriptionCache,
+    /// Counts of descriptions.
+    pub described: DescriptionStats,
 }

@@ -1,6 +1,6 @@
 //! The models there are, as they are listed.
 
-use super::{DerivedModel, LocalModel, ModelEntry, ModelRegistry, ModelState};
+use super::{DerivedModel, Library, LocalModel, ModelEntry, ModelRegistry, ModelState};
 use engine::Pooling;
 use generate::error::ApiError;
 use generate::infill_prompt::RerankTemplate;
@@ -25,6 +25,8 @@ pub struct ListedModel {
     /// The derived model, if the name is one of a derived model.
     pub made: Option<Arc<DerivedModel>>,
     engines: Option<usize>,
+    /// Whether another model would describe images for a model that is not loaded.
+    has_vision_proxy: bool,
 }
 
 impl ListedModel {
@@ -45,10 +47,12 @@ impl ListedModel {
             facts,
             made: None,
             engines: None,
+            has_vision_proxy: false,
         }
     }
 
-    fn of_local(local: LocalModel, entry: Option<&ModelEntry>) -> Self {
+    fn of_local(local: LocalModel, entry: Option<&ModelEntry>, library: &dyn Library) -> Self {
+        let has_vision_proxy = library.has_vision_proxy(&local);
         let state = entry.map_or(ModelState::Unloaded, ModelEntry::state);
         let modified = local.facts.modified.duration_since(UNIX_EPOCH);
         let modified_s = modified.map_or(0, |since| since.as_secs());
@@ -65,6 +69,7 @@ impl ListedModel {
             facts: Some(local.facts),
             made: local.made,
             engines: local.engines,
+            has_vision_proxy,
         }
     }
 
@@ -92,17 +97,17 @@ impl ListedModel {
     /// What the model can do, with the names of Ollama's API; `template`: what its chat template can.
     pub fn capability_names(&self, template: Capabilities) -> Vec<&'static str> {
         let task = self.task().unwrap_or(ModelTask::Generation);
-        task.capabilities(template, self.sees_images())
+        task.capabilities(template, self.takes_images())
     }
 
-    /// Whether the model sees images: of a loaded model as it was loaded, of another as its files say.
-    fn sees_images(&self) -> bool {
+    /// Whether the model takes images: of a loaded model as it was loaded, of another as its files and the settings say.
+    fn takes_images(&self) -> bool {
         match &self.state {
-            ModelState::Ready(serving) => serving.model.handle.vision.is_some(),
-            _ => self
-                .facts
-                .as_ref()
-                .is_some_and(|facts| facts.tower.is_some()),
+            ModelState::Ready(serving) => serving.model.takes_images(),
+            _ => {
+                let facts = self.facts.as_ref();
+                self.has_vision_proxy || facts.is_some_and(|facts| facts.tower.is_some())
+            }
         }
     }
 
@@ -155,10 +160,11 @@ impl ModelRegistry {
         let Some(library) = self.library().cloned() else {
             return vec![ListedModel::of_entry(self.first_entry())];
         };
-        let all = tokio::task::spawn_blocking(move || library.all()).await;
+        let store = Arc::clone(&library);
+        let all = tokio::task::spawn_blocking(move || store.all()).await;
         let listed = |local: LocalModel| {
             let entry = self.known_entry(local.weights.as_deref());
-            ListedModel::of_local(local, entry.as_deref())
+            ListedModel::of_local(local, entry.as_deref(), &*library)
         };
         all.unwrap_or_default().into_iter().map(listed).collect()
     }
@@ -173,9 +179,10 @@ impl ModelRegistry {
             return Ok(ListedModel::of_entry(&named.entry));
         };
         let asked = named.name.to_string();
-        let local = tokio::task::spawn_blocking(move || library.find(&asked)).await;
+        let store = Arc::clone(&library);
+        let local = tokio::task::spawn_blocking(move || store.find(&asked)).await;
         Ok(match local.unwrap_or_default() {
-            Some(local) => ListedModel::of_local(local, Some(&named.entry)),
+            Some(local) => ListedModel::of_local(local, Some(&named.entry), &*library),
             None => ListedModel::of_entry(&named.entry),
         })
     }
@@ -211,14 +218,14 @@ impl ModelTask {
     }
 
     /// What a model for this task can do, with the names of Ollama's API; `template`: what its chat template can.
-    fn capabilities(self, template: Capabilities, sees_images: bool) -> Vec<&'static str> {
+    fn capabilities(self, template: Capabilities, takes_images: bool) -> Vec<&'static str> {
         let names = match self {
             Self::Embedding => return vec!["embedding"],
             Self::Ranking => return vec!["rerank"],
             Self::Generation => [
                 ("completion", true),
                 ("tools", template.tools != ToolSupport::None),
-                ("vision", sees_images),
+                ("vision", takes_images),
                 ("thinking", template.thinking),
             ],
         };

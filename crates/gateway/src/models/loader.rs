@@ -271,6 +271,10 @@ pub trait Library: Send + Sync + 'static {
         weights: Option<&str>,
         tell: &mut dyn FnMut(LoadProgress),
     ) -> Result<LoadedModel, LoadError>;
+    /// Whether another model would describe images for this one, by the settings. Does not block.
+    fn has_vision_proxy(&self, _model: &LocalModel) -> bool {
+        false
+    }
     /// Why the model, requested by this name, cannot be loaded now, where that is known before the load; the message is for
     /// the client.
     fn obstacle(&self, _name: &str, _weights: Option<&str>) -> Option<String> {

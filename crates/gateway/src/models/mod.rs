@@ -14,6 +14,7 @@
 //! so that an admitted request keeps its permit. Each model has its own engine and threads: loading or unloading one
 //! does not delay another.
 
+use crate::media::VisionProxy;
 use crate::metrics::StepMetrics;
 use generate::error::ApiError;
 use generate::model_handle::ModelHandle;
@@ -50,6 +51,8 @@ pub struct ServedModel {
     pub identity: ModelIdentity,
     /// Handle for generation.
     pub handle: ModelHandle,
+    /// The model that describes images for this one; `None`: the model sees images itself, or takes none.
+    pub vision_proxy: Option<Arc<VisionProxy>>,
     /// Metrics of the engine's steps ([`StepMetrics::observer`]).
     pub steps: Arc<StepMetrics>,
     /// Why engines of other processes cannot be waited for any longer; `None`: the engine is in this process.
@@ -62,6 +65,11 @@ pub struct ServedModel {
 pub type EngineArithmetic = Box<dyn Fn() -> BTreeSet<String> + Send + Sync>;
 
 impl ServedModel {
+    /// Whether requests may have images: the model sees them, or another one describes them.
+    pub fn takes_images(&self) -> bool {
+        self.handle.vision.is_some() || self.vision_proxy.is_some()
+    }
+
     /// An error for a request for text, if the model generates none.
     pub(crate) fn expect_text(&self) -> Result<(), ApiError> {
         if self.handle.engine.generates() {

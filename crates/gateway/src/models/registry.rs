@@ -148,11 +148,11 @@ impl ModelRegistry {
         slots.filter_map(|entry| entry.ready_model().map(|serving| (entry, serving)))
     }
 
-    /// Whether a request with images may find a model that sees them: a ready one, or one that is not loaded yet.
+    /// Whether a request with images may find a model that takes them: a ready one, or one that is not loaded yet.
     pub fn may_see_images(&self) -> bool {
         let sees = |entry: &Arc<ModelEntry>| {
             let ready = entry.ready_model();
-            ready.is_none_or(|ready| ready.model.handle.vision.is_some())
+            ready.is_none_or(|ready| ready.model.takes_images())
         };
         self.library().is_some() || self.entries().iter().any(sees)
     }

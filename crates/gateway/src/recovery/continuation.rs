@@ -81,6 +81,7 @@ impl Continuation {
             },
             program: None,
             images: None,
+            described: None,
             context_max: description.context_max,
             body_bytes: description.body_bytes,
             deadline,

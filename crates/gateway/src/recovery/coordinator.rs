@@ -12,7 +12,7 @@ use super::starting_journal::HeldRequests;
 use super::stream_recovery::{RecoveredStreams, StreamRecovery, model_missing};
 use crate::handles::Gateway;
 use crate::models::{ModelEntry, ModelRegistry, ModelState, ReadyModel};
-use crate::pending_generation::{PendingGeneration, requested_choices};
+use crate::pending_generation::{Entrance, PendingGeneration, requested_choices};
 use crate::records::description::ModelMatch;
 use crate::streams::DurableStream;
 use admission::AdmissionRequest;
@@ -276,7 +276,7 @@ fn requeue(pending: PendingGeneration, serving: &ReadyModel) {
         who: pending.handles.ids.fingerprint_of(&record.id()),
     };
     let ticket = serving.admission.requeue(request, record.meta().arrived);
-    drop(pending.run_in_task(ticket));
+    drop(pending.run_in_task(Entrance::Queued(ticket)));
 }
 
 fn is_alone((_, attempt): &(StreamRecovery, Attempt)) -> bool {

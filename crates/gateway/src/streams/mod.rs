@@ -56,6 +56,7 @@
 //!   response and connects the two.
 //! - `Attendance`, in the record: the readers that are present, and whether the end was read. An [`EndReceipt`] is the end on the way to one of them.
 //! - `ControlHistory`, in the record: the last control updates.
+//! - `ImageProgress`, in the record: images that another model describes before the start.
 //! - `Transitions`, shared with the engine's followers: the state changes, published to the [`StreamFeed`].
 
 pub(crate) mod change_of_owner;
@@ -63,6 +64,7 @@ pub mod control;
 pub mod describe;
 pub(crate) mod durable_stream;
 pub(crate) mod feed;
+pub(crate) mod image_progress;
 pub(crate) mod journal_copy;
 pub mod positions;
 pub(crate) mod recorder;
@@ -84,6 +86,7 @@ pub use change_of_owner::{StreamOrigin, lost_error};
 pub use durable_stream::{DurableStream, ForgottenRecords, StoredBlob};
 pub use feed::{FeedEvent, FeedView, StreamFeed};
 pub use generate::stream_source::{ChoiceLog, StartedGeneration};
+pub use image_progress::{ImageChange, ImageFollower};
 pub(crate) use run_control::RunControl;
 pub(crate) use stream_credit::SocketMetrics;
 pub use stream_journal::{

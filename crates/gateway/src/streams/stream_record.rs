@@ -7,6 +7,7 @@
 
 use super::change_of_owner::StreamOrigin;
 use super::control::{ControlHistory, Steering};
+use super::image_progress::ImageProgress;
 use super::stream_credit::CreditOwner;
 use super::subscriber::Attendance;
 use super::transitions::Transitions;
@@ -72,6 +73,7 @@ pub struct StreamRecord {
     durable: Option<DurableStream>,
     /// The connection of the client that reads the stream to the end.
     connection: ConnectionHandle,
+    image_progress: ImageProgress,
 }
 
 impl StreamRecord {
@@ -103,6 +105,7 @@ impl StreamRecord {
             steering: Steering::default(),
             durable,
             connection: ConnectionHandle::default(),
+            image_progress: ImageProgress::default(),
         }
     }
 
@@ -139,6 +142,11 @@ impl StreamRecord {
     /// The records of the stream in the journal.
     pub(crate) fn durable(&self) -> Option<&DurableStream> {
         self.durable.as_ref()
+    }
+
+    /// Images that another model describes.
+    pub(super) fn image_progress(&self) -> &ImageProgress {
+        &self.image_progress
     }
 
     /// The connection that carries the stream to the client.

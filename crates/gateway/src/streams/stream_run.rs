@@ -184,6 +184,16 @@ impl PermitHolder {
         }
     }
 
+    /// A holder for a generation that is part of a stream's preparation, and has no stream of its own.
+    pub(crate) fn without_stream(permit: Permit, undelivered: &Arc<UndeliveredStreams>) -> Self {
+        Self {
+            permit,
+            _pixels: None,
+            record: Weak::new(),
+            undelivered: Arc::clone(undelivered),
+        }
+    }
+
     /// The holder, which also keeps a share of the bytes of images.
     pub(crate) fn with_pixels(mut self, pixels: Option<ByteReservation>) -> Self {
         self._pixels = pixels;

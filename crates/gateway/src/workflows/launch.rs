@@ -125,6 +125,7 @@ impl RunLauncher<'_> {
         let started = Started {
             generation: StartedGeneration {
                 image_tokens: 0,
+                described: None,
                 engine: self.served.handle.engine.clone(),
                 tokenizer: Arc::clone(&self.served.handle.tokenizer),
                 requests: Vec::new(),

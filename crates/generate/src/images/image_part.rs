@@ -16,6 +16,8 @@ pub struct ImagePart {
     pub detail: Detail,
     /// Path of the field, for error messages.
     pub path: String,
+    /// Address of the image on another server, where the client sent one; the bytes are empty until they are fetched.
+    pub url: Option<Arc<str>>,
 }
 
 /// The bytes may be megabytes, and are the user's.
@@ -25,7 +27,7 @@ impl fmt::Debug for ImagePart {
             .field("bytes", &self.bytes.len())
             .field("detail", &self.detail)
             .field("path", &self.path)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -69,6 +71,18 @@ impl ImagePart {
         media::file_digest(&self.bytes)
     }
 
+    /// Media type, by the bytes; `application/octet-stream` of a kind that is not read.
+    pub fn media_type(&self) -> &'static str {
+        match ImageKind::of(&self.bytes) {
+            Ok(ImageKind::Jpeg) => "image/jpeg",
+            Ok(ImageKind::Png) => "image/png",
+            Ok(ImageKind::WebP) => "image/webp",
+            Ok(ImageKind::Gif) => "image/gif",
+            Ok(ImageKind::Bmp) => "image/bmp",
+            Err(_) => "application/octet-stream",
+        }
+    }
+
     /// The image as a record has it. Takes time with the bytes.
     pub fn to_record(&self) -> ImageRecord {
         let digest = media::file_digest(&self.bytes);
@@ -96,6 +110,7 @@ impl ImagePart {
                 bytes,
                 detail,
                 path,
+                url: None,
             }),
             None => Err(ImageRecordError::Detail { path }),
         }
@@ -146,6 +161,7 @@ mod tests {
             bytes: Arc::from(&b"abc"[..]),
             detail: Detail::Low,
             path: "messages[0].content[1]".to_owned(),
+            url: None,
         };
         let record = serde_json::to_value(part.to_record()).expect("JSON");
         let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";

@@ -3,7 +3,7 @@
 use super::{ImagePart, Vision};
 use crate::error::{ApiError, Problem};
 use media::plan::Plan;
-use media::{Detail, Header, ImageError, ImageFault};
+use media::{Detail, Header, ImageError, ImageFault, Limits};
 
 /// Faulty images that one error names.
 const PROBLEMS_MAX: usize = 64;
@@ -28,21 +28,59 @@ pub struct MeasuredImages(Vec<MeasuredImage>);
 /// There are too many images, or one is of a kind that is not read, broken, animated, or beyond a bound; all of them are
 /// named, with the paths of their fields.
 pub fn measure(vision: &Vision, parts: &[ImagePart]) -> Result<MeasuredImages, ApiError> {
-    if let Some(first) = parts.get(vision.images_max) {
-        let most = vision.images_max;
-        let message = format!("is image {}: at most {most} images are taken", most + 1);
-        return Err(ApiError::fields(vec![Problem::new(&first.path, message)]));
+    expect_few(parts, vision.images_max)?;
+    let images = read_all(parts, |part| MeasuredImage::read(vision, part))?;
+    Ok(MeasuredImages(images))
+}
+
+/// Bounds of the images of a request to a model that sees none itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ImageBounds {
+    /// Images of one request, at most.
+    pub images_max: usize,
+    /// Bounds of one image.
+    pub limits: Limits,
+}
+
+impl ImageBounds {
+    /// Checks images, as far as their headers show. Decodes nothing.
+    ///
+    /// # Errors
+    /// There are too many images, or one is of a kind that is not read, broken, animated, or beyond a bound; all of them are
+    /// named, with the paths of their fields.
+    pub fn check(&self, parts: &[ImagePart]) -> Result<(), ApiError> {
+        expect_few(parts, self.images_max)?;
+        read_all(parts, |part| {
+            Header::read(&part.path, &part.bytes, &self.limits).map(drop)
+        })
+        .map(drop)
     }
+}
+
+fn expect_few(parts: &[ImagePart], images_max: usize) -> Result<(), ApiError> {
+    let Some(first) = parts.get(images_max) else {
+        return Ok(());
+    };
+    let number = images_max + 1;
+    let message = format!("is image {number}: at most {images_max} images are taken");
+    Err(ApiError::fields(vec![Problem::new(&first.path, message)]))
+}
+
+/// What `read` gives for each image, or all faults.
+fn read_all<T>(
+    parts: &[ImagePart],
+    read: impl Fn(&ImagePart) -> Result<T, ImageError>,
+) -> Result<Vec<T>, ApiError> {
     let (mut images, mut problems) = (Vec::with_capacity(parts.len()), Vec::new());
     for part in parts {
-        match MeasuredImage::read(vision, part) {
+        match read(part) {
             Ok(image) => images.push(image),
             Err(error) => problems.push(problem(error)),
         }
     }
     problems.truncate(PROBLEMS_MAX);
     if problems.is_empty() {
-        Ok(MeasuredImages(images))
+        Ok(images)
     } else {
         Err(ApiError::fields(problems))
     }

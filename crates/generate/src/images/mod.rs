@@ -3,20 +3,25 @@
 //! ```text
 //! image_part       an image as a parser read it           image_marks   texts around the rows of an image, by family
 //! measured_image   header and plan: rows, before decoding prepared_image pictures and keys for the encoder
+//! descriptions     texts in place of images, for a model that reads text only
 //! ```
 //!
 //! The number of rows follows from an image's header, so a prompt is built, counted and truncated before anything is
 //! decoded; only images that are still in the prompt are decoded at all.
 
+mod descriptions;
 mod image_marks;
 mod image_part;
 mod measured_image;
 mod prepared_image;
 
+pub use descriptions::{
+    DescriptionState, DescriptionUsage, QUESTION_BYTES_MAX, put_descriptions, question_about,
+};
 pub use image_marks::{ImageMarks, MarkPiece};
 pub(crate) use image_part::hex;
 pub use image_part::{ImagePart, ImageRecord, ImageRecordError, detail_name, detail_of_name};
-pub use measured_image::{MeasuredImage, MeasuredImages, measure};
+pub use measured_image::{ImageBounds, MeasuredImage, MeasuredImages, measure};
 pub use prepared_image::{PreparedImage, prepare};
 
 use media::{Limits, Recipe};

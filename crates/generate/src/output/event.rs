@@ -1,6 +1,7 @@
 //! Events of a stream: the only interface between the output pipeline and the encoders of all wire protocols.
 
 use crate::error::ApiError;
+use crate::images::DescriptionState;
 use crate::output::pipeline::PlacedPart;
 use crate::output::position::Position;
 use crate::stream_source::{Change, StartedGeneration};
@@ -22,6 +23,15 @@ pub enum Event<'a> {
         state: &'static str,
         /// Progress of the load.
         percent: u64,
+    },
+    /// An image is on its way to its description by another model.
+    Image {
+        /// Number of the image, from 0.
+        index: usize,
+        /// Images of the request.
+        count: usize,
+        /// How far it is.
+        state: DescriptionState,
     },
     /// The stream begins; no output of any choice was emitted.
     Opened {

@@ -127,6 +127,7 @@ fn picture(width: u32, height: u32) -> ImagePart {
         bytes: bytes.into(),
         detail: Detail::High,
         path: format!("p{width}"),
+        url: None,
     }
 }
 
@@ -476,11 +477,13 @@ fn images_that_are_not_read_are_named_together() {
         bytes: bytes.into(),
         detail: Detail::Auto,
         path: path.to_owned(),
+        url: None,
     };
     let broken = ImagePart {
         path: "broken".into(),
         bytes: picture(4, 4).bytes[..30].into(),
         detail: Detail::Auto,
+        url: None,
     };
     let parts = [
         part("heic", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"),

@@ -16,6 +16,7 @@ impl PreparedPrompt {
             text: rendered.map(|rendered| rendered.text.clone()),
             tools: rendered.map_or_else(Vec::new, |rendered| rendered.tools.clone()),
             images: self.run_records(),
+            described: self.described.clone(),
         }
     }
 }
@@ -38,6 +39,7 @@ impl PromptEncoder<'_> {
             text,
             tools,
             images,
+            described,
         } = record;
         let (tokenizer, context_max) = (&self.model.tokenizer, self.model.context_max);
         let vocab = tokenizer.vocab_size();
@@ -67,6 +69,7 @@ impl PromptEncoder<'_> {
             rendered,
             image_runs,
             media: Vec::new(),
+            described,
         })
     }
 }

@@ -116,6 +116,7 @@ impl RemoteRequest {
         };
         let started = StartedGeneration {
             image_tokens: 0,
+            described: None,
             engine: model.engine.clone(),
             tokenizer: Arc::clone(&model.tokenizer),
             requests: vec![Submitted {

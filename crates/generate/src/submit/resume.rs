@@ -163,6 +163,7 @@ impl Submission<'_> {
                 .iter()
                 .map(|prompt| prompt.image_rows() as u64)
                 .sum(),
+            described: prompts.iter().find_map(|prompt| prompt.described.clone()),
             resumed: Some(counts),
         };
         Ok((generation, opened.readers))

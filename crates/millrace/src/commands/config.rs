@@ -3,7 +3,7 @@
 use crate::args::{ConfigArgs, ConfigCommand, ServeArgs};
 use crate::config::{self, Config};
 use crate::failure::Failure;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::io::Write;
 
 /// Prints the settings, their schema or their table.
@@ -26,14 +26,25 @@ fn print_settings(args: &ServeArgs) -> Result<(), Failure> {
             continue;
         };
         writeln!(out, "{name}:")?;
-        for (key, value) in section {
-            setting_line(
-                &mut out,
-                &config,
-                ("  ", key),
-                &format!("{name}.{key}"),
-                value,
-            )?;
+        section_lines(&mut out, &config, ("  ", name), section)?;
+    }
+    Ok(())
+}
+
+fn section_lines(
+    out: &mut impl Write,
+    config: &Config,
+    (indent, section): (&str, &str),
+    settings: &Map<String, Value>,
+) -> Result<(), Failure> {
+    for (name, value) in settings {
+        let key = format!("{section}.{name}");
+        match value.as_object() {
+            Some(inner) if !config.origins.contains_key(&key) => {
+                writeln!(out, "{indent}{name}:")?;
+                section_lines(out, config, (&format!("{indent}  "), &key), inner)?;
+            }
+            _ => setting_line(out, config, (indent, name), &key, value)?,
         }
     }
     Ok(())

@@ -58,8 +58,13 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
             .with_webhook_secrets(Arc::clone(&ring.webhook_secrets));
         // The model of an engine stays loaded: others count on it. With upstreams nothing is computed here.
         let is_alone = cluster.as_ref().is_none_or(JoinedCluster::is_gateway);
-        if is_alone && upstreams.is_none() {
+        let loads_models = is_alone && upstreams.is_none();
+        library.check_vision_proxies(loads_models)?;
+        if loads_models {
             server = server.with_library(Arc::clone(&library) as Arc<dyn server::Library>);
+        }
+        if let Some(images) = settings.remote_images() {
+            server = server.with_remote_images(images);
         }
         if let Some(watch) = StallWatch::start(&settings, &library) {
             server = server.with_stall_watch(move || watch.problem());

@@ -1,7 +1,10 @@
 //! Bounds of the settings, and conditions on several settings together.
 
 use super::catalog::SETTINGS;
-use super::{Settings, Speculation, adapters, cluster, listener, named_models, tree, upstream};
+use super::{
+    Settings, Speculation, adapters, cluster, listener, named_models, tree, upstream, vision_proxy,
+    vision_remote,
+};
 use crate::logging;
 use serde_json::{Map, Value};
 use server::Origins;
@@ -21,6 +24,8 @@ pub(super) fn problems(settings: &Settings) -> Vec<Problem> {
     found.extend(adapters::problem(settings));
     found.extend(named_models::problem(settings));
     found.extend(settings.sampling.problem());
+    found.extend(vision_proxy::problems(settings));
+    found.extend(vision_remote::problem(settings));
     let filter = logging::parse_filter(&settings.log.filter);
     found.extend(filter.err().map(|why| ("log.filter", why)));
     found

@@ -277,9 +277,7 @@ impl Layers {
     fn lay(&mut self, layer: &Map<String, Value>, origin: &Origin) {
         for (name, value) in layer {
             if let Some(keys) = value.as_object() {
-                for (key, value) in keys {
-                    self.set(&format!("{name}.{key}"), value.clone(), origin);
-                }
+                self.lay_section(name, keys, origin);
             } else if tree::get(&self.known, name).is_some() {
                 self.set(name, value.clone(), origin);
             } else {
@@ -287,6 +285,19 @@ impl Layers {
                 self.problems.push(format!(
                     "{name} ({origin}): must be a section of settings{hint}"
                 ));
+            }
+        }
+    }
+
+    fn lay_section(&mut self, section: &str, keys: &Map<String, Value>, origin: &Origin) {
+        for (key, value) in keys {
+            let key = format!("{section}.{key}");
+            let known = tree::get(&self.known, &key);
+            match value.as_object() {
+                Some(keys) if known.is_some_and(tree::is_section) => {
+                    self.lay_section(&key, keys, origin);
+                }
+                _ => self.set(&key, value.clone(), origin),
             }
         }
     }

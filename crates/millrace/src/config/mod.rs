@@ -30,6 +30,8 @@ mod table;
 mod tree;
 mod upstream;
 mod vision;
+mod vision_proxy;
+mod vision_remote;
 mod webhooks;
 
 pub(crate) use answers::{Field, ReasoningParser, ToolParser};

@@ -1,7 +1,7 @@
 //! Settings of single models, by name (`models.named`): defaults of their requests, and how they are loaded.
 
 use super::adapters::parse_adapters;
-use super::{DeviceChoice, KvType, MmprojChoice, Model, Settings};
+use super::{DeviceChoice, KvType, MmprojChoice, Settings};
 use crate::model_store::ModelName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,8 @@ const KEY: &str = "models.named";
 const NAMED_MAX: usize = 256;
 /// Bytes of a system message.
 const SYSTEM_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the name of another model.
+const NAME_BYTES_MAX: usize = 256;
 /// Tokens of a context.
 const CONTEXT_MAX: usize = 1 << 24;
 /// MiB of a KV cache.
@@ -56,6 +58,9 @@ pub(crate) struct NamedModel {
     /// As `model.mmproj`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mmproj: Option<MmprojChoice>,
+    /// As `vision.proxy.model`; `off` = none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) vision_proxy: Option<String>,
     /// As `model.chat_template`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) chat_template: Option<PathBuf>,
@@ -68,7 +73,11 @@ impl NamedModel {
     }
 
     /// Puts the given values into the settings of a model that is about to be loaded.
-    pub(crate) fn apply_to(&self, model: &mut Model) {
+    pub(crate) fn apply_to(&self, settings: &mut Settings) {
+        if let Some(proxy) = &self.vision_proxy {
+            settings.vision.proxy.model = Some(proxy.clone());
+        }
+        let model = &mut settings.model;
         model.context = self.context.or(model.context);
         model.kv_mib = self.kv_mib.or(model.kv_mib);
         model.kv_type = self.kv_type.unwrap_or(model.kv_type);
@@ -102,6 +111,7 @@ impl NamedModel {
             ("device", self.device.is_some()),
             ("adapters", self.adapters.is_some()),
             ("mmproj", self.mmproj.is_some()),
+            ("vision_proxy", self.vision_proxy.is_some()),
             ("chat_template", self.chat_template.is_some()),
         ];
         given
@@ -130,6 +140,13 @@ impl NamedModel {
                 return Some(format!("{field}: must be 1 to {most}, not {value}"));
             }
         }
+        if let Some(name) = &self.vision_proxy
+            && (name.is_empty() || name.len() > NAME_BYTES_MAX)
+        {
+            return Some(format!(
+                "vision_proxy: must have 1 to {NAME_BYTES_MAX} bytes"
+            ));
+        }
         if let Some(Err(why)) = self.adapters.as_deref().map(parse_adapters) {
             return Some(format!("adapters: {why}"));
         }
@@ -147,7 +164,7 @@ impl Settings {
     pub(crate) fn of_model(&self, name: &str) -> Self {
         let mut settings = self.clone();
         if let Some(named) = self.models.named.get(name) {
-            named.apply_to(&mut settings.model);
+            named.apply_to(&mut settings);
         }
         settings
     }

@@ -19,31 +19,36 @@ pub(crate) fn schema() -> Value {
     );
     let defaults = tree::of(&Settings::default());
     for (name, section) in schema_properties(&mut schema) {
-        if !defaults.get(name).is_some_and(Value::is_object) {
-            refine_field(section, name);
-            continue;
-        }
-        if let Some(section) = section.as_object_mut() {
-            section.remove("default");
-        }
-        for (key, field) in schema_properties(section) {
-            refine_field(field, &format!("{name}.{key}"));
-        }
+        refine(section, name, defaults.get(name));
     }
     schema
 }
 
+/// Refines a setting, or all settings of a section.
+fn refine(schema: &mut Value, key: &str, default: Option<&Value>) {
+    let Some(defaults) = default.filter(|default| tree::is_section(default)) else {
+        return refine_field(schema, key);
+    };
+    if let Some(section) = schema.as_object_mut() {
+        section.remove("default");
+    }
+    for (name, field) in schema_properties(schema) {
+        refine(field, &format!("{key}.{name}"), defaults.get(name));
+    }
+}
+
 /// Each key with its schema, in the order of the file's sections.
 pub(super) fn fields(schema: &Value) -> Vec<(String, &Value)> {
-    let mut fields = Vec::new();
+    let mut all = Vec::new();
     for (name, section) in properties(schema) {
         if section.get("x-reload").is_some() {
-            fields.push((name.clone(), section));
+            all.push((name.clone(), section));
             continue;
         }
-        fields.extend(properties(section).map(|(key, field)| (format!("{name}.{key}"), field)));
+        let inner = fields(section).into_iter();
+        all.extend(inner.map(|(key, field)| (format!("{name}.{key}"), field)));
     }
-    fields
+    all
 }
 
 fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {

@@ -56,7 +56,7 @@ impl Drop for Twins {
 
 fn file(key: &str, value: &Value) -> Value {
     match key.split_once('.') {
-        Some((section, name)) => json!({ section: { name: value } }),
+        Some((section, name)) => json!({ section: file(name, value) }),
         None => json!({ key: value }),
     }
 }

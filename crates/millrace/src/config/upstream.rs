@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use upstream::{UPSTREAMS_MAX, UpstreamAddress, UpstreamApi, UpstreamConfig};
 
+/// The setting with the file of the key.
+const KEY_FILE: &str = "upstream.api_key_file";
 /// Bytes of the file with the key.
 const KEY_BYTES_MAX: u64 = 4096;
 
@@ -93,7 +95,7 @@ impl Upstream {
                 Api::LlamaCpp => UpstreamApi::LlamaCpp,
             },
             model: self.model.clone(),
-            api_key: key.map(read_key).transpose()?,
+            api_key: key.map(|path| read_key(KEY_FILE, path)).transpose()?,
             head_max: Duration::from_millis(self.response_timeout_ms),
             silence_max: Duration::from_millis(self.silence_timeout_ms),
             ..UpstreamConfig::new(self.parsed_addresses()?)
@@ -109,10 +111,9 @@ impl Upstream {
     }
 }
 
-/// The key in a file: its first line.
-fn read_key(path: &Path) -> Result<String, String> {
-    let failed =
-        |why: &dyn std::fmt::Display| format!("upstream.api_key_file {}: {why}", path.display());
+/// The key in the file of this setting: its only word.
+pub(super) fn read_key(setting: &str, path: &Path) -> Result<String, String> {
+    let failed = |why: &dyn std::fmt::Display| format!("{setting} {}: {why}", path.display());
     let size = std::fs::metadata(path).map_err(|why| failed(&why))?.len();
     if size > KEY_BYTES_MAX {
         return Err(failed(&format!(
@@ -198,15 +199,16 @@ mod tests {
         let folder = testing::folder::Folder::new("upstream-key");
         let path = folder.0.join("key");
         std::fs::write(&path, "sk-1\n").unwrap();
-        assert_eq!(super::read_key(&path).as_deref(), Ok("sk-1"));
+        let read_key = |path: &std::path::Path| super::read_key(super::KEY_FILE, path);
+        assert_eq!(read_key(&path).as_deref(), Ok("sk-1"));
         for text in ["", "two words", "x".repeat(5000).as_str()] {
             std::fs::write(&path, text).unwrap();
             assert!(
-                super::read_key(&path)
+                read_key(&path)
                     .unwrap_err()
                     .contains("upstream.api_key_file")
             );
         }
-        assert!(super::read_key(&folder.0.join("none")).is_err());
+        assert!(read_key(&folder.0.join("none")).is_err());
     }
 }

@@ -1,5 +1,7 @@
 //! Settings of images: which tower a model sees with, and the bounds of what requests send.
 
+use super::vision_proxy::VisionProxySettings;
+use super::vision_remote::VisionRemote;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
@@ -48,6 +50,10 @@ pub(crate) struct Vision {
         extend("x-reload" = "restart", "x-reason" = "an image of 50 megapixels takes 4 to 7 bytes a pixel while it is decoded")
     )]
     pub(crate) decode_mib: u64,
+    /// A model that describes images for models that read text only.
+    pub(crate) proxy: VisionProxySettings,
+    /// Images on other servers, which requests name by their addresses.
+    pub(crate) remote: VisionRemote,
 }
 
 impl Default for Vision {
@@ -60,6 +66,8 @@ impl Default for Vision {
             cache_mib: 256,
             pixels_mib: 512,
             decode_mib: 384,
+            proxy: VisionProxySettings::default(),
+            remote: VisionRemote::default(),
         }
     }
 }

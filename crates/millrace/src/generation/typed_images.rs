@@ -36,6 +36,7 @@ pub(crate) fn read_image(named: &str, path: &Path, bytes_max: u64) -> Result<Ima
         bytes: bytes.into(),
         detail: Detail::Auto,
         path: field,
+        url: None,
     })
 }
 

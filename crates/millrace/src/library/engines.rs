@@ -159,7 +159,7 @@ impl RunningEngines {
             }
         }
         if let Some(named) = source.named() {
-            named.apply_to(&mut settings.model);
+            named.apply_to(&mut settings);
         }
         settings
     }
@@ -177,6 +177,7 @@ fn served_model(loaded: &mut LoadedEngine) -> ServedModel {
         identity: loaded.identity.clone(),
         steps: Arc::clone(&loaded.steps),
         handle: loaded.handle.clone(),
+        vision_proxy: loaded.vision_proxy.clone(),
         engine_absence: loaded.take_engine_absence(),
         engine_arithmetic: loaded.take_engine_arithmetic(),
     }

@@ -12,7 +12,7 @@ mod tests;
 
 pub(crate) use super::liveness::EngineProgress;
 use crate::cluster_node::JoinedCluster;
-use crate::config::Settings;
+use crate::config::{ClusterRole, Settings};
 use crate::failure::Failure;
 use crate::loading::{EngineChoice, RemoteLoadError};
 use crate::model_lookup::StartModel;
@@ -90,6 +90,38 @@ impl Library {
         }
     }
 
+    /// Checks that the models of the settings that describe images are here and have towers. `loads_models`: this process loads
+    /// models by name.
+    ///
+    /// # Errors
+    /// One is not here, reads text only, or cannot be loaded; the message names its setting.
+    pub(crate) fn check_vision_proxies(&self, loads_models: bool) -> Result<(), Failure> {
+        let settings = self.engines.settings();
+        // The gateways of a cluster have images described; its engines get the texts.
+        let is_engine = settings.cluster.role == ClusterRole::Engine;
+        if is_engine || settings.vision.proxy.address.is_some() {
+            return Ok(());
+        }
+        for (key, name) in settings.vision_proxy_models() {
+            if !loads_models {
+                return Err(Failure::user(format!(
+                    "{key}: this process loads no other model than the one it was started with: set vision.proxy.address"
+                )));
+            }
+            let Some(found) = self.store.find(name) else {
+                return Err(Failure::user(format!(
+                    "{key}: there is no model {name:?} here"
+                )));
+            };
+            if found.facts.tower.is_none() {
+                return Err(Failure::user(format!(
+                    "{key}: {name:?} reads text only: it has no tower (docs/images.md)"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Name of the model that the server was started with, once it is known.
     pub(crate) fn started_name(&self) -> Option<&str> {
         self.store.started_name()
@@ -163,6 +195,10 @@ impl server::Library for Library {
             RemoteLoadError::Failed(why) => LoadError::Failed(why.to_string()),
             RemoteLoadError::NoEngine(why) => LoadError::NoEngine(why),
         })
+    }
+
+    fn has_vision_proxy(&self, model: &LocalModel) -> bool {
+        self.store.has_vision_proxy(model)
     }
 
     fn obstacle(&self, name: &str, weights: Option<&str>) -> Option<String> {

@@ -1,7 +1,9 @@
 //! A model without weights: tokenizer, chat template and sizes from the model's files. Engines of other processes, or servers
 //! of others, compute the tokens.
 
-use super::{DescribedModel, LoadedEngine, StepSignal, describe_model, new_handle};
+use super::{
+    DescribedModel, LoadedEngine, StepSignal, describe_model, new_handle, vision_proxy_of,
+};
 use crate::bounds::engine_config;
 use crate::clock::now;
 use crate::cluster_node::{JoinedCluster, content_identity};
@@ -86,7 +88,7 @@ pub(crate) fn load_remote(
         context_max,
         inbox,
     })?;
-    let loaded = model.into_loaded(source, engine, context_max, settings);
+    let loaded = model.into_loaded(source, engine, context_max, settings)?;
     Ok(LoadedEngine {
         relay: Some(ModelRelay {
             absence: Some(cluster.engine_absence(key.clone())),
@@ -125,7 +127,7 @@ pub(crate) fn load_upstream(
         ..served
     };
     let (engine, inbox) = open_handle(without_embeddings, settings)?;
-    let loaded = model.into_loaded(source, engine, context_max, settings);
+    let loaded = model.into_loaded(source, engine, context_max, settings)?;
     upstreams.relay(UpstreamModel {
         eos: Arc::clone(&loaded.handle.eos),
         tokenizer: Arc::clone(&loaded.handle.tokenizer),
@@ -201,12 +203,14 @@ impl WeightlessModel {
         engine: Handle,
         context_max: usize,
         settings: &Settings,
-    ) -> LoadedEngine {
-        LoadedEngine {
+    ) -> Result<LoadedEngine, Failure> {
+        let vision_proxy = vision_proxy_of(false, &self.described, settings)?;
+        Ok(LoadedEngine {
             name: source.name.clone(),
             facts: self.described.facts.clone(),
             identity: self.identity,
             handle: new_handle(self.described, (engine, None), context_max, settings),
+            vision_proxy,
             steps: Default::default(),
             step_signal: StepSignal::default(),
             bytes: 0,
@@ -214,7 +218,7 @@ impl WeightlessModel {
             relay: None,
             arithmetic_now: None,
             _cache_writers: Vec::new(),
-        }
+        })
     }
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct ModelStore {
     packed_cache: Option<PackedCache>,
     /// Whether `pull` takes towers along.
     takes_towers: bool,
+    /// Whether another model describes images for models without settings of their own.
+    has_vision_proxy: bool,
 }
 
 /// The model that the server was started with.
@@ -91,6 +93,7 @@ impl ModelStore {
             named: settings.models.named.clone(),
             packed_cache: PackedCache::of(settings),
             takes_towers: settings.model.mmproj != MmprojChoice::Off,
+            has_vision_proxy: settings.vision.proxy.model().is_some(),
             started: OnceLock::new(),
         }
     }

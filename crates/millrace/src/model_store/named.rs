@@ -3,7 +3,7 @@
 use super::change::derive_from;
 use super::{LATEST, ModelStore};
 use crate::config::NamedModel;
-use server::{DerivedModel, LocalModel};
+use server::{DerivedModel, LocalModel, ModelTask};
 use std::sync::Arc;
 
 impl ModelStore {
@@ -32,6 +32,17 @@ impl ModelStore {
             Some((name, named)) if named.from.is_none() => self.find_as(name, named),
             _ => Some(local),
         }
+    }
+
+    /// Whether another model would describe images for this one.
+    pub(crate) fn has_vision_proxy(&self, model: &LocalModel) -> bool {
+        let named = self.named_model(&model.name);
+        let has_proxy = match named.and_then(|(_, named)| named.vision_proxy.as_deref()) {
+            Some(proxy) => proxy != "off",
+            None => self.has_vision_proxy,
+        };
+        let reads_text = model.facts.task == ModelTask::Generation && model.facts.tower.is_none();
+        has_proxy && reads_text
     }
 
     /// Defaults of requests for the started model.

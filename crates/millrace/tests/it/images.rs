@@ -244,7 +244,7 @@ fn images_that_cannot_be_seen_are_errors_with_their_field() {
         );
         error["error"]["message"].as_str().unwrap().to_owned()
     };
-    assert!(url("https://example.com/cat.png").contains("fetches no images"));
+    assert!(url("https://example.com/cat.png").contains("remote images are off (vision.remote)"));
     assert!(url("file:///etc/passwd").contains(field));
     let part = chat(&square(RED))["messages"][0]["content"][0].clone();
     let mut many = chat(b"");

@@ -28,6 +28,8 @@ mod prompt_cache;
 mod pull;
 mod recurrent;
 mod reload;
+#[cfg(feature = "mini")]
+mod remote_images;
 mod safetensors;
 mod service;
 mod speculation;
@@ -36,4 +38,6 @@ mod support;
 mod surroundings;
 #[cfg(feature = "mini")]
 mod upstreams;
+#[cfg(feature = "mini")]
+mod vision_proxy;
 mod workflows;

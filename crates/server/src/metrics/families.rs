@@ -198,6 +198,15 @@ fn write_images(text: &mut PrometheusText, media: &MediaHandles) {
     let busy_s = counts.busy.as_secs_f64();
     text.value("millrace_image_prepare_seconds_total", busy_s);
     text.value("millrace_image_bytes", media.pixels.used());
+    let described = media.described.counts();
+    text.samples(
+        "millrace_image_descriptions_total",
+        [
+            (["described"], described.described),
+            (["cached"], described.cached),
+            (["failed"], described.failed),
+        ],
+    );
 }
 
 fn write_admission(text: &mut PrometheusText, now: AdmissionSnapshot) {

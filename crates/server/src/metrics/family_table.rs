@@ -141,6 +141,7 @@ pub(super) const FAMILIES: &[MetricFamily] = families! {
     "millrace_images_prepared_total" Counter ["result"] "images that media threads worked on: `ok` (decoded and resized), `failed` (broken, or their request ended before)";
     "millrace_image_prepare_seconds_total" Counter [] "time of media threads in that work";
     "millrace_image_bytes" Gauge [] "bytes of files and pixels of images of all requests, at most `vision.pixels_mib`";
+    "millrace_image_descriptions_total" Counter ["result"] "images that another model was to describe (`vision.proxy`): described, cached or failed";
     "millrace_rejections_total" Counter ["reason"] "requests and connections rejected, by error code";
     "millrace_prompt_tokens_total" Counter [] "prompt tokens of admitted requests, including cached ones";
     "millrace_generated_tokens_total" Counter [] "generated tokens; the rate is tokens per second";

@@ -4,7 +4,7 @@ use crate::request_line::RequestLine;
 use admission::QueuePosition;
 use bytes::{Bytes, BytesMut};
 use gateway::generation::{FollowEvent, Generation, StreamFollower};
-use gateway::streams::{EndReceipt, STREAM_MOVED, moved_error};
+use gateway::streams::{EndReceipt, ImageChange, ImageFollower, STREAM_MOVED, moved_error};
 use generate::error::ApiError;
 use generate::output::event::{Event, EventSink};
 use generate::output::generation_reader::Turn;
@@ -69,6 +69,8 @@ enum BodyState {
         queue_position: Option<QueuePosition>,
         /// Whether the position was reported.
         reported: bool,
+        /// Images that another model describes before the start.
+        images: Option<ImageFollower>,
     },
     Running(Generation),
     /// After the last frame; the generation is dropped at once.
@@ -92,6 +94,7 @@ impl StreamBody {
             pending,
             queue_position,
             reported: false,
+            images: None,
         };
         Self::with_state(state, encoding, keep_alive)
     }
@@ -110,6 +113,14 @@ impl StreamBody {
     pub(crate) fn with_ids(mut self, ids: EventIds) -> Self {
         self.framing.ids = Some(ids);
         self.framing.retry_due = true;
+        self
+    }
+
+    /// The body, which reports the progress of images that another model describes.
+    pub(crate) fn with_images(mut self, followed: Option<ImageFollower>) -> Self {
+        if let BodyState::Waiting { images, .. } = &mut self.state {
+            *images = followed;
+        }
         self
     }
 
@@ -199,15 +210,21 @@ impl StreamBody {
     /// queue, so that the client gets the position at once.
     fn poll_pending(&mut self, cx: &mut Context<'_>) -> bool {
         let BodyState::Waiting {
-            pending,
-            queue_position,
-            reported,
+            pending, images, ..
         } = &mut self.state
         else {
             return true;
         };
         self.frames.begin_frame();
-        match pending.as_mut().poll(cx) {
+        let started = pending.as_mut().poll(cx);
+        let changed = images.as_mut().map(|images| images.poll_next(cx));
+        if let Some(Poll::Ready(change)) = changed {
+            self.write_images(change);
+            if started.is_pending() {
+                return true;
+            }
+        }
+        match started {
             Poll::Ready(Ok(generation)) => {
                 self.state = BodyState::Running(generation);
                 true
@@ -218,14 +235,49 @@ impl StreamBody {
                 self.state = BodyState::Over;
                 true
             }
-            Poll::Pending if *reported => false,
-            Poll::Pending => {
-                *reported = true;
-                if let Some(position) = queue_position.as_ref().and_then(QueuePosition::position) {
-                    self.encode(&Event::Queued { position });
+            Poll::Pending => self.report_position(),
+        }
+    }
+
+    /// Writes the position in the queue, if there is one; false after the first call.
+    fn report_position(&mut self) -> bool {
+        let BodyState::Waiting {
+            queue_position,
+            reported,
+            ..
+        } = &mut self.state
+        else {
+            return false;
+        };
+        if std::mem::replace(reported, true) {
+            return false;
+        }
+        if let Some(position) = queue_position.as_ref().and_then(QueuePosition::position) {
+            self.encode(&Event::Queued { position });
+        }
+        true
+    }
+
+    /// Writes the changes of images up to now, of which this is the first.
+    fn write_images(&mut self, first: ImageChange) {
+        let mut next = Some(first);
+        while let Some(change) = next {
+            let ImageChange {
+                index,
+                count,
+                state,
+            } = change;
+            self.encode(&Event::Image {
+                index,
+                count,
+                state,
+            });
+            next = match &mut self.state {
+                BodyState::Waiting { images, .. } => {
+                    images.as_mut().and_then(ImageFollower::next_now)
                 }
-                true
-            }
+                BodyState::Running(_) | BodyState::Over => None,
+            };
         }
     }
 

@@ -23,7 +23,7 @@ use generate::output::event::Event;
 use generate::output::generation_reader::Turn;
 use generate::output::position::Position;
 use generate::request::IgnoredFields;
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
 use std::sync::Arc;
 use std::time::Duration;
 use text::Tokenizer;
@@ -145,6 +145,7 @@ impl StreamResponder {
     /// The body of a response whose head is sent before the request is admitted. A rejection becomes an event of the
     /// body.
     pub(crate) fn deferred_body(&self, opened: OpenedStream, encoding: Encoding) -> StreamBody {
+        let images = opened.record.follow_images();
         let (place, started) = (opened.queue_position, opened.start);
         let metrics = Arc::clone(&self.metrics);
         // The HTTP layer counts rejections by status, and the status has been sent.
@@ -152,7 +153,8 @@ impl StreamResponder {
             let started = started.await;
             started.inspect_err(|error| metrics.count_rejection(error.code))
         };
-        StreamBody::waiting(Box::pin(counted), place, encoding, self.keep_alive())
+        let body = StreamBody::waiting(Box::pin(counted), place, encoding, self.keep_alive());
+        body.with_images(images)
     }
 
     async fn start_streaming(&self, opened: OpenedStream) -> Result<Response, ApiError> {
@@ -160,7 +162,13 @@ impl StreamResponder {
         let terms = record.terms();
         let encoding = stream_encoding(&record);
         let is_remote = opened.ready_model.model.handle.engine.is_remote();
-        let is_queued = opened.queue_position.is_some();
+        let is_described = record.describes_images();
+        let opened = if is_described {
+            self.wait_for_description(opened).await?
+        } else {
+            opened
+        };
+        let is_queued = is_described || opened.queue_position.is_some();
         let body = if is_queued {
             self.deferred_body(opened, encoding)
         } else {
@@ -176,6 +184,24 @@ impl StreamResponder {
             self.wait_for_sign(&mut body).await?;
         }
         Ok(streaming_response(body))
+    }
+
+    /// Waits until a model works on an image of the request, for a limited time: where none can, the response has the status of
+    /// the error.
+    async fn wait_for_description(&self, opened: OpenedStream) -> Result<OpenedStream, ApiError> {
+        let (record, mut start) = (Arc::clone(&opened.record), opened.start);
+        let patience = self.keep_alive().min(HEAD_WAIT_MAX);
+        let started = tokio::select! {
+            biased;
+            started = &mut start => Some(started?),
+            () = record.description_begun() => None,
+            () = tokio::time::sleep(patience) => None,
+        };
+        let start = match started {
+            Some(generation) => Box::pin(ready(Ok(generation))),
+            None => start,
+        };
+        Ok(OpenedStream { start, ..opened })
     }
 
     /// Waits until another server has begun with the answer, for a limited time: where none can, the response has the status of the

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use gateway::keys::Caller;
 use gateway::open::Resumable;
-use gateway::requested_images::measure_images;
+use gateway::requested_images::count_images;
 use gateway::streams::{StreamRecord, StreamRegistry, StreamState};
 use generate::error::ApiError;
 use generate::prompt::PromptEncoder;
@@ -87,17 +87,18 @@ pub(crate) async fn count_tokens(
     let (request, long_body) = ((caller, body.bytes), body.long);
     let count = unadmitted.run_request(request, Protocol::Messages, |fields, model, _| {
         let (prompt, images) = message_request::parse_prompt(fields)?;
-        let prompt =
+        let mut prompt =
             prompt.ok_or_else(|| ApiError::field("messages", "invalid_value", "is wrong"))?;
         if let Some(long_body) = &long_body {
             long_body.expect_images(&images)?;
         }
-        let measured = measure_images(&images, model, &unadmitted.models)?;
+        let prompts = std::slice::from_mut(&mut prompt);
+        let counted = count_images(images, prompts, (model, &unadmitted.models))?;
         let model = Arc::clone(model);
         Ok(move || {
-            let images = measured.map(|(_, images)| images).unwrap_or_default();
-            let encoder = PromptEncoder::new(&model.handle, clock::unix_s()).with_images(&images);
-            encoder.prompt_ids(prompt).map(|ids| ids.len())
+            let encoder = PromptEncoder::new(&model.handle, clock::unix_s());
+            let ids = encoder.with_images(&counted.measured).prompt_ids(prompt)?;
+            Ok(ids.len() + counted.described_tokens)
         })
     });
     Ok(Json(MessageTokenCount {

@@ -78,10 +78,10 @@ pub(crate) async fn show_props(
         model_alias: entry.id().to_string(),
         model_path: entry.id().to_string(),
         modalities: Modalities {
-            vision: handle.vision.is_some(),
+            vision: model.takes_images(),
             audio: false,
         },
-        media_marker: handle.vision.is_some().then_some(MEDIA_MARKER),
+        media_marker: model.takes_images().then_some(MEDIA_MARKER),
         chat_template: model.facts.template.clone().unwrap_or_default(),
         bos_token: text(handle.tokenizer.bos()),
         eos_token: text(handle.tokenizer.eos()),

@@ -14,7 +14,7 @@ use axum::http::{HeaderValue, Uri, header};
 use axum::response::Response;
 use gateway::keys::Caller;
 use gateway::metrics::MeteredProtocol;
-use gateway::requested_images::measure_images;
+use gateway::requested_images::count_images;
 use gateway::stored::{EndedResponse, ResponseLookup, ResponseRecord, ResponseStore};
 use gateway::streams::{StreamRecord, StreamRegistry, StreamState, lost_error};
 use generate::error::{ApiError, ErrorKind};
@@ -73,20 +73,23 @@ pub(crate) async fn count_input_tokens(
             adapters: &model.handle.adapters,
             ..ParseContext::of_vocab(model.handle.tokenizer.vocab_size())
         };
-        let request = request::parse(fields, &context)?.request;
+        let mut request = request::parse(fields, &context)?.request;
         if let Some(long_body) = &long_body {
             long_body.expect_images(&request.images)?;
         }
-        let measured = measure_images(&request.images, model, &unadmitted.models)?;
+        let images = std::mem::take(&mut request.images);
+        let models = (&**model, &*unadmitted.models);
+        let counted = count_images(images, &mut request.prompts, models)?;
         let truncation = PromptTruncation::of(&request.params);
         let model = Arc::clone(model);
         Ok(move || {
-            let images = measured.map(|(_, images)| images).unwrap_or_default();
-            let encoder = PromptEncoder::new(&model.handle, clock::unix_s()).with_images(&images);
+            let encoder = PromptEncoder::new(&model.handle, clock::unix_s());
+            let encoder = encoder.with_images(&counted.measured);
             let encoder = encoder.truncating(truncation);
             let counts = request.prompts.into_iter();
             let counts = counts.map(|prompt| encoder.prompt_ids(prompt).map(|ids| ids.len()));
-            counts.sum::<Result<usize, ApiError>>()
+            let count = counts.sum::<Result<usize, ApiError>>()?;
+            Ok(count + counted.described_tokens)
         })
     });
     let tokens = count.await?;

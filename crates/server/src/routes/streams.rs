@@ -366,6 +366,7 @@ impl SubscribeOptions {
             if has_part && !record.is_recovered() {
                 return Err(invalid_cursor());
             }
+            let images = record.follow_images();
             let (record, place) = (Arc::clone(record), record.queue_position().cloned());
             let pending = async move {
                 record.wait_for_start().await?;
@@ -378,7 +379,8 @@ impl SubscribeOptions {
                 Ok(attach_subscriber(&record, known.as_deref(), govern)?
                     .with_metrics(&metrics, metered))
             };
-            StreamBody::waiting(Box::pin(pending), place, self.encoding, keep_alive)
+            let body = StreamBody::waiting(Box::pin(pending), place, self.encoding, keep_alive);
+            body.with_images(images)
         };
         Ok(match &self.cursor {
             Some(cursor) => body.resumed(cursor),

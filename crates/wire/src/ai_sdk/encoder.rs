@@ -5,6 +5,7 @@ use crate::encoder::{DONE, Encoder, FrameId, FrameWriter, write_wait_comment};
 use crate::json;
 use crate::schema::{self, ResponseSchemas, written_as};
 use crate::shared::error_response::ErrorBody;
+use crate::shared::vision_proxy::{ImageProgress, VisionProxyUsage};
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::output::collected::{AnswerPart, CollectedAnswer};
@@ -235,12 +236,20 @@ impl Encoder for UiMessageEncoder {
                 out.write_frame(before, None, &UiMessageChunk::FinishStep);
                 let finish = UiMessageChunk::Finish {
                     finish_reason: finish_reason(*end),
-                    message_metadata: MessageMetadata::new(*usage),
+                    message_metadata: MessageMetadata::new(*usage, &self.source),
                 };
                 out.write_frame(FrameId::Terminal(TerminalMarker::Usage), None, &finish);
                 out.write_text(FrameId::Terminal(TerminalMarker::Done), DONE);
             }
             Event::Failed { end, .. } => Self::write_failed(*end, out),
+            Event::Image { index, state, .. } => {
+                let image = UiMessageChunk::DataImage {
+                    id: format!("image-{index}"),
+                    data: ImageProgress::new(*index, *state),
+                    transient: true,
+                };
+                out.write_frame(FrameId::None, None, &image);
+            }
             Event::Rejected(error) => Self::write_rejected(error, out),
             _ => write_wait_comment(event, out),
         }
@@ -261,7 +270,7 @@ impl Encoder for UiMessageEncoder {
         let message = UiMessage {
             id: &self.source.meta().response_id,
             role: "assistant",
-            metadata: MessageMetadata::new(usage),
+            metadata: MessageMetadata::new(usage, &self.source),
             parts: parts.map(ui_part).collect(),
         };
         json::write(&message, out);
@@ -341,7 +350,13 @@ pub(super) enum UiMessageChunk<'a> {
     FinishStep,
     Finish {
         finish_reason: &'static str,
-        message_metadata: MessageMetadata,
+        message_metadata: MessageMetadata<'a>,
+    },
+    /// An image is on its way to its description by another model; no part of the message.
+    DataImage {
+        id: String,
+        data: ImageProgress,
+        transient: bool,
     },
     Error {
         error_text: &'a str,
@@ -373,23 +388,26 @@ impl Serialize for PartId {
 
 /// Metadata of a message: token counts.
 #[derive(Clone, Copy, JsonSchema, Serialize)]
-pub(super) struct MessageMetadata {
-    usage: TokenUsage,
+pub(super) struct MessageMetadata<'a> {
+    usage: TokenUsage<'a>,
 }
 
 /// Token counts under the names of the SDK's `LanguageModelUsage`.
 #[derive(Clone, Copy, JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct TokenUsage {
+struct TokenUsage<'a> {
     input_tokens: u64,
     output_tokens: u64,
     total_tokens: u64,
     reasoning_tokens: u64,
     cached_input_tokens: u64,
+    /// The model that described images, where one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vision_proxy: Option<VisionProxyUsage<'a>>,
 }
 
-impl MessageMetadata {
-    pub(super) fn new(usage: Usage) -> Self {
+impl<'a> MessageMetadata<'a> {
+    pub(super) fn new(usage: Usage, source: &'a StreamSource) -> Self {
         Self {
             usage: TokenUsage {
                 input_tokens: usage.prompt_tokens,
@@ -397,6 +415,7 @@ impl MessageMetadata {
                 total_tokens: usage.prompt_tokens + usage.completion_tokens,
                 reasoning_tokens: usage.reasoning_tokens,
                 cached_input_tokens: usage.cached_tokens,
+                vision_proxy: VisionProxyUsage::of(source),
             },
         }
     }
@@ -407,7 +426,7 @@ impl MessageMetadata {
 pub(super) struct UiMessage<'a> {
     pub(super) id: &'a str,
     pub(super) role: &'static str,
-    pub(super) metadata: MessageMetadata,
+    pub(super) metadata: MessageMetadata<'a>,
     pub(super) parts: Vec<UiPart<'a>>,
 }
 

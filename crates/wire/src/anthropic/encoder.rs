@@ -7,8 +7,10 @@ use crate::encoder::{Encoder, FrameId, FrameWriter, write_wait_comment};
 use crate::json;
 use crate::schema::{self, ResponseSchemas};
 use crate::shared::finish_reason;
+use crate::shared::vision_proxy::VisionProxyUsage;
 use bytes::BytesMut;
 use generate::error::ApiError;
+use generate::images::DescriptionState;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{DeltaKind, Event, ToolCallPart, Usage};
 use generate::stream_source::StreamSource;
@@ -64,7 +66,7 @@ pub(crate) enum MessageEvent<'a> {
     },
     MessageDelta {
         delta: StopFields<'a>,
-        usage: MessageUsage,
+        usage: MessageUsage<'a>,
     },
     MessageStop,
     Ping,
@@ -81,7 +83,7 @@ pub(crate) struct MessageObject<'a> {
     content: Vec<ContentBlock<'a>>,
     #[serde(flatten)]
     stop: StopFields<'a>,
-    usage: MessageUsage,
+    usage: MessageUsage<'a>,
 }
 
 #[derive(Default, JsonSchema, Serialize)]
@@ -92,22 +94,26 @@ pub(crate) struct StopFields<'a> {
 
 /// Token counts. `input_tokens` excludes tokens found in the prefix cache.
 #[derive(JsonSchema, Serialize)]
-pub(crate) struct MessageUsage {
+pub(crate) struct MessageUsage<'a> {
     input_tokens: u64,
     cache_creation_input_tokens: u64,
     cache_read_input_tokens: u64,
     output_tokens: u64,
     service_tier: &'static str,
+    /// The model that described images, where one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vision_proxy: Option<VisionProxyUsage<'a>>,
 }
 
-impl MessageUsage {
-    fn new(usage: Usage) -> Self {
+impl<'a> MessageUsage<'a> {
+    fn new(usage: Usage, source: &'a StreamSource) -> Self {
         Self {
             input_tokens: usage.prompt_tokens.saturating_sub(usage.cached_tokens),
             cache_creation_input_tokens: 0,
             cache_read_input_tokens: usage.cached_tokens,
             output_tokens: usage.completion_tokens,
             service_tier: "standard",
+            vision_proxy: VisionProxyUsage::of(source),
         }
     }
 }
@@ -260,7 +266,7 @@ impl MessagesEncoder {
             model: &meta.model,
             content,
             stop: self.stop_fields(end),
-            usage: MessageUsage::new(usage),
+            usage: MessageUsage::new(usage, &self.source),
         }
     }
 
@@ -294,6 +300,10 @@ impl Encoder for MessagesEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         match event {
             Event::Queued { .. } | Event::Loading { .. } => write_wait_comment(event, out),
+            Event::Image {
+                state: DescriptionState::Describing,
+                ..
+            } => self.keep_alive(out),
             Event::Opened { choices, usage } => {
                 self.blocks = vec![Blocks::default(); *choices];
                 let message = self.message_object(Vec::new(), None, *usage);
@@ -302,7 +312,7 @@ impl Encoder for MessagesEncoder {
             Event::Usage { end, usage } => {
                 let event = MessageEvent::MessageDelta {
                     delta: self.stop_fields(*end),
-                    usage: MessageUsage::new(*usage),
+                    usage: MessageUsage::new(*usage, &self.source),
                 };
                 event.write_to(FrameId::Terminal(TerminalMarker::Usage), out);
             }

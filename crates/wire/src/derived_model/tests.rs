@@ -38,6 +38,7 @@ fn parse_with(
 ) -> Result<ParsedBody, ApiError> {
     let model = RequestedModel {
         takes_images: true,
+        fetches_images: false,
         id: "tiny",
         derived,
         adapters: &generate::model_handle::NO_ADAPTERS,

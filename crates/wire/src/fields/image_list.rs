@@ -12,6 +12,8 @@ pub(super) struct ImageList {
     images: Vec<ImagePart>,
     /// Whether the model reads text only.
     is_text_only: bool,
+    /// Whether images on other servers are fetched.
+    are_fetched: bool,
 }
 
 impl Fields<'_> {
@@ -21,6 +23,18 @@ impl Fields<'_> {
     pub fn for_text_only(mut self) -> Self {
         self.images.is_text_only = true;
         self
+    }
+
+    /// The fields of a request to a server that fetches images from other servers.
+    #[must_use]
+    pub fn fetching_images(mut self) -> Self {
+        self.images.are_fetched = true;
+        self
+    }
+
+    /// Whether images on other servers are fetched.
+    pub(crate) fn fetches_images(&self) -> bool {
+        self.images.are_fetched
     }
 
     /// Whether the model reads text only.

@@ -6,6 +6,7 @@ use crate::jobs::request::JobErrorBody;
 use crate::schema::{self, ResponseSchemas};
 use crate::shared::event_parts::{StopReason, TokenRange, ToolCallEvent};
 use crate::shared::job_outcome::{self, JobError, JobErrorCode, JobOutcome};
+use crate::shared::vision_proxy::{ImageProgress, VisionProxyUsage};
 use crate::{clock, json};
 use bytes::BytesMut;
 use generate::error::ApiError;
@@ -124,6 +125,7 @@ impl JobEncoder {
                 counts: JobCounts::new(usage, usage.times.decoding()),
                 reason: self.stop_reason(reason, stop),
                 choice: choice.and_then(|choice| self.choice_index(choice)),
+                vision_proxy: VisionProxyUsage::of(&self.source),
             },
             JobOutcome::Error(error) => JobEvent::Error(error),
         };
@@ -154,6 +156,10 @@ impl Encoder for JobEncoder {
                 out.write_frame(FrameId::None, None, &JobEvent::Queued { position });
             }
             Event::Loading { .. } => crate::encoder::write_wait_comment(event, out),
+            Event::Image { index, state, .. } => {
+                let image = JobEvent::Image(ImageProgress::new(*index, *state));
+                out.write_frame(FrameId::None, None, &image);
+            }
             Event::Opened { choices, .. } => self.choices = *choices,
             Event::Started { at } => {
                 if !std::mem::replace(&mut self.started, true) {
@@ -241,6 +247,7 @@ impl Encoder for JobEncoder {
             tool_calls: calls.collect(),
             counts: JobCounts::new(usage, usage.times.decoding()),
             reason,
+            vision_proxy: VisionProxyUsage::of(&self.source),
         };
         json::write(&job, out);
     }
@@ -274,6 +281,8 @@ pub(super) enum JobEvent<'a> {
     Queued {
         position: usize,
     },
+    /// An image is on its way to its description by another model.
+    Image(ImageProgress),
     Started(JobHead<'a>),
     Token {
         t: &'a str,
@@ -296,6 +305,9 @@ pub(super) enum JobEvent<'a> {
         reason: StopReason<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         choice: Option<usize>,
+        /// The model that described images, where one did.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        vision_proxy: Option<VisionProxyUsage<'a>>,
     },
     Error(JobError<'a>),
     /// A part of a tool call.
@@ -348,6 +360,9 @@ pub(super) struct CollectedJob<'a> {
     pub(super) counts: JobCounts,
     #[serde(flatten)]
     pub(super) reason: Option<StopReason<'a>>,
+    /// The model that described images, where one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) vision_proxy: Option<VisionProxyUsage<'a>>,
 }
 
 #[derive(JsonSchema, Serialize)]

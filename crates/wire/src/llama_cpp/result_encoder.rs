@@ -8,6 +8,7 @@ use crate::shared::error_response::ErrorBody;
 use crate::shared::finish_reason;
 use crate::shared::logprobs::{TokenIds, all_ids, prompt_ids, token_bytes};
 use crate::shared::timings::Timings;
+use crate::shared::vision_proxy::VisionProxyUsage;
 use bytes::BytesMut;
 use engine::EndingToken;
 use generate::model_handle::{DetokenizeOptions, detokenize};
@@ -125,6 +126,7 @@ impl LlamaEncoder {
             stopping_word,
             tokens_cached: usage.prompt_tokens + usage.completion_tokens,
             timings: Timings::of(meta.arrived, usage),
+            vision_proxy: VisionProxyUsage::of(&self.source),
             completion_probabilities: choice.probabilities,
         })
     }
@@ -198,7 +200,9 @@ impl Encoder for LlamaEncoder {
                 out.write_frame(id, None, &ErrorBody::new(&error));
             }
             Event::Rejected(error) => out.write_frame(FrameId::None, None, &ErrorBody::new(error)),
-            Event::Queued { .. } | Event::Loading { .. } => write_wait_comment(event, out),
+            Event::Queued { .. } | Event::Loading { .. } | Event::Image { .. } => {
+                write_wait_comment(event, out);
+            }
             _ => {
                 if let Some(ids) = &mut self.ids {
                     ids.note_resumption(&self.source, event);
@@ -286,6 +290,9 @@ struct ResultObject<'a> {
     stopping_word: &'a str,
     tokens_cached: u64,
     timings: Timings,
+    /// The model that described images, where one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vision_proxy: Option<VisionProxyUsage<'a>>,
     /// With `n_probs`: of a non-streaming response all, of a stream that of the end-of-sequence token.
     #[serde(skip_serializing_if = "Option::is_none")]
     completion_probabilities: Option<TokenProbabilities<'a>>,

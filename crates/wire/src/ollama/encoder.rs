@@ -13,6 +13,7 @@ use crate::schema::{self, ResponseSchemas};
 use crate::shared::finish_reason;
 use crate::shared::logprobs::TokenLogprobs;
 use crate::shared::timings::request_durations;
+use crate::shared::vision_proxy::VisionProxyUsage;
 use bytes::BytesMut;
 use generate::output::collected::{CollectedAnswer, CollectedCall};
 use generate::output::event::{
@@ -147,6 +148,7 @@ impl OllamaEncoder {
             prompt_eval_duration: nanoseconds(times.prompt),
             eval_count: tokens,
             eval_duration: nanoseconds(times.answer),
+            vision_proxy: VisionProxyUsage::of(&self.source),
             context: self.context_ids(choice),
         }
     }
@@ -233,6 +235,7 @@ impl Encoder for OllamaEncoder {
             | Event::Resumed { .. }
             | Event::Started { .. }
             | Event::StateChanged(_)
+            | Event::Image { .. }
             | Event::Usage { .. } => {}
         }
     }

@@ -7,6 +7,7 @@ use crate::shared::error_response;
 use crate::shared::finish_reason::finish_reason;
 use crate::shared::logprobs::TokenLogprobs;
 use crate::shared::tool_calls::tool_input;
+use crate::shared::vision_proxy::VisionProxyUsage;
 use bytes::Bytes;
 use engine::Token;
 use generate::error::ApiError;
@@ -88,6 +89,9 @@ pub(super) struct LineSummary<'a> {
     pub(super) prompt_eval_duration: u64,
     pub(super) eval_count: u64,
     pub(super) eval_duration: u64,
+    /// The model that described images, where one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) vision_proxy: Option<VisionProxyUsage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) context: Option<ContextIds<'a>>,
 }

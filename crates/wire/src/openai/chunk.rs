@@ -6,6 +6,7 @@ use crate::json;
 use crate::shared::error_response::ErrorBody;
 use crate::shared::finish_reason;
 use crate::shared::timings::Timings;
+use crate::shared::vision_proxy::VisionProxyUsage;
 use bytes::BytesMut;
 use generate::output::event::{Event, Usage};
 use generate::stream_source::StreamSource;
@@ -39,19 +40,22 @@ pub(super) struct CompletionObject<'a, C> {
     prompt_token_ids: Option<&'a [u32]>,
     /// Token counts; `null` or absent in chunks without token counts.
     #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Option<CompletionUsage>>,
+    usage: Option<Option<CompletionUsage<'a>>>,
     /// Counts and times so far in llama.cpp's form, with `timings_per_token`.
     #[serde(skip_serializing_if = "Option::is_none")]
     timings: Option<Timings>,
 }
 
 #[derive(JsonSchema, Serialize)]
-pub(super) struct CompletionUsage {
+pub(super) struct CompletionUsage<'a> {
     prompt_tokens: u64,
     completion_tokens: u64,
     total_tokens: u64,
     prompt_tokens_details: PromptDetails,
     completion_tokens_details: CompletionDetails,
+    /// The model that described images, where one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vision_proxy: Option<VisionProxyUsage<'a>>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -67,8 +71,8 @@ struct CompletionDetails {
     reasoning_tokens: u64,
 }
 
-impl CompletionUsage {
-    fn new(usage: Usage) -> Self {
+impl<'a> CompletionUsage<'a> {
+    fn new(usage: Usage, source: &'a StreamSource) -> Self {
         Self {
             prompt_tokens: usage.prompt_tokens,
             completion_tokens: usage.completion_tokens,
@@ -80,6 +84,7 @@ impl CompletionUsage {
             completion_tokens_details: CompletionDetails {
                 reasoning_tokens: usage.reasoning_tokens,
             },
+            vision_proxy: VisionProxyUsage::of(source),
         }
     }
 }
@@ -110,7 +115,7 @@ impl ChunkWriter {
             stream_options.continuous_usage,
             stream_options.include_usage,
         ) {
-            (true, _) => Some(Some(CompletionUsage::new(usage))),
+            (true, _) => Some(Some(CompletionUsage::new(usage, &self.source))),
             (false, true) => Some(None),
             (false, false) => None,
         };
@@ -129,7 +134,7 @@ impl ChunkWriter {
             // Also sent before an error, because clients stop reading at the error.
             Event::Usage { usage, .. } if self.source.meta().stream_options.include_usage => {
                 let timings = self.timings(*usage);
-                let usage = Some(Some(CompletionUsage::new(*usage)));
+                let usage = Some(Some(CompletionUsage::new(*usage, &self.source)));
                 let chunk = CompletionObject {
                     timings,
                     ..self.completion_object::<()>(self.chunk, &[], usage)
@@ -144,7 +149,9 @@ impl ChunkWriter {
                 out.write_frame(id, None, &ErrorBody::new(&error));
             }
             Event::Rejected(error) => out.write_frame(FrameId::None, None, &ErrorBody::new(error)),
-            Event::Queued { .. } | Event::Loading { .. } => write_wait_comment(event, out),
+            Event::Queued { .. } | Event::Loading { .. } | Event::Image { .. } => {
+                write_wait_comment(event, out);
+            }
             _ => {}
         }
     }
@@ -158,7 +165,7 @@ impl ChunkWriter {
         out: &mut BytesMut,
     ) {
         let timings = self.timings(usage);
-        let usage = Some(Some(CompletionUsage::new(usage)));
+        let usage = Some(Some(CompletionUsage::new(usage, &self.source)));
         let response = CompletionObject {
             prompt_token_ids: prompt,
             timings,
@@ -171,7 +178,7 @@ impl ChunkWriter {
         &'a self,
         object: &'static str,
         choices: &'a [C],
-        usage: Option<Option<CompletionUsage>>,
+        usage: Option<Option<CompletionUsage<'a>>>,
     ) -> CompletionObject<'a, C> {
         let meta = self.source.meta();
         CompletionObject {

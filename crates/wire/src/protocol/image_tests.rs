@@ -19,6 +19,7 @@ fn parse(
 ) -> Result<GenerateRequest, ApiError> {
     let model = RequestedModel {
         takes_images,
+        fetches_images: false,
         id: "tiny",
         derived: None,
         adapters: &NO_ADAPTERS,

@@ -392,7 +392,9 @@ impl ResponsesEncoder {
 impl Encoder for ResponsesEncoder {
     fn encode(&mut self, event: &Event<'_>, out: &mut FrameWriter<'_>) {
         match event {
-            Event::Queued { .. } | Event::Loading { .. } => write_wait_comment(event, out),
+            Event::Queued { .. } | Event::Loading { .. } | Event::Image { .. } => {
+                write_wait_comment(event, out);
+            }
             Event::Opened { .. } => self.write_opened(out),
             Event::Finished { usage, .. } => self.write_last(None, *usage, out),
             Event::Failed { end, usage } => {

@@ -2,6 +2,7 @@
 
 use super::output_item::{OutputItem, output_items};
 use super::request::RequestFields;
+use crate::shared::vision_proxy::VisionProxyUsage;
 use crate::{clock, json};
 use bytes::Bytes;
 use generate::error::ApiError;
@@ -85,7 +86,7 @@ pub struct ResponseObject<'a> {
     #[serde(flatten)]
     request: RequestFields,
     output: Vec<OutputItem<'a>>,
-    usage: Option<ResponseUsage>,
+    usage: Option<ResponseUsage<'a>>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -100,12 +101,15 @@ struct IncompleteDetails {
 }
 
 #[derive(JsonSchema, Serialize)]
-struct ResponseUsage {
+struct ResponseUsage<'a> {
     input_tokens: u64,
     input_tokens_details: InputDetails,
     output_tokens: u64,
     output_tokens_details: OutputDetails,
     total_tokens: u64,
+    /// The model that described images, where one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vision_proxy: Option<VisionProxyUsage<'a>>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -123,8 +127,8 @@ struct OutputDetails {
     reasoning_tokens: u64,
 }
 
-impl ResponseUsage {
-    fn new(usage: Usage) -> Self {
+impl<'a> ResponseUsage<'a> {
+    fn new(usage: Usage, source: &'a StreamSource) -> Self {
         Self {
             input_tokens: usage.prompt_tokens,
             input_tokens_details: InputDetails {
@@ -137,6 +141,7 @@ impl ResponseUsage {
                 reasoning_tokens: usage.reasoning_tokens,
             },
             total_tokens: usage.prompt_tokens + usage.completion_tokens,
+            vision_proxy: VisionProxyUsage::of(source),
         }
     }
 }
@@ -175,7 +180,7 @@ pub fn response_object<'a>(
         model: &meta.model,
         request: RequestFields::new(meta.stream_options.repeated_fields.as_deref()),
         output,
-        usage: usage.map(ResponseUsage::new),
+        usage: usage.map(|usage| ResponseUsage::new(usage, source)),
     }
 }
 

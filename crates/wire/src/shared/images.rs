@@ -15,7 +15,7 @@ use text::{image_part, text_part};
 pub(crate) const LEFT_OUT_IMAGE: &str = "(an image, which this model cannot read)";
 /// Error message for an image that another server has.
 const REMOTE_MESSAGE: &str =
-    "is a URL, and this server fetches no images: send a data URL with the image in base64";
+    "is a URL, and remote images are off (vision.remote): send a data URL with the image in base64";
 /// Error message for an image that the API's own server has.
 const STORED_MESSAGE: &str =
     "names a file: files are not stored by this server: send image_url with a data URL";
@@ -120,16 +120,17 @@ fn add_image(
     source: &Source<'_>,
     detail: Detail,
 ) -> Option<usize> {
-    let bytes = if fields.is_text_only() {
-        Ok(Vec::new())
+    let read = if fields.is_text_only() {
+        Ok((Vec::new(), None))
     } else {
-        image_bytes(path, source)
+        read_source(path, source, fields.fetches_images())
     };
-    match bytes {
-        Ok(bytes) => fields.add_image(ImagePart {
+    match read {
+        Ok((bytes, url)) => fields.add_image(ImagePart {
             bytes: Arc::from(bytes),
             detail,
             path: path.to_owned(),
+            url,
         }),
         Err(message) => {
             fields.reject(path, message);
@@ -138,18 +139,25 @@ fn add_image(
     }
 }
 
-fn image_bytes(path: &str, source: &Source<'_>) -> Result<Vec<u8>, String> {
+/// The bytes of an image, or the address of one that is fetched later.
+fn read_source(
+    path: &str,
+    source: &Source<'_>,
+    fetches: bool,
+) -> Result<(Vec<u8>, Option<Arc<str>>), String> {
     let limits = LIMITS();
     let decoded = match source {
         Source::Base64(data) => decode_base64(path, data, &limits),
         Source::Url(url) => match ImageSource::of_url(path, url, &limits) {
             Ok(ImageSource::Bytes(bytes)) => Ok(bytes),
+            Ok(ImageSource::Remote(url)) if fetches => return Ok((Vec::new(), Some(url.into()))),
             Ok(ImageSource::Remote(_)) => return Err(REMOTE_MESSAGE.to_owned()),
             Err(error) => Err(error),
         },
         Source::File => return Err(STORED_MESSAGE.to_owned()),
     };
-    decoded.map_err(|error| error.fault.to_string())
+    let bytes = decoded.map_err(|error| error.fault.to_string())?;
+    Ok((bytes, None))
 }
 
 /// The schema of a list of images in base64.

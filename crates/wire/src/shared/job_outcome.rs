@@ -267,7 +267,7 @@ impl JobErrorCode {
             ("inference_failed" | "device_failed" | "model_changed" | "crashed_engines", _) => {
                 Self::InferenceFailed
             }
-            ("upstream_failed", _) => Self::UpstreamFailed,
+            ("upstream_failed" | "vision_model_failed", _) => Self::UpstreamFailed,
             (
                 "shutting_down"
                 | "model_loading"

@@ -15,3 +15,4 @@ pub mod lora_field;
 pub(crate) mod messages;
 pub(crate) mod timings;
 pub(crate) mod tool_calls;
+pub(crate) mod vision_proxy;

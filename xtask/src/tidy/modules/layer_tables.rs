@@ -88,7 +88,13 @@ const GATEWAY: [Layer; 7] = [
         "webhooks",
         "workflows",
     ],
-    &["handles", "pending_generation", "requested_images"],
+    &[
+        "described_images",
+        "handles",
+        "pending_generation",
+        "remote_images",
+        "requested_images",
+    ],
 ];
 
 const SERVER: [Layer; 8] = [

@@ -2,6 +2,7 @@
 
 use super::tests::samples::{BODIES, described, full_description, parsed, with_prompts};
 use super::*;
+use generate::images::DescriptionUsage;
 use generate::request::{GenerateRequest, MixedPart};
 use generate::request_record::ImageRunRecord;
 use proptest::prelude::*;
@@ -194,6 +195,12 @@ fn prepared_prompts_replace_requested_ones() {
             grid: (1, 2),
             key: "0f".repeat(32),
         }],
+        described: Some(DescriptionUsage {
+            model: "seer".to_owned(),
+            prompt_tokens: 90,
+            completion_tokens: 8,
+            cached: 1,
+        }),
     };
     let count = description.prompts.len();
     let prompts = vec![record(vec![1, 2, 3]); count];

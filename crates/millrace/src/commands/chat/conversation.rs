@@ -363,6 +363,7 @@ mod tests {
             bytes: Vec::new().into(),
             detail: media::Detail::Auto,
             path: path.to_owned(),
+            url: None,
         };
         let mut chat = Conversation::new(None);
         chat.add_image(image("a"));

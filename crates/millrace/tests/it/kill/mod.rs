@@ -4,6 +4,7 @@
 //! kill cuts all streams at known places, and the next process brings each of them seven tokens further.
 
 pub(crate) mod crashing;
+mod descriptions;
 pub(crate) mod event_reader;
 mod full_disk;
 mod images;

@@ -98,6 +98,7 @@ fn served(name: &str, gate: Arc<Gate>) -> (ServedModel, engine::EngineThread) {
         facts: ModelFacts::default(),
         identity: ModelIdentity::default(),
         steps,
+        vision_proxy: None,
         engine_absence: None,
         engine_arithmetic: None,
         handle: ModelHandle::new(

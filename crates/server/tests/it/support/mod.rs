@@ -309,6 +309,7 @@ impl Rig {
             facts: ModelFacts::default(),
             identity: NEXT_IDENTITY.take().unwrap_or_default(),
             steps,
+            vision_proxy: None,
             engine_absence: None,
             engine_arithmetic: None,
             handle,

@@ -124,8 +124,7 @@ fn detail_is_read_where_each_protocol_has_it() {
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
 fn image_is_refused_in_the_same_words_in_every_protocol() {
-    let remote =
-        "p: is a URL, and this server fetches no images: send a data URL with the image in base64";
+    let remote = "p: is a URL, and remote images are off (vision.remote): send a data URL with the image in base64";
     let stored =
         "p: names a file: files are not stored by this server: send image_url with a data URL";
     let none = "p: is an image without a source: send a data URL, or base64";
@@ -209,7 +208,7 @@ fn list_of_images_in_base64() {
     for (list, want) in [
         (
             r#"["http://a/"]"#,
-            "images[0]: is a URL, and this server fetches no images",
+            "images[0]: is a URL, and remote images are off (vision.remote)",
         ),
         (
             r#"[1]"#,

@@ -88,6 +88,7 @@ pub(super) fn parsed(protocol: Protocol, body: &[u8]) -> Result<GenerateRequest,
     fields.string("model");
     let model = RequestedModel {
         takes_images: false,
+        fetches_images: false,
         id: "m",
         derived: None,
         adapters: &generate::model_handle::NO_ADAPTERS,

@@ -224,6 +224,7 @@ pub(super) fn start(run: &mut StreamRun, readers: &[LogReaders]) {
     let started = Started {
         generation: StartedGeneration {
             image_tokens: 0,
+            described: None,
             engine: idle_engine(),
             tokenizer: tokenizer(),
             requests: Vec::new(),

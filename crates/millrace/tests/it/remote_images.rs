@@ -1,0 +1,261 @@
+//! Images that requests name by addresses of other servers: fetched from hosts that the operator names, and from no others.
+
+use crate::encoders::body;
+use crate::support::Serving;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use testing::wait::wait_until;
+
+const PICTURE: &[u8] = include_bytes!("../pictures/red-square.png");
+const QUESTION: &str = "Which colour is the square?";
+
+/// A server with a picture and other answers, by path.
+struct FileServer {
+    address: String,
+    /// Heads of requests.
+    heads: Arc<Mutex<Vec<String>>>,
+    /// Connections that the client closed while there was no answer.
+    closed: Arc<Mutex<usize>>,
+}
+
+impl FileServer {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (heads, closed) = (
+            Arc::<Mutex<Vec<String>>>::default(),
+            Arc::<Mutex<usize>>::default(),
+        );
+        let server = Self {
+            address: address.clone(),
+            heads: Arc::clone(&heads),
+            closed: Arc::clone(&closed),
+        };
+        std::thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                let (heads, closed, address) =
+                    (Arc::clone(&heads), Arc::clone(&closed), address.clone());
+                std::thread::spawn(move || {
+                    let Some(head) = read_head(&socket) else {
+                        return;
+                    };
+                    let path = head.split(' ').nth(1).unwrap().to_owned();
+                    heads.lock().unwrap().push(head.to_ascii_lowercase());
+                    if answer(socket, &path, &address).is_none() {
+                        *closed.lock().unwrap() += 1;
+                    }
+                });
+            }
+        });
+        server
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    fn asked(&self) -> usize {
+        self.heads.lock().unwrap().len()
+    }
+}
+
+fn read_head(mut socket: &TcpStream) -> Option<String> {
+    let (mut bytes, mut byte) = (Vec::new(), [0]);
+    while !bytes.ends_with(b"\r\n\r\n") {
+        socket.read_exact(&mut byte).ok()?;
+        bytes.push(byte[0]);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// `None`: the client closed the connection.
+fn answer(mut socket: TcpStream, path: &str, address: &str) -> Option<()> {
+    let redirect = |location: &str| {
+        format!(
+            "HTTP/1.1 302 Found\r\nset-cookie: a=b\r\nlocation: {location}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        )
+    };
+    let head = match path {
+        "/red.png" => {
+            let length = PICTURE.len();
+            // The label is wrong: the bytes decide.
+            format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+            )
+        }
+        "/once" => redirect("/red.png"),
+        "/four" => redirect(&format!("http://{address}/three")),
+        "/three" => redirect("/two"),
+        "/two" => redirect("/once"),
+        "/elsewhere" => redirect("http://localhost/red.png"),
+        "/metadata" => redirect("http://169.254.169.254/latest/meta-data"),
+        "/large" => {
+            "HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\nconnection: close\r\n\r\n".to_owned()
+        }
+        "/silent" => {
+            return match socket.read(&mut [0]) {
+                Ok(0) | Err(_) => None,
+                Ok(_) => Some(()),
+            };
+        }
+        "/text" => {
+            "HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: close\r\n\r\nsecret".to_owned()
+        }
+        _ => "HTTP/1.1 404 X\r\ncontent-length: 6\r\nconnection: close\r\n\r\nsecret".to_owned(),
+    };
+    let _ = socket.write_all(head.as_bytes());
+    if path == "/red.png" {
+        let _ = socket.write_all(PICTURE);
+    }
+    if path == "/large" {
+        // More than an image may have, unless the client stops.
+        while socket.write_all(&[0; 1 << 16]).is_ok() {}
+    }
+    Some(())
+}
+
+fn serve(vars: &[(&str, &str)]) -> Serving {
+    let model = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/mini/millrace-mini-vision.gguf"
+    );
+    let args = ["serve", model, "--bind", "127.0.0.1:0"];
+    Serving::start_with(&args, vars, Stdio::null())
+}
+
+fn chat(url: &str) -> Value {
+    let parts = json!([{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": QUESTION}]);
+    json!({"temperature": 0, "max_tokens": 12, "messages": [{"role": "user", "content": parts}]})
+}
+
+fn refused(serving: &Serving, url: &str) -> String {
+    let reply = serving.post("/v1/chat/completions", &chat(url).to_string());
+    let error = body(&reply, 400);
+    let message = error["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("messages[0].content[0]: "), "{message}");
+    assert!(!message.contains("secret"), "{message}");
+    message
+}
+
+/// Promise (Images): images of other servers are fetched where the operator allows it, in each API that has addresses.
+#[test]
+fn image_of_another_server_is_seen() {
+    let files = FileServer::start();
+    let host = format!("http://{}", files.address);
+    let serving = serve(&[
+        ("MILLRACE_VISION_REMOTE_ENABLED", "true"),
+        ("MILLRACE_VISION_REMOTE_HOSTS", &host),
+    ]);
+    let post = |path: &str, request: Value| body(&serving.post(path, &request.to_string()), 200);
+    for path in ["/red.png", "/once", "/two", "/three"] {
+        let said = post("/v1/chat/completions", chat(&files.url(path)));
+        let said = said["choices"][0]["message"]["content"].as_str().unwrap();
+        assert!(said.contains("red"), "{path}: {said}");
+    }
+    let url = files.url("/red.png");
+    let input = json!([{"type": "input_image", "image_url": url}, {"type": "input_text", "text": QUESTION}]);
+    let input = json!({"temperature": 0, "max_output_tokens": 12, "input": [{"role": "user", "content": input}]});
+    let said = post("/v1/responses", input);
+    assert!(
+        said["output"][0]["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("red"),
+        "{said}"
+    );
+    let parts = json!([{"type": "image", "source": {"type": "url", "url": url}}, {"type": "text", "text": QUESTION}]);
+    let message = json!({"model": "millrace-mini-vision", "temperature": 0, "max_tokens": 12,
+        "messages": [{"role": "user", "content": parts}]});
+    let said = post("/v1/messages", message);
+    assert!(
+        said["content"][0]["text"].as_str().unwrap().contains("red"),
+        "{said}"
+    );
+    let heads = files.heads.lock().unwrap();
+    for head in heads.iter() {
+        let has = |name: &str| head.contains(&format!("\r\n{name}:"));
+        assert!(
+            head.starts_with("get /") && !has("cookie") && !has("authorization"),
+            "{head}"
+        );
+    }
+}
+
+/// Promise (Images): by default no address is fetched, and otherwise only those of hosts that the operator names, at public
+/// addresses, also after a redirect; an error names the field, the host and the reason, and repeats nothing that came.
+#[test]
+fn other_addresses_are_refused() {
+    let files = FileServer::start();
+    let host = format!("http://{}, localhost:*, nowhere.invalid", files.address);
+    let serving = serve(&[
+        ("MILLRACE_VISION_REMOTE_ENABLED", "true"),
+        ("MILLRACE_VISION_REMOTE_HOSTS", &host),
+        ("MILLRACE_VISION_REMOTE_TIMEOUT_MS", "2000"),
+        ("MILLRACE_VISION_IMAGE_BYTES_MAX", "100000"),
+    ]);
+    let port = files.address.rsplit(':').next().unwrap();
+    for (url, why) in [
+        (
+            files.url("/missing"),
+            "could not be fetched from 127.0.0.1: its status is 404",
+        ),
+        (files.url("/text"), "is no image"),
+        (
+            files.url("/large"),
+            "could not be fetched from 127.0.0.1: the response has more than 100000 bytes",
+        ),
+        (files.url("/four"), "is redirected more than 3 times"),
+        (
+            files.url("/elsewhere"),
+            "is at localhost, which may not be asked by http at port 80",
+        ),
+        (
+            files.url("/metadata"),
+            "is at 169.254.169.254, which may not be asked by http",
+        ),
+        (
+            format!("https://{}/red.png", files.address),
+            "may not be asked by https",
+        ),
+        (
+            format!("https://localhost:{port}/red.png"),
+            "the host has an address that is not public",
+        ),
+        (
+            "https://nowhere.invalid/a.png".to_owned(),
+            "could not be fetched from nowhere.invalid: ",
+        ),
+        (
+            "https://example.com/a.png".to_owned(),
+            "is at example.com, which may not be asked",
+        ),
+        (
+            "https://user:secret@localhost/a.png".to_owned(),
+            "with a user or a password",
+        ),
+        ("file:///etc/passwd".to_owned(), "messages[0].content[0]: "),
+    ] {
+        let message = refused(&serving, &url);
+        assert!(message.contains(why), "{url}: {message}");
+    }
+    let message = refused(&serving, &files.url("/silent"));
+    assert!(
+        message.contains("could not be fetched within 2000 ms (vision.remote.timeout_ms)"),
+        "{message}"
+    );
+    wait_until("the connection is closed", || {
+        *files.closed.lock().unwrap() == 1
+    });
+    assert!(serving.get("/metrics").contains("millrace_image_bytes 0"));
+    let off = serve(&[]);
+    let asked = files.asked();
+    let message = refused(&off, &files.url("/red.png"));
+    assert!(
+        message.contains("remote images are off (vision.remote): send a data URL"),
+        "{message}"
+    );
+    assert_eq!(files.asked(), asked);
+}
