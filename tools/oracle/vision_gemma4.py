@@ -112,8 +112,13 @@ def gemma4_text(**more):
 def gemma4_answer(folder, name, model, image, rows, inputs):
     """Writes the text, and returns the case's line."""
     def logits_of(ids):
+        # The masks of `generate`. A bare call of the class of 12B has the masks of Gemma 3: its rows of images see each
+        # other in layers without a window, too.
         tensor = torch.tensor([ids])
-        return model(input_ids=tensor, mm_token_type_ids=(tensor == 1).long(), **inputs).logits[0]
+        embeds = model.get_input_embeddings()(tensor)
+        masks = model.create_masks_for_generate(config=model.config, inputs_embeds=embeds, attention_mask=None, cache=None,
+                                                position_ids=None, mm_token_type_ids=(tensor == 1).long())
+        return model(input_ids=tensor, attention_mask=masks, **inputs).logits[0]
 
     prompt = [5, 6, 7, 8, 2] + [1] * len(rows) + [3, 9, 10, 11, 12, 13, 14]
     state = {**model.state_dict(), **dict(model.named_buffers())}

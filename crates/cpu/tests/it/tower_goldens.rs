@@ -7,7 +7,7 @@ use crate::support::{PAGES, ROWS, options, pages, try_load, try_load_with};
 use crate::towers::{noise, rows, tower};
 use cpu::{LoadOptions, Model, TowerAlone};
 use kernels::{Format, quantize};
-use media::{Detail, Grid, Size, View};
+use media::{Detail, Grid, Rule, Size, View};
 use model::{Batch, Forward, Want};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -74,8 +74,13 @@ impl Golden {
 
     /// The inputs of the tower: several that are one run of rows in LLaVA 1.6, else one.
     pub(crate) fn views(&self, config: &VisionConfig) -> Vec<Arc<View>> {
-        let plan = config.recipe.plan(self.size, Detail::High).unwrap();
-        let views = config.recipe.inputs(&plan, &noise(self.size, self.seed));
+        let mut recipe = config.recipe.clone();
+        // A budget of as many rows leaves the picture as large as it is.
+        if matches!(recipe.rule, Rule::Budget(_)) {
+            recipe.rows.high = self.rows as u32;
+        }
+        let plan = recipe.plan(self.size, Detail::High).unwrap();
+        let views = recipe.inputs(&plan, &noise(self.size, self.seed));
         assert!(views.iter().map(|view| view.rows as usize).sum::<usize>() == self.rows);
         views
     }

@@ -506,7 +506,7 @@ fn read_places<T: Tensors>(
     }
     if config.traits.positions == Some(Positions::Axes) {
         let name = "v.position_embd.weight";
-        let stored = tensors.rows_of(name)?;
+        let stored = tensors.rows_of(name)? / 2;
         let tables = tensors.numbers(name, &[dim as u64, stored as u64, 2])?;
         let used = |table: &[f32]| table[..config.table_edge.min(stored) * dim].to_vec();
         let (columns, rows) = tables.split_at(stored * dim);
