@@ -4,7 +4,7 @@ use super::super::adapters::OpenedAdapters;
 use super::super::weights::{PackedModel, load_on_processor, load_options, load_progress};
 use super::fallback::FallbackModel;
 use crate::clock::now;
-use crate::config::{DeviceChoice, Interface, Settings, Speculation};
+use crate::config::{DeviceChoice, Interface, Settings};
 use crate::failure::Failure;
 use crate::model_files::ModelSource;
 use bench::limits::read_bandwidth;
