@@ -31,8 +31,9 @@ const OF_CONFIG: [&str; 8] = [
 
 /// Fields of `Traits` that are read where the configuration or the weights are: what they decide is a field of `Config`, or
 /// a parameter that is there or not.
-const OF_LOADING: [&str; 32] = [
+const OF_LOADING: [&str; 33] = [
     "axes",
+    "blocks",
     "pairs",
     "sections_in_halves",
     "alpha",

@@ -4,7 +4,7 @@ use super::super::adapters::OpenedAdapters;
 use super::super::weights::{PackedModel, load_on_processor, load_options, load_progress};
 use super::fallback::FallbackModel;
 use crate::clock::now;
-use crate::config::{DeviceChoice, Interface, Settings, Speculation};
+use crate::config::{DeviceChoice, Interface, Settings};
 use crate::failure::Failure;
 use crate::model_files::ModelSource;
 use bench::limits::read_bandwidth;
@@ -31,8 +31,8 @@ const PAGES_MIN: usize = 4096 / cpu::PAGE_TOKENS;
 enum Refusal {
     #[error("{0}")]
     Device(#[from] Absent),
-    #[error("{0} is computed on the CPU only")]
-    Part(&'static str),
+    #[error("an encoder is computed on the CPU only")]
+    Encoder,
     #[error("{0}")]
     Load(#[from] LoadError),
     #[error("{0}")]
@@ -171,8 +171,8 @@ fn load(
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<gpu::Model, Refusal> {
-    if let Some(part) = unsupported(files, settings) {
-        return Err(Refusal::Part(part));
+    if EncoderKind::of(files.metadata()).is_some() {
+        return Err(Refusal::Encoder);
     }
     let started = now();
     let selection = selection(settings.model.device);
@@ -261,15 +261,6 @@ fn load_fitting(
             done => return done,
         }
     }
-}
-
-/// The first part of the settings or of the files that a GPU does not compute; [`gpu::supports`] knows the rest.
-fn unsupported(files: &ModelFiles, settings: &Settings) -> Option<&'static str> {
-    let parts = [(EncoderKind::of(files.metadata()).is_some(), "an encoder")];
-    parts
-        .iter()
-        .find(|(is_there, _)| *is_there)
-        .map(|row| row.1)
 }
 
 /// The device of the crate `gpu` that a setting means.
