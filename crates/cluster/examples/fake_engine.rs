@@ -22,9 +22,9 @@ use std::error::Error;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
-use stream::{PoolLimits, SegmentPool};
+use stream::PoolLimits;
 use testing::small_vocabulary;
-use text::{AnswerFormat, Capabilities, ChatTemplate};
+use text::ChatTemplate;
 
 /// Vocabulary of the built-in model.
 const VOCABULARY: usize = 1280;
@@ -163,24 +163,18 @@ fn start_engine(
 }
 
 /// Requests come as token ids, so that tokenizer and template are of no importance, but for the size of the vocabulary.
-fn model_handle(engine: Handle, context_max: usize) -> Result<ModelHandle, Failed> {
+fn model_handle(engine: Handle, _context_max: usize) -> Result<ModelHandle, Failed> {
     let limits = PoolLimits {
         segments_max: SEGMENTS_MAX,
     };
     let words: Vec<_> = (0..VOCABULARY)
         .map(|number| format!("word{number}"))
         .collect();
-    Ok(ModelHandle {
-        vision: None,
-        adapters: Arc::default(),
-        tokenizer: small_vocabulary::with_words(&words),
-        template: Arc::new(ChatTemplate::new("", "", "").map_err(|e| e.to_string())?),
-        answers: AnswerFormat::default(),
-        capabilities: Capabilities::default(),
+    Ok(ModelHandle::new(
         engine,
-        context_max,
-        eos: Arc::from([0]),
-        token_pool: SegmentPool::new(limits),
-        top_pool: SegmentPool::new(limits),
-    })
+        small_vocabulary::with_words(&words),
+        ChatTemplate::new("", "", "").map_err(|e| e.to_string())?,
+        &[0],
+        limits,
+    ))
 }

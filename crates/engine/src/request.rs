@@ -8,7 +8,7 @@ use std::time::Instant;
 use stream::Writer;
 
 /// A generated token, an item of a token log.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Token {
     /// The token id.
     pub id: u32,
@@ -17,7 +17,7 @@ pub struct Token {
 }
 
 /// An alternative to a generated token, an item of a choice's side log.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TopLogprob {
     /// The token id.
     pub id: u32,
@@ -151,6 +151,18 @@ pub struct Choice {
     pub constraint: Option<Box<dyn Constraint>>,
 }
 
+impl Choice {
+    /// A choice with this log and nothing else.
+    pub fn new(tokens: Writer<Token>) -> Self {
+        Self {
+            tokens,
+            top: None,
+            terminator: None,
+            constraint: None,
+        }
+    }
+}
+
 /// A request to the engine.
 pub struct Request {
     /// Prompt ids: at least one, fewer than the context length.
@@ -193,6 +205,32 @@ pub struct Request {
     /// The request as a record for an engine of another process. Required by a handle of [`crate::remote`]; an engine of
     /// this process ignores it.
     pub remote: Option<RemoteRecord>,
+}
+
+impl Request {
+    /// A request of this prompt for at most so many tokens, with default sampling parameters, and without choices, limits
+    /// and adapters.
+    pub fn new(prompt: Vec<u32>, max_tokens: usize) -> Self {
+        Self {
+            prompt,
+            media: Vec::new(),
+            sampling: SamplingParams::default(),
+            max_tokens,
+            eos: Arc::from([]),
+            choices: Vec::new(),
+            first_choice: 0,
+            paused: false,
+            embedding: None,
+            deadline: None,
+            credit_window: 0,
+            adapters: AdapterSet::NONE,
+            terms: Terms::default(),
+            progress: Arc::default(),
+            permits: None,
+            held: None,
+            remote: None,
+        }
+    }
 }
 
 /// A rejected request with the reason.

@@ -301,7 +301,8 @@ impl ImageDescriber<'_> {
             part: &job.part,
             max_tokens: self.proxy.max_tokens,
             temperature: self.proxy.temperature,
-            timeout: self.proxy.timeout,
+            // The time for the whole is over before.
+            timeout: self.proxy.timeout.saturating_mul(2),
         };
         let made = server
             .describe(&request)

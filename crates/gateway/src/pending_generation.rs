@@ -60,10 +60,6 @@ pub(crate) struct PendingGeneration {
 }
 
 /// How a pending generation gets its permit.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one per request, and moved a few times"
-)]
 pub(crate) enum Entrance {
     /// It has a place in the queue.
     Queued(Ticket),
@@ -271,7 +267,9 @@ impl PendingGeneration {
     async fn recover_images(&mut self) -> Result<(), ApiError> {
         let description = self.description.as_ref();
         let records = description.map_or(&[][..], |description| &description.images);
-        if self.images.is_none() && !records.is_empty() {
+        // What was described is text by now.
+        let is_missing = self.images.is_none() && self.described.is_none();
+        if is_missing && !records.is_empty() {
             let record = self.run.record();
             let blobs = record.durable().map_or(&[][..], |durable| durable.blobs());
             let place = (&*self.serving.model, &self.handles);

@@ -148,6 +148,7 @@ impl RemoteImages {
         }
     }
 
+    /// Fetches an image. The caller's time for the whole is over before those of the parts.
     async fn fetch(&self, text: &str, handles: &GenerationHandles) -> Result<Bytes, Failure> {
         let mut accepted = self.accept(text)?;
         for _ in 0..=REDIRECTS_MAX {
@@ -164,7 +165,7 @@ impl RemoteImages {
                 .header(ACCEPT, "image/*")
                 .body(Bytes::new());
             let get = get.map_err(|why| failed(&why))?;
-            let response = client.send(get, self.timeout).await;
+            let response = client.send(get, self.timeout.saturating_mul(2)).await;
             let response = response.map_err(|why| failed(&why))?;
             let status = response.status();
             if status.is_redirection() {
@@ -178,7 +179,8 @@ impl RemoteImages {
             }
             // Held until the bytes are counted with those of the request.
             let _room = self.reserve(response.headers(), handles)?;
-            let body = read_body(response.into_body(), self.bytes_max, self.timeout).await;
+            let time = self.timeout.saturating_mul(2);
+            let body = read_body(response.into_body(), self.bytes_max, time).await;
             return body.map_err(|why| failed(&why));
         }
         let why = format!("is redirected more than {REDIRECTS_MAX} times");

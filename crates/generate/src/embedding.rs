@@ -3,7 +3,7 @@
 use crate::error::ApiError;
 use crate::model_handle::{AdapterUse, ModelHandle};
 use crate::remote_request::RemoteRequest;
-use engine::{Choice, Embedding, Request, SamplingParams, Terms, Token};
+use engine::{Choice, Embedding, Request, Terms, Token};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use stream::Writer;
@@ -42,28 +42,13 @@ impl EmbeddingRequest {
             None
         };
         Ok(Request {
-            prompt: self.prompt,
-            sampling: SamplingParams::default(),
-            max_tokens: 1,
-            eos: Arc::from([]),
-            choices: vec![Choice {
-                tokens,
-                top: None,
-                terminator: None,
-                constraint: None,
-            }],
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
+            choices: vec![Choice::new(tokens)],
             embedding: Some(self.embedding),
             deadline: self.deadline,
-            credit_window: 0,
             adapters: model.adapters.resolve(&self.lora)?,
             terms: self.terms,
-            progress: Arc::default(),
-            permits: None,
-            held: None,
             remote: remote.map(Into::into),
+            ..Request::new(self.prompt, 1)
         })
     }
 }

@@ -6,7 +6,7 @@ use engine::{ADAPTER_SCALE_MAX, AdapterSet, Handle, SEQUENCE_ADAPTERS_MAX, Token
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use stream::SegmentPool;
+use stream::{PoolLimits, SegmentPool};
 use text::{AnswerFormat, Capabilities, ChatTemplate, Decoder, Tokenizer};
 
 /// A loaded model. The weights are the engine's alone.
@@ -34,6 +34,32 @@ pub struct ModelHandle {
     pub token_pool: SegmentPool<Token>,
     /// Segments of the logs of alternatives.
     pub top_pool: SegmentPool<TopLogprob>,
+}
+
+impl ModelHandle {
+    /// A model that reads text, without adapters, whose answers are plain text. Both pools get `limits`.
+    pub fn new(
+        engine: Handle,
+        tokenizer: Arc<Tokenizer>,
+        template: ChatTemplate,
+        eos: &[u32],
+        limits: PoolLimits,
+    ) -> Self {
+        let answers = AnswerFormat::default();
+        Self {
+            tokenizer,
+            answers,
+            capabilities: template.capabilities(answers),
+            template: Arc::new(template),
+            adapters: Arc::default(),
+            context_max: engine.dims().context_max,
+            engine,
+            vision: None,
+            eos: eos.into(),
+            token_pool: SegmentPool::new(limits),
+            top_pool: SegmentPool::new(limits),
+        }
+    }
 }
 
 /// Bytes of an adapter's name.

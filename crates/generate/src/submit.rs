@@ -23,7 +23,7 @@ use crate::sampling::breaker_tokens;
 use crate::stream_source::{StartedGeneration, Submitted};
 use engine::remote::RemoteRecord;
 use engine::{
-    AdapterSet, Choice, MediaInput, Progress, Rejected, Request, RequestUpdate, SamplingParams,
+    Choice, MediaInput, Progress, Rejected, Request, RequestUpdate, SamplingParams,
     SequencePermits, Terms, Token, TopLogprob,
 };
 use std::ops::Range;
@@ -198,23 +198,14 @@ impl Submission<'_> {
         host: &dyn SubmissionHost,
     ) -> Request {
         Request {
-            prompt,
             sampling: self.params.sampling.clone(),
-            max_tokens: 0,
             eos: self.eos_ids(),
-            choices: Vec::new(),
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
             deadline: self.deadline,
             credit_window: self.credit_window,
-            adapters: AdapterSet::NONE,
             terms: self.terms,
             permits: host.permits(&progress),
             progress,
-            held: None,
-            remote: None,
+            ..Request::new(prompt, 0)
         }
     }
 

@@ -11,8 +11,8 @@
 
 use cpu::{LoadOptions, Model, PAGE_TOKENS};
 use engine::{
-    Choice, Constraint, Engine, EngineConfig, Handle, Next, Progress, Request, SamplingParams,
-    Speculation, Terms, Token,
+    Choice, Constraint, Engine, EngineConfig, Handle, Next, Request, SamplingParams,
+    Speculation, Token,
 };
 use kernels::{Isa, KvKind, Pool};
 use model::Forward;
@@ -141,26 +141,12 @@ fn run(
             constraint: Some(Box::new(constraint)),
         };
         let request = Request {
-            prompt: text[..PROMPT].to_vec(),
             sampling: SamplingParams {
                 temperature: 0.0,
                 ..SamplingParams::default()
             },
-            max_tokens: asked.tokens,
-            eos: Arc::from([]),
             choices: vec![choice],
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
-            deadline: None,
-            credit_window: 0,
-            adapters: engine::AdapterSet::NONE,
-            terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
-            remote: None,
+            ..Request::new(text[..PROMPT].to_vec(), asked.tokens)
         };
         handle.submit(request).map_err(|why| format!("{why:?}"))?;
     }

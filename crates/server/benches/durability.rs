@@ -159,10 +159,7 @@ impl Bench {
     fn measure_latency(&mut self, label: &str, tokens: usize, period: Duration) {
         let mut stream = self.open_stream(tokens);
         let mut times: Vec<Duration> = Vec::with_capacity(tokens);
-        let mut buffer = [Token {
-            id: 0,
-            logprob: 0.0,
-        }; 4];
+        let mut buffer = [Token::default(); 4];
         for token in 0..tokens {
             let begun = Instant::now();
             append(&mut stream.writer, token);

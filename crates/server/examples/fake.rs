@@ -10,9 +10,9 @@ use server::{
 };
 use std::error::Error;
 use std::sync::Arc;
-use stream::{PoolLimits, SegmentPool};
+use stream::PoolLimits;
 use testing::small_vocabulary as vocab;
-use text::{AnswerFormat, Capabilities, ChatTemplate};
+use text::ChatTemplate;
 
 /// Segments of 256 tokens: 1024 streams of a whole context.
 const SEGMENTS_MAX: usize = 1 << 14;
@@ -74,18 +74,12 @@ fn served() -> Result<ServedModel, Box<dyn Error>> {
         engine_absence: None,
         engine_arithmetic: None,
         engine_sight: None,
-        handle: ModelHandle {
-            vision: None,
-            adapters: Arc::default(),
-            tokenizer: vocab::tokenizer(),
-            template: Arc::new(ChatTemplate::new(template, "", "").map_err(|e| e.to_string())?),
-            answers: AnswerFormat::default(),
-            capabilities: Capabilities::default(),
+        handle: ModelHandle::new(
             engine,
-            context_max: dims.context_max,
-            eos: Arc::from([vocab::EOS]),
-            token_pool: SegmentPool::new(limits),
-            top_pool: SegmentPool::new(limits),
-        },
+            vocab::tokenizer(),
+            ChatTemplate::new(template, "", "").map_err(|e| e.to_string())?,
+            &[vocab::EOS],
+            limits,
+        ),
     })
 }

@@ -6,7 +6,7 @@ use super::plan::{Fill, Planned};
 use super::spec::SynthSpec;
 use kernels::Format;
 use weights::gguf::{GgufWriter, TensorKind, TensorPlan};
-use weights::vision::Projector;
+use weights::vision::{Activation, NormKind, Positions, Projector};
 
 /// Sharpness of attention, as in decoders.
 const SHARPNESS: f32 = 1.5;
@@ -18,9 +18,21 @@ pub const VISION_PRESETS: &[&str] = &[
     "tiny-idefics3",
     "tiny-qwen3vl_merger",
     "tiny-gemma3",
+    "tiny-qwen2vl_merger",
+    "tiny-qwen2.5vl_merger",
+    "tiny-pixtral",
+    "tiny-mlp",
+    "tiny-gemma4v",
+    "tiny-gemma4uv",
     "small-idefics3",
     "small-qwen3vl_merger",
     "small-gemma3",
+    "small-qwen2vl_merger",
+    "small-qwen2.5vl_merger",
+    "small-pixtral",
+    "small-mlp",
+    "small-gemma4v",
+    "small-gemma4uv",
 ];
 
 /// Control tokens around the rows of images, by family.
@@ -46,7 +58,13 @@ const IDEFICS3_MARKS: &[&str] = &[
     "<row_4_col_4>",
 ];
 const QWEN_MARKS: &[&str] = &["<|vision_start|>", "<|image_pad|>", "<|vision_end|>"];
+const PIXTRAL_MARKS: &[&str] = &["[IMG]", "[IMG_BREAK]", "[IMG_END]"];
+const LLAVA_MARKS: &[&str] = &["<image>"];
 const GEMMA3_MARKS: &[&str] = &["<start_of_image>", "<image_soft_token>", "<end_of_image>"];
+
+const GEMMA4_MARKS: &[&str] = &["<|image>", "<|image|>", "<image|>"];
+/// Entries of the tables of columns and rows.
+const AXIS_ENTRIES: u32 = 512;
 
 /// Description of a synthetic tower. Start from [`VisionSpec::preset`] and change fields.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,7 +109,13 @@ impl VisionSpec {
             "small" => (256, 4, 512, 128),
             _ => return None,
         };
-        let is_qwen = projector == Projector::Qwen3Vl;
+        let is_gemma4 = matches!(projector, Projector::Gemma4V | Projector::Gemma4Uv);
+        let has_deepstack = projector == Projector::Qwen3Vl;
+        let merge = match projector {
+            Projector::Llava => 1,
+            Projector::Gemma4V | Projector::Gemma4Uv => 3,
+            _ => 2,
+        };
         Some(Self {
             projector,
             dim,
@@ -99,11 +123,11 @@ impl VisionSpec {
             heads,
             ffn,
             patch: 8,
-            image,
+            image: if is_gemma4 { image / 2 * 3 } else { image },
             longest_edge: 2 * image,
-            merge: 2,
+            merge,
             projection_dim: dim,
-            deepstack: if is_qwen { vec![0] } else { Vec::new() },
+            deepstack: if has_deepstack { vec![0] } else { Vec::new() },
             mix: Mix::Uniform(Format::F32),
             swapped: false,
             seed: 1,
@@ -114,8 +138,13 @@ impl VisionSpec {
     pub fn text(&self) -> Option<SynthSpec> {
         let (name, marks) = match self.projector {
             Projector::Idefics3 => ("tiny-llama", IDEFICS3_MARKS),
+            Projector::Qwen2Vl | Projector::Qwen25Vl => ("tiny-qwen2vl", QWEN_MARKS),
             Projector::Qwen3Vl => ("tiny-qwen3vl", QWEN_MARKS),
             Projector::Gemma3 => ("tiny-gemma3", GEMMA3_MARKS),
+            Projector::Pixtral => ("tiny-llama", PIXTRAL_MARKS),
+            Projector::Llava => ("tiny-llama", LLAVA_MARKS),
+            Projector::Gemma4V => ("tiny-gemma4", GEMMA4_MARKS),
+            Projector::Gemma4Uv => ("tiny-gemma4-31b", GEMMA4_MARKS),
         };
         let mut spec = SynthSpec::preset(name)?;
         spec.dim = self.projection_dim;
@@ -167,7 +196,8 @@ impl VisionSpec {
             .u32("general.quantization_version", 2)
             .bool("clip.has_vision_encoder", true)
             .str("clip.projector_type", self.projector.name())
-            .bool("clip.use_gelu", true)
+            .bool("clip.use_gelu", self.activation() == Activation::Gelu)
+            .bool("clip.use_silu", self.activation() == Activation::Silu)
             .u32(&key("image_size"), self.image)
             .u32(&key("patch_size"), self.patch)
             .u32(&key("embedding_length"), self.dim)
@@ -183,10 +213,19 @@ impl VisionSpec {
                 out.u32(&key("projector.scale_factor"), self.merge)
                     .u32(&key("preproc_image_size"), self.longest_edge);
             }
-            Projector::Gemma3 => {
+            Projector::Gemma3 | Projector::Gemma4V | Projector::Gemma4Uv => {
                 out.u32(&key("projector.scale_factor"), self.merge);
             }
-            Projector::Qwen3Vl => {
+            Projector::Pixtral => {
+                out.u32(&key("spatial_merge_size"), self.merge);
+            }
+            Projector::Llava => {
+                let (one, two) = (self.image as i32, 2 * self.image as i32);
+                let resolutions = [one, two, two, one, two, two];
+                out.i32s(&key("image_grid_pinpoints"), &resolutions)
+                    .i32s(&key("feature_layer"), &[self.layers as i32]);
+            }
+            Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Qwen3Vl => {
                 let flags = (0..self.layers).map(|layer| self.deepstack.contains(&layer));
                 out.u32(&key("spatial_merge_size"), self.merge)
                     .bools(&key("is_deepstack_layers"), &flags.collect::<Vec<_>>())
@@ -194,45 +233,54 @@ impl VisionSpec {
                     .u32(
                         &key("image_max_pixels"),
                         self.longest_edge * self.longest_edge,
-                    );
+                    )
+                    .u32(&key("n_wa_pattern"), 2)
+                    .u32(&key("window_size"), self.image);
             }
         }
     }
 
+    /// Whether patches have a kernel for each of two frames.
+    fn has_frames(&self) -> bool {
+        matches!(
+            self.projector,
+            Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Qwen3Vl
+        )
+    }
+
+    fn activation(&self) -> Activation {
+        match self.projector {
+            Projector::Idefics3
+            | Projector::Gemma3
+            | Projector::Qwen3Vl
+            | Projector::Gemma4V
+            | Projector::Gemma4Uv => Activation::Gelu,
+            Projector::Qwen2Vl | Projector::Llava => Activation::QuickGelu,
+            Projector::Qwen25Vl | Projector::Pixtral => Activation::Silu,
+        }
+    }
+
     fn plan(&self) -> Result<Vec<Planned>, SynthError> {
-        let (dim, ffn) = (self.dim, self.ffn);
-        let (table, side) = (self.image / self.patch, self.dim * self.merge * self.merge);
+        let (dim, side) = (self.dim, self.dim * self.merge * self.merge);
+        let traits = self.projector.traits();
         let mut planner = TowerPlanner {
             spec: self,
             tensors: Vec::new(),
         };
-        planner.kernel("v.patch_embd.weight");
-        if self.projector == Projector::Qwen3Vl {
-            planner.kernel("v.patch_embd.weight.1");
-        }
-        planner.numbers("v.patch_embd.bias", &[dim], SPREAD);
-        planner.numbers("v.position_embd.weight", &[dim, table * table], SPREAD);
-        for layer in 0..self.layers {
-            let name = |part: &str| format!("v.blk.{layer}.{part}");
-            planner.norm(&name("ln1"), dim);
-            if self.projector == Projector::Qwen3Vl {
-                planner.linear(&name("attn_qkv"), (dim, 3 * dim), SHARPNESS)?;
-            } else {
-                planner.linear(&name("attn_q"), (dim, dim), SHARPNESS)?;
-                planner.linear(&name("attn_k"), (dim, dim), SHARPNESS)?;
-                planner.linear(&name("attn_v"), (dim, dim), 1.0)?;
+        if self.projector == Projector::Gemma4Uv {
+            planner.patch_matrix()?;
+        } else {
+            planner.patches();
+            if traits.pre_norm {
+                planner.norm("v.pre_ln", dim);
             }
-            planner.linear(&name("attn_out"), (dim, dim), 1.0)?;
-            planner.norm(&name("ln2"), dim);
-            let (up, down) = if self.swapped {
-                ("ffn_down", "ffn_up")
-            } else {
-                ("ffn_up", "ffn_down")
-            };
-            planner.linear(&name(up), (dim, ffn), 1.0)?;
-            planner.linear(&name(down), (ffn, dim), 1.0)?;
+            for layer in 0..self.layers {
+                planner.layer(layer)?;
+            }
         }
-        planner.norm("v.post_ln", dim);
+        if traits.post_norm || self.has_frames() {
+            planner.norm("v.post_ln", dim);
+        }
         for layer in &self.deepstack {
             let name = |part: &str| format!("v.deepstack.{layer}.{part}");
             planner.norm(&name("norm"), side);
@@ -250,13 +298,102 @@ struct TowerPlanner<'a> {
 }
 
 impl TowerPlanner<'_> {
+    /// The kernel of the patches, and what a place adds to it.
+    fn patches(&mut self) {
+        let (spec, traits) = (self.spec, self.spec.projector.traits());
+        let (dim, table) = (spec.dim, spec.image / spec.patch);
+        self.kernel("v.patch_embd.weight");
+        if spec.has_frames() {
+            self.kernel("v.patch_embd.weight.1");
+        }
+        let name = "v.position_embd.weight";
+        match traits.positions {
+            None => {}
+            Some(Positions::Axes) => return self.numbers(name, &[dim, AXIS_ENTRIES, 2], SPREAD),
+            Some(Positions::Buckets | Positions::Interpolated) => {
+                let class = u32::from(traits.class_token);
+                self.numbers(name, &[dim, table * table + class], SPREAD);
+            }
+        }
+        if traits.class_token {
+            self.numbers("v.class_embd", &[dim], SPREAD);
+        } else if traits.positions.is_some() {
+            self.numbers("v.patch_embd.bias", &[dim], SPREAD);
+        }
+    }
+
+    /// The matrix of the patches in a model without a tower, and its norms.
+    fn patch_matrix(&mut self) -> Result<(), SynthError> {
+        let (dim, edge) = (self.spec.dim, self.spec.patch * self.spec.merge);
+        self.norm("v.patch_norm.1", 3 * edge * edge);
+        self.linear("v.patch_embd", (3 * edge * edge, dim), 1.0)?;
+        self.norm("v.patch_norm.2", dim);
+        self.numbers("v.position_embd.weight", &[dim, AXIS_ENTRIES, 2], SPREAD);
+        self.norm("v.patch_norm.3", dim);
+        Ok(())
+    }
+
+    fn layer(&mut self, layer: u32) -> Result<(), SynthError> {
+        let (spec, dim, ffn) = (self.spec, self.spec.dim, self.spec.ffn);
+        let name = |part: &str| format!("v.blk.{layer}.{part}");
+        let is_gemma4 = spec.projector == Projector::Gemma4V;
+        self.norm(&name("ln1"), dim);
+        if spec.projector == Projector::Qwen3Vl {
+            self.linear(&name("attn_qkv"), (dim, 3 * dim), SHARPNESS)?;
+        } else {
+            self.linear(&name("attn_q"), (dim, dim), SHARPNESS)?;
+            self.linear(&name("attn_k"), (dim, dim), SHARPNESS)?;
+            self.linear(&name("attn_v"), (dim, dim), 1.0)?;
+        }
+        if is_gemma4 {
+            self.norm(&name("attn_q_norm"), dim / spec.heads);
+            self.norm(&name("attn_k_norm"), dim / spec.heads);
+        }
+        self.linear(&name("attn_out"), (dim, dim), 1.0)?;
+        if is_gemma4 {
+            self.norm(&name("attn_post_norm"), dim);
+        }
+        self.norm(&name("ln2"), dim);
+        let (up, down) = if spec.swapped {
+            ("ffn_down", "ffn_up")
+        } else {
+            ("ffn_up", "ffn_down")
+        };
+        if is_gemma4 || spec.activation() == Activation::Silu {
+            self.linear(&name("ffn_gate"), (dim, ffn), 1.0)?;
+        }
+        self.linear(&name(up), (dim, ffn), 1.0)?;
+        self.linear(&name(down), (ffn, dim), 1.0)?;
+        if is_gemma4 {
+            self.norm(&name("ffn_post_norm"), dim);
+        }
+        Ok(())
+    }
+
     fn head(&mut self, side: u32) -> Result<(), SynthError> {
         let (dim, out) = (self.spec.dim, self.spec.projection_dim);
         match self.spec.projector {
             Projector::Idefics3 => self.matrix("mm.model.fc", (side, out), 1.0),
-            Projector::Qwen3Vl => {
+            Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Qwen3Vl => {
                 self.linear("mm.0", (side, side), 1.0)?;
                 self.linear("mm.2", (side, out), 1.0)
+            }
+            Projector::Pixtral => {
+                if self.spec.merge > 1 {
+                    self.norm("mm.input_norm", dim);
+                    self.matrix("mm.patch_merger", (side, dim), 1.0)?;
+                }
+                self.numbers("v.token_embd.img_break", &[out], 1.0);
+                self.linear("mm.1", (dim, out), 1.0)?;
+                self.linear("mm.2", (out, out), 1.0)
+            }
+            Projector::Llava => {
+                self.numbers("model.image_newline", &[out], 1.0);
+                self.linear("mm.0", (dim, out), 1.0)?;
+                self.linear("mm.2", (out, out), 1.0)
+            }
+            Projector::Gemma4V | Projector::Gemma4Uv => {
+                self.matrix("mm.input_projection", (dim, out), 1.0)
             }
             Projector::Gemma3 => {
                 self.numbers(
@@ -310,7 +447,9 @@ impl TowerPlanner<'_> {
         let fill = Fill::Norm { mean: 1.0 };
         let dims = vec![dim.into()];
         self.push(format!("{name}.weight"), dims, Format::F32, fill);
-        self.numbers(&format!("{name}.bias"), &[dim], SPREAD);
+        if self.spec.projector.traits().norm == NormKind::Layer {
+            self.numbers(&format!("{name}.bias"), &[dim], SPREAD);
+        }
     }
 
     fn numbers(&mut self, name: &str, dims: &[u32], deviation: f32) {

@@ -178,10 +178,7 @@ impl Followed {
     fn token_at(&mut self, cx: &mut Context<'_>, position: usize) -> Poll<Result<Token, Trouble>> {
         let wanted = position - self.prompt.len();
         let reader = &mut self.request.reader;
-        let mut buffer = [Token {
-            id: 0,
-            logprob: 0.0,
-        }];
+        let mut buffer = [Token::default()];
         while self.drawn.len() <= wanted {
             match reader.poll_read(cx, &mut buffer) {
                 Poll::Pending => return Poll::Pending,

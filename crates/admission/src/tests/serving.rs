@@ -5,7 +5,7 @@
 use super::plant::Arrivals;
 use super::*;
 use engine::fake::{FakeConfig, FakeModel};
-use engine::{AdapterSet, Choice, Engine, EngineConfig, Handle, Request, SamplingParams, Token};
+use engine::{Choice, Engine, EngineConfig, Handle, Request, SamplingParams, Token};
 use std::sync::Arc;
 use stream::{PoolLimits, Read, Reader, SegmentPool};
 
@@ -267,31 +267,13 @@ impl Scene {
     fn submit(&mut self, id: u64, asked: Asked) {
         let (tokens, reader) = stream::open(&self.pool, asked.answer).expect("segments");
         let request = Request {
-            prompt: asked.prompt,
             sampling: SamplingParams {
                 temperature: 0.0,
                 ..SamplingParams::default()
             },
-            max_tokens: asked.answer,
             eos: Arc::from([0]),
-            choices: vec![Choice {
-                tokens,
-                top: None,
-                terminator: None,
-                constraint: None,
-            }],
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
-            deadline: None,
-            credit_window: 0,
-            adapters: AdapterSet::NONE,
-            terms: engine::Terms::default(),
-            progress: Arc::default(),
-            permits: None,
-            held: None,
-            remote: None,
+            choices: vec![Choice::new(tokens)],
+            ..Request::new(asked.prompt, asked.answer)
         };
         self.handle.submit(request).expect("accepted");
         self.running.push(Answering {
@@ -310,10 +292,7 @@ impl Scene {
         let before = self.running.len();
         let tokens = &mut self.tokens;
         self.running.retain_mut(|answer| {
-            let mut buffer = [Token {
-                id: 0,
-                logprob: 0.0,
-            }; 4];
+            let mut buffer = [Token::default(); 4];
             if let Read::Items(count) = answer.reader.read(&mut buffer) {
                 assert_eq!(count, 1, "a token per step");
                 *tokens += 1;

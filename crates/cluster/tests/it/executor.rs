@@ -21,10 +21,10 @@ use model::Dims;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Instant;
-use stream::{End, FailCode, PoolLimits, SegmentPool};
+use stream::{End, FailCode, PoolLimits};
 use testing::small_vocabulary as vocab;
 use testing::wait::PATIENCE;
-use text::{AnswerFormat, Capabilities, ChatTemplate};
+use text::ChatTemplate;
 use tokio::time::timeout;
 
 const ENGINE: InstanceId = InstanceId(0xE);
@@ -63,19 +63,13 @@ pub(crate) fn model(waker: &Arc<OnceLock<Waker>>) -> ModelHandle {
     engine.observe(Box::new(StepObserver(Arc::clone(waker))));
     let (engine, _thread) = engine::spawn(engine).unwrap();
     let limits = PoolLimits { segments_max: 4096 };
-    ModelHandle {
-        vision: None,
-        adapters: Arc::default(),
-        tokenizer: vocab::tokenizer(),
-        template: Arc::new(ChatTemplate::new("{{ messages[-1].content }}", "", "").unwrap()),
-        answers: AnswerFormat::default(),
-        capabilities: Capabilities::default(),
+    ModelHandle::new(
         engine,
-        context_max: 4096,
-        eos: Arc::from([vocab::EOS]),
-        token_pool: SegmentPool::new(limits),
-        top_pool: SegmentPool::new(limits),
-    }
+        vocab::tokenizer(),
+        ChatTemplate::new("{{ messages[-1].content }}", "", "").unwrap(),
+        &[vocab::EOS],
+        limits,
+    )
 }
 
 /// A request; with a credit window it does not end by itself.

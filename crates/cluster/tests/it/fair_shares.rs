@@ -15,11 +15,10 @@ use generate::request::GenerationParams;
 use generate::request_record::PromptRecord;
 use model::Dims;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stream::{PoolLimits, SegmentPool};
+use stream::PoolLimits;
 use testing::small_vocabulary as vocab;
-use text::{AnswerFormat, Capabilities, ChatTemplate};
+use text::ChatTemplate;
 
 const ENGINES: usize = 2;
 const GATEWAYS: u64 = 3;
@@ -76,19 +75,13 @@ fn engine_side(id: u64, now: Instant) -> EngineSide {
     let limits = PoolLimits {
         segments_max: 16384,
     };
-    let handle = ModelHandle {
-        vision: None,
-        adapters: Arc::default(),
-        tokenizer: vocab::tokenizer(),
-        template: Arc::new(ChatTemplate::new("{{ messages[-1].content }}", "", "").unwrap()),
-        answers: AnswerFormat::default(),
-        capabilities: Capabilities::default(),
-        engine: engine.handle(),
-        context_max: 512,
-        eos: Arc::from([vocab::EOS]),
-        token_pool: SegmentPool::new(limits),
-        top_pool: SegmentPool::new(limits),
-    };
+    let handle = ModelHandle::new(
+        engine.handle(),
+        vocab::tokenizer(),
+        ChatTemplate::new("{{ messages[-1].content }}", "", "").unwrap(),
+        &[vocab::EOS],
+        limits,
+    );
     let model = ExecutorModel::new("fake".to_owned(), ContentIdentity::default(), handle);
     EngineSide {
         engine,

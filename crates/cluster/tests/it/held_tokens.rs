@@ -11,7 +11,7 @@ use cluster::names::{ClusterName, InstanceId, Subjects};
 use cluster::nats::{Connection, Hearing};
 use cluster::relay::{KnownInstance, RelayConfig, RelayDriver, RelayLink, RelayedModel};
 use engine::remote::remote_handle;
-use engine::{Choice, EngineConfig, Handle, Progress, Request, SamplingParams, Terms, Token};
+use engine::{Choice, EngineConfig, Handle, Request, Token};
 use futures_util::StreamExt;
 use model::Dims;
 use std::sync::Arc;
@@ -131,30 +131,12 @@ fn tokens(run: &Run, first: u32, ids: &[u32]) -> TokenBatch {
 fn submit(handle: &Handle) -> Reader<Token> {
     let pool = SegmentPool::new(PoolLimits { segments_max: 64 });
     let (tokens, reader) = stream::open(&pool, 8).unwrap();
-    let choice = Choice {
-        tokens,
-        top: None,
-        terminator: None,
-        constraint: None,
-    };
+    let choice = Choice::new(tokens);
     let request = Request {
-        prompt: vec![1, 2, 3],
-        sampling: SamplingParams::default(),
-        max_tokens: 8,
         eos: Arc::from([0]),
         choices: vec![choice],
-        first_choice: 0,
-        media: Vec::new(),
-        paused: false,
-        embedding: None,
-        adapters: engine::AdapterSet::NONE,
-        deadline: None,
-        credit_window: 0,
-        terms: Terms::default(),
-        progress: Arc::new(Progress::default()),
-        permits: None,
-        held: None,
         remote: Some(b"record".to_vec().into()),
+        ..Request::new(vec![1, 2, 3], 8)
     };
     handle.submit(request).unwrap();
     reader
@@ -162,13 +144,7 @@ fn submit(handle: &Handle) -> Reader<Token> {
 
 /// Takes the next tokens, and the end if it follows.
 async fn next_tokens(reader: &mut Reader<Token>, count: usize) -> (Vec<u32>, Option<End>) {
-    let (mut ids, mut buf) = (
-        Vec::new(),
-        [Token {
-            id: 0,
-            logprob: 0.0,
-        }; 8],
-    );
+    let (mut ids, mut buf) = (Vec::new(), [Token::default(); 8]);
     wait_for("tokens", || {
         match reader.read(&mut buf) {
             Read::Items(read) => ids.extend(buf[..read].iter().map(|token| token.id)),

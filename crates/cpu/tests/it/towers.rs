@@ -10,7 +10,7 @@ use model::{Encode, EncodeError, EncoderInput};
 use std::sync::Arc;
 use synth::{Mix, VISION_PRESETS, VisionSpec};
 use weights::gguf::Gguf;
-use weights::vision::VisionConfig;
+use weights::vision::{Projector, VisionConfig};
 
 /// A tower with its own threads.
 pub(crate) fn tower(bytes: Vec<u8>, threads: usize) -> TowerAlone {
@@ -71,13 +71,13 @@ fn rows_have_the_same_bits_with_all_threads_and_after_a_dropped_encoding() {
             let size = Size::new(spec.image * 2, spec.image + 9);
             let views = views(&one, size, 7);
             for view in &views {
-                let (wanted, units) = rows(&mut one, Arc::clone(view));
+                let (wanted, _) = rows(&mut one, Arc::clone(view));
                 let dims = one.dims();
-                assert_eq!(wanted.len(), view.merged.count() as usize * dims.row_width);
+                assert_eq!(wanted.len(), view.rows as usize * dims.row_width);
                 assert!(wanted.iter().any(|entry| entry.abs() > 1e-3), "{preset}");
                 // Another encoding that is given up leaves nothing behind.
                 let other: EncoderInput = Arc::clone(&views[0]) as EncoderInput;
-                three.begin(&other).unwrap();
+                let units = three.begin(&other).unwrap();
                 for _ in 0..units / 2 {
                     three.advance().unwrap();
                 }
@@ -101,8 +101,19 @@ fn a_pixel_changes_the_rows() {
             pixels: Pixels::new(view.pixels.size(), bytes),
             ..(*view).clone()
         });
+        let view_rows = view.rows as usize;
+        let marks = view_rows - view.merged.count() as usize;
         let (first, second) = (rows(&mut tower, view).0, rows(&mut tower, other).0);
-        assert!(first.iter().zip(&second).all(|(a, b)| a != b), "{preset}");
+        // Ends of lines have no pixels; without layers a row depends on its own patch alone.
+        let alone = spec.projector == Projector::Gemma4Uv;
+        let apart = if alone {
+            view_rows - 1
+        } else {
+            marks
+        };
+        let width = tower.dims().row_width;
+        let same = first.chunks(width).zip(second.chunks(width));
+        assert_eq!(same.filter(|(a, b)| a == b).count(), apart, "{preset}");
     }
 }
 
@@ -128,6 +139,7 @@ fn inputs_of_another_kind_or_recipe_are_refused_and_leave_nothing() {
         pixels: noise(pixels, 1),
         patches,
         merged,
+        rows: merged.count(),
     };
     let cases: [(&str, EncoderInput); 5] = [
         ("no view", Arc::new("text".to_owned())),

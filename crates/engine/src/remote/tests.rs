@@ -3,7 +3,7 @@ mod permits;
 
 use super::*;
 use crate::{
-    Choice, Clocks, Phase, Progress, Rejected, Request, SamplingParams, SequencePermits, Terms,
+    Choice, Clocks, Phase, Progress, Rejected, Request, SequencePermits,
     Token, TopLogprob,
 };
 use std::sync::Mutex;
@@ -61,31 +61,14 @@ impl Bench {
                 .iter()
                 .for_each(|&id| tokens.append(token(id)).unwrap());
             readers.push(reader);
-            opened.push(Choice {
-                tokens,
-                top: None,
-                terminator: None,
-                constraint: None,
-            });
+            opened.push(Choice::new(tokens));
         }
         let request = Request {
-            prompt: [&[1, 2, 3], before].concat(),
-            sampling: SamplingParams::default(),
-            max_tokens: 8,
             eos: Arc::from([0]),
             choices: opened,
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
-            deadline: None,
             credit_window: 4,
-            adapters: crate::AdapterSet::NONE,
-            terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
             remote: Some(b"record".to_vec().into()),
+            ..Request::new([&[1, 2, 3], before].concat(), 8)
         };
         (request, readers)
     }

@@ -37,10 +37,7 @@ fn submit(
 /// Reads and accepts tokens until the end.
 fn end(answer: &mut Answer) -> (usize, End) {
     let reader = answer.reader.as_mut().expect("a reader");
-    let mut buffer = [engine::Token {
-        id: 0,
-        logprob: 0.0,
-    }; 8];
+    let mut buffer = [engine::Token::default(); 8];
     let mut tokens = 0;
     loop {
         match reader.read_blocking(&mut buffer) {
@@ -105,10 +102,7 @@ fn shutdown_ends_requests_of_silent_readers() {
     let (handle, joiner, bench) = spawned(FakeModel::new(FakeConfig::default()));
     let mut answer = submit(&handle, &bench, &[1, 2], 100, 3);
     let reader = answer.reader.as_mut().expect("a reader");
-    let mut buffer = [engine::Token {
-        id: 0,
-        logprob: 0.0,
-    }; 8];
+    let mut buffer = [engine::Token::default(); 8];
     while reader.cursor() < 3 {
         reader.read_blocking(&mut buffer);
     }
@@ -136,10 +130,7 @@ fn gated_model_gives_one_token_per_permit() {
     let model = FakeModel::gated(FakeConfig::default(), Arc::clone(&gate));
     let (handle, joiner, bench) = spawned(model);
     let mut answer = submit(&handle, &bench, &[1, 2], 5, 0);
-    let mut buffer = [engine::Token {
-        id: 0,
-        logprob: 0.0,
-    }; 8];
+    let mut buffer = [engine::Token::default(); 8];
     for _ in 0..5 {
         gate.allow(1);
         let reader = answer.reader.as_mut().expect("a reader");

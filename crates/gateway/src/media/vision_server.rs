@@ -48,7 +48,7 @@ pub(crate) struct DescriptionRequest<'a> {
     pub(crate) part: &'a ImagePart,
     pub(crate) max_tokens: usize,
     pub(crate) temperature: f32,
-    /// Time for the whole request.
+    /// Time for the head of the response, and for its body.
     pub(crate) timeout: Duration,
 }
 

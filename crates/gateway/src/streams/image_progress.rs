@@ -4,6 +4,7 @@
 //! the last state of each image is always reported.
 
 use super::stream_record::StreamRecord;
+use futures_util::StreamExt;
 use futures_util::stream::{Stream, unfold};
 use generate::images::DescriptionState;
 use std::pin::Pin;
@@ -85,7 +86,8 @@ impl ImageFollower {
         let count = states.borrow().len();
         Self {
             states,
-            changes: Box::pin(changes),
+            // Polled again after the end, which comes with the drop of the record.
+            changes: Box::pin(changes.fuse()),
             reported: vec![DescriptionState::Waiting; count],
         }
     }
@@ -147,5 +149,7 @@ mod tests {
             "the state before is passed over"
         );
         assert_eq!(next(), None);
+        drop(sender);
+        assert_eq!((next(), next()), (None, None), "the stream is gone");
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ThreadId;
 use stream::{PoolLimits, SegmentPool, Stop};
 use testing::small_vocabulary as vocab;
-use text::{AnswerFormat, ChatTemplate};
+use text::ChatTemplate;
 use workflow::{Limits, Model, Observer, Ops, Plan, Program};
 
 /// Bytes that are worked on in a poll.
@@ -46,7 +46,7 @@ impl Observer for Watch {
 }
 
 fn run(steps: &Json, text: &str) -> Run {
-    let dims = FakeConfig::default().dims;
+    let _dims = FakeConfig::default().dims;
     let engine = Engine::new(
         Box::new(FakeModel::new(FakeConfig::default())),
         EngineConfig::default(),
@@ -54,19 +54,13 @@ fn run(steps: &Json, text: &str) -> Run {
     );
     let template = ChatTemplate::new("", "", "").expect("valid");
     let limits = PoolLimits { segments_max: 64 };
-    let handle = ModelHandle {
-        vision: None,
-        adapters: std::sync::Arc::default(),
-        tokenizer: vocab::tokenizer(),
-        answers: AnswerFormat::default(),
-        capabilities: template.capabilities(AnswerFormat::default()),
-        template: Arc::new(template),
-        engine: engine.expect("bounds").handle(),
-        context_max: dims.context_max,
-        eos: Arc::from([vocab::EOS]),
-        token_pool: SegmentPool::new(limits),
-        top_pool: SegmentPool::new(limits),
-    };
+    let handle = ModelHandle::new(
+        engine.expect("bounds").handle(),
+        vocab::tokenizer(),
+        template,
+        &[vocab::EOS],
+        limits,
+    );
     let model = Arc::new(Model {
         handle,
         pooling: None,

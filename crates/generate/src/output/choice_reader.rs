@@ -134,10 +134,7 @@ impl ChoiceReader {
             let Some(readers) = &mut self.readers else {
                 return Poll::Pending;
             };
-            let mut buffer = [Token {
-                id: 0,
-                logprob: 0.0,
-            }; TOKENS_PER_EVENT];
+            let mut buffer = [Token::default(); TOKENS_PER_EVENT];
             let behind = usize::try_from(self.known.steps.saturating_sub(self.step));
             let room = match behind {
                 Ok(0) => self.tokens_per_event,

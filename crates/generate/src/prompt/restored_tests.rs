@@ -19,7 +19,7 @@ use engine::{Engine, EngineConfig};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Instant;
-use stream::{PoolLimits, SegmentPool};
+use stream::PoolLimits;
 use testing::small_vocabulary as vocab;
 use text::{
     AnswerFormat, AnswerParser, AnswerParts, ChatTemplate, Message, ReasoningFamily, Tokenizer,
@@ -55,17 +55,16 @@ pub(in crate::prompt) fn model(
     let template = ChatTemplate::new(template, "<|bos|>", "<|eos|>").expect("a template");
     let limits = PoolLimits { segments_max: 1 };
     ModelHandle {
-        vision: None,
-        adapters: Arc::default(),
-        tokenizer,
+        context_max: context_max.max(1 << 16),
         answers,
         capabilities: template.capabilities(answers),
-        template: Arc::new(template),
-        engine: engine.expect("bounds").handle(),
-        context_max: context_max.max(1 << 16),
-        eos: Arc::from([vocab::EOS]),
-        token_pool: SegmentPool::new(limits),
-        top_pool: SegmentPool::new(limits),
+        ..ModelHandle::new(
+            engine.expect("bounds").handle(),
+            tokenizer,
+            template,
+            &[vocab::EOS],
+            limits,
+        )
     }
 }
 

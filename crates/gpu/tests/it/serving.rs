@@ -1,8 +1,8 @@
 //! An engine over a model on a device, in virtual time: with batches started ahead, or step by step.
 
 use engine::{
-    Choice, Constraint, Engine, EngineConfig, Handle, Next, Progress, Request, RequestId,
-    SamplingParams, StopCondition, Terms, Token, TopLogprob,
+    Choice, Constraint, Engine, EngineConfig, Handle, Next, Request, RequestId,
+    SamplingParams, StopCondition, Token, TopLogprob,
 };
 use model::{Batch, Capabilities, Dims, Forward, ForwardError, PageId};
 use std::sync::Arc;
@@ -93,26 +93,12 @@ impl Bench {
 
     pub(crate) fn request(&self, prompt: &[u32], max_tokens: usize) -> Request {
         Request {
-            media: Vec::new(),
-            prompt: prompt.to_vec(),
             sampling: SamplingParams {
                 temperature: 0.0,
                 ..SamplingParams::default()
             },
-            max_tokens,
             eos: Arc::from([0, 9]),
-            choices: Vec::new(),
-            first_choice: 0,
-            paused: false,
-            embedding: None,
-            deadline: None,
-            credit_window: 0,
-            adapters: engine::AdapterSet::NONE,
-            terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
-            remote: None,
+            ..Request::new(prompt.to_vec(), max_tokens)
         }
     }
 
@@ -146,10 +132,7 @@ impl Bench {
 impl Answer {
     /// Reads and accepts what is new.
     pub(crate) fn read(&mut self) {
-        let mut buffer = [Token {
-            id: 0,
-            logprob: 0.0,
-        }; 64];
+        let mut buffer = [Token::default(); 64];
         let Some(reader) = &mut self.reader else {
             return;
         };
@@ -172,10 +155,7 @@ impl Answer {
 
     pub(crate) fn alternatives(&mut self) -> Vec<TopLogprob> {
         let mut all = Vec::new();
-        let mut buffer = [TopLogprob {
-            id: 0,
-            logprob: 0.0,
-        }; 64];
+        let mut buffer = [TopLogprob::default(); 64];
         let Some(side) = &mut self.side else {
             return all;
         };

@@ -4,10 +4,9 @@
 use crate::support::{Folder, millrace, stdout};
 use cpu::{LoadOptions, Model};
 use engine::{
-    Choice, Engine, EngineConfig, Handle, Next, Progress, Request, SamplingParams, Terms, Token,
+    Choice, Engine, EngineConfig, Handle, Next, Request, SamplingParams, Token,
 };
 use kernels::{Isa, KvKind, Pool};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{PoolLimits, Read, Reader, SegmentPool};
 use synth::SynthSpec;
@@ -98,15 +97,9 @@ impl Bench {
         for _ in 0..ask.choices {
             let (tokens, reader) = stream::open(&self.pool, ask.tokens).unwrap();
             readers.push(reader);
-            choices.push(Choice {
-                tokens,
-                top: None,
-                terminator: None,
-                constraint: None,
-            });
+            choices.push(Choice::new(tokens));
         }
         let request = Request {
-            prompt: ask.prompt.clone(),
             sampling: SamplingParams {
                 temperature: 0.8,
                 top_k: 20,
@@ -115,21 +108,10 @@ impl Bench {
                 answered: ask.answered,
                 ..SamplingParams::default()
             },
-            max_tokens: ask.tokens,
-            eos: Arc::from([]),
             choices,
             first_choice: ask.first_choice,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
-            adapters: engine::AdapterSet::NONE,
-            deadline: None,
             credit_window: ask.credit_window,
-            terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
-            remote: None,
+            ..Request::new(ask.prompt.clone(), ask.tokens)
         };
         self.handle.submit(request).unwrap();
         readers
@@ -162,10 +144,7 @@ impl Bench {
 }
 
 fn read(reader: &mut Reader<Token>, said: &mut Said) {
-    let mut items = [Token {
-        id: 0,
-        logprob: 0.0,
-    }; 32];
+    let mut items = [Token::default(); 32];
     while let Read::Items(n) = reader.read(&mut items) {
         let items = items[..n].iter();
         said.extend(items.map(|token| (token.id, token.logprob.to_bits())));

@@ -3,12 +3,11 @@
 use crate::support::{Folder, millrace, stdout, synth};
 use cpu::{LoadOptions, Model};
 use engine::{
-    Choice, Engine, EngineConfig, Next, Progress, Request, SamplingParams, Speculation, Terms,
+    Choice, Engine, EngineConfig, Next, Request, SamplingParams, Speculation,
     Token,
 };
 use kernels::{Isa, KvKind, Pool};
 use model::Forward;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::{PoolLimits, Read, SegmentPool};
 use synth::SynthSpec;
@@ -56,10 +55,6 @@ fn epoch() -> Instant {
 
 /// Some requests at once, greedy and sampled: their tokens and log-probabilities, guesses made and
 /// guesses that were right.
-#[expect(
-    clippy::too_many_lines,
-    reason = "one run from its model to its tokens"
-)]
 fn answers(
     architecture: Architecture,
     speculation: Speculation,
@@ -95,28 +90,9 @@ fn answers(
         };
         let words = (0..20 + 7 * at).map(|i| 300 + (i + at) % 9);
         let request = Request {
-            prompt: words.collect(),
             sampling,
-            max_tokens: 120,
-            eos: Arc::from([]),
-            choices: vec![Choice {
-                tokens,
-                top: None,
-                terminator: None,
-                constraint: None,
-            }],
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
-            deadline: None,
-            credit_window: 0,
-            adapters: engine::AdapterSet::NONE,
-            terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
-            remote: None,
+            choices: vec![Choice::new(tokens)],
+            ..Request::new(words.collect(), 120)
         };
         handle.submit(request).unwrap();
     }
@@ -124,10 +100,7 @@ fn answers(
         now += Duration::from_millis(1);
     }
     let mut read = |reader: &mut stream::Reader<Token>| {
-        let mut all = [Token {
-            id: 0,
-            logprob: 0.0,
-        }; 128];
+        let mut all = [Token::default(); 128];
         let mut at = 0;
         while let Read::Items(n) = reader.read(&mut all[at..]) {
             at += n;

@@ -356,10 +356,7 @@ impl TextEmbedder<'_> {
 
 /// Waits for the end of a log.
 async fn wait_for_end(mut reader: Reader<Token>) -> End {
-    let mut buffer = [Token {
-        id: 0,
-        logprob: 0.0,
-    }];
+    let mut buffer = [Token::default()];
     poll_fn(|cx| {
         loop {
             match reader.poll_read(cx, &mut buffer) {

@@ -246,29 +246,9 @@ fn loading_server_shuts_down_on_request() {
 
 fn request(rig: &Rig) -> engine::Request {
     let (tokens, _reader) = stream::open(&rig.tokens, 1).unwrap();
-    let choice = engine::Choice {
-        tokens,
-        top: None,
-        terminator: None,
-        constraint: None,
-    };
+    let choice = engine::Choice::new(tokens);
     engine::Request {
-        prompt: vec![1],
-        sampling: engine::SamplingParams::default(),
-        max_tokens: 1,
-        eos: Arc::from([]),
         choices: vec![choice],
-        first_choice: 0,
-        media: Vec::new(),
-        paused: false,
-        embedding: None,
-        deadline: None,
-        credit_window: 0,
-        adapters: engine::AdapterSet::NONE,
-        terms: engine::Terms::default(),
-        progress: Arc::default(),
-        permits: None,
-        held: None,
-        remote: None,
+        ..engine::Request::new(vec![1], 1)
     }
 }

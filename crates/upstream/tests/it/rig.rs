@@ -3,7 +3,7 @@
 use crate::fake_server::{EOS, FakeServer};
 use engine::remote::remote_handle;
 use engine::{
-    Choice, EngineConfig, Handle, Progress, Rejected, Request, SamplingParams, Terms, Token,
+    Choice, EngineConfig, Handle, Rejected, Request, SamplingParams, Token,
 };
 use generate::remote_request::{RecordTerms, RemoteRequest};
 use generate::request::GenerationParams;
@@ -145,30 +145,14 @@ impl Rig {
         let opened =
             (0..asked.choices).map(|_| stream::open(&self.pool, asked.max_tokens).unwrap());
         let (writers, readers): (Vec<_>, Vec<_>) = opened.unzip();
-        let choices = writers.into_iter().map(|tokens| Choice {
-            tokens,
-            top: None,
-            terminator: None,
-            constraint: None,
-        });
+        let choices = writers.into_iter().map(Choice::new);
         let request = Request {
-            prompt: PROMPT.to_vec(),
             sampling,
-            max_tokens: asked.max_tokens,
             eos: Arc::from([EOS]),
             choices: choices.collect(),
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
-            deadline: None,
             credit_window: asked.credit_window,
-            adapters: engine::AdapterSet::NONE,
-            terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
             remote: Some(record.encode().unwrap().into()),
+            ..Request::new(PROMPT.to_vec(), asked.max_tokens)
         };
         match self.handle.submit(request) {
             Ok(_) => Ok(readers),
@@ -180,13 +164,7 @@ impl Rig {
 
 /// Tokens that are there, and the end.
 pub(crate) fn read(reader: &mut Reader<Token>) -> (Vec<u32>, Option<End>) {
-    let (mut buf, mut ids) = (
-        [Token {
-            id: 0,
-            logprob: 0.0,
-        }; 16],
-        Vec::new(),
-    );
+    let (mut buf, mut ids) = ([Token::default(); 16], Vec::new());
     loop {
         match reader.read(&mut buf) {
             Read::Items(count) => ids.extend(buf[..count].iter().map(|token| token.id)),

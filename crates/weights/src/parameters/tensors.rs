@@ -24,6 +24,18 @@ pub trait Stored {
     fn bytes(&self) -> usize;
 }
 
+/// A projection's matrix, however it is kept.
+pub trait Projecting {
+    /// Outputs and inputs.
+    fn shape(&self) -> (usize, usize);
+}
+
+impl Projecting for Matrix {
+    fn shape(&self) -> (usize, usize) {
+        (self.rows(), self.cols())
+    }
+}
+
 impl Stored for Matrix {
     fn format(&self) -> Format {
         self.format()
@@ -149,8 +161,8 @@ pub trait Tensors {
     /// Counts a tensor that no result depends on as used, if there is one.
     fn ignore(&mut self, name: &str);
 
-    /// Counts the tensors of a layer that is not run as used.
-    fn ignore_layer(&mut self, layer: usize);
+    /// Counts the tensors whose names begin with `prefix` as used: those of a layer or of an encoder that is not run.
+    fn ignore_prefix(&mut self, prefix: &str);
 
     /// Rejects unused tensors.
     fn finish_all(&mut self) -> Result<(), LoadError>;

@@ -135,10 +135,7 @@ impl Serialize for ContextIds<'_> {
         let Ok(mut reader) = self.log.tokens.attach(0) else {
             return list.end();
         };
-        let mut buffer = [Token {
-            id: 0,
-            logprob: 0.0,
-        }; TOKENS_PER_READ];
+        let mut buffer = [Token::default(); TOKENS_PER_READ];
         while let Read::Items(n) = reader.read(&mut buffer) {
             for token in &buffer[..n] {
                 list.serialize_element(&token.id)?;

@@ -267,10 +267,7 @@ pub(crate) fn all_ids(source: &StreamSource, choice: usize) -> Option<Vec<u32>> 
 /// Appends the ids of the items `from..end` of a log, without the prompt's.
 fn copy_ids(log: &ChoiceLog, from: u64, end: u64, into: &mut Vec<u32>) {
     let mut from = from.max(log.echoed);
-    let mut buffer = [Token {
-        id: 0,
-        logprob: 0.0,
-    }; COPIED_AT_ONCE];
+    let mut buffer = [Token::default(); COPIED_AT_ONCE];
     while from < end {
         let room = usize::try_from(end - from).map_or(COPIED_AT_ONCE, |n| n.min(COPIED_AT_ONCE));
         let copied = log.tokens.copy_items(from, &mut buffer[..room]);

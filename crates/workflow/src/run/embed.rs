@@ -20,10 +20,7 @@ pub(super) struct Embedding {
 impl Embedding {
     /// Ready when the embedding's log has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        let mut nothing = [Token {
-            id: 0,
-            logprob: 0.0,
-        }];
+        let mut nothing = [Token::default()];
         match ready!(self.request.reader.poll_read(cx, &mut nothing)) {
             Read::Ended(end) => Poll::Ready(end),
             Read::Items(_) | Read::Empty => Poll::Ready(End::Lost), // the log stays empty

@@ -12,11 +12,10 @@ use generate::prompt::{PreparedPrompt, PromptEncoder};
 use generate::request::{GenerationParams, Prompt};
 use generate::submit::{NoHost, Submission};
 use model::Dims;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stream::{End, PoolLimits, SegmentPool};
+use stream::{End, PoolLimits};
 use testing::small_vocabulary as vocab;
-use text::{AnswerFormat, Capabilities, ChatTemplate};
+use text::ChatTemplate;
 
 pub(super) const ENGINE: InstanceId = InstanceId(0xE);
 pub(super) const KEY: &str = "model";
@@ -80,7 +79,7 @@ impl EngineProcess {
             tokens: 97..123,
             ..FakeConfig::default()
         };
-        let context_max = config.dims.context_max;
+        let _context_max = config.dims.context_max;
         let engine = EngineConfig {
             sequences_max,
             ..EngineConfig::default()
@@ -88,19 +87,13 @@ impl EngineProcess {
         let mut engine = Engine::new(Box::new(FakeModel::new(config)), engine, now).unwrap();
         let limits = PoolLimits { segments_max: 4096 };
         let template = ChatTemplate::new("{{ messages[-1].content }}", "", "").unwrap();
-        let handle = ModelHandle {
-            vision: None,
-            adapters: Arc::default(),
-            tokenizer: vocab::tokenizer(),
-            template: Arc::new(template),
-            answers: AnswerFormat::default(),
-            capabilities: Capabilities::default(),
-            engine: engine.handle(),
-            context_max,
-            eos: Arc::from([vocab::EOS]),
-            token_pool: SegmentPool::new(limits),
-            top_pool: SegmentPool::new(limits),
-        };
+        let handle = ModelHandle::new(
+            engine.handle(),
+            vocab::tokenizer(),
+            template,
+            &[vocab::EOS],
+            limits,
+        );
         let model = ExecutorModel::new(KEY.to_owned(), identity(), handle);
         Self {
             engine,
@@ -199,16 +192,10 @@ impl EngineProcess {
         process.run_until_idle();
         let top_n = case.params.sampling.top_logprobs as usize;
         let logs = started.choices.iter().map(|log| {
-            let blank = Token {
-                id: 0,
-                logprob: 0.0,
-            };
+            let blank = Token::default();
             let mut tokens = vec![blank; log.tokens.len() as usize];
             log.tokens.copy_items(0, &mut tokens);
-            let blank = TopLogprob {
-                id: 0,
-                logprob: 0.0,
-            };
+            let blank = TopLogprob::default();
             let mut top = vec![blank; tokens.len() * top_n];
             if let Some(log) = &log.top {
                 log.copy_items(0, &mut top);

@@ -3,7 +3,7 @@
 use super::engine::{INJECTED, end_of, token_at};
 use super::slots::Slots;
 use engine::{
-    Choice, Handle, Progress, Request, RequestId, RequestUpdate, SamplingParams, Terms, Token,
+    Choice, Handle, Progress, Request, RequestId, RequestUpdate, Token,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -221,12 +221,7 @@ fn open(pool: &SegmentPool<Token>, ids: &[u32]) -> (Choice, Answer) {
     for &id in ids {
         tokens.append(Token { id, ..BLANK }).expect("room");
     }
-    let choice = Choice {
-        tokens,
-        top: None,
-        terminator: None,
-        constraint: None,
-    };
+    let choice = Choice::new(tokens);
     let answer = Answer {
         reader,
         ids: Vec::new(),
@@ -246,22 +241,11 @@ fn request(
     // Some requests need several messages.
     record.resize(10 + (seed % 20 / 19) as usize * 1_000_000, 0);
     Request {
-        prompt: [&[1, 2], answered].concat(),
-        sampling: SamplingParams::default(),
-        max_tokens: 100,
         eos: Arc::from([0]),
         choices,
         first_choice: first as u32,
-        media: Vec::new(),
-        paused: false,
-        embedding: None,
-        deadline: None,
-        adapters: engine::AdapterSet::NONE,
         credit_window: window.into(),
-        terms: Terms::default(),
-        progress: Arc::default(),
-        permits: None,
-        held: None,
         remote: Some(record.into()),
+        ..Request::new([&[1, 2], answered].concat(), 100)
     }
 }

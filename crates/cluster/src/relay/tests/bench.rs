@@ -6,7 +6,7 @@ use crate::names::InstanceId;
 use crate::placement::EngineLoad;
 use ::engine::remote::{RemoteModel, remote_handle};
 use ::engine::{
-    Choice, EngineConfig, Follower, Handle, Progress, Request, RequestId, SamplingParams, Terms,
+    Choice, EngineConfig, Follower, Handle, Progress, Request, RequestId,
     Token, Transition,
 };
 use model::Dims;
@@ -97,30 +97,13 @@ impl Bench {
     ) -> Vec<Reader<Token>> {
         let logs = (0..choices).map(|_| stream::open(&self.pool, 8).unwrap());
         let (writers, readers): (Vec<_>, Vec<_>) = logs.unzip();
-        let choices = writers.into_iter().map(|tokens| Choice {
-            tokens,
-            top: None,
-            terminator: None,
-            constraint: None,
-        });
+        let choices = writers.into_iter().map(Choice::new);
         let mut request = Request {
-            prompt: vec![1, 2, 3],
-            sampling: SamplingParams::default(),
-            max_tokens: 8,
             eos: Arc::from([0]),
             choices: choices.collect(),
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
-            deadline: None,
-            credit_window: 0,
-            adapters: engine::AdapterSet::NONE,
-            terms: Terms::default(),
             progress: Arc::new(Progress::followed(Box::new(self.told.clone()))),
-            permits: None,
-            held: None,
             remote: Some(b"record".to_vec().into()),
+            ..Request::new(vec![1, 2, 3], 8)
         };
         change(&mut request);
         let id = self.handle.submit(request).unwrap();
@@ -253,13 +236,7 @@ pub(super) fn token_batch(
 }
 
 pub(super) fn read(reader: &mut Reader<Token>) -> (Vec<u32>, Option<End>) {
-    let (mut buf, mut ids) = (
-        [Token {
-            id: 0,
-            logprob: 0.0,
-        }; 16],
-        Vec::new(),
-    );
+    let (mut buf, mut ids) = ([Token::default(); 16], Vec::new());
     loop {
         match reader.read(&mut buf) {
             Read::Items(count) => ids.extend(buf[..count].iter().map(|t| t.id)),

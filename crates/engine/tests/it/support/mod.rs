@@ -7,7 +7,7 @@ pub mod watched;
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{
     Choice, ConfigError, Engine, EngineConfig, Handle, Next, Progress, Request, RequestId,
-    SamplingParams, StepReport, Terms, Token, TopLogprob,
+    SamplingParams, StepReport, Token, TopLogprob,
 };
 use model::Dims;
 pub use testing::random::Random;
@@ -131,26 +131,12 @@ impl Bench {
 
     pub fn request(&self, prompt: &[u32], max_tokens: usize) -> Request {
         Request {
-            prompt: prompt.to_vec(),
             sampling: SamplingParams {
                 temperature: 0.0,
                 ..SamplingParams::default()
             },
-            max_tokens,
             eos: Arc::from([0]),
-            choices: Vec::new(),
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
-            deadline: None,
-            credit_window: 0,
-            adapters: engine::AdapterSet::NONE,
-            terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
-            remote: None,
+            ..Request::new(prompt.to_vec(), max_tokens)
         }
     }
 
@@ -223,10 +209,7 @@ impl Bench {
 impl Answer {
     /// Reads and accepts new tokens.
     pub fn read(&mut self) {
-        let mut buffer = [Token {
-            id: 0,
-            logprob: 0.0,
-        }; 64];
+        let mut buffer = [Token::default(); 64];
         let Some(reader) = &mut self.reader else {
             return;
         };
@@ -252,10 +235,7 @@ impl Answer {
 
     pub fn alternatives(&mut self) -> Vec<TopLogprob> {
         let mut all = Vec::new();
-        let mut buffer = [TopLogprob {
-            id: 0,
-            logprob: 0.0,
-        }; 64];
+        let mut buffer = [TopLogprob::default(); 64];
         let side = self.side.as_mut().expect("alternatives were asked for");
         while let Read::Items(n) = side.read(&mut buffer) {
             all.extend_from_slice(&buffer[..n]);

@@ -172,13 +172,7 @@ fn held_text_is_released_at_the_end() {
 fn offsets_count_characters() {
     let mut fold = of_text(&[]);
     for id in [WORD, WORD + 4, 97, 98] {
-        fold.push(
-            token(id),
-            &[TopLogprob {
-                id: 0,
-                logprob: 0.0,
-            }],
-        );
+        fold.push(token(id), &[TopLogprob::default()]);
     }
     let entries = fold.final_parts().flat_map(|(_, list)| list.entries);
     let offsets: Vec<u64> = entries.map(|entry| entry.start_chars).collect();
@@ -292,10 +286,7 @@ fn engine_stops_where_the_pipeline_does() {
         let mut condition = crate::stop::StopStrings::new(&tokenizer(), false, &reading, &stops);
         let stopped = ids.iter().position(|&id| condition.push(id).is_some());
         let mut fold = pipeline(&stops, &reading);
-        let nothing = TopLogprob {
-            id: 0,
-            logprob: 0.0,
-        };
+        let nothing = TopLogprob::default();
         let found = ids.iter().position(|&id| {
             fold.push(token(id), &[nothing]);
             fold.parser.stop_hit().is_some()

@@ -8,11 +8,10 @@ use engine::fake::{FakeConfig, FakeModel};
 use engine::{Engine, EngineConfig};
 use proptest::prelude::*;
 use serde_json::Map;
-use std::sync::Arc;
 use std::time::Instant;
-use stream::{PoolLimits, SegmentPool};
+use stream::PoolLimits;
 use testing::small_vocabulary as vocab;
-use text::{AnswerFormat, Capabilities, ChatTemplate};
+use text::ChatTemplate;
 
 /// Each message as its role's first letter and its text.
 const TEMPLATE: &str = "{% for m in messages %}{{ m.role[:1] }}{{ m.content }}{% endfor %}>";
@@ -25,18 +24,11 @@ fn model(template: &str, context_max: usize) -> ModelHandle {
         Instant::now(),
     );
     let limits = PoolLimits { segments_max: 1 };
+    let engine = engine.expect("bounds").handle();
+    let template = ChatTemplate::new(template, "<|bos|>", "").expect("a template");
     ModelHandle {
-        vision: None,
-        adapters: Arc::default(),
-        tokenizer: vocab::tokenizer(),
-        answers: AnswerFormat::default(),
-        capabilities: Capabilities::default(),
-        template: Arc::new(ChatTemplate::new(template, "<|bos|>", "").expect("a template")),
-        engine: engine.expect("bounds").handle(),
         context_max,
-        eos: Arc::from([vocab::EOS]),
-        token_pool: SegmentPool::new(limits),
-        top_pool: SegmentPool::new(limits),
+        ..ModelHandle::new(engine, vocab::tokenizer(), template, &[vocab::EOS], limits)
     }
 }
 

@@ -18,9 +18,9 @@ use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
-use stream::{PoolLimits, Read, SegmentPool};
+use stream::{PoolLimits, Read};
 use testing::small_vocabulary as vocab;
-use text::{AnswerFormat, Capabilities, ChatTemplate, ToolFamily};
+use text::{AnswerFormat, ChatTemplate, ToolFamily};
 
 /// Steps after which a run counts as stuck.
 const STEPS_MAX: usize = 5_000;
@@ -103,7 +103,7 @@ impl<'a> Bench<'a> {
             tokens: 97..123,
             ..FakeConfig::default()
         };
-        let context_max = config.dims.context_max;
+        let _context_max = config.dims.context_max;
         let prompt_len = Arc::new(OnceLock::new());
         let script = script_tokens(case.script, words);
         let model = Scripted::new(config, script, Arc::clone(&prompt_len));
@@ -115,17 +115,15 @@ impl<'a> Bench<'a> {
             "{{ messages[-1].content }}"
         };
         let model = ModelHandle {
-            vision: None,
             adapters: Arc::new(adapters()),
-            tokenizer,
-            template: Arc::new(ChatTemplate::new(template, "", "").expect("a template")),
             answers: case.answers,
-            capabilities: Capabilities::default(),
-            engine: engine.handle(),
-            context_max,
-            eos: Arc::from([vocab::EOS]),
-            token_pool: SegmentPool::new(POOL_LIMITS),
-            top_pool: SegmentPool::new(POOL_LIMITS),
+            ..ModelHandle::new(
+                engine.handle(),
+                tokenizer,
+                ChatTemplate::new(template, "", "").expect("a template"),
+                &[vocab::EOS],
+                POOL_LIMITS,
+            )
         };
         let mut bench = Self {
             case,
@@ -233,19 +231,13 @@ pub(crate) fn keep_watched<R>(
 fn written(log: &ChoiceLog, top_n: usize) -> ResumedChoice {
     let gate = log.gate.as_ref().expect("a gated log");
     let (end, len) = (gate.written_end(), gate.written_len());
-    let blank = Token {
-        id: 0,
-        logprob: 0.0,
-    };
+    let blank = Token::default();
     let mut tokens = vec![blank; usize::try_from(len).expect("small")];
     assert_eq!(gate.copy_written(0, &mut tokens), tokens.len());
     let mut top = Vec::new();
     if let Some(log) = &log.top {
         let mut reader = log.attach(0).expect("the beginning");
-        let mut buffer = [TopLogprob {
-            id: 0,
-            logprob: 0.0,
-        }; 64];
+        let mut buffer = [TopLogprob::default(); 64];
         while let Read::Items(n) = reader.read(&mut buffer) {
             top.extend_from_slice(&buffer[..n]);
         }

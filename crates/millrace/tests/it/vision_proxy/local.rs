@@ -1,6 +1,6 @@
 //! A model of the same server that describes images.
 
-use super::{Live, OTHER, PICTURE, chat, serve, streamed};
+use super::{Live, OTHER, PICTURE, chat, serve_with, streamed};
 use crate::encoders::body;
 use crate::support::{Folder, command};
 use serde_json::{Value, json};
@@ -17,12 +17,15 @@ fn mini() -> PathBuf {
 #[test]
 fn model_of_the_same_server_describes_images() {
     let folder = mini().display().to_string();
-    let serving = serve(&[
-        ("MILLRACE_VISION_PROXY_MODEL", "millrace-mini-vision"),
-        ("MILLRACE_VISION_PROXY_PROMPT", "{question}"),
-        ("MILLRACE_VISION_PROXY_MAX_TOKENS", "24"),
-        ("MILLRACE_MODELS_DIRECTORIES", &folder),
-    ]);
+    let serving = serve_with(
+        &["millrace-mini"],
+        &[
+            ("MILLRACE_VISION_PROXY_MODEL", "millrace-mini-vision"),
+            ("MILLRACE_VISION_PROXY_PROMPT", "{question}"),
+            ("MILLRACE_VISION_PROXY_MAX_TOKENS", "24"),
+            ("MILLRACE_MODELS_DIRECTORIES", &folder),
+        ],
+    );
     let ask = |question: &str| {
         let mut request = chat(&[OTHER], &json!({"return_token_ids": true}));
         request["messages"][0]["content"][1]["text"] = json!(question);
@@ -123,11 +126,14 @@ fn endless(name: &str) -> Folder {
 fn slot_of_a_description_is_free_after_its_request() {
     let folder = endless("proxy-endless");
     let directory = folder.0.display().to_string();
-    let serving = serve(&[
-        ("MILLRACE_VISION_PROXY_MODEL", "endless"),
-        ("MILLRACE_VISION_PROXY_MAX_TOKENS", "8192"),
-        ("MILLRACE_MODELS_DIRECTORIES", &directory),
-    ]);
+    let serving = serve_with(
+        &["millrace-mini"],
+        &[
+            ("MILLRACE_VISION_PROXY_MODEL", "endless"),
+            ("MILLRACE_VISION_PROXY_MAX_TOKENS", "8192"),
+            ("MILLRACE_MODELS_DIRECTORIES", &directory),
+        ],
+    );
     let request = streamed(chat(&[PICTURE], &json!({})));
     let running = || {
         let metrics = serving.get("/metrics");
@@ -196,11 +202,14 @@ fn proxy_without_eyes_is_an_error_at_the_start() {
     }
     // Without a proxy for it, the model refuses images.
     let off = json!({"millrace-mini": {"vision_proxy": "off"}}).to_string();
-    let serving = serve(&[
-        ("MILLRACE_VISION_PROXY_MODEL", "millrace-mini-vision"),
-        ("MILLRACE_MODELS_NAMED", &off),
-        ("MILLRACE_MODELS_DIRECTORIES", &folder),
-    ]);
+    let serving = serve_with(
+        &["millrace-mini"],
+        &[
+            ("MILLRACE_VISION_PROXY_MODEL", "millrace-mini-vision"),
+            ("MILLRACE_MODELS_NAMED", &off),
+            ("MILLRACE_MODELS_DIRECTORIES", &folder),
+        ],
+    );
     let request = chat(&[PICTURE], &json!({})).to_string();
     let error = body(&serving.post("/v1/chat/completions", &request), 400);
     assert!(

@@ -26,7 +26,11 @@ const CACHED: &str =
     r#""vision_proxy":{"model":"seer","prompt_tokens":0,"completion_tokens":0,"cached":1}"#;
 
 fn serve(vars: &[(&str, &str)]) -> Serving {
-    let args = ["serve", "--bind", "127.0.0.1:0"];
+    serve_with(&[], vars)
+}
+
+fn serve_with(args: &[&str], vars: &[(&str, &str)]) -> Serving {
+    let args = [&["serve", "--bind", "127.0.0.1:0"], args].concat();
     Serving::start_with(&args, vars, Stdio::null())
 }
 
@@ -400,6 +404,9 @@ fn end_of_a_request_ends_its_description() {
         };
         let mut live = Live::open(&serving, path, fields, &request);
         live.until(sign);
+        wait_until("the other server has the image", || {
+            seer.requests().len() == times + 1
+        });
         match way {
             "disconnect" => live.close(),
             "cancel" => {

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use stream::{PoolLimits, SegmentPool};
-use text::{AnswerFormat, Capabilities, ChatTemplate};
+use stream::PoolLimits;
+use text::ChatTemplate;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
@@ -102,19 +102,13 @@ fn served(name: &str, gate: Arc<Gate>) -> (ServedModel, engine::EngineThread) {
         engine_absence: None,
         engine_arithmetic: None,
         engine_sight: None,
-        handle: ModelHandle {
-            vision: None,
-            adapters: Arc::default(),
-            tokenizer: vocab::tokenizer(),
-            template: Arc::new(template.expect("a template")),
-            answers: AnswerFormat::default(),
-            capabilities: Capabilities::default(),
+        handle: ModelHandle::new(
             engine,
-            context_max: fake().dims.context_max,
-            eos: Arc::from([vocab::EOS]),
-            token_pool: SegmentPool::new(limits),
-            top_pool: SegmentPool::new(limits),
-        },
+            vocab::tokenizer(),
+            template.expect("a template"),
+            &[vocab::EOS],
+            limits,
+        ),
     };
     (served, joiner)
 }

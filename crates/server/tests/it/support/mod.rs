@@ -282,7 +282,7 @@ impl Rig {
         config: ServerConfig,
         keys: Arc<Keys>,
     ) -> Self {
-        let context_max = model.dims().context_max;
+        let _context_max = model.dims().context_max;
         let mut engine = Engine::new(model, tuning, Instant::now()).expect("an engine");
         let steps = Arc::new(StepMetrics::default());
         engine.observe(steps.observer());
@@ -290,7 +290,19 @@ impl Rig {
         let limits = PoolLimits {
             segments_max: 1 << 14,
         };
-        let (tokens, top) = (SegmentPool::new(limits), SegmentPool::new(limits));
+        let template = ChatTemplate::new(speech.template, "<|bos|>", "<|eos|>");
+        let handle = ModelHandle {
+            answers: speech.answers,
+            capabilities: speech.capabilities,
+            ..ModelHandle::new(
+                engine.clone(),
+                speech.tokenizer,
+                template.expect("a template"),
+                &[vocab::EOS],
+                limits,
+            )
+        };
+        let (tokens, top) = (handle.token_pool.clone(), handle.top_pool.clone());
         let served = Arc::new(ServedModel {
             id: MODEL.to_owned(),
             created_unix_s: 7,
@@ -301,21 +313,7 @@ impl Rig {
             engine_absence: None,
             engine_arithmetic: None,
             engine_sight: None,
-            handle: ModelHandle {
-                vision: None,
-                adapters: Arc::default(),
-                tokenizer: speech.tokenizer,
-                template: Arc::new(
-                    ChatTemplate::new(speech.template, "<|bos|>", "<|eos|>").expect("a template"),
-                ),
-                answers: speech.answers,
-                capabilities: speech.capabilities,
-                engine: engine.clone(),
-                context_max,
-                eos: Arc::from([vocab::EOS]),
-                token_pool: tokens.clone(),
-                top_pool: top.clone(),
-            },
+            handle,
         });
         let runtime = io_runtime(2).expect("io threads");
         let (server, loading) = {

@@ -9,7 +9,7 @@
 
 use engine::fake::{FakeConfig, FakeModel};
 use engine::{
-    Choice, Embedding, Engine, EngineConfig, Pooling, Progress, Request, SamplingParams, Terms,
+    Choice, Embedding, Engine, EngineConfig, Pooling, Request, SamplingParams,
     Token,
 };
 use generate::model_handle::ModelHandle;
@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use stream::ring::RingWriter;
-use stream::{End, PoolLimits, Read, SegmentPool};
+use stream::{End, PoolLimits, Read};
 use testing::vocabulary::Vocabulary;
 use text::{AnswerFormat, ChatTemplate, Tokenizer};
 use workflow::{Event, Model, Ops, Outcome, Plan, Program, Run};
@@ -75,24 +75,15 @@ impl Bench {
 
     pub fn over(model: Box<dyn Forward>) -> Self {
         let now = epoch();
-        let context_max = model.dims().context_max;
+        let _context_max = model.dims().context_max;
         let mut engine = Engine::new(model, EngineConfig::default(), now).expect("an engine");
         let template = ChatTemplate::new(TEMPLATE, "", "</s>").expect("valid");
         let answers = AnswerFormat::default();
         let limits = PoolLimits { segments_max: 64 };
         let model = Model {
             handle: ModelHandle {
-                vision: None,
-                adapters: Arc::default(),
-                tokenizer: tokenizer(),
-                capabilities: template.capabilities(answers),
-                template: Arc::new(template),
                 answers,
-                engine: engine.handle(),
-                context_max,
-                eos: Arc::from([EOS]),
-                token_pool: SegmentPool::new(limits),
-                top_pool: SegmentPool::new(limits),
+                ..ModelHandle::new(engine.handle(), tokenizer(), template, &[EOS], limits)
             },
             pooling: Some(Pooling::Last),
         };
@@ -190,35 +181,14 @@ impl Bench {
         let (tokens, mut reader) =
             stream::open(&self.model.handle.token_pool, max_tokens).expect("room");
         let request = Request {
-            prompt: prompt.to_vec(),
             sampling: sampling.clone(),
-            max_tokens,
             eos: Arc::clone(&self.model.handle.eos),
-            choices: vec![Choice {
-                tokens,
-                top: None,
-                terminator: None,
-                constraint: None,
-            }],
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
-            embedding: None,
-            deadline: None,
-            credit_window: 0,
-            adapters: engine::AdapterSet::NONE,
-            terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
-            remote: None,
+            choices: vec![Choice::new(tokens)],
+            ..Request::new(prompt.to_vec(), max_tokens)
         };
         self.model.handle.engine.submit(request).expect("accepted");
         let mut ids = Vec::new();
-        let mut buffer = [Token {
-            id: 0,
-            logprob: 0.0,
-        }; 64];
+        let mut buffer = [Token::default(); 64];
         for _ in 0..POLLS_MAX {
             match reader.read(&mut buffer) {
                 Read::Items(n) => ids.extend(buffer[..n].iter().map(|token| token.id)),
@@ -235,37 +205,15 @@ impl Bench {
         let (tokens, mut reader) = stream::open(&self.model.handle.token_pool, 1).expect("room");
         let vector = Arc::new(OnceLock::new());
         let request = Request {
-            prompt: prompt.to_vec(),
-            sampling: SamplingParams::default(),
-            max_tokens: 1,
-            eos: Arc::from([]),
-            choices: vec![Choice {
-                tokens,
-                top: None,
-                terminator: None,
-                constraint: None,
-            }],
-            first_choice: 0,
-            media: Vec::new(),
-            paused: false,
+            choices: vec![Choice::new(tokens)],
             embedding: Some(Embedding {
                 pooling: Pooling::Last,
                 vector: Arc::clone(&vector),
             }),
-            deadline: None,
-            credit_window: 0,
-            adapters: engine::AdapterSet::NONE,
-            terms: Terms::default(),
-            progress: Arc::new(Progress::default()),
-            permits: None,
-            held: None,
-            remote: None,
+            ..Request::new(prompt.to_vec(), 1)
         };
         self.model.handle.engine.submit(request).expect("accepted");
-        let mut nothing = [Token {
-            id: 0,
-            logprob: 0.0,
-        }];
+        let mut nothing = [Token::default()];
         for _ in 0..POLLS_MAX {
             if let Read::Ended(_) = reader.read(&mut nothing) {
                 let vector = vector.get().expect("a vector");
