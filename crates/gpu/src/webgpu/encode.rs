@@ -12,7 +12,7 @@ use super::memory::{DeviceMatrix, MatrixPart, Memory, PrepareError};
 use super::sources::{Kernel, PART, PROMPT_HEAD_MAX, heads_at_once, matmul_kernels, prompt_rows};
 use super::work::Work;
 use crate::operation::{
-    Activation, At, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, Step, VectorId,
+    Activation, At, CacheShape, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, Step, VectorId,
 };
 use crate::record::{TILE_ROWS, TILED_ROWS_MIN};
 
@@ -384,24 +384,30 @@ impl<'a> Planner<'a> {
         let kernel = Kernel::Merge { head_dim, kind };
         let parts = [vectors, record, &memory.parts, written];
         self.push(kernel, &parts, constants, Grid::Merge { heads })?;
-        if !tiled {
-            return Ok(());
+        if tiled {
+            self.work = work;
+            self.attend_by_tiles(&shape, heads, &buffers, by_tiles)?;
         }
+        Ok(())
+    }
+
+    /// Attention of long spans.
+    fn attend_by_tiles(
+        &mut self,
+        shape: &CacheShape,
+        heads: u32,
+        buffers: &[&wgpu::Buffer],
+        constants: Vec<u32>,
+    ) -> Planned {
         let kernel = Kernel::AttendPrompt {
-            head_dim,
-            kind,
-            page_tokens,
+            head_dim: shape.head_dim,
+            kind: shape.kind,
+            page_tokens: shape.page_tokens,
         };
         let shared = TILE_ROWS / prompt_rows(shape.stride());
         let grid = Grid::Prompts { heads, shared };
-        self.work = work;
-        self.push_from(
-            TILED_ROWS_MIN,
-            &[(u32::MAX, kernel)],
-            &buffers,
-            by_tiles,
-            grid,
-        )
+        let kernels = [(u32::MAX, kernel)];
+        self.push_from(TILED_ROWS_MIN, &kernels, buffers, constants, grid)
     }
 
     fn activate(&mut self, operation: &Operation) -> Planned {
