@@ -22,6 +22,14 @@ use weights::vision::VisionConfig;
 
 const PAGE: usize = 16;
 const TOKENS: usize = 40;
+const PRESETS: [&str; 6] = [
+    "tiny-idefics3",
+    "tiny-qwen3vl_merger",
+    "tiny-gemma3",
+    "tiny-qwen2.5vl_merger",
+    "tiny-pixtral",
+    "tiny-mlp",
+];
 
 /// An engine with a model that has a tower.
 struct Bench {
@@ -198,14 +206,7 @@ fn text(seed: u32, len: u32) -> Part {
 
 #[test]
 fn answers_have_equal_bits_in_every_engine() {
-    for preset in [
-        "tiny-idefics3",
-        "tiny-qwen3vl_merger",
-        "tiny-gemma3",
-        "tiny-qwen2.5vl_merger",
-        "tiny-pixtral",
-        "tiny-mlp",
-    ] {
+    for preset in PRESETS {
         let prompts = [
             vec![text(1, 21), Part::Picture(1, (70, 50)), text(2, 9)],
             vec![

@@ -53,25 +53,7 @@ pub(super) fn read(
             Recipe::gemma3(pixels(edge), pixels(patch), pixels(merge), normalization)
         }
         Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Qwen3Vl => {
-            let (least, most) = match projector {
-                Projector::Qwen3Vl => QWEN3_PIXELS,
-                _ => QWEN2_PIXELS,
-            };
-            let least = keys
-                .size("image_min_pixels", 1, PIXELS_MAX)?
-                .unwrap_or(least);
-            let most = keys
-                .size("image_max_pixels", 1, PIXELS_MAX)?
-                .unwrap_or(most);
-            if least > most {
-                return Err(keys.range("image_min_pixels", least, format!("at most {most}")));
-            }
-            let rule = SmartResize {
-                patch: pixels(patch),
-                merge: pixels(merge),
-                pixels_min: least as u64,
-                pixels_max: most as u64,
-            };
+            let rule = smart_resize(keys, projector, (pixels(patch), pixels(merge)))?;
             Recipe::qwen(rule, normalization)
         }
         Projector::Pixtral => {
@@ -93,6 +75,33 @@ pub(super) fn read(
             }
             None => Recipe::llava(pixels(edge), pixels(patch), normalization),
         },
+    })
+}
+
+/// The rule of Qwen's towers.
+fn smart_resize(
+    keys: &Keys<'_>,
+    projector: Projector,
+    (patch, merge): (u32, u32),
+) -> Result<SmartResize, ConfigError> {
+    let (least, most) = match projector {
+        Projector::Qwen3Vl => QWEN3_PIXELS,
+        _ => QWEN2_PIXELS,
+    };
+    let bound = |name: &str, usual: usize| {
+        let found = keys.size(name, 1, PIXELS_MAX)?;
+        Ok::<_, ConfigError>(found.unwrap_or(usual))
+    };
+    let least = bound("image_min_pixels", least)?;
+    let most = bound("image_max_pixels", most)?;
+    if least > most {
+        return Err(keys.range("image_min_pixels", least, format!("at most {most}")));
+    }
+    Ok(SmartResize {
+        patch,
+        merge,
+        pixels_min: least as u64,
+        pixels_max: most as u64,
     })
 }
 
