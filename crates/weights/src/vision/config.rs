@@ -5,7 +5,8 @@ use super::recipe;
 use crate::config::keys::Keys;
 use crate::config::{architecture_name, grouped, limits};
 use crate::gguf::Gguf;
-use crate::{ConfigError, LoadError};
+use crate::{ConfigError, LoadError, ModelFiles};
+use kernels::Format;
 use media::Recipe;
 
 /// `general.architecture` of a file with a tower.
@@ -63,6 +64,8 @@ pub struct VisionConfig {
     pub deepstack: Vec<usize>,
     /// The recipe by which an image becomes the tower's input.
     pub recipe: Recipe,
+    /// The format that matrices of floats are converted to at load; `None`: they stay as they are stored.
+    pub quantize: Option<Format>,
 }
 
 impl VisionConfig {
@@ -117,7 +120,20 @@ impl VisionConfig {
             projection_dim: keys.required("projection_dim", 1, limits::DIM)?,
             deepstack: read_deepstack(&keys, layers)?,
             recipe: recipe::read(&keys, projector, (image, patch, merge))?,
+            quantize: None,
         })
+    }
+
+    /// The configuration of a tower in files of any kind.
+    ///
+    /// # Errors
+    /// As for [`VisionConfig::from_gguf`], with the names of keys or fields in the files.
+    pub fn of_files(files: &ModelFiles) -> Result<Self, ConfigError> {
+        match files {
+            ModelFiles::Gguf(gguf) => Self::from_gguf(gguf),
+            ModelFiles::Safetensors(safetensors) => safetensors.tower_config(),
+            ModelFiles::Embedded(tower) => tower.config(),
+        }
     }
 
     /// Elements of a head.
