@@ -75,7 +75,8 @@ impl TowerWeights {
         sections: &mut PackedSections,
         progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
-        let tensors = &mut PackedTensors::new(files, isa, pool, sections, progress);
+        let tensors = PackedTensors::new(files, isa, pool, sections, progress);
+        let tensors = &mut tensors.quantized(config.quantize);
         Self::read(tensors, config)
     }
 
@@ -252,9 +253,19 @@ impl<P: Packing> TowerHead<P> {
     }
 }
 
-/// The kernel of the patches; the sum of two where the file has one for each frame.
+/// The kernel of the patches; the sum of two where the file has one for each frame, in two tensors or in one.
 fn read_patches<T: Tensors>(tensors: &mut T, config: &VisionConfig) -> Result<Vec<f32>, LoadError> {
     let edge = config.patch as u64;
+    let (frames, channels) = (2, 3 * config.dim as u64);
+    if tensors.rows_of(PATCHES)? as u64 == edge * frames * channels && !tensors.has(SECOND_FRAME) {
+        let both = tensors.numbers(PATCHES, &[edge, edge, frames, channels])?;
+        let len = (edge * edge) as usize;
+        let sum = |pair: &[f32]| {
+            let (first, second) = pair.split_at(len);
+            first.iter().zip(second).map(|(a, b)| a + b).collect::<Vec<_>>()
+        };
+        return Ok(both.chunks_exact(2 * len).flat_map(sum).collect());
+    }
     let dims = [edge, edge, 3, config.dim as u64];
     let mut kernel = tensors.numbers(PATCHES, &dims)?;
     if tensors.has(SECOND_FRAME) {

@@ -127,6 +127,16 @@ pub(crate) fn is_tower_tensor(name: &str) -> bool {
     TOWER_TENSORS.iter().any(|start| name.starts_with(start))
 }
 
+/// Whether a model's files have tensors of a tower of images.
+pub fn has_tower_tensors(files: &ModelFiles) -> bool {
+    let tensors = files.tensors();
+    tensors.iter().any(|tensor| is_of_images(tensor.name))
+}
+
+fn is_of_images(name: &str) -> bool {
+    ["v.", "mm."].iter().any(|start| name.starts_with(start))
+}
+
 /// The tower in a text model's GGUF.
 #[derive(Debug)]
 pub struct EmbeddedTower {
@@ -146,10 +156,7 @@ impl EmbeddedTower {
     /// # Errors
     /// A key that cannot be read. Other keys and the tensors are checked by [`VisionConfig::of_files`] and at load.
     pub fn of(gguf: Gguf) -> Result<Option<Self>, ConfigError> {
-        let is_of_images = |tensor: &TensorInfo<'_>| {
-            tensor.name.starts_with("v.") || tensor.name.starts_with("mm.")
-        };
-        if !gguf.tensors().any(|tensor| is_of_images(&tensor)) {
+        if !gguf.tensors().any(|tensor| is_of_images(tensor.name)) {
             return Ok(None);
         }
         let name = architecture_name(&gguf)?.to_owned();
@@ -162,8 +169,9 @@ impl EmbeddedTower {
             Some(family) => renamed(family.tensors, &layers, stored),
             None => stored.to_owned(),
         };
-        let names = gguf.tensors().filter(is_of_images);
+        let names = gguf.tensors();
         let mut names: Vec<_> = names
+            .filter(|tensor| is_of_images(tensor.name))
             .map(|tensor| (renamed(tensor.name), tensor.name.to_owned()))
             .collect();
         names.sort();
