@@ -41,7 +41,9 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     }
     let (version, parts, bytes) = (gguf.version(), gguf.parts(), files.file_bytes());
     match &files {
-        ModelFiles::Gguf(_) | ModelFiles::Embedded(_) => writeln!(out, "GGUF v{version}, {parts} file(s), {bytes} bytes")?,
+        ModelFiles::Gguf(_) | ModelFiles::Embedded(_) => {
+            writeln!(out, "GGUF v{version}, {parts} file(s), {bytes} bytes")?
+        }
         ModelFiles::Safetensors(_) => writeln!(out, "safetensors, {bytes} bytes; as GGUF's keys:")?,
     }
     for (key, value) in gguf.metadata() {
@@ -228,7 +230,10 @@ fn print_tower(
     let facts = tower.facts();
     let (file, projector, mib) = (&facts.file, &facts.projector, facts.file_bytes >> 20);
     let inside = if tower.is_own { " (its own files)" } else { "" };
-    writeln!(out, "sees images: {file}{inside}, projector {projector}, {mib} MiB")?;
+    writeln!(
+        out,
+        "sees images: {file}{inside}, projector {projector}, {mib} MiB"
+    )?;
     print_rows(&tower.config, out)
 }
 

@@ -231,7 +231,10 @@ mod tests {
         assert_eq!(settings.detail_rows().low, 100);
         let (key, why) = settings.problem().unwrap();
         assert_eq!(key, "vision.image_tokens_max");
-        assert!(why.contains("100 is more than vision.image_tokens_high (99)"), "{why}");
+        assert!(
+            why.contains("100 is more than vision.image_tokens_high (99)"),
+            "{why}"
+        );
         assert_eq!(Vision::default().problem(), None);
     }
 

@@ -69,9 +69,8 @@ impl FittingTower {
     /// # Errors
     /// There is no tower, or one of another model: both numbers are named.
     pub(crate) fn open(path: &Path, model: (&str, &ModelFiles)) -> Result<Self, Failure> {
-        let named = |why: &dyn std::fmt::Display| {
-            Failure::user(format!("{}: {why}", path.display()))
-        };
+        let named =
+            |why: &dyn std::fmt::Display| Failure::user(format!("{}: {why}", path.display()));
         let (path, files) = if path.is_dir() || is_config(path) {
             let config = if path.is_dir() {
                 path.join(safetensors::CONFIG)

@@ -262,7 +262,11 @@ fn read_patches<T: Tensors>(tensors: &mut T, config: &VisionConfig) -> Result<Ve
         let len = (edge * edge) as usize;
         let sum = |pair: &[f32]| {
             let (first, second) = pair.split_at(len);
-            first.iter().zip(second).map(|(a, b)| a + b).collect::<Vec<_>>()
+            first
+                .iter()
+                .zip(second)
+                .map(|(a, b)| a + b)
+                .collect::<Vec<_>>()
         };
         return Ok(both.chunks_exact(2 * len).flat_map(sum).collect());
     }

@@ -66,7 +66,10 @@ pub(super) fn architecture(
 /// The error of a class whose text is of a family that is not read.
 pub(super) fn unknown_text(fields: &Fields<'_>) -> SafetensorsError {
     let names: Vec<&str> = TEXTS.iter().map(|(name, ..)| *name).collect();
-    let why = format!("is not supported in a model that sees images, must be one of {}", names.join(", "));
+    let why = format!(
+        "is not supported in a model that sees images, must be one of {}",
+        names.join(", ")
+    );
     fields.wrong(&format!("{TEXT}.model_type"), why)
 }
 
@@ -74,7 +77,9 @@ pub(super) fn unknown_text(fields: &Fields<'_>) -> SafetensorsError {
 pub(super) fn text_file(file: ConfigFile) -> Result<ConfigFile, SafetensorsError> {
     let root = file.fields();
     let class = root.texts("architectures")?.unwrap_or_default();
-    let is_nested = class.first().is_some_and(|class| vision_classes::find(class).is_some());
+    let is_nested = class
+        .first()
+        .is_some_and(|class| vision_classes::find(class).is_some());
     let Some(merged) = merged(&root)?.filter(|_| is_nested) else {
         return Ok(file);
     };
@@ -86,7 +91,9 @@ pub(super) fn text_width(root: &Fields<'_>) -> Result<u32, SafetensorsError> {
     const WIDTH: &str = "hidden_size";
     let merged = merged(root)?;
     let width = merged.as_ref().and_then(|fields| fields.get(WIDTH));
-    let width = width.and_then(Value::as_u64).and_then(|width| u32::try_from(width).ok());
+    let width = width
+        .and_then(Value::as_u64)
+        .and_then(|width| u32::try_from(width).ok());
     width.ok_or_else(|| root.wrong(&format!("{TEXT}.{WIDTH}"), "is missing, or no width"))
 }
 
@@ -145,12 +152,24 @@ mod tests {
     #[test]
     fn names_of_the_text_are_those_of_a_model_without_a_tower() {
         for (stored, wanted) in [
-            ("model.language_model.layers.0.mlp.up_proj.weight", Some("model.layers.0.mlp.up_proj.weight")),
-            ("language_model.model.norm.weight", Some("model.norm.weight")),
+            (
+                "model.language_model.layers.0.mlp.up_proj.weight",
+                Some("model.layers.0.mlp.up_proj.weight"),
+            ),
+            (
+                "language_model.model.norm.weight",
+                Some("model.norm.weight"),
+            ),
             ("language_model.lm_head.weight", Some("lm_head.weight")),
-            ("model.text_model.embed_tokens.weight", Some("model.embed_tokens.weight")),
+            (
+                "model.text_model.embed_tokens.weight",
+                Some("model.embed_tokens.weight"),
+            ),
             ("lm_head.weight", Some("lm_head.weight")),
-            ("model.layers.0.mlp.up_proj.weight", Some("model.layers.0.mlp.up_proj.weight")),
+            (
+                "model.layers.0.mlp.up_proj.weight",
+                Some("model.layers.0.mlp.up_proj.weight"),
+            ),
             ("model.visual.pos_embed.weight", None),
             ("vision_tower.vision_model.post_layernorm.weight", None),
             ("model.connector.modality_projection.proj.weight", None),

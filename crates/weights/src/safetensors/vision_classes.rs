@@ -38,8 +38,11 @@ const SIGLIP_PARTS: &[(&str, &str)] = &[
 ];
 /// What is before and after the number of a merger for a further text layer, in GGUF before its layer's.
 const DEEPSTACK: (&str, &str) = ("visual.deepstack_merger_list.", "v.deepstack.");
-const DEEPSTACK_PARTS: &[(&str, &str)] =
-    &[("norm", "norm"), ("linear_fc1", "fc1"), ("linear_fc2", "fc2")];
+const DEEPSTACK_PARTS: &[(&str, &str)] = &[
+    ("norm", "norm"),
+    ("linear_fc1", "fc1"),
+    ("linear_fc2", "fc2"),
+];
 
 /// All kinds of towers that are read.
 pub(super) const TOWER_CLASSES: &[TowerClass] = &[
@@ -53,7 +56,10 @@ pub(super) const TOWER_CLASSES: &[TowerClass] = &[
         unused: &[],
         outer: &[
             ("vision_model.embeddings.patch_embedding", "v.patch_embd"),
-            ("vision_model.embeddings.position_embedding", "v.position_embd"),
+            (
+                "vision_model.embeddings.position_embedding",
+                "v.position_embd",
+            ),
             ("vision_model.post_layernorm", "v.post_ln"),
             ("connector.modality_projection.proj", "mm.model.fc"),
         ],
@@ -76,7 +82,10 @@ pub(super) const TOWER_CLASSES: &[TowerClass] = &[
         unused: &["vision_tower.head."],
         outer: &[
             ("vision_tower.embeddings.patch_embedding", "v.patch_embd"),
-            ("vision_tower.embeddings.position_embedding", "v.position_embd"),
+            (
+                "vision_tower.embeddings.position_embedding",
+                "v.position_embd",
+            ),
             ("vision_tower.post_layernorm", "v.post_ln"),
             ("multi_modal_projector.mm_soft_emb_norm", "mm.soft_emb_norm"),
         ],
@@ -156,7 +165,9 @@ pub(super) fn find(class: &str) -> Option<&'static TowerClass> {
 /// Why a class has no tower that is read, if it has one.
 pub(super) fn refusal(class: &str) -> Option<String> {
     let (_, projector) = OTHER_CLASSES.iter().find(|(name, _)| *name == class)?;
-    Some(format!("is {class}, whose projector {projector} is not computed"))
+    Some(format!(
+        "is {class}, whose projector {projector} is not computed"
+    ))
 }
 
 /// A name without what versions of transformers put before the tower's.
@@ -240,14 +251,26 @@ mod tests {
     #[test]
     fn names_are_those_of_every_version_of_transformers() {
         let rows = [
-            ("idefics3", "model.vision_model.encoder.layers.3.mlp.fc1.bias", "v.blk.3.ffn_up.bias"),
-            ("idefics3", "model.connector.modality_projection.proj.weight", "mm.model.fc.weight"),
+            (
+                "idefics3",
+                "model.vision_model.encoder.layers.3.mlp.fc1.bias",
+                "v.blk.3.ffn_up.bias",
+            ),
+            (
+                "idefics3",
+                "model.connector.modality_projection.proj.weight",
+                "mm.model.fc.weight",
+            ),
             (
                 "gemma3",
                 "vision_tower.vision_model.encoder.layers.0.self_attn.out_proj.weight",
                 "v.blk.0.attn_out.weight",
             ),
-            ("gemma3", "vision_tower.post_layernorm.bias", "v.post_ln.bias"),
+            (
+                "gemma3",
+                "vision_tower.post_layernorm.bias",
+                "v.post_ln.bias",
+            ),
             (
                 "gemma3",
                 "model.vision_tower.embeddings.patch_embedding.weight",
@@ -258,7 +281,11 @@ mod tests {
                 "model.multi_modal_projector.mm_input_projection_weight",
                 "mm.input_projection.weight",
             ),
-            ("qwen3vl_merger", "visual.blocks.26.attn.qkv.bias", "v.blk.26.attn_qkv.bias"),
+            (
+                "qwen3vl_merger",
+                "visual.blocks.26.attn.qkv.bias",
+                "v.blk.26.attn_qkv.bias",
+            ),
             (
                 "qwen3vl_merger",
                 "model.visual.deepstack_merger_list.1.linear_fc2.weight",

@@ -7,10 +7,10 @@ use super::described::ModelDescription;
 use super::family::Family;
 use super::fields::Fields;
 use super::limits::CONFIG_BYTES_MAX;
+use super::nested;
 use super::recurrent::RecurrentSaved;
 use super::shards::read_bounded;
 use super::vision_classes::TowerClass;
-use super::nested;
 use crate::config::limits::LAYERS;
 use crate::gguf::GgufWriter;
 use serde_json::{Map, Value};
@@ -132,7 +132,8 @@ impl TowerDraft<'_> {
         }
         self.activation()?;
         let epsilon = self.vision.float("layer_norm_eps")?.unwrap_or(1e-6);
-        self.out.f32("clip.vision.attention.layer_norm_epsilon", epsilon as f32);
+        self.out
+            .f32("clip.vision.attention.layer_norm_epsilon", epsilon as f32);
         self.levels()?;
         match class.projector {
             "idefics3" => self.idefics3(),
@@ -177,11 +178,7 @@ impl TowerDraft<'_> {
     }
 
     /// A number inside of an object of the image processor.
-    fn processor_number(
-        &self,
-        object: &str,
-        field: &str,
-    ) -> Result<Option<u32>, SafetensorsError> {
+    fn processor_number(&self, object: &str, field: &str) -> Result<Option<u32>, SafetensorsError> {
         match &self.processor {
             Some(processor) => match processor.object(object)? {
                 Some(object) => object.number(field),

@@ -221,7 +221,9 @@ impl EmbeddedTower {
 
     /// The tensor with this name in `mmproj` files.
     pub(crate) fn entry(&self, name: &str) -> Option<TensorEntry<'_>> {
-        let at = self.names.binary_search_by(|(ours, _)| ours.as_str().cmp(name));
+        let at = self
+            .names
+            .binary_search_by(|(ours, _)| ours.as_str().cmp(name));
         let (name, stored) = &self.names[at.ok()?];
         Some(entry(name, &self.gguf.tensor(stored)?))
     }
@@ -269,7 +271,10 @@ impl EmbeddedKeys<'_> {
         let projector = rules.map_or(self.family, |family| family.projector);
         out.str("general.architecture", "clip");
         out.str("clip.projector_type", projector);
-        out.bool(rules.map_or("clip.use_gelu", |family| family.activation), true);
+        out.bool(
+            rules.map_or("clip.use_gelu", |family| family.activation),
+            true,
+        );
         let same = KEYS.iter().map(|key| (*key, *key));
         for (theirs, ours) in same.chain(RENAMED_KEYS) {
             let key = format!("{}.vision.{theirs}", self.family);
@@ -307,7 +312,9 @@ impl EmbeddedKeys<'_> {
         {
             let edge = places.isqrt();
             let patch = self.number("vision.patch_size").unwrap_or(0);
-            let pixels = u32::try_from(edge).ok().and_then(|edge| edge.checked_mul(patch));
+            let pixels = u32::try_from(edge)
+                .ok()
+                .and_then(|edge| edge.checked_mul(patch));
             if let Some(pixels) = pixels.filter(|_| edge * edge == places) {
                 out.u32("clip.vision.image_size", pixels);
             }
@@ -316,7 +323,11 @@ impl EmbeddedKeys<'_> {
 
     /// Gemma 3: patches of a picture and its rows give the number of patches that become one row.
     fn put_pooling(&self, out: &mut GgufWriter) {
-        let sizes = ["vision.image_size", "vision.patch_size", "mm.tokens_per_image"];
+        let sizes = [
+            "vision.image_size",
+            "vision.patch_size",
+            "mm.tokens_per_image",
+        ];
         if let [Some(image), Some(patch), Some(tokens)] = sizes.map(|name| self.number(name))
             && let Some(across) = image.checked_div(patch)
             && let Some(merge) = across.checked_div(tokens.isqrt())
@@ -394,7 +405,9 @@ fn renamed(rules: &[(&str, &str)], layers: &[usize], stored: &str) -> String {
         Some(format!("v.deepstack.{layer}.{rest}"))
     };
     let name = numbered().unwrap_or_else(|| stored.to_owned());
-    rules.iter().fold(name, |name, (from, to)| name.replacen(from, to, 1))
+    rules
+        .iter()
+        .fold(name, |name, (from, to)| name.replacen(from, to, 1))
 }
 
 /// A GGUF of these keys without tensors.

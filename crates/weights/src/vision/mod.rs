@@ -16,6 +16,6 @@ mod recipe;
 mod tests;
 
 pub use config::{VisionConfig, is_tower};
-pub use embedded::{EmbeddedTower, has_tower_tensors};
 pub(crate) use embedded::is_tower_tensor;
+pub use embedded::{EmbeddedTower, has_tower_tensors};
 pub use projector::{Activation, Positions, Projector, TowerTraits};
