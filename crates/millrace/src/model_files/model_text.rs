@@ -22,6 +22,7 @@ use text::{
 };
 use weights::ModelFiles;
 use weights::gguf::{Elements, Text, TokenizerMeta};
+use weights::vision::has_tower_tensors;
 
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
@@ -56,8 +57,17 @@ impl ModelText {
         let Some(folder) = model_folder(source, files) else {
             let meta = files.metadata().tokenizer();
             let meta = meta.map_err(|why| Failure::user(format!("{}: {why}", source.name)))?;
+            let mut vocabulary = vocabulary(&meta)?;
+            // Ollama's files of models that see images name tokens that have no embedding.
+            if let Some(embeddings) = files.tensor("token_embd.weight")
+                && has_tower_tensors(files)
+            {
+                vocabulary.tokens.truncate(embeddings.rows());
+                vocabulary.kinds.truncate(embeddings.rows());
+                vocabulary.scores.truncate(embeddings.rows());
+            }
             return Ok(Self {
-                tokenizer: Tokenizer::from_vocab(vocabulary(&meta)?).map_err(Failure::user)?,
+                tokenizer: Tokenizer::from_vocab(vocabulary).map_err(Failure::user)?,
                 template,
                 tokenizer_digest: gguf_tokenizer_digest(files.metadata()),
                 own_path: None,
