@@ -414,7 +414,7 @@ fn renamed(rules: &[(&str, &str)], layers: &[usize], stored: &str) -> String {
 fn empty_gguf(keys: &GgufWriter) -> Result<Gguf, ConfigError> {
     let mut bytes = Vec::new();
     let written = keys.write(&mut bytes, |_, _| Ok(()));
-    let gguf = written.ok().and_then(|()| Gguf::from_bytes(bytes).ok());
+    let gguf = written.ok().and_then(|_| Gguf::from_bytes(bytes).ok());
     // Keys were read from a checked file, so that only two of one name are left.
     gguf.ok_or_else(|| ConfigError::Unsupported {
         key: "clip.vision".to_owned(),
