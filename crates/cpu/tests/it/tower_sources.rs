@@ -664,7 +664,7 @@ fn what_does_not_fit_is_named() {
         ),
         (
             "qwen3vl",
-            "patch_embed.proj.weight` has shape",
+            "patch_embed.proj.weight` has 1 channels",
             |_, _, tensors| {
                 for tensor in tensors
                     .iter_mut()
@@ -722,7 +722,7 @@ fn keys_of_a_models_file_are_named() {
         (
             "gemma3.vision.block_count",
             Some(3),
-            "tensor `v.blk.2.ffn_up.weight` is missing",
+            "tensor `v.blk.2.attn_q.weight` is missing",
         ),
         (
             "gemma3.vision.feed_forward_length",
@@ -772,12 +772,8 @@ proptest! {
         if let Err(said) = embedded(inside).and_then(tower_of) {
             prop_assert!(!said.is_empty());
         }
-        let folder = saved(name, &[], &configs(name));
-        for old in std::fs::read_dir(&folder.folder).unwrap().flatten() {
-            if old.file_name().to_string_lossy().starts_with("model") {
-                std::fs::remove_file(old.path()).unwrap();
-            }
-        }
+        let (folder, config) = (Saved::empty(), configs(name).0);
+        folder.put("config.json", config.to_string().as_bytes());
         folder.put("model.safetensors", &stored);
         if let Err(said) = open(&folder).and_then(tower_of) {
             prop_assert!(!said.is_empty());

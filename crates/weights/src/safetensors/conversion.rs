@@ -94,7 +94,7 @@ impl Change {
         let architecture = match described.family {
             Family::Decoder(architecture) => architecture,
             Family::Encoder(_) => return Self::of_encoder(described, name, dims),
-            Family::Tower(_) => return Ok(Self::of_tower(name, dims)),
+            Family::Tower(_) => return Self::of_tower(name, dims),
         };
         if is_gemma(architecture) && name.ends_with("norm.weight") {
             return Ok(Self::PlusOne);
@@ -115,11 +115,12 @@ impl Change {
         Self::turned(architecture, heads, name, rows)
     }
 
-    fn of_tower(name: &str, dims: &[u64]) -> Self {
-        match dims.len() {
-            5 => Self::Frames,
-            _ if name == "mm.soft_emb_norm.weight" => Self::PlusOne,
-            _ => Self::None,
+    fn of_tower(name: &str, dims: &[u64]) -> Result<Self, String> {
+        match dims {
+            [_, _, _, 3, _] => Ok(Self::Frames),
+            [_, _, _, channels, _] => Err(format!("has {channels} channels, must have 3")),
+            _ if name == "mm.soft_emb_norm.weight" => Ok(Self::PlusOne),
+            _ => Ok(Self::None),
         }
     }
 
