@@ -4,8 +4,8 @@ use super::TowerPass;
 use crate::decoder::project;
 use crate::norm;
 use kernels::{
-    AttentionParams, Isa, KvSlot, Matrix, Pool, QueryRow, Window, add_assign, attend, gelu_mul,
-    matmul, quick_gelu_in_place, silu_in_place, silu_mul,
+    AttentionParams, Isa, KvSlot, Matrix, Pool, QueryRow, Window, add_assign, attend,
+    gelu_erf_in_place, gelu_mul, matmul, quick_gelu_in_place, silu_in_place, silu_mul,
 };
 use std::ops::Range;
 use weights::parameters::{Linear, Norm, TowerLayer, TowerWeights};
@@ -164,6 +164,7 @@ impl TowerPass {
             let ones = &scratch.ones;
             pool.rows(hidden, config.hidden, |_, hidden| match kind {
                 Activation::Gelu => gelu_mul(isa, hidden, ones),
+                Activation::GeluErf => gelu_erf_in_place(hidden),
                 Activation::Silu => silu_in_place(isa, hidden),
                 Activation::QuickGelu => quick_gelu_in_place(hidden),
             });
@@ -267,8 +268,12 @@ fn activate_gate(isa: Isa, kind: Activation, gate: &mut [f32], up: &[f32]) {
     match kind {
         Activation::Gelu => gelu_mul(isa, gate, up),
         Activation::Silu => silu_mul(isa, gate, up),
-        Activation::QuickGelu => {
-            quick_gelu_in_place(gate);
+        Activation::QuickGelu | Activation::GeluErf => {
+            if kind == Activation::QuickGelu {
+                quick_gelu_in_place(gate);
+            } else {
+                gelu_erf_in_place(gate);
+            }
             gate.iter_mut().zip(up).for_each(|(gate, up)| *gate *= up);
         }
     }

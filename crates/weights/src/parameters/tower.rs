@@ -6,6 +6,7 @@ use super::linear::{Linear, cut, join};
 use super::norm::Norm;
 use super::packed_tensors::PackedTensors;
 use super::tensors::{KernelPacking, Packing, Stored, Tensors};
+use crate::config::limits;
 use crate::vision::{NormKind, Projector, VisionConfig, Windows};
 use crate::{LoadError, ModelFiles, Packed, PackedSections};
 use kernels::{Isa, Pool};
@@ -303,6 +304,7 @@ impl<P: Packing> TowerHead<P> {
         config: &VisionConfig,
     ) -> Result<Self, LoadError> {
         let (dim, out) = (config.dim, config.projection_dim);
+        let side = dim * config.merged_patches();
         Ok(match config.projector {
             Projector::Idefics3 => Self::Joined {
                 matrix: linear(tensors, "mm.model.fc", out, dim * config.merged_patches())?,
@@ -319,6 +321,23 @@ impl<P: Packing> TowerHead<P> {
                 first: linear(tensors, "mm.0", out, dim)?,
                 second: linear(tensors, "mm.2", out, out)?,
             }),
+            Projector::InternVl => Self::Merged(Merger {
+                norm: Some(side_norm(tensors, "mm.model.mlp.0", side)?),
+                reduce: None,
+                first: linear(tensors, "mm.model.mlp.1", out, side)?,
+                second: linear(tensors, "mm.model.mlp.3", out, out)?,
+            }),
+            Projector::Lfm2 => {
+                let inner = tensors.rows_of("mm.1.weight")?.min(limits::HIDDEN);
+                let normed = tensors.has("mm.input_norm.weight");
+                let norm = normed.then(|| side_norm(tensors, "mm.input_norm", side));
+                Self::Merged(Merger {
+                    norm: norm.transpose()?,
+                    reduce: None,
+                    first: linear(tensors, "mm.1", inner, side)?,
+                    second: linear(tensors, "mm.2", out, inner)?,
+                })
+            }
             Projector::Gemma3 => {
                 let stored = tensors.table("mm.input_projection.weight", dim, out)?;
                 Self::Pooled {
@@ -452,6 +471,15 @@ fn feed_forward_names<T: Tensors>(
         ("ffn_down", "ffn_up")
     } else {
         ("ffn_up", "ffn_down")
+    })
+}
+
+/// The norm of neighbors side by side: a layer norm in towers of every kind.
+fn side_norm<T: Tensors>(tensors: &mut T, name: &str, side: usize) -> Result<Norm, LoadError> {
+    Ok(Norm {
+        weight: tensors.vector(&format!("{name}.weight"), side)?,
+        bias: Some(tensors.vector(&format!("{name}.bias"), side)?),
+        centered: true,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Configuration of a tower, typed and checked, from a file's metadata.
 
-use super::projector::{Activation, Projector, TowerTraits};
+use super::projector::{Activation, NormKind, Projector, TowerTraits};
 use super::recipe;
 use crate::config::keys::Keys;
 use crate::config::{architecture_name, grouped, limits};
@@ -52,6 +52,9 @@ impl Windows {
         }
     }
 }
+
+/// Width and layers of the tower of InternVL whose norms are RMS norms (InternViT 6B): no key tells.
+const INTERNVL_RMS: (usize, usize) = (3200, 45);
 
 /// Whether a file holds a tower, and not a model of text.
 pub fn is_tower(gguf: &Gguf) -> bool {
@@ -117,9 +120,12 @@ impl VisionConfig {
             Keys::new(gguf, "clip.vision"),
         );
         let projector = read_projector(&clip, &keys)?;
-        let traits = projector.traits();
+        let mut traits = projector.traits();
         let dim = grouped(&keys, "embedding_length", limits::DIM)?;
         let stored_layers = keys.required("block_count", 1, limits::LAYERS)?;
+        if projector == Projector::InternVl && (dim, stored_layers) == INTERNVL_RMS {
+            traits.norm = NormKind::Rms;
+        }
         let layers = read_layers(&keys, projector, stored_layers)?;
         let patch = keys.required("patch_size", 1, PATCH_MAX)?;
         let merge = read_merge(&keys, traits.merge)?;
@@ -152,7 +158,7 @@ impl VisionConfig {
             norm_eps: keys
                 .float("attention.layer_norm_epsilon", limits::EPS)?
                 .unwrap_or(EPS),
-            activation: read_activation(&clip)?,
+            activation: read_activation(&clip, projector)?,
             theta: keys
                 .float("rope.freq_base", limits::THETA)?
                 .unwrap_or(THETA),
@@ -315,11 +321,13 @@ fn read_merge(keys: &Keys<'_>, usual: usize) -> Result<usize, ConfigError> {
     Ok(usual)
 }
 
-fn read_activation(clip: &Keys<'_>) -> Result<Activation, ConfigError> {
+fn read_activation(clip: &Keys<'_>, projector: Projector) -> Result<Activation, ConfigError> {
     let gelu = clip.flag("use_gelu")?.unwrap_or(false);
     let silu = clip.flag("use_silu")?.unwrap_or(false);
     match (gelu, silu) {
         (true, true) => Err(clip.unsupported("use_silu", "two activations at once")),
+        // One key for both kinds: the models were trained with that of transformers' class.
+        (true, false) if projector == Projector::InternVl => Ok(Activation::GeluErf),
         (true, false) => Ok(Activation::Gelu),
         (false, true) => Ok(Activation::Silu),
         (false, false) => Ok(Activation::QuickGelu),

@@ -17,6 +17,10 @@ pub enum Projector {
     Pixtral,
     /// LLaVA 1.5 and 1.6: CLIP, two matrices; in 1.6 lines with ends.
     Llava,
+    /// InternVL 2.5, 3 and 3.5: a class token, scales of the layers, a norm of neighbors side by side, two matrices.
+    InternVl,
+    /// LFM2-VL: SigLIP 2 for pictures of any ratio, a norm of neighbors side by side, two matrices.
+    Lfm2,
 }
 
 /// The non-linearity of a tower's feed-forward parts.
@@ -24,6 +28,8 @@ pub enum Projector {
 pub enum Activation {
     /// Gelu, tanh approximation.
     Gelu,
+    /// Gelu by the error function.
+    GeluErf,
     /// `x * sigmoid(x)`.
     Silu,
     /// `x * sigmoid(1.702 x)`.
@@ -37,6 +43,9 @@ pub enum Positions {
     Buckets,
     /// The mean of the four nearest entries, weighted; the corners of table and picture coincide.
     Interpolated,
+    /// The mean of the entries around its place, weighted by their distance, of as many as the picture has fewer patches: the
+    /// edges of table and picture coincide.
+    Smoothed,
 }
 
 /// How queries and keys turn by row and column: which entries of a head are pairs, and the frequency of each pair.
@@ -78,7 +87,12 @@ pub struct TowerTraits {
     pub post_norm: bool,
     /// Patches next to each other, along an edge, that become one row, if the file does not say.
     pub merge: usize,
+    /// Epsilon of the projector's norm; `None`: that of the layers.
+    pub head_eps: Option<f32>,
 }
+
+/// Epsilon of norms for which transformers names none.
+const LAYER_NORM_EPS: f32 = 1e-5;
 
 const SIGLIP: TowerTraits = TowerTraits {
     norm: NormKind::Layer,
@@ -88,6 +102,7 @@ const SIGLIP: TowerTraits = TowerTraits {
     pre_norm: false,
     post_norm: true,
     merge: 2,
+    head_eps: None,
 };
 
 const QWEN2: TowerTraits = TowerTraits {
@@ -99,7 +114,7 @@ const QWEN2: TowerTraits = TowerTraits {
 
 impl Projector {
     /// All projectors that are computed.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Idefics3,
         Self::Qwen3Vl,
         Self::Gemma3,
@@ -107,6 +122,8 @@ impl Projector {
         Self::Qwen25Vl,
         Self::Pixtral,
         Self::Llava,
+        Self::InternVl,
+        Self::Lfm2,
     ];
 
     /// The name in files.
@@ -119,6 +136,8 @@ impl Projector {
             Self::Qwen25Vl => "qwen2.5vl_merger",
             Self::Pixtral => "pixtral",
             Self::Llava => "mlp",
+            Self::InternVl => "internvl",
+            Self::Lfm2 => "lfm2",
         }
     }
 
@@ -155,6 +174,17 @@ impl Projector {
                 pre_norm: true,
                 post_norm: false,
                 merge: 1,
+                ..SIGLIP
+            },
+            Self::InternVl => TowerTraits {
+                class_token: true,
+                post_norm: false,
+                head_eps: Some(LAYER_NORM_EPS),
+                ..SIGLIP
+            },
+            Self::Lfm2 => TowerTraits {
+                positions: Some(Positions::Smoothed),
+                head_eps: Some(LAYER_NORM_EPS),
                 ..SIGLIP
             },
         }
