@@ -2,11 +2,11 @@
 
 use crate::pattern::{golden, pattern};
 use media::plan::{
-    Budget, Fit, LongestEdge, Pinpoints, Plan, SliceRows, Slices, SmartResize, Square, Step,
-    TileGrid, Tiles,
+    Budget, Fit, LongestEdge, Pinpoints, Plan, SliceRows, Slices, SmartResize, SplitLarge, Square,
+    Step, TileGrid, Tiles,
 };
 use media::{
-    Filter, Grid, ImageFault, Normalization, PatchOrder, Pixels, Size, file_digest, patches,
+    Area, Filter, Grid, ImageFault, Normalization, PatchOrder, Pixels, Size, file_digest, patches,
 };
 use proptest::prelude::*;
 use testing::random::Random;
@@ -55,6 +55,18 @@ fn pinpoints(tile: u32) -> Pinpoints {
         resolutions: resolutions
             .map(|(across, down)| Size::new(across * tile, down * tile))
             .to_vec(),
+    }
+}
+
+fn split_large() -> SplitLarge {
+    SplitLarge {
+        tile: 512,
+        patch: 16,
+        merge: 2,
+        tiles_min: 2,
+        tiles_max: 10,
+        rows_min: 64,
+        rows_max: 256,
     }
 }
 
@@ -124,6 +136,7 @@ fn rules() -> Vec<(&'static str, u32, Rule)> {
         ("internvl", 13 * 256, rule(tile_grid(448), TileGrid::plan)),
         ("minicpm-16x", 2_000, minicpm(4)),
         ("minicpm-4x", 8_000, minicpm(2)),
+        ("lfm2", 11 * 256, rule(split_large(), SplitLarge::plan)),
     ]
 }
 
@@ -179,7 +192,21 @@ fn views(name: &str, image: &Pixels) -> Vec<u8> {
         "gemma4" => budget(70).plan(size),
         name => panic!("{name} is no rule"),
     };
-    let views = plan.expect("a plan").views(image);
+    let mut views = plan.expect("a plan").views(image);
+    if name == "llava_next" {
+        // transformers has the tiles one by one.
+        let large = views.pop().expect("a picture of tiles");
+        let tiles = (0..large.size().pixels() as u32 / (56 * 56)).map(|tile| {
+            let across = large.size().width / 56;
+            let (x, y) = (tile % across * 56, tile / across * 56);
+            large.crop(Area {
+                x,
+                y,
+                size: Size::square(56),
+            })
+        });
+        views.extend(tiles.collect::<Vec<_>>());
+    }
     let (patch, order, normalization) = match name {
         "qwen" => (14, PatchOrder::Blocks(2), Normalization::CLIP),
         "gemma4" => (16, PatchOrder::Raster, Normalization::HALF),

@@ -15,7 +15,7 @@ mod recipe;
 #[cfg(test)]
 mod tests;
 
-pub use config::{VisionConfig, is_tower};
+pub use config::{VisionConfig, Windows, is_tower};
 pub(crate) use embedded::is_tower_tensor;
 pub use embedded::{EmbeddedTower, has_tower_tensors};
-pub use projector::{Activation, Positions, Projector, TowerTraits};
+pub use projector::{Activation, NormKind, Positions, Projector, TowerRopeKind, TowerTraits};

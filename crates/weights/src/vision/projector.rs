@@ -9,6 +9,18 @@ pub enum Projector {
     Qwen3Vl,
     /// Gemma 3: SigLIP, the mean of neighbors, a norm, one matrix.
     Gemma3,
+    /// Qwen2-VL: 2D rope, two matrices.
+    Qwen2Vl,
+    /// Qwen2.5-VL: as Qwen2-VL, with RMS norms, gates, and windows in most layers.
+    Qwen25Vl,
+    /// Pixtral, Mistral Small 3.1 and later, Ministral 3: 2D rope, RMS norms, gates, lines with ends.
+    Pixtral,
+    /// LLaVA 1.5 and 1.6: CLIP, two matrices; in 1.6 lines with ends.
+    Llava,
+    /// InternVL 2.5, 3 and 3.5: a class token, scales of the layers, a norm of neighbors side by side, two matrices.
+    InternVl,
+    /// LFM2-VL: SigLIP 2 for pictures of any ratio, a norm of neighbors side by side, two matrices.
+    Lfm2,
 }
 
 /// The non-linearity of a tower's feed-forward parts.
@@ -16,6 +28,8 @@ pub enum Projector {
 pub enum Activation {
     /// Gelu, tanh approximation.
     Gelu,
+    /// Gelu by the error function.
+    GeluErf,
     /// `x * sigmoid(x)`.
     Silu,
     /// `x * sigmoid(1.702 x)`.
@@ -29,34 +43,88 @@ pub enum Positions {
     Buckets,
     /// The mean of the four nearest entries, weighted; the corners of table and picture coincide.
     Interpolated,
+    /// The mean of the entries around its place, weighted by their distance, of as many as the picture has fewer patches: the
+    /// edges of table and picture coincide.
+    Smoothed,
 }
 
-/// Differences between towers that do not depend on metadata.
+/// How queries and keys turn by row and column: which entries of a head are pairs, and the frequency of each pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TowerRopeKind {
+    /// Pairs `(i, i + head_dim / 2)`: the first half of the pairs turns by the row, the second by the column, with equal
+    /// frequencies.
+    Halves,
+    /// Pairs `(2i, 2i + 1)`: the first half of the pairs turns by the row, with every second frequency of a head, the second
+    /// half by the column, with those between.
+    Interleaved,
+}
+
+/// The kind of a tower's norms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// Less the mean, divided by the deviation, scaled and shifted.
+    Layer,
+    /// Divided by the root of the mean square, and scaled.
+    Rms,
+}
+
+/// Differences between towers that do not depend on metadata. What a tower has besides, such as gates, norms of queries,
+/// norms after a part, and scales of a layer, is read from the file's tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TowerTraits {
-    /// How places become entries of the table.
-    pub positions: Positions,
-    /// Whether queries and keys turn by row and column.
-    pub roped: bool,
+    /// The kind of all norms of the layers.
+    pub norm: NormKind,
+    /// How places become entries of the learned table; `None`: there is no table.
+    pub positions: Option<Positions>,
+    /// How queries and keys turn by row and column; `None`: not at all.
+    pub rope: Option<TowerRopeKind>,
+    /// Whether each picture, or each window of a picture, begins with a learned row that has no patch. It has the first entry of
+    /// the table, and becomes no row of the output.
+    pub class_token: bool,
+    /// Whether there is a norm before the layers.
+    pub pre_norm: bool,
     /// Whether there is a norm after the layers, over all rows.
     pub post_norm: bool,
-    /// Patches next to each other that become one row, if the file does not say.
+    /// Patches next to each other, along an edge, that become one row, if the file does not say.
     pub merge: usize,
-    /// Whether these become their mean; else they stand side by side.
-    pub averaged: bool,
+    /// Epsilon of the projector's norm; `None`: that of the layers.
+    pub head_eps: Option<f32>,
 }
 
+/// Epsilon of norms for which transformers names none.
+const LAYER_NORM_EPS: f32 = 1e-5;
+
 const SIGLIP: TowerTraits = TowerTraits {
-    positions: Positions::Buckets,
-    roped: false,
+    norm: NormKind::Layer,
+    positions: Some(Positions::Buckets),
+    rope: None,
+    class_token: false,
+    pre_norm: false,
     post_norm: true,
     merge: 2,
-    averaged: false,
+    head_eps: None,
+};
+
+const QWEN2: TowerTraits = TowerTraits {
+    positions: None,
+    rope: Some(TowerRopeKind::Halves),
+    post_norm: false,
+    ..SIGLIP
 };
 
 impl Projector {
     /// All projectors that are computed.
-    pub const ALL: [Self; 3] = [Self::Idefics3, Self::Qwen3Vl, Self::Gemma3];
+    pub const ALL: [Self; 9] = [
+        Self::Idefics3,
+        Self::Qwen3Vl,
+        Self::Gemma3,
+        Self::Qwen2Vl,
+        Self::Qwen25Vl,
+        Self::Pixtral,
+        Self::Llava,
+        Self::InternVl,
+        Self::Lfm2,
+    ];
 
     /// The name in files.
     pub const fn name(self) -> &'static str {
@@ -64,6 +132,12 @@ impl Projector {
             Self::Idefics3 => "idefics3",
             Self::Qwen3Vl => "qwen3vl_merger",
             Self::Gemma3 => "gemma3",
+            Self::Qwen2Vl => "qwen2vl_merger",
+            Self::Qwen25Vl => "qwen2.5vl_merger",
+            Self::Pixtral => "pixtral",
+            Self::Llava => "mlp",
+            Self::InternVl => "internvl",
+            Self::Lfm2 => "lfm2",
         }
     }
 
@@ -79,14 +153,38 @@ impl Projector {
         match self {
             Self::Idefics3 => SIGLIP,
             Self::Qwen3Vl => TowerTraits {
-                positions: Positions::Interpolated,
-                roped: true,
+                positions: Some(Positions::Interpolated),
+                ..QWEN2
+            },
+            Self::Gemma3 => TowerTraits { merge: 4, ..SIGLIP },
+            Self::Qwen2Vl => QWEN2,
+            Self::Qwen25Vl => TowerTraits {
+                norm: NormKind::Rms,
+                ..QWEN2
+            },
+            Self::Pixtral => TowerTraits {
+                norm: NormKind::Rms,
+                rope: Some(TowerRopeKind::Interleaved),
+                pre_norm: true,
+                merge: 1,
+                ..QWEN2
+            },
+            Self::Llava => TowerTraits {
+                class_token: true,
+                pre_norm: true,
                 post_norm: false,
+                merge: 1,
                 ..SIGLIP
             },
-            Self::Gemma3 => TowerTraits {
-                merge: 4,
-                averaged: true,
+            Self::InternVl => TowerTraits {
+                class_token: true,
+                post_norm: false,
+                head_eps: Some(LAYER_NORM_EPS),
+                ..SIGLIP
+            },
+            Self::Lfm2 => TowerTraits {
+                positions: Some(Positions::Smoothed),
+                head_eps: Some(LAYER_NORM_EPS),
                 ..SIGLIP
             },
         }
