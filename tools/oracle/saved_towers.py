@@ -8,6 +8,7 @@ NAME.config.json and NAME.safetensors, with transformers' own names and layouts.
 saved in the class that has one.
 """
 
+import copy
 import json
 import pathlib
 import shutil
@@ -20,7 +21,7 @@ import transformers
 import vision
 
 WRAPPED = {"Idefics3Model": transformers.Idefics3ForConditionalGeneration}
-SAVED = ("idefics3", "gemma3", "qwen3vl", "internvl", "lfm2vl")
+SAVED = ("idefics3", "gemma3", "qwen3vl", "qwen2.5vl", "internvl", "lfm2vl")
 
 
 def main():
@@ -50,14 +51,12 @@ def save(folder, name, model):
         whole = wrapper(model.config).eval()
         whole.model.load_state_dict(model.state_dict())
         model = whole
-    parameters = {key: value.clone() for key, value in model.state_dict().items()}
     with tempfile.TemporaryDirectory() as saved:
-        model.half().save_pretrained(saved)
+        # A copy: the case goes on in float32.
+        copy.deepcopy(model).half().save_pretrained(saved)
         config = json.loads((pathlib.Path(saved) / "config.json").read_text())
         (folder / f"{name}.config.json").write_text(json.dumps(config, indent=1) + "\n")
         shutil.copy(pathlib.Path(saved) / "model.safetensors", folder / f"{name}.safetensors")
-    # The case goes on in float32.
-    model.float().load_state_dict(parameters)
 
 
 if __name__ == "__main__":

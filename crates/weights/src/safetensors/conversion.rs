@@ -72,6 +72,11 @@ pub(super) enum Change {
     },
     /// The channels of a kernel's frames, and the kernels, are one dimension.
     Frames,
+    /// The kernel of each row has its channels last.
+    ChannelsLast {
+        /// Rows and columns of a kernel.
+        edge: u32,
+    },
     /// Multiplies rows by the factors of list number `list`.
     Scaled {
         /// Index into the model's lists of factors.
@@ -120,6 +125,17 @@ impl Change {
             [_, _, _, 3, _] => Ok(Self::Frames),
             [_, _, _, channels, _] => Err(format!("has {channels} channels, must have 3")),
             _ if name == "mm.soft_emb_norm.weight" => Ok(Self::PlusOne),
+            [cols, _] if name == "v.patch_embd.weight" => {
+                let area = cols / 3;
+                let edge = area.isqrt();
+                if edge * edge == area && area * 3 == *cols {
+                    Ok(Self::ChannelsLast { edge: edge as u32 })
+                } else {
+                    Err(format!(
+                        "has rows of {cols}, must have squares of 3 channels"
+                    ))
+                }
+            }
             _ => Ok(Self::None),
         }
     }
@@ -167,6 +183,9 @@ impl Change {
             (Self::Frames, &[width, height, frames, channels, kernels]) => {
                 // The product of all is the number of stored elements.
                 TensorShape::of([width, height, frames, channels * kernels])
+            }
+            (Self::ChannelsLast { edge }, &[_, kernels]) => {
+                TensorShape::of([edge.into(), edge.into(), 3, kernels])
             }
             (Self::Grouped { groups }, &[len]) => {
                 let groups = u64::from(groups);

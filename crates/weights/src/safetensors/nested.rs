@@ -17,6 +17,11 @@ const TEXTS: &[(&str, Architecture, &str)] = &[
     ("gemma3_text", Architecture::Gemma3, GEMMA3),
     ("lfm2", Architecture::Lfm2, LFM2),
     ("qwen3_vl_text", Architecture::Qwen3Vl, QWEN3VL),
+    ("qwen2_vl_text", Architecture::Qwen2Vl, QWEN2VL),
+    ("qwen2_5_vl_text", Architecture::Qwen2Vl, QWEN2VL),
+    // Old files have the fields of both in one object.
+    ("qwen2_vl", Architecture::Qwen2Vl, QWEN2VL),
+    ("qwen2_5_vl", Architecture::Qwen2Vl, QWEN2VL),
 ];
 const LLAMA: &str = r#"{"num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
     "max_position_embeddings": 2048, "vocab_size": 32000, "rms_norm_eps": 1e-6}"#;
@@ -30,6 +35,9 @@ const QWEN3: &str = r#"{"num_hidden_layers": 32, "hidden_size": 4096, "intermedi
 const QWEN3VL: &str = r#"{"num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 22016, "num_attention_heads": 32,
     "num_key_value_heads": 32, "head_dim": 128, "max_position_embeddings": 128000, "vocab_size": 151936, "rms_norm_eps": 1e-6,
     "rope_theta": 500000.0}"#;
+const QWEN2VL: &str = r#"{"num_hidden_layers": 80, "hidden_size": 8192, "intermediate_size": 29568, "num_attention_heads": 64,
+    "num_key_value_heads": 8, "max_position_embeddings": 32768, "vocab_size": 152064, "rms_norm_eps": 1e-5,
+    "rope_theta": 1000000.0}"#;
 const GEMMA3: &str = r#"{"num_hidden_layers": 26, "hidden_size": 2304, "intermediate_size": 9216, "num_attention_heads": 8,
     "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131072, "vocab_size": 262208, "rms_norm_eps": 1e-6,
     "sliding_window": 4096, "sliding_window_pattern": 6, "query_pre_attn_scalar": 256, "tie_word_embeddings": true,
@@ -101,7 +109,6 @@ pub(super) fn text_width(root: &Fields<'_>) -> Result<u32, SafetensorsError> {
 fn merged(root: &Fields<'_>) -> Result<Option<Map<String, Value>>, SafetensorsError> {
     const TIED: &str = "tie_word_embeddings";
     let inner = root.object(TEXT)?;
-    // Old files have the fields of both in one object.
     let text = inner.as_ref().unwrap_or(root);
     let model_type = text.text("model_type")?.unwrap_or(USUAL);
     let Some((.., defaults)) = TEXTS.iter().find(|(name, ..)| *name == model_type) else {

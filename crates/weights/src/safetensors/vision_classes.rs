@@ -19,6 +19,8 @@ pub(super) struct TowerClass {
     bare: &'static [(&'static str, &'static str)],
     /// What is before the number of a layer.
     layers: &'static str,
+    /// Parts of a layer that are one tensor, by their whole names.
+    bare_parts: &'static [(&'static str, &'static str)],
     /// Parts of a layer, with weights and biases.
     parts: &'static [(&'static str, &'static str)],
     /// Integers of `vision_config`: the field, the key after `clip.vision.`, and the class's default.
@@ -44,6 +46,14 @@ const DEEPSTACK_PARTS: &[(&str, &str)] = &[
     ("linear_fc2", "fc2"),
 ];
 
+/// Tensors outside of layers of Qwen2-VL and Qwen2.5-VL.
+const QWEN2_OUTER: &[(&str, &str)] = &[
+    ("visual.patch_embed.proj", "v.patch_embd"),
+    ("visual.merger.ln_q", "v.post_ln"),
+    ("visual.merger.mlp.0", "mm.0"),
+    ("visual.merger.mlp.2", "mm.2"),
+];
+
 /// All kinds of towers that are read.
 pub(super) const TOWER_CLASSES: &[TowerClass] = &[
     TowerClass {
@@ -65,6 +75,7 @@ pub(super) const TOWER_CLASSES: &[TowerClass] = &[
         ],
         bare: &[],
         layers: "vision_model.encoder.layers.",
+        bare_parts: &[],
         parts: SIGLIP_PARTS,
         numbers: &[
             ("hidden_size", "embedding_length", 1152),
@@ -94,6 +105,7 @@ pub(super) const TOWER_CLASSES: &[TowerClass] = &[
             "mm.input_projection.weight",
         )],
         layers: "vision_tower.encoder.layers.",
+        bare_parts: &[],
         parts: SIGLIP_PARTS,
         numbers: &[
             ("hidden_size", "embedding_length", 768),
@@ -122,6 +134,7 @@ pub(super) const TOWER_CLASSES: &[TowerClass] = &[
         ],
         bare: &[],
         layers: "visual.blocks.",
+        bare_parts: &[],
         parts: &[
             ("norm1", "ln1"),
             ("norm2", "ln2"),
@@ -139,6 +152,131 @@ pub(super) const TOWER_CLASSES: &[TowerClass] = &[
             ("spatial_merge_size", "spatial_merge_size", 2),
         ],
     },
+    TowerClass {
+        names: &["Qwen2VLForConditionalGeneration"],
+        projector: "qwen2vl_merger",
+        starts: &["visual."],
+        unused: &[],
+        outer: QWEN2_OUTER,
+        bare: &[],
+        layers: "visual.blocks.",
+        bare_parts: &[],
+        parts: &[
+            ("norm1", "ln1"),
+            ("norm2", "ln2"),
+            ("attn.qkv", "attn_qkv"),
+            ("attn.proj", "attn_out"),
+            ("mlp.fc1", "ffn_up"),
+            ("mlp.fc2", "ffn_down"),
+        ],
+        numbers: &[
+            ("embed_dim", "embedding_length", 1280),
+            ("depth", "block_count", 32),
+            ("num_heads", "attention.head_count", 16),
+            ("patch_size", "patch_size", 14),
+            ("spatial_merge_size", "spatial_merge_size", 2),
+        ],
+    },
+    TowerClass {
+        names: &["Qwen2_5_VLForConditionalGeneration"],
+        projector: "qwen2.5vl_merger",
+        starts: &["visual."],
+        unused: &[],
+        outer: QWEN2_OUTER,
+        bare: &[],
+        layers: "visual.blocks.",
+        bare_parts: &[],
+        parts: &[
+            ("norm1", "ln1"),
+            ("norm2", "ln2"),
+            ("attn.qkv", "attn_qkv"),
+            ("attn.proj", "attn_out"),
+            ("mlp.gate_proj", "ffn_gate"),
+            ("mlp.up_proj", "ffn_up"),
+            ("mlp.down_proj", "ffn_down"),
+        ],
+        numbers: &[
+            ("hidden_size", "embedding_length", 3584),
+            ("intermediate_size", "feed_forward_length", 3420),
+            ("depth", "block_count", 32),
+            ("num_heads", "attention.head_count", 16),
+            ("patch_size", "patch_size", 14),
+            ("spatial_merge_size", "spatial_merge_size", 2),
+            ("window_size", "window_size", 112),
+        ],
+    },
+    TowerClass {
+        names: &["InternVLForConditionalGeneration"],
+        projector: "internvl",
+        starts: &["vision_tower.", "multi_modal_projector."],
+        unused: &["vision_tower.embeddings.mask_token"],
+        outer: &[
+            (
+                "vision_tower.embeddings.patch_embeddings.projection",
+                "v.patch_embd",
+            ),
+            ("multi_modal_projector.layer_norm", "mm.model.mlp.0"),
+            ("multi_modal_projector.linear_1", "mm.model.mlp.1"),
+            ("multi_modal_projector.linear_2", "mm.model.mlp.3"),
+        ],
+        bare: &[
+            ("vision_tower.embeddings.cls_token", "v.class_embd"),
+            (
+                "vision_tower.embeddings.position_embeddings",
+                "v.position_embd.weight",
+            ),
+        ],
+        layers: "vision_tower.encoder.layer.",
+        bare_parts: &[("lambda_1", "ls1.weight"), ("lambda_2", "ls2.weight")],
+        parts: &[
+            ("layernorm_before", "ln1"),
+            ("layernorm_after", "ln2"),
+            ("attention.q_proj", "attn_q"),
+            ("attention.k_proj", "attn_k"),
+            ("attention.v_proj", "attn_v"),
+            ("attention.q_norm", "attn_q_norm"),
+            ("attention.k_norm", "attn_k_norm"),
+            ("attention.projection_layer", "attn_out"),
+            ("mlp.fc1", "ffn_up"),
+            ("mlp.fc2", "ffn_down"),
+        ],
+        numbers: &[
+            ("hidden_size", "embedding_length", 1024),
+            ("intermediate_size", "feed_forward_length", 4096),
+            ("num_hidden_layers", "block_count", 24),
+            ("num_attention_heads", "attention.head_count", 16),
+            ("patch_size", "patch_size", 14),
+            ("image_size", "image_size", 448),
+        ],
+    },
+    TowerClass {
+        names: &["Lfm2VlForConditionalGeneration"],
+        projector: "lfm2",
+        starts: &["vision_tower.", "multi_modal_projector."],
+        unused: &["vision_tower.head."],
+        outer: &[
+            ("vision_tower.embeddings.patch_embedding", "v.patch_embd"),
+            (
+                "vision_tower.embeddings.position_embedding",
+                "v.position_embd",
+            ),
+            ("vision_tower.post_layernorm", "v.post_ln"),
+            ("multi_modal_projector.layer_norm", "mm.input_norm"),
+            ("multi_modal_projector.linear_1", "mm.1"),
+            ("multi_modal_projector.linear_2", "mm.2"),
+        ],
+        bare: &[],
+        layers: "vision_tower.encoder.layers.",
+        bare_parts: &[],
+        parts: SIGLIP_PARTS,
+        numbers: &[
+            ("hidden_size", "embedding_length", 768),
+            ("intermediate_size", "feed_forward_length", 3072),
+            ("num_hidden_layers", "block_count", 12),
+            ("num_attention_heads", "attention.head_count", 12),
+            ("patch_size", "patch_size", 16),
+        ],
+    },
 ];
 
 /// Classes whose projector is not computed, with its name.
@@ -147,6 +285,9 @@ const OTHER_CLASSES: &[(&str, &str)] = &[
     ("Llama4ForConditionalGeneration", "llama4"),
     ("Gemma3nForConditionalGeneration", "gemma3nv"),
     ("Gemma4ForConditionalGeneration", "gemma4v"),
+    ("LlavaForConditionalGeneration", "mlp"),
+    ("LlavaNextForConditionalGeneration", "mlp"),
+    ("Mistral3ForConditionalGeneration", "pixtral"),
     ("DeepseekOCRForCausalLM", "deepseekocr"),
     ("DeepseekOcr2ForConditionalGeneration", "deepseekocr"),
     ("Glm4vForConditionalGeneration", "glm4v"),
@@ -198,6 +339,14 @@ impl TowerClass {
         }
         if let Some((_, ours)) = self.bare.iter().find(|(theirs, _)| *theirs == name) {
             return Named::Tensor((*ours).to_owned());
+        }
+        let bare_part = || {
+            let (layer, part) = name.strip_prefix(self.layers)?.split_once('.')?;
+            let ours = find_part(self.bare_parts, part).filter(|_| is_number(layer))?;
+            Some(format!("v.blk.{layer}.{ours}"))
+        };
+        if let Some(ours) = bare_part() {
+            return Named::Tensor(ours);
         }
         let found = || {
             let (whole, kind) = name.rsplit_once('.')?;

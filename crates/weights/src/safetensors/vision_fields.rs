@@ -21,6 +21,8 @@ const PROCESSORS: [(&str, Option<&str>); 2] = [
     ("processor_config.json", Some("image_processor")),
     ("preprocessor_config.json", None),
 ];
+/// A size for which Qwen2-VL has no field, and which no row depends on: that of llama.cpp's converter.
+const QWEN2_IMAGE: u32 = 560;
 /// The object of the tower's fields.
 pub(super) const VISION: &str = "vision_config";
 /// Keys that are not in [`TowerClass::numbers`], for errors.
@@ -30,6 +32,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("out_hidden_size", "projection_dim"),
     ("deepstack_visual_indexes", "is_deepstack_layers"),
     ("scale_factor", "projector.scale_factor"),
+    ("fullatt_block_indexes", "n_wa_pattern"),
+    ("mlp_ratio", "feed_forward_length"),
 ];
 
 /// Fields of the image processor.
@@ -127,10 +131,10 @@ impl TowerDraft<'_> {
         self.out.bool("clip.has_vision_encoder", true);
         self.out.str("clip.projector_type", class.projector);
         for (field, key, default) in class.numbers {
-            let number = self.vision.number(field)?.unwrap_or(*default);
+            let number = self.edge(field)?.unwrap_or(*default);
             self.number(key, number);
         }
-        self.activation()?;
+        self.activation(class)?;
         let epsilon = self.vision.float("layer_norm_eps")?.unwrap_or(1e-6);
         self.out
             .f32("clip.vision.attention.layer_norm_epsilon", epsilon as f32);
@@ -138,6 +142,10 @@ impl TowerDraft<'_> {
         match class.projector {
             "idefics3" => self.idefics3(),
             "gemma3" => self.gemma3(),
+            "internvl" => self.internvl(),
+            "lfm2" => self.lfm2(),
+            "qwen2vl_merger" => self.qwen2(),
+            "qwen2.5vl_merger" => self.qwen25(),
             _ => self.qwen3(),
         }
     }
@@ -146,16 +154,35 @@ impl TowerDraft<'_> {
         self.out.u32(&format!("clip.vision.{key}"), number);
     }
 
-    /// The non-linearity of the feed-forward parts.
-    fn activation(&mut self) -> Result<(), SafetensorsError> {
+    /// A number, or two equal ones in a list.
+    fn edge(&self, field: &str) -> Result<Option<u32>, SafetensorsError> {
+        if !self.vision.get(field).is_some_and(Value::is_array) {
+            return self.vision.number(field);
+        }
+        match self.vision.numbers(field)?.as_deref() {
+            Some(&[height, width]) if height == width => Ok(Some(height)),
+            _ => Err(self
+                .vision
+                .wrong(field, "must be one number, or two equal ones")),
+        }
+    }
+
+    /// The non-linearity of the feed-forward parts, which is the default of the class.
+    fn activation(&mut self, class: &TowerClass) -> Result<(), SafetensorsError> {
         const FIELD: &str = "hidden_act";
-        match self.vision.text(FIELD)?.unwrap_or("gelu_pytorch_tanh") {
-            "gelu_pytorch_tanh" => self.out.bool("clip.use_gelu", true),
-            other => {
-                let why = format!("is {other:.64}, must be gelu_pytorch_tanh");
-                return Err(self.vision.wrong(FIELD, why));
-            }
+        let (usual, key) = match class.projector {
+            "internvl" => ("gelu", Some("clip.use_gelu")),
+            "qwen2vl_merger" => ("quick_gelu", None),
+            "qwen2.5vl_merger" => ("silu", Some("clip.use_silu")),
+            _ => ("gelu_pytorch_tanh", Some("clip.use_gelu")),
         };
+        if let Some(other) = self.vision.text(FIELD)?.filter(|found| *found != usual) {
+            let why = format!("is {other:.64}, must be {usual}");
+            return Err(self.vision.wrong(FIELD, why));
+        }
+        if let Some(key) = key {
+            self.out.bool(key, true);
+        }
         Ok(())
     }
 
@@ -251,6 +278,146 @@ impl TowerDraft<'_> {
         self.out.bools("clip.vision.is_deepstack_layers", &flags);
         self.deepstack = layers;
         self.pixels()
+    }
+
+    fn qwen2(&mut self) -> Result<(), SafetensorsError> {
+        let width = self.vision.number("hidden_size")?.unwrap_or(3584);
+        self.number("projection_dim", width);
+        let dim = self.vision.number("embed_dim")?.unwrap_or(1280);
+        let ratio = self.vision.float("mlp_ratio")?.unwrap_or(4.0);
+        let hidden = f64::from(dim) * ratio;
+        if !(1.0..=f64::from(u32::MAX)).contains(&hidden) {
+            let why = format!("is {ratio}, must be a factor of the width {dim}");
+            return Err(self.vision.wrong("mlp_ratio", why));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "within bounds, and cut as the implementation cuts it"
+        )]
+        self.number("feed_forward_length", hidden as u32);
+        self.number("image_size", QWEN2_IMAGE);
+        self.pixels()
+    }
+
+    fn qwen25(&mut self) -> Result<(), SafetensorsError> {
+        const FULL: &str = "fullatt_block_indexes";
+        let width = self.vision.number("out_hidden_size")?.unwrap_or(3584);
+        self.number("projection_dim", width);
+        self.number("image_size", QWEN2_IMAGE);
+        let full = self.vision.numbers(FULL)?;
+        let full = full.unwrap_or_else(|| vec![7, 15, 23, 31]);
+        let depth = self.vision.number("depth")?.unwrap_or(32);
+        let every = full.first().map_or(0, |first| first.saturating_add(1));
+        let regular = (1..).map_while(|at: u32| at.checked_mul(every)?.checked_sub(1));
+        let regular = regular.take_while(|layer| *layer < depth);
+        if every == 0 || depth as usize > LAYERS || !regular.eq(full.iter().copied()) {
+            let why = format!("is {full:?}, must be every so many layers of {depth}");
+            return Err(self.vision.wrong(FULL, why));
+        }
+        self.number("n_wa_pattern", every);
+        self.pixels()
+    }
+
+    fn internvl(&mut self) -> Result<(), SafetensorsError> {
+        const RATIO: &str = "downsample_ratio";
+        let width = self.text_width()?;
+        self.number("projection_dim", width);
+        let ratio = self.root.float(RATIO)?.unwrap_or(0.5);
+        let merge = (1..=16).find(|merge| f64::from(*merge) * ratio == 1.0);
+        let Some(merge) = merge else {
+            let why = format!("is {ratio}, must be 1 divided by 1 to 16");
+            return Err(self.root.wrong(RATIO, why));
+        };
+        self.number("projector.scale_factor", merge);
+        self.is_usual(&["use_absolute_position_embeddings", "use_mean_pooling"])?;
+        self.last_layer()?;
+        for (field, key) in [
+            ("min_patches", "preproc_min_tiles"),
+            ("max_patches", "preproc_max_tiles"),
+        ] {
+            self.copied(field, key)?;
+        }
+        Ok(())
+    }
+
+    fn lfm2(&mut self) -> Result<(), SafetensorsError> {
+        const PLACES: &str = "num_patches";
+        const TOLERANCE: &str = "max_pixels_tolerance";
+        let width = self.text_width()?;
+        self.number("projection_dim", width);
+        let merge = self.root.number("downsample_factor")?.unwrap_or(2);
+        self.number("projector.scale_factor", merge);
+        self.last_layer()?;
+        let places = self.vision.number(PLACES)?.unwrap_or(256);
+        let patch = self.vision.number("patch_size")?.unwrap_or(16);
+        let edge = places.isqrt();
+        let Some(image) = edge.checked_mul(patch).filter(|_| edge * edge == places) else {
+            let why = format!("is {places}, must be a square");
+            return Err(self.vision.wrong(PLACES, why));
+        };
+        self.number("image_size", image);
+        let Some(processor) = &self.processor else {
+            return Ok(());
+        };
+        if let Some(found) = processor.float(TOLERANCE)?.filter(|found| *found != 2.0) {
+            return Err(processor.wrong(TOLERANCE, format!("is {found}, must be 2")));
+        }
+        let is_split = processor.flag("do_image_splitting")?.unwrap_or(true);
+        self.copied("tile_size", "preproc_image_size")?;
+        if is_split {
+            self.copied("min_tiles", "preproc_min_tiles")?;
+            self.copied("max_tiles", "preproc_max_tiles")?;
+        } else {
+            self.number("preproc_min_tiles", 1);
+            self.number("preproc_max_tiles", 1);
+        }
+        let unit = patch.saturating_mul(merge);
+        let pixels = unit.saturating_mul(unit);
+        for (field, key) in [
+            ("min_image_tokens", "image_min_pixels"),
+            ("max_image_tokens", "image_max_pixels"),
+        ] {
+            if let Some(rows) = self
+                .processor
+                .as_ref()
+                .map_or(Ok(None), |p| p.number(field))?
+            {
+                self.number(key, rows.saturating_mul(pixels));
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a number of the image processor, if it is there.
+    fn copied(&mut self, field: &str, key: &str) -> Result<(), SafetensorsError> {
+        if let Some(processor) = &self.processor
+            && let Some(number) = processor.number(field)?
+        {
+            self.number(key, number);
+        }
+        Ok(())
+    }
+
+    /// Flags of the tower that no other value is computed of.
+    fn is_usual(&self, flags: &[&str]) -> Result<(), SafetensorsError> {
+        for flag in flags {
+            if self.vision.flag(flag)? == Some(false) {
+                return Err(self.vision.wrong(flag, "is false, which is not supported"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The projector takes the output of the last layer.
+    fn last_layer(&self) -> Result<(), SafetensorsError> {
+        const FIELD: &str = "vision_feature_layer";
+        match self.root.get(FIELD) {
+            Some(layer) if layer.as_i64() != Some(-1) => {
+                Err(self.root.wrong(FIELD, format!("is {layer}, must be -1")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The least and the largest number of pixels, under the names of two versions.

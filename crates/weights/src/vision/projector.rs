@@ -70,7 +70,7 @@ pub enum NormKind {
 
 /// Differences between towers that do not depend on metadata. What a tower has besides, such as gates, norms of queries,
 /// norms after a part, and scales of a layer, is read from the file's tensors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TowerTraits {
     /// The kind of all norms of the layers.
     pub norm: NormKind,
