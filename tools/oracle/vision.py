@@ -404,6 +404,8 @@ def lfm2vl(folder):
         rows = model.model.get_image_features(pixels, spatial_shapes=shapes, pixel_attention_mask=mask).pooler_output[0]
     state = model.state_dict()
     out = tower_writer(folder / "lfm2vl.mmproj.gguf", "lfm2", model.config.vision_config, 64, image=80)
+    out.add_uint32("clip.vision.image_min_pixels", 4 * 16 * 16)
+    out.add_uint32("clip.vision.image_max_pixels", 256 * 16 * 16)
     out.add_uint32("clip.vision.projector.scale_factor", 2)
     prefix = "model.vision_tower."
     kernel = state[prefix + "embeddings.patch_embedding.weight"]

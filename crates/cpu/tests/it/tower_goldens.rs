@@ -8,7 +8,7 @@ use crate::towers::{noise, rows, tower};
 use cpu::{Model, TowerAlone};
 use kernels::{Format, quantize};
 use media::{Detail, Grid, Size, View};
-use model::{Batch, Forward, Want};
+use model::{Batch, Forward, SpanStates, Want};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Golden {
     }
 
     /// The rows of the tower.
-    fn encoded(&self, tower: &mut TowerAlone) -> Vec<f32> {
+    pub(crate) fn encoded(&self, tower: &mut TowerAlone) -> Vec<f32> {
         let views = self.views(tower.tower().config());
         let views = views.into_iter().map(|view| rows(tower, view).0);
         views.collect::<Vec<_>>().concat()
@@ -189,6 +189,7 @@ fn logits_of(
     let axes = axes_of(prompt.len(), &run, grid);
     let capabilities = model.capabilities();
     let (mut batch, mut done, mut all) = (Batch::default(), 0, Vec::new());
+    let mut turn = 0;
     let pages = pages(0, prompt.len() + golden.greedy.len());
     while done < prompt.len() {
         let mut end = prompt.len().min(done + cut());
@@ -199,6 +200,9 @@ fn logits_of(
         let ids: Vec<u32> = prompt[done..end].iter().map(|id| id.unwrap_or(0)).collect();
         batch.clear();
         batch.push(&ids, done, &pages, Want::All);
+        // For texts with recurrent layers.
+        batch.set_states(Some(SpanStates::alternating(0, turn, done)));
+        turn += 1;
         let inside = done.max(run.start)..end.min(run.end);
         if !inside.is_empty() {
             let width = golden.width;
@@ -306,6 +310,7 @@ fn greedy(model: &mut Model, golden: &Golden, (rows, grid): (&[f32], Grid)) -> V
             &pages(0, end),
             Want::All,
         );
+        batch.set_states(Some(SpanStates::alternating(0, found.len(), position)));
         if model.capabilities().axes {
             batch.set_axes(&axes[position..position + 1]);
         }
