@@ -38,8 +38,10 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     lines = []
-    for case in (idefics3, idefics3_wide, qwen3vl, gemma3, qwen2vl, qwen25vl, pixtral, mistral3, llava, llava_next,
-                 internvl, lfm2vl):
+    from vision_gemma4 import gemma4uv, gemma4v, gemma4v_e
+
+    for case in (idefics3, idefics3_wide, qwen3vl, gemma3, qwen2vl, qwen25vl, pixtral, mistral3, llava, llava_next, gemma4v,
+                 gemma4v_e, gemma4uv, internvl, lfm2vl):
         torch.manual_seed(20 + len(lines))
         lines.append(case(folder))
     (folder / "cases.tsv").write_text("".join(line + "\n" for line in lines))
@@ -664,7 +666,8 @@ def put_layers(out, state, names, prefix, ours="v.blk."):
     layer = 0
     while any(name.startswith(f"{prefix}{layer}.") for name in state):
         for to, source in names.items():
-            put_both(out, state, f"{ours}{layer}.{to}", f"{prefix}{layer}.{source}")
+            if f"{prefix}{layer}.{source}.weight" in state:
+                put_both(out, state, f"{ours}{layer}.{to}", f"{prefix}{layer}.{source}")
         layer += 1
 
 

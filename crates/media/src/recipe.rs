@@ -15,6 +15,9 @@ use std::sync::Arc;
 /// Tiles of an image whose detail is not stated, where a model cuts images into tiles.
 const TILES_AUTO: u32 = 6;
 
+/// A rule with a number of rows has so many times as many for an image of high detail.
+const BUDGET_HIGH: u32 = 4;
+
 /// How much of an image a request wants to be seen: more detail costs more rows, and more time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Detail {
@@ -193,7 +196,7 @@ impl Recipe {
             Rule::Tiles(rule) => square(rule.tile, rule.patch, rule.shuffle),
             Rule::Square(rule) => square(rule.edge, rule.patch, rule.pool),
             Rule::SmartResize(rule) => rows.max(cells(rule.pixels_min, rule.patch * rule.merge)),
-            Rule::Budget(_) => rows,
+            Rule::Budget(rule) => rows.min(rule.rows_max.saturating_mul(BUDGET_HIGH)),
             // A mark after each line of cells, of which there are no more than along the edge of the largest square.
             Rule::LongestEdge(_) => rows.saturating_add(rows.isqrt()),
             Rule::TileGrid(rule) => square(rule.tile, rule.patch, rule.shuffle),
@@ -262,7 +265,7 @@ fn within_budget(rule: Budget, detail: Detail, rows: u32) -> Budget {
     let wanted = match detail {
         Detail::Low => rule.rows_max / 2,
         Detail::Auto => rule.rows_max,
-        Detail::High => rule.rows_max.saturating_mul(4),
+        Detail::High => rule.rows_max.saturating_mul(BUDGET_HIGH),
     };
     Budget {
         rows_max: wanted.min(rows).max(1),
@@ -333,6 +336,18 @@ impl Recipe {
             patch: rule.patch,
             order: PatchOrder::Blocks(rule.merge),
             rule: Rule::SplitLarge(rule),
+            normalization,
+            rows: DetailRows::default(),
+        }
+    }
+
+    /// Gemma 4: any ratio within a number of rows, and what becomes one row together.
+    #[must_use]
+    pub fn gemma4(rule: Budget, normalization: Normalization) -> Self {
+        Self {
+            patch: rule.patch,
+            order: PatchOrder::Blocks(rule.pool),
+            rule: Rule::Budget(rule),
             normalization,
             rows: DetailRows::default(),
         }

@@ -31,9 +31,22 @@ impl TowerPass {
             TowerHead::Merged(merger) => {
                 self.merge(pool, config, merger, rows.clone());
             }
+            TowerHead::Standardized {
+                factor,
+                standard,
+                norm,
+                matrix,
+            } => {
+                self.join(pool, config, (post, config.norm_eps), rows.clone());
+                let change = (*factor, standard.as_ref());
+                self.average(pool, config, (change, norm), count);
+                let (isa, scratch) = (self.isa, &mut self.scratch);
+                let out = scratch.projected.head_mut(count);
+                project(isa, pool, matrix, &scratch.activations, out);
+            }
             TowerHead::Pooled { norm, .. } => {
                 self.join(pool, config, (post, config.norm_eps), rows.clone());
-                self.average(pool, config, norm, count);
+                self.average(pool, config, ((1.0, None), norm), count);
                 let scratch = &mut self.scratch;
                 if let Some(matrix) = pooled {
                     let out = scratch.projected.head_mut(count);
@@ -128,8 +141,15 @@ impl TowerPass {
         project(isa, pool, &merger.second, &scratch.activations, out);
     }
 
-    /// The mean of neighbors, normalized, as the input of the next matrix.
-    fn average(&mut self, pool: &mut Pool, config: &VisionConfig, norm: &[f32], count: usize) {
+    /// The mean of neighbors, changed and normalized, as the input of the next matrix: times a factor, less the first numbers of
+    /// `standard` and times the second.
+    fn average(
+        &mut self,
+        pool: &mut Pool,
+        config: &VisionConfig,
+        ((factor, standard), norm): ((f32, Option<&[Vec<f32>; 2]>), &[f32]),
+        count: usize,
+    ) {
         let (isa, dim, neighbors) = (self.isa, config.dim, config.merged_patches());
         self.scratch.between.set_cols(dim);
         let (side, means) = (&self.scratch.side, self.scratch.between.head_mut(count));
@@ -139,6 +159,14 @@ impl TowerPass {
                 add_assign(isa, mean, patch);
             }
             scale(isa, mean, 1.0 / neighbors as f32);
+            if factor != 1.0 {
+                scale(isa, mean, factor);
+            }
+            if let Some([shift, by]) = standard {
+                let changes = shift.iter().zip(by);
+                let numbers = mean.iter_mut().zip(changes);
+                numbers.for_each(|(x, (shift, by))| *x = (*x - shift) * by);
+            }
             rms_norm_in_place(isa, mean, norm, config.norm_eps);
         });
         self.scratch.activations.load(isa, pool, means, count, dim);

@@ -1,6 +1,6 @@
 //! Places of patches: entries of the learned table, and turns of the 2D rope.
 
-use kernels::{Isa, Rope, RopePairs, RopeSpec, add_scaled};
+use kernels::{Isa, Rope, RopePairs, RopeSpec, add_assign, add_scaled};
 use media::{Grid, PatchOrder, View};
 use std::ops::Range;
 use weights::vision::{Positions, TowerRopeKind, VisionConfig, Windows};
@@ -94,7 +94,7 @@ impl Places {
             match self.rule {
                 Some(Positions::Buckets) => buckets(count, self.edge, entries),
                 Some(Positions::Interpolated) => interpolated(count, self.edge, entries),
-                Some(Positions::Smoothed) | None => {}
+                Some(Positions::Smoothed | Positions::Axes) | None => {}
             }
         }
         if self.rule == Some(Positions::Smoothed) {
@@ -174,7 +174,7 @@ impl Places {
         usize::from(self.output > self.merged.count() as usize)
     }
 
-    /// Adds the table's entry for a patch, `table` of shape `(edge * edge, dim)`, to a row.
+    /// Adds the table's entry for a patch, `table` of shape `(edge * edge, dim)` or `(2 * edge, dim)`, to a row.
     pub(super) fn add(&self, isa: Isa, table: &[f32], patch: usize, row: &mut [f32]) {
         let Some(rule) = self.rule else { return };
         let (mut y, mut x) = self.of(patch);
@@ -183,6 +183,12 @@ impl Places {
         }
         if rule == Positions::Smoothed {
             return self.add_smoothed(isa, table, (y, x), row);
+        }
+        if rule == Positions::Axes {
+            for entry in [x, self.edge + y] {
+                add_assign(isa, row, &table[entry * row.len()..][..row.len()]);
+            }
+            return;
         }
         let (y, x) = (self.rows[y], self.columns[x]);
         let mut add = |y: usize, x: usize, share: f32| {
@@ -283,14 +289,17 @@ pub(super) struct TowerRope {
     axes: [Rope; 2],
     /// The pairs of a head.
     head: Rope,
+    /// Whether each half of a head turns on its own, the first by the column.
+    by_axis: bool,
 }
 
 impl TowerRope {
     /// The rope of a tower that has one.
     pub(super) fn of(config: &VisionConfig) -> Option<Self> {
         let (head_dim, theta) = (config.head_dim(), config.theta);
-        let (pairs, columns) = match config.traits.rope? {
-            TowerRopeKind::Halves => (RopePairs::Halves, 1.0),
+        let kind = config.traits.rope?;
+        let (pairs, columns) = match kind {
+            TowerRopeKind::Halves | TowerRopeKind::Axes => (RopePairs::Halves, 1.0),
             TowerRopeKind::Interleaved => {
                 let next = f64::from(theta).powf(-2.0 / head_dim as f64);
                 (RopePairs::Adjacent, next as f32)
@@ -310,6 +319,7 @@ impl TowerRope {
         Some(Self {
             axes: [rope(head_dim / 2, 1.0), rope(head_dim / 2, columns)],
             head: rope(head_dim, 1.0),
+            by_axis: kind == TowerRopeKind::Axes,
         })
     }
 
@@ -321,13 +331,26 @@ impl TowerRope {
     /// Writes the turns of a place.
     pub(super) fn table(&self, (row, column): (usize, usize), table: &mut [f32]) {
         let (first, second) = table.split_at_mut(table.len() / 2);
-        self.axes[0].table(row, first);
-        self.axes[1].table(column, second);
+        let places = if self.by_axis {
+            [column, row]
+        } else {
+            [row, column]
+        };
+        self.axes[0].table(places[0], first);
+        self.axes[1].table(places[1], second);
     }
 
     /// Turns the heads of one row.
     pub(super) fn apply(&self, table: &[f32], heads: &mut [f32]) {
-        self.head.apply(table, heads, table.len());
+        if !self.by_axis {
+            return self.head.apply(table, heads, table.len());
+        }
+        let tables = table.split_at(table.len() / 2);
+        for head in heads.chunks_exact_mut(table.len()) {
+            let (first, second) = head.split_at_mut(tables.0.len());
+            self.axes[0].apply(tables.0, first, tables.0.len());
+            self.axes[1].apply(tables.1, second, tables.1.len());
+        }
     }
 }
 

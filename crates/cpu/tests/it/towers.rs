@@ -10,7 +10,7 @@ use model::{Encode, EncodeError, EncoderInput};
 use std::sync::Arc;
 use synth::{Mix, VISION_PRESETS, VisionSpec};
 use weights::gguf::Gguf;
-use weights::vision::VisionConfig;
+use weights::vision::{Projector, VisionConfig};
 
 /// A tower with its own threads.
 pub(crate) fn tower(bytes: Vec<u8>, threads: usize) -> TowerAlone {
@@ -102,7 +102,11 @@ fn a_pixel_changes_the_rows() {
             ..(*view).clone()
         });
         let (first, second) = (rows(&mut tower, view).0, rows(&mut tower, other).0);
-        assert!(first.iter().zip(&second).all(|(a, b)| a != b), "{preset}");
+        // Without layers a row depends on its own patch alone.
+        let is_alone = spec.projector == Projector::Gemma4Uv;
+        let seen = if is_alone { spec.projection_dim as usize } else { first.len() };
+        let pairs = first.iter().zip(&second).take(seen);
+        assert!(pairs.into_iter().all(|(a, b)| a != b), "{preset}");
     }
 }
 

@@ -126,13 +126,12 @@ impl<'a> FileTensors<'a> {
         self.taken.insert(name.to_owned())
     }
 
-    /// Counts the tensors of a layer as used.
-    pub(super) fn take_layer(&mut self, layer: usize) {
-        let prefix = format!("blk.{layer}.");
+    /// Counts the tensors whose names begin with `prefix` as used.
+    pub(super) fn take_prefix(&mut self, prefix: &str) {
         let names = self.files.tensors();
         let names = names.iter().map(|tensor| tensor.name);
-        let of_layer = names.filter(|name| name.starts_with(&prefix));
-        self.taken.extend(of_layer.map(str::to_owned));
+        let found = names.filter(|name| name.starts_with(prefix));
+        self.taken.extend(found.map(str::to_owned));
     }
 
     /// Rejects unused tensors.

@@ -21,6 +21,10 @@ pub enum Projector {
     InternVl,
     /// LFM2-VL: SigLIP 2 for pictures of any ratio, a norm of neighbors side by side, two matrices.
     Lfm2,
+    /// Gemma 4 E2B, E4B, 26B and 31B: gates, norms before and after each part, tables and rope by axis, the mean of neighbors.
+    Gemma4V,
+    /// Gemma 4 12B: no layers, a matrix of large patches between norms.
+    Gemma4Uv,
 }
 
 /// The non-linearity of a tower's feed-forward parts.
@@ -46,6 +50,8 @@ pub enum Positions {
     /// The mean of the entries around its place, weighted by their distance, of as many as the picture has fewer patches: the
     /// edges of table and picture coincide.
     Smoothed,
+    /// The sum of two entries: that of the column in a table of its own, and that of the row.
+    Axes,
 }
 
 /// How queries and keys turn by row and column: which entries of a head are pairs, and the frequency of each pair.
@@ -57,6 +63,8 @@ pub enum TowerRopeKind {
     /// Pairs `(2i, 2i + 1)`: the first half of the pairs turns by the row, with every second frequency of a head, the second
     /// half by the column, with those between.
     Interleaved,
+    /// Each half of a head on its own, in pairs `(i, i + head_dim / 4)`: the first turns by the column, the second by the row.
+    Axes,
 }
 
 /// The kind of a tower's norms.
@@ -89,6 +97,12 @@ pub struct TowerTraits {
     pub merge: usize,
     /// Epsilon of the projector's norm; `None`: that of the layers.
     pub head_eps: Option<f32>,
+    /// The non-linearity, whatever the file says: those of Gemma 4 name none.
+    pub activation: Option<Activation>,
+    /// Base of the frequencies of the 2D rope, if the file does not say.
+    pub theta: f32,
+    /// Whether values are normalized, each head on its own and without weights, and scores are not scaled.
+    pub normalized_values: bool,
 }
 
 /// Epsilon of norms for which transformers names none.
@@ -103,6 +117,9 @@ const SIGLIP: TowerTraits = TowerTraits {
     post_norm: true,
     merge: 2,
     head_eps: None,
+    activation: None,
+    theta: 10_000.0,
+    normalized_values: false,
 };
 
 const QWEN2: TowerTraits = TowerTraits {
@@ -112,9 +129,21 @@ const QWEN2: TowerTraits = TowerTraits {
     ..SIGLIP
 };
 
+const GEMMA4: TowerTraits = TowerTraits {
+    norm: NormKind::Rms,
+    positions: Some(Positions::Axes),
+    rope: Some(TowerRopeKind::Axes),
+    post_norm: false,
+    merge: 3,
+    activation: Some(Activation::Gelu),
+    theta: 100.0,
+    normalized_values: true,
+    ..SIGLIP
+};
+
 impl Projector {
     /// All projectors that are computed.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Idefics3,
         Self::Qwen3Vl,
         Self::Gemma3,
@@ -124,6 +153,8 @@ impl Projector {
         Self::Llava,
         Self::InternVl,
         Self::Lfm2,
+        Self::Gemma4V,
+        Self::Gemma4Uv,
     ];
 
     /// The name in files.
@@ -138,6 +169,8 @@ impl Projector {
             Self::Llava => "mlp",
             Self::InternVl => "internvl",
             Self::Lfm2 => "lfm2",
+            Self::Gemma4V => "gemma4v",
+            Self::Gemma4Uv => "gemma4uv",
         }
     }
 
@@ -186,6 +219,12 @@ impl Projector {
                 positions: Some(Positions::Smoothed),
                 head_eps: Some(LAYER_NORM_EPS),
                 ..SIGLIP
+            },
+            Self::Gemma4V => GEMMA4,
+            Self::Gemma4Uv => TowerTraits {
+                norm: NormKind::Layer,
+                rope: None,
+                ..GEMMA4
             },
         }
     }

@@ -5,7 +5,8 @@ use super::projector::Projector;
 use crate::ConfigError;
 use crate::config::keys::Keys;
 use media::plan::{
-    LongestEdge, PINPOINTS_MAX, Pinpoints, SmartResize, SplitLarge, TILES_MAX, TileGrid, Tiles,
+    Budget, LongestEdge, PINPOINTS_MAX, Pinpoints, SmartResize, SplitLarge, TILES_MAX, TileGrid,
+    Tiles,
 };
 use media::{Grid, Normalization, Recipe, Size};
 
@@ -21,6 +22,8 @@ const INTERNVL_TILES: (usize, usize) = (1, 12);
 const LFM2_TILES: (usize, usize) = (2, 10);
 const LFM2_TILE: usize = 512;
 const LFM2_ROWS: (usize, usize) = (64, 256);
+/// Rows of an image of Gemma 4, at most, where a request does not state its detail.
+const GEMMA4_ROWS: u32 = 280;
 /// Pixels of a resized picture that a file may name.
 const PIXELS_MAX: usize = media::plan::VIEW_PIXELS_MAX as usize;
 /// Means and deviations that a file may name: levels are 0 to 1.
@@ -37,6 +40,7 @@ pub(super) fn read(
         Projector::Idefics3 | Projector::Gemma3 | Projector::Qwen3Vl | Projector::Lfm2 => {
             Normalization::HALF
         }
+        Projector::Gemma4V | Projector::Gemma4Uv => Normalization::PARTS,
         Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Pixtral | Projector::Llava => {
             Normalization::CLIP
         }
@@ -58,6 +62,14 @@ pub(super) fn read(
                 shuffle: pixels(merge),
             };
             Recipe::idefics3(rule, normalization)
+        }
+        Projector::Gemma4V | Projector::Gemma4Uv => {
+            let rule = Budget {
+                patch: pixels(patch),
+                pool: pixels(merge),
+                rows_max: GEMMA4_ROWS,
+            };
+            Recipe::gemma4(rule, centered(projector, normalization))
         }
         Projector::Gemma3 => {
             whole_rows(keys, edge / patch, merge)?;
@@ -184,6 +196,18 @@ fn tile_bounds(keys: &Keys<'_>, usual: (usize, usize)) -> Result<(u32, u32), Con
         return Ok((least as u32, most as u32));
     }
     Err(keys.range("preproc_min_tiles", least, format!("at most {most}")))
+}
+
+/// The numbers that the first matrix takes: a tower of Gemma 4 makes -1 to 1 of what the file calls normalized.
+fn centered(projector: Projector, normalization: Normalization) -> Normalization {
+    if projector == Projector::Gemma4Uv {
+        return normalization;
+    }
+    let Normalization { mean, std } = normalization;
+    Normalization {
+        mean: std::array::from_fn(|channel| mean[channel] + std[channel] / 2.0),
+        std: std.map(|std| std / 2.0),
+    }
 }
 
 /// Refuses a picture of a fixed size with patches along an edge that do not become whole rows. Pixels beyond the last patch
