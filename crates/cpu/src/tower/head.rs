@@ -21,7 +21,7 @@ impl TowerPass {
         let post = weights.post_norm.as_ref();
         match &weights.head {
             TowerHead::Joined { matrix } => {
-                self.join(pool, config, post, rows.clone());
+                self.join(pool, config, (post, config.norm_eps), rows.clone());
                 let (isa, scratch) = (self.isa, &mut self.scratch);
                 let (x, cols) = (scratch.side.head(count), scratch.side.cols());
                 scratch.activations.load(isa, pool, x, count, cols);
@@ -31,9 +31,22 @@ impl TowerPass {
             TowerHead::Merged(merger) => {
                 self.merge(pool, config, merger, rows.clone());
             }
+            TowerHead::Standardized {
+                factor,
+                standard,
+                norm,
+                matrix,
+            } => {
+                self.join(pool, config, (post, config.norm_eps), rows.clone());
+                let change = (*factor, standard.as_ref());
+                self.average(pool, config, (change, norm), count);
+                let (isa, scratch) = (self.isa, &mut self.scratch);
+                let out = scratch.projected.head_mut(count);
+                project(isa, pool, matrix, &scratch.activations, out);
+            }
             TowerHead::Pooled { norm, .. } => {
-                self.join(pool, config, post, rows.clone());
-                self.average(pool, config, norm, count);
+                self.join(pool, config, (post, config.norm_eps), rows.clone());
+                self.average(pool, config, ((1.0, None), norm), count);
                 let scratch = &mut self.scratch;
                 if let Some(matrix) = pooled {
                     let out = scratch.projected.head_mut(count);
@@ -67,7 +80,7 @@ impl TowerPass {
         &mut self,
         pool: &mut Pool,
         config: &VisionConfig,
-        norm: Option<&Norm>,
+        (norm, eps): (Option<&Norm>, f32),
         rows: Range<usize>,
     ) {
         let (isa, dim, neighbors) = (self.isa, config.dim, config.merged_patches());
@@ -81,7 +94,7 @@ impl TowerPass {
             }
             if let Some(norm) = norm {
                 for part in side.chunks_exact_mut(norm.weight.len()) {
-                    norm::apply_in_place(norm, isa, config.norm_eps, part);
+                    norm::apply_in_place(norm, isa, eps, part);
                 }
             }
         });
@@ -96,7 +109,8 @@ impl TowerPass {
         rows: Range<usize>,
     ) {
         let count = rows.len();
-        self.join(pool, config, merger.norm.as_ref(), rows);
+        let eps = config.traits.head_eps.unwrap_or(config.norm_eps);
+        self.join(pool, config, (merger.norm.as_ref(), eps), rows);
         let (isa, scratch) = (self.isa, &mut self.scratch);
         let (x, cols) = (scratch.side.head(count), scratch.side.cols());
         if let Some(reduce) = &merger.reduce {
@@ -127,8 +141,15 @@ impl TowerPass {
         project(isa, pool, &merger.second, &scratch.activations, out);
     }
 
-    /// The mean of neighbors, normalized, as the input of the next matrix.
-    fn average(&mut self, pool: &mut Pool, config: &VisionConfig, norm: &[f32], count: usize) {
+    /// The mean of neighbors, changed and normalized, as the input of the next matrix: times a factor, less the first numbers of
+    /// `standard` and times the second.
+    fn average(
+        &mut self,
+        pool: &mut Pool,
+        config: &VisionConfig,
+        ((factor, standard), norm): ((f32, Option<&[Vec<f32>; 2]>), &[f32]),
+        count: usize,
+    ) {
         let (isa, dim, neighbors) = (self.isa, config.dim, config.merged_patches());
         self.scratch.between.set_cols(dim);
         let (side, means) = (&self.scratch.side, self.scratch.between.head_mut(count));
@@ -138,6 +159,14 @@ impl TowerPass {
                 add_assign(isa, mean, patch);
             }
             scale(isa, mean, 1.0 / neighbors as f32);
+            if factor != 1.0 {
+                scale(isa, mean, factor);
+            }
+            if let Some([shift, by]) = standard {
+                let changes = shift.iter().zip(by);
+                let numbers = mean.iter_mut().zip(changes);
+                numbers.for_each(|(x, (shift, by))| *x = (*x - shift) * by);
+            }
             rms_norm_in_place(isa, mean, norm, config.norm_eps);
         });
         self.scratch.activations.load(isa, pool, means, count, dim);
