@@ -48,7 +48,11 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 /// Towers of images, with the example that computes one alone.
 fn vision(python: &Path, models: &Path, args: &[String]) -> Outcome {
     let example = ["-p", "cpu", "--example", "tower_speed"];
-    shell::run(cargo().args(["build", "--release", "--locked"]).args(example))?;
+    shell::run(
+        cargo()
+            .args(["build", "--release", "--locked"])
+            .args(example),
+    )?;
     let examples = target_dir()?.join("release").join("examples");
     let rest = args.iter().filter(|arg| *arg != "--vision");
     shell::run(

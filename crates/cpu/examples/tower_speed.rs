@@ -2,34 +2,50 @@
 //!
 //! `tower_speed MMPROJ WIDTH HEIGHT [ROUNDS] [ROWS]` prints the median of ROUNDS (default 3), as JSON, and writes the rows of
 //! the picture's first run to the file ROWS, as f32. Threads: `MILLRACE_THREADS`, or 2.
-//! `tower_speed write SHAPE FORMAT LAYERS MMPROJ TEXT` writes a tower of that shape with random weights, and a text model that
-//! fits. Shapes: `siglip-b`, `gemma3`, `qwen3vl`.
+//! `tower_speed write SHAPE FORMAT LAYERS MMPROJ TEXT [PRESET FORMAT]` writes a tower of that shape with random weights, and a
+//! text model that fits: a tiny one, or that of a preset. Shapes: `siglip-b`, `gemma3`, `qwen3vl`.
 
 use cpu::{Tower, TowerAlone};
-use kernels::{Format, Isa, Pool};
+use kernels::{Isa, Pool};
 use media::{Detail, Pixels, Size, View};
 use model::{Encode, EncoderInput};
 use std::error::Error;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
-use synth::{Mix, VisionSpec};
+use synth::{Mix, SynthSpec, VisionSpec};
 use weights::gguf::Gguf;
 use weights::vision::VisionConfig;
 
 const USAGE: &str = "usage: tower_speed MMPROJ WIDTH HEIGHT [ROUNDS] [ROWS], \
-    or tower_speed write SHAPE FORMAT LAYERS MMPROJ TEXT";
+    or tower_speed write SHAPE FORMAT LAYERS MMPROJ TEXT [PRESET FORMAT]";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
-        ["write", shape, format, layers, mmproj, text] => {
-            let spec = spec(shape, format, layers.parse()?)?;
+        [
+            "write",
+            shape,
+            format,
+            layers,
+            mmproj,
+            text,
+            ref preset @ ..,
+        ] => {
+            let mut spec = spec(shape, format, layers.parse()?)?;
+            let mut text_spec = spec.text().ok_or("no text model of this projector")?;
+            if let [preset, format] = preset {
+                text_spec = SynthSpec {
+                    marks: text_spec.marks,
+                    deepstack: text_spec.deepstack,
+                    mix: Mix::from_name(format).ok_or("no such format")?,
+                    ..SynthSpec::preset(preset).ok_or("no such preset")?
+                };
+                spec.projection_dim = text_spec.dim;
+            }
             std::fs::write(mmproj, spec.to_bytes()?)?;
-            let text_spec = spec.text().ok_or("no text model of this projector")?;
-            std::fs::write(text, text_spec.to_bytes()?)?;
-            Ok(())
+            Ok(std::fs::write(text, text_spec.to_bytes()?)?)
         }
         [mmproj, width, height, ref rest @ ..] => {
             let size = Size::new(width.parse()?, height.parse()?);
@@ -94,12 +110,10 @@ fn spec(shape: &str, format: &str, layers: u32) -> Result<VisionSpec, Box<dyn Er
         "qwen3vl" => ("qwen3vl_merger", 1152, 16, 4304, 16, 768, 2, 2560),
         _ => return Err("no such shape: siglip-b, gemma3 or qwen3vl".into()),
     };
-    let format = match format {
-        "F32" => Format::F32,
-        "F16" => Format::F16,
-        "BF16" => Format::BF16,
-        "Q8_0" => Format::Q8_0,
-        _ => return Err("no such format: F32, F16, BF16 or Q8_0".into()),
+    let mix = match format {
+        // Q8_0 where rows are whole blocks, as quantizers write it: those of 4304 stay F16.
+        "Q8_0" => Mix::MXFP4_MOE,
+        _ => Mix::from_name(format).ok_or("no such format")?,
     };
     let preset = VisionSpec::preset(&format!("small-{projector}")).ok_or("no such preset")?;
     let deepstack = match projector {
@@ -117,7 +131,7 @@ fn spec(shape: &str, format: &str, layers: u32) -> Result<VisionSpec, Box<dyn Er
         merge,
         projection_dim,
         deepstack,
-        mix: Mix::Uniform(format),
+        mix,
         ..preset
     })
 }

@@ -203,7 +203,13 @@ pub(super) unsafe fn round_to_bf16(x: __m512) -> __m512 {
 #[inline(always)]
 unsafe fn exp_weight(score: __m512, base: __m512) -> __m512 {
     // SAFETY: called with AVX-512 only.
-    unsafe { exp2(_mm512_fmadd_ps(score, _mm512_set1_ps(std::f32::consts::LOG2_E), base)) }
+    unsafe {
+        exp2(_mm512_fmadd_ps(
+            score,
+            _mm512_set1_ps(std::f32::consts::LOG2_E),
+            base,
+        ))
+    }
 }
 
 /// `2^x` with relative error 2^-18; zero for -inf, NaN for NaN (with the lower half zero, as in a score).

@@ -9,9 +9,6 @@ use super::lanes::{Lanes, exp};
 use crate::kv::LANES;
 use crate::layout::softmax_shift;
 
-/// Columns of a tile of scores.
-const TILE: usize = crate::attention::DENSE_TILE;
-
 /// Vector path of `attention::dense::reference::add_product`.
 #[inline(always)]
 pub(crate) unsafe fn add_product<L: Lanes>(
@@ -128,13 +125,14 @@ pub(crate) unsafe fn weigh<L: Lanes>(
     cols: usize,
 ) {
     let n = maxima.len();
-    assert!(scores.len() == n * TILE && values.len() == n * cols);
-    assert!(sums.len() == n && cols.is_multiple_of(L::WIDTH));
+    let tile = scores.len() / n;
+    assert!(scores.len() == n * tile && tile.is_multiple_of(LANES) && sums.len() == n);
+    assert!(values.len() == n * cols && cols.is_multiple_of(L::WIDTH));
     for row in 0..n {
         // SAFETY: row `row` of the scores and of the values is in bounds.
         unsafe {
-            let at = scores.as_mut_ptr().add(row * TILE);
-            let most = maxima[row].max(row_max::<L>(at, TILE));
+            let at = scores.as_mut_ptr().add(row * tile);
+            let most = maxima[row].max(row_max::<L>(at, tile));
             let shift = softmax_shift(most);
             if most != maxima[row] {
                 let factor = exp(L::splat(maxima[row] - shift));
@@ -147,7 +145,7 @@ pub(crate) unsafe fn weigh<L: Lanes>(
             }
             // Added in the order of vectors of `LANES` elements at every width.
             let (mut part, shift) = ([L::splat(0.0); 2], L::splat(shift));
-            for i in (0..TILE).step_by(LANES) {
+            for i in (0..tile).step_by(LANES) {
                 for (half, part) in part.iter_mut().take(LANES / L::WIDTH).enumerate() {
                     let at = at.add(i + half * L::WIDTH);
                     let weight = exp(L::load(at).sub(shift));

@@ -225,7 +225,11 @@ impl DenseAttention {
     fn cut(&mut self, spans: &[DenseSpan], queries: usize) {
         self.parts.clear();
         let mut end = 0;
-        for DenseSpan { queries: some, keys } in spans {
+        for DenseSpan {
+            queries: some,
+            keys,
+        } in spans
+        {
             assert!(
                 some.start >= end && some.end <= queries,
                 "spans ascend within {queries} queries: {some:?}"
@@ -256,12 +260,7 @@ impl DenseShape {
     }
 
     /// Packs the keys and values of a head in up to [`DENSE_TILE`] rows; missing rows are zero.
-    fn pack(
-        &self,
-        head: usize,
-        (keys, values): (&[f32], &[f32]),
-        to: (&mut [u16], &mut [u16]),
-    ) {
+    fn pack(&self, head: usize, (keys, values): (&[f32], &[f32]), to: (&mut [u16], &mut [u16])) {
         let rows = |all| HeadRows {
             all,
             width: self.heads * self.head_dim,

@@ -32,7 +32,10 @@ pub(super) fn weigh(
     cols: usize,
 ) {
     let rows = scores.chunks_exact_mut(DENSE_TILE);
-    let states = maxima.iter_mut().zip(sums).zip(values.chunks_exact_mut(cols));
+    let states = maxima
+        .iter_mut()
+        .zip(sums)
+        .zip(values.chunks_exact_mut(cols));
     for (scores, ((max, sum), values)) in rows.zip(states) {
         let most = scores.iter().fold(*max, |a, b| a.max(*b));
         let shift = softmax_shift(most);

@@ -158,13 +158,25 @@ fn heads_of_towers_match_softmax_attention() {
 #[test]
 fn windows_see_their_rows_alone() {
     // Windows cut at edges begin within tiles, groups and blocks.
-    for edges in [vec![0, 64, 128], vec![0, 1, 8, 40, 72, 73, 201, 300], vec![0, 130, 131]] {
-        let windows = edges.windows(2).map(|edge| span(edge[0]..edge[1], edge[0]..edge[1]));
+    for edges in [
+        vec![0, 64, 128],
+        vec![0, 1, 8, 40, 72, 73, 201, 300],
+        vec![0, 130, 131],
+    ] {
+        let windows = edges
+            .windows(2)
+            .map(|edge| span(edge[0]..edge[1], edge[0]..edge[1]));
         let rows = *edges.last().unwrap();
         Picture::new(2, 80, rows, windows.collect()).check();
     }
     // Queries of one part of a picture, keys of another; rows between are not computed.
-    Picture::new(1, 64, 150, vec![span(3..20, 100..150), span(90..97, 31..33)]).check();
+    Picture::new(
+        1,
+        64,
+        150,
+        vec![span(3..20, 100..150), span(90..97, 31..33)],
+    )
+    .check();
 }
 
 proptest! {
@@ -250,7 +262,11 @@ mod amx_twin {
         };
         let value = |at: usize, element: usize| {
             let is_there = at < picture.rows;
-            if is_there { nearest(picture.head(&picture.v, at, head)[element]) } else { 0.0 }
+            if is_there {
+                nearest(picture.head(&picture.v, at, head)[element])
+            } else {
+                0.0
+            }
         };
         let (mut max, mut sum) = (f32::NEG_INFINITY, 0.0f32);
         let mut values = vec![0.0; picture.head_dim];
@@ -270,7 +286,11 @@ mod amx_twin {
                     part = part + group[i] + group[i + LANES];
                 }
             }
-            let factor = if most == max { 1.0 } else { weight_of_two(max - shift) };
+            let factor = if most == max {
+                1.0
+            } else {
+                weight_of_two(max - shift)
+            };
             (max, sum) = (most, sum.mul_add(factor, part));
             for (element, sum) in values.iter_mut().enumerate() {
                 *sum *= factor;

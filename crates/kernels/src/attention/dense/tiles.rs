@@ -105,10 +105,11 @@ impl TileWorkspace {
     }
 
     /// Computes one head of the queries of a part.
+    ///
+    /// # Panics
+    /// If the level has no AMX; a [`TileWorkspace`] exists only for levels with AMX.
     pub(super) fn attend(&mut self, call: &DenseCall<'_>, part: &DenseSpan, head: usize) {
-        let Some(permission) = call.shape.isa.tiles() else {
-            unreachable!("a workspace of tiles exists only for levels with AMX");
-        };
+        let permission = call.shape.isa.tiles().expect("the level has tiles");
         let dim = self.head_dim;
         let pairs = part.queries.len().div_ceil(PAIR);
         self.load_queries(&permission, call, &part.queries, head);

@@ -127,8 +127,8 @@ impl VectorWorkspace {
         let [key_len, value_len] = tile_lens(isa, dim);
         for tile in part.keys.start / DENSE_TILE..part.keys.end.div_ceil(DENSE_TILE) {
             let first = tile * DENSE_TILE;
-            let seen = part.keys.start.max(first) - first
-                ..part.keys.end.min(first + DENSE_TILE) - first;
+            let seen =
+                part.keys.start.max(first) - first..part.keys.end.min(first + DENSE_TILE) - first;
             let keys = &mut self.floats[..key_len];
             widen(isa, &all_keys[tile * key_len..][..key_len], keys);
             scores.fill(0.0);
