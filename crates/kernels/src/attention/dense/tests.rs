@@ -237,13 +237,15 @@ mod amx_twin {
     use crate::attention::tests::amx_reference::{add, nearest, weight_of_two};
     use crate::kv::LANES;
 
+    /// A query or a key in bf16, of whole groups.
+    fn padded(values: &[f32], factor: f32) -> Vec<f32> {
+        let mut all: Vec<f32> = values.iter().map(|x| nearest(x * factor)).collect();
+        all.resize(values.len().next_multiple_of(GROUP), 0.0);
+        all
+    }
+
     /// One head of a row.
     fn row_head(picture: &Picture, row: usize, head: usize) -> Vec<f32> {
-        let padded = |values: &[f32], factor: f32| {
-            let mut all: Vec<f32> = values.iter().map(|x| nearest(x * factor)).collect();
-            all.resize(values.len().next_multiple_of(GROUP), 0.0);
-            all
-        };
         let query = padded(
             picture.head(&picture.q, row, head),
             picture.scale() * std::f32::consts::LOG2_E,
