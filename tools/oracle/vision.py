@@ -3,10 +3,11 @@
 
     python vision.py crates/cpu/tests/goldens/towers
 
-Needs torch, transformers, gguf and numpy. Makes for each case the file of the tower (NAME.mmproj.gguf), that of the text
-(NAME.text.gguf, where the text is computed in a way of its own), and NAME.f32: the rows of the picture, then the logits of
-all positions of the prompt. Everything is in float32 with eager attention. `cases.tsv` has a line for each: name, width and
-height of the picture, its seed, rows, width of a row, the prompt (-1 for a row of the picture), entries of the vocabulary.
+Needs torch, transformers, gguf, numpy and Pillow. Makes for each case the file of the tower (NAME.mmproj.gguf), that of the
+text (NAME.text.gguf), and NAME.f32: the rows of the picture, then the logits of all positions of the prompt. Everything is in
+float32 with eager attention. `cases.tsv` has a line for each: name, width and height of the picture, its seed, rows, width of
+a row, the prompt (-1 for a row of the picture), entries of the vocabulary, and the tokens that are most likely after the
+prompt, one after another, without marks of images.
 
 The names of tensors are those of llama.cpp's converter (`conversion/`), which is not run here: it needs the files of a
 published model next to the weights.
@@ -19,16 +20,23 @@ import gguf
 import numpy as np
 import torch
 import transformers
+from PIL import Image
 
 PIXELS_MEAN = PIXELS_STD = 0.5
+CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 VOCAB = 96
+# Tokens below are marks of images, and not among the answers.
+MARKS = 5
+GREEDY = 24
+# The least distance of the most likely token from the next, so that rounding does not choose another.
+MARGIN = 2e-3
 
 
 def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     lines = []
-    for case in (idefics3, idefics3_wide, qwen3vl, gemma3):
+    for case in (idefics3, idefics3_wide, qwen3vl, gemma3, qwen2vl, qwen25vl, pixtral, mistral3, llava, llava_next):
         torch.manual_seed(20 + len(lines))
         lines.append(case(folder))
     (folder / "cases.tsv").write_text("".join(line + "\n" for line in lines))
@@ -65,7 +73,17 @@ def idefics3_of(folder, name, image, scale):
     put_siglip(out, state, "vision_model.")
     put(out, "mm.model.fc.weight", state["connector.modality_projection.proj.weight"])
     close(out)
-    return keep(folder, name, size, seed, rows)
+    put_llama_text(folder / f"{name}.text.gguf", model.config.text_config, state, "text_model.")
+    prompt = [5, 6, 7, 2] + [1] * len(rows) + [3, 9, 10, 11, 12, 13]
+
+    def logits_of(ids):
+        ids = torch.tensor([ids])
+        embedded = model.text_model.embed_tokens(ids)
+        embedded[ids == 1] = rows
+        hidden = model.text_model(inputs_embeds=embedded).last_hidden_state[0]
+        return hidden @ model.text_model.embed_tokens.weight.T
+
+    return keep(folder, name, size, seed, rows, prompt, logits_of)
 
 
 def gemma3(folder):
@@ -85,11 +103,14 @@ def gemma3(folder):
     size, seed = (64, 64), 6
     pixels = normalized(picture(*size, seed))[None]
     prompt = [5, 6, 7, 8, 2] + [1] * 16 + [3, 9, 10, 11, 12, 13, 14]
-    ids = torch.tensor([prompt])
     with torch.no_grad():
         hidden = model.model.vision_tower(pixel_values=pixels).last_hidden_state
         rows = model.model.multi_modal_projector(hidden)[0]
-        logits = model(input_ids=ids, pixel_values=pixels, token_type_ids=(ids == 1).long()).logits[0]
+
+    def logits_of(ids):
+        ids = torch.tensor([ids])
+        return model(input_ids=ids, pixel_values=pixels, token_type_ids=(ids == 1).long()).logits[0]
+
     out = tower_writer(folder / "gemma3.mmproj.gguf", "gemma3", model.config.vision_config, 64)
     out.add_uint32("clip.vision.projector.scale_factor", 2)
     state = {name: value for name, value in model.state_dict().items()}
@@ -98,7 +119,7 @@ def gemma3(folder):
     put(out, "mm.soft_emb_norm.weight", state["model.multi_modal_projector.mm_soft_emb_norm.weight"] + 1)
     close(out)
     put_gemma3_text(folder / "gemma3.text.gguf", model.config.text_config, state, "model.language_model.")
-    return keep(folder, "gemma3", size, seed, rows, prompt, logits)
+    return keep(folder, "gemma3", size, seed, rows, prompt, logits_of)
 
 
 def qwen3vl(folder):
@@ -119,11 +140,9 @@ def qwen3vl(folder):
     pixels = pixels.repeat_interleave(2, dim=2).reshape(len(pixels), -1)
     rows_count = int(grid[0, 1] * grid[0, 2]) // 4
     prompt = [5, 6, 7, 2] + [1] * rows_count + [3, 9, 10, 11, 12, 13]
-    ids = torch.tensor([prompt])
     with torch.no_grad():
         seen = model.model.visual(pixels, grid_thw=grid)
         rows = torch.cat([seen.pooler_output, *seen.deepstack_features], dim=-1)
-        logits = model(input_ids=ids, pixel_values=pixels, image_grid_thw=grid, mm_token_type_ids=(ids == 1).int()).logits[0]
     vision = model.config.vision_config
     out = tower_writer(folder / "qwen3vl.mmproj.gguf", "qwen3vl_merger", vision, 64, image=6 * 8, heads=2, layers=3)
     out.add_uint32("clip.vision.spatial_merge_size", 2)
@@ -134,7 +153,199 @@ def qwen3vl(folder):
     put_qwen3vl_tower(out, state, "model.visual.")
     close(out)
     put_qwen3vl_text(folder / "qwen3vl.text.gguf", model.config.text_config, state, "model.language_model.")
-    return keep(folder, "qwen3vl", size, seed, rows, prompt, logits)
+    return keep(folder, "qwen3vl", size, seed, rows, prompt, qwen_logits(model, pixels, grid))
+
+
+def qwen_logits(model, pixels, grid):
+    def logits_of(ids):
+        ids = torch.tensor([ids])
+        return model(input_ids=ids, pixel_values=pixels, image_grid_thw=grid, mm_token_type_ids=(ids == 1).int()).logits[0]
+
+    return logits_of
+
+
+def qwen2vl(folder):
+    vision = {"embed_dim": 32, "hidden_size": 64, "mlp_ratio": 3, "depth": 3, "num_heads": 2, "patch_size": 8}
+    config = transformers.Qwen2VLConfig(vision_config=vision, text_config=qwen2vl_text("Qwen2VL"), **QWEN_IDS)
+    config._attn_implementation = "eager"
+    model = randomized(transformers.Qwen2VLForConditionalGeneration(config))
+    # As the first converter: exchanged names, no width of the feed-forward parts, and a table that nothing reads.
+    names = {"ffn_down": "mlp.fc1", "ffn_up": "mlp.fc2"}
+    return qwen2vl_of(folder, "qwen2vl", model, (64, 48), 8, (32, 0), names)
+
+
+def qwen25vl(folder):
+    """Windows of 2 by 2 rows of the output in a picture of 5 by 3, and every second layer in full."""
+    vision = {"hidden_size": 32, "intermediate_size": 96, "out_hidden_size": 64, "depth": 4, "num_heads": 2,
+              "patch_size": 8, "window_size": 32, "fullatt_block_indexes": [1, 3]}
+    config = transformers.Qwen2_5_VLConfig(vision_config=vision, text_config=qwen2vl_text("Qwen2_5_VL"), **QWEN_IDS)
+    config._attn_implementation = "eager"
+    model = randomized(transformers.Qwen2_5_VLForConditionalGeneration(config))
+    names = {"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+    return qwen2vl_of(folder, "qwen2.5vl", model, (80, 48), 9, (32, 96), names)
+
+
+QWEN_IDS = {"image_token_id": 1, "vision_start_token_id": 2, "vision_end_token_id": 3, "video_token_id": 4,
+            "tie_word_embeddings": False}
+
+
+def qwen2vl_text(family):
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}
+    return {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "vocab_size": VOCAB, "max_position_embeddings": 256, "rms_norm_eps": 1e-6,
+            "bos_token_id": None, "eos_token_id": None, "pad_token_id": None, "rope_parameters": rope}
+
+
+def qwen2vl_of(folder, name, model, size, seed, widths, names):
+    grid = torch.tensor([[1, size[1] // 8, size[0] // 8]])
+    pixels = blocks(normalized(picture(*size, seed), CLIP_MEAN, CLIP_STD), 8, 2)
+    pixels = pixels.repeat_interleave(2, dim=2).reshape(len(pixels), -1)
+    with torch.no_grad():
+        rows = model.model.visual(pixels, grid_thw=grid).pooler_output
+    vision = model.config.vision_config
+    out = tower_writer(folder / f"{name}.mmproj.gguf", f"{name}_merger", vision, 64, image=64, layers=vision.depth,
+                       heads=vision.num_heads, widths=widths, normalization=(CLIP_MEAN, CLIP_STD),
+                       act="silu" if name == "qwen2.5vl" else "quick_gelu")
+    if name == "qwen2.5vl":
+        out.add_uint32("clip.vision.n_wa_pattern", 2)
+        out.add_uint32("clip.vision.window_size", 32)
+    else:
+        put(out, "v.position_embd.weight", torch.zeros(10, 10))
+    out.add_uint32("clip.vision.image_min_pixels", 256)
+    out.add_uint32("clip.vision.image_max_pixels", 65536)
+    state = model.state_dict()
+    put_qwen2vl_tower(out, state, "model.visual.", names)
+    close(out)
+    put_qwen2vl_text(folder / f"{name}.text.gguf", model.config.text_config, state, "model.language_model.")
+    prompt = [5, 6, 7, 2] + [1] * len(rows) + [3, 9, 10, 11, 12, 13]
+    return keep(folder, name, size, seed, rows, prompt, qwen_logits(model, pixels, grid))
+
+
+def pixtral(folder):
+    """Pixtral: each patch a row."""
+    vision = pixtral_vision(image=96)
+    config = transformers.LlavaConfig(vision_config=vision, text_config=mistral_text(), image_token_index=1,
+                                      vision_feature_layer=-1, vision_feature_select_strategy="full")
+    config._attn_implementation = "eager"
+    model = randomized(transformers.LlavaForConditionalGeneration(config))
+    return pixtral_of(folder, "pixtral", model, (48, 32), 10, 1)
+
+
+def mistral3(folder):
+    """Mistral Small 3.1 and Ministral 3: 2 by 2 patches become a row."""
+    vision = pixtral_vision(image=96)
+    config = transformers.Mistral3Config(vision_config=vision, text_config=mistral_text(), image_token_index=1,
+                                         tie_word_embeddings=False)
+    config._attn_implementation = "eager"
+    model = randomized(transformers.Mistral3ForConditionalGeneration(config))
+    return pixtral_of(folder, "mistral3", model, (80, 48), 11, 2)
+
+
+def pixtral_vision(image):
+    return {"model_type": "pixtral", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "head_dim": 32,
+            "num_attention_heads": 2, "patch_size": 8, "image_size": image, "hidden_act": "silu",
+            "rope_parameters": {"rope_type": "axial", "rope_theta": 1e4}}
+
+
+def mistral_text():
+    return {"model_type": "mistral", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": VOCAB,
+            "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "sliding_window": None,
+            "bos_token_id": None, "eos_token_id": None, "pad_token_id": None,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}
+
+
+def pixtral_of(folder, name, model, size, seed, merge):
+    """The rows of the picture have [IMG_BREAK] after each line but the last: token 4 of the prompt."""
+    pixels = normalized(picture(*size, seed), CLIP_MEAN, CLIP_STD)[None]
+    sizes = torch.tensor([[size[1], size[0]]])
+    with torch.no_grad():
+        cells = torch.cat(list(model.model.get_image_features(pixels, image_sizes=sizes, vision_feature_layer=-1).pooler_output))
+    across = size[0] // 8 // merge
+    lines = cells.reshape(-1, across, cells.shape[-1])
+    end = model.model.language_model.embed_tokens.weight[4].expand(len(lines), 1, -1)
+    rows = torch.cat([lines, end], dim=1).flatten(0, 1)[:-1]
+    run = ([1] * across + [4]) * len(lines)
+    prompt = [5, 6, 7] + run[:-1] + [3, 9, 10, 11, 12, 13]
+    state = model.state_dict()
+    vision = model.config.vision_config
+    out = tower_writer(folder / f"{name}.mmproj.gguf", "pixtral", vision, 64, normalization=(CLIP_MEAN, CLIP_STD), eps=1e-5,
+                       act="silu")
+    put_pixtral_tower(out, state, "model.vision_tower.")
+    put(out, "v.token_embd.img_break", state["model.language_model.embed_tokens.weight"][4])
+    if merge > 1:
+        out.add_uint32("clip.vision.spatial_merge_size", merge)
+        put(out, "mm.input_norm.weight", state["model.multi_modal_projector.norm.weight"])
+        put(out, "mm.patch_merger.weight", state["model.multi_modal_projector.patch_merger.merging_layer.weight"])
+    for ours, theirs in {"mm.1": "linear_1", "mm.2": "linear_2"}.items():
+        put_both(out, state, ours, f"model.multi_modal_projector.{theirs}")
+    close(out)
+    put_llama_text(folder / f"{name}.text.gguf", model.config.text_config, state, "model.language_model.")
+
+    def logits_of(ids):
+        return model(input_ids=torch.tensor([ids]), pixel_values=pixels, image_sizes=sizes).logits[0]
+
+    return keep(folder, name, size, seed, rows, prompt, logits_of, of_picture=(1, 4))
+
+
+def llava(folder):
+    """LLaVA 1.5: the files have the layers before the last alone."""
+    config = transformers.LlavaConfig(vision_config=clip_vision(), text_config=llama_text(), image_token_index=1)
+    config._attn_implementation = "eager"
+    model = randomized(transformers.LlavaForConditionalGeneration(config))
+    size, seed = (32, 32), 12
+    pixels = normalized(picture(*size, seed), CLIP_MEAN, CLIP_STD)[None]
+    with torch.no_grad():
+        rows = model.model.get_image_features(pixels, vision_feature_layer=-2,
+                                              vision_feature_select_strategy="default").pooler_output[0]
+    put_llava_tower(folder / "llava.mmproj.gguf", model, layers=2)
+
+    def logits_of(ids):
+        return model(input_ids=torch.tensor([ids]), pixel_values=pixels).logits[0]
+
+    prompt = [5, 6, 7] + [1] * len(rows) + [3, 9, 10, 11, 12, 13]
+    return keep(folder, "llava", size, seed, rows, prompt, logits_of)
+
+
+def llava_next(folder):
+    """LLaVA 1.6: the whole picture, then two tiles of which half is padding, each line with its end."""
+    pinpoints = [[32, 64], [64, 32], [64, 64]]
+    config = transformers.LlavaNextConfig(vision_config=clip_vision(), text_config=llama_text(), image_token_index=1,
+                                          image_grid_pinpoints=pinpoints)
+    config._attn_implementation = "eager"
+    model = randomized(transformers.LlavaNextForConditionalGeneration(config))
+    with torch.no_grad():
+        model.model.image_newline.copy_(model.model.image_newline.half().float())
+    size, seed = (64, 16), 13
+    levels = picture(*size, seed)
+    whole = np.asarray(Image.fromarray(levels).resize((32, 32), Image.Resampling.BICUBIC))
+    large = np.zeros((32, 64, 3), np.uint8)
+    large[8:24] = levels
+    views = [whole, large[:, :32], large[:, 32:]]
+    pixels = torch.stack([normalized(view, CLIP_MEAN, CLIP_STD) for view in views])[None]
+    sizes = torch.tensor([[size[1], size[0]]])
+    with torch.no_grad():
+        rows = model.model.get_image_features(pixels, image_sizes=sizes, vision_feature_layer=-2,
+                                              vision_feature_select_strategy="default").pooler_output[0]
+    put_llava_tower(folder / "llava-next.mmproj.gguf", model, layers=3, pinpoints=pinpoints)
+
+    def logits_of(ids):
+        return model(input_ids=torch.tensor([ids]), pixel_values=pixels, image_sizes=sizes).logits[0]
+
+    prompt = [5, 6, 7] + [1] * len(rows) + [3, 9, 10, 11, 12, 13]
+    return keep(folder, "llava-next", size, seed, rows, prompt, logits_of)
+
+
+def clip_vision():
+    return {"model_type": "clip_vision_model", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
+            "num_attention_heads": 2, "patch_size": 8, "image_size": 32, "projection_dim": 48}
+
+
+def llama_text():
+    return {"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": VOCAB,
+            "max_position_embeddings": 256, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None,
+            "tie_word_embeddings": False}
 
 
 def put_siglip(out, state, prefix):
@@ -182,6 +393,103 @@ def put_qwen3vl_text(path, config, state, prefix):
     close(out)
 
 
+def put_qwen2vl_tower(out, state, prefix, names):
+    """The names of Qwen2-VL's and Qwen2.5-VL's towers."""
+    kernel = state[prefix + "patch_embed.proj.weight"]
+    put(out, "v.patch_embd.weight", kernel[:, :, 0])
+    put(out, "v.patch_embd.weight.1", kernel[:, :, 1])
+    names = {"ln1": "norm1", "ln2": "norm2", "attn_out": "attn.proj", **names}
+    put_layers(out, state, names, prefix + "blocks.")
+    layer = 0
+    while f"{prefix}blocks.{layer}.attn.qkv.weight" in state:
+        for part in ("weight", "bias"):
+            qkv = state[f"{prefix}blocks.{layer}.attn.qkv.{part}"].chunk(3)
+            for to, tensor in zip(("attn_q", "attn_k", "attn_v"), qkv):
+                put(out, f"v.blk.{layer}.{to}.{part}", tensor)
+        layer += 1
+    for ours, theirs in {"v.post_ln": "ln_q", "mm.0": "mlp.0", "mm.2": "mlp.2"}.items():
+        put_both(out, state, ours, f"{prefix}merger.{theirs}")
+
+
+def put_qwen2vl_text(path, config, state, prefix):
+    out = text_writer(path, "qwen2vl", config)
+    out.add_float32("qwen2vl.rope.freq_base", 1e4)
+    out.add_array("qwen2vl.rope.dimension_sections", [2, 3, 3, 0])
+    put_plain_text(out, state, prefix)
+    close(out)
+
+
+def put_pixtral_tower(out, state, prefix):
+    """The names of Pixtral's tensors; the rows of queries and keys are put in adjacent pairs."""
+    put(out, "v.patch_embd.weight", state[prefix + "patch_conv.weight"])
+    put(out, "v.pre_ln.weight", state[prefix + "ln_pre.weight"])
+    names = {"ln1": "attention_norm", "ln2": "ffn_norm", "attn_q": "attention.q_proj", "attn_k": "attention.k_proj",
+             "attn_v": "attention.v_proj", "attn_out": "attention.o_proj", "ffn_gate": "feed_forward.gate_proj",
+             "ffn_up": "feed_forward.up_proj", "ffn_down": "feed_forward.down_proj"}
+    put_layers(out, adjacent(state, prefix, {"q_proj": 2, "k_proj": 2}), names, prefix + "transformer.layers.")
+
+
+def put_llava_tower(path, model, layers, pinpoints=None):
+    """A file as the oldest converter writes it: the width of a row is that of CLIP, and the feed-forward names are exchanged."""
+    state, vision = model.state_dict(), model.config.vision_config
+    out = tower_writer(path, "mlp", vision, vision.projection_dim, layers=layers, normalization=(CLIP_MEAN, CLIP_STD), eps=1e-5,
+                       act="quick_gelu")
+    prefix = next(p for p in ("model.vision_tower.", "model.vision_tower.vision_model.") if p + "pre_layrnorm.weight" in state)
+    put(out, "v.patch_embd.weight", state[prefix + "embeddings.patch_embedding.weight"])
+    put(out, "v.class_embd", state[prefix + "embeddings.class_embedding"])
+    put(out, "v.position_embd.weight", state[prefix + "embeddings.position_embedding.weight"])
+    put_both(out, state, "v.pre_ln", prefix + "pre_layrnorm")
+    names = {"ln1": "layer_norm1", "ln2": "layer_norm2", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+             "attn_v": "self_attn.v_proj", "attn_out": "self_attn.out_proj", "ffn_down": "mlp.fc1", "ffn_up": "mlp.fc2"}
+    of_layers = {name: value for name, value in state.items()
+                 if not any(name.startswith(f"{prefix}encoder.layers.{layer}.") for layer in range(layers, 9))}
+    put_layers(out, of_layers, names, prefix + "encoder.layers.")
+    for ours, theirs in {"mm.0": "linear_1", "mm.2": "linear_2"}.items():
+        put_both(out, state, ours, f"model.multi_modal_projector.{theirs}")
+    if pinpoints:
+        out.add_array("clip.vision.image_grid_pinpoints", [edge for height, width in pinpoints for edge in (width, height)])
+        out.add_string("clip.vision.mm_patch_merge_type", "spatial_unpad")
+        out.add_array("clip.vision.feature_layer", [2])
+        put(out, "model.image_newline", state["model.image_newline"])
+    close(out)
+    name = "llava-next" if pinpoints else "llava"
+    put_llama_text(path.parent / f"{name}.text.gguf", model.config.text_config, state, "model.language_model.")
+
+
+def put_llama_text(path, config, state, prefix):
+    """The rows of queries and keys are put in adjacent pairs, as in converted files."""
+    out = text_writer(path, "llama", config)
+    out.add_float32("llama.rope.freq_base", 1e4)
+    out.add_uint32("llama.rope.dimension_count", config.head_dim)
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    put_plain_text(out, adjacent(state, prefix, heads), prefix)
+    close(out)
+
+
+def adjacent(state, prefix, heads):
+    """Queries and keys with the two entries of each pair next to each other."""
+
+    def rows(name, tensor):
+        for part, count in heads.items():
+            if name.startswith(prefix) and f".{part}." in name:
+                halves = tensor.reshape(count, 2, -1, *tensor.shape[1:])
+                return halves.swapaxes(1, 2).reshape(tensor.shape)
+        return tensor
+
+    return {name: rows(name, tensor) for name, tensor in state.items()}
+
+
+def put_plain_text(out, state, prefix):
+    put(out, "token_embd.weight", state[prefix + "embed_tokens.weight"])
+    put(out, "output_norm.weight", state[prefix + "norm.weight"])
+    if "lm_head.weight" in state:
+        put(out, "output.weight", state["lm_head.weight"])
+    names = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj",
+             "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
+             "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+    put_layers(out, state, names, prefix + "layers.", "blk.")
+
+
 def put_gemma3_text(path, config, state, prefix):
     """Norms have one added, as in converted files."""
     out = text_writer(path, "gemma3", config)
@@ -202,23 +510,27 @@ def put_gemma3_text(path, config, state, prefix):
     close(out)
 
 
-def tower_writer(path, projector, config, width, image=None, heads=None, layers=None):
+def tower_writer(path, projector, config, width, image=None, heads=None, layers=None, widths=None, eps=1e-6,
+                 normalization=((PIXELS_MEAN,) * 3, (PIXELS_STD,) * 3), act="gelu"):
     out = gguf.GGUFWriter(path, "clip")
     out.add_string("general.type", "mmproj")
     out.add_bool("clip.has_vision_encoder", True)
     out.add_string("clip.projector_type", projector)
-    out.add_bool("clip.use_gelu", True)
+    out.add_bool("clip.use_gelu", act == "gelu")
+    if act == "silu":
+        out.add_bool("clip.use_silu", True)
+    dim, hidden = widths or (config.hidden_size, config.intermediate_size)
     key = "clip.vision."
     out.add_uint32(key + "image_size", image or config.image_size)
     out.add_uint32(key + "patch_size", config.patch_size)
-    out.add_uint32(key + "embedding_length", config.hidden_size)
-    out.add_uint32(key + "feed_forward_length", config.intermediate_size)
+    out.add_uint32(key + "embedding_length", dim)
+    out.add_uint32(key + "feed_forward_length", hidden)
     out.add_uint32(key + "projection_dim", width)
     out.add_uint32(key + "block_count", layers or config.num_hidden_layers)
     out.add_uint32(key + "attention.head_count", heads or config.num_attention_heads)
-    out.add_float32(key + "attention.layer_norm_epsilon", 1e-6)
-    out.add_array(key + "image_mean", [PIXELS_MEAN] * 3)
-    out.add_array(key + "image_std", [PIXELS_STD] * 3)
+    out.add_float32(key + "attention.layer_norm_epsilon", eps)
+    for part, numbers in zip(("image_mean", "image_std"), normalization):
+        out.add_array(key + part, list(numbers))
     return out
 
 
@@ -230,8 +542,9 @@ def text_writer(path, family, config):
     out.add_feed_forward_length(config.intermediate_size)
     out.add_head_count(config.num_attention_heads)
     out.add_head_count_kv(config.num_key_value_heads)
-    out.add_key_length(config.head_dim)
-    out.add_value_length(config.head_dim)
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    out.add_key_length(head_dim)
+    out.add_value_length(head_dim)
     out.add_layer_norm_rms_eps(config.rms_norm_eps)
     return out
 
@@ -262,16 +575,22 @@ def close(out):
     out.close()
 
 
-def keep(folder, name, size, seed, rows, prompt=(), logits=None):
+def keep(folder, name, size, seed, rows, prompt, logits_of, of_picture=(1,)):
     """Writes numbers, and returns the case's line."""
-    parts = [rows.float().numpy().ravel()]
     spread = rows.std().item()
     assert spread > 0.05 and torch.isfinite(rows).all(), f"{name}: {spread}"
-    if logits is not None:
-        parts.append(logits.float().numpy().ravel())
+    ids, greedy = list(prompt), []
+    with torch.no_grad():
+        logits = logits_of(ids)
+        while len(greedy) < GREEDY:
+            (first, second), tokens = logits_of(ids)[-1][MARKS:].topk(2)
+            assert first - second > MARGIN, f"{name}: {len(greedy)}: {first - second}"
+            greedy.append(tokens[0].item() + MARKS)
+            ids.append(greedy[-1])
+    parts = [part.detach().float().numpy().ravel() for part in (rows, logits)]
     np.concatenate(parts).astype("<f4").tofile(folder / f"{name}.f32")
-    ids = " ".join(str(-1 if token == 1 else token) for token in prompt)
-    return "\t".join(map(str, [name, *size, seed, *rows.shape, ids, VOCAB]))
+    shown = " ".join(str(-1 if token in of_picture else token) for token in prompt)
+    return "\t".join(map(str, [name, *size, seed, *rows.shape, shown, VOCAB, " ".join(map(str, greedy))]))
 
 
 def randomized(model):
@@ -308,10 +627,11 @@ def picture(width, height, seed):
     return levels.reshape(height, width, 3)
 
 
-def normalized(levels):
+def normalized(levels, mean=(PIXELS_MEAN,) * 3, std=(PIXELS_STD,) * 3):
     """(3, height, width) in float32, as transformers' processors compute it."""
     scaled = (levels.astype(np.float64) * (1 / 255)).astype(np.float32)
-    return torch.from_numpy(((scaled - np.float32(PIXELS_MEAN)) / np.float32(PIXELS_STD)).transpose(2, 0, 1).copy())
+    numbers = (scaled - np.array(mean, np.float32)) / np.array(std, np.float32)
+    return torch.from_numpy(numbers.transpose(2, 0, 1).copy())
 
 
 def blocks(pixels, patch, merge):

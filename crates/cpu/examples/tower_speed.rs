@@ -91,7 +91,7 @@ fn measure(
     all.remove(0);
     all.sort_by(f64::total_cmp);
     let median = all.get(all.len() / 2).ok_or("at least one round")?;
-    let rows = view.merged.count();
+    let rows = view.rows;
     let mean = median / units as f64 * 1e3;
     let longest = longest * 1e3;
     writeln!(

@@ -10,12 +10,24 @@ const SUMS: usize = 16;
 pub(crate) fn apply(norm: &Norm, isa: Isa, eps: f32, x: &[f32], out: &mut [f32]) {
     if norm.centered {
         out.copy_from_slice(x);
-        layer_norm(isa, out, &norm.weight, norm.bias.as_deref(), eps);
+        apply_in_place(norm, isa, eps, out);
         return;
     }
     rms_norm(isa, x, &norm.weight, eps, out);
     if let Some(bias) = &norm.bias {
         add_assign(isa, out, bias);
+    }
+}
+
+/// Normalizes one row.
+pub(crate) fn apply_in_place(norm: &Norm, isa: Isa, eps: f32, row: &mut [f32]) {
+    if norm.centered {
+        layer_norm(isa, row, &norm.weight, norm.bias.as_deref(), eps);
+        return;
+    }
+    rms_norm_in_place(isa, row, &norm.weight, eps);
+    if let Some(bias) = &norm.bias {
+        add_assign(isa, row, bias);
     }
 }
 

@@ -85,6 +85,7 @@ impl Hash {
                     area,
                     patches,
                     merged,
+                    rows: _, // follows from the tower and the rows of the plan
                 } = *tile;
                 self.area(area);
                 self.grid(patches);

@@ -51,20 +51,56 @@ pub enum PatchOrder {
     /// Blocks of so many patches on each side, row by row, and row by row within a block: what becomes one row of the
     /// tower's output is together. What is left at the right and at the bottom makes no patch.
     Blocks(u32),
+    /// Windows of so many patches on each side, row by row, cut at the right and at the bottom; within each, blocks.
+    Windows {
+        /// Patches on each side of a block.
+        merge: u32,
+        /// Patches on each side of a window, a multiple of `merge`.
+        edge: u32,
+    },
 }
 
 impl PatchOrder {
     /// The places (row, column) of a grid's patches, in this order.
     pub fn places(self, grid: Grid) -> impl Iterator<Item = (u32, u32)> {
-        let edge = match self {
+        let merge = self.merge();
+        self.areas(grid).flat_map(move |(top, left, blocks)| {
+            (0..blocks.count()).flat_map(move |block| {
+                let row = (top + block / blocks.columns) * merge;
+                let column = (left + block % blocks.columns) * merge;
+                (0..merge * merge)
+                    .map(move |within| (row + within / merge, column + within % merge))
+            })
+        })
+    }
+
+    /// The number of patches of each window, in this order: of all patches, where there are no windows.
+    pub fn windows(self, grid: Grid) -> impl Iterator<Item = u32> {
+        let patches = self.merge() * self.merge();
+        self.areas(grid)
+            .map(move |(_, _, blocks)| blocks.count() * patches)
+    }
+
+    /// Patches on each side of a block.
+    fn merge(self) -> u32 {
+        match self {
             Self::Raster => 1,
-            Self::Blocks(edge) => edge.max(1),
+            Self::Blocks(merge) | Self::Windows { merge, .. } => merge.max(1),
+        }
+    }
+
+    /// Windows in blocks: the first row and column of each, and its size.
+    fn areas(self, grid: Grid) -> impl Iterator<Item = (u32, u32, Grid)> {
+        let blocks = grid.merged(self.merge());
+        let edge = match self {
+            Self::Raster | Self::Blocks(_) => blocks.rows.max(blocks.columns).max(1),
+            Self::Windows { edge, .. } => (edge / self.merge()).max(1),
         };
-        let blocks = grid.merged(edge);
-        (0..blocks.count()).flat_map(move |block| {
-            let (row, column) = (block / blocks.columns, block % blocks.columns);
-            (0..edge * edge)
-                .map(move |within| (row * edge + within / edge, column * edge + within % edge))
+        let across = blocks.columns.div_ceil(edge);
+        (0..blocks.rows.div_ceil(edge) * across).map(move |window| {
+            let (top, left) = (window / across * edge, window % across * edge);
+            let (rows, columns) = (blocks.rows - top, blocks.columns - left);
+            (top, left, Grid::new(rows.min(edge), columns.min(edge)))
         })
     }
 }
@@ -132,6 +168,26 @@ mod tests {
         all.sort_unstable();
         let raster: Vec<_> = PatchOrder::Raster.places(Grid::new(6, 4)).collect();
         assert_eq!(all, raster);
+    }
+
+    #[test]
+    fn windows_are_together_and_cut_at_the_edges() {
+        let order = PatchOrder::Windows { merge: 2, edge: 4 };
+        let grid = Grid::new(6, 10);
+        assert!(order.windows(grid).eq([16, 16, 8, 8, 8, 4]));
+        let places: Vec<_> = order.places(grid).collect();
+        assert_eq!(
+            places[..6],
+            [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3)]
+        );
+        assert_eq!(places[16], (0, 4));
+        assert_eq!(places[40..42], [(4, 0), (4, 1)]);
+        let (mut found, mut all) = (places, PatchOrder::Raster.places(grid).collect::<Vec<_>>());
+        found.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(found, all);
+        assert_eq!(order.windows(Grid::new(0, 5)).count(), 0);
+        assert!(PatchOrder::Blocks(2).windows(grid).eq([60]));
     }
 
     #[test]

@@ -98,6 +98,8 @@ pub struct View {
     pub patches: Grid,
     /// Rows and columns of what the tower makes of it.
     pub merged: Grid,
+    /// Rows that the tower makes of it, with the marks of lines' ends: see [`crate::plan::Tile::rows`].
+    pub rows: u32,
 }
 
 impl Recipe {
@@ -132,14 +134,14 @@ impl Recipe {
     /// The pictures that the tower sees of an image, one for each run of rows, in the order of the prompt.
     #[must_use]
     pub fn inputs(&self, plan: &Plan, image: &Pixels) -> Vec<Arc<View>> {
-        let tiles = plan.tiles().map(|tile| (tile.patches, tile.merged));
-        let views = plan.views(image).into_iter().zip(tiles);
+        let views = plan.views(image).into_iter().zip(plan.tiles());
         views
-            .map(|(pixels, (patches, merged))| {
+            .map(|(pixels, tile)| {
                 Arc::new(View {
                     pixels,
-                    patches,
-                    merged,
+                    patches: tile.patches,
+                    merged: tile.merged,
+                    rows: tile.rows,
                 })
             })
             .collect()
@@ -155,12 +157,16 @@ impl Recipe {
     #[must_use]
     pub fn fingerprint(&self) -> [u8; 32] {
         let mut hash = Sha256::new_with_prefix(b"millrace recipe\0");
-        let order = match self.order {
-            PatchOrder::Raster => 0,
-            PatchOrder::Blocks(edge) => edge,
-        };
         hash.update(self.patch.to_le_bytes());
-        hash.update(order.to_le_bytes());
+        let (blocks, windows) = match self.order {
+            PatchOrder::Raster => (0, None),
+            PatchOrder::Blocks(edge) => (edge, None),
+            PatchOrder::Windows { merge, edge } => (merge, Some(edge)),
+        };
+        hash.update(blocks.to_le_bytes());
+        if let Some(edge) = windows {
+            hash.update(edge.to_le_bytes());
+        }
         let Normalization { mean, std } = self.normalization;
         for number in mean.into_iter().chain(std) {
             hash.update(number.to_le_bytes());
@@ -182,11 +188,22 @@ impl Recipe {
             Rule::Square(rule) => square(rule.edge, rule.patch, rule.pool),
             Rule::SmartResize(rule) => rows.max(cells(rule.pixels_min, rule.patch * rule.merge)),
             Rule::Budget(_) => rows,
-            // A mark after each row of cells, of which there are no more than cells.
-            Rule::LongestEdge(_) => rows.saturating_mul(2),
+            // A mark after each line of cells, of which there are no more than along the edge of the largest square.
+            Rule::LongestEdge(_) => rows.saturating_add(rows.isqrt()),
             Rule::TileGrid(rule) => square(rule.tile, rule.patch, rule.shuffle),
             Rule::Slices(rule) => square(rule.slice, rule.patch, 1).saturating_mul(2),
-            Rule::Pinpoints(rule) => square(rule.tile, rule.patch, 1),
+            // A mark after each line of the largest resolution.
+            Rule::Pinpoints(rule) => {
+                let grids = rule
+                    .resolutions
+                    .iter()
+                    .map(|size| Grid::of_cells(*size, rule.patch));
+                let most =
+                    grids.map(|grid| grid.rows.saturating_mul(grid.columns.saturating_add(1)));
+                most.max()
+                    .unwrap_or(0)
+                    .max(square(rule.tile, rule.patch, 1))
+            }
         }
     }
 }
@@ -285,6 +302,50 @@ impl Recipe {
             }),
             patch,
             order: PatchOrder::Blocks(pool),
+            normalization,
+            rows: DetailRows::default(),
+        }
+    }
+
+    /// Pixtral, Mistral Small 3.1 and later, and Ministral 3: the longer edge within a bound.
+    #[must_use]
+    pub fn pixtral(rule: LongestEdge, normalization: Normalization) -> Self {
+        Self {
+            patch: rule.patch,
+            order: PatchOrder::Blocks(rule.merge),
+            rule: Rule::LongestEdge(rule),
+            normalization,
+            rows: DetailRows::default(),
+        }
+    }
+
+    /// LLaVA 1.5: one square picture with the whole image, on a ground of the color that becomes zero.
+    #[must_use]
+    pub fn llava(edge: u32, patch: u32, normalization: Normalization) -> Self {
+        let ground = normalization.mean.map(|mean| (mean * 255.0) as u8);
+        Self {
+            rule: Rule::Square(Square {
+                edge,
+                patch,
+                pool: 1,
+                filter: Filter::Bicubic,
+                fit: crate::plan::Fit::Pad(ground),
+            }),
+            patch,
+            order: PatchOrder::Raster,
+            normalization,
+            rows: DetailRows::default(),
+        }
+    }
+
+    /// LLaVA 1.6: the whole, and a picture of tiles, each of which the tower sees as a picture of its own.
+    #[must_use]
+    pub fn llava_next(rule: Pinpoints, normalization: Normalization) -> Self {
+        let (merge, edge) = (1, rule.tile / rule.patch.max(1));
+        Self {
+            patch: rule.patch,
+            order: PatchOrder::Windows { merge, edge },
+            rule: Rule::Pinpoints(rule),
             normalization,
             rows: DetailRows::default(),
         }

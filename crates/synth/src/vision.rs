@@ -6,7 +6,7 @@ use super::plan::{Fill, Planned};
 use super::spec::SynthSpec;
 use kernels::Format;
 use weights::gguf::{GgufWriter, TensorKind, TensorPlan};
-use weights::vision::Projector;
+use weights::vision::{Activation, NormKind, Projector};
 
 /// Sharpness of attention, as in decoders.
 const SHARPNESS: f32 = 1.5;
@@ -18,9 +18,17 @@ pub const VISION_PRESETS: &[&str] = &[
     "tiny-idefics3",
     "tiny-qwen3vl_merger",
     "tiny-gemma3",
+    "tiny-qwen2vl_merger",
+    "tiny-qwen2.5vl_merger",
+    "tiny-pixtral",
+    "tiny-mlp",
     "small-idefics3",
     "small-qwen3vl_merger",
     "small-gemma3",
+    "small-qwen2vl_merger",
+    "small-qwen2.5vl_merger",
+    "small-pixtral",
+    "small-mlp",
 ];
 
 /// Control tokens around the rows of images, by family.
@@ -46,6 +54,8 @@ const IDEFICS3_MARKS: &[&str] = &[
     "<row_4_col_4>",
 ];
 const QWEN_MARKS: &[&str] = &["<|vision_start|>", "<|image_pad|>", "<|vision_end|>"];
+const PIXTRAL_MARKS: &[&str] = &["[IMG]", "[IMG_BREAK]", "[IMG_END]"];
+const LLAVA_MARKS: &[&str] = &["<image>"];
 const GEMMA3_MARKS: &[&str] = &["<start_of_image>", "<image_soft_token>", "<end_of_image>"];
 
 /// Description of a synthetic tower. Start from [`VisionSpec::preset`] and change fields.
@@ -91,7 +101,8 @@ impl VisionSpec {
             "small" => (256, 4, 512, 128),
             _ => return None,
         };
-        let is_qwen = projector == Projector::Qwen3Vl;
+        let has_deepstack = projector == Projector::Qwen3Vl;
+        let merge = if projector == Projector::Llava { 1 } else { 2 };
         Some(Self {
             projector,
             dim,
@@ -101,9 +112,9 @@ impl VisionSpec {
             patch: 8,
             image,
             longest_edge: 2 * image,
-            merge: 2,
+            merge,
             projection_dim: dim,
-            deepstack: if is_qwen { vec![0] } else { Vec::new() },
+            deepstack: if has_deepstack { vec![0] } else { Vec::new() },
             mix: Mix::Uniform(Format::F32),
             swapped: false,
             seed: 1,
@@ -114,8 +125,11 @@ impl VisionSpec {
     pub fn text(&self) -> Option<SynthSpec> {
         let (name, marks) = match self.projector {
             Projector::Idefics3 => ("tiny-llama", IDEFICS3_MARKS),
+            Projector::Qwen2Vl | Projector::Qwen25Vl => ("tiny-qwen2vl", QWEN_MARKS),
             Projector::Qwen3Vl => ("tiny-qwen3vl", QWEN_MARKS),
             Projector::Gemma3 => ("tiny-gemma3", GEMMA3_MARKS),
+            Projector::Pixtral => ("tiny-llama", PIXTRAL_MARKS),
+            Projector::Llava => ("tiny-llama", LLAVA_MARKS),
         };
         let mut spec = SynthSpec::preset(name)?;
         spec.dim = self.projection_dim;
@@ -167,7 +181,8 @@ impl VisionSpec {
             .u32("general.quantization_version", 2)
             .bool("clip.has_vision_encoder", true)
             .str("clip.projector_type", self.projector.name())
-            .bool("clip.use_gelu", true)
+            .bool("clip.use_gelu", self.activation() == Activation::Gelu)
+            .bool("clip.use_silu", self.activation() == Activation::Silu)
             .u32(&key("image_size"), self.image)
             .u32(&key("patch_size"), self.patch)
             .u32(&key("embedding_length"), self.dim)
@@ -186,7 +201,16 @@ impl VisionSpec {
             Projector::Gemma3 => {
                 out.u32(&key("projector.scale_factor"), self.merge);
             }
-            Projector::Qwen3Vl => {
+            Projector::Pixtral => {
+                out.u32(&key("spatial_merge_size"), self.merge);
+            }
+            Projector::Llava => {
+                let (one, two) = (self.image as i32, 2 * self.image as i32);
+                let resolutions = [one, two, two, one, two, two];
+                out.i32s(&key("image_grid_pinpoints"), &resolutions)
+                    .i32s(&key("feature_layer"), &[self.layers as i32]);
+            }
+            Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Qwen3Vl => {
                 let flags = (0..self.layers).map(|layer| self.deepstack.contains(&layer));
                 out.u32(&key("spatial_merge_size"), self.merge)
                     .bools(&key("is_deepstack_layers"), &flags.collect::<Vec<_>>())
@@ -194,24 +218,54 @@ impl VisionSpec {
                     .u32(
                         &key("image_max_pixels"),
                         self.longest_edge * self.longest_edge,
-                    );
+                    )
+                    .u32(&key("n_wa_pattern"), 2)
+                    .u32(&key("window_size"), self.image);
             }
+        }
+    }
+
+    /// Whether patches have a kernel for each of two frames.
+    fn has_frames(&self) -> bool {
+        matches!(
+            self.projector,
+            Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Qwen3Vl
+        )
+    }
+
+    fn activation(&self) -> Activation {
+        match self.projector {
+            Projector::Idefics3 | Projector::Gemma3 | Projector::Qwen3Vl => Activation::Gelu,
+            Projector::Qwen2Vl | Projector::Llava => Activation::QuickGelu,
+            Projector::Qwen25Vl | Projector::Pixtral => Activation::Silu,
         }
     }
 
     fn plan(&self) -> Result<Vec<Planned>, SynthError> {
         let (dim, ffn) = (self.dim, self.ffn);
+        let traits = self.projector.traits();
         let (table, side) = (self.image / self.patch, self.dim * self.merge * self.merge);
         let mut planner = TowerPlanner {
             spec: self,
             tensors: Vec::new(),
         };
         planner.kernel("v.patch_embd.weight");
-        if self.projector == Projector::Qwen3Vl {
+        if self.has_frames() {
             planner.kernel("v.patch_embd.weight.1");
         }
-        planner.numbers("v.patch_embd.bias", &[dim], SPREAD);
-        planner.numbers("v.position_embd.weight", &[dim, table * table], SPREAD);
+        if traits.positions.is_some() {
+            let class = u32::from(traits.class_token);
+            let entries = table * table + class;
+            planner.numbers("v.position_embd.weight", &[dim, entries], SPREAD);
+        }
+        if traits.class_token {
+            planner.numbers("v.class_embd", &[dim], SPREAD);
+        } else if traits.positions.is_some() {
+            planner.numbers("v.patch_embd.bias", &[dim], SPREAD);
+        }
+        if traits.pre_norm {
+            planner.norm("v.pre_ln", dim);
+        }
         for layer in 0..self.layers {
             let name = |part: &str| format!("v.blk.{layer}.{part}");
             planner.norm(&name("ln1"), dim);
@@ -229,10 +283,15 @@ impl VisionSpec {
             } else {
                 ("ffn_up", "ffn_down")
             };
+            if self.activation() == Activation::Silu {
+                planner.linear(&name("ffn_gate"), (dim, ffn), 1.0)?;
+            }
             planner.linear(&name(up), (dim, ffn), 1.0)?;
             planner.linear(&name(down), (ffn, dim), 1.0)?;
         }
-        planner.norm("v.post_ln", dim);
+        if traits.post_norm || self.has_frames() {
+            planner.norm("v.post_ln", dim);
+        }
         for layer in &self.deepstack {
             let name = |part: &str| format!("v.deepstack.{layer}.{part}");
             planner.norm(&name("norm"), side);
@@ -254,9 +313,23 @@ impl TowerPlanner<'_> {
         let (dim, out) = (self.spec.dim, self.spec.projection_dim);
         match self.spec.projector {
             Projector::Idefics3 => self.matrix("mm.model.fc", (side, out), 1.0),
-            Projector::Qwen3Vl => {
+            Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Qwen3Vl => {
                 self.linear("mm.0", (side, side), 1.0)?;
                 self.linear("mm.2", (side, out), 1.0)
+            }
+            Projector::Pixtral => {
+                if self.spec.merge > 1 {
+                    self.norm("mm.input_norm", dim);
+                    self.matrix("mm.patch_merger", (side, dim), 1.0)?;
+                }
+                self.numbers("v.token_embd.img_break", &[out], 1.0);
+                self.linear("mm.1", (dim, out), 1.0)?;
+                self.linear("mm.2", (out, out), 1.0)
+            }
+            Projector::Llava => {
+                self.numbers("model.image_newline", &[out], 1.0);
+                self.linear("mm.0", (dim, out), 1.0)?;
+                self.linear("mm.2", (out, out), 1.0)
             }
             Projector::Gemma3 => {
                 self.numbers(
@@ -310,7 +383,9 @@ impl TowerPlanner<'_> {
         let fill = Fill::Norm { mean: 1.0 };
         let dims = vec![dim.into()];
         self.push(format!("{name}.weight"), dims, Format::F32, fill);
-        self.numbers(&format!("{name}.bias"), &[dim], SPREAD);
+        if self.spec.projector.traits().norm == NormKind::Layer {
+            self.numbers(&format!("{name}.bias"), &[dim], SPREAD);
+        }
     }
 
     fn numbers(&mut self, name: &str, dims: &[u32], deviation: f32) {

@@ -2,10 +2,10 @@
 
 use super::TowerPass;
 use crate::decoder::project;
-use crate::norm::layer_norm;
+use crate::norm;
 use kernels::{Matrix, Pool, add_assign, gelu_erf_in_place, matmul, rms_norm_in_place, scale};
 use std::ops::Range;
-use weights::parameters::{LayerNorm, Merger, TowerHead, TowerWeights};
+use weights::parameters::{Merger, Norm, TowerHead, TowerWeights};
 use weights::vision::VisionConfig;
 
 impl TowerPass {
@@ -29,8 +29,7 @@ impl TowerPass {
                 project(isa, pool, matrix, &scratch.activations, out);
             }
             TowerHead::Merged(merger) => {
-                self.join(pool, config, Some(&merger.norm), rows.clone());
-                self.merge(pool, merger, count);
+                self.merge(pool, config, merger, rows.clone());
             }
             TowerHead::Pooled { norm, .. } => {
                 self.join(pool, config, post, rows.clone());
@@ -43,6 +42,12 @@ impl TowerPass {
             }
         }
         self.keep(config, 0, rows);
+        if let Some(mark) = &weights.line_end {
+            for row in self.places.line_ends() {
+                let kept = self.scratch.rows.rows_mut(row..row + 1);
+                kept[..mark.len()].copy_from_slice(mark);
+            }
+        }
     }
 
     /// Computes some rows for a further text layer.
@@ -53,48 +58,71 @@ impl TowerPass {
         (number, merger): (usize, &Merger),
         rows: Range<usize>,
     ) {
-        let (isa, count) = (self.isa, rows.len());
-        self.join(pool, config, None, rows.clone());
-        let (norm, cols) = (&merger.norm, self.scratch.side.cols());
-        let side = self.scratch.side.head_mut(count);
-        pool.rows(side, cols, |_, side| {
-            layer_norm(isa, side, &norm.weight, Some(&norm.bias), config.norm_eps);
-        });
-        self.merge(pool, merger, count);
+        self.merge(pool, config, merger, rows.clone());
         self.keep(config, 1 + number, rows);
     }
 
-    /// Puts the patches of some rows side by side, each normalized if there is a norm.
+    /// Puts the patches of some rows side by side, normalized if there is a norm: each patch, or all together, by its length.
     fn join(
         &mut self,
         pool: &mut Pool,
         config: &VisionConfig,
-        norm: Option<&LayerNorm>,
+        norm: Option<&Norm>,
         rows: Range<usize>,
     ) {
         let (isa, dim, neighbors) = (self.isa, config.dim, config.merged_patches());
-        let (stream, cols) = (&self.scratch.stream, self.scratch.side.cols());
+        let (stream, places) = (&self.scratch.stream, &self.places);
+        let cols = self.scratch.side.cols();
         let side = self.scratch.side.head_mut(rows.len());
         pool.rows(side, cols, |row, side| {
             let first = (rows.start + row) * neighbors;
             for (number, patch) in side.chunks_exact_mut(dim).enumerate() {
-                patch.copy_from_slice(stream.row(first + number));
-                if let Some(norm) = norm {
-                    layer_norm(isa, patch, &norm.weight, Some(&norm.bias), config.norm_eps);
+                patch.copy_from_slice(stream.row(places.stream_row(first + number)));
+            }
+            if let Some(norm) = norm {
+                for part in side.chunks_exact_mut(norm.weight.len()) {
+                    norm::apply_in_place(norm, isa, config.norm_eps, part);
                 }
             }
         });
     }
 
-    /// Two matrices, from neighbors side by side to rows.
-    fn merge(&mut self, pool: &mut Pool, merger: &Merger, count: usize) {
+    /// Two matrices, from the patches of some rows to these rows.
+    fn merge(
+        &mut self,
+        pool: &mut Pool,
+        config: &VisionConfig,
+        merger: &Merger,
+        rows: Range<usize>,
+    ) {
+        let count = rows.len();
+        self.join(pool, config, merger.norm.as_ref(), rows);
         let (isa, scratch) = (self.isa, &mut self.scratch);
         let (x, cols) = (scratch.side.head(count), scratch.side.cols());
-        scratch.activations.load(isa, pool, x, count, cols);
+        if let Some(reduce) = &merger.reduce {
+            let (dim, neighbors) = (config.dim, config.merged_patches());
+            scratch.between.set_cols(cols);
+            let by_element = scratch.between.head_mut(count);
+            let side = &scratch.side;
+            pool.rows(by_element, cols, |row, by_element| {
+                let patches = side.row(row);
+                for (at, entry) in by_element.iter_mut().enumerate() {
+                    *entry = patches[at % neighbors * dim + at / neighbors];
+                }
+            });
+            scratch.activations.load(isa, pool, by_element, count, cols);
+            let reduced = scratch.update.head_mut(count);
+            project(isa, pool, reduce, &scratch.activations, reduced);
+            scratch.activations.load(isa, pool, reduced, count, dim);
+        } else {
+            scratch.activations.load(isa, pool, x, count, cols);
+        }
+        let inner = merger.first.weight.rows();
+        scratch.between.set_cols(inner);
         let between = scratch.between.head_mut(count);
         project(isa, pool, &merger.first, &scratch.activations, between);
-        pool.rows(between, cols, |_, row| gelu_erf_in_place(row));
-        scratch.activations.load(isa, pool, between, count, cols);
+        pool.rows(between, inner, |_, row| gelu_erf_in_place(row));
+        scratch.activations.load(isa, pool, between, count, inner);
         let out = scratch.projected.head_mut(count);
         project(isa, pool, &merger.second, &scratch.activations, out);
     }
@@ -102,6 +130,7 @@ impl TowerPass {
     /// The mean of neighbors, normalized, as the input of the next matrix.
     fn average(&mut self, pool: &mut Pool, config: &VisionConfig, norm: &[f32], count: usize) {
         let (isa, dim, neighbors) = (self.isa, config.dim, config.merged_patches());
+        self.scratch.between.set_cols(dim);
         let (side, means) = (&self.scratch.side, self.scratch.between.head_mut(count));
         pool.rows(means, dim, |row, mean| {
             mean.fill(0.0);
@@ -117,10 +146,12 @@ impl TowerPass {
     /// Keeps the projected rows as part `part` of the picture's rows.
     fn keep(&mut self, config: &VisionConfig, part: usize, rows: Range<usize>) {
         let (width, scratch) = (config.projection_dim, &mut self.scratch);
-        let cols = scratch.rows.cols();
-        let kept = scratch.rows.rows_mut(rows.clone()).chunks_exact_mut(cols);
         let projected = scratch.projected.head(rows.len()).chunks_exact(width);
-        for (kept, projected) in kept.zip(projected) {
+        for (row, projected) in rows.zip(projected) {
+            let Some(kept) = self.places.output_row(row) else {
+                continue;
+            };
+            let kept = scratch.rows.rows_mut(kept..kept + 1);
             kept[part * width..][..width].copy_from_slice(projected);
         }
     }

@@ -20,7 +20,7 @@ use stages::{Cursor, PictureSize, Stage, stages};
 use std::ops::Range;
 use std::sync::Arc;
 use weights::parameters::{TowerHead, TowerWeights};
-use weights::vision::VisionConfig;
+use weights::vision::{VisionConfig, Windows};
 use weights::{LoadError, ModelFiles, Packed, PackedSections};
 
 /// Patches of the largest picture. The workspace has two or three floats of the stream's width for each.
@@ -51,6 +51,8 @@ struct TowerPass {
 /// An encoding that is under way.
 struct Picture {
     size: PictureSize,
+    /// Rows of the output.
+    rows: usize,
     cursor: Cursor,
     /// The numbers of the patches, until they are in the stream.
     numbers: Vec<f32>,
@@ -133,10 +135,12 @@ impl Tower {
         self.picture = None;
         let view = Arc::clone(input).downcast::<View>();
         let view = view.map_err(|_| EncodeError::BadInput("no view of an image"))?;
-        let size = self.size_of(&view)?;
-        self.pass.places.read(view.patches);
+        let blocks = self.blocks_of(&view)?;
+        let stream = self.pass.places.read(&view);
+        let size = PictureSize { stream, blocks };
         self.picture = Some(Picture {
             size,
+            rows: view.rows as usize,
             cursor: Cursor::new(size),
             numbers: self.config.recipe.patches(&view),
         });
@@ -152,7 +156,7 @@ impl Tower {
         let mut picture = self.picture.take().ok_or(IDLE)?;
         let unit = picture.cursor.advance(&self.stages).ok_or(IDLE)?;
         self.compute(pool, &mut picture, unit);
-        let rows = picture.size.rows;
+        let rows = picture.rows;
         if !picture.cursor.is_done(&self.stages) {
             self.picture = Some(picture);
             return Ok(None);
@@ -172,10 +176,10 @@ impl Tower {
         (stage, rows): (Stage, Range<usize>),
     ) {
         let (config, weights, pass) = (&self.config, &self.weights, &mut self.pass);
-        let patches = picture.size.patches;
+        let stream = picture.size.stream;
         match stage {
             Stage::Patches => {
-                let is_last = rows.end == patches;
+                let is_last = rows.end == stream;
                 let numbers = (&picture.numbers[..], rows);
                 pass.embed(pool, config, (weights, &self.kernel), numbers);
                 if is_last {
@@ -184,7 +188,8 @@ impl Tower {
             }
             Stage::KeysValues(layer) => pass.store(pool, config, &weights.layers[layer], rows),
             Stage::Attention(layer) => {
-                pass.attend(pool, config, &weights.layers[layer], (patches, rows));
+                let layer = (layer, &weights.layers[layer]);
+                pass.attend(pool, config, layer, (stream, rows));
             }
             Stage::FeedForward(layer) => {
                 pass.feed_forward(pool, config, &weights.layers[layer], rows);
@@ -197,25 +202,38 @@ impl Tower {
         }
     }
 
-    /// The sizes of a view, which must be one that the recipe makes.
-    fn size_of(&self, view: &View) -> Result<PictureSize, EncodeError> {
+    /// The number of blocks of patches of a view, which must be one that the recipe makes.
+    fn blocks_of(&self, view: &View) -> Result<usize, EncodeError> {
+        const OTHER: EncodeError = EncodeError::BadInput("a view of another recipe");
         let (patch, merge) = (self.config.patch as u32, self.config.merge as u32);
         let cut = Grid::of_cells(view.pixels.size(), patch);
-        let whole =
-            view.merged.rows * merge == cut.rows && view.merged.columns * merge == cut.columns;
-        if view.patches != cut || cut.merged(merge) != view.merged || !whole {
-            return Err(EncodeError::BadInput("a view of another recipe"));
-        }
-        let size = PictureSize {
-            patches: cut.count() as usize,
-            rows: view.merged.count() as usize,
+        let (blocks, merged) = (cut.merged(merge), view.merged);
+        let edge = self.config.table_edge as u32;
+        let fits = match self.config.windows {
+            // Whole pictures, of whose blocks those at the edges may be left out.
+            Windows::Pictures => {
+                let is_whole = cut.rows.is_multiple_of(edge) && cut.columns.is_multiple_of(edge);
+                is_whole && merged.rows <= blocks.rows && merged.columns <= blocks.columns
+            }
+            Windows::Whole | Windows::Layers { .. } => merged == blocks,
         };
-        if size.rows == 0 || size.rows > self.config.rows_max() {
+        let is_whole = blocks.rows * merge == cut.rows && blocks.columns * merge == cut.columns;
+        if view.patches != cut || !fits || !is_whole {
+            return Err(OTHER);
+        }
+        let (rows, lines) = (view.rows as usize, merged.rows as usize);
+        let most = self.config.rows_max();
+        if rows == 0 || rows > most || blocks.count() as usize > most {
             return Err(EncodeError::BadInput(
                 "a view of more rows than rows_max, or of none",
             ));
         }
-        Ok(size)
+        let marks = rows.checked_sub(merged.count() as usize).ok_or(OTHER)?;
+        let has_marks = self.weights.line_end.is_some();
+        if marks == 0 || (has_marks && (marks == lines || marks + 1 == lines)) {
+            return Ok(blocks.count() as usize);
+        }
+        Err(OTHER)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Places of patches: entries of the learned table, and turns of the 2D rope.
 
 use kernels::{Isa, Rope, RopePairs, RopeSpec, add_scaled};
-use media::{Grid, PatchOrder};
-use weights::vision::{Positions, VisionConfig};
+use media::{Grid, PatchOrder, View};
+use std::ops::Range;
+use weights::vision::{Positions, TowerRopeKind, VisionConfig, Windows};
 
 /// The entries of a table along one edge that one row or column of patches reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,44 +14,87 @@ struct Entries {
     share: f32,
 }
 
-/// Places of the patches of one picture.
+/// Places of the patches of one picture, and the rows of its stream.
+///
+/// The stream has the patches in the recipe's order. Where there is a class token, each window begins with a row of its own.
 pub(super) struct Places {
-    rule: Positions,
+    rule: Option<Positions>,
+    windows: Windows,
+    has_class: bool,
     /// Entries along one edge of the table.
     edge: usize,
     order: PatchOrder,
+    /// Patches along the edge of a row's block.
+    merge: usize,
+    /// Rows and columns of the output, and what is left out above and to the left of them.
+    merged: Grid,
+    left_out: (usize, usize),
+    /// Rows of the output, with the marks of lines' ends.
+    output: usize,
     /// (row, column) of each patch, in the tower's order.
     places: Vec<(u32, u32)>,
     rows: Vec<Entries>,
     columns: Vec<Entries>,
+    /// The first patch of each window, and the number of patches.
+    bounds: Vec<usize>,
 }
 
 impl Places {
     pub(super) fn new(config: &VisionConfig) -> Self {
         Self {
             rule: config.traits.positions,
+            windows: config.windows,
+            has_class: config.traits.class_token,
             edge: config.table_edge,
             order: config.recipe.order,
+            merge: config.merge,
+            merged: Grid::new(0, 0),
+            left_out: (0, 0),
+            output: 0,
             places: Vec::new(),
             rows: Vec::new(),
             columns: Vec::new(),
+            bounds: Vec::new(),
         }
     }
 
-    /// Sets the places of a picture of these patches.
-    pub(super) fn read(&mut self, patches: Grid) {
+    /// Sets the places of a picture, and gives the number of rows of its stream.
+    pub(super) fn read(&mut self, view: &View) -> usize {
+        let patches = view.patches;
         self.places.clear();
         self.places.extend(self.order.places(patches));
+        self.merged = view.merged;
+        self.output = view.rows as usize;
+        let blocks = patches.merged(self.merge as u32);
+        let half = |all: u32, kept: u32| (all.saturating_sub(kept) / 2) as usize;
+        self.left_out = (
+            half(blocks.rows, view.merged.rows),
+            half(blocks.columns, view.merged.columns),
+        );
+        self.bounds.clear();
+        self.bounds.push(0);
+        let mut end = 0;
+        for patches in self.order.windows(patches) {
+            end += patches as usize;
+            self.bounds.push(end);
+        }
         for (count, entries) in [
             (patches.rows, &mut self.rows),
             (patches.columns, &mut self.columns),
         ] {
             entries.clear();
+            let count = match self.windows {
+                // A place counts from the corner of its window, which is as large as the table.
+                Windows::Pictures => self.edge,
+                Windows::Whole | Windows::Layers { .. } => count as usize,
+            };
             match self.rule {
-                Positions::Buckets => buckets(count as usize, self.edge, entries),
-                Positions::Interpolated => interpolated(count as usize, self.edge, entries),
+                Some(Positions::Buckets) => buckets(count, self.edge, entries),
+                Some(Positions::Interpolated) => interpolated(count, self.edge, entries),
+                None => {}
             }
         }
+        self.stream_row(end)
     }
 
     /// Row and column of a patch.
@@ -59,15 +103,83 @@ impl Places {
         (row as usize, column as usize)
     }
 
+    /// The row of the stream that has a patch; of the number of patches, the number of rows.
+    pub(super) fn stream_row(&self, patch: usize) -> usize {
+        if !self.has_class {
+            return patch;
+        }
+        let before = |start: &usize| *start <= patch;
+        let windows = self.bounds.len() - 1;
+        patch + self.bounds.partition_point(before).min(windows)
+    }
+
+    /// The patch of a row of the stream, or `None` for a class token.
+    pub(super) fn patch_of(&self, row: usize) -> Option<usize> {
+        if !self.has_class {
+            return Some(row);
+        }
+        let window = self.window_of(row);
+        (row > self.bounds[window] + window).then(|| row - window - 1)
+    }
+
+    /// The rows that a row sees, in a layer that is bound to windows.
+    pub(super) fn window(&self, row: usize) -> Range<usize> {
+        let (window, class) = (self.window_of(row), usize::from(self.has_class));
+        let start = |window: usize| self.bounds[window] + window * class;
+        start(window)..start(window + 1)
+    }
+
+    /// The window of a row of the stream.
+    fn window_of(&self, row: usize) -> usize {
+        let class = usize::from(self.has_class);
+        let (mut low, mut high) = (0, self.bounds.len() - 1);
+        while low + 1 < high {
+            let middle = usize::midpoint(low, high);
+            if self.bounds[middle] + middle * class <= row {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// The place of a block of patches among the rows of the output, which are line by line; `None` if it makes no row.
+    pub(super) fn output_row(&self, block: usize) -> Option<usize> {
+        let (row, column) = self.of(block * self.merge * self.merge);
+        let line = (row / self.merge).checked_sub(self.left_out.0)?;
+        let column = (column / self.merge).checked_sub(self.left_out.1)?;
+        let (lines, columns) = (self.merged.rows as usize, self.merged.columns as usize);
+        (line < lines && column < columns).then(|| line * (columns + self.marks()) + column)
+    }
+
+    /// The places of marks of lines' ends among the rows of the output.
+    pub(super) fn line_ends(&self) -> impl Iterator<Item = usize> {
+        let (marks, columns) = (self.marks(), self.merged.columns as usize);
+        let lines = self.merged.rows as usize * marks;
+        let ends = (1..=lines).map(move |line| line * (columns + marks) - 1);
+        let output = self.output;
+        ends.take_while(move |end| *end < output)
+    }
+
+    /// Marks in a line: 1 or 0.
+    fn marks(&self) -> usize {
+        usize::from(self.output > self.merged.count() as usize)
+    }
+
     /// Adds the table's entry for a patch, `table` of shape `(edge * edge, dim)`, to a row.
     pub(super) fn add(&self, isa: Isa, table: &[f32], patch: usize, row: &mut [f32]) {
-        let (y, x) = self.of(patch);
+        let Some(rule) = self.rule else { return };
+        let (mut y, mut x) = self.of(patch);
+        if self.windows == Windows::Pictures {
+            (y, x) = (y % self.edge, x % self.edge);
+        }
         let (y, x) = (self.rows[y], self.columns[x]);
         let mut add = |y: usize, x: usize, share: f32| {
             let entry = &table[(y * self.edge + x) * row.len()..][..row.len()];
             add_scaled(isa, row, entry, share);
         };
-        if self.rule == Positions::Buckets {
+        if rule == Positions::Buckets {
             return add(y.low, x.low, 1.0);
         }
         for (line, down) in [(y.low, 1.0 - y.share), (y.high, y.share)] {
@@ -114,30 +226,39 @@ fn interpolated(count: usize, edge: usize, entries: &mut Vec<Entries>) {
     }
 }
 
-/// The 2D rope: the first half of a head's pairs turns by the row, the second by the column.
+/// The 2D rope: one part of a head's pairs turns by the row, the other by the column.
 pub(super) struct TowerRope {
-    axis: Rope,
+    /// Turns by the row and by the column.
+    axes: [Rope; 2],
+    /// The pairs of a head.
     head: Rope,
 }
 
 impl TowerRope {
     /// The rope of a tower that has one.
     pub(super) fn of(config: &VisionConfig) -> Option<Self> {
-        let rope = |dims| {
+        let (head_dim, theta) = (config.head_dim(), config.theta);
+        let (pairs, columns) = match config.traits.rope? {
+            TowerRopeKind::Halves => (RopePairs::Halves, 1.0),
+            TowerRopeKind::Interleaved => {
+                let next = f64::from(theta).powf(-2.0 / head_dim as f64);
+                (RopePairs::Adjacent, next as f32)
+            }
+        };
+        let rope = |dims, freq_scale| {
             Rope::new(RopeSpec {
                 dims,
-                theta: config.theta,
-                freq_scale: 1.0,
+                theta,
+                freq_scale,
                 factors: None,
                 magnitude: 1.0,
-                pairs: RopePairs::Halves,
+                pairs,
                 yarn: None,
             })
         };
-        let head_dim = config.head_dim();
-        config.traits.roped.then(|| Self {
-            axis: rope(head_dim / 2),
-            head: rope(head_dim),
+        Some(Self {
+            axes: [rope(head_dim / 2, 1.0), rope(head_dim / 2, columns)],
+            head: rope(head_dim, 1.0),
         })
     }
 
@@ -149,8 +270,8 @@ impl TowerRope {
     /// Writes the turns of a place.
     pub(super) fn table(&self, (row, column): (usize, usize), table: &mut [f32]) {
         let (first, second) = table.split_at_mut(table.len() / 2);
-        self.axis.table(row, first);
-        self.axis.table(column, second);
+        self.axes[0].table(row, first);
+        self.axes[1].table(column, second);
     }
 
     /// Turns the heads of one row.

@@ -38,9 +38,11 @@ pub(super) struct TowerScratch {
     pub(super) turns: Buffer,
     /// The wide part of a block (hidden).
     pub(super) hidden: Buffer,
+    /// What the gate of a block is multiplied with (hidden); no columns without one.
+    pub(super) up: Buffer,
     /// Neighbors side by side (side).
     pub(super) side: Buffer,
-    /// Values between the matrices of a merger (side); no columns without one.
+    /// Values between the matrices of a merger, or means of neighbors, at their widest.
     pub(super) between: Buffer,
     /// Rows of a block of a projector (projection_dim).
     pub(super) projected: Buffer,
@@ -60,17 +62,15 @@ impl TowerScratch {
         (isa, threads): (Isa, usize),
     ) -> Result<Self, KvError> {
         let rows_max = config.rows_max();
-        let patches_max = rows_max * config.merged_patches();
-        let pages = patches_max.div_ceil(PAGE_PATCHES);
+        let stream_max = stream_max(config);
+        let pages = stream_max.div_ceil(PAGE_PATCHES);
         let (dim, side) = (config.dim, config.dim * config.merged_patches());
         let head_dim = config.head_dim();
-        let merges = !config.traits.averaged;
-        let joined = if merges { side } else { dim };
-        let narrow = config.patch_cols().max(config.hidden).max(dim);
-        let cols_max = narrow.max(joined);
+        let cols_max = weights.cols_max().max(config.patch_cols());
+        let gated = weights.layers.iter().any(|layer| layer.gate.is_some());
         let formats = || weights.formats().chain(std::iter::once(Format::F32));
         Ok(Self {
-            stream: Buffer::new(patches_max, dim),
+            stream: Buffer::new(stream_max, dim),
             rows: Buffer::new(rows_max, config.row_width()),
             kv: KvCache::new(KvShape {
                 layers: 1,
@@ -89,11 +89,16 @@ impl TowerScratch {
             update: Buffer::new(BLOCK_PATCHES, dim),
             turns: Buffer::new(
                 BLOCK_PATCHES,
-                if config.traits.roped { head_dim } else { 0 },
+                if config.traits.rope.is_some() {
+                    head_dim
+                } else {
+                    0
+                },
             ),
             hidden: Buffer::new(BLOCK_PATCHES, config.hidden),
+            up: Buffer::new(BLOCK_PATCHES, if gated { config.hidden } else { 0 }),
             side: Buffer::new(BLOCK_ROWS, side),
-            between: Buffer::new(BLOCK_ROWS, joined),
+            between: Buffer::new(BLOCK_ROWS, weights.between_max(dim)),
             projected: Buffer::new(BLOCK_ROWS, config.projection_dim),
             ones: vec![1.0; config.hidden],
             activations: Activations::new(BLOCK_PATCHES, cols_max).for_weights(formats()),
@@ -104,7 +109,7 @@ impl TowerScratch {
                 kv_heads: config.heads,
                 head_dim,
                 rows_max: BLOCK_PATCHES,
-                context_max: patches_max,
+                context_max: stream_max,
                 kind: KvKind::F16,
                 isa: attention_isa(isa, weights.formats()),
             }),
@@ -122,6 +127,7 @@ impl TowerScratch {
             &self.update,
             &self.turns,
             &self.hidden,
+            &self.up,
             &self.side,
             &self.between,
             &self.projected,
@@ -129,5 +135,16 @@ impl TowerScratch {
         let buffers: usize = buffers.iter().map(|buffer| buffer.bytes()).sum();
         let others = self.activations_bytes + self.attention.bytes() + self.kv.bytes();
         buffers + size_of_val(&self.ones[..]) + others
+    }
+}
+
+/// Rows of the largest stream: patches, and a class token for each picture.
+fn stream_max(config: &VisionConfig) -> usize {
+    let patches = config.rows_max() * config.merged_patches();
+    let table = config.table_edge * config.table_edge;
+    if config.traits.class_token {
+        patches + patches.div_ceil(table)
+    } else {
+        patches
     }
 }

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use weights::vision::VisionConfig;
 
-/// Patches of a block.
+/// Rows of the stream of a block.
 pub(super) const BLOCK_PATCHES: usize = 256;
 /// Rows of a block of a projector, each of which is several patches wide.
 pub(super) const BLOCK_ROWS: usize = 128;
@@ -51,10 +51,10 @@ pub(super) fn stages(config: &VisionConfig) -> Vec<Stage> {
 /// Sizes of one picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PictureSize {
-    /// Patches.
-    pub(super) patches: usize,
-    /// Rows that become of them.
-    pub(super) rows: usize,
+    /// Rows of the stream: patches and class tokens.
+    pub(super) stream: usize,
+    /// Blocks of patches, of which each becomes a row.
+    pub(super) blocks: usize,
 }
 
 impl Stage {
@@ -62,17 +62,14 @@ impl Stage {
     fn extent(self, size: PictureSize) -> (usize, usize) {
         match self {
             Self::Patches | Self::KeysValues(_) | Self::FeedForward(_) => {
-                (size.patches, BLOCK_PATCHES)
+                (size.stream, BLOCK_PATCHES)
             }
             Self::Attention(_) => {
                 let queries =
-                    BLOCK_KEYS / size.patches.max(1) / BLOCK_QUERIES_MIN * BLOCK_QUERIES_MIN;
-                (
-                    size.patches,
-                    queries.clamp(BLOCK_QUERIES_MIN, BLOCK_PATCHES),
-                )
+                    BLOCK_KEYS / size.stream.max(1) / BLOCK_QUERIES_MIN * BLOCK_QUERIES_MIN;
+                (size.stream, queries.clamp(BLOCK_QUERIES_MIN, BLOCK_PATCHES))
             }
-            Self::Deepstack(_) | Self::Head => (size.rows, BLOCK_ROWS),
+            Self::Deepstack(_) | Self::Head => (size.blocks, BLOCK_ROWS),
         }
     }
 }
@@ -138,8 +135,8 @@ mod tests {
         ];
         for patches in [4, 256, 1000, 4096, 16_384] {
             let size = PictureSize {
-                patches,
-                rows: patches / 4,
+                stream: patches,
+                blocks: patches / 4,
             };
             let (mut cursor, mut units, mut found) = (Cursor::new(size), 0, Vec::new());
             while let Some((stage, rows)) = cursor.advance(&stages) {

@@ -5,9 +5,9 @@
 
 use crate::support::{pages, try_load};
 use crate::towers::{noise, rows, tower};
-use cpu::Model;
+use cpu::{Model, TowerAlone};
 use kernels::{Format, quantize};
-use media::{Grid, Size, View};
+use media::{Detail, Grid, Size, View};
 use model::{Batch, Forward, Want};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -25,7 +25,12 @@ pub(crate) struct Golden {
     /// `None`: a row of the picture.
     pub(crate) prompt: Vec<Option<u32>>,
     pub(crate) vocab: usize,
+    /// The most likely tokens after the prompt, without marks of images.
+    greedy: Vec<u32>,
 }
+
+/// Tokens below are marks of images.
+const MARKS: usize = 5;
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/towers")
@@ -47,6 +52,7 @@ pub(crate) fn goldens() -> Vec<Golden> {
             width: number(fields[5]),
             prompt: fields[6].split_whitespace().map(token).collect(),
             vocab: number(fields[7]),
+            greedy: fields[8].split_whitespace().filter_map(token).collect(),
         }
     };
     table.lines().map(golden).collect()
@@ -66,14 +72,24 @@ impl Golden {
         (rows.to_vec(), logits.to_vec())
     }
 
-    /// The input of the tower.
-    pub(crate) fn view(&self, config: &VisionConfig) -> Arc<View> {
-        let patches = Grid::of_cells(self.size, config.patch as u32);
-        Arc::new(View {
-            pixels: noise(self.size, self.seed),
-            patches,
-            merged: patches.merged(config.merge as u32),
-        })
+    /// The inputs of the tower: several that are one run of rows in LLaVA 1.6, else one.
+    pub(crate) fn views(&self, config: &VisionConfig) -> Vec<Arc<View>> {
+        let plan = config.recipe.plan(self.size, Detail::High).unwrap();
+        let views = config.recipe.inputs(&plan, &noise(self.size, self.seed));
+        assert!(views.iter().map(|view| view.rows as usize).sum::<usize>() == self.rows);
+        views
+    }
+
+    /// The rows of the tower.
+    fn encoded(&self, tower: &mut TowerAlone) -> Vec<f32> {
+        let views = self.views(tower.tower().config());
+        let views = views.into_iter().map(|view| rows(tower, view).0);
+        views.collect::<Vec<_>>().concat()
+    }
+
+    /// Rows and columns of the last view's rows.
+    fn grid(&self, config: &VisionConfig) -> Grid {
+        self.views(config).last().unwrap().merged
     }
 }
 
@@ -144,8 +160,7 @@ fn rows_equal_those_of_transformers() {
         ] {
             let bytes = stored_as(golden.file("mmproj.gguf"), format);
             let mut tower = tower(bytes, 2);
-            let view = golden.view(tower.tower().config());
-            let (found, _) = rows(&mut tower, view);
+            let found = golden.encoded(&mut tower);
             assert_eq!(found.len(), wanted.len(), "{}", golden.name);
             let parts = golden.width / tower.tower().config().projection_dim;
             let cosine = least_cosine(&found, &wanted, golden.width / parts);
@@ -174,6 +189,7 @@ fn logits_of(
     let axes = axes_of(prompt.len(), &run, grid);
     let capabilities = model.capabilities();
     let (mut batch, mut done, mut all) = (Batch::default(), 0, Vec::new());
+    let pages = pages(0, prompt.len() + golden.greedy.len());
     while done < prompt.len() {
         let mut end = prompt.len().min(done + cut());
         // Rows that see each other are one span.
@@ -182,7 +198,7 @@ fn logits_of(
         }
         let ids: Vec<u32> = prompt[done..end].iter().map(|id| id.unwrap_or(0)).collect();
         batch.clear();
-        batch.push(&ids, done, &pages(0, prompt.len()), Want::All);
+        batch.push(&ids, done, &pages, Want::All);
         let inside = done.max(run.start)..end.min(run.end);
         if !inside.is_empty() {
             let width = golden.width;
@@ -228,10 +244,10 @@ fn axes_of(len: usize, run: &Range<usize>, grid: Grid) -> Vec<[u32; 3]> {
 /// first layers (Qwen3-VL), and rows that see each other (Gemma 3); and have the same bits for every division of the prompt.
 #[test]
 fn logits_after_an_image_equal_those_of_transformers() {
-    for golden in goldens().iter().filter(|golden| !golden.prompt.is_empty()) {
+    for golden in &goldens() {
         let (rows, wanted) = golden.numbers();
         let tower = tower(golden.file("mmproj.gguf"), 1);
-        let grid = golden.view(tower.tower().config()).merged;
+        let grid = golden.grid(tower.tower().config());
         let text = stored_as(golden.file("text.gguf"), Format::F32);
         let mut model = try_load(text.clone(), 2).unwrap();
         let found = logits_of(&mut model, golden, (&rows, grid), || usize::MAX);
@@ -247,5 +263,52 @@ fn logits_after_an_image_equal_those_of_transformers() {
                 .all(|(a, b)| a.to_bits() == b.to_bits());
             assert!(same && cut.len() == found.len(), "{}", golden.name);
         }
+    }
+}
+
+/// Promise (Models): the 24 most likely tokens after an image, one after another, are those of transformers.
+#[test]
+fn greedy_tokens_after_an_image_are_those_of_transformers() {
+    for golden in &goldens() {
+        let mut tower = tower(stored_as(golden.file("mmproj.gguf"), Format::F32), 2);
+        let (grid, rows) = (
+            golden.grid(tower.tower().config()),
+            golden.encoded(&mut tower),
+        );
+        let text = stored_as(golden.file("text.gguf"), Format::F32);
+        let mut model = try_load(text, 2).unwrap();
+        assert_eq!(golden.greedy.len(), 24, "{}", golden.name);
+        let found = greedy(&mut model, golden, (&rows, grid));
+        assert_eq!(found, golden.greedy, "{}", golden.name);
+    }
+}
+
+/// The most likely tokens after the prompt, one after another.
+fn greedy(model: &mut Model, golden: &Golden, (rows, grid): (&[f32], Grid)) -> Vec<u32> {
+    let count = golden.greedy.len();
+    let first = golden.prompt.iter().position(Option::is_none).unwrap();
+    let end = golden.prompt.len() + count;
+    let axes = axes_of(end, &(first..first + golden.rows), grid);
+    let mut logits = logits_of(model, golden, (rows, grid), || usize::MAX);
+    let (mut batch, mut found) = (Batch::default(), Vec::new());
+    loop {
+        let last = &logits[logits.len() - golden.vocab..];
+        let tokens = (MARKS..golden.vocab).max_by(|a, b| last[*a].total_cmp(&last[*b]));
+        found.push(tokens.unwrap() as u32);
+        let Some(position) = (found.len() < count).then(|| golden.prompt.len() + found.len() - 1)
+        else {
+            return found;
+        };
+        batch.clear();
+        batch.push(
+            &found[found.len() - 1..],
+            position,
+            &pages(0, end),
+            Want::All,
+        );
+        if model.capabilities().axes {
+            batch.set_axes(&axes[position..position + 1]);
+        }
+        logits = model.forward(&batch).unwrap().to_vec();
     }
 }

@@ -5,7 +5,7 @@
 use cpu::Tower;
 use kernels::{Isa, Pool};
 use proptest::prelude::*;
-use synth::VisionSpec;
+use synth::{VISION_PRESETS, VisionSpec};
 use weights::LoadError;
 use weights::gguf::{Gguf, GgufWriter, TensorPlan};
 use weights::parameters::TowerWeights;
@@ -52,6 +52,16 @@ fn missing_and_unknown_tensors_are_named() {
         ("tiny-qwen3vl_merger", "v.deepstack.0.fc2.weight"),
         ("tiny-qwen3vl_merger", "mm.2.weight"),
         ("tiny-gemma3", "mm.soft_emb_norm.weight"),
+        ("tiny-qwen2vl_merger", "v.blk.0.attn_k.weight"),
+        ("tiny-qwen2vl_merger", "v.post_ln.bias"),
+        ("tiny-qwen2.5vl_merger", "v.blk.1.ffn_up.weight"),
+        ("tiny-qwen2.5vl_merger", "v.post_ln.weight"),
+        ("tiny-pixtral", "v.pre_ln.weight"),
+        ("tiny-pixtral", "v.token_embd.img_break"),
+        ("tiny-pixtral", "mm.patch_merger.weight"),
+        ("tiny-mlp", "v.class_embd"),
+        ("tiny-mlp", "v.position_embd.weight"),
+        ("tiny-mlp", "mm.0.weight"),
         ("tiny-gemma3", "v.patch_embd.weight"),
     ];
     for (preset, left_out) in cases {
@@ -111,7 +121,7 @@ proptest! {
     /// Bytes of the header are exchanged; most files are refused, and none panics.
     #[test]
     fn damaged_headers_end_with_an_error_or_a_tower(
-        preset in prop::sample::select(&["tiny-idefics3", "tiny-qwen3vl_merger", "tiny-gemma3"][..]),
+        preset in prop::sample::select(&VISION_PRESETS[..7]),
         changes in prop::collection::vec((0..1600_usize, any::<u8>()), 1..4),
     ) {
         let mut bytes = VisionSpec::preset(preset).unwrap().to_bytes().unwrap();

@@ -73,7 +73,7 @@ fn rows_have_the_same_bits_with_all_threads_and_after_a_dropped_encoding() {
             for view in &views {
                 let (wanted, units) = rows(&mut one, Arc::clone(view));
                 let dims = one.dims();
-                assert_eq!(wanted.len(), view.merged.count() as usize * dims.row_width);
+                assert_eq!(wanted.len(), view.rows as usize * dims.row_width);
                 assert!(wanted.iter().any(|entry| entry.abs() > 1e-3), "{preset}");
                 // Another encoding that is given up leaves nothing behind.
                 let other: EncoderInput = Arc::clone(&views[0]) as EncoderInput;
@@ -128,6 +128,7 @@ fn inputs_of_another_kind_or_recipe_are_refused_and_leave_nothing() {
         pixels: noise(pixels, 1),
         patches,
         merged,
+        rows: merged.count(),
     };
     let cases: [(&str, EncoderInput); 5] = [
         ("no view", Arc::new("text".to_owned())),

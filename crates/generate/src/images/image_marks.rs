@@ -132,16 +132,11 @@ impl ImageMarks {
     }
 
     /// Rows of each run of an image with this plan, and their grids.
-    pub fn run_rows(self, plan: &Plan) -> Vec<(usize, (u32, u32))> {
+    pub(crate) fn run_rows(plan: &Plan) -> Vec<(usize, (u32, u32))> {
         plan.tiles()
             .map(|tile| {
-                let (rows, columns) = (tile.merged.rows, tile.merged.columns);
-                let length = match self {
-                    // After each row but the last a mark.
-                    Self::Pixtral => (rows * (columns + 1)).saturating_sub(1),
-                    _ => tile.merged.count(),
-                };
-                (length as usize, (rows, columns))
+                let grid = (tile.merged.rows, tile.merged.columns);
+                (tile.rows as usize, grid)
             })
             .collect()
     }

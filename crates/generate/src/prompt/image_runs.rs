@@ -129,7 +129,7 @@ impl Segments {
     ) -> Result<(), ApiError> {
         let unknown = || ApiError::ours("internal_error", "a prompt names an unknown image");
         let image = measured.image(place.image).ok_or_else(unknown)?;
-        let rows = marks.run_rows(&image.plan);
+        let rows = ImageMarks::run_rows(&image.plan);
         for piece in marks.pieces(&image.plan, place.is_alone) {
             match piece {
                 MarkPiece::Text(text) => self.open.push_str(&text),

@@ -85,8 +85,11 @@ impl LongestEdge {
         );
         let to = Size::new(cells.columns * unit, cells.rows * unit);
         let filter = Filter::Bicubic;
+        // After each line of the tower's rows but the last a mark; after the last a token that ends the image.
         let rows = cells.rows * (cells.columns + 1);
         let patches = Grid::of_cells(to, self.patch);
-        Plan::whole(vec![Step::Resize { to, filter }], to, patches, cells, rows).checked(size)
+        let steps = vec![Step::Resize { to, filter }];
+        let plan = Plan::whole(steps, to, patches, cells, rows.saturating_sub(1));
+        Plan { rows, ..plan }.checked(size)
     }
 }

@@ -13,7 +13,7 @@ mod tiles;
 
 pub use grids::{SliceRows, Slices, TileGrid};
 pub use kept_ratio::{Budget, LongestEdge};
-pub use pinpoints::Pinpoints;
+pub use pinpoints::{PINPOINTS_MAX, Pinpoints};
 pub use smart_resize::SmartResize;
 pub use square::{Fit, Square};
 pub use tiles::Tiles;
@@ -87,18 +87,21 @@ pub struct Tile {
     pub area: Area,
     /// Patches that it is cut into.
     pub patches: Grid,
-    /// Rows that the tower makes of it.
+    /// Rows and columns of what the tower makes of it.
     pub merged: Grid,
+    /// Rows that the tower makes of it, with those that mark the ends of lines: after each line, or after each but the last.
+    pub rows: u32,
 }
 
 impl Plan {
-    /// A plan of one canvas that is one tile.
+    /// A plan of one canvas that is one tile of so many rows.
     fn whole(steps: Vec<Step>, size: Size, patches: Grid, merged: Grid, rows: u32) -> Self {
         let area = Area { x: 0, y: 0, size };
         let tile = Tile {
             area,
             patches,
             merged,
+            rows,
         };
         Self {
             canvases: vec![Canvas {
@@ -206,7 +209,7 @@ fn check_tiles(size: Size, grid: Grid) -> Result<(), ImageFault> {
 /// Rows of all tiles.
 fn rows_of(canvases: &[Canvas]) -> u32 {
     let tiles = canvases.iter().flat_map(|canvas| &canvas.tiles);
-    tiles.fold(0, |rows, tile| tile.merged.count().saturating_add(rows))
+    tiles.fold(0, |rows, tile| tile.rows.saturating_add(rows))
 }
 
 /// Equal tiles of a canvas, row by row.
@@ -221,6 +224,7 @@ fn tiles_of(canvas: Size, tile: Size, patches: Grid, merged: Grid) -> Vec<Tile> 
             },
             patches,
             merged,
+            rows: merged.count(),
         })
     })
     .collect()

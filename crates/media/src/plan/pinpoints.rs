@@ -1,14 +1,14 @@
 //! The rule of LLaVA 1.6: the whole, and tiles of the best of some resolutions, whose padding makes no rows.
 
 use super::{
-    Canvas, PARAMETER_MAX, Plan, Step, Tile, aspect, centered, check, check_tiles, fitted, tiles_of,
+    Canvas, PARAMETER_MAX, Plan, Step, Tile, aspect, centered, check, check_tiles, fitted,
 };
 use crate::error::ImageFault;
 use crate::resize::Filter;
 use crate::size::{Area, Grid, Size};
 
 /// Resolutions of a model, at most.
-pub(crate) const PINPOINTS_MAX: usize = 64;
+pub const PINPOINTS_MAX: usize = 64;
 
 /// Parameters of LLaVA 1.6.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub struct Pinpoints {
 }
 
 impl Pinpoints {
-    /// The plan of an image of `size`: the whole in the size of a tile, then the tiles row by row. The rows of the
-    /// tiles are those of the picture without its padding, each line followed by one row that marks its end.
+    /// The plan of an image of `size`: the whole in the size of a tile, then a picture of whole tiles. Its rows are those
+    /// without its padding, each line followed by one row that marks its end.
     ///
     /// # Errors
     ///
@@ -38,31 +38,31 @@ impl Pinpoints {
         let grid = Grid::of_cells(best, self.tile);
         check_tiles(size, grid)?;
         let fitted = fitted(size, best);
-        let area = Area {
-            x: 0,
-            y: 0,
-            size: tile,
+        let of_one = |size: Size, patches: Grid, merged: Grid, rows: u32| Tile {
+            area: Area { x: 0, y: 0, size },
+            patches,
+            merged,
+            rows,
         };
         let whole = Canvas {
             steps: vec![Step::Resize { to: tile, filter }],
-            tiles: vec![Tile {
-                area,
-                patches,
-                merged: patches,
-            }],
+            tiles: vec![of_one(tile, patches, patches, patches.count())],
         };
+        // The tower sees the tiles of the large picture together, as its rows go on from one tile to the next.
+        let all = Grid::new(patches.rows * grid.rows, patches.columns * grid.columns);
+        let seen = unpadded(size, all);
+        let seen_rows = seen.rows * (seen.columns + 1);
         let large = Canvas {
             steps: vec![
                 Step::Resize { to: fitted, filter },
                 centered(fitted, best, [0; 3]),
             ],
-            tiles: tiles_of(best, tile, patches, patches),
+            tiles: vec![of_one(best, all, seen, seen_rows)],
         };
-        let seen = unpadded(size, patches, grid);
         let plan = Plan {
             canvases: vec![whole, large],
             grid,
-            rows: patches.count() + seen.rows * (seen.columns + 1),
+            rows: patches.count() + seen_rows,
         };
         plan.checked(size)
     }
@@ -89,9 +89,9 @@ impl Pinpoints {
     }
 }
 
-/// Patches of all tiles without those that are padding alone.
-fn unpadded(size: Size, patches: Grid, grid: Grid) -> Grid {
-    let (rows, columns) = (patches.rows * grid.rows, patches.columns * grid.columns);
+/// Patches of a picture of all tiles without those that are padding alone.
+fn unpadded(size: Size, patches: Grid) -> Grid {
+    let Grid { rows, columns } = patches;
     let (width, height) = (f64::from(size.width), f64::from(size.height));
     // Seven decimals before the cut, so that a whole number stays whole.
     let whole = |edge: f64| ((edge * 1e7).round_ties_even() / 1e7) as u32;

@@ -57,6 +57,7 @@ impl Tiles {
                     area,
                     patches,
                     merged,
+                    rows: merged.count(),
                 }],
             });
         }

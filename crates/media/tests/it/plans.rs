@@ -6,7 +6,7 @@ use media::plan::{
     TileGrid, Tiles,
 };
 use media::{
-    Filter, Grid, ImageFault, Normalization, PatchOrder, Pixels, Size, file_digest, patches,
+    Area, Filter, Grid, ImageFault, Normalization, PatchOrder, Pixels, Size, file_digest, patches,
 };
 use proptest::prelude::*;
 use testing::random::Random;
@@ -179,7 +179,21 @@ fn views(name: &str, image: &Pixels) -> Vec<u8> {
         "gemma4" => budget(70).plan(size),
         name => panic!("{name} is no rule"),
     };
-    let views = plan.expect("a plan").views(image);
+    let mut views = plan.expect("a plan").views(image);
+    if name == "llava_next" {
+        // transformers has the tiles one by one.
+        let large = views.pop().expect("a picture of tiles");
+        let tiles = (0..large.size().pixels() as u32 / (56 * 56)).map(|tile| {
+            let across = large.size().width / 56;
+            let (x, y) = (tile % across * 56, tile / across * 56);
+            large.crop(Area {
+                x,
+                y,
+                size: Size::square(56),
+            })
+        });
+        views.extend(tiles.collect::<Vec<_>>());
+    }
     let (patch, order, normalization) = match name {
         "qwen" => (14, PatchOrder::Blocks(2), Normalization::CLIP),
         "gemma4" => (16, PatchOrder::Raster, Normalization::HALF),

@@ -96,7 +96,7 @@ impl Bench {
             let plan = self.config.recipe.plan(size, Detail::Auto).unwrap();
             let views = self.config.recipe.inputs(&plan, &picture(seed, size));
             for (at, view) in (0_u8..).zip(views) {
-                let rows = prompt.len()..prompt.len() + view.merged.count() as usize;
+                let rows = prompt.len()..prompt.len() + view.rows as usize;
                 prompt.resize(rows.end, 9);
                 let mut key = [at; 32];
                 key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -198,7 +198,14 @@ fn text(seed: u32, len: u32) -> Part {
 
 #[test]
 fn answers_have_equal_bits_in_every_engine() {
-    for preset in ["tiny-idefics3", "tiny-qwen3vl_merger", "tiny-gemma3"] {
+    for preset in [
+        "tiny-idefics3",
+        "tiny-qwen3vl_merger",
+        "tiny-gemma3",
+        "tiny-qwen2.5vl_merger",
+        "tiny-pixtral",
+        "tiny-mlp",
+    ] {
         let prompts = [
             vec![text(1, 21), Part::Picture(1, (70, 50)), text(2, 9)],
             vec![

@@ -2,11 +2,11 @@
 
 use super::described::Described;
 use super::described_tensors::DescribedTensors;
-use super::encoder::LayerNorm;
 use super::linear::{Linear, cut, join};
+use super::norm::Norm;
 use super::packed_tensors::PackedTensors;
 use super::tensors::{KernelPacking, Packing, Stored, Tensors};
-use crate::vision::{Projector, VisionConfig};
+use crate::vision::{NormKind, Projector, VisionConfig, Windows};
 use crate::{LoadError, ModelFiles, Packed, PackedSections};
 use kernels::{Isa, Pool};
 
@@ -15,25 +15,39 @@ const PATCHES: &str = "v.patch_embd.weight";
 /// The kernel of the second frame, in a tower that was trained with films.
 const SECOND_FRAME: &str = "v.patch_embd.weight.1";
 
-/// One layer of a tower.
+/// One layer of a tower. What is optional is there if the file has it.
 pub struct TowerLayer<P: Packing = KernelPacking> {
-    pub attention_norm: LayerNorm,
+    pub attention_norm: Norm,
     pub query: Linear<P>,
     pub key: Linear<P>,
     pub value: Linear<P>,
+    /// Norms of queries and of keys, of a head or of all heads, by their length.
+    pub query_norm: Option<Norm>,
+    pub key_norm: Option<Norm>,
     pub out: Linear<P>,
-    pub hidden_norm: LayerNorm,
+    /// Norms of what attention and the feed-forward part add to the stream.
+    pub post_attention_norm: Option<Norm>,
+    pub post_hidden_norm: Option<Norm>,
+    /// Factors of what attention and the feed-forward part add to the stream, `(dim)` each.
+    pub attention_scale: Option<Vec<f32>>,
+    pub hidden_scale: Option<Vec<f32>>,
+    pub hidden_norm: Norm,
+    /// A gate, which the non-linearity is applied to; else to what `up` gives.
+    pub gate: Option<Linear<P>>,
     pub up: Linear<P>,
     pub down: Linear<P>,
 }
 
-/// A norm and two matrices that turn neighbors, side by side, into a row.
+/// Two matrices that turn neighbors, side by side, into a row, with a gelu by the error function between them.
 pub struct Merger<P: Packing = KernelPacking> {
-    /// Of a patch, `(dim)`, or of all that stand side by side.
-    pub norm: LayerNorm,
-    /// `(side, side)`, where `side` is the width of the neighbors.
+    /// Of a patch, `(dim)`, or of all that stand side by side, by its length.
+    pub norm: Option<Norm>,
+    /// Neighbors to one patch, `(dim, side)`, where `side` is the width of the neighbors. Its inputs are by element: the first
+    /// of each neighbor, then the second of each.
+    pub reduce: Option<Linear<P>>,
+    /// `(inner, side)`, or `(inner, dim)` of reduced neighbors.
     pub first: Linear<P>,
-    /// `(projection_dim, side)`.
+    /// `(projection_dim, inner)`.
     pub second: Linear<P>,
 }
 
@@ -41,7 +55,7 @@ pub struct Merger<P: Packing = KernelPacking> {
 pub enum TowerHead<P: Packing = KernelPacking> {
     /// Neighbors side by side, through one matrix, `(projection_dim, side)`.
     Joined { matrix: Linear<P> },
-    /// Neighbors side by side, after the norm of each, through two.
+    /// Neighbors side by side, normalized if there is a norm, through two.
     Merged(Merger<P>),
     /// The mean of neighbors, an RMS norm, and a matrix in f32, `(projection_dim, dim)`.
     Pooled { norm: Vec<f32>, matrix: Vec<f32> },
@@ -53,13 +67,18 @@ pub struct TowerWeights<P: Packing = KernelPacking> {
     pub patches: Vec<f32>,
     /// `(dim)`.
     pub patches_bias: Option<Vec<f32>>,
-    /// Learned positions, `(table_edge * table_edge, dim)`.
+    /// The row that has no patch, `(dim)`, its entry of the table included.
+    pub class_token: Option<Vec<f32>>,
+    /// Learned positions, `(table_edge * table_edge, dim)`; empty in a tower without a table.
     pub positions: Vec<f32>,
+    pub pre_norm: Option<Norm>,
     pub layers: Vec<TowerLayer<P>>,
-    pub post_norm: Option<LayerNorm>,
+    pub post_norm: Option<Norm>,
     /// Rows for the text layers after the first, in ascending order of the tower's layers.
     pub deepstack: Vec<Merger<P>>,
     pub head: TowerHead<P>,
+    /// The row at the end of a line of rows, `(projection_dim)`.
+    pub line_end: Option<Vec<f32>>,
 }
 
 impl TowerWeights {
@@ -82,6 +101,34 @@ impl TowerWeights {
     /// Formats of the matrices, without those that are always f32.
     pub fn formats(&self) -> impl Iterator<Item = kernels::Format> {
         self.matrices().map(Stored::format)
+    }
+
+    /// Columns of the widest matrix after the kernel of the patches.
+    pub fn cols_max(&self) -> usize {
+        let cols = self.matrices().map(|matrix| matrix.cols());
+        let pooled = match &self.head {
+            TowerHead::Pooled { norm, .. } => norm.len(),
+            TowerHead::Joined { .. } | TowerHead::Merged(_) => 0,
+        };
+        cols.max().unwrap_or_default().max(pooled)
+    }
+
+    /// Width of the widest row between two matrices of a projector, where the mean of neighbors has `dim`.
+    pub fn between_max(&self, dim: usize) -> usize {
+        let head = match &self.head {
+            TowerHead::Joined { .. } => 0,
+            TowerHead::Merged(merger) => {
+                let reduced = merger.reduce.iter().map(|reduce| reduce.weight.cols());
+                reduced
+                    .chain([merger.first.weight.rows()])
+                    .max()
+                    .unwrap_or_default()
+            }
+            TowerHead::Pooled { .. } => dim,
+        };
+        let deepstack = self.deepstack.iter();
+        let inner = deepstack.map(|merger| merger.first.weight.rows());
+        inner.max().unwrap_or_default().max(head)
     }
 }
 
@@ -121,33 +168,42 @@ impl<P: Packing> TowerWeights<P> {
         config: &VisionConfig,
     ) -> Result<Self, LoadError> {
         let side = config.dim * config.merged_patches();
+        let traits = &config.traits;
+        let patches = read_patches(tensors, config)?;
+        let patches_bias = tensors.vector_if_there("v.patch_embd.bias", config.dim)?;
+        let (class_token, positions) = read_places(tensors, config)?;
+        let mut norm = |is_there: bool, name: &str| {
+            let norm = is_there.then(|| norm(tensors, config, name, config.dim));
+            norm.transpose()
+        };
+        let pre_norm = norm(traits.pre_norm, "v.pre_ln")?;
+        let post_norm = norm(traits.post_norm, "v.post_ln")?;
         let weights = Self {
-            patches: read_patches(tensors, config)?,
-            patches_bias: tensors.vector_if_there("v.patch_embd.bias", config.dim)?,
-            positions: tensors.table(
-                "v.position_embd.weight",
-                config.table_edge * config.table_edge,
-                config.dim,
-            )?,
+            patches,
+            patches_bias,
+            class_token,
+            positions,
+            pre_norm,
             layers: (0..config.layers)
                 .map(|layer| TowerLayer::read(tensors, config, layer))
                 .collect::<Result<_, _>>()?,
-            post_norm: if config.traits.post_norm {
-                Some(layer_norm(tensors, "v.post_ln", config.dim)?)
-            } else {
-                None
-            },
+            post_norm,
             deepstack: config
                 .deepstack
                 .iter()
                 .map(|layer| {
                     let names =
                         ["norm", "fc1", "fc2"].map(|part| format!("v.deepstack.{layer}.{part}"));
-                    Merger::read(tensors, config, &names, side)
+                    Merger::read(tensors, config, &names, (side, side))
                 })
                 .collect::<Result<_, _>>()?,
             head: TowerHead::read(tensors, config)?,
+            line_end: read_line_end(tensors, config)?,
         };
+        // Layers after the last that is used.
+        for layer in config.layers..config.stored_layers {
+            ignore_layer(tensors, layer);
+        }
         tensors.finish_all()?;
         Ok(weights)
     }
@@ -174,47 +230,69 @@ impl<P: Packing> TowerLayer<P> {
         let [query, key, value] = read_qkv(tensors, &name, dim)?;
         let (up, down) = feed_forward_names(tensors, &name, dim, hidden)?;
         Ok(Self {
-            attention_norm: layer_norm(tensors, &name("ln1"), dim)?,
+            attention_norm: norm(tensors, config, &name("ln1"), dim)?,
             query,
             key,
             value,
+            query_norm: head_norm(tensors, config, &name("attn_q_norm"))?,
+            key_norm: head_norm(tensors, config, &name("attn_k_norm"))?,
             out: linear(tensors, &name("attn_out"), dim, dim)?,
-            hidden_norm: layer_norm(tensors, &name("ln2"), dim)?,
+            post_attention_norm: norm_if_there(tensors, config, &name("attn_post_norm"), dim)?,
+            post_hidden_norm: norm_if_there(tensors, config, &name("ffn_post_norm"), dim)?,
+            attention_scale: tensors.vector_if_there(&name("ls1.weight"), dim)?,
+            hidden_scale: tensors.vector_if_there(&name("ls2.weight"), dim)?,
+            hidden_norm: norm(tensors, config, &name("ln2"), dim)?,
+            gate: linear_if_there(tensors, &name("ffn_gate"), hidden, dim)?,
             up: linear(tensors, &name(up), hidden, dim)?,
             down: linear(tensors, &name(down), dim, hidden)?,
         })
     }
 
-    fn linears(&self) -> [&Linear<P>; 6] {
-        [
-            &self.query,
-            &self.key,
-            &self.value,
-            &self.out,
-            &self.up,
-            &self.down,
-        ]
+    fn linears(&self) -> impl Iterator<Item = &Linear<P>> {
+        let attention = [&self.query, &self.key, &self.value, &self.out];
+        let feed_forward = [&self.up, &self.down].into_iter().chain(&self.gate);
+        attention.into_iter().chain(feed_forward)
     }
 }
 
 impl<P: Packing> Merger<P> {
-    /// Reads a norm of `width` and two matrices of these names.
+    /// Reads a norm of `width` and two matrices of these names, with rows of `inner` between them.
     fn read<T: Tensors<Packing = P>>(
         tensors: &mut T,
         config: &VisionConfig,
         [norm, first, second]: &[String; 3],
-        width: usize,
+        (width, inner): (usize, usize),
     ) -> Result<Self, LoadError> {
         let side = config.dim * config.merged_patches();
         Ok(Self {
-            norm: layer_norm(tensors, norm, width)?,
-            first: linear(tensors, first, side, side)?,
-            second: linear(tensors, second, config.projection_dim, side)?,
+            norm: Some(self::norm(tensors, config, norm, width)?),
+            reduce: None,
+            first: linear(tensors, first, inner, side)?,
+            second: linear(tensors, second, config.projection_dim, inner)?,
         })
     }
 
-    fn linears(&self) -> [&Linear<P>; 2] {
-        [&self.first, &self.second]
+    /// Reads Pixtral's: neighbors are reduced to one patch, in towers that merge.
+    fn read_reduced<T: Tensors<Packing = P>>(
+        tensors: &mut T,
+        config: &VisionConfig,
+    ) -> Result<Self, LoadError> {
+        let (dim, out) = (config.dim, config.projection_dim);
+        let side = dim * config.merged_patches();
+        let merges = side > dim;
+        let norm = merges.then(|| norm(tensors, config, "mm.input_norm", dim));
+        let norm = norm.transpose()?;
+        let reduce = merges.then(|| linear(tensors, "mm.patch_merger", dim, side));
+        Ok(Self {
+            norm,
+            reduce: reduce.transpose()?,
+            first: linear(tensors, "mm.1", out, dim)?,
+            second: linear(tensors, "mm.2", out, out)?,
+        })
+    }
+
+    fn linears(&self) -> impl Iterator<Item = &Linear<P>> {
+        self.reduce.iter().chain([&self.first, &self.second])
     }
 }
 
@@ -228,10 +306,18 @@ impl<P: Packing> TowerHead<P> {
             Projector::Idefics3 => Self::Joined {
                 matrix: linear(tensors, "mm.model.fc", out, dim * config.merged_patches())?,
             },
-            Projector::Qwen3Vl => {
+            Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Qwen3Vl => {
                 let names = ["v.post_ln", "mm.0", "mm.2"].map(str::to_owned);
-                Self::Merged(Merger::read(tensors, config, &names, dim)?)
+                let side = dim * config.merged_patches();
+                Self::Merged(Merger::read(tensors, config, &names, (dim, side))?)
             }
+            Projector::Pixtral => Self::Merged(Merger::read_reduced(tensors, config)?),
+            Projector::Llava => Self::Merged(Merger {
+                norm: None,
+                reduce: None,
+                first: linear(tensors, "mm.0", out, dim)?,
+                second: linear(tensors, "mm.2", out, out)?,
+            }),
             Projector::Gemma3 => {
                 let stored = tensors.table("mm.input_projection.weight", dim, out)?;
                 Self::Pooled {
@@ -245,7 +331,7 @@ impl<P: Packing> TowerHead<P> {
     fn linears(&self) -> impl Iterator<Item = &Linear<P>> {
         let linears: Vec<&Linear<P>> = match self {
             Self::Joined { matrix } => vec![matrix],
-            Self::Merged(merger) => merger.linears().to_vec(),
+            Self::Merged(merger) => merger.linears().collect(),
             Self::Pooled { .. } => Vec::new(),
         };
         linears.into_iter()
@@ -262,6 +348,62 @@ fn read_patches<T: Tensors>(tensors: &mut T, config: &VisionConfig) -> Result<Ve
         kernel.iter_mut().zip(second).for_each(|(sum, x)| *sum += x);
     }
     Ok(kernel)
+}
+
+/// The row without a patch, and the entries of the table for patches.
+fn read_places<T: Tensors>(
+    tensors: &mut T,
+    config: &VisionConfig,
+) -> Result<(Option<Vec<f32>>, Vec<f32>), LoadError> {
+    let (dim, entries) = (config.dim, config.table_edge * config.table_edge);
+    let mut class = None;
+    if config.traits.class_token {
+        class = Some(tensors.vector("v.class_embd", dim)?);
+    }
+    if config.traits.positions.is_none() {
+        // The first converter of Qwen2-VL writes a table that nothing reads.
+        tensors.ignore("v.position_embd.weight");
+        return Ok((class, Vec::new()));
+    }
+    let first = usize::from(class.is_some());
+    let mut table = tensors.table("v.position_embd.weight", first + entries, dim)?;
+    let patches = table.split_off(first * dim);
+    if let Some(class) = &mut class {
+        class.iter_mut().zip(&table).for_each(|(sum, x)| *sum += x);
+    }
+    Ok((class, patches))
+}
+
+/// The row at the end of a line, in a tower with such rows.
+fn read_line_end<T: Tensors>(
+    tensors: &mut T,
+    config: &VisionConfig,
+) -> Result<Option<Vec<f32>>, LoadError> {
+    // Old files have the first name of two.
+    let names = match config.projector {
+        Projector::Pixtral => ["v.token_embd.img_break"; 2],
+        Projector::Llava => ["model.image_newline", "v.image_newline"],
+        _ => return Ok(None),
+    };
+    let [old, name] = names;
+    let name = if tensors.has(old) { old } else { name };
+    if config.projector == Projector::Llava && config.windows == Windows::Whole {
+        tensors.ignore(name);
+        return Ok(None);
+    }
+    tensors.vector(name, config.projection_dim).map(Some)
+}
+
+/// Counts the tensors of a layer that is not run as used.
+fn ignore_layer<T: Tensors>(tensors: &mut T, layer: usize) {
+    const PARTS: [&str; 8] = [
+        "ln1", "ln2", "attn_q", "attn_k", "attn_v", "attn_out", "ffn_up", "ffn_down",
+    ];
+    for part in PARTS {
+        for kind in ["weight", "bias"] {
+            tensors.ignore(&format!("v.blk.{layer}.{part}.{kind}"));
+        }
+    }
 }
 
 /// Queries, keys and values, as three tensors or as one.
@@ -311,11 +453,57 @@ fn linear<T: Tensors>(
     })
 }
 
-fn layer_norm<T: Tensors>(tensors: &mut T, name: &str, dim: usize) -> Result<LayerNorm, LoadError> {
-    Ok(LayerNorm {
-        weight: tensors.vector(&format!("{name}.weight"), dim)?,
-        bias: tensors.vector(&format!("{name}.bias"), dim)?,
+fn linear_if_there<T: Tensors>(
+    tensors: &mut T,
+    name: &str,
+    rows: usize,
+    cols: usize,
+) -> Result<Option<Linear<T::Packing>>, LoadError> {
+    let is_there = tensors.has(&format!("{name}.weight"));
+    let linear = is_there.then(|| linear(tensors, name, rows, cols));
+    linear.transpose()
+}
+
+/// A norm of the tower's kind. A layer norm has biases.
+fn norm<T: Tensors>(
+    tensors: &mut T,
+    config: &VisionConfig,
+    name: &str,
+    len: usize,
+) -> Result<Norm, LoadError> {
+    let centered = config.traits.norm == NormKind::Layer;
+    let bias = format!("{name}.bias");
+    Ok(Norm {
+        weight: tensors.vector(&format!("{name}.weight"), len)?,
+        bias: centered.then(|| tensors.vector(&bias, len)).transpose()?,
+        centered,
     })
+}
+
+fn norm_if_there<T: Tensors>(
+    tensors: &mut T,
+    config: &VisionConfig,
+    name: &str,
+    len: usize,
+) -> Result<Option<Norm>, LoadError> {
+    let is_there = tensors.has(&format!("{name}.weight"));
+    let norm = is_there.then(|| norm(tensors, config, name, len));
+    norm.transpose()
+}
+
+/// An RMS norm of queries or keys: of each head, or of all together.
+fn head_norm<T: Tensors>(
+    tensors: &mut T,
+    config: &VisionConfig,
+    name: &str,
+) -> Result<Option<Norm>, LoadError> {
+    let name = format!("{name}.weight");
+    if !tensors.has(&name) {
+        return Ok(None);
+    }
+    let of_head = tensors.vector(&name, config.head_dim());
+    let weight = of_head.or_else(|_| tensors.vector(&name, config.dim))?;
+    Ok(Some(Norm::rms(weight)))
 }
 
 /// A matrix of rows of `cols`, with rows and columns exchanged.

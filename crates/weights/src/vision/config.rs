@@ -6,7 +6,7 @@ use crate::config::keys::Keys;
 use crate::config::{architecture_name, grouped, limits};
 use crate::gguf::Gguf;
 use crate::{ConfigError, LoadError};
-use media::Recipe;
+use media::{PatchOrder, Recipe};
 
 /// `general.architecture` of a file with a tower.
 const ARCHITECTURE: &str = "clip";
@@ -22,8 +22,35 @@ const TABLE_EDGE_MAX: usize = 1024;
 const DEEPSTACK_MAX: usize = 16;
 /// Base of the frequencies of the 2D rope.
 const THETA: f32 = 10_000.0;
+/// Pixels of the edge of a window of attention, where a file does not name it.
+const WINDOW: usize = 112;
 /// Epsilon of the norms where a file names none.
 const EPS: f32 = 1e-6;
+
+/// Which patches see each other. The recipe's order ([`media::PatchOrder::Windows`]) has the patches of a window together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Windows {
+    /// All of a picture.
+    Whole,
+    /// All of a picture in the last of so many layers, those of a window in the others.
+    Layers {
+        /// Layers from one that attends to the whole picture to the next.
+        full_every: usize,
+    },
+    /// Those of a window, in all layers: each is a picture of its own, and places count from its corner.
+    Pictures,
+}
+
+impl Windows {
+    /// Whether patches see those of their own window only, in this layer.
+    pub fn bound(self, layer: usize) -> bool {
+        match self {
+            Self::Whole => false,
+            Self::Layers { full_every } => !(layer + 1).is_multiple_of(full_every),
+            Self::Pictures => true,
+        }
+    }
+}
 
 /// Whether a file holds a tower, and not a model of text.
 pub fn is_tower(gguf: &Gguf) -> bool {
@@ -37,8 +64,10 @@ pub struct VisionConfig {
     pub projector: Projector,
     /// Properties of the kind.
     pub traits: TowerTraits,
-    /// Layers.
+    /// Layers that are computed.
     pub layers: usize,
+    /// Layers that the file may have: later ones change no row.
+    pub stored_layers: usize,
     /// Width of the stream.
     pub dim: usize,
     /// Width of the feed-forward parts.
@@ -47,7 +76,7 @@ pub struct VisionConfig {
     pub heads: usize,
     /// Pixels of a patch's edge.
     pub patch: usize,
-    /// Entries of the learned table along one edge.
+    /// Entries of the learned table along one edge, in a tower with one.
     pub table_edge: usize,
     /// Patches next to each other, in both directions, that become one row.
     pub merge: usize,
@@ -61,6 +90,8 @@ pub struct VisionConfig {
     pub projection_dim: usize,
     /// Layers after which rows for the next text layer are made, ascending.
     pub deepstack: Vec<usize>,
+    /// Which patches see each other.
+    pub windows: Windows,
     /// The recipe by which an image becomes the tower's input.
     pub recipe: Recipe,
 }
@@ -85,7 +116,8 @@ impl VisionConfig {
         let projector = read_projector(&clip, &keys)?;
         let traits = projector.traits();
         let dim = grouped(&keys, "embedding_length", limits::DIM)?;
-        let layers = keys.required("block_count", 1, limits::LAYERS)?;
+        let stored_layers = keys.required("block_count", 1, limits::LAYERS)?;
+        let layers = read_layers(&keys, projector, stored_layers)?;
         let patch = keys.required("patch_size", 1, PATCH_MAX)?;
         let merge = read_merge(&keys, traits.merge)?;
         let image = keys.required("image_size", patch, EDGE_MAX)?;
@@ -97,13 +129,20 @@ impl VisionConfig {
                 format!("at most {TABLE_EDGE_MAX} patches"),
             ));
         }
+        let (windows, window_edge) = read_windows(&keys, projector, (patch, merge))?;
+        let mut recipe = recipe::read(&keys, projector, (image, patch, merge))?;
+        if let Some(edge) = window_edge {
+            let merge = merge as u32;
+            recipe.order = PatchOrder::Windows { merge, edge };
+        }
         Ok(Self {
             projector,
             traits,
             layers,
+            stored_layers,
             dim,
-            hidden: keys.required("feed_forward_length", 1, limits::HIDDEN)?,
-            heads: read_heads(&keys, dim, traits.roped)?,
+            hidden: read_hidden(gguf, &keys, dim)?,
+            heads: read_heads(&keys, dim, traits.rope.is_some())?,
             patch,
             table_edge,
             merge,
@@ -114,9 +153,10 @@ impl VisionConfig {
             theta: keys
                 .float("rope.freq_base", limits::THETA)?
                 .unwrap_or(THETA),
-            projection_dim: keys.required("projection_dim", 1, limits::DIM)?,
+            projection_dim: read_projection(gguf, &keys, projector)?,
             deepstack: read_deepstack(&keys, layers)?,
-            recipe: recipe::read(&keys, projector, (image, patch, merge))?,
+            windows,
+            recipe,
         })
     }
 
@@ -185,6 +225,58 @@ fn read_projector(clip: &Keys<'_>, keys: &Keys<'_>) -> Result<Projector, ConfigE
     })
 }
 
+/// The layers that are computed: in LLaVA up to the one whose output the projector takes. Files of the first converter have
+/// no others, and name none.
+fn read_layers(keys: &Keys<'_>, projector: Projector, stored: usize) -> Result<usize, ConfigError> {
+    const NAME: &str = "feature_layer";
+    if projector != Projector::Llava {
+        return Ok(stored);
+    }
+    match keys.numbers(NAME, limits::LAYERS)?.as_deref() {
+        None => Ok(stored),
+        Some([layer]) => usize::try_from(*layer)
+            .ok()
+            .filter(|layer| (1..=stored).contains(layer))
+            .ok_or_else(|| keys.range(NAME, layer, format!("1 to {stored}"))),
+        Some(_) => Err(keys.unsupported(NAME, "the output of several layers side by side")),
+    }
+}
+
+/// The width of a row. Files of LLaVA have another number under the key: the width of CLIP's own projection.
+fn read_projection(
+    gguf: &Gguf,
+    keys: &Keys<'_>,
+    projector: Projector,
+) -> Result<usize, ConfigError> {
+    const NAME: &str = "projection_dim";
+    let tensor = match projector {
+        Projector::Llava => gguf.tensor("mm.2.weight"),
+        _ => None,
+    };
+    let Some(width) = tensor.map(|tensor| tensor.rows()) else {
+        return keys.required(NAME, 1, limits::DIM);
+    };
+    if (1..=limits::DIM).contains(&width) {
+        return Ok(width);
+    }
+    Err(keys.range(NAME, width, format!("1 to {}", limits::DIM)))
+}
+
+/// The width of the feed-forward parts. The first converter of Qwen2-VL writes 0, and exchanges the names of the matrices.
+fn read_hidden(gguf: &Gguf, keys: &Keys<'_>, dim: usize) -> Result<usize, ConfigError> {
+    const NAME: &str = "feed_forward_length";
+    let up = gguf.tensor("v.blk.0.ffn_up.weight");
+    let hidden = match (keys.required(NAME, 0, limits::HIDDEN)?, up) {
+        (0, Some(up)) if up.rows() == dim => up.cols(),
+        (0, Some(up)) => up.rows(),
+        (hidden, _) => hidden,
+    };
+    if (1..=limits::HIDDEN).contains(&hidden) {
+        return Ok(hidden);
+    }
+    Err(keys.range(NAME, hidden, format!("1 to {}", limits::HIDDEN)))
+}
+
 fn read_heads(keys: &Keys<'_>, dim: usize, roped: bool) -> Result<usize, ConfigError> {
     const NAME: &str = "attention.head_count";
     let heads = keys.required(NAME, 1, limits::HEADS)?;
@@ -215,6 +307,29 @@ fn read_activation(clip: &Keys<'_>) -> Result<Activation, ConfigError> {
         (true, false) => Ok(Activation::Gelu),
         (false, true) => Ok(Activation::Silu),
         (false, false) => Ok(Activation::QuickGelu),
+    }
+}
+
+/// Which patches see each other, and the patches along the edge of a window.
+fn read_windows(
+    keys: &Keys<'_>,
+    projector: Projector,
+    (patch, merge): (usize, usize),
+) -> Result<(Windows, Option<u32>), ConfigError> {
+    if projector == Projector::Llava && keys.get("image_grid_pinpoints").is_some() {
+        return Ok((Windows::Pictures, None));
+    }
+    if projector != Projector::Qwen25Vl {
+        return Ok((Windows::Whole, None));
+    }
+    let full_every = keys.required("n_wa_pattern", 1, limits::LAYERS)?;
+    let pixels = keys.size("window_size", 1, EDGE_MAX)?.unwrap_or(WINDOW);
+    match pixels / (patch * merge) {
+        0 => Err(keys.range("window_size", pixels, format!("at least {}", patch * merge))),
+        blocks => Ok((
+            Windows::Layers { full_every },
+            Some((blocks * merge) as u32),
+        )),
     }
 }
 

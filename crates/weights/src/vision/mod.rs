@@ -13,5 +13,5 @@ mod recipe;
 #[cfg(test)]
 mod tests;
 
-pub use config::{VisionConfig, is_tower};
-pub use projector::{Activation, Positions, Projector, TowerTraits};
+pub use config::{VisionConfig, Windows, is_tower};
+pub use projector::{Activation, NormKind, Positions, Projector, TowerRopeKind, TowerTraits};

@@ -9,6 +9,14 @@ pub enum Projector {
     Qwen3Vl,
     /// Gemma 3: SigLIP, the mean of neighbors, a norm, one matrix.
     Gemma3,
+    /// Qwen2-VL: 2D rope, two matrices.
+    Qwen2Vl,
+    /// Qwen2.5-VL: as Qwen2-VL, with RMS norms, gates, and windows in most layers.
+    Qwen25Vl,
+    /// Pixtral, Mistral Small 3.1 and later, Ministral 3: 2D rope, RMS norms, gates, lines with ends.
+    Pixtral,
+    /// LLaVA 1.5 and 1.6: CLIP, two matrices; in 1.6 lines with ends.
+    Llava,
 }
 
 /// The non-linearity of a tower's feed-forward parts.
@@ -31,32 +39,75 @@ pub enum Positions {
     Interpolated,
 }
 
-/// Differences between towers that do not depend on metadata.
+/// How queries and keys turn by row and column: which entries of a head are pairs, and the frequency of each pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TowerRopeKind {
+    /// Pairs `(i, i + head_dim / 2)`: the first half of the pairs turns by the row, the second by the column, with equal
+    /// frequencies.
+    Halves,
+    /// Pairs `(2i, 2i + 1)`: the first half of the pairs turns by the row, with every second frequency of a head, the second
+    /// half by the column, with those between.
+    Interleaved,
+}
+
+/// The kind of a tower's norms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// Less the mean, divided by the deviation, scaled and shifted.
+    Layer,
+    /// Divided by the root of the mean square, and scaled.
+    Rms,
+}
+
+/// Differences between towers that do not depend on metadata. What a tower has besides, such as gates, norms of queries,
+/// norms after a part, and scales of a layer, is read from the file's tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TowerTraits {
-    /// How places become entries of the table.
-    pub positions: Positions,
-    /// Whether queries and keys turn by row and column.
-    pub roped: bool,
+    /// The kind of all norms of the layers.
+    pub norm: NormKind,
+    /// How places become entries of the learned table; `None`: there is no table.
+    pub positions: Option<Positions>,
+    /// How queries and keys turn by row and column; `None`: not at all.
+    pub rope: Option<TowerRopeKind>,
+    /// Whether each picture, or each window of a picture, begins with a learned row that has no patch. It has the first entry of
+    /// the table, and becomes no row of the output.
+    pub class_token: bool,
+    /// Whether there is a norm before the layers.
+    pub pre_norm: bool,
     /// Whether there is a norm after the layers, over all rows.
     pub post_norm: bool,
-    /// Patches next to each other that become one row, if the file does not say.
+    /// Patches next to each other, along an edge, that become one row, if the file does not say.
     pub merge: usize,
-    /// Whether these become their mean; else they stand side by side.
-    pub averaged: bool,
 }
 
 const SIGLIP: TowerTraits = TowerTraits {
-    positions: Positions::Buckets,
-    roped: false,
+    norm: NormKind::Layer,
+    positions: Some(Positions::Buckets),
+    rope: None,
+    class_token: false,
+    pre_norm: false,
     post_norm: true,
     merge: 2,
-    averaged: false,
+};
+
+const QWEN2: TowerTraits = TowerTraits {
+    positions: None,
+    rope: Some(TowerRopeKind::Halves),
+    post_norm: false,
+    ..SIGLIP
 };
 
 impl Projector {
     /// All projectors that are computed.
-    pub const ALL: [Self; 3] = [Self::Idefics3, Self::Qwen3Vl, Self::Gemma3];
+    pub const ALL: [Self; 7] = [
+        Self::Idefics3,
+        Self::Qwen3Vl,
+        Self::Gemma3,
+        Self::Qwen2Vl,
+        Self::Qwen25Vl,
+        Self::Pixtral,
+        Self::Llava,
+    ];
 
     /// The name in files.
     pub const fn name(self) -> &'static str {
@@ -64,6 +115,10 @@ impl Projector {
             Self::Idefics3 => "idefics3",
             Self::Qwen3Vl => "qwen3vl_merger",
             Self::Gemma3 => "gemma3",
+            Self::Qwen2Vl => "qwen2vl_merger",
+            Self::Qwen25Vl => "qwen2.5vl_merger",
+            Self::Pixtral => "pixtral",
+            Self::Llava => "mlp",
         }
     }
 
@@ -79,14 +134,27 @@ impl Projector {
         match self {
             Self::Idefics3 => SIGLIP,
             Self::Qwen3Vl => TowerTraits {
-                positions: Positions::Interpolated,
-                roped: true,
-                post_norm: false,
-                ..SIGLIP
+                positions: Some(Positions::Interpolated),
+                ..QWEN2
             },
-            Self::Gemma3 => TowerTraits {
-                merge: 4,
-                averaged: true,
+            Self::Gemma3 => TowerTraits { merge: 4, ..SIGLIP },
+            Self::Qwen2Vl => QWEN2,
+            Self::Qwen25Vl => TowerTraits {
+                norm: NormKind::Rms,
+                ..QWEN2
+            },
+            Self::Pixtral => TowerTraits {
+                norm: NormKind::Rms,
+                rope: Some(TowerRopeKind::Interleaved),
+                pre_norm: true,
+                merge: 1,
+                ..QWEN2
+            },
+            Self::Llava => TowerTraits {
+                class_token: true,
+                pre_norm: true,
+                post_norm: false,
+                merge: 1,
                 ..SIGLIP
             },
         }

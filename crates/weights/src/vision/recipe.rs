@@ -4,12 +4,14 @@ use super::config::EDGE_MAX;
 use super::projector::Projector;
 use crate::ConfigError;
 use crate::config::keys::Keys;
-use media::plan::{SmartResize, Tiles};
-use media::{Normalization, Recipe};
+use media::plan::{LongestEdge, PINPOINTS_MAX, Pinpoints, SmartResize, TILES_MAX, Tiles};
+use media::{Grid, Normalization, Recipe, Size};
 
 /// Tiles along the longest edge, where a file does not name the edge.
 const TILES_ALONG: usize = 4;
-/// Pixels of a resized picture of Qwen3-VL, at least and at most, where a file does not name them.
+/// Pixels of a resized picture of Qwen2-VL and Qwen2.5-VL, and of Qwen3-VL, at least and at most, where a file does not name
+/// them.
+const QWEN2_PIXELS: (usize, usize) = (3_136, 12_845_056);
 const QWEN3_PIXELS: (usize, usize) = (65_536, 16_777_216);
 /// Pixels of a resized picture that a file may name.
 const PIXELS_MAX: usize = media::plan::VIEW_PIXELS_MAX as usize;
@@ -23,9 +25,15 @@ pub(super) fn read(
     projector: Projector,
     (edge, patch, merge): (usize, usize, usize),
 ) -> Result<Recipe, ConfigError> {
+    let usual = match projector {
+        Projector::Idefics3 | Projector::Gemma3 | Projector::Qwen3Vl => Normalization::HALF,
+        Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Pixtral | Projector::Llava => {
+            Normalization::CLIP
+        }
+    };
     let normalization = Normalization {
-        mean: channels(keys, "image_mean", 0.5, MEAN)?,
-        std: channels(keys, "image_std", 0.5, DEVIATION)?,
+        mean: channels(keys, "image_mean", usual.mean, MEAN)?,
+        std: channels(keys, "image_std", usual.std, DEVIATION)?,
     };
     let pixels = |size: usize| size as u32;
     Ok(match projector {
@@ -44,8 +52,11 @@ pub(super) fn read(
             whole_rows(keys, edge / patch, merge)?;
             Recipe::gemma3(pixels(edge), pixels(patch), pixels(merge), normalization)
         }
-        Projector::Qwen3Vl => {
-            let (least, most) = QWEN3_PIXELS;
+        Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Qwen3Vl => {
+            let (least, most) = match projector {
+                Projector::Qwen3Vl => QWEN3_PIXELS,
+                _ => QWEN2_PIXELS,
+            };
             let least = keys
                 .size("image_min_pixels", 1, PIXELS_MAX)?
                 .unwrap_or(least);
@@ -63,7 +74,54 @@ pub(super) fn read(
             };
             Recipe::qwen(rule, normalization)
         }
+        Projector::Pixtral => {
+            let rule = LongestEdge {
+                longest_edge: pixels(edge),
+                patch: pixels(patch),
+                merge: pixels(merge),
+            };
+            Recipe::pixtral(rule, normalization)
+        }
+        Projector::Llava => match resolutions(keys, edge)? {
+            Some(resolutions) => {
+                let rule = Pinpoints {
+                    tile: pixels(edge),
+                    patch: pixels(patch),
+                    resolutions,
+                };
+                Recipe::llava_next(rule, normalization)
+            }
+            None => Recipe::llava(pixels(edge), pixels(patch), normalization),
+        },
     })
+}
+
+/// The resolutions of a picture of tiles, as widths and heights in turn. Files of LLaVA 1.5 name none.
+fn resolutions(keys: &Keys<'_>, tile: usize) -> Result<Option<Vec<Size>>, ConfigError> {
+    const NAME: &str = "image_grid_pinpoints";
+    let Some(edges) = keys.numbers(NAME, 2 * PINPOINTS_MAX)? else {
+        return Ok(None);
+    };
+    let edges: Vec<u32> = edges
+        .into_iter()
+        .map(|edge| edge.try_into().unwrap_or_default())
+        .collect();
+    let (pairs, rest) = edges.as_chunks::<2>();
+    let tile = tile as u32;
+    let fits = |[width, height]: &[u32; 2]| {
+        let grid = Grid::of_cells(Size::new(*width, *height), tile);
+        let is_whole = width.is_multiple_of(tile) && height.is_multiple_of(tile);
+        let bound = EDGE_MAX as u32;
+        is_whole && width.max(height) <= &bound && (2..=TILES_MAX).contains(&grid.count())
+    };
+    if rest.is_empty() && !pairs.is_empty() && pairs.iter().all(fits) {
+        let sizes = pairs
+            .iter()
+            .map(|[width, height]| Size::new(*width, *height));
+        return Ok(Some(sizes.collect()));
+    }
+    let bound = format!("pairs of multiples of {tile}, with 2 to {TILES_MAX} tiles");
+    Err(keys.range(NAME, format!("{edges:?}"), bound))
 }
 
 /// Refuses a picture of a fixed size with patches along an edge that do not become whole rows. Pixels beyond the last patch
@@ -80,11 +138,11 @@ fn whole_rows(keys: &Keys<'_>, patches: usize, merge: usize) -> Result<(), Confi
 fn channels(
     keys: &Keys<'_>,
     name: &str,
-    usual: f32,
+    usual: [f32; 3],
     bound: std::ops::RangeInclusive<f32>,
 ) -> Result<[f32; 3], ConfigError> {
     let Some(numbers) = keys.floats(name, 3)? else {
-        return Ok([usual; 3]);
+        return Ok(usual);
     };
     let found = format!("{numbers:?}");
     match <[f32; 3]>::try_from(numbers) {

@@ -1,14 +1,19 @@
 //! Metadata of towers: what is read, and what is refused by name.
 
-use super::{Activation, Projector, VisionConfig, is_tower};
+use super::{Activation, Projector, VisionConfig, Windows, is_tower};
 use crate::ConfigError;
 use crate::gguf::{Gguf, GgufWriter};
-use media::{Detail, Size};
+use media::{Detail, Normalization, PatchOrder, Size};
 
 type Change = fn(&mut GgufWriter);
 
 /// A file of keys without tensors: those of SmolVLM, without the ones named in `left_out`, then `more`.
 fn file(left_out: &[&str], more: Change) -> Gguf {
+    file_of(left_out, "idefics3", more)
+}
+
+/// The same with another projector.
+fn file_of(left_out: &[&str], projector: &str, more: Change) -> Gguf {
     let mut out = GgufWriter::new();
     out.str("general.architecture", "clip");
     let numbers = [
@@ -26,7 +31,7 @@ fn file(left_out: &[&str], more: Change) -> Gguf {
         out.u32(&format!("clip.vision.{key}"), *value);
     }
     if !left_out.contains(&"projector_type") {
-        out.str("clip.projector_type", "idefics3");
+        out.str("clip.projector_type", projector);
     }
     if !left_out.contains(&"use_gelu") {
         out.bool("clip.use_gelu", true);
@@ -235,6 +240,119 @@ fn bounds_of_pictures_and_of_rows_for_further_layers_are_checked() {
     };
     let said = config(&left_out, reversed).unwrap_err().to_string();
     assert!(said.contains("image_min_pixels"), "{said}");
+}
+
+/// Keys that SmolVLM's file has and others have not.
+const SMOLVLM: [&str; 4] = [
+    "projector_type",
+    "projector.scale_factor",
+    "preproc_image_size",
+    "use_gelu",
+];
+
+#[test]
+fn windows_of_qwen_2_5_are_read_and_checked() {
+    let plain: Change = |out| {
+        put_projector(out, "qwen2.5vl_merger");
+        put(out, "n_wa_pattern", 4);
+        out.bool("clip.use_silu", true);
+    };
+    let config = config(&SMOLVLM, plain).unwrap();
+    assert_eq!(config.windows, Windows::Layers { full_every: 4 });
+    let bound: Vec<usize> = (0..12)
+        .filter(|layer| !config.windows.bound(*layer))
+        .collect();
+    assert_eq!(bound, [3, 7, 11]);
+    // 112 pixels are 3 blocks of 2 by 2 patches of 16, and some pixels more.
+    let order = PatchOrder::Windows { merge: 2, edge: 6 };
+    assert_eq!(config.recipe.order, order);
+    assert_eq!(config.recipe.normalization, Normalization::CLIP);
+    let rows: [(&str, Change); 3] = [
+        ("`clip.vision.n_wa_pattern` is missing", |_| {}),
+        ("n_wa_pattern` is 0, must be 1 to", |out| {
+            put(out, "n_wa_pattern", 0)
+        }),
+        ("window_size` is 31, must be at least 32", |out| {
+            put(out, "n_wa_pattern", 4);
+            put(out, "window_size", 31);
+        }),
+    ];
+    for (part, more) in rows {
+        let said = refused("qwen2.5vl_merger", more);
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn longest_edge_and_merge_of_pixtral_are_read() {
+    let config = config(&SMOLVLM, |out| {
+        put_projector(out, "pixtral");
+        out.bool("clip.use_silu", true);
+    });
+    let config = config.unwrap();
+    assert_eq!((config.merge, config.activation), (1, Activation::Silu));
+    // 512 pixels of 16, each line with a mark.
+    let plan = config
+        .recipe
+        .plan(Size::new(1024, 512), Detail::High)
+        .unwrap();
+    assert_eq!(plan.rows, 16 * 33);
+    assert!(config.rows_max() >= plan.rows as usize);
+}
+
+#[test]
+fn layers_and_resolutions_of_llava_are_read_and_checked() {
+    let plain: Change = |out| put_projector(out, "mlp");
+    let first = config(&SMOLVLM, plain).unwrap();
+    assert_eq!((first.layers, first.windows), (12, Windows::Whole));
+    assert_eq!(first.activation, Activation::QuickGelu);
+    assert_eq!(first.rows_max(), 32 * 32);
+    let next = config(&SMOLVLM, |out| {
+        put_projector(out, "mlp");
+        out.i32s("clip.vision.feature_layer", &[11]);
+        out.i32s("clip.vision.image_grid_pinpoints", &[512, 1024, 1024, 512]);
+    });
+    let next = next.unwrap();
+    assert_eq!((next.layers, next.stored_layers), (11, 12));
+    assert_eq!(next.windows, Windows::Pictures);
+    let plan = next
+        .recipe
+        .plan(Size::new(1024, 512), Detail::Auto)
+        .unwrap();
+    assert_eq!(plan.rows, 32 * 32 + 32 * 65);
+    assert!(next.rows_max() >= 32 * 65);
+    let rows: [(&str, Change); 6] = [
+        ("feature_layer` is 13, must be 1 to 12", |out| {
+            out.i32s("clip.vision.feature_layer", &[13]);
+        }),
+        ("feature_layer` is 0", |out| {
+            out.i32s("clip.vision.feature_layer", &[0]);
+        }),
+        ("several layers", |out| {
+            out.i32s("clip.vision.feature_layer", &[4, 11]);
+        }),
+        ("pairs of multiples of 512, with 2 to 64 tiles", |out| {
+            out.i32s("clip.vision.image_grid_pinpoints", &[512, 1024, 1024]);
+        }),
+        ("must be pairs of multiples of 512", |out| {
+            out.i32s("clip.vision.image_grid_pinpoints", &[512, 1000]);
+        }),
+        ("must be pairs of multiples of 512", |out| {
+            out.i32s("clip.vision.image_grid_pinpoints", &[-512, 1 << 30]);
+        }),
+    ];
+    for (part, more) in rows {
+        let said = refused("mlp", more);
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+/// The error for a file with this projector and these keys.
+fn refused(projector: &str, more: Change) -> String {
+    let mut left_out = SMOLVLM.to_vec();
+    left_out.retain(|key| *key != "projector_type");
+    let gguf = file_of(&left_out, projector, more);
+    VisionConfig::from_gguf(&gguf).unwrap_err().to_string()
 }
 
 fn put(out: &mut GgufWriter, key: &str, value: u32) {
