@@ -71,13 +71,13 @@ fn rows_have_the_same_bits_with_all_threads_and_after_a_dropped_encoding() {
             let size = Size::new(spec.image * 2, spec.image + 9);
             let views = views(&one, size, 7);
             for view in &views {
-                let (wanted, units) = rows(&mut one, Arc::clone(view));
+                let (wanted, _) = rows(&mut one, Arc::clone(view));
                 let dims = one.dims();
                 assert_eq!(wanted.len(), view.rows as usize * dims.row_width);
                 assert!(wanted.iter().any(|entry| entry.abs() > 1e-3), "{preset}");
                 // Another encoding that is given up leaves nothing behind.
                 let other: EncoderInput = Arc::clone(&views[0]) as EncoderInput;
-                three.begin(&other).unwrap();
+                let units = three.begin(&other).unwrap();
                 for _ in 0..units / 2 {
                     three.advance().unwrap();
                 }
@@ -101,8 +101,12 @@ fn a_pixel_changes_the_rows() {
             pixels: Pixels::new(view.pixels.size(), bytes),
             ..(*view).clone()
         });
+        let marks = (view.rows - view.merged.count()) as usize;
         let (first, second) = (rows(&mut tower, view).0, rows(&mut tower, other).0);
-        assert!(first.iter().zip(&second).all(|(a, b)| a != b), "{preset}");
+        // Ends of lines have no pixels.
+        let width = tower.dims().row_width;
+        let same = first.chunks(width).zip(second.chunks(width));
+        assert_eq!(same.filter(|(a, b)| a == b).count(), marks, "{preset}");
     }
 }
 

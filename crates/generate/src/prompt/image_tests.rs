@@ -8,8 +8,8 @@ use crate::images::{ImageMarks, ImagePart, Vision, measure};
 use crate::prompt_limit::{PromptTruncation, Truncation};
 use crate::request::GenerationParams;
 use crate::request_record::PromptRecord;
-use media::plan::{Fit, LongestEdge, SmartResize, Square, Tiles};
-use media::{Detail, DetailRows, Filter, Limits, Normalization, PatchOrder, Recipe, Rule};
+use media::plan::{Fit, LongestEdge, Pinpoints, SmartResize, Square, Tiles};
+use media::{Detail, DetailRows, Filter, Limits, Normalization, PatchOrder, Recipe, Rule, Size};
 use serde_json::json;
 use testing::vocabulary::Vocabulary;
 use text::{AnswerFormat, Tokenizer, image_part, text_part};
@@ -209,6 +209,11 @@ fn prompts_are_those_of_transformers_processors() {
         patch: 4,
         merge: 2,
     });
+    let pinpoints = Rule::Pinpoints(Pinpoints {
+        tile: 16,
+        patch: 4,
+        resolutions: vec![Size::new(32, 16), Size::new(16, 32)],
+    });
     let rows = [
         (
             "SmolVLM, tiles",
@@ -266,6 +271,12 @@ fn prompts_are_those_of_transformers_processors() {
             model(CHATML, ImageMarks::Llava, square()),
             (24, 16),
             "<|im_start|>user\n«0.0:4»\nwhat?<|im_end|>",
+        ),
+        (
+            "LLaVA 1.6: the whole, then lines without padding, each with its end",
+            model(CHATML, ImageMarks::Llava, pinpoints),
+            (32, 8),
+            "<|im_start|>user\n«0.0:16»«0.1:18»\nwhat?<|im_end|>",
         ),
     ];
     for (label, model, (width, height), want) in rows {

@@ -57,7 +57,11 @@ impl Pinpoints {
                 Step::Resize { to: fitted, filter },
                 centered(fitted, best, [0; 3]),
             ],
-            tiles: vec![of_one(best, all, seen, seen_rows)],
+            // A picture that is all padding is not looked at.
+            tiles: (seen_rows > 0)
+                .then(|| of_one(best, all, seen, seen_rows))
+                .into_iter()
+                .collect(),
         };
         let plan = Plan {
             canvases: vec![whole, large],

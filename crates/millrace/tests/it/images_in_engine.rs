@@ -233,6 +233,8 @@ fn answers_have_equal_bits_in_every_engine() {
         assert!(alone.iter().all(|said| said.len() == TOKENS), "{preset}");
         assert_ne!(alone[0], alone[4], "{preset}");
         let plain = EngineConfig::default();
+        // Images of LLaVA 1.6 have most rows.
+        let few = if preset == "tiny-mlp" { 18 } else { 10 };
         let engines = [
             (64, 0, plain),
             // Small steps where rows do not see each other, and a cache for less than an image.
@@ -246,9 +248,9 @@ fn answers_have_equal_bits_in_every_engine() {
                     ..plain
                 },
             ),
-            // Few pages: sequences are preempted.
+            // Few pages, for the longest prompt: sequences are preempted.
             (
-                10,
+                few,
                 2,
                 EngineConfig {
                     speculation: Speculation::PromptLookup,
@@ -264,7 +266,7 @@ fn answers_have_equal_bits_in_every_engine() {
             assert_eq!(bench.run(&asked, steps), alone, "{preset}, {pages} pages");
             let stats = bench.handle.stats();
             assert!(stats.encodings() > 0 && stats.prefix_hit_tokens() > 0);
-            assert!(pages > 10 || stats.preemptions() > 0, "{preset}");
+            assert!(pages > few || stats.preemptions() > 0, "{preset}");
         }
     }
 }
