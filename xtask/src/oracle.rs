@@ -17,7 +17,8 @@ pub(crate) const BUILD_ENV: [(&str, &str); 4] = [
     ("CXXFLAGS", "-fno-tree-dse -fno-dse"),
     (
         "CMAKE_ARGS",
-        "-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF",
+        // With its library for images, `mtmd`.
+        "-DGGML_NATIVE=ON -DLLAVA_BUILD=ON",
     ),
     ("CMAKE_BUILD_PARALLEL_LEVEL", "2"),
 ];

@@ -1,7 +1,7 @@
 //! Our speed beside llama.cpp's and candle's, on the same synthetic models in the same run.
 
 use crate::oracle::{BUILD_ENV, PACKAGES};
-use crate::shell::{self, Outcome, cargo, packaged_binary, python, root};
+use crate::shell::{self, Outcome, cargo, packaged_binary, python, root, target_dir};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,8 +9,8 @@ use std::process::Command;
 const SERVING: [&str; 4] = ["serve1", "serve8", "serve32", "layer"];
 
 /// Builds what the wished-for rows need, then hands over to `tools/rivals/rivals.py` with the
-/// caller's arguments. Ours are `--prepare` (build everything, write the models, measure nothing)
-/// and `--no-candle`.
+/// caller's arguments. Ours are `--prepare` (build everything, write the models, measure nothing),
+/// `--no-candle`, and `--vision` (towers of images instead, by `tools/rivals/vision.py`).
 pub(crate) fn run(args: &[String]) -> Outcome {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     let rest = args
@@ -20,6 +20,9 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let models = home.join("models");
     std::fs::create_dir_all(&models).map_err(|e| format!("{}: {e}", models.display()))?;
     let python = python("oracle", &PACKAGES, &BUILD_ENV)?;
+    if has("--vision") {
+        return vision(&python, &models, args);
+    }
     let mut script = Command::new(&python);
     script.arg(root().join("tools/rivals/rivals.py")).args(rest);
     script
@@ -40,6 +43,27 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         script.arg("--models-only");
     }
     shell::run(&mut script)
+}
+
+/// Towers of images, with the example that computes one alone.
+fn vision(python: &Path, models: &Path, args: &[String]) -> Outcome {
+    let example = ["-p", "cpu", "--example", "tower_speed"];
+    shell::run(
+        cargo()
+            .args(["build", "--release", "--locked"])
+            .args(example),
+    )?;
+    let examples = target_dir()?.join("release").join("examples");
+    let rest = args.iter().filter(|arg| *arg != "--vision");
+    shell::run(
+        Command::new(python)
+            .arg(root().join("tools/rivals/vision.py"))
+            .arg("--examples")
+            .arg(examples)
+            .arg("--models")
+            .arg(models)
+            .args(rest),
+    )
 }
 
 /// Builds llama.cpp's server from the sources of the library that is measured, with the same flags; minutes.

@@ -19,6 +19,8 @@ mod amx_attention_sources;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod amx_bf16_gemm;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod amx_dense_attention;
+#[cfg(target_arch = "x86_64")]
 mod amx_int8_dequantize;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod amx_int8_gemm;
@@ -28,10 +30,14 @@ pub(crate) mod attention;
 pub(crate) mod attention_int4;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod attention_int8;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) mod dense_attention;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod gemm;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod gemm_avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod gemm_avx2_floats;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod gemm_neon;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

@@ -17,12 +17,15 @@
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
+mod dense;
 mod int8;
 mod reference;
 mod schedule;
 #[cfg(test)]
 mod tests;
 mod workspace;
+
+pub use dense::{DENSE_TILE, DenseAttention, DenseShape, DenseSpan};
 
 use crate::kv::{KvBlock, LANES};
 use crate::{Isa, KvCache, KvKind, Pool};

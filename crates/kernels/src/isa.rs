@@ -232,6 +232,15 @@ impl Isa {
         self.level
     }
 
+    /// f32 elements of a vector; those of the narrowest vectors where there are none.
+    pub(crate) const fn vector_floats(self) -> usize {
+        match self.level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => 16,
+            _ => 8,
+        }
+    }
+
     /// Whether AMX may be used.
     pub(crate) const fn has_tiles(self) -> bool {
         self.tiles

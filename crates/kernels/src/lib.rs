@@ -31,7 +31,8 @@ mod recurrent;
 mod rope;
 
 pub use attention::{
-    AttentionBounds, AttentionParams, AttentionScratch, KV_SPLIT_SLOTS, QueryRow, Window, attend,
+    AttentionBounds, AttentionParams, AttentionScratch, DENSE_TILE, DenseAttention, DenseShape,
+    DenseSpan, KV_SPLIT_SLOTS, QueryRow, Window, attend,
 };
 pub use format::Format;
 pub use isa::{ISA_VARIABLE, Isa, IsaError};

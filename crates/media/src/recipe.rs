@@ -4,8 +4,8 @@ use crate::error::ImageFault;
 use crate::patches::{Normalization, PatchOrder, patches};
 use crate::pixels::Pixels;
 use crate::plan::{
-    Budget, LongestEdge, PARAMETER_MAX, Pinpoints, Plan, Slices, SmartResize, Square, TileGrid,
-    Tiles,
+    Budget, LongestEdge, PARAMETER_MAX, Pinpoints, Plan, Slices, SmartResize, SplitLarge, Square,
+    TileGrid, Tiles,
 };
 use crate::resize::Filter;
 use crate::size::{Grid, Size};
@@ -75,6 +75,7 @@ pub enum Rule {
     TileGrid(TileGrid),
     Slices(Slices),
     Pinpoints(Pinpoints),
+    SplitLarge(SplitLarge),
 }
 
 /// The recipe by which an image becomes a tower's input.
@@ -131,6 +132,11 @@ impl Recipe {
             }
             .plan(size),
             Rule::Pinpoints(rule) => rule.plan(size),
+            Rule::SplitLarge(rule) => SplitLarge {
+                tiles_max: tiles_of(detail, rule.tiles_max),
+                ..*rule
+            }
+            .plan(size),
         }
     }
 
@@ -194,6 +200,7 @@ impl Recipe {
             // A mark after each line of cells, of which there are no more than along the edge of the largest square.
             Rule::LongestEdge(_) => rows.saturating_add(rows.isqrt()),
             Rule::TileGrid(rule) => square(rule.tile, rule.patch, rule.shuffle),
+            Rule::SplitLarge(rule) => square(rule.tile, rule.patch, rule.merge).max(rule.rows_max),
             Rule::Slices(rule) => square(rule.slice, rule.patch, 1).saturating_mul(2),
             // A mark after each line of the largest resolution.
             Rule::Pinpoints(rule) => {
@@ -305,6 +312,30 @@ impl Recipe {
             }),
             patch,
             order: PatchOrder::Blocks(pool),
+            normalization,
+            rows: DetailRows::default(),
+        }
+    }
+
+    /// InternVL: tiles of the grid that is nearest to the image's ratio, and the whole.
+    #[must_use]
+    pub fn internvl(rule: TileGrid, normalization: Normalization) -> Self {
+        Self {
+            patch: rule.patch,
+            order: PatchOrder::Blocks(rule.shuffle),
+            rule: Rule::TileGrid(rule),
+            normalization,
+            rows: DetailRows::default(),
+        }
+    }
+
+    /// LFM2-VL: one picture, and tiles of a large image before it.
+    #[must_use]
+    pub fn lfm2(rule: SplitLarge, normalization: Normalization) -> Self {
+        Self {
+            patch: rule.patch,
+            order: PatchOrder::Blocks(rule.merge),
+            rule: Rule::SplitLarge(rule),
             normalization,
             rows: DetailRows::default(),
         }

@@ -22,6 +22,8 @@ pub const VISION_PRESETS: &[&str] = &[
     "tiny-qwen2.5vl_merger",
     "tiny-pixtral",
     "tiny-mlp",
+    "tiny-internvl",
+    "tiny-lfm2",
     "tiny-gemma4v",
     "tiny-gemma4uv",
     "small-idefics3",
@@ -31,6 +33,8 @@ pub const VISION_PRESETS: &[&str] = &[
     "small-qwen2.5vl_merger",
     "small-pixtral",
     "small-mlp",
+    "small-internvl",
+    "small-lfm2",
     "small-gemma4v",
     "small-gemma4uv",
 ];
@@ -60,6 +64,17 @@ const IDEFICS3_MARKS: &[&str] = &[
 const QWEN_MARKS: &[&str] = &["<|vision_start|>", "<|image_pad|>", "<|vision_end|>"];
 const PIXTRAL_MARKS: &[&str] = &["[IMG]", "[IMG_BREAK]", "[IMG_END]"];
 const LLAVA_MARKS: &[&str] = &["<image>"];
+const INTERNVL_MARKS: &[&str] = &["<img>", "<IMG_CONTEXT>", "</img>"];
+const LFM2_MARKS: &[&str] = &[
+    "<image>",
+    "<|image_start|>",
+    "<|image_end|>",
+    "<|img_thumbnail|>",
+    "<|img_row_1_col_1|>",
+    "<|img_row_1_col_2|>",
+    "<|img_row_2_col_1|>",
+    "<|img_row_2_col_2|>",
+];
 const GEMMA3_MARKS: &[&str] = &["<start_of_image>", "<image_soft_token>", "<end_of_image>"];
 
 const GEMMA4_MARKS: &[&str] = &["<|image>", "<|image|>", "<image|>"];
@@ -143,6 +158,8 @@ impl VisionSpec {
             Projector::Gemma3 => ("tiny-gemma3", GEMMA3_MARKS),
             Projector::Pixtral => ("tiny-llama", PIXTRAL_MARKS),
             Projector::Llava => ("tiny-llama", LLAVA_MARKS),
+            Projector::InternVl => ("tiny-qwen2", INTERNVL_MARKS),
+            Projector::Lfm2 => ("tiny-lfm2", LFM2_MARKS),
             Projector::Gemma4V => ("tiny-gemma4", GEMMA4_MARKS),
             Projector::Gemma4Uv => ("tiny-gemma4-31b", GEMMA4_MARKS),
         };
@@ -196,7 +213,7 @@ impl VisionSpec {
             .u32("general.quantization_version", 2)
             .bool("clip.has_vision_encoder", true)
             .str("clip.projector_type", self.projector.name())
-            .bool("clip.use_gelu", self.activation() == Activation::Gelu)
+            .bool("clip.use_gelu", self.uses_gelu())
             .bool("clip.use_silu", self.activation() == Activation::Silu)
             .u32(&key("image_size"), self.image)
             .u32(&key("patch_size"), self.patch)
@@ -218,6 +235,18 @@ impl VisionSpec {
             }
             Projector::Pixtral => {
                 out.u32(&key("spatial_merge_size"), self.merge);
+            }
+            Projector::InternVl => {
+                out.u32(&key("projector.scale_factor"), self.merge)
+                    .u32(&key("preproc_max_tiles"), 4);
+            }
+            Projector::Lfm2 => {
+                let unit = (self.patch * self.merge) * (self.patch * self.merge);
+                out.u32(&key("projector.scale_factor"), self.merge)
+                    .u32(&key("preproc_image_size"), self.image)
+                    .u32(&key("preproc_max_tiles"), 4)
+                    .u32(&key("image_min_pixels"), 2 * unit)
+                    .u32(&key("image_max_pixels"), 6 * unit);
             }
             Projector::Llava => {
                 let (one, two) = (self.image as i32, 2 * self.image as i32);
@@ -248,11 +277,18 @@ impl VisionSpec {
         )
     }
 
+    /// Whether the key of both kinds of gelu is set.
+    fn uses_gelu(&self) -> bool {
+        matches!(self.activation(), Activation::Gelu | Activation::GeluErf)
+    }
+
     fn activation(&self) -> Activation {
         match self.projector {
+            Projector::InternVl => Activation::GeluErf,
             Projector::Idefics3
             | Projector::Gemma3
             | Projector::Qwen3Vl
+            | Projector::Lfm2
             | Projector::Gemma4V
             | Projector::Gemma4Uv => Activation::Gelu,
             Projector::Qwen2Vl | Projector::Llava => Activation::QuickGelu,
@@ -310,7 +346,7 @@ impl TowerPlanner<'_> {
         match traits.positions {
             None => {}
             Some(Positions::Axes) => return self.numbers(name, &[dim, AXIS_ENTRIES, 2], SPREAD),
-            Some(Positions::Buckets | Positions::Interpolated) => {
+            Some(Positions::Buckets | Positions::Interpolated | Positions::Smoothed) => {
                 let class = u32::from(traits.class_token);
                 self.numbers(name, &[dim, table * table + class], SPREAD);
             }
@@ -354,6 +390,11 @@ impl TowerPlanner<'_> {
             self.norm(&name("attn_post_norm"), dim);
         }
         self.norm(&name("ln2"), dim);
+        if spec.projector == Projector::InternVl {
+            for scale in ["ls1.weight", "ls2.weight"] {
+                self.numbers(&name(scale), &[dim], 1.0);
+            }
+        }
         let (up, down) = if spec.swapped {
             ("ffn_down", "ffn_up")
         } else {
@@ -386,6 +427,16 @@ impl TowerPlanner<'_> {
                 self.numbers("v.token_embd.img_break", &[out], 1.0);
                 self.linear("mm.1", (dim, out), 1.0)?;
                 self.linear("mm.2", (out, out), 1.0)
+            }
+            Projector::InternVl => {
+                self.norm("mm.model.mlp.0", side);
+                self.linear("mm.model.mlp.1", (side, out), 1.0)?;
+                self.linear("mm.model.mlp.3", (out, out), 1.0)
+            }
+            Projector::Lfm2 => {
+                self.norm("mm.input_norm", side);
+                self.linear("mm.1", (side, 2 * out), 1.0)?;
+                self.linear("mm.2", (2 * out, out), 1.0)
             }
             Projector::Llava => {
                 self.numbers("model.image_newline", &[out], 1.0);

@@ -21,7 +21,7 @@ impl TowerPass {
         let post = weights.post_norm.as_ref();
         match &weights.head {
             TowerHead::Joined { matrix } => {
-                self.join(pool, config, post, rows.clone());
+                self.join(pool, config, (post, config.norm_eps), rows.clone());
                 let (isa, scratch) = (self.isa, &mut self.scratch);
                 let (x, cols) = (scratch.side.head(count), scratch.side.cols());
                 scratch.activations.load(isa, pool, x, count, cols);
@@ -37,7 +37,7 @@ impl TowerPass {
                 norm,
                 matrix,
             } => {
-                self.join(pool, config, post, rows.clone());
+                self.join(pool, config, (post, config.norm_eps), rows.clone());
                 let change = (*factor, standard.as_ref());
                 self.average(pool, config, (change, norm), count);
                 let (isa, scratch) = (self.isa, &mut self.scratch);
@@ -45,7 +45,7 @@ impl TowerPass {
                 project(isa, pool, matrix, &scratch.activations, out);
             }
             TowerHead::Pooled { norm, .. } => {
-                self.join(pool, config, post, rows.clone());
+                self.join(pool, config, (post, config.norm_eps), rows.clone());
                 self.average(pool, config, ((1.0, None), norm), count);
                 let scratch = &mut self.scratch;
                 if let Some(matrix) = pooled {
@@ -80,7 +80,7 @@ impl TowerPass {
         &mut self,
         pool: &mut Pool,
         config: &VisionConfig,
-        norm: Option<&Norm>,
+        (norm, eps): (Option<&Norm>, f32),
         rows: Range<usize>,
     ) {
         let (isa, dim, neighbors) = (self.isa, config.dim, config.merged_patches());
@@ -94,7 +94,7 @@ impl TowerPass {
             }
             if let Some(norm) = norm {
                 for part in side.chunks_exact_mut(norm.weight.len()) {
-                    norm::apply_in_place(norm, isa, config.norm_eps, part);
+                    norm::apply_in_place(norm, isa, eps, part);
                 }
             }
         });
@@ -109,7 +109,8 @@ impl TowerPass {
         rows: Range<usize>,
     ) {
         let count = rows.len();
-        self.join(pool, config, merger.norm.as_ref(), rows);
+        let eps = config.traits.head_eps.unwrap_or(config.norm_eps);
+        self.join(pool, config, (merger.norm.as_ref(), eps), rows);
         let (isa, scratch) = (self.isa, &mut self.scratch);
         let (x, cols) = (scratch.side.head(count), scratch.side.cols());
         if let Some(reduce) = &merger.reduce {

@@ -16,7 +16,7 @@ use media::{Grid, View};
 use model::{Encode, EncodeError, EncoderDims, EncoderInput};
 use positions::{Places, TowerRope};
 use scratch::TowerScratch;
-use stages::{Cursor, PictureSize, Stage, stages};
+use stages::{Cursor, PictureSize, Stage, StageCost, stages};
 use std::ops::Range;
 use std::sync::Arc;
 use weights::parameters::{TowerHead, TowerWeights};
@@ -34,7 +34,7 @@ pub struct Tower {
     kernel: Option<Matrix>,
     /// The matrix of a head that has one in f32, packed.
     pooled: Option<Matrix>,
-    stages: Vec<Stage>,
+    stages: Vec<StageCost>,
     pass: TowerPass,
     /// The encoding under way.
     picture: Option<Picture>,
@@ -75,7 +75,8 @@ impl Tower {
         let sections = &mut PackedSections::none();
         let mut weights = TowerWeights::load(&files, &config, isa, pool, sections, progress)?;
         drop(files); // the mapping must not outlive the load
-        let scratch = TowerScratch::new(&config, &weights, (isa, pool.threads()))?;
+        let scratch = TowerScratch::new(&config, &weights, (isa, pool.threads()));
+        let gated = weights.layers.iter().any(|layer| layer.gate.is_some());
         let floats = std::mem::take(&mut weights.patches);
         let kernel = if weights.patch_matrix.is_some() {
             None
@@ -92,7 +93,7 @@ impl Tower {
             TowerHead::Joined { .. } | TowerHead::Merged(_) | TowerHead::Standardized { .. } => None,
         };
         Ok(Self {
-            stages: stages(&config),
+            stages: stages(&config, gated),
             pass: TowerPass {
                 isa,
                 rope: TowerRope::of(&config),
@@ -187,7 +188,10 @@ impl Tower {
                     picture.numbers = Vec::new();
                 }
             }
-            Stage::KeysValues(layer) => pass.store(pool, config, &weights.layers[layer], rows),
+            Stage::KeysValues(layer) => {
+                let layer = &weights.layers[layer];
+                pass.store(pool, config, layer, (stream, rows));
+            }
             Stage::Attention(layer) => {
                 let layer = (layer, &weights.layers[layer]);
                 pass.attend(pool, config, layer, (stream, rows));

@@ -5,8 +5,8 @@ use crate::decoder::project;
 use crate::decoder::scratch::Buffer;
 use crate::norm;
 use kernels::{
-    Activations, AttentionParams, Isa, KvSlot, Matrix, Pool, QueryRow, Window, add_assign, attend, gelu_mul,
-    matmul, quick_gelu_in_place, silu_in_place, silu_mul,
+    Activations, DenseSpan, Isa, Matrix, Pool, add_assign, gelu_erf_in_place, gelu_mul, matmul,
+    quick_gelu_in_place, silu_in_place, silu_mul,
 };
 use std::ops::Range;
 use weights::parameters::{Clamp, Linear, Norm, TowerLayer, TowerWeights};
@@ -14,12 +14,6 @@ use weights::vision::{Activation, VisionConfig};
 
 /// Epsilon of the norms around a matrix of patches: PyTorch's, whatever the file says of others.
 const PATCH_EPS: f32 = 1e-5;
-
-/// Rows from the position on, up to the end.
-const FROM_POSITION: Window = Window {
-    before: 0,
-    after: usize::MAX,
-};
 
 impl TowerPass {
     /// Computes the stream of some rows: `numbers` of all patches, `(patches, 3 * patch * patch)`.
@@ -75,25 +69,23 @@ impl TowerPass {
         });
     }
 
-    /// Stores the keys and values of some rows.
+    /// Stores the keys and values of some of `stream` rows.
     pub(super) fn store(
         &mut self,
         pool: &mut Pool,
         config: &VisionConfig,
         layer: &TowerLayer,
-        rows: Range<usize>,
+        (stream, rows): (usize, Range<usize>),
     ) {
         self.normalize(pool, config, &layer.attention_norm, rows.clone());
         let clamps = layer.clamps.as_deref();
-        let key = (&layer.key, layer.key_norm.as_ref(), clamps.map(|all| all.key));
+        let key = (
+            &layer.key,
+            layer.key_norm.as_ref(),
+            clamps.map(|all| all.key),
+        );
         self.heads(pool, config, key, rows.clone());
         let (isa, scratch) = (self.isa, &mut self.scratch);
-        let page_patches = scratch.kv.shape().page_tokens;
-        scratch.slots.clear();
-        scratch.slots.extend(rows.clone().map(|row| KvSlot {
-            page: scratch.pages[row / page_patches],
-            slot: row % page_patches,
-        }));
         let value = scratch.value.head_mut(rows.len());
         let normed = (scratch.normed.head(rows.len()), &mut scratch.input);
         let matrix = (&layer.value, clamps.map(|all| all.value));
@@ -104,8 +96,11 @@ impl TowerPass {
                 norm::apply_to_parts(norm, isa, eps, row, len);
             });
         }
+        if rows.start == 0 {
+            scratch.attention.begin(stream);
+        }
         let key = scratch.query.head(rows.len());
-        scratch.kv.store_rows(pool, 0, &scratch.slots, key, value);
+        scratch.attention.store(pool, rows, key, value);
     }
 
     /// Attention of some of `stream` rows, added to the stream: to all of them, or to those of a row's window.
@@ -118,47 +113,46 @@ impl TowerPass {
     ) {
         self.normalize(pool, config, &layer.attention_norm, rows.clone());
         let clamps = layer.clamps.as_deref();
-        let query = (&layer.query, layer.query_norm.as_ref(), clamps.map(|all| all.query));
+        let query = (
+            &layer.query,
+            layer.query_norm.as_ref(),
+            clamps.map(|all| all.query),
+        );
         self.heads(pool, config, query, rows.clone());
         let (isa, dim, scratch) = (self.isa, config.dim, &mut self.scratch);
         let is_bound = config.windows.bound(number);
-        let pages = 0..scratch.pages.len();
-        scratch.queries.clear();
-        scratch.queries.extend(rows.clone().map(|row| {
-            let seen = is_bound.then(|| self.places.window(row));
-            let (position, end) = seen.map_or((row, stream), |seen| (seen.start, seen.end));
-            let pages = pages.clone();
-            QueryRow {
-                position,
-                end,
-                pages,
-            }
-        }));
-        let params = AttentionParams {
-            heads: config.heads,
-            scale: config.score_scale(),
-            softcap: None,
-            window: is_bound.then_some(FROM_POSITION),
-            sinks: None,
-        };
-        let attended = scratch.value.head_mut(rows.len());
-        attend(
-            scratch.attention.bounds().isa,
-            pool,
-            &mut scratch.attention,
-            &scratch.kv,
-            0,
-            &params,
-            &scratch.queries,
-            &scratch.pages,
+        scratch.spans.clear();
+        let mut first = rows.start;
+        while first < rows.end {
+            let keys = if is_bound {
+                self.places.window(first)
+            } else {
+                0..stream
+            };
+            let queries = first..keys.end.min(rows.end);
+            first = queries.end;
+            let queries = queries.start - rows.start..queries.end - rows.start;
+            scratch.spans.push(DenseSpan { queries, keys });
+        }
+        let scale = config.score_scale();
+        let (query, attended) = (
             scratch.query.head(rows.len()),
-            attended,
+            scratch.value.head_mut(rows.len()),
         );
+        scratch
+            .attention
+            .attend(pool, &scratch.spans, scale, query, attended);
         let activations = &mut scratch.activations;
         activations.load(isa, pool, attended, rows.len(), dim);
         let update = scratch.update.head_mut(rows.len());
         let matrix = (&layer.out, clamps.map(|all| all.out));
-        project_within((isa, pool), matrix, (attended, &mut scratch.input), activations, update);
+        project_within(
+            (isa, pool),
+            matrix,
+            (attended, &mut scratch.input),
+            activations,
+            update,
+        );
         let after = (
             layer.post_attention_norm.as_ref(),
             layer.attention_scale.as_deref(),
@@ -194,6 +188,7 @@ impl TowerPass {
             let ones = &scratch.ones;
             pool.rows(hidden, config.hidden, |_, hidden| match kind {
                 Activation::Gelu => gelu_mul(isa, hidden, ones),
+                Activation::GeluErf => gelu_erf_in_place(hidden),
                 Activation::Silu => silu_in_place(isa, hidden),
                 Activation::QuickGelu => quick_gelu_in_place(hidden),
             });
@@ -330,8 +325,12 @@ fn activate_gate(isa: Isa, kind: Activation, gate: &mut [f32], up: &[f32]) {
     match kind {
         Activation::Gelu => gelu_mul(isa, gate, up),
         Activation::Silu => silu_mul(isa, gate, up),
-        Activation::QuickGelu => {
-            quick_gelu_in_place(gate);
+        Activation::QuickGelu | Activation::GeluErf => {
+            if kind == Activation::QuickGelu {
+                quick_gelu_in_place(gate);
+            } else {
+                gelu_erf_in_place(gate);
+            }
             gate.iter_mut().zip(up).for_each(|(gate, up)| *gate *= up);
         }
     }

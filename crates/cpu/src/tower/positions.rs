@@ -35,6 +35,8 @@ pub(super) struct Places {
     places: Vec<(u32, u32)>,
     rows: Vec<Entries>,
     columns: Vec<Entries>,
+    /// Of a rule with more entries than two, for each row and each column.
+    spans: [Vec<Span>; 2],
     /// The first patch of each window, and the number of patches.
     bounds: Vec<usize>,
 }
@@ -54,6 +56,7 @@ impl Places {
             places: Vec::new(),
             rows: Vec::new(),
             columns: Vec::new(),
+            spans: [const { Vec::new() }; 2],
             bounds: Vec::new(),
         }
     }
@@ -91,8 +94,12 @@ impl Places {
             match self.rule {
                 Some(Positions::Buckets) => buckets(count, self.edge, entries),
                 Some(Positions::Interpolated) => interpolated(count, self.edge, entries),
-                Some(Positions::Axes) | None => {}
+                Some(Positions::Smoothed | Positions::Axes) | None => {}
             }
+        }
+        if self.rule == Some(Positions::Smoothed) {
+            let edges = [patches.rows, patches.columns];
+            self.spans = edges.map(|count| smoothed(count as usize, self.edge));
         }
         self.stream_row(end)
     }
@@ -174,6 +181,9 @@ impl Places {
         if self.windows == Windows::Pictures {
             (y, x) = (y % self.edge, x % self.edge);
         }
+        if rule == Positions::Smoothed {
+            return self.add_smoothed(isa, table, (y, x), row);
+        }
         if rule == Positions::Axes {
             for entry in [x, self.edge + y] {
                 add_assign(isa, row, &table[entry * row.len()..][..row.len()]);
@@ -194,6 +204,47 @@ impl Places {
             }
         }
     }
+
+    fn add_smoothed(&self, isa: Isa, table: &[f32], (y, x): (usize, usize), row: &mut [f32]) {
+        let [lines, columns] = &self.spans;
+        for (line, down) in lines[y].weighted() {
+            for (column, across) in columns[x].weighted() {
+                let entry = &table[(line * self.edge + column) * row.len()..][..row.len()];
+                add_scaled(isa, row, entry, down * across);
+            }
+        }
+    }
+}
+
+/// Entries that follow each other, with their weights.
+struct Span {
+    first: usize,
+    weights: Vec<f32>,
+}
+
+impl Span {
+    fn weighted(&self) -> impl Iterator<Item = (usize, f32)> {
+        (self.first..).zip(self.weights.iter().copied())
+    }
+}
+
+/// The entries of each of `count` patches, with the weights of a bilinear filter that is as wide as patches are fewer than
+/// entries (`Siglip2VisionEmbeddings`).
+fn smoothed(count: usize, edge: usize) -> Vec<Span> {
+    let scale = edge as f32 / count.max(1) as f32;
+    let support = scale.max(1.0);
+    let span = |patch: usize| {
+        let center = (patch as f32 + 0.5) * scale - 0.5;
+        let weight = |entry: usize| 1.0 - (entry as f32 - center).abs() / support;
+        let is_in = |entry: &usize| weight(*entry) > 0.0;
+        let entries: Vec<usize> = (0..edge).filter(is_in).collect();
+        let sum: f32 = entries.iter().map(|entry| weight(*entry)).sum();
+        Span {
+            first: entries.first().copied().unwrap_or_default(),
+            weights: entries.iter().map(|entry| weight(*entry) / sum).collect(),
+        }
+    };
+    (0..count).map(span).collect()
 }
 
 /// The bucket of each of `count` patches along an edge of `edge` entries, with transformers' roundings
@@ -320,6 +371,24 @@ mod tests {
                 assert!((at - patch as f32).abs() < 1e-4, "{edge}: {entry:?}");
             }
         }
+    }
+
+    #[test]
+    fn smoothed_weights_add_up_to_one_and_widen_with_the_table() {
+        for (count, edge) in [(1, 1), (1, 16), (8, 16), (16, 16), (40, 16), (3, 7)] {
+            for span in smoothed(count, edge) {
+                let sum: f32 = span.weights.iter().sum();
+                assert!((sum - 1.0).abs() < 1e-5, "{count} of {edge}: {sum}");
+                assert!(span.first + span.weights.len() <= edge);
+                assert!(span.weights.len() <= 2 * edge.div_ceil(count) + 1);
+            }
+        }
+        let same = smoothed(16, 16);
+        assert!(
+            same.iter()
+                .enumerate()
+                .all(|(at, span)| span.first == at && span.weights == [1.0])
+        );
     }
 
     #[test]

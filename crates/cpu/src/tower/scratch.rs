@@ -2,15 +2,9 @@
 
 use super::stages::{BLOCK_PATCHES, BLOCK_ROWS};
 use crate::decoder::scratch::{Buffer, attention_isa};
-use kernels::{
-    Activations, AttentionBounds, AttentionScratch, Format, Isa, KvCache, KvError, KvKind, KvShape,
-    KvSlot, QueryRow,
-};
+use kernels::{Activations, DenseAttention, DenseShape, DenseSpan, Format, Isa};
 use weights::parameters::TowerWeights;
 use weights::vision::VisionConfig;
-
-/// Patches of a page of keys and values.
-const PAGE_PATCHES: usize = 256;
 
 /// All buffers, with their columns. Memory that no picture was large enough for stays untouched.
 pub(super) struct TowerScratch {
@@ -18,14 +12,10 @@ pub(super) struct TowerScratch {
     pub(super) stream: Buffer,
     /// Rows of a whole picture (row_width).
     pub(super) rows: Buffer,
-    /// Keys and values of a whole picture, of one layer.
-    pub(super) kv: KvCache,
-    /// The pages of these, all in order.
-    pub(super) pages: Vec<u32>,
-    /// The queries of a block.
-    pub(super) queries: Vec<QueryRow>,
-    /// Places for the keys of a block.
-    pub(super) slots: Vec<KvSlot>,
+    /// Keys and values of a whole picture, of one layer, and the workspace of attention.
+    pub(super) attention: DenseAttention,
+    /// What the queries of a block see.
+    pub(super) spans: Vec<DenseSpan>,
     /// The normalized stream of a block (dim).
     pub(super) normed: Buffer,
     /// Queries, or keys, of a block (dim).
@@ -53,8 +43,6 @@ pub(super) struct TowerScratch {
     /// The input of a matrix (cols_max).
     pub(super) activations: Activations,
     activations_bytes: usize,
-    /// Workspace of attention.
-    pub(super) attention: AttentionScratch,
 }
 
 impl TowerScratch {
@@ -62,10 +50,9 @@ impl TowerScratch {
         config: &VisionConfig,
         weights: &TowerWeights,
         (isa, threads): (Isa, usize),
-    ) -> Result<Self, KvError> {
+    ) -> Self {
         let rows_max = config.rows_max();
         let stream_max = stream_max(config);
-        let pages = stream_max.div_ceil(PAGE_PATCHES);
         let (dim, side) = (config.dim, config.dim * config.merged_patches());
         let head_dim = config.head_dim();
         let cols_max = weights.cols_max().max(config.patch_cols());
@@ -77,20 +64,18 @@ impl TowerScratch {
         };
         let gated = weights.layers.iter().any(|layer| layer.gate.is_some());
         let formats = || weights.formats().chain(std::iter::once(Format::F32));
-        Ok(Self {
+        Self {
             stream: Buffer::new(stream_max, dim),
             rows: Buffer::new(rows_max, config.row_width()),
-            kv: KvCache::new(KvShape {
-                layers: 1,
-                pages,
-                page_tokens: PAGE_PATCHES,
-                kv_heads: config.heads,
+            attention: DenseAttention::new(DenseShape {
+                heads: config.heads,
                 head_dim,
-                kind: KvKind::F16,
-            })?,
-            pages: (0..pages as u32).collect(),
-            queries: Vec::with_capacity(BLOCK_PATCHES),
-            slots: Vec::with_capacity(BLOCK_PATCHES),
+                rows_max: stream_max,
+                queries_max: BLOCK_PATCHES,
+                threads,
+                isa: attention_isa(isa, weights.formats()),
+            }),
+            spans: Vec::with_capacity(BLOCK_PATCHES),
             normed: Buffer::new(BLOCK_PATCHES, dim),
             query: Buffer::new(BLOCK_PATCHES, dim),
             value: Buffer::new(BLOCK_PATCHES, dim),
@@ -112,17 +97,7 @@ impl TowerScratch {
             ones: vec![1.0; config.hidden],
             activations: Activations::new(BLOCK_PATCHES, cols_max).for_weights(formats()),
             activations_bytes: Activations::bytes(BLOCK_PATCHES, cols_max),
-            attention: AttentionScratch::new(AttentionBounds {
-                threads,
-                heads: config.heads,
-                kv_heads: config.heads,
-                head_dim,
-                rows_max: BLOCK_PATCHES,
-                context_max: stream_max,
-                kind: KvKind::F16,
-                isa: attention_isa(isa, weights.formats()),
-            }),
-        })
+        }
     }
 
     /// Bytes, when the largest picture was computed.
@@ -143,7 +118,7 @@ impl TowerScratch {
             &self.input,
         ];
         let buffers: usize = buffers.iter().map(|buffer| buffer.bytes()).sum();
-        let others = self.activations_bytes + self.attention.bytes() + self.kv.bytes();
+        let others = self.activations_bytes + self.attention.bytes();
         buffers + size_of_val(&self.ones[..]) + others
     }
 }

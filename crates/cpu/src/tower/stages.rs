@@ -3,6 +3,7 @@
 //! A unit is one stage for one block of rows. Which rows are a block depends on the picture alone, so the bits of a row do not
 //! depend on how many units are computed at a time.
 
+use kernels::DENSE_TILE;
 use std::ops::Range;
 use weights::vision::VisionConfig;
 
@@ -10,10 +11,12 @@ use weights::vision::VisionConfig;
 pub(super) const BLOCK_PATCHES: usize = 256;
 /// Rows of a block of a projector, each of which is several patches wide.
 pub(super) const BLOCK_ROWS: usize = 128;
-/// Keys that the queries of a block read together, at most: 25 to 60 ms of attention on two cores.
-const BLOCK_KEYS: usize = BLOCK_PATCHES * 4096;
-/// Queries of the smallest block.
-const BLOCK_QUERIES_MIN: usize = 32;
+/// Multiplications of a unit, at most where a block can be short enough: 25 to 60 ms on two cores without tiles.
+const UNIT_PRODUCTS: usize = 6_000_000_000;
+/// A multiplication of attention takes as long as so many of a matrix.
+const ATTENTION_FACTOR: usize = 2;
+/// Blocks begin at multiples of this: whole tiles of keys and of rows.
+const BLOCK_STEP: usize = DENSE_TILE;
 
 /// A part of the pass that is computed for all rows before the next begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,19 +35,38 @@ pub(super) enum Stage {
     Head,
 }
 
-/// All stages of a tower, in order.
-pub(super) fn stages(config: &VisionConfig) -> Vec<Stage> {
-    let mut stages = vec![Stage::Patches];
+/// A stage, and what a row of it costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StageCost {
+    stage: Stage,
+    /// Multiplications of a row.
+    row: usize,
+    /// Multiplications of a row for each row of the picture.
+    key: usize,
+}
+
+/// All stages of a tower, in order. `gated` towers have a third matrix in their feed-forward parts.
+pub(super) fn stages(config: &VisionConfig, gated: bool) -> Vec<StageCost> {
+    let (dim, side) = (config.dim, config.dim * config.merged_patches());
+    let cost = |stage, row| StageCost { stage, row, key: 0 };
+    let matrices = if gated { 3 } else { 2 };
+    let head = side * (side + config.projection_dim);
+    let mut stages = vec![cost(Stage::Patches, config.patch_cols() * dim)];
     for layer in 0..config.layers {
+        let is_bound = config.windows.bound(layer);
+        let keys = if is_bound { 0 } else { 2 * dim };
         stages.extend([
-            Stage::KeysValues(layer),
-            Stage::Attention(layer),
-            Stage::FeedForward(layer),
+            cost(Stage::KeysValues(layer), 2 * dim * dim),
+            StageCost {
+                key: ATTENTION_FACTOR * keys,
+                ..cost(Stage::Attention(layer), 2 * dim * dim)
+            },
+            cost(Stage::FeedForward(layer), matrices * dim * config.hidden),
         ]);
         let after = config.deepstack.iter().position(|after| *after == layer);
-        stages.extend(after.map(Stage::Deepstack));
+        stages.extend(after.map(|number| cost(Stage::Deepstack(number), head)));
     }
-    stages.push(Stage::Head);
+    stages.push(cost(Stage::Head, head));
     stages
 }
 
@@ -57,20 +79,16 @@ pub(super) struct PictureSize {
     pub(super) blocks: usize,
 }
 
-impl Stage {
+impl StageCost {
     /// Rows of the stage, and of each of its blocks but the last.
     fn extent(self, size: PictureSize) -> (usize, usize) {
-        match self {
-            Self::Patches | Self::KeysValues(_) | Self::FeedForward(_) => {
-                (size.stream, BLOCK_PATCHES)
-            }
-            Self::Attention(_) => {
-                let queries =
-                    BLOCK_KEYS / size.stream.max(1) / BLOCK_QUERIES_MIN * BLOCK_QUERIES_MIN;
-                (size.stream, queries.clamp(BLOCK_QUERIES_MIN, BLOCK_PATCHES))
-            }
-            Self::Deepstack(_) | Self::Head => (size.blocks, BLOCK_ROWS),
-        }
+        let (rows, most) = match self.stage {
+            Stage::Deepstack(_) | Stage::Head => (size.blocks, BLOCK_ROWS),
+            _ => (size.stream, BLOCK_PATCHES),
+        };
+        let fit = UNIT_PRODUCTS / (self.row + self.key * size.stream).max(1);
+        let block = fit / BLOCK_STEP * BLOCK_STEP;
+        (rows, block.clamp(BLOCK_STEP, most))
     }
 }
 
@@ -95,7 +113,7 @@ impl Cursor {
     }
 
     /// Units of the whole encoding.
-    pub(super) fn units(size: PictureSize, stages: &[Stage]) -> usize {
+    pub(super) fn units(size: PictureSize, stages: &[StageCost]) -> usize {
         let units = stages.iter().map(|stage| {
             let (rows, block) = stage.extent(size);
             rows.div_ceil(block)
@@ -104,7 +122,7 @@ impl Cursor {
     }
 
     /// The unit, and a step to the next; `None` after the last.
-    pub(super) fn advance(&mut self, stages: &[Stage]) -> Option<(Stage, Range<usize>)> {
+    pub(super) fn advance(&mut self, stages: &[StageCost]) -> Option<(Stage, Range<usize>)> {
         let stage = *stages.get(self.stage)?;
         let (rows, block) = stage.extent(self.size);
         let unit = self.row..rows.min(self.row + block);
@@ -112,11 +130,11 @@ impl Cursor {
         if self.row == rows {
             (self.stage, self.row) = (self.stage + 1, 0);
         }
-        Some((stage, unit))
+        Some((stage.stage, unit))
     }
 
     /// Whether no unit is left.
-    pub(super) fn is_done(&self, stages: &[Stage]) -> bool {
+    pub(super) fn is_done(&self, stages: &[StageCost]) -> bool {
         self.stage >= stages.len()
     }
 }
@@ -125,22 +143,40 @@ impl Cursor {
 mod tests {
     use super::*;
 
-    #[test]
-    fn units_cover_each_stage_once_and_in_order() {
-        let stages = [
+    fn listed() -> [StageCost; 4] {
+        let (row, key) = (30_000_000, 0);
+        [
             Stage::Patches,
             Stage::KeysValues(0),
             Stage::Attention(0),
             Stage::Head,
-        ];
+        ]
+        .map(|stage| match stage {
+            Stage::Attention(_) => StageCost {
+                stage,
+                row,
+                key: 4000,
+            },
+            _ => StageCost { stage, row, key },
+        })
+    }
+
+    fn size_of(patches: usize) -> PictureSize {
+        PictureSize {
+            stream: patches,
+            blocks: patches / 4,
+        }
+    }
+
+    #[test]
+    fn units_cover_each_stage_once_and_in_order() {
+        let stages = listed();
         for patches in [4, 256, 1000, 4096, 16_384] {
-            let size = PictureSize {
-                stream: patches,
-                blocks: patches / 4,
-            };
+            let size = size_of(patches);
             let (mut cursor, mut units, mut found) = (Cursor::new(size), 0, Vec::new());
             while let Some((stage, rows)) = cursor.advance(&stages) {
                 assert!(!rows.is_empty() && rows.len() <= BLOCK_PATCHES);
+                assert!(rows.start.is_multiple_of(DENSE_TILE), "{rows:?}");
                 units += 1;
                 match found.last_mut() {
                     Some((last, end)) if *last == stage => {
@@ -152,8 +188,21 @@ mod tests {
             }
             assert!(cursor.is_done(&stages));
             assert_eq!(units, Cursor::units(size, &stages), "{patches}");
-            let wanted = stages.map(|stage| (stage, stage.extent(size).0));
+            let wanted = stages.map(|stage| (stage.stage, stage.extent(size).0));
             assert_eq!(found, wanted, "{patches}");
         }
+    }
+
+    #[test]
+    fn blocks_are_shorter_where_rows_cost_more() {
+        let block = |row, key, patches| {
+            let stage = Stage::Attention(0);
+            StageCost { stage, row, key }.extent(size_of(patches)).1
+        };
+        assert_eq!(block(10_000_000, 0, 1024), BLOCK_PATCHES);
+        assert_eq!(block(40_000_000, 0, 1024), 128);
+        assert_eq!(block(1_000_000, 4608, 4096), BLOCK_PATCHES);
+        assert_eq!(block(1_000_000, 4608, 16_384), 64);
+        assert_eq!(block(usize::MAX / 2, 0, 4), BLOCK_STEP);
     }
 }

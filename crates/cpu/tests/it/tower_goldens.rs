@@ -8,7 +8,7 @@ use crate::towers::{noise, rows, tower};
 use cpu::{LoadOptions, Model, TowerAlone};
 use kernels::{Format, quantize};
 use media::{Detail, Grid, Rule, Size, View};
-use model::{Batch, Forward, Want};
+use model::{Batch, Forward, SpanStates, Want};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Golden {
     }
 
     /// The rows of the tower.
-    fn encoded(&self, tower: &mut TowerAlone) -> Vec<f32> {
+    pub(crate) fn encoded(&self, tower: &mut TowerAlone) -> Vec<f32> {
         let views = self.views(tower.tower().config());
         let views = views.into_iter().map(|view| rows(tower, view).0);
         views.collect::<Vec<_>>().concat()
@@ -195,6 +195,7 @@ fn logits_of(
     let axes = axes_of(prompt.len(), &run, grid);
     let (has_axes, has_blocks) = (model.capabilities().axes, model.blocks().is_some());
     let (mut batch, mut done, mut all) = (Batch::default(), 0, Vec::new());
+    let mut turn = 0;
     let table = pages(0, prompt.len() + golden.greedy.len());
     while done < prompt.len() {
         let mut end = prompt.len().min(done.saturating_add(cut()));
@@ -209,6 +210,9 @@ fn logits_of(
         let want = if is_block { Want::None } else { Want::All };
         batch.clear();
         batch.push(&ids, done, &table, want);
+        // For texts with recurrent layers.
+        batch.set_states(Some(SpanStates::alternating(0, turn, done)));
+        turn += 1;
         let inside = done.max(run.start)..end.min(run.end);
         if !inside.is_empty() {
             let width = golden.width;
@@ -281,7 +285,11 @@ fn logits_after_an_image_equal_those_of_transformers() {
             assert!(cosine >= 0.9999, "{}: {cosine}", golden.name);
             compared += 1;
         }
-        assert!(compared > golden.prompt.len() - golden.rows, "{}", golden.name);
+        assert!(
+            compared > golden.prompt.len() - golden.rows,
+            "{}",
+            golden.name
+        );
         // The first with fewer rows of a batch than the image has.
         for (cuts, rows_max) in [(vec![1, 4], 5), (vec![3, 11], ROWS), (vec![7, 2, 30], ROWS)] {
             let options = LoadOptions {
@@ -341,6 +349,7 @@ fn greedy(model: &mut Model, golden: &Golden, (rows, grid): (&[f32], Grid)) -> V
             &pages(0, end),
             Want::All,
         );
+        batch.set_states(Some(SpanStates::alternating(0, found.len(), position)));
         if model.capabilities().axes {
             batch.set_axes(&axes[position..position + 1]);
         }

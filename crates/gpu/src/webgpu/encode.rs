@@ -12,7 +12,7 @@ use super::memory::{DeviceMatrix, MatrixPart, Memory, PrepareError};
 use super::sources::{Kernel, PART, PROMPT_HEAD_MAX, heads_at_once, matmul_kernels, prompt_rows};
 use super::work::Work;
 use crate::operation::{
-    Activation, At, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, Step, VectorId,
+    Activation, At, CacheShape, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, Step, VectorId,
 };
 use crate::record::{TILE_ROWS, TILED_ROWS_MIN};
 
@@ -354,8 +354,8 @@ impl<'a> Planner<'a> {
         };
         let memory = self.memory;
         let shape = self.program.caches[cache.0 as usize];
-        let group = heads / shape.kv_heads.max(1);
-        let at_once = heads_at_once(shape.stride(), group.max(1));
+        let group = (heads / shape.kv_heads.max(1)).max(1);
+        let at_once = heads_at_once(shape.stride(), group);
         let chunks = group.div_ceil(at_once);
         let (window, sinks) = (window.unwrap_or(0), vector(sinks));
         let mut constants = self.place(query).to_vec();
@@ -364,33 +364,41 @@ impl<'a> Planner<'a> {
         constants.extend([cap.unwrap_or(0.0).to_bits(), window, sinks]);
         let fits = shape.head_dim <= PROMPT_HEAD_MAX && self.rows == RowSet::All;
         let tiled = fits && !self.program.exact;
-        constants.push(u32::from(tiled) * TILED_ROWS_MIN);
-        constants.push(u32::from(sees_blocks));
+        constants.extend([u32::from(tiled) * TILED_ROWS_MIN, u32::from(sees_blocks)]);
         let by_tiles = constants.clone();
         let [keys, values] = &memory.caches[cache.0 as usize][layer as usize];
         let (vectors, record) = (&memory.vectors, &memory.record);
         let (query, written) = (self.buffer(query), self.buffer(out));
         let buffers = [vectors, record, query, keys, values, written, &memory.parts];
+        let (head_dim, kind, page_tokens) = (shape.head_dim, shape.kind, shape.page_tokens);
         let kernel = Kernel::Attend {
-            head_dim: shape.head_dim,
-            kind: shape.kind,
-            page_tokens: shape.page_tokens,
+            head_dim,
+            kind,
+            page_tokens,
             heads: at_once,
         };
-        let blocks = shape.kv_heads * chunks;
-        let work = self.work;
+        let (blocks, work) = (shape.kv_heads * chunks, self.work);
         self.push(kernel, &buffers, constants, Grid::Attend { blocks, tiled })?;
         let mut constants = self.place(out).to_vec();
         constants.extend([heads, window, sinks, u32::from(sees_blocks)]);
-        let kernel = Kernel::Merge {
-            head_dim: shape.head_dim,
-            kind: shape.kind,
-        };
+        let kernel = Kernel::Merge { head_dim, kind };
         let parts = [vectors, record, &memory.parts, written];
         self.push(kernel, &parts, constants, Grid::Merge { heads })?;
-        if !tiled {
-            return Ok(());
+        if tiled {
+            self.work = work;
+            self.attend_by_tiles(&shape, heads, &buffers, by_tiles)?;
         }
+        Ok(())
+    }
+
+    /// Attention of long spans.
+    fn attend_by_tiles(
+        &mut self,
+        shape: &CacheShape,
+        heads: u32,
+        buffers: &[&wgpu::Buffer],
+        constants: Vec<u32>,
+    ) -> Planned {
         let kernel = Kernel::AttendPrompt {
             head_dim: shape.head_dim,
             kind: shape.kind,
@@ -398,9 +406,8 @@ impl<'a> Planner<'a> {
         };
         let shared = TILE_ROWS / prompt_rows(shape.stride());
         let grid = Grid::Prompts { heads, shared };
-        self.work = work;
         let kernels = [(u32::MAX, kernel)];
-        self.push_from(TILED_ROWS_MIN, &kernels, &buffers, by_tiles, grid)
+        self.push_from(TILED_ROWS_MIN, &kernels, buffers, constants, grid)
     }
 
     fn activate(&mut self, operation: &Operation) -> Planned {

@@ -99,8 +99,14 @@ fn rows_with_adapters_equal_the_processors() {
             if rows == 3 {
                 let alone = sets.map(|set| logits(&mut ours, rows, &[set]).remove(0));
                 assert!(alone[..] == found[..], "{preset}: neighbors change bits");
-                let without = logits(&mut plain, rows, &[AdapterSet::NONE]);
-                assert!(without[0] == found[1], "{preset}: without adapters");
+                let without = |model: &mut gpu::Model| {
+                    let before = device.counts().dispatches;
+                    let found = logits(model, rows, &[AdapterSet::NONE]).remove(0);
+                    (found, device.counts().dispatches - before)
+                };
+                let of_plain = without(&mut plain);
+                assert!(of_plain.0 == found[1], "{preset}: without adapters");
+                assert!(without(&mut ours) == of_plain, "{preset}: without adapters");
             }
         }
         check_refusal(&mut ours, &mut plain);

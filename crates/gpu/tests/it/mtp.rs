@@ -3,7 +3,9 @@
 //! Promise (Arithmetic): on a device, guesses of an MTP head have a cosine ≥ 0.9999 with those of the CPU in floats, do not depend on
 //! the division of the prompt below 16 rows, and change no logits and no state.
 
+use crate::serving::Bench;
 use crate::support::{cosine, device, gguf, ids, load, logits, on_cpu_with, options, pages, spec};
+use engine::{EngineConfig, Speculation};
 use gpu::Options;
 use kernels::KvKind;
 use model::{Ahead, Batch, Draws, Forward, SpanStates, Want};
@@ -96,4 +98,42 @@ fn check_in_flight(model: &mut gpu::Model, prompt: &[u32], preset: &str) {
     let found = guess(model, prompt[30], 30, Some(2));
     assert!(found == wanted, "{preset}: in flight");
     assert!(model.drawn().expect("a row").logits == logits, "{preset}");
+}
+
+#[test]
+fn speculation_by_a_head_changes_no_token() {
+    let Some(device) = device() else { return };
+    let mut spec = spec("tiny-qwen35", "F32");
+    spec.mtp = true;
+    let exact = Options {
+        exact: true,
+        mtp: true,
+        states: 24,
+        ..options()
+    };
+    let answer = |speculation| {
+        let model = load(gguf(&spec), &device, &exact).expect("a model");
+        let config = EngineConfig {
+            speculation,
+            ..EngineConfig::default()
+        };
+        let mut bench = Bench::with(Box::new(model), config);
+        let vocab = bench.handle.dims().vocab;
+        let answers = [ids(5, 21, vocab), ids(6, 9, vocab)].map(|prompt| {
+            let mut request = bench.request(&prompt, 30);
+            let answer = bench.choice(&mut request);
+            bench.submit(request);
+            answer
+        });
+        bench.run();
+        let ids = answers.map(|mut answer| {
+            answer.read();
+            answer.ids()
+        });
+        (ids, bench.handle.stats().tokens_drafted())
+    };
+    let (plain, none) = answer(Speculation::Off);
+    let (found, drafted) = answer(Speculation::Mtp);
+    assert!(none == 0 && drafted > 10, "{drafted} draft tokens");
+    assert_eq!(found, plain);
 }

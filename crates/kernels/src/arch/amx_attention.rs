@@ -191,7 +191,7 @@ unsafe fn exp_rows(scores: *const f32, blocks: usize, weights: *mut u16, stats: 
 
 /// The nearest bf16, ties away from zero.
 #[inline(always)]
-unsafe fn round_to_bf16(x: __m512) -> __m512 {
+pub(super) unsafe fn round_to_bf16(x: __m512) -> __m512 {
     // SAFETY: called with AVX-512 only.
     unsafe {
         let half = _mm512_set1_epi32(0x8000);
@@ -199,14 +199,24 @@ unsafe fn round_to_bf16(x: __m512) -> __m512 {
     }
 }
 
-/// `2^(score log2(e) + base)` with relative error 2^-18; zero for -inf, NaN for NaN (with the lower half zero,
-/// as in a score).
+/// `2^(score log2(e) + base)`, as [`exp2`].
 #[inline(always)]
 unsafe fn exp_weight(score: __m512, base: __m512) -> __m512 {
     // SAFETY: called with AVX-512 only.
     unsafe {
-        let log2e = _mm512_set1_ps(std::f32::consts::LOG2_E);
-        let x = _mm512_fmadd_ps(score, log2e, base);
+        exp2(_mm512_fmadd_ps(
+            score,
+            _mm512_set1_ps(std::f32::consts::LOG2_E),
+            base,
+        ))
+    }
+}
+
+/// `2^x` with relative error 2^-18; zero for -inf, NaN for NaN (with the lower half zero, as in a score).
+#[inline(always)]
+pub(super) unsafe fn exp2(x: __m512) -> __m512 {
+    // SAFETY: called with AVX-512 only.
+    unsafe {
         let x = _mm512_max_ps(_mm512_set1_ps(EXP2_MIN), x);
         // The fraction above the integer part (rounded down).
         let f = _mm512_reduce_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(x);

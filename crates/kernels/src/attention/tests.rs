@@ -5,7 +5,7 @@
 #[cfg(target_arch = "x86_64")]
 mod amx;
 #[cfg(target_arch = "x86_64")]
-mod amx_reference;
+pub(super) mod amx_reference;
 mod invariance;
 mod oracle;
 
@@ -78,7 +78,7 @@ impl FixtureShape {
 }
 
 /// Pseudorandom numbers between -1 and 1.
-struct Noise(u64);
+pub(super) struct Noise(pub(super) u64);
 
 impl Noise {
     fn next(&mut self) -> f32 {
@@ -89,7 +89,7 @@ impl Noise {
         (self.0 >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     }
 
-    fn take(&mut self, n: usize, scale: f32) -> Vec<f32> {
+    pub(super) fn take(&mut self, n: usize, scale: f32) -> Vec<f32> {
         (0..n).map(|_| self.next() * scale).collect()
     }
 }

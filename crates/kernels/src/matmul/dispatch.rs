@@ -7,6 +7,7 @@ use crate::arch::{
     amx_int8_gemm::gemm_int8,
     gemm,
     gemm_avx2::gemm_quants_avx2,
+    gemm_avx2_floats::gemm_floats_avx2,
     gemv,
 };
 #[cfg(target_arch = "aarch64")]
@@ -59,12 +60,12 @@ pub(super) fn gemm_kernels(isa: Isa, format: Format) -> Option<GemmKernels> {
             rows_bytes: 768 << 10,
         }),
         Level::AvxVnni => Some(GemmKernels {
-            kernels: by_format!(format, avx_vnni_quant_kernels, avx2_float_kernels,)?,
+            kernels: by_format!(format, avx_vnni_quant_kernels, avx2_float_kernels,),
             rows_min: 5,
             rows_bytes: 256 << 10,
         }),
         Level::Avx2 => Some(GemmKernels {
-            kernels: by_format!(format, avx2_quant_kernels, avx2_float_kernels,)?,
+            kernels: by_format!(format, avx2_quant_kernels, avx2_float_kernels,),
             rows_min: 5,
             rows_bytes: 256 << 10,
         }),
@@ -73,22 +74,21 @@ pub(super) fn gemm_kernels(isa: Isa, format: Format) -> Option<GemmKernels> {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn avx2_quant_kernels<P: PackedFormat>() -> Option<[GemmKernel; 2]> {
-    Some([gemm_quants_avx2::<P, 1>, gemm_quants_avx2::<P, 2>])
-}
-
-/// With AVX2 and AVX-VNNI, floats have no GEMM kernels.
-#[cfg(target_arch = "x86_64")]
-fn avx2_float_kernels<const F: u8>() -> Option<[GemmKernel; 2]> {
-    None
+fn avx2_quant_kernels<P: PackedFormat>() -> [GemmKernel; 2] {
+    [gemm_quants_avx2::<P, 1>, gemm_quants_avx2::<P, 2>]
 }
 
 #[cfg(target_arch = "x86_64")]
-fn avx_vnni_quant_kernels<P: PackedFormat>() -> Option<[GemmKernel; 2]> {
-    Some([
+fn avx2_float_kernels<const F: u8>() -> [GemmKernel; 2] {
+    [gemm_floats_avx2::<F, 1>, gemm_floats_avx2::<F, 2>]
+}
+
+#[cfg(target_arch = "x86_64")]
+fn avx_vnni_quant_kernels<P: PackedFormat>() -> [GemmKernel; 2] {
+    [
         gemm::gemm_quants_avx_vnni::<P, 1>,
         gemm::gemm_quants_avx_vnni::<P, 2>,
-    ])
+    ]
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -26,6 +26,7 @@ pub(super) fn problems(settings: &Settings) -> Vec<Problem> {
     found.extend(settings.sampling.problem());
     found.extend(vision_proxy::problems(settings));
     found.extend(vision_remote::problem(settings));
+    found.extend(settings.vision.problem());
     let filter = logging::parse_filter(&settings.log.filter);
     found.extend(filter.err().map(|why| ("log.filter", why)));
     found

@@ -21,6 +21,16 @@ use weights::vision::VisionConfig;
 
 const PAGE: usize = 16;
 const TOKENS: usize = 40;
+const PRESETS: [&str; 8] = [
+    "tiny-idefics3",
+    "tiny-qwen3vl_merger",
+    "tiny-gemma3",
+    "tiny-qwen2.5vl_merger",
+    "tiny-pixtral",
+    "tiny-mlp",
+    "tiny-gemma4v",
+    "tiny-gemma4uv",
+];
 
 /// An engine with a model that has a tower.
 struct Bench {
@@ -178,16 +188,7 @@ fn text(seed: u32, len: u32) -> Part {
 
 #[test]
 fn answers_have_equal_bits_in_every_engine() {
-    for preset in [
-        "tiny-idefics3",
-        "tiny-qwen3vl_merger",
-        "tiny-gemma3",
-        "tiny-qwen2.5vl_merger",
-        "tiny-pixtral",
-        "tiny-mlp",
-        "tiny-gemma4v",
-        "tiny-gemma4uv",
-    ] {
+    for preset in PRESETS {
         let prompts = [
             vec![text(1, 21), Part::Picture(1, (70, 50)), text(2, 9)],
             vec![

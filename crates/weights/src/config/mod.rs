@@ -22,6 +22,7 @@ mod latent_tests;
 pub mod limits;
 mod mtp;
 mod nearest;
+mod ollama_keys;
 mod recurrent;
 pub mod recurrent_rule;
 #[cfg(test)]
@@ -181,7 +182,7 @@ impl Config {
             rope,
             rope_local,
             state_head: StateHead::read(gguf, &keys, traits.state_head, dim)?,
-            deepstack: keys.size("n_deepstack_layers", 0, layers)?.unwrap_or(0),
+            deepstack: read_deepstack(&keys, layers)?,
         })
     }
 
@@ -348,6 +349,15 @@ fn read_layers(keys: &Keys<'_>) -> Result<(usize, usize), ConfigError> {
         .size("nextn_predict_layers", 0, all - 1)?
         .unwrap_or_default();
     Ok((all - ignored, ignored))
+}
+
+/// First layers after which something is added to rows that are vectors. Ollama's converter names the tower's layers.
+fn read_deepstack(keys: &Keys<'_>, layers: usize) -> Result<usize, ConfigError> {
+    if let Some(count) = keys.size("n_deepstack_layers", 0, layers)? {
+        return Ok(count);
+    }
+    let of_tower = keys.numbers("vision.deepstack_visual_indexes", layers)?;
+    Ok(of_tower.map_or(0, |layers| layers.len()))
 }
 
 fn read_eps(keys: &Keys<'_>, traits: &Traits) -> Result<f32, ConfigError> {

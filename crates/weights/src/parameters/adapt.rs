@@ -3,7 +3,7 @@
 //! A tensor of several projections (`attn_qkv`, a fused `ffn_up`) has one pair in a file. The rows of `B` are cut as those
 //! of the tensor were, and each projection has a copy of `A`.
 
-use super::described::Described;
+use super::described::{Described, DescribedMatrix};
 use super::low_rank::{LinearAdapters, RankGroup};
 use super::tensors::{Packing, Projecting};
 use super::{Attention, Dense, Layer, Linear, Weights};
@@ -55,6 +55,24 @@ impl Weights<Described> {
             Ok(()) => {}
             Err(never) => match never {},
         }
+    }
+}
+
+impl RankGroup<Described> {
+    /// Describes pairs of one rank, with these rows of `B`.
+    fn describe(pairs: &[(usize, &LowRank)], rows: &Range<usize>, cols: usize) -> Self {
+        let (count, rank) = (pairs.len(), pairs[0].1.rank);
+        let down: Vec<f32> = pairs
+            .iter()
+            .flat_map(|(_, pair)| &pair.down)
+            .copied()
+            .collect();
+        let kept = rows.start * rank..rows.end * rank;
+        let up = pairs.iter().flat_map(|(_, pair)| &pair.up[kept.clone()]);
+        let up: Vec<f32> = up.copied().collect();
+        let down = DescribedMatrix::of_floats((count, rank, cols), &down);
+        let up = DescribedMatrix::of_floats((count, rows.len(), rank), &up);
+        Self::new(pairs, down, up)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tensors of files, found by name and checked: what every load of them asks, however their matrices are kept.
 
-use crate::{LoadError, ModelFiles, TensorEntry};
+use crate::{LoadError, ModelFiles, TensorEntry, vision};
 use half::{bf16, f16};
 use kernels::{Format, PackError, Pool};
 use std::collections::HashSet;
@@ -136,7 +136,11 @@ impl<'a> FileTensors<'a> {
 
     /// Rejects unused tensors.
     pub(super) fn check_unused(&self) -> Result<(), LoadError> {
-        let ignored = |name: &str| IGNORED.iter().any(|part| name.contains(part));
+        let has_text = !vision::is_tower(self.files.metadata());
+        let ignored = |name: &str| {
+            let is_named = IGNORED.iter().any(|part| name.contains(part));
+            is_named || (has_text && vision::is_tower_tensor(name))
+        };
         let tensors = self.files.tensors();
         let unused = tensors
             .iter()

@@ -1,6 +1,5 @@
 //! The low-rank pairs of one projection, packed in f32.
 
-use super::described::{Described, DescribedMatrix};
 use super::tensors::{KernelPacking, Packing};
 use crate::adapters::LowRank;
 use kernels::{Format, Isa, MatrixStack, PackError, Pool};
@@ -31,31 +30,13 @@ impl<P: Packing> RankGroup<P> {
         Some((at, self.scales[at]))
     }
 
-    fn new(pairs: &[(usize, &LowRank)], down: P::Stack, up: P::Stack) -> Self {
+    pub(super) fn new(pairs: &[(usize, &LowRank)], down: P::Stack, up: P::Stack) -> Self {
         Self {
             adapters: pairs.iter().map(|(adapter, _)| *adapter).collect(),
             scales: pairs.iter().map(|(_, pair)| pair.scale).collect(),
             down,
             up,
         }
-    }
-}
-
-impl RankGroup<Described> {
-    /// Describes pairs of one rank, with these rows of `B`.
-    pub(super) fn describe(pairs: &[(usize, &LowRank)], rows: &Range<usize>, cols: usize) -> Self {
-        let (count, rank) = (pairs.len(), pairs[0].1.rank);
-        let down: Vec<f32> = pairs
-            .iter()
-            .flat_map(|(_, pair)| &pair.down)
-            .copied()
-            .collect();
-        let kept = rows.start * rank..rows.end * rank;
-        let up = pairs.iter().flat_map(|(_, pair)| &pair.up[kept.clone()]);
-        let up: Vec<f32> = up.copied().collect();
-        let down = DescribedMatrix::of_floats((count, rank, cols), &down);
-        let up = DescribedMatrix::of_floats((count, rows.len(), rank), &up);
-        Self::new(pairs, down, up)
     }
 }
 

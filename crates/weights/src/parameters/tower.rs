@@ -6,6 +6,7 @@ use super::linear::{Linear, cut, join};
 use super::norm::Norm;
 use super::packed_tensors::PackedTensors;
 use super::tensors::{KernelPacking, Packing, Stored, Tensors};
+use crate::config::limits;
 use crate::vision::{NormKind, Positions, Projector, VisionConfig, Windows};
 use crate::{LoadError, ModelFiles, Packed, PackedSections};
 use kernels::{Isa, Pool};
@@ -141,7 +142,8 @@ impl TowerWeights {
         sections: &mut PackedSections,
         progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
-        let tensors = &mut PackedTensors::new(files, isa, pool, sections, progress);
+        let tensors = PackedTensors::new(files, isa, pool, sections, progress);
+        let tensors = &mut tensors.quantized(config.quantize);
         Self::read(tensors, config)
     }
 
@@ -324,8 +326,14 @@ impl LayerClamps {
         tensors: &mut T,
         name: &impl Fn(&str) -> String,
     ) -> Result<Option<Self>, LoadError> {
-        let parts = ["attn_q", "attn_k", "attn_v", "attn_out", "ffn_gate", "ffn_up", "ffn_down"];
-        let is_there = |part: &str| BOUNDS.iter().any(|bound| tensors.has(&format!("{}.{bound}", name(part))));
+        let parts = [
+            "attn_q", "attn_k", "attn_v", "attn_out", "ffn_gate", "ffn_up", "ffn_down",
+        ];
+        let is_there = |part: &str| {
+            BOUNDS
+                .iter()
+                .any(|bound| tensors.has(&format!("{}.{bound}", name(part))))
+        };
         if !parts.iter().any(|part| is_there(part)) {
             return Ok(None);
         }
@@ -344,7 +352,12 @@ impl LayerClamps {
 
 impl Clamp {
     fn read<T: Tensors>(tensors: &mut T, name: &str) -> Result<Self, LoadError> {
-        let mut bounds = [f32::NEG_INFINITY, f32::INFINITY, f32::NEG_INFINITY, f32::INFINITY];
+        let mut bounds = [
+            f32::NEG_INFINITY,
+            f32::INFINITY,
+            f32::NEG_INFINITY,
+            f32::INFINITY,
+        ];
         for (bound, kind) in bounds.iter_mut().zip(BOUNDS) {
             let name = format!("{name}.{kind}");
             match tensors.vector_if_there(&name, 1) {
@@ -428,6 +441,7 @@ impl<P: Packing> TowerHead<P> {
         config: &VisionConfig,
     ) -> Result<Self, LoadError> {
         let (dim, out) = (config.dim, config.projection_dim);
+        let side = dim * config.merged_patches();
         Ok(match config.projector {
             Projector::Idefics3 => Self::Joined {
                 matrix: linear(tensors, "mm.model.fc", out, dim * config.merged_patches())?,
@@ -444,6 +458,23 @@ impl<P: Packing> TowerHead<P> {
                 first: linear(tensors, "mm.0", out, dim)?,
                 second: linear(tensors, "mm.2", out, out)?,
             }),
+            Projector::InternVl => Self::Merged(Merger {
+                norm: Some(side_norm(tensors, "mm.model.mlp.0", side)?),
+                reduce: None,
+                first: linear(tensors, "mm.model.mlp.1", out, side)?,
+                second: linear(tensors, "mm.model.mlp.3", out, out)?,
+            }),
+            Projector::Lfm2 => {
+                let inner = tensors.rows_of("mm.1.weight")?.min(limits::HIDDEN);
+                let normed = tensors.has("mm.input_norm.weight");
+                let norm = normed.then(|| side_norm(tensors, "mm.input_norm", side));
+                Self::Merged(Merger {
+                    norm: norm.transpose()?,
+                    reduce: None,
+                    first: linear(tensors, "mm.1", inner, side)?,
+                    second: linear(tensors, "mm.2", out, inner)?,
+                })
+            }
             Projector::Gemma4V | Projector::Gemma4Uv => {
                 let has_layers = config.layers > 0;
                 let standard = tensors.has("v.std_bias").then(|| {
@@ -477,9 +508,23 @@ impl<P: Packing> TowerHead<P> {
     }
 }
 
-/// The kernel of the patches; the sum of two where the file has one for each frame.
+/// The kernel of the patches; the sum of two where the file has one for each frame, in two tensors or in one.
 fn read_patches<T: Tensors>(tensors: &mut T, config: &VisionConfig) -> Result<Vec<f32>, LoadError> {
     let edge = config.patch as u64;
+    let (frames, channels) = (2, 3 * config.dim as u64);
+    if tensors.rows_of(PATCHES)? as u64 == edge * frames * channels && !tensors.has(SECOND_FRAME) {
+        let both = tensors.numbers(PATCHES, &[edge, edge, frames, channels])?;
+        let len = (edge * edge) as usize;
+        let sum = |pair: &[f32]| {
+            let (first, second) = pair.split_at(len);
+            first
+                .iter()
+                .zip(second)
+                .map(|(a, b)| a + b)
+                .collect::<Vec<_>>()
+        };
+        return Ok(both.chunks_exact(2 * len).flat_map(sum).collect());
+    }
     let dims = [edge, edge, 3, config.dim as u64];
     let mut kernel = tensors.numbers(PATCHES, &dims)?;
     if tensors.has(SECOND_FRAME) {
@@ -572,6 +617,15 @@ fn feed_forward_names<T: Tensors>(
         ("ffn_down", "ffn_up")
     } else {
         ("ffn_up", "ffn_down")
+    })
+}
+
+/// The norm of neighbors side by side: a layer norm in towers of every kind.
+fn side_norm<T: Tensors>(tensors: &mut T, name: &str, side: usize) -> Result<Norm, LoadError> {
+    Ok(Norm {
+        weight: tensors.vector(&format!("{name}.weight"), side)?,
+        bias: Some(tensors.vector(&format!("{name}.bias"), side)?),
+        centered: true,
     })
 }
 

@@ -10,6 +10,7 @@ use super::family::{Family, is_gemma};
 use super::fields::Fields;
 use super::gguf_keys::GgufKeys;
 use super::modules::{Modules, POOLING_KEY};
+use super::nested::DEEPSTACK;
 use super::recurrent::RecurrentSaved;
 use super::{answers, dense, experts, gpt_oss, lfm2, rope};
 use crate::Architecture;
@@ -104,6 +105,10 @@ pub(super) fn describe(
     caps(fields, architecture, &mut keys)?;
     multipliers(fields, architecture, &mut keys)?;
     experts::read(fields, architecture, &mut keys)?;
+    if architecture == Architecture::Qwen3Vl {
+        let layers = fields.numbers(DEEPSTACK)?.unwrap_or_default();
+        keys.number("n_deepstack_layers", layers.len() as u32);
+    }
     let answers = answers::read(architecture, folder, fields, &mut keys)?;
     if let Some(pooling) = modules.pooling.filter(|_| answers.is_none()) {
         keys.number(POOLING_KEY, pooling);
@@ -113,6 +118,8 @@ pub(super) fn describe(
     Ok(ModelDescription {
         family: Family::Decoder(architecture),
         is_embedding: modules.pooling.is_some() || answers.is_some(),
+        is_nested: false,
+        deepstack: Vec::new(),
         padded_positions: 0,
         stacked_experts: 0,
         answers,
@@ -157,6 +164,7 @@ pub(super) fn head_dim(
             architecture,
             Architecture::Qwen3
                 | Architecture::Qwen3Moe
+                | Architecture::Qwen3Vl
                 | Architecture::GptOss
                 | Architecture::Qwen3Next
                 | Architecture::Qwen35
@@ -298,7 +306,11 @@ fn windows(
     if !alternate {
         let qwen = matches!(
             architecture,
-            Architecture::Qwen2 | Architecture::Qwen3 | Architecture::Qwen3Moe
+            Architecture::Qwen2
+                | Architecture::Qwen3
+                | Architecture::Qwen3Moe
+                | Architecture::Qwen2Vl
+                | Architecture::Qwen3Vl
         );
         if qwen && fields.flag("use_sliding_window")? == Some(true) {
             return Err(fields.wrong("use_sliding_window", "is true, which is not supported"));

@@ -1,11 +1,12 @@
 //! Configuration of a tower, typed and checked, from a file's metadata.
 
-use super::projector::{Activation, Positions, Projector, TowerTraits};
+use super::projector::{Activation, NormKind, Positions, Projector, TowerTraits};
 use super::recipe;
 use crate::config::keys::Keys;
 use crate::config::{architecture_name, grouped, limits};
 use crate::gguf::Gguf;
-use crate::{ConfigError, LoadError};
+use crate::{ConfigError, LoadError, ModelFiles};
+use kernels::Format;
 use media::{PatchOrder, Recipe};
 
 /// `general.architecture` of a file with a tower.
@@ -54,6 +55,9 @@ impl Windows {
     }
 }
 
+/// Width and layers of the tower of InternVL whose norms are RMS norms (InternViT 6B): no key tells.
+const INTERNVL_RMS: (usize, usize) = (3200, 45);
+
 /// Whether a file holds a tower, and not a model of text.
 pub fn is_tower(gguf: &Gguf) -> bool {
     architecture_name(gguf).is_ok_and(|name| name == ARCHITECTURE)
@@ -96,6 +100,8 @@ pub struct VisionConfig {
     pub windows: Windows,
     /// The recipe by which an image becomes the tower's input.
     pub recipe: Recipe,
+    /// The format that matrices of floats are converted to at load; `None`: they stay as they are stored.
+    pub quantize: Option<Format>,
 }
 
 impl VisionConfig {
@@ -116,13 +122,16 @@ impl VisionConfig {
             Keys::new(gguf, "clip.vision"),
         );
         let projector = read_projector(&clip, &keys)?;
-        let traits = projector.traits();
+        let mut traits = projector.traits();
         let dim = grouped(&keys, "embedding_length", limits::DIM)?;
         let LayerSizes {
             stored_layers,
             hidden,
             heads,
         } = LayerSizes::read(gguf, &keys, projector, dim)?;
+        if projector == Projector::InternVl && (dim, stored_layers) == INTERNVL_RMS {
+            traits.norm = NormKind::Rms;
+        }
         let layers = read_layers(&keys, projector, stored_layers)?;
         let (patch, merge) = read_patch(&keys, projector)?;
         let (image, table_edge) = read_table(gguf, &keys, &traits, patch)?;
@@ -149,7 +158,7 @@ impl VisionConfig {
                 .unwrap_or(EPS),
             activation: match traits.activation {
                 Some(activation) => activation,
-                None => read_activation(&clip)?,
+                None => read_activation(&clip, projector)?,
             },
             theta: keys
                 .float("rope.freq_base", limits::THETA)?
@@ -158,7 +167,20 @@ impl VisionConfig {
             deepstack: read_deepstack(&keys, layers)?,
             windows,
             recipe,
+            quantize: None,
         })
+    }
+
+    /// The configuration of a tower in files of any kind.
+    ///
+    /// # Errors
+    /// As for [`VisionConfig::from_gguf`], with the names of keys or fields in the files.
+    pub fn of_files(files: &ModelFiles) -> Result<Self, ConfigError> {
+        match files {
+            ModelFiles::Gguf(gguf) => Self::from_gguf(gguf),
+            ModelFiles::Safetensors(safetensors) => safetensors.tower_config(),
+            ModelFiles::Embedded(tower) => tower.config(),
+        }
     }
 
     /// Elements of a head.
@@ -180,7 +202,9 @@ impl VisionConfig {
         match self.traits.positions {
             None => 0,
             Some(Positions::Axes) => 2 * self.table_edge,
-            Some(Positions::Buckets | Positions::Interpolated) => self.table_edge * self.table_edge,
+            Some(Positions::Buckets | Positions::Interpolated | Positions::Smoothed) => {
+                self.table_edge * self.table_edge
+            }
         }
     }
 
@@ -393,11 +417,13 @@ fn read_merge(keys: &Keys<'_>, usual: usize) -> Result<usize, ConfigError> {
     Ok(usual)
 }
 
-fn read_activation(clip: &Keys<'_>) -> Result<Activation, ConfigError> {
+fn read_activation(clip: &Keys<'_>, projector: Projector) -> Result<Activation, ConfigError> {
     let gelu = clip.flag("use_gelu")?.unwrap_or(false);
     let silu = clip.flag("use_silu")?.unwrap_or(false);
     match (gelu, silu) {
         (true, true) => Err(clip.unsupported("use_silu", "two activations at once")),
+        // One key for both kinds: the models were trained with that of transformers' class.
+        (true, false) if projector == Projector::InternVl => Ok(Activation::GeluErf),
         (true, false) => Ok(Activation::Gelu),
         (false, true) => Ok(Activation::Silu),
         (false, false) => Ok(Activation::QuickGelu),

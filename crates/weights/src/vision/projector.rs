@@ -17,6 +17,10 @@ pub enum Projector {
     Pixtral,
     /// LLaVA 1.5 and 1.6: CLIP, two matrices; in 1.6 lines with ends.
     Llava,
+    /// InternVL 2.5, 3 and 3.5: a class token, scales of the layers, a norm of neighbors side by side, two matrices.
+    InternVl,
+    /// LFM2-VL: SigLIP 2 for pictures of any ratio, a norm of neighbors side by side, two matrices.
+    Lfm2,
     /// Gemma 4 E2B, E4B, 26B and 31B: gates, norms before and after each part, tables and rope by axis, the mean of neighbors.
     Gemma4V,
     /// Gemma 4 12B: no layers, a matrix of large patches between norms.
@@ -28,6 +32,8 @@ pub enum Projector {
 pub enum Activation {
     /// Gelu, tanh approximation.
     Gelu,
+    /// Gelu by the error function.
+    GeluErf,
     /// `x * sigmoid(x)`.
     Silu,
     /// `x * sigmoid(1.702 x)`.
@@ -41,6 +47,9 @@ pub enum Positions {
     Buckets,
     /// The mean of the four nearest entries, weighted; the corners of table and picture coincide.
     Interpolated,
+    /// The mean of the entries around its place, weighted by their distance, of as many as the picture has fewer patches: the
+    /// edges of table and picture coincide.
+    Smoothed,
     /// The sum of two entries: that of the column in a table of its own, and that of the row.
     Axes,
 }
@@ -86,6 +95,8 @@ pub struct TowerTraits {
     pub post_norm: bool,
     /// Patches next to each other, along an edge, that become one row, if the file does not say.
     pub merge: usize,
+    /// Epsilon of the projector's norm; `None`: that of the layers.
+    pub head_eps: Option<f32>,
     /// The non-linearity, whatever the file says: those of Gemma 4 name none.
     pub activation: Option<Activation>,
     /// Base of the frequencies of the 2D rope, if the file does not say.
@@ -93,6 +104,9 @@ pub struct TowerTraits {
     /// Whether values are normalized, each head on its own and without weights, and scores are not scaled.
     pub normalized_values: bool,
 }
+
+/// Epsilon of norms for which transformers names none.
+const LAYER_NORM_EPS: f32 = 1e-5;
 
 const SIGLIP: TowerTraits = TowerTraits {
     norm: NormKind::Layer,
@@ -102,6 +116,7 @@ const SIGLIP: TowerTraits = TowerTraits {
     pre_norm: false,
     post_norm: true,
     merge: 2,
+    head_eps: None,
     activation: None,
     theta: 10_000.0,
     normalized_values: false,
@@ -128,7 +143,7 @@ const GEMMA4: TowerTraits = TowerTraits {
 
 impl Projector {
     /// All projectors that are computed.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Idefics3,
         Self::Qwen3Vl,
         Self::Gemma3,
@@ -136,6 +151,8 @@ impl Projector {
         Self::Qwen25Vl,
         Self::Pixtral,
         Self::Llava,
+        Self::InternVl,
+        Self::Lfm2,
         Self::Gemma4V,
         Self::Gemma4Uv,
     ];
@@ -150,6 +167,8 @@ impl Projector {
             Self::Qwen25Vl => "qwen2.5vl_merger",
             Self::Pixtral => "pixtral",
             Self::Llava => "mlp",
+            Self::InternVl => "internvl",
+            Self::Lfm2 => "lfm2",
             Self::Gemma4V => "gemma4v",
             Self::Gemma4Uv => "gemma4uv",
         }
@@ -188,6 +207,17 @@ impl Projector {
                 pre_norm: true,
                 post_norm: false,
                 merge: 1,
+                ..SIGLIP
+            },
+            Self::InternVl => TowerTraits {
+                class_token: true,
+                post_norm: false,
+                head_eps: Some(LAYER_NORM_EPS),
+                ..SIGLIP
+            },
+            Self::Lfm2 => TowerTraits {
+                positions: Some(Positions::Smoothed),
+                head_eps: Some(LAYER_NORM_EPS),
                 ..SIGLIP
             },
             Self::Gemma4V => GEMMA4,

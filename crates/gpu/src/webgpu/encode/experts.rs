@@ -113,15 +113,26 @@ impl Planner<'_> {
             };
             let kernel = [(few_max, Kernel::ExpertMatmul { format })];
             let buffers = [low, high, scales, x, &memory.vectors, chosen, written];
-            let grid = Grid::Choices { outputs, used };
-            self.push_all(&kernel, &buffers, constants, grid)?;
+            self.push_all(
+                &kernel,
+                &buffers,
+                constants,
+                Grid::Choices { outputs, used },
+            )?;
             if !has_tiles {
                 continue;
             }
             let kernel = [(u32::MAX, Kernel::ExpertTile { format })];
             self.work = work.part(part.rows, shape.rows);
-            let order = &memory.order;
-            let buffers = [low, high, scales, x, &memory.vectors, order, written];
+            let buffers = [
+                low,
+                high,
+                scales,
+                x,
+                &memory.vectors,
+                &memory.order,
+                written,
+            ];
             let grid = Grid::Tiles {
                 outputs,
                 count,

@@ -11,7 +11,7 @@ use std::ops::Range;
 const DEPTH: usize = 2 * LANES;
 
 /// The nearest bf16, ties away from zero.
-pub(super) fn nearest(x: f32) -> f32 {
+pub(in crate::attention) fn nearest(x: f32) -> f32 {
     f32::from_bits(x.to_bits().wrapping_add(0x8000) & 0xffff_0000)
 }
 
@@ -26,7 +26,7 @@ fn flush(x: f32) -> f32 {
 }
 
 /// Adds 32 products: the first sixteen and the last sixteen separately, then both sums.
-fn add(sum: &mut f32, a: &[f32], b: &[f32]) {
+pub(in crate::attention) fn add(sum: &mut f32, a: &[f32], b: &[f32]) {
     let half = |range: Range<usize>| {
         let pairs = a[range.clone()].iter().zip(&b[range]);
         pairs.fold(0.0f32, |sum, (a, b)| flush(*a).mul_add(flush(*b), sum))
@@ -36,7 +36,12 @@ fn add(sum: &mut f32, a: &[f32], b: &[f32]) {
 
 /// `e^(score - max)` for `base = -max log2(e)`.
 pub(super) fn weight(score: f32, base: f32) -> f32 {
-    let x = score.mul_add(std::f32::consts::LOG2_E, base).max(EXP2_MIN);
+    weight_of_two(score.mul_add(std::f32::consts::LOG2_E, base))
+}
+
+/// `2^x`.
+pub(in crate::attention) fn weight_of_two(x: f32) -> f32 {
+    let x = x.max(EXP2_MIN);
     let f = x - x.floor();
     let p = EXP2_COEFFICIENTS
         .iter()
