@@ -67,9 +67,9 @@ pub use gateway::limits::{ModelLimits, ResponseLimits, StreamClocks};
 pub use gateway::media::{OnFailure, VisionProxy, VisionServer};
 pub use gateway::metrics::StepMetrics;
 pub use gateway::models::{
-    DerivedModel, EngineAbsence, EngineArithmetic, EngineSight, Library, LibraryError, LoadError, LoadPhase,
-    LoadProgress, LoadedModel, Loading, LocalModel, ModelFacts, ModelIdentity, ModelTask, PullNews,
-    ServedModel, TowerFacts,
+    DerivedModel, EngineAbsence, EngineArithmetic, EngineSight, Library, LibraryError, LoadError,
+    LoadPhase, LoadProgress, LoadedModel, Loading, LocalModel, ModelFacts, ModelIdentity,
+    ModelTask, PullNews, ServedModel, TowerFacts,
 };
 pub use gateway::owners_slot::OwnerState;
 pub use gateway::records::{

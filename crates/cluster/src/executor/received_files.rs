@@ -81,8 +81,7 @@ impl ReceivedFiles {
     /// Drops incomplete files whose parts did not arrive in time, and the least recently used whole ones beyond
     /// [`IDLE_FILES_BYTES_MAX`].
     pub fn drop_idle(&mut self, now: Instant) {
-        let is_idle =
-            |file: &&ReceivedFile| now.saturating_duration_since(file.used) >= FILE_WAIT;
+        let is_idle = |file: &&ReceivedFile| now.saturating_duration_since(file.used) >= FILE_WAIT;
         let mut idle: Vec<_> = self
             .files
             .iter()
@@ -120,7 +119,11 @@ impl ReceivedFiles {
             return FileReply::Invalid;
         };
         // One digest has one length: the file that came before is another one, or was cut.
-        if self.files.get(&digest).is_some_and(|file| file.bytes != bytes) {
+        if self
+            .files
+            .get(&digest)
+            .is_some_and(|file| file.bytes != bytes)
+        {
             self.remove(&digest);
         }
         if !self.files.contains_key(&digest) && !self.make_room(bytes, now) {
@@ -146,9 +149,10 @@ impl ReceivedFiles {
             files.bytes + bytes <= FILES_BYTES_MAX && files.files.len() < FILES_COUNT_MAX
         };
         while !is_within(self) {
-            let idle = self.files.iter().filter(|(_, file)| {
-                now.saturating_duration_since(file.used) >= FILE_WAIT
-            });
+            let idle = self
+                .files
+                .iter()
+                .filter(|(_, file)| now.saturating_duration_since(file.used) >= FILE_WAIT);
             let oldest = idle.min_by_key(|(_, file)| file.used);
             let Some(digest) = oldest.map(|(digest, _)| *digest) else {
                 return false;
@@ -173,8 +177,15 @@ impl ReceivedFile {
         }
         let parts = std::mem::take(parts);
         let mut whole = Vec::with_capacity(self.bytes);
-        parts.into_iter().flatten().for_each(|part| whole.extend(part));
-        debug_assert_eq!(whole.len(), self.bytes, "parts have the lengths of their places");
+        parts
+            .into_iter()
+            .flatten()
+            .for_each(|part| whole.extend(part));
+        debug_assert_eq!(
+            whole.len(),
+            self.bytes,
+            "parts have the lengths of their places"
+        );
         self.content = FileContent::Whole(whole.into());
         true
     }
@@ -250,7 +261,10 @@ mod tests {
     fn incomplete_files_are_dropped_and_small_whole_ones_are_kept() {
         let (mut files, begun) = (ReceivedFiles::default(), start());
         let file = vec![1; FILE_PART_BYTES + 1];
-        assert_eq!(files.take(FileMessage::part(digest(1), &file, 0), begun), TAKEN);
+        assert_eq!(
+            files.take(FileMessage::part(digest(1), &file, 0), begun),
+            TAKEN
+        );
         assert_eq!(send(&mut files, 2, 100, begun), WHOLE);
         files.drop_idle(begun);
         assert_eq!(files.bytes(), file.len() + 100);

@@ -228,9 +228,8 @@ impl Worker {
         let name = (run.gateway, attempt);
         let (models, turns) = (Arc::clone(&self.models), Arc::clone(&self.turns));
         let images = self.images.clone();
-        self.submissions.spawn(async move {
-            (name, submit(run, arrived, (models, turns), images).await)
-        });
+        self.submissions
+            .spawn(async move { (name, submit(run, arrived, (models, turns), images).await) });
     }
 
     fn lock_files(&self) -> MutexGuard<'_, ReceivedFiles> {

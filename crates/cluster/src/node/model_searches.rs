@@ -166,7 +166,10 @@ impl EngineSearch {
     }
 
     /// The model at all engines that are not gone.
-    fn served<'a>(&'a self, instances: &'a [LiveInstance]) -> impl Iterator<Item = &'a ServedModel> {
+    fn served<'a>(
+        &'a self,
+        instances: &'a [LiveInstance],
+    ) -> impl Iterator<Item = &'a ServedModel> {
         let here = engines(instances).filter(|engine| engine.state != InstanceState::Gone);
         let served = here.filter_map(|engine| self.find(engine));
         served.filter(|served| served.identity.has_content_of(&self.identity))

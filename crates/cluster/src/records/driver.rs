@@ -3,9 +3,7 @@
 use super::cluster_identity::{IdentityCheck, IdentityStep};
 use super::jet_stream::{JetStreamRecords, StoreFacts, parse_notice};
 use super::journal_tap::{SharedReplicator, now};
-use super::store::{
-    Fenced, FilesOutcome, PublishOutcome, StoreProblem, StoreRequest, StoreStatus,
-};
+use super::store::{Fenced, FilesOutcome, PublishOutcome, StoreProblem, StoreRequest, StoreStatus};
 use crate::messages::FileDigest;
 use crate::nats::{Connection, SubjectKind};
 use async_nats::{Message, Subscriber};
@@ -318,10 +316,7 @@ async fn agree(store: &JetStreamRecords, check: &IdentityCheck) -> Result<(), St
     Ok(())
 }
 
-async fn perform(
-    (store, read_file): (JetStreamRecords, ReadFile),
-    action: StoreRequest,
-) -> Answer {
+async fn perform((store, read_file): (JetStreamRecords, ReadFile), action: StoreRequest) -> Answer {
     match action {
         StoreRequest::Files { id, files, renews } => {
             let outcome = store_files((&store, &read_file), id, (files, renews)).await;

@@ -50,5 +50,6 @@ pub use jet_stream::JetStreamRecords;
 pub use journal_tap::{JournalTap, SharedReplicator};
 pub use replicator::{FileReader, KeyReader, RecordsConfig, Replicator, ReplicatorCounters};
 pub use store::{
-    Fenced, FilesOutcome, LastMessage, PublishOutcome, ReplicaState, StoreProblem, StoreRequest, StoreStatus,
+    Fenced, FilesOutcome, LastMessage, PublishOutcome, ReplicaState, StoreProblem, StoreRequest,
+    StoreStatus,
 };

@@ -1,8 +1,8 @@
 //! The replicator, one answer at a time.
 
 use super::{
-    FilesOutcome, LastMessage, PublishOutcome, RecordsConfig, ReplicaState, Replicator, StoreRequest,
-    SubjectMessage,
+    FilesOutcome, LastMessage, PublishOutcome, RecordsConfig, ReplicaState, Replicator,
+    StoreRequest, SubjectMessage,
 };
 use crate::messages::RecordsHead;
 use crate::names::InstanceId;

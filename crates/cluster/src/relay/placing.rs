@@ -180,8 +180,14 @@ impl ModelEngines {
 
     /// Engines that a request with images excludes: only equal towers compute equal rows.
     pub(super) fn without_tower(&self, tower: &str) -> Vec<InstanceId> {
-        let towers = self.towers.iter().map(|own| own == tower && !own.is_empty());
-        let engines = self.loads.iter().zip(towers.chain(std::iter::repeat(false)));
+        let towers = self
+            .towers
+            .iter()
+            .map(|own| own == tower && !own.is_empty());
+        let engines = self
+            .loads
+            .iter()
+            .zip(towers.chain(std::iter::repeat(false)));
         engines
             .filter_map(|(load, sees)| (!sees).then_some(load.id))
             .collect()
@@ -251,7 +257,11 @@ mod tests {
             identity,
             context_max: 64,
             hidden_dim: 8,
-            tower: if id == 1 { "eyes".into() } else { String::new() },
+            tower: if id == 1 {
+                "eyes".into()
+            } else {
+                String::new()
+            },
             load: (role != Role::Gateway).then(|| ReportedLoad {
                 pages_total: 10,
                 pages_free: 3,

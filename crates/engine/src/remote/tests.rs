@@ -3,8 +3,7 @@ mod permits;
 
 use super::*;
 use crate::{
-    Choice, Clocks, Phase, Progress, Rejected, Request, SequencePermits,
-    Token, TopLogprob,
+    Choice, Clocks, Phase, Progress, Rejected, Request, SequencePermits, Token, TopLogprob,
 };
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;

@@ -64,7 +64,11 @@ impl StoredHistory {
     /// An image is lost: without it, the conversation would be another one.
     fn add_images(&mut self, files: &ImageFiles) -> Result<(), ApiError> {
         for (number, (record, _)) in self.said.iter().enumerate() {
-            if record.note.images().any(|image| files.find(image).is_none()) {
+            if record
+                .note
+                .images()
+                .any(|image| files.find(image).is_none())
+            {
                 let words =
                     "previous_response_id: an image of that conversation is lost: send it again";
                 return Err(previous_missing(IMAGE_LOST, words));
@@ -87,10 +91,15 @@ impl History for StoredHistory {
     fn items(&self) -> Box<dyn Iterator<Item = &str> + '_> {
         let said = self.said.iter().enumerate();
         Box::new(said.flat_map(move |(number, (record, outcome))| {
-            let asked = record.note.items.iter().enumerate().map(move |(item, stored)| {
-                let seen = self.seen.get(&(number, item)).map(String::as_str);
-                seen.unwrap_or(&stored.json)
-            });
+            let asked = record
+                .note
+                .items
+                .iter()
+                .enumerate()
+                .map(move |(item, stored)| {
+                    let seen = self.seen.get(&(number, item)).map(String::as_str);
+                    seen.unwrap_or(&stored.json)
+                });
             asked.chain(outcome.items.iter().map(|item| &**item))
         }))
     }

@@ -23,8 +23,8 @@ pub(crate) use image_part::hex;
 pub use image_part::{
     ImagePart, ImageRecord, ImageRecordError, detail_name, detail_of_name, digest_of_hex,
 };
-pub use media::file_digest;
 pub use measured_image::{ImageBounds, MeasuredImage, MeasuredImages, measure};
+pub use media::file_digest;
 pub use prepared_image::{ExaminedImage, PreparedImage, examine, prepare};
 
 use media::{Limits, Recipe};

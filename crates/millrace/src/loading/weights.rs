@@ -1,8 +1,8 @@
 //! A model's weights, packed for the kernels, with as many KV pages as the memory holds; and the draft model of
 //! speculative decoding, compared with the target model's vocabulary and loaded with separate KV memory.
 
-use super::device::load_on_gpu;
 use super::SharedArithmetic;
+use super::device::load_on_gpu;
 use super::memory::{StateBudget, encoder_options, load_encoder, whole_text_options};
 use super::seeing_model::with_tower;
 use crate::clock::{now, now_unix_s};

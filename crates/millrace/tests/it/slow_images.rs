@@ -55,7 +55,8 @@ pub(crate) fn slow_model(folder: &Folder) -> String {
 
 /// A request about these pictures.
 pub(crate) fn about(pictures: &[Vec<u8>]) -> Value {
-    let part = |picture: &Vec<u8>| json!({"type": "image_url", "image_url": {"url": data_url(picture)}});
+    let part =
+        |picture: &Vec<u8>| json!({"type": "image_url", "image_url": {"url": data_url(picture)}});
     let text = json!({"type": "text", "text": "What is this?"});
     let parts: Vec<Value> = pictures.iter().map(part).chain([text]).collect();
     json!({"temperature": 0, "max_tokens": 8, "ignore_eos": true, "messages": [{"role": "user", "content": parts}]})
@@ -64,8 +65,13 @@ pub(crate) fn about(pictures: &[Vec<u8>]) -> Value {
 /// The value of a metric, with its labels.
 pub(crate) fn metric(server: &Serving, name: &str) -> f64 {
     let reply = server.get("/metrics");
-    let line = reply.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {name}")).trim().parse().unwrap()
+    let line = reply
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name}"))
+        .trim()
+        .parse()
+        .unwrap()
 }
 
 fn serve(model: &str, settings: &[(&str, &str)]) -> Serving {
@@ -78,14 +84,23 @@ fn send(server: &Serving, request: &Value) -> TcpStream {
     let address = server.url().trim_start_matches("http://").to_owned();
     let mut socket = TcpStream::connect(address).unwrap();
     let body = request.to_string();
-    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
-    write!(socket, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let head =
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
+    write!(
+        socket,
+        "{head}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
     socket
 }
 
 fn content(reply: &str) -> String {
     let answer = body(reply, 200);
-    answer["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+    answer["choices"][0]["message"]["content"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 /// Promise (Images): a client that leaves while its images are encoded ends the encoding: no rows are kept of it, the memory is
@@ -129,12 +144,23 @@ fn request_that_finds_no_room_for_its_images_is_told_when_to_come_again() {
         let reply = server.post("/v1/chat/completions", &second.to_string());
         let error = body(&reply, 503);
         assert_eq!(error["error"]["code"], "media_full", "{reply}");
-        assert!(reply.to_ascii_lowercase().contains("\r\nretry-after: 1\r\n"), "{reply}");
+        assert!(
+            reply
+                .to_ascii_lowercase()
+                .contains("\r\nretry-after: 1\r\n"),
+            "{reply}"
+        );
         content(&asked.join().unwrap());
     });
     let reply = server.post("/v1/chat/completions", &second.to_string());
     content(&reply);
     let many: Vec<_> = (0..3).map(noise).collect();
-    let error = body(&server.post("/v1/chat/completions", &about(&many).to_string()), 400);
-    assert_eq!(error["error"]["code"], "images_too_large", "never room: {error}");
+    let error = body(
+        &server.post("/v1/chat/completions", &about(&many).to_string()),
+        400,
+    );
+    assert_eq!(
+        error["error"]["code"], "images_too_large",
+        "never room: {error}"
+    );
 }

@@ -31,10 +31,10 @@ use wire::cursor::{Cursor, EventIds};
 use wire::framing::Framing;
 use wire::item_page::{ItemOrder, PageQuery, Query, RawItem};
 use wire::protocol::{Encoding, FollowState, Protocol};
+use wire::request_body::RequestBody;
 use wire::request_parser::ParseContext;
 use wire::responses::sequence_number::{cursor_after, number_at};
 use wire::responses::{ResponsesEncoder, request, response_object};
-use wire::request_body::RequestBody;
 use wire::stored_request::{History, InputItem, StoredImage, StoredItem};
 use wire::{clock, json};
 
@@ -65,7 +65,10 @@ pub(crate) async fn count_input_tokens(
     body: MediaBody,
 ) -> Result<Json<InputTokenCount>, Rejected> {
     let previous = RequestBody::parse(body.bytes.clone())?;
-    let previous = previous.fields().string("previous_response_id").map(Cow::into_owned);
+    let previous = previous
+        .fields()
+        .string("previous_response_id")
+        .map(Cow::into_owned);
     let seen = store.history_images(previous.as_deref(), &caller).await;
     let (request, long_body) = ((caller, body.bytes), body.long);
     let count = unadmitted.run_request(request, Protocol::Responses, |fields, model, caller| {

@@ -2,9 +2,7 @@
 
 use crate::fake_server::{EOS, FakeServer};
 use engine::remote::remote_handle;
-use engine::{
-    Choice, EngineConfig, Handle, Rejected, Request, SamplingParams, Token,
-};
+use engine::{Choice, EngineConfig, Handle, Rejected, Request, SamplingParams, Token};
 use generate::remote_request::{RecordTerms, RemoteRequest};
 use generate::request::GenerationParams;
 use generate::request_record::PromptRecord;

@@ -6,8 +6,7 @@ use crate::names::InstanceId;
 use crate::placement::EngineLoad;
 use ::engine::remote::{RemoteModel, remote_handle};
 use ::engine::{
-    Choice, EngineConfig, Follower, Handle, Progress, Request, RequestId,
-    Token, Transition,
+    Choice, EngineConfig, Follower, Handle, Progress, Request, RequestId, Token, Transition,
 };
 use model::Dims;
 use std::cell::RefCell;

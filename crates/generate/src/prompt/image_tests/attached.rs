@@ -93,7 +93,11 @@ fn files_of_a_prompt_have_the_keys_of_decoded_images() {
     assert_eq!(record, prompt.to_record());
     let files = prompt.files.as_ref().expect("files");
     let places = [1, 0, 2].map(|number| files.place(number));
-    assert_eq!(places, [Some(0), Some(1), Some(2)], "in the order of the prompt");
+    assert_eq!(
+        places,
+        [Some(0), Some(1), Some(2)],
+        "in the order of the prompt"
+    );
     assert_eq!(files.place(3), None);
     assert_eq!(files.records.len(), 3);
     assert_eq!(files.files.files.len(), 2, "equal files are sent once");

@@ -66,7 +66,11 @@ fn answers_about_images_outlive_engines() {
     let single = Serving::start_with(&args, &settings(), Stdio::inherit());
     let expected = Conversation::of(&single, requests().into_iter()).run(&single, |_| {});
     for ((case, received), (_, expected)) in received.into_iter().zip(expected) {
-        assert_eq!(received.without_cached(), expected.without_cached(), "{case}");
+        assert_eq!(
+            received.without_cached(),
+            expected.without_cached(),
+            "{case}"
+        );
     }
     wait_until("no image is held any more", || {
         let engine = cluster.engine(2);

@@ -14,7 +14,13 @@ use testing::wait::wait_until;
 const QUESTION: &str = "Which color is the square?";
 
 fn start(name: &str) -> Crashing {
-    Crashing::start(name, &[("MILLRACE_MODEL_PATH", MODEL), ("MILLRACE_LOG_FILTER", "warn")])
+    Crashing::start(
+        name,
+        &[
+            ("MILLRACE_MODEL_PATH", MODEL),
+            ("MILLRACE_LOG_FILTER", "warn"),
+        ],
+    )
 }
 
 fn post(server: &Crashing, path: &str, request: &Value) -> Value {
@@ -46,7 +52,10 @@ fn items(server: &Crashing, id: &str) -> Value {
 }
 
 fn text_of(answer: &Value) -> String {
-    answer["output"][0]["content"][0]["text"].as_str().unwrap().to_owned()
+    answer["output"][0]["content"][0]["text"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 #[test]
@@ -65,7 +74,10 @@ fn stored_images_are_files_that_live_as_long_as_their_answers() {
     let completion = completion["id"].as_str().unwrap().to_owned();
     let messages = format!("/v1/chat/completions/{completion}/messages");
     let listed = get(&server, &messages);
-    assert_eq!(listed["data"][0]["content_parts"][0]["image_url"]["url"], url, "{listed}");
+    assert_eq!(
+        listed["data"][0]["content_parts"][0]["image_url"]["url"], url,
+        "{listed}"
+    );
     assert_eq!(blobs(&server).len(), 1, "all of them share the file");
     let size = fs::metadata(&blobs(&server)[0]).unwrap().len();
     assert_eq!(size, square(RED).len() as u64);
@@ -75,7 +87,10 @@ fn stored_images_are_files_that_live_as_long_as_their_answers() {
         if path.extension().is_some_and(|ending| ending == "log") {
             let bytes = fs::read(&path).unwrap();
             let start = &url.as_bytes()[url.len() - 400..];
-            assert!(!bytes.windows(start.len()).any(|part| part == start), "{path:?}");
+            assert!(
+                !bytes.windows(start.len()).any(|part| part == start),
+                "{path:?}"
+            );
         }
     }
     server.kill();
@@ -84,12 +99,25 @@ fn stored_images_are_files_that_live_as_long_as_their_answers() {
     assert_eq!(get(&server, &messages), listed);
     let again = post(&server, "/v1/responses", &next_turn(&id));
     assert_eq!(text_of(&again), text_of(&continued));
-    for response in [&id, continued["id"].as_str().unwrap(), again["id"].as_str().unwrap()] {
-        server.serving().send("DELETE", &format!("/v1/responses/{response}"), "", "");
+    for response in [
+        &id,
+        continued["id"].as_str().unwrap(),
+        again["id"].as_str().unwrap(),
+    ] {
+        server
+            .serving()
+            .send("DELETE", &format!("/v1/responses/{response}"), "", "");
         assert_eq!(blobs(&server).len(), 1, "the completion has it");
     }
-    server.serving().send("DELETE", &format!("/v1/chat/completions/{completion}"), "", "");
-    wait_until("the file is removed with its last answer", || blobs(&server).is_empty());
+    server.serving().send(
+        "DELETE",
+        &format!("/v1/chat/completions/{completion}"),
+        "",
+        "",
+    );
+    wait_until("the file is removed with its last answer", || {
+        blobs(&server).is_empty()
+    });
 }
 
 #[test]
@@ -106,7 +134,9 @@ fn lost_image_is_an_error_of_its_item_and_of_requests_that_need_it() {
     let part = &shown["data"][0]["content"][0];
     assert_eq!(part["image_url"], Value::Null, "{shown}");
     assert_eq!(part["error"]["code"], "image_lost", "{shown}");
-    let reply = server.serving().post("/v1/responses", &next_turn(&id).to_string());
+    let reply = server
+        .serving()
+        .post("/v1/responses", &next_turn(&id).to_string());
     let error = body(&reply, 400);
     assert_eq!(error["error"]["code"], "image_lost", "{error}");
     let message = error["error"]["message"].as_str().unwrap();

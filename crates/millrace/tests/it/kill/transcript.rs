@@ -67,9 +67,8 @@ impl Transcript {
     /// The transcript without the number of cached tokens, which depends on the engine. Anthropic's input tokens are those that
     /// were not cached.
     pub(crate) fn without_cached(mut self) -> Self {
-        let is_uncached = |place: &str| {
-            place.starts_with("message_") && place.ends_with("/usage/input_tokens")
-        };
+        let is_uncached =
+            |place: &str| place.starts_with("message_") && place.ends_with("/usage/input_tokens");
         self.counts
             .retain(|place, _| !place.ends_with("/cached_tokens") && !is_uncached(place));
         self
