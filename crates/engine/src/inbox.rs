@@ -15,7 +15,7 @@ use crate::embedding::EmbeddingPool;
 use crate::fair_share::FairShareKey;
 use crate::media::{MediaAbilities, MediaIds, SequenceMedia};
 use crate::prefix_index::{PrefixChain, PrefixRoot};
-use crate::remote::RemoteRecord;
+use crate::remote_record::RemoteRecord;
 use crate::request_state::{ObservedState, RequestState};
 use crate::sequence::{Sequence, SequenceLimits};
 use crate::terms::PermitState;

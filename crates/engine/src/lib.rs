@@ -27,6 +27,7 @@ mod plan;
 mod prefix_index;
 mod progress;
 pub mod remote;
+mod remote_record;
 mod request;
 mod request_state;
 mod sampler;

@@ -1,6 +1,6 @@
 //! Requests to the engine: prompt, sampling parameters, choices, and the caller's callbacks.
 
-use crate::remote::RemoteRecord;
+use crate::remote_record::RemoteRecord;
 use crate::{DryBreakers, Embedding, MediaInput, Progress, SequencePermits, Terms};
 use model::AdapterSet;
 use std::sync::Arc;

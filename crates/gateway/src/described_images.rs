@@ -7,10 +7,11 @@
 use crate::handles::GenerationHandles;
 use crate::keys::{KeyPermit, TokenCharge};
 use crate::media::{
-    DescriptionKey, DescriptionRequest, Elapsed, MadeDescription, OnFailure, VisionProxy, bounded,
+    DescriptionKey, DescriptionRequest, Elapsed, ImageShare, MadeDescription, OnFailure,
+    VisionProxy, bounded,
 };
 use crate::models::{ModelLease, ReadyModel};
-use crate::requested_images::{ImageShare, SizedImages};
+use crate::requested_images::SizedImages;
 use crate::streams::{PermitHolder, StreamRecord, StreamRegistry};
 use ::stream::{End, Owner};
 use admission::{AdmissionRequest, BYTES_PER_TOKEN, Permit, Priority, RequestedChoices};

@@ -3,10 +3,11 @@
 use crate::described_images::ImageDescriber;
 use crate::generation::Generation;
 use crate::handles::GenerationHandles;
+use crate::media::ImageShare;
 use crate::metrics::MeteredRequest;
 use crate::models::ReadyModel;
 use crate::records::{RecordedPrompts, StreamDescription};
-use crate::requested_images::{ImageShare, RequestedImages};
+use crate::requested_images::RequestedImages;
 use crate::streams::{
     self, CancelOnDrop, Claim, DetachedDriver, DurableStream, PermitHolder, Started, StreamRecord,
     StreamRegistry, StreamRun, Subscriber,

@@ -3,7 +3,7 @@
 //! them there. Where the model sees none, another model describes them (`described_images`).
 
 use crate::handles::{Gateway, GenerationHandles};
-use crate::media::{ByteReservation, Elapsed, VisionProxy, base64_bytes, full};
+use crate::media::{ByteReservation, Elapsed, ImageShare, VisionProxy, base64_bytes, full};
 use crate::models::{ModelLease, ModelRegistry, ServedModel};
 use cluster::executor::{DecodeImages, GivenImages};
 use futures_util::FutureExt;
@@ -321,9 +321,6 @@ impl SizedImages {
         Ok(images)
     }
 }
-
-/// A share of the memory for images; the drop of the last clone returns it.
-pub(crate) type ImageShare = Arc<dyn Send + Sync>;
 
 /// Work on one image, on a media thread.
 type ImageWork<T> =

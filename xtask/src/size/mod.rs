@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const BUDGETS: [(&str, usize); 25] = [
     ("admission", 2_200),
     ("bench", 2_000),
-    ("cluster", 9_500),
+    ("cluster", 10_500),
     ("cpu", 4_400),
     ("engine", 12_200),
     ("gateway", 14_900),

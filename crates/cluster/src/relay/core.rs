@@ -297,7 +297,7 @@ pub struct RelayConfig {
     pub silence_max: Duration,
     /// Time for the answer to a request that was sent.
     pub reply_wait: Duration,
-    /// The same for a request with files, which are sent before it, and decoded.
+    /// Time for that of a request with files, which are sent before it, and decoded.
     pub files_wait: Duration,
     /// Pause before a request that all engines rejected is offered again.
     pub retry: Duration,

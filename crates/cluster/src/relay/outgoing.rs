@@ -167,7 +167,7 @@ pub(super) fn encode_in_parts(gateway: InstanceId, orders: &[Order]) -> Vec<Vec<
 
 /// Time for the answer to one part of a request: the engine reads a long record and compiles constraints.
 pub(super) const SUBMIT_WAIT: Duration = Duration::from_secs(10);
-/// The same for a request with images, which the engine decodes.
+/// Time for that of a request with images, which the engine decodes.
 pub(super) const FILES_SUBMIT_WAIT: Duration = Duration::from_secs(45);
 
 /// Sends the parts of a request one after the other; each is answered within `wait`. The answer to the last one counts.

@@ -10,13 +10,12 @@
 
 mod relayed_permits;
 mod relayed_request;
-mod remote_record;
 #[cfg(test)]
 mod tests;
 
 pub use crate::inbox::RecordRefusal;
+pub use crate::remote_record::{RemoteFile, RemoteFiles, RemoteRecord};
 pub use relayed_request::{AppendError, RelayedProgress, RelayedRequest};
-pub use remote_record::{RemoteFile, RemoteFiles, RemoteRecord};
 
 use crate::inbox::{Inbox, SubmittedRequest};
 use crate::{ConfigError, EngineConfig, Handle, RequestId, RequestUpdate};

@@ -22,6 +22,9 @@ pub use vision_server::{InvalidServer, VisionServer};
 
 use std::sync::Arc;
 
+/// A share of the memory for images; the drop of the last clone returns it.
+pub(crate) type ImageShare = Arc<dyn Send + Sync>;
+
 /// Threads and budgets that requests with images share.
 #[derive(Default)]
 pub struct MediaHandles {

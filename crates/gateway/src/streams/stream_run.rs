@@ -8,7 +8,7 @@
 use super::stream_record::{Started, StreamRecord};
 use super::undelivered::UndeliveredStreams;
 use crate::keys::KeyPermit;
-use crate::requested_images::ImageShare;
+use crate::media::ImageShare;
 use admission::{LatencyReporter, Permit};
 use engine::{Progress, SequencePermits};
 use generate::error::{ApiError, ErrorKind};

@@ -29,7 +29,14 @@ pub(super) const SIBLINGS: [(&str, Layer); 1] = [("wire", &WIRE_PROTOCOLS)];
 
 const ENGINE: [Layer; 9] = [
     // Leaf values.
-    &["dry_breakers", "embedding", "idle_list", "plan", "terms"],
+    &[
+        "dry_breakers",
+        "embedding",
+        "idle_list",
+        "plan",
+        "remote_record",
+        "terms",
+    ],
     // Pages, states, statistics.
     &[
         "fair_share",
