@@ -36,7 +36,7 @@ pub(crate) fn noise(seed: u32) -> Vec<u8> {
 pub(crate) fn slow_model(folder: &Folder) -> String {
     let spec = VisionSpec {
         dim: 256,
-        layers: 24,
+        layers: 12,
         heads: 4,
         ffn: 1024,
         image: 256,
