@@ -3,8 +3,10 @@
 
 use super::adapters::IMMEDIATE_BYTES;
 use super::device::Device;
+use super::memory::PrepareError;
 use super::pipelines::KernelError;
 use super::sources::{Kernel, PART};
+use super::timestamps::Timestamps;
 use super::work::Work;
 use crate::operation::RowSet;
 use crate::record::{Record, WRITES_MAX};
@@ -104,14 +106,10 @@ impl Launch<Kernel> {
 impl Launch {
     /// Adds the dispatch to a pass; returns whether there is anything to do.
     fn encode(&self, pass: &mut wgpu::ComputePass<'_>, record: &Record, parts: u32) -> bool {
-        let place = record.place(self.rows);
-        let spans = match self.grid {
-            Grid::Prompts { .. } => record.tiles(),
-            _ => record.span_place()[1],
-        };
-        let Some((pipeline, [x, y, z])) = self.workgroups(place.rows, parts, spans) else {
+        let Some((pipeline, [x, y, z])) = self.dispatch(record, parts) else {
             return false;
         };
+        let place = record.place(self.rows);
         let mut constants = [0; CONSTANT_WORDS];
         let [a, b] = place.angles_at;
         let [spans_at, spans] = record.span_place();
@@ -134,6 +132,15 @@ impl Launch {
         pass.set_immediates(0, bytemuck::cast_slice(&constants[..end]));
         pass.dispatch_workgroups(x, y, z);
         true
+    }
+
+    /// The pipeline and the workgroups for a batch, if there are any.
+    fn dispatch(&self, record: &Record, parts: u32) -> Option<(&wgpu::ComputePipeline, [u32; 3])> {
+        let spans = match self.grid {
+            Grid::Prompts { .. } => record.tiles(),
+            _ => record.span_place()[1],
+        };
+        self.workgroups(record.place(self.rows).rows, parts, spans)
     }
 
     /// The pipeline and the workgroups for so many rows, if there are any.
@@ -202,10 +209,7 @@ pub(crate) fn submit_launches(
     (available, of_part): (u64, u64),
     mut encoder: wgpu::CommandEncoder,
 ) -> wgpu::CommandEncoder {
-    let parts = record.longest().div_ceil(PART);
-    let rows = u64::from(record.rows(RowSet::All));
-    let fits = rows * u64::from(parts) * of_part <= available;
-    let parts = if parts > 1 && fits { parts } else { 0 };
+    let parts = parts(record, (available, of_part));
     let (mut dispatches, mut at) = (0, 0);
     while at < launches.len() {
         let end = at + device.first_submit(&launches[at..], record);
@@ -222,6 +226,52 @@ pub(crate) fn submit_launches(
     }
     device.count_dispatches(dispatches);
     encoder
+}
+
+/// Parts of attention of the batch's rows; 0: they are not apart.
+fn parts(record: &Record, (available, of_part): (u64, u64)) -> u32 {
+    let parts = record.longest().div_ceil(PART);
+    let rows = u64::from(record.rows(RowSet::All));
+    let fits = rows * u64::from(parts) * of_part <= available;
+    if parts > 1 && fits { parts } else { 0 }
+}
+
+/// Runs the dispatches of a batch as [`submit_launches`] does, each in a pass of its own; returns the names of the kernels and the
+/// seconds that each took. `None` where the device has no clock.
+pub(crate) fn time_launches(
+    device: &Device,
+    launches: &[Launch],
+    record: &Record,
+    split: (u64, u64),
+    mut encoder: wgpu::CommandEncoder,
+) -> Result<Option<Vec<(String, f64)>>, PrepareError> {
+    let Some(times) = Timestamps::new(device, launches.len())? else {
+        return Ok(None);
+    };
+    let parts = parts(record, split);
+    let (mut names, mut at) = (Vec::new(), 0);
+    while at < launches.len() {
+        let end = at + device.first_submit(&launches[at..], record);
+        for launch in &launches[at..end] {
+            let Some((pipeline, _)) = launch.dispatch(record, parts) else {
+                continue;
+            };
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                label: None,
+                timestamp_writes: times.of_pass(names.len()),
+            });
+            launch.encode(&mut pass, record, parts);
+            names.push(device.kernel_name(pipeline));
+        }
+        at = end;
+        if at < launches.len() {
+            device.submit(Some(encoder.finish()));
+            encoder = device.encoder();
+        }
+    }
+    device.count_dispatches(names.len() as u64);
+    let seconds = times.read(device, encoder, names.len())?;
+    Ok(Some(names.into_iter().zip(seconds).collect()))
 }
 
 impl Device {
