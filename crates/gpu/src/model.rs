@@ -280,9 +280,12 @@ fn refusal(error: PrepareError, place: Place) -> LoadError {
 
 /// Runs the kernels of a program on small shapes, compared with their definitions.
 fn check_kernels(device: &Arc<Device>, program: &Program) -> Result<(), LoadError> {
-    check_program(device, program).map_err(|result| LoadError::SelfTest {
-        kernel: result.name,
-        why: result.error.unwrap_or_default(),
+    check_program(device, program).map_err(|result| match device.check() {
+        Err(error) => LoadError::Device(error),
+        Ok(()) => LoadError::SelfTest {
+            kernel: result.name,
+            why: result.error.unwrap_or_default(),
+        },
     })
 }
 

@@ -12,7 +12,7 @@ use std::process::Stdio;
 use testing::wait::wait_until;
 
 /// Settings of a process with its model on the device.
-fn on_device(driver: &[(&'static str, String); 3]) -> Vec<(&'static str, &str)> {
+fn on_device<'a>(driver: &'a [(&'static str, String); 3]) -> Vec<(&'static str, &'a str)> {
     let own = [("MILLRACE_MODEL_DEVICE", "auto")];
     let driver = driver.iter().map(|(name, value)| (*name, value.as_str()));
     own.into_iter().chain(driver).collect()

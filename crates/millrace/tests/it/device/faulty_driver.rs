@@ -47,11 +47,6 @@ impl FaultyDriver {
         std::fs::write(self.file(), "").unwrap();
     }
 
-    /// Whether the device was lost since.
-    pub(crate) fn has_lost(&self) -> bool {
-        !self.file().exists()
-    }
-
     fn file(&self) -> PathBuf {
         self.loses.0.join("lose")
     }

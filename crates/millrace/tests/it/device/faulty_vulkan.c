@@ -4,10 +4,10 @@
 //   fast          what measures the bandwidth of memory takes no time
 //   instance      there is no instance
 //   refuses       no device is opened
-//   old           the driver knows Vulkan 1.0 only
+//   old           the driver knows Vulkan 1.0 only, without extensions
 //   few           fewer constants for a kernel than ours have
 //   wrong         no kernel does anything
-//   small         no allocation of 1 MiB and more
+//   small         buffers of kernels have at most 4 MiB
 //   lost          the device is lost with the first submit
 //
 // Each time that the file VULKAN_LOSES is there, it is removed and the open device is lost.
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OUT_OF_DEVICE_MEMORY = -2, INITIALIZATION_FAILED = -3, DEVICE_LOST = -4, DISCRETE = 2, READ_BLOCKS = 4096 };
+enum { INITIALIZATION_FAILED = -3, DEVICE_LOST = -4, DISCRETE = 2, READ_BLOCKS = 4096 };
 
 typedef void (*Function)(void);
 typedef Function (*Lookup)(void *, const char *);
@@ -35,11 +35,6 @@ struct Properties2 {
     uint32_t type;
     void *next;
     struct Properties properties;
-};
-struct Allocation {
-    uint32_t type;
-    void *next;
-    uint64_t bytes;
 };
 
 static int has(const char *fault) {
@@ -72,6 +67,7 @@ static void alter(struct Properties *properties) {
     if (has("discrete")) properties->type = DISCRETE;
     if (has("old")) properties->api = 1 << 22;
     if (has("few")) properties->constants = 64;
+    if (has("small")) properties->storage = 4 << 20;
 }
 
 static void (*real_properties)(void *, struct Properties *);
@@ -86,10 +82,11 @@ static void properties2(void *physical, struct Properties2 *out) {
     alter(&out->properties);
 }
 
-static int (*real_allocate)(void *, const struct Allocation *, const void *, void *);
-static int allocate(void *device, const struct Allocation *wanted, const void *memory, void *out) {
-    if (has("small") && wanted->bytes >= 1 << 20) return OUT_OF_DEVICE_MEMORY;
-    return real_allocate(device, wanted, memory, out);
+static int (*real_extensions)(void *, const char *, uint32_t *, void *);
+static int extensions(void *physical, const char *layer, uint32_t *count, void *out) {
+    if (!has("old")) return real_extensions(physical, layer, count, out);
+    *count = 0;
+    return 0;
 }
 
 static void (*real_dispatch)(void *, uint32_t, uint32_t, uint32_t);
@@ -114,8 +111,8 @@ static const struct {
     {"vkGetPhysicalDeviceProperties", &real_properties, properties},
     {"vkGetPhysicalDeviceProperties2", &real_properties2, properties2},
     {"vkGetPhysicalDeviceProperties2KHR", &real_properties2, properties2},
+    {"vkEnumerateDeviceExtensionProperties", &real_extensions, extensions},
     {"vkGetDeviceProcAddr", &real_of_device, device_function},
-    {"vkAllocateMemory", &real_allocate, allocate},
     {"vkCmdDispatch", &real_dispatch, dispatch},
     {"vkQueueSubmit", &real_submit, submit},
 };
