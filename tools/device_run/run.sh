@@ -11,7 +11,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=$1
 shift
-size=full what=first
+words=$* size=full what=first
 for word in "$@"; do
   case $word in
     small) size=small ;;
@@ -148,7 +148,8 @@ telling() {
     facts) grep -E ' device |^[0-9]+ of ' ;;
     report) grep -E '^reads|GB/s|checks of kernels|: (buffer|a page|element|kernel) ' ;;
     models) grep -E 'FAILED|other tokens|models failed' ;;
-    *) grep -E '^==|tokens/s|tokens a second|^(pp|tg|limits|loaded|device|first token|between)|left out' ;;
+    rivals) grep 'tokens/s' ;;
+    *) grep -E '^== |^(decode|prompt) [0-9]|requests answered|^(first token|between tokens) |by the clock of the device|left out' ;;
   esac < "$work/$1" | head -n "$2"
 }
 
@@ -164,7 +165,7 @@ stage() {
     return
   fi
   # `timeout` runs this script once more, and ends all processes of the stage.
-  STAGE=$name timeout -k 5 "$left" "$0" "$out" "$size" "$what" > "$work/$name" 2>&1
+  STAGE=$name timeout -k 5 "$left" "$0" "$out" $words > "$work/$name" 2>&1
   code=$?
   took=$(($(date +%s) - begun))
   { cat "$work/$name"; echo "exit status $code after $took s"; } > "$out/$name.txt"
@@ -176,7 +177,7 @@ stage() {
   esac
   { echo "== $name: $ended after $took s"; telling "$name" 40; [ "$code" -eq 0 ] || tail -n 3 "$work/$name"; } >> "$out/summary.txt"
   echo "== $name: $ended after $took s"
-  telling "$name" 4
+  telling "$name" 8
   [ "$code" -eq 0 ] || tail -n 3 "$work/$name"
 }
 
