@@ -3,12 +3,11 @@
 use crate::decoder::Decoder;
 use crate::tower::Tower;
 use kernels::{Isa, KvKind, Pool};
-use model::adapters::ADAPTERS_MAX;
 use model::{
-    Batch, Capabilities, Dims, Encode, EncodeError, EncoderDims, EncoderInput, ExportPages,
-    Forward, ForwardError, PageId, Predict,
+    AdvanceBlock, Batch, Capabilities, Dims, Encode, EncodeError, EncoderDims, EncoderInput,
+    ExportPages, Forward, ForwardError, PageId, Predict,
 };
-use weights::adapters::ADAPTERS_BYTES_MAX;
+use weights::adapters::check_adapters;
 use weights::parameters::Weights;
 use weights::vision::VisionConfig;
 use weights::{Adapter, Config, ConfigError, LoadError, ModelFiles, Packed, PackedSections};
@@ -203,23 +202,9 @@ impl Model {
     /// Replaces the adapters that batches may name: the adapter of number `i` is `adapters[i]`.
     ///
     /// # Errors
-    /// There are more than [`ADAPTERS_MAX`], or they take more than [`ADAPTERS_BYTES_MAX`].
+    /// As for [`check_adapters`].
     pub fn adapt(&mut self, adapters: &[Adapter]) -> Result<(), LoadError> {
-        let bytes = adapters.iter().map(Adapter::packed_bytes).sum();
-        let bounds = [
-            ("the number of adapters", adapters.len(), ADAPTERS_MAX),
-            ("the adapters' size in bytes", bytes, ADAPTERS_BYTES_MAX),
-        ];
-        for (name, given, most) in bounds {
-            if given > most {
-                return Err(LoadError::Option {
-                    name,
-                    given,
-                    least: 0,
-                    most,
-                });
-            }
-        }
+        check_adapters(adapters)?;
         let sizes = (&self.config, &self.dims);
         let adapted = self.decoder.adapt(sizes, &mut self.weights, adapters);
         adapted.map_err(|error| LoadError::Pack {
@@ -263,7 +248,6 @@ impl Forward for Model {
             adapters: self.decoder.adapters(),
             hidden_dim: self.config.hidden_dim(),
             axes: self.config.has_axes(),
-            blocks: self.config.traits.blocks,
         }
     }
 
@@ -287,8 +271,27 @@ impl Forward for Model {
         }
     }
 
+    fn blocks(&mut self) -> Option<&mut dyn AdvanceBlock> {
+        if self.config.has_blocks() {
+            Some(self)
+        } else {
+            None
+        }
+    }
+
     fn page_export(&mut self) -> Option<&mut dyn ExportPages> {
         Some(self)
+    }
+}
+
+impl AdvanceBlock for Model {
+    fn begin_block(&mut self, batch: &Batch) -> Result<usize, ForwardError> {
+        self.decoder.begin_block(&self.config, &self.dims, batch)
+    }
+
+    fn advance_block(&mut self) -> Result<bool, ForwardError> {
+        self.decoder
+            .advance_block(&self.config, &self.weights, &self.dims)
     }
 }
 

@@ -330,25 +330,13 @@ fn parts(number: f64) -> [u32; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::selftest::PLAIN;
     use model::Draws;
 
     const BOUNDS: DrawBounds = DrawBounds {
         vocab: 40,
         draws: 8,
         adjusted_rows: 2,
-    };
-
-    const RULE: DrawRule = DrawRule {
-        temperature: 1.0,
-        top_k: 0,
-        top_p: 1.0,
-        min_p: 0.0,
-        repetition_penalty: 1.0,
-        frequency_penalty: 0.0,
-        presence_penalty: 0.0,
-        quantile: 0.5,
-        logprob: false,
-        alternatives: 0,
     };
 
     #[test]
@@ -360,14 +348,14 @@ mod tests {
             (Some([0, 0]), &[3], [0, 0]),
         ] {
             let mut draws = Draws::default();
-            draws.push(0, Some(RULE));
+            draws.push(0, Some(PLAIN));
             if let Some(allowed) = allowed {
                 draws.set_allowed(&allowed);
             }
             draws.set_forbidden(forbidden);
             let mut record = DrawRecord::new(BOUNDS);
             let draw = draws.iter().next().expect("a draw");
-            assert!(record.push(0, &draw, &RULE));
+            assert!(record.push(0, &draw, &PLAIN));
             assert_eq!(record.words()[DRAW_WORDS..], want, "{allowed:?}");
         }
     }
@@ -376,18 +364,18 @@ mod tests {
     fn round_is_full_when_its_rows_are_used_up() {
         let mut draws = Draws::default();
         for row in 0..4 {
-            draws.push(row, Some(RULE));
+            draws.push(row, Some(PLAIN));
             draws.set_bias(&[(1, 2.0)]);
         }
         let mut record = DrawRecord::new(BOUNDS);
         let pushed: Vec<_> = draws
             .iter()
-            .map(|draw| record.push(0, &draw, &RULE))
+            .map(|draw| record.push(0, &draw, &PLAIN))
             .collect();
         assert_eq!(pushed, [true, true, false, false]);
         assert_eq!((record.len(), record.has_adjusted()), (2, true));
         record.clear();
-        assert!(record.push(0, &draws.iter().next().expect("a draw"), &RULE));
+        assert!(record.push(0, &draws.iter().next().expect("a draw"), &PLAIN));
     }
 
     #[test]
@@ -399,16 +387,16 @@ mod tests {
             let draw = draws.iter().next().expect("a draw");
             BOUNDS.check(&draw, 2)
         };
-        assert_eq!(check(&|_| {}, RULE), Ok(()));
+        assert_eq!(check(&|_| {}, PLAIN), Ok(()));
         let many = DrawRule {
             alternatives: 65,
-            ..RULE
+            ..PLAIN
         };
         for (part, found) in [
-            ("vocabulary", check(&|d| d.add_count(40, 1), RULE)),
-            ("vocabulary", check(&|d| d.set_bias(&[(40, 1.0)]), RULE)),
-            ("vocabulary", check(&|d| d.set_forbidden(&[99]), RULE)),
-            ("another size", check(&|d| d.set_allowed(&[1]), RULE)),
+            ("vocabulary", check(&|d| d.add_count(40, 1), PLAIN)),
+            ("vocabulary", check(&|d| d.set_bias(&[(40, 1.0)]), PLAIN)),
+            ("vocabulary", check(&|d| d.set_forbidden(&[99]), PLAIN)),
+            ("another size", check(&|d| d.set_allowed(&[1]), PLAIN)),
             ("more alternatives", check(&|_| {}, many)),
         ] {
             assert!(found.is_err_and(|why| why.contains(part)), "{part}");

@@ -1,6 +1,8 @@
 //! A model on a device.
 
 mod ahead;
+mod block;
+mod guess;
 
 use crate::draw_record::draw_bounds;
 use crate::load_error::LoadError;
@@ -18,15 +20,17 @@ use ahead::Flights;
 use kernels::logits::all_finite;
 use kernels::{Isa, Pool, ScanPlan};
 use model::{
-    Ahead, Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, PageId,
+    AdvanceBlock, Ahead, Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward,
+    ForwardError, PageId, Predict, RowAdditions,
 };
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
+use weights::adapters::check_adapters;
 use weights::config::StateHead;
 use weights::parameters::{DescribedMatrix, DescribedReader, Stored, Weights};
-use weights::{Config, ModelFiles, Packed};
+use weights::{Adapter, Config, ModelFiles, Packed};
 
 /// Identity of the arithmetic: equal inputs give equal tokens on one device as long as it is equal.
 pub const ARITHMETIC: &str = "wgsl 2";
@@ -45,6 +49,8 @@ pub struct Model {
     program: Program,
     page_bytes: usize,
     spans_max: usize,
+    /// Number of adapters.
+    adapters: usize,
     /// In a cell since pages are exported from a shared model; `None` after the device could not be opened again.
     loaded: RefCell<Option<Loaded>>,
     /// The failure since which the model does nothing.
@@ -54,6 +60,8 @@ pub struct Model {
     states: Option<(ScanPlan, usize)>,
     place: Place,
     flights: Flights,
+    /// The block that was begun.
+    block: Option<Batch>,
     /// `(logit rows, vocab)` of the last batch.
     logits: Vec<f32>,
     /// Columns read from the hidden rows: `(hidden rows, columns)`.
@@ -63,25 +71,47 @@ pub struct Model {
 }
 
 impl Model {
-    /// Loads a model: describes it, checks the kernels on small shapes, allocates everything on the device, and uploads the
-    /// weights. The files stay open for [`Forward::recover`]; none of their memory remains. `progress` is called at the beginning and after each matrix.
+    /// As [`Model::load_adapted`], without adapters.
     ///
     /// # Errors
-    /// The files are refused, the device does not run such models, the model does not fit, or the device fails.
+    /// As for [`Model::load_adapted`].
     pub fn load(
         files: Arc<ModelFiles>,
         device: Arc<Device>,
         options: &Options,
         progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
+        Self::load_adapted((files, &[]), device, options, progress)
+    }
+
+    /// Loads a model and the adapters that batches may name, the adapter of number `i` is `adapters[i]`: describes it, checks the kernels on small shapes, allocates everything on the device, and uploads the
+    /// weights. The files stay open for [`Forward::recover`]; none of their memory remains. `progress` is called at the beginning and after each matrix.
+    ///
+    /// # Errors
+    /// The files are refused, the device does not run such models, the model does not fit, or the device fails.
+    pub fn load_adapted(
+        (files, adapters): (Arc<ModelFiles>, &[Adapter]),
+        device: Arc<Device>,
+        options: &Options,
+        progress: &mut dyn FnMut(Packed),
+    ) -> Result<Self, LoadError> {
         options.check()?;
-        let config = files.config(options.context_max)?;
+        let mut config = files.config(options.context_max)?;
+        if options.mtp {
+            config = config.with_mtp()?;
+        }
         supports(&config)?;
         options.check_states(&config)?;
         let mut pool = load_pool();
-        let weights = Weights::describe(&files, &config, &mut pool)?;
+        check_adapters(adapters)?;
+        let mut weights = Weights::describe(&files, &config, &mut pool)?;
+        weights.describe_adapters(&config, adapters);
         let dims = options.dims(&config, weights.vocab());
-        let plan = Plan::new(&config, &weights, &dims, options);
+        let room = Dims {
+            rows_max: options.rows_max.max(options.block_rows),
+            ..dims
+        };
+        let plan = Plan::new(&config, &weights, &room, options, adapters.len());
         let (place, states) = (Place::of(&plan.program), plan.program.states);
         check_kernels(&device, &plan.program)?;
         let mut loaded = Loaded::new(Arc::clone(&device), plan.program.clone())
@@ -89,7 +119,7 @@ impl Model {
         upload(&mut loaded, &files, &plan.matrices, &mut pool, progress)?;
         write_constants(&loaded, &plan.constants)?;
         Ok(Self {
-            step: StepRows::new(&config, &dims, plan.ropes),
+            step: StepRows::new(&config, &room, plan.ropes),
             files,
             config,
             dims,
@@ -99,6 +129,8 @@ impl Model {
             isa: Isa::detect(),
             page_bytes: loaded.page_bytes() as usize,
             spans_max: options.spans_max,
+            adapters: adapters.len(),
+            block: None,
             device,
             flights: Flights::new(draw_bounds(&plan.program)),
             program: plan.program,
@@ -192,17 +224,34 @@ impl Model {
 
     /// Rejects a batch that violates a bound or a rule; its tokens may be those of the `draws` draws before it.
     fn check(&mut self, batch: &Batch, draws: usize) -> Result<(), ForwardError> {
-        batch.check_plain()?;
+        batch.check_row_inputs(self.vector_width())?;
+        self.check_additions(batch)?;
         batch.check_drawn(&self.dims, draws)?;
-        if batch.ranges().iter().any(|span| !span.adapters.is_empty()) {
-            return Err(ForwardError::BadBatch("an adapter is not loaded"));
-        }
         if batch.spans().len() > self.spans_max {
             return Err(ForwardError::BadBatch(
                 "there are more than spans_max spans",
             ));
         }
         self.check_states(batch).map_err(ForwardError::BadBatch)
+    }
+
+    /// Elements of a vector in place of a token.
+    fn vector_width(&self) -> usize {
+        self.config.dim * (1 + self.config.deepstack)
+    }
+
+    /// Rejects rows that the model does not compute.
+    fn check_additions(&self, batch: &Batch) -> Result<(), ForwardError> {
+        batch.check_additions(RowAdditions {
+            vectors: self.program.vector_rows.is_some(),
+            axes: self.config.has_axes(),
+        })?;
+        let unknown = |last: usize| last >= self.adapters;
+        let mut spans = batch.ranges().iter();
+        if spans.any(|span| span.adapters.last().is_some_and(unknown)) {
+            return Err(ForwardError::BadBatch("an adapter is not loaded"));
+        }
+        Ok(())
     }
 
     /// Rejects a batch whose states violate a rule.
@@ -374,7 +423,10 @@ impl Forward for Model {
                 rows: &mut states,
             },
         ];
-        let ran = self.on_device(|loaded| loaded.run(self.step.record(), outputs));
+        let ran = self.on_device(|loaded| {
+            loaded.write_vectors(batch.vectors());
+            loaded.run(self.step.record(), outputs)
+        });
         (self.logits, self.read) = (logits, states);
         ran?;
         self.read_hidden();
@@ -389,9 +441,9 @@ impl Forward for Model {
         Capabilities {
             is_causal: self.config.is_causal(),
             states: self.states.as_ref().map_or(0, |(_, states)| *states),
-            adapters: 0,
+            adapters: self.adapters,
             hidden_dim: self.config.hidden_dim(),
-            ..Capabilities::LOGITS
+            axes: self.config.has_axes(),
         }
     }
 
@@ -408,8 +460,21 @@ impl Forward for Model {
         Some(self)
     }
 
+    fn blocks(&mut self) -> Option<&mut dyn AdvanceBlock> {
+        if self.config.has_blocks() && self.program.vector_rows.is_some() {
+            Some(self)
+        } else {
+            None
+        }
+    }
+
+    fn mtp_head(&mut self) -> Option<&mut dyn Predict> {
+        if self.config.mtp { Some(self) } else { None }
+    }
+
     fn recover(&mut self) -> Result<(), ForwardError> {
         self.flights.lose();
+        self.block = None;
         // The memory of the device is given back first: it may not hold the model twice.
         if let Some(old) = self.loaded.take() {
             release(old);
@@ -456,6 +521,7 @@ impl ExportPages for Model {
 mod tests {
     use super::*;
     use crate::test_device::device;
+    use kernels::KvKind;
     use synth::{Mix, SynthSpec};
     use weights::gguf::Gguf;
 
@@ -470,7 +536,11 @@ mod tests {
             logit_rows_max: 3,
             spans_max: 20,
             draws_max: 8,
+            kv: KvKind::F16,
             states: 5,
+            block_rows: 0,
+            mtp: false,
+            vectors: true,
             exact: false,
         };
         for (preset, mix) in [

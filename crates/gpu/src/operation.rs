@@ -6,7 +6,9 @@
 //!
 //! An operation writes one buffer, and none that it reads, unless its documentation says so.
 
-pub use crate::shapes::{BufferShape, CacheShape, MatrixShape, ScanHeads, StatesShape, UNIT};
+pub use crate::shapes::{
+    BufferShape, CacheShape, MatrixShape, SCALE_GROUP, ScanHeads, StatesShape, UNIT,
+};
 
 /// A buffer of activations, by index into [`Program::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,6 +54,14 @@ pub struct At {
 }
 
 impl At {
+    /// The place so many columns further right.
+    pub const fn right_by(self, columns: u32) -> Self {
+        Self {
+            column: self.column + columns,
+            ..self
+        }
+    }
+
     /// A buffer from its first column on.
     pub const fn start(buffer: BufferId) -> Self {
         Self { buffer, column: 0 }
@@ -113,7 +123,7 @@ pub enum Activation {
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operation {
-    /// `out = factor * table[token]`, `(rows, table cols)`.
+    /// `out = factor * table[token]`, `(rows, table cols)`; a row that is a vector gets the row of token 0.
     Embed {
         /// `(vocabulary, cols)`.
         table: MatrixId,
@@ -121,6 +131,19 @@ pub enum Operation {
         factor: f32,
         /// The embeddings.
         out: At,
+    },
+    /// Rows that are vectors: `stream = vector`, or added to it, then `normed = next(stream)`; `(rows, cols)`. Other rows stay.
+    Vectors {
+        /// Part of the vectors, in [`Program::vector_rows`].
+        vectors: At,
+        /// Whether the part is added to what the stream holds.
+        add: bool,
+        /// The rows, in place.
+        stream: At,
+        /// The norm of the next block's input, and the place of this input.
+        next: Option<(Norm, At)>,
+        /// Elements of a part.
+        cols: u32,
     },
     /// `out = norm(input)`, `(rows, cols)`.
     Norm {
@@ -177,6 +200,29 @@ pub enum Operation {
         /// `(rows, outputs)`.
         out: At,
     },
+    /// `low = factor * scale * A input` for each adapter of a row that has a pair here: `(rows, adapters, rank)`, the part of each
+    /// adapter from a multiple of [`UNIT`] on. Other parts stay.
+    AdaptDown {
+        /// `(pairs, rank, inputs)`: its `unit_rows` are the rank.
+        stack: MatrixId,
+        /// Of each adapter the number of its pair, or -1, and its factor: `(adapters, 2)`.
+        numbers: VectorId,
+        /// `(rows, inputs)`.
+        input: At,
+        /// The products.
+        low: At,
+    },
+    /// `out = out + B low`, in the order of a row's adapters, for those that have a pair here; `(rows, outputs)`.
+    AdaptUp {
+        /// `(pairs, outputs, rank)`: its `unit_rows` are the outputs.
+        stack: MatrixId,
+        /// As in [`Operation::AdaptDown`].
+        numbers: VectorId,
+        /// As [`Operation::AdaptDown`] writes it.
+        low: At,
+        /// What is added to.
+        out: At,
+    },
     /// Norm and rotation of heads on their way to attention; `(rows, heads, head_dim)`. For a cache, `heads` and `head_dim`
     /// are those of the cache.
     Heads {
@@ -196,6 +242,8 @@ pub enum Operation {
         turn: Option<Turn>,
         /// Whether a row is multiplied by its record's temperature.
         tempered: bool,
+        /// Elements that a Walsh-Hadamard transform takes together at the end, a power of two that divides a head; 1: none.
+        transformed: u32,
         /// Where the heads are written.
         to: HeadsTo,
     },
@@ -215,6 +263,8 @@ pub enum Operation {
         cap: Option<f32>,
         /// Positions that a query sees, its own included; `None`: all.
         window: Option<u32>,
+        /// Whether rows of a block see its later rows.
+        blocks: bool,
         /// A score for each query head that takes part in the softmax and has no value.
         sinks: Option<VectorId>,
         /// The output.
@@ -440,8 +490,12 @@ pub struct Program {
     pub caches: Vec<CacheShape>,
     /// States of sequences, in a model with recurrent layers.
     pub states: Option<StatesShape>,
+    /// Vectors in place of tokens, one for each row that is one, written before a batch; `None`: all rows are tokens.
+    pub vector_rows: Option<BufferId>,
     /// Operations in order. One for a set without rows is left out of a batch.
     pub steps: Vec<Step>,
+    /// Operations of a guess of an MTP head, with logits where those of a batch are; empty: there is no head.
+    pub guesses: Vec<Step>,
     /// Buffers that the host may read after a batch.
     pub outputs: Vec<BufferId>,
     /// Whether a row has the same bits in batches of all sizes. Else it has them in batches of fewer than 16 rows, and larger
@@ -485,6 +539,11 @@ impl Program {
     pub fn cache(&mut self, shape: CacheShape) -> CacheId {
         self.caches.push(shape);
         CacheId(self.caches.len() as u32 - 1)
+    }
+
+    /// The operations of a batch, and of a guess.
+    pub fn all_steps(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().chain(&self.guesses)
     }
 
     /// Adds an operation.

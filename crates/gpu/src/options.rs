@@ -1,5 +1,6 @@
 //! Sizes that are chosen at load.
 
+use kernels::KvKind;
 use weights::{Config, LoadError};
 
 /// The most positions that a page may have.
@@ -30,8 +31,16 @@ pub struct Options {
     pub spans_max: usize,
     /// Draws of one batch, 1 to 2^20.
     pub draws_max: usize,
+    /// Storage format of keys and values.
+    pub kv: KvKind,
     /// States of sequences, 1 to 2^20, in a model with recurrent layers; without effect in others.
     pub states: usize,
+    /// Rows of a block, at most, where that is more than `rows_max`: rows of an image that see each other.
+    pub block_rows: usize,
+    /// Whether the file's MTP head is loaded.
+    pub mtp: bool,
+    /// Whether rows may be vectors in place of tokens, from an encoder.
+    pub vectors: bool,
     /// Whether a row has the same bits in batches of all sizes; else it has them in batches of fewer than 16 rows, and
     /// larger ones are computed faster.
     pub exact: bool,
@@ -43,6 +52,7 @@ impl Options {
         bound("page_tokens", self.page_tokens, PAGE_TOKENS_MAX)?;
         bound("pages", self.pages, PAGES_MAX)?;
         bound("rows_max", self.rows_max, ROWS_MAX)?;
+        bound("block_rows", self.block_rows.max(1), ROWS_MAX)?;
         bound("logit_rows_max", self.logit_rows_max, self.rows_max)?;
         bound("spans_max", self.spans_max, self.rows_max)?;
         bound("draws_max", self.draws_max, DRAWS_MAX)

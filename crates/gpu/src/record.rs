@@ -3,13 +3,16 @@
 //! ```text
 //! words 0..4                  zero
 //! for each row set            rows: ROW_WORDS words each; then the angles of table 0, of table 1: (rows, dims) as f32
-//!                             (cos, sin) pairs; sets without layers after them have no angles
+//!                             (cos, sin) pairs; sets without layers after them have no angles; then ADAPTER_WORDS words
+//!                             of each row, if any row has adapters
 //! spans                       SPAN_WORDS words each
 //! tiles                       of long spans: the first row, and the number of rows, at most TILE_ROWS
 //! tables                      page tables, to which rows point by their first word
 //! ```
 
 use crate::operation::RowSet;
+use model::AdapterSet;
+use model::adapters::SEQUENCE_ADAPTERS_MAX;
 
 /// Words of a span: the first row, the number of rows, the state before or [`u32::MAX`], the number of states that are written;
 /// then of each of these the rows of the span before it, and its number.
@@ -24,8 +27,11 @@ pub(crate) const TILE_ROWS: u32 = 32;
 /// States that a span writes, at most.
 pub const WRITES_MAX: usize = model::KEPT_MAX + 1;
 
+/// Words of a row's adapters: of each its number, or [`u32::MAX`], and its scale.
+pub const ADAPTER_WORDS: usize = 2 * SEQUENCE_ADAPTERS_MAX;
+
 /// Words of a row.
-pub const ROW_WORDS: usize = 8;
+pub const ROW_WORDS: usize = 10;
 
 /// One row of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -44,8 +50,14 @@ pub struct Row {
     pub source: u32,
     /// Factor of the queries; 1 in most models.
     pub temperature: f32,
-    /// Index of the row's span, in a model with recurrent layers.
+    /// Index of the row's span.
     pub span: u32,
+    /// Positions after its own that the row sees: those of its block.
+    pub after: u32,
+    /// Index of the row's vector among those of the batch; `None`: the row is a token.
+    pub vector: Option<u32>,
+    /// Adapters of the row's sequence.
+    pub adapters: AdapterSet,
 }
 
 /// Rows of one sequence that follow each other, with its states.
@@ -70,6 +82,8 @@ pub(crate) struct SetPlace {
     pub(crate) rows_at: u32,
     /// The angles of the first row, of each table.
     pub(crate) angles_at: [u32; 2],
+    /// The adapters of the first row; 0: no row has any.
+    pub(crate) adapters_at: u32,
 }
 
 /// The record of a batch; reused, so that a warm batch allocates nothing.
@@ -79,11 +93,14 @@ pub struct Record {
     sets: [SetPlace; RowSet::ALL.len()],
     /// The first span, and the number of spans.
     spans: [u32; 2],
-    /// Number of tiles, after the spans.
+    /// Number of tiles, after the spans, and of their rows.
     tiles: u32,
+    tiled_rows: u32,
     tables_at: u32,
     /// Positions that the longest row sees.
     longest: u32,
+    /// Number of rows that are vectors.
+    vectors: u32,
 }
 
 impl Record {
@@ -94,15 +111,17 @@ impl Record {
         self.sets = Default::default();
         self.spans = [0; 2];
         self.tiles = 0;
+        self.tiled_rows = 0;
         self.tables_at = 0;
         self.longest = 0;
+        self.vectors = 0;
     }
 
-    /// Words of the largest record: `rows` rows in each set, with `angles` numbers of both tables together, and `entries`
+    /// Words of the largest record: `rows` rows in each set, with `others` angles of both tables and words of adapters, and `entries`
     /// entries of page tables.
-    pub fn words_max(rows: usize, angles: usize, entries: usize) -> usize {
+    pub fn words_max(rows: usize, others: usize, entries: usize) -> usize {
         // A tile has at least as many rows as words.
-        4 + rows * (RowSet::ALL.len() * (ROW_WORDS + angles) + SPAN_WORDS + 1) + entries
+        4 + rows * (RowSet::ALL.len() * (ROW_WORDS + others) + SPAN_WORDS + 1) + entries
     }
 
     /// Adds the rows of a set, and its angles: for each table `(rows, dims)`, empty where no operation turns by them. Each set
@@ -110,7 +129,7 @@ impl Record {
     pub fn set(&mut self, set: RowSet, rows: &[Row], angles: [&[f32]; 2]) {
         let rows_at = self.words.len() as u32;
         for row in rows {
-            self.longest = self.longest.max(row.position + 1);
+            self.longest = self.longest.max(row.position + 1 + row.after);
             self.words.extend([
                 row.token,
                 row.position,
@@ -120,7 +139,13 @@ impl Record {
                 row.source,
                 row.temperature.to_bits(),
                 row.span,
+                row.after,
+                row.vector.unwrap_or(u32::MAX),
             ]);
+        }
+        if set == RowSet::All {
+            let vectors = rows.iter().filter(|row| row.vector.is_some());
+            self.vectors = vectors.count() as u32;
         }
         let mut angles_at = [0; 2];
         for (at, angles) in angles_at.iter_mut().zip(angles) {
@@ -128,11 +153,29 @@ impl Record {
             self.words
                 .extend(angles.iter().map(|angle| angle.to_bits()));
         }
+        let adapters_at = self.adapters(rows);
         self.sets[set as usize] = SetPlace {
             rows: rows.len() as u32,
             rows_at,
             angles_at,
+            adapters_at,
         };
+    }
+
+    /// Adds the adapters of rows, if any row has one; returns their first word, or 0.
+    fn adapters(&mut self, rows: &[Row]) -> u32 {
+        if rows.iter().all(|row| row.adapters.is_empty()) {
+            return 0;
+        }
+        let at = self.words.len();
+        for row in rows {
+            let end = self.words.len() + ADAPTER_WORDS;
+            let given = row.adapters.iter();
+            self.words
+                .extend(given.flat_map(|(number, scale)| [number as u32, scale.to_bits()]));
+            self.words.resize(end, u32::MAX);
+        }
+        at as u32
     }
 
     /// Adds the spans, after the rows and before the tables.
@@ -154,6 +197,7 @@ impl Record {
                 let rows = (span.rows - begin).min(TILE_ROWS);
                 self.words.extend([span.first + begin, rows]);
                 self.tiles += 1;
+                self.tiled_rows += rows;
             }
         }
     }
@@ -192,6 +236,9 @@ impl Record {
             source: words[5],
             temperature: f32::from_bits(words[6]),
             span: words[7],
+            after: words[8],
+            vector: Some(words[9]).filter(|vector| *vector != u32::MAX),
+            adapters: AdapterSet::NONE,
         }
     }
 
@@ -205,11 +252,21 @@ impl Record {
         self.tiles
     }
 
+    /// Number of rows of long spans.
+    pub(crate) fn tiled_rows(&self) -> u32 {
+        self.tiled_rows
+    }
+
     pub(crate) fn tables_at(&self) -> u32 {
         self.tables_at
     }
 
     pub(crate) fn longest(&self) -> u32 {
         self.longest
+    }
+
+    /// Number of rows that are vectors.
+    pub(crate) fn vectors(&self) -> u32 {
+        self.vectors
     }
 }

@@ -1,6 +1,6 @@
 //! Shapes of what a program has on the device.
 
-use kernels::Format;
+use kernels::{Format, KvKind};
 
 /// Shape of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +39,9 @@ pub struct MatrixShape {
     pub unit_rows: u32,
 }
 
-/// Keys and values of layers whose heads have one shape. Each layer has two buffers, f16 of shape
-/// `(pages, kv_heads, page_tokens, head_dim rounded up to 8)`.
+/// Keys and values of layers whose heads have one shape. Each layer has two buffers of shape `(pages, kv_heads, block)`. A block
+/// has the elements of all positions, `(page_tokens, stride)`, then their scales, f16 of shape
+/// `(page_tokens, 2 * scale_words)`, one for each 32 elements; f16 elements have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheShape {
     /// Layers that store.
@@ -53,17 +54,57 @@ pub struct CacheShape {
     pub kv_heads: u32,
     /// Elements of a head.
     pub head_dim: u32,
+    /// Storage format of elements.
+    pub kind: KvKind,
 }
 
+/// Elements of keys and values that share a scale.
+pub const SCALE_GROUP: u32 = 32;
+
+/// Elements of the largest part of a head that is transformed as one.
+const TRANSFORMED_MAX: u32 = 256;
+
 impl CacheShape {
-    /// f16 elements of a head's row.
+    /// Elements of a head's row, with padding.
     pub const fn stride(self) -> u32 {
-        self.head_dim.next_multiple_of(8)
+        match self.kind {
+            KvKind::F16 => self.head_dim.next_multiple_of(8),
+            KvKind::Q8_0 | KvKind::Q4_0 => self.head_dim.next_multiple_of(SCALE_GROUP),
+        }
+    }
+
+    /// Words of the elements of a head's row.
+    pub const fn row_words(self) -> u32 {
+        match self.kind {
+            KvKind::F16 => self.stride() / 2,
+            KvKind::Q8_0 => self.stride() / 4,
+            KvKind::Q4_0 => self.stride() / 8,
+        }
+    }
+
+    /// Words of the scales of a head's row.
+    pub const fn scale_words(self) -> u32 {
+        match self.kind {
+            KvKind::F16 => 0,
+            KvKind::Q8_0 | KvKind::Q4_0 => (self.stride() / SCALE_GROUP).div_ceil(2),
+        }
+    }
+
+    /// Elements that a Walsh-Hadamard transform takes together, before keys and values are stored in 4 bits; 1: none. As on
+    /// the processor, the largest power of two that divides a head, up to 256.
+    pub const fn transformed(self) -> u32 {
+        let whole = 1 << self.head_dim.trailing_zeros();
+        match self.kind {
+            KvKind::F16 | KvKind::Q8_0 => 1,
+            KvKind::Q4_0 if whole > TRANSFORMED_MAX => TRANSFORMED_MAX,
+            KvKind::Q4_0 => whole,
+        }
     }
 
     /// Bytes of the keys, or of the values, of one page of one layer.
     pub const fn page_bytes(self) -> u64 {
-        self.kv_heads as u64 * self.page_tokens as u64 * self.stride() as u64 * 2
+        let words = self.row_words() + self.scale_words();
+        self.kv_heads as u64 * self.page_tokens as u64 * words as u64 * 4
     }
 
     /// Bytes of the keys, or of the values, of one layer: the size of one buffer on the device.
@@ -91,6 +132,9 @@ pub struct StatesShape {
     pub conv_cols: u32,
     /// The heads; `None`: the layers are convolutions only.
     pub scan: Option<ScanHeads>,
+    /// Columns of the hidden state that is kept for an MTP head, as by a convolution with one earlier input, which has the number
+    /// after those of the layers; 0: none.
+    pub hidden: u32,
 }
 
 /// Heads of a scan.
@@ -121,9 +165,23 @@ impl StatesShape {
         [self.states as u64 * conv * 4, self.states as u64 * scan * 4]
     }
 
+    /// Earlier inputs and columns of a layer's convolution.
+    pub const fn convolution(self, layer: u32) -> [u32; 2] {
+        if layer < self.layers {
+            [self.conv_rows, self.conv_cols]
+        } else {
+            [1, self.hidden]
+        }
+    }
+
+    /// Bytes of the hidden states.
+    pub const fn hidden_bytes(self) -> u64 {
+        self.states as u64 * self.hidden as u64 * 4
+    }
+
     /// Bytes of all layers.
     pub const fn bytes(self) -> u64 {
         let [conv, scan] = self.layer_bytes();
-        self.layers as u64 * (conv + scan)
+        self.layers as u64 * (conv + scan) + self.hidden_bytes()
     }
 }

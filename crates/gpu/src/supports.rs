@@ -17,9 +17,6 @@ pub enum Unsupported {
     /// Several states of the stream.
     #[error("several states of the stream are computed on the CPU only")]
     States,
-    /// An MTP head.
-    #[error("an MTP head is computed on the CPU only")]
-    Mtp,
     /// A head on hidden states.
     #[error("the head on hidden states is computed on the CPU only")]
     StateHead,
@@ -44,7 +41,6 @@ pub fn supports(config: &Config) -> Result<(), Unsupported> {
         (bidirectional, Unsupported::Bidirectional),
         (altup, Unsupported::States),
         (odd_latent, Unsupported::Latent),
-        (config.mtp, Unsupported::Mtp),
         (
             matches!(config.state_head, Some(StateHead::Dense { .. })),
             Unsupported::StateHead,

@@ -4,7 +4,7 @@ use crate::operation::{At, CacheShape, MatrixId, MatrixShape, Operation, Program
 use crate::record::{Record, Row};
 use crate::webgpu::loaded::Loaded;
 use crate::{Device, PrepareError};
-use kernels::Format;
+use kernels::{Format, KvKind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -117,6 +117,7 @@ fn attention(
         page_tokens: PAGE_TOKENS,
         kv_heads: 8,
         head_dim: 128,
+        kind: KvKind::F16,
     };
     let cache = program.cache(shape);
     let [query, out] = [(); 2].map(|()| At::start(program.buffer(1, HEADS * shape.head_dim)));
@@ -128,6 +129,7 @@ fn attention(
         scale: 1.0,
         cap: None,
         window: None,
+        blocks: false,
         sinks: None,
         out,
     };

@@ -5,6 +5,7 @@ mod adapters;
 mod device;
 mod memory;
 mod remote;
+mod seeing_model;
 mod tower;
 mod weights;
 
@@ -134,7 +135,6 @@ pub(crate) fn load_from(
     let mut identity = find_identity(&files, &described);
     let adapters = &described.adapters.adapters;
     let mut model = load_weights(source, (files, adapters, tower), isa, settings, report)?;
-    let vision = vision.filter(|_| model.sees_images(source));
     let arithmetic_now = model.arithmetic_now.take();
     identity.arithmetic.clone_from(&model.arithmetic);
     tracing::debug!(arithmetic = model.arithmetic, "arithmetic of the model");

@@ -32,14 +32,13 @@ struct P {
   window: u32,      // 0: all positions
   sinks: u32,
   tiled: u32,       // rows of a span from which on its rows are computed by tiles; 0: none are
+  blocks: u32,      // 1: rows of a block see its later rows
 }
 var<immediate> p: P;
 
 @group(0) @binding(0) var<storage, read> vectors: array<f32>;
 @group(0) @binding(1) var<storage, read> record: array<u32>;
 @group(0) @binding(2) var<storage, read> queries: array<f32>;
-@group(0) @binding(3) var<storage, read> keys: array<vec4<u32>>;
-@group(0) @binding(4) var<storage, read> values: array<vec2<u32>>;
 @group(0) @binding(5) var<storage, read_write> out: array<f32>;
 @group(0) @binding(6) var<storage, read_write> parts: array<f32>;
 
@@ -54,10 +53,28 @@ fn finished(product: f32) -> f32 {
   return score;
 }
 
-// The first element of a position's keys, divided by the elements of a vector of `width`.
-fn place(table: u32, kv_head: u32, position: u32, width: u32) -> u32 {
+// The first words of a position's elements and of their scales.
+struct Place {
+  row: u32,
+  scales: u32,
+}
+
+// Consecutive elements.
+struct Eight {
+  a: vec4<f32>,
+  b: vec4<f32>,
+}
+
+fn place_of(table: u32, kv_head: u32, position: u32) -> Place {
   let page = record[table + position / PAGE_TOKENS];
-  return ((page * p.kv_heads + kv_head) * PAGE_TOKENS + position % PAGE_TOKENS) * (STRIDE / width);
+  let slot = position % PAGE_TOKENS;
+  let block = (page * p.kv_heads + kv_head) * (PAGE_TOKENS * (KV_ROW + KV_SCALES));
+  return Place(block + slot * KV_ROW, block + PAGE_TOKENS * KV_ROW + slot * KV_SCALES);
+}
+
+// The scale of a group, of which the word has two.
+fn scale_of(word: u32, group: u32) -> f32 {
+  return half(word >> (group % 2u * 16u));
 }
 
 fn write_four(at: u32, first: u32, x: vec4<f32>) {
@@ -107,13 +124,11 @@ fn score_part(table: u32, kv_head: u32, part: u32, start: u32, end: u32, lid: u3
     let position = part * PART + i;
     scores[$qu * PART + i] = LOWEST;
     if (position >= start && position < end) {
-      let at = place(table, kv_head, position, 8u);
+      let place = place_of(table, kv_head, position);
       var v_$q = vec4<f32>(0.0);
       for (var d = 0u; d < rolled(STRIDE / 8u); d++) {
-        let key = keys[at + d];
-        let a = vec4<f32>(unpack2x16float(key.x), unpack2x16float(key.y));
-        let b = vec4<f32>(unpack2x16float(key.z), unpack2x16float(key.w));
-        v_$q = fma(query[$qu * COLUMNS + 2u * d + 1u], b, fma(query[$qu * COLUMNS + 2u * d], a, v_$q));
+        let key = key_eight(place, d);
+        v_$q = fma(query[$qu * COLUMNS + 2u * d + 1u], key.b, fma(query[$qu * COLUMNS + 2u * d], key.a, v_$q));
       }
       scores[$qu * PART + i] = (v_$q.x + v_$q.y) + (v_$q.z + v_$q.w);
       for (var head = 0u; head < rolled(Q); head++) {
@@ -211,7 +226,8 @@ fn write_merged(head: u32, row: u32, index: u32, sums: vec4<f32>, lid: u32) {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let block = of_dispatch(own_block);
   let kv_head = block.x / p.chunks;
   let row = block.y;
   let group = p.heads / p.kv_heads;
@@ -221,9 +237,10 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   if (p.tiled != 0u && record[p.batch.spans_at + record[row_at + 7u] * SPAN_WORDS + 1u] >= p.tiled) {
     return;
   }
-  let end = record[row_at + 1u] + 1u;
+  let own_end = record[row_at + 1u] + 1u;
+  let end = own_end + record[row_at + 8u] * p.blocks;
   let table = p.batch.tables_at + record[row_at + 4u];
-  let start = select(0u, end - min(end, p.window), p.window != 0u);
+  let start = select(0u, own_end - min(own_end, p.window), p.window != 0u);
   var first_part = start / PART;
   var end_part = (end - 1u) / PART + 1u;
   let split = p.batch.parts != 0u;
@@ -249,8 +266,7 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
       for (var i = slice; i < min(PART, end - part * PART); i += SLICES) {
         let position = part * PART + i;
         if (position >= start) {
-          let pair = values[place(table, kv_head, position, 4u) + column];
-          let value = vec4<f32>(unpack2x16float(pair.x), unpack2x16float(pair.y));
+          let value = value_four(place_of(table, kv_head, position), column);
           of_slice_$q = fma(vec4<f32>(scores[$qu * PART + i]), value, of_slice_$q);
         }
       }
@@ -279,6 +295,7 @@ struct P {
   heads: u32,
   window: u32,
   sinks: u32,
+  blocks: u32,
 }
 var<immediate> p: P;
 
@@ -291,8 +308,10 @@ var<immediate> p: P;
 fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
   let head = block.x;
   let row = block.y;
-  let end = record[p.batch.rows_at + row * ROW_WORDS + 1u] + 1u;
-  let start = select(0u, end - min(end, p.window), p.window != 0u);
+  let row_at = p.batch.rows_at + row * ROW_WORDS;
+  let own_end = record[row_at + 1u] + 1u;
+  let end = own_end + record[row_at + 8u] * p.blocks;
+  let start = select(0u, own_end - min(own_end, p.window), p.window != 0u);
   for (var i = lid; i < HEAD_DIM; i += THREADS) {
     var most = LOWEST;
     var sum = 0.0;

@@ -17,6 +17,8 @@ var<workgroup> query: array<vec4<f32>, ROWS * COLUMNS>;
 var<workgroup> scores: array<f32, ROWS * SCORES>;
 var<workgroup> partial: array<f32, TILE_THREADS>;
 var<workgroup> factors: array<f32, ROWS>;
+// Positions that each row sees, from 0 on.
+var<workgroup> ends: array<u32, ROWS>;
 
 fn load_queries(first_row: u32, count: u32, head: u32, lid: u32) {
   for (var i = lid; i < rolled(ROWS * COLUMNS); i += TILE_THREADS) {
@@ -39,26 +41,25 @@ fn score_keys(table: u32, kv_head: u32, key: u32, position_of: u32, end: u32, li
   let first_query = lid / KEYS * Q;
   var v_$q = vec4<f32>(0.0);
   if (position < end) {
-    let at = place(table, kv_head, position, 8u);
+    let place = place_of(table, kv_head, position);
     for (var d = 0u; d < rolled(STRIDE / 8u); d++) {
-      let key_part = keys[at + d];
-      let a = vec4<f32>(unpack2x16float(key_part.x), unpack2x16float(key_part.y));
-      let b = vec4<f32>(unpack2x16float(key_part.z), unpack2x16float(key_part.w));
-      v_$q = fma(query[(first_query + $qu) * COLUMNS + 2u * d], a, v_$q);
-      v_$q = fma(query[(first_query + $qu) * COLUMNS + 2u * d + 1u], b, v_$q);
+      let of_key = key_eight(place, d);
+      v_$q = fma(query[(first_query + $qu) * COLUMNS + 2u * d], of_key.a, v_$q);
+      v_$q = fma(query[(first_query + $qu) * COLUMNS + 2u * d + 1u], of_key.b, v_$q);
     }
   }
   scores[(first_query + $qu) * SCORES + lid % KEYS] = (v_$q.x + v_$q.y) + (v_$q.z + v_$q.w);
   for (var i = first_query; i < first_query + rolled(Q); i++) {
     let at = i * SCORES + lid % KEYS;
     let of_query = position_of + i;
-    let is_seen = position <= of_query && (p.window == 0u || position + p.window > of_query);
+    let is_seen = position < ends[i] && (p.window == 0u || position + p.window > of_query);
     scores[at] = select(LOWEST, finished(scores[at]), is_seen && position < end);
   }
 }
 
 @compute @workgroup_size(TILE_THREADS)
-fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let block = of_dispatch(own_block);
   let head = block.x;
   let kv_head = head / (p.heads / p.kv_heads);
   let tile_at = p.batch.spans_at + p.batch.spans * SPAN_WORDS + 2u * block.y;
@@ -73,7 +74,12 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   let position_of = record[row_at + 1u];
   let table = p.batch.tables_at + record[row_at + 4u];
   load_queries(first_row, count, head, lid);
-  let end = position_of + count;
+  // Rows ascend, and so do the ends of what they see.
+  let end = position_of + count + record[row_at + (count - 1u) * ROW_WORDS + 8u] * p.blocks;
+  if (lid < ROWS) {
+    let row = min(lid, count - 1u);
+    ends[lid] = position_of + row + 1u + record[row_at + row * ROW_WORDS + 8u] * p.blocks;
+  }
   let start = select(0u, position_of + 1u - min(position_of + 1u, p.window), p.window != 0u);
   let mine = lid / LANES;
   let lane = lid % LANES;
@@ -113,8 +119,7 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
     workgroupBarrier();
     total_$v *= factors[min(first_query + $vu, ROWS - 1u)];
     for (var i = 0u; i < min(rolled(KEYS), end - key); i++) {
-      let pair = values[place(table, kv_head, key + i, 4u) + column];
-      let value = vec4<f32>(unpack2x16float(pair.x), unpack2x16float(pair.y));
+      let value = value_four(place_of(table, kv_head, key + i), column);
       total_$v = fma(vec4<f32>(scores[min(first_query + $vu, ROWS - 1u) * SCORES + i]), value, total_$v);
     }
     workgroupBarrier();

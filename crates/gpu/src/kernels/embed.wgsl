@@ -21,6 +21,8 @@ var<immediate> p: P;
 
 // A token that draw `i` of the batch before gave is `DRAWN | i`.
 const DRAWN: u32 = 0x80000000u;
+// A row that is a vector.
+const VECTOR: u32 = 0xffffffffu;
 
 fn write_four(at: u32, col: u32, values: vec4<f32>) {
   for (var i = 0u; i < 4u; i++) {
@@ -35,7 +37,9 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   prepare(lid);
   let row = block.y;
   var known = record[p.batch.rows_at + row * ROW_WORDS];
-  if ((known & DRAWN) != 0u) {
+  if (known == VECTOR) {
+    known = 0u;
+  } else if ((known & DRAWN) != 0u) {
     known = tokens[known & ~DRAWN];
   }
   let token = known - p.first;

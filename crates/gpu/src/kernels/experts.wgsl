@@ -225,7 +225,8 @@ fn product(w: Unit, a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>, sum:
 }
 
 @compute @workgroup_size(128)
-fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let block = of_dispatch(own_block);
   prepare(lid);
   let choice = block.z;
   let expert = u32(choices[p.choices_at + block.y * p.choices_row + 2u * choice]) - p.first;

@@ -1,5 +1,6 @@
-// Norm and rotation of one head of one row, on its way to attention: into columns of a buffer, or as f16 into a page.
+// Norm, rotation and transform of one head of one row, on its way to attention: into columns of a buffer, or into a page.
 
+// section heads
 struct P {
   batch: Batch,
   in_at: u32,
@@ -14,6 +15,8 @@ struct P {
   bias: u32,
   eps: f32,
   dims: u32,        // elements that turn
+  transformed: u32, // elements that are transformed together; 1: none
+  transform: f32,   // factor of what is transformed
 }
 var<immediate> p: P;
 
@@ -75,6 +78,24 @@ fn rotate(row: u32, lid: u32) {
   workgroupBarrier();
 }
 
+// The Walsh-Hadamard transform of parts of the head.
+fn transform(lid: u32) {
+  for (var distance = 1u; distance < rolled(p.transformed); distance <<= 1u) {
+    for (var i = lid; i < HEAD_DIM / 2u; i += THREADS) {
+      let low = i / distance * 2u * distance + i % distance;
+      let a = head[low];
+      let b = head[low + distance];
+      head[low] = a + b;
+      head[low + distance] = a - b;
+    }
+    workgroupBarrier();
+  }
+  for (var i = lid; i < rolled(HEAD_DIM); i += THREADS) {
+    head[i] *= p.transform;
+  }
+  workgroupBarrier();
+}
+
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
   let index = block.x;
@@ -98,21 +119,120 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   if ((p.has & 9u) == 9u) {
     normalize(index, lid);
   }
-  var factor = 1.0;
   if ((p.has & 128u) != 0u) {
-    factor = bitcast<f32>(record[row_at + 6u]);
+    let factor = bitcast<f32>(record[row_at + 6u]);
+    for (var i = lid; i < rolled(HEAD_DIM); i += THREADS) {
+      head[i] *= factor;
+    }
+    workgroupBarrier();
+  }
+  if (p.transformed > 1u) {
+    transform(lid);
   }
   if (!TO_PAGES) {
     let to_at = p.out_at + row * p.out_row + index * HEAD_DIM;
     for (var i = lid; i < rolled(HEAD_DIM); i += THREADS) {
-      out[to_at + i] = bitcast<u32>(head[i] * factor);
+      out[to_at + i] = bitcast<u32>(head[i]);
     }
     return;
   }
-  let page = record[row_at + 2u];
-  let slot = record[row_at + 3u];
-  let to_at = ((page * p.kv_heads + index) * p.page_tokens + slot) * (STRIDE / 2u);
+  let block_words = p.page_tokens * (KV_ROW + KV_SCALES);
+  store((record[row_at + 2u] * p.kv_heads + index) * block_words, record[row_at + 3u], lid);
+}
+
+// section f16
+// Writes the head to a slot of a block of a page.
+fn store(block: u32, slot: u32, lid: u32) {
   for (var i = lid; i < rolled(STRIDE / 2u); i += THREADS) {
-    out[to_at + i] = to_half(head[2u * i] * factor) | to_half(head[2u * i + 1u] * factor) << 16u;
+    out[block + slot * KV_ROW + i] = to_half(head[2u * i]) | to_half(head[2u * i + 1u]) << 16u;
+  }
+}
+
+// section quants
+// A thread for each group of elements that share a scale.
+const GROUPS: u32 = STRIDE / SCALE_GROUP;
+// One more, so that they are whole words.
+var<workgroup> group_scales: array<u32, GROUPS + 1u>;
+
+// Writes the head to a slot of a block of a page.
+fn store(block: u32, slot: u32, lid: u32) {
+  if (lid <= GROUPS) {
+    group_scales[lid] = 0u;
+  }
+  if (lid < GROUPS) {
+    store_group(block + slot * KV_ROW + lid * (KV_ROW / GROUPS), lid);
+  }
+  workgroupBarrier();
+  for (var i = lid; i < KV_SCALES; i += THREADS) {
+    let at = block + p.page_tokens * KV_ROW + slot * KV_SCALES + i;
+    out[at] = group_scales[2u * i] | group_scales[2u * i + 1u] << 16u;
+  }
+}
+
+// section q8_0
+// The nearest of -127 to 127 times the group's scale. One NaN makes the scale NaN.
+fn store_group(to_at: u32, group: u32) {
+  var most = 0.0;
+  var has_nan = false;
+  for (var i = 0u; i < rolled(SCALE_GROUP); i++) {
+    let x = head[group * SCALE_GROUP + i];
+    has_nan = has_nan || is_nan(x);
+    most = max(most, abs(x));
+  }
+  most = min(most, 65504.0 * 127.0);
+  let bits = to_half(most / 127.0);
+  let step = half(bits);
+  let inverse = select(0.0, 1.0 / step, step > 0.0 && !has_nan);
+  group_scales[group] = select(bits, 0x7e00u, has_nan);
+  for (var i = 0u; i < rolled(SCALE_GROUP / 4u); i++) {
+    var word = 0u;
+    for (var j = 0u; j < 4u; j++) {
+      let x = clamp(head[group * SCALE_GROUP + 4u * i + j], -most, most) * inverse;
+      let quant = i32(round(select(clamp(x, -127.0, 127.0), 0.0, has_nan)));
+      word |= (bitcast<u32>(quant) & 0xffu) << (8u * j);
+    }
+    out[to_at + i] = word;
+  }
+}
+
+// section q4_0
+const LIMIT: f32 = 65504.0 * 7.0;
+// The nearest of -8 to 7 times the group's scale, which has the sign of the largest value, and of three sizes the one with the
+// least squared error. One NaN makes the scale NaN.
+fn store_group(to_at: u32, group: u32) {
+  var most = 0.0;
+  var has_nan = false;
+  for (var i = 0u; i < rolled(SCALE_GROUP); i++) {
+    let x = head[group * SCALE_GROUP + i];
+    has_nan = has_nan || is_nan(x);
+    let bounded = clamp(x, -LIMIT, LIMIT);
+    most = select(most, bounded, abs(bounded) > abs(most));
+  }
+  var least = 3.0e38;
+  var scale = 0u;
+  var best = vec4<u32>(0u);
+  for (var size = 0u; size < rolled(3u); size++) {
+    let bits = to_half(most / (0.5 * f32(size) - 8.0));
+    let step = half(bits);
+    let inverse = select(0.0, 1.0 / step, step != 0.0);
+    var error = 0.0;
+    var words = vec4<u32>(0u);
+    for (var i = 0u; i < rolled(SCALE_GROUP); i++) {
+      let x = clamp(head[group * SCALE_GROUP + i], -LIMIT, LIMIT);
+      let quant = round(clamp(x * inverse, -8.0, 7.0));
+      let off = quant * step - x;
+      error += off * off;
+      words[i / 8u] |= (bitcast<u32>(i32(quant)) & 0xfu) << (4u * (i % 8u));
+    }
+    if (error < least) {
+      least = error;
+      scale = bits;
+      best = words;
+    }
+  }
+  group_scales[group] = select(scale, 0x7e00u, has_nan);
+  best = select(best, vec4<u32>(0u), has_nan);
+  for (var i = 0u; i < 4u; i++) {
+    out[to_at + i] = best[i];
   }
 }

@@ -1,6 +1,6 @@
-// `out = matrix * x + bias` for up to C rows of x at a time. A workgroup computes 4 R outputs, each by 32 lanes: lane `l` sums the
-// units l, l + 32, ..; then the lanes are added in order. So an output's bits depend on its row alone, whatever R and C are.
+// Products `out = matrix * x + bias`: what all kernels of them share, and the one of few rows.
 
+// section product
 struct P {
   batch: Batch,
   outputs: u32,
@@ -21,6 +21,25 @@ var<immediate> p: P;
 @group(0) @binding(4) var<storage, read> vectors: array<f32>;
 @group(0) @binding(5) var<storage, read_write> out: array<f32>;
 
+// Writes an output of a row with its bias, or adds it to what is there.
+fn write_output(row: u32, output: u32, sum: f32) {
+  if (row >= p.batch.rows || output >= p.outputs) {
+    return;
+  }
+  var value = sum;
+  if (p.bias != NONE) {
+    value += vectors[p.bias + output];
+  }
+  let at = p.out_at + row * p.out_row + output;
+  if (p.add != 0u) {
+    value += out[at];
+  }
+  out[at] = value;
+}
+
+// section few
+// Up to C rows of x at a time. A workgroup computes 4 R outputs, each by 32 lanes: lane `l` sums the
+// units l, l + 32, ..; then the lanes are added in order. So an output's bits depend on its row alone, whatever R and C are.
 const LANES: u32 = 32u;
 const VALUES: u32 = 4u * R * C;
 // One float more than the lanes, so that threads which add lanes meet in no memory bank.
@@ -38,7 +57,8 @@ fn product(w: Unit, a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>, sum:
 }
 
 @compute @workgroup_size(128)
-fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let block = of_dispatch(own_block);
   prepare(lid);
   let lane = lid % LANES;
   let group = lid / LANES;
@@ -62,21 +82,10 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   }
   let output = first_output + lid / C;
   let row = first_row + lid % C;
-  if (output >= p.outputs || row >= p.batch.rows) {
-    return;
-  }
   var sums = vec4<f32>(0.0);
   for (var i = 0u; i < rolled(LANES); i += 4u) {
     let at = lid * PITCH + i;
     sums += vec4<f32>(partial[at], partial[at + 1u], partial[at + 2u], partial[at + 3u]);
   }
-  var value = (sums.x + sums.y) + (sums.z + sums.w);
-  if (p.bias != NONE) {
-    value += vectors[p.bias + output];
-  }
-  let at = p.out_at + row * p.out_row + output;
-  if (p.add != 0u) {
-    value += out[at];
-  }
-  out[at] = value;
+  write_output(row, output, (sums.x + sums.y) + (sums.z + sums.w));
 }

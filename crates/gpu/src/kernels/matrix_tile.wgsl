@@ -5,26 +5,6 @@
 // Inputs are divided by SHRUNK, so that none that a model has is larger than f16 can be; small ones lose less than their
 // products' sum has as an error anyway.
 
-struct P {
-  batch: Batch,
-  outputs: u32,
-  units: u32,
-  low_row: u32,     // elements of the planes in a row
-  high_row: u32,
-  scale_row: u32,
-  x_at: u32,        // vectors of four
-  x_row: u32,
-  out_at: u32,
-  out_row: u32,
-  bias: u32,        // first element, or NONE
-  add: u32,
-}
-var<immediate> p: P;
-
-@group(0) @binding(3) var<storage, read> x: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read> vectors: array<f32>;
-@group(0) @binding(5) var<storage, read_write> out: array<f32>;
-
 const THREADS: u32 = 4u * LANES;
 const BLOCK_OUTPUTS: u32 = 64u;
 const BLOCK_ROWS: u32 = 2u * M * SIZE;
@@ -86,24 +66,14 @@ fn load_x(first_row: u32, first_unit: u32, lid: u32) {
 
 fn write_square(square: u32, first_row: u32, first_output: u32, lane: u32) {
   for (var i = lane; i < SIZE * SIZE; i += LANES) {
-    let row = first_row + i / SIZE;
-    let output = first_output + i % SIZE;
-    if (row < p.batch.rows && output < p.outputs) {
-      var value = squares[square * SIZE * SIZE + i] * SHRUNK;
-      if (p.bias != NONE) {
-        value += vectors[p.bias + output];
-      }
-      let at = p.out_at + row * p.out_row + output;
-      if (p.add != 0u) {
-        value += out[at];
-      }
-      out[at] = value;
-    }
+    let sum = squares[square * SIZE * SIZE + i] * SHRUNK;
+    write_output(first_row + i / SIZE, first_output + i % SIZE, sum);
   }
 }
 
 @compute @workgroup_size(THREADS)
-fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let block = of_dispatch(own_block);
   prepare(lid);
   let first_output = (block.x + block.z * BLOCKS_X) * BLOCK_OUTPUTS;
   let first_row = block.y * BLOCK_ROWS;

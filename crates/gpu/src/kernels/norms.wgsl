@@ -212,6 +212,71 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   }
 }
 
+// section vectors
+// Rows that are vectors: `stream = vector`, or added to it, and `normed = next(stream)`.
+struct P {
+  batch: Batch,
+  cols: u32,
+  vectors_at: u32,
+  vectors_row: u32,
+  stream_at: u32,
+  stream_row: u32,
+  normed_at: u32,
+  normed_row: u32,
+  has: u32,         // 1: the vector is added, 2: a next norm
+  weight: u32,
+  bias: u32,
+  centered: u32,
+  eps: f32,
+}
+var<immediate> p: P;
+
+@group(0) @binding(0) var<storage, read> vectors: array<f32>;
+@group(0) @binding(1) var<storage, read> record: array<u32>;
+@group(0) @binding(2) var<storage, read> rows: array<f32>;
+@group(0) @binding(3) var<storage, read_write> stream: array<f32>;
+@group(0) @binding(4) var<storage, read_write> normed: array<f32>;
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let vector = record[p.batch.rows_at + block.y * ROW_WORDS + 9u];
+  if (vector == NONE) {
+    return;
+  }
+  let next = Norm(p.weight, p.bias, p.centered, p.eps);
+  let from_at = p.vectors_at + vector * p.vectors_row;
+  let stream_at = p.stream_at + block.y * p.stream_row;
+  let normed_at = p.normed_at + block.y * p.normed_row;
+  for (var i = lid; i < p.cols; i += THREADS) {
+    var x = rows[from_at + i];
+    if ((p.has & 1u) != 0u) {
+      x += stream[stream_at + i];
+    }
+    stream[stream_at + i] = x;
+  }
+  if ((p.has & 2u) == 0u) {
+    return;
+  }
+  // Every thread reads what it wrote itself.
+  var mean = 0.0;
+  if (p.centered != 0u) {
+    var sum = 0.0;
+    for (var i = lid; i < p.cols; i += THREADS) {
+      sum += stream[stream_at + i];
+    }
+    mean = total(sum, lid) / f32(p.cols);
+  }
+  var squares = 0.0;
+  for (var i = lid; i < p.cols; i += THREADS) {
+    let x = stream[stream_at + i] - mean;
+    squares = fma(x, x, squares);
+  }
+  let factor = 1.0 / sqrt(total(squares, lid) / f32(p.cols) + p.eps);
+  for (var i = lid; i < p.cols; i += THREADS) {
+    normed[normed_at + i] = normalized(next, stream[stream_at + i], vec2<f32>(mean, factor), i);
+  }
+}
+
 // section share
 // `x = x * sigmoid(input . weights)`.
 struct P {

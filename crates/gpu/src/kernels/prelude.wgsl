@@ -13,12 +13,21 @@ struct Batch {
   parts: u32,      // parts of attention that are computed apart; 0: none
   spans_at: u32,
   spans: u32,
+  first_x: u32,    // of a part of a dispatch: its first workgroup
+  first_y: u32,
+  adapters_at: u32, // 0: no row has adapters
 }
 
 const NONE: u32 = 0xffffffffu;
-const ROW_WORDS: u32 = 8u;
+const ROW_WORDS: u32 = 10u;
+const ADAPTERS_MAX: u32 = 4u;
 // Workgroups in the x dimension, before z counts on.
 const BLOCKS_X: u32 = 32768u;
+
+// The workgroup of a dispatch that may be cut into several.
+fn of_dispatch(block: vec3<u32>) -> vec3<u32> {
+  return block + vec3<u32>(p.batch.first_x, p.batch.first_y, 0u);
+}
 
 // A count that the compiler does not know: it would unroll the loop, and take seconds for one with barriers or many heads.
 fn rolled(count: u32) -> u32 {

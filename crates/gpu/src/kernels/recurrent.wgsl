@@ -41,6 +41,10 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
     sum = vectors[p.bias + col];
   }
   for (var tap = 0u; tap <= p.kept; tap++) {
+    let weight = vectors[p.taps + tap * p.cols + col];
+    if (weight == 0.0) {
+      continue;
+    }
     let at = row - first + tap;
     var x = 0.0;
     if (at >= p.kept) {
@@ -48,7 +52,7 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
     } else if (before != NONE) {
       x = states[(before * p.kept + at) * p.cols + col];
     }
-    sum = fma(vectors[p.taps + tap * p.cols + col], x, sum);
+    sum = fma(weight, x, sum);
   }
   if (p.silu != 0u) {
     sum *= sigmoid(sum);

@@ -101,44 +101,9 @@ fn tile_sums(first: u32, last: u32, begin: u32, outputs: u32, rows: u32, lid: u3
 }
 
 // section matmul
-// `out = matrix * x + bias`.
-struct P {
-  batch: Batch,
-  outputs: u32,
-  units: u32,
-  low_row: u32,     // elements of the planes in a row
-  high_row: u32,
-  scale_row: u32,
-  x_at: u32,        // vectors of four
-  x_row: u32,
-  out_at: u32,
-  out_row: u32,
-  bias: u32,        // first element, or NONE
-  add: u32,
-}
-var<immediate> p: P;
-
-@group(0) @binding(3) var<storage, read> x: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read> vectors: array<f32>;
-@group(0) @binding(5) var<storage, read_write> out: array<f32>;
-
 fn write_row(row: u32, first_output: u32, sums: vec4<f32>) {
-  if (row >= p.batch.rows) {
-    return;
-  }
   for (var i = 0u; i < 4u; i++) {
-    let output = first_output + i;
-    if (output < p.outputs) {
-      var value = sums[i];
-      if (p.bias != NONE) {
-        value += vectors[p.bias + output];
-      }
-      let at = p.out_at + row * p.out_row + output;
-      if (p.add != 0u) {
-        value += out[at];
-      }
-      out[at] = value;
-    }
+    write_output(row, first_output + i, sums[i]);
   }
 }
 
@@ -150,7 +115,8 @@ fn write_rows(row: u32, first_output: u32, sums: Sums) {
 }
 
 @compute @workgroup_size(128)
-fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let block = of_dispatch(own_block);
   prepare(lid);
   let first_output = (block.x + block.z * BLOCKS_X) * TILE_OUTPUTS;
   let first_row = block.y * TILE_ROWS;
@@ -293,7 +259,8 @@ fn write_choice(place: u32, end: u32, bias: u32, first_output: u32, sums: vec4<f
 }
 
 @compute @workgroup_size(128)
-fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let block = of_dispatch(own_block);
   prepare(lid);
   if (block.y >= order[0]) {
     return;

@@ -53,6 +53,11 @@ impl Flights {
         self.is_awaited || self.started.is_some()
     }
 
+    /// Whether a batch waits for its draws.
+    pub(super) fn awaits_draws(&self) -> bool {
+        self.started.is_some()
+    }
+
     /// Forgets what is in flight: the device is lost.
     pub(super) fn lose(&mut self) {
         self.started = None;
@@ -155,7 +160,10 @@ impl Ahead for Model {
         self.check(batch, self.flights.draws)?;
         self.step.read(batch);
         if !batch.is_empty() {
-            self.on_device(|loaded| loaded.start(self.step.record()))?;
+            self.on_device(|loaded| {
+                loaded.write_vectors(batch.vectors());
+                loaded.start(self.step.record())
+            })?;
         }
         let rows = [RowSet::Logits, RowSet::Hidden].map(|set| self.step.rows(set));
         self.flights.started = Some(rows);

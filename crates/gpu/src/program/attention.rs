@@ -62,6 +62,12 @@ impl<'a> Walk<'a> {
             return;
         };
         let sinks = sinks.map(|sinks| self.program.vector(sinks));
+        let (head_dim, transformed) = (config.shapes[index].head_dim, self.transformed(index));
+        let attended = if transformed > 1 {
+            self.buffer(Role::Transformed, config.heads * head_dim)
+        } else {
+            out
+        };
         self.push(Operation::Attend {
             query,
             heads: config.heads as u32,
@@ -70,9 +76,33 @@ impl<'a> Walk<'a> {
             scale: config.scales.query,
             cap: config.attention_cap,
             window: config.windows[index].map(|window| window as u32),
+            blocks: config.sees_block(index),
             sinks,
-            out,
+            out: attended,
         });
+        if transformed > 1 {
+            self.push(Operation::Heads {
+                input: attended,
+                heads: config.heads as u32,
+                head_dim: head_dim as u32,
+                norm: None,
+                own_weights: false,
+                norm_is_last: false,
+                turn: None,
+                tempered: false,
+                transformed,
+                to: HeadsTo::Rows(out),
+            });
+        }
+    }
+
+    /// Elements of a layer's heads that are transformed together before they are stored.
+    pub(super) fn transformed(&self, index: usize) -> u32 {
+        let place = self.places[index].as_ref();
+        place.map_or(1, |place| {
+            let cache = self.caches[place.cache];
+            self.program.caches[cache.0 as usize].transformed()
+        })
     }
 
     /// Multiplies what attention gave with a sigmoid of the input's projection.
@@ -93,7 +123,8 @@ impl<'a> Walk<'a> {
         });
     }
 
-    fn store(&mut self, index: usize, stored: &'a KeyValue<Described>) {
+    /// Stores the keys and values of a layer.
+    pub(super) fn store(&mut self, index: usize, stored: &'a KeyValue<Described>) {
         let Some(place) = self.places[index] else {
             return;
         };
@@ -162,6 +193,7 @@ impl<'a> Walk<'a> {
             norm_is_last: rule == QkNorm::TurnedHeads,
             turn,
             tempered: heads.are_queries && config.scales.temperature.is_some(),
+            transformed: self.transformed(index),
             to: heads.to,
         });
     }

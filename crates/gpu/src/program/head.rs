@@ -1,8 +1,8 @@
 //! From the last layer's rows to hidden states and logits.
 
 use super::{Outputs, Role, Walk};
-use crate::operation::{Operation, RowSet};
-use weights::parameters::{Described, HeadProjections, SCORED_ANSWERS, Weights};
+use crate::operation::{At, Operation, RowSet};
+use weights::parameters::{Described, DescribedMatrix, HeadProjections, SCORED_ANSWERS, Weights};
 
 impl<'a> Walk<'a> {
     /// Gathers the hidden states and the rows with logits, and computes the logits.
@@ -10,8 +10,7 @@ impl<'a> Walk<'a> {
         if self.rows == RowSet::All {
             self.keep_wanted();
         }
-        let (config, dim) = (self.config, self.config.dim);
-        let input = self.input;
+        let (dim, input) = (self.config.dim, self.input);
         self.rows = RowSet::Hidden;
         let mut hidden = self.buffer(Role::Hidden, dim);
         self.push(Operation::Gather {
@@ -24,7 +23,22 @@ impl<'a> Walk<'a> {
             self.project(answers, hidden, out);
             hidden = out;
         }
+        self.input = input;
+        let logits = self.logits(weights, weights.projection());
+        Outputs {
+            logits: logits.buffer,
+            hidden: hidden.buffer,
+        }
+    }
+
+    /// The logits of the rows with logits among those of the input.
+    pub(super) fn logits(
+        &mut self,
+        weights: &'a Weights<Described>,
+        projection: &'a DescribedMatrix,
+    ) -> At {
         self.rows = RowSet::Logits;
+        let (config, input, dim) = (self.config, self.input, self.config.dim);
         let states = self.buffer(Role::LogitInput, dim);
         self.push(Operation::Gather {
             input,
@@ -32,7 +46,7 @@ impl<'a> Walk<'a> {
             out: states,
         });
         let logits = self.buffer(Role::Logits, weights.vocab());
-        let matrix = self.matrix(weights.projection());
+        let matrix = self.matrix(projection);
         self.push(Operation::Matmul {
             matrix,
             input: states,
@@ -49,9 +63,6 @@ impl<'a> Walk<'a> {
             factor: config.scales.logits,
             cap: config.logit_cap,
         });
-        Outputs {
-            logits: logits.buffer,
-            hidden: hidden.buffer,
-        }
+        logits
     }
 }

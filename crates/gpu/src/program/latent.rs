@@ -72,6 +72,7 @@ impl<'a> Walk<'a> {
                 norm_is_last: false,
                 turn,
                 tempered: false,
+                transformed: self.transformed(index),
                 to,
             });
         }
@@ -129,6 +130,7 @@ impl<'a> Walk<'a> {
             norm_is_last: false,
             turn,
             tempered: self.config.scales.temperature.is_some(),
+            transformed: self.transformed(index),
             to: HeadsTo::Rows(out),
         });
         out

@@ -6,22 +6,24 @@ mod dense;
 mod experts;
 mod head;
 mod latent;
+mod mtp;
 mod per_layer;
 mod recurrent;
 
 use crate::operation::{
     At, BufferId, CacheId, CacheShape, DrawShape, MatrixId, MatrixShape, Norm, Operation, Program,
-    RowSet,
+    RowSet, UNIT,
 };
 use crate::options::Options;
-use crate::record::Record;
+use crate::record::{ADAPTER_WORDS, Record};
 use kernels::{KvKind, Rope};
 use model::Dims;
+use model::adapters::SEQUENCE_ADAPTERS_MAX;
 use recurrent::states_of;
 use weights::Config;
 use weights::config::shapes::KvPlace;
 use weights::parameters::{
-    BlockInput, Described, DescribedMatrix, Layer, Linear, Norm as NormWeights, Weights,
+    BlockInput, Described, DescribedMatrix, Layer, Linear, Norm as NormWeights, RankGroup, Weights,
 };
 
 /// A program, and what runs it.
@@ -53,19 +55,30 @@ impl Plan {
         weights: &Weights<Described>,
         dims: &Dims,
         options: &Options,
+        adapters: usize,
     ) -> Self {
-        let mut walk = Walk::new(config, weights, dims);
+        let mut walk = Walk::new(config, weights, dims, options.kv);
+        walk.adapters = adapters;
+        walk.program.vector_rows = options.vectors.then(|| walk.vector_rows());
         walk.program.exact = options.exact;
         walk.program.on_matrix_units = !options.exact;
         let recurrent = config.recurrent.as_ref();
-        walk.program.states = recurrent.map(|layers| states_of(layers, options.states));
+        walk.program.states =
+            recurrent.map(|layers| states_of(layers, options.states, config.mtp_cols()));
         walk.embed(weights);
         for (index, layer) in weights.layers.iter().enumerate() {
             let next = weights.layers.get(index + 1);
             let next = next.map_or(&weights.output_input, |layer| &layer.attention_input);
             walk.layer(index, layer, next);
         }
+        let hidden = walk.input;
+        if let Some(head) = &weights.mtp {
+            walk.store_for_head(weights, head);
+        }
         let outputs = walk.head(weights);
+        if let Some(head) = &weights.mtp {
+            walk.guess(weights, head, hidden);
+        }
         walk.finish(weights, dims, options, outputs)
     }
 }
@@ -75,6 +88,10 @@ impl Plan {
 enum Role {
     Stream(RowSet),
     Normed(RowSet),
+    /// Vectors in place of tokens.
+    Vectors,
+    /// Products of adapters of a rank.
+    Adapters(usize),
     /// Projections of the queries.
     Query,
     /// Queries as attention reads them.
@@ -82,6 +99,8 @@ enum Role {
     Key,
     Value,
     Attended,
+    /// What attention gave of values that were transformed.
+    Transformed,
     /// Of attention to latents: a latent, queries between their projections, values, and the numbers of all heads.
     Latent,
     QueryLow,
@@ -117,6 +136,10 @@ enum Role {
     Inputs(RowSet),
     /// Rows of the table that the inputs are made of.
     InputRows,
+    /// Of an MTP head: tokens and hidden states, and what becomes of them.
+    Joined,
+    HeadStream,
+    HeadInput,
     Hidden,
     LogitInput,
     Logits,
@@ -144,10 +167,12 @@ struct Walk<'a> {
     update: At,
     /// Inputs of all layers besides the stream, in a model that has them.
     inputs: Option<At>,
+    /// Number of adapters.
+    adapters: usize,
 }
 
 impl<'a> Walk<'a> {
-    fn new(config: &'a Config, weights: &'a Weights<Described>, dims: &Dims) -> Self {
+    fn new(config: &'a Config, weights: &'a Weights<Described>, dims: &Dims, kind: KvKind) -> Self {
         let mut walk = Self {
             config,
             dims: *dims,
@@ -166,15 +191,17 @@ impl<'a> Walk<'a> {
             input: At::start(BufferId(0)),
             update: At::start(BufferId(0)),
             inputs: None,
+            adapters: 0,
         };
-        let kinds = config.kv_shapes(dims.pages, dims.page_tokens, KvKind::F16);
-        for kind in kinds {
+        let shapes = config.kv_shapes(dims.pages, dims.page_tokens, kind);
+        for shape in shapes {
             let cache = walk.program.cache(CacheShape {
-                layers: kind.layers as u32,
-                pages: kind.pages as u32,
-                page_tokens: kind.page_tokens as u32,
-                kv_heads: kind.kv_heads as u32,
-                head_dim: kind.head_dim as u32,
+                layers: shape.layers as u32,
+                pages: shape.pages as u32,
+                page_tokens: shape.page_tokens as u32,
+                kv_heads: shape.kv_heads as u32,
+                head_dim: shape.head_dim as u32,
+                kind: shape.kind,
             });
             walk.caches.push(cache);
         }
@@ -189,6 +216,7 @@ impl<'a> Walk<'a> {
         let out = self.stream();
         let factor = self.config.scales.embedding;
         self.push(Operation::Embed { table, factor, out });
+        self.place_vectors(out);
         if let Some(inputs) = &weights.per_layer {
             self.per_layer_inputs(inputs, out);
         }
@@ -241,6 +269,49 @@ impl<'a> Walk<'a> {
                 self.add(Some(&update.post_norm), factor, next);
             }
         }
+        if index < self.config.deepstack {
+            self.add_vectors(index, next);
+        }
+    }
+
+    /// Puts vectors in the place of tokens' embeddings.
+    fn place_vectors(&mut self, embeddings: At) {
+        let cols = self.config.dim as u32;
+        if let Some(buffer) = self.program.vector_rows {
+            self.push(Operation::Vectors {
+                vectors: At::start(buffer),
+                add: false,
+                stream: embeddings,
+                next: None,
+                cols,
+            });
+        }
+    }
+
+    /// Adds the part of vectors for a layer to its rows (DeepStack), whose input of the next block is then made again.
+    fn add_vectors(&mut self, index: usize, next: &BlockInput) {
+        let Some(buffer) = self.program.vector_rows else {
+            return;
+        };
+        let cols = self.config.dim as u32;
+        let next = match next {
+            BlockInput::Normed(norm) => Some((self.norm(norm), self.normed())),
+            BlockInput::Stream | BlockInput::AsAttention => None,
+        };
+        let stream = self.stream();
+        self.push(Operation::Vectors {
+            vectors: At::start(buffer).right_by((1 + index as u32) * cols),
+            add: true,
+            stream,
+            next,
+            cols,
+        });
+    }
+
+    /// The buffer of vectors, each with parts for the first layers.
+    fn vector_rows(&mut self) -> BufferId {
+        let width = self.config.dim * (1 + self.config.deepstack);
+        self.buffer(Role::Vectors, width).buffer
     }
 
     /// Adds `update` to the stream, and prepares the input of the next block.
@@ -279,6 +350,36 @@ impl<'a> Walk<'a> {
             input,
             bias,
             add: false,
+            out,
+        });
+        for group in linear.adapters.iter().flat_map(|adapters| &adapters.groups) {
+            self.adapt(group, input, out);
+        }
+    }
+
+    /// Adds what pairs of one rank change.
+    fn adapt(&mut self, group: &'a RankGroup<Described>, input: At, out: At) {
+        let numbers = (0..self.adapters).flat_map(|number| match group.matrix_of(number) {
+            Some((pair, factor)) => [pair as f32, factor],
+            None => [-1.0, 0.0],
+        });
+        let numbers: Vec<f32> = numbers.collect();
+        let numbers = self.program.vector(&numbers);
+        let rank = group.down.rows;
+        let width = rank.next_multiple_of(UNIT as usize) * SEQUENCE_ADAPTERS_MAX;
+        let low = self.buffer(Role::Adapters(rank), width);
+        let stack = self.stack(&group.down);
+        self.push(Operation::AdaptDown {
+            stack,
+            numbers,
+            input,
+            low,
+        });
+        let stack = self.stack(&group.up);
+        self.push(Operation::AdaptUp {
+            stack,
+            numbers,
+            low,
             out,
         });
     }
@@ -392,10 +493,11 @@ impl<'a> Walk<'a> {
             let is_used = turned.next().unwrap_or(false);
             is_used.then(|| Rope::new(rope.spec(factors)))
         });
-        let angles = ropes.iter().flatten().map(Rope::table_len).sum();
+        let angles: usize = ropes.iter().flatten().map(Rope::table_len).sum();
         let pages = dims.context_max.div_ceil(dims.page_tokens);
         let entries = options.spans_max.saturating_mul(pages);
-        let words = Record::words_max(dims.rows_max, angles, entries);
+        let adapters = if self.adapters > 0 { ADAPTER_WORDS } else { 0 };
+        let words = Record::words_max(dims.rows_max, angles + adapters, entries);
         self.program.outputs = vec![outputs.logits, outputs.hidden];
         self.program.draws = Some(DrawShape {
             logits: outputs.logits,

@@ -239,7 +239,7 @@ impl<'a> Walk<'a> {
 }
 
 /// What sequences keep in the recurrent layers.
-pub(super) fn states_of(recurrent: &RecurrentConfig, states: usize) -> StatesShape {
+pub(super) fn states_of(recurrent: &RecurrentConfig, states: usize, hidden: usize) -> StatesShape {
     let layers = recurrent
         .layers
         .iter()
@@ -249,6 +249,7 @@ pub(super) fn states_of(recurrent: &RecurrentConfig, states: usize) -> StatesSha
         states: states as u32,
         conv_rows: recurrent.taps.saturating_sub(1) as u32,
         conv_cols: recurrent.conv_cols() as u32,
+        hidden: hidden as u32,
         scan: match recurrent.part {
             RecurrentPart::Nothing(_) => None,
             RecurrentPart::Scan(heads) => Some(ScanHeads {

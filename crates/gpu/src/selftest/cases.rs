@@ -3,20 +3,22 @@
 mod attention;
 mod experts;
 mod recurrent;
+mod rows;
 
 use attention::{HeadShape, heads};
 pub(super) use attention::{attend, attend_tiles};
 #[cfg(test)]
 pub(super) use recurrent::scan;
 
+use super::twin::pages::rounded;
 use crate::operation::{
     Activation, At, CacheId, CacheShape, MatrixId, MatrixShape, Norm, Operation, Program, RowSet,
     ScanHeads, VectorId,
 };
 use crate::record::{Record, Row};
 use crate::webgpu::sources::PROMPT_HEAD_MAX;
-use half::f16;
-use kernels::{Format, QuantBlock, QuantFormat, dequantize};
+use kernels::{Format, KvKind, QuantBlock, QuantFormat, dequantize};
+use model::VECTOR;
 
 /// The largest error of a result, relative to the length of the twin's result.
 pub(super) const ERROR_MAX: f64 = 1e-5;
@@ -117,25 +119,31 @@ pub(super) fn all() -> Vec<Case> {
             cases.extend(Check::Experts(format).cases());
         }
     }
-    cases.extend([norms(), add(), activate(), finish(), gather()]);
+    cases.extend([norms(), add(), activate(), finish()]);
+    cases.extend([rows::vectors(), rows::adapters(), rows::gather()]);
     cases.push(experts::copy_parts());
     cases.push(recurrent::convolution());
     cases.extend(SCANS.map(recurrent::scan));
+    let [f16, q8, q4] = KvKind::ALL;
     for shape in [
-        (64, 2, 4, 32),
-        (80, 1, 3, 16),
-        (128, 2, 16, 32),
-        (5, 3, 3, 7),
+        (64, 2, 4, 32, f16),
+        (80, 1, 3, 16, f16),
+        (128, 2, 16, 32, f16),
+        (5, 3, 3, 7, f16),
+        (80, 2, 3, 16, q8),
+        (128, 1, 4, 32, q8),
+        (80, 2, 3, 16, q4),
+        (128, 1, 4, 32, q4),
     ] {
         cases.push(heads(shape));
         cases.extend([false, true].map(|long| attend(shape, long)));
         cases.push(attend_tiles(shape));
     }
-    cases.push(heads((256, 1, 4, 32)));
-    cases.push(attend((256, 1, 4, 32), true));
-    cases.push(attend_tiles((256, 1, 2, 32)));
-    cases.push(attend((512, 1, 2, 32), true));
-    cases.push(attend((576, 1, 4, 32), true));
+    cases.push(heads((256, 1, 4, 32, f16)));
+    cases.push(attend((256, 1, 4, 32, f16), true));
+    cases.push(attend_tiles((256, 1, 2, 32, f16)));
+    cases.push(attend((512, 1, 2, 32, f16), true));
+    cases.push(attend((576, 1, 4, 32, f16), true));
     cases
 }
 
@@ -150,14 +158,16 @@ pub(crate) enum Check {
     ExpertTiles(Format),
     Norms,
     Add,
+    Vectors,
+    Adapters,
     Activate,
     Finish,
     Gather,
     CopyParts,
     Convolution,
     Scan(ScanHeads),
-    /// Of so many elements.
-    Heads(u32),
+    /// Of so many elements, to pages of a format.
+    Heads(u32, KvKind),
     Attend(HeadShape),
     AttendTiles(HeadShape),
     /// Of tokens: has cases of its own.
@@ -168,7 +178,7 @@ impl Check {
     /// The checks of a program's kernels, each once; `has_units`: where most products run on matrix units.
     pub(super) fn of_program(program: &Program, has_units: bool) -> Vec<Self> {
         let mut checks = Vec::new();
-        for step in &program.steps {
+        for step in program.all_steps() {
             let few = Self::of(program, &step.operation);
             let tiles = few.and_then(|few| few.of_many_rows(program, has_units));
             for check in few.into_iter().chain(tiles) {
@@ -201,11 +211,17 @@ impl Check {
             Operation::Matmul { matrix, .. } => Self::Matmul(format(matrix)),
             Operation::Norm { .. } | Operation::NormParts { .. } => Self::Norms,
             Operation::Add { .. } => Self::Add,
-            Operation::Heads { head_dim, .. } => Self::Heads(head_dim),
+            Operation::Vectors { .. } => Self::Vectors,
+            Operation::AdaptDown { .. } | Operation::AdaptUp { .. } => Self::Adapters,
+            Operation::Heads { head_dim, .. } => {
+                let cache = program.caches.first();
+                Self::Heads(head_dim, cache.map_or(KvKind::F16, |cache| cache.kind))
+            }
             Operation::Attend { heads, cache, .. } => {
                 let shape = program.caches[cache.0 as usize];
                 let group = (heads / shape.kv_heads.max(1)).max(1);
-                Self::Attend((shape.head_dim, 1, group, shape.page_tokens))
+                let (tokens, kind) = (shape.page_tokens, shape.kind);
+                Self::Attend((shape.head_dim, 1, group, tokens, kind))
             }
             Operation::Activate { .. } => Self::Activate,
             Operation::Finish { .. } => Self::Finish,
@@ -240,13 +256,15 @@ impl Check {
             Self::ExpertTiles(format) => vec![experts::experts(format, EXPERT_TILED_ROWS)],
             Self::Norms => vec![norms()],
             Self::Add => vec![add()],
+            Self::Vectors => vec![rows::vectors()],
+            Self::Adapters => vec![rows::adapters()],
             Self::Activate => vec![activate()],
             Self::Finish => vec![finish()],
-            Self::Gather => vec![gather()],
+            Self::Gather => vec![rows::gather()],
             Self::CopyParts => vec![experts::copy_parts()],
             Self::Convolution => vec![recurrent::convolution()],
             Self::Scan(heads) => vec![recurrent::scan(heads)],
-            Self::Heads(head_dim) => vec![heads((head_dim, 2, 4, 16))],
+            Self::Heads(head_dim, kind) => vec![heads((head_dim, 2, 4, 16, kind))],
             Self::Attend(shape) => vec![exact(attend(shape, true))],
             Self::AttendTiles(shape) => vec![attend_tiles(shape)],
             Self::Draws => Vec::new(),
@@ -394,16 +412,14 @@ impl Builder {
     }
 
     fn cache(&mut self, shape: CacheShape) -> CacheId {
-        let len = shape.layer_bytes() as usize / 2;
+        let rows = shape.pages * shape.kv_heads * shape.page_tokens;
         let mut part = || {
-            let mut values = self.noise.floats(len);
-            for (index, value) in values.iter_mut().enumerate() {
-                let is_padding = index as u32 % shape.stride() >= shape.head_dim;
-                *value = if is_padding {
-                    0.0
-                } else {
-                    f16::from_f32(*value).to_f32()
-                };
+            let mut values = Vec::new();
+            for _ in 0..rows {
+                let first = values.len();
+                let head = self.noise.floats(shape.head_dim as usize);
+                values.extend(rounded(shape.kind, &head));
+                values.resize(first + shape.stride() as usize, 0.0);
             }
             values
         };
@@ -486,7 +502,7 @@ pub(super) fn embed(format: Format) -> Case {
         token,
         ..Row::default()
     };
-    builder.rows(RowSet::All, &[row(8), row(0), row(5)], [&[]; 2]);
+    builder.rows(RowSet::All, &[row(8), row(VECTOR), row(5)], [&[]; 2]);
     builder.case
 }
 
@@ -602,23 +618,5 @@ fn finish() -> Case {
         });
     }
     builder.plain_rows(2);
-    builder.case
-}
-
-fn gather() -> Case {
-    let mut builder = Builder::new("gather".into());
-    let [input, out] = [7, 3].map(|rows| builder.buffer(rows, 41));
-    let row = |source| Row {
-        source,
-        ..Row::default()
-    };
-    builder.plain_rows(7);
-    builder.rows(RowSet::Wanted, &[row(1), row(2), row(6)], [&[]; 2]);
-    let gather = Operation::Gather {
-        input,
-        cols: 41,
-        out,
-    };
-    builder.case.program.push(RowSet::Wanted, gather);
     builder.case
 }

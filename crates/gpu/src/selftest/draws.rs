@@ -38,7 +38,7 @@ pub(super) fn check(device: &Arc<Device>) -> Vec<(String, Option<String>)> {
 }
 
 /// Rules off.
-pub(super) const PLAIN: DrawRule = DrawRule {
+pub(crate) const PLAIN: DrawRule = DrawRule {
     temperature: 1.0,
     top_k: 0,
     top_p: 1.0,

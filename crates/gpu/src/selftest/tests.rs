@@ -12,7 +12,7 @@ use crate::test_device::device;
 use crate::webgpu::memory::scratch_bytes;
 use crate::webgpu::sources::Kernel;
 use crate::{DeviceError, PrepareError};
-use kernels::Format;
+use kernels::{Format, KvKind};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -66,10 +66,10 @@ fn products_on_matrix_units_equal_their_twins() {
 fn attention_by_tiles_equals_its_twin() {
     let Some(device) = device() else { return };
     for shape in [
-        (64, 2, 4, 32),
-        (80, 1, 3, 16),
-        (5, 3, 3, 7),
-        (256, 1, 2, 32),
+        (64, 2, 4, 32, KvKind::F16),
+        (80, 1, 3, 16, KvKind::Q8_0),
+        (5, 3, 3, 7, KvKind::Q4_0),
+        (256, 1, 2, 32, KvKind::F16),
     ] {
         let case = attend_tiles(shape);
         assert_eq!(compare(&device, &case), Ok(()), "{shape:?}");
@@ -160,7 +160,11 @@ fn bits_of_a_product_do_not_depend_on_the_other_rows() {
 #[test]
 fn bits_of_attention_depend_neither_on_other_rows_nor_on_parts() {
     let Some(device) = device() else { return };
-    for shape in [(64, 2, 4, 32), (5, 3, 3, 7)] {
+    for shape in [
+        (64, 2, 4, 32, KvKind::F16),
+        (5, 3, 3, 7, KvKind::F16),
+        (64, 2, 4, 32, KvKind::Q4_0),
+    ] {
         let apart = attend(shape, true);
         check_bits_of_rows(&device, &apart, &[&[0], &[2], &[2, 1]]);
         let mut whole = apart.clone();
@@ -201,7 +205,7 @@ fn products_have_more_outputs_than_one_dimension_has_workgroups() {
 #[test]
 fn batch_is_one_submit_one_wait_one_map_and_no_buffer() {
     let Some(device) = device() else { return };
-    let case = attend((64, 2, 4, 32), true);
+    let case = attend((64, 2, 4, 32, KvKind::F16), true);
     let mut loaded = load(&device, &case).expect("a device that works");
     run(&mut loaded, &case).expect("a device that works");
     let before = device.counts();
@@ -219,7 +223,10 @@ fn batch_is_one_submit_one_wait_one_map_and_no_buffer() {
 #[test]
 fn place_counts_the_bytes_of_a_program() {
     let Some(device) = device() else { return };
-    for case in [attend((80, 1, 3, 16), true), matmul(Format::Q6_K, 3)] {
+    for case in [
+        attend((80, 1, 3, 16, KvKind::Q8_0), true),
+        matmul(Format::Q6_K, 3),
+    ] {
         let loaded = load(&device, &case).expect("a device that works");
         let program = loaded.program();
         let matrices = program.matrices.iter().map(crate::layout::matrix_bytes);
@@ -232,7 +239,7 @@ fn place_counts_the_bytes_of_a_program() {
 #[test]
 fn copied_page_has_the_bytes_of_the_other() {
     let Some(device) = device() else { return };
-    let case = attend((80, 1, 3, 16), true);
+    let case = attend((80, 1, 3, 16, KvKind::F16), true);
     let mut loaded = load(&device, &case).expect("a device that works");
     let read = |loaded: &mut Loaded, page| {
         let mut bytes = vec![0; loaded.page_bytes() as usize];

@@ -1,14 +1,18 @@
 //! Every operation once more in scalar code, over memory of the host: what the kernels' results are compared with.
 
+mod adapters;
 pub(super) mod draws;
 mod experts;
+pub(super) mod pages;
 mod recurrent;
 
 use crate::operation::{
     Activation, At, CacheShape, HeadsTo, Norm, Operation, Program, RowSet, Turn, VectorId,
 };
 use crate::record::{ROW_WORDS, Record};
-use half::f16;
+use kernels::walsh_hadamard;
+use model::VECTOR;
+use pages::rounded;
 
 /// A program's memory on the host.
 pub(crate) struct Twin<'a> {
@@ -35,7 +39,7 @@ impl<'a> Twin<'a> {
     /// The memory of a program, zeroed; matrices are given.
     pub(crate) fn new(program: &'a Program, record: &'a Record, matrices: Vec<Vec<f32>>) -> Self {
         let cache = |shape: &CacheShape| {
-            let len = shape.layer_bytes() as usize / 2;
+            let len = (shape.pages * shape.kv_heads * shape.page_tokens * shape.stride()) as usize;
             let layers = 0..shape.layers;
             layers.map(|_| [vec![0.0; len], vec![0.0; len]]).collect()
         };
@@ -49,7 +53,9 @@ impl<'a> Twin<'a> {
             caches: program.caches.iter().map(cache).collect(),
             states: program.states.map_or(Vec::new(), |states| {
                 let part = |bytes: u64| vec![0.0; bytes as usize / 4];
-                vec![states.layer_bytes().map(part); states.layers as usize]
+                let mut all = vec![states.layer_bytes().map(part); states.layers as usize];
+                all.push([part(states.hidden_bytes()), Vec::new()]);
+                all
             }),
         }
     }
@@ -74,7 +80,11 @@ impl<'a> Twin<'a> {
         match *operation {
             Operation::Embed { table, factor, out } => {
                 let shape = self.program.matrices[table.0 as usize];
-                let (cols, token) = (shape.cols as usize, self.field(set, row, 0) as usize);
+                let cols = shape.cols as usize;
+                let token = match self.field(set, row, 0) {
+                    VECTOR => 0,
+                    token => token as usize,
+                };
                 let weights = &self.matrices[table.0 as usize][token * cols..][..cols];
                 let x: Vec<f32> = weights.iter().map(|weight| weight * factor).collect();
                 self.write(out, row, &x);
@@ -86,7 +96,11 @@ impl<'a> Twin<'a> {
             }
             Operation::Norm { .. } | Operation::NormParts { .. } => self.norm(row, operation),
             Operation::Add { .. } => self.add(row, operation),
+            Operation::Vectors { .. } => self.vectors(set, row, operation),
             Operation::Matmul { .. } => self.matmul(row, operation),
+            Operation::AdaptDown { .. } | Operation::AdaptUp { .. } => {
+                self.adapt(set, row, operation);
+            }
             Operation::Heads { .. } => self.heads(set, row, operation),
             Operation::Attend { .. } => self.attend(set, row, operation),
             Operation::Activate { .. } => self.activate(row, operation),
@@ -206,6 +220,33 @@ impl<'a> Twin<'a> {
         }
     }
 
+    fn vectors(&mut self, set: RowSet, row: usize, operation: &Operation) {
+        let Operation::Vectors {
+            vectors,
+            add,
+            stream,
+            next,
+            cols,
+        } = *operation
+        else {
+            return;
+        };
+        let Some(vector) = Some(self.field(set, row, 9)).filter(|vector| *vector != u32::MAX)
+        else {
+            return;
+        };
+        let mut sum = self.read(vectors, vector as usize, cols);
+        if add {
+            let before = self.read(stream, row, cols);
+            sum.iter_mut().zip(before).for_each(|(sum, x)| *sum += x);
+        }
+        self.write(stream, row, &sum);
+        if let Some((norm, out)) = next {
+            self.normalize(&mut sum, &norm, 0);
+            self.write(out, row, &sum);
+        }
+    }
+
     fn matmul(&mut self, row: usize, operation: &Operation) {
         let Operation::Matmul {
             matrix,
@@ -240,6 +281,7 @@ impl<'a> Twin<'a> {
             norm_is_last,
             turn,
             tempered,
+            transformed,
             to,
         } = *operation
         else {
@@ -262,6 +304,7 @@ impl<'a> Twin<'a> {
             if tempered {
                 head.iter_mut().for_each(|x| *x *= temperature);
             }
+            walsh_hadamard(head, transformed as usize);
         }
         let (cache, layer, part) = match to {
             HeadsTo::Rows(out) => {
@@ -275,9 +318,8 @@ impl<'a> Twin<'a> {
         for (index, head) in (0..).zip(all.chunks_exact(len)) {
             let first = ((page * heads + index) * shape.page_tokens + slot) * shape.stride();
             let to = &mut self.caches[cache][layer][part][first as usize..];
-            for (to, x) in to.iter_mut().zip(head) {
-                *to = f16::from_f32(*x).to_f32();
-            }
+            let stored = rounded(shape.kind, head);
+            to[..len].copy_from_slice(&stored);
         }
     }
 
@@ -290,6 +332,7 @@ impl<'a> Twin<'a> {
             scale,
             cap,
             window,
+            blocks,
             sinks,
             out,
         } = *operation
@@ -298,8 +341,9 @@ impl<'a> Twin<'a> {
         };
         let shape = self.program.caches[cache.0 as usize];
         let len = shape.head_dim as usize;
-        let end = self.field(set, row, 1) as usize + 1;
-        let start = window.map_or(0, |window| end.saturating_sub(window as usize));
+        let own_end = self.field(set, row, 1) as usize + 1;
+        let end = own_end + usize::from(blocks) * self.field(set, row, 8) as usize;
+        let start = window.map_or(0, |window| own_end.saturating_sub(window as usize));
         let queries = self.read(query, row, heads * shape.head_dim);
         let mut all = Vec::new();
         for (head, query) in queries.chunks_exact(len).enumerate() {

@@ -1,6 +1,7 @@
 //! How fast a device reads its memory.
 
 use super::device::Device;
+use super::launch::BATCH_WORDS;
 use super::memory::{PrepareError, buffer};
 use super::sources::Kernel;
 use std::time::Duration;
@@ -30,8 +31,8 @@ impl Device {
         let out = buffer(self, "a word", 16, storage)?;
         let group = self.bind(Kernel::Read, &[&input, &out])?;
         let kernel = self.kernel(Kernel::Read)?;
-        let mut constants = [0; 9];
-        constants[8] = (bytes / 16) as u32;
+        let mut constants = [0; BATCH_WORDS + 1];
+        constants[BATCH_WORDS] = (bytes / 16) as u32;
         let mut fastest = f64::INFINITY;
         for _ in 0..SUBMITS {
             let descriptor = wgpu::CommandEncoderDescriptor::default();

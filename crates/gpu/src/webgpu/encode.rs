@@ -1,5 +1,6 @@
 //! Operations as dispatches.
 
+mod adapters;
 mod experts;
 mod recurrent;
 
@@ -11,7 +12,7 @@ use super::memory::{DeviceMatrix, MatrixPart, Memory, PrepareError};
 use super::sources::{Kernel, PART, PROMPT_HEAD_MAX, heads_at_once, matmul_kernels, prompt_rows};
 use super::work::Work;
 use crate::operation::{
-    Activation, At, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, VectorId,
+    Activation, At, CacheShape, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, Step, VectorId,
 };
 use crate::record::{TILE_ROWS, TILED_ROWS_MIN};
 
@@ -35,10 +36,10 @@ pub(crate) struct Planner<'a> {
 type Planned = Result<(), PrepareError>;
 
 impl<'a> Planner<'a> {
-    /// All dispatches.
+    /// All dispatches of some steps of a program.
     pub(crate) fn plan(
         device: &'a Device,
-        program: &'a Program,
+        (program, steps): (&'a Program, &[Step]),
         memory: &'a Memory,
     ) -> Result<Vec<Launch>, PrepareError> {
         let mut planner = Self {
@@ -50,7 +51,7 @@ impl<'a> Planner<'a> {
             work: Work::default(),
             launches: Vec::new(),
         };
-        for step in &program.steps {
+        for step in steps {
             planner.rows = step.rows;
             planner.work = Work::of_operation(program, &step.operation);
             planner.operation(&step.operation)?;
@@ -63,6 +64,7 @@ impl<'a> Planner<'a> {
             Operation::Embed { table, factor, out } => self.embed(table, factor, out),
             Operation::Norm { .. } | Operation::NormParts { .. } => self.norm(operation),
             Operation::Add { .. } => self.add(operation),
+            Operation::Vectors { .. } => self.vectors(operation),
             Operation::Matmul {
                 matrix,
                 input,
@@ -70,6 +72,7 @@ impl<'a> Planner<'a> {
                 add,
                 out,
             } => self.matmul(matrix, (input, bias), add, out),
+            Operation::AdaptDown { .. } | Operation::AdaptUp { .. } => self.adapt(operation),
             Operation::Heads { .. } => self.heads(operation),
             Operation::Attend { .. } => self.attend(operation),
             Operation::Activate { .. } => self.activate(operation),
@@ -147,8 +150,11 @@ impl<'a> Planner<'a> {
     ) -> Planned {
         let format = self.program.matrices[matrix.0 as usize].format;
         let memory = self.memory;
+        let rows = self.program.matrices[matrix.0 as usize].rows;
         let matrix = &memory.matrices[matrix.0 as usize];
+        let work = self.work;
         for part in &matrix.parts {
+            self.work = work.part(part.rows, rows);
             let [x_at, x_row] = self.place(input);
             let [out_at, out_row] = self.place(out);
             let mut constants = vec![part.rows];
@@ -240,6 +246,33 @@ impl<'a> Planner<'a> {
         self.push(Kernel::Add, &buffers, constants, Grid::Rows(1))
     }
 
+    fn vectors(&mut self, operation: &Operation) -> Planned {
+        let Operation::Vectors {
+            vectors,
+            add,
+            stream,
+            next,
+            cols,
+        } = *operation
+        else {
+            return Ok(());
+        };
+        let memory = self.memory;
+        let (normed, normed_at) = match next {
+            Some((_, out)) => (self.buffer(out), self.place(out)),
+            None => (&memory.nothing[1], [0; 2]),
+        };
+        let mut constants = vec![cols];
+        constants.extend(self.place(vectors));
+        constants.extend(self.place(stream));
+        constants.extend(normed_at);
+        constants.push(u32::from(add) + 2 * u32::from(next.is_some()));
+        constants.extend(next.map_or([NONE, NONE, 0, 0], |(norm, _)| norm_words(&norm)));
+        let (record, rows) = (&memory.record, self.buffer(vectors));
+        let buffers = [&memory.vectors, record, rows, self.buffer(stream), normed];
+        self.push(Kernel::Vectors, &buffers, constants, Grid::Vectors)
+    }
+
     fn heads(&mut self, operation: &Operation) -> Planned {
         let Operation::Heads {
             input,
@@ -250,6 +283,7 @@ impl<'a> Planner<'a> {
             norm_is_last,
             turn,
             tempered,
+            transformed,
             to,
         } = *operation
         else {
@@ -287,10 +321,17 @@ impl<'a> Planner<'a> {
         let mut constants = self.place(input).to_vec();
         constants.extend(places);
         constants.extend([has, weight, bias, eps, turn.map_or(0, |turn| turn.dims)]);
+        let scale = 1.0 / (transformed as f32).sqrt();
+        constants.extend([transformed, scale.to_bits()]);
         let buffers = [&memory.vectors, &memory.record, self.buffer(input), out];
         let kernel = Kernel::Heads {
             head_dim,
-            to_pages: !matches!(to, HeadsTo::Rows(_)),
+            pages: match to {
+                HeadsTo::Rows(_) => None,
+                HeadsTo::Keys(cache, _) | HeadsTo::Values(cache, _) => {
+                    Some(self.program.caches[cache.0 as usize].kind)
+                }
+            },
         };
         self.push(kernel, &buffers, constants, Grid::Rows(heads))
     }
@@ -304,6 +345,7 @@ impl<'a> Planner<'a> {
             scale,
             cap,
             window,
+            blocks: sees_blocks,
             sinks,
             out,
         } = *operation
@@ -312,8 +354,8 @@ impl<'a> Planner<'a> {
         };
         let memory = self.memory;
         let shape = self.program.caches[cache.0 as usize];
-        let group = heads / shape.kv_heads.max(1);
-        let at_once = heads_at_once(shape.head_dim, group.max(1));
+        let group = (heads / shape.kv_heads.max(1)).max(1);
+        let at_once = heads_at_once(shape.stride(), group);
         let chunks = group.div_ceil(at_once);
         let (window, sinks) = (window.unwrap_or(0), vector(sinks));
         let mut constants = self.place(query).to_vec();
@@ -322,37 +364,50 @@ impl<'a> Planner<'a> {
         constants.extend([cap.unwrap_or(0.0).to_bits(), window, sinks]);
         let fits = shape.head_dim <= PROMPT_HEAD_MAX && self.rows == RowSet::All;
         let tiled = fits && !self.program.exact;
-        constants.push(u32::from(tiled) * TILED_ROWS_MIN);
+        constants.extend([u32::from(tiled) * TILED_ROWS_MIN, u32::from(sees_blocks)]);
         let by_tiles = constants.clone();
         let [keys, values] = &memory.caches[cache.0 as usize][layer as usize];
         let (vectors, record) = (&memory.vectors, &memory.record);
         let (query, written) = (self.buffer(query), self.buffer(out));
         let buffers = [vectors, record, query, keys, values, written, &memory.parts];
+        let (head_dim, kind, page_tokens) = (shape.head_dim, shape.kind, shape.page_tokens);
         let kernel = Kernel::Attend {
-            head_dim: shape.head_dim,
-            page_tokens: shape.page_tokens,
+            head_dim,
+            kind,
+            page_tokens,
             heads: at_once,
         };
-        let blocks = shape.kv_heads * chunks;
-        self.push(kernel, &buffers, constants, Grid::Attend { blocks })?;
+        let (blocks, work) = (shape.kv_heads * chunks, self.work);
+        self.push(kernel, &buffers, constants, Grid::Attend { blocks, tiled })?;
         let mut constants = self.place(out).to_vec();
-        constants.extend([heads, window, sinks]);
-        let kernel = Kernel::Merge {
-            head_dim: shape.head_dim,
-        };
+        constants.extend([heads, window, sinks, u32::from(sees_blocks)]);
+        let kernel = Kernel::Merge { head_dim, kind };
         let parts = [vectors, record, &memory.parts, written];
         self.push(kernel, &parts, constants, Grid::Merge { heads })?;
-        if !tiled {
-            return Ok(());
+        if tiled {
+            self.work = work;
+            self.attend_by_tiles(&shape, heads, &buffers, by_tiles)?;
         }
+        Ok(())
+    }
+
+    /// Attention of long spans.
+    fn attend_by_tiles(
+        &mut self,
+        shape: &CacheShape,
+        heads: u32,
+        buffers: &[&wgpu::Buffer],
+        constants: Vec<u32>,
+    ) -> Planned {
         let kernel = Kernel::AttendPrompt {
             head_dim: shape.head_dim,
+            kind: shape.kind,
             page_tokens: shape.page_tokens,
         };
-        let shared = TILE_ROWS / prompt_rows(shape.head_dim);
+        let shared = TILE_ROWS / prompt_rows(shape.stride());
         let grid = Grid::Prompts { heads, shared };
         let kernels = [(u32::MAX, kernel)];
-        self.push_from(TILED_ROWS_MIN, &kernels, &buffers, by_tiles, grid)
+        self.push_from(TILED_ROWS_MIN, &kernels, buffers, constants, grid)
     }
 
     fn activate(&mut self, operation: &Operation) -> Planned {

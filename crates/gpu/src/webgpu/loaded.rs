@@ -19,7 +19,8 @@ pub struct Loaded {
     device: Arc<Device>,
     program: Program,
     memory: Memory,
-    launches: Vec<Launch>,
+    /// Those of a batch, and of a guess.
+    launches: [Vec<Launch>; 2],
     draws: Option<DrawKernels>,
     /// Pages that are copied before the next batch: from, to.
     copies: Vec<(u32, u32)>,
@@ -42,7 +43,8 @@ impl Loaded {
     /// The device has no memory left, or does not compile a kernel.
     pub fn new(device: Arc<Device>, program: Program) -> Result<Self, PrepareError> {
         let memory = Memory::new(&device, &program)?;
-        let launches = Planner::plan(&device, &program, &memory)?;
+        let plan = |steps: &[_]| Planner::plan(&device, (&program, steps), &memory);
+        let launches = [plan(&program.steps)?, plan(&program.guesses)?];
         let draws = DrawKernels::new(&device, &program, &memory)?;
         Ok(Self {
             device,
@@ -65,10 +67,15 @@ impl Loaded {
         &self.program
     }
 
-    /// Writes the first rows of a buffer, `(rows, cols)`.
+    /// Writes the first rows of a buffer, `(rows, cols)`: one upload.
     pub(crate) fn write_buffer(&self, buffer: BufferId, rows: &[f32]) {
         let shape = self.program.buffers[buffer.0 as usize];
         let (cols, stride) = (shape.cols as usize, shape.stride() as usize);
+        if cols == stride {
+            let buffer = &self.memory.buffers[buffer.0 as usize];
+            let queue = self.device.queue();
+            return queue.write_buffer(buffer, 0, bytemuck::cast_slice(rows));
+        }
         let mut padded = vec![0.0; rows.len() / cols * stride];
         for (to, from) in padded.chunks_exact_mut(stride).zip(rows.chunks_exact(cols)) {
             to[..cols].copy_from_slice(from);
@@ -76,6 +83,13 @@ impl Loaded {
         let buffer = &self.memory.buffers[buffer.0 as usize];
         let queue = self.device.queue();
         queue.write_buffer(buffer, 0, bytemuck::cast_slice(&padded));
+    }
+
+    /// Writes the vectors of the next batch, if it has any.
+    pub(crate) fn write_vectors(&self, rows: &[f32]) {
+        if let Some(buffer) = self.program.vector_rows.filter(|_| !rows.is_empty()) {
+            self.write_buffer(buffer, rows);
+        }
     }
 
     /// Writes rows of a matrix, from row `first` on. `raw` are the bytes of whole rows, as in the file.
@@ -98,23 +112,48 @@ impl Loaded {
     /// # Panics
     /// If the record has more words than the program's bound, or an output more rows than its buffer.
     pub fn run(&mut self, record: &Record, outputs: &mut [Output<'_>]) -> Result<(), DeviceError> {
-        let mut encoder = self.encode_batch(record);
-        let bytes = self.encode_outputs(&mut encoder, outputs);
+        self.run_steps(record, outputs, false)
+    }
+
+    /// As [`Self::run`], a guess of the MTP head, also while results of draws are on their way.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub(crate) fn guess(
+        &mut self,
+        record: &Record,
+        outputs: &mut [Output<'_>],
+    ) -> Result<(), DeviceError> {
+        self.run_steps(record, outputs, true)
+    }
+
+    fn run_steps(
+        &mut self,
+        record: &Record,
+        outputs: &mut [Output<'_>],
+        is_guess: bool,
+    ) -> Result<(), DeviceError> {
+        let mut encoder = self.encode_batch(record, is_guess);
+        let staging = if is_guess {
+            &self.memory.guesses
+        } else {
+            &self.memory.staging
+        };
+        let bytes = self.encode_outputs(&mut encoder, outputs, staging);
         let commands = encoder.finish();
         let shapes = &self.program.buffers;
-        self.device
-            .read(commands, &self.memory.staging, bytes, |bytes| {
-                let mut rest: &[f32] = bytemuck::cast_slice(bytes);
-                for output in outputs {
-                    let shape = shapes[output.buffer.0 as usize];
-                    let (cols, stride) = (shape.cols as usize, shape.stride() as usize);
-                    for row in output.rows.chunks_exact_mut(cols.max(1)) {
-                        let (from, after) = rest.split_at(stride);
-                        row.copy_from_slice(&from[..cols]);
-                        rest = after;
-                    }
+        self.device.read(commands, staging, bytes, |bytes| {
+            let mut rest: &[f32] = bytemuck::cast_slice(bytes);
+            for output in outputs {
+                let shape = shapes[output.buffer.0 as usize];
+                let (cols, stride) = (shape.cols as usize, shape.stride() as usize);
+                for row in output.rows.chunks_exact_mut(cols.max(1)) {
+                    let (from, after) = rest.split_at(stride);
+                    row.copy_from_slice(&from[..cols]);
+                    rest = after;
                 }
-            })
+            }
+        })
     }
 
     /// Runs a batch whose outputs are not read, each dispatch apart; returns names of kernels with the seconds that each
@@ -131,7 +170,8 @@ impl Loaded {
     ) -> Result<Option<Vec<(String, f64)>>, PrepareError> {
         let encoder = self.begin_batch(record);
         let split = (self.memory.parts.size() / 4, part_floats(&self.program));
-        time_launches(&self.device, &self.launches, record, split, encoder)
+        let [of_batch, _] = &self.launches;
+        time_launches(&self.device, of_batch, record, split, encoder)
     }
 
     /// Uploads the record of a batch; returns an encoder with the copies that wait.
@@ -147,10 +187,12 @@ impl Loaded {
 
     /// Uploads the record of a batch; returns an encoder with the copies that wait and the dispatches of the batch, but for
     /// those that were submitted.
-    fn encode_batch(&mut self, record: &Record) -> wgpu::CommandEncoder {
+    fn encode_batch(&mut self, record: &Record, is_guess: bool) -> wgpu::CommandEncoder {
         let encoder = self.begin_batch(record);
         let split = (self.memory.parts.size() / 4, part_floats(&self.program));
-        submit_launches(&self.device, &self.launches, record, split, encoder)
+        let [of_batch, of_guess] = &self.launches;
+        let launches = if is_guess { of_guess } else { of_batch };
+        submit_launches(&self.device, launches, record, split, encoder)
     }
 
     /// Copies the keys and values of a page, before the next batch.
@@ -247,7 +289,12 @@ impl Loaded {
     }
 
     /// Copies outputs to where the host reads them; returns their bytes.
-    fn encode_outputs(&self, encoder: &mut wgpu::CommandEncoder, outputs: &[Output<'_>]) -> u64 {
+    fn encode_outputs(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        outputs: &[Output<'_>],
+        staging: &wgpu::Buffer,
+    ) -> u64 {
         let mut at = 0;
         for output in outputs {
             let index = output.buffer.0 as usize;
@@ -256,7 +303,7 @@ impl Loaded {
             let size = rows as u64 * u64::from(shape.stride()) * 4;
             if size > 0 {
                 let buffer = &self.memory.buffers[index];
-                encoder.copy_buffer_to_buffer(buffer, 0, &self.memory.staging, at, size);
+                encoder.copy_buffer_to_buffer(buffer, 0, staging, at, size);
             }
             at += size;
         }

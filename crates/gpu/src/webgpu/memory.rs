@@ -91,6 +91,8 @@ pub(crate) struct Memory {
     pub(crate) draws: [wgpu::Buffer; 4],
     /// Results that the host reads after a batch.
     pub(crate) staging: wgpu::Buffer,
+    /// Guesses of an MTP head that the host reads, perhaps while results are on their way.
+    pub(crate) guesses: wgpu::Buffer,
     /// A page that the host reads, perhaps while results are on their way.
     pub(crate) exported: wgpu::Buffer,
     /// A page on its way to another one.
@@ -141,6 +143,7 @@ impl Memory {
                 one("drawn tokens", tokens, storage)?,
             ],
             staging: one("outputs", staged_bytes(program), read)?,
+            guesses: one("guesses", guess_bytes(program), read)?,
             exported: one("an exported page", page_bytes(program), read)?,
             page: one(
                 "a page",
@@ -167,6 +170,7 @@ impl Memory {
             &self.parts,
             &self.order,
             &self.staging,
+            &self.guesses,
             &self.exported,
             &self.page,
         ];
@@ -243,6 +247,7 @@ pub(crate) fn scratch_bytes(program: &Program) -> u64 {
         parts_bytes(program),
         order_words(program) * 4,
         staged_bytes(program),
+        guess_bytes(program),
         page_bytes(program),
         page.unwrap_or(0),
         LEAST_BYTES,
@@ -262,7 +267,7 @@ pub(crate) fn page_bytes(program: &Program) -> u64 {
 
 /// Floats of the parts of attention of one row, in the widest attention.
 pub(crate) fn part_floats(program: &Program) -> u64 {
-    let widths = program.steps.iter().map(|step| match step.operation {
+    let widths = program.all_steps().map(|step| match step.operation {
         Operation::Attend { heads, cache, .. } => {
             let stride = program.caches[cache.0 as usize].stride();
             u64::from(heads) * u64::from(stride + 4)
@@ -276,6 +281,12 @@ fn parts_bytes(program: &Program) -> u64 {
     let parts = u64::from(program.context_max.div_ceil(PART));
     let rows = SPLIT_ROWS_MAX.min(u64::from(program.rows_max));
     (part_floats(program) * parts * rows * 4).min(PARTS_BYTES_MAX)
+}
+
+/// Bytes of the logits of all guesses.
+fn guess_bytes(program: &Program) -> u64 {
+    let logits = program.draws.filter(|_| !program.guesses.is_empty());
+    logits.map_or(0, |draws| program.buffers[draws.logits.0 as usize].bytes())
 }
 
 /// Bytes of all outputs, and of the results of draws.
@@ -323,8 +334,12 @@ fn states(device: &Device, program: &Program) -> Result<Vec<[wgpu::Buffer; 2]>, 
     let storage = BufferUsages::STORAGE | BufferUsages::COPY_DST;
     let part = |bytes| buffer(device, "the states of a layer", bytes, storage);
     let [conv, scan] = shape.layer_bytes();
-    let layers = 0..shape.layers;
-    layers.map(|_| Ok([part(conv)?, part(scan)?])).collect()
+    let layers = (0..shape.layers).map(|_| [conv, scan]);
+    let hidden = (shape.hidden > 0).then(|| [shape.hidden_bytes(), 0]);
+    let sizes = layers.chain(hidden);
+    sizes
+        .map(|[conv, scan]| Ok([part(conv)?, part(scan)?]))
+        .collect()
 }
 
 fn matrix(device: &Device, shape: &MatrixShape) -> Result<DeviceMatrix, PrepareError> {

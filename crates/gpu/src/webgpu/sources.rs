@@ -1,8 +1,9 @@
 //! The text of each kernel, put together from the sections of the files in `kernels`.
 
 use super::matrix_units::MatrixUnits;
+use crate::operation::{CacheShape, SCALE_GROUP};
 use crate::record::SPAN_WORDS;
-use kernels::{Format, QuantFormat, ScaleKind};
+use kernels::{Format, KvKind, QuantFormat, ScaleKind};
 use std::fmt::Write as _;
 
 const PRELUDE: &str = include_str!("../kernels/prelude.wgsl");
@@ -15,10 +16,12 @@ const NORMS: &str = include_str!("../kernels/norms.wgsl");
 const ROWS: &str = include_str!("../kernels/rows.wgsl");
 const HEADS: &str = include_str!("../kernels/heads.wgsl");
 const ATTEND: &str = include_str!("../kernels/attend.wgsl");
+const PAGES: &str = include_str!("../kernels/pages.wgsl");
 const ATTEND_PROMPT: &str = include_str!("../kernels/attend_prompt.wgsl");
 const RECURRENT: &str = include_str!("../kernels/recurrent.wgsl");
 const DRAW: &str = include_str!("../kernels/draw.wgsl");
 const DRAW_CUTS: &str = include_str!("../kernels/draw_cuts.wgsl");
+const ADAPTERS: &str = include_str!("../kernels/adapters.wgsl");
 const EXPERTS: &str = include_str!("../kernels/experts.wgsl");
 
 /// Outputs that each quarter of a workgroup computes of a product with an expert.
@@ -86,6 +89,7 @@ pub(crate) enum Kernel {
     Norm,
     NormParts,
     Add,
+    Vectors,
     Matmul {
         format: Format,
         /// `R` and `C`.
@@ -103,22 +107,28 @@ pub(crate) enum Kernel {
         /// Rows of a workgroup: 32, 64 or 128.
         rows: u32,
     },
+    AdaptDown,
+    AdaptUp,
     Heads {
         head_dim: u32,
-        to_pages: bool,
+        /// Storage format of the pages that heads are written to; `None`: they are written to rows.
+        pages: Option<KvKind>,
     },
     Attend {
         head_dim: u32,
+        kind: KvKind,
         page_tokens: u32,
         /// Heads of a workgroup.
         heads: u32,
     },
     AttendPrompt {
         head_dim: u32,
+        kind: KvKind,
         page_tokens: u32,
     },
     Merge {
         head_dim: u32,
+        kind: KvKind,
     },
     Activate,
     Finish,
@@ -150,16 +160,16 @@ pub(crate) enum Kernel {
 }
 
 /// Rows of a workgroup of attention by tiles: as many as workgroup memory has room for.
-pub(crate) const fn prompt_rows(head_dim: u32) -> u32 {
-    if head_stride(head_dim) > 128 { 16 } else { 32 }
+pub(crate) const fn prompt_rows(stride: u32) -> u32 {
+    if stride > 128 { 16 } else { 32 }
 }
 
 /// Elements of the largest heads that attention by tiles computes.
 pub(crate) const PROMPT_HEAD_MAX: u32 = 256;
 
 /// Heads that a workgroup of attention computes at once, of `group` that share keys.
-pub(crate) fn heads_at_once(head_dim: u32, group: u32) -> u32 {
-    let bytes = (head_dim.next_multiple_of(8) + PART) * size_of::<f32>() as u32;
+pub(crate) fn heads_at_once(stride: u32, group: u32) -> u32 {
+    let bytes = (stride + PART) * size_of::<f32>() as u32;
     let most = (ATTEND_BYTES_MAX / bytes).clamp(1, 8);
     // As many workgroups as needed, each with as few heads as then suffice.
     group.div_ceil(group.div_ceil(most))
@@ -180,18 +190,26 @@ impl Kernel {
                 units.size
             ),
             Self::Embed { format } => format!("embed {format:?}"),
-            Self::Heads { head_dim, to_pages } => {
-                let to = if to_pages { "pages" } else { "rows" };
-                format!("heads of {head_dim} to {to}")
-            }
+            Self::Heads { head_dim, pages } => match pages {
+                None => format!("heads of {head_dim} to rows"),
+                Some(kind) => format!("heads of {head_dim} to pages of {kind}"),
+            },
             Self::Attend {
-                head_dim, heads, ..
-            } => format!("attend, {heads} heads of {head_dim}"),
-            Self::AttendPrompt { head_dim, .. } => format!("attend by tiles, heads of {head_dim}"),
-            Self::Merge { head_dim } => format!("merge of heads of {head_dim}"),
+                head_dim,
+                kind,
+                heads,
+                ..
+            } => format!("attend, {heads} heads of {head_dim}, {kind}"),
+            Self::AttendPrompt { head_dim, kind, .. } => {
+                format!("attend by tiles, heads of {head_dim}, {kind}")
+            }
+            Self::Merge { head_dim, .. } => format!("merge of heads of {head_dim}"),
+            Self::AdaptDown => "adapters, to their rank".into(),
+            Self::AdaptUp => "adapters, from their rank".into(),
             Self::Norm => "norm".into(),
             Self::NormParts => "norm of parts".into(),
             Self::Add => "add".into(),
+            Self::Vectors => "vectors in place of tokens".into(),
             Self::Activate => "activate".into(),
             Self::Finish => "finish".into(),
             Self::Gather => "gather".into(),
@@ -233,6 +251,8 @@ impl Kernel {
             Self::NormParts | Self::Finish | Self::Read => &[true, false],
             Self::SortChoices | Self::CopyParts => &[true, false],
             Self::Add => &[true, true, false, false],
+            Self::Vectors => &[true, true, true, false, false],
+            Self::AdaptDown | Self::AdaptUp => &[true, true, true, true, false],
             Self::Matmul { .. } | Self::Tile { .. } | Self::MatrixTile { .. } => {
                 &[true, true, true, true, true, false]
             }
@@ -261,8 +281,9 @@ impl Kernel {
             Self::Matmul { outputs, rows, .. } => vec![('r', outputs), ('c', rows)],
             Self::ExpertMatmul { .. } => vec![('r', EXPERT_OUTPUTS)],
             Self::Attend { heads, .. } => vec![('q', heads)],
-            Self::AttendPrompt { head_dim, .. } => {
-                let (rows, groups) = (prompt_rows(head_dim), 128 / (head_stride(head_dim) / 4));
+            Self::AttendPrompt { head_dim, kind, .. } => {
+                let stride = head_shape(head_dim, kind).stride();
+                let (rows, groups) = (prompt_rows(stride), 128 / (stride / 4));
                 vec![('q', rows / 8), ('v', rows.div_ceil(groups))]
             }
             Self::Tile { rows, .. } => vec![('h', rows)],
@@ -309,31 +330,34 @@ impl Kernel {
                 let squares = square("Rows", "f16, A") + &square("Weights", "f16, B");
                 format_source(format) + &lanes + &squares + &square("Sums", "f32, C")
             }
-            Self::Norm | Self::Add | Self::Share => threads(NORM_THREADS),
+            Self::Norm | Self::Add | Self::Vectors | Self::Share => threads(NORM_THREADS),
             Self::NormParts => threads(PART_THREADS),
-            Self::Heads { head_dim, to_pages } => {
-                let to = format!("const TO_PAGES: bool = {to_pages};\n");
-                threads(PART_THREADS) + &head_constants(head_dim) + &to
+            Self::Heads { head_dim, pages } => {
+                let to = format!("const TO_PAGES: bool = {};\n", pages.is_some());
+                let kind = pages.unwrap_or(KvKind::F16);
+                threads(PART_THREADS) + &head_constants(head_dim, kind) + &to
             }
             Self::Attend {
                 head_dim,
+                kind,
                 page_tokens,
                 ..
             } => {
                 let tokens = format!("const PAGE_TOKENS: u32 = {page_tokens}u;\n");
-                head_constants(head_dim) + &tokens + &span_words()
+                head_constants(head_dim, kind) + &tokens + &span_words()
             }
             Self::AttendPrompt {
                 head_dim,
+                kind,
                 page_tokens,
             } => {
-                let rows = prompt_rows(head_dim);
+                let rows = prompt_rows(head_shape(head_dim, kind).stride());
                 let sizes = format!(
                     "const PAGE_TOKENS: u32 = {page_tokens}u;\nconst ROWS: u32 = {rows}u;\n"
                 );
-                head_constants(head_dim) + &sizes + &span_words()
+                head_constants(head_dim, kind) + &sizes + &span_words()
             }
-            Self::Merge { head_dim } => head_constants(head_dim),
+            Self::Merge { head_dim, kind } => head_constants(head_dim, kind),
             Self::Scan {
                 key_dim,
                 value_dim,
@@ -350,10 +374,11 @@ impl Kernel {
     /// The sections of a kernel's files, in order.
     fn sections(self) -> Vec<&'static str> {
         let norm = |name| vec![section(NORMS, "sums"), section(NORMS, name)];
-        let attend_with = |rest| {
+        let attend_with = |kind: KvKind, rest| {
             vec![
                 section(ATTEND, "common"),
                 section(ATTEND, "operation"),
+                section(PAGES, kind.name()),
                 rest,
             ]
         };
@@ -364,18 +389,30 @@ impl Kernel {
         };
         match self {
             Self::Embed { .. } => vec![EMBED],
-            Self::Tile { .. } => vec![section(TILE, "common"), section(TILE, "matmul")],
-            Self::MatrixTile { .. } => vec![MATRIX_TILE],
+            Self::Tile { .. } => {
+                let common = section(TILE, "common");
+                vec![section(MATMUL, "product"), common, section(TILE, "matmul")]
+            }
+            Self::MatrixTile { .. } => vec![section(MATMUL, "product"), MATRIX_TILE],
             Self::SortChoices => vec![section(TILE, "sort")],
             Self::ExpertTile { .. } => vec![section(TILE, "common"), section(TILE, "experts")],
-            Self::Matmul { .. } => vec![MATMUL],
+            Self::Matmul { .. } => vec![section(MATMUL, "product"), section(MATMUL, "few")],
             Self::Norm => norm("norm"),
             Self::NormParts => norm("parts"),
             Self::Add => norm("add"),
+            Self::Vectors => norm("vectors"),
             Self::Share => norm("share"),
-            Self::Heads { .. } => vec![section(NORMS, "sums"), HEADS],
-            Self::Attend { .. } => attend_with(section(ATTEND, "attend")),
-            Self::AttendPrompt { .. } => attend_with(ATTEND_PROMPT),
+            Self::Heads { pages, .. } => {
+                let kind = pages.unwrap_or(KvKind::F16);
+                let mut all = vec![section(NORMS, "sums"), section(HEADS, "heads")];
+                if kind.is_quantized() {
+                    all.push(section(HEADS, "quants"));
+                }
+                all.push(section(HEADS, kind.name()));
+                all
+            }
+            Self::Attend { kind, .. } => attend_with(kind, section(ATTEND, "attend")),
+            Self::AttendPrompt { kind, .. } => attend_with(kind, ATTEND_PROMPT),
             Self::Merge { .. } => vec![section(ATTEND, "common"), section(ATTEND, "merge")],
             Self::Activate => vec![section(ROWS, "activate")],
             Self::Finish => vec![section(ROWS, "finish")],
@@ -390,6 +427,8 @@ impl Kernel {
             Self::Keep => recurrent("keep"),
             Self::ScanGates => recurrent("gates"),
             Self::Scan { .. } => recurrent("scan"),
+            Self::AdaptDown => vec![section(ADAPTERS, "pairs"), section(ADAPTERS, "down")],
+            Self::AdaptUp => vec![section(ADAPTERS, "pairs"), section(ADAPTERS, "up")],
             Self::Route => vec![section(EXPERTS, "route")],
             Self::Combine => vec![section(EXPERTS, "combine")],
             Self::ExpertMatmul { .. } => vec![section(EXPERTS, "product")],
@@ -397,21 +436,30 @@ impl Kernel {
     }
 }
 
-/// Elements of a head with their padding.
-const fn head_stride(head_dim: u32) -> u32 {
-    head_dim.next_multiple_of(8)
+/// A cache with one such head.
+const fn head_shape(head_dim: u32, kind: KvKind) -> CacheShape {
+    CacheShape {
+        layers: 1,
+        pages: 1,
+        page_tokens: 1,
+        kv_heads: 1,
+        head_dim,
+        kind,
+    }
 }
 
 fn span_words() -> String {
     format!("const SPAN_WORDS: u32 = {SPAN_WORDS}u;\n")
 }
 
-fn head_constants(head_dim: u32) -> String {
-    let stride = head_stride(head_dim);
+fn head_constants(head_dim: u32, kind: KvKind) -> String {
+    let shape = head_shape(head_dim, kind);
+    let (stride, row, scales) = (shape.stride(), shape.row_words(), shape.scale_words());
     // A thread holds four elements of a head: 128 threads for 512 elements, 256 for the latents of DeepSeek.
     let threads = if stride > 512 { 256 } else { 128 };
     format!(
-        "const HEAD_DIM: u32 = {head_dim}u;\nconst STRIDE: u32 = {stride}u;\nconst HEAD_THREADS: u32 = {threads}u;\n"
+        "const HEAD_DIM: u32 = {head_dim}u;\nconst STRIDE: u32 = {stride}u;\nconst HEAD_THREADS: u32 = {threads}u;\n\
+         const KV_ROW: u32 = {row}u;\nconst KV_SCALES: u32 = {scales}u;\nconst SCALE_GROUP: u32 = {SCALE_GROUP}u;\n"
     )
 }
 

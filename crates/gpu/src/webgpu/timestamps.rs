@@ -15,6 +15,8 @@ pub(super) struct Timestamps {
     moments: QuerySet,
     resolved: wgpu::Buffer,
     staging: wgpu::Buffer,
+    /// Dispatches that there is room for.
+    dispatches: usize,
     /// Seconds between two values of the clock.
     tick: f64,
 }
@@ -25,7 +27,8 @@ impl Timestamps {
         if !device.facts().has_timestamps {
             return Ok(None);
         }
-        let count = 2 * dispatches.clamp(1, TIMED_MAX) as u32;
+        let dispatches = dispatches.clamp(1, TIMED_MAX);
+        let count = 2 * dispatches as u32;
         let bytes = u64::from(count) * MOMENT_BYTES;
         let resolve = BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC;
         let read = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
@@ -38,6 +41,7 @@ impl Timestamps {
             moments: device.checked(|device| device.create_query_set(&descriptor))?,
             resolved: buffer(device, "times", bytes, resolve)?,
             staging: buffer(device, "times", bytes, read)?,
+            dispatches,
             tick: f64::from(device.queue().get_timestamp_period()) / 1e9,
         }))
     }
@@ -45,7 +49,7 @@ impl Timestamps {
     /// What makes a pass write the time of this dispatch.
     pub(super) fn of_pass(&self, dispatch: usize) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
         let first = 2 * dispatch as u32;
-        (dispatch < TIMED_MAX).then_some(wgpu::ComputePassTimestampWrites {
+        (dispatch < self.dispatches).then_some(wgpu::ComputePassTimestampWrites {
             query_set: &self.moments,
             beginning_of_pass_write_index: Some(first),
             end_of_pass_write_index: Some(first + 1),
@@ -59,7 +63,7 @@ impl Timestamps {
         mut encoder: wgpu::CommandEncoder,
         dispatches: usize,
     ) -> Result<Vec<f64>, DeviceError> {
-        let dispatches = dispatches.min(TIMED_MAX);
+        let dispatches = dispatches.min(self.dispatches);
         let bytes = 2 * dispatches as u64 * MOMENT_BYTES;
         if bytes > 0 {
             encoder.resolve_query_set(&self.moments, 0..2 * dispatches as u32, &self.resolved, 0);

@@ -2,7 +2,7 @@
 
 use crate::operation::{Operation, Program};
 
-/// Multiply-adds of a submit, at most, unless a single operation has more: 1 to 2 seconds of a weak integrated GPU. Drivers
+/// Multiply-adds of a submit, at most, unless a single workgroup has more: 1 to 2 seconds of a weak integrated GPU. Drivers
 /// take longer submits for a hang and reset the device: Windows after 2 seconds. A step of a single row has less in models of up to
 /// 100 billion weights.
 pub(super) const SUBMIT_WORK_MAX: u64 = 100_000_000_000;
@@ -58,6 +58,16 @@ impl Work {
         }
     }
 
+    /// The work of `some` of `all` outputs.
+    pub(super) fn part(self, some: u32, all: u32) -> Self {
+        let part = |work: u64| work * u64::from(some) / u64::from(all.max(1));
+        Self {
+            row: part(self.row),
+            position: part(self.position),
+            ..self
+        }
+    }
+
     /// The work for so many rows, the longest of which sees `positions`.
     pub(super) fn of(self, rows: u32, positions: u32) -> u64 {
         let seen = u64::from(positions.min(self.positions_max));
@@ -98,6 +108,7 @@ mod tests {
             page_tokens: 16,
             kv_heads: 2,
             head_dim: 20,
+            kind: kernels::KvKind::F16,
         });
         let at = At::start(BufferId(0));
         let experts = Operation::ExpertMatmul {
@@ -118,6 +129,7 @@ mod tests {
             scale: 1.0,
             cap: None,
             window,
+            blocks: false,
             sinks: None,
             out: at,
         };
@@ -139,5 +151,7 @@ mod tests {
         }
         let work = Work::of_operation(&program, &attention(None));
         assert_eq!(work.of(u32::MAX, u32::MAX), u64::MAX);
+        let work = Work::of_operation(&program, &product(matrix));
+        assert_eq!(work.part(3, 12).of(7, 100), 7 * 3 * 64);
     }
 }

@@ -3,7 +3,8 @@
 const CONFIG: &str = include_str!("../../../weights/src/config/mod.rs");
 const TRAITS: &str = include_str!("../../../weights/src/config/traits.rs");
 /// Everything that computes or refuses.
-const READERS: [&str; 10] = [
+const READERS: [&str; 11] = [
+    include_str!("../../src/model.rs"),
     include_str!("../../src/program/mod.rs"),
     include_str!("../../src/program/attention.rs"),
     include_str!("../../src/program/dense.rs"),
@@ -17,9 +18,7 @@ const READERS: [&str; 10] = [
 ];
 
 /// Fields of [`weights::Config`] that others are made of: computations read those.
-const OF_CONFIG: [&str; 9] = [
-    // Of rows that are vectors, which a device refuses.
-    "deepstack",
+const OF_CONFIG: [&str; 8] = [
     "architecture",
     "layers",
     "layers_ignored",
@@ -33,7 +32,6 @@ const OF_CONFIG: [&str; 9] = [
 /// Fields of `Traits` that are read where the configuration or the weights are: what they decide is a field of `Config`, or
 /// a parameter that is there or not.
 const OF_LOADING: [&str; 33] = [
-    // Of rows that are vectors, which a device refuses: their positions, and what they see.
     "axes",
     "blocks",
     "pairs",

@@ -61,9 +61,12 @@ impl Bench {
         } else {
             Box::new(StepByStep(model))
         };
+        Self::with(model, EngineConfig::default())
+    }
+
+    pub(crate) fn with(model: Box<dyn Forward>, config: EngineConfig) -> Self {
         let now = epoch();
-        let mut engine =
-            Engine::new(model, EngineConfig::default(), now).expect("a valid configuration");
+        let mut engine = Engine::new(model, config, now).expect("a valid configuration");
         let limits = PoolLimits {
             segments_max: 1 << 14,
         };

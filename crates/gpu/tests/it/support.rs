@@ -78,7 +78,11 @@ pub(crate) fn options() -> Options {
         logit_rows_max: ROWS,
         spans_max: ROWS,
         draws_max: 2 * ROWS,
+        kv: KvKind::F16,
         states: 8,
+        block_rows: 0,
+        mtp: false,
+        vectors: true,
         exact: false,
     }
 }
@@ -138,15 +142,20 @@ pub(crate) fn in_floats(gguf: &Gguf) -> Gguf {
 
 /// The model on the processor, in floats.
 pub(crate) fn on_cpu(spec: &SynthSpec) -> cpu::Model {
+    on_cpu_with(spec, KvKind::F16)
+}
+
+/// As [`on_cpu`], with keys and values of this kind, and the MTP head if the file has one.
+pub(crate) fn on_cpu_with(spec: &SynthSpec, kv: KvKind) -> cpu::Model {
     let options = cpu::LoadOptions {
         context_max: None,
         page_tokens: PAGE,
         pages: PAGES,
-        kv: KvKind::F16,
+        kv,
         states: 8,
         rows_max: ROWS,
         logit_rows_max: ROWS,
-        mtp: false,
+        mtp: spec.mtp,
     };
     let (isa, pool) = (Isa::detect(), Pool::new(1));
     cpu::Model::load(in_floats(&gguf(spec)), isa, pool, &options, &mut |_| {}).expect("a model")

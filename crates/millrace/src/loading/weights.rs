@@ -3,8 +3,9 @@
 
 use super::device::load_on_gpu;
 use super::memory::{StateBudget, encoder_options, load_encoder, whole_text_options};
+use super::seeing_model::with_tower;
 use crate::clock::{now, now_unix_s};
-use crate::config::{MmprojChoice, Settings, Speculation, memory};
+use crate::config::{Settings, Speculation, memory};
 use crate::failure::Failure;
 use crate::model_files::{FittingTower, ModelPurpose, ModelSource, ModelText, arithmetic_name};
 use crate::model_lookup::find_model;
@@ -50,18 +51,6 @@ pub(super) struct PackedModel {
 }
 
 impl PackedModel {
-    /// Whether the model was loaded with its tower, where there is one.
-    pub(super) fn sees_images(&mut self, source: &ModelSource) -> bool {
-        let sees = self.model.encoder().is_some();
-        if !sees {
-            tracing::warn!(
-                "{}: reads text only: a GPU does not compute images yet (model.device = cpu, or --mmproj FILE, has the processor compute the model)",
-                source.name
-            );
-        }
-        sees
-    }
-
     /// Bytes with every page and every state used.
     pub(super) fn bytes_in_all(&self) -> u64 {
         let bytes = &self.bytes;
@@ -77,11 +66,15 @@ pub(super) fn load_weights(
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<PackedModel, Failure> {
-    let wants_tower = matches!(settings.model.mmproj, MmprojChoice::File(_));
-    let on_gpu = (&files, adapters, wants_tower && tower.is_some());
-    match load_on_gpu(source, on_gpu, isa, settings, report)? {
-        Some(model) => Ok(model),
-        None => load_on_processor((files, adapters, tower), isa, settings, report),
+    let seen = tower.as_ref().map(|tower| tower.config.rows_max());
+    let on_gpu = (&files, adapters, seen);
+    match (load_on_gpu(source, on_gpu, isa, settings, report)?, tower) {
+        (Some(model), None) => Ok(model),
+        (Some(model), Some(tower)) => {
+            let pool = compute_pool(&tower.files, settings)?;
+            with_tower(model, tower, (isa, pool), report)
+        }
+        (None, tower) => load_on_processor((files, adapters, tower), isa, settings, report),
     }
 }
 
@@ -92,7 +85,6 @@ pub(super) fn load_on_processor(
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<PackedModel, Failure> {
-    let threads = compute_threads(&files, settings)?;
     let options = load_options(&files, settings)?;
     let mut tenths = 0;
     let mut progress = |packed: Packed| {
@@ -104,11 +96,8 @@ pub(super) fn load_on_processor(
         report(load_progress(packed));
     };
     let started = now();
-    let pool = Pool::try_new(threads).map_err(|why| {
-        Failure::user(format!(
-            "{why} (the limit is that of processes, ulimit -u, or pids.max of the control group)"
-        ))
-    })?;
+    let pool = compute_pool(&files, settings)?;
+    let threads = pool.threads();
     let mut cached = CachedLoad::begin(settings, &files, (isa, options.mtp), now_unix_s());
     let sections = (
         &mut cached.sections,
@@ -177,6 +166,15 @@ fn compute_threads(files: &ModelFiles, settings: &Settings) -> Result<usize, Fai
 /// Bytes of a model's files for each compute thread that is worth its synchronization: a thread reads them in some tens of
 /// microseconds, and a step has a few dozen barriers of a microsecond each.
 const THREAD_BYTES_MIN: u64 = 1 << 20;
+
+/// The compute threads of a model, started.
+fn compute_pool(files: &ModelFiles, settings: &Settings) -> Result<Pool, Failure> {
+    Pool::try_new(compute_threads(files, settings)?).map_err(|why| {
+        Failure::user(format!(
+            "{why} (the limit is that of processes, ulimit -u, or pids.max of the control group)"
+        ))
+    })
+}
 
 /// Compute threads of a model whose files have `bytes`, on a machine with `processors`.
 fn default_threads(bytes: u64, processors: usize) -> usize {

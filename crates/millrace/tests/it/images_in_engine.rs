@@ -68,7 +68,7 @@ impl Bench {
         let load = model.load_tower(tower, config.clone(), preset, &mut |_| {});
         load.unwrap();
         let capabilities = model.capabilities();
-        let abilities = (capabilities.axes, capabilities.blocks);
+        let abilities = (capabilities.axes, model.blocks().is_some());
         let wanted = (preset.contains("qwen"), preset.contains("gemma"));
         assert_eq!(abilities, wanted, "{preset}");
         let now = Instant::now();
@@ -228,12 +228,12 @@ fn answers_have_equal_bits_in_every_engine() {
         let plain = EngineConfig::default();
         let engines = [
             (64, 0, plain),
-            // Small steps where rows do not see each other, and a cache for less than an image.
+            // Steps smaller than an image, and a cache for less than one.
             (
                 64,
                 3,
                 EngineConfig {
-                    step_tokens: 70,
+                    step_tokens: 40,
                     step_target: Some(Duration::from_micros(1500)),
                     encodings_bytes_max: 1,
                     ..plain

@@ -43,7 +43,7 @@ pub(crate) use experts::{read_of_encoder as read_experts_of_encoder, refuse as r
 pub(crate) use heads::HeadSizes;
 pub use latent::LatentConfig;
 pub use recurrent::{RecurrentConfig, RecurrentPart};
-pub use rope::RopeConfig;
+pub use rope::{RopeConfig, table_of_axes};
 pub use router::RouterConfig;
 pub use scales::{Scales, Temperature};
 pub use shapes::LayerShape;
@@ -55,7 +55,7 @@ use keys::Keys;
 use limits::COLUMN_GROUP;
 use recurrent_rule::RecurrentRule;
 use rope::RopeSizes;
-use traits::{FeedRule, Traits};
+use traits::{BlockRule, FeedRule, Traits};
 
 /// Configuration of a decoder: all numbers that the forward pass needs besides the weights.
 #[derive(Clone, Debug, PartialEq)]
@@ -193,6 +193,20 @@ impl Config {
     /// Whether rows turn by three positions.
     pub fn has_axes(&self) -> bool {
         !self.rope.axes.is_empty()
+    }
+
+    /// Whether rows of one image see each other in some layer.
+    pub fn has_blocks(&self) -> bool {
+        (0..self.layers).any(|layer| self.sees_block(layer))
+    }
+
+    /// Whether rows of one image see each other in layer `layer`.
+    pub fn sees_block(&self, layer: usize) -> bool {
+        match self.traits.blocks {
+            BlockRule::Never => false,
+            BlockRule::All => true,
+            BlockRule::Windowed => self.per_layer == 0 && self.windows[layer].is_some(),
+        }
     }
 
     /// Entries that the model gives of a token in place of logits: of the hidden state, or of its head.

@@ -3,7 +3,7 @@
 use super::keys::Keys;
 use super::traits::{AxisRule, FactorRule, LocalRope, Traits};
 use super::{ConfigError, limits};
-use kernels::{RopePairs, RopeSpec, Yarn};
+use kernels::{Rope, RopePairs, RopeSpec, Yarn};
 
 /// Fast and slow bounds of YaRN's ramp, in turns over the original context: the values of the paper (Peng et
 /// al. 2023, section 3.2).
@@ -67,6 +67,25 @@ impl RopeConfig {
             beta_slow: self.yarn_turns.1,
             truncated: self.yarn_truncated,
             original_context: self.context_original,
+        }
+    }
+}
+
+/// Writes the cosines and sines of a row at three positions; `axis_of[i]` is the one that turns pair `i`.
+pub fn table_of_axes(rope: &Rope, axis_of: &[u8], axes: [u32; 3], table: &mut [f32]) {
+    rope.table(axes[0] as usize, table);
+    let mut other = [0.0; limits::HEAD_DIM];
+    let other = &mut other[..table.len()];
+    for axis in 1..3 {
+        if axes[axis] == axes[0] {
+            continue;
+        }
+        rope.table(axes[axis] as usize, other);
+        let pairs = table.chunks_exact_mut(2).zip(other.chunks_exact(2));
+        for ((turn, other), found) in pairs.zip(axis_of) {
+            if usize::from(*found) == axis {
+                turn.copy_from_slice(other);
+            }
         }
     }
 }

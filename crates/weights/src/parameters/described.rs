@@ -5,9 +5,10 @@
 
 use super::Weights;
 use super::described_tensors::DescribedTensors;
-use super::tensors::{Packing, Stored};
+use super::tensors::{Packing, Projecting, Stored};
 use crate::{Config, LoadError, ModelFiles};
 use kernels::{Format, Pool};
+use std::sync::Arc;
 
 /// Matrices, stacks and tables as descriptions.
 pub enum Described {}
@@ -48,6 +49,8 @@ pub struct DescribedMatrix {
     pub sources: Vec<TensorRows>,
     /// Change of the stored rows.
     pub(super) change: RowChange,
+    /// The bytes, of a matrix that is in no tensor of the model's files.
+    pub(super) at_hand: Option<Arc<[u8]>>,
 }
 
 /// Rows of one tensor.
@@ -84,6 +87,20 @@ pub(super) enum RowChange {
 }
 
 impl DescribedMatrix {
+    /// Matrices of these floats, which are in no tensor of the model's files.
+    pub(super) fn of_floats((count, rows, cols): (usize, usize, usize), floats: &[f32]) -> Self {
+        let bytes = floats.iter().flat_map(|x| x.to_le_bytes()).collect();
+        Self {
+            format: Format::F32,
+            count,
+            rows,
+            cols,
+            sources: Vec::new(),
+            change: RowChange::None,
+            at_hand: Some(bytes),
+        }
+    }
+
     /// Bytes of a row.
     pub fn row_bytes(&self) -> usize {
         self.cols / self.format.block_weights() * self.format.block_bytes()
@@ -102,6 +119,12 @@ impl Stored for DescribedMatrix {
 
     fn bytes(&self) -> usize {
         self.all_rows().saturating_mul(self.row_bytes())
+    }
+}
+
+impl Projecting for DescribedMatrix {
+    fn shape(&self) -> (usize, usize) {
+        (self.rows, self.cols)
     }
 }
 

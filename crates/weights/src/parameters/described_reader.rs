@@ -35,6 +35,9 @@ impl<'a> DescribedReader<'a> {
         matrix: &DescribedMatrix,
         mut take: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
+        if let Some(bytes) = &matrix.at_hand {
+            return take(bytes);
+        }
         for source in &matrix.sources {
             let name = &source.tensor;
             self.open(name)?;

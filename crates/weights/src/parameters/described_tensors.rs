@@ -52,6 +52,7 @@ fn of_one(
             runs,
         }],
         change: RowChange::None,
+        at_hand: None,
     }
 }
 
@@ -117,6 +118,7 @@ impl Tensors for DescribedTensors<'_> {
         let whole = vec![RowRun::whole(rows)];
         Ok(DescribedMatrix {
             change: RowChange::Floats,
+            at_hand: None,
             ..of_one(name, Format::F32, (1, rows, cols), whole)
         })
     }
@@ -189,6 +191,7 @@ impl Tensors for DescribedTensors<'_> {
         };
         let keys = DescribedMatrix {
             change: RowChange::Columns,
+            at_hand: None,
             ..of_one(name, Format::F32, (heads, rank, plain), vec![run(0, plain)])
         };
         let values = vec![run(plain, value)];

@@ -29,6 +29,15 @@ impl<P: Packing> RankGroup<P> {
         let at = self.adapters.binary_search(&adapter).ok()?;
         Some((at, self.scales[at]))
     }
+
+    pub(super) fn new(pairs: &[(usize, &LowRank)], down: P::Stack, up: P::Stack) -> Self {
+        Self {
+            adapters: pairs.iter().map(|(adapter, _)| *adapter).collect(),
+            scales: pairs.iter().map(|(_, pair)| pair.scale).collect(),
+            down,
+            up,
+        }
+    }
 }
 
 impl RankGroup {
@@ -47,12 +56,7 @@ impl RankGroup {
             let kept = &pair.up[rows.start * rank..rows.end * rank];
             up.pack(pool, at, &bytes(kept))?;
         }
-        Ok(Self {
-            adapters: pairs.iter().map(|(adapter, _)| *adapter).collect(),
-            scales: pairs.iter().map(|(_, pair)| pair.scale).collect(),
-            down,
-            up,
-        })
+        Ok(Self::new(pairs, down, up))
     }
 }
 

@@ -57,7 +57,7 @@ pub use recurrent::Recurrent;
 pub use row_table::RowTable;
 pub use short_conv::ShortConv;
 pub use state_head::{HeadProjections, SCORED_ANSWERS};
-pub use tensors::{KernelPacking, MatrixOf, Packing, StackOf, Stored, Tensors};
+pub use tensors::{KernelPacking, MatrixOf, Packing, Projecting, StackOf, Stored, Tensors};
 pub use tower::{Merger, TowerHead, TowerLayer, TowerWeights};
 
 use crate::config::limits;

@@ -24,6 +24,18 @@ pub trait Stored {
     fn bytes(&self) -> usize;
 }
 
+/// A projection's matrix, however it is kept.
+pub trait Projecting {
+    /// Outputs and inputs.
+    fn shape(&self) -> (usize, usize);
+}
+
+impl Projecting for Matrix {
+    fn shape(&self) -> (usize, usize) {
+        (self.rows(), self.cols())
+    }
+}
+
 impl Stored for Matrix {
     fn format(&self) -> Format {
         self.format()

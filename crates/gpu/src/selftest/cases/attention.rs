@@ -3,19 +3,22 @@
 use super::{Builder, Case, Noise};
 use crate::operation::{CacheShape, HeadsTo, Operation, RowSet, Turn};
 use crate::record::{Row, Span};
+use kernels::KvKind;
 
-/// Elements, key heads, query heads of each key head, and positions of a page.
-pub(crate) type HeadShape = (u32, u32, u32, u32);
+/// Elements, key heads, query heads of each key head, positions of a page, and storage format.
+pub(crate) type HeadShape = (u32, u32, u32, u32, KvKind);
 
-pub(super) fn heads((head_dim, kv_heads, group, page_tokens): HeadShape) -> Case {
-    let mut builder = Builder::new(format!("heads of {head_dim}"));
-    let cache = builder.cache(CacheShape {
+pub(super) fn heads((head_dim, kv_heads, group, page_tokens, kind): HeadShape) -> Case {
+    let mut builder = Builder::new(format!("heads of {head_dim}, {kind}"));
+    let shape = CacheShape {
         layers: 2,
         pages: 3,
         page_tokens,
         kv_heads,
         head_dim,
-    });
+        kind,
+    };
+    let cache = builder.cache(shape);
     let dims = [head_dim / 2 * 2, (head_dim / 4 * 2).max(2)];
     let query_heads = kv_heads * group;
     let kinds = [
@@ -51,6 +54,7 @@ pub(super) fn heads((head_dim, kv_heads, group, page_tokens): HeadShape) -> Case
                     adjacent,
                 }),
                 tempered,
+                transformed: shape.transformed(),
                 to,
             });
         }
@@ -69,11 +73,11 @@ pub(super) fn heads((head_dim, kv_heads, group, page_tokens): HeadShape) -> Case
 
 /// Attention of a long span by tiles, the last of few rows, next to a span of one row.
 pub(in crate::selftest) fn attend_tiles(
-    (head_dim, kv_heads, group, page_tokens): HeadShape,
+    (head_dim, kv_heads, group, page_tokens, kind): HeadShape,
 ) -> Case {
     const LONG: u32 = 37;
-    let mut case = attend((head_dim, kv_heads, group, page_tokens), true);
-    case.name = format!("attend by tiles, {group} heads of {head_dim}");
+    let mut case = attend((head_dim, kv_heads, group, page_tokens, kind), true);
+    case.name = format!("attend by tiles, {group} heads of {head_dim}, {kind}");
     let heads = kv_heads * group;
     let mut noise = Noise(head_dim + group);
     for (shape, rows) in case.program.buffers.iter_mut().zip(&mut case.buffers) {
@@ -88,6 +92,10 @@ pub(in crate::selftest) fn attend_tiles(
         ..Row::default()
     };
     let mut rows: Vec<Row> = (0..LONG).map(|at| row(60 + at, 0, 0)).collect();
+    // Rows that see each other, in two tiles.
+    for at in 20..LONG - 1 {
+        rows[at as usize].after = LONG - 2 - at;
+    }
     rows.push(row(300, entries, 1));
     let tables = case.record.words()[case.record.tables_at() as usize..].to_vec();
     let span = |first, rows| Span {
@@ -104,11 +112,12 @@ pub(in crate::selftest) fn attend_tiles(
 
 /// Attention of three rows; with contexts of several parts if `long`.
 pub(in crate::selftest) fn attend(
-    (head_dim, kv_heads, group, page_tokens): HeadShape,
+    (head_dim, kv_heads, group, page_tokens, kind): HeadShape,
     long: bool,
 ) -> Case {
-    let kind = if long { "long" } else { "short" };
-    let mut builder = Builder::new(format!("attend, {group} heads of {head_dim}, {kind}"));
+    let len = if long { "long" } else { "short" };
+    let name = format!("attend, {group} heads of {head_dim}, {kind}, {len}");
+    let mut builder = Builder::new(name);
     let positions: [u32; 3] = if long { [0, 300, 777] } else { [0, 5, 40] };
     let table_len = (positions[2] + 1).div_ceil(page_tokens);
     let cache = builder.cache(CacheShape {
@@ -117,15 +126,16 @@ pub(in crate::selftest) fn attend(
         page_tokens,
         kv_heads,
         head_dim,
+        kind,
     });
     let heads = kv_heads * group;
     let query = builder.buffer(3, heads * head_dim);
     let values = &mut builder.case.buffers[query.buffer.0 as usize];
     values.iter_mut().for_each(|x| *x *= 3.0);
-    for (cap, window, sinks) in [
-        (None, None, false),
-        (Some(2.0), Some(30), true),
-        (None, Some(400), true),
+    for (cap, window, blocks, sinks) in [
+        (None, None, true, false),
+        (Some(2.0), Some(30), true, true),
+        (None, Some(400), false, true),
     ] {
         let out = builder.buffer(3, heads * head_dim);
         let sinks = sinks.then(|| builder.vector(heads));
@@ -137,6 +147,7 @@ pub(in crate::selftest) fn attend(
             scale: 0.3,
             cap,
             window,
+            blocks,
             sinks,
             out,
         });
@@ -148,7 +159,12 @@ pub(in crate::selftest) fn attend(
         ..Row::default()
     };
     let [a, b, c] = positions;
-    let rows = [row(a, 0), row(b, table_len), row(c, 0)];
+    // The second is in a block of rows that see each other.
+    let second = Row {
+        after: 7,
+        ..row(b, table_len)
+    };
+    let rows = [row(a, 0), second, row(c, 0)];
     builder.rows(RowSet::All, &rows, [&[]; 2]);
     let first = (0..table_len).map(|entry| (entry * 5 + 2) % (table_len + 2));
     let second = (0..table_len).map(|entry| (entry * 3 + 1) % (table_len + 2));

@@ -71,6 +71,18 @@ pub(super) fn convolution() -> Case {
         silu: false,
         out,
     });
+    // The hidden states before rows.
+    let [hidden, before] = [37, 37 + 44].map(|cols| builder.buffer(ROWS, cols));
+    let taps = [[1.0; 37], [0.0; 37]].concat();
+    let taps = builder.case.program.vector(&taps);
+    builder.push(Operation::Convolve {
+        input: hidden,
+        layer: shape.layers,
+        taps,
+        bias: None,
+        silu: false,
+        out: before.right_by(44),
+    });
     let x = builder.buffer(ROWS, 70);
     let weights = builder.vector(cols);
     builder.push(Operation::Share {
@@ -120,6 +132,7 @@ fn states(builder: &mut Builder, conv_cols: u32, scan: Option<ScanHeads>) -> Sta
         conv_rows: 3,
         conv_cols,
         scan,
+        hidden: 37,
     };
     builder.case.program.states = Some(shape);
     shape

@@ -39,7 +39,7 @@ impl Twin<'_> {
         else {
             return;
         };
-        let (cols, kept) = (shape.conv_cols as usize, shape.conv_rows as usize);
+        let [kept, cols] = shape.convolution(layer).map(|size| size as usize);
         for span in self.spans() {
             let state = |states: &[f32], state: u32| {
                 states[state as usize * kept * cols..][..kept * cols].to_vec()
@@ -50,7 +50,7 @@ impl Twin<'_> {
                 None => vec![0.0; kept * cols],
             };
             for row in span.first..span.first + span.rows {
-                inputs.extend(self.read(input, row as usize, shape.conv_cols));
+                inputs.extend(self.read(input, row as usize, cols as u32));
             }
             for row in 0..span.rows as usize {
                 let element = |col: usize| {

@@ -85,7 +85,9 @@ impl Planner<'_> {
         let matrix = &memory.matrices[stack.0 as usize];
         let outputs = shape.unit_rows;
         let count = shape.rows / outputs.max(1);
+        let work = self.work;
         for part in &matrix.parts {
+            self.work = work.part(part.rows, shape.rows);
             let [x_at, x_row] = self.place(input);
             let mut constants = vec![outputs];
             constants.extend(row_words(matrix, format));
@@ -111,14 +113,26 @@ impl Planner<'_> {
             };
             let kernel = [(few_max, Kernel::ExpertMatmul { format })];
             let buffers = [low, high, scales, x, &memory.vectors, chosen, written];
-            let grid = Grid::Choices { outputs, used };
-            self.push_all(&kernel, &buffers, constants, grid)?;
+            self.push_all(
+                &kernel,
+                &buffers,
+                constants,
+                Grid::Choices { outputs, used },
+            )?;
             if !has_tiles {
                 continue;
             }
             let kernel = [(u32::MAX, Kernel::ExpertTile { format })];
-            let order = &memory.order;
-            let buffers = [low, high, scales, x, &memory.vectors, order, written];
+            self.work = work.part(part.rows, shape.rows);
+            let buffers = [
+                low,
+                high,
+                scales,
+                x,
+                &memory.vectors,
+                &memory.order,
+                written,
+            ];
             let grid = Grid::Tiles {
                 outputs,
                 count,
@@ -161,7 +175,7 @@ fn sorted_at(count: u32, used: u32, rows_max: u32) -> u32 {
 
 /// Words of the sorted choices of a program's experts, with their tiles.
 pub(in crate::webgpu) fn order_words(program: &Program) -> u64 {
-    let words = program.steps.iter().map(|step| match step.operation {
+    let words = program.all_steps().map(|step| match step.operation {
         Operation::Route { count, used, .. } if !program.exact => {
             u64::from(sorted_at(count, used, program.rows_max) + program.rows_max * used)
         }

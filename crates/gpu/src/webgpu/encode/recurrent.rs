@@ -24,12 +24,13 @@ impl Planner<'_> {
         let memory = self.memory;
         let [states, _] = &memory.states[layer as usize];
         let (vectors, record) = (&memory.vectors, &memory.record);
-        let mut kept = vec![shape.conv_cols, shape.conv_rows];
+        let [conv_rows, conv_cols] = shape.convolution(layer);
+        let mut kept = vec![conv_cols, conv_rows];
         kept.extend(self.place(input));
         let mut constants = kept.clone();
         constants.extend(self.place(out));
         constants.extend([taps.0, vector(bias), u32::from(silu)]);
-        let blocks = shape.conv_cols.div_ceil(256);
+        let blocks = conv_cols.div_ceil(256);
         let buffers = [
             vectors,
             record,

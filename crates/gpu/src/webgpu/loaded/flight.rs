@@ -26,7 +26,7 @@ impl Loaded {
     /// # Panics
     /// If the record has more words than the program's bound.
     pub(crate) fn start(&mut self, record: &Record) -> Result<(), DeviceError> {
-        let encoder = self.encode_batch(record);
+        let encoder = self.encode_batch(record, false);
         self.device.submit(Some(encoder.finish()));
         self.device.check()
     }

@@ -7,7 +7,10 @@
 use super::super::weights::PackedModel;
 use crate::clock::now;
 use crate::failure::Failure;
-use model::{Ahead, Batch, Capabilities, DeviceFault, Dims, Forward, ForwardError, PageId};
+use model::{
+    AdvanceBlock, Ahead, Batch, Capabilities, DeviceFault, Dims, Forward, ForwardError, PageId,
+    Predict,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -113,6 +116,14 @@ impl Forward for FallbackModel {
 
     fn ahead(&mut self) -> Option<&mut dyn Ahead> {
         self.model.ahead()
+    }
+
+    fn blocks(&mut self) -> Option<&mut dyn AdvanceBlock> {
+        self.model.blocks()
+    }
+
+    fn mtp_head(&mut self) -> Option<&mut dyn Predict> {
+        self.model.mtp_head()
     }
 
     fn recover(&mut self) -> Result<(), ForwardError> {

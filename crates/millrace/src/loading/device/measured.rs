@@ -6,7 +6,6 @@ use crate::config::DeviceChoice;
 use crate::failure::Failure;
 use bench::speed::{KernelUse, SpeedDevice, SpeedOptions, SpeedReport, measure_on_device};
 use gpu::{Device, LoadError, Model, Options};
-use kernels::KvKind;
 use model::Batch;
 use std::sync::Arc;
 use weights::ModelFiles;
@@ -22,11 +21,6 @@ pub(crate) fn measure_on_gpu(
     exact: bool,
     options: &SpeedOptions,
 ) -> Result<SpeedReport, Failure> {
-    if options.kv != KvKind::F16 {
-        return Err(Failure::user(
-            "--kv-type: a KV cache of 8 or 4 bits is computed on the CPU only",
-        ));
-    }
     let device = Arc::new(Device::open(&selection(choice)).map_err(Failure::user)?);
     let begun = now();
     let read = device.read_bandwidth(|| now() - begun);
@@ -44,7 +38,11 @@ pub(crate) fn measure_on_gpu(
             logit_rows_max: options.logit_rows_max,
             spans_max: options.logit_rows_max,
             draws_max: options.logit_rows_max,
+            kv: options.kv,
             states: options.states,
+            block_rows: 0,
+            mtp: options.mtp,
+            vectors: false,
             exact,
         };
         let files = Arc::new(ModelFiles::from(gguf));

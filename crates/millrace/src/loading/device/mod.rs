@@ -40,7 +40,7 @@ mod absent {
     /// The settings name a GPU.
     pub(in super::super) fn load_on_gpu(
         _: &ModelSource,
-        _: (&ModelFiles, &[Adapter], bool),
+        _: (&ModelFiles, &[Adapter], Option<usize>),
         _: Isa,
         settings: &Settings,
         _: &mut dyn FnMut(LoadProgress),

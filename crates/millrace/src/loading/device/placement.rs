@@ -1,15 +1,16 @@
 //! The choice of a GPU, and the loading of a model to it.
 
+use super::super::adapters::OpenedAdapters;
 use super::super::weights::{PackedModel, load_on_processor, load_options, load_progress};
 use super::fallback::FallbackModel;
 use crate::clock::now;
-use crate::config::{DeviceChoice, Interface, KvType, Settings, Speculation};
+use crate::config::{DeviceChoice, Interface, Settings};
 use crate::failure::Failure;
 use crate::model_files::ModelSource;
 use bench::limits::read_bandwidth;
 use cpu::ModelBytes;
 use gpu::{Absent, Device, Kind, LoadError, PrepareError, Selection};
-use kernels::{Isa, Pool};
+use kernels::{Isa, KvKind, Pool};
 use model::Forward;
 use server::LoadProgress;
 use std::collections::BTreeSet;
@@ -30,8 +31,8 @@ const PAGES_MIN: usize = 4096 / cpu::PAGE_TOKENS;
 enum Refusal {
     #[error("{0}")]
     Device(#[from] Absent),
-    #[error("{0} is computed on the CPU only")]
-    Part(&'static str),
+    #[error("an encoder is computed on the CPU only")]
+    Encoder,
     #[error("{0}")]
     Load(#[from] LoadError),
     #[error("{0}")]
@@ -56,15 +57,15 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// Loads a model to the GPU of the settings, `sees`: with a tower that the settings name. `None`: the processor computes it,
-/// because the settings say so, or because
-/// `auto` found no GPU for it.
+/// Loads a model to the GPU of the settings, `seen`: a tower gives it up to so many vectors of
+/// an image in place of tokens. `None`: the processor computes
+/// it, because the settings say so, or because `auto` found no GPU for it.
 ///
 /// # Errors
 /// A GPU that the settings name cannot compute the model.
 pub(in super::super) fn load_on_gpu(
     source: &ModelSource,
-    (files, adapters, sees): (&ModelFiles, &[Adapter], bool),
+    (files, adapters, seen): (&ModelFiles, &[Adapter], Option<usize>),
     isa: Isa,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
@@ -73,10 +74,10 @@ pub(in super::super) fn load_on_gpu(
     let DeviceChoice::Gpu { .. } = choice else {
         return Ok(match choice {
             DeviceChoice::Cpu => None,
-            _ => load_auto(source, (files, adapters, sees), isa, settings, report),
+            _ => load_auto(source, (files, adapters, seen), isa, settings, report),
         });
     };
-    let loaded = load(source, (files, adapters, sees), settings, report);
+    let loaded = load(source, (files, adapters, seen), settings, report);
     let model = loaded.map_err(|why| Failure::user(format!("model.device = {choice}: {why}")))?;
     let (bytes, arithmetic) = (model.bytes(), arithmetic(&model, settings));
     Ok(Some(packed(bytes, arithmetic, Box::new(model))))
@@ -85,13 +86,13 @@ pub(in super::super) fn load_on_gpu(
 /// The model on a GPU that is worth it, with the processor's in reserve.
 fn load_auto(
     source: &ModelSource,
-    (files, adapters, sees): (&ModelFiles, &[Adapter], bool),
+    (files, adapters, seen): (&ModelFiles, &[Adapter], Option<usize>),
     isa: Isa,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Option<PackedModel> {
     let loaded = catch_unwind(AssertUnwindSafe(|| {
-        load(source, (files, adapters, sees), settings, report)
+        load(source, (files, adapters, seen), settings, report)
     }));
     let model = match loaded.unwrap_or(Err(Refusal::Panicked)) {
         Ok(model) => model,
@@ -106,7 +107,8 @@ fn load_auto(
         if files.stamps() != stamps {
             return Err(Failure::user(Refusal::Changed));
         }
-        load_on_processor((files, &[], None), isa, &owned, &mut |_| {})
+        let opened = OpenedAdapters::open(&files, &owned)?;
+        load_on_processor((files, &opened.adapters, None), isa, &owned, &mut |_| {})
     };
     let (bytes, arithmetic) = (model.bytes(), arithmetic(&model, settings));
     let now = Arc::new(Mutex::new(arithmetic.clone()));
@@ -125,8 +127,12 @@ fn arithmetic(model: &gpu::Model, settings: &Settings) -> String {
     let device = model.device();
     let (facts, is_exact) = (device.facts(), settings.model.deterministic);
     let rows = if is_exact { "exact" } else { "tiles" };
+    let kv = match settings.model.kv_type.into() {
+        KvKind::F16 => String::new(),
+        kind => format!(", kv {kind}"),
+    };
     format!(
-        "{}, {}, {}, {rows}",
+        "{}, {}, {}, {rows}{kv}",
         gpu::ARITHMETIC,
         facts.name,
         facts.driver
@@ -157,12 +163,12 @@ pub(super) fn model_bytes(place: gpu::Place) -> ModelBytes {
 /// Opens the device and loads the model to it.
 fn load(
     source: &ModelSource,
-    (files, adapters, sees): (&ModelFiles, &[Adapter], bool),
+    (files, adapters, seen): (&ModelFiles, &[Adapter], Option<usize>),
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<gpu::Model, Refusal> {
-    if let Some(part) = unsupported((files, adapters, sees), settings) {
-        return Err(Refusal::Part(part));
+    if EncoderKind::of(files.metadata()).is_some() {
+        return Err(Refusal::Encoder);
     }
     let started = now();
     let selection = selection(settings.model.device);
@@ -175,9 +181,9 @@ fn load(
     if opened.stamps() != files.stamps() {
         return Err(Refusal::Changed);
     }
-    let options = gpu_options(files, settings)?;
+    let options = gpu_options(files, seen, settings)?;
     let model = load_fitting(
-        &Arc::new(opened),
+        (&Arc::new(opened), adapters),
         &Arc::new(device),
         options,
         settings,
@@ -198,8 +204,14 @@ fn load(
     Ok(model)
 }
 
-fn gpu_options(files: &ModelFiles, settings: &Settings) -> Result<gpu::Options, Failure> {
+fn gpu_options(
+    files: &ModelFiles,
+    seen: Option<usize>,
+    settings: &Settings,
+) -> Result<gpu::Options, Failure> {
     let options = load_options(files, settings)?;
+    let config = files.config(settings.model.context);
+    let config = config.map_err(Failure::user)?;
     Ok(gpu::Options {
         context_max: options.context_max,
         page_tokens: options.page_tokens,
@@ -209,7 +221,11 @@ fn gpu_options(files: &ModelFiles, settings: &Settings) -> Result<gpu::Options, 
         spans_max: settings.engine.sequences_max.min(options.rows_max),
         // Each sequence draws once, and rows that the processor draws from are draws, too.
         draws_max: settings.engine.sequences_max + options.logit_rows_max,
+        kv: options.kv,
         states: options.states,
+        block_rows: seen.filter(|_| config.has_blocks()).unwrap_or(0),
+        mtp: options.mtp,
+        vectors: seen.is_some(),
         exact: settings.model.deterministic,
     })
 }
@@ -217,15 +233,15 @@ fn gpu_options(files: &ModelFiles, settings: &Settings) -> Result<gpu::Options, 
 /// Loads the model. Where `model.kv_mib` does not say how large the KV cache is, its default follows the memory of the
 /// machine, which may be more than the device has: the cache is halved until the model fits.
 fn load_fitting(
-    files: &Arc<ModelFiles>,
+    (files, adapters): (&Arc<ModelFiles>, &[Adapter]),
     device: &Arc<Device>,
     mut options: gpu::Options,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Result<gpu::Model, LoadError> {
     loop {
-        let loaded = gpu::Model::load(
-            Arc::clone(files),
+        let loaded = gpu::Model::load_adapted(
+            (Arc::clone(files), adapters),
             Arc::clone(device),
             &options,
             &mut |packed| report(load_progress(packed)),
@@ -241,31 +257,6 @@ fn load_fitting(
             done => return done,
         }
     }
-}
-
-/// The first part of the settings or of the files that a GPU does not compute; [`gpu::supports`] knows the rest.
-fn unsupported(
-    (files, adapters, sees): (&ModelFiles, &[Adapter], bool),
-    settings: &Settings,
-) -> Option<&'static str> {
-    let model = &settings.model;
-    let parts = [
-        (EncoderKind::of(files.metadata()).is_some(), "an encoder"),
-        (!adapters.is_empty(), "a model with adapters"),
-        (sees, "a model with a tower (model.mmproj)"),
-        (
-            model.kv_type != KvType::F16,
-            "a KV cache of 8 or 4 bits (model.kv_type)",
-        ),
-        (
-            settings.engine.speculation == Speculation::Mtp,
-            "an MTP head (engine.speculation)",
-        ),
-    ];
-    parts
-        .iter()
-        .find(|(is_there, _)| *is_there)
-        .map(|row| row.1)
 }
 
 /// The device of the crate `gpu` that a setting means.

@@ -9,6 +9,7 @@ mod drivers;
 #[cfg(target_os = "linux")]
 pub(crate) mod faulty_driver;
 
+use crate::images;
 use crate::support::{Serving, millrace};
 use serde_json::{Value as Json, json};
 
@@ -59,6 +60,25 @@ fn run(serving: &Serving, name: &str, kwargs: &Json) -> String {
     let state = body(&serving.get(&format!("/v1/runs/{id}")));
     let value = state["value"].as_str();
     value.unwrap_or_else(|| panic!("{state}")).to_owned()
+}
+
+/// Promise (Images): a model on a device answers questions about pictures as one on the processor does.
+#[test]
+fn model_on_a_device_sees_pictures() {
+    if !has_device() {
+        return;
+    }
+    let model = images::model();
+    let serving = Serving::start(&[
+        "serve",
+        &model,
+        "--bind",
+        "127.0.0.1:0",
+        "--device",
+        "vulkan",
+    ]);
+    images::check_answers(&serving, 3);
+    assert!(serving.terminate().success());
 }
 
 #[test]

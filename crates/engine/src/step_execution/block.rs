@@ -1,0 +1,80 @@
+//! Units of the pass over a block, before the batch of the step.
+//!
+//! A call that fails is tried once more, as a lone culprit of a batch is (a fault may pass); then its request ends with `Failed`.
+//! A model that runs ahead computes nothing else meanwhile, so what is in flight lands first.
+
+use super::StepExecution;
+use crate::scheduler::BlockOutcome;
+use model::{AdvanceBlock, Batch, DeviceFault, Forward, ForwardError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use stream::FailCode;
+
+impl StepExecution<'_> {
+    /// Runs the planned units.
+    ///
+    /// # Errors
+    /// The model's device failed.
+    pub(super) fn advance_block(&mut self) -> Result<(), DeviceFault> {
+        let mut units = self.scheduler.block_units_planned();
+        if units > 0 && self.model.ahead().is_some() {
+            self.land()?;
+        }
+        while units > 0 {
+            let batch = &mut self.buffers.batch;
+            let Some(begins) = self.scheduler.put_block(batch) else {
+                break;
+            };
+            let outcome = if begins {
+                begin(&mut *self.model, batch)?
+            } else {
+                units -= 1;
+                advance(&mut *self.model)?
+            };
+            if !self.scheduler.apply_block(outcome) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn begin(model: &mut dyn Forward, batch: &Batch) -> Result<BlockOutcome, DeviceFault> {
+    let begun = call(model, |blocks| blocks.begin_block(batch));
+    outcome_of(begun.map(|begun| begun.map(BlockOutcome::Begun)))
+}
+
+fn advance(model: &mut dyn Forward) -> Result<BlockOutcome, DeviceFault> {
+    let of = |is_done| {
+        if is_done {
+            BlockOutcome::Done
+        } else {
+            BlockOutcome::Goes
+        }
+    };
+    let advanced = call(model, |blocks| blocks.advance_block());
+    outcome_of(advanced.map(|advanced| advanced.map(of)))
+}
+
+/// Calls the model. The outer error is a panic.
+fn call<T>(
+    model: &mut dyn Forward,
+    act: impl FnOnce(&mut dyn AdvanceBlock) -> Result<T, ForwardError>,
+) -> std::thread::Result<Result<T, ForwardError>> {
+    let missing = ForwardError::BadBatch("the model has no blocks");
+    catch_unwind(AssertUnwindSafe(|| match model.blocks() {
+        Some(blocks) => act(blocks),
+        None => Err(missing),
+    }))
+}
+
+fn outcome_of(
+    called: std::thread::Result<Result<BlockOutcome, ForwardError>>,
+) -> Result<BlockOutcome, DeviceFault> {
+    Ok(match called {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(ForwardError::Device(fault))) => return Err(fault),
+        Ok(Err(ForwardError::NotFinite { .. })) => BlockOutcome::Failed(FailCode::NotFinite),
+        Ok(Err(_)) => BlockOutcome::Failed(FailCode::Inference),
+        Err(_) => BlockOutcome::Failed(FailCode::Panic),
+    })
+}
