@@ -43,16 +43,18 @@ NAMES = [
     "claude-sonnet-4-5-20250929",
 ]
 MODEL = "millrace-mini"
+DEVICE = "MILLRACE_MODEL_DEVICE"
 READY_S = 60
 
 
 class Server:
-    """Started with nothing of this machine's own: an empty cache, no settings, no keys."""
+    """Started with nothing of this machine's own: an empty cache, no settings but the device of models, no keys."""
 
     def __init__(self, binary, folder):
         self.binary = binary
         self.log = open(folder / "server.log", "wb")
-        variables = {name: value for name, value in os.environ.items() if not name.startswith("MILLRACE_")}
+        is_kept = lambda name: name == DEVICE or not name.startswith("MILLRACE_")
+        variables = {name: value for name, value in os.environ.items() if is_kept(name)}
         variables |= {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_DATA_HOME": str(folder / "cache"), "NO_PROXY": "127.0.0.1"}
         # The same answers in every run: what a suite says must not depend on what shares a step.
         serve = [binary, "serve", "--bind", "127.0.0.1:0", "--deterministic"]

@@ -1,17 +1,14 @@
 """The second command on a machine with a GPU: llama.cpp with its Vulkan backend on the models of the first.
 
-    python3 rivals.py FOLDER-FOR-RESULTS [small]
+    python3 rivals.py MODEL.gguf SHAPE STEPS PROMPT-TOKENS
 
 The library comes from npm as a binary without headers. Its structures are passed in memory, so ones that are larger than they are
 declared here do no harm, and of their fields only the first are named, which have been at these places since 2024.
 """
 
 import ctypes
-import os
 import pathlib
-import subprocess
 import sys
-import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -39,7 +36,6 @@ class Batch(ctypes.Structure):
 
 def library():
     """llama.cpp's functions, with their types."""
-    os.environ["LD_LIBRARY_PATH"] = f"{HERE}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     ctypes.CDLL(HERE / "libvulkan.so.1", ctypes.RTLD_GLOBAL)
     for name in ("libggml-base*.so*", "libggml.*.so*"):
         for path in sorted(LIBRARIES.glob(name)):
@@ -122,35 +118,19 @@ def seconds(model, work, *given):
     return min(found[1:])
 
 
-def measure(llama, path, shape, steps, tokens, tell):
+def main():
+    path, shape, steps, tokens = sys.argv[1:]
+    steps, tokens = int(steps), int(tokens)
+    llama = library()
     for sequences in (1, 8, 32):
         model = Model(llama, path, sequences, max(steps, tokens if sequences == 1 else 0) + 64)
         took = seconds(model, model.steps, steps)
-        tell(f"{shape}, {sequences} sequences: {steps * sequences / took:.1f} tokens/s, {1e3 * took / steps:.3f} ms a step")
+        rate, each = steps * sequences / took, 1e3 * took / steps
+        print(f"{shape}, {sequences} sequences: {rate:.1f} tokens/s, {each:.3f} ms a step", flush=True)
         if sequences == 1:
             took = seconds(model, model.prompt, tokens)
-            tell(f"{shape}, prompt of {tokens}: {tokens / took:.1f} tokens/s")
+            print(f"{shape}, prompt of {tokens}: {tokens / took:.1f} tokens/s", flush=True)
         model.free()
-
-
-def main():
-    out = pathlib.Path(sys.argv[1])
-    small = sys.argv[2:] == ["small"]
-    shapes = ["tiny-llama:Q8_0"] if small else ["llama-1b:Q8_0", "llama-8b:Q8_0", "llama-1b:Q4_K_M"]
-    steps, tokens = (4, 64) if small else (64, 2048)
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, open(out / "rivals.txt", "w") as file:
-
-        def tell(line):
-            print(line, flush=True)
-            print(line, file=file, flush=True)
-
-        llama = library()
-        for shape in shapes:
-            preset, quant = shape.split(":")
-            path = pathlib.Path(folder) / "model.gguf"
-            subprocess.run([HERE / "millrace", "synth", path, "--preset", preset, "--quant", quant], check=True, stdout=subprocess.DEVNULL)
-            measure(llama, path, shape, steps, tokens, tell)
 
 
 main()

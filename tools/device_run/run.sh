@@ -1,55 +1,54 @@
 #!/bin/sh
-# What a machine with a GPU is asked first, most telling stage first: each has a timeout of its own, and its file is written at its
-# end, so that a run which is cut off has said something.
+# What a machine with a GPU is asked, most telling stage first: each has a timeout of its own, and its file is written at its end, so
+# that a run which is cut off has said something. `summary.txt` has the lines that matter of all stages.
 #
-#   run.sh FOLDER-FOR-RESULTS [small]
+#   run.sh FOLDER-FOR-RESULTS [small] [rivals]
 #
-# `small`: tiny shapes, to try the script on a processor (lavapipe). DEVICE names another device than the first of Vulkan.
+# `small`: tiny shapes, to try the script on a processor (lavapipe). `rivals`: the second command, llama.cpp on the same models.
+# Variables: DEVICE, another device than the first of Vulkan; MODELS, a folder in which models stay for the second command;
+# LIMIT_S, seconds of all stages together. The machine needs a driver and a shell: the loader of Vulkan is carried along.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=$1
-size=${2:-full}
+shift
+words=$* size=full what=first
+for word in "$@"; do
+  case $word in
+    small) size=small ;;
+    rivals) what=rivals ;;
+    *) echo "run.sh: unknown word $word" >&2; exit 2 ;;
+  esac
+done
 device=${DEVICE:-vulkan}
-mkdir -p "$out"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-# The loader of Vulkan is carried along; the driver is the machine's. Where the machine has NVIDIA's libraries without the file that
-# names them to the loader, the file is written here.
-export LD_LIBRARY_PATH="$here${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-found=$(ls /usr/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json 2> /dev/null)
-if [ -z "$found" ]; then
-  library=$(ldconfig -p 2> /dev/null | sed -n 's/.*=> \(.*libGLX_nvidia\.so\.0\)$/\1/p' | head -n 1)
-  [ -n "$library" ] || library=libGLX_nvidia.so.0
-  printf '{"file_format_version": "1.0.0", "ICD": {"library_path": "%s", "api_version": "1.3.0"}}\n' "$library" > "$work/nvidia.json"
-  export VK_DRIVER_FILES="$work/nvidia.json"
-fi
-export TMPDIR="$work" XDG_STATE_HOME="$work" XDG_CACHE_HOME="$work" XDG_DATA_HOME="$work"
 millrace=$here/millrace
 
-# stage NAME SECONDS COMMAND..: runs it, keeps what it says, prints its last lines.
-stage() {
-  name=$1 seconds=$2
-  shift 2
-  begun=$(date +%s)
-  timeout -k 5 "$seconds" "$@" > "$work/$name" 2>&1
-  code=$?
-  took=$(($(date +%s) - begun))
-  { cat "$work/$name"; echo "exit status $code after $took s"; } > "$out/$name.txt"
-  echo "== $name: exit status $code after $took s"
-  tail -n 4 "$work/$name"
-}
+if [ "$size" = small ]; then
+  presets="tiny-llama tiny-qwen3moe" shapes="tiny-llama:Q8_0 tiny-gpt-oss:MXFP4_MOE"
+  steps=4 prompt_tokens="16 64" client_counts="1 4"
+  facts_s=60 report_s=1800 models_s=300 decode_s=300 prompts_s=200 served_s=200 rivals_s=300 limit_s=${LIMIT_S:-3000}
+else
+  presets="tiny-llama tiny-qwen3 tiny-gemma3 tiny-gemma4 tiny-phi3 tiny-qwen3moe tiny-gpt-oss tiny-qwen35 tiny-qwen35moe tiny-mamba2 tiny-lfm2 tiny-deepseek2"
+  shapes="llama-1b:Q8_0 llama-8b:Q8_0 llama-1b:Q4_K_M llama-8b:Q4_K_M llama-1b:F16"
+  steps=64 prompt_tokens="512 2048" client_counts="1 32"
+  facts_s=20 report_s=90 models_s=80 decode_s=180 prompts_s=70 served_s=90 rivals_s=540 limit_s=${LIMIT_S:-570}
+fi
+first_shape=${shapes%% *}
 
 facts() {
   uname -a
   nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem --format=csv 2>&1
+  echo "NVIDIA_DRIVER_CAPABILITIES=${NVIDIA_DRIVER_CAPABILITIES:-}, VK_DRIVER_FILES=${VK_DRIVER_FILES:-}"
   ls /usr/share/vulkan/icd.d /etc/vulkan/icd.d 2>&1
+  ldconfig -p 2> /dev/null | grep -E 'nvidia|libvulkan'
   "$millrace" --version
   "$millrace" doctor --device "$device" > "$work/doctor"
   code=$?
   cat "$work/doctor"
-  # Last, where they are printed.
-  grep " device " "$work/doctor"
   return "$code"
+}
+
+report() {
+  "$millrace" doctor --device "$device" --report
 }
 
 # Answers of small models on the device and on the processor, token for token where both are sure.
@@ -74,70 +73,159 @@ models() {
   return "$failed"
 }
 
+# The model of a shape, which is written in the background from the first second on.
+model() {
+  until [ -e "$MODELS/$1.gguf" ]; do
+    [ -e "$work/$1.failed" ] && { echo "$1 was not written" >&2; return 1; }
+    sleep 0.2
+  done
+  echo "$MODELS/$1.gguf"
+}
+
+write_model() {
+  file=$MODELS/$1.gguf
+  [ -e "$file" ] && return
+  if "$millrace" synth "$file.part" --preset "${1%%:*}" --quant "${1#*:}" > /dev/null 2>&1; then
+    mv "$file.part" "$file"
+  else
+    : > "$work/$1.failed"
+  fi
+}
+
 bench() {
   "$millrace" bench model --device "$device" --kv-mib 16384 "$@"
 }
 
 decode() {
+  code=0
   for shape in $shapes; do
     echo "== $shape"
-    bench --synth "$shape" --prompt 0 --gen "$steps" --batch 1,8,32 --rounds 2
+    file=$(model "$shape") && bench --model "$file" --prompt 0 --gen "$steps" --batch 1,8,32 --rounds 2 || code=1
   done
+  return "$code"
 }
 
 prompts() {
+  code=0
   for tokens in $prompt_tokens; do
     echo "== $first_shape, prompt of $tokens"
-    bench --synth "$first_shape" --prompt "$tokens" --gen 0 --rounds 2
+    file=$(model "$first_shape") && bench --model "$file" --prompt "$tokens" --gen 0 --rounds 2 || code=1
   done
+  return "$code"
 }
 
 # The server on a model, with clients.
 served() {
-  file=$work/served.gguf
-  "$millrace" synth "$file" --preset "${first_shape%%:*}" --quant "${first_shape#*:}" > /dev/null || return
+  file=$(model "$first_shape") || return
   "$millrace" serve "$file" --bind 127.0.0.1:0 --device "$device" > "$work/server" 2>&1 &
   server=$!
-  waited=0
   until grep -q " serves " "$work/server"; do
     kill -0 "$server" 2> /dev/null || { cat "$work/server"; return 1; }
-    waited=$((waited + 1))
-    [ "$waited" -lt 600 ] || break
     sleep 0.2
   done
   url=$(sed -n 's/.* serves .*\(http:[^ ]*\).*/\1/p' "$work/server" | head -n 1)
+  code=0
   for clients in $client_counts; do
     echo "== $clients clients"
-    "$millrace" bench serve --url "$url" --clients "$clients" --gen "$steps" --ignore-eos --pid "$server"
+    "$millrace" bench serve --url "$url" --clients "$clients" --gen "$steps" --ignore-eos --pid "$server" || code=1
   done
   kill "$server"
-  wait "$server"
+  wait "$server" || code=1
   tail -n 20 "$work/server"
+  return "$code"
 }
 
-if [ "$size" = small ]; then
-  presets="tiny-llama tiny-qwen3moe" shapes="tiny-llama:Q8_0 tiny-gpt-oss:MXFP4_MOE" first_shape=tiny-llama:Q8_0
-  steps=4 prompt_tokens="16 64" client_counts="1 4"
-  facts_s=60 report_s=1800 models_s=300 decode_s=300 prompts_s=200 served_s=200
-else
-  presets="tiny-llama tiny-qwen3 tiny-gemma3 tiny-gemma4 tiny-phi3 tiny-qwen3moe tiny-gpt-oss tiny-qwen35 tiny-qwen35moe tiny-mamba2 tiny-lfm2 tiny-deepseek2"
-  shapes="llama-1b:Q8_0 llama-8b:Q8_0 llama-1b:Q4_K_M llama-8b:Q4_K_M llama-1b:F16" first_shape=llama-1b:Q8_0
-  steps=64 prompt_tokens="512 2048" client_counts="1 32"
-  facts_s=20 report_s=90 models_s=80 decode_s=240 prompts_s=60 served_s=90
+rivals() {
+  for shape in $shapes; do
+    case $shape in *:F16 | tiny-gpt-oss*) continue ;; esac
+    file=$(model "$shape") && python3 "$here/rivals.py" "$file" "$shape" "$steps" "${prompt_tokens##* }" || return 1
+  done
+}
+
+# The lines of a stage that the summary has.
+telling() {
+  case $1 in
+    facts) grep -E ' device |^[0-9]+ of ' ;;
+    report) grep -E '^reads|GB/s|checks of kernels|: (buffer|a page|element|kernel) ' ;;
+    models) grep -E 'FAILED|other tokens|models failed' ;;
+    rivals) grep 'tokens/s' ;;
+    *) grep -E '^== |^(decode|prompt) [0-9]|requests answered|^(first token|between tokens) |by the clock of the device|left out' ;;
+  esac < "$work/$1" | head -n "$2"
+}
+
+# stage NAME SECONDS: runs a function of this name, keeps what it says, prints the lines that matter.
+stage() {
+  name=$1 seconds=$2
+  begun=$(date +%s)
+  left=$((limit_s - begun + started))
+  [ "$left" -gt "$seconds" ] && left=$seconds
+  if [ "$left" -lt 3 ]; then
+    echo "== $name: no time is left" | tee -a "$out/summary.txt"
+    failures=$((failures + 1))
+    return
+  fi
+  # `timeout` runs this script once more, and ends all processes of the stage.
+  STAGE=$name timeout -k 5 "$left" "$0" "$out" $words > "$work/$name" 2>&1
+  code=$?
+  took=$(($(date +%s) - begun))
+  { cat "$work/$name"; echo "exit status $code after $took s"; } > "$out/$name.txt"
+  [ "$code" -eq 0 ] || failures=$((failures + 1))
+  case $code in
+    0) ended=done ;;
+    124 | 137) ended="cut off" ;;
+    *) ended="failed with $code" ;;
+  esac
+  { echo "== $name: $ended after $took s"; telling "$name" 40; [ "$code" -eq 0 ] || tail -n 3 "$work/$name"; } >> "$out/summary.txt"
+  echo "== $name: $ended after $took s"
+  telling "$name" 8
+  [ "$code" -eq 0 ] || tail -n 3 "$work/$name"
+}
+
+if [ -n "${STAGE:-}" ]; then
+  work=$WORK
+  "$STAGE"
+  exit
 fi
 
-# Stages are functions: `timeout` runs this script once more for each.
-case ${STAGE:-} in
-  "") ;;
-  *)
-    "$STAGE"
-    exit
-    ;;
-esac
-run() { stage "$1" "$2" env STAGE="$1" "$0" "$out" "$size"; }
-run facts "$facts_s"
-stage report "$report_s" "$millrace" doctor --device "$device" --report
-run models "$models_s"
-run decode "$decode_s"
-run prompts "$prompts_s"
-run served "$served_s"
+started=$(date +%s) failures=0
+mkdir -p "$out"
+: > "$out/summary.txt"
+work=$(mktemp -d)
+writers=
+trap 'kill $writers 2> /dev/null; rm -rf "$work"' EXIT
+export WORK="$work" TMPDIR="$work" XDG_STATE_HOME="$work" XDG_CACHE_HOME="$work" XDG_DATA_HOME="$work"
+export LD_LIBRARY_PATH="$here${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export MODELS="${MODELS:-$work}"
+mkdir -p "$MODELS"
+for shape in $shapes; do
+  write_model "$shape" &
+  writers="$writers $!"
+done
+
+# Whether a device is found that is no processor.
+finds_gpu() { "$millrace" doctor 2> /dev/null | grep -E ' vulkan:[0-9]+ is ' | grep -qv ', processor$'; }
+
+# The driver is the machine's. Where NVIDIA's libraries are there without the file that names them to the loader, it is written here;
+# the one for EGL needs no libraries of X11.
+if [ "$size" = full ] && ! finds_gpu; then
+  for library in libGLX_nvidia.so.0 libEGL_nvidia.so.0; do
+    found=$(ldconfig -p 2> /dev/null | sed -n "s/.*=> \(.*$library\)\$/\1/p" | head -n 1)
+    printf '{"file_format_version": "1.0.0", "ICD": {"library_path": "%s", "api_version": "1.3.0"}}\n' "${found:-$library}" > "$work/icd.json"
+    export VK_DRIVER_FILES="$work/icd.json"
+    finds_gpu && break
+    unset VK_DRIVER_FILES
+  done
+fi
+
+if [ "$what" = rivals ]; then
+  stage rivals "$rivals_s"
+else
+  stage facts "$facts_s"
+  stage report "$report_s"
+  stage models "$models_s"
+  stage decode "$decode_s"
+  stage prompts "$prompts_s"
+  stage served "$served_s"
+fi
+echo "== $failures stages failed, $(($(date +%s) - started)) s in all" | tee -a "$out/summary.txt"
+[ "$failures" -eq 0 ]

@@ -2,6 +2,7 @@
 //! model and talks to it over loopback.
 
 use crate::conformance;
+use crate::lavapipe;
 use crate::shell::{self, Outcome, node_modules, python, root};
 use std::path::Path;
 use std::process::Command;
@@ -113,29 +114,26 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         run_node(&of_node, &binary, &device)?;
     }
     if names.is_empty() {
-        conformance::fast(&binary)
+        conformance::fast(&binary, &device)
     } else {
         Ok(())
     }
 }
 
 /// Where the servers of the suites compute their models; `None`: where the server's default is.
-struct DeviceOfSuites(Option<String>);
+pub(crate) struct DeviceOfSuites(pub(crate) Option<String>);
 
 impl DeviceOfSuites {
-    /// Sets a suite's variables. Kernels that a driver compiled for one suite are there for the next: each has a folder of its own
-    /// for caches, and lavapipe compiles for seconds.
-    fn choose(&self, command: &mut Command) {
+    /// Sets a suite's variables.
+    pub(crate) fn choose(&self, command: &mut Command) {
         let Some(device) = &self.0 else { return };
         command.env("MILLRACE_MODEL_DEVICE", device);
-        if std::env::var_os("MESA_SHADER_CACHE_DIR").is_none() {
-            command.env("MESA_SHADER_CACHE_DIR", root().join("target/shaders"));
-        }
+        command.envs(lavapipe::variables());
     }
 }
 
 /// Takes `--device NAME` out of the arguments.
-fn device(args: &[String]) -> Result<(DeviceOfSuites, Vec<String>), String> {
+pub(crate) fn device(args: &[String]) -> Result<(DeviceOfSuites, Vec<String>), String> {
     let (mut device, mut others) = (None, Vec::new());
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {

@@ -2,7 +2,8 @@
 //! `docs/conformance.md`.
 
 use crate::autobahn;
-use crate::shell::{self, Outcome, cargo, node_modules, python, release_binary, root};
+use crate::clients::{self, DeviceOfSuites};
+use crate::shell::{self, Outcome, cargo, node_modules, python, root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -70,12 +71,17 @@ const SCHEMAS_SUITE: &str = "jsonschemabench";
 const SCHEMAS_BENCH: &str = "schemas";
 /// Names a checkout of that suite.
 const SCHEMAS_CHECKOUT: &str = "MILLRACE_JSONSCHEMABENCH";
+/// Tests of workflows on the command line, which run with a device.
+const WORKFLOWS_SUITE: &str = "workflows";
 /// Cases for WebSockets, from a root with Python 2.7.
 const AUTOBAHN_SUITE: &str = "autobahn";
 
 /// Runs the suites that are named, or all of them; only then is the table written anew. JSONSchemaBench, which needs
 /// a checkout, and Autobahn's, which needs a root of Debian, run where they are named, and have pages of their own.
-pub(crate) fn run(names: &[String]) -> Outcome {
+/// `--debug` and `--binary PATH` choose another binary than the release's. With `--device NAME` the servers compute their models there
+/// (the binary needs the feature `gpu`), the tests of workflows run, too, and no page is written.
+pub(crate) fn run(args: &[String]) -> Outcome {
+    let (device, names) = clients::device(args)?;
     let own_page = [SCHEMAS_SUITE, AUTOBAHN_SUITE];
     let alone = own_page
         .into_iter()
@@ -88,8 +94,11 @@ pub(crate) fn run(names: &[String]) -> Outcome {
         Some(_) => return autobahn::run(&place()?),
         None => {}
     }
-    let binary = release_binary()?;
+    let (binary, names) = shell::binary(&names)?;
     let place = place()?;
+    if names == [WORKFLOWS_SUITE] {
+        return workflows(&device);
+    }
     // Where the clients' suites look for npm's packages.
     if let Some(packages) = node_modules("clients", &crate::clients::NODE_PACKAGES)? {
         link(&packages, &place.join("node"))?;
@@ -97,13 +106,26 @@ pub(crate) fn run(names: &[String]) -> Outcome {
     if names.is_empty() || names.iter().any(|name| name == RECIPES_SUITE) {
         recipes(&place)?;
     }
-    let table = root().join("docs/conformance.md");
-    shell::run(
-        suites(&binary, &place)?
-            .args(names)
+    let mut suites = suites(&binary, &place, &device)?;
+    suites.args(&names);
+    if device.0.is_none() {
+        suites
             .arg("--write")
-            .arg(table),
-    )
+            .arg(root().join("docs/conformance.md"));
+    }
+    shell::run(&mut suites)?;
+    if device.0.is_some() && names.is_empty() {
+        return workflows(&device);
+    }
+    Ok(())
+}
+
+/// Runs the tests of workflows on the command line, with their models on the device.
+fn workflows(device: &DeviceOfSuites) -> Outcome {
+    let mut tests = cargo();
+    device.choose(&mut tests);
+    let wanted = "test --locked -p millrace --features millrace/gpu,stream/futures-core --test it -- workflows:: device::";
+    shell::run(tests.args(wanted.split(' ')))
 }
 
 /// Runs JSONSchemaBench and writes its page.
@@ -143,8 +165,8 @@ fn link(to: &Path, from: &Path) -> Outcome {
 }
 
 /// Those that take seconds.
-pub(crate) fn fast(binary: &Path) -> Outcome {
-    shell::run(suites(binary, &place()?)?.arg("--fast"))
+pub(crate) fn fast(binary: &Path, device: &DeviceOfSuites) -> Outcome {
+    shell::run(suites(binary, &place()?, device)?.arg("--fast"))
 }
 
 /// Where sources, reports and logs stay from run to run.
@@ -154,8 +176,9 @@ fn place() -> Result<PathBuf, String> {
     Ok(place)
 }
 
-fn suites(binary: &Path, place: &Path) -> Result<Command, String> {
+fn suites(binary: &Path, place: &Path, device: &DeviceOfSuites) -> Result<Command, String> {
     let mut command = Command::new(python("conformance", &PACKAGES, &[])?);
+    device.choose(&mut command);
     command
         .arg(root().join("tools/conformance/conformance.py"))
         .arg(binary)

@@ -1,5 +1,7 @@
 //! Measurements on a machine with a GPU, packed to be taken there: a machine that is lent for minutes, where nothing can be fetched.
 
+use crate::dist::library_floor;
+use crate::lavapipe;
 use crate::shell::{self, Outcome, node_modules, root};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,9 +22,13 @@ const LOADER_FOLDERS: [&str; 4] = [
 /// llama.cpp with its Vulkan backend, for the second command.
 const RIVAL: &str = "@node-llama-cpp/linux-x64-vulkan@3.22.1";
 
+/// Stages of the first command, and of the second.
+const STAGES: [&str; 6] = ["facts", "report", "models", "decode", "prompts", "served"];
+const RIVAL_STAGES: [&str; 1] = ["rivals"];
+
 /// Makes `target/device-run`: the program (`--binary PATH`, else that of the release profile; it needs the feature `gpu`), Vulkan's
-/// loader, and the script of the first command. `--rivals` makes that of the second, with llama.cpp. `--try` runs the first on this
-/// machine with small shapes.
+/// loader, and the script of the first command. `--rivals` adds llama.cpp for the second. `--try` runs them on this machine with small
+/// shapes.
 pub(crate) fn run(args: &[String]) -> Outcome {
     let (binary, rest) = shell::binary(args)?;
     let known = ["--pack", "--rivals", "--try"];
@@ -41,6 +47,8 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     copy(&binary, &folder.join("millrace"))?;
     // Symbols would be most of the bytes.
     shell::run(Command::new("strip").arg(folder.join("millrace")))?;
+    let (major, minor) = library_floor(&folder.join("millrace"))?;
+    println!("the program needs glibc {major}.{minor} or later");
     copy(&loader()?, &folder.join(LOADER))?;
     let scripts = root().join("tools/device_run");
     copy(&scripts.join("run.sh"), &folder.join("run.sh"))?;
@@ -61,9 +69,22 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         return Ok(());
     }
     let out = folder.join("out");
-    let mut tried = Command::new(folder.join("run.sh"));
-    shell::run(tried.arg(&out).arg("small"))?;
-    expect_results(&out)
+    try_script(&folder, &out, &["small"], &STAGES)?;
+    if has("--rivals") {
+        try_script(&folder, &out, &["small", "rivals"], &RIVAL_STAGES)?;
+    }
+    Ok(())
+}
+
+/// Runs the script of the pack here.
+fn try_script(folder: &Path, out: &Path, words: &[&str], stages: &[&str]) -> Outcome {
+    let mut script = Command::new(folder.join("run.sh"));
+    script.envs(lavapipe::variables());
+    shell::run(script.arg(out).args(words))?;
+    for stage in stages {
+        expect_result(&out.join(format!("{stage}.txt")))?;
+    }
+    Ok(())
 }
 
 fn copy(from: &Path, to: &Path) -> Outcome {
@@ -96,14 +117,11 @@ fn packed(folder: &Path) -> Result<u64, String> {
     bytes.map_err(|why| format!("{}: {why}", archive.display()))
 }
 
-/// Each stage left a file that says it succeeded.
-fn expect_results(out: &Path) -> Outcome {
-    for stage in ["facts", "report", "models", "decode", "prompts", "served"] {
-        let path = out.join(format!("{stage}.txt"));
-        let text = fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
-        if !text.contains("exit status 0 after") {
-            return Err(format!("the stage {stage} failed: {}", path.display()));
-        }
+/// A stage left a file that says it succeeded.
+fn expect_result(path: &Path) -> Outcome {
+    let text = fs::read_to_string(path).map_err(|why| format!("{}: {why}", path.display()))?;
+    if text.contains("exit status 0 after") {
+        return Ok(());
     }
-    Ok(())
+    Err(format!("a stage failed: {}", path.display()))
 }

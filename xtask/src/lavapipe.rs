@@ -1,6 +1,7 @@
 //! Mesa's Vulkan driver for processors, on which the tests of the GPU run.
 
 use crate::shell::{self, root};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Installs the driver where it is missing or too old: version 22.3 of Debian 12 ends loops after 65,535 rounds without an
@@ -25,6 +26,18 @@ outcome=$?
 $sudo apt-get update
 exit $outcome
 "#;
+
+/// Variables of programs that use the driver. It compiles a kernel with LLVM when it first runs, for 128-bit vectors twice as fast as
+/// for its usual 256, and most kernels of tests run once. What it compiled is there for the next program, unless the caller names a
+/// folder; the driver does not ask for which vectors, so the folder is of these alone.
+pub(crate) fn variables() -> Vec<(&'static str, PathBuf)> {
+    const FOLDER: &str = "MESA_SHADER_CACHE_DIR";
+    if std::env::var_os(FOLDER).is_some() {
+        return Vec::new();
+    }
+    let folder = root().join("target/shaders-128");
+    vec![(FOLDER, folder), ("LP_NATIVE_VECTOR_WIDTH", "128".into())]
+}
 
 /// Makes the driver available, if that is possible. Without it, the tests of the GPU say so and pass, unless
 /// `MILLRACE_GPU_TESTS` is 1.

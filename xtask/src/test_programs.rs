@@ -1,6 +1,7 @@
 //! The test programs of the workspace, run two at a time: most of them wait for servers, clocks and sockets.
 
 use crate::debian_program::{NATS_SERVER, debian_program};
+use crate::lavapipe;
 use crate::shell::{self, Outcome, cargo};
 use crate::skipped_tests::SkippedTests;
 use crate::watched_program::{self, TimeBounds};
@@ -70,6 +71,7 @@ fn environment(skipped: &SkippedTests) -> Result<Vec<(&'static str, PathBuf)>, S
     let mut variables = vec![("TEST_SKIPS", skipped.file().to_owned())];
     let nats_server = debian_program(NATS_SERVER)?;
     variables.extend(nats_server.map(|program| ("TEST_NATS_SERVER", program)));
+    variables.extend(lavapipe::variables());
     Ok(variables)
 }
 

@@ -27,7 +27,7 @@ pub use model::{ARITHMETIC, Model};
 pub use options::Options;
 pub use place::{Place, TooLarge};
 pub use supports::{Unsupported, supports};
-pub use timing::{KernelTime, kernel_times};
+pub use timing::{KernelTime, StepKernel, kernel_times};
 pub use webgpu::adapters::{DeviceFacts, devices};
 pub use webgpu::device::{Absent, Counts, Device, DeviceError};
 pub use webgpu::matrix_units::MatrixUnits;

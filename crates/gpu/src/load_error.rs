@@ -23,8 +23,8 @@ pub enum LoadError {
     /// The driver does not compile a kernel.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// A kernel computes something else than its definition on small shapes.
-    #[error("kernel `{kernel}` does not compute what it should on this device: {why}")]
+    /// A kernel does not run, or computes something else than its definition, on small shapes.
+    #[error("kernel `{kernel}` fails its check on this device: {why}")]
     SelfTest {
         /// The kernel.
         kernel: String,

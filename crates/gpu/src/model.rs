@@ -13,6 +13,7 @@ use crate::program::{Outputs, Plan};
 use crate::selftest::check_program;
 use crate::step::StepRows;
 use crate::supports::supports;
+use crate::timing::{StepKernel, by_kernel};
 use crate::webgpu::loaded::{Loaded, Output};
 use crate::{Device, DeviceError, PrepareError};
 use ahead::Flights;
@@ -166,6 +167,25 @@ impl Model {
         Arc::clone(&self.device)
     }
 
+    /// Computes a batch, whose results are not read, and returns the time of each kernel by the clock of the device, the longest
+    /// first. `None` where the device has no clock.
+    ///
+    /// # Errors
+    /// As for [`Forward::forward`], but for numbers that are not finite.
+    pub fn time_step(&mut self, batch: &Batch) -> Result<Option<Vec<StepKernel>>, ForwardError> {
+        self.check(batch, 0)?;
+        self.step.read(batch);
+        let times = self.on_device(|loaded| {
+            loaded
+                .run_timed(self.step.record())
+                .map_err(|why| match why {
+                    PrepareError::Device(error) => error,
+                    other => DeviceError::Failed(other.to_string()),
+                })
+        })?;
+        Ok(times.map(by_kernel))
+    }
+
     /// Checks the kernels of the device, allocates everything, and uploads the weights from the files.
     fn load_again(&self) -> Result<Loaded, LoadError> {
         check_kernels(&self.device, &self.program)?;
@@ -309,9 +329,12 @@ fn refusal(error: PrepareError, place: Place) -> LoadError {
 
 /// Runs the kernels of a program on small shapes, compared with their definitions.
 fn check_kernels(device: &Arc<Device>, program: &Program) -> Result<(), LoadError> {
-    check_program(device, program).map_err(|result| LoadError::SelfTest {
-        kernel: result.name,
-        why: result.error.unwrap_or_default(),
+    check_program(device, program).map_err(|result| match device.check() {
+        Err(error) => LoadError::Device(error),
+        Ok(()) => LoadError::SelfTest {
+            kernel: result.name,
+            why: result.error.unwrap_or_default(),
+        },
     })
 }
 

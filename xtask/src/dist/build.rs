@@ -195,7 +195,7 @@ pub(super) fn is_static(binary: &Path) -> Result<bool, String> {
 }
 
 /// The oldest version of glibc that has all symbols of the binary.
-pub(super) fn library_floor(binary: &Path) -> Result<(u32, u32), String> {
+pub(crate) fn library_floor(binary: &Path) -> Result<(u32, u32), String> {
     let symbols = output(
         Command::new("readelf")
             .args(["--dyn-syms", "--wide"])

@@ -22,6 +22,7 @@ mod unit;
 mod wheel;
 
 use crate::shell::{Outcome, output, root};
+pub(crate) use build::library_floor;
 use build::{Built, Kind};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,14 +1,15 @@
 //! A measurement run: limits, load, then rounds of all tests on a model with allocated and filled KV pages.
 
 use super::cost::ModelCost;
-use super::report::{MemoryUse, SpeedReport, SpeedRow};
+use super::report::{KernelUse, MemoryUse, SpeedReport, SpeedRow};
 use super::test_plan::{SpeedError, SpeedOptions, SpeedTest, TestPlan};
 use crate::Summary;
 use crate::limits::Limits;
 use crate::process::{Process, timed};
 use cpu::{LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGES_MAX};
 use kernels::{Isa, KvKind, Pool};
-use model::{Batch, Forward, SpanStates, Want};
+use model::{Batch, Forward, ForwardError, SpanStates, Want};
+use std::ops::Range;
 use weights::LoadError;
 use weights::config::Config;
 use weights::gguf::Gguf;
@@ -27,10 +28,17 @@ pub fn measure(gguf: Gguf, isa: Isa, options: &SpeedOptions) -> Result<SpeedRepo
     let load = || {
         let model = Model::load(gguf, isa, pool, &load_options, &mut |_| {})?;
         let bytes = model.bytes();
-        Ok::<_, LoadError>((Box::new(model) as Box<dyn Forward>, bytes))
+        Ok::<_, LoadError>((model, bytes))
     };
     let name = isa.name().to_owned();
-    measure_loaded((cost, plan), (name, threads, limits), options, load)
+    let no_clock = |_: &mut Model, _: &Batch| Ok(None);
+    measure_loaded(
+        (cost, plan),
+        (name, threads, limits),
+        options,
+        load,
+        no_clock,
+    )
 }
 
 /// A device that models are loaded to.
@@ -42,21 +50,24 @@ pub struct SpeedDevice {
     pub read: f64,
 }
 
-/// Measures the model in `gguf` as [`measure`] does, on a device to which `load` loads it.
+/// Measures the model in `gguf` as [`measure`] does, on a device to which `load` loads it. `time_step` computes a batch and returns the
+/// times of its kernels, if the device has a clock.
 ///
 /// # Errors
-/// As for [`measure`]; that of `load`.
-pub fn measure_on_device<E: std::error::Error>(
+/// As for [`measure`]; those of `load` and `time_step`.
+pub fn measure_on_device<M: Forward, E: std::error::Error>(
     gguf: Gguf,
     device: SpeedDevice,
     options: &SpeedOptions,
-    load: impl FnOnce(Gguf, &LoadOptions) -> Result<(Box<dyn Forward>, ModelBytes), E>,
+    load: impl FnOnce(Gguf, &LoadOptions) -> Result<(M, ModelBytes), E>,
+    time_step: impl Fn(&mut M, &Batch) -> Result<Option<Vec<KernelUse>>, ForwardError>,
 ) -> Result<SpeedReport, SpeedError> {
     let (cost, plan) = examined(&gguf, options)?;
     let limits = Limits::of_device(device.read);
     let load_options = load_options(&plan, options.kv);
     let on = (device.name, 0, limits);
-    measure_loaded((cost, plan), on, options, || load(gguf, &load_options))
+    let load = || load(gguf, &load_options);
+    measure_loaded((cost, plan), on, options, load, time_step)
 }
 
 fn examined(gguf: &Gguf, options: &SpeedOptions) -> Result<(ModelCost, TestPlan), SpeedError> {
@@ -67,11 +78,12 @@ fn examined(gguf: &Gguf, options: &SpeedOptions) -> Result<(ModelCost, TestPlan)
 }
 
 /// Loads the model, and runs all tests on what has this name, number of threads, and limits.
-fn measure_loaded<E: std::fmt::Display>(
+fn measure_loaded<M: Forward, E: std::fmt::Display>(
     (cost, plan): (ModelCost, TestPlan),
     (isa, threads, limits): (String, usize, Limits),
     options: &SpeedOptions,
-    load: impl FnOnce() -> Result<(Box<dyn Forward>, ModelBytes), E>,
+    load: impl FnOnce() -> Result<(M, ModelBytes), E>,
+    time_step: impl Fn(&mut M, &Batch) -> Result<Option<Vec<KernelUse>>, ForwardError>,
 ) -> Result<SpeedReport, SpeedError> {
     let before = Process::Own.resident_bytes();
     let (model, time) = timed(load);
@@ -79,7 +91,13 @@ fn measure_loaded<E: std::fmt::Display>(
     let loaded = Process::Own.resident_bytes();
     let mut runner = ModelRunner::new(model, &plan)?;
     let seconds = run_rounds(&mut runner, &plan, options.rounds)?;
-    let measured = plan.tests.iter().zip(seconds);
+    let mut rows = Vec::with_capacity(plan.tests.len());
+    for (&test, mut seconds) in plan.tests.iter().zip(seconds) {
+        runner.fill_step(test);
+        let kernels = time_step(&mut runner.model, &runner.batch).map_err(SpeedError::of)?;
+        let row = speed_row(test, &cost, &limits, &mut seconds);
+        rows.push(SpeedRow { kernels, ..row });
+    }
     Ok(SpeedReport {
         architecture: cost.architecture(),
         isa,
@@ -98,9 +116,7 @@ fn measure_loaded<E: std::fmt::Display>(
             resident_after_load: loaded,
             resident: Process::Own.resident_bytes(),
         },
-        rows: measured
-            .map(|(&test, mut seconds)| speed_row(test, &cost, &limits, &mut seconds))
-            .collect(),
+        rows,
         left_out: plan.left_out,
     })
 }
@@ -126,8 +142,8 @@ fn load_options(plan: &TestPlan, kv: KvKind) -> LoadOptions {
 }
 
 /// Seconds of each test, one value per round.
-fn run_rounds(
-    runner: &mut ModelRunner,
+fn run_rounds<M: Forward>(
+    runner: &mut ModelRunner<M>,
     plan: &TestPlan,
     rounds: usize,
 ) -> Result<Vec<Vec<f64>>, SpeedError> {
@@ -162,6 +178,7 @@ fn speed_row(test: SpeedTest, cost: &ModelCost, limits: &Limits, seconds: &mut [
         bandwidth_share: bytes / limits.read(),
         ops_per_s: ops,
         peak_share: (ops_max > 0.0).then(|| ops / ops_max),
+        kernels: None,
     }
 }
 
@@ -173,15 +190,15 @@ pub(super) const STATES_EACH: usize = 2;
 const IDS: usize = 256;
 
 /// A model and the batch of its forward passes.
-pub(super) struct ModelRunner {
-    model: Box<dyn Forward>,
+pub(super) struct ModelRunner<M> {
+    model: M,
     batch: Batch,
     ids: usize,
 }
 
-impl ModelRunner {
+impl<M: Forward> ModelRunner<M> {
     /// Creates a runner for a model with pages for the largest test of `plan`, and fills all pages.
-    pub(super) fn new(mut model: Box<dyn Forward>, plan: &TestPlan) -> Result<Self, SpeedError> {
+    pub(super) fn new(mut model: M, plan: &TestPlan) -> Result<Self, SpeedError> {
         let ids = model.dims().vocab.min(IDS);
         let filled = plan.max_of(SpeedTest::positions).min(CHUNK_TOKENS);
         let mut batch = Batch::default();
@@ -220,20 +237,34 @@ impl ModelRunner {
         }
     }
 
+    /// Makes the batch of a test's first step.
+    fn fill_step(&mut self, test: SpeedTest) {
+        match test {
+            SpeedTest::Prompt { tokens, context } => {
+                self.fill_chunk(0..tokens.min(CHUNK_TOKENS), context, 0, Want::Last);
+            }
+            SpeedTest::Decode { batch, context, .. } => self.fill_decode(0, batch, context, 1),
+        }
+    }
+
+    /// Makes the batch of so many tokens of a prompt.
+    fn fill_chunk(&mut self, tokens: Range<usize>, context: usize, turn: usize, want: Want) {
+        let table = page_range(0, (context + tokens.end).div_ceil(PAGE_TOKENS));
+        let ids: Vec<u32> = tokens.clone().map(|i| token_id(i, self.ids)).collect();
+        let position = context + tokens.start;
+        self.batch.clear();
+        self.batch.push(&ids, position, &table, want);
+        let states = SpanStates::alternating(0, turn, position);
+        self.batch.set_states(Some(states));
+    }
+
     fn run_prompt(&mut self, tokens: usize, context: usize) -> Result<(), SpeedError> {
-        let table = page_range(0, (context + tokens).div_ceil(PAGE_TOKENS));
         let (mut done, mut turn) = (0, 0);
         while done < tokens {
             let count = (tokens - done).min(CHUNK_TOKENS);
-            let ids: Vec<u32> = (done..done + count)
-                .map(|i| token_id(i, self.ids))
-                .collect();
             let last = done + count == tokens;
             let want = if last { Want::Last } else { Want::None };
-            self.batch.clear();
-            self.batch.push(&ids, context + done, &table, want);
-            let states = SpanStates::alternating(0, turn, context + done);
-            self.batch.set_states(Some(states));
+            self.fill_chunk(done..done + count, context, turn, want);
             turn += 1;
             self.model.forward(&self.batch).map_err(SpeedError::of)?;
             done += count;
@@ -242,19 +273,24 @@ impl ModelRunner {
     }
 
     fn run_decode(&mut self, steps: usize, batch: usize, context: usize) -> Result<(), SpeedError> {
-        let each = (context + steps).div_ceil(PAGE_TOKENS);
-        let tables: Vec<Vec<u32>> = (0..batch).map(|i| page_range(i * each, each)).collect();
         for step in 0..steps {
-            self.batch.clear();
-            for (i, table) in tables.iter().enumerate() {
-                let id = token_id(i + step, self.ids);
-                self.batch.push(&[id], context + step, table, Want::Last);
-                let states = SpanStates::alternating(i, step, context + step);
-                self.batch.set_states(Some(states));
-            }
+            self.fill_decode(step, batch, context, steps);
             self.model.forward(&self.batch).map_err(SpeedError::of)?;
         }
         Ok(())
+    }
+
+    /// Makes the batch of a step of `batch` sequences, each of which has pages for `steps` steps.
+    fn fill_decode(&mut self, step: usize, batch: usize, context: usize, steps: usize) {
+        let each = (context + steps).div_ceil(PAGE_TOKENS);
+        self.batch.clear();
+        for i in 0..batch {
+            let id = token_id(i + step, self.ids);
+            let table = page_range(i * each, each);
+            self.batch.push(&[id], context + step, &table, Want::Last);
+            let states = SpanStates::alternating(i, step, context + step);
+            self.batch.set_states(Some(states));
+        }
     }
 }
 

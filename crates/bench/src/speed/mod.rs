@@ -7,7 +7,7 @@ mod report;
 mod test_plan;
 
 pub use measure::{SpeedDevice, measure, measure_on_device};
-pub use report::{SpeedReport, SpeedRow};
+pub use report::{KernelUse, SpeedReport, SpeedRow};
 pub use test_plan::{
     BATCH_MAX, ROUNDS_MAX, SpeedError, SpeedOptions, SpeedTest, TOKENS_MAX, TestPlan,
 };

@@ -6,6 +6,9 @@ use crate::summary::{aligned, cells};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
+/// Kernels of a step that are shown; JSON has all.
+const KERNELS_SHOWN: usize = 10;
+
 const MIB: f64 = 1024.0 * 1024.0;
 
 /// Results of one run.
@@ -76,6 +79,19 @@ pub struct SpeedRow {
     pub ops_per_s: f64,
     /// Share of the measured arithmetic peak, 0 to 1; `None` where that was not measured.
     pub peak_share: Option<f64>,
+    /// Kernels of the first step, the longest first; `None` without a clock of the device.
+    pub kernels: Option<Vec<KernelUse>>,
+}
+
+/// Time of a kernel in a step, by the clock of the device.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelUse {
+    /// The kernel.
+    pub kernel: String,
+    /// Dispatches in the step.
+    pub dispatches: usize,
+    /// Microseconds of all of them.
+    pub us: f64,
 }
 
 fn serialize_skipped<S: Serializer>(
@@ -130,6 +146,13 @@ impl fmt::Display for SpeedReport {
             .chain(self.rows.iter().map(SpeedRow::cells))
             .collect();
         f.write_str(&aligned(&lines))?;
+        self.rows.iter().try_for_each(|row| row.write_kernels(f))?;
+        if self.threads == 0 && self.rows.iter().all(|row| row.kernels.is_none()) {
+            writeln!(
+                f,
+                "times are those of the host: the device has no clock for kernels"
+            )?;
+        }
         for (test, why) in &self.left_out {
             writeln!(f, "left out: {test}: {why}")?;
         }
@@ -138,6 +161,28 @@ impl fmt::Display for SpeedReport {
 }
 
 impl SpeedRow {
+    /// Writes the kernels of a step, where they are known.
+    fn write_kernels(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(kernels) = &self.kernels else {
+            return Ok(());
+        };
+        let all: f64 = kernels.iter().map(|kernel| kernel.us).sum();
+        let test = &self.test;
+        writeln!(
+            f,
+            "first step of {test}, kernels by the clock of the device: {all:.1} us"
+        )?;
+        for kernel in kernels.iter().take(KERNELS_SHOWN) {
+            let KernelUse {
+                kernel,
+                dispatches,
+                us,
+            } = kernel;
+            writeln!(f, "{us:>10.1} us, {dispatches:>4} x {kernel}")?;
+        }
+        Ok(())
+    }
+
     fn cells(&self) -> Vec<String> {
         let percent = |share: f64| format!("{:.0}%", 100.0 * share);
         vec![

@@ -117,20 +117,38 @@ var<workgroup> chosen: u32;
 
 fn filter_tokens(draw: u32, lid: u32) {
   let top_k = draws[draw + TOP_K];
-  var count = p.cols;
-  if (top_k != 0u && top_k < p.cols) {
-    value_cut = cut_at_count(top_k, lid);
-    count = top_k;
-  }
   let min_p = float_word(draw + MIN_P);
   let rest = float_word(draw + TOP_P_REST);
-  if (rest > 0.0) {
-    let mass = mass_between(0u, fours(), lid);
-    let part = part_of(mass, two_words(draw + TOP_P));
-    // All tokens below an even share of the rest have together less than the rest.
-    let whole = f32(mass.x) / 4096.0;
-    least_weight = max(rest * whole / f32(count), min_p);
-    weight_cut = cut_at(BY_WEIGHT, add(part.xy, vec2<u32>(0u, part.z)), lid);
+  var count = p.cols;
+  // By value, then by weight: a loop, since compilers copy `cut_at` to each of its calls.
+  for (var stage = 0u; stage < rolled(2u); stage += 1u) {
+    var mode = BY_VALUE;
+    var wanted = vec2<u32>(0u, top_k);
+    if (stage == 0u) {
+      if (top_k == 0u || top_k >= p.cols) {
+        continue;
+      }
+      count = top_k;
+      set_least_value(top_k, lid);
+    } else {
+      if (!(rest > 0.0)) {
+        break;
+      }
+      let mass = mass_between(0u, fours(), lid);
+      let part = part_of(mass, two_words(draw + TOP_P));
+      // All tokens below an even share of the rest have together less than the rest.
+      let whole = f32(mass.x) / 4096.0;
+      least_weight = max(rest * whole / f32(count), min_p);
+      mode = BY_WEIGHT;
+      wanted = add(part.xy, vec2<u32>(0u, part.z));
+    }
+    let cut = cut_at(mode, wanted, lid);
+    if (stage == 0u) {
+      least_value = NEVER;
+      value_cut = cut;
+    } else {
+      weight_cut = cut;
+    }
   }
   least_weight = max(least_weight, min_p);
 }
@@ -259,7 +277,10 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   if (count == 0u || id == NONE || atomicLoad(&any_nan) != 0u) {
     return;
   }
-  value_cut = cut_at_count(count, lid);
+  set_least_value(count, lid);
+  let cut = cut_at(BY_VALUE, vec2<u32>(0u, count), lid);
+  least_value = NEVER;
+  value_cut = cut;
   workgroupBarrier();
   collect(lid);
   workgroupBarrier();

@@ -253,25 +253,33 @@ fn count_to(left: vec2<u32>, each: vec2<u32>) -> u32 {
 
 // The cut of the fewest tokens that reach what is wanted; of all that count, where they do not.
 fn cut_at(mode: u32, wanted: vec2<u32>, lid: u32) -> Cut {
-  let found = find(mode, wanted, 0u, lid);
-  if (!found.reached) {
-    return Cut(0u, NONE);
+  var cut = Cut(0u, NONE);
+  var by = mode;
+  var left = wanted;
+  // The key, then the id among those that have it: a loop, since compilers copy `find` to each of its calls.
+  for (var step = 0u; step < rolled(2u); step += 1u) {
+    let found = find(by, left, cut.key, lid);
+    if (step == 1u) {
+      cut.last = ~found.key;
+      break;
+    }
+    if (!found.reached) {
+      break;
+    }
+    cut.key = found.key;
+    let each = select(vec2<u32>(0u, 1u), mass_of(bitcast<f32>(found.key)), mode == BY_WEIGHT);
+    let count = count_to(found.left, each);
+    if (!is_less(times(each, count), found.mass)) {
+      break;
+    }
+    by = select(BY_ID_OF_VALUE, BY_ID_OF_WEIGHT, mode == BY_WEIGHT);
+    left = vec2<u32>(0u, count);
   }
-  var each = vec2<u32>(0u, 1u);
-  if (mode == BY_WEIGHT) {
-    each = mass_of(bitcast<f32>(found.key));
-  }
-  let count = count_to(found.left, each);
-  if (!is_less(times(each, count), found.mass)) {
-    return Cut(found.key, NONE);
-  }
-  let of_id = select(BY_ID_OF_VALUE, BY_ID_OF_WEIGHT, mode == BY_WEIGHT);
-  let last = find(of_id, vec2<u32>(0u, count), found.key, lid);
-  return Cut(found.key, ~last.key);
+  return cut;
 }
 
-// The cut of the `count` largest values.
-fn cut_at_count(count: u32, lid: u32) -> Cut {
+// A lower bound of the `count` largest values.
+fn set_least_value(count: u32, lid: u32) {
   // As many values as are wanted are not below the one of this rank among the threads' largest.
   if (count <= THREADS) {
     var rank = 0u;
@@ -285,9 +293,6 @@ fn cut_at_count(count: u32, lid: u32) -> Cut {
     workgroupBarrier();
     least_value = floor_of_k;
   }
-  let cut = cut_at(BY_VALUE, vec2<u32>(0u, count), lid);
-  least_value = NEVER;
-  return cut;
 }
 
 // The mass of the kept tokens of fours `begin` to `end`.

@@ -16,6 +16,7 @@ use crate::operation::{
     ScanHeads, VectorId,
 };
 use crate::record::{Record, Row};
+use crate::webgpu::sources::PROMPT_HEAD_MAX;
 use kernels::{Format, KvKind, QuantBlock, QuantFormat, dequantize};
 use model::VECTOR;
 
@@ -25,14 +26,16 @@ pub(super) const ERROR_MAX: f64 = 1e-5;
 /// The same for products on matrix units, whose factors have 11 bits.
 const MATRIX_ERROR_MAX: f64 = 2e-3;
 
-/// Rows of the numbers that choose other variants of a product.
-const ROWS: [u32; 6] = [1, 2, 3, 11, 20, 70];
+/// Rows of the numbers that choose other variants of a product: few, and tiles.
+const FEW_ROWS: [u32; 4] = [1, 2, 3, 11];
+const TILED_ROWS: [u32; 2] = [20, 70];
 
 /// Rows of the numbers that choose other variants of a product on matrix units.
 const MATRIX_ROWS: [u32; 3] = [20, 61, 150];
 
 /// Rows of batches with experts: few, and tiles.
-const EXPERT_ROWS: [u32; 2] = [5, 52];
+const EXPERT_ROWS: u32 = 5;
+const EXPERT_TILED_ROWS: u32 = 52;
 
 /// Formats whose kernels are checked in all variants by the test of a device; those of a program always are.
 const USUAL: [Format; 8] = [
@@ -102,14 +105,19 @@ pub(super) fn all() -> Vec<Case> {
     for format in Format::ALL {
         cases.push(embed(format));
         // The variants of a kernel read weights by the same function: two of them show it for the other formats.
-        let (rows, expert_rows) = if USUAL.contains(&format) {
-            (&ROWS[..], &EXPERT_ROWS[..])
+        if USUAL.contains(&format) {
+            for check in [
+                Check::Matmul(format),
+                Check::MatmulTiles(format),
+                Check::Experts(format),
+                Check::ExpertTiles(format),
+            ] {
+                cases.extend(check.cases());
+            }
         } else {
-            (&[1, 70][..], &[5][..])
-        };
-        cases.extend(rows.iter().map(|rows| matmul(format, *rows)));
-        let experts = expert_rows.iter();
-        cases.extend(experts.map(|rows| experts::experts(format, *rows)));
+            cases.extend([exact(matmul(format, 1)), matmul(format, 70)]);
+            cases.extend(Check::Experts(format).cases());
+        }
     }
     cases.extend([norms(), add(), activate(), finish()]);
     cases.extend([rows::vectors(), rows::adapters(), rows::gather()]);
@@ -144,8 +152,10 @@ pub(super) fn all() -> Vec<Case> {
 pub(crate) enum Check {
     Embed(Format),
     Matmul(Format),
+    MatmulTiles(Format),
     OnMatrixUnits(Format),
     Experts(Format),
+    ExpertTiles(Format),
     Norms,
     Add,
     Vectors,
@@ -159,19 +169,39 @@ pub(crate) enum Check {
     /// Of so many elements, to pages of a format.
     Heads(u32, KvKind),
     Attend(HeadShape),
+    AttendTiles(HeadShape),
     /// Of tokens: has cases of its own.
     Draws,
 }
 
 impl Check {
-    /// The checks of a program's kernels, each once.
-    pub(super) fn of_program(program: &Program) -> Vec<Self> {
+    /// The checks of a program's kernels, each once; `has_units`: where most products run on matrix units.
+    pub(super) fn of_program(program: &Program, has_units: bool) -> Vec<Self> {
         let mut checks = Vec::new();
         for step in program.all_steps() {
-            let check = Self::of(program, &step.operation);
-            checks.extend(check.filter(|check| !checks.contains(check)));
+            let few = Self::of(program, &step.operation);
+            let tiles = few.and_then(|few| few.of_many_rows(program, has_units));
+            for check in few.into_iter().chain(tiles) {
+                if !checks.contains(&check) {
+                    checks.push(check);
+                }
+            }
         }
         checks
+    }
+
+    /// The check of the kernels that take the place of those of this one in batches of many rows, if the program has some.
+    fn of_many_rows(self, program: &Program, has_units: bool) -> Option<Self> {
+        if program.exact {
+            return None;
+        }
+        let on_units = |format| has_units && program.on_matrix_units && format != Format::F32;
+        match self {
+            Self::Matmul(format) if !on_units(format) => Some(Self::MatmulTiles(format)),
+            Self::Experts(format) => Some(Self::ExpertTiles(format)),
+            Self::Attend(shape) if shape.0 <= PROMPT_HEAD_MAX => Some(Self::AttendTiles(shape)),
+            _ => None,
+        }
     }
 
     fn of(program: &Program, operation: &Operation) -> Option<Self> {
@@ -217,13 +247,13 @@ impl Check {
     pub(super) fn cases(self) -> Vec<Case> {
         match self {
             Self::Embed(format) => vec![embed(format)],
-            Self::Matmul(format) => ROWS.map(|rows| matmul(format, rows)).to_vec(),
+            Self::Matmul(format) => FEW_ROWS.map(|rows| exact(matmul(format, rows))).to_vec(),
+            Self::MatmulTiles(format) => TILED_ROWS.map(|rows| matmul(format, rows)).to_vec(),
             Self::OnMatrixUnits(format) => MATRIX_ROWS
                 .map(|rows| on_matrix_units(format, rows))
                 .to_vec(),
-            Self::Experts(format) => EXPERT_ROWS
-                .map(|rows| experts::experts(format, rows))
-                .to_vec(),
+            Self::Experts(format) => vec![exact(experts::experts(format, EXPERT_ROWS))],
+            Self::ExpertTiles(format) => vec![experts::experts(format, EXPERT_TILED_ROWS)],
             Self::Norms => vec![norms()],
             Self::Add => vec![add()],
             Self::Vectors => vec![rows::vectors()],
@@ -235,10 +265,17 @@ impl Check {
             Self::Convolution => vec![recurrent::convolution()],
             Self::Scan(heads) => vec![recurrent::scan(heads)],
             Self::Heads(head_dim, kind) => vec![heads((head_dim, 2, 4, 16, kind))],
-            Self::Attend(shape) => vec![attend(shape, true), attend_tiles(shape)],
+            Self::Attend(shape) => vec![exact(attend(shape, true))],
+            Self::AttendTiles(shape) => vec![attend_tiles(shape)],
             Self::Draws => Vec::new(),
         }
     }
+}
+
+/// A case without kernels for many rows, which are not compiled then.
+pub(super) fn exact(mut case: Case) -> Case {
+    case.program.exact = true;
+    case
 }
 
 /// A table of numbers that look random.

@@ -61,6 +61,8 @@ pub struct DeviceFacts {
     pub subgroup: [u32; 2],
     /// Whether kernels may compute with f16.
     pub has_f16: bool,
+    /// Whether the device has a clock that a pass of kernels may read.
+    pub has_timestamps: bool,
     /// Matrix units that products of many rows run on; `None`: there are none that the kernels use.
     pub matrix_units: Option<MatrixUnits>,
     /// The feature or limit that models need and the device lacks.
@@ -118,6 +120,7 @@ pub(super) fn facts(adapter: &Adapter) -> DeviceFacts {
         workgroup_bytes_max: limits.max_compute_workgroup_storage_size,
         subgroup: [info.subgroup_min_size, info.subgroup_max_size],
         has_f16: adapter.features().contains(Features::SHADER_F16),
+        has_timestamps: adapter.features().contains(Features::TIMESTAMP_QUERY),
         matrix_units: MatrixUnits::of(adapter),
         missing: missing(adapter.features(), &limits),
     }

@@ -167,8 +167,15 @@ impl Device {
         };
         let mut usable = adapters.iter().filter(allowed);
         let Some(adapter) = usable.nth(selection.index.unwrap_or(0)) else {
+            let wanted = Selection {
+                kind: match selection.kind {
+                    Kind::Auto => Kind::Gpu,
+                    kind => kind,
+                },
+                ..*selection
+            };
             return Err(Absent::None {
-                wanted: selection.to_string(),
+                wanted: wanted.to_string(),
                 found: adapters.iter().map(|found| facts(found).name).collect(),
             });
         };
@@ -200,6 +207,13 @@ impl Device {
             distrusts_matrix_units: AtomicBool::new(false),
             submit_work_max: SUBMIT_WORK_MAX,
         })
+    }
+
+    /// The device without a clock for kernels.
+    #[cfg(test)]
+    pub(crate) fn without_clock(mut self) -> Self {
+        self.facts.has_timestamps = false;
+        self
     }
 
     /// The device with smaller buffers.
@@ -466,15 +480,17 @@ fn descriptor(adapter: &Adapter, facts: &DeviceFacts) -> wgpu::DeviceDescriptor<
         max_immediate_size: IMMEDIATE_BYTES,
         ..adapter.limits()
     };
+    let mut features = Features::IMMEDIATES;
+    features.set(Features::TIMESTAMP_QUERY, facts.has_timestamps);
     let plain = wgpu::DeviceDescriptor {
-        required_features: Features::IMMEDIATES,
+        required_features: features,
         required_limits,
         ..Default::default()
     };
     match facts.matrix_units {
         None => plain,
         Some(_) => wgpu::DeviceDescriptor {
-            required_features: Features::IMMEDIATES | MATRIX_FEATURES,
+            required_features: features | MATRIX_FEATURES,
             // SAFETY: shaders are the only users of the feature: they load and store squares within their workgroup memory, and
             // all subgroups of a workgroup multiply together. Whether a driver computes what they say is checked at load.
             experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },

@@ -3,8 +3,10 @@
 
 use super::adapters::IMMEDIATE_BYTES;
 use super::device::Device;
+use super::memory::PrepareError;
 use super::pipelines::KernelError;
 use super::sources::{Kernel, PART};
+use super::timestamps::Timestamps;
 use super::work::Work;
 use crate::operation::RowSet;
 use crate::record::{Record, WRITES_MAX};
@@ -274,10 +276,7 @@ pub(crate) fn submit_launches(
     (available, of_part): (u64, u64),
     mut encoder: wgpu::CommandEncoder,
 ) -> wgpu::CommandEncoder {
-    let parts = record.longest().div_ceil(PART);
-    let rows = u64::from(record.rows(RowSet::All));
-    let fits = rows * u64::from(parts) * of_part <= available;
-    let parts = if parts > 1 && fits { parts } else { 0 };
+    let parts = parts(record, (available, of_part));
     let most = device.submit_work_max();
     let (mut dispatches, mut done) = (0, 0_u64);
     let begin = |encoder: &mut wgpu::CommandEncoder| {
@@ -305,6 +304,53 @@ pub(crate) fn submit_launches(
     drop(pass);
     device.count_dispatches(dispatches);
     encoder
+}
+
+/// Parts of attention of the batch's rows; 0: they are not apart.
+fn parts(record: &Record, (available, of_part): (u64, u64)) -> u32 {
+    let parts = record.longest().div_ceil(PART);
+    let rows = u64::from(record.rows(RowSet::All));
+    let fits = rows * u64::from(parts) * of_part <= available;
+    if parts > 1 && fits { parts } else { 0 }
+}
+
+/// Runs the dispatches of a batch as [`submit_launches`] does, each in a pass of its own; returns the names of the kernels and the
+/// seconds that each took. `None` where the device has no clock.
+pub(crate) fn time_launches(
+    device: &Device,
+    launches: &[Launch],
+    record: &Record,
+    split: (u64, u64),
+    mut encoder: wgpu::CommandEncoder,
+) -> Result<Option<Vec<(String, f64)>>, PrepareError> {
+    let Some(times) = Timestamps::new(device, launches.len())? else {
+        return Ok(None);
+    };
+    let parts = parts(record, split);
+    let most = device.submit_work_max();
+    let (mut names, mut done) = (Vec::new(), 0_u64);
+    for launch in launches {
+        let Some((pipeline, workgroups)) = launch.dispatch(record, parts) else {
+            continue;
+        };
+        for (piece, work) in Piece::of_dispatch(workgroups, launch.work_of(record), most) {
+            if done > 0 && done.saturating_add(work) > most {
+                device.submit(Some(encoder.finish()));
+                encoder = device.encoder();
+                done = 0;
+            }
+            done = done.saturating_add(work);
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                label: None,
+                timestamp_writes: times.of_pass(names.len()),
+            });
+            launch.encode(&mut pass, pipeline, record, (parts, piece));
+            names.push(device.kernel_name(pipeline));
+        }
+    }
+    device.count_dispatches(names.len() as u64);
+    let seconds = times.read(device, encoder, names.len())?;
+    Ok(Some(names.into_iter().zip(seconds).collect()))
 }
 
 impl Device {

@@ -5,7 +5,7 @@ pub(crate) mod flight;
 use super::device::{Device, DeviceError, Reading};
 use super::draws::DrawKernels;
 use super::encode::Planner;
-use super::launch::{Launch, submit_launches};
+use super::launch::{Launch, submit_launches, time_launches};
 use super::memory::{Memory, PrepareError, page_bytes, part_floats};
 use crate::operation::{BufferId, MatrixId, Program};
 use crate::record::Record;
@@ -156,15 +156,39 @@ impl Loaded {
         })
     }
 
-    /// Uploads the record of a batch; returns an encoder with the copies that wait and the dispatches of the batch, but for
-    /// those that were submitted.
-    fn encode_batch(&mut self, record: &Record, is_guess: bool) -> wgpu::CommandEncoder {
+    /// Runs a batch whose outputs are not read, each dispatch apart; returns names of kernels with the seconds that each
+    /// dispatch took, in order. `None` where the device has no clock.
+    ///
+    /// # Errors
+    /// The device fails: what pages hold is then unknown.
+    ///
+    /// # Panics
+    /// If the record has more words than the program's bound.
+    pub(crate) fn run_timed(
+        &mut self,
+        record: &Record,
+    ) -> Result<Option<Vec<(String, f64)>>, PrepareError> {
+        let encoder = self.begin_batch(record);
+        let split = (self.memory.parts.size() / 4, part_floats(&self.program));
+        let [of_batch, _] = &self.launches;
+        time_launches(&self.device, of_batch, record, split, encoder)
+    }
+
+    /// Uploads the record of a batch; returns an encoder with the copies that wait.
+    fn begin_batch(&mut self, record: &Record) -> wgpu::CommandEncoder {
         let words = bytemuck::cast_slice(record.words());
         let queue = self.device.queue();
         queue.write_buffer(&self.memory.record, 0, words);
         let mut encoder = self.device.encoder();
         self.encode_copies(&mut encoder);
         self.copies.clear();
+        encoder
+    }
+
+    /// Uploads the record of a batch; returns an encoder with the copies that wait and the dispatches of the batch, but for
+    /// those that were submitted.
+    fn encode_batch(&mut self, record: &Record, is_guess: bool) -> wgpu::CommandEncoder {
+        let encoder = self.begin_batch(record);
         let split = (self.memory.parts.size() / 4, part_floats(&self.program));
         let [of_batch, of_guess] = &self.launches;
         let launches = if is_guess { of_guess } else { of_batch };

@@ -18,4 +18,5 @@ pub(crate) mod memory;
 pub(crate) mod pipelines;
 pub(crate) mod selection;
 pub(crate) mod sources;
+mod timestamps;
 mod work;

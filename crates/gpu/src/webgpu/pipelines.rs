@@ -5,14 +5,18 @@ use super::device::{Device, DeviceError};
 use super::sources::Kernel;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Threads that compile kernels, at most.
+/// Threads that compile and check kernels, at most.
 const THREADS_MAX: usize = 8;
 
-/// Compiled kernels, and the layouts of their buffers.
+/// A kernel that is compiled, or that a thread compiles.
+type Compiled = OnceLock<Result<wgpu::ComputePipeline, KernelError>>;
+
+/// Kernels, each compiled once, and the layouts of their buffers.
 #[derive(Default)]
 pub(crate) struct Pipelines {
-    compiled: HashMap<Kernel, wgpu::ComputePipeline>,
+    compiled: HashMap<Kernel, Arc<Compiled>>,
     layouts: HashMap<&'static [bool], wgpu::BindGroupLayout>,
 }
 
@@ -27,21 +31,34 @@ pub struct KernelError {
 }
 
 impl Device {
-    /// A kernel, which is compiled if it is not yet.
+    /// A kernel, which is compiled if it is not yet; one that another thread compiles is awaited.
     pub(crate) fn kernel(&self, kernel: Kernel) -> Result<wgpu::ComputePipeline, KernelError> {
-        let layout = {
+        let (layout, compiled) = {
             let mut pipelines = self.pipelines();
-            if let Some(compiled) = pipelines.compiled.get(&kernel) {
-                return Ok(compiled.clone());
-            }
-            pipelines.layout(self, kernel)
+            let layout = pipelines.layout(self, kernel);
+            (
+                layout,
+                Arc::clone(pipelines.compiled.entry(kernel).or_default()),
+            )
         };
-        let compiled = self.compile(kernel, &layout).map_err(|error| KernelError {
-            kernel: kernel.name(),
-            error,
-        })?;
-        self.pipelines().compiled.insert(kernel, compiled.clone());
-        Ok(compiled)
+        let compile = || {
+            let compiled = self.compile(kernel, &layout);
+            compiled.map_err(|error| KernelError {
+                kernel: kernel.name(),
+                error,
+            })
+        };
+        compiled.get_or_init(compile).clone()
+    }
+
+    /// The name of a compiled kernel.
+    pub(super) fn kernel_name(&self, pipeline: &wgpu::ComputePipeline) -> String {
+        let pipelines = self.pipelines();
+        let mut compiled = pipelines.compiled.iter();
+        let is_same =
+            |compiled: &Compiled| matches!(compiled.get(), Some(Ok(found)) if found == pipeline);
+        let found = compiled.find(|(_, compiled)| is_same(compiled));
+        found.map_or_else(String::new, |(kernel, _)| kernel.name())
     }
 
     /// Compiles these kernels, by several threads.
@@ -49,23 +66,8 @@ impl Device {
     /// # Errors
     /// One that is not compiled.
     pub(crate) fn compile_all(&self, kernels: &[Kernel]) -> Result<(), KernelError> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = threads.min(THREADS_MAX).min(kernels.len());
-        let next = AtomicUsize::new(0);
-        let compile = || {
-            while let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
-                self.kernel(*kernel)?;
-            }
-            Ok(())
-        };
-        std::thread::scope(|scope| {
-            let running: Vec<_> = (0..threads).map(|_| scope.spawn(compile)).collect();
-            let done = running.into_iter().map(|thread| match thread.join() {
-                Ok(done) => done,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            done.collect()
-        })
+        let compiled = in_parallel(kernels, |kernel| self.kernel(*kernel).map(drop));
+        compiled.into_iter().collect()
     }
 
     /// The buffers of a kernel, bound once for all its dispatches.
@@ -116,6 +118,31 @@ impl Device {
             })
         })
     }
+}
+
+/// Results of work for each of the items, in their order, by several threads.
+pub(crate) fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.min(THREADS_MAX).min(items.len());
+    let next = AtomicUsize::new(0);
+    let results: Vec<_> = items.iter().map(|_| Mutex::new(None)).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((item, result)) = items.get(at).zip(results.get(at)) else {
+                        return;
+                    };
+                    let done = work(item);
+                    *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+                }
+            });
+        }
+    });
+    let results = results.into_iter();
+    let results = results.map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner));
+    results.flatten().collect()
 }
 
 impl Pipelines {

@@ -225,3 +225,46 @@ fn what_does_not_run_is_named() {
         assert!(error.contains(part), "{error}");
     }
 }
+
+#[test]
+fn damaged_files_are_refused_or_computed_and_never_panic() {
+    let Some(device) = device() else { return };
+    let sound = spec("tiny-llama", "Q8_0").to_bytes().expect("a model");
+    let tensors = Gguf::from_bytes(sound.clone()).expect("a file");
+    let first = tensors.tensors().map(|tensor| tensor.offset).min();
+    let metadata = first.expect("tensors") as usize;
+    let (mut refused, mut computed) = (0, 0);
+    for seed in 0..60 {
+        let mut bytes = sound.clone();
+        let noise = ids(seed, 2, metadata);
+        match seed % 3 {
+            0 => bytes.truncate(noise[0] as usize * bytes.len() / metadata),
+            1 => bytes[noise[0] as usize] ^= 1 << (noise[1] % 8),
+            // Weights and scales of any bits.
+            _ => bytes[metadata..]
+                .iter_mut()
+                .step_by(97)
+                .for_each(|byte| *byte = !*byte),
+        }
+        let loaded = Gguf::from_bytes(bytes).map_err(drop);
+        let loaded = loaded.and_then(|files| load(files, &device, &options()).map_err(drop));
+        let Ok(mut model) = loaded else {
+            refused += 1;
+            continue;
+        };
+        let mut batch = Batch::default();
+        batch.push(&[1, 2, 3], 0, &pages(0, 3), Want::All);
+        // Numbers that are not finite end the request.
+        let ran = model.forward(&batch).map(drop);
+        let is_ok = matches!(
+            ran,
+            Ok(()) | Err(ForwardError::NotFinite { .. } | ForwardError::BadBatch(_))
+        );
+        assert!(is_ok, "{seed}: {ran:?}");
+        computed += 1;
+    }
+    assert!(
+        refused > 10 && computed > 10,
+        "{refused} refused, {computed} computed"
+    );
+}

@@ -129,6 +129,12 @@ fn write_speeds(
     let begun = now();
     let read = device.read_bandwidth(|| now() - begun);
     writeln!(out, "reads {:.1} GB/s", read.map_err(Failure::user)? / 1e9)?;
+    let clock = if device.facts().has_timestamps {
+        "the device's"
+    } else {
+        "the host's, around submits: the device has none for kernels"
+    };
+    writeln!(out, "times of kernels; the clock is {clock}")?;
     let times = gpu::kernel_times(device, || now() - begun);
     for time in times.map_err(Failure::user)? {
         let seconds = time.seconds.max(1e-9);

@@ -4,9 +4,9 @@ use super::placement::{model_bytes, selection};
 use crate::clock::now;
 use crate::config::DeviceChoice;
 use crate::failure::Failure;
-use bench::speed::{SpeedDevice, SpeedOptions, SpeedReport, measure_on_device};
+use bench::speed::{KernelUse, SpeedDevice, SpeedOptions, SpeedReport, measure_on_device};
 use gpu::{Device, LoadError, Model, Options};
-use model::Forward;
+use model::Batch;
 use std::sync::Arc;
 use weights::ModelFiles;
 use weights::gguf::Gguf;
@@ -48,7 +48,18 @@ pub(crate) fn measure_on_gpu(
         let files = Arc::new(ModelFiles::from(gguf));
         let model = Model::load(files, device, &options, &mut |_| {})?;
         let bytes = model_bytes(model.bytes());
-        Ok::<_, LoadError>((Box::new(model) as Box<dyn Forward>, bytes))
+        Ok::<_, LoadError>((model, bytes))
     };
-    measure_on_device(gguf, measured, options, load).map_err(Failure::user)
+    let time_step = |model: &mut Model, batch: &Batch| {
+        let kernels = model.time_step(batch)?.map(|kernels| {
+            let kernels = kernels.into_iter().map(|kernel| KernelUse {
+                kernel: kernel.name,
+                dispatches: kernel.dispatches,
+                us: kernel.seconds * 1e6,
+            });
+            kernels.collect()
+        });
+        Ok(kernels)
+    };
+    measure_on_device(gguf, measured, options, load, time_step).map_err(Failure::user)
 }

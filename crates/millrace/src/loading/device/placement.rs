@@ -95,10 +95,6 @@ fn load_auto(
     }));
     let model = match loaded.unwrap_or(Err(Refusal::Panicked)) {
         Ok(model) => model,
-        Err(Refusal::Device(Absent::None { .. })) => {
-            tracing::debug!("model.device = auto: no GPU was found");
-            return None;
-        }
         Err(why) => {
             tracing::info!("model.device = auto: the processor computes the model: {why}");
             return None;

@@ -4,6 +4,8 @@ mod adapters;
 mod any_gateway;
 pub(crate) mod conversation;
 mod cut_off;
+#[cfg(all(feature = "gpu", target_os = "linux"))]
+mod device_failed;
 mod embeddings;
 mod encoders;
 mod events;

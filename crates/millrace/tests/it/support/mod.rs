@@ -41,8 +41,9 @@ pub fn command(args: &[&str]) -> Command {
         .env_remove("HF_HOME");
     // Nor their journal: no directory can be created below a file.
     command.env("XDG_STATE_HOME", "/dev/null");
-    // Nor their settings and keys.
-    let is_theirs = |name: &str| name.starts_with("MILLRACE_") && name != "MILLRACE_ISA";
+    // Nor their settings and keys, but for what computes models.
+    let is_kept = |name: &str| ["MILLRACE_ISA", "MILLRACE_MODEL_DEVICE"].contains(&name);
+    let is_theirs = |name: &str| name.starts_with("MILLRACE_") && !is_kept(name);
     for (name, _) in std::env::vars().filter(|(name, _)| is_theirs(name)) {
         command.env_remove(name);
     }

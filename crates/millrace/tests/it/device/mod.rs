@@ -4,6 +4,11 @@
 //! Promise (Arithmetic): on a device, every sample workflow in windows of 1 to 16, one or two in flight, gives the answer of a plain
 //! request.
 
+#[cfg(target_os = "linux")]
+mod drivers;
+#[cfg(target_os = "linux")]
+pub(crate) mod faulty_driver;
+
 use crate::images;
 use crate::support::{Serving, millrace};
 use serde_json::{Value as Json, json};
@@ -14,7 +19,7 @@ const PROMPT: &str = "Who are you?";
 const TOKENS: usize = 60;
 
 /// Whether there is a device.
-fn has_device() -> bool {
+pub(crate) fn has_device() -> bool {
     let doctor = millrace(&["doctor"]);
     let found = String::from_utf8_lossy(&doctor.stdout).contains("vulkan:0 is ");
     let must = std::env::var("MILLRACE_GPU_TESTS").is_ok_and(|value| value == "1");
