@@ -126,7 +126,7 @@ unsafe fn qk_block<L: Lanes, const N: usize, const P: usize>(
 
 /// The maximum of whole vectors; a NaN may be ignored.
 #[inline(always)]
-pub(super) unsafe fn row_max<L: Lanes>(at: *const f32, len: usize) -> f32 {
+unsafe fn row_max<L: Lanes>(at: *const f32, len: usize) -> f32 {
     // Independent chains hide the latency; the order of a maximum does not matter.
     const CHAINS: usize = 4;
     // SAFETY: whole vectors within `len`.

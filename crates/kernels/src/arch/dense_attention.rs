@@ -4,10 +4,8 @@
 //! # Safety
 //! All functions: the processor has the level of `L`.
 
-use super::attention::row_max;
 use super::lanes::{Lanes, exp};
 use crate::kv::LANES;
-use crate::layout::softmax_shift;
 
 /// Vector path of `attention::dense::reference::add_product`.
 #[inline(always)]
@@ -58,14 +56,8 @@ unsafe fn product_rows<L: Lanes, const N: usize>(
         while col < cols {
             let left = (cols - col) / L::WIDTH;
             let (b, c) = (b.add(col), c.add(col));
-            let vectors = match left {
-                // Two blocks of about the same length: one vector alone would wait for its own sums.
-                5 if L::WIDTH == LANES => 3,
-                4.. if L::WIDTH == LANES => 4,
-                3 if L::WIDTH == LANES => 3,
-                2.. => 2,
-                _ => 1,
-            };
+            let most = if L::WIDTH == LANES { 4 } else { 2 };
+            let vectors = left.min(most);
             match vectors {
                 4 => product_block::<L, N, 4>(a, stride, inner, b, c, cols),
                 3 => product_block::<L, N, 3>(a, stride, inner, b, c, cols),
@@ -122,43 +114,61 @@ pub(crate) unsafe fn weigh<L: Lanes>(
     maxima: &mut [f32],
     sums: &mut [f32],
     values: &mut [f32],
-    cols: usize,
 ) {
-    let n = maxima.len();
-    let tile = scores.len() / n;
-    assert!(scores.len() == n * tile && tile.is_multiple_of(LANES) && sums.len() == n);
-    assert!(values.len() == n * cols && cols.is_multiple_of(L::WIDTH));
-    for row in 0..n {
-        // SAFETY: row `row` of the scores and of the values is in bounds.
+    let cols = maxima.len();
+    let (keys, elements) = (scores.len() / cols, values.len() / cols);
+    assert!(scores.len() == keys * cols && values.len() == elements * cols);
+    assert!(sums.len() == cols && cols.is_multiple_of(L::WIDTH));
+    for col in (0..cols).step_by(L::WIDTH) {
+        // SAFETY: a vector of columns is within each line.
         unsafe {
-            let at = scores.as_mut_ptr().add(row * tile);
-            let most = maxima[row].max(row_max::<L>(at, tile));
-            let shift = softmax_shift(most);
-            if most != maxima[row] {
-                let factor = exp(L::splat(maxima[row] - shift));
-                sums[row] *= factor.spread()[0];
-                let values = values.as_mut_ptr().add(row * cols);
-                for at in (0..cols).step_by(L::WIDTH) {
-                    L::load(values.add(at)).mul(factor).store(values.add(at));
-                }
-                maxima[row] = most;
+            let scores = scores.as_mut_ptr().add(col);
+            let (max, sum) = (maxima.as_mut_ptr().add(col), sums.as_mut_ptr().add(col));
+            let old = L::load(max);
+            let most = column_maxima::<L>(scores, keys, cols, old);
+            // A query whose scores are all -inf keeps weights of zero.
+            let zero = L::splat(0.0);
+            let shift = most.where_less(L::splat(f32::MIN), zero, most);
+            let factor = exp(old.sub(shift));
+            let mut part = zero;
+            for key in 0..keys {
+                let at = scores.add(key * cols);
+                let weight = exp(L::load(at).sub(shift));
+                weight.store(at);
+                part = part.add(weight);
             }
-            // Added in the order of vectors of `LANES` elements at every width.
-            let (mut part, shift) = ([L::splat(0.0); 2], L::splat(shift));
-            for i in (0..tile).step_by(LANES) {
-                for (half, part) in part.iter_mut().take(LANES / L::WIDTH).enumerate() {
-                    let at = at.add(i + half * L::WIDTH);
-                    let weight = exp(L::load(at).sub(shift));
-                    weight.store(at);
-                    *part = part.add(weight);
+            L::load(sum).mul_add(factor, part).store(sum);
+            most.store(max);
+            // A factor of one changes nothing.
+            if most.spread() != old.spread() {
+                let values = values.as_mut_ptr().add(col);
+                for element in 0..elements {
+                    let at = values.add(element * cols);
+                    L::load(at).mul(factor).store(at);
                 }
             }
-            sums[row] += if L::WIDTH == LANES {
-                part[0].sum()
-            } else {
-                part[0].add(part[1]).sum()
-            };
         }
+    }
+}
+
+/// The maxima of a vector of columns, none below `least`.
+#[inline(always)]
+unsafe fn column_maxima<L: Lanes>(scores: *const f32, keys: usize, cols: usize, least: L) -> L {
+    // Independent chains hide the latency; the order of a maximum does not matter.
+    const CHAINS: usize = 4;
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let mut most = [least; CHAINS];
+        let whole = keys / CHAINS * CHAINS;
+        for key in (0..whole).step_by(CHAINS) {
+            for (chain, most) in most.iter_mut().enumerate() {
+                *most = most.max(L::load(scores.add((key + chain) * cols)));
+            }
+        }
+        for key in whole..keys {
+            most[0] = most[0].max(L::load(scores.add(key * cols)));
+        }
+        most[0].max(most[1]).max(most[2].max(most[3]))
     }
 }
 

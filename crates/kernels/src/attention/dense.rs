@@ -256,7 +256,7 @@ impl DenseShape {
         if self.isa.has_tiles() {
             return tiles::tile_lens(self.head_dim);
         }
-        vectors::tile_lens(self.isa, self.head_dim)
+        vectors::tile_lens(self.head_dim)
     }
 
     /// Packs the keys and values of a head in up to [`DENSE_TILE`] rows; missing rows are zero.
@@ -271,7 +271,7 @@ impl DenseShape {
         if let Some(permission) = self.isa.tiles() {
             return tiles::pack(&permission, from, to);
         }
-        vectors::pack(self.isa, from, to);
+        vectors::pack(from, to);
     }
 }
 

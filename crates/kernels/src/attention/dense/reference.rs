@@ -1,6 +1,5 @@
 //! Reference implementations of the vector kernels.
 
-use super::DENSE_TILE;
 use crate::layout::softmax_shift;
 
 /// `c += a * b` for `a` `(n, inner)` in rows of `stride`, `b` `(inner, cols)` and `c` `(n, cols)`: each sum is one chain of
@@ -22,35 +21,27 @@ pub(super) fn add_product(
     }
 }
 
-/// Turns the scores of a tile, `(n, DENSE_TILE)`, into weights `e^(score - max)`. Raises the maxima, corrects the sums of
-/// weights and the weighted values `(n, cols)` for that, and adds the weights to the sums.
-pub(super) fn weigh(
-    scores: &mut [f32],
-    maxima: &mut [f32],
-    sums: &mut [f32],
-    values: &mut [f32],
-    cols: usize,
-) {
-    let rows = scores.chunks_exact_mut(DENSE_TILE);
-    let states = maxima
-        .iter_mut()
-        .zip(sums)
-        .zip(values.chunks_exact_mut(cols));
-    for (scores, ((max, sum), values)) in rows.zip(states) {
-        let most = scores.iter().fold(*max, |a, b| a.max(*b));
+/// Turns scores, `(keys, cols)` with a column for each query, into weights `e^(score - max)`. Raises the maxima, corrects
+/// the sums of weights and the weighted values `(elements, cols)` for that, and adds the weights to the sums.
+pub(super) fn weigh(scores: &mut [f32], maxima: &mut [f32], sums: &mut [f32], values: &mut [f32]) {
+    let cols = maxima.len();
+    for (col, (max, sum)) in maxima.iter_mut().zip(sums).enumerate() {
+        let column = scores.chunks_exact(cols).map(|line| line[col]);
+        let most = column.fold(*max, f32::max);
         let shift = softmax_shift(most);
-        if most != *max {
-            let factor = (*max - shift).exp();
-            *sum *= factor;
-            values.iter_mut().for_each(|value| *value *= factor);
-            *max = most;
-        }
+        let factor = (*max - shift).exp();
         let mut part = 0.0;
-        for score in scores {
-            *score = (*score - shift).exp();
-            part += *score;
+        for line in scores.chunks_exact_mut(cols) {
+            line[col] = (line[col] - shift).exp();
+            part += line[col];
         }
-        *sum += part;
+        *sum = sum.mul_add(factor, part);
+        if most != *max {
+            for line in values.chunks_exact_mut(cols) {
+                line[col] *= factor;
+            }
+        }
+        *max = most;
     }
 }
 
