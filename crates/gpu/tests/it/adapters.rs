@@ -4,8 +4,7 @@
 //! cosine ≥ 0.9999 with those of the CPU in floats; below 16 rows their bits do not depend on the rows next to them, and rows
 //! without adapters have the bits of a model without any.
 
-use crate::support::{cosine, device, gguf, ids, in_floats, load, options, pages, spec};
-use kernels::{Isa, KvKind, Pool};
+use crate::support::{cosine, device, gguf, ids, load, on_cpu, options, pages, spec};
 use model::{AdapterSet, Batch, Forward, ForwardError, SpanStates, Want};
 use std::sync::Arc;
 use synth::{AdapterSynth, SynthSpec};
@@ -59,25 +58,7 @@ fn rows_with_adapters_equal_the_processors() {
             &mut |_| {},
         );
         let mut ours = ours.unwrap_or_else(|why| panic!("{preset}: {why}"));
-        let of_cpu = cpu::LoadOptions {
-            context_max: None,
-            page_tokens: 16,
-            pages: 32,
-            kv: KvKind::F16,
-            states: 8,
-            rows_max: 96,
-            logit_rows_max: 96,
-            mtp: false,
-        };
-        let machine = (Isa::detect(), Pool::new(1));
-        let theirs = cpu::Model::load(
-            in_floats(&gguf(&spec)),
-            machine.0,
-            machine.1,
-            &of_cpu,
-            &mut |_| {},
-        );
-        let mut theirs = theirs.expect("a model");
+        let mut theirs = on_cpu(&spec);
         theirs.adapt(&given).expect("adapters");
         assert_eq!(ours.capabilities().adapters, 3);
         let sets = [

@@ -119,28 +119,32 @@ impl Planner<'_> {
                 constants,
                 Grid::Choices { outputs, used },
             )?;
-            if !has_tiles {
-                continue;
+            if has_tiles {
+                self.work = work.part(part.rows, shape.rows);
+                let buffers = ([low, high, scales], x, written);
+                self.expert_tiles((format, used), buffers, tiles, [outputs, count])?;
             }
-            let kernel = [(u32::MAX, Kernel::ExpertTile { format })];
-            self.work = work.part(part.rows, shape.rows);
-            let buffers = [
-                low,
-                high,
-                scales,
-                x,
-                &memory.vectors,
-                &memory.order,
-                written,
-            ];
-            let grid = Grid::Tiles {
-                outputs,
-                count,
-                used,
-            };
-            self.push_from(TILE_ROWS_MIN, &kernel, &buffers, tiles, grid)?;
         }
         Ok(())
+    }
+
+    /// Products of sorted choices, by tiles.
+    fn expert_tiles(
+        &mut self,
+        (format, used): (kernels::Format, u32),
+        ([low, high, scales], x, written): ([&wgpu::Buffer; 3], &wgpu::Buffer, &wgpu::Buffer),
+        constants: Vec<u32>,
+        [outputs, count]: [u32; 2],
+    ) -> Planned {
+        let grid = Grid::Tiles {
+            outputs,
+            count,
+            used,
+        };
+        let (vectors, order) = (&self.memory.vectors, &self.memory.order);
+        let kernel = [(u32::MAX, Kernel::ExpertTile { format })];
+        let buffers = [low, high, scales, x, vectors, order, written];
+        self.push_from(TILE_ROWS_MIN, &kernel, &buffers, constants, grid)
     }
 
     pub(super) fn combine(&mut self, operation: &Operation) -> Planned {
