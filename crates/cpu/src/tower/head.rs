@@ -21,7 +21,7 @@ impl TowerPass {
         let post = weights.post_norm.as_ref();
         match &weights.head {
             TowerHead::Joined { matrix } => {
-                self.join(pool, config, (post, config.norm_eps), rows.clone());
+                self.join(pool, config, &[(post, config.norm_eps)], rows.clone());
                 let (isa, scratch) = (self.isa, &mut self.scratch);
                 let (x, cols) = (scratch.side.head(count), scratch.side.cols());
                 scratch.activations.load(isa, pool, x, count, cols);
@@ -29,7 +29,7 @@ impl TowerPass {
                 project(isa, pool, matrix, &scratch.activations, out);
             }
             TowerHead::Merged(merger) => {
-                self.merge(pool, config, merger, rows.clone());
+                self.merge(pool, config, (post, merger), rows.clone());
             }
             TowerHead::Standardized {
                 factor,
@@ -37,7 +37,7 @@ impl TowerPass {
                 norm,
                 matrix,
             } => {
-                self.join(pool, config, (post, config.norm_eps), rows.clone());
+                self.join(pool, config, &[(post, config.norm_eps)], rows.clone());
                 let change = (*factor, standard.as_ref());
                 self.average(pool, config, (change, norm), count);
                 let (isa, scratch) = (self.isa, &mut self.scratch);
@@ -45,7 +45,7 @@ impl TowerPass {
                 project(isa, pool, matrix, &scratch.activations, out);
             }
             TowerHead::Pooled { norm, .. } => {
-                self.join(pool, config, (post, config.norm_eps), rows.clone());
+                self.join(pool, config, &[(post, config.norm_eps)], rows.clone());
                 self.average(pool, config, ((1.0, None), norm), count);
                 let scratch = &mut self.scratch;
                 if let Some(matrix) = pooled {
@@ -71,16 +71,16 @@ impl TowerPass {
         (number, merger): (usize, &Merger),
         rows: Range<usize>,
     ) {
-        self.merge(pool, config, merger, rows.clone());
+        self.merge(pool, config, (None, merger), rows.clone());
         self.keep(config, 1 + number, rows);
     }
 
-    /// Puts the patches of some rows side by side, normalized if there is a norm: each patch, or all together, by its length.
+    /// Puts the patches of some rows side by side, with these norms, one after another: of each patch, or of all together, by its length.
     fn join(
         &mut self,
         pool: &mut Pool,
         config: &VisionConfig,
-        (norm, eps): (Option<&Norm>, f32),
+        norms: &[(Option<&Norm>, f32)],
         rows: Range<usize>,
     ) {
         let (isa, dim, neighbors) = (self.isa, config.dim, config.merged_patches());
@@ -92,9 +92,10 @@ impl TowerPass {
             for (number, patch) in side.chunks_exact_mut(dim).enumerate() {
                 patch.copy_from_slice(stream.row(places.stream_row(first + number)));
             }
-            if let Some(norm) = norm {
+            for (norm, eps) in norms {
+                let Some(norm) = norm else { continue };
                 for part in side.chunks_exact_mut(norm.weight.len()) {
-                    norm::apply_in_place(norm, isa, eps, part);
+                    norm::apply_in_place(norm, isa, *eps, part);
                 }
             }
         });
@@ -105,12 +106,13 @@ impl TowerPass {
         &mut self,
         pool: &mut Pool,
         config: &VisionConfig,
-        merger: &Merger,
+        (post, merger): (Option<&Norm>, &Merger),
         rows: Range<usize>,
     ) {
         let count = rows.len();
         let eps = config.traits.head_eps.unwrap_or(config.norm_eps);
-        self.join(pool, config, (merger.norm.as_ref(), eps), rows);
+        let norms = [(post, config.norm_eps), (merger.norm.as_ref(), eps)];
+        self.join(pool, config, &norms, rows);
         let (isa, scratch) = (self.isa, &mut self.scratch);
         let (x, cols) = (scratch.side.head(count), scratch.side.cols());
         if let Some(reduce) = &merger.reduce {
