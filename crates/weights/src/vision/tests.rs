@@ -270,7 +270,7 @@ fn windows_of_qwen_2_5_are_read_and_checked() {
     let rows: [(&str, Change); 3] = [
         ("`clip.vision.n_wa_pattern` is missing", |_| {}),
         ("n_wa_pattern` is 0, must be 1 to", |out| {
-            put(out, "n_wa_pattern", 0)
+            put(out, "n_wa_pattern", 0);
         }),
         ("window_size` is 31, must be at least 32", |out| {
             put(out, "n_wa_pattern", 4);
@@ -348,6 +348,7 @@ fn layers_and_resolutions_of_llava_are_read_and_checked() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn tiles_of_internvl_and_lfm2_are_read_and_checked() {
     let rows_of = |config: &VisionConfig, width, height| {
         let plan = config.recipe.plan(Size::new(width, height), Detail::High);
