@@ -5,8 +5,8 @@ use crate::decoder::project;
 use crate::decoder::scratch::Buffer;
 use crate::norm;
 use kernels::{
-    Activations, AttentionParams, Isa, KvSlot, Matrix, Pool, QueryRow, Window, add_assign, attend, gelu_mul,
-    matmul, quick_gelu_in_place, silu_in_place, silu_mul,
+    Activations, AttentionParams, Isa, KvSlot, Matrix, Pool, QueryRow, Window, add_assign, attend,
+    gelu_mul, matmul, quick_gelu_in_place, silu_in_place, silu_mul,
 };
 use std::ops::Range;
 use weights::parameters::{Clamp, Linear, Norm, TowerLayer, TowerWeights};
@@ -85,7 +85,11 @@ impl TowerPass {
     ) {
         self.normalize(pool, config, &layer.attention_norm, rows.clone());
         let clamps = layer.clamps.as_deref();
-        let key = (&layer.key, layer.key_norm.as_ref(), clamps.map(|all| all.key));
+        let key = (
+            &layer.key,
+            layer.key_norm.as_ref(),
+            clamps.map(|all| all.key),
+        );
         self.heads(pool, config, key, rows.clone());
         let (isa, scratch) = (self.isa, &mut self.scratch);
         let page_patches = scratch.kv.shape().page_tokens;
@@ -118,7 +122,11 @@ impl TowerPass {
     ) {
         self.normalize(pool, config, &layer.attention_norm, rows.clone());
         let clamps = layer.clamps.as_deref();
-        let query = (&layer.query, layer.query_norm.as_ref(), clamps.map(|all| all.query));
+        let query = (
+            &layer.query,
+            layer.query_norm.as_ref(),
+            clamps.map(|all| all.query),
+        );
         self.heads(pool, config, query, rows.clone());
         let (isa, dim, scratch) = (self.isa, config.dim, &mut self.scratch);
         let is_bound = config.windows.bound(number);
@@ -158,7 +166,13 @@ impl TowerPass {
         activations.load(isa, pool, attended, rows.len(), dim);
         let update = scratch.update.head_mut(rows.len());
         let matrix = (&layer.out, clamps.map(|all| all.out));
-        project_within((isa, pool), matrix, (attended, &mut scratch.input), activations, update);
+        project_within(
+            (isa, pool),
+            matrix,
+            (attended, &mut scratch.input),
+            activations,
+            update,
+        );
         let after = (
             layer.post_attention_norm.as_ref(),
             layer.attention_scale.as_deref(),

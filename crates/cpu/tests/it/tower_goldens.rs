@@ -281,7 +281,11 @@ fn logits_after_an_image_equal_those_of_transformers() {
             assert!(cosine >= 0.9999, "{}: {cosine}", golden.name);
             compared += 1;
         }
-        assert!(compared > golden.prompt.len() - golden.rows, "{}", golden.name);
+        assert!(
+            compared > golden.prompt.len() - golden.rows,
+            "{}",
+            golden.name
+        );
         // The first with fewer rows of a batch than the image has.
         for (cuts, rows_max) in [(vec![1, 4], 5), (vec![3, 11], ROWS), (vec![7, 2, 30], ROWS)] {
             let options = LoadOptions {

@@ -324,8 +324,14 @@ impl LayerClamps {
         tensors: &mut T,
         name: &impl Fn(&str) -> String,
     ) -> Result<Option<Self>, LoadError> {
-        let parts = ["attn_q", "attn_k", "attn_v", "attn_out", "ffn_gate", "ffn_up", "ffn_down"];
-        let is_there = |part: &str| BOUNDS.iter().any(|bound| tensors.has(&format!("{}.{bound}", name(part))));
+        let parts = [
+            "attn_q", "attn_k", "attn_v", "attn_out", "ffn_gate", "ffn_up", "ffn_down",
+        ];
+        let is_there = |part: &str| {
+            BOUNDS
+                .iter()
+                .any(|bound| tensors.has(&format!("{}.{bound}", name(part))))
+        };
         if !parts.iter().any(|part| is_there(part)) {
             return Ok(None);
         }
@@ -344,7 +350,12 @@ impl LayerClamps {
 
 impl Clamp {
     fn read<T: Tensors>(tensors: &mut T, name: &str) -> Result<Self, LoadError> {
-        let mut bounds = [f32::NEG_INFINITY, f32::INFINITY, f32::NEG_INFINITY, f32::INFINITY];
+        let mut bounds = [
+            f32::NEG_INFINITY,
+            f32::INFINITY,
+            f32::NEG_INFINITY,
+            f32::INFINITY,
+        ];
         for (bound, kind) in bounds.iter_mut().zip(BOUNDS) {
             let name = format!("{name}.{kind}");
             match tensors.vector_if_there(&name, 1) {
