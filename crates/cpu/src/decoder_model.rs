@@ -5,8 +5,8 @@ use crate::tower::Tower;
 use kernels::{Isa, KvKind, Pool};
 use model::adapters::ADAPTERS_MAX;
 use model::{
-    AdvanceBlock, Batch, Capabilities, Dims, Encode, EncodeError, EncoderDims, EncoderInput, ExportPages,
-    Forward, ForwardError, PageId, Predict,
+    AdvanceBlock, Batch, Capabilities, Dims, Encode, EncodeError, EncoderDims, EncoderInput,
+    ExportPages, Forward, ForwardError, PageId, Predict,
 };
 use weights::adapters::ADAPTERS_BYTES_MAX;
 use weights::parameters::Weights;

@@ -24,8 +24,8 @@ use blocks::FakeBlock;
 use encoder::FakeEncoder;
 use late::Late;
 use model::{
-    AdvanceBlock, Ahead, Batch, Capabilities, DeviceFault, Dims, Encode, ExportPages, Forward, ForwardError,
-    PageId, Predict, Span, SpanView, VECTOR, Want,
+    AdvanceBlock, Ahead, Batch, Capabilities, DeviceFault, Dims, Encode, ExportPages, Forward,
+    ForwardError, PageId, Predict, Span, SpanView, VECTOR, Want,
 };
 use states::{FakeStates, SLOT_BYTES};
 use std::ops::Range;

@@ -198,7 +198,9 @@ mod tests {
             batch
         };
         let sound = block(Want::None, 0..5, &[0, 1]);
-        let span = sound.check_block(&dims, WIDTH).expect("more rows than rows_max");
+        let span = sound
+            .check_block(&dims, WIDTH)
+            .expect("more rows than rows_max");
         assert_eq!((span.position, span.tokens.clone()), (2, 0..5));
         let mut two = sound.clone();
         two.push(&[1], 0, &[2], Want::None);

@@ -77,9 +77,9 @@ fn chunk_rows(config: &Config, dims: &Dims, end: usize) -> usize {
         let gated = 3 * config.dim * shape.hidden;
         config.dim * projected + gated + seen
     });
-    let experts = config.experts.map_or(0, |experts| {
-        3 * config.dim * experts.hidden * experts.used
-    });
+    let experts = config
+        .experts
+        .map_or(0, |experts| 3 * config.dim * experts.hidden * experts.used);
     let products = kinds.max().unwrap_or(0) + experts;
     let rows = UNIT_PRODUCTS / products.max(1) / CHUNK_ROWS_MIN * CHUNK_ROWS_MIN;
     rows.max(CHUNK_ROWS_MIN).min(dims.rows_max)

@@ -8,6 +8,20 @@ use std::ops::Range;
 use weights::parameters::{Merger, Norm, TowerHead, TowerWeights};
 use weights::vision::VisionConfig;
 
+/// A change of the mean of neighbors: times a factor, less the first numbers and times the second.
+#[derive(Clone, Copy)]
+struct MeanChange<'a> {
+    factor: f32,
+    standard: Option<&'a [Vec<f32>; 2]>,
+}
+
+impl MeanChange<'_> {
+    const NONE: Self = Self {
+        factor: 1.0,
+        standard: None,
+    };
+}
+
 impl TowerPass {
     /// Computes some rows of the picture. `pooled` is the matrix of a head that has one in f32.
     pub(super) fn head(
@@ -38,7 +52,10 @@ impl TowerPass {
                 matrix,
             } => {
                 self.join(pool, config, &[(post, config.norm_eps)], rows.clone());
-                let change = (*factor, standard.as_ref());
+                let change = MeanChange {
+                    factor: *factor,
+                    standard: standard.as_ref(),
+                };
                 self.average(pool, config, (change, norm), count);
                 let (isa, scratch) = (self.isa, &mut self.scratch);
                 let out = scratch.projected.head_mut(count);
@@ -46,7 +63,7 @@ impl TowerPass {
             }
             TowerHead::Pooled { norm, .. } => {
                 self.join(pool, config, &[(post, config.norm_eps)], rows.clone());
-                self.average(pool, config, ((1.0, None), norm), count);
+                self.average(pool, config, (MeanChange::NONE, norm), count);
                 let scratch = &mut self.scratch;
                 if let Some(matrix) = pooled {
                     let out = scratch.projected.head_mut(count);
@@ -143,13 +160,12 @@ impl TowerPass {
         project(isa, pool, &merger.second, &scratch.activations, out);
     }
 
-    /// The mean of neighbors, changed and normalized, as the input of the next matrix: times a factor, less the first numbers of
-    /// `standard` and times the second.
+    /// The mean of neighbors, changed and normalized, as the input of the next matrix.
     fn average(
         &mut self,
         pool: &mut Pool,
         config: &VisionConfig,
-        ((factor, standard), norm): ((f32, Option<&[Vec<f32>; 2]>), &[f32]),
+        (change, norm): (MeanChange<'_>, &[f32]),
         count: usize,
     ) {
         let (isa, dim, neighbors) = (self.isa, config.dim, config.merged_patches());
@@ -161,10 +177,10 @@ impl TowerPass {
                 add_assign(isa, mean, patch);
             }
             scale(isa, mean, 1.0 / neighbors as f32);
-            if factor != 1.0 {
-                scale(isa, mean, factor);
+            if change.factor != 1.0 {
+                scale(isa, mean, change.factor);
             }
-            if let Some([shift, by]) = standard {
+            if let Some([shift, by]) = change.standard {
                 let changes = shift.iter().zip(by);
                 let numbers = mean.iter_mut().zip(changes);
                 numbers.for_each(|(x, (shift, by))| *x = (*x - shift) * by);

@@ -199,7 +199,8 @@ impl Scheduler {
         let encoding = encodings.current.or(encodings.first.filter(may_begin));
         let block = blocks.current.or(blocks.first);
         // Of equals the block: it is nearer to an answer, and its rows make room for the next encoding.
-        let urgency = |claim: &UnitClaim| (claim.priority.without_age(), claim.work != UnitWork::Block);
+        let urgency =
+            |claim: &UnitClaim| (claim.priority.without_age(), claim.work != UnitWork::Block);
         let claims = block.into_iter().chain(encoding);
         match claims.min_by_key(urgency) {
             Some(claim) if self.is_turn_of(&claim) => {

@@ -68,7 +68,10 @@ fn steps_of_a_block(target_ms: u64, streams: u32) -> (usize, u64) {
         (steps, longest) = (steps + 1, longest.max(ms));
     }
     bench.run();
-    assert_eq!((read(&mut first).0, read(&mut second).0), (wanted(1), wanted(2)));
+    assert_eq!(
+        (read(&mut first).0, read(&mut second).0),
+        (wanted(1), wanted(2))
+    );
     (steps, longest)
 }
 
@@ -168,7 +171,11 @@ fn canceled_paused_and_preempted_blocks_leave_nothing_behind() {
             let other = with_other.then(|| ask(&bench, 2));
             bench.steps(5);
             assert!(with_other || log.block_units() == at, "paused");
-            bench.run_until(|_| other.as_ref().is_none_or(|o| o.progress.first_token_ns() > 0));
+            bench.run_until(|_| {
+                other
+                    .as_ref()
+                    .is_none_or(|o| o.progress.first_token_ns() > 0)
+            });
             bench.handle.resume(asked.id);
             bench.run();
             assert_eq!(read(&mut asked).0, wanted(1));

@@ -130,7 +130,11 @@ fn encoder(kind: u64) -> FakeEncoderConfig {
         rows_max: IMAGE_ROWS_MAX,
         axes: kind % 4 == 1 || kind % 4 == 3,
         // Up to 5 units, of which a step may have few.
-        block_units: if kind % 4 >= 2 { 1 + kind as usize % 5 } else { 0 },
+        block_units: if kind % 4 >= 2 {
+            1 + kind as usize % 5
+        } else {
+            0
+        },
         log: EncoderLog::default(),
     }
 }
