@@ -29,8 +29,8 @@ def main():
     models = []
     original = vision.randomized
 
-    def randomized(model):
-        models.append(original(model))
+    def randomized(model, *gain):
+        models.append(original(model, *gain))
         return models[-1]
 
     keep = vision.keep

@@ -454,6 +454,23 @@ mod tests {
     }
 
     #[test]
+    fn detail_halves_or_quadruples_the_rows_of_a_budget() {
+        let rule = Budget {
+            patch: 16,
+            pool: 3,
+            rows_max: 280,
+        };
+        let recipe = Recipe::gemma4(rule, Normalization::PARTS);
+        let rows = [Detail::Low, Detail::Auto, Detail::High].map(|detail| {
+            let plan = recipe.plan(Size::new(4000, 3000), detail).unwrap();
+            plan.rows
+        });
+        // Grids of 13 by 10, 19 by 14 and 38 by 28 cells.
+        assert_eq!(rows, [130, 266, 1064]);
+        assert_eq!(recipe.run_rows_max(), 1120);
+    }
+
+    #[test]
     fn one_view_for_each_run() {
         let size = Size::new(60, 30);
         let rule = Tiles {

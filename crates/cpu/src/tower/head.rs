@@ -8,6 +8,20 @@ use std::ops::Range;
 use weights::parameters::{Merger, Norm, TowerHead, TowerWeights};
 use weights::vision::VisionConfig;
 
+/// A change of the mean of neighbors: times a factor, less the first numbers and times the second.
+#[derive(Clone, Copy)]
+struct MeanChange<'a> {
+    factor: f32,
+    standard: Option<&'a [Vec<f32>; 2]>,
+}
+
+impl MeanChange<'_> {
+    const NONE: Self = Self {
+        factor: 1.0,
+        standard: None,
+    };
+}
+
 impl TowerPass {
     /// Computes some rows of the picture. `pooled` is the matrix of a head that has one in f32.
     pub(super) fn head(
@@ -21,7 +35,7 @@ impl TowerPass {
         let post = weights.post_norm.as_ref();
         match &weights.head {
             TowerHead::Joined { matrix } => {
-                self.join(pool, config, (post, config.norm_eps), rows.clone());
+                self.join(pool, config, &[(post, config.norm_eps)], rows.clone());
                 let (isa, scratch) = (self.isa, &mut self.scratch);
                 let (x, cols) = (scratch.side.head(count), scratch.side.cols());
                 scratch.activations.load(isa, pool, x, count, cols);
@@ -29,7 +43,7 @@ impl TowerPass {
                 project(isa, pool, matrix, &scratch.activations, out);
             }
             TowerHead::Merged(merger) => {
-                self.merge(pool, config, merger, rows.clone());
+                self.merge(pool, config, (post, merger), rows.clone());
             }
             TowerHead::Standardized {
                 factor,
@@ -37,16 +51,19 @@ impl TowerPass {
                 norm,
                 matrix,
             } => {
-                self.join(pool, config, (post, config.norm_eps), rows.clone());
-                let change = (*factor, standard.as_ref());
+                self.join(pool, config, &[(post, config.norm_eps)], rows.clone());
+                let change = MeanChange {
+                    factor: *factor,
+                    standard: standard.as_ref(),
+                };
                 self.average(pool, config, (change, norm), count);
                 let (isa, scratch) = (self.isa, &mut self.scratch);
                 let out = scratch.projected.head_mut(count);
                 project(isa, pool, matrix, &scratch.activations, out);
             }
             TowerHead::Pooled { norm, .. } => {
-                self.join(pool, config, (post, config.norm_eps), rows.clone());
-                self.average(pool, config, ((1.0, None), norm), count);
+                self.join(pool, config, &[(post, config.norm_eps)], rows.clone());
+                self.average(pool, config, (MeanChange::NONE, norm), count);
                 let scratch = &mut self.scratch;
                 if let Some(matrix) = pooled {
                     let out = scratch.projected.head_mut(count);
@@ -71,16 +88,16 @@ impl TowerPass {
         (number, merger): (usize, &Merger),
         rows: Range<usize>,
     ) {
-        self.merge(pool, config, merger, rows.clone());
+        self.merge(pool, config, (None, merger), rows.clone());
         self.keep(config, 1 + number, rows);
     }
 
-    /// Puts the patches of some rows side by side, normalized if there is a norm: each patch, or all together, by its length.
+    /// Puts the patches of some rows side by side, with these norms, one after another: of each patch, or of all together, by its length.
     fn join(
         &mut self,
         pool: &mut Pool,
         config: &VisionConfig,
-        (norm, eps): (Option<&Norm>, f32),
+        norms: &[(Option<&Norm>, f32)],
         rows: Range<usize>,
     ) {
         let (isa, dim, neighbors) = (self.isa, config.dim, config.merged_patches());
@@ -92,9 +109,10 @@ impl TowerPass {
             for (number, patch) in side.chunks_exact_mut(dim).enumerate() {
                 patch.copy_from_slice(stream.row(places.stream_row(first + number)));
             }
-            if let Some(norm) = norm {
+            for (norm, eps) in norms {
+                let Some(norm) = norm else { continue };
                 for part in side.chunks_exact_mut(norm.weight.len()) {
-                    norm::apply_in_place(norm, isa, eps, part);
+                    norm::apply_in_place(norm, isa, *eps, part);
                 }
             }
         });
@@ -105,12 +123,13 @@ impl TowerPass {
         &mut self,
         pool: &mut Pool,
         config: &VisionConfig,
-        merger: &Merger,
+        (post, merger): (Option<&Norm>, &Merger),
         rows: Range<usize>,
     ) {
         let count = rows.len();
         let eps = config.traits.head_eps.unwrap_or(config.norm_eps);
-        self.join(pool, config, (merger.norm.as_ref(), eps), rows);
+        let norms = [(post, config.norm_eps), (merger.norm.as_ref(), eps)];
+        self.join(pool, config, &norms, rows);
         let (isa, scratch) = (self.isa, &mut self.scratch);
         let (x, cols) = (scratch.side.head(count), scratch.side.cols());
         if let Some(reduce) = &merger.reduce {
@@ -141,13 +160,12 @@ impl TowerPass {
         project(isa, pool, &merger.second, &scratch.activations, out);
     }
 
-    /// The mean of neighbors, changed and normalized, as the input of the next matrix: times a factor, less the first numbers of
-    /// `standard` and times the second.
+    /// The mean of neighbors, changed and normalized, as the input of the next matrix.
     fn average(
         &mut self,
         pool: &mut Pool,
         config: &VisionConfig,
-        ((factor, standard), norm): ((f32, Option<&[Vec<f32>; 2]>), &[f32]),
+        (change, norm): (MeanChange<'_>, &[f32]),
         count: usize,
     ) {
         let (isa, dim, neighbors) = (self.isa, config.dim, config.merged_patches());
@@ -159,10 +177,10 @@ impl TowerPass {
                 add_assign(isa, mean, patch);
             }
             scale(isa, mean, 1.0 / neighbors as f32);
-            if factor != 1.0 {
-                scale(isa, mean, factor);
+            if change.factor != 1.0 {
+                scale(isa, mean, change.factor);
             }
-            if let Some([shift, by]) = standard {
+            if let Some([shift, by]) = change.standard {
                 let changes = shift.iter().zip(by);
                 let numbers = mean.iter_mut().zip(changes);
                 numbers.for_each(|(x, (shift, by))| *x = (*x - shift) * by);

@@ -90,7 +90,9 @@ impl Tower {
                 let name = "mm.input_projection.weight";
                 Some(pack((isa, pool), name, config.dim, &floats)?)
             }
-            TowerHead::Joined { .. } | TowerHead::Merged(_) | TowerHead::Standardized { .. } => None,
+            TowerHead::Joined { .. } | TowerHead::Merged(_) | TowerHead::Standardized { .. } => {
+                None
+            }
         };
         Ok(Self {
             stages: stages(&config, gated),
@@ -226,8 +228,11 @@ impl Tower {
         if view.patches != cut || !fits || !is_whole {
             return Err(OTHER);
         }
-        if self.config.traits.positions == Some(Positions::Axes) && cut.rows.max(cut.columns) > edge {
-            return Err(EncodeError::BadInput("a view of more patches than the table of an axis"));
+        if self.config.traits.positions == Some(Positions::Axes) && cut.rows.max(cut.columns) > edge
+        {
+            return Err(EncodeError::BadInput(
+                "a view of more patches than the table of an axis",
+            ));
         }
         let (rows, lines) = (view.rows as usize, merged.rows as usize);
         let most = self.config.rows_max();

@@ -108,8 +108,9 @@ pub(crate) fn stored_as(bytes: Vec<u8>, format: Format) -> Vec<u8> {
     let mut contents = Vec::new();
     for tensor in gguf.tensors() {
         // Rows that are no whole blocks stay as they are, as quantizers leave them.
-        let is_matrix =
-            tensor.dims.len() == 2 && tensor.cols().is_multiple_of(format.block_weights());
+        let is_matrix = tensor.dims.len() == 2
+            && tensor.kind == TensorKind::from(Format::F16)
+            && tensor.cols().is_multiple_of(format.block_weights());
         let of_floats = ["position_embd", "input_projection"];
         let is_table = of_floats.iter().any(|part| tensor.name.contains(part));
         let (kind, bytes) = if is_matrix && !is_table {

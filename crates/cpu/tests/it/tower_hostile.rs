@@ -67,6 +67,12 @@ fn missing_and_unknown_tensors_are_named() {
         ("tiny-gemma4v", "mm.input_projection.weight"),
         ("tiny-gemma4uv", "v.patch_embd.weight"),
         ("tiny-gemma4uv", "v.patch_norm.3.bias"),
+        ("tiny-internvl", "v.class_embd"),
+        ("tiny-internvl", "mm.model.mlp.0.weight"),
+        ("tiny-internvl", "mm.model.mlp.3.weight"),
+        ("tiny-lfm2", "v.position_embd.weight"),
+        ("tiny-lfm2", "mm.input_norm.bias"),
+        ("tiny-lfm2", "mm.1.weight"),
     ];
     for (preset, left_out) in cases {
         let bytes = changed(preset, |name| (name != left_out).then(|| name.to_owned()));

@@ -547,6 +547,7 @@ fn tower_inside_of_a_models_file_has_the_bits_of_mmproj() {
 /// Promise (Models): with `vision.quantize` the cosine of each row with that of F32 is at least 0.9995.
 #[test]
 fn rows_of_a_quantized_tower_are_near_those_of_floats() {
+    let mut missed = Vec::new();
     for golden in goldens() {
         let bytes = stored_as(golden.file("mmproj.gguf"), Format::F32);
         let load = |quantize| {
@@ -566,7 +567,9 @@ fn rows_of_a_quantized_tower_are_near_those_of_floats() {
         let width = floats.tower().config().projection_dim;
         let [wanted, found] = [golden.encoded(&mut floats), golden.encoded(&mut eight)];
         let cosine = least_cosine(&found, &wanted, width);
-        assert!(cosine >= 0.9995, "{}: {cosine}", golden.name);
+        if cosine < 0.9995 {
+            missed.push((golden.name.clone(), cosine));
+        }
         // The same bits as a file that was quantized before.
         let stored = stored_as(golden.file("mmproj.gguf"), Format::Q8_0);
         let mut stored = tower_of(Gguf::from_bytes(stored).unwrap().into()).unwrap();
@@ -574,6 +577,7 @@ fn rows_of_a_quantized_tower_are_near_those_of_floats() {
         let cosine = least_cosine(&found, &stored, width);
         assert!(cosine >= 0.9995, "{}: {cosine}", golden.name);
     }
+    assert!(missed.is_empty(), "{missed:?}");
 }
 
 /// Promise (Hostile input and memory): a folder or a model's file with a tower that is not computed, or with a field or tensor

@@ -7,6 +7,7 @@
 //! unfinished block gets into the prefix index, and the logits of a prompt that ends with an image come from a chunk.
 
 use super::Scheduler;
+use super::sequence_table::SequenceTable;
 use super::units::UnitClock;
 use crate::plan::PlannedSpan;
 use crate::stats::count;
@@ -54,6 +55,14 @@ impl Blocks {
     pub(super) fn is_current(&self, key: usize, age: Age) -> bool {
         let current = self.current.as_ref();
         current.is_some_and(|current| (current.key, current.age) == (key, age))
+    }
+
+    /// Panics if the sequence of the block under way has other positions to compute next.
+    pub(super) fn check(&self, table: &SequenceTable) {
+        let Some(block) = &self.current else { return };
+        let sequence = table.get(block.key).filter(|s| s.age == block.age);
+        let is_next = sequence.is_none_or(|s| s.computed == block.positions.start);
+        assert!(is_next, "a block under way was left behind");
     }
 
     /// Forgets what is under way: the pages are lost.

@@ -235,6 +235,7 @@ impl Scheduler {
         self.table.check();
         self.queue.check();
         self.encodings.check();
+        self.blocks.check(&self.table);
         self.check_fair_shares();
     }
 

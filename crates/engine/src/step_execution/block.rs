@@ -39,39 +39,38 @@ impl StepExecution<'_> {
 }
 
 fn begin(model: &mut dyn Forward, batch: &Batch) -> Result<BlockOutcome, DeviceFault> {
-    let begun = call(model, |blocks| blocks.begin_block(batch));
-    outcome_of(begun.map(|begun| begun.map(BlockOutcome::Begun)))
+    let begin = |blocks: &mut dyn AdvanceBlock| blocks.begin_block(batch);
+    call(model, begin, BlockOutcome::Begun)
 }
 
 fn advance(model: &mut dyn Forward) -> Result<BlockOutcome, DeviceFault> {
-    let of = |is_done| {
+    let outcome_of = |is_done| {
         if is_done {
             BlockOutcome::Done
         } else {
             BlockOutcome::Goes
         }
     };
-    let advanced = call(model, |blocks| blocks.advance_block());
-    outcome_of(advanced.map(|advanced| advanced.map(of)))
+    let advance = |blocks: &mut dyn AdvanceBlock| blocks.advance_block();
+    call(model, advance, outcome_of)
 }
 
-/// Calls the model. The outer error is a panic.
+/// Calls the model.
+///
+/// # Errors
+/// The device failed.
 fn call<T>(
     model: &mut dyn Forward,
     act: impl FnOnce(&mut dyn AdvanceBlock) -> Result<T, ForwardError>,
-) -> std::thread::Result<Result<T, ForwardError>> {
+    outcome_of: impl FnOnce(T) -> BlockOutcome,
+) -> Result<BlockOutcome, DeviceFault> {
     let missing = ForwardError::BadBatch("the model has no blocks");
-    catch_unwind(AssertUnwindSafe(|| match model.blocks() {
+    let called = catch_unwind(AssertUnwindSafe(|| match model.blocks() {
         Some(blocks) => act(blocks),
         None => Err(missing),
-    }))
-}
-
-fn outcome_of(
-    called: std::thread::Result<Result<BlockOutcome, ForwardError>>,
-) -> Result<BlockOutcome, DeviceFault> {
+    }));
     Ok(match called {
-        Ok(Ok(outcome)) => outcome,
+        Ok(Ok(given)) => outcome_of(given),
         Ok(Err(ForwardError::Device(fault))) => return Err(fault),
         Ok(Err(ForwardError::NotFinite { .. })) => BlockOutcome::Failed(FailCode::NotFinite),
         Ok(Err(_)) => BlockOutcome::Failed(FailCode::Inference),

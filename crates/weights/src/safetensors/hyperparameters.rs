@@ -60,18 +60,12 @@ const OTHERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Reads the relevant fields of a decoder's `config.json`. `modules`: what other files of the folder say.
-pub(super) fn describe(
-    architecture: Architecture,
+/// Numbers of the same meaning in both forms; gives the heads, and those of keys and values.
+fn sizes(
     fields: &Fields<'_>,
-    (folder, modules): (&Path, &Modules),
-) -> Result<ModelDescription, SafetensorsError> {
-    let mut keys = GgufKeys {
-        name: architecture.name(),
-        out: GgufWriter::new(),
-    };
-    keys.out.str("general.architecture", architecture.name());
-    keys.out.str("general.type", "model");
+    architecture: Architecture,
+    keys: &mut GgufKeys,
+) -> Result<(u32, u32), SafetensorsError> {
     let is_lfm2 = architecture == Architecture::Lfm2;
     for (field, key) in NUMBERS {
         let number = match *field {
@@ -88,10 +82,27 @@ pub(super) fn describe(
         None => return Err(fields.missing("num_key_value_heads")),
     };
     if is_lfm2 {
-        lfm2::put_layers(fields, kv_heads, &mut keys)?;
+        lfm2::put_layers(fields, kv_heads, keys)?;
     } else {
         keys.number("attention.head_count_kv", kv_heads);
     }
+    Ok((heads, kv_heads))
+}
+
+/// Reads the relevant fields of a decoder's `config.json`. `modules`: what other files of the folder say.
+pub(super) fn describe(
+    architecture: Architecture,
+    fields: &Fields<'_>,
+    (folder, modules): (&Path, &Modules),
+) -> Result<ModelDescription, SafetensorsError> {
+    let mut keys = GgufKeys {
+        name: architecture.name(),
+        out: GgufWriter::new(),
+    };
+    keys.out.str("general.architecture", architecture.name());
+    keys.out.str("general.type", "model");
+    let is_lfm2 = architecture == Architecture::Lfm2;
+    let (heads, kv_heads) = sizes(fields, architecture, &mut keys)?;
     let head_dim = head_dim(fields, architecture, heads)?;
     keys.number("attention.key_length", head_dim);
     keys.number("attention.value_length", head_dim);

@@ -4,7 +4,7 @@ use super::projector::{Activation, NormKind, Positions, Projector, TowerTraits};
 use super::recipe;
 use crate::config::keys::Keys;
 use crate::config::{architecture_name, grouped, limits};
-use crate::gguf::Gguf;
+use crate::gguf::{Gguf, TensorInfo};
 use crate::{ConfigError, LoadError, ModelFiles};
 use kernels::Format;
 use media::{PatchOrder, Recipe};
@@ -104,6 +104,9 @@ pub struct VisionConfig {
     pub quantize: Option<Format>,
 }
 
+/// Tensors by their names.
+pub(super) type NamedTensors<'a> = dyn Fn(&str) -> Option<TensorInfo<'a>> + 'a;
+
 impl VisionConfig {
     /// Reads and checks a file's metadata.
     ///
@@ -111,6 +114,11 @@ impl VisionConfig {
     /// The first key that is missing, of the wrong type, out of bounds or unsupported; a projector that is not computed is
     /// named.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, ConfigError> {
+        Self::read(gguf, &|name| gguf.tensor(name))
+    }
+
+    /// The same with tensors of another file.
+    pub(super) fn read(gguf: &Gguf, tensors: &NamedTensors<'_>) -> Result<Self, ConfigError> {
         let name = architecture_name(gguf)?;
         if name != ARCHITECTURE {
             return Err(ConfigError::Architecture {
@@ -128,13 +136,13 @@ impl VisionConfig {
             stored_layers,
             hidden,
             heads,
-        } = LayerSizes::read(gguf, &keys, projector, dim)?;
+        } = LayerSizes::read(tensors, &keys, projector, dim)?;
         if projector == Projector::InternVl && (dim, stored_layers) == INTERNVL_RMS {
             traits.norm = NormKind::Rms;
         }
         let layers = read_layers(&keys, projector, stored_layers)?;
         let (patch, merge) = read_patch(&keys, projector)?;
-        let (image, table_edge) = read_table(gguf, &keys, &traits, patch)?;
+        let (image, table_edge) = read_table(tensors, &keys, &traits, patch)?;
         let (windows, window_edge) = read_windows(&keys, projector, (patch, merge))?;
         let mut recipe = recipe::read(&keys, projector, (image, patch, merge))?;
         if let Some(edge) = window_edge {
@@ -163,7 +171,7 @@ impl VisionConfig {
             theta: keys
                 .float("rope.freq_base", limits::THETA)?
                 .unwrap_or(traits.theta),
-            projection_dim: read_projection(gguf, &keys, projector)?,
+            projection_dim: read_projection(tensors, &keys, projector)?,
             deepstack: read_deepstack(&keys, layers)?,
             windows,
             recipe,
@@ -287,13 +295,13 @@ fn read_layers(keys: &Keys<'_>, projector: Projector, stored: usize) -> Result<u
 
 /// The width of a row. Files of LLaVA have another number under the key: the width of CLIP's own projection.
 fn read_projection(
-    gguf: &Gguf,
+    tensors: &NamedTensors<'_>,
     keys: &Keys<'_>,
     projector: Projector,
 ) -> Result<usize, ConfigError> {
     const NAME: &str = "projection_dim";
     let tensor = match projector {
-        Projector::Llava => gguf.tensor("mm.2.weight"),
+        Projector::Llava => tensors("mm.2.weight"),
         _ => None,
     };
     let Some(width) = tensor.map(|tensor| tensor.rows()) else {
@@ -306,9 +314,13 @@ fn read_projection(
 }
 
 /// The width of the feed-forward parts. The first converter of Qwen2-VL writes 0, and exchanges the names of the matrices.
-fn read_hidden(gguf: &Gguf, keys: &Keys<'_>, dim: usize) -> Result<usize, ConfigError> {
+fn read_hidden(
+    tensors: &NamedTensors<'_>,
+    keys: &Keys<'_>,
+    dim: usize,
+) -> Result<usize, ConfigError> {
     const NAME: &str = "feed_forward_length";
-    let up = gguf.tensor("v.blk.0.ffn_up.weight");
+    let up = tensors("v.blk.0.ffn_up.weight");
     let hidden = match (keys.required(NAME, 0, limits::HIDDEN)?, up) {
         (0, Some(up)) if up.rows() == dim => up.cols(),
         (0, Some(up)) => up.rows(),
@@ -329,7 +341,7 @@ struct LayerSizes {
 
 impl LayerSizes {
     fn read(
-        gguf: &Gguf,
+        tensors: &NamedTensors<'_>,
         keys: &Keys<'_>,
         projector: Projector,
         dim: usize,
@@ -344,7 +356,7 @@ impl LayerSizes {
         }
         Ok(Self {
             stored_layers: keys.required("block_count", 1, limits::LAYERS)?,
-            hidden: read_hidden(gguf, keys, dim)?,
+            hidden: read_hidden(tensors, keys, dim)?,
             heads: read_heads(keys, dim, projector.traits().rope.is_some())?,
         })
     }
@@ -380,15 +392,13 @@ fn read_patch(keys: &Keys<'_>, projector: Projector) -> Result<(usize, usize), C
 
 /// Pixels of a picture's edge, and entries of the learned table along one edge. Tables of axes are as long as their tensor.
 fn read_table(
-    gguf: &Gguf,
+    tensors: &NamedTensors<'_>,
     keys: &Keys<'_>,
     traits: &TowerTraits,
     patch: usize,
 ) -> Result<(usize, usize), ConfigError> {
     if traits.positions == Some(Positions::Axes) {
-        let mut tensors = gguf.tensors();
-        let table = tensors.find(|tensor| tensor.name == POSITIONS);
-        let entries = table.and_then(|table| table.dims.get(1).copied());
+        let entries = tensors(POSITIONS).and_then(|table| table.dims.get(1).copied());
         let entries = entries.map_or(0, |entries| usize::try_from(entries).unwrap_or(usize::MAX));
         if (1..=AXIS_MAX).contains(&entries) {
             return Ok((patch, entries));

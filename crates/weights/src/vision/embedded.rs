@@ -205,7 +205,7 @@ impl EmbeddedTower {
 
     /// The tower's configuration; errors have the names of keys in the file.
     pub(super) fn config(&self) -> Result<VisionConfig, ConfigError> {
-        VisionConfig::from_gguf(&self.metadata).map_err(|why| {
+        VisionConfig::read(&self.metadata, &|name| self.stored(name)).map_err(|why| {
             why.renamed(|key| match key.strip_prefix("clip.vision.") {
                 Some(rest) if !self.family.is_empty() => format!("{}.vision.{rest}", self.family),
                 _ => key.to_owned(),

@@ -34,35 +34,13 @@ const DEVIATION: std::ops::RangeInclusive<f32> = 1e-3..=10.0;
 pub(super) fn read(
     keys: &Keys<'_>,
     projector: Projector,
-    (edge, patch, merge): (usize, usize, usize),
+    sizes: (usize, usize, usize),
 ) -> Result<Recipe, ConfigError> {
-    let usual = match projector {
-        Projector::Idefics3 | Projector::Gemma3 | Projector::Qwen3Vl | Projector::Lfm2 => {
-            Normalization::HALF
-        }
-        Projector::Gemma4V | Projector::Gemma4Uv => Normalization::PARTS,
-        Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Pixtral | Projector::Llava => {
-            Normalization::CLIP
-        }
-        Projector::InternVl => Normalization::IMAGENET,
-    };
-    let normalization = Normalization {
-        mean: channels(keys, "image_mean", usual.mean, MEAN)?,
-        std: channels(keys, "image_std", usual.std, DEVIATION)?,
-    };
+    let (edge, patch, merge) = sizes;
+    let normalization = normalization(keys, projector)?;
     let pixels = |size: usize| size as u32;
     Ok(match projector {
-        Projector::Idefics3 => {
-            whole_rows(keys, edge / patch, merge)?;
-            let longest = keys.size("preproc_image_size", edge, EDGE_MAX)?;
-            let rule = Tiles {
-                longest_edge: pixels(longest.unwrap_or((TILES_ALONG * edge).min(EDGE_MAX))),
-                tile: pixels(edge),
-                patch: pixels(patch),
-                shuffle: pixels(merge),
-            };
-            Recipe::idefics3(rule, normalization)
-        }
+        Projector::Idefics3 => Recipe::idefics3(tiles(keys, sizes)?, normalization),
         Projector::Gemma4V | Projector::Gemma4Uv => {
             let rule = Budget {
                 patch: pixels(patch),
@@ -87,45 +65,8 @@ pub(super) fn read(
             };
             Recipe::pixtral(rule, normalization)
         }
-        Projector::InternVl => {
-            whole_rows(keys, edge / patch, merge)?;
-            let (tiles_min, tiles_max) = tile_bounds(keys, INTERNVL_TILES)?;
-            let rule = TileGrid {
-                tile: pixels(edge),
-                patch: pixels(patch),
-                shuffle: pixels(merge),
-                tiles_min,
-                tiles_max,
-            };
-            Recipe::internvl(rule, normalization)
-        }
-        Projector::Lfm2 => {
-            let tile = keys.size("preproc_image_size", patch * merge, EDGE_MAX)?;
-            let tile = tile.unwrap_or(LFM2_TILE);
-            whole_rows(keys, tile / patch, merge)?;
-            let (tiles_min, tiles_max) = tile_bounds(keys, LFM2_TILES)?;
-            let unit = (patch * merge) * (patch * merge);
-            let least = keys.size("image_min_pixels", unit, PIXELS_MAX)?;
-            let most = keys.size("image_max_pixels", unit, PIXELS_MAX)?;
-            let rows = [
-                least.map_or(LFM2_ROWS.0, |pixels| pixels / unit),
-                most.map_or(LFM2_ROWS.1, |pixels| pixels / unit),
-            ];
-            if rows[0] > rows[1] {
-                let bound = format!("at most {} rows", rows[1]);
-                return Err(keys.range("image_min_pixels", format!("{} rows", rows[0]), bound));
-            }
-            let rule = SplitLarge {
-                tile: pixels(tile),
-                patch: pixels(patch),
-                merge: pixels(merge),
-                tiles_min,
-                tiles_max,
-                rows_min: pixels(rows[0]),
-                rows_max: pixels(rows[1]),
-            };
-            Recipe::lfm2(rule, normalization)
-        }
+        Projector::InternVl => Recipe::internvl(tile_grid(keys, sizes)?, normalization),
+        Projector::Lfm2 => Recipe::lfm2(split_large(keys, (patch, merge))?, normalization),
         Projector::Llava => match resolutions(keys, edge)? {
             Some(resolutions) => {
                 let rule = Pinpoints {
@@ -137,6 +78,86 @@ pub(super) fn read(
             }
             None => Recipe::llava(pixels(edge), pixels(patch), normalization),
         },
+    })
+}
+
+/// How levels become numbers, from the file or as usual in the family.
+fn normalization(keys: &Keys<'_>, projector: Projector) -> Result<Normalization, ConfigError> {
+    let usual = match projector {
+        Projector::Idefics3 | Projector::Gemma3 | Projector::Qwen3Vl | Projector::Lfm2 => {
+            Normalization::HALF
+        }
+        Projector::Gemma4V | Projector::Gemma4Uv => Normalization::PARTS,
+        Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Pixtral | Projector::Llava => {
+            Normalization::CLIP
+        }
+        Projector::InternVl => Normalization::IMAGENET,
+    };
+    Ok(Normalization {
+        mean: channels(keys, "image_mean", usual.mean, MEAN)?,
+        std: channels(keys, "image_std", usual.std, DEVIATION)?,
+    })
+}
+
+/// The rule of Idefics 3 and SmolVLM.
+fn tiles(
+    keys: &Keys<'_>,
+    (edge, patch, merge): (usize, usize, usize),
+) -> Result<Tiles, ConfigError> {
+    let pixels = |size: usize| size as u32;
+    whole_rows(keys, edge / patch, merge)?;
+    let longest = keys.size("preproc_image_size", edge, EDGE_MAX)?;
+    Ok(Tiles {
+        longest_edge: pixels(longest.unwrap_or((TILES_ALONG * edge).min(EDGE_MAX))),
+        tile: pixels(edge),
+        patch: pixels(patch),
+        shuffle: pixels(merge),
+    })
+}
+
+/// The rule of InternVL.
+fn tile_grid(
+    keys: &Keys<'_>,
+    (edge, patch, merge): (usize, usize, usize),
+) -> Result<TileGrid, ConfigError> {
+    let pixels = |size: usize| size as u32;
+    whole_rows(keys, edge / patch, merge)?;
+    let (tiles_min, tiles_max) = tile_bounds(keys, INTERNVL_TILES)?;
+    Ok(TileGrid {
+        tile: pixels(edge),
+        patch: pixels(patch),
+        shuffle: pixels(merge),
+        tiles_min,
+        tiles_max,
+    })
+}
+
+/// The rule of LFM2-VL.
+fn split_large(keys: &Keys<'_>, (patch, merge): (usize, usize)) -> Result<SplitLarge, ConfigError> {
+    let pixels = |size: usize| size as u32;
+    let tile = keys.size("preproc_image_size", patch * merge, EDGE_MAX)?;
+    let tile = tile.unwrap_or(LFM2_TILE);
+    whole_rows(keys, tile / patch, merge)?;
+    let (tiles_min, tiles_max) = tile_bounds(keys, LFM2_TILES)?;
+    let unit = (patch * merge) * (patch * merge);
+    let least = keys.size("image_min_pixels", unit, PIXELS_MAX)?;
+    let most = keys.size("image_max_pixels", unit, PIXELS_MAX)?;
+    let rows = [
+        least.map_or(LFM2_ROWS.0, |pixels| pixels / unit),
+        most.map_or(LFM2_ROWS.1, |pixels| pixels / unit),
+    ];
+    if rows[0] > rows[1] {
+        let bound = format!("at most {} rows", rows[1]);
+        return Err(keys.range("image_min_pixels", format!("{} rows", rows[0]), bound));
+    }
+    Ok(SplitLarge {
+        tile: pixels(tile),
+        patch: pixels(patch),
+        merge: pixels(merge),
+        tiles_min,
+        tiles_max,
+        rows_min: pixels(rows[0]),
+        rows_max: pixels(rows[1]),
     })
 }
 
