@@ -151,7 +151,9 @@ fn slot_of_a_description_is_free_after_its_request() {
         metrics.contains("millrace_image_descriptions_total{result=\"described\"} 0"),
         "{metrics}"
     );
-    assert!(metrics.contains("millrace_image_bytes 0"));
+    wait_until("no bytes are held", || {
+        serving.get("/metrics").contains("millrace_image_bytes 0")
+    });
 }
 
 /// Promise (Images): a proxy that is not here, or sees nothing, is an error at the start that names its setting.
