@@ -242,7 +242,7 @@ impl RemoteImages {
 
 /// Why an image was not fetched.
 enum Failure {
-    /// Its address, its server or the way to it, in words that follow the field's path.
+    /// The address, the server or the way to it, in words that follow the field's path.
     Remote(String),
     /// There is no memory for it now.
     NoRoom(ApiError),
