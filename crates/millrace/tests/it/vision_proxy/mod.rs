@@ -456,7 +456,7 @@ fn key_is_charged_for_descriptions() {
     let [model, address] = seer.variables();
     let serving = serve(&[model, address, ("MILLRACE_KEYS_FILE", &keys)]);
     let fields = format!("authorization: Bearer {key}\r\n");
-    let images = [PICTURE, OTHER, &PICTURE_2[..], &PICTURE_3[..]];
+    let images = [PICTURE, OTHER, PICTURE_2, PICTURE_3];
     images.iter().for_each(|_| seer.say(SAID));
     let request = chat(&images, &json!({})).to_string();
     let first = serving.post_with(&fields, "/v1/chat/completions", &request);
