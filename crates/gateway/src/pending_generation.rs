@@ -62,9 +62,9 @@ pub(crate) struct PendingGeneration {
 
 /// How a pending generation gets its permit.
 pub(crate) enum Entrance {
-    /// It has a place in the queue.
+    /// With a place in the queue.
     Queued(Ticket),
-    /// It asks for one when another model has described its images.
+    /// With a request that is made when another model has described the images.
     AfterImages(AdmissionRequest),
 }
 

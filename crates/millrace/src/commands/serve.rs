@@ -63,15 +63,10 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         if loads_models {
             server = server.with_library(Arc::clone(&library) as Arc<dyn server::Library>);
         }
-        if let Some(images) = settings.remote_images() {
-            server = server.with_remote_images(images);
-        }
         if let Some(watch) = StallWatch::start(&settings, &library) {
             server = server.with_stall_watch(move || watch.problem());
         }
-        if let Some(upstreams) = &upstreams {
-            server = server.with_upstreams(Arc::clone(&upstreams.status));
-        }
+        server = with_outside(server, &settings, upstreams.as_ref());
         let server = connect(server, &settings, journal, cluster.as_ref()).await?;
         let reload = Reload {
             args: args.clone(),
@@ -142,6 +137,21 @@ fn listen(
                 Failure::user(format!("listener.unix_socket {}: {why}", path.display()))
             })
         }
+    }
+}
+
+/// The server with what it asks other servers for: answers of upstreams, images at addresses.
+fn with_outside(
+    mut server: Server,
+    settings: &Settings,
+    upstreams: Option<&UsedUpstreams>,
+) -> Server {
+    if let Some(upstreams) = upstreams {
+        server = server.with_upstreams(Arc::clone(&upstreams.status));
+    }
+    match settings.remote_images() {
+        Some(images) => server.with_remote_images(images),
+        None => server,
     }
 }
 

@@ -2,8 +2,7 @@
 
 use super::catalog::SETTINGS;
 use super::{
-    Settings, Speculation, adapters, cluster, listener, named_models, tree, upstream, vision_proxy,
-    vision_remote,
+    Settings, Speculation, adapters, cluster, image_sources, listener, named_models, tree, upstream,
 };
 use crate::logging;
 use serde_json::{Map, Value};
@@ -24,8 +23,7 @@ pub(super) fn problems(settings: &Settings) -> Vec<Problem> {
     found.extend(adapters::problem(settings));
     found.extend(named_models::problem(settings));
     found.extend(settings.sampling.problem());
-    found.extend(vision_proxy::problems(settings));
-    found.extend(vision_remote::problem(settings));
+    found.extend(image_sources::problems(settings));
     found.extend(settings.vision.problem());
     let filter = logging::parse_filter(&settings.log.filter);
     found.extend(filter.err().map(|why| ("log.filter", why)));

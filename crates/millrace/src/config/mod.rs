@@ -12,6 +12,7 @@ mod device;
 mod engine_settings;
 mod environment;
 mod file;
+mod image_sources;
 mod journal;
 mod layers;
 mod listener;

@@ -1,21 +1,12 @@
 //! Settings of the model that describes images for models that read text only (`vision.proxy`).
 
-use super::Settings;
 use super::ranges::{HOUR_MS, PAUSE_MS_MIN};
-use super::upstream::read_key;
-use generate::images::ImageBounds;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use server::{VisionProxy, VisionServer};
 use std::path::PathBuf;
-use std::time::Duration;
 
-/// Bytes of the prompt.
-const PROMPT_BYTES_MAX: usize = 8192;
-/// Bytes of a model's name.
-const NAME_BYTES_MAX: usize = 256;
 /// The name of no model.
-const OFF: &str = "off";
+pub(super) const OFF: &str = "off";
 
 const PROMPT: &str = "Describe this image for someone who cannot see it and will answer questions about it. Say what kind of image it is and how it is laid out. \
     Copy all text in it word for word. Give numbers, colors, positions and relations. Say what you are not sure of. Answer with the description alone.";
@@ -78,7 +69,7 @@ pub(crate) struct VisionProxySettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OnFailure {
-    /// It ends with an error.
+    /// The request ends with an error.
     #[default]
     Error,
     /// The prompt has a note in place of the description.
@@ -107,161 +98,5 @@ impl VisionProxySettings {
     /// Name of the model; `None`: there is none.
     pub(crate) fn model(&self) -> Option<&str> {
         self.model.as_deref().filter(|name| *name != OFF)
-    }
-
-    fn server(&self) -> Result<Option<VisionServer>, String> {
-        let Some(address) = &self.address else {
-            return Ok(None);
-        };
-        let key = self.api_key_file.as_deref();
-        let key = key.map(|path| read_key("vision.proxy.api_key_file", path));
-        let server = VisionServer::new(address, key.transpose()?.as_deref());
-        server
-            .map(Some)
-            .map_err(|why| format!("vision.proxy.address: {why}"))
-    }
-}
-
-impl Settings {
-    /// The proxy of a model that reads text only.
-    ///
-    /// # Errors
-    /// The file with the key cannot be used.
-    pub(crate) fn vision_proxy(&self) -> Result<Option<VisionProxy>, String> {
-        let proxy = &self.vision.proxy;
-        let Some(model) = proxy.model() else {
-            return Ok(None);
-        };
-        Ok(Some(VisionProxy {
-            model: model.to_owned(),
-            server: proxy.server()?,
-            prompt: proxy.prompt.clone(),
-            max_tokens: proxy.max_tokens,
-            #[expect(clippy::cast_possible_truncation, reason = "0 to 2")]
-            temperature: proxy.temperature as f32,
-            timeout: Duration::from_millis(proxy.timeout_ms),
-            concurrency: proxy.concurrency,
-            cache_entries: proxy.cache_entries,
-            on_failure: match proxy.on_failure {
-                OnFailure::Error => server::OnFailure::Error,
-                OnFailure::Note => server::OnFailure::Note,
-            },
-            bounds: ImageBounds {
-                images_max: proxy.images_max,
-                limits: self.vision.limits(),
-            },
-        }))
-    }
-
-    /// The models that describe images for others, each with the setting that names it.
-    pub(crate) fn vision_proxy_models(&self) -> Vec<(String, &str)> {
-        let own = self.vision.proxy.model();
-        let own = own.map(|model| ("vision.proxy.model".to_owned(), model));
-        let named = self.models.named.iter().filter_map(|(name, named)| {
-            let model = named
-                .vision_proxy
-                .as_deref()
-                .filter(|model| *model != OFF)?;
-            Some((format!("models.named.{name}.vision_proxy"), model))
-        });
-        own.into_iter().chain(named).collect()
-    }
-}
-
-/// All problems of the section beside bounds of numbers.
-pub(super) fn problems(settings: &Settings) -> Vec<(&'static str, String)> {
-    let proxy = &settings.vision.proxy;
-    let mut found = Vec::new();
-    let mut expect = |is_fine: bool, key, why: &dyn Fn() -> String| {
-        if !is_fine {
-            found.push((key, why()));
-        }
-    };
-    let is_named = !settings.vision_proxy_models().is_empty();
-    expect(
-        proxy.address.is_none() || is_named,
-        "vision.proxy.address",
-        &|| "set, but no vision.proxy.model".to_owned(),
-    );
-    let has_address = proxy.address.is_some();
-    expect(
-        proxy.api_key_file.is_none() || has_address,
-        "vision.proxy.api_key_file",
-        &|| "set, but vision.proxy.address is not".to_owned(),
-    );
-    let address = proxy.address.as_deref();
-    let address = address.and_then(|address| VisionServer::new(address, None).err());
-    expect(address.is_none(), "vision.proxy.address", &|| {
-        address.map_or_else(String::new, |why| why.to_string())
-    });
-    let name_bytes = proxy.model.as_ref().map_or(0, String::len);
-    expect(name_bytes <= NAME_BYTES_MAX, "vision.proxy.model", &|| {
-        format!("{name_bytes} bytes; at most {NAME_BYTES_MAX}")
-    });
-    let bytes = proxy.prompt.len();
-    expect(bytes <= PROMPT_BYTES_MAX, "vision.proxy.prompt", &|| {
-        format!("{bytes} bytes; at most {PROMPT_BYTES_MAX}")
-    });
-    let temperature = proxy.temperature;
-    expect(
-        (0.0..=2.0).contains(&temperature),
-        "vision.proxy.temperature",
-        &|| format!("must be 0 to 2, not {temperature}"),
-    );
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::config::Settings;
-    use crate::config::layers::problem;
-    use serde_json::json;
-
-    #[test]
-    fn contradictions_are_named() {
-        let model = ("vision.proxy.model", json!("seer"));
-        let address = ("vision.proxy.address", json!("http://a:1"));
-        assert_eq!(problem(&[model.clone(), address.clone()]), None);
-        for (key, value) in [
-            ("vision.proxy.address", json!("a:8000")),
-            ("vision.proxy.api_key_file", json!("key")),
-            ("vision.proxy.prompt", json!("x".repeat(8193))),
-            ("vision.proxy.temperature", json!(2.5)),
-            ("vision.proxy.max_tokens", json!(0)),
-            ("vision.proxy.on_failure", json!("ignore")),
-            ("vision.proxy.modell", json!("seer")),
-        ] {
-            let why = problem(&[model.clone(), (key, value.clone())]).unwrap_or_default();
-            assert!(why.contains(key), "{key}: {value}: {why}");
-        }
-        assert!(
-            problem(&[address])
-                .unwrap()
-                .contains("vision.proxy.address")
-        );
-    }
-
-    #[test]
-    fn proxy_of_a_model_is_that_of_its_name() {
-        let named = json!({"a": {"vision_proxy": "off"}, "b": {"vision_proxy": "other"}});
-        let tree = json!({"vision": {"proxy": {"model": "seer", "images_max": 2}}, "models": {"named": named}});
-        let settings: Settings = serde_json::from_value(tree).unwrap();
-        let of = |name: &str| {
-            let proxy = settings.of_model(name).vision_proxy().unwrap();
-            proxy.map(|proxy| (proxy.model, proxy.bounds.images_max))
-        };
-        assert_eq!(of("a"), None);
-        assert_eq!(of("b"), Some(("other".to_owned(), 2)));
-        assert_eq!(of("c"), Some(("seer".to_owned(), 2)));
-        let models = settings.vision_proxy_models();
-        let models: Vec<_> = models
-            .iter()
-            .map(|(key, name)| (key.as_str(), *name))
-            .collect();
-        let want = [
-            ("vision.proxy.model", "seer"),
-            ("models.named.b.vision_proxy", "other"),
-        ];
-        assert_eq!(models, want);
     }
 }

@@ -187,6 +187,7 @@ fn image_of_another_server_is_seen() {
 /// Promise (Images): by default no address is fetched, and otherwise only those of hosts that the operator names, at public
 /// addresses, also after a redirect; an error names the field, the host and the reason, and repeats nothing that came.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn other_addresses_are_refused() {
     let files = FileServer::start();
     let host = format!("http://{}, localhost:*, nowhere.invalid", files.address);
@@ -249,7 +250,9 @@ fn other_addresses_are_refused() {
     wait_until("the connection is closed", || {
         *files.closed.lock().unwrap() == 1
     });
-    assert!(serving.get("/metrics").contains("millrace_image_bytes 0"));
+    wait_until("no bytes are held", || {
+        serving.get("/metrics").contains("millrace_image_bytes 0")
+    });
     let off = serve(&[]);
     let asked = files.asked();
     let message = refused(&off, &files.url("/red.png"));

@@ -43,9 +43,16 @@ fn requests() -> Vec<Request> {
         json!({"type": "image_url", "image_url": {"url": url}})
     };
     let source = json!({"type": "base64", "media_type": "image/png", "data": data[1]});
-    let openai = json!([{"role": "user", "content": [image(&data[0]), image(&data[1])]}]);
+    // Different beginnings, so that no prompt is found in the cache of another.
+    let openai = json!([
+        {"role": "system", "content": "First."},
+        {"role": "user", "content": [image(&data[0]), image(&data[1])]},
+    ]);
     let anthropic = json!([{"role": "user", "content": [{"type": "image", "source": source}, {"type": "text", "text": "What?"}]}]);
-    let ollama = json!([{"role": "user", "content": "What?", "images": [data[0]]}]);
+    let ollama = json!([
+        {"role": "system", "content": "Third."},
+        {"role": "user", "content": "What?", "images": [data[0]]},
+    ]);
     vec![
         request(
             "chat about described images",
@@ -55,7 +62,7 @@ fn requests() -> Vec<Request> {
         request(
             "messages about a described image",
             "/v1/messages",
-            json!({"messages": anthropic, "max_tokens": 30, "model": "millrace-mini"}),
+            json!({"messages": anthropic, "max_tokens": 30, "model": "millrace-mini", "system": "Second."}),
         ),
         request(
             "ollama about a described image",
