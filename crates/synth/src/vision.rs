@@ -225,6 +225,11 @@ impl VisionSpec {
             .f32(&key("attention.layer_norm_epsilon"), 1e-6)
             .f32s(&key("image_mean"), &[0.5; 3])
             .f32s(&key("image_std"), &[0.5; 3]);
+        self.put_keys_of_family(out);
+    }
+
+    fn put_keys_of_family(&self, out: &mut GgufWriter) {
+        let key = |part: &str| format!("clip.vision.{part}");
         match self.projector {
             Projector::Idefics3 => {
                 out.u32(&key("projector.scale_factor"), self.merge)

@@ -328,6 +328,7 @@ fn text_of_such_a_folder_has_the_bits_of_a_gguf() {
 }
 
 /// Keys and tensors of the text, then those of the tower as Ollama's converter writes them.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn of_ollama(name: &str) -> Vec<u8> {
     let tower = rewritten(
         golden(name).file("mmproj.gguf"),
@@ -714,6 +715,7 @@ fn what_does_not_fit_is_named() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn keys_of_a_models_file_are_named() {
     let change = |from: &'static str, to: Option<u32>| {
         let bytes = of_ollama("gemma3");

@@ -80,6 +80,7 @@ pub(crate) fn row_plan(bytes: &[u8]) {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn plans(size: Size, edge: u32, patch: u32, merge: u32, count: u32) -> [Option<Plan>; 9] {
     let pixels = u64::from(edge) * u64::from(edge);
     let smart = SmartResize {
