@@ -15,6 +15,7 @@ published model next to the weights.
 
 import pathlib
 import sys
+import types
 
 import gguf
 import numpy as np
@@ -23,6 +24,7 @@ import transformers
 from PIL import Image
 
 PIXELS_MEAN = PIXELS_STD = 0.5
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 VOCAB = 96
 # Tokens below are marks of images, and not among the answers.
@@ -38,7 +40,10 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     lines = []
-    for case in (idefics3, idefics3_wide, qwen3vl, gemma3, qwen2vl, qwen25vl, pixtral, mistral3, llava, llava_next):
+    from vision_gemma4 import gemma4uv, gemma4v, gemma4v_e
+
+    for case in (idefics3, idefics3_wide, qwen3vl, gemma3, qwen2vl, qwen25vl, pixtral, mistral3, llava, llava_next, gemma4v,
+                 gemma4v_e, gemma4uv, internvl, lfm2vl):
         torch.manual_seed(20 + len(lines))
         lines.append(case(folder))
     (folder / "cases.tsv").write_text("".join(line + "\n" for line in lines))
@@ -338,6 +343,114 @@ def llava_next(folder):
     return keep(folder, "llava-next", size, seed, rows, prompt, logits_of)
 
 
+def internvl(folder):
+    """A class token, scales of what a layer adds, and a norm of four patches side by side."""
+    vision = {"hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2,
+              "patch_size": [8, 8], "image_size": [64, 64], "attention_bias": True}
+    text = {"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": VOCAB, "max_position_embeddings": 256,
+            "bos_token_id": None, "eos_token_id": None, "pad_token_id": None, "tie_word_embeddings": False,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}
+    config = transformers.InternVLConfig(vision_config=vision, text_config=text, image_token_id=1, tie_word_embeddings=False)
+    config._attn_implementation = "eager"
+    model = randomized(transformers.InternVLForConditionalGeneration(config))
+    size, seed = (64, 64), 14
+    pixels = normalized(picture(*size, seed), IMAGENET_MEAN, IMAGENET_STD)[None]
+    with torch.no_grad():
+        rows = model.model.get_image_features(pixels, vision_feature_layer=-1,
+                                              vision_feature_select_strategy="default").pooler_output[0]
+    state = model.state_dict()
+    out = tower_writer(folder / "internvl.mmproj.gguf", "internvl", model.config.vision_config, 64, image=64, patch=8,
+                       normalization=(IMAGENET_MEAN, IMAGENET_STD))
+    out.add_uint32("clip.vision.projector.scale_factor", 2)
+    prefix = "model.vision_tower."
+    put(out, "v.class_embd", state[prefix + "embeddings.cls_token"].flatten())
+    put(out, "v.position_embd.weight", state[prefix + "embeddings.position_embeddings"][0])
+    put_both(out, state, "v.patch_embd", prefix + "embeddings.patch_embeddings.projection")
+    names = {"ln1": "layernorm_before", "ln2": "layernorm_after", "attn_q": "attention.q_proj", "attn_k": "attention.k_proj",
+             "attn_v": "attention.v_proj", "attn_out": "attention.projection_layer", "ffn_up": "mlp.fc1", "ffn_down": "mlp.fc2"}
+    put_layers(out, state, names, prefix + "encoder.layer.")
+    for layer in range(2):
+        for number in (1, 2):
+            put(out, f"v.blk.{layer}.ls{number}.weight", state[f"{prefix}encoder.layer.{layer}.lambda_{number}"])
+    for ours, theirs in {"0": "layer_norm", "1": "linear_1", "3": "linear_2"}.items():
+        put_both(out, state, f"mm.model.mlp.{ours}", f"model.multi_modal_projector.{theirs}")
+    close(out)
+    out = text_writer(folder / "internvl.text.gguf", "qwen2", model.config.text_config)
+    out.add_float32("qwen2.rope.freq_base", 1e4)
+    put_plain_text(out, state, "model.language_model.")
+    close(out)
+    prompt = [5, 6, 7, 2] + [1] * len(rows) + [3, 9, 10, 11, 12, 13]
+
+    def logits_of(ids):
+        return model(input_ids=torch.tensor([ids]), pixel_values=pixels).logits[0]
+
+    return keep(folder, "internvl", size, seed, rows, prompt, logits_of)
+
+
+def lfm2vl(folder):
+    """A picture of 12 by 8 patches on a table of 10 by 10: wider along one edge, narrower along the other."""
+    vision = {"hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 8,
+              "num_patches": 100, "vision_use_head": False}
+    text = {"model_type": "lfm2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": VOCAB, "max_position_embeddings": 256,
+            "layer_types": ["conv", "full_attention"], "block_multiple_of": 32, "block_auto_adjust_ff_dim": False,
+            "bos_token_id": None, "eos_token_id": None, "pad_token_id": 0,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}
+    config = transformers.Lfm2VlConfig(vision_config=vision, text_config=text, image_token_id=1, projector_hidden_size=96)
+    config._attn_implementation = "eager"
+    model = randomized(transformers.Lfm2VlForConditionalGeneration(config))
+    size, seed = (96, 64), 15
+    lines, columns = size[1] // 8, size[0] // 8
+    pixels = normalized(picture(*size, seed)).reshape(3, lines, 8, columns, 8).permute(1, 3, 2, 4, 0).reshape(1, lines * columns, -1)
+    shapes, mask = torch.tensor([[lines, columns]]), torch.ones(1, lines * columns, dtype=torch.long)
+    with torch.no_grad():
+        rows = model.model.get_image_features(pixels, spatial_shapes=shapes, pixel_attention_mask=mask).pooler_output[0]
+    state = model.state_dict()
+    out = tower_writer(folder / "lfm2vl.mmproj.gguf", "lfm2", model.config.vision_config, 64, image=80)
+    out.add_uint32("clip.vision.image_min_pixels", 4 * 16 * 16)
+    out.add_uint32("clip.vision.image_max_pixels", 256 * 16 * 16)
+    out.add_uint32("clip.vision.projector.scale_factor", 2)
+    prefix = "model.vision_tower."
+    kernel = state[prefix + "embeddings.patch_embedding.weight"]
+    put_siglip(out, {**state, prefix + "embeddings.patch_embedding.weight": kernel.reshape(-1, 8, 8, 3).permute(0, 3, 1, 2)}, prefix)
+    for ours, theirs in {"mm.input_norm": "layer_norm", "mm.1": "linear_1", "mm.2": "linear_2"}.items():
+        put_both(out, state, ours, f"model.multi_modal_projector.{theirs}")
+    close(out)
+    put_lfm2_text(folder / "lfm2vl.text.gguf", model.config.text_config, state, "model.language_model.")
+    prompt = [5, 6, 7, 2] + [1] * len(rows) + [3, 9, 10, 11, 12, 13]
+
+    def logits_of(ids):
+        return model(input_ids=torch.tensor([ids]), pixel_values=pixels, spatial_shapes=shapes, pixel_attention_mask=mask).logits[0]
+
+    return keep(folder, "lfm2vl", size, seed, rows, prompt, logits_of)
+
+
+def put_lfm2_text(path, config, state, prefix):
+    heads = [config.num_key_value_heads if kind == "full_attention" else 0 for kind in config.layer_types]
+    shown = {**config.to_dict(), "rms_norm_eps": config.norm_eps, "num_key_value_heads": heads}
+    out = text_writer(path, "lfm2", types.SimpleNamespace(**shown))
+    out.add_float32("lfm2.rope.freq_base", 1e4)
+    out.add_uint32("lfm2.shortconv.l_cache", config.conv_L_cache)
+    put(out, "token_embd.weight", state[prefix + "embed_tokens.weight"])
+    put(out, "token_embd_norm.weight", state[prefix + "embedding_norm.weight"])
+    names = {"attn_norm": "operator_norm", "ffn_norm": "ffn_norm", "ffn_gate": "feed_forward.w1", "ffn_up": "feed_forward.w3",
+             "ffn_down": "feed_forward.w2"}
+    mixers = {"conv": {"shortconv.in_proj": "conv.in_proj", "shortconv.out_proj": "conv.out_proj"},
+              "full_attention": {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+                                 "attn_output": "self_attn.out_proj", "attn_q_norm": "self_attn.q_layernorm",
+                                 "attn_k_norm": "self_attn.k_layernorm"}}
+    for layer, kind in enumerate(config.layer_types):
+        theirs = f"{prefix}layers.{layer}."
+        for to, source in {**names, **mixers[kind]}.items():
+            put_both(out, state, f"blk.{layer}.{to}", theirs + source)
+        if kind == "conv":
+            # The taps stay in float32, as in converted files.
+            taps = state[theirs + "conv.conv.weight"].squeeze(1).float().contiguous().numpy()
+            out.add_tensor(f"blk.{layer}.shortconv.conv.weight", taps)
+    close(out)
+
+
 def clip_vision():
     return {"model_type": "clip_vision_model", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
             "num_attention_heads": 2, "patch_size": 8, "image_size": 32, "projection_dim": 48}
@@ -512,7 +625,7 @@ def put_gemma3_text(path, config, state, prefix):
     close(out)
 
 
-def tower_writer(path, projector, config, width, image=None, heads=None, layers=None, widths=None, eps=1e-6,
+def tower_writer(path, projector, config, width, image=None, heads=None, layers=None, widths=None, eps=1e-6, patch=None,
                  normalization=((PIXELS_MEAN,) * 3, (PIXELS_STD,) * 3), act="gelu"):
     out = gguf.GGUFWriter(path, "clip")
     out.add_string("general.type", "mmproj")
@@ -524,7 +637,7 @@ def tower_writer(path, projector, config, width, image=None, heads=None, layers=
     dim, hidden = widths or (config.hidden_size, config.intermediate_size)
     key = "clip.vision."
     out.add_uint32(key + "image_size", image or config.image_size)
-    out.add_uint32(key + "patch_size", config.patch_size)
+    out.add_uint32(key + "patch_size", patch or config.patch_size)
     out.add_uint32(key + "embedding_length", dim)
     out.add_uint32(key + "feed_forward_length", hidden)
     out.add_uint32(key + "projection_dim", width)
@@ -555,7 +668,8 @@ def put_layers(out, state, names, prefix, ours="v.blk."):
     layer = 0
     while any(name.startswith(f"{prefix}{layer}.") for name in state):
         for to, source in names.items():
-            put_both(out, state, f"{ours}{layer}.{to}", f"{prefix}{layer}.{source}")
+            if f"{prefix}{layer}.{source}.weight" in state:
+                put_both(out, state, f"{ours}{layer}.{to}", f"{prefix}{layer}.{source}")
         layer += 1
 
 

@@ -5,8 +5,8 @@ use crate::tower::Tower;
 use kernels::{Isa, KvKind, Pool};
 use model::adapters::ADAPTERS_MAX;
 use model::{
-    Batch, Capabilities, Dims, Encode, EncodeError, EncoderDims, EncoderInput, ExportPages,
-    Forward, ForwardError, PageId, Predict,
+    AdvanceBlock, Batch, Capabilities, Dims, Encode, EncodeError, EncoderDims, EncoderInput,
+    ExportPages, Forward, ForwardError, PageId, Predict,
 };
 use weights::adapters::ADAPTERS_BYTES_MAX;
 use weights::parameters::Weights;
@@ -263,7 +263,6 @@ impl Forward for Model {
             adapters: self.decoder.adapters(),
             hidden_dim: self.config.hidden_dim(),
             axes: self.config.has_axes(),
-            blocks: self.config.traits.blocks,
         }
     }
 
@@ -287,8 +286,27 @@ impl Forward for Model {
         }
     }
 
+    fn blocks(&mut self) -> Option<&mut dyn AdvanceBlock> {
+        if self.config.has_blocks() {
+            Some(self)
+        } else {
+            None
+        }
+    }
+
     fn page_export(&mut self) -> Option<&mut dyn ExportPages> {
         Some(self)
+    }
+}
+
+impl AdvanceBlock for Model {
+    fn begin_block(&mut self, batch: &Batch) -> Result<usize, ForwardError> {
+        self.decoder.begin_block(&self.config, &self.dims, batch)
+    }
+
+    fn advance_block(&mut self) -> Result<bool, ForwardError> {
+        self.decoder
+            .advance_block(&self.config, &self.weights, &self.dims)
     }
 }
 

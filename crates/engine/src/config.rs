@@ -133,12 +133,6 @@ impl EngineConfig {
         at_least("pages of an encoder", dims.pages, pages)
     }
 
-    /// Returns an error unless the rows of one input fit in a step, with a row to spare, where they see each other.
-    pub(crate) fn check_blocks(&self, dims: &Dims, rows_max: usize) -> Result<(), ConfigError> {
-        let rows = self.step_tokens.min(dims.rows_max);
-        at_least("step_tokens, for the rows of an image,", rows, rows_max + 1)
-    }
-
     /// States of a model with recurrent layers that so many sequences need, those for checkpoints included.
     pub fn states_for(sequences: usize) -> usize {
         states_of(sequences)

@@ -126,9 +126,6 @@ impl Engine {
             config.check_whole_prompts(&dims)?;
         }
         let encoder = model.encoder().map(|encoder| encoder.dims());
-        if let Some(encoder) = encoder.filter(|_| capabilities.blocks) {
-            config.check_blocks(&dims, encoder.rows_max)?;
-        }
         let mut inbox = Inbox::new(dims, draft_dims, config, epoch);
         inbox.hidden_dim = capabilities.hidden_dim;
         inbox.is_causal = capabilities.is_causal;
@@ -137,7 +134,7 @@ impl Engine {
         inbox.media = MediaAbilities {
             encoder,
             axes: capabilities.axes,
-            blocks: capabilities.blocks,
+            blocks: model.blocks().is_some(),
         };
         let inbox = Arc::new(inbox);
         let runs_ahead = model.ahead().is_some();
@@ -212,8 +209,8 @@ impl Engine {
         self.scheduler.exchange_with_disk(&mut *self.model);
         self.scheduler.plan_step(state, &mut self.plan);
         let rows = self.plan.rows();
-        let encodes = self.scheduler.units_planned() > 0;
-        let has_work = rows > 0 || encodes || self.buffers.are_in_flight();
+        let has_units = self.scheduler.has_units();
+        let has_work = rows > 0 || has_units || self.buffers.are_in_flight();
         if has_work {
             if rows > 0 || self.buffers.are_in_flight() {
                 self.busy_since.get_or_insert(now);
@@ -314,7 +311,7 @@ impl Engine {
         self.scheduler.record_step(&facts);
         let stats = &self.inbox.stats;
         let rows = batch.rows_prefill + batch.rows_decode;
-        let of_rows = self.scheduler.without_encoding(ns);
+        let of_rows = self.scheduler.without_units(ns);
         let decode_ns = of_rows / rows.max(1) as u64 * batch.rows_decode as u64;
         stats
             .decode_ns_total

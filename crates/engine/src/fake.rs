@@ -6,8 +6,9 @@
 //!
 //! In a [`FakeModel::recurrent`], a token depends on a state as well, as in a model with recurrent layers ([`states`]). A
 //! [`FakeModel::predicting`] has an MTP head that guesses the token of habit. A [`FakeModel::late`] runs ahead. A
-//! [`FakeModel::encoding`] takes rows that are vectors ([`encoder`]).
+//! [`FakeModel::encoding`] takes rows that are vectors ([`encoder`]), which may see each other ([`blocks`]).
 
+mod blocks;
 mod encoder;
 mod fault;
 mod gate;
@@ -19,11 +20,12 @@ pub use fault::{Fault, FaultAt, FaultKind};
 pub use gate::Gate;
 pub use late::LateLog;
 
+use blocks::FakeBlock;
 use encoder::FakeEncoder;
 use late::Late;
 use model::{
-    Ahead, Batch, Capabilities, DeviceFault, Dims, Encode, ExportPages, Forward, ForwardError,
-    PageId, Predict, Span, SpanView, VECTOR, Want,
+    AdvanceBlock, Ahead, Batch, Capabilities, DeviceFault, Dims, Encode, ExportPages, Forward,
+    ForwardError, PageId, Predict, Span, SpanView, VECTOR, Want,
 };
 use states::{FakeStates, SLOT_BYTES};
 use std::ops::Range;
@@ -45,6 +47,8 @@ pub struct FakeModel {
     /// Value of each row of the batch.
     rows: Vec<u32>,
     encoder: Option<FakeEncoder>,
+    /// The block under way.
+    block: Option<FakeBlock>,
     /// The call that wrote each slot last, to detect two writes in one call.
     written: Vec<u64>,
     states: FakeStates,
@@ -89,6 +93,7 @@ impl FakeModel {
             blocked: vec![false; slots],
             rows: Vec::new(),
             encoder: None,
+            block: None,
             written: vec![0; slots],
             states: FakeStates::new(0),
             logits: Vec::with_capacity(config.dims.logit_rows_max * config.dims.vocab),
@@ -188,18 +193,6 @@ impl FakeModel {
         Ok(())
     }
 
-    /// Writes the slots of a span from `first` on again, after what is before them has changed.
-    fn write_after(&mut self, span: &SpanView<'_>, first: usize, slot: impl Fn(usize) -> usize) {
-        let adapted = of_adapters(span);
-        for position in first..span.position + span.tokens.len() {
-            let before = self.slots[slot(position - 1)];
-            let input = u64::from(self.inputs[slot(position)]);
-            if before != NOT_A_NUMBER && self.slots[slot(position)] != NOT_A_NUMBER {
-                self.slots[slot(position)] = mix(before, adapted ^ input) >> 1;
-            }
-        }
-    }
-
     fn makes_nan(&self, token: u32) -> bool {
         let fault = Fault {
             at: FaultAt::Token(token),
@@ -276,15 +269,6 @@ impl FakeModel {
     ) -> Result<(), ForwardError> {
         for (range, span) in batch.ranges().iter().zip(counted_spans(batch, rows)) {
             self.write(&span, &batch.tokens()[range.tokens.clone()], false)?;
-            let page_tokens = self.config.dims.page_tokens;
-            let slot = |position: usize| {
-                span.pages[position / page_tokens] as usize * page_tokens + position % page_tokens
-            };
-            for block in &batch.blocks()[range.blocks.clone()] {
-                let position = |row: usize| span.position + row - range.tokens.start;
-                self.write_block(slot, position(block.start)..position(block.end));
-                self.write_after(&span, position(block.end), slot);
-            }
         }
         self.states.advance(batch, rows)?;
         self.logits.clear();
@@ -319,6 +303,7 @@ impl FakeModel {
         if let Some(encoder) = &mut self.encoder {
             encoder.lose();
         }
+        self.block = None;
         ForwardError::Device(fault)
     }
 
@@ -426,7 +411,6 @@ impl Forward for FakeModel {
             adapters: ADAPTERS,
             hidden_dim: HIDDEN_DIM,
             axes: self.encoder.as_ref().is_some_and(|e| e.taken().axes),
-            blocks: self.encoder.as_ref().is_some_and(|e| e.taken().blocks),
         }
     }
 
@@ -446,6 +430,14 @@ impl Forward for FakeModel {
 
     fn encoder(&mut self) -> Option<&mut dyn Encode> {
         if self.encoder.is_some() {
+            Some(self)
+        } else {
+            None
+        }
+    }
+
+    fn blocks(&mut self) -> Option<&mut dyn AdvanceBlock> {
+        if self.block_units() > 0 {
             Some(self)
         } else {
             None

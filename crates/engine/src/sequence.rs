@@ -62,7 +62,9 @@ pub(crate) struct Sequence {
     pub(crate) media: SequenceMedia,
     /// Inputs, from the first, that were looked for in the cache of encodings.
     pub(crate) inputs_sought: usize,
-    /// Positions that can be computed now: those before the first row whose encoding is missing. Set by each plan.
+    /// Positions whose encodings are there: those before the first row that is missing. Set by each plan.
+    pub(crate) encoded: usize,
+    /// Positions that can be computed in chunks now: of those the ones before the next block. Set by each plan.
     pub(crate) computable: usize,
     pub(crate) prompt_tokens: usize,
     max_new_tokens: usize,
@@ -134,6 +136,7 @@ impl Sequence {
             tokens,
             media: SequenceMedia::default(),
             inputs_sought: 0,
+            encoded: usize::MAX,
             computable: usize::MAX,
             prompt_tokens: prompt.len(),
             max_new_tokens: limits.max_new_tokens,
@@ -209,6 +212,15 @@ impl Sequence {
     /// Whether prompt tokens, or tokens lost to a preemption, have to be computed, and none of them are on their way.
     pub(crate) fn is_prefilling(&self) -> bool {
         self.state == SequenceState::Active && !self.is_decoding() && self.in_flight.is_none()
+    }
+
+    /// Whether the rows that come next are a block, and their encoding is there.
+    pub(crate) fn awaits_block(&self) -> bool {
+        let block = self.media.next_block(self.computed);
+        let is_next = |block: std::ops::Range<usize>| {
+            block.start == self.computed && block.end <= self.encoded
+        };
+        self.is_prefilling() && block.is_some_and(is_next)
     }
 
     /// Whether the sequence is parked for want of credit.

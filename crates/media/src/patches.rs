@@ -19,6 +19,12 @@ impl Normalization {
         std: [0.5; 3],
     };
 
+    /// Levels to 0…1: what files of Gemma 4 have.
+    pub const PARTS: Self = Self {
+        mean: [0.0; 3],
+        std: [1.0; 3],
+    };
+
     /// The pictures that CLIP was trained on: LLaVA, Pixtral, Qwen2-VL.
     pub const CLIP: Self = Self {
         mean: [0.481_454_66, 0.457_827_5, 0.408_210_73],

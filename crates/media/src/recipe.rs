@@ -4,8 +4,8 @@ use crate::error::ImageFault;
 use crate::patches::{Normalization, PatchOrder, patches};
 use crate::pixels::Pixels;
 use crate::plan::{
-    Budget, LongestEdge, PARAMETER_MAX, Pinpoints, Plan, Slices, SmartResize, Square, TileGrid,
-    Tiles,
+    Budget, LongestEdge, PARAMETER_MAX, Pinpoints, Plan, Slices, SmartResize, SplitLarge, Square,
+    TileGrid, Tiles,
 };
 use crate::resize::Filter;
 use crate::size::{Grid, Size};
@@ -14,6 +14,9 @@ use std::sync::Arc;
 
 /// Tiles of an image whose detail is not stated, where a model cuts images into tiles.
 const TILES_AUTO: u32 = 6;
+
+/// A rule with a number of rows has so many times as many for an image of high detail.
+const BUDGET_HIGH: u32 = 4;
 
 /// How much of an image a request wants to be seen: more detail costs more rows, and more time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -72,6 +75,7 @@ pub enum Rule {
     TileGrid(TileGrid),
     Slices(Slices),
     Pinpoints(Pinpoints),
+    SplitLarge(SplitLarge),
 }
 
 /// The recipe by which an image becomes a tower's input.
@@ -128,6 +132,11 @@ impl Recipe {
             }
             .plan(size),
             Rule::Pinpoints(rule) => rule.plan(size),
+            Rule::SplitLarge(rule) => SplitLarge {
+                tiles_max: tiles_of(detail, rule.tiles_max),
+                ..*rule
+            }
+            .plan(size),
         }
     }
 
@@ -187,10 +196,11 @@ impl Recipe {
             Rule::Tiles(rule) => square(rule.tile, rule.patch, rule.shuffle),
             Rule::Square(rule) => square(rule.edge, rule.patch, rule.pool),
             Rule::SmartResize(rule) => rows.max(cells(rule.pixels_min, rule.patch * rule.merge)),
-            Rule::Budget(_) => rows,
+            Rule::Budget(rule) => rows.min(rule.rows_max.saturating_mul(BUDGET_HIGH)),
             // A mark after each line of cells, of which there are no more than along the edge of the largest square.
             Rule::LongestEdge(_) => rows.saturating_add(rows.isqrt()),
             Rule::TileGrid(rule) => square(rule.tile, rule.patch, rule.shuffle),
+            Rule::SplitLarge(rule) => square(rule.tile, rule.patch, rule.merge).max(rule.rows_max),
             Rule::Slices(rule) => square(rule.slice, rule.patch, 1).saturating_mul(2),
             // A mark after each line of the largest resolution.
             Rule::Pinpoints(rule) => {
@@ -255,7 +265,7 @@ fn within_budget(rule: Budget, detail: Detail, rows: u32) -> Budget {
     let wanted = match detail {
         Detail::Low => rule.rows_max / 2,
         Detail::Auto => rule.rows_max,
-        Detail::High => rule.rows_max.saturating_mul(4),
+        Detail::High => rule.rows_max.saturating_mul(BUDGET_HIGH),
     };
     Budget {
         rows_max: wanted.min(rows).max(1),
@@ -302,6 +312,42 @@ impl Recipe {
             }),
             patch,
             order: PatchOrder::Blocks(pool),
+            normalization,
+            rows: DetailRows::default(),
+        }
+    }
+
+    /// InternVL: tiles of the grid that is nearest to the image's ratio, and the whole.
+    #[must_use]
+    pub fn internvl(rule: TileGrid, normalization: Normalization) -> Self {
+        Self {
+            patch: rule.patch,
+            order: PatchOrder::Blocks(rule.shuffle),
+            rule: Rule::TileGrid(rule),
+            normalization,
+            rows: DetailRows::default(),
+        }
+    }
+
+    /// LFM2-VL: one picture, and tiles of a large image before it.
+    #[must_use]
+    pub fn lfm2(rule: SplitLarge, normalization: Normalization) -> Self {
+        Self {
+            patch: rule.patch,
+            order: PatchOrder::Blocks(rule.merge),
+            rule: Rule::SplitLarge(rule),
+            normalization,
+            rows: DetailRows::default(),
+        }
+    }
+
+    /// Gemma 4: any ratio within a number of rows, and what becomes one row together.
+    #[must_use]
+    pub fn gemma4(rule: Budget, normalization: Normalization) -> Self {
+        Self {
+            patch: rule.patch,
+            order: PatchOrder::Blocks(rule.pool),
+            rule: Rule::Budget(rule),
             normalization,
             rows: DetailRows::default(),
         }
@@ -405,6 +451,23 @@ mod tests {
                 assert!(plan.rows <= recipe.run_rows_max());
             }
         }
+    }
+
+    #[test]
+    fn detail_halves_or_quadruples_the_rows_of_a_budget() {
+        let rule = Budget {
+            patch: 16,
+            pool: 3,
+            rows_max: 280,
+        };
+        let recipe = Recipe::gemma4(rule, Normalization::PARTS);
+        let rows = [Detail::Low, Detail::Auto, Detail::High].map(|detail| {
+            let plan = recipe.plan(Size::new(4000, 3000), detail).unwrap();
+            plan.rows
+        });
+        // Grids of 13 by 10, 19 by 14 and 38 by 28 cells.
+        assert_eq!(rows, [130, 266, 1064]);
+        assert_eq!(recipe.run_rows_max(), 1120);
     }
 
     #[test]

@@ -63,14 +63,12 @@ pub struct Span {
     pub vectors: Range<usize>,
     /// Range of the rows' positions on three axes, in [`Batch::axes`].
     pub axes: Range<usize>,
-    /// Range of the rows that see each other, in [`Batch::blocks`].
-    pub blocks: Range<usize>,
 }
 
 /// Input of one step. Reused between steps, so that a warm step allocates nothing.
 ///
-/// A row is a token, which sees the positions up to its own. Three additions, for images, change that; see
-/// [`Batch::set_vectors`], [`Batch::set_axes`] and [`Batch::add_block`].
+/// A row is a token, which sees the positions up to its own. For images, rows may be vectors ([`Batch::set_vectors`]) and have
+/// positions on three axes ([`Batch::set_axes`]); rows that see each other are a batch of their own ([`crate::AdvanceBlock`]).
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     tokens: Vec<u32>,
@@ -80,8 +78,6 @@ pub struct Batch {
     vectors: Vec<f32>,
     vector_rows: Vec<VectorRows>,
     axes: Vec<[u32; 3]>,
-    /// Rows of the batch.
-    blocks: Vec<Range<usize>>,
 }
 
 /// A span with its tokens and its page table.
@@ -111,7 +107,6 @@ impl Batch {
         self.vectors.clear();
         self.vector_rows.clear();
         self.axes.clear();
-        self.blocks.clear();
     }
 
     /// Makes this batch a copy of another one with tokens replaced; rows that are vectors stay.
@@ -127,7 +122,6 @@ impl Batch {
         self.vectors.clone_from(&other.vectors);
         self.vector_rows.clone_from(&other.vector_rows);
         self.axes.clone_from(&other.axes);
-        self.blocks.clone_from(&other.blocks);
     }
 
     /// Adds a span of a sequence without adapters.
@@ -156,7 +150,6 @@ impl Batch {
             adapters,
             vectors: self.vector_rows.len()..self.vector_rows.len(),
             axes: self.axes.len()..self.axes.len(),
-            blocks: self.blocks.len()..self.blocks.len(),
         });
     }
 
@@ -204,15 +197,6 @@ impl Batch {
         }
     }
 
-    /// Makes rows of the span that was added last, counted from its first row, see each other: each sees the positions up to
-    /// the last of them. Blocks are given in ascending order. Without effect on an empty batch.
-    pub fn add_block(&mut self, rows: Range<usize>) {
-        if let Some(span) = self.spans.last_mut() {
-            self.blocks.push(row_inputs::in_batch(&span.tokens, &rows));
-            span.blocks.end = self.blocks.len();
-        }
-    }
-
     /// All tokens, span after span; [`VECTOR`] for rows that are vectors.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
@@ -250,11 +234,6 @@ impl Batch {
         &self.axes
     }
 
-    /// Rows of the batch that see each other, ascending.
-    pub fn blocks(&self) -> &[Range<usize>] {
-        &self.blocks
-    }
-
     /// Whether all rows are tokens that see the positions up to their own.
     ///
     /// # Errors
@@ -277,10 +256,6 @@ impl Batch {
                 taken.axes || self.axes.is_empty(),
                 "the model has no positions on three axes",
             ),
-            (
-                taken.blocks || self.blocks.is_empty(),
-                "the model has no rows that see each other",
-            ),
         ];
         match additions.iter().find(|(is_taken, _)| !is_taken) {
             Some((_, why)) => Err(ForwardError::BadBatch(why)),
@@ -302,19 +277,35 @@ impl Batch {
     /// # Errors
     /// As for [`Self::check`]; or there is no such draw.
     pub fn check_drawn(&self, dims: &Dims, draws: usize) -> Result<(), ForwardError> {
-        let refuse = |bad: bool, why| {
-            if bad {
-                Err(ForwardError::BadBatch(why))
-            } else {
-                Ok(())
-            }
-        };
         let most = dims.logit_rows_max;
         refuse(self.tokens.len() > dims.rows_max, "more rows than rows_max")?;
         refuse(
             self.logit_rows() > most,
             "more logits rows than logit_rows_max",
         )?;
+        self.check_spans(dims, draws)
+    }
+
+    /// Checks a block against the bounds of a model whose vectors are `width` wide; `rows_max` is no bound of blocks. Returns
+    /// its span.
+    ///
+    /// # Errors
+    /// [`ForwardError::BadBatch`]: the batch is not one span of vectors without outputs, a page does not exist, or the page
+    /// table is too short.
+    pub fn check_block(&self, dims: &Dims, width: usize) -> Result<&Span, ForwardError> {
+        let [span] = &self.spans[..] else {
+            return Err(ForwardError::BadBatch("a block is one span"));
+        };
+        refuse(self.tokens.is_empty(), "a block has no rows")?;
+        refuse(span.want != Want::None, "a block has no outputs")?;
+        let is_token = self.tokens.iter().any(|&token| token != VECTOR);
+        refuse(is_token, "a row of a block is a token")?;
+        self.check_row_inputs(width)?;
+        self.check_spans(dims, 0)?;
+        Ok(span)
+    }
+
+    fn check_spans(&self, dims: &Dims, draws: usize) -> Result<(), ForwardError> {
         let has_vectors = !self.vector_rows.is_empty();
         let is_drawn = |token: u32| token & DRAWN != 0 && ((token & !DRAWN) as usize) < draws;
         let unknown = |&token: &u32| {
@@ -335,7 +326,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Checks vectors, which are `width` wide, axes and blocks against their spans.
+    /// Checks vectors, which are `width` wide, and axes against their spans.
     ///
     /// # Errors
     /// [`ForwardError::BadBatch`]: rows are outside of their span, or not ascending; vectors have another width, or are not
@@ -376,5 +367,13 @@ impl Batch {
     /// Whether the batch has no spans.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
+    }
+}
+
+fn refuse(is_bad: bool, why: &'static str) -> Result<(), ForwardError> {
+    if is_bad {
+        Err(ForwardError::BadBatch(why))
+    } else {
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! The interface between the engine and a model that computes logits.
 
-use crate::{Ahead, Batch, Encode, PageId};
+use crate::{AdvanceBlock, Ahead, Batch, Encode, PageId};
 
 /// Sizes of a model that the engine needs. Constant for the life of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +83,6 @@ pub struct Capabilities {
     pub hidden_dim: usize,
     /// Whether the rows of an input have positions on three axes ([`Batch::set_axes`]).
     pub axes: bool,
-    /// Whether the rows of one input see each other ([`Batch::add_block`]), so that they are computed in one batch.
-    pub blocks: bool,
 }
 
 impl Capabilities {
@@ -95,7 +93,6 @@ impl Capabilities {
         adapters: 0,
         hidden_dim: 0,
         axes: false,
-        blocks: false,
     };
 }
 
@@ -138,6 +135,12 @@ pub trait Forward: Send {
 
     /// The encoder whose rows the model takes in place of tokens, if it has one.
     fn encoder(&mut self) -> Option<&mut dyn Encode> {
+        None
+    }
+
+    /// The pass over rows that see each other, if the rows of one input do in this model. A model with recurrent layers has
+    /// none: a state follows from the rows one by one.
+    fn blocks(&mut self) -> Option<&mut dyn AdvanceBlock> {
         None
     }
 

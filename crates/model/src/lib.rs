@@ -5,6 +5,7 @@
 pub mod adapters;
 mod ahead;
 mod batch;
+mod block;
 mod encode;
 mod forward;
 mod row_inputs;
@@ -13,6 +14,7 @@ mod span_states;
 pub use adapters::AdapterSet;
 pub use ahead::{Ahead, DRAWN, DrawOutcome, DrawRule, DrawView, Drawn, DrawnToken, Draws};
 pub use batch::{Batch, PageId, Span, SpanView, Want};
+pub use block::AdvanceBlock;
 pub use encode::{Encode, EncodeError, EncoderDims, EncoderInput};
 pub use forward::{Capabilities, DeviceFault, Dims, ExportPages, Forward, ForwardError, Predict};
 pub use row_inputs::{RowAdditions, VECTOR, VectorRows};

@@ -1,4 +1,4 @@
-//! Rows of a batch that are more than a token at its position: vectors, positions on three axes, blocks.
+//! Rows of a batch that are more than a token at its position: vectors, positions on three axes.
 
 use crate::Batch;
 use std::ops::Range;
@@ -22,8 +22,6 @@ pub struct RowAdditions {
     pub vectors: bool,
     /// Positions on three axes.
     pub axes: bool,
-    /// Rows that see each other.
-    pub blocks: bool,
 }
 
 impl RowAdditions {
@@ -31,7 +29,6 @@ impl RowAdditions {
     pub const NONE: Self = Self {
         vectors: false,
         axes: false,
-        blocks: false,
     };
 }
 
@@ -47,11 +44,6 @@ pub(crate) fn check(batch: &Batch, width: usize) -> Result<(), &'static str> {
         let of_span = &batch.vector_rows()[span.vectors.clone()];
         let rows = of_span.iter().map(|vectors| &vectors.rows);
         vectors += check_ascending(&span.tokens, rows, "vectors are outside of their span")?;
-        check_ascending(
-            &span.tokens,
-            batch.blocks()[span.blocks.clone()].iter(),
-            "rows that see each other are outside of their span",
-        )?;
         if !span.axes.is_empty() && span.axes.len() != span.tokens.len() {
             return Err("a span has a position on three axes for each row, or none");
         }
@@ -91,7 +83,7 @@ fn check_ascending<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ForwardError, Want};
+    use crate::{Dims, ForwardError, Want};
 
     const WIDTH: usize = 2;
 
@@ -108,10 +100,8 @@ mod tests {
         let mut batch = batch();
         batch.set_vectors(1..3, &[0.5; 2 * WIDTH]);
         batch.set_axes(&[[3; 3], [4, 4, 4], [4, 4, 5], [6; 3], [7; 3]]);
-        batch.add_block(1..3);
         assert_eq!(batch.check_row_inputs(WIDTH), Ok(()));
         assert_eq!(batch.tokens(), [1, 2, 3, 4, VECTOR, VECTOR, 7, 8]);
-        assert_eq!(batch.blocks().first(), Some(&(4..6)));
         assert_eq!(batch.vector(3), None);
         assert_eq!(batch.vector(5), Some(&[0.5; WIDTH][..]));
         assert_eq!(batch.vector(6), None);
@@ -119,7 +109,7 @@ mod tests {
         copy.copy_with(&batch, |token| token + 10);
         assert_eq!(copy.tokens(), [11, 12, 13, 14, VECTOR, VECTOR, 17, 18]);
         let parts = |batch: &Batch| {
-            let ranges = (batch.vector_rows().to_vec(), batch.blocks().to_vec());
+            let ranges = batch.vector_rows().to_vec();
             (ranges, batch.vectors().to_vec(), batch.axes().to_vec())
         };
         assert_eq!(parts(&copy), parts(&batch));
@@ -131,10 +121,9 @@ mod tests {
     #[test]
     fn additions_are_named_to_a_model_without_them() {
         type Add = fn(&mut Batch);
-        let rows: [(&str, Add); 3] = [
+        let rows: [(&str, Add); 2] = [
             ("vectors", |batch| batch.set_vectors(0..1, &[0.0; WIDTH])),
             ("three axes", |batch| batch.set_axes(&[[0; 3]; 5])),
-            ("see each other", |batch| batch.add_block(0..5)),
         ];
         assert_eq!(batch().check_plain(), Ok(()));
         for (part, add) in rows {
@@ -145,7 +134,6 @@ mod tests {
             let taken = RowAdditions {
                 vectors: part == "vectors",
                 axes: part == "three axes",
-                blocks: part == "see each other",
             };
             assert_eq!(batch.check_additions(taken), Ok(()), "{part}");
         }
@@ -154,7 +142,7 @@ mod tests {
     #[test]
     fn row_inputs_beyond_a_bound_are_refused() {
         type Add = fn(&mut Batch);
-        let rows: [(&str, &str, Add); 11] = [
+        let rows: [(&str, &str, Add); 9] = [
             ("outside", "beyond the span", |batch| {
                 batch.set_vectors(4..6, &[0.0; 2 * WIDTH]);
             }),
@@ -178,13 +166,6 @@ mod tests {
             ("each row", "too many axes", |batch| {
                 batch.set_axes(&[[0; 3]; 6]);
             }),
-            ("see each other", "beyond the span", |batch| {
-                batch.add_block(3..6);
-            }),
-            ("see each other", "descending", |batch| {
-                batch.add_block(3..4);
-                batch.add_block(0..1);
-            }),
             ("neither", "a mark alone", |batch| {
                 batch.push(&[VECTOR], 8, &[0, 1], Want::None);
             }),
@@ -197,8 +178,45 @@ mod tests {
         let mut empty = Batch::default();
         empty.set_vectors(0..1, &[0.0; WIDTH]);
         empty.set_axes(&[[0; 3]]);
-        empty.add_block(0..1);
         assert_eq!(empty.check_plain(), Ok(()));
+    }
+
+    #[test]
+    fn block_is_one_span_of_vectors_without_outputs() {
+        let dims = Dims {
+            vocab: 10,
+            context_max: 64,
+            page_tokens: 4,
+            pages: 3,
+            rows_max: 2,
+            logit_rows_max: 1,
+        };
+        let block = |want, vectors: Range<usize>, pages: &[u32]| {
+            let mut batch = Batch::default();
+            batch.push(&[0; 5], 2, pages, want);
+            batch.set_vectors(vectors.clone(), &vec![0.5; vectors.len() * WIDTH]);
+            batch
+        };
+        let sound = block(Want::None, 0..5, &[0, 1]);
+        let span = sound
+            .check_block(&dims, WIDTH)
+            .expect("more rows than rows_max");
+        assert_eq!((span.position, span.tokens.clone()), (2, 0..5));
+        let mut two = sound.clone();
+        two.push(&[1], 0, &[2], Want::None);
+        let rows = [
+            ("one span", two),
+            ("one span", Batch::default()),
+            ("outputs", block(Want::Last, 0..5, &[0, 1])),
+            ("a token", block(Want::None, 0..4, &[0, 1])),
+            ("page does not", block(Want::None, 0..5, &[0, 3])),
+            ("too short", block(Want::None, 0..5, &[0])),
+        ];
+        for (part, batch) in rows {
+            let checked = batch.check_block(&dims, WIDTH).map(|_| ());
+            assert!(says(&checked, part), "{part}");
+        }
+        assert!(sound.check_block(&dims, WIDTH + 1).is_err());
     }
 
     fn says(result: &Result<(), ForwardError>, part: &str) -> bool {

@@ -152,7 +152,7 @@ impl Tensors for Outline<'_> {
         }
     }
 
-    fn ignore_layer(&mut self, _: usize) {}
+    fn ignore_prefix(&mut self, _: &str) {}
 
     fn finish_all(&mut self) -> Result<(), LoadError> {
         Ok(())

@@ -6,7 +6,7 @@ use super::plan::{Fill, Planned};
 use super::spec::SynthSpec;
 use kernels::Format;
 use weights::gguf::{GgufWriter, TensorKind, TensorPlan};
-use weights::vision::{Activation, NormKind, Projector};
+use weights::vision::{Activation, NormKind, Positions, Projector};
 
 /// Sharpness of attention, as in decoders.
 const SHARPNESS: f32 = 1.5;
@@ -22,6 +22,10 @@ pub const VISION_PRESETS: &[&str] = &[
     "tiny-qwen2.5vl_merger",
     "tiny-pixtral",
     "tiny-mlp",
+    "tiny-internvl",
+    "tiny-lfm2",
+    "tiny-gemma4v",
+    "tiny-gemma4uv",
     "small-idefics3",
     "small-qwen3vl_merger",
     "small-gemma3",
@@ -29,6 +33,10 @@ pub const VISION_PRESETS: &[&str] = &[
     "small-qwen2.5vl_merger",
     "small-pixtral",
     "small-mlp",
+    "small-internvl",
+    "small-lfm2",
+    "small-gemma4v",
+    "small-gemma4uv",
 ];
 
 /// Control tokens around the rows of images, by family.
@@ -56,7 +64,22 @@ const IDEFICS3_MARKS: &[&str] = &[
 const QWEN_MARKS: &[&str] = &["<|vision_start|>", "<|image_pad|>", "<|vision_end|>"];
 const PIXTRAL_MARKS: &[&str] = &["[IMG]", "[IMG_BREAK]", "[IMG_END]"];
 const LLAVA_MARKS: &[&str] = &["<image>"];
+const INTERNVL_MARKS: &[&str] = &["<img>", "<IMG_CONTEXT>", "</img>"];
+const LFM2_MARKS: &[&str] = &[
+    "<image>",
+    "<|image_start|>",
+    "<|image_end|>",
+    "<|img_thumbnail|>",
+    "<|img_row_1_col_1|>",
+    "<|img_row_1_col_2|>",
+    "<|img_row_2_col_1|>",
+    "<|img_row_2_col_2|>",
+];
 const GEMMA3_MARKS: &[&str] = &["<start_of_image>", "<image_soft_token>", "<end_of_image>"];
+
+const GEMMA4_MARKS: &[&str] = &["<|image>", "<|image|>", "<image|>"];
+/// Entries of the tables of columns and rows.
+const AXIS_ENTRIES: u32 = 512;
 
 /// Description of a synthetic tower. Start from [`VisionSpec::preset`] and change fields.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,8 +124,13 @@ impl VisionSpec {
             "small" => (256, 4, 512, 128),
             _ => return None,
         };
+        let is_gemma4 = matches!(projector, Projector::Gemma4V | Projector::Gemma4Uv);
         let has_deepstack = projector == Projector::Qwen3Vl;
-        let merge = if projector == Projector::Llava { 1 } else { 2 };
+        let merge = match projector {
+            Projector::Llava => 1,
+            Projector::Gemma4V | Projector::Gemma4Uv => 3,
+            _ => 2,
+        };
         Some(Self {
             projector,
             dim,
@@ -110,7 +138,7 @@ impl VisionSpec {
             heads,
             ffn,
             patch: 8,
-            image,
+            image: if is_gemma4 { image / 2 * 3 } else { image },
             longest_edge: 2 * image,
             merge,
             projection_dim: dim,
@@ -130,6 +158,10 @@ impl VisionSpec {
             Projector::Gemma3 => ("tiny-gemma3", GEMMA3_MARKS),
             Projector::Pixtral => ("tiny-llama", PIXTRAL_MARKS),
             Projector::Llava => ("tiny-llama", LLAVA_MARKS),
+            Projector::InternVl => ("tiny-qwen2", INTERNVL_MARKS),
+            Projector::Lfm2 => ("tiny-lfm2", LFM2_MARKS),
+            Projector::Gemma4V => ("tiny-gemma4", GEMMA4_MARKS),
+            Projector::Gemma4Uv => ("tiny-gemma4-31b", GEMMA4_MARKS),
         };
         let mut spec = SynthSpec::preset(name)?;
         spec.dim = self.projection_dim;
@@ -181,7 +213,7 @@ impl VisionSpec {
             .u32("general.quantization_version", 2)
             .bool("clip.has_vision_encoder", true)
             .str("clip.projector_type", self.projector.name())
-            .bool("clip.use_gelu", self.activation() == Activation::Gelu)
+            .bool("clip.use_gelu", self.uses_gelu())
             .bool("clip.use_silu", self.activation() == Activation::Silu)
             .u32(&key("image_size"), self.image)
             .u32(&key("patch_size"), self.patch)
@@ -198,11 +230,23 @@ impl VisionSpec {
                 out.u32(&key("projector.scale_factor"), self.merge)
                     .u32(&key("preproc_image_size"), self.longest_edge);
             }
-            Projector::Gemma3 => {
+            Projector::Gemma3 | Projector::Gemma4V | Projector::Gemma4Uv => {
                 out.u32(&key("projector.scale_factor"), self.merge);
             }
             Projector::Pixtral => {
                 out.u32(&key("spatial_merge_size"), self.merge);
+            }
+            Projector::InternVl => {
+                out.u32(&key("projector.scale_factor"), self.merge)
+                    .u32(&key("preproc_max_tiles"), 4);
+            }
+            Projector::Lfm2 => {
+                let unit = (self.patch * self.merge) * (self.patch * self.merge);
+                out.u32(&key("projector.scale_factor"), self.merge)
+                    .u32(&key("preproc_image_size"), self.image)
+                    .u32(&key("preproc_max_tiles"), 4)
+                    .u32(&key("image_min_pixels"), 2 * unit)
+                    .u32(&key("image_max_pixels"), 6 * unit);
             }
             Projector::Llava => {
                 let (one, two) = (self.image as i32, 2 * self.image as i32);
@@ -233,61 +277,42 @@ impl VisionSpec {
         )
     }
 
+    /// Whether the key of both kinds of gelu is set.
+    fn uses_gelu(&self) -> bool {
+        matches!(self.activation(), Activation::Gelu | Activation::GeluErf)
+    }
+
     fn activation(&self) -> Activation {
         match self.projector {
-            Projector::Idefics3 | Projector::Gemma3 | Projector::Qwen3Vl => Activation::Gelu,
+            Projector::InternVl => Activation::GeluErf,
+            Projector::Idefics3
+            | Projector::Gemma3
+            | Projector::Qwen3Vl
+            | Projector::Lfm2
+            | Projector::Gemma4V
+            | Projector::Gemma4Uv => Activation::Gelu,
             Projector::Qwen2Vl | Projector::Llava => Activation::QuickGelu,
             Projector::Qwen25Vl | Projector::Pixtral => Activation::Silu,
         }
     }
 
     fn plan(&self) -> Result<Vec<Planned>, SynthError> {
-        let (dim, ffn) = (self.dim, self.ffn);
+        let (dim, side) = (self.dim, self.dim * self.merge * self.merge);
         let traits = self.projector.traits();
-        let (table, side) = (self.image / self.patch, self.dim * self.merge * self.merge);
         let mut planner = TowerPlanner {
             spec: self,
             tensors: Vec::new(),
         };
-        planner.kernel("v.patch_embd.weight");
-        if self.has_frames() {
-            planner.kernel("v.patch_embd.weight.1");
-        }
-        if traits.positions.is_some() {
-            let class = u32::from(traits.class_token);
-            let entries = table * table + class;
-            planner.numbers("v.position_embd.weight", &[dim, entries], SPREAD);
-        }
-        if traits.class_token {
-            planner.numbers("v.class_embd", &[dim], SPREAD);
-        } else if traits.positions.is_some() {
-            planner.numbers("v.patch_embd.bias", &[dim], SPREAD);
-        }
-        if traits.pre_norm {
-            planner.norm("v.pre_ln", dim);
-        }
-        for layer in 0..self.layers {
-            let name = |part: &str| format!("v.blk.{layer}.{part}");
-            planner.norm(&name("ln1"), dim);
-            if self.projector == Projector::Qwen3Vl {
-                planner.linear(&name("attn_qkv"), (dim, 3 * dim), SHARPNESS)?;
-            } else {
-                planner.linear(&name("attn_q"), (dim, dim), SHARPNESS)?;
-                planner.linear(&name("attn_k"), (dim, dim), SHARPNESS)?;
-                planner.linear(&name("attn_v"), (dim, dim), 1.0)?;
+        if self.projector == Projector::Gemma4Uv {
+            planner.patch_matrix()?;
+        } else {
+            planner.patches();
+            if traits.pre_norm {
+                planner.norm("v.pre_ln", dim);
             }
-            planner.linear(&name("attn_out"), (dim, dim), 1.0)?;
-            planner.norm(&name("ln2"), dim);
-            let (up, down) = if self.swapped {
-                ("ffn_down", "ffn_up")
-            } else {
-                ("ffn_up", "ffn_down")
-            };
-            if self.activation() == Activation::Silu {
-                planner.linear(&name("ffn_gate"), (dim, ffn), 1.0)?;
+            for layer in 0..self.layers {
+                planner.layer(layer)?;
             }
-            planner.linear(&name(up), (dim, ffn), 1.0)?;
-            planner.linear(&name(down), (ffn, dim), 1.0)?;
         }
         if traits.post_norm || self.has_frames() {
             planner.norm("v.post_ln", dim);
@@ -309,6 +334,83 @@ struct TowerPlanner<'a> {
 }
 
 impl TowerPlanner<'_> {
+    /// The kernel of the patches, and what a place adds to it.
+    fn patches(&mut self) {
+        let (spec, traits) = (self.spec, self.spec.projector.traits());
+        let (dim, table) = (spec.dim, spec.image / spec.patch);
+        self.kernel("v.patch_embd.weight");
+        if spec.has_frames() {
+            self.kernel("v.patch_embd.weight.1");
+        }
+        let name = "v.position_embd.weight";
+        match traits.positions {
+            None => {}
+            Some(Positions::Axes) => return self.numbers(name, &[dim, AXIS_ENTRIES, 2], SPREAD),
+            Some(Positions::Buckets | Positions::Interpolated | Positions::Smoothed) => {
+                let class = u32::from(traits.class_token);
+                self.numbers(name, &[dim, table * table + class], SPREAD);
+            }
+        }
+        if traits.class_token {
+            self.numbers("v.class_embd", &[dim], SPREAD);
+        } else if traits.positions.is_some() {
+            self.numbers("v.patch_embd.bias", &[dim], SPREAD);
+        }
+    }
+
+    /// The matrix of the patches in a model without a tower, and its norms.
+    fn patch_matrix(&mut self) -> Result<(), SynthError> {
+        let (dim, edge) = (self.spec.dim, self.spec.patch * self.spec.merge);
+        self.norm("v.patch_norm.1", 3 * edge * edge);
+        self.linear("v.patch_embd", (3 * edge * edge, dim), 1.0)?;
+        self.norm("v.patch_norm.2", dim);
+        self.numbers("v.position_embd.weight", &[dim, AXIS_ENTRIES, 2], SPREAD);
+        self.norm("v.patch_norm.3", dim);
+        Ok(())
+    }
+
+    fn layer(&mut self, layer: u32) -> Result<(), SynthError> {
+        let (spec, dim, ffn) = (self.spec, self.spec.dim, self.spec.ffn);
+        let name = |part: &str| format!("v.blk.{layer}.{part}");
+        let is_gemma4 = spec.projector == Projector::Gemma4V;
+        self.norm(&name("ln1"), dim);
+        if spec.projector == Projector::Qwen3Vl {
+            self.linear(&name("attn_qkv"), (dim, 3 * dim), SHARPNESS)?;
+        } else {
+            self.linear(&name("attn_q"), (dim, dim), SHARPNESS)?;
+            self.linear(&name("attn_k"), (dim, dim), SHARPNESS)?;
+            self.linear(&name("attn_v"), (dim, dim), 1.0)?;
+        }
+        if is_gemma4 {
+            self.norm(&name("attn_q_norm"), dim / spec.heads);
+            self.norm(&name("attn_k_norm"), dim / spec.heads);
+        }
+        self.linear(&name("attn_out"), (dim, dim), 1.0)?;
+        if is_gemma4 {
+            self.norm(&name("attn_post_norm"), dim);
+        }
+        self.norm(&name("ln2"), dim);
+        if spec.projector == Projector::InternVl {
+            for scale in ["ls1.weight", "ls2.weight"] {
+                self.numbers(&name(scale), &[dim], 1.0);
+            }
+        }
+        let (up, down) = if spec.swapped {
+            ("ffn_down", "ffn_up")
+        } else {
+            ("ffn_up", "ffn_down")
+        };
+        if is_gemma4 || spec.activation() == Activation::Silu {
+            self.linear(&name("ffn_gate"), (dim, ffn), 1.0)?;
+        }
+        self.linear(&name(up), (dim, ffn), 1.0)?;
+        self.linear(&name(down), (ffn, dim), 1.0)?;
+        if is_gemma4 {
+            self.norm(&name("ffn_post_norm"), dim);
+        }
+        Ok(())
+    }
+
     fn head(&mut self, side: u32) -> Result<(), SynthError> {
         let (dim, out) = (self.spec.dim, self.spec.projection_dim);
         match self.spec.projector {
@@ -326,10 +428,23 @@ impl TowerPlanner<'_> {
                 self.linear("mm.1", (dim, out), 1.0)?;
                 self.linear("mm.2", (out, out), 1.0)
             }
+            Projector::InternVl => {
+                self.norm("mm.model.mlp.0", side);
+                self.linear("mm.model.mlp.1", (side, out), 1.0)?;
+                self.linear("mm.model.mlp.3", (out, out), 1.0)
+            }
+            Projector::Lfm2 => {
+                self.norm("mm.input_norm", side);
+                self.linear("mm.1", (side, 2 * out), 1.0)?;
+                self.linear("mm.2", (2 * out, out), 1.0)
+            }
             Projector::Llava => {
                 self.numbers("model.image_newline", &[out], 1.0);
                 self.linear("mm.0", (dim, out), 1.0)?;
                 self.linear("mm.2", (out, out), 1.0)
+            }
+            Projector::Gemma4V | Projector::Gemma4Uv => {
+                self.matrix("mm.input_projection", (dim, out), 1.0)
             }
             Projector::Gemma3 => {
                 self.numbers(

@@ -6,6 +6,7 @@ use crate::file_stamp::FileStamp;
 use crate::gguf::Gguf;
 use crate::safetensors::Safetensors;
 use crate::tensor_entry::TensorEntry;
+use crate::vision::EmbeddedTower;
 use crate::{Config, ConfigError, LoadError};
 use kernels::Pool;
 use std::borrow::Cow;
@@ -17,6 +18,8 @@ pub enum ModelFiles {
     Gguf(Gguf),
     /// `config.json` and safetensors.
     Safetensors(Safetensors),
+    /// A tower inside of a text model's GGUF.
+    Embedded(EmbeddedTower),
 }
 
 impl ModelFiles {
@@ -25,6 +28,7 @@ impl ModelFiles {
         match self {
             Self::Gguf(gguf) => gguf,
             Self::Safetensors(safetensors) => safetensors.metadata(),
+            Self::Embedded(tower) => tower.metadata(),
         }
     }
 
@@ -36,6 +40,7 @@ impl ModelFiles {
         match self {
             Self::Gguf(gguf) => Config::from_gguf(gguf, context_max),
             Self::Safetensors(safetensors) => safetensors.config(context_max),
+            Self::Embedded(tower) => Config::from_gguf(tower.metadata(), context_max),
         }
     }
 
@@ -44,6 +49,7 @@ impl ModelFiles {
         match self {
             Self::Gguf(gguf) => gguf.file_bytes(),
             Self::Safetensors(safetensors) => safetensors.file_bytes(),
+            Self::Embedded(tower) => tower.gguf().file_bytes(),
         }
     }
 
@@ -53,6 +59,7 @@ impl ModelFiles {
         match self {
             Self::Gguf(gguf) => gguf.stamps(),
             Self::Safetensors(safetensors) => safetensors.stamps(),
+            Self::Embedded(tower) => tower.gguf().stamps(),
         }
     }
 
@@ -62,6 +69,7 @@ impl ModelFiles {
         match self {
             Self::Gguf(gguf) => gguf.is_unchanged(),
             Self::Safetensors(safetensors) => safetensors.is_unchanged(),
+            Self::Embedded(tower) => tower.gguf().is_unchanged(),
         }
     }
 
@@ -70,6 +78,7 @@ impl ModelFiles {
         match self {
             Self::Gguf(gguf) => gguf.tensors().map(|tensor| entry(&tensor)).collect(),
             Self::Safetensors(safetensors) => safetensors.entries().collect(),
+            Self::Embedded(tower) => tower.entries().collect(),
         }
     }
 
@@ -78,6 +87,7 @@ impl ModelFiles {
         match self {
             Self::Gguf(gguf) => gguf.tensor(name).as_ref().map(entry),
             Self::Safetensors(safetensors) => safetensors.entry(name),
+            Self::Embedded(tower) => tower.entry(name),
         }
     }
 
@@ -95,6 +105,9 @@ impl ModelFiles {
         match self {
             Self::Gguf(gguf) => Cow::Borrowed(gguf.tensor(name).map_or(&[], |tensor| tensor.bytes)),
             Self::Safetensors(safetensors) => safetensors.stored_bytes(name),
+            Self::Embedded(tower) => {
+                Cow::Borrowed(tower.stored(name).map_or(&[], |tensor| tensor.bytes))
+            }
         }
     }
 
@@ -106,6 +119,7 @@ impl ModelFiles {
                 Ok(Cow::Borrowed(bytes.unwrap_or_default()))
             }
             Self::Safetensors(safetensors) => safetensors.read(name, pool),
+            Self::Embedded(_) => Ok(self.stored_bytes(name)),
         }
     }
 
@@ -114,6 +128,7 @@ impl ModelFiles {
         match self {
             Self::Gguf(_) => name.to_owned(),
             Self::Safetensors(safetensors) => safetensors.label(name),
+            Self::Embedded(tower) => tower.label(name),
         }
     }
 
@@ -126,6 +141,11 @@ impl ModelFiles {
                 }
             }
             Self::Safetensors(safetensors) => safetensors.release(name),
+            Self::Embedded(tower) => {
+                if let Some(tensor) = tower.stored(name) {
+                    tower.gguf().release(&tensor);
+                }
+            }
         }
     }
 }

@@ -68,7 +68,13 @@ impl Decoder {
     }
 
     /// Attention, from the loaded activations to `update`.
-    fn attention(&mut self, config: &Config, index: usize, layer: &Attention, tables: &[u32]) {
+    pub(super) fn attention(
+        &mut self,
+        config: &Config,
+        index: usize,
+        layer: &Attention,
+        tables: &[u32],
+    ) {
         let (isa, rows) = (self.isa, self.rows.queries.len());
         let scratch = &mut self.scratch;
         let cols = scratch.query.cols();
@@ -154,7 +160,7 @@ fn window_of(config: &Config, positions: usize) -> Window {
         return Window::around(positions);
     }
     // Rows of a block see its later rows: the end of a row's own sight is the bound.
-    let after = if config.traits.blocks { usize::MAX } else { 0 };
+    let after = if config.has_blocks() { usize::MAX } else { 0 };
     Window {
         after,
         ..Window::last(positions)

@@ -27,6 +27,11 @@ impl Decoder {
             }
             self.add_update(config, post, None, &layer.hidden_input);
         }
+        self.feed(config, index, layer, next);
+    }
+
+    /// The part of a layer after attention. On entry `normed` holds its input, on return the input of `next`.
+    pub(super) fn feed(&mut self, config: &Config, index: usize, layer: &Layer, next: &BlockInput) {
         self.feed_forward(config, layer);
         let (post, factor) = (layer.hidden_post_norm.as_ref(), layer.output_scale);
         match &layer.per_layer {

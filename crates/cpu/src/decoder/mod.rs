@@ -12,6 +12,7 @@ pub(crate) mod adapters;
 mod altup;
 mod attention;
 mod axes;
+mod block;
 mod caches;
 mod deepstack;
 mod delta;
@@ -34,6 +35,7 @@ pub(crate) mod state_head;
 use crate::norm;
 use adapters::AdapterPass;
 use altup::StateScratch;
+use block::BlockPass;
 use caches::LayerCaches;
 use experts::ExpertScratch;
 use kernels::{Isa, KvError, KvKind, PackError, Pool, Rope, add_assign, matmul, scale};
@@ -75,6 +77,8 @@ pub(crate) struct Decoder {
     recurrent: Option<RecurrentScratch>,
     /// Workspace and hidden states of the MTP head, if it is loaded.
     mtp: Option<MtpScratch>,
+    /// The pass over rows that see each other.
+    block: BlockPass,
     /// The last layer that stores keys and values, or a state: later ones run for the rows with outputs only.
     last_stored_layer: usize,
 }
@@ -111,6 +115,7 @@ impl Decoder {
             states: StateScratch::new(config, dims),
             recurrent: recurrent.map(|layers| RecurrentScratch::new(layers, states, dims.rows_max)),
             mtp: MtpScratch::new(config, dims, states),
+            block: BlockPass::new(config),
             last_stored_layer: config.last_stored_layer(),
             pool,
         })
@@ -213,7 +218,7 @@ impl Decoder {
         let head = self.state_head.as_ref().map_or(0, HeadScratch::bytes);
         let latent = self.latent.as_ref().map_or(0, LatentScratch::bytes);
         let layers = experts + latent + per_layer + states + recurrent;
-        let parts = layers + head + mtp + self.adapters.bytes();
+        let parts = layers + head + mtp + self.block.bytes() + self.adapters.bytes();
         let scratch = self.scratch.bytes() + self.caches.scratch_bytes() + parts;
         (self.caches.kv_bytes(), kept + hidden, scratch)
     }

@@ -2,6 +2,7 @@
 
 use kernels::{KvSlot, QueryRow};
 use model::{AdapterSet, Batch, Dims, ForwardError, RowAdditions, Span, Want};
+use std::ops::Range;
 use weights::Config;
 
 /// One entry per row, in batch order, except `wanted`. Allocated once.
@@ -54,7 +55,6 @@ impl Rows {
             // The whole text of an encoder is tokens.
             vectors: config.is_causal(),
             axes: config.has_axes(),
-            blocks: config.traits.blocks,
         };
         let width = config.dim * (1 + config.deepstack);
         Self::new(dims, config.is_causal(), (width, additions))
@@ -68,27 +68,36 @@ impl Rows {
         if !self.is_causal {
             check_whole_texts(batch)?;
         }
-        self.queries.clear();
-        self.adapters.clear();
-        self.slots.clear();
-        self.wanted.clear();
-        self.logits.clear();
-        self.hidden.clear();
+        self.clear();
         for span in batch.ranges() {
             self.push(span, &batch.pages()[span.pages.clone()], dims.page_tokens);
         }
         self.read_axes(batch);
-        for block in batch.blocks() {
-            let end = self.queries[block.end - 1].end;
-            let rows = &mut self.queries[block.clone()];
-            rows.iter_mut().for_each(|row| row.end = end);
-        }
         Ok(())
+    }
+
+    /// Checks a block against the bounds; returns its span.
+    pub(crate) fn check_block<'a>(
+        &self,
+        batch: &'a Batch,
+        dims: &Dims,
+    ) -> Result<&'a Span, ForwardError> {
+        batch.check_additions(self.additions)?;
+        batch.check_block(dims, self.width)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.queries.clear();
+        self.adapters.clear();
+        self.axes.clear();
+        self.slots.clear();
+        self.wanted.clear();
+        self.logits.clear();
+        self.hidden.clear();
     }
 
     /// Rotary positions, if any span has them.
     fn read_axes(&mut self, batch: &Batch) {
-        self.axes.clear();
         if batch.axes().is_empty() {
             return;
         }
@@ -122,13 +131,8 @@ impl Rows {
         let first = self.queries.len();
         let end = span.position + span.tokens.len();
         for position in span.position..end {
-            let (page, slot) = (table[position / page_tokens], position % page_tokens);
-            self.slots.push(KvSlot { page, slot });
-            self.queries.push(QueryRow {
-                position,
-                end: if self.is_causal { position + 1 } else { end },
-                pages: span.pages.clone(),
-            });
+            let end = if self.is_causal { position + 1 } else { end };
+            self.push_row(position, end, (table, span.pages.clone()), page_tokens);
             self.adapters.push(span.adapters);
         }
         let end = self.queries.len();
@@ -144,6 +148,26 @@ impl Rows {
             Want::None | Want::Last | Want::All => &mut self.logits,
         };
         kind.extend(before..self.wanted.len());
+    }
+}
+
+impl Rows {
+    /// Adds a row that sees the positions before `end`. `table` is the sequence's page table, and `pages` its range in that of the
+    /// batch.
+    pub(super) fn push_row(
+        &mut self,
+        position: usize,
+        end: usize,
+        (table, pages): (&[u32], Range<usize>),
+        page_tokens: usize,
+    ) {
+        let (page, slot) = (table[position / page_tokens], position % page_tokens);
+        self.slots.push(KvSlot { page, slot });
+        self.queries.push(QueryRow {
+            position,
+            end,
+            pages,
+        });
     }
 }
 

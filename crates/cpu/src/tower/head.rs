@@ -8,6 +8,20 @@ use std::ops::Range;
 use weights::parameters::{Merger, Norm, TowerHead, TowerWeights};
 use weights::vision::VisionConfig;
 
+/// A change of the mean of neighbors: times a factor, less the first numbers and times the second.
+#[derive(Clone, Copy)]
+struct MeanChange<'a> {
+    factor: f32,
+    standard: Option<&'a [Vec<f32>; 2]>,
+}
+
+impl MeanChange<'_> {
+    const NONE: Self = Self {
+        factor: 1.0,
+        standard: None,
+    };
+}
+
 impl TowerPass {
     /// Computes some rows of the picture. `pooled` is the matrix of a head that has one in f32.
     pub(super) fn head(
@@ -21,7 +35,7 @@ impl TowerPass {
         let post = weights.post_norm.as_ref();
         match &weights.head {
             TowerHead::Joined { matrix } => {
-                self.join(pool, config, post, rows.clone());
+                self.join(pool, config, &[(post, config.norm_eps)], rows.clone());
                 let (isa, scratch) = (self.isa, &mut self.scratch);
                 let (x, cols) = (scratch.side.head(count), scratch.side.cols());
                 scratch.activations.load(isa, pool, x, count, cols);
@@ -29,11 +43,27 @@ impl TowerPass {
                 project(isa, pool, matrix, &scratch.activations, out);
             }
             TowerHead::Merged(merger) => {
-                self.merge(pool, config, merger, rows.clone());
+                self.merge(pool, config, (post, merger), rows.clone());
+            }
+            TowerHead::Standardized {
+                factor,
+                standard,
+                norm,
+                matrix,
+            } => {
+                self.join(pool, config, &[(post, config.norm_eps)], rows.clone());
+                let change = MeanChange {
+                    factor: *factor,
+                    standard: standard.as_ref(),
+                };
+                self.average(pool, config, (change, norm), count);
+                let (isa, scratch) = (self.isa, &mut self.scratch);
+                let out = scratch.projected.head_mut(count);
+                project(isa, pool, matrix, &scratch.activations, out);
             }
             TowerHead::Pooled { norm, .. } => {
-                self.join(pool, config, post, rows.clone());
-                self.average(pool, config, norm, count);
+                self.join(pool, config, &[(post, config.norm_eps)], rows.clone());
+                self.average(pool, config, (MeanChange::NONE, norm), count);
                 let scratch = &mut self.scratch;
                 if let Some(matrix) = pooled {
                     let out = scratch.projected.head_mut(count);
@@ -58,16 +88,16 @@ impl TowerPass {
         (number, merger): (usize, &Merger),
         rows: Range<usize>,
     ) {
-        self.merge(pool, config, merger, rows.clone());
+        self.merge(pool, config, (None, merger), rows.clone());
         self.keep(config, 1 + number, rows);
     }
 
-    /// Puts the patches of some rows side by side, normalized if there is a norm: each patch, or all together, by its length.
+    /// Puts the patches of some rows side by side, with these norms, one after another: of each patch, or of all together, by its length.
     fn join(
         &mut self,
         pool: &mut Pool,
         config: &VisionConfig,
-        norm: Option<&Norm>,
+        norms: &[(Option<&Norm>, f32)],
         rows: Range<usize>,
     ) {
         let (isa, dim, neighbors) = (self.isa, config.dim, config.merged_patches());
@@ -79,9 +109,10 @@ impl TowerPass {
             for (number, patch) in side.chunks_exact_mut(dim).enumerate() {
                 patch.copy_from_slice(stream.row(places.stream_row(first + number)));
             }
-            if let Some(norm) = norm {
+            for (norm, eps) in norms {
+                let Some(norm) = norm else { continue };
                 for part in side.chunks_exact_mut(norm.weight.len()) {
-                    norm::apply_in_place(norm, isa, config.norm_eps, part);
+                    norm::apply_in_place(norm, isa, *eps, part);
                 }
             }
         });
@@ -92,11 +123,13 @@ impl TowerPass {
         &mut self,
         pool: &mut Pool,
         config: &VisionConfig,
-        merger: &Merger,
+        (post, merger): (Option<&Norm>, &Merger),
         rows: Range<usize>,
     ) {
         let count = rows.len();
-        self.join(pool, config, merger.norm.as_ref(), rows);
+        let eps = config.traits.head_eps.unwrap_or(config.norm_eps);
+        let norms = [(post, config.norm_eps), (merger.norm.as_ref(), eps)];
+        self.join(pool, config, &norms, rows);
         let (isa, scratch) = (self.isa, &mut self.scratch);
         let (x, cols) = (scratch.side.head(count), scratch.side.cols());
         if let Some(reduce) = &merger.reduce {
@@ -127,8 +160,14 @@ impl TowerPass {
         project(isa, pool, &merger.second, &scratch.activations, out);
     }
 
-    /// The mean of neighbors, normalized, as the input of the next matrix.
-    fn average(&mut self, pool: &mut Pool, config: &VisionConfig, norm: &[f32], count: usize) {
+    /// The mean of neighbors, changed and normalized, as the input of the next matrix.
+    fn average(
+        &mut self,
+        pool: &mut Pool,
+        config: &VisionConfig,
+        (change, norm): (MeanChange<'_>, &[f32]),
+        count: usize,
+    ) {
         let (isa, dim, neighbors) = (self.isa, config.dim, config.merged_patches());
         self.scratch.between.set_cols(dim);
         let (side, means) = (&self.scratch.side, self.scratch.between.head_mut(count));
@@ -138,6 +177,14 @@ impl TowerPass {
                 add_assign(isa, mean, patch);
             }
             scale(isa, mean, 1.0 / neighbors as f32);
+            if change.factor != 1.0 {
+                scale(isa, mean, change.factor);
+            }
+            if let Some([shift, by]) = change.standard {
+                let changes = shift.iter().zip(by);
+                let numbers = mean.iter_mut().zip(changes);
+                numbers.for_each(|(x, (shift, by))| *x = (*x - shift) * by);
+            }
             rms_norm_in_place(isa, mean, norm, config.norm_eps);
         });
         self.scratch.activations.load(isa, pool, means, count, dim);

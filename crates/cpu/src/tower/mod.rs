@@ -20,7 +20,7 @@ use stages::{Cursor, PictureSize, Stage, StageCost, stages};
 use std::ops::Range;
 use std::sync::Arc;
 use weights::parameters::{TowerHead, TowerWeights};
-use weights::vision::{VisionConfig, Windows};
+use weights::vision::{Positions, VisionConfig, Windows};
 use weights::{LoadError, ModelFiles, Packed, PackedSections};
 
 /// Patches of the largest picture. The workspace has two or three floats of the stream's width for each.
@@ -30,8 +30,8 @@ pub const PATCHES_MAX: usize = 1 << 16;
 pub struct Tower {
     config: VisionConfig,
     weights: TowerWeights,
-    /// The kernel of the patches, packed.
-    kernel: Matrix,
+    /// The kernel of the patches, packed; `None` where the weights have a matrix in its place.
+    kernel: Option<Matrix>,
     /// The matrix of a head that has one in f32, packed.
     pooled: Option<Matrix>,
     stages: Vec<StageCost>,
@@ -78,19 +78,21 @@ impl Tower {
         let scratch = TowerScratch::new(&config, &weights, (isa, pool.threads()));
         let gated = weights.layers.iter().any(|layer| layer.gate.is_some());
         let floats = std::mem::take(&mut weights.patches);
-        let kernel = pack(
-            (isa, pool),
-            "v.patch_embd.weight",
-            config.patch_cols(),
-            &floats,
-        )?;
+        let kernel = if weights.patch_matrix.is_some() {
+            None
+        } else {
+            let (name, cols) = ("v.patch_embd.weight", config.patch_cols());
+            Some(pack((isa, pool), name, cols, &floats)?)
+        };
         let pooled = match &mut weights.head {
             TowerHead::Pooled { matrix, .. } => {
                 let floats = std::mem::take(matrix);
                 let name = "mm.input_projection.weight";
                 Some(pack((isa, pool), name, config.dim, &floats)?)
             }
-            TowerHead::Joined { .. } | TowerHead::Merged(_) => None,
+            TowerHead::Joined { .. } | TowerHead::Merged(_) | TowerHead::Standardized { .. } => {
+                None
+            }
         };
         Ok(Self {
             stages: stages(&config, gated),
@@ -116,7 +118,8 @@ impl Tower {
     /// Bytes of the weights, and of the workspace when the largest picture was computed.
     pub fn bytes(&self) -> (usize, usize) {
         let pooled = self.pooled.as_ref().map_or(0, Matrix::bytes);
-        let weights = self.weights.bytes() + self.kernel.bytes() + pooled;
+        let kernel = self.kernel.as_ref().map_or(0, Matrix::bytes);
+        let weights = self.weights.bytes() + kernel + pooled;
         (weights, self.pass.scratch.bytes())
     }
 
@@ -182,7 +185,7 @@ impl Tower {
             Stage::Patches => {
                 let is_last = rows.end == stream;
                 let numbers = (&picture.numbers[..], rows);
-                pass.embed(pool, config, (weights, &self.kernel), numbers);
+                pass.embed(pool, config, (weights, self.kernel.as_ref()), numbers);
                 if is_last {
                     picture.numbers = Vec::new();
                 }
@@ -224,6 +227,12 @@ impl Tower {
         let is_whole = blocks.rows * merge == cut.rows && blocks.columns * merge == cut.columns;
         if view.patches != cut || !fits || !is_whole {
             return Err(OTHER);
+        }
+        if self.config.traits.positions == Some(Positions::Axes) && cut.rows.max(cut.columns) > edge
+        {
+            return Err(EncodeError::BadInput(
+                "a view of more patches than the table of an axis",
+            ));
         }
         let (rows, lines) = (view.rows as usize, merged.rows as usize);
         let most = self.config.rows_max();

@@ -1,6 +1,6 @@
 //! Places of patches: entries of the learned table, and turns of the 2D rope.
 
-use kernels::{Isa, Rope, RopePairs, RopeSpec, add_scaled};
+use kernels::{Isa, Rope, RopePairs, RopeSpec, add_assign, add_scaled};
 use media::{Grid, PatchOrder, View};
 use std::ops::Range;
 use weights::vision::{Positions, TowerRopeKind, VisionConfig, Windows};
@@ -35,6 +35,8 @@ pub(super) struct Places {
     places: Vec<(u32, u32)>,
     rows: Vec<Entries>,
     columns: Vec<Entries>,
+    /// Of a rule with more entries than two, for each row and each column.
+    spans: [Vec<Span>; 2],
     /// The first patch of each window, and the number of patches.
     bounds: Vec<usize>,
 }
@@ -54,6 +56,7 @@ impl Places {
             places: Vec::new(),
             rows: Vec::new(),
             columns: Vec::new(),
+            spans: [const { Vec::new() }; 2],
             bounds: Vec::new(),
         }
     }
@@ -91,8 +94,12 @@ impl Places {
             match self.rule {
                 Some(Positions::Buckets) => buckets(count, self.edge, entries),
                 Some(Positions::Interpolated) => interpolated(count, self.edge, entries),
-                None => {}
+                Some(Positions::Smoothed | Positions::Axes) | None => {}
             }
+        }
+        if self.rule == Some(Positions::Smoothed) {
+            let edges = [patches.rows, patches.columns];
+            self.spans = edges.map(|count| smoothed(count as usize, self.edge));
         }
         self.stream_row(end)
     }
@@ -167,12 +174,21 @@ impl Places {
         usize::from(self.output > self.merged.count() as usize)
     }
 
-    /// Adds the table's entry for a patch, `table` of shape `(edge * edge, dim)`, to a row.
+    /// Adds the table's entry for a patch, `table` of shape `(edge * edge, dim)` or `(2 * edge, dim)`, to a row.
     pub(super) fn add(&self, isa: Isa, table: &[f32], patch: usize, row: &mut [f32]) {
         let Some(rule) = self.rule else { return };
         let (mut y, mut x) = self.of(patch);
         if self.windows == Windows::Pictures {
             (y, x) = (y % self.edge, x % self.edge);
+        }
+        if rule == Positions::Smoothed {
+            return self.add_smoothed(isa, table, (y, x), row);
+        }
+        if rule == Positions::Axes {
+            for entry in [x, self.edge + y] {
+                add_assign(isa, row, &table[entry * row.len()..][..row.len()]);
+            }
+            return;
         }
         let (y, x) = (self.rows[y], self.columns[x]);
         let mut add = |y: usize, x: usize, share: f32| {
@@ -188,6 +204,47 @@ impl Places {
             }
         }
     }
+
+    fn add_smoothed(&self, isa: Isa, table: &[f32], (y, x): (usize, usize), row: &mut [f32]) {
+        let [lines, columns] = &self.spans;
+        for (line, down) in lines[y].weighted() {
+            for (column, across) in columns[x].weighted() {
+                let entry = &table[(line * self.edge + column) * row.len()..][..row.len()];
+                add_scaled(isa, row, entry, down * across);
+            }
+        }
+    }
+}
+
+/// Entries that follow each other, with their weights.
+struct Span {
+    first: usize,
+    weights: Vec<f32>,
+}
+
+impl Span {
+    fn weighted(&self) -> impl Iterator<Item = (usize, f32)> {
+        (self.first..).zip(self.weights.iter().copied())
+    }
+}
+
+/// The entries of each of `count` patches, with the weights of a bilinear filter that is as wide as patches are fewer than
+/// entries (`Siglip2VisionEmbeddings`).
+fn smoothed(count: usize, edge: usize) -> Vec<Span> {
+    let scale = edge as f32 / count.max(1) as f32;
+    let support = scale.max(1.0);
+    let span = |patch: usize| {
+        let center = (patch as f32 + 0.5) * scale - 0.5;
+        let weight = |entry: usize| 1.0 - (entry as f32 - center).abs() / support;
+        let is_in = |entry: &usize| weight(*entry) > 0.0;
+        let entries: Vec<usize> = (0..edge).filter(is_in).collect();
+        let sum: f32 = entries.iter().map(|entry| weight(*entry)).sum();
+        Span {
+            first: entries.first().copied().unwrap_or_default(),
+            weights: entries.iter().map(|entry| weight(*entry) / sum).collect(),
+        }
+    };
+    (0..count).map(span).collect()
 }
 
 /// The bucket of each of `count` patches along an edge of `edge` entries, with transformers' roundings
@@ -232,14 +289,17 @@ pub(super) struct TowerRope {
     axes: [Rope; 2],
     /// The pairs of a head.
     head: Rope,
+    /// Whether each half of a head turns on its own, the first by the column.
+    by_axis: bool,
 }
 
 impl TowerRope {
     /// The rope of a tower that has one.
     pub(super) fn of(config: &VisionConfig) -> Option<Self> {
         let (head_dim, theta) = (config.head_dim(), config.theta);
-        let (pairs, columns) = match config.traits.rope? {
-            TowerRopeKind::Halves => (RopePairs::Halves, 1.0),
+        let kind = config.traits.rope?;
+        let (pairs, columns) = match kind {
+            TowerRopeKind::Halves | TowerRopeKind::Axes => (RopePairs::Halves, 1.0),
             TowerRopeKind::Interleaved => {
                 let next = f64::from(theta).powf(-2.0 / head_dim as f64);
                 (RopePairs::Adjacent, next as f32)
@@ -259,6 +319,7 @@ impl TowerRope {
         Some(Self {
             axes: [rope(head_dim / 2, 1.0), rope(head_dim / 2, columns)],
             head: rope(head_dim, 1.0),
+            by_axis: kind == TowerRopeKind::Axes,
         })
     }
 
@@ -270,13 +331,26 @@ impl TowerRope {
     /// Writes the turns of a place.
     pub(super) fn table(&self, (row, column): (usize, usize), table: &mut [f32]) {
         let (first, second) = table.split_at_mut(table.len() / 2);
-        self.axes[0].table(row, first);
-        self.axes[1].table(column, second);
+        let places = if self.by_axis {
+            [column, row]
+        } else {
+            [row, column]
+        };
+        self.axes[0].table(places[0], first);
+        self.axes[1].table(places[1], second);
     }
 
     /// Turns the heads of one row.
     pub(super) fn apply(&self, table: &[f32], heads: &mut [f32]) {
-        self.head.apply(table, heads, table.len());
+        if !self.by_axis {
+            return self.head.apply(table, heads, table.len());
+        }
+        let tables = table.split_at(table.len() / 2);
+        for head in heads.chunks_exact_mut(table.len()) {
+            let (first, second) = head.split_at_mut(tables.0.len());
+            self.axes[0].apply(tables.0, first, tables.0.len());
+            self.axes[1].apply(tables.1, second, tables.1.len());
+        }
     }
 }
 
@@ -297,6 +371,24 @@ mod tests {
                 assert!((at - patch as f32).abs() < 1e-4, "{edge}: {entry:?}");
             }
         }
+    }
+
+    #[test]
+    fn smoothed_weights_add_up_to_one_and_widen_with_the_table() {
+        for (count, edge) in [(1, 1), (1, 16), (8, 16), (16, 16), (40, 16), (3, 7)] {
+            for span in smoothed(count, edge) {
+                let sum: f32 = span.weights.iter().sum();
+                assert!((sum - 1.0).abs() < 1e-5, "{count} of {edge}: {sum}");
+                assert!(span.first + span.weights.len() <= edge);
+                assert!(span.weights.len() <= 2 * edge.div_ceil(count) + 1);
+            }
+        }
+        let same = smoothed(16, 16);
+        assert!(
+            same.iter()
+                .enumerate()
+                .all(|(at, span)| span.first == at && span.weights == [1.0])
+        );
     }
 
     #[test]

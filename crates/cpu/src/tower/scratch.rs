@@ -36,6 +36,8 @@ pub(super) struct TowerScratch {
     pub(super) between: Buffer,
     /// Rows of a block of a projector (projection_dim).
     pub(super) projected: Buffer,
+    /// The input of a matrix whose input has bounds or a norm of its own, at its widest.
+    pub(super) input: Buffer,
     /// Factors of a feed-forward part without a gate (hidden).
     pub(super) ones: Vec<f32>,
     /// The input of a matrix (cols_max).
@@ -54,6 +56,12 @@ impl TowerScratch {
         let (dim, side) = (config.dim, config.dim * config.merged_patches());
         let head_dim = config.head_dim();
         let cols_max = weights.cols_max().max(config.patch_cols());
+        let is_clamped = weights.layers.iter().any(|layer| layer.clamps.is_some());
+        let input_cols = match &weights.patch_matrix {
+            Some(_) => config.patch_cols(),
+            None if is_clamped => dim.max(config.hidden),
+            None => 0,
+        };
         let gated = weights.layers.iter().any(|layer| layer.gate.is_some());
         let formats = || weights.formats().chain(std::iter::once(Format::F32));
         Self {
@@ -85,6 +93,7 @@ impl TowerScratch {
             side: Buffer::new(BLOCK_ROWS, side),
             between: Buffer::new(BLOCK_ROWS, weights.between_max(dim)),
             projected: Buffer::new(BLOCK_ROWS, config.projection_dim),
+            input: Buffer::new(BLOCK_PATCHES, input_cols),
             ones: vec![1.0; config.hidden],
             activations: Activations::new(BLOCK_PATCHES, cols_max).for_weights(formats()),
             activations_bytes: Activations::bytes(BLOCK_PATCHES, cols_max),
@@ -106,6 +115,7 @@ impl TowerScratch {
             &self.side,
             &self.between,
             &self.projected,
+            &self.input,
         ];
         let buffers: usize = buffers.iter().map(|buffer| buffer.bytes()).sum();
         let others = self.activations_bytes + self.attention.bytes();

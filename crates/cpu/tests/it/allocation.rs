@@ -8,6 +8,36 @@ use testing::heap::{count_process, process_allocations};
 /// One round without an allocation suffices: an allocating pass allocates in every round.
 const ROUNDS: usize = 4;
 
+/// After the first block of its size.
+#[test]
+fn pass_over_a_block_does_not_allocate() {
+    if run_in_child(pass_over_a_block_does_not_allocate) {
+        return;
+    }
+    count_process();
+    for case in [
+        "x preset=tiny-gemma3 mix=F32",
+        "x preset=tiny-gemma4-26b mix=F32",
+    ] {
+        let mut model = load(case, 2);
+        let (dim, rows, table) = (model.config().dim, 150, pages(0, 160));
+        let mut batch = Batch::default();
+        batch.push(&vec![0; rows], 0, &table, Want::None);
+        batch.set_vectors(0..rows, &vec![0.25; rows * dim]);
+        let blocks = model.blocks().unwrap();
+        let mut round = || {
+            let before = process_allocations();
+            let units = blocks.begin_block(&batch).unwrap();
+            for unit in 1..=units {
+                assert_eq!(blocks.advance_block(), Ok(unit == units), "{case}");
+            }
+            process_allocations() - before
+        };
+        let fewest = (0..ROUNDS).map(|_| round()).min();
+        assert_eq!(fewest, Some(0), "{case}");
+    }
+}
+
 #[test]
 fn forward_pass_does_not_allocate() {
     if run_in_child(forward_pass_does_not_allocate) {

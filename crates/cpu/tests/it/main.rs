@@ -31,6 +31,7 @@ mod safetensors_hostile;
 mod support;
 mod tower_goldens;
 mod tower_hostile;
+mod tower_sources;
 mod towers;
 mod vectors;
 

@@ -1,19 +1,17 @@
 //! The encoder of the fake model: rows that are a function of the input, given after some units.
 //!
 //! A row that is a vector counts as a token that is a hash of the vector; one with other positions on axes than its own as a hash of these, too.
-//! The content of rows that see each other depends on all rows up to the last of them. So a vector, a position or a block
-//! that is wrong, or computed in parts, gives wrong tokens.
+//! So a vector or a position that is wrong gives wrong tokens. Rows that see each other are in [`super::blocks`].
 
 use super::{FakeModel, mix};
 use model::{
     Batch, DeviceFault, Encode, EncodeError, EncoderDims, EncoderInput, ForwardError, RowAdditions,
 };
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Elements of a row.
-const ROW_WIDTH: usize = 3;
+pub(super) const ROW_WIDTH: usize = 3;
 
 /// An input of the fake encoder.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +50,8 @@ pub struct FakeEncoderConfig {
     pub rows_max: usize,
     /// As [`model::Capabilities::axes`].
     pub axes: bool,
-    /// As [`model::Capabilities::blocks`].
-    pub blocks: bool,
+    /// Units of each block, where rows of an input see each other; 0: they do not.
+    pub block_units: usize,
     /// Calls of the encoder so far.
     pub log: EncoderLog,
 }
@@ -61,7 +59,7 @@ pub struct FakeEncoderConfig {
 /// Calls of a fake model's encoder.
 #[derive(Clone, Debug, Default)]
 pub struct EncoderLog {
-    counts: Arc<[AtomicU64; 3]>,
+    counts: Arc<[AtomicU64; 5]>,
 }
 
 impl EncoderLog {
@@ -80,13 +78,23 @@ impl EncoderLog {
         self.counts[2].load(Ordering::Relaxed)
     }
 
-    fn count(&self, what: usize) {
+    /// Blocks that were begun.
+    pub fn blocks_begun(&self) -> u64 {
+        self.counts[3].load(Ordering::Relaxed)
+    }
+
+    /// Units of blocks that were computed.
+    pub fn block_units(&self) -> u64 {
+        self.counts[4].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count(&self, what: usize) {
         self.counts[what].fetch_add(1, Ordering::Relaxed);
     }
 }
 
 pub(super) struct FakeEncoder {
-    config: FakeEncoderConfig,
+    pub(super) config: FakeEncoderConfig,
     /// The input that is being encoded, and its units that are left.
     current: Option<(FakeInput, usize)>,
     rows: Vec<f32>,
@@ -97,7 +105,6 @@ impl FakeEncoder {
         RowAdditions {
             vectors: true,
             axes: self.config.axes,
-            blocks: self.config.blocks,
         }
     }
 
@@ -124,6 +131,12 @@ impl FakeModel {
     pub(super) fn check_rows(&self, batch: &Batch) -> Result<(), ForwardError> {
         let taken = self.encoder.as_ref().map(FakeEncoder::taken);
         batch.check_additions(taken.unwrap_or(RowAdditions::NONE))?;
+        let has_blocks = self.block_units() > 0;
+        if has_blocks && batch.vector_rows().iter().any(|run| run.rows.len() > 1) {
+            return Err(ForwardError::BadBatch(
+                "rows that see each other are a batch of their own",
+            ));
+        }
         batch.check_row_inputs(ROW_WIDTH)
     }
 
@@ -149,17 +162,6 @@ impl FakeModel {
                     *counted = 1 << 31 | (hash >> 33) as u32;
                 }
             }
-        }
-    }
-
-    /// Replaces the content of the slots of rows that see each other: it depends on all rows up to the last one.
-    pub(super) fn write_block(&mut self, slot_of: impl Fn(usize) -> usize, rows: Range<usize>) {
-        let all = (0..rows.end).map(|position| u64::from(self.inputs[slot_of(position)]));
-        let hash = all.fold(7, mix);
-        for position in rows {
-            let slot = slot_of(position);
-            self.slots[slot] = mix(hash, position as u64) >> 1;
-            self.blocked[slot] = true;
         }
     }
 }

@@ -36,17 +36,11 @@ pub(crate) struct MediaAbilities {
     pub(crate) encoder: Option<EncoderDims>,
     /// See [`model::Capabilities::axes`].
     pub(crate) axes: bool,
-    /// See [`model::Capabilities::blocks`].
+    /// Whether rows of an input see each other: the model has [`model::Forward::blocks`].
     pub(crate) blocks: bool,
 }
 
 impl MediaAbilities {
-    /// Rows of an input that are computed in one step: 0 where they do not see each other.
-    pub(crate) fn block_rows(&self) -> usize {
-        let encoder = self.encoder.filter(|_| self.blocks);
-        encoder.map_or(0, |encoder| encoder.rows_max)
-    }
-
     /// Why a model with these abilities does not take a request's inputs; `None`: it does.
     pub(crate) fn refusal(&self, request: &Request) -> Option<String> {
         let inputs = request.media.len();

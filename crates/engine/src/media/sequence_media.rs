@@ -29,7 +29,7 @@ pub(crate) struct SequenceMedia(Option<Arc<SequenceInputs>>);
 
 struct SequenceInputs {
     inputs: Box<[SequenceInput]>,
-    /// See [`model::Capabilities`].
+    /// See [`MediaAbilities`].
     axes: bool,
     blocks: bool,
 }
@@ -89,25 +89,26 @@ impl SequenceMedia {
         &inputs[inputs.partition_point(|input| input.place.rows.end <= row)..]
     }
 
-    /// The rows of the input that these rows end within, where rows of an input see each other: they are computed in one pass.
-    pub(crate) fn divided_block(&self, rows: &Range<usize>) -> Option<Range<usize>> {
-        let all = self.0.as_ref().filter(|all| all.blocks)?;
-        let at = all
-            .inputs
-            .partition_point(|input| input.place.rows.end <= rows.end);
-        let block = all.inputs.get(at)?.rows();
-        (block.start < rows.end).then_some(block)
+    /// The rows of the first input from `row` on that are computed as a block, where rows of an input see each other. The last
+    /// row of an input is none: the block stores its keys and values, and as a row of the prompt it has the same again.
+    pub(crate) fn next_block(&self, row: usize) -> Option<Range<usize>> {
+        self.0.as_ref().filter(|all| all.blocks)?;
+        let inputs = self.inputs_from(row).iter();
+        let mut blocks = inputs.map(|input| input.rows().start.max(row)..input.rows().end);
+        blocks.find(|block| block.len() > 1)
     }
 
     /// Adds what a model needs of the rows of the span that was added last: their vectors, which `encoded` gives by what
-    /// stands for the input's rows, their positions on axes, and which of them see each other. Rows without an encoding stay
-    /// as they are, so that the model refuses them.
+    /// stands for the input's rows, and their positions on axes. Rows without an encoding stay as they are, so that the model
+    /// refuses them.
     pub(crate) fn put_rows<'a>(
         &self,
         batch: &mut Batch,
         encoded: impl Fn(u32) -> Option<&'a [f32]>,
     ) {
-        let Some(all) = &self.0 else { return };
+        if self.is_empty() {
+            return;
+        }
         let Some(span) = batch.ranges().last() else {
             return;
         };
@@ -123,10 +124,7 @@ impl SequenceMedia {
                 let width = vectors.len() / of_input.len();
                 let from = (inside.start - of_input.start) * width;
                 let vectors = vectors.get(from..from + inside.len() * width);
-                batch.set_vectors(in_span.clone(), vectors.unwrap_or(&[]));
-            }
-            if all.blocks {
-                batch.add_block(in_span);
+                batch.set_vectors(in_span, vectors.unwrap_or(&[]));
             }
         }
         self.put_axes(batch);

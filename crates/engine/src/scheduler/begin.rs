@@ -15,7 +15,7 @@ impl Scheduler {
     /// Starts a step: takes new requests in, frees the keys of ended sequences, finalizes times.
     pub(crate) fn begin_step(&mut self, now: Instant) -> InboxState {
         let step_ns = self.clock.advance_to(now);
-        self.time_encoding(step_ns);
+        self.time_units(step_ns);
         self.apply_tuning();
         self.counters = StepCounters::default();
         self.timestamps

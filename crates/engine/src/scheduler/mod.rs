@@ -37,15 +37,16 @@
 //!                   next one to get pages                      speculator      draft tokens, with draft_model or mtp_head
 //! kv_cache          the model's pages and states               begin           updates in flight
 //! timestamps        times known at the next head               notifier        the observer
-//! encodings         rows of inputs, and the encoder's work
+//! encodings         rows of inputs, and the encoder's work   blocks          the pass over rows that see each other
 //! crate::disk_cache prefixes on disk
 //! ```
 //!
 //! The other files are the phases of a step, each an `impl Scheduler` that calls the owners: `begin` (the head), `disk`, `park`,
-//! `end`, `start`, `row_budget` (with `drafts`), `states`, `apply` (with `in_flight`).
+//! `end`, `start`, `units`, `row_budget` (with `drafts`), `states`, `apply` (with `in_flight`).
 
 mod apply;
 mod begin;
+mod blocks;
 mod disk;
 mod draft_model;
 mod drafts;
@@ -63,6 +64,7 @@ mod speculator;
 mod start;
 mod states;
 mod timestamps;
+mod units;
 
 use crate::disk_cache::DiskCache;
 use crate::inbox::{Inbox, InboxState};
@@ -72,10 +74,12 @@ use crate::step_time::StepClock;
 use crate::{Observer, StepFacts};
 use std::sync::Arc;
 
+pub(crate) use blocks::BlockOutcome;
 pub(crate) use draft_model::DraftPass;
 pub(crate) use encodings::UnitOutcome;
 
 use self::begin::UpdateQueue;
+use self::blocks::Blocks;
 use self::encodings::Encodings;
 use self::kv_cache::KvCache;
 use self::notifier::Notifier;
@@ -98,6 +102,9 @@ pub(crate) struct Scheduler {
     rows: RowBudget,
     speculator: Speculator,
     encodings: Encodings,
+    blocks: Blocks,
+    /// Whether the last step that had both prompts and units to compute took the units.
+    were_units: bool,
     updates: UpdateQueue,
     timestamps: Timestamps,
     notifier: Notifier,
@@ -128,10 +135,11 @@ impl Scheduler {
             start_candidates: StartCandidates::new(sequences + config.inbox_max),
             kv: KvCache::new(&dims, config.prefix_cache, inbox.states, sequences),
             rows: RowBudget::new(rows_max, dims.logit_rows_max, sequences, config.step_target)
-                .with_whole_prompts(!inbox.is_causal)
-                .with_blocks(inbox.media.block_rows()),
+                .with_whole_prompts(!inbox.is_causal),
             speculator: Speculator::new(&inbox),
             encodings: Encodings::new(&config, inbox.media.encoder),
+            blocks: Blocks::default(),
+            were_units: false,
             updates: UpdateQueue::new(),
             timestamps: Timestamps::new(requests, tokens_max),
             notifier: Notifier::new(config.slow_consumer),
@@ -152,7 +160,7 @@ impl Scheduler {
         self.park_and_resume();
         let decodes = self.select_decodes(&mut plan.copies);
         self.start_requests();
-        if !self.select_encoding(decodes) {
+        if !self.select_units(decodes) {
             self.rows
                 .give_prefill_rows(&mut self.table, decodes, &self.priority, self.clock);
         }
@@ -178,7 +186,7 @@ impl Scheduler {
 
     /// Learns from the last step; the step's duration is known at the head of the next step.
     pub(crate) fn record_step(&mut self, facts: &StepFacts) {
-        if !self.encodings.have_run() {
+        if !self.have_units_run() {
             self.rows.record_step(facts);
             self.speculator.record_step(facts);
         }
@@ -227,6 +235,7 @@ impl Scheduler {
         self.table.check();
         self.queue.check();
         self.encodings.check();
+        self.blocks.check(&self.table);
         self.check_fair_shares();
     }
 

@@ -24,8 +24,6 @@ pub(super) struct RowBudget {
     logit_rows_max: usize,
     /// Whether a prompt gets all its rows in one step, or none.
     whole_prompts: bool,
-    /// Rows of an input, where they see each other and are computed in one step; 0 elsewhere.
-    block_rows: usize,
     step_time: StepTimeModel,
     long_steps: LongSteps,
     /// Whether the step that is planned, or was last, is long.
@@ -50,8 +48,6 @@ struct DecodeCandidate {
 #[derive(Clone, Copy)]
 struct RowsLeft {
     rows: usize,
-    /// Rows beyond the step's time, for a block that is begun within it.
-    rows_beyond: usize,
     logit_rows: usize,
     whole_prompts: bool,
 }
@@ -67,7 +63,6 @@ impl RowBudget {
             rows_max,
             logit_rows_max,
             whole_prompts: false,
-            block_rows: 0,
             step_time: StepTimeModel::new(step_target),
             long_steps: LongSteps::new(),
             is_long: false,
@@ -83,11 +78,6 @@ impl RowBudget {
             whole_prompts,
             ..self
         }
-    }
-
-    /// This budget, for a model that computes so many rows of an input in one step.
-    pub(super) fn with_blocks(self, block_rows: usize) -> Self {
-        Self { block_rows, ..self }
     }
 
     /// Time that the step's decodes leave; `None`: as much as there is work.
@@ -127,12 +117,7 @@ impl RowBudget {
         policy: &PriorityPolicy,
         clock: StepClock,
     ) {
-        let block_waits = self.block_rows > 0
-            && table
-                .live()
-                .any(|(_, s)| s.is_prefilling() && !s.media.is_empty());
-        let block_rows = if block_waits { self.block_rows } else { 0 };
-        let most = self.decodes_max(prefill_waits, block_rows);
+        let most = self.decodes_max(prefill_waits);
         let mut keys = std::mem::take(&mut self.keys);
         keys.clear();
         let request = |s: &Sequence| table.request(s.slot);
@@ -154,13 +139,13 @@ impl RowBudget {
         self.keys = keys;
     }
 
-    /// Rows that decodes may have, where so many rows of a block wait.
-    fn decodes_max(&self, prefill_waits: bool, block_rows: usize) -> usize {
+    /// Rows that decodes may have.
+    fn decodes_max(&self, prefill_waits: bool) -> usize {
         if !prefill_waits {
             return self.rows_max.min(self.logit_rows_max);
         }
-        let prefill = (self.rows_max / PREFILL_PART).max(1).max(block_rows);
-        let rows = self.rows_max.saturating_sub(prefill);
+        let prefill = (self.rows_max / PREFILL_PART).max(1);
+        let rows = self.rows_max - prefill;
         // At least one: where only one sequence fits, the queue waits for the end of that sequence.
         rows.min(self.logit_rows_max - 1).max(1)
     }
@@ -218,7 +203,6 @@ impl RowBudget {
         let keys = self.rank_prompts(table, policy, clock);
         let mut left = RowsLeft {
             rows: self.rows_max - decodes,
-            rows_beyond: 0,
             logit_rows: self.logit_rows_max - decodes,
             whole_prompts: self.whole_prompts,
         };
@@ -291,7 +275,6 @@ impl RowBudget {
         if self.is_long {
             left.whole_prompts = true;
         } else {
-            left.rows_beyond = left.rows.saturating_sub(in_time);
             left.rows = left.rows.min(in_time);
         }
     }
@@ -365,34 +348,9 @@ impl RowsLeft {
     /// Adds to a sequence's chunk.
     fn give_chunk(&mut self, sequence: Option<&mut Sequence>, most: usize) {
         let Some(sequence) = sequence else { return };
-        let (wanted, before) = (sequence.rows_wanted(), *self);
-        let first = sequence.computed + sequence.rows;
-        let end = sequence.tokens_expected();
-        let rows = self.take(wanted, most, first + wanted == end);
-        let divided = sequence.media.divided_block(&(first..first + rows));
-        sequence.rows += match divided.filter(|_| rows > 0) {
-            None => rows,
-            Some(block) => {
-                *self = before;
-                match block.start.checked_sub(first) {
-                    Some(rows @ 1..) => self.take(rows, usize::MAX, false),
-                    _ => self.take_block(block.end - first, block.end == end),
-                }
-            }
-        };
-    }
-
-    /// The rows of a block, or none. A block that is begun within the step's time may take longer.
-    fn take_block(&mut self, rows: usize, is_end: bool) -> usize {
-        let logit_rows = usize::from(is_end);
-        if rows > self.rows + self.rows_beyond || logit_rows > self.logit_rows {
-            return 0;
-        }
-        let within = rows.min(self.rows);
-        self.rows -= within;
-        self.rows_beyond -= rows - within;
-        self.logit_rows -= logit_rows;
-        rows
+        let wanted = sequence.rows_wanted();
+        let end = sequence.computed + sequence.rows + wanted;
+        sequence.rows += self.take(wanted, most, end == sequence.tokens_expected());
     }
 
     /// Rows for a sequence that wants so many more. The last position of a sequence is left to a later step when the logits
@@ -479,6 +437,7 @@ impl Scheduler {
             .expect("a live sequence is preempted");
         self.speculator.release(sequence);
         self.kv.preempt(sequence);
+        self.blocks.forget(key);
         count(&self.inbox.stats.preemptions, 1);
         request.progress.add_preemption();
     }
@@ -493,6 +452,7 @@ impl Scheduler {
         }
         self.kv.pages.forget_cached();
         self.encodings.forget_current();
+        self.blocks.forget_current();
         if let Some(draft_model) = self.speculator.draft_model_mut() {
             draft_model.forget_cached();
         }
@@ -524,12 +484,8 @@ mod tests {
             (1, 1, 1, 1),
         ] {
             let budget = budget(rows_max, logit_rows_max);
-            assert_eq!(budget.decodes_max(false, 0), alone, "{rows_max} rows");
-            assert_eq!(
-                budget.decodes_max(true, 0),
-                beside_prefill,
-                "{rows_max} rows"
-            );
+            assert_eq!(budget.decodes_max(false), alone, "{rows_max} rows");
+            assert_eq!(budget.decodes_max(true), beside_prefill, "{rows_max} rows");
         }
     }
 }

@@ -16,7 +16,7 @@ impl StepExecution<'_> {
     /// # Errors
     /// The model's device failed.
     pub(super) fn encode(&mut self) -> Result<(), DeviceFault> {
-        let units = self.scheduler.units_planned();
+        let units = self.scheduler.encoding_units_planned();
         if units == 0 {
             return Ok(());
         }

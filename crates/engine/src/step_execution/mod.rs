@@ -1,9 +1,11 @@
 //! The execution of a planned step: copies of pages, draft tokens, the batch, and what its results change.
 //!
 //! Most models compute a batch while the engine waits ([`now`]). A model that runs ahead has the next batch started before the
-//! results of the last one are awaited ([`ahead`]). Units of an encoding are computed before the batch ([`encoding`]).
+//! results of the last one are awaited ([`ahead`]). Units of an encoding ([`encoding`]) or of a block ([`block`]) are computed before
+//! the batch.
 
 mod ahead;
+mod block;
 mod encoding;
 mod now;
 
@@ -118,6 +120,7 @@ impl StepExecution<'_> {
             }
         }
         self.encode()?;
+        self.advance_block()?;
         let model: &mut dyn Forward = match self.draft.take() {
             Some(draft) => draft,
             None => &mut *self.model,

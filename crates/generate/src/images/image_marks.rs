@@ -22,6 +22,8 @@ pub enum ImageMarks {
     Llava,
     /// InternVL.
     InternVl,
+    /// LFM2-VL: each tile by row and column, then the whole.
+    Lfm2,
 }
 
 /// A part of what stands for an image in a prompt.
@@ -54,6 +56,7 @@ impl ImageMarks {
             "pixtral" => Self::Pixtral,
             "mlp" | "mlp_norm" => Self::Llava,
             "internvl" => Self::InternVl,
+            "lfm2" => Self::Lfm2,
             _ => return None,
         })
     }
@@ -71,6 +74,7 @@ impl ImageMarks {
             Self::Pixtral => ("[IMG]", "[IMG]", ("", "")),
             Self::Llava => ("<image>", "<image>", ("", "\n")),
             Self::InternVl => ("<IMG_CONTEXT>", "<IMG_CONTEXT>", ("", "\n")),
+            Self::Lfm2 => ("<image>", "<image>", ("", "")),
         };
         Texts {
             placeholder,
@@ -94,6 +98,7 @@ impl ImageMarks {
             Self::Pixtral => &["[IMG_BREAK]", "[IMG_END]"],
             Self::Llava => &[],
             Self::InternVl => &["<img>", "</img>"],
+            Self::Lfm2 => &["<|image_start|>", "<|image_end|>", "<|img_thumbnail|>"],
         };
         [self.placeholder()]
             .into_iter()
@@ -122,6 +127,7 @@ impl ImageMarks {
             Self::Gemma4 => between("<|image>", plan, "<image|>"),
             Self::Pixtral => between("", plan, "[IMG_END]"),
             Self::InternVl => between("<img>", plan, "</img>"),
+            Self::Lfm2 => numbered_tiles(plan),
         };
         let (before, after) = self.of_family().around;
         if alone {
@@ -152,6 +158,24 @@ fn runs(plan: &Plan) -> Vec<MarkPiece> {
 
 fn between(before: &'static str, plan: &Plan, after: &'static str) -> Vec<MarkPiece> {
     [vec![text(before)], runs(plan), vec![text(after)]].concat()
+}
+
+/// Tiles row by row, each behind its row and column, and the whole picture; of a picture that is not cut, the whole alone.
+fn numbered_tiles(plan: &Plan) -> Vec<MarkPiece> {
+    let (grid, whole) = (plan.grid, plan.tiles().count().saturating_sub(1));
+    let mut pieces = vec![text("<|image_start|>")];
+    for tile in 0..whole {
+        let (row, column) = (tile as u32 / grid.columns, tile as u32 % grid.columns);
+        let mark = format!("<|img_row_{}_col_{}|>", row + 1, column + 1);
+        pieces.push(MarkPiece::Text(mark.into()));
+        pieces.push(MarkPiece::Run(tile));
+    }
+    if whole > 0 {
+        pieces.push(text("<|img_thumbnail|>"));
+    }
+    pieces.push(MarkPiece::Run(whole));
+    pieces.push(text("<|image_end|>"));
+    pieces
 }
 
 /// Tiles row by row, each behind its row and column, a line end after each row of them, and the whole picture; of a picture

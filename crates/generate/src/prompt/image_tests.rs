@@ -8,7 +8,7 @@ use crate::images::{ImageMarks, ImagePart, Vision, measure};
 use crate::prompt_limit::{PromptTruncation, Truncation};
 use crate::request::GenerationParams;
 use crate::request_record::PromptRecord;
-use media::plan::{Fit, LongestEdge, Pinpoints, SmartResize, Square, Tiles};
+use media::plan::{Fit, LongestEdge, Pinpoints, SmartResize, SplitLarge, Square, Tiles};
 use media::{Detail, DetailRows, Filter, Limits, Normalization, PatchOrder, Recipe, Rule, Size};
 use serde_json::json;
 use testing::vocabulary::Vocabulary;
@@ -18,10 +18,11 @@ const SMOL_VLM: &str = "<|im_start|>{% for message in messages %}{{message['role
 const QWEN: &str = "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{% if message['content'] is string %}{{ message['content'] }}{% else %}{% for content in message['content'] %}{% if content['type'] == 'image' or 'image' in content %}<|vision_start|><|image_pad|><|vision_end|>{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n";
 const GEMMA3: &str = "{% for message in messages %}{{ '<start_of_turn>' + message['role'] + '\n' }}{%- if message['content'] is string -%}{{ message['content'] | trim }}{%- else -%}{%- for item in message['content'] -%}{%- if item['type'] == 'image' -%}{{ '<start_of_image>' }}{%- elif item['type'] == 'text' -%}{{ item['text'] | trim }}{%- endif -%}{%- endfor -%}{%- endif -%}<end_of_turn>\n{% endfor %}";
 const PIXTRAL: &str = "{% for m in messages %}[INST]{% if m.content is string %}{{ m.content }}{% else %}{% for b in m.content %}{% if b.type == 'image' %}[IMG]{% else %}{{ b.text }}{% endif %}{% endfor %}{% endif %}[/INST]{% endfor %}";
+const LFM2: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content }}{% else %}{% for b in m.content %}{% if b.type == 'image' %}<image>{% else %}{{ b.text }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n{% endfor %}";
 const CHATML: &str =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}";
 
-const CONTROLS: [&str; 28] = [
+const CONTROLS: [&str; 33] = [
     "<|im_start|>",
     "<|im_end|>",
     "<end_of_utterance>",
@@ -50,6 +51,11 @@ const CONTROLS: [&str; 28] = [
     "</img>",
     "<|image>",
     "<image|>",
+    "<|image_start|>",
+    "<|image_end|>",
+    "<|img_thumbnail|>",
+    "<|img_row_1_col_1|>",
+    "<|img_row_1_col_2|>",
 ];
 
 fn tokenizer() -> Tokenizer {
@@ -77,6 +83,19 @@ fn tiles() -> Rule {
         tile: 16,
         patch: 4,
         shuffle: 2,
+    })
+}
+
+/// Pictures of at most 4 rows, and tiles of 16 pixels, at most two.
+fn split() -> Rule {
+    Rule::SplitLarge(SplitLarge {
+        tile: 16,
+        patch: 4,
+        merge: 2,
+        tiles_min: 2,
+        tiles_max: 2,
+        rows_min: 1,
+        rows_max: 4,
     })
 }
 
@@ -253,6 +272,25 @@ fn prompts_are_those_of_transformers_processors() {
             model(CHATML, ImageMarks::InternVl, square()),
             (24, 16),
             "<|im_start|>user\n<img>«0.0:4»</img>\nwhat?<|im_end|>",
+        ),
+        (
+            "LFM2-VL, one picture",
+            model(LFM2, ImageMarks::Lfm2, split()),
+            (16, 16),
+            "<|im_start|>user\n<|image_start|>«0.0:4»<|image_end|>what?<|im_end|>",
+        ),
+        (
+            "LFM2-VL, two tiles and the whole",
+            model(LFM2, ImageMarks::Lfm2, split()),
+            (48, 16),
+            "<|im_start|>user\n<|image_start|><|img_row_1_col_1|>«0.0:4»<|img_row_1_col_2|>«0.1:4»\
+             <|img_thumbnail|>«0.2:3»<|image_end|>what?<|im_end|>",
+        ),
+        (
+            "LFM2-VL, without a place in the template",
+            model(CHATML, ImageMarks::Lfm2, split()),
+            (16, 16),
+            "<|im_start|>user\n<|image_start|>«0.0:4»<|image_end|>what?<|im_end|>",
         ),
         (
             "Qwen, without a place in the template",

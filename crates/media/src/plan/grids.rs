@@ -48,7 +48,7 @@ impl TileGrid {
     }
 
     /// The grid whose ratio is nearest. Of equal ones the larger, as long as the image has more than half its pixels.
-    fn nearest(&self, size: Size) -> Grid {
+    pub(super) fn nearest(&self, size: Size) -> Grid {
         let most = self.tiles_max.min(TILES_MAX);
         let columns = (1..=most).flat_map(|columns| (1..=most).map(move |rows| (columns, rows)));
         let mut grids: Vec<Grid> = columns

@@ -8,6 +8,7 @@ mod grids;
 mod kept_ratio;
 mod pinpoints;
 mod smart_resize;
+mod split_large;
 mod square;
 mod tiles;
 
@@ -15,6 +16,7 @@ pub use grids::{SliceRows, Slices, TileGrid};
 pub use kept_ratio::{Budget, LongestEdge};
 pub use pinpoints::{PINPOINTS_MAX, Pinpoints};
 pub use smart_resize::SmartResize;
+pub use split_large::SplitLarge;
 pub use square::{Fit, Square};
 pub use tiles::Tiles;
 

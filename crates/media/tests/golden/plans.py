@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import transformers
 from transformers.image_processing_utils import get_patch_output_size, select_best_resolution
 from transformers.image_utils import ChannelDimension
 from transformers.models.gemma4.image_processing_pil_gemma4 import get_aspect_ratio_preserving_size
@@ -106,6 +107,36 @@ def minicpm(width, height, mode):
     return canvases, tuple(grid or (1, 1)), count
 
 
+def lfm2(width, height):
+    """With the methods of the processor, whose module needs torchvision, and which are taken out of its text."""
+    p = LFM2
+    large = p["_is_image_too_large"](None, height, width, 256, 16, 2, 2.0)
+    w, h = p["smart_resize"](None, height, width, 2, 64, 256, 16)
+    rows = (h // 32) * (w // 32)
+    if not large:
+        return [(w, h)], (1, 1), rows
+    ratios = sorted({(a, b) for n in range(2, 11) for a in range(1, n + 1) for b in range(1, n + 1) if 2 <= a * b <= 10},
+                    key=lambda x: x[0] * x[1])
+    columns, lines = p["find_closest_aspect_ratio"](width / height, ratios, width, height, 512)
+    return [(columns * 512, lines * 512), (w, h)], (lines, columns), columns * lines * 256 + rows
+
+
+def functions(path, names):
+    """Functions and methods of a file, by name."""
+    import ast
+
+    tree = ast.parse(path.read_text())
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in names]
+    for node in found:
+        node.decorator_list = []
+    scope = {"math": math}
+    exec(compile(ast.Module(found, []), str(path), "exec"), scope)
+    return scope
+
+
+LFM2 = functions(Path(transformers.__file__).parent / "models/lfm2_vl/image_processing_lfm2_vl.py",
+                 {"round_by_factor", "find_closest_aspect_ratio", "smart_resize", "_is_image_too_large"})
+
 RULES = {
     "qwen2.5": lambda w, h: qwen(w, h, 14, 3136, 12845056),
     "qwen3": lambda w, h: qwen(w, h, 16, 65536, 16777216),
@@ -120,6 +151,7 @@ RULES = {
     "internvl": internvl,
     "minicpm-16x": lambda w, h: minicpm(w, h, "16x"),
     "minicpm-4x": lambda w, h: minicpm(w, h, "4x"),
+    "lfm2": lfm2,
 }
 
 FIXED = [

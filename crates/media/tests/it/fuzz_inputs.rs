@@ -1,8 +1,8 @@
 //! What the fuzz targets check of any bytes. Each function panics only for a fault.
 
 use media::plan::{
-    Budget, Fit, LongestEdge, Pinpoints, Plan, ROWS_MAX, SliceRows, Slices, SmartResize, Square,
-    TileGrid, Tiles,
+    Budget, Fit, LongestEdge, Pinpoints, Plan, ROWS_MAX, SliceRows, Slices, SmartResize,
+    SplitLarge, Square, TileGrid, Tiles,
 };
 use media::{Filter, Header, ImageSource, Limits, Size, decode, decode_base64};
 use std::cell::Cell;
@@ -80,7 +80,7 @@ pub(crate) fn row_plan(bytes: &[u8]) {
     }
 }
 
-fn plans(size: Size, edge: u32, patch: u32, merge: u32, count: u32) -> [Option<Plan>; 8] {
+fn plans(size: Size, edge: u32, patch: u32, merge: u32, count: u32) -> [Option<Plan>; 9] {
     let pixels = u64::from(edge) * u64::from(edge);
     let smart = SmartResize {
         patch,
@@ -129,7 +129,17 @@ fn plans(size: Size, edge: u32, patch: u32, merge: u32, count: u32) -> [Option<P
         slices_max: count,
         rows: SliceRows::Merged(merge),
     };
+    let split = SplitLarge {
+        tile: edge,
+        patch,
+        merge,
+        tiles_min: 2,
+        tiles_max: count,
+        rows_min: 4,
+        rows_max: 64,
+    };
     [
+        split.plan(size).ok(),
         smart.plan(size).ok(),
         tiles.plan(size).ok(),
         square.plan(size).ok(),

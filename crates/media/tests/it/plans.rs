@@ -2,8 +2,8 @@
 
 use crate::pattern::{golden, pattern};
 use media::plan::{
-    Budget, Fit, LongestEdge, Pinpoints, Plan, SliceRows, Slices, SmartResize, Square, Step,
-    TileGrid, Tiles,
+    Budget, Fit, LongestEdge, Pinpoints, Plan, SliceRows, Slices, SmartResize, SplitLarge, Square,
+    Step, TileGrid, Tiles,
 };
 use media::{
     Area, Filter, Grid, ImageFault, Normalization, PatchOrder, Pixels, Size, file_digest, patches,
@@ -55,6 +55,18 @@ fn pinpoints(tile: u32) -> Pinpoints {
         resolutions: resolutions
             .map(|(across, down)| Size::new(across * tile, down * tile))
             .to_vec(),
+    }
+}
+
+fn split_large() -> SplitLarge {
+    SplitLarge {
+        tile: 512,
+        patch: 16,
+        merge: 2,
+        tiles_min: 2,
+        tiles_max: 10,
+        rows_min: 64,
+        rows_max: 256,
     }
 }
 
@@ -124,6 +136,7 @@ fn rules() -> Vec<(&'static str, u32, Rule)> {
         ("internvl", 13 * 256, rule(tile_grid(448), TileGrid::plan)),
         ("minicpm-16x", 2_000, minicpm(4)),
         ("minicpm-4x", 8_000, minicpm(2)),
+        ("lfm2", 11 * 256, rule(split_large(), SplitLarge::plan)),
     ]
 }
 

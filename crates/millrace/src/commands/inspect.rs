@@ -41,7 +41,9 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     }
     let (version, parts, bytes) = (gguf.version(), gguf.parts(), files.file_bytes());
     match &files {
-        ModelFiles::Gguf(_) => writeln!(out, "GGUF v{version}, {parts} file(s), {bytes} bytes")?,
+        ModelFiles::Gguf(_) | ModelFiles::Embedded(_) => {
+            writeln!(out, "GGUF v{version}, {parts} file(s), {bytes} bytes")?
+        }
         ModelFiles::Safetensors(_) => writeln!(out, "safetensors, {bytes} bytes; as GGUF's keys:")?,
     }
     for (key, value) in gguf.metadata() {
@@ -49,7 +51,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     }
     print_tensors(&files, args.tensors, &mut out)?;
     print_verdict(gguf, &mut out)?;
-    print_tower((&source, &files), &mut out)?;
+    print_tower((&source, &files), args, &mut out)?;
     print_requests(&facts_of(&files, &source), args, &mut out)?;
     print_cached(&files, args, &mut out)
 }
@@ -208,21 +210,30 @@ fn print_tower_verdict(gguf: &Gguf, out: &mut impl Write) -> Result<(), Failure>
 /// Sizes of images for which the rows are shown.
 const SHOWN_SIZES: [(u32, u32); 3] = [(256, 256), (1024, 768), (2048, 2048)];
 
-/// Prints the tower next to a model, or why there is none.
+/// Prints the tower in a model's files or next to them, or why there is none.
 fn print_tower(
     (source, files): (&ModelSource, &ModelFiles),
+    args: &InspectArgs,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let search = TowerSearch::beside(source, files);
+    let search = TowerSearch::of_model(source, files);
     for (path, why) in &search.refused {
         writeln!(out, "not its tower: {}: {why}", path.display())?;
     }
     let Some(tower) = search.found else {
         return Ok(());
     };
+    let tower = match args.library.settings() {
+        Ok(config) => tower.with_settings(&config.settings.vision),
+        Err(_) => tower,
+    };
     let facts = tower.facts();
     let (file, projector, mib) = (&facts.file, &facts.projector, facts.file_bytes >> 20);
-    writeln!(out, "sees images: {file}, projector {projector}, {mib} MiB")?;
+    let inside = if tower.is_own { " (its own files)" } else { "" };
+    writeln!(
+        out,
+        "sees images: {file}{inside}, projector {projector}, {mib} MiB"
+    )?;
     print_rows(&tower.config, out)
 }
 

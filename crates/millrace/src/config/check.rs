@@ -21,6 +21,7 @@ pub(super) fn problems(settings: &Settings) -> Vec<Problem> {
     found.extend(adapters::problem(settings));
     found.extend(named_models::problem(settings));
     found.extend(settings.sampling.problem());
+    found.extend(settings.vision.problem());
     let filter = logging::parse_filter(&settings.log.filter);
     found.extend(filter.err().map(|why| ("log.filter", why)));
     found

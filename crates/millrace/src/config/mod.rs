@@ -51,5 +51,5 @@ pub(crate) use schema::schema;
 pub(crate) use settings::{Settings, SlowReader};
 pub(crate) use table::table;
 pub(crate) use upstream::{Api as UpstreamApi, Upstream};
-pub(crate) use vision::{MmprojChoice, Vision};
+pub(crate) use vision::{MmprojChoice, TowerFormat, Vision};
 pub(crate) use webhooks::{SecretTexts, parse_secrets};

@@ -1,5 +1,6 @@
 //! Settings of images: which tower a model sees with, and the bounds of what requests send.
 
+use media::DetailRows;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
@@ -30,6 +31,21 @@ pub(crate) struct Vision {
         extend("x-reload" = "restart", "x-reason" = "cameras make 12 to 48 megapixels; a bomb has thousands")
     )]
     pub(crate) image_pixels_max: u64,
+    /// Maximum number of rows of an image without `detail` or with `auto`, in models whose pictures have any size; `low` has 256.
+    #[schemars(
+        range(min = 16, max = 16_384),
+        extend("x-reload" = "restart", "x-reason" = "1.3 megapixels: coordinates of small things are found")
+    )]
+    pub(crate) image_tokens_max: u32,
+    /// Maximum number of rows of an image with `detail: high`.
+    #[schemars(
+        range(min = 16, max = 16_384),
+        extend("x-reload" = "restart", "x-reason" = "4 megapixels; the work of the tower grows with the square")
+    )]
+    pub(crate) image_tokens_high: u32,
+    /// Format in which matrices of a tower in F32, F16 or BF16 are computed.
+    #[schemars(extend("x-reload" = "restart", "x-reason" = "rows as exact as the file"))]
+    pub(crate) quantize: TowerFormat,
     /// Size of the cache of encoded images: an image that was seen before is not encoded again.
     #[schemars(
         range(min = 0, max = 1_u64 << 20),
@@ -52,11 +68,14 @@ pub(crate) struct Vision {
 
 impl Default for Vision {
     fn default() -> Self {
-        let limits = media::Limits::default();
+        let (limits, rows) = (media::Limits::default(), DetailRows::default());
         Self {
             images_max: 16,
             image_bytes_max: limits.bytes_max,
             image_pixels_max: limits.pixels_max,
+            image_tokens_max: rows.auto,
+            image_tokens_high: rows.high,
+            quantize: TowerFormat::default(),
             cache_mib: 256,
             pixels_mib: 512,
             decode_mib: 384,
@@ -75,6 +94,24 @@ impl Vision {
         self.decode_mib << 20
     }
 
+    /// Rows of an image by detail.
+    pub(crate) fn detail_rows(&self) -> DetailRows {
+        DetailRows {
+            low: DetailRows::default().low.min(self.image_tokens_max),
+            auto: self.image_tokens_max,
+            high: self.image_tokens_high,
+        }
+    }
+
+    /// More detail has no fewer rows.
+    pub(super) fn problem(&self) -> Option<(&'static str, String)> {
+        let (auto, high) = (self.image_tokens_max, self.image_tokens_high);
+        (auto > high).then(|| {
+            let why = format!("{auto} is more than vision.image_tokens_high ({high})");
+            ("vision.image_tokens_max", why)
+        })
+    }
+
     /// The bounds of one image.
     pub(crate) fn limits(&self) -> media::Limits {
         media::Limits {
@@ -84,6 +121,18 @@ impl Vision {
             ..media::Limits::default()
         }
     }
+}
+
+/// Format of a tower's matrices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) enum TowerFormat {
+    /// As in the file.
+    #[default]
+    #[serde(rename = "as_stored")]
+    AsStored,
+    /// 8 bits per weight and a scale for each 32.
+    #[serde(rename = "q8_0")]
+    Q8,
 }
 
 /// The file with the tower of a model (`model.mmproj`).
@@ -168,6 +217,25 @@ mod tests {
                 choice
             );
         }
+    }
+
+    #[test]
+    fn rows_follow_the_settings() {
+        let rows = Vision::default().detail_rows();
+        assert_eq!(rows, DetailRows::default());
+        let settings = Vision {
+            image_tokens_max: 100,
+            image_tokens_high: 99,
+            ..Vision::default()
+        };
+        assert_eq!(settings.detail_rows().low, 100);
+        let (key, why) = settings.problem().unwrap();
+        assert_eq!(key, "vision.image_tokens_max");
+        assert!(
+            why.contains("100 is more than vision.image_tokens_high (99)"),
+            "{why}"
+        );
+        assert_eq!(Vision::default().problem(), None);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(super) fn find_tower(
     settings: &Settings,
 ) -> Result<Option<FittingTower>, Failure> {
     let is_causal = ModelPurpose::of(model).is_causal;
-    match &settings.model.mmproj {
+    let found = match &settings.model.mmproj {
         MmprojChoice::Off => Ok(None),
         MmprojChoice::File(path) if is_causal => {
             let tower = FittingTower::open(path, (&source.name, model));
@@ -33,13 +33,14 @@ pub(super) fn find_tower(
             source.name
         ))),
         MmprojChoice::Auto if !is_causal => Ok(None),
-        MmprojChoice::Auto => Ok(find_beside(source, model)),
-    }
+        MmprojChoice::Auto => Ok(find_unnamed(source, model)),
+    };
+    Ok(found?.map(|tower| tower.with_settings(&settings.vision)))
 }
 
 /// The tower of a model. One that does not fit is no error, since the user has not named it.
-fn find_beside(source: &ModelSource, model: &ModelFiles) -> Option<FittingTower> {
-    let search = TowerSearch::beside(source, model);
+fn find_unnamed(source: &ModelSource, model: &ModelFiles) -> Option<FittingTower> {
+    let search = TowerSearch::of_model(source, model);
     let found = match search.found.map(expect_marks) {
         None => None,
         Some(Ok(tower)) => Some(tower),
@@ -77,6 +78,10 @@ pub(super) fn vision_of(tower: &FittingTower, settings: &Settings) -> Option<Vis
     fingerprint
         .add(weights_digest(&tower.files).as_bytes())
         .add(&recipe.fingerprint());
+    // Rows of a converted tower are others.
+    if let Some(format) = tower.config.quantize {
+        fingerprint.add(format!("{format:?}").as_bytes());
+    }
     Some(Vision {
         marks: ImageMarks::of_projector(tower.config.projector.name())?,
         recipe,

@@ -98,7 +98,7 @@ pub(crate) fn facts_of(files: &ModelFiles, source: &ModelSource) -> Result<Model
             .sampling()
             .or(model_text::file_sampling(source, files)?),
         tower: if purpose.is_causal {
-            TowerSearch::beside(source, files)
+            TowerSearch::of_model(source, files)
                 .found
                 .map(|tower| tower.facts())
         } else {

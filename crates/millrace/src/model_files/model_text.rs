@@ -1,7 +1,7 @@
 //! A model's tokenizer and chat template: from a GGUF's metadata, or from the files beside safetensors.
 //!
 //! `tokenizer.json` is the tokenizer, `tokenizer_config.json` names its ends and may hold the chat
-//! template, `chat_template.jinja` is the template where there is one, `generation_config.json` names
+//! template, `chat_template.jinja` or `chat_template.json` is the template where there is one, `generation_config.json` names
 //! all tokens that end a generation.
 //!
 //! The vocabulary of a GGUF file becomes `text`'s, as neither crate depends on the other.
@@ -22,10 +22,13 @@ use text::{
 };
 use weights::ModelFiles;
 use weights::gguf::{Elements, Text, TokenizerMeta};
+use weights::vision::has_tower_tensors;
 
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 const TEMPLATE: &str = "chat_template.jinja";
+/// The template of models that see images, in older folders.
+const TEMPLATE_JSON: &str = "chat_template.json";
 const GENERATION: &str = "generation_config.json";
 /// Bytes of `tokenizer.json`; the tokenizer has the same bound.
 const TOKENIZER_BYTES_MAX: u64 = 1 << 28;
@@ -56,8 +59,17 @@ impl ModelText {
         let Some(folder) = model_folder(source, files) else {
             let meta = files.metadata().tokenizer();
             let meta = meta.map_err(|why| Failure::user(format!("{}: {why}", source.name)))?;
+            let mut vocabulary = vocabulary(&meta)?;
+            // Ollama's files of models that see images name tokens that have no embedding.
+            if let Some(embeddings) = files.tensor("token_embd.weight")
+                && has_tower_tensors(files)
+            {
+                vocabulary.tokens.truncate(embeddings.rows());
+                vocabulary.kinds.truncate(embeddings.rows());
+                vocabulary.scores.truncate(embeddings.rows());
+            }
             return Ok(Self {
-                tokenizer: Tokenizer::from_vocab(vocabulary(&meta)?).map_err(Failure::user)?,
+                tokenizer: Tokenizer::from_vocab(vocabulary).map_err(Failure::user)?,
                 template,
                 tokenizer_digest: gguf_tokenizer_digest(files.metadata()),
                 own_path: None,
@@ -240,7 +252,10 @@ pub(super) fn template_source(
         name: String,
         template: String,
     }
-    let config: Config = read_json(&folder.join(TOKENIZER_CONFIG))?.unwrap_or_default();
+    let mut config: Config = read_json(&folder.join(TEMPLATE_JSON))?.unwrap_or_default();
+    if config.chat_template.is_none() {
+        config = read_json(&folder.join(TOKENIZER_CONFIG))?.unwrap_or_default();
+    }
     Ok(match config.chat_template {
         None => None,
         Some(Template::One(source)) => Some(source),
@@ -329,7 +344,7 @@ fn end_tokens(folder: &Path) -> Result<Vec<u32>, Failure> {
 /// The folder of safetensors; `None` of a GGUF, which has its tokenizer in itself.
 fn model_folder<'a>(source: &'a ModelSource, files: &ModelFiles) -> Option<&'a Path> {
     match files {
-        ModelFiles::Gguf(_) => None,
+        ModelFiles::Gguf(_) | ModelFiles::Embedded(_) => None,
         ModelFiles::Safetensors(_) => source.file()?.parent(),
     }
 }

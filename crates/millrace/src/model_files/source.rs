@@ -93,6 +93,11 @@ impl ModelSource {
         }
     }
 
+    /// Whether another program keeps the tower apart from the model.
+    pub(super) fn has_tower(&self) -> bool {
+        self.tower.is_some()
+    }
+
     /// Sampling parameters that are recommended under this name, before those of the files.
     pub(super) fn sampling(&self) -> SamplingDefaults {
         self.sampling

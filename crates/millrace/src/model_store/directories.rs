@@ -130,8 +130,8 @@ impl ModelDirectories {
         })
     }
 
-    /// The facts of a model's file; `None` of a file that is no model.
-    pub(super) fn facts(&self, path: &Path) -> Option<Arc<ModelFacts>> {
+    /// The facts of a model's file; `None` of a file that is no model. `tower`: where another program keeps the model's tower.
+    pub(super) fn facts(&self, path: &Path, tower: Option<&Path>) -> Option<Arc<ModelFacts>> {
         let metadata = path.metadata().ok()?;
         let (bytes, modified) = (metadata.len(), metadata.modified().ok()?);
         let folder = path.parent().and_then(|folder| folder.metadata().ok());
@@ -144,6 +144,7 @@ impl ModelDirectories {
             return read.facts.clone();
         }
         let source = ModelSource::of_file(String::new(), path.to_owned());
+        let source = source.with_tower(tower.map(Path::to_owned));
         let facts = match read_facts(&source, self.quantize) {
             Ok(facts) => Some(Arc::new(facts)),
             Err(why) => {

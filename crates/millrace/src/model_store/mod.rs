@@ -224,7 +224,7 @@ impl ModelStore {
         };
         for file in self.directories.files() {
             if !has(&all, &file.path) {
-                all.extend(self.local_model(&file.name, Some(&file.path), None, None));
+                all.extend(self.local_model(&file.name, (Some(&file.path), None), None, None));
             }
         }
         for file in self.caches.files() {
@@ -279,7 +279,7 @@ impl ModelStore {
         let files = self.directories.files();
         let exact = files.iter().find(|file| file.name == name);
         let found = exact.or_else(|| only_named(&files, name))?;
-        self.local_model(&found.name, Some(&found.path), None, None)
+        self.local_model(&found.name, (Some(&found.path), None), None, None)
     }
 
     fn recorded_model(&self, name: &ModelName, record: &Record) -> Option<LocalModel> {
@@ -288,12 +288,14 @@ impl ModelStore {
             Some(file) => Some(self.directories.file(file)?),
         };
         let made = record.made.clone().map(DerivedModel::from);
-        self.local_model(name.as_str(), path.as_deref(), record.sha256.clone(), made)
+        let place = (path.as_deref(), None);
+        self.local_model(name.as_str(), place, record.sha256.clone(), made)
     }
 
     /// A model of another program's cache, with the sampling parameters that the program has for the model's name.
     fn cached_model(&self, file: &ModelFile) -> Option<LocalModel> {
-        let local = self.local_model(&file.name, Some(&file.path), None, None)?;
+        let place = (Some(&*file.path), file.tower.as_deref());
+        let local = self.local_model(&file.name, place, None, None)?;
         let Some(sampling) = file.parameters.as_deref().and_then(ollama_parameters) else {
             return Some(local);
         };
@@ -307,11 +309,11 @@ impl ModelStore {
         })
     }
 
-    /// The model of this file; `None`: the built-in one.
+    /// The model of this file, with its tower if another program keeps it apart; `None`: the built-in one.
     fn local_model(
         &self,
         name: &str,
-        path: Option<&Path>,
+        (path, tower): (Option<&Path>, Option<&Path>),
         sha256: Option<String>,
         made: Option<DerivedModel>,
     ) -> Option<LocalModel> {
@@ -320,7 +322,10 @@ impl ModelStore {
         let is_started = self.is_started(canonical.as_deref());
         let (weights, facts) = match path {
             None => (BUILT_IN_WEIGHTS.to_owned(), built_in_facts()),
-            Some(path) => (path.to_str()?.to_owned(), self.directories.facts(path)?),
+            Some(path) => (
+                path.to_str()?.to_owned(),
+                self.directories.facts(path, tower)?,
+            ),
         };
         let facts = match sha256 {
             None => facts,

@@ -34,6 +34,8 @@ mod speculation;
 mod support;
 #[cfg(all(feature = "mini", target_os = "linux"))]
 mod surroundings;
+#[cfg(all(feature = "mini", unix))]
+mod tower_places;
 #[cfg(feature = "mini")]
 mod upstreams;
 mod workflows;

@@ -1,6 +1,6 @@
 //! Typed and bounded access to the metadata of one architecture.
 
-use super::ConfigError;
+use super::{ConfigError, ollama_keys};
 use crate::gguf::{FromValue, Gguf, Value};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -170,7 +170,8 @@ impl<'a> Keys<'a> {
 
     /// The unchecked value.
     pub(crate) fn get(&self, name: &str) -> Option<Value<'a>> {
-        self.gguf.get(&self.full(name))
+        let value = self.gguf.get(&self.full(name));
+        value.or_else(|| ollama_keys::value(self.gguf, self.architecture, name))
     }
 
     pub(crate) fn missing(&self, name: &str) -> ConfigError {

@@ -22,6 +22,7 @@ mod latent_tests;
 pub mod limits;
 mod mtp;
 mod nearest;
+mod ollama_keys;
 mod recurrent;
 pub mod recurrent_rule;
 #[cfg(test)]
@@ -55,7 +56,7 @@ use keys::Keys;
 use limits::COLUMN_GROUP;
 use recurrent_rule::RecurrentRule;
 use rope::RopeSizes;
-use traits::{FeedRule, Traits};
+use traits::{BlockRule, FeedRule, Traits};
 
 /// Configuration of a decoder: all numbers that the forward pass needs besides the weights.
 #[derive(Clone, Debug, PartialEq)]
@@ -181,7 +182,7 @@ impl Config {
             rope,
             rope_local,
             state_head: StateHead::read(gguf, &keys, traits.state_head, dim)?,
-            deepstack: keys.size("n_deepstack_layers", 0, layers)?.unwrap_or(0),
+            deepstack: read_deepstack(&keys, layers)?,
         })
     }
 
@@ -193,6 +194,20 @@ impl Config {
     /// Whether rows turn by three positions.
     pub fn has_axes(&self) -> bool {
         !self.rope.axes.is_empty()
+    }
+
+    /// Whether rows of one image see each other in some layer.
+    pub fn has_blocks(&self) -> bool {
+        (0..self.layers).any(|layer| self.sees_block(layer))
+    }
+
+    /// Whether rows of one image see each other in layer `layer`.
+    pub fn sees_block(&self, layer: usize) -> bool {
+        match self.traits.blocks {
+            BlockRule::Never => false,
+            BlockRule::All => true,
+            BlockRule::Windowed => self.per_layer == 0 && self.windows[layer].is_some(),
+        }
     }
 
     /// Entries that the model gives of a token in place of logits: of the hidden state, or of its head.
@@ -334,6 +349,15 @@ fn read_layers(keys: &Keys<'_>) -> Result<(usize, usize), ConfigError> {
         .size("nextn_predict_layers", 0, all - 1)?
         .unwrap_or_default();
     Ok((all - ignored, ignored))
+}
+
+/// First layers after which something is added to rows that are vectors. Ollama's converter names the tower's layers.
+fn read_deepstack(keys: &Keys<'_>, layers: usize) -> Result<usize, ConfigError> {
+    if let Some(count) = keys.size("n_deepstack_layers", 0, layers)? {
+        return Ok(count);
+    }
+    let of_tower = keys.numbers("vision.deepstack_visual_indexes", layers)?;
+    Ok(of_tower.map_or(0, |layers| layers.len()))
 }
 
 fn read_eps(keys: &Keys<'_>, traits: &Traits) -> Result<f32, ConfigError> {

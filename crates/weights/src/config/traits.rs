@@ -148,6 +148,17 @@ pub enum AxisRule {
     Interleaved,
 }
 
+/// Layers in which the rows of one image see each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockRule {
+    /// None: each row sees the positions up to its own.
+    Never,
+    /// All.
+    All,
+    /// Those with a window, in a model without embeddings for each layer.
+    Windowed,
+}
+
 /// Differences between families that do not depend on metadata.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Traits {
@@ -157,8 +168,8 @@ pub struct Traits {
     pub sections_in_halves: bool,
     /// Which positions turn which pairs.
     pub axes: AxisRule,
-    /// Rows of one image see each other.
-    pub blocks: bool,
+    /// Layers in which rows of one image see each other.
+    pub blocks: BlockRule,
     /// The key `rope.scaling.alpha` is read, which stretches the base.
     pub alpha: bool,
     /// The non-linearity of the feed-forward gate.
@@ -244,7 +255,7 @@ const PLAIN: Traits = Traits {
     pairs: RopePairs::Halves,
     sections_in_halves: false,
     axes: AxisRule::Never,
-    blocks: false,
+    blocks: BlockRule::Never,
     alpha: false,
     gate: Gate::Silu,
     gated: true,
@@ -349,7 +360,7 @@ const GEMMA4: Traits = Traits {
     windows: periodic(0, 6), qk_norm: QkNorm::Heads, post_norms: true, logit_cap: Some(0.0),
     local_rope: LocalRope::Unscaled { theta: Some(10_000.0) }, factors: FactorRule::ByScaling,
     unscaled_scores: true, value_norm: true, layers_differ: true, kv_sharing: KvSharing::ByKey,
-    per_layer: true, experts: experts(false, true, false), dense_beside_experts: true, ..GEMMA
+    per_layer: true, experts: experts(false, true, false), dense_beside_experts: true, blocks: BlockRule::Windowed, ..GEMMA
 };
 
 impl Architecture {
@@ -411,7 +422,7 @@ impl Architecture {
             },
             Self::Gemma => GEMMA,
             Self::Gemma2 => GEMMA2,
-            Self::Gemma3 => Traits { blocks: true, ..GEMMA3 },
+            Self::Gemma3 => Traits { blocks: BlockRule::All, ..GEMMA3 },
             Self::GemmaEmbedding => Traits { layers_scaled_by_dim: None, bidirectional: true, state_head: StateHeadRule::Dense, ..GEMMA3 },
             Self::Gemma3n => GEMMA3N,
             Self::Gemma4 => GEMMA4,

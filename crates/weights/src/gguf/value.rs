@@ -97,6 +97,17 @@ pub struct Array<'a> {
     pub(super) bytes: &'a [u8],
 }
 
+impl Array<'static> {
+    /// An array of small numbers that no file has.
+    pub(crate) const fn of_u8(numbers: &'static [u8]) -> Self {
+        Self {
+            kind: ValueKind::U8,
+            len: numbers.len(),
+            bytes: numbers,
+        }
+    }
+}
+
 impl<'a> Array<'a> {
     /// The type of its elements.
     pub fn kind(&self) -> ValueKind {

@@ -221,8 +221,8 @@ impl Tensors for DescribedTensors<'_> {
         self.tensors.take(name);
     }
 
-    fn ignore_layer(&mut self, layer: usize) {
-        self.tensors.take_layer(layer);
+    fn ignore_prefix(&mut self, prefix: &str) {
+        self.tensors.take_prefix(prefix);
     }
 
     fn finish_all(&mut self) -> Result<(), LoadError> {

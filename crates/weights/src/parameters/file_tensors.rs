@@ -1,6 +1,6 @@
 //! Tensors of files, found by name and checked: what every load of them asks, however their matrices are kept.
 
-use crate::{LoadError, ModelFiles, TensorEntry};
+use crate::{LoadError, ModelFiles, TensorEntry, vision};
 use half::{bf16, f16};
 use kernels::{Format, PackError, Pool};
 use std::collections::HashSet;
@@ -126,18 +126,21 @@ impl<'a> FileTensors<'a> {
         self.taken.insert(name.to_owned())
     }
 
-    /// Counts the tensors of a layer as used.
-    pub(super) fn take_layer(&mut self, layer: usize) {
-        let prefix = format!("blk.{layer}.");
+    /// Counts the tensors whose names begin with `prefix` as used.
+    pub(super) fn take_prefix(&mut self, prefix: &str) {
         let names = self.files.tensors();
         let names = names.iter().map(|tensor| tensor.name);
-        let of_layer = names.filter(|name| name.starts_with(&prefix));
-        self.taken.extend(of_layer.map(str::to_owned));
+        let found = names.filter(|name| name.starts_with(prefix));
+        self.taken.extend(found.map(str::to_owned));
     }
 
     /// Rejects unused tensors.
     pub(super) fn check_unused(&self) -> Result<(), LoadError> {
-        let ignored = |name: &str| IGNORED.iter().any(|part| name.contains(part));
+        let has_text = !vision::is_tower(self.files.metadata());
+        let ignored = |name: &str| {
+            let is_named = IGNORED.iter().any(|part| name.contains(part));
+            is_named || (has_text && vision::is_tower_tensor(name))
+        };
         let tensors = self.files.tensors();
         let unused = tensors
             .iter()

@@ -35,6 +35,7 @@ mod state_head;
 mod taps;
 mod tensors;
 mod tower;
+mod tower_head;
 
 pub use altup::{LayerStates, StateProjections};
 pub use attention::{Attention, KeyValue};
@@ -58,7 +59,8 @@ pub use row_table::RowTable;
 pub use short_conv::ShortConv;
 pub use state_head::{HeadProjections, SCORED_ANSWERS};
 pub use tensors::{KernelPacking, MatrixOf, Packing, StackOf, Stored, Tensors};
-pub use tower::{Merger, TowerHead, TowerLayer, TowerWeights};
+pub use tower::{Clamp, LayerClamps, PatchMatrix, TowerLayer, TowerWeights};
+pub use tower_head::{Merger, TowerHead};
 
 use crate::config::limits;
 use crate::{Config, LoadError, ModelFiles, PackedSections};
@@ -154,7 +156,7 @@ impl<P: Packing> Weights<P> {
             vocab,
         };
         let ignored = config.layers..config.layers + config.layers_ignored;
-        ignored.for_each(|layer| tensors.ignore_layer(layer));
+        ignored.for_each(|layer| tensors.ignore_prefix(&format!("blk.{layer}.")));
         tensors.finish_all()?;
         Ok(weights)
     }

@@ -6,7 +6,10 @@ use super::{Packed, RowTable};
 use crate::LoadError;
 use crate::config::LatentConfig;
 use crate::{ModelFiles, PackedSections, TensorEntry};
-use kernels::{Format, Isa, Matrix, MatrixStack, PackError, Pool};
+use kernels::{
+    Format, Isa, Matrix, MatrixStack, NonFiniteWeight, PackError, Pool, requantize_rows,
+};
+use std::borrow::Cow;
 
 /// The tensors of a model being loaded.
 pub(super) struct PackedTensors<'a> {
@@ -17,6 +20,8 @@ pub(super) struct PackedTensors<'a> {
     pub(super) sections: &'a mut PackedSections,
     progress: &'a mut dyn FnMut(Packed),
     packed: Packed,
+    /// The format that matrices of floats are converted to.
+    quantize: Option<Format>,
 }
 
 impl<'a> PackedTensors<'a> {
@@ -40,7 +45,33 @@ impl<'a> PackedTensors<'a> {
             sections,
             progress,
             packed,
+            quantize: None,
         }
+    }
+
+    /// These tensors with matrices of floats in another format, where rows are whole blocks of it.
+    pub(super) fn quantized(self, quantize: Option<Format>) -> Self {
+        Self { quantize, ..self }
+    }
+
+    /// The bytes of a matrix in the format that it is packed in.
+    fn converted<'b>(
+        &mut self,
+        name: &str,
+        (format, bytes): (Format, Cow<'b, [u8]>),
+        cols: usize,
+    ) -> Result<(Format, Cow<'b, [u8]>), LoadError> {
+        let is_float = matches!(format, Format::F32 | Format::F16 | Format::BF16);
+        let to = self.quantize.filter(|_| is_float);
+        let Some(to) = to.filter(|to| cols.is_multiple_of(to.block_weights())) else {
+            return Ok((format, bytes));
+        };
+        requantize_rows(self.pool, (format, &bytes), cols, to, |row| row)
+            .map(|bytes| (to, Cow::Owned(bytes)))
+            .map_err(|NonFiniteWeight(index)| LoadError::Value {
+                tensor: self.tensors.files.label(name),
+                index,
+            })
     }
 
     /// The bytes of a matrix as in the file, and their format.
@@ -117,8 +148,9 @@ impl Tensors for PackedTensors<'_> {
         self.tensors
             .check_shape(&tensor, &[cols as u64, rows.iter().sum::<usize>() as u64])?;
         let format = self.tensors.packable(&tensor)?;
-        let row_bytes = cols / format.block_weights() * format.block_bytes();
         let bytes = self.tensors.files.read(name, self.pool)?;
+        let (format, bytes) = self.converted(name, (format, bytes), cols)?;
+        let row_bytes = cols / format.block_weights() * format.block_bytes();
         let mut start = 0;
         let mut parts = [const { None }; N];
         for (number, (part, rows)) in (0..).zip(parts.iter_mut().zip(rows)) {
@@ -220,8 +252,8 @@ impl Tensors for PackedTensors<'_> {
         self.tensors.take(name);
     }
 
-    fn ignore_layer(&mut self, layer: usize) {
-        self.tensors.take_layer(layer);
+    fn ignore_prefix(&mut self, prefix: &str) {
+        self.tensors.take_prefix(prefix);
     }
 
     fn finish_all(&mut self) -> Result<(), LoadError> {

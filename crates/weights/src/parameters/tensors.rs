@@ -149,8 +149,8 @@ pub trait Tensors {
     /// Counts a tensor that no result depends on as used, if there is one.
     fn ignore(&mut self, name: &str);
 
-    /// Counts the tensors of a layer that is not run as used.
-    fn ignore_layer(&mut self, layer: usize);
+    /// Counts the tensors whose names begin with `prefix` as used: those of a layer or of an encoder that is not run.
+    fn ignore_prefix(&mut self, prefix: &str);
 
     /// Rejects unused tensors.
     fn finish_all(&mut self) -> Result<(), LoadError>;

@@ -6,7 +6,8 @@ use super::linear::{Linear, cut, join};
 use super::norm::Norm;
 use super::packed_tensors::PackedTensors;
 use super::tensors::{KernelPacking, Packing, Stored, Tensors};
-use crate::vision::{NormKind, Projector, VisionConfig, Windows};
+use super::tower_head::{Merger, TowerHead};
+use crate::vision::{NormKind, Positions, Projector, VisionConfig, Windows};
 use crate::{LoadError, ModelFiles, Packed, PackedSections};
 use kernels::{Isa, Pool};
 
@@ -15,12 +16,17 @@ const PATCHES: &str = "v.patch_embd.weight";
 /// The kernel of the second frame, in a tower that was trained with films.
 const SECOND_FRAME: &str = "v.patch_embd.weight.1";
 
+/// Names of the bounds of a matrix.
+const BOUNDS: [&str; 4] = ["input_min", "input_max", "output_min", "output_max"];
+
 /// One layer of a tower. What is optional is there if the file has it.
 pub struct TowerLayer<P: Packing = KernelPacking> {
     pub attention_norm: Norm,
     pub query: Linear<P>,
     pub key: Linear<P>,
     pub value: Linear<P>,
+    /// Of each head, in a tower that normalizes values.
+    pub value_norm: Option<Norm>,
     /// Norms of queries and of keys, of a head or of all heads, by their length.
     pub query_norm: Option<Norm>,
     pub key_norm: Option<Norm>,
@@ -36,40 +42,51 @@ pub struct TowerLayer<P: Packing = KernelPacking> {
     pub gate: Option<Linear<P>>,
     pub up: Linear<P>,
     pub down: Linear<P>,
+    pub clamps: Option<Box<LayerClamps>>,
 }
 
-/// Two matrices that turn neighbors, side by side, into a row, with a gelu by the error function between them.
-pub struct Merger<P: Packing = KernelPacking> {
-    /// Of a patch, `(dim)`, or of all that stand side by side, by its length.
-    pub norm: Option<Norm>,
-    /// Neighbors to one patch, `(dim, side)`, where `side` is the width of the neighbors. Its inputs are by element: the first
-    /// of each neighbor, then the second of each.
-    pub reduce: Option<Linear<P>>,
-    /// `(inner, side)`, or `(inner, dim)` of reduced neighbors.
-    pub first: Linear<P>,
-    /// `(projection_dim, inner)`.
-    pub second: Linear<P>,
+/// Bounds of the inputs and outputs of a layer's matrices; infinite where there are none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerClamps {
+    pub query: Clamp,
+    pub key: Clamp,
+    pub value: Clamp,
+    pub out: Clamp,
+    pub gate: Clamp,
+    pub up: Clamp,
+    pub down: Clamp,
 }
 
-/// The projector between the tower and the text.
-pub enum TowerHead<P: Packing = KernelPacking> {
-    /// Neighbors side by side, through one matrix, `(projection_dim, side)`.
-    Joined { matrix: Linear<P> },
-    /// Neighbors side by side, normalized if there is a norm, through two.
-    Merged(Merger<P>),
-    /// The mean of neighbors, an RMS norm, and a matrix in f32, `(projection_dim, dim)`.
-    Pooled { norm: Vec<f32>, matrix: Vec<f32> },
+/// Least and greatest number that a matrix takes, and that it gives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clamp {
+    pub input: [f32; 2],
+    pub output: [f32; 2],
+}
+
+/// Patches as large as rows, through one matrix, in a model without a tower. All norms are layer norms.
+pub struct PatchMatrix<P: Packing = KernelPacking> {
+    /// Of the numbers of a patch, `(3 * patch * patch)`.
+    pub before: Norm,
+    /// `(dim, 3 * patch * patch)`.
+    pub matrix: Linear<P>,
+    /// Before the place of a patch is added, `(dim)`.
+    pub after: Norm,
+    /// After it, `(dim)`.
+    pub placed: Norm,
 }
 
 /// All trained parameters of a tower.
 pub struct TowerWeights<P: Packing = KernelPacking> {
+    /// In place of `patches` and of their bias, in a model without a tower.
+    pub patch_matrix: Option<PatchMatrix<P>>,
     /// `(dim, 3 * patch * patch)` in f32: of a picture as a film of two equal frames, the sum of both kernels.
     pub patches: Vec<f32>,
     /// `(dim)`.
     pub patches_bias: Option<Vec<f32>>,
     /// The row that has no patch, `(dim)`, its entry of the table included.
     pub class_token: Option<Vec<f32>>,
-    /// Learned positions, `(table_edge * table_edge, dim)`; empty in a tower without a table.
+    /// Learned positions, `(table_edge * table_edge, dim)`, or of columns, then of rows, `(2 * table_edge, dim)`; empty in a tower without a table.
     pub positions: Vec<f32>,
     pub pre_norm: Option<Norm>,
     pub layers: Vec<TowerLayer<P>>,
@@ -94,7 +111,8 @@ impl TowerWeights {
         sections: &mut PackedSections,
         progress: &mut dyn FnMut(Packed),
     ) -> Result<Self, LoadError> {
-        let tensors = &mut PackedTensors::new(files, isa, pool, sections, progress);
+        let tensors = PackedTensors::new(files, isa, pool, sections, progress);
+        let tensors = &mut tensors.quantized(config.quantize);
         Self::read(tensors, config)
     }
 
@@ -108,7 +126,7 @@ impl TowerWeights {
         let cols = self.matrices().map(|matrix| matrix.cols());
         let pooled = match &self.head {
             TowerHead::Pooled { norm, .. } => norm.len(),
-            TowerHead::Joined { .. } | TowerHead::Merged(_) => 0,
+            TowerHead::Joined { .. } | TowerHead::Merged(_) | TowerHead::Standardized { .. } => 0,
         };
         cols.max().unwrap_or_default().max(pooled)
     }
@@ -124,7 +142,7 @@ impl TowerWeights {
                     .max()
                     .unwrap_or_default()
             }
-            TowerHead::Pooled { .. } => dim,
+            TowerHead::Pooled { .. } | TowerHead::Standardized { .. } => dim,
         };
         let deepstack = self.deepstack.iter();
         let inner = deepstack.map(|merger| merger.first.weight.rows());
@@ -169,8 +187,12 @@ impl<P: Packing> TowerWeights<P> {
     ) -> Result<Self, LoadError> {
         let side = config.dim * config.merged_patches();
         let traits = &config.traits;
-        let patches = read_patches(tensors, config)?;
-        let patches_bias = tensors.vector_if_there("v.patch_embd.bias", config.dim)?;
+        let patch_matrix = PatchMatrix::read(tensors, config)?;
+        let (mut patches, mut patches_bias) = (Vec::new(), None);
+        if patch_matrix.is_none() {
+            patches = read_patches(tensors, config)?;
+            patches_bias = tensors.vector_if_there("v.patch_embd.bias", config.dim)?;
+        }
         let (class_token, positions) = read_places(tensors, config)?;
         let mut norm = |is_there: bool, name: &str| {
             let norm = is_there.then(|| norm(tensors, config, name, config.dim));
@@ -179,6 +201,7 @@ impl<P: Packing> TowerWeights<P> {
         let pre_norm = norm(traits.pre_norm, "v.pre_ln")?;
         let post_norm = norm(traits.post_norm, "v.post_ln")?;
         let weights = Self {
+            patch_matrix,
             patches,
             patches_bias,
             class_token,
@@ -202,17 +225,23 @@ impl<P: Packing> TowerWeights<P> {
         };
         // Layers after the last that is used.
         for layer in config.layers..config.stored_layers {
-            ignore_layer(tensors, layer);
+            tensors.ignore_prefix(&format!("v.blk.{layer}."));
+        }
+        // Files may have an encoder of sound, too.
+        for prefix in ["a.", "mm.a."] {
+            tensors.ignore_prefix(prefix);
         }
         tensors.finish_all()?;
         Ok(weights)
     }
 
     fn matrices(&self) -> impl Iterator<Item = &P::Matrix> {
+        let patches = self.patch_matrix.iter().map(|patches| &patches.matrix);
         let layers = self.layers.iter().flat_map(TowerLayer::linears);
         let deepstack = self.deepstack.iter().flat_map(Merger::linears);
         let head = self.head.linears();
-        layers
+        patches
+            .chain(layers)
             .chain(deepstack)
             .chain(head)
             .map(|linear| &linear.weight)
@@ -234,6 +263,10 @@ impl<P: Packing> TowerLayer<P> {
             query,
             key,
             value,
+            value_norm: config
+                .traits
+                .normalized_values
+                .then(|| Norm::rms(vec![1.0; config.head_dim()])),
             query_norm: head_norm(tensors, config, &name("attn_q_norm"))?,
             key_norm: head_norm(tensors, config, &name("attn_k_norm"))?,
             out: linear(tensors, &name("attn_out"), dim, dim)?,
@@ -245,6 +278,7 @@ impl<P: Packing> TowerLayer<P> {
             gate: linear_if_there(tensors, &name("ffn_gate"), hidden, dim)?,
             up: linear(tensors, &name(up), hidden, dim)?,
             down: linear(tensors, &name(down), dim, hidden)?,
+            clamps: LayerClamps::read(tensors, &name)?.map(Box::new),
         })
     }
 
@@ -255,92 +289,97 @@ impl<P: Packing> TowerLayer<P> {
     }
 }
 
-impl<P: Packing> Merger<P> {
-    /// Reads a norm of `width` and two matrices of these names, with rows of `inner` between them.
-    fn read<T: Tensors<Packing = P>>(
+impl LayerClamps {
+    /// The bounds, if the file has any.
+    fn read<T: Tensors>(
         tensors: &mut T,
-        config: &VisionConfig,
-        [norm, first, second]: &[String; 3],
-        (width, inner): (usize, usize),
-    ) -> Result<Self, LoadError> {
-        let side = config.dim * config.merged_patches();
-        Ok(Self {
-            norm: Some(self::norm(tensors, config, norm, width)?),
-            reduce: None,
-            first: linear(tensors, first, inner, side)?,
-            second: linear(tensors, second, config.projection_dim, inner)?,
-        })
-    }
-
-    /// Reads Pixtral's: neighbors are reduced to one patch, in towers that merge.
-    fn read_reduced<T: Tensors<Packing = P>>(
-        tensors: &mut T,
-        config: &VisionConfig,
-    ) -> Result<Self, LoadError> {
-        let (dim, out) = (config.dim, config.projection_dim);
-        let side = dim * config.merged_patches();
-        let merges = side > dim;
-        let norm = merges.then(|| norm(tensors, config, "mm.input_norm", dim));
-        let norm = norm.transpose()?;
-        let reduce = merges.then(|| linear(tensors, "mm.patch_merger", dim, side));
-        Ok(Self {
-            norm,
-            reduce: reduce.transpose()?,
-            first: linear(tensors, "mm.1", out, dim)?,
-            second: linear(tensors, "mm.2", out, out)?,
-        })
-    }
-
-    fn linears(&self) -> impl Iterator<Item = &Linear<P>> {
-        self.reduce.iter().chain([&self.first, &self.second])
-    }
-}
-
-impl<P: Packing> TowerHead<P> {
-    fn read<T: Tensors<Packing = P>>(
-        tensors: &mut T,
-        config: &VisionConfig,
-    ) -> Result<Self, LoadError> {
-        let (dim, out) = (config.dim, config.projection_dim);
-        Ok(match config.projector {
-            Projector::Idefics3 => Self::Joined {
-                matrix: linear(tensors, "mm.model.fc", out, dim * config.merged_patches())?,
-            },
-            Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Qwen3Vl => {
-                let names = ["v.post_ln", "mm.0", "mm.2"].map(str::to_owned);
-                let side = dim * config.merged_patches();
-                Self::Merged(Merger::read(tensors, config, &names, (dim, side))?)
-            }
-            Projector::Pixtral => Self::Merged(Merger::read_reduced(tensors, config)?),
-            Projector::Llava => Self::Merged(Merger {
-                norm: None,
-                reduce: None,
-                first: linear(tensors, "mm.0", out, dim)?,
-                second: linear(tensors, "mm.2", out, out)?,
-            }),
-            Projector::Gemma3 => {
-                let stored = tensors.table("mm.input_projection.weight", dim, out)?;
-                Self::Pooled {
-                    norm: tensors.vector("mm.soft_emb_norm.weight", dim)?,
-                    matrix: transposed(&stored, out),
-                }
-            }
-        })
-    }
-
-    fn linears(&self) -> impl Iterator<Item = &Linear<P>> {
-        let linears: Vec<&Linear<P>> = match self {
-            Self::Joined { matrix } => vec![matrix],
-            Self::Merged(merger) => merger.linears().collect(),
-            Self::Pooled { .. } => Vec::new(),
+        name: &impl Fn(&str) -> String,
+    ) -> Result<Option<Self>, LoadError> {
+        let parts = [
+            "attn_q", "attn_k", "attn_v", "attn_out", "ffn_gate", "ffn_up", "ffn_down",
+        ];
+        let is_there = |part: &str| {
+            BOUNDS
+                .iter()
+                .any(|bound| tensors.has(&format!("{}.{bound}", name(part))))
         };
-        linears.into_iter()
+        if !parts.iter().any(|part| is_there(part)) {
+            return Ok(None);
+        }
+        let mut clamp = |part: &str| Clamp::read(tensors, &name(part));
+        Ok(Some(Self {
+            query: clamp("attn_q")?,
+            key: clamp("attn_k")?,
+            value: clamp("attn_v")?,
+            out: clamp("attn_out")?,
+            gate: clamp("ffn_gate")?,
+            up: clamp("ffn_up")?,
+            down: clamp("ffn_down")?,
+        }))
     }
 }
 
-/// The kernel of the patches; the sum of two where the file has one for each frame.
+impl Clamp {
+    fn read<T: Tensors>(tensors: &mut T, name: &str) -> Result<Self, LoadError> {
+        let mut bounds = [
+            f32::NEG_INFINITY,
+            f32::INFINITY,
+            f32::NEG_INFINITY,
+            f32::INFINITY,
+        ];
+        for (bound, kind) in bounds.iter_mut().zip(BOUNDS) {
+            let name = format!("{name}.{kind}");
+            match tensors.vector_if_there(&name, 1) {
+                Ok(found) => *bound = found.map_or(*bound, |found| found[0]),
+                // Unbounded matrices are stored with infinite bounds.
+                Err(LoadError::Value { .. }) => tensors.ignore(&name),
+                Err(error) => return Err(error),
+            }
+        }
+        let [input_min, input_max, output_min, output_max] = bounds;
+        Ok(Self {
+            input: [input_min, input_max],
+            output: [output_min, output_max],
+        })
+    }
+}
+
+impl<P: Packing> PatchMatrix<P> {
+    /// Reads the matrix and its norms, in a model without a tower.
+    fn read<T: Tensors<Packing = P>>(
+        tensors: &mut T,
+        config: &VisionConfig,
+    ) -> Result<Option<Self>, LoadError> {
+        if config.projector != Projector::Gemma4Uv {
+            return Ok(None);
+        }
+        let (dim, cols) = (config.dim, config.patch_cols());
+        Ok(Some(Self {
+            before: norm(tensors, config, "v.patch_norm.1", cols)?,
+            matrix: linear(tensors, "v.patch_embd", dim, cols)?,
+            after: norm(tensors, config, "v.patch_norm.2", dim)?,
+            placed: norm(tensors, config, "v.patch_norm.3", dim)?,
+        }))
+    }
+}
+
+/// The kernel of the patches; the sum of two where the file has one for each frame, in two tensors or in one.
 fn read_patches<T: Tensors>(tensors: &mut T, config: &VisionConfig) -> Result<Vec<f32>, LoadError> {
     let edge = config.patch as u64;
+    let (frames, channels) = (2, 3 * config.dim as u64);
+    if tensors.rows_of(PATCHES)? as u64 == edge * frames * channels && !tensors.has(SECOND_FRAME) {
+        let both = tensors.numbers(PATCHES, &[edge, edge, frames, channels])?;
+        let len = (edge * edge) as usize;
+        let sum = |pair: &[f32]| {
+            let (first, second) = pair.split_at(len);
+            first
+                .iter()
+                .zip(second)
+                .map(|(a, b)| a + b)
+                .collect::<Vec<_>>()
+        };
+        return Ok(both.chunks_exact(2 * len).flat_map(sum).collect());
+    }
     let dims = [edge, edge, 3, config.dim as u64];
     let mut kernel = tensors.numbers(PATCHES, &dims)?;
     if tensors.has(SECOND_FRAME) {
@@ -355,7 +394,7 @@ fn read_places<T: Tensors>(
     tensors: &mut T,
     config: &VisionConfig,
 ) -> Result<(Option<Vec<f32>>, Vec<f32>), LoadError> {
-    let (dim, entries) = (config.dim, config.table_edge * config.table_edge);
+    let (dim, entries) = (config.dim, config.table_entries());
     let mut class = None;
     if config.traits.class_token {
         class = Some(tensors.vector("v.class_embd", dim)?);
@@ -364,6 +403,14 @@ fn read_places<T: Tensors>(
         // The first converter of Qwen2-VL writes a table that nothing reads.
         tensors.ignore("v.position_embd.weight");
         return Ok((class, Vec::new()));
+    }
+    if config.traits.positions == Some(Positions::Axes) {
+        let name = "v.position_embd.weight";
+        let stored = tensors.rows_of(name)? / 2;
+        let tables = tensors.numbers(name, &[dim as u64, stored as u64, 2])?;
+        let used = |table: &[f32]| table[..config.table_edge.min(stored) * dim].to_vec();
+        let (columns, rows) = tables.split_at(stored * dim);
+        return Ok((class, [used(columns), used(rows)].concat()));
     }
     let first = usize::from(class.is_some());
     let mut table = tensors.table("v.position_embd.weight", first + entries, dim)?;
@@ -392,18 +439,6 @@ fn read_line_end<T: Tensors>(
         return Ok(None);
     }
     tensors.vector(name, config.projection_dim).map(Some)
-}
-
-/// Counts the tensors of a layer that is not run as used.
-fn ignore_layer<T: Tensors>(tensors: &mut T, layer: usize) {
-    const PARTS: [&str; 8] = [
-        "ln1", "ln2", "attn_q", "attn_k", "attn_v", "attn_out", "ffn_up", "ffn_down",
-    ];
-    for part in PARTS {
-        for kind in ["weight", "bias"] {
-            tensors.ignore(&format!("v.blk.{layer}.{part}.{kind}"));
-        }
-    }
 }
 
 /// Queries, keys and values, as three tensors or as one.
@@ -440,7 +475,7 @@ fn feed_forward_names<T: Tensors>(
     })
 }
 
-fn linear<T: Tensors>(
+pub(super) fn linear<T: Tensors>(
     tensors: &mut T,
     name: &str,
     rows: usize,
@@ -465,7 +500,7 @@ fn linear_if_there<T: Tensors>(
 }
 
 /// A norm of the tower's kind. A layer norm has biases.
-fn norm<T: Tensors>(
+pub(super) fn norm<T: Tensors>(
     tensors: &mut T,
     config: &VisionConfig,
     name: &str,
@@ -504,11 +539,4 @@ fn head_norm<T: Tensors>(
     let of_head = tensors.vector(&name, config.head_dim());
     let weight = of_head.or_else(|_| tensors.vector(&name, config.dim))?;
     Ok(Some(Norm::rms(weight)))
-}
-
-/// A matrix of rows of `cols`, with rows and columns exchanged.
-fn transposed(matrix: &[f32], cols: usize) -> Vec<f32> {
-    let rows = matrix.len() / cols.max(1);
-    let at = |index: usize| matrix[index % rows * cols + index / rows];
-    (0..matrix.len()).map(at).collect()
 }

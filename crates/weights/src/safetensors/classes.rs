@@ -6,7 +6,10 @@ use super::encoder_classes::{self, ENCODER_CLASSES};
 use super::family::Family;
 use super::fields::Fields;
 use super::names::{self, Named};
-use super::{encoder_fields, hyperparameters, mamba_fields, recurrent_fields, recurrent_names};
+use super::{
+    encoder_fields, hyperparameters, mamba_fields, nested, recurrent_fields, recurrent_names,
+    vision_classes, vision_fields,
+};
 use crate::Architecture;
 
 /// Model classes of transformers that these decoders implement.
@@ -60,9 +63,18 @@ impl Family {
         if *first == mamba_fields::GRANITE_HYBRID {
             return Ok(Self::Decoder(mamba_fields::granite(fields)?));
         }
+        if let Some(architecture) = nested::architecture(first, fields)? {
+            return Ok(Self::Decoder(architecture));
+        }
         let known = CLASSES.iter().find(|(class, _)| class == first);
         let known = known.map(|(_, architecture)| Self::Decoder(*architecture));
         known.ok_or_else(|| {
+            if vision_classes::find(first).is_some() {
+                return nested::unknown_text(fields);
+            }
+            if let Some(why) = vision_classes::refusal(first) {
+                return fields.wrong(FIELD, why);
+            }
             let encoders = ENCODER_CLASSES.iter().map(|class| class.name);
             let all = CLASSES.iter().map(|(class, _)| *class).chain(encoders);
             let all: Vec<&str> = all.collect();
@@ -78,12 +90,21 @@ impl Family {
     /// GGUF's name for a stored tensor.
     pub(super) fn named(self, described: &ModelDescription, stored: &str) -> Named {
         let (tied, saved) = (described.tied, &described.recurrent);
+        let plain = if described.is_nested {
+            nested::text_name(stored)
+        } else {
+            Some(stored.into())
+        };
+        let Some(stored) = plain.as_deref() else {
+            return Named::Nothing;
+        };
         match self {
             Self::Decoder(architecture) if uses_recurrent_names(architecture, saved.fused_feed) => {
                 recurrent_names::named(architecture, saved, tied, stored)
             }
             Self::Decoder(architecture) => names::named(architecture, tied, stored),
             Self::Encoder(class) => class.named(stored),
+            Self::Tower(class) => class.named(&described.deepstack, stored),
         }
     }
 
@@ -93,6 +114,7 @@ impl Family {
             Self::Decoder(architecture) => recurrent_fields::field_of(architecture, key)
                 .or_else(|| hyperparameters::field_of(key)),
             Self::Encoder(class) => encoder_fields::field_of(class.kind, key),
+            Self::Tower(class) => vision_fields::field_of(class, key),
         }
     }
 
@@ -104,6 +126,7 @@ impl Family {
             }
             Self::Decoder(architecture) => names::stored(architecture, name),
             Self::Encoder(class) => class.stored(name),
+            Self::Tower(class) => class.stored(name),
         }
     }
 }

@@ -70,6 +70,13 @@ pub(super) enum Change {
         /// Whether that is the last half.
         is_second: bool,
     },
+    /// The channels of a kernel's frames, and the kernels, are one dimension.
+    Frames,
+    /// The kernel of each row has its channels last.
+    ChannelsLast {
+        /// Rows and columns of a kernel.
+        edge: u32,
+    },
     /// Multiplies rows by the factors of list number `list`.
     Scaled {
         /// Index into the model's lists of factors.
@@ -89,8 +96,10 @@ impl Change {
         name: &str,
         dims: &[u64],
     ) -> Result<Self, String> {
-        let Family::Decoder(architecture) = described.family else {
-            return Self::of_encoder(described, name, dims);
+        let architecture = match described.family {
+            Family::Decoder(architecture) => architecture,
+            Family::Encoder(_) => return Self::of_encoder(described, name, dims),
+            Family::Tower(_) => return Self::of_tower(name, dims),
         };
         if is_gemma(architecture) && name.ends_with("norm.weight") {
             return Ok(Self::PlusOne);
@@ -109,6 +118,26 @@ impl Change {
         let heads = [described.heads, described.kv_heads].map(|heads| heads as usize);
         let rows = dims.last().copied().unwrap_or_default() as usize;
         Self::turned(architecture, heads, name, rows)
+    }
+
+    fn of_tower(name: &str, dims: &[u64]) -> Result<Self, String> {
+        match dims {
+            [_, _, _, 3, _] => Ok(Self::Frames),
+            [_, _, _, channels, _] => Err(format!("has {channels} channels, must have 3")),
+            _ if name == "mm.soft_emb_norm.weight" => Ok(Self::PlusOne),
+            [cols, _] if name == "v.patch_embd.weight" => {
+                let area = cols / 3;
+                let edge = area.isqrt();
+                if edge * edge == area && area * 3 == *cols {
+                    Ok(Self::ChannelsLast { edge: edge as u32 })
+                } else {
+                    Err(format!(
+                        "has rows of {cols}, must have squares of 3 channels"
+                    ))
+                }
+            }
+            _ => Ok(Self::None),
+        }
     }
 
     fn of_encoder(described: &ModelDescription, name: &str, dims: &[u64]) -> Result<Self, String> {
@@ -151,6 +180,13 @@ impl Change {
         match (self, dims.as_slice()) {
             (Self::Without { rows }, _) => dims.without(rows as u64),
             (Self::Squeezed | Self::HeadRows(_), &[cols, _, rows]) => TensorShape::of([cols, rows]),
+            (Self::Frames, &[width, height, frames, channels, kernels]) => {
+                // The product of all is the number of stored elements.
+                TensorShape::of([width, height, frames, channels * kernels])
+            }
+            (Self::ChannelsLast { edge }, &[_, kernels]) => {
+                TensorShape::of([edge.into(), edge.into(), 3, kernels])
+            }
             (Self::Grouped { groups }, &[len]) => {
                 let groups = u64::from(groups);
                 TensorShape::of([len / groups, groups])

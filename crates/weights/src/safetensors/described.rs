@@ -11,6 +11,10 @@ pub(super) struct ModelDescription {
     pub(super) tied: bool,
     /// Whether the model was made for embeddings or scores, and may lack the projection.
     pub(super) is_embedding: bool,
+    /// Whether the tensors of the text are among those of a model that sees images.
+    pub(super) is_nested: bool,
+    /// Layers of a tower after which there are rows for further text layers.
+    pub(super) deepstack: Vec<u32>,
     pub(super) vocab: u32,
     pub(super) heads: u32,
     pub(super) kv_heads: u32,

@@ -98,6 +98,8 @@ pub(super) fn describe(
         family: Family::Encoder(class),
         tied: true,
         is_embedding: true,
+        is_nested: false,
+        deepstack: Vec::new(),
         vocab: fields.need_number("vocab_size")?,
         heads: 0,
         kv_heads: 0,

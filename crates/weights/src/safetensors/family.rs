@@ -1,6 +1,7 @@
 //! Families of models whose safetensors are read: decoders, and encoders.
 
 use super::encoder_classes::EncoderClass;
+use super::vision_classes::TowerClass;
 use crate::Architecture;
 use crate::config::traits::StateHeadRule;
 
@@ -9,6 +10,7 @@ use crate::config::traits::StateHeadRule;
 pub(super) enum Family {
     Decoder(Architecture),
     Encoder(&'static EncoderClass),
+    Tower(&'static TowerClass),
 }
 
 impl Family {
@@ -16,7 +18,7 @@ impl Family {
     pub(super) fn decoder(self) -> Option<Architecture> {
         match self {
             Self::Decoder(architecture) => Some(architecture),
-            Self::Encoder(_) => None,
+            Self::Encoder(_) | Self::Tower(_) => None,
         }
     }
 
@@ -32,6 +34,7 @@ impl std::fmt::Display for Family {
         match self {
             Self::Decoder(architecture) => architecture.fmt(f),
             Self::Encoder(class) => f.write_str(class.name),
+            Self::Tower(class) => write!(f, "a tower {}", class.projector),
         }
     }
 }

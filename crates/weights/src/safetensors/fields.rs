@@ -22,6 +22,8 @@ pub(super) struct Fields<'a> {
 /// The parsed file.
 pub(super) struct ConfigFile {
     pub(super) path: PathBuf,
+    /// Prefix of field names in errors.
+    inside: &'static str,
     object: Map<String, Value>,
 }
 
@@ -31,11 +33,32 @@ impl ConfigFile {
         let text = read_bounded(&path, CONFIG_BYTES_MAX)?;
         let text = without_infinities(text);
         let object = serde_json::from_slice(&text).map_err(SafetensorsError::json(&path))?;
-        Ok(Self { path, object })
+        Ok(Self {
+            path,
+            inside: "",
+            object,
+        })
+    }
+
+    /// The file with the fields of one of its objects, whose name ends with a dot.
+    pub(super) fn inside(self, inside: &'static str, object: Map<String, Value>) -> Self {
+        Self {
+            path: self.path,
+            inside,
+            object,
+        }
+    }
+
+    /// Whether the fields are those of an object.
+    pub(super) fn is_inside(&self) -> bool {
+        !self.inside.is_empty()
     }
 
     pub(super) fn fields(&self) -> Fields<'_> {
-        Fields::new(&self.path, &self.object)
+        Fields {
+            inside: self.inside.to_owned(),
+            ..Fields::new(&self.path, &self.object)
+        }
     }
 }
 
@@ -47,6 +70,11 @@ impl<'a> Fields<'a> {
             inside: String::new(),
             object,
         }
+    }
+
+    /// All fields.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        self.object.iter()
     }
 
     /// The value of a field; `None` for null.

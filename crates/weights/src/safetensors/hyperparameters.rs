@@ -10,6 +10,7 @@ use super::family::{Family, is_gemma};
 use super::fields::Fields;
 use super::gguf_keys::GgufKeys;
 use super::modules::{Modules, POOLING_KEY};
+use super::nested::DEEPSTACK;
 use super::recurrent::RecurrentSaved;
 use super::{answers, dense, experts, gpt_oss, lfm2, rope};
 use crate::Architecture;
@@ -59,18 +60,12 @@ const OTHERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Reads the relevant fields of a decoder's `config.json`. `modules`: what other files of the folder say.
-pub(super) fn describe(
-    architecture: Architecture,
+/// Numbers of the same meaning in both forms; gives the heads, and those of keys and values.
+fn sizes(
     fields: &Fields<'_>,
-    (folder, modules): (&Path, &Modules),
-) -> Result<ModelDescription, SafetensorsError> {
-    let mut keys = GgufKeys {
-        name: architecture.name(),
-        out: GgufWriter::new(),
-    };
-    keys.out.str("general.architecture", architecture.name());
-    keys.out.str("general.type", "model");
+    architecture: Architecture,
+    keys: &mut GgufKeys,
+) -> Result<(u32, u32), SafetensorsError> {
     let is_lfm2 = architecture == Architecture::Lfm2;
     for (field, key) in NUMBERS {
         let number = match *field {
@@ -87,10 +82,27 @@ pub(super) fn describe(
         None => return Err(fields.missing("num_key_value_heads")),
     };
     if is_lfm2 {
-        lfm2::put_layers(fields, kv_heads, &mut keys)?;
+        lfm2::put_layers(fields, kv_heads, keys)?;
     } else {
         keys.number("attention.head_count_kv", kv_heads);
     }
+    Ok((heads, kv_heads))
+}
+
+/// Reads the relevant fields of a decoder's `config.json`. `modules`: what other files of the folder say.
+pub(super) fn describe(
+    architecture: Architecture,
+    fields: &Fields<'_>,
+    (folder, modules): (&Path, &Modules),
+) -> Result<ModelDescription, SafetensorsError> {
+    let mut keys = GgufKeys {
+        name: architecture.name(),
+        out: GgufWriter::new(),
+    };
+    keys.out.str("general.architecture", architecture.name());
+    keys.out.str("general.type", "model");
+    let is_lfm2 = architecture == Architecture::Lfm2;
+    let (heads, kv_heads) = sizes(fields, architecture, &mut keys)?;
     let head_dim = head_dim(fields, architecture, heads)?;
     keys.number("attention.key_length", head_dim);
     keys.number("attention.value_length", head_dim);
@@ -104,6 +116,10 @@ pub(super) fn describe(
     caps(fields, architecture, &mut keys)?;
     multipliers(fields, architecture, &mut keys)?;
     experts::read(fields, architecture, &mut keys)?;
+    if architecture == Architecture::Qwen3Vl {
+        let layers = fields.numbers(DEEPSTACK)?.unwrap_or_default();
+        keys.number("n_deepstack_layers", layers.len() as u32);
+    }
     let answers = answers::read(architecture, folder, fields, &mut keys)?;
     if let Some(pooling) = modules.pooling.filter(|_| answers.is_none()) {
         keys.number(POOLING_KEY, pooling);
@@ -113,6 +129,8 @@ pub(super) fn describe(
     Ok(ModelDescription {
         family: Family::Decoder(architecture),
         is_embedding: modules.pooling.is_some() || answers.is_some(),
+        is_nested: false,
+        deepstack: Vec::new(),
         padded_positions: 0,
         stacked_experts: 0,
         answers,
@@ -157,6 +175,7 @@ pub(super) fn head_dim(
             architecture,
             Architecture::Qwen3
                 | Architecture::Qwen3Moe
+                | Architecture::Qwen3Vl
                 | Architecture::GptOss
                 | Architecture::Qwen3Next
                 | Architecture::Qwen35
@@ -298,7 +317,11 @@ fn windows(
     if !alternate {
         let qwen = matches!(
             architecture,
-            Architecture::Qwen2 | Architecture::Qwen3 | Architecture::Qwen3Moe
+            Architecture::Qwen2
+                | Architecture::Qwen3
+                | Architecture::Qwen3Moe
+                | Architecture::Qwen2Vl
+                | Architecture::Qwen3Vl
         );
         if qwen && fields.flag("use_sliding_window")? == Some(true) {
             return Err(fields.wrong("use_sliding_window", "is true, which is not supported"));

@@ -28,8 +28,8 @@ pub const TENSORS_MAX: usize = 131_072;
 /// Bytes of a tensor's name.
 pub const TENSOR_NAME_BYTES_MAX: usize = 255;
 
-/// Dimensions of a tensor.
-pub const DIMS_MAX: usize = 4;
+/// Dimensions of a tensor: kernels of two frames have five.
+pub const DIMS_MAX: usize = 5;
 
 /// Bytes of the index for one tensor, including the two names (in its file and in GGUF).
 pub(super) const ENTRY_BYTES: usize = 384 + 2 * TENSOR_NAME_BYTES_MAX;

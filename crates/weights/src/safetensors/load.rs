@@ -63,6 +63,10 @@ impl Safetensors {
             Change::Stacked {
                 is_turned: true, ..
             } => Cow::Owned(turned_matrices(from, raw, tensor.dims.as_slice())),
+            Change::ChannelsLast { edge } => {
+                let area = u64::from(edge) * u64::from(edge);
+                Cow::Owned(turned_matrices(from, raw, &[area, 3, 1]))
+            }
             Change::Decay(order) => return Ok(put(decays(from, raw, order).into_iter())),
             Change::HeadCols(order) => Cow::Owned(order.columns(from, raw, cols, pool)),
             Change::Scaled { list } => {

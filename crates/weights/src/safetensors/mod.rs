@@ -14,6 +14,8 @@
 //! lfm2        fields of LFM2                             infinities       Python's numbers without an end
 //! answers     rows of Qwen3-Reranker's answers           dense            dense projections of EmbeddingGemma
 //! recurrent   tensors of recurrent layers                recurrent_names  their names
+//! nested      the text of models that see images     vision_classes   their towers' tensors
+//! vision_fields  config.json of towers
 //! delta_fields, mamba_fields, falcon_fields, recurrent_fields   config.json of recurrent layers
 //! ```
 //!
@@ -48,6 +50,7 @@ mod load;
 mod mamba_fields;
 mod modules;
 mod names;
+mod nested;
 pub(crate) mod peft;
 mod recurrent;
 mod recurrent_fields;
@@ -56,6 +59,8 @@ mod rope;
 pub(crate) mod separator;
 mod shards;
 mod tensor;
+mod vision_classes;
+mod vision_fields;
 
 pub use conversion::Quantize;
 pub use error::SafetensorsError;
@@ -67,6 +72,7 @@ use crate::encoder::EncoderConfig;
 use crate::file_stamp::FileStamp;
 use crate::gguf::Gguf;
 use crate::tensor_entry::TensorEntry;
+use crate::vision::VisionConfig;
 use crate::{Config, ConfigError};
 use conversion::Change;
 use described::ModelDescription;
@@ -114,9 +120,54 @@ impl Safetensors {
     /// The file that is missing or invalid, and the place in the file.
     pub fn open(folder: &Path, quantize: Option<Quantize>) -> Result<Self, SafetensorsError> {
         let config_stamp = FileStamp::of_path(&folder.join(CONFIG));
+        let config = nested::text_file(ConfigFile::read(folder)?)?;
+        let (mut described, modules) = describe(folder, &config.fields())?;
+        described.is_nested = config.is_inside();
+        Self::assemble(
+            (folder, config_stamp),
+            (&config.path, described),
+            quantize,
+            &modules,
+        )
+    }
+
+    /// Reads the tower of a model that sees images; `None`: the model is of a class without one.
+    ///
+    /// # Errors
+    /// As for [`Safetensors::open`]; a class whose projector is not computed is named.
+    pub fn open_tower(folder: &Path) -> Result<Option<Self>, SafetensorsError> {
+        const FIELD: &str = "architectures";
+        let config_stamp = FileStamp::of_path(&folder.join(CONFIG));
         let config = ConfigFile::read(folder)?;
-        let (described, modules) = describe(folder, &config.fields())?;
-        let metadata = metadata(&described, &config.path)?;
+        let fields = config.fields();
+        let named = fields.texts(FIELD)?.unwrap_or_default();
+        let Some(class) = named.first() else {
+            return Err(fields.missing(FIELD));
+        };
+        let Some(tower) = vision_classes::find(class) else {
+            return match vision_classes::refusal(class) {
+                None => Ok(None),
+                Some(why) => Err(fields.wrong(FIELD, why)),
+            };
+        };
+        let described = vision_fields::describe(tower, &fields, folder)?;
+        Self::assemble(
+            (folder, config_stamp),
+            (&config.path, described),
+            None,
+            &Modules::default(),
+        )
+        .map(Some)
+    }
+
+    /// Maps the weight files of a described model.
+    fn assemble(
+        (folder, config_stamp): (&Path, Option<FileStamp>),
+        (config, described): (&Path, ModelDescription),
+        quantize: Option<Quantize>,
+        modules: &Modules,
+    ) -> Result<Self, SafetensorsError> {
+        let metadata = metadata(&described, config)?;
         let mut shards = shards::open(folder)?;
         let own = shards.len();
         shards.extend(dense::open(&modules.dense)?);
@@ -126,8 +177,7 @@ impl Safetensors {
             tensors.extend(gpt_oss::tensors(decoder, &shards)?);
         }
         if let Some(ids) = described.answers {
-            let files = (config.path.as_path(), &shards[..]);
-            answers::put(ids, described.tied, files, &mut tensors)?;
+            answers::put(ids, described.tied, (config, &shards), &mut tensors)?;
         }
         tensors.extend(described.made.iter().map(|(name, values)| Tensor {
             name: (*name).to_owned(),
@@ -147,7 +197,7 @@ impl Safetensors {
             factors: factors.map(|(_, factors)| factors.clone()).collect(),
             fused_feed: described.recurrent.fused_feed,
         };
-        model.check(&config.path, &described)?;
+        model.check(config, &described)?;
         Ok(model)
     }
 
@@ -162,6 +212,14 @@ impl Safetensors {
     /// As [`Config::from_gguf`], with fields of `config.json`.
     pub fn config(&self, context_max: Option<usize>) -> Result<Config, ConfigError> {
         Config::from_gguf(&self.metadata, context_max).map_err(|why| with_fields(self.family, why))
+    }
+
+    /// The described tower.
+    ///
+    /// # Errors
+    /// As [`VisionConfig::from_gguf`], with fields of `config.json`.
+    pub(crate) fn tower_config(&self) -> Result<VisionConfig, ConfigError> {
+        VisionConfig::from_gguf(&self.metadata).map_err(|why| with_fields(self.family, why))
     }
 
     /// Bytes of all files with weights.
@@ -275,6 +333,7 @@ fn describe(
         Family::Encoder(class) => {
             encoder_fields::describe(class, fields, (folder, modules.pooling))
         }
+        Family::Tower(class) => vision_fields::describe(class, fields, folder),
     };
     Ok((described?, modules))
 }
@@ -325,6 +384,7 @@ fn metadata(described: &ModelDescription, path: &Path) -> Result<Gguf, Safetenso
     let checked = match described.family {
         Family::Decoder(_) => Config::from_gguf(&gguf, None).map(|_| ()),
         Family::Encoder(class) => EncoderConfig::from_gguf(&gguf, class.kind, None).map(|_| ()),
+        Family::Tower(_) => VisionConfig::from_gguf(&gguf).map(|_| ()),
     };
     match checked {
         Ok(()) => Ok(gguf),
@@ -338,6 +398,9 @@ fn metadata(described: &ModelDescription, path: &Path) -> Result<Gguf, Safetenso
 /// The error with fields of `config.json` instead of GGUF keys.
 fn with_fields(family: Family, error: ConfigError) -> ConfigError {
     error.renamed(|key| match family.field_of(key) {
+        Some(field) if matches!(family, Family::Tower(_)) => {
+            format!("{CONFIG}: {}.{field}", vision_fields::VISION)
+        }
         Some(field) => format!("{CONFIG}: {field}"),
         None => key.to_owned(),
     })
@@ -365,8 +428,11 @@ fn tensor(
         wrong(format!("is stored as {kind}, must be F32, F16 or BF16"))
     })?;
     let shape = entry.shape.as_slice();
-    // Only experts are stored one after the other, and convolutions have an input of one column.
-    let most = if name.ends_with("_exps.weight") || conversion::is_taps(&name) {
+    // Only experts are stored one after the other, and convolutions have an input of one column. Kernels of a tower have
+    // channels, rows and columns, and perhaps frames.
+    let most = if matches!(described.family, Family::Tower(_)) {
+        5
+    } else if name.ends_with("_exps.weight") || conversion::is_taps(&name) {
         3
     } else {
         2

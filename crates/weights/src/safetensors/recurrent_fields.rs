@@ -82,6 +82,8 @@ pub(super) fn describe(
         family: Family::Decoder(architecture),
         tied: tied.unwrap_or(false),
         is_embedding: modules.pooling.is_some(),
+        is_nested: false,
+        deepstack: Vec::new(),
         vocab: fields.need_number("vocab_size")?,
         heads: draft.heads,
         kv_heads: draft.kv_heads,

@@ -110,6 +110,8 @@ pub(super) fn read(
     };
     match (kind(scaling)?, architecture) {
         ("default", _) => Ok(Vec::new()),
+        // Sections alone, which were written above.
+        ("mrope", _) if architecture.traits().axes != AxisRule::Never => Ok(Vec::new()),
         ("linear", _) => {
             keys.text("rope.scaling.type", "linear");
             keys.float("rope.scaling.factor", scaling.need_float("factor")?);

@@ -1,11 +1,12 @@
 //! Configuration of a tower, typed and checked, from a file's metadata.
 
-use super::projector::{Activation, Projector, TowerTraits};
+use super::projector::{Activation, NormKind, Positions, Projector, TowerTraits};
 use super::recipe;
 use crate::config::keys::Keys;
 use crate::config::{architecture_name, grouped, limits};
-use crate::gguf::Gguf;
-use crate::{ConfigError, LoadError};
+use crate::gguf::{Gguf, TensorInfo};
+use crate::{ConfigError, LoadError, ModelFiles};
+use kernels::Format;
 use media::{PatchOrder, Recipe};
 
 /// `general.architecture` of a file with a tower.
@@ -16,12 +17,14 @@ const PATCH_MAX: usize = 64;
 pub(super) const EDGE_MAX: usize = media::plan::PARAMETER_MAX as usize;
 /// Patches next to each other that become one row.
 const MERGE_MAX: usize = 16;
+/// The learned table of places.
+const POSITIONS: &str = "v.position_embd.weight";
 /// Entries of the learned table along one edge.
 const TABLE_EDGE_MAX: usize = 1024;
 /// Rows that a tower gives further text layers.
 const DEEPSTACK_MAX: usize = 16;
-/// Base of the frequencies of the 2D rope.
-const THETA: f32 = 10_000.0;
+/// Entries of a table of columns, and of one of rows.
+const AXIS_MAX: usize = 1 << 16;
 /// Pixels of the edge of a window of attention, where a file does not name it.
 const WINDOW: usize = 112;
 /// Epsilon of the norms where a file names none.
@@ -52,6 +55,9 @@ impl Windows {
     }
 }
 
+/// Width and layers of the tower of InternVL whose norms are RMS norms (InternViT 6B): no key tells.
+const INTERNVL_RMS: (usize, usize) = (3200, 45);
+
 /// Whether a file holds a tower, and not a model of text.
 pub fn is_tower(gguf: &Gguf) -> bool {
     architecture_name(gguf).is_ok_and(|name| name == ARCHITECTURE)
@@ -76,7 +82,7 @@ pub struct VisionConfig {
     pub heads: usize,
     /// Pixels of a patch's edge.
     pub patch: usize,
-    /// Entries of the learned table along one edge, in a tower with one.
+    /// Entries of the learned table along one edge, in a tower with one; or of the table of each axis.
     pub table_edge: usize,
     /// Patches next to each other, in both directions, that become one row.
     pub merge: usize,
@@ -94,7 +100,12 @@ pub struct VisionConfig {
     pub windows: Windows,
     /// The recipe by which an image becomes the tower's input.
     pub recipe: Recipe,
+    /// The format that matrices of floats are converted to at load; `None`: they stay as they are stored.
+    pub quantize: Option<Format>,
 }
+
+/// Tensors by their names.
+pub(super) type NamedTensors<'a> = dyn Fn(&str) -> Option<TensorInfo<'a>> + 'a;
 
 impl VisionConfig {
     /// Reads and checks a file's metadata.
@@ -103,6 +114,11 @@ impl VisionConfig {
     /// The first key that is missing, of the wrong type, out of bounds or unsupported; a projector that is not computed is
     /// named.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, ConfigError> {
+        Self::read(gguf, &|name| gguf.tensor(name))
+    }
+
+    /// The same with tensors of another file.
+    pub(super) fn read(gguf: &Gguf, tensors: &NamedTensors<'_>) -> Result<Self, ConfigError> {
         let name = architecture_name(gguf)?;
         if name != ARCHITECTURE {
             return Err(ConfigError::Architecture {
@@ -114,21 +130,19 @@ impl VisionConfig {
             Keys::new(gguf, "clip.vision"),
         );
         let projector = read_projector(&clip, &keys)?;
-        let traits = projector.traits();
+        let mut traits = projector.traits();
         let dim = grouped(&keys, "embedding_length", limits::DIM)?;
-        let stored_layers = keys.required("block_count", 1, limits::LAYERS)?;
-        let layers = read_layers(&keys, projector, stored_layers)?;
-        let patch = keys.required("patch_size", 1, PATCH_MAX)?;
-        let merge = read_merge(&keys, traits.merge)?;
-        let image = keys.required("image_size", patch, EDGE_MAX)?;
-        let table_edge = image / patch;
-        if table_edge > TABLE_EDGE_MAX {
-            return Err(keys.range(
-                "image_size",
-                image,
-                format!("at most {TABLE_EDGE_MAX} patches"),
-            ));
+        let LayerSizes {
+            stored_layers,
+            hidden,
+            heads,
+        } = LayerSizes::read(tensors, &keys, projector, dim)?;
+        if projector == Projector::InternVl && (dim, stored_layers) == INTERNVL_RMS {
+            traits.norm = NormKind::Rms;
         }
+        let layers = read_layers(&keys, projector, stored_layers)?;
+        let (patch, merge) = read_patch(&keys, projector)?;
+        let (image, table_edge) = read_table(tensors, &keys, &traits, patch)?;
         let (windows, window_edge) = read_windows(&keys, projector, (patch, merge))?;
         let mut recipe = recipe::read(&keys, projector, (image, patch, merge))?;
         if let Some(edge) = window_edge {
@@ -141,28 +155,65 @@ impl VisionConfig {
             layers,
             stored_layers,
             dim,
-            hidden: read_hidden(gguf, &keys, dim)?,
-            heads: read_heads(&keys, dim, traits.rope.is_some())?,
+            hidden,
+            heads,
             patch,
-            table_edge,
+            // A picture has no more patches along an edge.
+            table_edge: table_edge.min(recipe.run_rows_max() as usize * merge),
             merge,
             norm_eps: keys
                 .float("attention.layer_norm_epsilon", limits::EPS)?
                 .unwrap_or(EPS),
-            activation: read_activation(&clip)?,
+            activation: match traits.activation {
+                Some(activation) => activation,
+                None => read_activation(&clip, projector)?,
+            },
             theta: keys
                 .float("rope.freq_base", limits::THETA)?
-                .unwrap_or(THETA),
-            projection_dim: read_projection(gguf, &keys, projector)?,
+                .unwrap_or(traits.theta),
+            projection_dim: read_projection(tensors, &keys, projector)?,
             deepstack: read_deepstack(&keys, layers)?,
             windows,
             recipe,
+            quantize: None,
         })
+    }
+
+    /// The configuration of a tower in files of any kind.
+    ///
+    /// # Errors
+    /// As for [`VisionConfig::from_gguf`], with the names of keys or fields in the files.
+    pub fn of_files(files: &ModelFiles) -> Result<Self, ConfigError> {
+        match files {
+            ModelFiles::Gguf(gguf) => Self::from_gguf(gguf),
+            ModelFiles::Safetensors(safetensors) => safetensors.tower_config(),
+            ModelFiles::Embedded(tower) => tower.config(),
+        }
     }
 
     /// Elements of a head.
     pub fn head_dim(&self) -> usize {
         self.dim / self.heads
+    }
+
+    /// Factor of the scores of attention.
+    pub fn score_scale(&self) -> f32 {
+        if self.traits.normalized_values {
+            1.0
+        } else {
+            1.0 / (self.head_dim() as f32).sqrt()
+        }
+    }
+
+    /// Entries of the learned tables.
+    pub fn table_entries(&self) -> usize {
+        match self.traits.positions {
+            None => 0,
+            Some(Positions::Axes) => 2 * self.table_edge,
+            Some(Positions::Buckets | Positions::Interpolated | Positions::Smoothed) => {
+                self.table_edge * self.table_edge
+            }
+        }
     }
 
     /// Patches of one row.
@@ -244,13 +295,13 @@ fn read_layers(keys: &Keys<'_>, projector: Projector, stored: usize) -> Result<u
 
 /// The width of a row. Files of LLaVA have another number under the key: the width of CLIP's own projection.
 fn read_projection(
-    gguf: &Gguf,
+    tensors: &NamedTensors<'_>,
     keys: &Keys<'_>,
     projector: Projector,
 ) -> Result<usize, ConfigError> {
     const NAME: &str = "projection_dim";
     let tensor = match projector {
-        Projector::Llava => gguf.tensor("mm.2.weight"),
+        Projector::Llava => tensors("mm.2.weight"),
         _ => None,
     };
     let Some(width) = tensor.map(|tensor| tensor.rows()) else {
@@ -263,9 +314,13 @@ fn read_projection(
 }
 
 /// The width of the feed-forward parts. The first converter of Qwen2-VL writes 0, and exchanges the names of the matrices.
-fn read_hidden(gguf: &Gguf, keys: &Keys<'_>, dim: usize) -> Result<usize, ConfigError> {
+fn read_hidden(
+    tensors: &NamedTensors<'_>,
+    keys: &Keys<'_>,
+    dim: usize,
+) -> Result<usize, ConfigError> {
     const NAME: &str = "feed_forward_length";
-    let up = gguf.tensor("v.blk.0.ffn_up.weight");
+    let up = tensors("v.blk.0.ffn_up.weight");
     let hidden = match (keys.required(NAME, 0, limits::HIDDEN)?, up) {
         (0, Some(up)) if up.rows() == dim => up.cols(),
         (0, Some(up)) => up.rows(),
@@ -275,6 +330,36 @@ fn read_hidden(gguf: &Gguf, keys: &Keys<'_>, dim: usize) -> Result<usize, Config
         return Ok(hidden);
     }
     Err(keys.range(NAME, hidden, format!("1 to {}", limits::HIDDEN)))
+}
+
+/// Sizes of a tower's layers.
+struct LayerSizes {
+    stored_layers: usize,
+    hidden: usize,
+    heads: usize,
+}
+
+impl LayerSizes {
+    fn read(
+        tensors: &NamedTensors<'_>,
+        keys: &Keys<'_>,
+        projector: Projector,
+        dim: usize,
+    ) -> Result<Self, ConfigError> {
+        if projector == Projector::Gemma4Uv {
+            // There are none, whatever the file says of them.
+            return Ok(Self {
+                stored_layers: 0,
+                hidden: 0,
+                heads: dim / limits::COLUMN_GROUP,
+            });
+        }
+        Ok(Self {
+            stored_layers: keys.required("block_count", 1, limits::LAYERS)?,
+            hidden: read_hidden(tensors, keys, dim)?,
+            heads: read_heads(keys, dim, projector.traits().rope.is_some())?,
+        })
+    }
 }
 
 fn read_heads(keys: &Keys<'_>, dim: usize, roped: bool) -> Result<usize, ConfigError> {
@@ -290,6 +375,49 @@ fn read_heads(keys: &Keys<'_>, dim: usize, roped: bool) -> Result<usize, ConfigE
     Err(keys.range(NAME, heads, bound))
 }
 
+/// Pixels of a patch's edge, and patches along an edge that become one row.
+fn read_patch(keys: &Keys<'_>, projector: Projector) -> Result<(usize, usize), ConfigError> {
+    let patch = keys.required("patch_size", 1, PATCH_MAX)?;
+    let merge = read_merge(keys, projector.traits().merge)?;
+    if projector != Projector::Gemma4Uv {
+        return Ok((patch, merge));
+    }
+    // Its patches are as large as rows.
+    if patch * merge > PATCH_MAX {
+        let bound = format!("at most {}", PATCH_MAX / merge);
+        return Err(keys.range("patch_size", patch, bound));
+    }
+    Ok((patch * merge, 1))
+}
+
+/// Pixels of a picture's edge, and entries of the learned table along one edge. Tables of axes are as long as their tensor.
+fn read_table(
+    tensors: &NamedTensors<'_>,
+    keys: &Keys<'_>,
+    traits: &TowerTraits,
+    patch: usize,
+) -> Result<(usize, usize), ConfigError> {
+    if traits.positions == Some(Positions::Axes) {
+        let entries = tensors(POSITIONS).and_then(|table| table.dims.get(1).copied());
+        let entries = entries.map_or(0, |entries| usize::try_from(entries).unwrap_or(usize::MAX));
+        if (1..=AXIS_MAX).contains(&entries) {
+            return Ok((patch, entries));
+        }
+        return Err(ConfigError::Range {
+            key: format!("{POSITIONS} (second dimension)"),
+            found: entries.to_string(),
+            bound: format!("1 to {AXIS_MAX}"),
+        });
+    }
+    let image = keys.required("image_size", patch, EDGE_MAX)?;
+    let table_edge = image / patch;
+    if table_edge > TABLE_EDGE_MAX {
+        let bound = format!("at most {TABLE_EDGE_MAX} patches");
+        return Err(keys.range("image_size", image, bound));
+    }
+    Ok((image, table_edge))
+}
+
 fn read_merge(keys: &Keys<'_>, usual: usize) -> Result<usize, ConfigError> {
     for name in ["projector.scale_factor", "spatial_merge_size"] {
         if let Some(merge) = keys.size(name, 1, MERGE_MAX)? {
@@ -299,11 +427,13 @@ fn read_merge(keys: &Keys<'_>, usual: usize) -> Result<usize, ConfigError> {
     Ok(usual)
 }
 
-fn read_activation(clip: &Keys<'_>) -> Result<Activation, ConfigError> {
+fn read_activation(clip: &Keys<'_>, projector: Projector) -> Result<Activation, ConfigError> {
     let gelu = clip.flag("use_gelu")?.unwrap_or(false);
     let silu = clip.flag("use_silu")?.unwrap_or(false);
     match (gelu, silu) {
         (true, true) => Err(clip.unsupported("use_silu", "two activations at once")),
+        // One key for both kinds: the models were trained with that of transformers' class.
+        (true, false) if projector == Projector::InternVl => Ok(Activation::GeluErf),
         (true, false) => Ok(Activation::Gelu),
         (false, true) => Ok(Activation::Silu),
         (false, false) => Ok(Activation::QuickGelu),

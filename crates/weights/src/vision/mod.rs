@@ -1,4 +1,5 @@
-//! Towers: encoders of images, in files of their own (`mmproj-*.gguf`, `general.architecture` `clip`).
+//! Towers: encoders of images, in files of their own (`mmproj-*.gguf`, `general.architecture` `clip`), inside of a model's
+//! GGUF (`embedded.rs`), or in its folder of safetensors.
 //!
 //! One pass computes all towers. Their differences are data: a row of the table in `projector.rs`, by the name that the file
 //! gives to what lies between the tower and the text, and the sizes of [`VisionConfig`]. The tensors are
@@ -8,10 +9,13 @@
 //! two differ.
 
 mod config;
+mod embedded;
 mod projector;
 mod recipe;
 #[cfg(test)]
 mod tests;
 
 pub use config::{VisionConfig, Windows, is_tower};
+pub(crate) use embedded::is_tower_tensor;
+pub use embedded::{EmbeddedTower, has_tower_tensors};
 pub use projector::{Activation, NormKind, Positions, Projector, TowerRopeKind, TowerTraits};

@@ -17,6 +17,14 @@ pub enum Projector {
     Pixtral,
     /// LLaVA 1.5 and 1.6: CLIP, two matrices; in 1.6 lines with ends.
     Llava,
+    /// InternVL 2.5, 3 and 3.5: a class token, scales of the layers, a norm of neighbors side by side, two matrices.
+    InternVl,
+    /// LFM2-VL: SigLIP 2 for pictures of any ratio, a norm of neighbors side by side, two matrices.
+    Lfm2,
+    /// Gemma 4 E2B, E4B, 26B and 31B: gates, norms before and after each part, tables and rope by axis, the mean of neighbors.
+    Gemma4V,
+    /// Gemma 4 12B: no layers, a matrix of large patches between norms.
+    Gemma4Uv,
 }
 
 /// The non-linearity of a tower's feed-forward parts.
@@ -24,6 +32,8 @@ pub enum Projector {
 pub enum Activation {
     /// Gelu, tanh approximation.
     Gelu,
+    /// Gelu by the error function.
+    GeluErf,
     /// `x * sigmoid(x)`.
     Silu,
     /// `x * sigmoid(1.702 x)`.
@@ -37,6 +47,11 @@ pub enum Positions {
     Buckets,
     /// The mean of the four nearest entries, weighted; the corners of table and picture coincide.
     Interpolated,
+    /// The mean of the entries around its place, weighted by their distance, of as many as the picture has fewer patches: the
+    /// edges of table and picture coincide.
+    Smoothed,
+    /// The sum of two entries: that of the column in a table of its own, and that of the row.
+    Axes,
 }
 
 /// How queries and keys turn by row and column: which entries of a head are pairs, and the frequency of each pair.
@@ -48,6 +63,8 @@ pub enum TowerRopeKind {
     /// Pairs `(2i, 2i + 1)`: the first half of the pairs turns by the row, with every second frequency of a head, the second
     /// half by the column, with those between.
     Interleaved,
+    /// Each half of a head on its own, in pairs `(i, i + head_dim / 4)`: the first turns by the column, the second by the row.
+    Axes,
 }
 
 /// The kind of a tower's norms.
@@ -61,7 +78,7 @@ pub enum NormKind {
 
 /// Differences between towers that do not depend on metadata. What a tower has besides, such as gates, norms of queries,
 /// norms after a part, and scales of a layer, is read from the file's tensors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TowerTraits {
     /// The kind of all norms of the layers.
     pub norm: NormKind,
@@ -78,7 +95,18 @@ pub struct TowerTraits {
     pub post_norm: bool,
     /// Patches next to each other, along an edge, that become one row, if the file does not say.
     pub merge: usize,
+    /// Epsilon of the projector's norm; `None`: that of the layers.
+    pub head_eps: Option<f32>,
+    /// The non-linearity, whatever the file says: those of Gemma 4 name none.
+    pub activation: Option<Activation>,
+    /// Base of the frequencies of the 2D rope, if the file does not say.
+    pub theta: f32,
+    /// Whether values are normalized, each head on its own and without weights, and scores are not scaled.
+    pub normalized_values: bool,
 }
+
+/// Epsilon of norms for which transformers names none.
+const LAYER_NORM_EPS: f32 = 1e-5;
 
 const SIGLIP: TowerTraits = TowerTraits {
     norm: NormKind::Layer,
@@ -88,6 +116,10 @@ const SIGLIP: TowerTraits = TowerTraits {
     pre_norm: false,
     post_norm: true,
     merge: 2,
+    head_eps: None,
+    activation: None,
+    theta: 10_000.0,
+    normalized_values: false,
 };
 
 const QWEN2: TowerTraits = TowerTraits {
@@ -97,9 +129,21 @@ const QWEN2: TowerTraits = TowerTraits {
     ..SIGLIP
 };
 
+const GEMMA4: TowerTraits = TowerTraits {
+    norm: NormKind::Rms,
+    positions: Some(Positions::Axes),
+    rope: Some(TowerRopeKind::Axes),
+    post_norm: false,
+    merge: 3,
+    activation: Some(Activation::Gelu),
+    theta: 100.0,
+    normalized_values: true,
+    ..SIGLIP
+};
+
 impl Projector {
     /// All projectors that are computed.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::Idefics3,
         Self::Qwen3Vl,
         Self::Gemma3,
@@ -107,6 +151,10 @@ impl Projector {
         Self::Qwen25Vl,
         Self::Pixtral,
         Self::Llava,
+        Self::InternVl,
+        Self::Lfm2,
+        Self::Gemma4V,
+        Self::Gemma4Uv,
     ];
 
     /// The name in files.
@@ -119,6 +167,10 @@ impl Projector {
             Self::Qwen25Vl => "qwen2.5vl_merger",
             Self::Pixtral => "pixtral",
             Self::Llava => "mlp",
+            Self::InternVl => "internvl",
+            Self::Lfm2 => "lfm2",
+            Self::Gemma4V => "gemma4v",
+            Self::Gemma4Uv => "gemma4uv",
         }
     }
 
@@ -156,6 +208,23 @@ impl Projector {
                 post_norm: false,
                 merge: 1,
                 ..SIGLIP
+            },
+            Self::InternVl => TowerTraits {
+                class_token: true,
+                post_norm: false,
+                head_eps: Some(LAYER_NORM_EPS),
+                ..SIGLIP
+            },
+            Self::Lfm2 => TowerTraits {
+                positions: Some(Positions::Smoothed),
+                head_eps: Some(LAYER_NORM_EPS),
+                ..SIGLIP
+            },
+            Self::Gemma4V => GEMMA4,
+            Self::Gemma4Uv => TowerTraits {
+                norm: NormKind::Layer,
+                rope: None,
+                ..GEMMA4
             },
         }
     }

@@ -1,6 +1,6 @@
 //! Metadata of towers: what is read, and what is refused by name.
 
-use super::{Activation, Projector, VisionConfig, Windows, is_tower};
+use super::{Activation, NormKind, Projector, VisionConfig, Windows, is_tower};
 use crate::ConfigError;
 use crate::gguf::{Gguf, GgufWriter};
 use media::{Detail, Normalization, PatchOrder, Size};
@@ -270,7 +270,7 @@ fn windows_of_qwen_2_5_are_read_and_checked() {
     let rows: [(&str, Change); 3] = [
         ("`clip.vision.n_wa_pattern` is missing", |_| {}),
         ("n_wa_pattern` is 0, must be 1 to", |out| {
-            put(out, "n_wa_pattern", 0)
+            put(out, "n_wa_pattern", 0);
         }),
         ("window_size` is 31, must be at least 32", |out| {
             put(out, "n_wa_pattern", 4);
@@ -343,6 +343,79 @@ fn layers_and_resolutions_of_llava_are_read_and_checked() {
     ];
     for (part, more) in rows {
         let said = refused("mlp", more);
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn tiles_of_internvl_and_lfm2_are_read_and_checked() {
+    let rows_of = |config: &VisionConfig, width, height| {
+        let plan = config.recipe.plan(Size::new(width, height), Detail::High);
+        plan.unwrap().rows
+    };
+    let intern = config(&SMOLVLM, |out| {
+        put_projector(out, "internvl");
+        out.bool("clip.use_gelu", true);
+    });
+    let intern = intern.unwrap();
+    assert_eq!(intern.activation, Activation::GeluErf);
+    assert_eq!(intern.recipe.normalization, Normalization::IMAGENET);
+    assert_eq!(intern.traits.norm, NormKind::Layer);
+    // Two tiles and the whole.
+    assert_eq!(rows_of(&intern, 1024, 512), 3 * 256);
+    let sizes = ["embedding_length", "block_count", "attention.head_count"];
+    let large = config(&[&SMOLVLM[..], &sizes].concat(), |out| {
+        put_projector(out, "internvl");
+        put(out, "embedding_length", 3200);
+        put(out, "block_count", 45);
+        put(out, "attention.head_count", 25);
+    });
+    assert_eq!(large.unwrap().traits.norm, NormKind::Rms);
+    let liquid = config(&SMOLVLM, |out| {
+        put_projector(out, "lfm2");
+        out.bool("clip.use_gelu", true);
+    });
+    let liquid = liquid.unwrap();
+    assert_eq!(liquid.activation, Activation::Gelu);
+    assert_eq!(rows_of(&liquid, 512, 512), 256);
+    assert_eq!(rows_of(&liquid, 1024, 512), 22 * 11);
+    // 4 by 2 tiles, and the whole.
+    assert_eq!(rows_of(&liquid, 2048, 1024), 8 * 256 + 22 * 11);
+    assert!(liquid.rows_max() >= 256);
+    let rows: [(&str, &str, Change); 4] = [
+        (
+            "internvl",
+            "preproc_min_tiles` is 5, must be at most 4",
+            |out| {
+                put(out, "preproc_min_tiles", 5);
+                put(out, "preproc_max_tiles", 4);
+            },
+        ),
+        (
+            "internvl",
+            "preproc_max_tiles` is 65, must be 1 to 64",
+            |out| {
+                put(out, "preproc_max_tiles", 65);
+            },
+        ),
+        (
+            "lfm2",
+            "image_min_pixels` is 300 rows, must be at most 256 rows",
+            |out| {
+                put(out, "image_min_pixels", 300 * 1024);
+            },
+        ),
+        (
+            "lfm2",
+            "image_max_pixels` is 1023, must be 1024 to",
+            |out| {
+                put(out, "image_max_pixels", 1023);
+            },
+        ),
+    ];
+    for (projector, part, more) in rows {
+        let said = refused(projector, more);
         assert!(said.contains(part), "{part}: {said}");
     }
 }

@@ -8,6 +8,7 @@ mod gguf_round_trip;
 mod gguf_tokenizer;
 mod hostile;
 mod real_vocabularies;
+mod seeds;
 
 use testing::heap::CountingAllocator;
 

@@ -36,7 +36,7 @@ pub(crate) fn try_load(bytes: Vec<u8>, threads: usize) -> Result<Model, LoadErro
     try_load_with(bytes, threads, &options(None))
 }
 
-fn try_load_with(
+pub(crate) fn try_load_with(
     bytes: Vec<u8>,
     threads: usize,
     options: &LoadOptions,

@@ -1,5 +1,6 @@
 //! Prompts with images: rows that are vectors, which an encoder computes in the step.
 
+mod blocks;
 mod encodings;
 mod ends;
 mod pages;
@@ -90,7 +91,7 @@ pub(crate) fn encoder(axes: bool, blocks: bool) -> FakeEncoderConfig {
     FakeEncoderConfig {
         rows_max: 40,
         axes,
-        blocks,
+        block_units: if blocks { 6 } else { 0 },
         log: EncoderLog::default(),
     }
 }
@@ -169,9 +170,9 @@ fn random_parts(random: &mut Random) -> Vec<Part> {
 }
 
 /// Settings from tight to wide.
-fn random_config(random: &mut Random, blocks: bool) -> EngineConfig {
+fn random_config(random: &mut Random) -> EngineConfig {
     EngineConfig {
-        step_tokens: if blocks { 41 } else { 2 } + random.below(20) as usize,
+        step_tokens: 2 + random.below(20) as usize,
         step_target: random.chance(70).then_some(Duration::from_micros(1200)),
         encodings_bytes_max: [100, 1000, 1 << 20][random.below(3) as usize],
         prefix_cache: random.chance(80),
@@ -204,14 +205,15 @@ fn answer_depends_on_the_image() {
 }
 
 /// Promise (Engine): with images, too, tokens do not depend on the cut of a prompt, on that of encodings, on other
-/// sequences, on what is cached, and on draft tokens; for rows on three axes and for rows that see each other.
+/// sequences, on what is cached, and on draft tokens; for rows on three axes and for rows that see each other, whose pass
+/// stops after each unit.
 #[test]
 fn tokens_are_independent_of_cuts_caches_and_the_batch() {
     for seed in 0..150 {
         let mut random = Random(seed);
         let encoder = encoder(seed % 2 == 1, seed % 4 >= 2);
         let late = (seed % 3 == 0).then(LateLog::default);
-        let config = random_config(&mut random, encoder.blocks);
+        let config = random_config(&mut random);
         let mut config_of_model = model();
         config_of_model.dims.pages = 60 + random.below(100) as usize;
         let model = FakeModel::new(config_of_model).predicting();
@@ -313,22 +315,4 @@ fn invalid_inputs_are_rejected_with_field_and_bound() {
     let why = "media has 1 inputs; the model has no encoder for them";
     assert_eq!(rejected(&blind, |_| {}), why);
     assert!(bench.handle.encoder().is_some() && blind.handle.encoder().is_none());
-}
-
-#[test]
-fn rows_of_a_block_fit_in_a_step_or_the_engine_is_refused() {
-    let config = |step_tokens| EngineConfig {
-        step_tokens,
-        ..EngineConfig::default()
-    };
-    let start = |step_tokens, blocks| {
-        let model = FakeModel::new(model()).encoding(encoder(false, blocks));
-        #[expect(clippy::disallowed_methods, reason = "an epoch for virtual time")]
-        let now = std::time::Instant::now();
-        engine::Engine::new(Box::new(model), config(step_tokens), now).map(|_| ())
-    };
-    let refused = start(40, true).expect_err("41 rows are needed");
-    let words = refused.to_string();
-    assert!(words.contains("image") && words.contains("41"), "{words}");
-    assert!(start(41, true).is_ok() && start(2, false).is_ok());
 }

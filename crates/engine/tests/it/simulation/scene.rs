@@ -88,9 +88,6 @@ pub(crate) fn bench(
     };
     let model = model.predicting().encoding(encoder(kind));
     let mut config = config(random);
-    if encoder(kind).blocks {
-        config.step_tokens = config.step_tokens.max(IMAGE_ROWS_MAX + 1);
-    }
     if kind.is_multiple_of(5) {
         // Two small images, or less than a large one.
         config.encodings_bytes_max = 100;
@@ -132,7 +129,12 @@ fn encoder(kind: u64) -> FakeEncoderConfig {
     FakeEncoderConfig {
         rows_max: IMAGE_ROWS_MAX,
         axes: kind % 4 == 1 || kind % 4 == 3,
-        blocks: kind % 4 >= 2,
+        // Up to 5 units, of which a step may have few.
+        block_units: if kind % 4 >= 2 {
+            1 + kind as usize % 5
+        } else {
+            0
+        },
         log: EncoderLog::default(),
     }
 }

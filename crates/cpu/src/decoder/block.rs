@@ -1,0 +1,217 @@
+//! The pass over a block, in units: rows that see each other.
+//!
+//! Between two units nothing is kept but the rows of the stream, and the keys and values in their pages. The first unit of a
+//! layer stores the keys and values of all rows; then each unit takes a chunk of the rows through the rest of the layer. After the
+//! last layer that stores, nothing is left to compute. A chunk has as many rows as take some fifty milliseconds of two
+//! cores, or as fit the workspace: neither the size of a block nor that of the model makes a unit long.
+
+use super::rows::Rows;
+use super::scratch::Buffer;
+use super::{BlockInput, Config, Decoder, Dims, ForwardError, Weights};
+use crate::norm;
+use model::{AdapterSet, Batch};
+use std::ops::Range;
+use weights::parameters::Layer;
+
+/// Products of a unit, by which the rows of a chunk are chosen.
+const UNIT_PRODUCTS: usize = 12_000_000_000;
+
+/// Fewer rows are no chunk: each reads all weights of the layer.
+const CHUNK_ROWS_MIN: usize = 16;
+
+/// No pass is under way.
+const NO_BLOCK: ForwardError = ForwardError::BadBatch("no block is under way");
+
+/// The pass that is under way.
+pub(super) struct BlockPass {
+    /// Positions of the rows; empty: none is under way.
+    positions: Range<usize>,
+    /// Page table of the sequence.
+    pages: Vec<u32>,
+    adapters: AdapterSet,
+    /// The residual stream of the rows (dim). Grows to the largest block.
+    stream: Buffer,
+    chunk_rows: usize,
+    /// The next unit.
+    unit: usize,
+}
+
+impl BlockPass {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            positions: 0..0,
+            pages: Vec::new(),
+            adapters: AdapterSet::NONE,
+            stream: Buffer::new(0, config.dim),
+            chunk_rows: 1,
+            unit: 0,
+        }
+    }
+
+    /// Resident bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.stream.bytes() + size_of_val(&self.pages[..])
+    }
+
+    fn rows(&self) -> usize {
+        self.positions.len()
+    }
+
+    /// Chunks of each layer.
+    fn chunks(&self) -> usize {
+        self.rows().div_ceil(self.chunk_rows)
+    }
+
+    /// Rows of a chunk, counted from the first of the block.
+    fn chunk(&self, number: usize) -> Range<usize> {
+        let first = number * self.chunk_rows;
+        first..(first + self.chunk_rows).min(self.rows())
+    }
+}
+
+/// Rows of a chunk of a block that ends at position `end`.
+fn chunk_rows(config: &Config, dims: &Dims, end: usize) -> usize {
+    let kinds = config.shapes.iter().map(|shape| {
+        let projected = 2 * config.heads * shape.head_dim + 2 * shape.kv_cols();
+        let seen = 2 * config.heads * shape.head_dim * end;
+        let gated = 3 * config.dim * shape.hidden;
+        config.dim * projected + gated + seen
+    });
+    let experts = config
+        .experts
+        .map_or(0, |experts| 3 * config.dim * experts.hidden * experts.used);
+    let products = kinds.max().unwrap_or(0) + experts;
+    let rows = UNIT_PRODUCTS / products.max(1) / CHUNK_ROWS_MIN * CHUNK_ROWS_MIN;
+    rows.max(CHUNK_ROWS_MIN).min(dims.rows_max)
+}
+
+impl Decoder {
+    /// Begins the pass over a block. Returns the number of units.
+    pub(crate) fn begin_block(
+        &mut self,
+        config: &Config,
+        dims: &Dims,
+        batch: &Batch,
+    ) -> Result<usize, ForwardError> {
+        self.block.positions = 0..0;
+        let span = self.rows.check_block(batch, dims)?;
+        self.adapters.check(batch)?;
+        let (block, rows) = (&mut self.block, span.tokens.len());
+        block.pages.clear();
+        block
+            .pages
+            .extend_from_slice(&batch.pages()[span.pages.clone()]);
+        block.adapters = span.adapters;
+        if block.stream.rows() < rows {
+            block.stream = Buffer::new(rows, config.dim);
+        }
+        for row in 0..rows {
+            let vector = batch.vector(row).ok_or(NO_BLOCK)?;
+            let stream = block.stream.rows_mut(row..row + 1);
+            stream.copy_from_slice(&vector[..config.dim]);
+        }
+        block.positions = span.position..span.position + rows;
+        block.chunk_rows = chunk_rows(config, dims, block.positions.end);
+        block.unit = 0;
+        Ok(self.last_stored_layer * block.chunks() + 1)
+    }
+
+    /// Computes the next unit. Returns whether it was the last.
+    pub(crate) fn advance_block(
+        &mut self,
+        config: &Config,
+        weights: &Weights,
+        dims: &Dims,
+    ) -> Result<bool, ForwardError> {
+        if self.block.positions.is_empty() {
+            return Err(NO_BLOCK);
+        }
+        let chunks = self.block.chunks();
+        let (index, number) = (self.block.unit / chunks, self.block.unit % chunks);
+        let layer = &weights.layers[index];
+        self.scratch.set_shape(config.heads, &config.shapes[index]);
+        if number == 0 {
+            for number in 0..chunks {
+                self.read_chunk(config, dims, (index, layer), number);
+                let attention = layer.attention.as_ref();
+                if let Some(stored) = attention.and_then(|layer| layer.key_value.as_ref()) {
+                    self.load_normed();
+                    self.store_keys_and_values(config, index, stored);
+                }
+            }
+        }
+        if index == self.last_stored_layer {
+            self.block.positions = 0..0;
+            return Ok(true);
+        }
+        if number > 0 || chunks > 1 {
+            self.read_chunk(config, dims, (index, layer), number);
+        }
+        self.advance_chunk(config, (index, layer));
+        let rows = self.block.chunk(number);
+        let stream = self.scratch.stream.head(rows.len());
+        self.block.stream.rows_mut(rows).copy_from_slice(stream);
+        self.block.unit += 1;
+        Ok(false)
+    }
+
+    /// Reads a chunk's rows: stream, angles, and the input of the layer's attention.
+    fn read_chunk(
+        &mut self,
+        config: &Config,
+        dims: &Dims,
+        (index, layer): (usize, &Layer),
+        number: usize,
+    ) {
+        let block = &self.block;
+        let chunk = block.chunk(number);
+        let first = block.positions.start;
+        let positions = first + chunk.start..first + chunk.end;
+        let sight = config.sees_block(index).then_some(block.positions.end);
+        self.rows
+            .read_chunk(positions, sight, (&block.pages, block.adapters), dims);
+        self.adapters.read(&self.rows);
+        self.angles(config);
+        let (isa, dim, eps) = (self.isa, config.dim, config.norm_eps);
+        let from = &self.block.stream;
+        let stream = self.scratch.stream.head_mut(chunk.len());
+        let normed = self.scratch.normed.head_mut(chunk.len());
+        self.pool
+            .rows2((stream, dim), (normed, dim), |row, stream, normed| {
+                stream.copy_from_slice(from.row(chunk.start + row));
+                norm::read_input(&layer.attention_input, isa, eps, stream, normed);
+            });
+    }
+
+    /// Takes the rows of a chunk through the rest of a layer.
+    fn advance_chunk(&mut self, config: &Config, (index, layer): (usize, &Layer)) {
+        if let Some(attention) = &layer.attention {
+            self.load_normed();
+            let pages = std::mem::take(&mut self.block.pages);
+            self.attention(config, index, attention, &pages);
+            self.block.pages = pages;
+            let post = layer.attention_post_norm.as_ref();
+            self.add_update(config, post, None, &layer.hidden_input);
+        }
+        // The input of the next layer is read from the stream.
+        self.feed(config, index, layer, &BlockInput::Stream);
+    }
+}
+
+impl Rows {
+    /// Reads rows of a block: each sees the positions up to `sight`, or up to its own.
+    fn read_chunk(
+        &mut self,
+        positions: Range<usize>,
+        sight: Option<usize>,
+        (pages, adapters): (&[u32], AdapterSet),
+        dims: &Dims,
+    ) {
+        self.clear();
+        for position in positions {
+            let end = sight.unwrap_or(position + 1);
+            self.push_row(position, end, (pages, 0..pages.len()), dims.page_tokens);
+            self.adapters.push(adapters);
+        }
+    }
+}

@@ -1,0 +1,842 @@
+//! Towers in safetensors and inside of a text model's GGUF: the rows of the same tower as `mmproj`, bit for bit, and errors
+//! that name the field or the tensor. `tools/oracle/saved_towers.py` wrote the folders, as transformers saves them.
+//!
+//! Promise (Models): a tower in safetensors of transformers' classes, or inside of a model's own GGUF, gives the bits of the
+//! same tower as `mmproj`, with F32, F16 and BF16; the text of such a model gives the bits of a text without a tower.
+
+use crate::support::saved::{Saved, Stored, file};
+use crate::support::{ids, logits, options, try_load};
+use crate::tower_goldens::{Golden, goldens, least_cosine, stored_as};
+use cpu::{Model, Tower, TowerAlone};
+use half::{bf16, f16};
+use kernels::{Format, Isa, Pool};
+use model::Forward;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use synth::{VISION_PRESETS, VisionSpec};
+use weights::ModelFiles;
+use weights::gguf::{Gguf, GgufWriter, TensorKind, TensorPlan};
+use weights::safetensors::Safetensors;
+use weights::vision::{EmbeddedTower, VisionConfig};
+
+/// Cases whose models were saved.
+const SAVED: [&str; 6] = [
+    "idefics3",
+    "gemma3",
+    "qwen3vl",
+    "qwen2.5vl",
+    "internvl",
+    "lfm2vl",
+];
+const FORMATS: [(&str, Format); 3] = [
+    ("F32", Format::F32),
+    ("F16", Format::F16),
+    ("BF16", Format::BF16),
+];
+
+fn golden(name: &str) -> Golden {
+    goldens()
+        .into_iter()
+        .find(|golden| golden.name == name)
+        .unwrap()
+}
+
+/// The numbers of a tensor of floats.
+fn floats(kind: Format, bytes: &[u8]) -> Vec<f32> {
+    let halves = |number: fn([u8; 2]) -> f32| {
+        bytes
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(move |two| number(*two))
+            .collect()
+    };
+    match kind {
+        Format::F32 => bytes
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|four| f32::from_le_bytes(*four))
+            .collect(),
+        Format::F16 => halves(|two| f16::from_le_bytes(two).to_f32()),
+        _ => halves(|two| bf16::from_le_bytes(two).to_f32()),
+    }
+}
+
+/// The bytes of numbers in a format of floats.
+fn encoded(kind: Format, floats: &[f32]) -> Vec<u8> {
+    match kind {
+        Format::F32 => floats.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Format::F16 => floats
+            .iter()
+            .flat_map(|x| f16::from_f32(*x).to_le_bytes())
+            .collect(),
+        _ => floats
+            .iter()
+            .flat_map(|x| bf16::from_f32(*x).to_le_bytes())
+            .collect(),
+    }
+}
+
+/// A number as the format has it.
+fn rounded(kind: Format, number: f32) -> f32 {
+    floats(kind, &encoded(kind, &[number]))[0]
+}
+
+/// The tensors of a file that transformers wrote in F16, in another format.
+fn saved_tensors(name: &str, (dtype, kind): (&str, Format)) -> Vec<Stored> {
+    let bytes = golden(name).file("safetensors");
+    let len = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: Map<String, Value> = serde_json::from_slice(&bytes[8..8 + len]).unwrap();
+    let data = &bytes[8 + len..];
+    let number = |value: &Value| value.as_u64().unwrap();
+    let entries = header.iter().filter(|(name, _)| *name != "__metadata__");
+    entries
+        .map(|(name, entry)| {
+            assert_eq!(entry["dtype"], "F16");
+            let [start, end] = [0, 1].map(|at| number(&entry["data_offsets"][at]) as usize);
+            Stored {
+                name: name.clone(),
+                dtype: dtype.to_owned(),
+                shape: entry["shape"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(number)
+                    .collect(),
+                bytes: encoded(kind, &floats(Format::F16, &data[start..end])),
+            }
+        })
+        .collect()
+}
+
+/// The configuration of a case's model, and the image processor's file.
+fn configs(name: &str) -> (Value, Value) {
+    let config = serde_json::from_slice(&golden(name).file("config.json")).unwrap();
+    let (mean, std) = match name {
+        "internvl" => ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+        "qwen2.5vl" => (
+            [0.48145466, 0.4578275, 0.40821073],
+            [0.26862954, 0.26130258, 0.27577711],
+        ),
+        _ => ([0.5; 3], [0.5; 3]),
+    };
+    let mut processor = json!({"image_mean": mean, "image_std": std});
+    processor["size"] = match name {
+        "idefics3" => json!({"longest_edge": 64}),
+        "gemma3" | "internvl" => json!({"height": 64, "width": 64}),
+        "lfm2vl" => json!({"height": 512, "width": 512}),
+        _ => json!({"shortest_edge": 256, "longest_edge": 65536}),
+    };
+    if name == "lfm2vl" {
+        processor["min_image_tokens"] = json!(4);
+        processor["max_image_tokens"] = json!(256);
+    }
+    if name == "idefics3" {
+        processor["max_image_size"] = json!({"longest_edge": 64});
+    }
+    (config, processor)
+}
+
+fn saved(name: &str, tensors: &[Stored], (config, processor): &(Value, Value)) -> Saved {
+    let saved = Saved::empty();
+    saved.put("config.json", config.to_string().as_bytes());
+    saved.put("preprocessor_config.json", processor.to_string().as_bytes());
+    saved.put_weights(tensors, if name == "qwen3vl" { 2 } else { 1 });
+    saved
+}
+
+fn open(saved: &Saved) -> Result<ModelFiles, String> {
+    let tower = Safetensors::open_tower(&saved.folder).map_err(|why| why.to_string())?;
+    tower.map(Into::into).ok_or_else(|| "no tower".to_owned())
+}
+
+fn tower_of(files: ModelFiles) -> Result<TowerAlone, String> {
+    let config = VisionConfig::of_files(&files).map_err(|why| why.to_string())?;
+    load_as(files, config)
+}
+
+fn load_as(files: ModelFiles, config: VisionConfig) -> Result<TowerAlone, String> {
+    let mut pool = Pool::new(2);
+    let tower = Tower::load(files, config, (Isa::detect(), &mut pool), &mut |_| {});
+    tower
+        .map(|tower| TowerAlone::new(tower, pool))
+        .map_err(|why| why.to_string())
+}
+
+/// Bits of the rows of a case's picture.
+fn bits(tower: &mut TowerAlone, golden: &Golden) -> Vec<u32> {
+    let rows = golden.encoded(tower);
+    rows.iter().map(|entry| entry.to_bits()).collect()
+}
+
+/// A GGUF with its tensors changed; `None` leaves one out.
+fn rewritten(
+    bytes: Vec<u8>,
+    keys: impl Fn(&str) -> bool,
+    more: impl Fn(&mut GgufWriter),
+    change: impl Fn(&str, &[u64], Vec<f32>) -> Vec<(String, Vec<u64>, Format, Vec<f32>)>,
+) -> Vec<u8> {
+    let gguf = Gguf::from_bytes(bytes).unwrap();
+    let mut writer = GgufWriter::new();
+    for (key, value) in gguf.metadata().filter(|(key, _)| keys(key)) {
+        writer.value(key, value);
+    }
+    more(&mut writer);
+    let mut contents = Vec::new();
+    for tensor in gguf.tensors() {
+        let numbers = floats(tensor.kind.format().unwrap(), tensor.bytes);
+        for (name, dims, kind, numbers) in change(tensor.name, tensor.dims, numbers) {
+            writer.tensor(TensorPlan {
+                name,
+                dims,
+                kind: TensorKind::from(kind),
+            });
+            contents.push(encoded(kind, &numbers));
+        }
+    }
+    let (mut next, mut out) = (contents.into_iter(), Vec::new());
+    let fill =
+        |_: &TensorPlan, sink: &mut dyn std::io::Write| sink.write_all(&next.next().unwrap());
+    writer.write(&mut out, fill).unwrap();
+    out
+}
+
+/// A case's `mmproj` with numbers of another format; vectors are F32, as converters write them.
+fn mmproj_as(name: &str, kind: Format) -> Vec<u8> {
+    rewritten(
+        golden(name).file("mmproj.gguf"),
+        |_| true,
+        |_| {},
+        |name, dims, mut numbers| {
+            // The norm has one added after it was rounded.
+            let shift = if name == "mm.soft_emb_norm.weight" {
+                1.0
+            } else {
+                0.0
+            };
+            numbers
+                .iter_mut()
+                .for_each(|x| *x = rounded(kind, *x - shift) + shift);
+            let kind = if dims.len() > 1 { kind } else { Format::F32 };
+            vec![(name.to_owned(), dims.to_vec(), kind, numbers)]
+        },
+    )
+}
+
+#[test]
+fn rows_of_safetensors_have_the_bits_of_mmproj() {
+    for name in SAVED {
+        let golden = golden(name);
+        for kind in FORMATS {
+            let gguf = Gguf::from_bytes(mmproj_as(name, kind.1)).unwrap();
+            let mut theirs = tower_of(gguf.into()).unwrap();
+            let folder = saved(name, &saved_tensors(name, kind), &configs(name));
+            let mut ours = tower_of(open(&folder).unwrap()).unwrap();
+            let wanted = VisionConfig {
+                // No row of a tower without a table depends on the size of one.
+                table_edge: ours.tower().config().table_edge,
+                ..theirs.tower().config().clone()
+            };
+            let has_table = wanted.traits.positions.is_some();
+            let table_edge = theirs.tower().config().table_edge;
+            assert!(!has_table || table_edge == wanted.table_edge, "{name}");
+            assert_eq!(*ours.tower().config(), wanted, "{name}");
+            assert!(
+                bits(&mut ours, &golden) == bits(&mut theirs, &golden),
+                "{name} {kind:?}"
+            );
+        }
+    }
+}
+
+/// Names of other versions of transformers, as published files have them.
+#[test]
+fn names_with_and_without_prefixes_are_the_same_tower() {
+    let renames: [(&str, &[(&str, &str)]); 3] = [
+        (
+            "idefics3",
+            &[
+                ("model.vision_model.", "vision_model."),
+                ("model.connector.", "connector."),
+                ("model.text_model.", "text_model."),
+            ],
+        ),
+        (
+            "gemma3",
+            &[
+                ("vision_tower.", "vision_tower.vision_model."),
+                ("multi_modal_projector.", "multi_modal_projector."),
+            ],
+        ),
+        (
+            "gemma3",
+            &[
+                ("vision_tower.", "model.vision_tower."),
+                ("multi_modal_projector.", "model.multi_modal_projector."),
+                ("language_model.model.", "model.language_model."),
+            ],
+        ),
+    ];
+    for (name, pairs) in renames {
+        let (golden, kind) = (golden(name), FORMATS[1]);
+        let mut tensors = saved_tensors(name, kind);
+        let plain = saved(name, &tensors, &configs(name));
+        for tensor in &mut tensors {
+            let pair = pairs
+                .iter()
+                .find(|(start, _)| tensor.name.starts_with(start));
+            if let Some((start, other)) = pair {
+                tensor.name = tensor.name.replacen(start, other, 1);
+            }
+        }
+        let renamed = saved(name, &tensors, &configs(name));
+        let [mut plain_tower, mut other] =
+            [&plain, &renamed].map(|folder| tower_of(open(folder).unwrap()).unwrap());
+        assert!(
+            bits(&mut plain_tower, &golden) == bits(&mut other, &golden),
+            "{name}"
+        );
+        let [mut plain_text, mut other] = [&plain, &renamed].map(|folder| said(text_of(folder)));
+        assert!(plain_text == other, "{name}");
+        plain_text.append(&mut other);
+    }
+}
+
+fn text_of(folder: &Saved) -> Model {
+    let files = Safetensors::open(&folder.folder, None).unwrap_or_else(|why| panic!("{why}"));
+    let pool = Pool::new(2);
+    Model::load(files, Isa::detect(), pool, &options(None), &mut |_| {})
+        .unwrap_or_else(|why| panic!("{why}"))
+}
+
+fn said(mut model: Model) -> Vec<Vec<f32>> {
+    let vocab = model.dims().vocab;
+    logits(&mut model, &ids(4, 40, vocab), 0)
+}
+
+#[test]
+fn text_of_such_a_folder_has_the_bits_of_a_gguf() {
+    for name in &SAVED[1..] {
+        let folder = saved(name, &saved_tensors(name, FORMATS[1]), &configs(name));
+        let gguf = try_load(golden(name).file("text.gguf"), 2).unwrap();
+        let ours = text_of(&folder);
+        assert_eq!(ours.config().deepstack, gguf.config().deepstack, "{name}");
+        assert_eq!(ours.config().rope.axes, gguf.config().rope.axes, "{name}");
+        assert!(said(ours) == said(gguf), "{name}");
+    }
+}
+
+/// Keys and tensors of the text, then those of the tower as Ollama's converter writes them.
+fn of_ollama(name: &str) -> Vec<u8> {
+    let tower = rewritten(
+        golden(name).file("mmproj.gguf"),
+        |_| false,
+        |_| {},
+        |stored, dims, numbers| {
+            let kind = if dims.len() > 1 {
+                Format::F16
+            } else {
+                Format::F32
+            };
+            if name == "gemma3" {
+                return vec![(gemma3_name(stored), dims.to_vec(), kind, numbers)];
+            }
+            if let Some(part) = stored.split_once("attn_qkv.") {
+                let third = numbers.len() / 3;
+                let mut dims = dims.to_vec();
+                *dims.last_mut().unwrap() /= 3;
+                let parts = ["attn_q.", "attn_k.", "attn_v."]
+                    .into_iter()
+                    .zip(numbers.chunks(third));
+                return parts
+                    .map(|(to, numbers)| {
+                        (
+                            format!("{}{to}{}", part.0, part.1),
+                            dims.clone(),
+                            kind,
+                            numbers.to_vec(),
+                        )
+                    })
+                    .collect();
+            }
+            vec![(qwen3_name(stored), dims.to_vec(), kind, numbers)]
+        },
+    );
+    let tower = Gguf::from_bytes(tower).unwrap();
+    let vision = Gguf::from_bytes(golden(name).file("mmproj.gguf")).unwrap();
+    let family = name;
+    let keys = |out: &mut GgufWriter| {
+        let number = |key: &str| vision.u32(&format!("clip.vision.{key}")).unwrap();
+        for key in [
+            "block_count",
+            "embedding_length",
+            "attention.head_count",
+            "patch_size",
+        ] {
+            out.u32(&format!("{family}.vision.{key}"), number(key));
+        }
+        out.f32(
+            &format!("{family}.vision.attention.layer_norm_epsilon"),
+            1e-6,
+        );
+        if family == "gemma3" {
+            out.u32(
+                "gemma3.vision.feed_forward_length",
+                number("feed_forward_length"),
+            );
+            out.u32("gemma3.vision.image_size", number("image_size"));
+            out.u32("gemma3.mm.tokens_per_image", 16);
+        } else {
+            out.u32("qwen3vl.vision.spatial_merge_size", 2);
+            out.u32("qwen3vl.vision.shortest_edge", 256);
+            out.u32("qwen3vl.vision.longest_edge", 65536);
+            out.i32s("qwen3vl.vision.deepstack_visual_indexes", &[0, 1]);
+            out.f32s("qwen3vl.vision.image_mean", &[0.5; 3]);
+            out.f32s("qwen3vl.vision.image_std", &[0.5; 3]);
+        }
+    };
+    joined(
+        golden(name).file("text.gguf"),
+        &tower,
+        |key| key != "qwen3vl.n_deepstack_layers",
+        keys,
+    )
+}
+
+/// A text's file with the tensors of another file.
+fn joined(
+    text: Vec<u8>,
+    tower: &Gguf,
+    kept: impl Fn(&str) -> bool,
+    keys: impl Fn(&mut GgufWriter),
+) -> Vec<u8> {
+    let text = Gguf::from_bytes(text).unwrap();
+    let mut writer = GgufWriter::new();
+    for (key, value) in text.metadata().filter(|(key, _)| kept(key)) {
+        writer.value(key, value);
+    }
+    keys(&mut writer);
+    let mut contents = Vec::new();
+    let second = tower.tensor("v.patch_embed.weight.1");
+    for tensor in text.tensors().chain(tower.tensors()) {
+        let mut plan = TensorPlan {
+            name: tensor.name.to_owned(),
+            dims: tensor.dims.to_vec(),
+            kind: tensor.kind,
+        };
+        match (tensor.name, &second) {
+            ("v.patch_embed.weight.1", _) => continue,
+            ("v.patch_embed.weight", Some(second)) => {
+                // Both frames of each channel of each kernel, one after the other.
+                let area = (tensor.dims[0] * tensor.dims[1] * 2) as usize;
+                let pairs = tensor.bytes.chunks(area).zip(second.bytes.chunks(area));
+                plan.dims = vec![
+                    tensor.dims[0],
+                    tensor.dims[1],
+                    2,
+                    tensor.dims[2] * tensor.dims[3],
+                ];
+                contents.push(pairs.flat_map(|(a, b)| [a, b].concat()).collect());
+            }
+            _ => contents.push(tensor.bytes.to_vec()),
+        }
+        writer.tensor(plan);
+    }
+    let (mut next, mut out) = (contents.into_iter(), Vec::new());
+    let fill =
+        |_: &TensorPlan, sink: &mut dyn std::io::Write| sink.write_all(&next.next().unwrap());
+    writer.write(&mut out, fill).unwrap();
+    out
+}
+
+fn renamed(rules: &[(&str, &str)], name: &str) -> String {
+    rules.iter().fold(name.to_owned(), |name, (to, from)| {
+        name.replacen(from, to, 1)
+    })
+}
+
+/// The name of Ollama's converter: transformers' with `v` and `blk`.
+fn gemma3_name(name: &str) -> String {
+    renamed(
+        &[
+            ("v.patch_embedding", "v.patch_embd"),
+            ("v.position_embedding", "v.position_embd"),
+            ("v.post_layernorm", "v.post_ln"),
+            (".layer_norm1", ".ln1"),
+            (".layer_norm2", ".ln2"),
+            (".attn_output", ".attn_out"),
+            (".mlp.fc1", ".ffn_up"),
+            (".mlp.fc2", ".ffn_down"),
+            ("mm.mm_input_projection", "mm.input_projection"),
+            ("mm.mm_soft_emb_norm", "mm.soft_emb_norm"),
+        ],
+        name,
+    )
+}
+
+fn qwen3_name(name: &str) -> String {
+    renamed(
+        &[
+            ("v.pos_embed", "v.position_embd"),
+            ("v.patch_embed.", "v.patch_embd."),
+            ("v.merger.norm", "v.post_ln"),
+            ("v.merger.linear_fc1", "mm.0"),
+            ("v.merger.linear_fc2", "mm.2"),
+            (".mlp.linear_fc1", ".ffn_up"),
+            (".mlp.linear_fc2", ".ffn_down"),
+            (".norm1", ".ln1"),
+            (".norm2", ".ln2"),
+            ("v.deepstack_merger.0.", "v.deepstack.0."),
+            ("v.deepstack_merger.1.", "v.deepstack.1."),
+            (".linear_fc1", ".fc1"),
+            (".linear_fc2", ".fc2"),
+        ],
+        name,
+    )
+}
+
+fn embedded(bytes: Vec<u8>) -> Result<ModelFiles, String> {
+    let gguf = Gguf::from_bytes(bytes).map_err(|why| why.to_string())?;
+    let tower = EmbeddedTower::of(gguf).map_err(|why| why.to_string())?;
+    tower.map(Into::into).ok_or_else(|| "no tower".to_owned())
+}
+
+#[test]
+fn tower_inside_of_a_models_file_has_the_bits_of_mmproj() {
+    for name in ["gemma3", "qwen3vl"] {
+        let golden = golden(name);
+        let mut theirs =
+            tower_of(Gguf::from_bytes(golden.file("mmproj.gguf")).unwrap().into()).unwrap();
+        let text = said(try_load(golden.file("text.gguf"), 2).unwrap());
+        let mmproj = Gguf::from_bytes(golden.file("mmproj.gguf")).unwrap();
+        let with_clip = joined(
+            golden.file("text.gguf"),
+            &mmproj,
+            |_| true,
+            |out| {
+                for (key, value) in mmproj
+                    .metadata()
+                    .filter(|(key, _)| key.starts_with("clip."))
+                {
+                    out.value(key, value);
+                }
+            },
+        );
+        for bytes in [of_ollama(name), with_clip] {
+            let mut ours = tower_of(embedded(bytes.clone()).unwrap()).unwrap();
+            assert_eq!(ours.tower().config(), theirs.tower().config(), "{name}");
+            assert!(
+                bits(&mut ours, &golden) == bits(&mut theirs, &golden),
+                "{name}"
+            );
+            let model = try_load(bytes, 2).unwrap();
+            assert_eq!(
+                model.config().deepstack,
+                ours.tower().config().deepstack.len()
+            );
+            assert!(said(model) == text, "{name}");
+        }
+        assert_eq!(
+            embedded(golden.file("text.gguf")).err().as_deref(),
+            Some("no tower")
+        );
+    }
+}
+
+/// Promise (Models): with `vision.quantize` the cosine of each row with that of F32 is at least 0.9995.
+#[test]
+fn rows_of_a_quantized_tower_are_near_those_of_floats() {
+    let mut missed = Vec::new();
+    for golden in goldens() {
+        let bytes = stored_as(golden.file("mmproj.gguf"), Format::F32);
+        let load = |quantize| {
+            let files: ModelFiles = Gguf::from_bytes(bytes.clone()).unwrap().into();
+            let config = VisionConfig {
+                quantize,
+                ..VisionConfig::of_files(&files).unwrap()
+            };
+            load_as(files, config).unwrap()
+        };
+        let [mut floats, mut eight] = [None, Some(Format::Q8_0)].map(load);
+        assert!(
+            eight.tower().bytes().0 < floats.tower().bytes().0,
+            "{}",
+            golden.name
+        );
+        let width = floats.tower().config().projection_dim;
+        let [wanted, found] = [golden.encoded(&mut floats), golden.encoded(&mut eight)];
+        let cosine = least_cosine(&found, &wanted, width);
+        if cosine < 0.9995 {
+            missed.push((golden.name.clone(), cosine));
+        }
+        // The same bits as a file that was quantized before.
+        let stored = stored_as(golden.file("mmproj.gguf"), Format::Q8_0);
+        let mut stored = tower_of(Gguf::from_bytes(stored).unwrap().into()).unwrap();
+        let stored = golden.encoded(&mut stored);
+        let cosine = least_cosine(&found, &stored, width);
+        assert!(cosine >= 0.9995, "{}: {cosine}", golden.name);
+    }
+    assert!(missed.is_empty(), "{missed:?}");
+}
+
+/// Promise (Hostile input and memory): a folder or a model's file with a tower that is not computed, or with a field or tensor
+/// that does not fit, is refused with its name.
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn what_does_not_fit_is_named() {
+    type Change = fn(&mut Value, &mut Value, &mut Vec<Stored>);
+    let rows: [(&str, &str, Change); 17] = [
+        (
+            "idefics3",
+            "projector mllama is not computed",
+            |config, _, _| {
+                config["architectures"] = json!(["MllamaForConditionalGeneration"]);
+            },
+        ),
+        (
+            "idefics3",
+            "projector llama4 is not computed",
+            |config, _, _| {
+                config["architectures"] = json!(["Llama4ForConditionalGeneration"]);
+            },
+        ),
+        ("idefics3", "no tower", |config, _, _| {
+            config["architectures"] = json!(["LlamaForCausalLM"]);
+        }),
+        ("idefics3", "`vision_config` is missing", |config, _, _| {
+            config["vision_config"] = Value::Null;
+        }),
+        (
+            "idefics3",
+            "vision_config.num_attention_heads` is 7",
+            |config, _, _| {
+                config["vision_config"]["num_attention_heads"] = json!(7);
+            },
+        ),
+        (
+            "idefics3",
+            "`vision_config.hidden_act` is gelu_new",
+            |config, _, _| {
+                config["vision_config"]["hidden_act"] = json!("gelu_new");
+            },
+        ),
+        (
+            "idefics3",
+            "vision_config.num_hidden_layers` is 4294967295",
+            |config, _, _| {
+                config["vision_config"]["num_hidden_layers"] = json!(u32::MAX);
+            },
+        ),
+        (
+            "idefics3",
+            "`max_image_size.longest_edge` is 32, must be 64",
+            |_, processor, _| {
+                processor["max_image_size"]["longest_edge"] = json!(32);
+            },
+        ),
+        (
+            "idefics3",
+            "`image_std` has 2 numbers",
+            |_, processor, _| {
+                processor["image_std"] = json!([0.5, 0.5]);
+            },
+        ),
+        (
+            "idefics3",
+            "`text_config.hidden_size` is missing",
+            |config, _, _| {
+                config["text_config"]["hidden_size"] = json!("wide");
+            },
+        ),
+        (
+            "idefics3",
+            "post_layernorm.bias` is missing",
+            |_, _, tensors| {
+                tensors.retain(|tensor| !tensor.name.ends_with("post_layernorm.bias"));
+            },
+        ),
+        (
+            "idefics3",
+            "`model.vision_model.odd.weight` has no part in a tower idefics3",
+            |_, _, tensors| {
+                let mut odd = tensors[0].clone();
+                odd.name = "model.vision_model.odd.weight".to_owned();
+                tensors.push(odd);
+            },
+        ),
+        ("gemma3", "`mm_tokens_per_image` is 15", |config, _, _| {
+            config["mm_tokens_per_image"] = json!(15);
+        }),
+        (
+            "gemma3",
+            "`size.height` is 32, must be 64",
+            |_, processor, _| {
+                processor["size"]["height"] = json!(32);
+            },
+        ),
+        (
+            "qwen3vl",
+            "`vision_config.num_position_embeddings` is 35",
+            |config, _, _| {
+                config["vision_config"]["num_position_embeddings"] = json!(35);
+            },
+        ),
+        (
+            "qwen3vl",
+            "`vision_config.deepstack_visual_indexes` is [2, 1]",
+            |config, _, _| {
+                config["vision_config"]["deepstack_visual_indexes"] = json!([2, 1]);
+            },
+        ),
+        (
+            "qwen3vl",
+            "patch_embed.proj.weight` has 1 channels",
+            |_, _, tensors| {
+                for tensor in tensors
+                    .iter_mut()
+                    .filter(|tensor| tensor.name.ends_with("patch_embed.proj.weight"))
+                {
+                    let dims = [tensor.shape[0] * 3, 1, 2, 8, 8];
+                    tensor.shape = dims.to_vec();
+                }
+            },
+        ),
+    ];
+    for (name, part, change) in rows {
+        let (mut config, mut processor) = configs(name);
+        let mut tensors = saved_tensors(name, FORMATS[1]);
+        change(&mut config, &mut processor, &mut tensors);
+        let folder = saved(name, &tensors, &(config, processor));
+        let said = open(&folder).and_then(tower_of).err().expect(part);
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn keys_of_a_models_file_are_named() {
+    let change = |from: &'static str, to: Option<u32>| {
+        let bytes = of_ollama("gemma3");
+        rewritten(
+            bytes,
+            move |key| key != from,
+            move |out| {
+                if let Some(to) = to {
+                    out.u32(from, to);
+                }
+            },
+            |name, dims, numbers| {
+                let kind = if dims.len() > 1 {
+                    Format::F16
+                } else {
+                    Format::F32
+                };
+                vec![(name.to_owned(), dims.to_vec(), kind, numbers)]
+            },
+        )
+    };
+    for (key, to, part) in [
+        (
+            "gemma3.vision.block_count",
+            None,
+            "`gemma3.vision.block_count` is missing",
+        ),
+        (
+            "gemma3.vision.attention.head_count",
+            Some(7),
+            "`gemma3.vision.attention.head_count` is 7",
+        ),
+        (
+            "gemma3.vision.block_count",
+            Some(3),
+            "tensor `v.blk.2.attn_q.weight` is missing",
+        ),
+        (
+            "gemma3.vision.feed_forward_length",
+            Some(113),
+            "`v.blk.0.mlp.fc1.weight`",
+        ),
+        ("gemma3.mm.tokens_per_image", Some(1), "`v.blk"),
+    ] {
+        let said = embedded(change(key, to))
+            .and_then(tower_of)
+            .map(|_| ())
+            .err();
+        if key == "gemma3.mm.tokens_per_image" {
+            assert_eq!(said, None, "the mean of all patches is a row");
+            continue;
+        }
+        let said = said.expect(part);
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let other = rewritten(
+        of_ollama("gemma3"),
+        |key| key != "general.architecture",
+        |out| {
+            out.str("general.architecture", "llama4");
+        },
+        |name, dims, numbers| vec![(name.to_owned(), dims.to_vec(), Format::F32, numbers)],
+    );
+    let said = embedded(other).and_then(tower_of).err().unwrap();
+    assert!(said.contains("is llama4, must be one of"), "{said}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Bytes of a model's file, and of the header of safetensors, are exchanged: an error, or a tower.
+    #[test]
+    fn damaged_sources_end_with_an_error_or_a_tower(
+        name in prop::sample::select(&["gemma3", "qwen3vl"][..]),
+        changes in prop::collection::vec((0..6000_usize, any::<u8>()), 1..4),
+    ) {
+        let mut inside = of_ollama(name);
+        let mut stored = file(&saved_tensors(name, FORMATS[1]));
+        for (at, byte) in changes {
+            inside[at] = byte;
+            stored[at] = byte;
+        }
+        if let Err(said) = embedded(inside).and_then(tower_of) {
+            prop_assert!(!said.is_empty());
+        }
+        let (folder, config) = (Saved::empty(), configs(name).0);
+        folder.put("config.json", config.to_string().as_bytes());
+        folder.put("model.safetensors", &stored);
+        if let Err(said) = open(&folder).and_then(tower_of) {
+            prop_assert!(!said.is_empty());
+        }
+    }
+}
+
+/// Synthetic towers of every kind keep their bits when they are inside of a text's file.
+#[test]
+fn synthetic_towers_are_found_inside_of_their_texts() {
+    for preset in VISION_PRESETS
+        .iter()
+        .filter(|preset| preset.starts_with("tiny-"))
+    {
+        let spec = VisionSpec::preset(preset).unwrap();
+        let bytes = spec.to_bytes().unwrap();
+        let mmproj = Gguf::from_bytes(bytes.clone()).unwrap();
+        let text = spec.text().unwrap().to_bytes().unwrap();
+        let both = joined(
+            text,
+            &mmproj,
+            |_| true,
+            |out| {
+                for (key, value) in mmproj
+                    .metadata()
+                    .filter(|(key, _)| key.starts_with("clip."))
+                {
+                    out.value(key, value);
+                }
+            },
+        );
+        let ours = VisionConfig::of_files(&embedded(both).unwrap()).unwrap();
+        assert_eq!(
+            ours,
+            VisionConfig::of_files(&Gguf::from_bytes(bytes).unwrap().into()).unwrap(),
+            "{preset}"
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! Units of the pass over a block, before the batch of the step.
+//!
+//! A call that fails is tried once more, as a lone culprit of a batch is (a fault may pass); then its request ends with `Failed`.
+//! A model that runs ahead computes nothing else meanwhile, so what is in flight lands first.
+
+use super::StepExecution;
+use crate::scheduler::BlockOutcome;
+use model::{AdvanceBlock, Batch, DeviceFault, Forward, ForwardError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use stream::FailCode;
+
+impl StepExecution<'_> {
+    /// Runs the planned units.
+    ///
+    /// # Errors
+    /// The model's device failed.
+    pub(super) fn advance_block(&mut self) -> Result<(), DeviceFault> {
+        let mut units = self.scheduler.block_units_planned();
+        if units > 0 && self.model.ahead().is_some() {
+            self.land()?;
+        }
+        while units > 0 {
+            let batch = &mut self.buffers.batch;
+            let Some(begins) = self.scheduler.put_block(batch) else {
+                break;
+            };
+            let outcome = if begins {
+                begin(&mut *self.model, batch)?
+            } else {
+                units -= 1;
+                advance(&mut *self.model)?
+            };
+            if !self.scheduler.apply_block(outcome) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn begin(model: &mut dyn Forward, batch: &Batch) -> Result<BlockOutcome, DeviceFault> {
+    let begin = |blocks: &mut dyn AdvanceBlock| blocks.begin_block(batch);
+    call(model, begin, BlockOutcome::Begun)
+}
+
+fn advance(model: &mut dyn Forward) -> Result<BlockOutcome, DeviceFault> {
+    let outcome_of = |is_done| {
+        if is_done {
+            BlockOutcome::Done
+        } else {
+            BlockOutcome::Goes
+        }
+    };
+    let advance = |blocks: &mut dyn AdvanceBlock| blocks.advance_block();
+    call(model, advance, outcome_of)
+}
+
+/// Calls the model.
+///
+/// # Errors
+/// The device failed.
+fn call<T>(
+    model: &mut dyn Forward,
+    act: impl FnOnce(&mut dyn AdvanceBlock) -> Result<T, ForwardError>,
+    outcome_of: impl FnOnce(T) -> BlockOutcome,
+) -> Result<BlockOutcome, DeviceFault> {
+    let missing = ForwardError::BadBatch("the model has no blocks");
+    let called = catch_unwind(AssertUnwindSafe(|| match model.blocks() {
+        Some(blocks) => act(blocks),
+        None => Err(missing),
+    }));
+    Ok(match called {
+        Ok(Ok(given)) => outcome_of(given),
+        Ok(Err(ForwardError::Device(fault))) => return Err(fault),
+        Ok(Err(ForwardError::NotFinite { .. })) => BlockOutcome::Failed(FailCode::NotFinite),
+        Ok(Err(_)) => BlockOutcome::Failed(FailCode::Inference),
+        Err(_) => BlockOutcome::Failed(FailCode::Panic),
+    })
+}
