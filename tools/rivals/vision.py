@@ -37,6 +37,7 @@ class Encoder:
 
     def __init__(self, mmproj, text, threads):
         low.llama_log_set(SILENT, None)
+        mtmd.mtmd_log_set(SILENT, None)
         low.llama_backend_init()
         self.model = low.llama_model_load_from_file(str(text).encode(), low.llama_model_default_params())
         params = mtmd.mtmd_context_params_default()
