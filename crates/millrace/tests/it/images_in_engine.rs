@@ -22,6 +22,16 @@ use weights::vision::VisionConfig;
 
 const PAGE: usize = 16;
 const TOKENS: usize = 40;
+const PRESETS: [&str; 8] = [
+    "tiny-idefics3",
+    "tiny-qwen3vl_merger",
+    "tiny-gemma3",
+    "tiny-qwen2.5vl_merger",
+    "tiny-pixtral",
+    "tiny-mlp",
+    "tiny-gemma4v",
+    "tiny-gemma4uv",
+];
 
 /// An engine with a model that has a tower.
 struct Bench {
@@ -201,16 +211,7 @@ fn text(seed: u32, len: u32) -> Part {
 
 #[test]
 fn answers_have_equal_bits_in_every_engine() {
-    for preset in [
-        "tiny-idefics3",
-        "tiny-qwen3vl_merger",
-        "tiny-gemma3",
-        "tiny-qwen2.5vl_merger",
-        "tiny-pixtral",
-        "tiny-mlp",
-        "tiny-gemma4v",
-        "tiny-gemma4uv",
-    ] {
+    for preset in PRESETS {
         let prompts = [
             vec![text(1, 21), Part::Picture(1, (70, 50)), text(2, 9)],
             vec![
@@ -238,6 +239,8 @@ fn answers_have_equal_bits_in_every_engine() {
         assert!(alone.iter().all(|said| said.len() == TOKENS), "{preset}");
         assert_ne!(alone[0], alone[4], "{preset}");
         let plain = EngineConfig::default();
+        // Images of LLaVA 1.6 have most rows.
+        let few = if preset == "tiny-mlp" { 18 } else { 10 };
         let engines = [
             (64, 0, plain),
             // Steps smaller than an image, and a cache for less than one.
@@ -251,9 +254,9 @@ fn answers_have_equal_bits_in_every_engine() {
                     ..plain
                 },
             ),
-            // Few pages: sequences are preempted.
+            // Few pages, for the longest prompt: sequences are preempted.
             (
-                10,
+                few,
                 2,
                 EngineConfig {
                     speculation: Speculation::PromptLookup,
@@ -269,7 +272,7 @@ fn answers_have_equal_bits_in_every_engine() {
             assert_eq!(bench.run(&asked, steps), alone, "{preset}, {pages} pages");
             let stats = bench.handle.stats();
             assert!(stats.encodings() > 0 && stats.prefix_hit_tokens() > 0);
-            assert!(pages > 10 || stats.preemptions() > 0, "{preset}");
+            assert!(pages > few || stats.preemptions() > 0, "{preset}");
         }
     }
 }
