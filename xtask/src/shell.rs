@@ -125,13 +125,7 @@ pub(crate) fn cargo_program(name: &str, version: &str) -> Result<PathBuf, String
 pub(crate) fn node_modules(name: &str, packages: &[&str]) -> Result<Option<PathBuf>, String> {
     let folder = root().join("target").join("node").join(name);
     let stamp = folder.join("packages.txt");
-    let variables = env.iter().map(|(name, value)| format!("{name}={value}"));
-    let wanted: Vec<String> = packages
-        .iter()
-        .map(|package| (*package).to_owned())
-        .chain(variables)
-        .collect();
-    let wanted = wanted.join("\n");
+    let wanted = packages.join("\n");
     if std::fs::read_to_string(&stamp).is_ok_and(|have| have == wanted) {
         return Ok(Some(folder));
     }
