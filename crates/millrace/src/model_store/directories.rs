@@ -56,7 +56,7 @@ pub(super) struct ModelFile {
 pub(super) struct ModelDirectories {
     directories: Vec<PathBuf>,
     quantize: Option<Quantize>,
-    facts: Mutex<HashMap<PathBuf, CachedFacts>>,
+    facts: Mutex<HashMap<(PathBuf, Option<PathBuf>), CachedFacts>>,
 }
 
 /// A file's facts, valid while size and modification times are these.
@@ -136,15 +136,17 @@ impl ModelDirectories {
         let (bytes, modified) = (metadata.len(), metadata.modified().ok()?);
         let folder = path.parent().and_then(|folder| folder.metadata().ok());
         let folder_modified = folder.and_then(|folder| folder.modified().ok());
+        // Two names of Ollama's may share a model's file, and have different projectors.
+        let key = (path.to_owned(), tower.map(Path::to_owned));
         let mut known = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(read) = known.get(path)
+        if let Some(read) = known.get(&key)
             && (read.bytes, read.modified, read.folder_modified)
                 == (bytes, modified, folder_modified)
         {
             return read.facts.clone();
         }
         let source = ModelSource::of_file(String::new(), path.to_owned());
-        let source = source.with_tower(tower.map(Path::to_owned));
+        let source = source.with_tower(key.1.clone());
         let facts = match read_facts(&source, self.quantize) {
             Ok(facts) => Some(Arc::new(facts)),
             Err(why) => {
@@ -161,7 +163,7 @@ impl ModelDirectories {
             folder_modified,
             facts: facts.clone(),
         };
-        known.insert(path.to_owned(), read);
+        known.insert(key, read);
         facts
     }
 }

@@ -295,6 +295,8 @@ const OTHER_CLASSES: &[(&str, &str)] = &[
     ("PaliGemmaForConditionalGeneration", "paligemma"),
     ("Phi4MultimodalForCausalLM", "phi4"),
     ("KimiVLForConditionalGeneration", "kimivl"),
+    ("MiniCPMV", "resampler"),
+    ("MiniCPMO", "resampler"),
 ];
 
 /// The kind of tower of a class.
