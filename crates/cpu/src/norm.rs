@@ -1,7 +1,7 @@
-//! Norms of rows: RMS norm and layer norm.
+//! Norms of rows: RMS norm and layer norm. Matrices with a bias.
 
-use kernels::{Isa, add_assign, rms_norm, rms_norm_in_place};
-use weights::parameters::{BlockInput, Norm};
+use kernels::{Activations, Isa, Pool, add_assign, matmul, rms_norm, rms_norm_in_place};
+use weights::parameters::{BlockInput, Linear, Norm};
 
 /// Elements that are summed side by side, so that the loop vectorizes.
 const SUMS: usize = 16;
@@ -112,6 +112,20 @@ pub(crate) fn keep_largest(row: &mut [f32], deviations: f32) {
     let cutoff = mean + (squares / (row.len() - 1) as f32).sqrt() * deviations;
     row.iter_mut()
         .for_each(|entry| *entry = (*entry - cutoff).max(0.0));
+}
+
+/// Matrix multiplication and bias.
+pub(crate) fn project(
+    isa: Isa,
+    pool: &mut Pool,
+    linear: &Linear,
+    x: &Activations,
+    out: &mut [f32],
+) {
+    matmul(pool, &linear.weight, x, out);
+    if let Some(bias) = &linear.bias {
+        pool.rows(out, bias.len(), |_, row| add_assign(isa, row, bias));
+    }
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@
 
 use cpu::{LoadOptions, Model, PAGE_TOKENS};
 use engine::{
-    Choice, Constraint, Engine, EngineConfig, Handle, Next, Request, SamplingParams,
-    Speculation, Token,
+    Choice, Constraint, Engine, EngineConfig, Handle, Next, Request, SamplingParams, Speculation,
+    Token,
 };
 use kernels::{Isa, KvKind, Pool};
 use model::Forward;

@@ -6,7 +6,7 @@ use crate::file_stamp::FileStamp;
 use crate::gguf::Gguf;
 use crate::safetensors::Safetensors;
 use crate::tensor_entry::TensorEntry;
-use crate::vision::EmbeddedTower;
+use crate::vision::{EmbeddedTower, VisionConfig, is_of_images};
 use crate::{Config, ConfigError, LoadError};
 use kernels::Pool;
 use std::borrow::Cow;
@@ -42,6 +42,24 @@ impl ModelFiles {
             Self::Safetensors(safetensors) => safetensors.config(context_max),
             Self::Embedded(tower) => Config::from_gguf(tower.metadata(), context_max),
         }
+    }
+
+    /// The configuration of the tower in these files.
+    ///
+    /// # Errors
+    /// As for [`VisionConfig::from_gguf`], with the names of keys or fields in the files.
+    pub fn tower_config(&self) -> Result<VisionConfig, ConfigError> {
+        match self {
+            Self::Gguf(gguf) => VisionConfig::from_gguf(gguf),
+            Self::Safetensors(safetensors) => safetensors.tower_config(),
+            Self::Embedded(tower) => tower.config(),
+        }
+    }
+
+    /// Whether there are tensors of a tower of images.
+    pub fn has_tower_tensors(&self) -> bool {
+        let tensors = self.tensors();
+        tensors.iter().any(|tensor| is_of_images(tensor.name))
     }
 
     /// Bytes of all files with weights.
@@ -156,6 +174,12 @@ fn entry<'a>(tensor: &crate::gguf::TensorInfo<'a>) -> TensorEntry<'a> {
         dims: tensor.dims,
         kind: tensor.kind,
         bytes: tensor.bytes.len() as u64,
+    }
+}
+
+impl From<EmbeddedTower> for ModelFiles {
+    fn from(tower: EmbeddedTower) -> Self {
+        Self::Embedded(tower)
     }
 }
 

@@ -4,10 +4,10 @@
 //! prediction runs through attention, a low-rank path beside it, and the feed-forward part; what these changed corrects
 //! all states. The coefficients of both steps depend on the row. After the last layer, the states are averaged.
 
-use super::layer::project;
 use super::scratch::Buffer;
 use super::{BlockInput, Config, Decoder, Dims, Layer, add_assign, matmul, scale};
 use crate::norm;
+use crate::norm::project;
 use kernels::{MatrixStack, RowGroup, add_scaled, matmul_groups, softcap};
 use std::f32::consts::FRAC_1_SQRT_2;
 use weights::config::altup::{ACTIVE, LAUREL_RANK, STATES};

@@ -2,10 +2,10 @@
 
 use super::caches::HeadCache;
 use super::heads::Heads;
-use super::layer::project;
 use super::rotation::HeadRotation;
 use super::{Attention, Config, Decoder, KeyValue, scale};
 use crate::norm;
+use crate::norm::project;
 use kernels::{AttentionParams, Window, attend, sigmoid_mul};
 
 impl Decoder {

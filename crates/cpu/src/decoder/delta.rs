@@ -4,10 +4,10 @@
 //! has a matrix as its state, which forgets by a factor and is corrected towards the value that the key stands for; the
 //! output is what the state says of the query, normalized and gated.
 
-use super::layer::project;
 use super::recurrent::{ScanScratch, softplus};
 use super::{Config, Decoder};
 use crate::norm;
+use crate::norm::project;
 use kernels::{Convolution, Isa, ScanRows, ScanShape, l2_norm_in_place, scan, silu_mul};
 use weights::parameters::DeltaNet;
 

@@ -5,11 +5,11 @@
 //! projection turns into its value. Both projections are products of groups of rows, one group for each head, and so of equal
 //! bits in every batch.
 
-use super::layer::project;
 use super::rotation::HeadRotation;
 use super::scratch::Buffer;
 use super::{Config, Decoder};
 use crate::norm;
+use crate::norm::project;
 use kernels::{Activations, Isa, MatrixStack, Pool, RowGroup, matmul_groups};
 use model::Dims;
 use weights::config::LatentConfig;

@@ -1,7 +1,7 @@
 //! One layer: attention, then feed-forward.
 
 use super::{BlockInput, Config, Decoder, Dense, Gate, Layer, Linear, add_assign, matmul, scale};
-use crate::norm::{self, keep_largest, sum_of_products};
+use crate::norm::{self, keep_largest, project, sum_of_products};
 use kernels::{Activations, Isa, Pool, clamped_swiglu_mul, gelu_mul, silu_mul, squared_relu_mul};
 use weights::parameters::{Norm, Recurrent};
 
@@ -260,19 +260,5 @@ pub(super) fn activate<'a>(
         Gate::ClampedSwiglu => pool.rows(gate, hidden, |row, gate| {
             clamped_swiglu_mul(isa, gate, up(row));
         }),
-    }
-}
-
-/// Matrix multiplication and bias.
-pub(crate) fn project(
-    isa: Isa,
-    pool: &mut Pool,
-    linear: &Linear,
-    x: &Activations,
-    out: &mut [f32],
-) {
-    matmul(pool, &linear.weight, x, out);
-    if let Some(bias) = &linear.bias {
-        pool.rows(out, bias.len(), |_, row| add_assign(isa, row, bias));
     }
 }

@@ -4,10 +4,10 @@
 //! has a matrix as its state, which decays and takes the value in where the key stands; the output is what the state says of
 //! the query, plus the value by a factor, gated and normalized.
 
-use super::layer::project;
 use super::recurrent::{ScanScratch, softplus};
 use super::{Config, Decoder};
 use crate::norm;
+use crate::norm::project;
 use kernels::{Convolution, ScanRows, add_scaled, scan, silu_mul};
 use weights::parameters::Mamba;
 

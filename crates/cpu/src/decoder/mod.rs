@@ -40,7 +40,6 @@ use caches::LayerCaches;
 use experts::ExpertScratch;
 use kernels::{Isa, KvError, KvKind, PackError, Pool, Rope, add_assign, matmul, scale};
 use latent::LatentScratch;
-pub(crate) use layer::project;
 use model::{Batch, Dims, ForwardError};
 use mtp::MtpScratch;
 use per_layer::PerLayerScratch;

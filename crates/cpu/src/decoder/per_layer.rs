@@ -4,10 +4,10 @@
 //! of the token's embedding. At its end, a layer multiplies its input with a gate that reads the stream, and adds the
 //! product, projected and normalized, to the stream.
 
-use super::layer::project;
 use super::scratch::Buffer;
 use super::{Config, Decoder, Dims, matmul, scale};
 use crate::norm;
+use crate::norm::project;
 use kernels::{Isa, add_scaled, dequantize, gelu_mul};
 use model::VECTOR;
 use std::f32::consts::FRAC_1_SQRT_2;

@@ -1,7 +1,7 @@
 //! A convolution over time between two gates (LFM2).
 
 use super::Decoder;
-use super::layer::project;
+use crate::norm::project;
 use kernels::{Convolution, add_mul};
 use weights::parameters::ShortConv;
 

@@ -1,7 +1,7 @@
 //! The head on hidden states: projections of a few rows at a time, so that the workspace stays small.
 
-use super::project;
 use super::scratch::Buffer;
+use crate::norm::project;
 use kernels::{Activations, Isa, Pool};
 use model::Dims;
 use weights::config::{Config, StateHead};

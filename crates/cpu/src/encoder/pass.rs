@@ -7,9 +7,9 @@
 //! As in a decoder, the arithmetic of a row never depends on other texts of the batch.
 
 use super::scratch::EncoderScratch;
-use crate::decoder::project;
 use crate::decoder::rows::Rows;
 use crate::norm::layer_norm;
+use crate::norm::project;
 use kernels::{
     AttentionParams, Isa, KvCache, KvError, Pool, Rope, add_assign, attend, gelu_mul, silu_mul,
 };

@@ -1,8 +1,8 @@
 //! Projectors, between a tower and the text: neighbors become one row, block by block.
 
 use super::TowerPass;
-use crate::decoder::project;
 use crate::norm;
+use crate::norm::project;
 use kernels::{Matrix, Pool, add_assign, gelu_erf_in_place, matmul, rms_norm_in_place, scale};
 use std::ops::Range;
 use weights::parameters::{Merger, Norm, TowerHead, TowerWeights};

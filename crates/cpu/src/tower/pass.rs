@@ -1,9 +1,9 @@
 //! The layers of a tower: patches in, a stream of patches out, block by block.
 
 use super::TowerPass;
-use crate::decoder::project;
 use crate::decoder::scratch::Buffer;
 use crate::norm;
+use crate::norm::project;
 use kernels::{
     Activations, DenseSpan, Isa, Matrix, Pool, add_assign, gelu_erf_in_place, gelu_mul, matmul,
     quick_gelu_in_place, silu_in_place, silu_mul,

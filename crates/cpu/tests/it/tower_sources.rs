@@ -152,7 +152,7 @@ fn open(saved: &Saved) -> Result<ModelFiles, String> {
 }
 
 fn tower_of(files: ModelFiles) -> Result<TowerAlone, String> {
-    let config = VisionConfig::of_files(&files).map_err(|why| why.to_string())?;
+    let config = files.tower_config().map_err(|why| why.to_string())?;
     load_as(files, config)
 }
 
@@ -555,7 +555,7 @@ fn rows_of_a_quantized_tower_are_near_those_of_floats() {
             let files: ModelFiles = Gguf::from_bytes(bytes.clone()).unwrap().into();
             let config = VisionConfig {
                 quantize,
-                ..VisionConfig::of_files(&files).unwrap()
+                ..files.tower_config().unwrap()
             };
             load_as(files, config).unwrap()
         };
@@ -834,10 +834,12 @@ fn synthetic_towers_are_found_inside_of_their_texts() {
                 }
             },
         );
-        let ours = VisionConfig::of_files(&embedded(both).unwrap()).unwrap();
+        let ours = embedded(both).unwrap().tower_config().unwrap();
         assert_eq!(
             ours,
-            VisionConfig::of_files(&Gguf::from_bytes(bytes).unwrap().into()).unwrap(),
+            ModelFiles::from(Gguf::from_bytes(bytes).unwrap())
+                .tower_config()
+                .unwrap(),
             "{preset}"
         );
     }

@@ -36,7 +36,7 @@
 //! start             requests that are not started, and the     row_budget      rows of a step and their cost
 //!                   next one to get pages                      speculator      draft tokens, with draft_model or mtp_head
 //! kv_cache          the model's pages and states               begin           updates in flight
-//! timestamps        times known at the next head               notifier        the observer
+//! notifier          the observer, times known at the next head
 //! encodings         rows of inputs, and the encoder's work   blocks          the pass over rows that see each other
 //! crate::disk_cache prefixes on disk
 //! ```
@@ -63,7 +63,6 @@ mod sequence_table;
 mod speculator;
 mod start;
 mod states;
-mod timestamps;
 mod units;
 
 use crate::disk_cache::DiskCache;
@@ -88,7 +87,6 @@ use self::row_budget::RowBudget;
 use self::sequence_table::SequenceTable;
 use self::speculator::Speculator;
 use self::start::{RequestQueue, StartCandidates};
-use self::timestamps::Timestamps;
 
 /// The scheduler: see the module's documentation for the policy and the owners.
 pub(crate) struct Scheduler {

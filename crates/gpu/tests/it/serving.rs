@@ -1,8 +1,8 @@
 //! An engine over a model on a device, in virtual time: with batches started ahead, or step by step.
 
 use engine::{
-    Choice, Constraint, Engine, EngineConfig, Handle, Next, Request, RequestId,
-    SamplingParams, StopCondition, Token, TopLogprob,
+    Choice, Constraint, Engine, EngineConfig, Handle, Next, Request, RequestId, SamplingParams,
+    StopCondition, Token, TopLogprob,
 };
 use model::{Batch, Capabilities, Dims, Forward, ForwardError, PageId};
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use server::TowerFacts;
 use std::path::{Path, PathBuf};
 use weights::gguf::Gguf;
 use weights::safetensors::{self, Safetensors};
-use weights::vision::{EmbeddedTower, VisionConfig, has_tower_tensors, is_tower};
+use weights::vision::{EmbeddedTower, VisionConfig, is_tower};
 use weights::{ConfigError, ModelFiles};
 
 /// Tensor formats of towers, the preferred one first: the usual one, and others by their distance from it.
@@ -90,7 +90,7 @@ impl FittingTower {
         let path = source.file().filter(|_| !source.has_tower())?;
         let files = match model {
             ModelFiles::Safetensors(_) => tower_of_folder(path).transpose()?,
-            _ if has_tower_tensors(model) => tower_of_file(path),
+            _ if model.has_tower_tensors() => tower_of_file(path),
             _ => return None,
         };
         let place = (path.to_owned(), true);
@@ -103,7 +103,7 @@ impl FittingTower {
         (name, model): (&str, &ModelFiles),
     ) -> Result<Self, Failure> {
         let named = |why: ConfigError| Failure::user(format!("{}: {why}", path.display()));
-        let config = VisionConfig::of_files(&files).map_err(named)?;
+        let config = files.tower_config().map_err(named)?;
         let text = model.config(None).map_err(Failure::user)?;
         let fits = config.check_text(name, text.dim, text.deepstack);
         fits.map_err(|why| Failure::user(format!("{}: {why}", path.display())))?;

@@ -22,7 +22,6 @@ use text::{
 };
 use weights::ModelFiles;
 use weights::gguf::{Elements, Text, TokenizerMeta};
-use weights::vision::has_tower_tensors;
 
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
@@ -62,7 +61,7 @@ impl ModelText {
             let mut vocabulary = vocabulary(&meta)?;
             // Ollama's files of models that see images name tokens that have no embedding.
             if let Some(embeddings) = files.tensor("token_embd.weight")
-                && has_tower_tensors(files)
+                && files.has_tower_tensors()
             {
                 vocabulary.tokens.truncate(embeddings.rows());
                 vocabulary.kinds.truncate(embeddings.rows());

@@ -7,8 +7,8 @@
 
 use cpu::{LoadOptions, Model};
 use engine::{
-    Choice, Engine, EngineConfig, Handle, MediaInput, Next, Request,
-    SamplingParams, Speculation, Token,
+    Choice, Engine, EngineConfig, Handle, MediaInput, Next, Request, SamplingParams, Speculation,
+    Token,
 };
 use kernels::{Isa, KvKind, Pool};
 use media::{Detail, Pixels, Size};

@@ -3,9 +3,7 @@
 
 use crate::support::{Folder, millrace, stdout};
 use cpu::{LoadOptions, Model};
-use engine::{
-    Choice, Engine, EngineConfig, Handle, Next, Request, SamplingParams, Token,
-};
+use engine::{Choice, Engine, EngineConfig, Handle, Next, Request, SamplingParams, Token};
 use kernels::{Isa, KvKind, Pool};
 use std::time::{Duration, Instant};
 use stream::{PoolLimits, Read, Reader, SegmentPool};

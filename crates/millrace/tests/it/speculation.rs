@@ -2,10 +2,7 @@
 
 use crate::support::{Folder, millrace, stdout, synth};
 use cpu::{LoadOptions, Model};
-use engine::{
-    Choice, Engine, EngineConfig, Next, Request, SamplingParams, Speculation,
-    Token,
-};
+use engine::{Choice, Engine, EngineConfig, Next, Request, SamplingParams, Speculation, Token};
 use kernels::{Isa, KvKind, Pool};
 use model::Forward;
 use std::time::{Duration, Instant};

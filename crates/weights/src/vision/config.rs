@@ -5,7 +5,7 @@ use super::recipe;
 use crate::config::keys::Keys;
 use crate::config::{architecture_name, grouped, limits};
 use crate::gguf::{Gguf, TensorInfo};
-use crate::{ConfigError, LoadError, ModelFiles};
+use crate::{ConfigError, LoadError};
 use kernels::Format;
 use media::{PatchOrder, Recipe};
 
@@ -117,7 +117,7 @@ impl VisionConfig {
         Self::read(gguf, &|name| gguf.tensor(name))
     }
 
-    /// The same with tensors of another file.
+    /// Reads and checks metadata whose tensors are those of another file.
     pub(super) fn read(gguf: &Gguf, tensors: &NamedTensors<'_>) -> Result<Self, ConfigError> {
         let name = architecture_name(gguf)?;
         if name != ARCHITECTURE {
@@ -177,18 +177,6 @@ impl VisionConfig {
             recipe,
             quantize: None,
         })
-    }
-
-    /// The configuration of a tower in files of any kind.
-    ///
-    /// # Errors
-    /// As for [`VisionConfig::from_gguf`], with the names of keys or fields in the files.
-    pub fn of_files(files: &ModelFiles) -> Result<Self, ConfigError> {
-        match files {
-            ModelFiles::Gguf(gguf) => Self::from_gguf(gguf),
-            ModelFiles::Safetensors(safetensors) => safetensors.tower_config(),
-            ModelFiles::Embedded(tower) => tower.config(),
-        }
     }
 
     /// Elements of a head.

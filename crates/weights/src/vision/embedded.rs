@@ -5,10 +5,10 @@
 //! with its `mmproj` has the keys `clip.*` and llama.cpp's names.
 
 use super::VisionConfig;
+use crate::ConfigError;
 use crate::config::architecture_name;
 use crate::gguf::{Gguf, GgufWriter, TensorInfo, Value};
 use crate::tensor_entry::TensorEntry;
-use crate::{ConfigError, ModelFiles};
 
 /// Beginnings of names of tensors of encoders of images and sound, which no decoder has.
 const TOWER_TENSORS: [&str; 3] = ["v.", "mm.", "a."];
@@ -127,13 +127,8 @@ pub(crate) fn is_tower_tensor(name: &str) -> bool {
     TOWER_TENSORS.iter().any(|start| name.starts_with(start))
 }
 
-/// Whether a model's files have tensors of a tower of images.
-pub fn has_tower_tensors(files: &ModelFiles) -> bool {
-    let tensors = files.tensors();
-    tensors.iter().any(|tensor| is_of_images(tensor.name))
-}
-
-fn is_of_images(name: &str) -> bool {
+/// Whether a tensor belongs to a tower of images.
+pub(crate) fn is_of_images(name: &str) -> bool {
     ["v.", "mm."].iter().any(|start| name.starts_with(start))
 }
 
@@ -154,7 +149,7 @@ impl EmbeddedTower {
     /// The tower of a text model's file; `None`: the file has none.
     ///
     /// # Errors
-    /// A key that cannot be read. Other keys and the tensors are checked by [`VisionConfig::of_files`] and at load.
+    /// A key that cannot be read. Other keys and the tensors are checked by [`EmbeddedTower::config`] and at load.
     pub fn of(gguf: Gguf) -> Result<Option<Self>, ConfigError> {
         if !gguf.tensors().any(|tensor| is_of_images(tensor.name)) {
             return Ok(None);
@@ -344,12 +339,6 @@ impl EmbeddedKeys<'_> {
     /// A number after the family's name.
     fn number(&self, name: &str) -> Option<u32> {
         self.gguf.u32(&format!("{}.{name}", self.family)).ok()
-    }
-}
-
-impl From<EmbeddedTower> for ModelFiles {
-    fn from(tower: EmbeddedTower) -> Self {
-        Self::Embedded(tower)
     }
 }
 

@@ -16,6 +16,6 @@ mod recipe;
 mod tests;
 
 pub use config::{VisionConfig, Windows, is_tower};
-pub(crate) use embedded::is_tower_tensor;
-pub use embedded::{EmbeddedTower, has_tower_tensors};
+pub use embedded::EmbeddedTower;
+pub(crate) use embedded::{is_of_images, is_tower_tensor};
 pub use projector::{Activation, NormKind, Positions, Projector, TowerRopeKind, TowerTraits};

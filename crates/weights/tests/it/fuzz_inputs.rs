@@ -25,7 +25,7 @@ pub(crate) fn mmproj_config(bytes: &[u8], folder: &Path) {
         of_gguf(bytes)
     };
     match found {
-        Ok(Some(files)) => match VisionConfig::of_files(&files) {
+        Ok(Some(files)) => match files.tower_config() {
             Ok(config) => check(&files, &config),
             Err(error) => assert!(!error.to_string().is_empty()),
         },

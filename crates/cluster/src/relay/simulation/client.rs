@@ -2,9 +2,7 @@
 
 use super::engine::{INJECTED, end_of, token_at};
 use super::slots::Slots;
-use engine::{
-    Choice, Handle, Progress, Request, RequestId, RequestUpdate, Token,
-};
+use engine::{Choice, Handle, Progress, Request, RequestId, RequestUpdate, Token};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use stream::{End, Read, Reader, SegmentPool};

@@ -8,10 +8,7 @@
 )]
 
 use engine::fake::{FakeConfig, FakeModel};
-use engine::{
-    Choice, Embedding, Engine, EngineConfig, Pooling, Request, SamplingParams,
-    Token,
-};
+use engine::{Choice, Embedding, Engine, EngineConfig, Pooling, Request, SamplingParams, Token};
 use generate::model_handle::ModelHandle;
 use model::{Dims, Forward};
 use serde_json::{Map, Value as Json};
