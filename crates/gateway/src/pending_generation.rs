@@ -256,7 +256,8 @@ impl PendingGeneration {
             salt: terms.salt,
             deadline: self.deadline,
         };
-        let described = describer.describe(parts, &self.ask.prompts).await?;
+        // In a box: the tasks of all streams are as large as their largest future.
+        let described = Box::pin(describer.describe(parts, &self.ask.prompts)).await?;
         self.body_bytes += described.texts.iter().map(String::len).sum::<usize>();
         put_descriptions(&mut self.ask.prompts, &described.texts);
         self.described = Some(described.usage);
