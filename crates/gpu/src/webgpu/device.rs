@@ -9,7 +9,7 @@ use crate::selftest::Check;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::DeviceFault;
@@ -131,8 +131,35 @@ impl From<wgpu::Error> for DeviceError {
 pub(crate) struct Reading {
     submission: wgpu::SubmissionIndex,
     bytes: u64,
-    /// Whether the buffer is mapped.
-    mapped: Arc<AtomicBool>,
+    mapping: Arc<Mapping>,
+}
+
+/// Whether a buffer is mapped; `None` until the driver has answered. The answer may come on another thread that waits for the device,
+/// a moment after this one's wait has ended.
+#[derive(Default)]
+struct Mapping {
+    done: Mutex<Option<bool>>,
+    answered: Condvar,
+}
+
+/// Longest time between the end of a submission and the answer.
+const MAPPING_MAX: Duration = Duration::from_secs(5);
+
+impl Mapping {
+    fn answer(&self, is_mapped: bool) {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        *done = Some(is_mapped);
+        self.answered.notify_all();
+    }
+
+    /// Waits for the answer.
+    fn is_mapped(&self) -> bool {
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_open = |done: &mut Option<bool>| done.is_none();
+        let waited = self.answered.wait_timeout_while(done, MAPPING_MAX, is_open);
+        let (done, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *done == Some(true)
+    }
 }
 
 /// An open device.
@@ -411,17 +438,17 @@ impl Device {
         bytes: u64,
     ) -> Reading {
         let submission = self.submit(Some(commands));
-        let mapped = Arc::new(AtomicBool::new(false));
+        let mapping = Arc::new(Mapping::default());
         if bytes > 0 {
             self.counters.maps.fetch_add(1, Ordering::Relaxed);
-            let done = Arc::clone(&mapped);
-            let done = move |result: Result<(), _>| done.store(result.is_ok(), Ordering::Release);
+            let to = Arc::clone(&mapping);
+            let done = move |result: Result<(), _>| to.answer(result.is_ok());
             staging.slice(..bytes).map_async(wgpu::MapMode::Read, done);
         }
         Reading {
             submission,
             bytes,
-            mapped,
+            mapping,
         }
     }
 
@@ -438,7 +465,7 @@ impl Device {
             return waited.map(|()| read(bytemuck::cast_slice::<u32, u8>(&[])));
         }
         let slice = staging.slice(..reading.bytes);
-        let view = if reading.mapped.load(Ordering::Acquire) {
+        let view = if waited.is_ok() && reading.mapping.is_mapped() {
             slice.get_mapped_range().ok()
         } else {
             None
