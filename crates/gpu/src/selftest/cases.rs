@@ -119,7 +119,7 @@ pub(super) fn all() -> Vec<Case> {
             cases.extend(Check::Experts(format).cases());
         }
     }
-    cases.extend([norms(), add(), activate(), finish()]);
+    cases.extend([rows::norms(), rows::add(), rows::activate(), rows::finish()]);
     cases.extend([rows::vectors(), rows::adapters(), rows::gather()]);
     cases.push(experts::copy_parts());
     cases.push(recurrent::convolution());
@@ -254,12 +254,12 @@ impl Check {
                 .to_vec(),
             Self::Experts(format) => vec![exact(experts::experts(format, EXPERT_ROWS))],
             Self::ExpertTiles(format) => vec![experts::experts(format, EXPERT_TILED_ROWS)],
-            Self::Norms => vec![norms()],
-            Self::Add => vec![add()],
+            Self::Norms => vec![rows::norms()],
+            Self::Add => vec![rows::add()],
             Self::Vectors => vec![rows::vectors()],
             Self::Adapters => vec![rows::adapters()],
-            Self::Activate => vec![activate()],
-            Self::Finish => vec![finish()],
+            Self::Activate => vec![rows::activate()],
+            Self::Finish => vec![rows::finish()],
             Self::Gather => vec![rows::gather()],
             Self::CopyParts => vec![experts::copy_parts()],
             Self::Convolution => vec![recurrent::convolution()],
@@ -503,120 +503,5 @@ pub(super) fn embed(format: Format) -> Case {
         ..Row::default()
     };
     builder.rows(RowSet::All, &[row(8), row(VECTOR), row(5)], [&[]; 2]);
-    builder.case
-}
-
-fn norms() -> Case {
-    let mut builder = Builder::new("norm".into());
-    for cols in [37, 700] {
-        for whole in [false, true] {
-            let norm = builder.norm(cols, whole);
-            let [input, out] = [0, 1].map(|_| builder.buffer(3, cols));
-            builder.push(Operation::Norm {
-                input,
-                cols,
-                norm,
-                out,
-            });
-        }
-    }
-    for (own_weights, whole) in [(false, false), (false, true), (true, true)] {
-        let (parts, len) = (3, 70);
-        let weights = if own_weights { parts * len } else { len };
-        let norm = builder.norm(weights, whole);
-        let x = builder.buffer(3, parts * len);
-        builder.push(Operation::NormParts {
-            x,
-            parts,
-            len,
-            norm,
-            own_weights,
-        });
-    }
-    builder.plain_rows(3);
-    builder.case
-}
-
-fn add() -> Case {
-    let mut builder = Builder::new("add".into());
-    let cols = 333;
-    for (post, next) in [
-        (None, None),
-        (None, Some(false)),
-        (Some(true), Some(true)),
-        (Some(false), None),
-    ] {
-        let [update, stream, normed] = [0, 1, 2].map(|_| builder.buffer(3, cols));
-        let post = post.map(|whole| builder.norm(cols, whole));
-        let next = next.map(|whole| (builder.norm(cols, whole), normed));
-        builder.push(Operation::Add {
-            update,
-            post,
-            factor: 0.7,
-            stream,
-            stream_factor: 1.3,
-            next,
-            cols,
-        });
-    }
-    builder.plain_rows(3);
-    builder.case
-}
-
-fn activate() -> Case {
-    let mut builder = Builder::new("activate".into());
-    let cols = 300;
-    for activation in [
-        Activation::Silu,
-        Activation::Gelu,
-        Activation::SquaredRelu,
-        Activation::ClampedSwiglu,
-        Activation::Sigmoid,
-        Activation::Identity,
-    ] {
-        let [gate, up, apart] = [0, 1, 2].map(|_| builder.buffer(2, cols));
-        for buffer in [gate, up] {
-            let values = &mut builder.case.buffers[buffer.buffer.0 as usize];
-            values.iter_mut().for_each(|x| *x *= 12.0);
-        }
-        let second = builder.buffer(2, cols);
-        for (up, out) in [
-            (Some(up), apart),
-            (None, second),
-            (Some(up), gate),
-            (Some(gate), up),
-        ] {
-            builder.push(Operation::Activate {
-                activation,
-                gate,
-                up,
-                cols,
-                out,
-            });
-        }
-    }
-    builder.plain_rows(2);
-    builder.case
-}
-
-fn finish() -> Case {
-    let mut builder = Builder::new("finish".into());
-    let cols = 300;
-    for (factor, cap) in [(1.0, None), (3.0, Some(2.0))] {
-        let logits = builder.buffer(2, cols);
-        let values = &mut builder.case.buffers[logits.buffer.0 as usize];
-        values[5] = f32::NAN;
-        values[300] = f32::INFINITY;
-        values[7] = 1e6;
-        let bias = cap.map(|_| builder.vector(cols));
-        builder.push(Operation::Finish {
-            logits,
-            cols,
-            bias,
-            factor,
-            cap,
-        });
-    }
-    builder.plain_rows(2);
     builder.case
 }
