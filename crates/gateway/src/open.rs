@@ -153,7 +153,7 @@ impl ParsedRequest {
         let described = described.map(|(parts, _)| parts.len());
         let entrance = match described {
             // A permit that waits for another model would hold a slot without any work.
-            Some(_) => Entrance::AfterImages(admission),
+            Some(_) => Entrance::AfterImages(Box::new(admission)),
             None => Entrance::Queued(serving.admission.request_permit(admission)?),
         };
         let registered = self.register_stream(handles, admission.deadline, now);

@@ -45,7 +45,7 @@ pub(crate) struct PendingGeneration {
     /// Images of the prompts.
     pub(crate) images: Option<RequestedImages>,
     /// Work of the model that has described images of the prompts.
-    pub(crate) described: Option<DescriptionUsage>,
+    pub(crate) described: Option<Box<DescriptionUsage>>,
     /// The description of a recorded stream, without prompts.
     pub(crate) description: Option<StreamDescription>,
     /// The model's context length when the stream was opened.
@@ -65,7 +65,7 @@ pub(crate) enum Entrance {
     /// With a place in the queue.
     Queued(Ticket),
     /// With a request that is made when another model has described the images.
-    AfterImages(AdmissionRequest),
+    AfterImages(Box<AdmissionRequest>),
 }
 
 impl Entrance {
@@ -230,7 +230,7 @@ impl PendingGeneration {
             Entrance::AfterImages(request) => {
                 self.describe_images().await?;
                 let asked = clock::now();
-                (asked, self.serving.admission.request_permit(request)?)
+                (asked, self.serving.admission.request_permit(*request)?)
             }
         };
         let permit = ticket.await?;
@@ -260,7 +260,7 @@ impl PendingGeneration {
         let described = Box::pin(describer.describe(parts, &self.ask.prompts)).await?;
         self.body_bytes += described.texts.iter().map(String::len).sum::<usize>();
         put_descriptions(&mut self.ask.prompts, &described.texts);
-        self.described = Some(described.usage);
+        self.described = Some(Box::new(described.usage));
         self.images = None;
         Ok(())
     }

@@ -50,7 +50,7 @@ pub struct PreparedPrompt {
     /// The images of these rows for an engine of another process ([`PreparedPrompt::attach_files`]).
     pub files: Option<PromptFiles>,
     /// Work of the model that described images of the request, in one of its prompts.
-    pub described: Option<DescriptionUsage>,
+    pub described: Option<Box<DescriptionUsage>>,
 }
 
 /// A rendered conversation with its tools, from which the parsing of the answer follows.

@@ -29,7 +29,7 @@ pub struct PromptRecord {
     pub images: Vec<ImageRunRecord>,
     /// Work of the model that described images of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub described: Option<DescriptionUsage>,
+    pub described: Option<Box<DescriptionUsage>>,
 }
 
 /// A run of rows of an image in a prepared prompt.

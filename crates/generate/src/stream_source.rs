@@ -54,7 +54,7 @@ pub struct StartedGeneration {
     /// Rows of images among them.
     pub image_tokens: u64,
     /// Work of the model that described images of the prompts; `None`: there were none to describe.
-    pub described: Option<DescriptionUsage>,
+    pub described: Option<Box<DescriptionUsage>>,
     /// Counts from before the restart; `None`: the generation was not resumed.
     pub resumed: Option<ResumedCounts>,
 }
@@ -175,7 +175,7 @@ impl StreamSource {
 
     /// Work of the model that described images of the prompts, once the generation has started.
     pub fn described(&self) -> Option<&DescriptionUsage> {
-        self.started()?.described.as_ref()
+        self.started()?.described.as_deref()
     }
 
     /// Why the generation will never start.

@@ -195,12 +195,12 @@ fn prepared_prompts_replace_requested_ones() {
             grid: (1, 2),
             key: "0f".repeat(32),
         }],
-        described: Some(DescriptionUsage {
+        described: Some(Box::new(DescriptionUsage {
             model: "seer".to_owned(),
             prompt_tokens: 90,
             completion_tokens: 8,
             cached: 1,
-        }),
+        })),
     };
     let count = description.prompts.len();
     let prompts = vec![record(vec![1, 2, 3]); count];
