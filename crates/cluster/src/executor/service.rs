@@ -328,7 +328,7 @@ impl Worker {
 
 /// What the first turn of a submission came to.
 enum FirstTurn {
-    Done(Result<RunningAttempt, RunReply>),
+    Done(Box<Result<RunningAttempt, RunReply>>),
     /// The request has images, which are decoded without a turn.
     Images(Box<ReadRun>),
 }
@@ -343,16 +343,16 @@ async fn submit(
     let own = Arc::clone(&models);
     let read = move || match ReadRun::read(&own, run) {
         Ok(read) if read.images().is_empty() => {
-            FirstTurn::Done(read.submit(&own, GivenImages::default(), arrived))
+            FirstTurn::Done(Box::new(read.submit(&own, GivenImages::default(), arrived)))
         }
         Ok(read) => FirstTurn::Images(Box::new(read)),
-        Err(reply) => FirstTurn::Done(Err(reply)),
+        Err(reply) => FirstTurn::Done(Box::new(Err(reply))),
     };
     let turn = Arc::clone(&turns).acquire_owned().await;
     let first = tokio::task::spawn_blocking(read).await;
     drop(turn);
     let read = match first.map_err(|_| panicked())? {
-        FirstTurn::Done(outcome) => return outcome,
+        FirstTurn::Done(outcome) => return *outcome,
         FirstTurn::Images(read) => read,
     };
     let given = images.prepare(read.images().to_vec(), read.vision(&models), arrived);

@@ -1,8 +1,8 @@
 //! One layer: attention, then feed-forward.
 
-use super::{BlockInput, Config, Decoder, Dense, Gate, Layer, Linear, add_assign, matmul, scale};
+use super::{BlockInput, Config, Decoder, Dense, Gate, Layer, add_assign, scale};
 use crate::norm::{self, keep_largest, project, sum_of_products};
-use kernels::{Activations, Isa, Pool, clamped_swiglu_mul, gelu_mul, silu_mul, squared_relu_mul};
+use kernels::{Isa, Pool, clamped_swiglu_mul, gelu_mul, silu_mul, squared_relu_mul};
 use weights::parameters::{Norm, Recurrent};
 
 impl Decoder {

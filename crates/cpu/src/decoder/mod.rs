@@ -48,7 +48,7 @@ use rows::Rows;
 use scratch::Scratch;
 use state_head::HeadScratch;
 use weights::config::Gate;
-use weights::parameters::{Attention, BlockInput, Dense, KeyValue, Layer, Linear, Weights};
+use weights::parameters::{Attention, BlockInput, Dense, KeyValue, Layer, Weights};
 use weights::{Adapter, Config};
 
 /// Mutable state of a decoder.

@@ -81,7 +81,7 @@ use self::begin::UpdateQueue;
 use self::blocks::Blocks;
 use self::encodings::Encodings;
 use self::kv_cache::KvCache;
-use self::notifier::Notifier;
+use self::notifier::{Notifier, Timestamps};
 use self::priority::PriorityPolicy;
 use self::row_budget::RowBudget;
 use self::sequence_table::SequenceTable;

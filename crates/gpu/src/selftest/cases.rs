@@ -12,8 +12,8 @@ pub(super) use recurrent::scan;
 
 use super::twin::pages::rounded;
 use crate::operation::{
-    Activation, At, CacheId, CacheShape, MatrixId, MatrixShape, Norm, Operation, Program, RowSet,
-    ScanHeads, VectorId,
+    At, CacheId, CacheShape, MatrixId, MatrixShape, Norm, Operation, Program, RowSet, ScanHeads,
+    VectorId,
 };
 use crate::record::{Record, Row};
 use crate::webgpu::sources::PROMPT_HEAD_MAX;

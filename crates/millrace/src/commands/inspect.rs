@@ -42,7 +42,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     let (version, parts, bytes) = (gguf.version(), gguf.parts(), files.file_bytes());
     match &files {
         ModelFiles::Gguf(_) | ModelFiles::Embedded(_) => {
-            writeln!(out, "GGUF v{version}, {parts} file(s), {bytes} bytes")?
+            writeln!(out, "GGUF v{version}, {parts} file(s), {bytes} bytes")?;
         }
         ModelFiles::Safetensors(_) => writeln!(out, "safetensors, {bytes} bytes; as GGUF's keys:")?,
     }

@@ -199,7 +199,7 @@ impl EmbeddedTower {
     }
 
     /// The tower's configuration; errors have the names of keys in the file.
-    pub(super) fn config(&self) -> Result<VisionConfig, ConfigError> {
+    pub(crate) fn config(&self) -> Result<VisionConfig, ConfigError> {
         VisionConfig::read(&self.metadata, &|name| self.stored(name)).map_err(|why| {
             why.renamed(|key| match key.strip_prefix("clip.vision.") {
                 Some(rest) if !self.family.is_empty() => format!("{}.vision.{rest}", self.family),

@@ -24,8 +24,9 @@ impl Replicator {
             self.epoch += 1;
             self.purges.clear();
             self.file_purges.clear();
-            let streams = self.streams.values_mut();
-            streams.for_each(|stream| stream.lose_files());
+            for stream in self.streams.values_mut() {
+                stream.lose_files();
+            }
             self.check_all(now);
         }
     }

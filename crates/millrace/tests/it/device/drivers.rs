@@ -80,26 +80,35 @@ fn drivers_that_do_not_work_are_named_and_the_processor_computes() {
         rows.push((fault, variables, said));
     }
     for (name, variables, said) in rows {
-        let refused = run(&model, "vulkan", &variables);
-        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert_eq!(refused.status.code(), Some(1), "{name}: {told}");
-        let error = told
-            .lines()
-            .find(|line| line.contains("model.device = vulkan: "));
-        assert!(
-            error.is_some_and(|line| line.contains(said)),
-            "{name}: {told}"
-        );
-        let computed = run(&model, "auto", &variables);
-        let told = String::from_utf8_lossy(&computed.stderr).into_owned();
-        assert_eq!(stdout(&computed), wanted, "{name}");
-        let mut lines = told
-            .lines()
-            .filter(|line| line.contains("model.device = auto: "));
-        let line = lines.next();
-        let has_reason = line.is_some_and(|line| line.contains("the processor computes the model"));
-        assert!(has_reason && lines.next().is_none(), "{name}: {told}");
+        check_fault(&model, (name, &variables, said), &wanted);
     }
+}
+
+/// Runs the model on a device that is asked for by name, which is an error, and on one that is chosen.
+fn check_fault(
+    model: &str,
+    (name, variables, said): (&str, &[(&str, String)], &str),
+    wanted: &str,
+) {
+    let refused = run(model, "vulkan", variables);
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{name}: {told}");
+    let error = told
+        .lines()
+        .find(|line| line.contains("model.device = vulkan: "));
+    assert!(
+        error.is_some_and(|line| line.contains(said)),
+        "{name}: {told}"
+    );
+    let computed = run(model, "auto", variables);
+    let told = String::from_utf8_lossy(&computed.stderr).into_owned();
+    assert_eq!(stdout(&computed), wanted, "{name}");
+    let mut lines = told
+        .lines()
+        .filter(|line| line.contains("model.device = auto: "));
+    let line = lines.next();
+    let has_reason = line.is_some_and(|line| line.contains("the processor computes the model"));
+    assert!(has_reason && lines.next().is_none(), "{name}: {told}");
 }
 
 /// Tokens of an answer that is long enough to lose a device in it.

@@ -274,7 +274,6 @@ impl Rig {
 
     /// The same, whose template and answers are these.
     #[expect(clippy::disallowed_methods, reason = "an epoch for the engine")]
-    #[expect(clippy::too_many_lines, reason = "fields of one model")]
     fn speaking(
         model: Box<dyn Forward>,
         speech: Speech,
