@@ -37,7 +37,8 @@ pub struct ModelHandle {
 }
 
 impl ModelHandle {
-    /// A model that reads text, without adapters, whose answers are plain text. Both pools get `limits`.
+    /// A model that reads text, without adapters, whose answers are plain text, and whose template has all features. Both pools get
+    /// `limits`.
     pub fn new(
         engine: Handle,
         tokenizer: Arc<Tokenizer>,
@@ -45,11 +46,10 @@ impl ModelHandle {
         eos: &[u32],
         limits: PoolLimits,
     ) -> Self {
-        let answers = AnswerFormat::default();
         Self {
             tokenizer,
-            answers,
-            capabilities: template.capabilities(answers),
+            answers: AnswerFormat::default(),
+            capabilities: Capabilities::default(),
             template: Arc::new(template),
             adapters: Arc::default(),
             context_max: engine.dims().context_max,

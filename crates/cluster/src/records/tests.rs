@@ -288,6 +288,9 @@ fn lost_store_gets_the_files_again_and_old_ones_are_renewed() {
     assert_eq!(replicator.next_copy(), Some((KEY, ID)));
     replicator.copy_stream(ID, b"{}", &mut |_| {}, old);
     let later = old + Duration::from_secs(1);
+    // What the copy after the loss has replaced goes first.
+    let purge = replicator.poll(later);
+    assert!(matches!(purge, Some(StoreRequest::Purge { id: ID, .. })));
     assert_eq!(replicator.poll(later), Some(files(ID, true)));
     replicator.check();
 }

@@ -182,7 +182,7 @@ fn invalid_headers_are_rejected() {
         ("negative", header(tensor("F32", "[4]", "[-1, 15]"), 16), "model.norm.weight"),
         ("too few bytes", header(tensor("F32", "[4]", "[0, 12]"), 16), "which are not F32"),
         ("shape overflows", header(tensor("F32", "[18446744073709551615, 2]", "[0, 16]"), 16), "which are not F32"),
-        ("five dimensions", header(tensor("F32", "[1,1,1,1,1]", "[0, 4]"), 4), "at most 4 dimensions"),
+        ("six dimensions", header(tensor("F32", "[1,1,1,1,1,1]", "[0, 4]"), 4), "at most 5 dimensions"),
         ("no elements", header(tensor("F32", "[0]", "[0, 0]"), 0), "none of them 0"),
         ("a scalar", header(tensor("F32", "[]", "[0, 4]"), 4), "one or two dimensions"),
         ("eight bits", header(tensor("F8_E4M3", "[4]", "[0, 4]"), 4), "is stored as F8_E4M3, must be F32, F16 or BF16"),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ThreadId;
 use stream::{PoolLimits, SegmentPool, Stop};
 use testing::small_vocabulary as vocab;
-use text::ChatTemplate;
+use text::{AnswerFormat, ChatTemplate};
 use workflow::{Limits, Model, Observer, Ops, Plan, Program};
 
 /// Bytes that are worked on in a poll.
@@ -54,13 +54,11 @@ fn run(steps: &Json, text: &str) -> Run {
     );
     let template = ChatTemplate::new("", "", "").expect("valid");
     let limits = PoolLimits { segments_max: 64 };
-    let handle = ModelHandle::new(
-        engine.expect("bounds").handle(),
-        vocab::tokenizer(),
-        template,
-        &[vocab::EOS],
-        limits,
-    );
+    let engine = engine.expect("bounds").handle();
+    let handle = ModelHandle {
+        capabilities: template.capabilities(AnswerFormat::default()),
+        ..ModelHandle::new(engine, vocab::tokenizer(), template, &[vocab::EOS], limits)
+    };
     let model = Arc::new(Model {
         handle,
         pooling: None,

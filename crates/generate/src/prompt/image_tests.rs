@@ -59,10 +59,10 @@ const CONTROLS: [&str; 33] = [
 ];
 
 fn tokenizer() -> Tokenizer {
-    let vocabulary = Vocabulary::of_bytes()
+    let marks = Vocabulary::of_bytes()
         .with_eos("<|eos|>")
         .with_bos("<|bos|>");
-    let tokenizer = vocabulary.with_control_tokens(&CONTROLS).into_tokenizer();
+    let tokenizer = marks.with_control_tokens(&CONTROLS).into_tokenizer();
     Arc::into_inner(tokenizer).expect("the only one")
 }
 
@@ -485,37 +485,6 @@ fn images_that_do_not_fit_say_what_they_take() {
         none_left.expect_err("no image is left").code,
         "context_length_exceeded"
     );
-}
-
-#[test]
-fn turns_are_dropped_with_their_images() {
-    let model = ModelHandle {
-        context_max: 120,
-        ..model(CHATML, ImageMarks::Llava, square())
-    };
-    let turn = |image: usize| {
-        message(
-            "user",
-            json!([image_part(image), text_part("a".repeat(30))]),
-        )
-    };
-    let messages = vec![turn(0), message("assistant", json!("b")), turn(1)];
-    let images = [picture(16, 16), picture(8, 8)];
-    let all = prepared(
-        &model,
-        conversation(messages.clone()),
-        &images,
-        Truncation::Turns,
-    );
-    assert_eq!(all.expect("both").images(), [0, 1]);
-    let shorter = ModelHandle {
-        context_max: 80,
-        ..model
-    };
-    let last = prepared(&shorter, conversation(messages), &images, Truncation::Turns);
-    let last = last.expect("the last turn");
-    assert_eq!(last.images(), [1]);
-    assert!(shown(&shorter, &last).contains("«1.0:4»"));
 }
 
 #[test]

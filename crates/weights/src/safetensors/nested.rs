@@ -45,6 +45,11 @@ const GEMMA3: &str = r#"{"num_hidden_layers": 26, "hidden_size": 2304, "intermed
 const LFM2: &str = r#"{"num_hidden_layers": 32, "hidden_size": 2560, "intermediate_size": 12288, "num_attention_heads": 32,
     "num_key_value_heads": 8, "max_position_embeddings": 128000, "vocab_size": 65536, "norm_eps": 1e-5, "conv_L_cache": 3}"#;
 
+/// Classes whose text another reader knows, also where the file does not name it.
+const OTHER_TEXTS: [&str; 2] = [
+    "Qwen3_5ForConditionalGeneration",
+    "Qwen3_5MoeForConditionalGeneration",
+];
 /// The text of a file that names none.
 const USUAL: &str = "llama";
 /// The object of the text's fields.
@@ -63,12 +68,17 @@ pub(super) fn architecture(
     class: &str,
     fields: &Fields<'_>,
 ) -> Result<Option<Architecture>, SafetensorsError> {
-    if vision_classes::find(class).is_none() {
+    if !has_text(class) {
         return Ok(None);
     }
     let model_type = fields.text("model_type")?.unwrap_or(USUAL);
     let found = TEXTS.iter().find(|(name, ..)| *name == model_type);
     Ok(found.map(|(_, architecture, _)| *architecture))
+}
+
+/// Whether the text of a class is one of [`TEXTS`].
+fn has_text(class: &str) -> bool {
+    vision_classes::find(class).is_some() && !OTHER_TEXTS.contains(&class)
 }
 
 /// The error of a class whose text is of a family that is not read.
@@ -85,9 +95,7 @@ pub(super) fn unknown_text(fields: &Fields<'_>) -> SafetensorsError {
 pub(super) fn text_file(file: ConfigFile) -> Result<ConfigFile, SafetensorsError> {
     let root = file.fields();
     let class = root.texts("architectures")?.unwrap_or_default();
-    let is_nested = class
-        .first()
-        .is_some_and(|class| vision_classes::find(class).is_some());
+    let is_nested = class.first().is_some_and(|class| has_text(class));
     let Some(merged) = merged(&root)?.filter(|_| is_nested) else {
         return Ok(file);
     };

@@ -79,7 +79,7 @@ impl Bench {
         let limits = PoolLimits { segments_max: 64 };
         let model = Model {
             handle: ModelHandle {
-                answers,
+                capabilities: template.capabilities(answers),
                 ..ModelHandle::new(engine.handle(), tokenizer(), template, &[EOS], limits)
             },
             pooling: Some(Pooling::Last),
