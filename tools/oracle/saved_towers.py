@@ -52,7 +52,7 @@ def save(folder, name, model):
         whole.model.load_state_dict(model.state_dict())
         model = whole
     with tempfile.TemporaryDirectory() as saved:
-        # A copy: the case goes on in float32.
+        # A copy: the case continues in float32.
         copy.deepcopy(model).half().save_pretrained(saved)
         config = json.loads((pathlib.Path(saved) / "config.json").read_text())
         (folder / f"{name}.config.json").write_text(json.dumps(config, indent=1) + "\n")

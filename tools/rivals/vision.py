@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ours beside llama.cpp on towers in true shapes: seconds for one picture, in turn, and the rows of both compared.
+"""Ours and llama.cpp on towers in true shapes: seconds for one picture, in turn, and the rows of both compared.
 
     python vision.py --examples target/release/examples --models FOLDER [--shapes gemma3,qwen3vl] [--formats F16,Q8_0] [--layers 27]
 

@@ -107,7 +107,7 @@ fn measure(
     Ok(())
 }
 
-/// What this process has used of the processor, on all threads: other load does not count. Steps of 10 ms.
+/// Processor time of this process, on all threads: other load does not count. Steps of 10 ms.
 fn processor_seconds() -> Result<f64, Box<dyn Error>> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let (_, fields) = stat.rsplit_once(')').ok_or("no name in /proc/self/stat")?;

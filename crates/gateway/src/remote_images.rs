@@ -28,7 +28,7 @@ const REDIRECTS_MAX: usize = 3;
 const FETCHES_MAX: usize = 4;
 /// Bytes of an address.
 const URL_BYTES_MAX: usize = 8192;
-/// What stands before a host that is asked without TLS, and may have any address.
+/// Prefix of a host that is asked without TLS, and may have any address.
 const PLAIN: &str = "http://";
 
 /// An entry of `vision.remote.hosts`: a host as in `webhooks.allowed_hosts`, asked by https at public addresses; or with

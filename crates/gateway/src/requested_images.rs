@@ -250,7 +250,7 @@ impl SizedImages {
         &self.measured
     }
 
-    /// Gives the prompts their images: decoded for the engine of this process, or as files for engines of others, after a
+    /// Gives the prompts their images: decoded for the engine of this process, or as files for engines of other processes, after a
     /// look whether they can be decoded. `files` is the share of the files. Dropping the future ends the work. Returns the
     /// share of the bytes, to be kept as long as the engine has the request.
     ///
@@ -358,7 +358,7 @@ pub struct CountedImages {
     pub described_tokens: usize,
 }
 
-/// What is counted of images in prompts for this model. Where another model describes them, they leave the prompts: a
+/// Counts of images in prompts for this model. Where another model describes them, they leave the prompts: a
 /// description is made for an answer only.
 ///
 /// # Errors

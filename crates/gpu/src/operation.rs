@@ -220,7 +220,7 @@ pub enum Operation {
         numbers: VectorId,
         /// As [`Operation::AdaptDown`] writes it.
         low: At,
-        /// What is added to.
+        /// The sum.
         out: At,
     },
     /// Norm and rotation of heads on their way to attention; `(rows, heads, head_dim)`. For a cache, `heads` and `head_dim`

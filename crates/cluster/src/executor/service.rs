@@ -326,7 +326,7 @@ impl Worker {
     }
 }
 
-/// What the first turn of a submission came to.
+/// Outcome of the first turn of a submission.
 enum FirstTurn {
     Done(Box<Result<RunningAttempt, RunReply>>),
     /// The request has images, which are decoded without a turn.

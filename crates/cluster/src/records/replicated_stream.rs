@@ -36,11 +36,11 @@ pub(super) enum NextAction {
 /// Whether the files that a stream's records name are stored: they are stored before the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileState {
-    /// They are, since this time; or there are none.
+    /// Stored since this time; or there are none.
     Stored(Option<Instant>),
-    /// They are to be sent. Those that are there may be old: they are removed before (`renews`).
+    /// To be sent. Those that are there may be old: they are removed before (`renews`).
     Wanted { renews: bool },
-    /// They are being sent.
+    /// Being sent.
     Sending,
 }
 

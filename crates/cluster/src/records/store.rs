@@ -56,7 +56,7 @@ pub enum StoreRequest {
 /// The answer to a request to store files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilesOutcome {
-    /// They are stored.
+    /// Stored.
     Stored,
     /// A file is not on this machine any more: the stream cannot be continued elsewhere.
     Missing,

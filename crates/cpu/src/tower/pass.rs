@@ -12,7 +12,7 @@ use std::ops::Range;
 use weights::parameters::{Clamp, Linear, Norm, TowerLayer, TowerWeights};
 use weights::vision::{Activation, VisionConfig};
 
-/// Epsilon of the norms around a matrix of patches: PyTorch's, whatever the file says of others.
+/// Epsilon of the norms around a matrix of patches: PyTorch's, also where the file names another for the layers.
 const PATCH_EPS: f32 = 1e-5;
 
 impl TowerPass {

@@ -14,7 +14,7 @@ pub(super) struct TowerScratch {
     pub(super) rows: Buffer,
     /// Keys and values of a whole picture, of one layer, and the workspace of attention.
     pub(super) attention: DenseAttention,
-    /// What the queries of a block see.
+    /// Keys that the queries of a block see.
     pub(super) spans: Vec<DenseSpan>,
     /// The normalized stream of a block (dim).
     pub(super) normed: Buffer,
@@ -28,7 +28,7 @@ pub(super) struct TowerScratch {
     pub(super) turns: Buffer,
     /// The wide part of a block (hidden).
     pub(super) hidden: Buffer,
-    /// What the gate of a block is multiplied with (hidden); no columns without one.
+    /// Factor of the gate of a block (hidden); no columns without one.
     pub(super) up: Buffer,
     /// Neighbors side by side (side).
     pub(super) side: Buffer,

@@ -10,7 +10,7 @@ use model::{AdvanceBlock, Batch, DeviceFault, ForwardError, SpanView};
 /// The block under way.
 pub(super) struct FakeBlock {
     batch: Batch,
-    /// What each row counts as.
+    /// Kind of each row.
     rows: Vec<u32>,
     /// A hash of the rows before.
     before: u64,

@@ -98,7 +98,7 @@ struct UnitClaim {
     priority: SchedulingPriority,
 }
 
-/// What units are computed of.
+/// Work that units are computed of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnitWork {
     Block,

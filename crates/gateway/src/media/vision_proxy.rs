@@ -35,13 +35,13 @@ pub struct VisionProxy {
     pub concurrency: usize,
     /// Descriptions that are kept.
     pub cache_entries: usize,
-    /// What becomes of a request whose image is not described.
+    /// Outcome of a request whose image is not described.
     pub on_failure: OnFailure,
     /// Bounds of images.
     pub bounds: ImageBounds,
 }
 
-/// What becomes of a request whose image is not described.
+/// Outcome of a request whose image is not described.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
     /// The request ends with an error.

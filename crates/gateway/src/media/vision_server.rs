@@ -41,7 +41,7 @@ impl fmt::Display for InvalidServer {
 
 impl std::error::Error for InvalidServer {}
 
-/// What a description is made from.
+/// Input of a description.
 pub(crate) struct DescriptionRequest<'a> {
     pub(crate) model: &'a str,
     pub(crate) prompt: &'a str,

@@ -51,7 +51,7 @@ impl StreamRecord {
         self.image_progress().0.get().is_some()
     }
 
-    /// Waits until a model works on an image; for ever, if none has to.
+    /// Waits until a model works on an image; without end, if none has to.
     pub async fn description_begun(&self) {
         let Some(states) = self.image_progress().0.get() else {
             return std::future::pending().await;

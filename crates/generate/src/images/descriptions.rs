@@ -62,7 +62,7 @@ pub struct DescriptionUsage {
     pub cached: u64,
 }
 
-/// What the user writes about an image: the text of its message, or of the last message of the user that has any. At most
+/// The user's words about an image: the text of its message, or of the last message of the user that has any. At most
 /// [`QUESTION_BYTES_MAX`] bytes.
 pub fn question_about(prompts: &[Prompt], image: usize) -> String {
     let found = prompts.iter().find_map(|prompt| in_prompt(prompt, image));

@@ -66,7 +66,7 @@ fn expect_few(parts: &[ImagePart], images_max: usize) -> Result<(), ApiError> {
     Err(ApiError::fields(vec![Problem::new(&first.path, message)]))
 }
 
-/// What `read` gives for each image, or all faults.
+/// Results of `read` for each image, or all faults.
 fn read_all<T>(
     parts: &[ImagePart],
     read: impl Fn(&ImagePart) -> Result<T, ImageError>,

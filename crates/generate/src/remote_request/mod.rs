@@ -59,7 +59,7 @@ pub struct RemoteRequest {
     /// tokens: such a request goes only to engines that announce the length of their vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embedding: Option<RecordPooling>,
-    /// Images of the prompt, by number; the files come beside the request. Such a request goes only to engines that announce the
+    /// Images of the prompt, by number; the files come before the request. Such a request goes only to engines that announce the
     /// tower that the rows are of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRecord>,

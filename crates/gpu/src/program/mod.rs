@@ -99,7 +99,7 @@ enum Role {
     Key,
     Value,
     Attended,
-    /// What attention gave of values that were transformed.
+    /// Results of attention over values that were transformed.
     Transformed,
     /// Of attention to latents: a latent, queries between their projections, values, and the numbers of all heads.
     Latent,

@@ -46,7 +46,7 @@ impl Timestamps {
         }))
     }
 
-    /// What makes a pass write the time of this dispatch.
+    /// The instruction by which a pass writes the time of this dispatch.
     pub(super) fn of_pass(&self, dispatch: usize) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
         let first = 2 * dispatch as u32;
         (dispatch < self.dispatches).then_some(wgpu::ComputePassTimestampWrites {

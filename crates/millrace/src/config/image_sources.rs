@@ -85,7 +85,7 @@ fn server_of(proxy: &VisionProxySettings) -> Result<Option<VisionServer>, String
         .map_err(|why| format!("vision.proxy.address: {why}"))
 }
 
-/// All problems of the settings of images beside bounds of numbers.
+/// All problems of the settings of images but for bounds of numbers.
 pub(super) fn problems(settings: &Settings) -> Vec<(&'static str, String)> {
     let mut found = proxy_problems(settings);
     found.extend(remote_problem(settings));

@@ -60,12 +60,12 @@ pub(crate) struct VisionProxySettings {
         extend("x-reload" = "restart", "x-reason" = "clients send the images of a conversation again with each turn; some KiB each")
     )]
     pub(crate) cache_entries: usize,
-    /// What becomes of a request whose image could not be described.
+    /// Outcome of a request whose image could not be described.
     #[schemars(extend("x-reload" = "restart", "x-reason" = "an answer must not look as if the image had been seen"))]
     pub(crate) on_failure: OnFailure,
 }
 
-/// What becomes of a request whose image could not be described.
+/// Outcome of a request whose image could not be described.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OnFailure {

@@ -23,7 +23,7 @@ pub(crate) struct FittingTower {
     pub(crate) is_own: bool,
     /// The file, open.
     pub(crate) files: ModelFiles,
-    /// What its keys say.
+    /// Content of its keys.
     pub(crate) config: VisionConfig,
 }
 

@@ -130,9 +130,9 @@ fn client_that_leaves_ends_the_encoding_of_its_images() {
     assert_eq!(metric(&server, "millrace_image_bytes"), 0.0);
 }
 
-/// Promise (Images): where the memory for images is full, a request is told when to come again, and is answered then.
+/// Promise (Images): where the memory for images is full, a request gets the time of its next try, and is answered then.
 #[test]
-fn request_that_finds_no_room_for_its_images_is_told_when_to_come_again() {
+fn request_that_finds_no_room_for_its_images_gets_a_time_to_try_again() {
     let folder = Folder::new("slow-images-full");
     let server = serve(&slow_model(&folder), &[("MILLRACE_VISION_PIXELS_MIB", "2")]);
     let (first, second) = (about(&[noise(1)]), about(&[noise(2)]));

@@ -22,7 +22,7 @@ struct Pairs<'a> {
 }
 
 impl Weights {
-    /// Packs adapters, whose numbers are their places in the list, beside the projections.
+    /// Packs adapters, whose numbers are their places in the list, with the projections.
     ///
     /// # Errors
     /// A matrix cannot be packed; pairs of a checked [`Adapter`] can.
@@ -46,7 +46,7 @@ impl Weights {
 }
 
 impl Weights<Described> {
-    /// Describes adapters, whose numbers are their places in the list, beside the projections. Their numbers are kept in memory.
+    /// Describes adapters, whose numbers are their places in the list, with the projections. Their numbers are kept in memory.
     pub fn describe_adapters(&mut self, config: &Config, adapters: &[Adapter]) {
         let described = self.adapt_by(config, adapters, |Pairs { pairs, rows, cols }| {
             Ok::<_, Infallible>(RankGroup::describe(pairs, &rows, cols))

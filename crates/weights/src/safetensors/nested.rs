@@ -54,7 +54,7 @@ const OTHER_TEXTS: [&str; 2] = [
 const USUAL: &str = "llama";
 /// The object of the text's fields.
 const TEXT: &str = "text_config";
-/// What versions of transformers put before the text's names, and what other models have there.
+/// Prefixes that versions of transformers put before the text's names, and the plain ones.
 const STARTS: &[(&str, &str)] = &[
     ("model.language_model.", "model."),
     ("language_model.model.", "model."),

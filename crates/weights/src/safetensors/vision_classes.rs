@@ -17,7 +17,7 @@ pub(super) struct TowerClass {
     outer: &'static [(&'static str, &'static str)],
     /// Tensors outside of layers, by their whole names.
     bare: &'static [(&'static str, &'static str)],
-    /// What is before the number of a layer.
+    /// Text before the number of a layer.
     layers: &'static str,
     /// Parts of a layer that are one tensor, by their whole names.
     bare_parts: &'static [(&'static str, &'static str)],
@@ -38,7 +38,7 @@ const SIGLIP_PARTS: &[(&str, &str)] = &[
     ("mlp.fc1", "ffn_up"),
     ("mlp.fc2", "ffn_down"),
 ];
-/// What is before and after the number of a merger for a further text layer, in GGUF before its layer's.
+/// Text before and after the number of a merger for a further text layer, in GGUF before its layer's.
 const DEEPSTACK: (&str, &str) = ("visual.deepstack_merger_list.", "v.deepstack.");
 const DEEPSTACK_PARTS: &[(&str, &str)] = &[
     ("norm", "norm"),

@@ -91,24 +91,24 @@ fn check_fault(
     wanted: &str,
 ) {
     let refused = run(model, "vulkan", variables);
-    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(1), "{name}: {told}");
-    let error = told
+    let log = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{name}: {log}");
+    let error = log
         .lines()
         .find(|line| line.contains("model.device = vulkan: "));
     assert!(
         error.is_some_and(|line| line.contains(said)),
-        "{name}: {told}"
+        "{name}: {log}"
     );
     let computed = run(model, "auto", variables);
-    let told = String::from_utf8_lossy(&computed.stderr).into_owned();
+    let log = String::from_utf8_lossy(&computed.stderr).into_owned();
     assert_eq!(stdout(&computed), wanted, "{name}");
-    let mut lines = told
+    let mut lines = log
         .lines()
         .filter(|line| line.contains("model.device = auto: "));
     let line = lines.next();
     let has_reason = line.is_some_and(|line| line.contains("the processor computes the model"));
-    assert!(has_reason && lines.next().is_none(), "{name}: {told}");
+    assert!(has_reason && lines.next().is_none(), "{name}: {log}");
 }
 
 /// Tokens of an answer that is long enough to lose a device in it.
