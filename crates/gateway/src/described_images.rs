@@ -4,8 +4,10 @@
 //! Such a generation has no stream of its own: its tokens are read here, and its drop cancels it. So a request that is
 //! canceled, or whose client leaves, takes the descriptions with it.
 
+mod inner_generation;
+
 use crate::handles::GenerationHandles;
-use crate::keys::{KeyPermit, TokenCharge};
+use crate::keys::KeyPermit;
 use crate::media::{
     DescriptionKey, DescriptionRequest, Elapsed, ImageShare, MadeDescription, OnFailure,
     VisionProxy, bounded,
@@ -22,16 +24,14 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use generate::constraint::compiler::OutputConstraints;
 use generate::error::{ApiError, Blame, ErrorKind};
 use generate::images::{DescriptionState, DescriptionUsage, ImagePart, Vision, question_about};
-use generate::output::collected::CollectedAnswer;
-use generate::output::event::Event;
-use generate::output::generation_reader::{GenerationReader, Turn};
+use generate::output::generation_reader::GenerationReader;
 use generate::output::parser_config::ParseOptions;
 use generate::prompt::{PreparedPrompt, PromptEncoder};
 use generate::request::{GenerationParams, Prompt};
-use generate::stream_source::{StartedGeneration, StreamMeta, StreamSource};
+use generate::stream_source::{StreamMeta, StreamSource};
 use generate::submit::{Submission, SubmissionHost};
+use inner_generation::InnerGeneration;
 use serde_json::{Map, Value, json};
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, UNIX_EPOCH};
@@ -129,7 +129,13 @@ impl ImageDescriber<'_> {
         let files = parts.to_vec();
         let hash =
             move |_: Elapsed<'_>| Ok(files.iter().map(ImagePart::digest).collect::<Vec<_>>());
-        let digests = self.handles.media.threads.run((0, u64::MAX), hash).await?;
+        let digests = self
+            .handles
+            .images
+            .media
+            .threads
+            .run((0, u64::MAX), hash)
+            .await?;
         let fingerprint = self.fingerprint().await?;
         let jobs = parts.iter().zip(&digests).enumerate();
         let jobs = jobs.map(|(index, (part, digest))| {
@@ -159,7 +165,11 @@ impl ImageDescriber<'_> {
             hasher.update(server.url().as_bytes());
             return Ok(*hasher.finalize().as_bytes());
         }
-        let listed = self.handles.models.listed_model(Some(&self.proxy.model));
+        let listed = self
+            .handles
+            .images
+            .models
+            .listed_model(Some(&self.proxy.model));
         let listed = listed.await.map_err(|why| self.failure(&why))?;
         if let Some(facts) = &listed.facts {
             hasher.update(facts.digest().as_bytes());
@@ -176,7 +186,7 @@ impl ImageDescriber<'_> {
     }
 
     async fn describe_image(&self, job: DescriptionJob) -> Result<DescribedImage, ApiError> {
-        let (media, index) = (&self.handles.media, job.index);
+        let (media, index) = (&self.handles.images.media, job.index);
         if let Some(text) = media.descriptions.find(job.key) {
             media.described.cached.fetch_add(1, Ordering::Relaxed);
             let state = DescriptionState::Described { cached: true };
@@ -350,7 +360,11 @@ impl ImageDescriber<'_> {
     }
 
     async fn lease(&self) -> Result<ModelLease, ApiError> {
-        let found = self.handles.models.want_named(Some(&self.proxy.model));
+        let found = self
+            .handles
+            .images
+            .models
+            .want_named(Some(&self.proxy.model));
         found.await?.lease().await
     }
 
@@ -533,65 +547,5 @@ impl SubmissionHost for InnerHost<'_> {
 
     fn free_segments(&self) -> bool {
         self.streams.free_segments(self.owner)
-    }
-}
-
-/// A description that is being generated; the drop cancels it.
-struct InnerGeneration {
-    source: Arc<StreamSource>,
-    reader: GenerationReader,
-    charge: TokenCharge,
-    /// Tokens that the key was charged.
-    charged: u64,
-}
-
-impl InnerGeneration {
-    /// Reads the description to its end.
-    async fn read(mut self, prompt_tokens: u64) -> Result<MadeDescription, DescribeError> {
-        let mut answer = CollectedAnswer::default();
-        loop {
-            let mut add = |event: Event<'_>| {
-                answer.take(&event);
-                true
-            };
-            let turn = poll_fn(|cx| self.reader.poll_turn(cx, &mut add, &mut |end| end)).await;
-            self.charge_new();
-            match turn {
-                Turn::Open => {}
-                Turn::Broken(end) => return Err(DescribeError::of_end(end)),
-                Turn::Ended => {
-                    return Ok(MadeDescription {
-                        text: answer.text().into_owned(),
-                        is_cut: answer.end == Some(End::Length),
-                        prompt_tokens,
-                        completion_tokens: self.charged,
-                    });
-                }
-            }
-        }
-    }
-
-    fn charge_new(&mut self) {
-        let tokens = self.reader.tokens_read();
-        let new = tokens.saturating_sub(self.charged);
-        self.charged = tokens;
-        if new > 0 {
-            self.charge.charge(new, clock::now());
-        }
-    }
-}
-
-impl Drop for InnerGeneration {
-    fn drop(&mut self) {
-        let Some(StartedGeneration {
-            engine, requests, ..
-        }) = self.source.started()
-        else {
-            return;
-        };
-        for request in requests {
-            // Without effect on a request that has ended.
-            engine.cancel(request.id);
-        }
     }
 }

@@ -19,8 +19,6 @@ use std::sync::{Arc, OnceLock};
 /// Handles that a generation uses from admission to end.
 #[derive(Clone)]
 pub struct GenerationHandles {
-    /// All models: one may describe images for another.
-    pub models: Arc<ModelRegistry>,
     /// The registry of streams.
     pub streams: Arc<StreamRegistry>,
     /// The limits that hold now.
@@ -32,9 +30,17 @@ pub struct GenerationHandles {
     /// The journal of durable streams.
     pub journal: Arc<JournalSlot>,
     /// Images of requests.
+    pub images: Arc<ImageHandles>,
+}
+
+/// Handles that requests with images use.
+pub struct ImageHandles {
+    /// Threads and budgets.
     pub media: Arc<MediaHandles>,
+    /// All models: one may describe images for another.
+    pub models: Arc<ModelRegistry>,
     /// Images on other servers; not set: they are not fetched.
-    pub remote_images: Arc<OnceLock<RemoteImages>>,
+    pub remote: OnceLock<RemoteImages>,
 }
 
 /// Handles that opening a stream for a request uses.
@@ -71,20 +77,23 @@ impl Gateway {
         let shared = (Arc::clone(&ids), Arc::clone(&media));
         let responses = ResponseStore::new(Arc::clone(&limits), Arc::clone(&journal), shared);
         let outbox = Outbox::new(Arc::clone(&journal), Arc::clone(&ids));
-        Self {
+        let images = ImageHandles {
+            media,
             models: Arc::clone(&models),
+            remote: OnceLock::new(),
+        };
+        Self {
+            models,
             outbox: Arc::new(outbox),
             responses: Arc::new(responses),
             job_names: Arc::new(JobNames::new(job_names_max(&now.streams))),
             generations: GenerationHandles {
-                models,
                 streams: Arc::new(streams),
                 limits,
                 ids,
                 metrics,
                 journal,
-                media,
-                remote_images: Arc::default(),
+                images: Arc::new(images),
             },
             registration: Arc::default(),
             owners: Arc::default(),

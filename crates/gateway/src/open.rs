@@ -103,15 +103,15 @@ impl StreamRequest {
         let previous = self.body.fields().string("previous_response_id");
         let responses = &gateway.responses;
         let images = responses.history_images(previous.as_deref(), &self.caller);
-        let images = images.await;
+        // In boxes, as are the other waits for images: the tasks of all streams are as large as their largest future.
+        let images = Box::pin(images).await;
         let mut read = ReadRequest::new(self, gateway, Some(lease), &images)?;
-        if let Some(remote) = gateway.generations.remote_images.get() {
-            remote
-                .fetch_all(read.images_mut(), &gateway.generations)
-                .await?;
+        if let Some(remote) = gateway.generations.images.remote.get() {
+            let fetched = remote.fetch_all(read.images_mut(), &gateway.generations);
+            Box::pin(fetched).await?;
         }
         let (mut parsed, claim) = read.parsed(gateway)?;
-        parsed.write_images(gateway).await;
+        Box::pin(parsed.write_images(gateway)).await;
         parsed.open_named(gateway, claim)
     }
 

@@ -275,7 +275,8 @@ impl PendingGeneration {
             let record = self.run.record();
             let blobs = record.durable().map_or(&[][..], |durable| durable.blobs());
             let place = (&*self.serving.model, &self.handles);
-            self.images = Some(RequestedImages::recover(records, blobs, place).await?);
+            let images = Box::pin(RequestedImages::recover(records, blobs, place));
+            self.images = Some(images.await?);
         }
         Ok(())
     }
@@ -293,7 +294,7 @@ impl PendingGeneration {
         self.recover_images().await?;
         let place = (&*self.serving.model, &self.handles);
         Ok(match self.images.take() {
-            Some(images) => Some(images.attach(prompts, place).await?),
+            Some(images) => Some(Box::pin(images.attach(prompts, place)).await?),
             None => None,
         })
     }

@@ -146,7 +146,7 @@ fn parse_body(
     let served = &lease.serving.model;
     let model = RequestedModel {
         takes_images: served.takes_images(),
-        fetches_images: gateway.generations.remote_images.get().is_some(),
+        fetches_images: gateway.generations.images.remote.get().is_some(),
         id: &served.id,
         derived: lease.made.as_deref(),
         sampling: gateway

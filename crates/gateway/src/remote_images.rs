@@ -233,7 +233,7 @@ impl RemoteImages {
             .and_then(|value| value.to_str().ok());
         let length = length.and_then(|text| text.parse::<usize>().ok());
         let bytes = length.unwrap_or(self.bytes_max).min(self.bytes_max) as u64;
-        let pixels = &handles.media.pixels;
+        let pixels = &handles.images.media.pixels;
         let room = pixels.reserve(bytes, handles.limits.now().pixels_bytes_max);
         let why = "the memory for images of all requests is full (vision.pixels_mib)";
         room.ok_or_else(|| Failure::NoRoom(full(why)))

@@ -121,8 +121,13 @@ impl RequestedImages {
         let (store, records, blobs) = (store.clone(), records.to_vec(), blobs.to_vec());
         let read =
             move |_: Elapsed<'_>| read_blobs(&store, &records, &blobs).ok_or_else(images_lost);
-        let parts = handles.media.threads.run((0, u64::MAX), read).await?;
-        let images = ReadImages::read(parts, model, &handles.models)?;
+        let parts = handles
+            .images
+            .media
+            .threads
+            .run((0, u64::MAX), read)
+            .await?;
+        let images = ReadImages::read(parts, model, &handles.images.models)?;
         Self::with_files(images.ok_or_else(images_lost)?, handles)
     }
 
@@ -146,7 +151,7 @@ impl RequestedImages {
             let put = |part: &ImagePart| store.put(part.digest(), &part.bytes);
             Ok(parts.iter().map(put).collect::<Result<Vec<_>, BlobError>>())
         };
-        match handles.media.threads.run((0, u64::MAX), write).await {
+        match handles.images.media.threads.run((0, u64::MAX), write).await {
             Ok(Ok(blobs)) => self.blobs = Some(blobs),
             Ok(Err(why)) => tracing::warn!("a stream with images is not durable: {why}"),
             Err(why) => tracing::warn!("a stream with images is not durable: {}", why.message),
@@ -171,7 +176,7 @@ impl RequestedImages {
             }
             Ok((items, images))
         };
-        if let Ok(taken) = handles.media.threads.run((0, u64::MAX), take).await {
+        if let Ok(taken) = handles.images.media.threads.run((0, u64::MAX), take).await {
             (stored.items, stored.images) = taken;
         }
     }
@@ -308,7 +313,7 @@ impl SizedImages {
             );
             let work = move |elapsed: Elapsed<'_>| work(&vision, &part, &measured, elapsed);
             Some(async move {
-                let done = handles.media.threads.run(room, work).await?;
+                let done = handles.images.media.threads.run(room, work).await?;
                 Ok::<_, ApiError>((number, done))
             })
         });
@@ -412,7 +417,7 @@ fn read_blobs(
 /// # Errors
 /// The request alone needs more than there is, or others have it.
 fn reserve(handles: &GenerationHandles, bytes: u64) -> Result<ByteReservation, ApiError> {
-    let (media, max) = (&handles.media, handles.limits.now().pixels_bytes_max);
+    let (media, max) = (&handles.images.media, handles.limits.now().pixels_bytes_max);
     if bytes > max {
         let message = format!(
             "the images take {} MiB of memory, at most {} MiB (vision.pixels_mib): send fewer or smaller ones",

@@ -77,7 +77,7 @@ impl App {
                 outbox: Arc::clone(&gateway.outbox),
                 owners: Arc::clone(&gateway.owners),
                 peer_calls: Arc::clone(&peer_calls),
-                media: Arc::clone(&gateway.generations.media),
+                media: Arc::clone(&gateway.generations.images.media),
             },
             unadmitted: UnadmittedHandles {
                 models: Arc::clone(&models),

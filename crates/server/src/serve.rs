@@ -240,7 +240,7 @@ impl Server {
     /// Fetches images that requests name by addresses of other servers. To be called once.
     #[must_use]
     pub fn with_remote_images(self, images: RemoteImages) -> Self {
-        let _ = self.app.gateway.generations.remote_images.set(images);
+        let _ = self.app.gateway.generations.images.remote.set(images);
         self
     }
 

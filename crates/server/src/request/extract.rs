@@ -124,7 +124,7 @@ impl FromRequest<App> for MediaBody {
     async fn from_request(request: Request, app: &App) -> Result<Self, Rejected> {
         let (head, body) = request.into_parts();
         request_headers::expect_json(&head.headers)?;
-        let bodies = &app.gateway.generations.media.bodies;
+        let bodies = &app.gateway.generations.images.media.bodies;
         let config = app.config.now();
         if !app.gateway.models.may_see_images() {
             let bytes = request_body::read(&head.headers, body, &config).await?;

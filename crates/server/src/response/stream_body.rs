@@ -70,7 +70,7 @@ enum BodyState {
         /// Whether the position was reported.
         reported: bool,
         /// Images that another model describes before the start.
-        images: Option<ImageFollower>,
+        images: Option<Box<ImageFollower>>,
     },
     Running(Generation),
     /// After the last frame; the generation is dropped at once.
@@ -119,7 +119,7 @@ impl StreamBody {
     /// The body, which reports the progress of images that another model describes.
     pub(crate) fn with_images(mut self, followed: Option<ImageFollower>) -> Self {
         if let BodyState::Waiting { images, .. } = &mut self.state {
-            *images = followed;
+            *images = followed.map(Box::new);
         }
         self
     }
@@ -274,7 +274,7 @@ impl StreamBody {
             });
             next = match &mut self.state {
                 BodyState::Waiting { images, .. } => {
-                    images.as_mut().and_then(ImageFollower::next_now)
+                    images.as_mut().and_then(|images| images.next_now())
                 }
                 BodyState::Running(_) | BodyState::Over => None,
             };
