@@ -68,9 +68,10 @@ pub struct StreamRecord {
     pub(super) waiting_readers: AtomicUsize,
     transitions: Arc<Transitions>,
     control_history: ControlHistory,
-    steering: Steering,
+    /// Made when it is first asked for: few streams are steered.
+    steering: OnceLock<Box<Steering>>,
     /// The records in the journal, if the stream is recorded.
-    durable: Option<DurableStream>,
+    durable: Option<Box<DurableStream>>,
     /// The connection of the client that reads the stream to the end.
     connection: ConnectionHandle,
     image_progress: ImageProgress,
@@ -102,8 +103,8 @@ impl StreamRecord {
             waiting_readers: AtomicUsize::new(0),
             transitions,
             control_history: ControlHistory::default(),
-            steering: Steering::default(),
-            durable,
+            steering: OnceLock::new(),
+            durable: durable.map(Box::new),
             connection: ConnectionHandle::default(),
             image_progress: ImageProgress::default(),
         }
@@ -131,7 +132,7 @@ impl StreamRecord {
 
     /// Control updates that the engine has accepted.
     pub(crate) fn steering(&self) -> &Steering {
-        &self.steering
+        self.steering.get_or_init(Box::default)
     }
 
     /// Readers that are present, and the notes on the end.
@@ -141,7 +142,7 @@ impl StreamRecord {
 
     /// The records of the stream in the journal.
     pub(crate) fn durable(&self) -> Option<&DurableStream> {
-        self.durable.as_ref()
+        self.durable.as_deref()
     }
 
     /// Images that another model describes.
@@ -203,7 +204,7 @@ impl StreamRecord {
 
     /// The stream will never start. Without effect after the start.
     pub(crate) fn set_rejected(&self, error: ApiError) {
-        let is_leaving = self.durable.as_ref().is_some_and(DurableStream::is_leaving);
+        let is_leaving = self.durable().is_some_and(DurableStream::is_leaving);
         let error = if self.has_left() || is_leaving {
             moved_error()
         } else {

@@ -58,7 +58,7 @@ async fn start_generation(
     pending: PendingLoad,
 ) -> Result<Response, ApiError> {
     let opened = match pending.lease().await {
-        Ok(lease) => request.open(responder.gateway(), lease).await,
+        Ok(lease) => Box::pin(request.open(responder.gateway(), lease)).await,
         Err(error) => Err(error),
     };
     let opened = opened.inspect_err(|error| responder.count_rejection(error));

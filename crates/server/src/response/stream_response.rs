@@ -49,7 +49,7 @@ const STREAM_DURABLE: HeaderName = HeaderName::from_static("x-stream-durable");
 /// Builds the responses of opened streams.
 #[derive(Clone)]
 pub(crate) struct StreamResponder {
-    gateway: Gateway,
+    gateway: Box<Gateway>,
     config: Arc<LiveConfig>,
     metrics: Arc<Metrics>,
 }
@@ -58,7 +58,7 @@ impl StreamResponder {
     /// A responder that writes keep-alives as configured, and counts rejections.
     pub(crate) fn new(gateway: Gateway, config: Arc<LiveConfig>, metrics: Arc<Metrics>) -> Self {
         Self {
-            gateway,
+            gateway: Box::new(gateway),
             config,
             metrics,
         }
@@ -96,7 +96,7 @@ impl StreamResponder {
             ModelLookup::Pending(pending) if is_deferrable => {
                 return Ok(deferred_response::respond(self, request, pending));
             }
-            found => request.open(&self.gateway, found.lease().await?).await?,
+            found => Box::pin(request.open(&self.gateway, found.lease().await?)).await?,
         };
         Ok(self.respond(opened).await)
     }
@@ -108,7 +108,7 @@ impl StreamResponder {
     pub(crate) async fn open(&self, request: StreamRequest) -> Result<OpenedStream, ApiError> {
         let models = &self.gateway.models;
         let lease = model_lookup::find_lease(models, request.protocol, &request.body).await?;
-        request.open(&self.gateway, lease).await
+        Box::pin(request.open(&self.gateway, lease)).await
     }
 
     /// The response to the request that opened the stream: events as they arrive, or collected at the end.
@@ -164,7 +164,7 @@ impl StreamResponder {
         let is_remote = opened.ready_model.model.handle.engine.is_remote();
         let is_described = record.describes_images();
         let opened = if is_described {
-            self.wait_for_description(opened).await?
+            Box::pin(self.wait_for_description(opened)).await?
         } else {
             opened
         };
