@@ -19,7 +19,7 @@ pub struct Loaded {
     device: Arc<Device>,
     program: Program,
     memory: Memory,
-    /// Those of a batch, and of a guess.
+    /// Launches of a batch, and of a guess.
     launches: [Vec<Launch>; 2],
     draws: Option<DrawKernels>,
     /// Pages that are copied before the next batch: from, to.

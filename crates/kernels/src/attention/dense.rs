@@ -281,7 +281,7 @@ struct HeadRows<'a> {
     all: &'a [f32],
     /// Floats of a row.
     width: usize,
-    /// Those of the head.
+    /// Keys or values of the head.
     head: Range<usize>,
 }
 

@@ -186,7 +186,7 @@ impl TowerDraft<'_> {
         Ok(())
     }
 
-    /// What turns levels of pixels into numbers.
+    /// Means and deviations, which turn levels of pixels into numbers.
     fn levels(&mut self) -> Result<(), SafetensorsError> {
         let Some(processor) = &self.processor else {
             return Ok(());

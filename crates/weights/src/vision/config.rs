@@ -370,7 +370,7 @@ fn read_patch(keys: &Keys<'_>, projector: Projector) -> Result<(usize, usize), C
     if projector != Projector::Gemma4Uv {
         return Ok((patch, merge));
     }
-    // Its patches are as large as rows.
+    // Patches are as large as rows.
     if patch * merge > PATCH_MAX {
         let bound = format!("at most {}", PATCH_MAX / merge);
         return Err(keys.range("patch_size", patch, bound));

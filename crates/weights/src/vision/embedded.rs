@@ -235,7 +235,7 @@ impl EmbeddedTower {
     }
 }
 
-/// What the keys of an equivalent `mmproj` are made from.
+/// Source of the keys of an equivalent `mmproj`.
 struct EmbeddedKeys<'a> {
     gguf: &'a Gguf,
     /// As [`EmbeddedTower::names`].

@@ -12,7 +12,7 @@ fn file(left_out: &[&str], more: Change) -> Gguf {
     file_of(left_out, "idefics3", more)
 }
 
-/// The same with another projector.
+/// A tower's file with this projector.
 fn file_of(left_out: &[&str], projector: &str, more: Change) -> Gguf {
     let mut out = GgufWriter::new();
     out.str("general.architecture", "clip");

@@ -59,7 +59,7 @@ fn of_json(bytes: &[u8], folder: &Path) -> Result<Option<ModelFiles>, String> {
     Ok(tower.map(Into::into))
 }
 
-/// What the pass and the plans rely on.
+/// Checks of everything that the pass and the plans rely on.
 fn check(files: &ModelFiles, config: &VisionConfig) {
     assert_eq!(config.head_dim() * config.heads, config.dim);
     assert!(config.merge > 0 && config.patch > 0 && config.row_width() >= config.projection_dim);

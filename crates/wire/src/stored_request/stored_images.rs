@@ -53,7 +53,7 @@ pub fn take_images(item: &mut Map<String, Value>, parts: &[ImagePart]) -> Vec<St
     taken
 }
 
-/// What is done with each URL of an image, and its place.
+/// The work on each URL of an image, with its place.
 type Take<'a> = &'a mut dyn FnMut(&mut String, &str);
 
 fn take_from_object(object: &mut Map<String, Value>, place: &mut String, take: Take<'_>) {

@@ -147,7 +147,7 @@ fn answer(serving: &Serving) -> Result<String, Json> {
     Ok(text)
 }
 
-/// The same, while the device is lost.
+/// An answer during which the device is lost.
 fn answer_in_loss(serving: &Serving, driver: &FaultyDriver) -> Result<String, Json> {
     let before = metric(serving, "millrace_device_faults_total ");
     std::thread::scope(|scope| {
