@@ -76,8 +76,11 @@ struct Text {
 
 impl Text {
     fn number(&self, key: &str) -> u32 {
+        let key = format!("{}.{key}", self.family);
         self.gguf
-            .u32(&format!("{}.{key}", self.family))
+            .find::<u32>(&key)
+            .ok()
+            .flatten()
             .unwrap_or_default()
     }
 
@@ -384,6 +387,7 @@ impl Text {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn fields_of_gemma4_that_do_not_fit_are_named() {
     let text = gemma4("x preset=tiny-gemma4-26b mix=F32");
     let rows = [

@@ -24,7 +24,7 @@ pub(super) struct HalvedRows {
 impl HalvedRows {
     /// The rows of a file of this family of texts; `None`: the file has no such token, or no number of heads.
     pub(super) fn of(gguf: &Gguf, family: &str) -> Option<Self> {
-        let heads = gguf.u32(&format!("{family}.vision.attention.head_count"));
+        let heads = gguf.find::<u32>(&format!("{family}.vision.attention.head_count"));
         let mut tokens = gguf.array::<Text<'_>>("tokenizer.ggml.tokens").ok()?;
         let token = tokens.position(|text| text.as_bytes() == TOKEN)?;
         let embedding = gguf.tensor(EMBEDDING)?;
@@ -36,7 +36,7 @@ impl HalvedRows {
         let mut numbers = vec![0.0; embedding.cols()];
         dequantize(format, raw, &mut numbers);
         Some(Self {
-            heads: heads.ok()? as usize,
+            heads: heads.ok()?? as usize,
             dims: [numbers.len() as u64],
             line_end: numbers.into_iter().flat_map(f32::to_le_bytes).collect(),
         })

@@ -216,7 +216,7 @@ fn what_does_not_fit_in_towers_of_llava_and_mistral_is_named() {
             },
         ),
         ("llava", "class_embedding` is missing", |_, _, tensors| {
-            without(tensors, "class_embedding")
+            without(tensors, "class_embedding");
         }),
         (
             "llava",
@@ -368,7 +368,7 @@ fn what_does_not_fit_in_towers_of_gemma4_is_named() {
             },
         ),
         ("gemma4uv", "patch_ln2.bias` is missing", |_, _, tensors| {
-            without(tensors, "patch_ln2.bias")
+            without(tensors, "patch_ln2.bias");
         }),
     ];
     check(&rows);
@@ -394,7 +394,7 @@ fn tokenizers_without_the_mark_of_a_line_are_named() {
         ("{", "tokenizer.json"),
     ] {
         folder.put("tokenizer.json", text.as_bytes());
-        let said = open(&folder).err().expect(part);
+        let said = open(&folder).expect_err(part);
         assert!(said.contains(part), "{part}: {said}");
     }
     std::fs::remove_file(folder.folder.join("tokenizer.json")).unwrap();
