@@ -94,7 +94,7 @@ impl ModelFiles {
     /// All tensors.
     pub fn tensors(&self) -> Vec<TensorEntry<'_>> {
         match self {
-            Self::Gguf(gguf) => gguf.tensors().map(|tensor| entry(&tensor)).collect(),
+            Self::Gguf(gguf) => gguf.tensors().map(|tensor| (&tensor).into()).collect(),
             Self::Safetensors(safetensors) => safetensors.entries().collect(),
             Self::Embedded(tower) => tower.entries().collect(),
         }
@@ -103,7 +103,7 @@ impl ModelFiles {
     /// The tensor of this name.
     pub fn tensor(&self, name: &str) -> Option<TensorEntry<'_>> {
         match self {
-            Self::Gguf(gguf) => gguf.tensor(name).as_ref().map(entry),
+            Self::Gguf(gguf) => gguf.tensor(name).as_ref().map(Into::into),
             Self::Safetensors(safetensors) => safetensors.entry(name),
             Self::Embedded(tower) => tower.entry(name),
         }
@@ -123,9 +123,7 @@ impl ModelFiles {
         match self {
             Self::Gguf(gguf) => Cow::Borrowed(gguf.tensor(name).map_or(&[], |tensor| tensor.bytes)),
             Self::Safetensors(safetensors) => safetensors.stored_bytes(name),
-            Self::Embedded(tower) => {
-                Cow::Borrowed(tower.stored(name).map_or(&[], |tensor| tensor.bytes))
-            }
+            Self::Embedded(tower) => tower.read(name),
         }
     }
 
@@ -165,15 +163,6 @@ impl ModelFiles {
                 }
             }
         }
-    }
-}
-
-fn entry<'a>(tensor: &crate::gguf::TensorInfo<'a>) -> TensorEntry<'a> {
-    TensorEntry {
-        name: tensor.name,
-        dims: tensor.dims,
-        kind: tensor.kind,
-        bytes: tensor.bytes.len() as u64,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Description of a tensor at load.
 
-use crate::gguf::TensorKind;
+use crate::gguf::{TensorInfo, TensorKind};
 use kernels::Format;
 
 /// A tensor as loaded, under its GGUF name.
@@ -16,7 +16,23 @@ pub struct TensorEntry<'a> {
     pub bytes: u64,
 }
 
+impl<'a> From<&TensorInfo<'a>> for TensorEntry<'a> {
+    fn from(tensor: &TensorInfo<'a>) -> Self {
+        Self {
+            name: tensor.name,
+            dims: tensor.dims,
+            kind: tensor.kind,
+            bytes: tensor.bytes.len() as u64,
+        }
+    }
+}
+
 impl TensorEntry<'_> {
+    /// Length of a row.
+    pub fn cols(&self) -> usize {
+        self.dims[0] as usize
+    }
+
     /// Number of rows, over all further dimensions.
     pub fn rows(&self) -> usize {
         self.dims[1..].iter().product::<u64>() as usize

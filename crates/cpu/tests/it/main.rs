@@ -19,6 +19,7 @@ mod hidden;
 mod invariance;
 mod latent;
 mod mtp;
+mod nested_texts;
 mod packed_file;
 mod packed_file_hostile;
 mod recurrent;

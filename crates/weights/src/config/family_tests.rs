@@ -104,6 +104,10 @@ fn scores_grow_with_the_logarithm_of_the_position() {
         assert_eq!(temperature.factor(position), factor, "{position}");
     }
     assert_eq!(read(&keys("mistral3")).unwrap().scales.temperature, None);
+    // The key of Ollama's converter.
+    let theirs = [("rope.scaling_beta", Field::F32(0.1)), changes[1].clone()];
+    let theirs = read(&with("mistral3", &theirs)).unwrap();
+    assert_eq!(theirs.scales.temperature, Some(temperature));
 }
 
 #[test]

@@ -4,9 +4,29 @@
 use crate::gguf::{Array, Gguf, Value};
 
 /// The family, the key after its name, and the key of Ollama's converter.
-const RENAMED: [(&str, &str, &str); 2] = [
+const RENAMED: [(&str, &str, &str); 6] = [
     ("gemma3", "rope.freq_base", "rope.global.freq_base"),
     ("gemma3", "rope.freq_base_swa", "rope.local.freq_base"),
+    (
+        "mistral3",
+        "rope.scaling.yarn_beta_fast",
+        "rope.scaling.beta_fast",
+    ),
+    (
+        "mistral3",
+        "rope.scaling.yarn_beta_slow",
+        "rope.scaling.beta_slow",
+    ),
+    (
+        "mistral3",
+        "rope.scaling.yarn_log_multiplier",
+        "rope.scaling.mscale_all_dim",
+    ),
+    (
+        "mistral3",
+        "attention.temperature_scale",
+        "rope.scaling_beta",
+    ),
 ];
 /// The family, the key after its name, and the value.
 const CONSTANT: [(&str, &str, Value<'static>); 2] = [

@@ -3,6 +3,7 @@
 //! Nothing in `config.json` tells such a model from one for text. As with llama.cpp's converter, its name does: in the
 //! heading of `README.md`, in the folder's name, or in `_name_or_path`.
 
+use super::added_tokens::TOKENIZER;
 use super::conversion::Change;
 use super::error::SafetensorsError;
 use super::fields::Fields;
@@ -11,7 +12,6 @@ use super::header::{Shard, TensorShape};
 use super::limits::TOKENIZER_BYTES_MAX;
 use super::modules::POOLING_KEY;
 use super::names::HEAD;
-use super::separator::TOKENIZER;
 use super::shards::read_bounded;
 use super::tensor::{Data, Tensor};
 use crate::Architecture;
@@ -146,7 +146,7 @@ pub(super) fn put(
         kind: format.into(),
         data: Data::Rows {
             place,
-            rows: answers,
+            rows: answers.to_vec(),
         },
         change: Change::None,
     });

@@ -7,8 +7,8 @@ use super::family::Family;
 use super::fields::Fields;
 use super::names::{self, Named};
 use super::{
-    encoder_fields, hyperparameters, mamba_fields, nested, recurrent_fields, recurrent_names,
-    vision_classes, vision_fields,
+    encoder_fields, gemma4_fields, hyperparameters, mamba_fields, nested, recurrent_fields,
+    recurrent_names, vision_classes, vision_fields,
 };
 use crate::Architecture;
 
@@ -69,7 +69,7 @@ impl Family {
         let known = CLASSES.iter().find(|(class, _)| class == first);
         let known = known.map(|(_, architecture)| Self::Decoder(*architecture));
         known.ok_or_else(|| {
-            if vision_classes::find(first).is_some() {
+            if vision_classes::has_tower(first) {
                 return nested::unknown_text(fields);
             }
             if let Some(why) = vision_classes::refusal(first) {
@@ -111,6 +111,9 @@ impl Family {
     /// The field of `config.json` that a key comes from.
     pub(super) fn field_of(self, key: &str) -> Option<&'static str> {
         match self {
+            Self::Decoder(Architecture::Gemma4) => {
+                gemma4_fields::field_of(key).or_else(|| hyperparameters::field_of(key))
+            }
             Self::Decoder(architecture) => recurrent_fields::field_of(architecture, key)
                 .or_else(|| hyperparameters::field_of(key)),
             Self::Encoder(class) => encoder_fields::field_of(class.kind, key),

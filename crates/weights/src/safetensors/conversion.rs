@@ -77,6 +77,16 @@ pub(super) enum Change {
         /// Rows and columns of a kernel.
         edge: u32,
     },
+    /// As [`Self::ChannelsLast`], of a row that stays one row, or of one number for each entry of a row.
+    Planes {
+        /// Rows and columns of a kernel.
+        edge: u32,
+    },
+    /// Two tables whose rows alternate become one after the other.
+    Tables {
+        /// Rows of a table.
+        entries: u64,
+    },
     /// Multiplies rows by the factors of list number `list`.
     Scaled {
         /// Index into the model's lists of factors.
@@ -99,7 +109,9 @@ impl Change {
         let architecture = match described.family {
             Family::Decoder(architecture) => architecture,
             Family::Encoder(_) => return Self::of_encoder(described, name, dims),
-            Family::Tower(_) => return Self::of_tower(name, dims),
+            Family::Tower(class) => {
+                return Self::of_tower(described.heads, class.projector, name, dims);
+            }
         };
         if is_gemma(architecture) && name.ends_with("norm.weight") {
             return Ok(Self::PlusOne);
@@ -120,21 +132,36 @@ impl Change {
         Self::turned(architecture, heads, name, rows)
     }
 
-    fn of_tower(name: &str, dims: &[u64]) -> Result<Self, String> {
+    /// `heads`: those of queries and keys whose rows are reordered, if any are.
+    fn of_tower(heads: u32, projector: &str, name: &str, dims: &[u64]) -> Result<Self, String> {
+        let rows = dims.last().copied().unwrap_or_default() as usize;
+        if heads > 0
+            && [".attn_q.", ".attn_k."]
+                .iter()
+                .any(|part| name.contains(part))
+        {
+            return Self::pairs(rows, heads as usize);
+        }
+        let is_unified = projector == "gemma4uv";
         match dims {
+            &[_, 2, entries] if is_unified && name == "v.position_embd.weight" => {
+                Ok(Self::Tables { entries })
+            }
+            [cols] | [cols, _]
+                if is_unified
+                    && ["v.patch_embd.weight", "v.patch_norm.1"]
+                        .iter()
+                        .any(|start| name.starts_with(start)) =>
+            {
+                let edge = edge_of(*cols)?;
+                Ok(Self::Planes { edge })
+            }
             [_, _, _, 3, _] => Ok(Self::Frames),
             [_, _, _, channels, _] => Err(format!("has {channels} channels, must have 3")),
             _ if name == "mm.soft_emb_norm.weight" => Ok(Self::PlusOne),
             [cols, _] if name == "v.patch_embd.weight" => {
-                let area = cols / 3;
-                let edge = area.isqrt();
-                if edge * edge == area && area * 3 == *cols {
-                    Ok(Self::ChannelsLast { edge: edge as u32 })
-                } else {
-                    Err(format!(
-                        "has rows of {cols}, must have squares of 3 channels"
-                    ))
-                }
+                let edge = edge_of(*cols)?;
+                Ok(Self::ChannelsLast { edge })
             }
             _ => Ok(Self::None),
         }
@@ -187,6 +214,7 @@ impl Change {
             (Self::ChannelsLast { edge }, &[_, kernels]) => {
                 TensorShape::of([edge.into(), edge.into(), 3, kernels])
             }
+            (Self::Tables { entries }, &[cols, ..]) => TensorShape::of([cols, entries, 2]),
             (Self::Grouped { groups }, &[len]) => {
                 let groups = u64::from(groups);
                 TensorShape::of([len / groups, groups])
@@ -211,10 +239,10 @@ impl Change {
         name: &str,
         rows: usize,
     ) -> Result<Self, String> {
-        use Architecture::{Granite, GraniteHybrid, GraniteMoe, Llama, SmolLm3};
+        use Architecture::{Granite, GraniteHybrid, GraniteMoe, Llama, Mistral3, SmolLm3};
         let turned = matches!(
             architecture,
-            Llama | Granite | GraniteHybrid | GraniteMoe | SmolLm3
+            Llama | Mistral3 | Granite | GraniteHybrid | GraniteMoe | SmolLm3
         );
         let heads = if turned && name.contains(".attn_q.") {
             heads
@@ -223,6 +251,11 @@ impl Change {
         } else {
             return Ok(Self::None);
         };
+        Self::pairs(rows, heads)
+    }
+
+    /// The reordering of the rows of each of `heads` heads.
+    fn pairs(rows: usize, heads: usize) -> Result<Self, String> {
         match rows.checked_div(heads) {
             Some(head_dim) if head_dim.is_multiple_of(2) && head_dim * heads == rows => {
                 Ok(Self::Pairs { head_dim })
@@ -241,8 +274,24 @@ impl Change {
                 head * head_dim + at % 2 * (head_dim / 2) + at / 2
             }
             Self::HeadRows(order) => order.source(row),
+            Self::Tables { entries } => {
+                let entries = entries as usize;
+                row % entries * 2 + row / entries
+            }
             _ => row,
         }
+    }
+}
+
+/// The edge of a kernel of three channels with so many numbers.
+fn edge_of(numbers: u64) -> Result<u32, String> {
+    let area = numbers / 3;
+    let edge = area.isqrt();
+    match u32::try_from(edge) {
+        Ok(pixels) if edge * edge * 3 == numbers => Ok(pixels),
+        _ => Err(format!(
+            "has rows of {numbers}, must have squares of 3 channels"
+        )),
     }
 }
 

@@ -28,5 +28,33 @@ pub(super) struct ModelDescription {
     pub(super) recurrent: RecurrentSaved,
     /// Tensors that GGUF has and `config.json` describes: `(name, values)`.
     pub(super) made: Vec<(&'static str, Vec<f32>)>,
+    /// The token whose embedding ends a line of a tower's rows.
+    pub(super) line_end: Option<u32>,
+    /// Tensors that the fields promise, by their names in GGUF.
+    pub(super) needs: Vec<String>,
     pub(super) keys: GgufWriter,
+}
+
+impl ModelDescription {
+    /// A model of this family and these keys, with no more.
+    pub(super) fn new(family: Family, keys: GgufWriter) -> Self {
+        Self {
+            family,
+            tied: false,
+            is_embedding: false,
+            is_nested: false,
+            deepstack: Vec::new(),
+            vocab: 0,
+            heads: 0,
+            kv_heads: 0,
+            padded_positions: 0,
+            stacked_experts: 0,
+            answers: None,
+            recurrent: RecurrentSaved::default(),
+            made: Vec::new(),
+            line_end: None,
+            needs: Vec::new(),
+            keys,
+        }
+    }
 }

@@ -7,7 +7,6 @@ use super::family::Family;
 use super::fields::Fields;
 use super::gguf_keys::GgufKeys;
 use super::modules::POOLING_KEY;
-use super::recurrent::RecurrentSaved;
 use super::separator;
 use crate::config::encoder_kind::EncoderKind;
 use crate::config::state_head::POOLING_RANK;
@@ -95,20 +94,12 @@ pub(super) fn describe(
         separator::put(folder, &mut keys)?;
     }
     Ok(ModelDescription {
-        family: Family::Encoder(class),
         tied: true,
         is_embedding: true,
-        is_nested: false,
-        deepstack: Vec::new(),
         vocab: fields.need_number("vocab_size")?,
-        heads: 0,
-        kv_heads: 0,
         padded_positions: padded_positions(class, fields)?,
         stacked_experts: experts as usize,
-        answers: None,
-        recurrent: RecurrentSaved::default(),
-        made: Vec::new(),
-        keys: keys.out,
+        ..ModelDescription::new(Family::Encoder(class), keys.out)
     })
 }
 

@@ -1,7 +1,7 @@
 //! Families of models whose safetensors are read: decoders, and encoders.
 
 use super::encoder_classes::EncoderClass;
-use super::vision_classes::TowerClass;
+use super::tower_class::TowerClass;
 use crate::Architecture;
 use crate::config::traits::StateHeadRule;
 

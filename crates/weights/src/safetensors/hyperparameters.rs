@@ -11,7 +11,6 @@ use super::fields::Fields;
 use super::gguf_keys::GgufKeys;
 use super::modules::{Modules, POOLING_KEY};
 use super::nested::DEEPSTACK;
-use super::recurrent::RecurrentSaved;
 use super::{answers, dense, experts, gpt_oss, lfm2, rope};
 use crate::Architecture;
 use crate::config::traits::RopeLayers;
@@ -127,20 +126,14 @@ pub(super) fn describe(
     dense::put(&modules.dense, &mut keys);
     let made = rope::read(fields, architecture, head_dim, &mut keys)?;
     Ok(ModelDescription {
-        family: Family::Decoder(architecture),
         is_embedding: modules.pooling.is_some() || answers.is_some(),
-        is_nested: false,
-        deepstack: Vec::new(),
-        padded_positions: 0,
-        stacked_experts: 0,
         answers,
-        recurrent: RecurrentSaved::default(),
         tied: is_tied(fields, architecture)?,
         vocab: fields.need_number("vocab_size")?,
         heads,
         kv_heads,
         made,
-        keys: keys.out,
+        ..ModelDescription::new(Family::Decoder(architecture), keys.out)
     })
 }
 

@@ -30,8 +30,10 @@ impl Safetensors {
             }
             Data::Rows { rows, .. } => {
                 let row_bytes = entry.bytes.len() / entry.shape.as_slice()[0] as usize;
-                let rows = rows.map(|row| &raw[row as usize * row_bytes..][..row_bytes]);
-                return Ok(Cow::Owned(rows.concat()));
+                let rows = rows
+                    .iter()
+                    .flat_map(|row| &raw[*row as usize * row_bytes..][..row_bytes]);
+                return Ok(Cow::Owned(rows.copied().collect()));
             }
             Data::EverySecond { first, .. } => {
                 return Ok(Cow::Owned(every_second(entry.kind.format(), raw, *first)));
@@ -63,7 +65,7 @@ impl Safetensors {
             Change::Stacked {
                 is_turned: true, ..
             } => Cow::Owned(turned_matrices(from, raw, tensor.dims.as_slice())),
-            Change::ChannelsLast { edge } => {
+            Change::ChannelsLast { edge } | Change::Planes { edge } => {
                 let area = u64::from(edge) * u64::from(edge);
                 Cow::Owned(turned_matrices(from, raw, &[area, 3, 1]))
             }
@@ -81,7 +83,11 @@ impl Safetensors {
             }
             _ => Cow::Borrowed(raw),
         };
-        if from == to && !matches!(tensor.change, Change::Pairs { .. } | Change::HeadRows(_)) {
+        let keeps_rows = !matches!(
+            tensor.change,
+            Change::Pairs { .. } | Change::HeadRows(_) | Change::Tables { .. }
+        );
+        if from == to && keeps_rows {
             return Ok(raw);
         }
         let row_of = |row| tensor.change.row_of(row);

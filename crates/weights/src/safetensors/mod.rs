@@ -7,7 +7,7 @@
 //! family      decoders and encoders                      encoder_classes  names of encoders' tensors
 //! classes     the classes of transformers                described        what config.json says
 //! modules     modules of sentence-transformers           encoder_fields   config.json of encoders as GGUF keys
-//! separator   the separator of BERT's vocabularies
+//! separator   the separator of BERT's vocabularies     added_tokens  ids of tokens outside of a vocabulary
 //! conversion  row order, norms and format at load        gguf_keys        GGUF keys under construction
 //! load        bytes of a tensor                          experts          experts of config.json
 //! gpt_oss     sinks, and experts in MXFP4                peft             low-rank adapters of PEFT
@@ -15,7 +15,8 @@
 //! answers     rows of Qwen3-Reranker's answers           dense            dense projections of EmbeddingGemma
 //! recurrent   tensors of recurrent layers                recurrent_names  their names
 //! nested      the text of models that see images     vision_classes   their towers' tensors
-//! vision_fields  config.json of towers
+//! vision_fields  config.json of towers                llava_towers, gemma4_towers   fields and tensors of some
+//! gemma4_fields  config.json of Gemma 4               tower_class      names of a tower's tensors
 //! delta_fields, mamba_fields, falcon_fields, recurrent_fields   config.json of recurrent layers
 //! ```
 //!
@@ -26,6 +27,7 @@
 //! follows from shape and kind, and no two tensors share bytes; names are unique over all files; the embedding has
 //! `vocab_size` rows; every length was first compared with a named bound of [`limits`].
 
+mod added_tokens;
 mod answers;
 mod classes;
 mod conversion;
@@ -39,6 +41,8 @@ mod experts;
 mod falcon_fields;
 mod family;
 mod fields;
+mod gemma4_fields;
+mod gemma4_towers;
 mod gguf_keys;
 mod gpt_oss;
 mod header;
@@ -46,6 +50,7 @@ mod hyperparameters;
 mod infinities;
 mod lfm2;
 pub mod limits;
+mod llava_towers;
 mod load;
 mod mamba_fields;
 mod modules;
@@ -56,9 +61,10 @@ mod recurrent;
 mod recurrent_fields;
 mod recurrent_names;
 mod rope;
-pub(crate) mod separator;
+mod separator;
 mod shards;
 mod tensor;
+mod tower_class;
 mod vision_classes;
 mod vision_fields;
 
@@ -73,7 +79,7 @@ use crate::file_stamp::FileStamp;
 use crate::gguf::Gguf;
 use crate::tensor_entry::TensorEntry;
 use crate::vision::VisionConfig;
-use crate::{Config, ConfigError};
+use crate::{Architecture, Config, ConfigError};
 use conversion::Change;
 use described::ModelDescription;
 use error::What;
@@ -144,7 +150,7 @@ impl Safetensors {
         let Some(class) = named.first() else {
             return Err(fields.missing(FIELD));
         };
-        let Some(tower) = vision_classes::find(class) else {
+        let Some(tower) = vision_classes::find(class, &fields)? else {
             return match vision_classes::refusal(class) {
                 None => Ok(None),
                 Some(why) => Err(fields.wrong(FIELD, why)),
@@ -163,7 +169,7 @@ impl Safetensors {
     /// Maps the weight files of a described model.
     fn assemble(
         (folder, config_stamp): (&Path, Option<FileStamp>),
-        (config, described): (&Path, ModelDescription),
+        (config, mut described): (&Path, ModelDescription),
         quantize: Option<Quantize>,
         modules: &Modules,
     ) -> Result<Self, SafetensorsError> {
@@ -172,7 +178,13 @@ impl Safetensors {
         let own = shards.len();
         shards.extend(dense::open(&modules.dense)?);
         let decoder = described.family.decoder();
+        if described.is_nested && llava_towers::has_own_head(&described, &shards) {
+            described.tied = false;
+        }
         let mut tensors = stored_tensors(&described, quantize, &shards, own)?;
+        if let Some(token) = described.line_end {
+            tensors.push(llava_towers::line_end(token, config, &shards)?);
+        }
         if let Some(decoder) = decoder {
             tensors.extend(gpt_oss::tensors(decoder, &shards)?);
         }
@@ -198,6 +210,10 @@ impl Safetensors {
             fused_feed: described.recurrent.fused_feed,
         };
         model.check(config, &described)?;
+        if matches!(model.family, Family::Tower(_)) {
+            let checked = model.tower_config();
+            checked.map_err(|why| SafetensorsError::new(config, What::Config(why)))?;
+        }
         Ok(model)
     }
 
@@ -219,7 +235,8 @@ impl Safetensors {
     /// # Errors
     /// As [`VisionConfig::from_gguf`], with fields of `config.json`.
     pub(crate) fn tower_config(&self) -> Result<VisionConfig, ConfigError> {
-        VisionConfig::from_gguf(&self.metadata).map_err(|why| with_fields(self.family, why))
+        VisionConfig::read(&self.metadata, &|name| self.entry(name))
+            .map_err(|why| with_fields(self.family, why))
     }
 
     /// Bytes of all files with weights.
@@ -289,6 +306,14 @@ impl Safetensors {
         if described.recurrent.needs_norm {
             self.check_norms(config)?;
         }
+        if let Some(name) = described
+            .needs
+            .iter()
+            .find(|name| self.tensor(name).is_none())
+        {
+            let why = "is missing, which the fields of the model promise";
+            return Err(SafetensorsError::tensor(config, &self.label(name), why));
+        }
         let rows = |name| self.entry(name).map(|entry| entry.rows() as u64);
         match rows("token_embd.weight") {
             Some(rows) if rows != u64::from(described.vocab) => {
@@ -327,6 +352,7 @@ fn describe(
         Family::Decoder(architecture) if recurrent_fields::reads(architecture, fields)? => {
             recurrent_fields::describe(architecture, fields, &modules)
         }
+        Family::Decoder(Architecture::Gemma4) => gemma4_fields::describe(fields),
         Family::Decoder(architecture) => {
             hyperparameters::describe(architecture, fields, (folder, &modules))
         }
@@ -384,7 +410,8 @@ fn metadata(described: &ModelDescription, path: &Path) -> Result<Gguf, Safetenso
     let checked = match described.family {
         Family::Decoder(_) => Config::from_gguf(&gguf, None).map(|_| ()),
         Family::Encoder(class) => EncoderConfig::from_gguf(&gguf, class.kind, None).map(|_| ()),
-        Family::Tower(_) => VisionConfig::from_gguf(&gguf).map(|_| ()),
+        // Of which some sizes are those of tensors.
+        Family::Tower(_) => Ok(()),
     };
     match checked {
         Ok(()) => Ok(gguf),
@@ -398,11 +425,20 @@ fn metadata(described: &ModelDescription, path: &Path) -> Result<Gguf, Safetenso
 /// The error with fields of `config.json` instead of GGUF keys.
 fn with_fields(family: Family, error: ConfigError) -> ConfigError {
     error.renamed(|key| match family.field_of(key) {
-        Some(field) if matches!(family, Family::Tower(_)) => {
+        Some(field)
+            if matches!(family, Family::Tower(_)) && !vision_fields::OUTSIDE.contains(&field) =>
+        {
             format!("{CONFIG}: {}.{field}", vision_fields::VISION)
         }
         Some(field) => format!("{CONFIG}: {field}"),
-        None => key.to_owned(),
+        // A size of a tensor.
+        None => match key.split_once(' ') {
+            Some((name, dimension)) => match family.stored(name, false) {
+                Some(stored) => format!("{stored} {dimension}"),
+                None => key.to_owned(),
+            },
+            None => key.to_owned(),
+        },
     })
 }
 
@@ -427,10 +463,15 @@ fn tensor(
         let kind = entry.kind.name();
         wrong(format!("is stored as {kind}, must be F32, F16 or BF16"))
     })?;
-    let shape = entry.shape.as_slice();
+    // A bound of a tower's matrix is one number.
+    let is_tower = matches!(described.family, Family::Tower(_));
+    let (shape, stored_shape) = match entry.shape.as_slice() {
+        [] if is_tower => (&[1][..], TensorShape::one(1)),
+        shape => (shape, entry.shape),
+    };
     // Only experts are stored one after the other, and convolutions have an input of one column. Kernels of a tower have
     // channels, rows and columns, and perhaps frames.
-    let most = if matches!(described.family, Family::Tower(_)) {
+    let most = if is_tower {
         5
     } else if name.ends_with("_exps.weight") || conversion::is_taps(&name) {
         3
@@ -441,7 +482,7 @@ fn tensor(
         let why = format!("has shape {shape:?}, must have one or two dimensions, none of them 0");
         return Err(wrong(why));
     }
-    let dims = entry.shape.reversed();
+    let dims = stored_shape.reversed();
     let change = Change::of(described, &name, dims.as_slice()).map_err(wrong)?;
     let dims = change.shape(dims);
     let format = conversion::format(

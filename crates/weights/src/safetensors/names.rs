@@ -55,8 +55,41 @@ const LFM2: &[(&str, &str)] = &[
     ("feed_forward.w3", "ffn_up"),
     ("feed_forward.w2", "ffn_down"),
 ];
+/// Further parts of a layer of Gemma 4.
+const GEMMA4: &[(&str, &str)] = &[
+    ("per_layer_input_gate", "inp_gate"),
+    ("per_layer_projection", "proj"),
+    ("post_per_layer_input_norm", "post_norm"),
+    ("post_feedforward_layernorm_1", "post_ffw_norm_1"),
+    ("pre_feedforward_layernorm_2", "pre_ffw_norm_2"),
+    ("post_feedforward_layernorm_2", "post_ffw_norm_2"),
+    ("router.proj", "ffn_gate_inp"),
+];
+/// Parts of a layer of Gemma 4 by their whole names.
+const GEMMA4_BARE: &[(&str, &str)] = &[
+    ("layer_scalar", "layer_output_scale.weight"),
+    ("router.scale", "ffn_gate_inp.scale"),
+    ("router.per_expert_scale", "ffn_down_exps.scale"),
+    ("experts.gate_up_proj", "ffn_gate_up_exps.weight"),
+    ("experts.down_proj", "ffn_down_exps.weight"),
+];
+/// Tensors of Gemma 4 outside of layers.
+const GEMMA4_OUTER: &[(&str, &str)] = &[
+    (
+        "model.embed_tokens_per_layer.weight",
+        "per_layer_token_embd.weight",
+    ),
+    (
+        "model.per_layer_model_projection.weight",
+        "per_layer_model_proj.weight",
+    ),
+    (
+        "model.per_layer_projection_norm.weight",
+        "per_layer_proj_norm.weight",
+    ),
+];
 /// The norm of LFM2 after the last layer, which GGUF names as one of embeddings.
-const LFM2_NORM: (&str, &str) = ("model.embedding_norm.weight", "token_embd_norm.weight");
+const LFM2_OUTER: &[(&str, &str)] = &[("model.embedding_norm.weight", "token_embd_norm.weight")];
 /// Norms of families with norms only before attention and feed-forward.
 const BEFORE: &[(&str, &str)] = &[("post_attention_layernorm", "ffn_norm")];
 /// As [`BEFORE`], in gpt-oss.
@@ -117,6 +150,12 @@ pub(super) fn named(architecture: Architecture, tied: bool, stored: &str) -> Nam
     }
     let in_layer = || {
         let (layer, rest) = stored.strip_prefix("model.layers.")?.split_once('.')?;
+        if let Some((_, name)) = bare(architecture)
+            .iter()
+            .find(|(theirs, _)| *theirs == rest)
+        {
+            return is_number(layer).then(|| format!("blk.{layer}.{name}"));
+        }
         let (part, kind) = rest.rsplit_once('.')?;
         let kinds = ["weight", "bias"];
         let name = match parts(architecture).find(|(theirs, _)| *theirs == part) {
@@ -135,6 +174,9 @@ pub(super) fn stored(architecture: Architecture, name: &str) -> Option<String> {
         return Some((*theirs).to_owned());
     }
     let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
+    if let Some((theirs, _)) = bare(architecture).iter().find(|(_, ours)| *ours == rest) {
+        return Some(format!("model.layers.{layer}.{theirs}"));
+    }
     let (part, kind) = rest.rsplit_once('.')?;
     let theirs = match parts(architecture).find(|(_, ours)| *ours == part) {
         Some((theirs, _)) => theirs.to_owned(),
@@ -152,8 +194,20 @@ pub(super) fn stored(architecture: Architecture, name: &str) -> Option<String> {
 fn outer(
     architecture: Architecture,
 ) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    let norm = (architecture == Architecture::Lfm2).then_some(&LFM2_NORM);
-    OUTER.iter().chain(norm)
+    let further = match architecture {
+        Architecture::Lfm2 => LFM2_OUTER,
+        Architecture::Gemma4 => GEMMA4_OUTER,
+        _ => &[],
+    };
+    OUTER.iter().chain(further)
+}
+
+/// Parts of a layer by their whole names.
+fn bare(architecture: Architecture) -> &'static [(&'static str, &'static str)] {
+    match architecture {
+        Architecture::Gemma4 => GEMMA4_BARE,
+        _ => &[],
+    }
 }
 
 /// GGUF's name for a part of one expert: `ffn_up.7`.
@@ -178,13 +232,14 @@ fn experts(architecture: Architecture) -> &'static [(&'static str, &'static str,
     }
 }
 
-/// Names of router and fused experts.
+/// Names of router and fused experts, and of what else a layer of a family has.
 fn routers(architecture: Architecture) -> &'static [(&'static str, &'static str)] {
     match architecture {
         Architecture::Qwen3Moe | Architecture::Olmoe => &ROUTERS[..1],
         Architecture::GptOss => &[("mlp.router", "ffn_gate_inp")],
         Architecture::Llama => &ROUTERS[1..2],
         Architecture::GraniteMoe => &ROUTERS[2..],
+        Architecture::Gemma4 => GEMMA4,
         _ => &[],
     }
 }
@@ -211,7 +266,7 @@ fn parts(architecture: Architecture) -> impl Iterator<Item = (&'static str, &'st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Architecture::{Gemma3, GraniteMoe, Lfm2, Llama, Olmoe, Phi3, Qwen3, Qwen3Moe};
+    use Architecture::{Gemma3, Gemma4, GraniteMoe, Lfm2, Llama, Olmoe, Phi3, Qwen3, Qwen3Moe};
 
     #[test]
     fn names_round_trip() {
@@ -270,6 +325,33 @@ mod tests {
             ),
         ];
         check(&rows);
+    }
+
+    #[test]
+    fn names_of_gemma4_round_trip() {
+        let rows = [
+            ("layers.3.layer_scalar", "blk.3.layer_output_scale.weight"),
+            ("layers.3.router.scale", "blk.3.ffn_gate_inp.scale"),
+            ("layers.3.router.proj.weight", "blk.3.ffn_gate_inp.weight"),
+            ("layers.3.experts.down_proj", "blk.3.ffn_down_exps.weight"),
+            (
+                "layers.3.per_layer_input_gate.weight",
+                "blk.3.inp_gate.weight",
+            ),
+            (
+                "layers.3.post_attention_layernorm.weight",
+                "blk.3.post_attention_norm.weight",
+            ),
+            (
+                "embed_tokens_per_layer.weight",
+                "per_layer_token_embd.weight",
+            ),
+        ];
+        for (theirs, ours) in rows {
+            check(&[(Gemma4, &format!("model.{theirs}"), ours)]);
+        }
+        let unknown = named(Gemma4, true, "model.layers.x.layer_scalar");
+        assert_eq!(unknown, Named::Unknown);
     }
 
     #[test]

@@ -14,7 +14,10 @@ const TEXTS: &[(&str, Architecture, &str)] = &[
     ("mistral", Architecture::Llama, MISTRAL),
     ("qwen2", Architecture::Qwen2, QWEN),
     ("qwen3", Architecture::Qwen3, QWEN3),
+    ("ministral3", Architecture::Mistral3, MINISTRAL3),
     ("gemma3_text", Architecture::Gemma3, GEMMA3),
+    ("gemma4_text", Architecture::Gemma4, GEMMA4),
+    ("gemma4_unified_text", Architecture::Gemma4, GEMMA4_UNIFIED),
     ("lfm2", Architecture::Lfm2, LFM2),
     ("qwen3_vl_text", Architecture::Qwen3Vl, QWEN3VL),
     ("qwen2_vl_text", Architecture::Qwen2Vl, QWEN2VL),
@@ -28,6 +31,10 @@ const LLAMA: &str = r#"{"num_hidden_layers": 32, "hidden_size": 4096, "intermedi
 const MISTRAL: &str = r#"{"num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
     "num_key_value_heads": 8, "max_position_embeddings": 131072, "vocab_size": 32000, "rms_norm_eps": 1e-6,
     "sliding_window": 4096}"#;
+const MINISTRAL3: &str = r#"{"num_hidden_layers": 34, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 262144, "vocab_size": 131072, "rms_norm_eps": 1e-5,
+    "rope_parameters": {"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0, "original_max_position_embeddings": 16384,
+    "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}}"#;
 const QWEN: &str = r#"{"num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 22016, "num_attention_heads": 32,
     "num_key_value_heads": 32, "max_position_embeddings": 32768, "vocab_size": 151936, "rms_norm_eps": 1e-6}"#;
 const QWEN3: &str = r#"{"num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 22016, "num_attention_heads": 32,
@@ -42,6 +49,13 @@ const GEMMA3: &str = r#"{"num_hidden_layers": 26, "hidden_size": 2304, "intermed
     "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131072, "vocab_size": 262208, "rms_norm_eps": 1e-6,
     "sliding_window": 4096, "sliding_window_pattern": 6, "query_pre_attn_scalar": 256, "tie_word_embeddings": true,
     "rope_local_base_freq": 10000.0}"#;
+const GEMMA4: &str = r#"{"num_hidden_layers": 30, "hidden_size": 2304, "intermediate_size": 9216, "num_attention_heads": 8,
+    "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131072, "vocab_size": 262144, "rms_norm_eps": 1e-6,
+    "sliding_window": 512, "hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144,
+    "tie_word_embeddings": true}"#;
+const GEMMA4_UNIFIED: &str = r#"{"num_hidden_layers": 30, "hidden_size": 2304, "intermediate_size": 9216, "num_attention_heads": 8,
+    "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 262144, "vocab_size": 262144, "rms_norm_eps": 1e-6,
+    "sliding_window": 1024, "use_bidirectional_attention": "vision", "tie_word_embeddings": true}"#;
 const LFM2: &str = r#"{"num_hidden_layers": 32, "hidden_size": 2560, "intermediate_size": 12288, "num_attention_heads": 32,
     "num_key_value_heads": 8, "max_position_embeddings": 128000, "vocab_size": 65536, "norm_eps": 1e-5, "conv_L_cache": 3}"#;
 
@@ -78,7 +92,7 @@ pub(super) fn architecture(
 
 /// Whether the text of a class is one of [`TEXTS`].
 fn has_text(class: &str) -> bool {
-    vision_classes::find(class).is_some() && !OTHER_TEXTS.contains(&class)
+    vision_classes::has_tower(class) && !OTHER_TEXTS.contains(&class)
 }
 
 /// The error of a class whose text is of a family that is not read.
@@ -111,6 +125,12 @@ pub(super) fn text_width(root: &Fields<'_>) -> Result<u32, SafetensorsError> {
         .and_then(Value::as_u64)
         .and_then(|width| u32::try_from(width).ok());
     width.ok_or_else(|| root.wrong(&format!("{TEXT}.{WIDTH}"), "is missing, or no width"))
+}
+
+/// A number of the text, or its class's default.
+pub(super) fn text_float(root: &Fields<'_>, field: &str) -> Result<Option<f64>, SafetensorsError> {
+    let merged = merged(root)?;
+    Ok(merged.and_then(|fields| fields.get(field)?.as_f64()))
 }
 
 /// The fields of the text: its class's defaults, the root's, its own. `None`: no class that is read.

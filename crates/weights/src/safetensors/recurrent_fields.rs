@@ -79,20 +79,14 @@ pub(super) fn describe(
         None => fields.flag(TIED)?,
     };
     Ok(ModelDescription {
-        family: Family::Decoder(architecture),
         tied: tied.unwrap_or(false),
         is_embedding: modules.pooling.is_some(),
-        is_nested: false,
-        deepstack: Vec::new(),
         vocab: fields.need_number("vocab_size")?,
         heads: draft.heads,
         kv_heads: draft.kv_heads,
-        padded_positions: 0,
-        stacked_experts: 0,
-        answers: None,
         recurrent: draft.saved,
         made: draft.made,
-        keys: draft.keys.out,
+        ..ModelDescription::new(Family::Decoder(architecture), draft.keys.out)
     })
 }
 

@@ -117,7 +117,7 @@ pub(super) fn read(
             keys.float("rope.scaling.factor", scaling.need_float("factor")?);
             Ok(Vec::new())
         }
-        ("yarn", _) => yarn(&rope, scaling, keys),
+        ("yarn", _) => yarn(&rope, scaling, architecture, keys),
         ("llama3", Architecture::Llama) => {
             let factors = llama3(&rope, scaling, theta, dims)?;
             Ok(vec![("rope_freqs.weight", factors)])
@@ -206,6 +206,7 @@ fn turning(
 fn yarn(
     rope: &Rope<'_>,
     scaling: &Fields<'_>,
+    architecture: Architecture,
     keys: &mut GgufKeys,
 ) -> Result<Vec<(&'static str, Vec<f32>)>, SafetensorsError> {
     for (field, only) in YARN_TURNS {
@@ -213,9 +214,13 @@ fn yarn(
             return Err(scaling.wrong(field, format!("is {found}, must be {only}")));
         }
     }
-    for field in ["mscale", "mscale_all_dim"] {
-        if scaling.get(field).is_some() {
-            return Err(scaling.wrong(field, "is set, which is not supported"));
+    if architecture == Architecture::Mistral3 {
+        mistral3(scaling, keys)?;
+    } else {
+        for field in ["mscale", "mscale_all_dim"] {
+            if scaling.get(field).is_some() {
+                return Err(scaling.wrong(field, "is set, which is not supported"));
+            }
         }
     }
     if scaling.flag("truncate")? == Some(false) {
@@ -236,6 +241,25 @@ fn yarn(
         keys.float("rope.scaling.attn_factor", attention / usual);
     }
     Ok(Vec::new())
+}
+
+/// Writes what Mistral 3 adds to YaRN: a factor of sine and cosine that takes back the usual one, and scores that grow with
+/// the position.
+fn mistral3(scaling: &Fields<'_>, keys: &mut GgufKeys) -> Result<(), SafetensorsError> {
+    const USUAL: &str = "mscale";
+    const BACK: &str = "mscale_all_dim";
+    match (scaling.float(USUAL)?, scaling.float(BACK)?) {
+        (None, None) => {}
+        (Some(1.0), Some(back)) => keys.float("rope.scaling.yarn_log_multiplier", back),
+        (usual, _) => {
+            let found = usual.map_or("missing".to_owned(), |usual| usual.to_string());
+            return Err(scaling.wrong(USUAL, format!("is {found}, must be 1 next to `{BACK}`")));
+        }
+    }
+    if let Some(scale) = scaling.float("llama_4_scaling_beta")? {
+        keys.float("attention.temperature_scale", scale);
+    }
+    Ok(())
 }
 
 /// Llama 3.1's rule: wavelengths beyond a fraction of the original context are divided by the factor,

@@ -25,8 +25,8 @@ pub(super) enum Data {
     Stored { shard: u16, entry: u32 },
     /// Each second element of an entry, from element `first` on.
     EverySecond { place: (u16, u32), first: u8 },
-    /// Two rows of an entry.
-    Rows { place: (u16, u32), rows: [u32; 2] },
+    /// Some rows of an entry.
+    Rows { place: (u16, u32), rows: Vec<u32> },
     /// Experts in MXFP4, from two entries.
     Blocks(ExpertBlocks),
     /// Values derived from `config.json`.

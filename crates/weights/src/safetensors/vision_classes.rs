@@ -1,50 +1,11 @@
 //! Classes of transformers that see images: the projector of each, and the names of its tower's tensors.
 
-use super::names::{Named, is_number};
-
-/// Classes with one kind of tower.
-#[derive(Debug)]
-pub(super) struct TowerClass {
-    /// Classes of transformers.
-    pub(super) names: &'static [&'static str],
-    /// The projector's name in GGUF.
-    pub(super) projector: &'static str,
-    /// Beginnings of names that belong to the tower, without `model.`; other tensors are the text's.
-    starts: &'static [&'static str],
-    /// Beginnings of names of tensors that are not needed.
-    unused: &'static [&'static str],
-    /// Tensors outside of layers: `(theirs, ours)`, weights and biases.
-    outer: &'static [(&'static str, &'static str)],
-    /// Tensors outside of layers, by their whole names.
-    bare: &'static [(&'static str, &'static str)],
-    /// Text before the number of a layer.
-    layers: &'static str,
-    /// Parts of a layer that are one tensor, by their whole names.
-    bare_parts: &'static [(&'static str, &'static str)],
-    /// Parts of a layer, with weights and biases.
-    parts: &'static [(&'static str, &'static str)],
-    /// Integers of `vision_config`: the field, the key after `clip.vision.`, and the class's default.
-    pub(super) numbers: &'static [(&'static str, &'static str, u32)],
-}
-
-/// Parts of a layer of SigLIP, CLIP and their heirs.
-const SIGLIP_PARTS: &[(&str, &str)] = &[
-    ("layer_norm1", "ln1"),
-    ("layer_norm2", "ln2"),
-    ("self_attn.q_proj", "attn_q"),
-    ("self_attn.k_proj", "attn_k"),
-    ("self_attn.v_proj", "attn_v"),
-    ("self_attn.out_proj", "attn_out"),
-    ("mlp.fc1", "ffn_up"),
-    ("mlp.fc2", "ffn_down"),
-];
-/// Text before and after the number of a merger for a further text layer, in GGUF before its layer's.
-const DEEPSTACK: (&str, &str) = ("visual.deepstack_merger_list.", "v.deepstack.");
-const DEEPSTACK_PARTS: &[(&str, &str)] = &[
-    ("norm", "norm"),
-    ("linear_fc1", "fc1"),
-    ("linear_fc2", "fc2"),
-];
+use super::SafetensorsError;
+use super::fields::Fields;
+use super::gemma4_towers::GEMMA4_CLASSES;
+use super::llava_towers::LLAVA_CLASSES;
+use super::tower_class::{SIGLIP_PARTS, TowerClass, plain};
+use super::vision_fields::VISION;
 
 /// Tensors outside of layers of Qwen2-VL and Qwen2.5-VL.
 const QWEN2_OUTER: &[(&str, &str)] = &[
@@ -54,13 +15,14 @@ const QWEN2_OUTER: &[(&str, &str)] = &[
     ("visual.merger.mlp.2", "mm.2"),
 ];
 
-/// All kinds of towers that are read.
-pub(super) const TOWER_CLASSES: &[TowerClass] = &[
+/// Kinds of towers that are read, without those of LLaVA and Gemma 4.
+const TOWER_CLASSES: &[TowerClass] = &[
     TowerClass {
         names: &[
             "Idefics3ForConditionalGeneration",
             "SmolVLMForConditionalGeneration",
         ],
+        model_type: "",
         projector: "idefics3",
         starts: &["vision_model.", "connector."],
         unused: &[],
@@ -88,6 +50,7 @@ pub(super) const TOWER_CLASSES: &[TowerClass] = &[
     },
     TowerClass {
         names: &["Gemma3ForConditionalGeneration"],
+        model_type: "",
         projector: "gemma3",
         starts: &["vision_tower.", "multi_modal_projector."],
         unused: &["vision_tower.head."],
@@ -122,6 +85,7 @@ pub(super) const TOWER_CLASSES: &[TowerClass] = &[
             "Qwen3_5ForConditionalGeneration",
             "Qwen3_5MoeForConditionalGeneration",
         ],
+        model_type: "",
         projector: "qwen3vl_merger",
         starts: &["visual."],
         unused: &[],
@@ -154,6 +118,7 @@ pub(super) const TOWER_CLASSES: &[TowerClass] = &[
     },
     TowerClass {
         names: &["Qwen2VLForConditionalGeneration"],
+        model_type: "",
         projector: "qwen2vl_merger",
         starts: &["visual."],
         unused: &[],
@@ -179,6 +144,7 @@ pub(super) const TOWER_CLASSES: &[TowerClass] = &[
     },
     TowerClass {
         names: &["Qwen2_5_VLForConditionalGeneration"],
+        model_type: "",
         projector: "qwen2.5vl_merger",
         starts: &["visual."],
         unused: &[],
@@ -207,6 +173,7 @@ pub(super) const TOWER_CLASSES: &[TowerClass] = &[
     },
     TowerClass {
         names: &["InternVLForConditionalGeneration"],
+        model_type: "",
         projector: "internvl",
         starts: &["vision_tower.", "multi_modal_projector."],
         unused: &["vision_tower.embeddings.mask_token"],
@@ -251,6 +218,7 @@ pub(super) const TOWER_CLASSES: &[TowerClass] = &[
     },
     TowerClass {
         names: &["Lfm2VlForConditionalGeneration"],
+        model_type: "",
         projector: "lfm2",
         starts: &["vision_tower.", "multi_modal_projector."],
         unused: &["vision_tower.head."],
@@ -284,10 +252,6 @@ const OTHER_CLASSES: &[(&str, &str)] = &[
     ("MllamaForConditionalGeneration", "mllama"),
     ("Llama4ForConditionalGeneration", "llama4"),
     ("Gemma3nForConditionalGeneration", "gemma3nv"),
-    ("Gemma4ForConditionalGeneration", "gemma4v"),
-    ("LlavaForConditionalGeneration", "mlp"),
-    ("LlavaNextForConditionalGeneration", "mlp"),
-    ("Mistral3ForConditionalGeneration", "pixtral"),
     ("DeepseekOCRForCausalLM", "deepseekocr"),
     ("DeepseekOcr2ForConditionalGeneration", "deepseekocr"),
     ("Glm4vForConditionalGeneration", "glm4v"),
@@ -299,10 +263,43 @@ const OTHER_CLASSES: &[(&str, &str)] = &[
     ("MiniCPMO", "resampler"),
 ];
 
-/// The kind of tower of a class.
-pub(super) fn find(class: &str) -> Option<&'static TowerClass> {
-    let mut all = TOWER_CLASSES.iter();
-    all.find(|tower| tower.names.contains(&class))
+/// All kinds of towers that are read.
+fn all() -> impl Iterator<Item = &'static TowerClass> {
+    let all = TOWER_CLASSES.iter().chain(LLAVA_CLASSES);
+    all.chain(GEMMA4_CLASSES)
+}
+
+/// Whether models of a class have a tower that is read.
+pub(super) fn has_tower(class: &str) -> bool {
+    all().any(|tower| tower.names.contains(&class))
+}
+
+/// The kind of tower of a class. A class with towers of several kinds has one of the `model_type` in `vision_config`.
+pub(super) fn find(
+    class: &str,
+    root: &Fields<'_>,
+) -> Result<Option<&'static TowerClass>, SafetensorsError> {
+    const TYPE: &str = "model_type";
+    let of_class = || all().filter(|tower| tower.names.contains(&class));
+    let vision = root.object(VISION)?;
+    let found = match &vision {
+        Some(vision) => vision.text(TYPE)?,
+        None => None,
+    };
+    let Some(usual) = of_class().next() else {
+        return Ok(None);
+    };
+    let Some(found) = found.filter(|_| !usual.model_type.is_empty()) else {
+        return Ok(Some(usual));
+    };
+    let types: Vec<&str> = of_class().map(|tower| tower.model_type).collect();
+    match of_class().find(|tower| tower.model_type == found) {
+        Some(tower) => Ok(Some(tower)),
+        None => {
+            let why = format!("is {found:.64}, must be {}", types.join(" or "));
+            Err(root.wrong(&format!("{VISION}.{TYPE}"), why))
+        }
+    }
 }
 
 /// Why a class has no tower that is read, if it has one.
@@ -313,91 +310,17 @@ pub(super) fn refusal(class: &str) -> Option<String> {
     ))
 }
 
-/// A name without what versions of transformers put before the tower's.
-fn plain(stored: &str) -> std::borrow::Cow<'_, str> {
-    const INNER: &str = "vision_tower.vision_model.";
-    let stored = stored.strip_prefix("model.").unwrap_or(stored);
-    match stored.strip_prefix(INNER) {
-        Some(rest) => format!("vision_tower.{rest}").into(),
-        None => stored.into(),
-    }
-}
-
 /// Whether a stored name is that of a tensor of any tower.
 pub(super) fn is_of_tower(stored: &str) -> bool {
     let name = plain(stored);
-    let starts = TOWER_CLASSES.iter().flat_map(|class| class.starts);
+    let starts = all().flat_map(|class| class.starts);
     starts.into_iter().any(|start| name.starts_with(start))
-}
-
-impl TowerClass {
-    /// GGUF's name for a stored tensor. `deepstack`: the layers after which there are rows for further text layers.
-    pub(super) fn named(&self, deepstack: &[u32], stored: &str) -> Named {
-        let name = plain(stored);
-        let is_unused = self.unused.iter().any(|start| name.starts_with(start));
-        // Old files have the numbers of places as a tensor.
-        if is_unused || name.ends_with(".position_ids") || !self.starts_any(&name) {
-            return Named::Nothing;
-        }
-        if let Some((_, ours)) = self.bare.iter().find(|(theirs, _)| *theirs == name) {
-            return Named::Tensor((*ours).to_owned());
-        }
-        let bare_part = || {
-            let (layer, part) = name.strip_prefix(self.layers)?.split_once('.')?;
-            let ours = find_part(self.bare_parts, part).filter(|_| is_number(layer))?;
-            Some(format!("v.blk.{layer}.{ours}"))
-        };
-        if let Some(ours) = bare_part() {
-            return Named::Tensor(ours);
-        }
-        let found = || {
-            let (whole, kind) = name.rsplit_once('.')?;
-            if !["weight", "bias"].contains(&kind) {
-                return None;
-            }
-            if let Some((_, ours)) = self.outer.iter().find(|(theirs, _)| *theirs == whole) {
-                return Some(format!("{ours}.{kind}"));
-            }
-            if let Some(rest) = whole.strip_prefix(DEEPSTACK.0) {
-                let (number, part) = rest.split_once('.')?;
-                let layer = deepstack.get(number.parse::<usize>().ok()?)?;
-                let ours = find_part(DEEPSTACK_PARTS, part)?;
-                return Some(format!("{}{layer}.{ours}.{kind}", DEEPSTACK.1));
-            }
-            let (layer, part) = whole.strip_prefix(self.layers)?.split_once('.')?;
-            let ours = find_part(self.parts, part).filter(|_| is_number(layer))?;
-            Some(format!("v.blk.{layer}.{ours}.{kind}"))
-        };
-        found().map_or(Named::Unknown, Named::Tensor)
-    }
-
-    /// The stored name of GGUF's tensor, without what versions of transformers put before it.
-    pub(super) fn stored(&self, name: &str) -> Option<String> {
-        if let Some((theirs, _)) = self.bare.iter().find(|(_, ours)| *ours == name) {
-            return Some((*theirs).to_owned());
-        }
-        let (whole, kind) = name.rsplit_once('.')?;
-        if let Some((theirs, _)) = self.outer.iter().find(|(_, ours)| *ours == whole) {
-            return Some(format!("{theirs}.{kind}"));
-        }
-        let (layer, part) = whole.strip_prefix("v.blk.")?.split_once('.')?;
-        let (theirs, _) = self.parts.iter().find(|(_, ours)| *ours == part)?;
-        Some(format!("{}{layer}.{theirs}.{kind}", self.layers))
-    }
-
-    fn starts_any(&self, name: &str) -> bool {
-        self.starts.iter().any(|start| name.starts_with(start))
-    }
-}
-
-fn find_part(parts: &[(&str, &'static str)], theirs: &str) -> Option<&'static str> {
-    let found = parts.iter().find(|(part, _)| *part == theirs);
-    found.map(|(_, ours)| *ours)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::safetensors::names::Named;
 
     #[test]
     fn names_are_those_of_every_version_of_transformers() {
@@ -444,8 +367,7 @@ mod tests {
             ),
         ];
         for (projector, theirs, ours) in rows {
-            let mut classes = TOWER_CLASSES.iter();
-            let class = classes.find(|class| class.projector == projector).unwrap();
+            let class = all().find(|class| class.projector == projector).unwrap();
             let found = class.named(&[8, 16, 24], theirs);
             assert_eq!(found, Named::Tensor(ours.to_owned()), "{theirs}");
             assert!(is_of_tower(theirs), "{theirs}");
@@ -455,9 +377,13 @@ mod tests {
         }
     }
 
+    fn of_name(class: &str) -> &'static TowerClass {
+        all().find(|tower| tower.names.contains(&class)).unwrap()
+    }
+
     #[test]
     fn text_is_no_part_and_other_tensors_of_a_tower_are_unknown() {
-        let class = find("Gemma3ForConditionalGeneration").unwrap();
+        let class = of_name("Gemma3ForConditionalGeneration");
         for name in [
             "language_model.model.embed_tokens.weight",
             "model.language_model.layers.0.mlp.up_proj.weight",
@@ -475,7 +401,7 @@ mod tests {
         ] {
             assert_eq!(class.named(&[], name), Named::Unknown, "{name}");
         }
-        let qwen = find("Qwen3VLForConditionalGeneration").unwrap();
+        let qwen = of_name("Qwen3VLForConditionalGeneration");
         let beyond = "model.visual.deepstack_merger_list.3.norm.weight";
         assert_eq!(qwen.named(&[8, 16, 24], beyond), Named::Unknown);
     }

@@ -7,10 +7,10 @@ use super::described::ModelDescription;
 use super::family::Family;
 use super::fields::Fields;
 use super::limits::CONFIG_BYTES_MAX;
+use super::llava_towers;
 use super::nested;
-use super::recurrent::RecurrentSaved;
 use super::shards::read_bounded;
-use super::vision_classes::TowerClass;
+use super::tower_class::TowerClass;
 use crate::config::limits::LAYERS;
 use crate::gguf::GgufWriter;
 use serde_json::{Map, Value};
@@ -25,10 +25,19 @@ const PROCESSORS: [(&str, Option<&str>); 2] = [
 const QWEN2_IMAGE: u32 = 560;
 /// The object of the tower's fields.
 pub(super) const VISION: &str = "vision_config";
+/// Epsilon of layer norms, and of RMS norms.
+const LAYER_EPS: &str = "layer_norm_eps";
+const RMS_EPS: &str = "rms_norm_eps";
+/// Fields next to `vision_config`, for errors.
+pub(super) const OUTSIDE: [&str; 3] =
+    ["scale_factor", "spatial_merge_size", "image_grid_pinpoints"];
 /// Keys that are not in [`TowerClass::numbers`], for errors.
 const OTHERS: &[(&str, &str)] = &[
-    ("layer_norm_eps", "attention.layer_norm_epsilon"),
+    (LAYER_EPS, "attention.layer_norm_epsilon"),
     ("num_position_embeddings", "image_size"),
+    ("image_grid_pinpoints", "image_grid_pinpoints"),
+    ("rope_parameters.rope_theta", "rope.freq_base"),
+    ("spatial_merge_size", "spatial_merge_size"),
     ("out_hidden_size", "projection_dim"),
     ("deepstack_visual_indexes", "is_deepstack_layers"),
     ("scale_factor", "projector.scale_factor"),
@@ -43,12 +52,19 @@ struct ProcessorFile {
 }
 
 /// A tower whose fields are being read.
-struct TowerDraft<'a> {
-    root: &'a Fields<'a>,
-    vision: &'a Fields<'a>,
-    processor: Option<Fields<'a>>,
-    out: GgufWriter,
+pub(super) struct TowerDraft<'a> {
+    pub(super) folder: &'a Path,
+    pub(super) root: &'a Fields<'a>,
+    pub(super) vision: &'a Fields<'a>,
+    pub(super) processor: Option<Fields<'a>>,
+    pub(super) out: GgufWriter,
     deepstack: Vec<u32>,
+    /// Heads whose rows of queries and keys are reordered; 0: the rows stay.
+    pub(super) heads: u32,
+    /// As [`ModelDescription::line_end`].
+    pub(super) line_end: Option<u32>,
+    /// As [`ModelDescription::needs`].
+    pub(super) needs: Vec<String>,
 }
 
 /// Reads the fields of a folder's tower.
@@ -62,28 +78,25 @@ pub(super) fn describe(
     };
     let file = ProcessorFile::read(folder)?;
     let mut draft = TowerDraft {
+        folder,
         root,
         vision: &vision,
         processor: file.as_ref().map(ProcessorFile::fields),
         out: GgufWriter::new(),
         deepstack: Vec::new(),
+        heads: 0,
+        line_end: None,
+        needs: Vec::new(),
     };
     draft.read(class)?;
     Ok(ModelDescription {
-        family: Family::Tower(class),
         tied: true,
         is_embedding: true,
-        is_nested: false,
         deepstack: draft.deepstack,
-        vocab: 0,
-        heads: 0,
-        kv_heads: 0,
-        padded_positions: 0,
-        stacked_experts: 0,
-        answers: None,
-        recurrent: RecurrentSaved::default(),
-        made: Vec::new(),
-        keys: draft.out,
+        heads: draft.heads,
+        line_end: draft.line_end,
+        needs: draft.needs,
+        ..ModelDescription::new(Family::Tower(class), draft.out)
     })
 }
 
@@ -131,14 +144,22 @@ impl TowerDraft<'_> {
         self.out.bool("clip.has_vision_encoder", true);
         self.out.str("clip.projector_type", class.projector);
         for (field, key, default) in class.numbers {
-            let number = self.edge(field)?.unwrap_or(*default);
+            let mut number = self.edge(field)?.unwrap_or(*default);
+            if (class.projector, *field) == ("pixtral", "image_size") {
+                number = self.longest_edge(number)?;
+            }
             self.number(key, number);
         }
         self.activation(class)?;
-        let epsilon = self.vision.float("layer_norm_eps")?.unwrap_or(1e-6);
+        let epsilon = match class.projector {
+            "pixtral" => llava_towers::PIXTRAL_EPS,
+            "mlp" => self.vision.float(LAYER_EPS)?.unwrap_or(1e-5),
+            "gemma4v" | "gemma4uv" => self.vision.float(RMS_EPS)?.unwrap_or(1e-6),
+            _ => self.vision.float(LAYER_EPS)?.unwrap_or(1e-6),
+        };
         self.out
             .f32("clip.vision.attention.layer_norm_epsilon", epsilon as f32);
-        self.levels()?;
+        self.levels(class)?;
         match class.projector {
             "idefics3" => self.idefics3(),
             "gemma3" => self.gemma3(),
@@ -146,16 +167,20 @@ impl TowerDraft<'_> {
             "lfm2" => self.lfm2(),
             "qwen2vl_merger" => self.qwen2(),
             "qwen2.5vl_merger" => self.qwen25(),
+            "mlp" => self.llava(),
+            "pixtral" => self.pixtral(),
+            "gemma4v" => self.gemma4v(),
+            "gemma4uv" => self.gemma4uv(),
             _ => self.qwen3(),
         }
     }
 
-    fn number(&mut self, key: &str, number: u32) {
+    pub(super) fn number(&mut self, key: &str, number: u32) {
         self.out.u32(&format!("clip.vision.{key}"), number);
     }
 
     /// A number, or two equal ones in a list.
-    fn edge(&self, field: &str) -> Result<Option<u32>, SafetensorsError> {
+    pub(super) fn edge(&self, field: &str) -> Result<Option<u32>, SafetensorsError> {
         if !self.vision.get(field).is_some_and(Value::is_array) {
             return self.vision.number(field);
         }
@@ -170,15 +195,21 @@ impl TowerDraft<'_> {
     /// The non-linearity of the feed-forward parts, which is the default of the class.
     fn activation(&mut self, class: &TowerClass) -> Result<(), SafetensorsError> {
         const FIELD: &str = "hidden_act";
-        let (usual, key) = match class.projector {
-            "internvl" => ("gelu", Some("clip.use_gelu")),
-            "qwen2vl_merger" => ("quick_gelu", None),
-            "qwen2.5vl_merger" => ("silu", Some("clip.use_silu")),
-            _ => ("gelu_pytorch_tanh", Some("clip.use_gelu")),
+        let (field, usual, key) = match class.projector {
+            "internvl" => (FIELD, "gelu", Some("clip.use_gelu")),
+            "qwen2vl_merger" | "mlp" => (FIELD, "quick_gelu", None),
+            "qwen2.5vl_merger" | "pixtral" => (FIELD, "silu", Some("clip.use_silu")),
+            "gemma4v" | "gemma4uv" => ("hidden_activation", "gelu_pytorch_tanh", None),
+            _ => (FIELD, "gelu_pytorch_tanh", Some("clip.use_gelu")),
         };
-        if let Some(other) = self.vision.text(FIELD)?.filter(|found| *found != usual) {
-            let why = format!("is {other:.64}, must be {usual}");
-            return Err(self.vision.wrong(FIELD, why));
+        let default = match class.projector {
+            "pixtral" => "gelu",
+            _ => usual,
+        };
+        let found = self.vision.text(field)?.unwrap_or(default);
+        if found != usual {
+            let why = format!("is {found:.64}, must be {usual}");
+            return Err(self.vision.wrong(field, why));
         }
         if let Some(key) = key {
             self.out.bool(key, true);
@@ -187,10 +218,15 @@ impl TowerDraft<'_> {
     }
 
     /// Means and deviations, which turn levels of pixels into numbers.
-    fn levels(&mut self) -> Result<(), SafetensorsError> {
+    fn levels(&mut self, class: &TowerClass) -> Result<(), SafetensorsError> {
         let Some(processor) = &self.processor else {
             return Ok(());
         };
+        // The processor of Gemma 4 leaves levels as they are, unless the file says otherwise.
+        let is_gemma4 = matches!(class.projector, "gemma4v" | "gemma4uv");
+        if is_gemma4 && processor.flag("do_normalize")? != Some(true) {
+            return Ok(());
+        }
         for field in ["image_mean", "image_std"] {
             if processor.get(field).is_some() {
                 let numbers = processor.need_floats(field)?;
@@ -205,18 +241,26 @@ impl TowerDraft<'_> {
     }
 
     /// A number inside of an object of the image processor.
-    fn processor_number(&self, object: &str, field: &str) -> Result<Option<u32>, SafetensorsError> {
-        match &self.processor {
-            Some(processor) => match processor.object(object)? {
-                Some(object) => object.number(field),
-                None => Ok(None),
-            },
+    pub(super) fn processor_number(
+        &self,
+        object: &str,
+        field: &str,
+    ) -> Result<Option<u32>, SafetensorsError> {
+        let Some(processor) = &self.processor else {
+            return Ok(None);
+        };
+        // Old files have one number in place of an object.
+        if processor.get(object).is_some_and(Value::is_number) {
+            return processor.number(object);
+        }
+        match processor.object(object)? {
+            Some(object) => object.number(field),
             None => Ok(None),
         }
     }
 
     /// The width of the text's stream.
-    fn text_width(&self) -> Result<u32, SafetensorsError> {
+    pub(super) fn text_width(&self) -> Result<u32, SafetensorsError> {
         nested::text_width(self.root)
     }
 
@@ -409,6 +453,48 @@ impl TowerDraft<'_> {
         Ok(())
     }
 
+    /// The size of a head, which must be the width divided by the heads. `width`: the default of the class.
+    pub(super) fn head_dim(
+        &self,
+        heads: u32,
+        width: u32,
+        usual: Option<u32>,
+    ) -> Result<(), SafetensorsError> {
+        const FIELD: &str = "head_dim";
+        let width = self.vision.number("hidden_size")?.unwrap_or(width);
+        let found = self.vision.number(FIELD)?.or(usual);
+        match found.filter(|dim| dim.checked_mul(heads) != Some(width)) {
+            None => Ok(()),
+            Some(dim) => {
+                let why =
+                    format!("is {dim}, must be `hidden_size` {width} divided by {heads} heads");
+                Err(self.vision.wrong(FIELD, why))
+            }
+        }
+    }
+
+    /// The base of the frequencies of a rope of this kind.
+    pub(super) fn theta(&mut self, kind: &str) -> Result<(), SafetensorsError> {
+        const THETA: &str = "rope_theta";
+        let parameters = self.vision.object("rope_parameters")?;
+        let theta = match &parameters {
+            Some(parameters) => {
+                if let Some(other) = parameters.text("rope_type")?
+                    && ![kind, "default"].contains(&other)
+                {
+                    let why = format!("is {other:.64}, must be {kind}");
+                    return Err(parameters.wrong("rope_type", why));
+                }
+                parameters.float(THETA)?
+            }
+            None => self.vision.float(THETA)?,
+        };
+        if let Some(theta) = theta {
+            self.out.f32("clip.vision.rope.freq_base", theta as f32);
+        }
+        Ok(())
+    }
+
     /// The projector takes the output of the last layer.
     fn last_layer(&self) -> Result<(), SafetensorsError> {
         const FIELD: &str = "vision_feature_layer";
@@ -442,7 +528,12 @@ impl TowerDraft<'_> {
     }
 
     /// The processor's edge must be the tower's.
-    fn same(&self, object: &str, field: &str, wanted: u32) -> Result<(), SafetensorsError> {
+    pub(super) fn same(
+        &self,
+        object: &str,
+        field: &str,
+        wanted: u32,
+    ) -> Result<(), SafetensorsError> {
         match (self.processor_number(object, field)?, &self.processor) {
             (Some(found), Some(processor)) if found != wanted => {
                 let why = format!("is {found}, must be {wanted} as `image_size` of `{VISION}`");

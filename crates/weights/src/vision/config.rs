@@ -4,7 +4,8 @@ use super::projector::{Activation, NormKind, Positions, Projector, TowerTraits};
 use super::recipe;
 use crate::config::keys::Keys;
 use crate::config::{architecture_name, grouped, limits};
-use crate::gguf::{Gguf, TensorInfo};
+use crate::gguf::Gguf;
+use crate::tensor_entry::TensorEntry;
 use crate::{ConfigError, LoadError};
 use kernels::Format;
 use media::{PatchOrder, Recipe};
@@ -105,7 +106,7 @@ pub struct VisionConfig {
 }
 
 /// Tensors by their names.
-pub(super) type NamedTensors<'a> = dyn Fn(&str) -> Option<TensorInfo<'a>> + 'a;
+pub(crate) type NamedTensors<'a> = dyn Fn(&str) -> Option<TensorEntry<'a>> + 'a;
 
 impl VisionConfig {
     /// Reads and checks a file's metadata.
@@ -114,11 +115,11 @@ impl VisionConfig {
     /// The first key that is missing, of the wrong type, out of bounds or unsupported; a projector that is not computed is
     /// named.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, ConfigError> {
-        Self::read(gguf, &|name| gguf.tensor(name))
+        Self::read(gguf, &|name| gguf.tensor(name).as_ref().map(Into::into))
     }
 
     /// Reads and checks metadata whose tensors are those of another file.
-    pub(super) fn read(gguf: &Gguf, tensors: &NamedTensors<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn read(gguf: &Gguf, tensors: &NamedTensors<'_>) -> Result<Self, ConfigError> {
         let name = architecture_name(gguf)?;
         if name != ARCHITECTURE {
             return Err(ConfigError::Architecture {

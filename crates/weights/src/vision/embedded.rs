@@ -5,10 +5,12 @@
 //! with its `mmproj` has the keys `clip.*` and llama.cpp's names.
 
 use super::VisionConfig;
+use super::halved_rows::{HalvedRows, LINE_END};
 use crate::ConfigError;
 use crate::config::architecture_name;
 use crate::gguf::{Gguf, GgufWriter, TensorInfo, Value};
 use crate::tensor_entry::TensorEntry;
+use std::borrow::Cow;
 
 /// Beginnings of names of tensors of encoders of images and sound, which no decoder has.
 const TOWER_TENSORS: [&str; 3] = ["v.", "mm.", "a."];
@@ -43,6 +45,10 @@ struct EmbeddedFamily {
     projector: &'static str,
     /// The key of the tower's activation.
     activation: &'static str,
+    /// The epsilon of the tower's norms, where the file names none.
+    epsilon: f32,
+    /// Whether rows of queries and keys are in the order of transformers.
+    in_halves: bool,
     /// Parts of tensors' names, and llama.cpp's.
     tensors: &'static [(&'static str, &'static str)],
 }
@@ -82,6 +88,17 @@ const QWEN25: &[(&str, &str)] = &[
     (".mlp.up_proj", ".ffn_up"),
     (".mlp.down_proj", ".ffn_down"),
 ];
+const MISTRAL3: &[(&str, &str)] = &[
+    ("v.patch_conv", "v.patch_embd"),
+    ("v.encoder_norm", "v.pre_ln"),
+    (".attn_norm", ".ln1"),
+    (".ffn_norm", ".ln2"),
+    (".attn_output", ".attn_out"),
+    ("mm.linear_1", "mm.1"),
+    ("mm.linear_2", "mm.2"),
+    ("mm.norm", "mm.input_norm"),
+    ("mm.patch_merger.merging_layer", "mm.patch_merger"),
+];
 /// The tensors of a merger for a further text layer, which Qwen's files number by themselves.
 const DEEPSTACK: &str = "v.deepstack_merger.";
 /// The layers after which these are.
@@ -96,9 +113,14 @@ const fn family(
         name,
         projector,
         activation: "clip.use_gelu",
+        epsilon: 1e-6,
+        in_halves: false,
         tensors,
     }
 }
+
+/// The key of the epsilon of the tower's norms.
+const EPSILON: &str = "vision.attention.layer_norm_epsilon";
 
 /// Families whose files may have a tower. Some projectors are not computed: the error names them.
 const FAMILIES: [EmbeddedFamily; 14] = [
@@ -115,8 +137,12 @@ const FAMILIES: [EmbeddedFamily; 14] = [
     family("gemma3n", "gemma3nv", &[]),
     family("llama4", "llama4", &[]),
     family("mllama", "mllama", &[]),
-    // Rows of queries and keys are not in the order of `mmproj` files.
-    family("mistral3", "pixtral of Ollama's converter", &[]),
+    EmbeddedFamily {
+        activation: "clip.use_silu",
+        epsilon: 1e-5,
+        in_halves: true,
+        ..family("mistral3", "pixtral", MISTRAL3)
+    },
     family("deepseekocr", "deepseekocr", &[]),
     family("glmocr", "glm4v", &[]),
     family("nemotron_h_omni", "nemotron_v2_vl", &[]),
@@ -143,6 +169,9 @@ pub struct EmbeddedTower {
     names: Vec<(String, String)>,
     /// The family of the text; the keys are `clip.*` where it is empty.
     family: String,
+    /// Whether rows are not as in an `mmproj`, and those that are not.
+    in_halves: bool,
+    rows: Option<HalvedRows>,
 }
 
 impl EmbeddedTower {
@@ -159,6 +188,7 @@ impl EmbeddedTower {
             .iter()
             .any(|key| gguf.get(key).is_some());
         let rules = FAMILIES.iter().find(|family| family.name == name);
+        let in_halves = !is_joined && rules.is_some_and(|family| family.in_halves);
         let layers = deepstack_layers(&gguf, &name)?;
         let renamed = |stored: &str| match rules.filter(|_| !is_joined) {
             Some(family) => renamed(family.tensors, &layers, stored),
@@ -181,6 +211,8 @@ impl EmbeddedTower {
             keys.of_family(rules, &layers)?
         };
         Ok(Some(Self {
+            rows: HalvedRows::of(&gguf, &name).filter(|_| in_halves),
+            in_halves,
             metadata: empty_gguf(&metadata)?,
             names,
             family: if is_joined { String::new() } else { name },
@@ -200,7 +232,13 @@ impl EmbeddedTower {
 
     /// The tower's configuration; errors have the names of keys in the file.
     pub(crate) fn config(&self) -> Result<VisionConfig, ConfigError> {
-        VisionConfig::read(&self.metadata, &|name| self.stored(name)).map_err(|why| {
+        if self.in_halves && self.rows.is_none() {
+            return Err(ConfigError::Unsupported {
+                key: "tokenizer.ggml.tokens".to_owned(),
+                what: "a tower of Mistral 3 without a token [IMG_BREAK]",
+            });
+        }
+        VisionConfig::read(&self.metadata, &|name| self.entry(name)).map_err(|why| {
             why.renamed(|key| match key.strip_prefix("clip.vision.") {
                 Some(rest) if !self.family.is_empty() => format!("{}.vision.{rest}", self.family),
                 _ => key.to_owned(),
@@ -211,11 +249,27 @@ impl EmbeddedTower {
     /// The tensors, with the names of an equivalent `mmproj`.
     pub(crate) fn entries(&self) -> impl Iterator<Item = TensorEntry<'_>> {
         let names = self.names.iter();
-        names.filter_map(|(name, stored)| Some(entry(name, &self.gguf.tensor(stored)?)))
+        let stored =
+            names.filter_map(|(name, stored)| Some(entry(name, &self.gguf.tensor(stored)?)));
+        stored.chain(self.rows.as_ref().map(HalvedRows::line_end))
+    }
+
+    /// The bytes of a tensor, its rows in the order of an `mmproj`.
+    pub(crate) fn read(&self, name: &str) -> Cow<'_, [u8]> {
+        match (&self.rows, self.stored(name)) {
+            (Some(rows), None) if name == LINE_END => Cow::Borrowed(&rows.line_end),
+            (Some(rows), Some(tensor)) => rows.read(name, &tensor),
+            (_, tensor) => Cow::Borrowed(tensor.map_or(&[], |tensor| tensor.bytes)),
+        }
     }
 
     /// The tensor with this name in `mmproj` files.
     pub(crate) fn entry(&self, name: &str) -> Option<TensorEntry<'_>> {
+        if name == LINE_END
+            && let Some(rows) = &self.rows
+        {
+            return Some(rows.line_end());
+        }
         let at = self
             .names
             .binary_search_by(|(ours, _)| ours.as_str().cmp(name));
@@ -277,9 +331,21 @@ impl EmbeddedKeys<'_> {
                 put(&mut out, &format!("clip.vision.{ours}"), &key, value)?;
             }
         }
+        // Mistral 3 has it among the keys of the text.
+        if let Some(merge) = self
+            .number("spatial_merge_size")
+            .filter(|_| self.lacks("vision.spatial_merge_size"))
+        {
+            out.u32("clip.vision.spatial_merge_size", merge);
+        }
         let key = format!("{}.embedding_length", self.family);
         if let Some(value) = self.gguf.get(&key) {
             put(&mut out, "clip.vision.projection_dim", &key, value)?;
+        }
+        if let Some(family) = rules
+            && self.lacks(EPSILON)
+        {
+            out.f32("clip.vision.attention.layer_norm_epsilon", family.epsilon);
         }
         self.put_sizes_of_tensors(&mut out);
         self.put_pooling(&mut out);

@@ -220,6 +220,135 @@ fn tower_inside_of_a_models_file_has_the_bits_of_mmproj() {
     }
 }
 
+/// The file as one of a text of another family, with further keys.
+fn of_family(bytes: Vec<u8>, families: [&str; 2], more: impl Fn(&mut GgufWriter)) -> Vec<u8> {
+    let gguf = Gguf::from_bytes(bytes).unwrap();
+    let [from, to] = families.map(|family| format!("{family}."));
+    let mut writer = GgufWriter::new();
+    for (key, value) in gguf.metadata() {
+        match key {
+            "general.architecture" => _ = writer.str(key, families[1]),
+            key => _ = writer.value(&key.replacen(&from, &to, 1), value),
+        }
+    }
+    more(&mut writer);
+    let mut contents = Vec::new();
+    for tensor in gguf.tensors() {
+        let (name, dims, kind) = (tensor.name.to_owned(), tensor.dims.to_vec(), tensor.kind);
+        writer.tensor(TensorPlan { name, dims, kind });
+        contents.push(tensor.bytes.to_vec());
+    }
+    let (mut next, mut out) = (contents.into_iter(), Vec::new());
+    let fill =
+        |_: &TensorPlan, sink: &mut dyn std::io::Write| sink.write_all(&next.next().unwrap());
+    writer.write(&mut out, fill).unwrap();
+    out
+}
+
+/// Qwen 3.5, whose tower has the names and keys of Qwen3-VL's; its text does not matter here.
+#[test]
+fn tower_of_qwen35_has_the_bits_of_mmproj() {
+    let golden = golden("qwen3vl");
+    let mmproj = Gguf::from_bytes(golden.file("mmproj.gguf")).unwrap();
+    let mut theirs = tower_of(mmproj.into()).unwrap();
+    for family in ["qwen35", "qwen35moe", "qwen3vlmoe"] {
+        let bytes = of_family(of_ollama("qwen3vl"), ["qwen3vl", family], |_| {});
+        let mut ours = tower_of(embedded(bytes).unwrap()).unwrap();
+        assert_eq!(ours.tower().config(), theirs.tower().config(), "{family}");
+        assert!(
+            bits(&mut ours, &golden) == bits(&mut theirs, &golden),
+            "{family}"
+        );
+    }
+}
+
+/// Tokens of Mistral 3, of which one ends a line of rows.
+fn with_tokens(out: &mut GgufWriter) {
+    let tokens: Vec<String> = (0..96).map(|id| format!("token {id}")).collect();
+    let mut tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
+    tokens[4] = "[IMG_BREAK]";
+    out.strings("tokenizer.ggml.tokens", &tokens);
+}
+
+/// Mistral 3 as Ollama's converter writes it: rows of queries and keys in the order of transformers, no epsilon, and no row for
+/// the end of a line, which is an embedding of the text.
+fn mistral3_of_ollama(tokens: impl Fn(&mut GgufWriter)) -> Vec<u8> {
+    let names = [
+        ("v.patch_conv", "v.patch_embd"),
+        ("v.encoder_norm", "v.pre_ln"),
+        (".attn_output", ".attn_out"),
+        (".attn_norm", ".ln1"),
+        (".ffn_norm", ".ln2"),
+        ("mm.linear_1", "mm.1"),
+        ("mm.linear_2", "mm.2"),
+        ("mm.norm", "mm.input_norm"),
+        ("mm.patch_merger.merging_layer", "mm.patch_merger"),
+    ];
+    let heads = 2;
+    let tower = rewritten(
+        golden("mistral3").file("mmproj.gguf"),
+        |_| false,
+        |_| {},
+        |stored, dims, numbers| {
+            if stored == "v.token_embd.img_break" {
+                return Vec::new();
+            }
+            let is_matrix = dims.len() > 1;
+            let kind = if is_matrix { Format::F16 } else { Format::F32 };
+            let is_turned = stored.contains("attn_q.") || stored.contains("attn_k.");
+            let mut rows: Vec<&[f32]> = numbers.chunks(dims[0] as usize).collect();
+            if is_turned {
+                let head = rows.len() / heads;
+                let source = |row: usize| {
+                    let (half, pair) = (row % head / (head / 2), row % (head / 2));
+                    row / head * head + 2 * pair + half
+                };
+                rows = (0..rows.len()).map(|row| rows[source(row)]).collect();
+            }
+            vec![(renamed(&names, stored), dims.to_vec(), kind, rows.concat())]
+        },
+    );
+    let keys = |out: &mut GgufWriter| {
+        for (key, number) in [
+            ("vision.block_count", 2),
+            ("vision.embedding_length", 64),
+            ("vision.feed_forward_length", 96),
+            ("vision.attention.head_count", heads as u32),
+            ("vision.image_size", 96),
+            ("vision.patch_size", 8),
+            ("spatial_merge_size", 2),
+        ] {
+            out.u32(&format!("mistral3.{key}"), number);
+        }
+        out.f32("mistral3.vision.rope.freq_base", 1e4);
+    };
+    let text = golden("mistral3").file("text.gguf");
+    let tower = Gguf::from_bytes(tower).unwrap();
+    let both = joined(text, &tower, |_| true, keys);
+    of_family(both, ["llama", "mistral3"], tokens)
+}
+
+#[test]
+fn tower_of_mistral3_has_the_bits_of_mmproj() {
+    let golden = golden("mistral3");
+    let mmproj = Gguf::from_bytes(golden.file("mmproj.gguf")).unwrap();
+    let mut theirs = tower_of(mmproj.into()).unwrap();
+    let bytes = mistral3_of_ollama(with_tokens);
+    let mut ours = tower_of(embedded(bytes.clone()).unwrap()).unwrap();
+    assert_eq!(ours.tower().config(), theirs.tower().config());
+    assert!(bits(&mut ours, &golden) == bits(&mut theirs, &golden));
+    let text = said(try_load(golden.file("text.gguf"), 2).unwrap());
+    assert!(said(try_load(bytes, 2).unwrap()) == text);
+    let said = embedded(mistral3_of_ollama(|_| {}))
+        .and_then(tower_of)
+        .err()
+        .unwrap();
+    assert!(
+        said.contains("a tower of Mistral 3 without a token [IMG_BREAK]"),
+        "{said}"
+    );
+}
+
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn keys_of_a_models_file_are_named() {
