@@ -28,6 +28,7 @@ mod packed_tensors;
 mod parts;
 mod per_layer;
 mod recurrent;
+mod resampler;
 mod row_table;
 mod short_conv;
 mod stacks;
@@ -59,6 +60,7 @@ pub use row_table::RowTable;
 pub use short_conv::ShortConv;
 pub use state_head::{HeadProjections, SCORED_ANSWERS};
 pub use tensors::{KernelPacking, MatrixOf, Packing, Projecting, StackOf, Stored, Tensors};
+pub use resampler::Resampler;
 pub use tower::{Clamp, LayerClamps, PatchMatrix, TowerLayer, TowerWeights};
 pub use tower_head::{Merger, TowerHead};
 

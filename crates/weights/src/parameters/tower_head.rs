@@ -2,6 +2,7 @@
 
 use super::linear::Linear;
 use super::norm::Norm;
+use super::resampler::Resampler;
 use super::tensors::{KernelPacking, Packing, Tensors};
 use super::tower::{linear, norm};
 use crate::LoadError;
@@ -37,6 +38,8 @@ pub enum TowerHead<P: Packing = KernelPacking> {
         norm: Vec<f32>,
         matrix: Linear<P>,
     },
+    /// Learned queries that attend to all patches.
+    Resampled(Box<Resampler<P>>),
 }
 
 impl<P: Packing> Merger<P> {
@@ -85,15 +88,17 @@ impl<P: Packing> TowerHead<P> {
         tensors: &mut T,
         config: &VisionConfig,
     ) -> Result<Self, LoadError> {
-        let (dim, out) = (config.dim, config.projection_dim);
-        let side = dim * config.merged_patches();
+        let (dim, out, side) = (config.dim, config.projection_dim, config.side());
+        if let Some(sizes) = config.resampler {
+            let resampler = Resampler::read(tensors, config, sizes)?;
+            return Ok(Self::Resampled(Box::new(resampler)));
+        }
         Ok(match config.projector {
             Projector::Idefics3 => Self::Joined {
-                matrix: linear(tensors, "mm.model.fc", out, dim * config.merged_patches())?,
+                matrix: linear(tensors, "mm.model.fc", out, side)?,
             },
             Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Qwen3Vl => {
                 let names = ["v.post_ln", "mm.0", "mm.2"].map(str::to_owned);
-                let side = dim * config.merged_patches();
                 Self::Merged(Merger::read(tensors, config, &names, (dim, side))?)
             }
             Projector::Pixtral => Self::Merged(Merger::read_reduced(tensors, config)?),
@@ -120,6 +125,12 @@ impl<P: Packing> TowerHead<P> {
                     second: linear(tensors, "mm.2", out, inner)?,
                 })
             }
+            Projector::Resampler | Projector::MiniCpm46 => Self::Merged(Merger {
+                norm: Some(side_norm(tensors, "mm.input_norm", side)?),
+                reduce: None,
+                first: linear(tensors, "mm.up", side, side)?,
+                second: linear(tensors, "mm.down", out, side)?,
+            }),
             Projector::Gemma4V | Projector::Gemma4Uv => {
                 let has_layers = config.layers > 0;
                 let standard = tensors.has("v.std_bias").then(|| {
@@ -148,6 +159,7 @@ impl<P: Packing> TowerHead<P> {
             Self::Joined { matrix } | Self::Standardized { matrix, .. } => vec![matrix],
             Self::Merged(merger) => merger.linears().collect(),
             Self::Pooled { .. } => Vec::new(),
+            Self::Resampled(resampler) => resampler.linears().to_vec(),
         };
         linears.into_iter()
     }
