@@ -5,8 +5,8 @@ use super::mix::{Mix, Role};
 use super::plan::{Fill, Planned};
 use super::spec::SynthSpec;
 use super::vision_marks::{
-    GEMMA3_MARKS, GEMMA4_MARKS, IDEFICS3_MARKS, INTERNVL_MARKS, LFM2_MARKS, LLAVA_MARKS, MINICPM_MARKS,
-    PIXTRAL_MARKS, QWEN_MARKS,
+    GEMMA3_MARKS, GEMMA4_MARKS, IDEFICS3_MARKS, INTERNVL_MARKS, LFM2_MARKS, LLAVA_MARKS,
+    MINICPM_MARKS, PIXTRAL_MARKS, QWEN_MARKS,
 };
 use kernels::Format;
 use weights::gguf::{GgufWriter, TensorKind, TensorPlan};
@@ -140,7 +140,7 @@ impl VisionSpec {
             Projector::Llava => ("tiny-llama", LLAVA_MARKS),
             Projector::InternVl => ("tiny-qwen2", INTERNVL_MARKS),
             Projector::Lfm2 => ("tiny-lfm2", LFM2_MARKS),
-            Projector::Resampler => ("tiny-qwen2", MINICPM_MARKS),
+            Projector::Resampler => ("tiny-qwen3", MINICPM_MARKS),
             Projector::MiniCpm46 => ("tiny-qwen35", MINICPM_MARKS),
             Projector::Gemma4V => ("tiny-gemma4", GEMMA4_MARKS),
             Projector::Gemma4Uv => ("tiny-gemma4-31b", GEMMA4_MARKS),

@@ -59,7 +59,8 @@ pub(crate) const MINICPM_MARKS: &[&str] = &[
 ];
 
 /// Gemma 3.
-pub(crate) const GEMMA3_MARKS: &[&str] = &["<start_of_image>", "<image_soft_token>", "<end_of_image>"];
+pub(crate) const GEMMA3_MARKS: &[&str] =
+    &["<start_of_image>", "<image_soft_token>", "<end_of_image>"];
 
 /// Gemma 4.
 pub(crate) const GEMMA4_MARKS: &[&str] = &["<|image>", "<|image|>", "<image|>"];

@@ -137,7 +137,9 @@ impl TowerPass {
             let keys = match seen {
                 Seen::All => 0..stream,
                 Seen::Window => self.places.window(first),
-                Seen::Neighbors => first / NEIGHBORS * NEIGHBORS..(first / NEIGHBORS + 1) * NEIGHBORS,
+                Seen::Neighbors => {
+                    first / NEIGHBORS * NEIGHBORS..(first / NEIGHBORS + 1) * NEIGHBORS
+                }
             };
             let queries = first..keys.end.min(rows.end);
             first = queries.end;
@@ -195,7 +197,7 @@ impl TowerPass {
             });
         } else {
             project_within((isa, pool), up_matrix, (normed, input), activations, hidden);
-            let ones = &scratch.ones;
+            let ones = &scratch.ones[..config.hidden];
             pool.rows(hidden, config.hidden, |_, hidden| match kind {
                 Activation::Gelu => gelu_mul(isa, hidden, ones),
                 Activation::GeluErf => gelu_erf_in_place(hidden),

@@ -66,7 +66,10 @@ impl TowerScratch {
             None => 0,
         };
         let gated = weights.layers.iter().any(|layer| layer.gate.is_some());
-        let neighbors = weights.neighbors.as_ref().map(|layer| layer.up.weight.rows());
+        let neighbors = weights
+            .neighbors
+            .as_ref()
+            .map(|layer| layer.up.weight.rows());
         let formats = || weights.formats().chain(std::iter::once(Format::F32));
         Self {
             stream: Buffer::new(stream_max, dim),

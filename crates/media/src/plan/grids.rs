@@ -128,7 +128,10 @@ impl Slices {
             grid: grid.unwrap_or(Grid::new(1, 1)),
             rows,
         };
-        if plan.tiles().any(|tile| tile.patches.count() > self.patches_max()) {
+        if plan
+            .tiles()
+            .any(|tile| tile.patches.count() > self.patches_max())
+        {
             let reason = TOO_MANY;
             return Err(ImageFault::Plan { size, reason });
         }

@@ -56,11 +56,11 @@ pub use packed::Packed;
 pub use parts::Parameter;
 pub use per_layer::{PerLayerInputs, PerLayerUpdate};
 pub use recurrent::Recurrent;
+pub use resampler::Resampler;
 pub use row_table::RowTable;
 pub use short_conv::ShortConv;
 pub use state_head::{HeadProjections, SCORED_ANSWERS};
 pub use tensors::{KernelPacking, MatrixOf, Packing, Projecting, StackOf, Stored, Tensors};
-pub use resampler::Resampler;
 pub use tower::{Clamp, LayerClamps, PatchMatrix, TowerLayer, TowerWeights};
 pub use tower_head::{Merger, TowerHead};
 

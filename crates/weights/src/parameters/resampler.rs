@@ -36,11 +36,9 @@ impl<P: Packing> Resampler<P> {
         for name in ["resampler.pos_embed", "resampler.pos_embed_k"] {
             tensors.ignore(name);
         }
-        let mut normed =
-            |part: &str| norm(tensors, config, &format!("resampler.ln_{part}"), out);
+        let mut normed = |part: &str| norm(tensors, config, &format!("resampler.ln_{part}"), out);
         let [query_norm, seen_norm, post_norm] = [normed("q")?, normed("kv")?, normed("post")?];
-        let mut square =
-            |part: &str| linear(tensors, &format!("resampler.{part}"), out, out);
+        let mut square = |part: &str| linear(tensors, &format!("resampler.{part}"), out, out);
         Ok(Self {
             query: square("attn.q")?,
             key: square("attn.k")?,

@@ -78,6 +78,24 @@ impl<P: Packing> Merger<P> {
         })
     }
 
+    /// Reads two matrices of these names, with rows of `inner` between them, and a norm of neighbors side by side, if there is one.
+    fn read_side<T: Tensors<Packing = P>>(
+        tensors: &mut T,
+        config: &VisionConfig,
+        [first, second]: [&str; 2],
+        inner: usize,
+    ) -> Result<Self, LoadError> {
+        let side = config.side();
+        let is_normed = tensors.has("mm.input_norm.weight") || config.projector != Projector::Lfm2;
+        let norm = is_normed.then(|| side_norm(tensors, "mm.input_norm", side));
+        Ok(Self {
+            norm: norm.transpose()?,
+            reduce: None,
+            first: linear(tensors, first, inner, side)?,
+            second: linear(tensors, second, config.projection_dim, inner)?,
+        })
+    }
+
     pub(super) fn linears(&self) -> impl Iterator<Item = &Linear<P>> {
         self.reduce.iter().chain([&self.first, &self.second])
     }
@@ -116,21 +134,14 @@ impl<P: Packing> TowerHead<P> {
             }),
             Projector::Lfm2 => {
                 let inner = tensors.rows_of("mm.1.weight")?.min(limits::HIDDEN);
-                let normed = tensors.has("mm.input_norm.weight");
-                let norm = normed.then(|| side_norm(tensors, "mm.input_norm", side));
-                Self::Merged(Merger {
-                    norm: norm.transpose()?,
-                    reduce: None,
-                    first: linear(tensors, "mm.1", inner, side)?,
-                    second: linear(tensors, "mm.2", out, inner)?,
-                })
+                Self::Merged(Merger::read_side(tensors, config, ["mm.1", "mm.2"], inner)?)
             }
-            Projector::Resampler | Projector::MiniCpm46 => Self::Merged(Merger {
-                norm: Some(side_norm(tensors, "mm.input_norm", side)?),
-                reduce: None,
-                first: linear(tensors, "mm.up", side, side)?,
-                second: linear(tensors, "mm.down", out, side)?,
-            }),
+            Projector::Resampler | Projector::MiniCpm46 => Self::Merged(Merger::read_side(
+                tensors,
+                config,
+                ["mm.up", "mm.down"],
+                side,
+            )?),
             Projector::Gemma4V | Projector::Gemma4Uv => {
                 let has_layers = config.layers > 0;
                 let standard = tensors.has("v.std_bias").then(|| {

@@ -133,10 +133,8 @@ impl VisionConfig {
                 found: name.chars().take(64).collect(),
             });
         }
-        let (clip, keys) = (
-            Keys::new(gguf, ARCHITECTURE),
-            Keys::new(gguf, "clip.vision"),
-        );
+        let clip = Keys::new(gguf, ARCHITECTURE);
+        let keys = Keys::new(gguf, "clip.vision");
         let projector = read_projector(&clip, &keys)?;
         let mut traits = projector.traits();
         let dim = grouped(&keys, "embedding_length", limits::DIM)?;
@@ -150,12 +148,7 @@ impl VisionConfig {
         }
         let layers = read_layers(&keys, projector, stored_layers)?;
         let (patch, merge) = read_patch(&keys, projector)?;
-        let (image, table_edge) = if minicpm::has_slices(projector) {
-            let slice = keys.required("image_size", patch * merge, EDGE_MAX)?;
-            (slice, minicpm::table_edge(tensors)?)
-        } else {
-            read_table(tensors, &keys, &traits, patch)?
-        };
+        let (image, table_edge) = read_table(tensors, &keys, projector, (patch, merge))?;
         let (windows, window_edge) = read_windows(&keys, projector, (patch, merge))?;
         let resampler = ResamplerConfig::read(&clip, projector)?;
         let merge_after = minicpm::read_merge_after(&keys, projector, (merge, layers))?;
@@ -164,6 +157,8 @@ impl VisionConfig {
             let merge = merge as u32;
             recipe.order = PatchOrder::Windows { merge, edge };
         }
+        let norm_eps = keys.float("attention.layer_norm_epsilon", limits::EPS)?;
+        let theta = keys.float("rope.freq_base", limits::THETA)?;
         Ok(Self {
             projector,
             traits,
@@ -173,23 +168,15 @@ impl VisionConfig {
             hidden,
             heads,
             patch,
-            table_edge: if minicpm::has_slices(projector) {
-                table_edge
-            } else {
-                // A picture has no more patches along an edge.
-                table_edge.min(recipe.run_rows_max() as usize * merge)
+            // A picture has no more patches along an edge.
+            table_edge: match recipe.rule {
+                Rule::Slices(_) => table_edge,
+                _ => table_edge.min(recipe.run_rows_max() as usize * merge),
             },
             merge,
-            norm_eps: keys
-                .float("attention.layer_norm_epsilon", limits::EPS)?
-                .unwrap_or(EPS),
-            activation: match traits.activation {
-                Some(activation) => activation,
-                None => read_activation(&clip, projector)?,
-            },
-            theta: keys
-                .float("rope.freq_base", limits::THETA)?
-                .unwrap_or(traits.theta),
+            norm_eps: norm_eps.unwrap_or(EPS),
+            activation: read_activation(&clip, projector)?,
+            theta: theta.unwrap_or(traits.theta),
             projection_dim: read_projection(tensors, &keys, projector)?,
             deepstack: read_deepstack(&keys, layers)?,
             windows,
@@ -438,10 +425,14 @@ fn read_patch(keys: &Keys<'_>, projector: Projector) -> Result<(usize, usize), C
 fn read_table(
     tensors: &NamedTensors<'_>,
     keys: &Keys<'_>,
-    traits: &TowerTraits,
-    patch: usize,
+    projector: Projector,
+    (patch, merge): (usize, usize),
 ) -> Result<(usize, usize), ConfigError> {
-    if traits.positions == Some(Positions::Axes) {
+    if minicpm::has_slices(projector) {
+        let slice = keys.required("image_size", patch * merge, EDGE_MAX)?;
+        return Ok((slice, minicpm::table_edge(tensors)?));
+    }
+    if projector.traits().positions == Some(Positions::Axes) {
         let entries = tensors(POSITIONS).and_then(|table| table.dims.get(1).copied());
         let entries = entries.map_or(0, |entries| usize::try_from(entries).unwrap_or(usize::MAX));
         if (1..=AXIS_MAX).contains(&entries) {
@@ -472,6 +463,9 @@ fn read_merge(keys: &Keys<'_>, usual: usize) -> Result<usize, ConfigError> {
 }
 
 fn read_activation(clip: &Keys<'_>, projector: Projector) -> Result<Activation, ConfigError> {
+    if let Some(activation) = projector.traits().activation {
+        return Ok(activation);
+    }
     let gelu = clip.flag("use_gelu")?.unwrap_or(false);
     let silu = clip.flag("use_silu")?.unwrap_or(false);
     match (gelu, silu) {
