@@ -122,7 +122,7 @@ def sines(out, lines, columns):
 
 
 def resampler_of(folder, name, model, size, seed, version):
-    model = randomized(model)
+    model = randomized(model, MILD_GAIN)
     views = [normalized(view) for view in slices(picture(*size, seed), PATCH)]
     with torch.no_grad():
         rows = torch.cat([model.rows(view) for view in views])

@@ -21,13 +21,17 @@ use weights::vision::VisionConfig;
 
 const PAGE: usize = 16;
 const TOKENS: usize = 40;
-const PRESETS: [&str; 8] = [
+/// Positions on three axes, and rows with the positions of tokens.
+const PLAIN_ROWS: &str = "tiny-minicpmv4_6";
+const PRESETS: [&str; 10] = [
     "tiny-idefics3",
     "tiny-qwen3vl_merger",
     "tiny-gemma3",
     "tiny-qwen2.5vl_merger",
     "tiny-pixtral",
     "tiny-mlp",
+    "tiny-resampler",
+    PLAIN_ROWS,
     "tiny-gemma4v",
     "tiny-gemma4uv",
 ];
@@ -39,6 +43,7 @@ struct Bench {
     pool: SegmentPool<Token>,
     now: Instant,
     config: VisionConfig,
+    preset: &'static str,
 }
 
 /// Tokens and the bits of their log-probabilities.
@@ -53,7 +58,7 @@ enum Part {
 
 impl Bench {
     #[expect(clippy::disallowed_methods, reason = "where virtual time starts")]
-    fn new(preset: &str, pages: usize, engine: EngineConfig, threads: usize) -> Self {
+    fn new(preset: &'static str, pages: usize, engine: EngineConfig, threads: usize) -> Self {
         let spec = VisionSpec::preset(preset).unwrap();
         let text = Gguf::from_bytes(spec.text().unwrap().to_bytes().unwrap()).unwrap();
         let options = LoadOptions {
@@ -81,7 +86,8 @@ impl Bench {
         let abilities = (capabilities.axes, model.blocks().is_some());
         // The text of `tiny-gemma4v` is that of E2B, which is causal.
         let blocks = ["tiny-gemma3", "tiny-gemma4uv"].contains(&preset);
-        let wanted = (preset.contains("qwen"), blocks);
+        let axes = preset.contains("qwen") || preset == PLAIN_ROWS;
+        let wanted = (axes, blocks);
         assert_eq!(abilities, wanted, "{preset}");
         let now = Instant::now();
         let mut engine = Engine::new(Box::new(model), engine, now).unwrap();
@@ -91,6 +97,7 @@ impl Bench {
             pool: SegmentPool::new(PoolLimits { segments_max: 1000 }),
             now,
             config,
+            preset,
         }
     }
 
@@ -114,10 +121,14 @@ impl Bench {
                 key[..8].copy_from_slice(&seed.to_le_bytes());
                 key[8..12].copy_from_slice(&width.to_le_bytes());
                 key[12..16].copy_from_slice(&height.to_le_bytes());
+                let grid = match self.preset {
+                    PLAIN_ROWS => (0, 0),
+                    _ => (view.merged.rows, view.merged.columns),
+                };
                 media.push(MediaInput {
                     key,
                     rows,
-                    grid: (view.merged.rows, view.merged.columns),
+                    grid,
                     input: view,
                 });
                 prompt.push(10);
