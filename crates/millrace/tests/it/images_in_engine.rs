@@ -228,8 +228,13 @@ fn answers_have_equal_bits_in_every_engine() {
         assert!(alone.iter().all(|said| said.len() == TOKENS), "{preset}");
         assert_ne!(alone[0], alone[4], "{preset}");
         let plain = EngineConfig::default();
-        // Images of LLaVA 1.6 have most rows.
-        let few = if preset == "tiny-mlp" { 18 } else { 10 };
+        // Images of LLaVA 1.6 and slices have most rows.
+        let few = match preset {
+            "tiny-mlp" => 18,
+            "tiny-resampler" => 12,
+            PLAIN_ROWS => 7,
+            _ => 10,
+        };
         let engines = [
             (64, 0, plain),
             // Steps smaller than an image, and a cache for less than one.
@@ -260,7 +265,9 @@ fn answers_have_equal_bits_in_every_engine() {
             // Again, from the prefix cache.
             assert_eq!(bench.run(&asked, steps), alone, "{preset}, {pages} pages");
             let stats = bench.handle.stats();
-            assert!(stats.encodings() > 0 && stats.prefix_hit_tokens() > 0);
+            // A text with recurrent layers continues at kept states only, and there are few.
+            let has_hits = stats.prefix_hit_tokens() > 0 || preset == PLAIN_ROWS;
+            assert!(stats.encodings() > 0 && has_hits, "{preset}");
             assert!(pages > few || stats.preemptions() > 0, "{preset}");
         }
     }
