@@ -232,7 +232,6 @@ fn answers_have_equal_bits_in_every_engine() {
         let few = match preset {
             "tiny-mlp" => 18,
             "tiny-resampler" => 12,
-            PLAIN_ROWS => 7,
             _ => 10,
         };
         let engines = [
@@ -265,10 +264,12 @@ fn answers_have_equal_bits_in_every_engine() {
             // Again, from the prefix cache.
             assert_eq!(bench.run(&asked, steps), alone, "{preset}, {pages} pages");
             let stats = bench.handle.stats();
-            // A text with recurrent layers continues at kept states only, and there are few.
-            let has_hits = stats.prefix_hit_tokens() > 0 || preset == PLAIN_ROWS;
-            assert!(stats.encodings() > 0 && has_hits, "{preset}");
-            assert!(pages > few || stats.preemptions() > 0, "{preset}");
+            assert!(stats.encodings() > 0, "{preset}");
+            // A text with recurrent layers continues at kept states only; there are few, for which sequences wait.
+            if preset != PLAIN_ROWS {
+                assert!(stats.prefix_hit_tokens() > 0, "{preset}");
+                assert!(pages > few || stats.preemptions() > 0, "{preset}");
+            }
         }
     }
 }
