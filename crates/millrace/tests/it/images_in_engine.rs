@@ -198,6 +198,44 @@ fn text(seed: u32, len: u32) -> Part {
     Part::Text((0..len).map(|i| 20 + (i * i + i * seed) % 90).collect())
 }
 
+/// Pages for the longest prompt of a tower: images of LLaVA 1.6 and slices have most rows.
+fn few_pages(preset: &str) -> usize {
+    match preset {
+        "tiny-mlp" => 18,
+        "tiny-resampler" => 12,
+        _ => 10,
+    }
+}
+
+/// Pages of an engine, its steps between two requests, and its settings.
+fn engines(few: usize) -> [(usize, usize, EngineConfig); 3] {
+    let plain = EngineConfig::default();
+    [
+        (64, 0, plain),
+        // Steps smaller than an image, and a cache for less than one.
+        (
+            64,
+            3,
+            EngineConfig {
+                step_tokens: 40,
+                step_target: Some(Duration::from_micros(1500)),
+                encodings_bytes_max: 1,
+                ..plain
+            },
+        ),
+        // Few pages: sequences are preempted.
+        (
+            few,
+            2,
+            EngineConfig {
+                speculation: Speculation::PromptLookup,
+                step_tokens: 90,
+                ..plain
+            },
+        ),
+    ]
+}
+
 #[test]
 fn answers_have_equal_bits_in_every_engine() {
     for preset in PRESETS {
@@ -227,38 +265,8 @@ fn answers_have_equal_bits_in_every_engine() {
             .collect();
         assert!(alone.iter().all(|said| said.len() == TOKENS), "{preset}");
         assert_ne!(alone[0], alone[4], "{preset}");
-        let plain = EngineConfig::default();
-        // Images of LLaVA 1.6 and slices have most rows.
-        let few = match preset {
-            "tiny-mlp" => 18,
-            "tiny-resampler" => 12,
-            _ => 10,
-        };
-        let engines = [
-            (64, 0, plain),
-            // Steps smaller than an image, and a cache for less than one.
-            (
-                64,
-                3,
-                EngineConfig {
-                    step_tokens: 40,
-                    step_target: Some(Duration::from_micros(1500)),
-                    encodings_bytes_max: 1,
-                    ..plain
-                },
-            ),
-            // Few pages, for the longest prompt: sequences are preempted.
-            (
-                few,
-                2,
-                EngineConfig {
-                    speculation: Speculation::PromptLookup,
-                    step_tokens: 90,
-                    ..plain
-                },
-            ),
-        ];
-        for (pages, steps, config) in engines {
+        let few = few_pages(preset);
+        for (pages, steps, config) in engines(few) {
             let mut bench = Bench::new(preset, pages, config, 2);
             assert_eq!(bench.run(&asked, steps), alone, "{preset}, {pages} pages");
             // Again, from the prefix cache.
