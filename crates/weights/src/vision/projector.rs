@@ -50,7 +50,7 @@ pub enum Activation {
 pub enum Positions {
     /// The entry whose part of the edge the patch begins in.
     Buckets,
-    /// The same entry in whole numbers: the patch's number times the entries, by the number of patches.
+    /// The entry of the same part, in whole numbers: the number of the patch times the entries, by the number of patches.
     Floors,
     /// The mean of the four nearest entries, weighted; the corners of table and picture coincide.
     Interpolated,
