@@ -4,8 +4,8 @@ use crate::error::ImageFault;
 use crate::patches::{Normalization, PatchOrder, patches};
 use crate::pixels::Pixels;
 use crate::plan::{
-    Budget, LongestEdge, PARAMETER_MAX, Pinpoints, Plan, Slices, SmartResize, SplitLarge, Square,
-    TileGrid, Tiles,
+    Budget, LongestEdge, PARAMETER_MAX, Pinpoints, Plan, SliceRows, Slices, SmartResize,
+    SplitLarge, Square, TileGrid, Tiles,
 };
 use crate::resize::Filter;
 use crate::size::{Grid, Size};
@@ -201,7 +201,7 @@ impl Recipe {
             Rule::LongestEdge(_) => rows.saturating_add(rows.isqrt()),
             Rule::TileGrid(rule) => square(rule.tile, rule.patch, rule.shuffle),
             Rule::SplitLarge(rule) => square(rule.tile, rule.patch, rule.merge).max(rule.rows_max),
-            Rule::Slices(rule) => square(rule.slice, rule.patch, 1).saturating_mul(2),
+            Rule::Slices(rule) => rule.rows_max(),
             // A mark after each line of the largest resolution.
             Rule::Pinpoints(rule) => {
                 let grids = rule
@@ -336,6 +336,24 @@ impl Recipe {
             patch: rule.patch,
             order: PatchOrder::Blocks(rule.merge),
             rule: Rule::SplitLarge(rule),
+            normalization,
+            rows: DetailRows::default(),
+        }
+    }
+
+    /// MiniCPM-V: the whole, and slices of a large image after it. Of four by four patches that become one row, each two by
+    /// two are together, since the tower merges these first.
+    #[must_use]
+    pub fn minicpm(rule: Slices, normalization: Normalization) -> Self {
+        let order = match rule.rows {
+            SliceRows::Queries(_) => PatchOrder::Raster,
+            SliceRows::Merged(edge) if edge > 2 => PatchOrder::Windows { merge: 2, edge },
+            SliceRows::Merged(edge) => PatchOrder::Blocks(edge),
+        };
+        Self {
+            patch: rule.patch,
+            order,
+            rule: Rule::Slices(rule),
             normalization,
             rows: DetailRows::default(),
         }

@@ -27,6 +27,7 @@ mod presets;
 mod recurrent;
 mod spec;
 mod vision;
+mod vision_marks;
 mod vocab;
 mod write;
 

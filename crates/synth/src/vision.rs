@@ -4,16 +4,21 @@ use super::error::SynthError;
 use super::mix::{Mix, Role};
 use super::plan::{Fill, Planned};
 use super::spec::SynthSpec;
+use super::vision_marks::{
+    GEMMA3_MARKS, GEMMA4_MARKS, IDEFICS3_MARKS, INTERNVL_MARKS, LFM2_MARKS, LLAVA_MARKS,
+    MINICPM_MARKS, PIXTRAL_MARKS, QWEN_MARKS,
+};
 use kernels::Format;
 use weights::gguf::{GgufWriter, TensorKind, TensorPlan};
-use weights::vision::{Activation, NormKind, Positions, Projector};
+use weights::vision::{Activation, NEIGHBORS, NormKind, Positions, Projector, RESAMPLER_HEAD};
 
 /// Sharpness of attention, as in decoders.
 const SHARPNESS: f32 = 1.5;
 /// Deviation of biases, and of what a place adds to a patch.
 const SPREAD: f32 = 0.2;
 
-/// Names of all presets of towers: two layers of 64, pictures of 32 pixels; `small-` have 256, and pictures of 128.
+/// Names of all presets of towers: two layers of 64, pictures of 32 pixels; `small-` have 256, and pictures of 128. Rows of a
+/// resampler are 128 wide at least.
 pub const VISION_PRESETS: &[&str] = &[
     "tiny-idefics3",
     "tiny-qwen3vl_merger",
@@ -24,6 +29,8 @@ pub const VISION_PRESETS: &[&str] = &[
     "tiny-mlp",
     "tiny-internvl",
     "tiny-lfm2",
+    "tiny-resampler",
+    "tiny-minicpmv4_6",
     "tiny-gemma4v",
     "tiny-gemma4uv",
     "small-idefics3",
@@ -35,49 +42,17 @@ pub const VISION_PRESETS: &[&str] = &[
     "small-mlp",
     "small-internvl",
     "small-lfm2",
+    "small-resampler",
+    "small-minicpmv4_6",
     "small-gemma4v",
     "small-gemma4uv",
 ];
 
-/// Control tokens around the rows of images, by family.
-const IDEFICS3_MARKS: &[&str] = &[
-    "<fake_token_around_image>",
-    "<image>",
-    "<global-img>",
-    "<row_1_col_1>",
-    "<row_1_col_2>",
-    "<row_1_col_3>",
-    "<row_1_col_4>",
-    "<row_2_col_1>",
-    "<row_2_col_2>",
-    "<row_2_col_3>",
-    "<row_2_col_4>",
-    "<row_3_col_1>",
-    "<row_3_col_2>",
-    "<row_3_col_3>",
-    "<row_3_col_4>",
-    "<row_4_col_1>",
-    "<row_4_col_2>",
-    "<row_4_col_3>",
-    "<row_4_col_4>",
-];
-const QWEN_MARKS: &[&str] = &["<|vision_start|>", "<|image_pad|>", "<|vision_end|>"];
-const PIXTRAL_MARKS: &[&str] = &["[IMG]", "[IMG_BREAK]", "[IMG_END]"];
-const LLAVA_MARKS: &[&str] = &["<image>"];
-const INTERNVL_MARKS: &[&str] = &["<img>", "<IMG_CONTEXT>", "</img>"];
-const LFM2_MARKS: &[&str] = &[
-    "<image>",
-    "<|image_start|>",
-    "<|image_end|>",
-    "<|img_thumbnail|>",
-    "<|img_row_1_col_1|>",
-    "<|img_row_1_col_2|>",
-    "<|img_row_2_col_1|>",
-    "<|img_row_2_col_2|>",
-];
-const GEMMA3_MARKS: &[&str] = &["<start_of_image>", "<image_soft_token>", "<end_of_image>"];
-
-const GEMMA4_MARKS: &[&str] = &["<|image>", "<|image|>", "<image|>"];
+/// Queries of a resampler, and the version of the model that has it.
+const QUERIES: u32 = 8;
+const MINICPM_VERSION: u32 = 3;
+/// Entries along one edge of a table that is not that of a slice.
+const TABLE_EDGE: u32 = 10;
 /// Entries of the tables of columns and rows.
 const AXIS_ENTRIES: u32 = 512;
 
@@ -127,7 +102,8 @@ impl VisionSpec {
         let is_gemma4 = matches!(projector, Projector::Gemma4V | Projector::Gemma4Uv);
         let has_deepstack = projector == Projector::Qwen3Vl;
         let merge = match projector {
-            Projector::Llava => 1,
+            Projector::Llava | Projector::Resampler => 1,
+            Projector::MiniCpm46 => 4,
             Projector::Gemma4V | Projector::Gemma4Uv => 3,
             _ => 2,
         };
@@ -141,7 +117,11 @@ impl VisionSpec {
             image: if is_gemma4 { image / 2 * 3 } else { image },
             longest_edge: 2 * image,
             merge,
-            projection_dim: dim,
+            projection_dim: if projector == Projector::Resampler {
+                dim.max(RESAMPLER_HEAD as u32)
+            } else {
+                dim
+            },
             deepstack: if has_deepstack { vec![0] } else { Vec::new() },
             mix: Mix::Uniform(Format::F32),
             swapped: false,
@@ -160,6 +140,8 @@ impl VisionSpec {
             Projector::Llava => ("tiny-llama", LLAVA_MARKS),
             Projector::InternVl => ("tiny-qwen2", INTERNVL_MARKS),
             Projector::Lfm2 => ("tiny-lfm2", LFM2_MARKS),
+            Projector::Resampler => ("tiny-qwen3", MINICPM_MARKS),
+            Projector::MiniCpm46 => ("tiny-qwen35", MINICPM_MARKS),
             Projector::Gemma4V => ("tiny-gemma4", GEMMA4_MARKS),
             Projector::Gemma4Uv => ("tiny-gemma4-31b", GEMMA4_MARKS),
         };
@@ -253,6 +235,16 @@ impl VisionSpec {
                     .u32(&key("image_min_pixels"), 2 * unit)
                     .u32(&key("image_max_pixels"), 6 * unit);
             }
+            Projector::Resampler => {
+                out.u32("clip.minicpmv_version", MINICPM_VERSION)
+                    .u32("clip.minicpmv_query_num", QUERIES)
+                    .u32(&key("preproc_max_tiles"), 4);
+            }
+            Projector::MiniCpm46 => {
+                out.u32(&key("projector.scale_factor"), self.merge)
+                    .i32s(&key("wa_layer_indexes"), &[0])
+                    .u32(&key("preproc_max_tiles"), 4);
+            }
             Projector::Llava => {
                 let (one, two) = (self.image as i32, 2 * self.image as i32);
                 let resolutions = [one, two, two, one, two, two];
@@ -294,6 +286,8 @@ impl VisionSpec {
             | Projector::Gemma3
             | Projector::Qwen3Vl
             | Projector::Lfm2
+            | Projector::Resampler
+            | Projector::MiniCpm46
             | Projector::Gemma4V
             | Projector::Gemma4Uv => Activation::Gelu,
             Projector::Qwen2Vl | Projector::Llava => Activation::QuickGelu,
@@ -302,7 +296,12 @@ impl VisionSpec {
     }
 
     fn plan(&self) -> Result<Vec<Planned>, SynthError> {
-        let (dim, side) = (self.dim, self.dim * self.merge * self.merge);
+        let merged = if self.projector == Projector::MiniCpm46 {
+            NEIGHBORS as u32
+        } else {
+            1
+        };
+        let (dim, side) = (self.dim, self.dim * self.merge * self.merge / merged);
         let traits = self.projector.traits();
         let mut planner = TowerPlanner {
             spec: self,
@@ -342,7 +341,13 @@ impl TowerPlanner<'_> {
     /// The kernel of the patches, and what a place adds to it.
     fn patches(&mut self) {
         let (spec, traits) = (self.spec, self.spec.projector.traits());
-        let (dim, table) = (spec.dim, spec.image / spec.patch);
+        let is_sliced = matches!(spec.projector, Projector::Resampler | Projector::MiniCpm46);
+        let table = if is_sliced {
+            TABLE_EDGE
+        } else {
+            spec.image / spec.patch
+        };
+        let dim = spec.dim;
         self.kernel("v.patch_embd.weight");
         if spec.has_frames() {
             self.kernel("v.patch_embd.weight.1");
@@ -351,7 +356,7 @@ impl TowerPlanner<'_> {
         match traits.positions {
             None => {}
             Some(Positions::Axes) => return self.numbers(name, &[dim, AXIS_ENTRIES, 2], SPREAD),
-            Some(Positions::Buckets | Positions::Interpolated | Positions::Smoothed) => {
+            Some(_) => {
                 let class = u32::from(traits.class_token);
                 self.numbers(name, &[dim, table * table + class], SPREAD);
             }
@@ -443,6 +448,13 @@ impl TowerPlanner<'_> {
                 self.linear("mm.1", (side, 2 * out), 1.0)?;
                 self.linear("mm.2", (2 * out, out), 1.0)
             }
+            Projector::Resampler => self.resampler(),
+            Projector::MiniCpm46 => {
+                self.neighbors(side)?;
+                self.norm("mm.input_norm", side);
+                self.linear("mm.up", (side, side), 1.0)?;
+                self.linear("mm.down", (side, out), 1.0)
+            }
             Projector::Llava => {
                 self.numbers("model.image_newline", &[out], 1.0);
                 self.linear("mm.0", (dim, out), 1.0)?;
@@ -467,6 +479,33 @@ impl TowerPlanner<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Learned queries, and the attention by which they become rows.
+    fn resampler(&mut self) -> Result<(), SynthError> {
+        let (dim, out) = (self.spec.dim, self.spec.projection_dim);
+        self.numbers("resampler.query", &[out, QUERIES], 1.0);
+        self.matrix("resampler.kv", (dim, out), 1.0)?;
+        for part in ["q", "kv", "post"] {
+            self.norm(&format!("resampler.ln_{part}"), out);
+        }
+        for (part, gain) in [("q", SHARPNESS), ("k", SHARPNESS), ("v", 1.0), ("out", 1.0)] {
+            self.linear(&format!("resampler.attn.{part}"), (out, out), gain)?;
+        }
+        self.matrix("resampler.proj", (out, out), 1.0)
+    }
+
+    /// The merger of neighbors between two layers.
+    fn neighbors(&mut self, side: u32) -> Result<(), SynthError> {
+        let (dim, inner) = (self.spec.dim, 2 * self.spec.ffn);
+        let name = |part: &str| format!("v.vit_merger.{part}");
+        self.norm(&name("ln1"), dim);
+        for (part, gain) in [("q", SHARPNESS), ("k", SHARPNESS), ("v", 1.0), ("out", 1.0)] {
+            self.linear(&name(&format!("attn_{part}")), (dim, dim), gain)?;
+        }
+        self.norm(&name("ds_ln"), side);
+        self.linear(&name("ds_ffn_up"), (side, inner), 1.0)?;
+        self.linear(&name("ds_ffn_down"), (inner, dim), 1.0)
     }
 
     /// The kernel of the patches.

@@ -13,7 +13,7 @@ const BUDGETS: [(&str, usize); 25] = [
     ("admission", 2_200),
     ("bench", 2_100),
     ("cluster", 10_500),
-    ("cpu", 5_100),
+    ("cpu", 5_400),
     ("engine", 12_600),
     ("gateway", 16_700),
     ("generate", 8_000),
@@ -32,7 +32,7 @@ const BUDGETS: [(&str, usize); 25] = [
     ("testing", 600),
     ("text", 15_500),
     ("upstream", 2_000),
-    ("weights", 17_800),
+    ("weights", 16_900),
     ("wire", 14_900),
     ("workflow", 4_400),
 ];

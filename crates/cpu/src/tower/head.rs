@@ -1,6 +1,7 @@
 //! Projectors, between a tower and the text: neighbors become one row, block by block.
 
 use super::TowerPass;
+use super::resampler::head_eps;
 use crate::norm;
 use crate::norm::project;
 use kernels::{Matrix, Pool, add_assign, gelu_erf_in_place, matmul, rms_norm_in_place, scale};
@@ -70,6 +71,10 @@ impl TowerPass {
                     matmul(pool, matrix, &scratch.activations, out);
                 }
             }
+            TowerHead::Resampled(resampler) => {
+                let stream = self.places.patches();
+                return self.resample(pool, config, resampler, (stream, rows));
+            }
         }
         self.keep(config, 0, rows);
         if let Some(mark) = &weights.line_end {
@@ -100,7 +105,7 @@ impl TowerPass {
         norms: &[(Option<&Norm>, f32)],
         rows: Range<usize>,
     ) {
-        let (isa, dim, neighbors) = (self.isa, config.dim, config.merged_patches());
+        let (isa, dim, neighbors) = (self.isa, config.dim, config.side() / config.dim);
         let (stream, places) = (&self.scratch.stream, &self.places);
         let cols = self.scratch.side.cols();
         let side = self.scratch.side.head_mut(rows.len());
@@ -127,7 +132,7 @@ impl TowerPass {
         rows: Range<usize>,
     ) {
         let count = rows.len();
-        let eps = config.traits.head_eps.unwrap_or(config.norm_eps);
+        let eps = head_eps(config);
         let norms = [(post, config.norm_eps), (merger.norm.as_ref(), eps)];
         self.join(pool, config, &norms, rows);
         let (isa, scratch) = (self.isa, &mut self.scratch);

@@ -6,18 +6,20 @@
 //! projector reads consecutive rows.
 
 mod head;
+mod neighbors;
 mod pass;
 mod positions;
+mod resampler;
 mod scratch;
 mod stages;
 
 use kernels::{Format, Isa, Matrix, Pool};
 use media::{Grid, View};
 use model::{Encode, EncodeError, EncoderDims, EncoderInput};
+use pass::Seen;
 use positions::{Places, TowerRope};
 use scratch::TowerScratch;
-use stages::{Cursor, PictureSize, Stage, StageCost, stages};
-use std::ops::Range;
+use stages::{Cursor, PictureSize, Stage, StageCost, Unit, stages};
 use std::sync::Arc;
 use weights::parameters::{TowerHead, TowerWeights};
 use weights::vision::{Positions, VisionConfig, Windows};
@@ -50,7 +52,6 @@ struct TowerPass {
 
 /// An encoding that is under way.
 struct Picture {
-    size: PictureSize,
     /// Rows of the output.
     rows: usize,
     cursor: Cursor,
@@ -90,12 +91,15 @@ impl Tower {
                 let name = "mm.input_projection.weight";
                 Some(pack((isa, pool), name, config.dim, &floats)?)
             }
-            TowerHead::Joined { .. } | TowerHead::Merged(_) | TowerHead::Standardized { .. } => {
-                None
-            }
+            TowerHead::Joined { .. }
+            | TowerHead::Merged(_)
+            | TowerHead::Standardized { .. }
+            | TowerHead::Resampled(_) => None,
         };
+        let neighbors = weights.neighbors.as_ref();
+        let neighbors = neighbors.map_or(0, |layer| layer.up.weight.rows());
         Ok(Self {
-            stages: stages(&config, gated),
+            stages: stages(&config, gated, neighbors),
             pass: TowerPass {
                 isa,
                 rope: TowerRope::of(&config),
@@ -141,9 +145,12 @@ impl Tower {
         let view = view.map_err(|_| EncodeError::BadInput("no view of an image"))?;
         let blocks = self.blocks_of(&view)?;
         let stream = self.pass.places.read(&view);
+        if let Some(resampler) = &mut self.pass.scratch.resampler {
+            let Grid { rows, columns } = view.patches;
+            resampler.place(rows.max(columns) as usize);
+        }
         let size = PictureSize { stream, blocks };
         self.picture = Some(Picture {
-            size,
             rows: view.rows as usize,
             cursor: Cursor::new(size),
             numbers: self.config.recipe.patches(&view),
@@ -173,14 +180,13 @@ impl Tower {
         }
     }
 
-    fn compute(
-        &mut self,
-        pool: &mut Pool,
-        picture: &mut Picture,
-        (stage, rows): (Stage, Range<usize>),
-    ) {
+    fn compute(&mut self, pool: &mut Pool, picture: &mut Picture, unit: Unit) {
         let (config, weights, pass) = (&self.config, &self.weights, &mut self.pass);
-        let stream = picture.size.stream;
+        let Unit {
+            stage,
+            stream,
+            rows,
+        } = unit;
         match stage {
             Stage::Patches => {
                 let is_last = rows.end == stream;
@@ -195,11 +201,31 @@ impl Tower {
                 pass.store(pool, config, layer, (stream, rows));
             }
             Stage::Attention(layer) => {
-                let layer = (layer, &weights.layers[layer]);
+                let is_bound = config.windows.bound(layer);
+                let seen = if is_bound { Seen::Window } else { Seen::All };
+                let layer = (seen, &weights.layers[layer]);
                 pass.attend(pool, config, layer, (stream, rows));
             }
             Stage::FeedForward(layer) => {
                 pass.feed_forward(pool, config, &weights.layers[layer], rows);
+            }
+            Stage::NeighborKeysValues | Stage::NeighborAttention | Stage::Neighbors => {
+                let Some(layer) = &weights.neighbors else {
+                    return;
+                };
+                let block = (stream, rows.clone());
+                match stage {
+                    Stage::NeighborKeysValues => pass.store(pool, config, layer, block),
+                    Stage::NeighborAttention => {
+                        pass.attend(pool, config, (Seen::Neighbors, layer), block);
+                    }
+                    _ => pass.merge_neighbors(pool, config, layer, rows),
+                }
+            }
+            Stage::SeenKeysValues => {
+                if let TowerHead::Resampled(resampler) = &weights.head {
+                    pass.store_seen(pool, config, (weights, resampler), (stream, rows));
+                }
             }
             Stage::Deepstack(number) => {
                 let merger = (number, &weights.deepstack[number]);
@@ -212,8 +238,19 @@ impl Tower {
     /// The number of blocks of patches of a view, which must be one that the recipe makes.
     fn blocks_of(&self, view: &View) -> Result<usize, EncodeError> {
         const OTHER: EncodeError = EncodeError::BadInput("a view of another recipe");
+        const TOO_MANY: EncodeError =
+            EncodeError::BadInput("a view of more rows than rows_max, or of none");
         let (patch, merge) = (self.config.patch as u32, self.config.merge as u32);
         let cut = Grid::of_cells(view.pixels.size(), patch);
+        if !(1..=self.config.patches_max()).contains(&(cut.count() as usize)) {
+            return Err(TOO_MANY);
+        }
+        if let Some(resampler) = self.config.resampler {
+            let queries = resampler.queries as u32;
+            let fits = view.merged == Grid::new(1, queries) && view.rows == queries;
+            let fits = fits && view.patches == cut;
+            return fits.then_some(resampler.queries).ok_or(OTHER);
+        }
         let (blocks, merged) = (cut.merged(merge), view.merged);
         let edge = self.config.table_edge as u32;
         let fits = match self.config.windows {
@@ -237,9 +274,7 @@ impl Tower {
         let (rows, lines) = (view.rows as usize, merged.rows as usize);
         let most = self.config.rows_max();
         if rows == 0 || rows > most || blocks.count() as usize > most {
-            return Err(EncodeError::BadInput(
-                "a view of more rows than rows_max, or of none",
-            ));
+            return Err(TOO_MANY);
         }
         let marks = rows.checked_sub(merged.count() as usize).ok_or(OTHER)?;
         let has_marks = self.weights.line_end.is_some();
@@ -252,7 +287,7 @@ impl Tower {
 
 /// Bounds the workspace, which is as large as the largest picture.
 fn check_patches(config: &VisionConfig) -> Result<(), LoadError> {
-    let given = config.rows_max().saturating_mul(config.merged_patches());
+    let given = config.patches_max();
     if (1..=PATCHES_MAX).contains(&given) {
         return Ok(());
     }

@@ -10,10 +10,21 @@ use kernels::{
 };
 use std::ops::Range;
 use weights::parameters::{Clamp, Linear, Norm, TowerLayer, TowerWeights};
-use weights::vision::{Activation, VisionConfig};
+use weights::vision::{Activation, NEIGHBORS, VisionConfig};
 
 /// Epsilon of the norms around a matrix of patches: PyTorch's, also where the file names another for the layers.
 const PATCH_EPS: f32 = 1e-5;
+
+/// Rows that a row sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// All of the stream.
+    All,
+    /// Those of its window.
+    Window,
+    /// Those that become one row with it.
+    Neighbors,
+}
 
 impl TowerPass {
     /// Computes the stream of some rows: `numbers` of all patches, `(patches, 3 * patch * patch)`.
@@ -103,12 +114,12 @@ impl TowerPass {
         scratch.attention.store(pool, rows, key, value);
     }
 
-    /// Attention of some of `stream` rows, added to the stream: to all of them, or to those of a row's window.
+    /// Attention of some of `stream` rows, added to the stream.
     pub(super) fn attend(
         &mut self,
         pool: &mut Pool,
         config: &VisionConfig,
-        (number, layer): (usize, &TowerLayer),
+        (seen, layer): (Seen, &TowerLayer),
         (stream, rows): (usize, Range<usize>),
     ) {
         self.normalize(pool, config, &layer.attention_norm, rows.clone());
@@ -120,14 +131,15 @@ impl TowerPass {
         );
         self.heads(pool, config, query, rows.clone());
         let (isa, dim, scratch) = (self.isa, config.dim, &mut self.scratch);
-        let is_bound = config.windows.bound(number);
         scratch.spans.clear();
         let mut first = rows.start;
         while first < rows.end {
-            let keys = if is_bound {
-                self.places.window(first)
-            } else {
-                0..stream
+            let keys = match seen {
+                Seen::All => 0..stream,
+                Seen::Window => self.places.window(first),
+                Seen::Neighbors => {
+                    first / NEIGHBORS * NEIGHBORS..(first / NEIGHBORS + 1) * NEIGHBORS
+                }
             };
             let queries = first..keys.end.min(rows.end);
             first = queries.end;
@@ -185,7 +197,7 @@ impl TowerPass {
             });
         } else {
             project_within((isa, pool), up_matrix, (normed, input), activations, hidden);
-            let ones = &scratch.ones;
+            let ones = &scratch.ones[..config.hidden];
             pool.rows(hidden, config.hidden, |_, hidden| match kind {
                 Activation::Gelu => gelu_mul(isa, hidden, ones),
                 Activation::GeluErf => gelu_erf_in_place(hidden),

@@ -93,6 +93,7 @@ impl Places {
             };
             match self.rule {
                 Some(Positions::Buckets) => buckets(count, self.edge, entries),
+                Some(Positions::Floors) => floors(count, self.edge, entries),
                 Some(Positions::Interpolated) => interpolated(count, self.edge, entries),
                 Some(Positions::Smoothed | Positions::Axes) | None => {}
             }
@@ -102,6 +103,11 @@ impl Places {
             self.spans = edges.map(|count| smoothed(count as usize, self.edge));
         }
         self.stream_row(end)
+    }
+
+    /// Patches of the picture.
+    pub(super) fn patches(&self) -> usize {
+        self.places.len()
     }
 
     /// Row and column of a patch.
@@ -195,7 +201,7 @@ impl Places {
             let entry = &table[(y * self.edge + x) * row.len()..][..row.len()];
             add_scaled(isa, row, entry, share);
         };
-        if rule == Positions::Buckets {
+        if matches!(rule, Positions::Buckets | Positions::Floors) {
             return add(y.low, x.low, 1.0);
         }
         for (line, down) in [(y.low, 1.0 - y.share), (y.high, y.share)] {
@@ -267,6 +273,15 @@ fn buckets(count: usize, edge: usize, entries: &mut Vec<Entries>) {
             share: 0.0,
         });
     }
+}
+
+/// The bucket of each of `count` patches in whole numbers (`get_vision_nearest_position_ids`).
+fn floors(count: usize, edge: usize, entries: &mut Vec<Entries>) {
+    entries.extend((0..count).map(|patch| Entries {
+        low: patch * edge / count,
+        high: patch * edge / count,
+        share: 0.0,
+    }));
 }
 
 /// The two entries around each of `count` patches: the first and the last patch have the first and the last entry.
@@ -363,6 +378,9 @@ mod tests {
         for edge in [1, 2, 16, 32, 64] {
             let mut entries = Vec::new();
             buckets(edge, edge, &mut entries);
+            assert!(entries.iter().map(|entry| entry.low).eq(0..edge), "{edge}");
+            entries.clear();
+            floors(edge, edge, &mut entries);
             assert!(entries.iter().map(|entry| entry.low).eq(0..edge), "{edge}");
             entries.clear();
             interpolated(edge, edge, &mut entries);

@@ -1,5 +1,6 @@
 //! Workspace of a tower: what lasts for an encoding, and what lasts for a unit.
 
+use super::resampler::ResamplerScratch;
 use super::stages::{BLOCK_PATCHES, BLOCK_ROWS};
 use crate::decoder::scratch::{Buffer, attention_isa};
 use kernels::{Activations, DenseAttention, DenseShape, DenseSpan, Format, Isa};
@@ -38,7 +39,9 @@ pub(super) struct TowerScratch {
     pub(super) projected: Buffer,
     /// The input of a matrix whose input has bounds or a norm of its own, at its widest.
     pub(super) input: Buffer,
-    /// Factors of a feed-forward part without a gate (hidden).
+    /// In a tower with a resampler.
+    pub(super) resampler: Option<ResamplerScratch>,
+    /// Factors of a feed-forward part without a gate, at its widest.
     pub(super) ones: Vec<f32>,
     /// The input of a matrix (cols_max).
     pub(super) activations: Activations,
@@ -53,7 +56,7 @@ impl TowerScratch {
     ) -> Self {
         let rows_max = config.rows_max();
         let stream_max = stream_max(config);
-        let (dim, side) = (config.dim, config.dim * config.merged_patches());
+        let (dim, side) = (config.dim, config.side());
         let head_dim = config.head_dim();
         let cols_max = weights.cols_max().max(config.patch_cols());
         let is_clamped = weights.layers.iter().any(|layer| layer.clamps.is_some());
@@ -63,6 +66,10 @@ impl TowerScratch {
             None => 0,
         };
         let gated = weights.layers.iter().any(|layer| layer.gate.is_some());
+        let neighbors = weights
+            .neighbors
+            .as_ref()
+            .map(|layer| layer.up.weight.rows());
         let formats = || weights.formats().chain(std::iter::once(Format::F32));
         Self {
             stream: Buffer::new(stream_max, dim),
@@ -94,7 +101,8 @@ impl TowerScratch {
             between: Buffer::new(BLOCK_ROWS, weights.between_max(dim)),
             projected: Buffer::new(BLOCK_ROWS, config.projection_dim),
             input: Buffer::new(BLOCK_PATCHES, input_cols),
-            ones: vec![1.0; config.hidden],
+            resampler: ResamplerScratch::of(config, weights, (isa, threads)),
+            ones: vec![1.0; config.hidden.max(neighbors.unwrap_or_default())],
             activations: Activations::new(BLOCK_PATCHES, cols_max).for_weights(formats()),
             activations_bytes: Activations::bytes(BLOCK_PATCHES, cols_max),
         }
@@ -118,14 +126,15 @@ impl TowerScratch {
             &self.input,
         ];
         let buffers: usize = buffers.iter().map(|buffer| buffer.bytes()).sum();
-        let others = self.activations_bytes + self.attention.bytes();
+        let resampler = self.resampler.as_ref().map_or(0, ResamplerScratch::bytes);
+        let others = self.activations_bytes + self.attention.bytes() + resampler;
         buffers + size_of_val(&self.ones[..]) + others
     }
 }
 
 /// Rows of the largest stream: patches, and a class token for each picture.
 fn stream_max(config: &VisionConfig) -> usize {
-    let patches = config.rows_max() * config.merged_patches();
+    let patches = config.patches_max();
     let table = config.table_edge * config.table_edge;
     if config.traits.class_token {
         patches + patches.div_ceil(table)

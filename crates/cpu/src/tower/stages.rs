@@ -5,7 +5,7 @@
 
 use kernels::DENSE_TILE;
 use std::ops::Range;
-use weights::vision::VisionConfig;
+use weights::vision::{NEIGHBORS, VisionConfig};
 
 /// Rows of the stream of a block.
 pub(super) const BLOCK_PATCHES: usize = 256;
@@ -29,6 +29,14 @@ pub(super) enum Stage {
     Attention(usize),
     /// Feed-forward part of a layer, added to the stream.
     FeedForward(usize),
+    /// Keys and values of neighbors, which become one row.
+    NeighborKeysValues,
+    /// Attention of neighbors, added to the stream.
+    NeighborAttention,
+    /// Neighbors to one row; the stream is shorter from here on.
+    Neighbors,
+    /// Keys and values for the queries of a resampler, from the stream.
+    SeenKeysValues,
     /// Rows for a further text layer, by their number among these.
     Deepstack(usize),
     /// Rows.
@@ -43,30 +51,60 @@ pub(super) struct StageCost {
     row: usize,
     /// Multiplications of a row for each row of the picture.
     key: usize,
+    /// Patches of a row of the stream: several behind [`Stage::Neighbors`].
+    merged: usize,
 }
 
-/// All stages of a tower, in order. `gated` towers have a third matrix in their feed-forward parts.
-pub(super) fn stages(config: &VisionConfig, gated: bool) -> Vec<StageCost> {
-    let (dim, side) = (config.dim, config.dim * config.merged_patches());
-    let cost = |stage, row| StageCost { stage, row, key: 0 };
+/// All stages of a tower, in order. `gated` towers have a third matrix in their feed-forward parts; `neighbors` is the width
+/// between the matrices of the merger between two layers.
+pub(super) fn stages(config: &VisionConfig, gated: bool, neighbors: usize) -> Vec<StageCost> {
+    let (dim, side) = (config.dim, config.side());
+    let mut merged = 1;
+    let cost = |merged, stage, row| StageCost {
+        stage,
+        row,
+        key: 0,
+        merged,
+    };
     let matrices = if gated { 3 } else { 2 };
     let head = side * (side + config.projection_dim);
-    let mut stages = vec![cost(Stage::Patches, config.patch_cols() * dim)];
+    let mut stages = vec![cost(1, Stage::Patches, config.patch_cols() * dim)];
     for layer in 0..config.layers {
         let is_bound = config.windows.bound(layer);
         let keys = if is_bound { 0 } else { 2 * dim };
         stages.extend([
-            cost(Stage::KeysValues(layer), 2 * dim * dim),
+            cost(merged, Stage::KeysValues(layer), 2 * dim * dim),
             StageCost {
                 key: ATTENTION_FACTOR * keys,
-                ..cost(Stage::Attention(layer), 2 * dim * dim)
+                ..cost(merged, Stage::Attention(layer), 2 * dim * dim)
             },
-            cost(Stage::FeedForward(layer), matrices * dim * config.hidden),
+            cost(
+                merged,
+                Stage::FeedForward(layer),
+                matrices * dim * config.hidden,
+            ),
         ]);
+        if config.merge_after == Some(layer) {
+            stages.push(cost(1, Stage::NeighborKeysValues, 2 * dim * dim));
+            stages.push(cost(1, Stage::NeighborAttention, 2 * dim * dim));
+            merged = NEIGHBORS;
+            let products = (NEIGHBORS + 1) * dim * neighbors;
+            stages.push(cost(merged, Stage::Neighbors, products));
+        }
         let after = config.deepstack.iter().position(|after| *after == layer);
-        stages.extend(after.map(|number| cost(Stage::Deepstack(number), head)));
+        stages.extend(after.map(|number| cost(merged, Stage::Deepstack(number), head)));
     }
-    stages.push(cost(Stage::Head, head));
+    if config.resampler.is_some() {
+        let out = config.projection_dim;
+        let seen = out * (dim + 2 * out);
+        stages.push(cost(1, Stage::SeenKeysValues, seen));
+        stages.push(StageCost {
+            key: ATTENTION_FACTOR * 2 * out,
+            ..cost(1, Stage::Head, 3 * out * out)
+        });
+    } else {
+        stages.push(cost(merged, Stage::Head, head));
+    }
     stages
 }
 
@@ -75,7 +113,7 @@ pub(super) fn stages(config: &VisionConfig, gated: bool) -> Vec<StageCost> {
 pub(super) struct PictureSize {
     /// Rows of the stream: patches and class tokens.
     pub(super) stream: usize,
-    /// Blocks of patches, of which each becomes a row.
+    /// Blocks of patches, of which each becomes a row, or queries.
     pub(super) blocks: usize,
 }
 
@@ -84,12 +122,23 @@ impl StageCost {
     fn extent(self, size: PictureSize) -> (usize, usize) {
         let (rows, most) = match self.stage {
             Stage::Deepstack(_) | Stage::Head => (size.blocks, BLOCK_ROWS),
-            _ => (size.stream, BLOCK_PATCHES),
+            Stage::Neighbors => (size.stream / self.merged, BLOCK_ROWS),
+            _ => (size.stream / self.merged, BLOCK_PATCHES),
         };
         let fit = UNIT_PRODUCTS / (self.row + self.key * size.stream).max(1);
         let block = fit / BLOCK_STEP * BLOCK_STEP;
         (rows, block.clamp(BLOCK_STEP, most))
     }
+}
+
+/// A stage for one block of rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unit {
+    pub(super) stage: Stage,
+    /// Rows of the stream.
+    pub(super) stream: usize,
+    /// Rows of the block.
+    pub(super) rows: Range<usize>,
 }
 
 /// The next unit of an encoding.
@@ -122,7 +171,7 @@ impl Cursor {
     }
 
     /// The unit, and a step to the next; `None` after the last.
-    pub(super) fn advance(&mut self, stages: &[StageCost]) -> Option<(Stage, Range<usize>)> {
+    pub(super) fn advance(&mut self, stages: &[StageCost]) -> Option<Unit> {
         let stage = *stages.get(self.stage)?;
         let (rows, block) = stage.extent(self.size);
         let unit = self.row..rows.min(self.row + block);
@@ -130,7 +179,11 @@ impl Cursor {
         if self.row == rows {
             (self.stage, self.row) = (self.stage + 1, 0);
         }
-        Some((stage.stage, unit))
+        Some(Unit {
+            stage: stage.stage,
+            stream: self.size.stream / stage.merged,
+            rows: unit,
+        })
     }
 
     /// Whether no unit is left.
@@ -144,7 +197,7 @@ mod tests {
     use super::*;
 
     fn listed() -> [StageCost; 4] {
-        let (row, key) = (30_000_000, 0);
+        let (row, key, merged) = (30_000_000, 0, 1);
         [
             Stage::Patches,
             Stage::KeysValues(0),
@@ -156,8 +209,14 @@ mod tests {
                 stage,
                 row,
                 key: 4000,
+                merged,
             },
-            _ => StageCost { stage, row, key },
+            _ => StageCost {
+                stage,
+                row,
+                key,
+                merged,
+            },
         })
     }
 
@@ -174,7 +233,7 @@ mod tests {
         for patches in [4, 256, 1000, 4096, 16_384] {
             let size = size_of(patches);
             let (mut cursor, mut units, mut found) = (Cursor::new(size), 0, Vec::new());
-            while let Some((stage, rows)) = cursor.advance(&stages) {
+            while let Some(Unit { stage, rows, .. }) = cursor.advance(&stages) {
                 assert!(!rows.is_empty() && rows.len() <= BLOCK_PATCHES);
                 assert!(rows.start.is_multiple_of(DENSE_TILE), "{rows:?}");
                 units += 1;
@@ -197,7 +256,13 @@ mod tests {
     fn blocks_are_shorter_where_rows_cost_more() {
         let block = |row, key, patches| {
             let stage = Stage::Attention(0);
-            StageCost { stage, row, key }.extent(size_of(patches)).1
+            let cost = StageCost {
+                stage,
+                row,
+                key,
+                merged: 1,
+            };
+            cost.extent(size_of(patches)).1
         };
         assert_eq!(block(10_000_000, 0, 1024), BLOCK_PATCHES);
         assert_eq!(block(40_000_000, 0, 1024), 128);

@@ -1,4 +1,5 @@
-//! Towers and the text after images next to transformers: `tools/oracle/vision.py` wrote the models and the numbers.
+//! Towers and the text after images next to transformers: `tools/oracle/vision.py` wrote the models and the numbers. It has no
+//! class for MiniCPM-V before 4.6: that is next to an implementation of the published arithmetic in PyTorch.
 //!
 //! Promise (Models): rows of a tower equal those of transformers: cosine of each row at least 0.9999 with F32 and F16, and
 //! 0.999 with Q8_0.

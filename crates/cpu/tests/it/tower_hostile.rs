@@ -73,6 +73,15 @@ fn missing_and_unknown_tensors_are_named() {
         ("tiny-lfm2", "v.position_embd.weight"),
         ("tiny-lfm2", "mm.input_norm.bias"),
         ("tiny-lfm2", "mm.1.weight"),
+        ("tiny-resampler", "resampler.query"),
+        ("tiny-resampler", "resampler.kv.weight"),
+        ("tiny-resampler", "resampler.attn.k.weight"),
+        ("tiny-resampler", "resampler.ln_post.bias"),
+        ("tiny-minicpmv4_6", "v.vit_merger.attn_q.weight"),
+        ("tiny-minicpmv4_6", "v.vit_merger.ds_ffn_up.weight"),
+        ("tiny-minicpmv4_6", "v.vit_merger.ds_ln.bias"),
+        ("tiny-minicpmv4_6", "mm.input_norm.weight"),
+        ("tiny-minicpmv4_6", "mm.down.weight"),
     ];
     for (preset, left_out) in cases {
         let bytes = changed(preset, |name| (name != left_out).then(|| name.to_owned()));
@@ -109,6 +118,37 @@ fn a_described_tower_has_the_bytes_and_the_errors_of_a_loaded_one() {
     let config = VisionConfig::from_gguf(&gguf).unwrap();
     let error = TowerWeights::describe(&gguf.into(), &config, &mut Pool::new(1)).err();
     assert_eq!(error.map(|error| error.to_string()), load(short).err());
+}
+
+/// The shapes of a resampler and of a merger between layers, whatever the file says of them.
+#[test]
+fn shapes_that_do_not_fit_are_named() {
+    let swapped = |preset: &str, first: &'static str, second: &'static str| {
+        let bytes = changed(preset, |name| {
+            Some(if name == first {
+                second.to_owned()
+            } else if name == second {
+                first.to_owned()
+            } else {
+                name.to_owned()
+            })
+        });
+        load(bytes).err().expect(first)
+    };
+    let said = swapped(
+        "tiny-resampler",
+        "resampler.kv.weight",
+        "resampler.attn.k.weight",
+    );
+    assert!(said.contains("`resampler."), "{said}");
+    let said = swapped("tiny-resampler", "resampler.query", "resampler.ln_q.bias");
+    assert!(said.contains("`resampler."), "{said}");
+    let (up, down) = (
+        "v.vit_merger.ds_ffn_up.weight",
+        "v.vit_merger.ds_ffn_down.weight",
+    );
+    let said = swapped("tiny-minicpmv4_6", up, down);
+    assert!(said.contains("`v.vit_merger.ds_ffn_"), "{said}");
 }
 
 #[test]
@@ -175,7 +215,7 @@ proptest! {
     /// Bytes of the header are exchanged; most files are refused, and none panics.
     #[test]
     fn damaged_headers_end_with_an_error_or_a_tower(
-        preset in prop::sample::select(&VISION_PRESETS[..9]),
+        preset in prop::sample::select(&VISION_PRESETS[..11]),
         changes in prop::collection::vec((0..1600_usize, any::<u8>()), 1..4),
     ) {
         let mut bytes = VisionSpec::preset(preset).unwrap().to_bytes().unwrap();

@@ -3,7 +3,7 @@
 //!
 //! A token has one position `p` on all axes. The rows of an input that begins at position `p` all have time `p`; a row's
 //! height and width are `p` plus its row and column in the grid. The token after the input has position `p + max(height,
-//! width)` of the grid.
+//! width)` of the grid. Rows of an input without a grid have the positions of as many tokens.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use std::ops::Range;
 pub(crate) struct InputPlace {
     /// Rows of the prompt.
     pub(crate) rows: Range<usize>,
-    /// Columns of the grid.
+    /// Columns of the grid; 0 without one.
     columns: u32,
     /// Position of the first row.
     first: u32,
@@ -20,17 +20,21 @@ pub(crate) struct InputPlace {
     next: u32,
 }
 
-/// The places of inputs, in order, from their rows and grids (rows, columns).
+/// The places of inputs, in order, from their rows and grids (rows, columns), which are (0, 0) for inputs without one.
 pub(crate) fn places(
     inputs: impl Iterator<Item = (Range<usize>, (u32, u32))>,
 ) -> impl Iterator<Item = InputPlace> {
     let (mut row, mut position) = (0, 0_u32);
     inputs.map(move |(rows, (height, columns))| {
         let first = position.saturating_add((rows.start - row) as u32);
-        (row, position) = (rows.end, first.saturating_add(height.max(columns)));
+        let steps = match (height, columns) {
+            (0, 0) => rows.len() as u32,
+            _ => height.max(columns),
+        };
+        (row, position) = (rows.end, first.saturating_add(steps));
         InputPlace {
             rows,
-            columns: columns.max(1),
+            columns,
             first,
             next: position,
         }
@@ -46,6 +50,9 @@ pub(crate) fn axes(before: Option<&InputPlace>, row: usize) -> [u32; 3] {
         Some(after) => [place.next.saturating_add(after as u32); 3],
         None => {
             let at = (row - place.rows.start) as u32;
+            if place.columns == 0 {
+                return [place.first.saturating_add(at); 3];
+            }
             let (down, right) = (at / place.columns, at % place.columns);
             let [down, right] = [down, right].map(|by| place.first.saturating_add(by));
             [place.first, down, right]
@@ -70,6 +77,11 @@ mod tests {
                 position += 1;
                 continue;
             };
+            if (*height, *width) == (0, 0) {
+                let rows = input.map_or(0, |(range, _)| range.len() as u32);
+                all.extend((position..position + rows).map(|at| [at; 3]));
+                position += rows;
+            }
             for down in 0..*height {
                 for right in 0..*width {
                     all.push([position, position + down, position + right]);
@@ -83,12 +95,14 @@ mod tests {
 
     #[test]
     fn positions_are_those_of_one_pass() {
-        let cases: [&[Input]; 5] = [
+        let cases: [&[Input]; 7] = [
             &[],
             &[(0..6, (2, 3))],
             &[(3..15, (4, 3)), (15..19, (1, 4))],
             &[(2..4, (2, 1)), (9..15, (3, 2)), (16..17, (1, 1))],
             &[(1..5, (2, 2))],
+            &[(2..9, (0, 0))],
+            &[(0..4, (0, 0)), (5..11, (2, 3)), (12..20, (0, 0))],
         ];
         for inputs in cases {
             let known: Vec<_> = places(inputs.iter().cloned()).collect();

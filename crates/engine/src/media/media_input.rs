@@ -14,7 +14,8 @@ pub struct MediaInput {
     pub key: [u8; 32],
     /// Rows of the prompt, before the answered part. The tokens there have no meaning.
     pub rows: Range<usize>,
-    /// Rows and columns of the grid that the input's rows are, for positions on three axes.
+    /// Rows and columns of the grid that the input's rows are, for positions on three axes; (0, 0) for rows with the positions
+    /// of tokens.
     pub grid: (u32, u32),
     /// The input; kept until the request ends.
     pub input: EncoderInput,
@@ -89,7 +90,7 @@ impl MediaAbilities {
             return Some(format!("has {len} rows; at most {rows_max}"));
         }
         let cells = height as usize * width as usize;
-        (self.axes && cells != len)
+        (self.axes && cells != len && (height, width) != (0, 0))
             .then(|| format!("has {len} rows; its grid of {height} by {width} has {cells}"))
     }
 }

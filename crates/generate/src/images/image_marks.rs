@@ -24,6 +24,12 @@ pub enum ImageMarks {
     InternVl,
     /// LFM2-VL: each tile by row and column, then the whole.
     Lfm2,
+    /// MiniCPM-V 2.5: the whole, then its slices, line by line, in one pair of marks.
+    MiniCpm25,
+    /// MiniCPM-V 2.6, 4.0 and 4.5, MiniCPM-o: the image's number, the whole, then its slices, line by line.
+    MiniCpm26,
+    /// MiniCPM-V 4.6: the same, in place of another placeholder.
+    MiniCpm46,
 }
 
 /// A part of what stands for an image in a prompt.
@@ -46,7 +52,7 @@ struct Texts {
 }
 
 impl ImageMarks {
-    /// The marks of the models with this projector (`clip.projector_type`).
+    /// The marks of the models with this projector: the name of `VisionConfig::marks_name`.
     pub fn of_projector(name: &str) -> Option<Self> {
         Some(match name {
             "idefics3" => Self::Idefics3,
@@ -57,6 +63,9 @@ impl ImageMarks {
             "mlp" | "mlp_norm" => Self::Llava,
             "internvl" => Self::InternVl,
             "lfm2" => Self::Lfm2,
+            "resampler of MiniCPM-V 2.5" => Self::MiniCpm25,
+            "resampler" => Self::MiniCpm26,
+            "minicpmv4_6" => Self::MiniCpm46,
             _ => return None,
         })
     }
@@ -75,6 +84,9 @@ impl ImageMarks {
             Self::Llava => ("<image>", "<image>", ("", "\n")),
             Self::InternVl => ("<IMG_CONTEXT>", "<IMG_CONTEXT>", ("", "\n")),
             Self::Lfm2 => ("<image>", "<image>", ("", "")),
+            // The published code joins the parts of a message with line ends.
+            Self::MiniCpm25 | Self::MiniCpm26 => ("(<image>./</image>)", "<unk>", ("", "\n")),
+            Self::MiniCpm46 => ("<|image_pad|>", "<|image_pad|>", ("", "\n")),
         };
         Texts {
             placeholder,
@@ -99,6 +111,7 @@ impl ImageMarks {
             Self::Llava => &[],
             Self::InternVl => &["<img>", "</img>"],
             Self::Lfm2 => &["<|image_start|>", "<|image_end|>", "<|img_thumbnail|>"],
+            Self::MiniCpm25 | Self::MiniCpm26 | Self::MiniCpm46 => &MINICPM_MARKS,
         };
         [self.placeholder()]
             .into_iter()
@@ -118,8 +131,8 @@ impl ImageMarks {
     }
 
     /// Texts and runs of an image with this plan, in place of the placeholder of a template; `alone`: in place of a mark that no
-    /// template has written anything around.
-    pub fn pieces(self, plan: &Plan, alone: bool) -> Vec<MarkPiece> {
+    /// template has written anything around. `number` is that of the image among those of the prompt.
+    pub fn pieces(self, plan: &Plan, number: usize, alone: bool) -> Vec<MarkPiece> {
         let pieces = match self {
             Self::Idefics3 => tiles_and_whole(plan),
             Self::Qwen | Self::Llava => runs(plan),
@@ -128,6 +141,13 @@ impl ImageMarks {
             Self::Pixtral => between("", plan, "[IMG_END]"),
             Self::InternVl => between("<img>", plan, "</img>"),
             Self::Lfm2 => numbered_tiles(plan),
+            Self::MiniCpm25 => {
+                let slices = ("<slice>", ("<image>", "</image>"), "</slice>");
+                whole_and_slices(plan, None, slices)
+            }
+            Self::MiniCpm26 | Self::MiniCpm46 => {
+                whole_and_slices(plan, Some(number), ("", ("<slice>", "</slice>"), ""))
+            }
         };
         let (before, after) = self.of_family().around;
         if alone {
@@ -137,16 +157,30 @@ impl ImageMarks {
         }
     }
 
-    /// Rows of each run of an image with this plan, and their grids.
-    pub(crate) fn run_rows(plan: &Plan) -> Vec<(usize, (u32, u32))> {
+    /// Rows of each run of an image with this plan, and the grids by which a text model counts positions on three axes; none
+    /// where rows were trained to have the positions of tokens.
+    pub(crate) fn run_rows(self, plan: &Plan) -> Vec<(usize, (u32, u32))> {
         plan.tiles()
             .map(|tile| {
-                let grid = (tile.merged.rows, tile.merged.columns);
+                let grid = match self {
+                    Self::MiniCpm46 => (0, 0),
+                    _ => (tile.merged.rows, tile.merged.columns),
+                };
                 (tile.rows as usize, grid)
             })
             .collect()
     }
 }
+
+/// Marks of all versions of MiniCPM-V; 2.5 has no numbers of images.
+const MINICPM_MARKS: [&str; 6] = [
+    "<image>",
+    "</image>",
+    "<slice>",
+    "</slice>",
+    "<image_id>",
+    "</image_id>",
+];
 
 fn text(text: &'static str) -> MarkPiece {
     MarkPiece::Text(Cow::Borrowed(text))
@@ -158,6 +192,30 @@ fn runs(plan: &Plan) -> Vec<MarkPiece> {
 
 fn between(before: &'static str, plan: &Plan, after: &'static str) -> Vec<MarkPiece> {
     [vec![text(before)], runs(plan), vec![text(after)]].concat()
+}
+
+/// The number of the image, the whole picture, and its slices with line ends between their rows, all within `before` and `after`.
+fn whole_and_slices(
+    plan: &Plan,
+    number: Option<usize>,
+    (before, slice, after): (&'static str, (&'static str, &'static str), &'static str),
+) -> Vec<MarkPiece> {
+    let number = number.map(|number| format!("<image_id>{number}</image_id>"));
+    let number = MarkPiece::Text(number.unwrap_or_default().into());
+    let mut pieces = vec![number, text("<image>"), MarkPiece::Run(0), text("</image>")];
+    let slices = plan.tiles().count().saturating_sub(1);
+    if slices == 0 {
+        return pieces;
+    }
+    pieces.push(text(before));
+    for number in 0..slices {
+        if number > 0 && number.is_multiple_of(plan.grid.columns as usize) {
+            pieces.push(text("\n"));
+        }
+        pieces.extend([text(slice.0), MarkPiece::Run(1 + number), text(slice.1)]);
+    }
+    pieces.push(text(after));
+    pieces
 }
 
 /// Tiles row by row, each behind its row and column, and the whole picture; of a picture that is not cut, the whole alone.

@@ -26,7 +26,7 @@ pub struct ImageRun {
     pub run: usize,
     /// Rows of the prompt.
     pub rows: Range<usize>,
-    /// Rows and columns of the grid that the run is.
+    /// Rows and columns of the grid that the run is; none of rows with the positions of tokens.
     pub grid: (u32, u32),
     /// The recorded key of a restored prompt: the image has to have it again.
     pub key: Option<String>,
@@ -86,10 +86,10 @@ impl PromptEncoder<'_> {
         let tokenizer = &self.model.tokenizer;
         let pad = vision.marks.pad(tokenizer);
         let (mut segments, mut done) = (Segments::default(), 0);
-        for place in places {
+        for (number, place) in places.into_iter().enumerate() {
             segments.open.push_str(&text[done..place.bytes.start]);
             done = place.bytes.end;
-            segments.add_image(&place, (vision.marks, measured), pad)?;
+            segments.add_image((number, &place), (vision.marks, measured), pad)?;
         }
         segments.open.push_str(&text[done..]);
         segments.texts.push(segments.open);
@@ -140,16 +140,17 @@ impl PromptEncoder<'_> {
 }
 
 impl Segments {
+    /// Adds the image with this number among those of the prompt.
     fn add_image(
         &mut self,
-        place: &ImagePlace,
+        (number, place): (usize, &ImagePlace),
         (marks, measured): (ImageMarks, &MeasuredImages),
         pad: u32,
     ) -> Result<(), ApiError> {
         let unknown = || ApiError::ours("internal_error", "a prompt names an unknown image");
         let image = measured.image(place.image).ok_or_else(unknown)?;
-        let rows = ImageMarks::run_rows(&image.plan);
-        for piece in marks.pieces(&image.plan, place.is_alone) {
+        let rows = marks.run_rows(&image.plan);
+        for piece in marks.pieces(&image.plan, number, place.is_alone) {
             match piece {
                 MarkPiece::Text(text) => self.open.push_str(&text),
                 MarkPiece::Run(run) => {

@@ -2,6 +2,7 @@
 
 mod attached;
 mod cuts;
+mod slices;
 
 use super::*;
 use crate::images::{ImageMarks, ImagePart, Vision, measure};
@@ -22,7 +23,7 @@ const LFM2: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.con
 const CHATML: &str =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}";
 
-const CONTROLS: [&str; 33] = [
+const CONTROLS: [&str; 39] = [
     "<|im_start|>",
     "<|im_end|>",
     "<end_of_utterance>",
@@ -56,6 +57,12 @@ const CONTROLS: [&str; 33] = [
     "<|img_thumbnail|>",
     "<|img_row_1_col_1|>",
     "<|img_row_1_col_2|>",
+    "</image>",
+    "<slice>",
+    "</slice>",
+    "<image_id>",
+    "</image_id>",
+    "<unk>",
 ];
 
 fn tokenizer() -> Tokenizer {

@@ -1,6 +1,6 @@
 //! The rules of InternVL and MiniCPM-V: a grid of tiles that is nearest to the image's ratio, and the whole.
 
-use super::{Canvas, Plan, TILES_MAX, aspect, check, rows_of};
+use super::{Canvas, Plan, TILES_MAX, TOO_MANY, aspect, check, rows_of};
 use crate::error::ImageFault;
 use crate::resize::Filter;
 use crate::size::{Grid, Size};
@@ -128,7 +128,30 @@ impl Slices {
             grid: grid.unwrap_or(Grid::new(1, 1)),
             rows,
         };
+        if plan
+            .tiles()
+            .any(|tile| tile.patches.count() > self.patches_max())
+        {
+            let reason = TOO_MANY;
+            return Err(ImageFault::Plan { size, reason });
+        }
         plan.checked(size)
+    }
+
+    /// Patches of one slice, at most. A slice has about the area of a square one; whole rows make a narrow one larger.
+    #[must_use]
+    pub fn patches_max(&self) -> u32 {
+        let edge = self.slice.div_ceil(self.patch.max(1));
+        edge.saturating_mul(edge).saturating_mul(2)
+    }
+
+    /// Rows of one slice, at most.
+    #[must_use]
+    pub fn rows_max(&self) -> u32 {
+        match self.rows {
+            SliceRows::Queries(count) => count,
+            SliceRows::Merged(edge) => self.patches_max() / edge.saturating_mul(edge).max(1),
+        }
     }
 
     fn canvas(&self, to: Size, slice: Size) -> Canvas {

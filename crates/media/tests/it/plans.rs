@@ -242,6 +242,35 @@ fn views_and_patches_are_those_of_transformers() {
     assert_eq!(table.lines().count(), 40);
 }
 
+/// Every ratio that is taken at all (200) has slices within the bound of patches, which is the tower's workspace.
+#[test]
+fn slices_of_every_ratio_are_within_their_bound_of_patches() {
+    for rows in [
+        SliceRows::Queries(64),
+        SliceRows::Merged(2),
+        SliceRows::Merged(4),
+    ] {
+        let rule = slices(448, rows);
+        for edge in [1, 20, 448, 700] {
+            for ratio in 1..=200 {
+                for size in [Size::new(edge, edge * ratio), Size::new(edge * ratio, edge)] {
+                    let plan = rule.plan(size).expect("a plan");
+                    let most = plan.tiles().map(|tile| tile.rows).max();
+                    assert!(most <= Some(rule.rows_max()), "{rows:?} {size:?}");
+                }
+            }
+        }
+    }
+    // Slices of two patches along an edge cannot be as narrow as that.
+    let rule = Slices {
+        slice: 28,
+        ..slices(448, SliceRows::Queries(64))
+    };
+    let plan = rule.plan(Size::new(10, 2000));
+    let said = plan.expect_err("a narrow picture").to_string();
+    assert!(said.contains("there would be too many"), "{said}");
+}
+
 #[test]
 fn parameters_without_rows_and_impossible_sizes_are_errors() {
     let size = Size::new(640, 480);

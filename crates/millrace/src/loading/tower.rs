@@ -61,7 +61,7 @@ fn find_unnamed(source: &ModelSource, model: &ModelFiles) -> Option<FittingTower
 
 /// The marks of a tower's projector are known.
 fn expect_marks(tower: FittingTower) -> Result<FittingTower, Failure> {
-    let projector = tower.config.projector.name();
+    let projector = tower.config.marks_name();
     match ImageMarks::of_projector(projector) {
         Some(_) => Ok(tower),
         None => Err(Failure::user(format!(
@@ -83,7 +83,7 @@ pub(super) fn vision_of(tower: &FittingTower, settings: &Settings) -> Option<Vis
         fingerprint.add(format!("{format:?}").as_bytes());
     }
     Some(Vision {
-        marks: ImageMarks::of_projector(tower.config.projector.name())?,
+        marks: ImageMarks::of_projector(tower.config.marks_name())?,
         recipe,
         images_max: settings.vision.images_max,
         limits: settings.vision.limits(),

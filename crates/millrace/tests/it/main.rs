@@ -33,6 +33,7 @@ mod remote_images;
 mod safetensors;
 mod service;
 #[cfg(feature = "mini")]
+mod sliced_images;
 mod slow_images;
 mod speculation;
 mod support;

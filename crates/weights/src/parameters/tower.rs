@@ -7,7 +7,8 @@ use super::norm::Norm;
 use super::packed_tensors::PackedTensors;
 use super::tensors::{KernelPacking, Packing, Stored, Tensors};
 use super::tower_head::{Merger, TowerHead};
-use crate::vision::{NormKind, Positions, Projector, VisionConfig, Windows};
+use crate::config::limits;
+use crate::vision::{NEIGHBORS, NormKind, Positions, Projector, VisionConfig, Windows};
 use crate::{LoadError, ModelFiles, Packed, PackedSections};
 use kernels::{Isa, Pool};
 
@@ -90,6 +91,9 @@ pub struct TowerWeights<P: Packing = KernelPacking> {
     pub positions: Vec<f32>,
     pub pre_norm: Option<Norm>,
     pub layers: Vec<TowerLayer<P>>,
+    /// What makes one row of the stream of neighbors between two layers: attention of each to its neighbors, then a
+    /// feed-forward part of all side by side, whose input is normalized, and which is added to their mean.
+    pub neighbors: Option<TowerLayer<P>>,
     pub post_norm: Option<Norm>,
     /// Rows for the text layers after the first, in ascending order of the tower's layers.
     pub deepstack: Vec<Merger<P>>,
@@ -126,7 +130,10 @@ impl TowerWeights {
         let cols = self.matrices().map(|matrix| matrix.cols());
         let pooled = match &self.head {
             TowerHead::Pooled { norm, .. } => norm.len(),
-            TowerHead::Joined { .. } | TowerHead::Merged(_) | TowerHead::Standardized { .. } => 0,
+            TowerHead::Joined { .. }
+            | TowerHead::Merged(_)
+            | TowerHead::Standardized { .. }
+            | TowerHead::Resampled(_) => 0,
         };
         cols.max().unwrap_or_default().max(pooled)
     }
@@ -134,7 +141,7 @@ impl TowerWeights {
     /// Width of the widest row between two matrices of a projector, where the mean of neighbors has `dim`.
     pub fn between_max(&self, dim: usize) -> usize {
         let head = match &self.head {
-            TowerHead::Joined { .. } => 0,
+            TowerHead::Joined { .. } | TowerHead::Resampled(_) => 0,
             TowerHead::Merged(merger) => {
                 let reduced = merger.reduce.iter().map(|reduce| reduce.weight.cols());
                 reduced
@@ -146,7 +153,8 @@ impl TowerWeights {
         };
         let deepstack = self.deepstack.iter();
         let inner = deepstack.map(|merger| merger.first.weight.rows());
-        inner.max().unwrap_or_default().max(head)
+        let neighbors = self.neighbors.iter().map(|layer| layer.up.weight.rows());
+        inner.chain(neighbors).max().unwrap_or_default().max(head)
     }
 }
 
@@ -210,6 +218,10 @@ impl<P: Packing> TowerWeights<P> {
             layers: (0..config.layers)
                 .map(|layer| TowerLayer::read(tensors, config, layer))
                 .collect::<Result<_, _>>()?,
+            neighbors: config
+                .merge_after
+                .map(|_| TowerLayer::read_neighbors(tensors, config))
+                .transpose()?,
             post_norm,
             deepstack: config
                 .deepstack
@@ -237,7 +249,8 @@ impl<P: Packing> TowerWeights<P> {
 
     fn matrices(&self) -> impl Iterator<Item = &P::Matrix> {
         let patches = self.patch_matrix.iter().map(|patches| &patches.matrix);
-        let layers = self.layers.iter().flat_map(TowerLayer::linears);
+        let layers = self.layers.iter().chain(&self.neighbors);
+        let layers = layers.flat_map(TowerLayer::linears);
         let deepstack = self.deepstack.iter().flat_map(Merger::linears);
         let head = self.head.linears();
         patches
@@ -279,6 +292,37 @@ impl<P: Packing> TowerLayer<P> {
             up: linear(tensors, &name(up), hidden, dim)?,
             down: linear(tensors, &name(down), dim, hidden)?,
             clamps: LayerClamps::read(tensors, &name)?.map(Box::new),
+        })
+    }
+
+    /// Reads what stands between two layers of MiniCPM-V 4.6.
+    fn read_neighbors<T: Tensors<Packing = P>>(
+        tensors: &mut T,
+        config: &VisionConfig,
+    ) -> Result<Self, LoadError> {
+        let (dim, side) = (config.dim, NEIGHBORS * config.dim);
+        let name = |part: &str| format!("v.vit_merger.{part}");
+        let [query, key, value] = read_qkv(tensors, &name, dim)?;
+        let rows = tensors.rows_of(&format!("{}.weight", name("ds_ffn_up")))?;
+        let inner = rows.min(limits::HIDDEN);
+        Ok(Self {
+            attention_norm: norm(tensors, config, &name("ln1"), dim)?,
+            query,
+            key,
+            value,
+            value_norm: None,
+            query_norm: None,
+            key_norm: None,
+            out: linear(tensors, &name("attn_out"), dim, dim)?,
+            post_attention_norm: None,
+            post_hidden_norm: None,
+            attention_scale: None,
+            hidden_scale: None,
+            hidden_norm: norm(tensors, config, &name("ds_ln"), side)?,
+            gate: None,
+            up: linear(tensors, &name("ds_ffn_up"), inner, side)?,
+            down: linear(tensors, &name("ds_ffn_down"), dim, inner)?,
+            clamps: None,
         })
     }
 

@@ -2,6 +2,7 @@
 
 use super::linear::Linear;
 use super::norm::Norm;
+use super::resampler::Resampler;
 use super::tensors::{KernelPacking, Packing, Tensors};
 use super::tower::{linear, norm};
 use crate::LoadError;
@@ -37,6 +38,8 @@ pub enum TowerHead<P: Packing = KernelPacking> {
         norm: Vec<f32>,
         matrix: Linear<P>,
     },
+    /// Learned queries that attend to all patches.
+    Resampled(Box<Resampler<P>>),
 }
 
 impl<P: Packing> Merger<P> {
@@ -75,6 +78,24 @@ impl<P: Packing> Merger<P> {
         })
     }
 
+    /// Reads two matrices of these names, with rows of `inner` between them, and a norm of neighbors side by side, if there is one.
+    fn read_side<T: Tensors<Packing = P>>(
+        tensors: &mut T,
+        config: &VisionConfig,
+        [first, second]: [&str; 2],
+        inner: usize,
+    ) -> Result<Self, LoadError> {
+        let side = config.side();
+        let is_normed = tensors.has("mm.input_norm.weight") || config.projector != Projector::Lfm2;
+        let norm = is_normed.then(|| side_norm(tensors, "mm.input_norm", side));
+        Ok(Self {
+            norm: norm.transpose()?,
+            reduce: None,
+            first: linear(tensors, first, inner, side)?,
+            second: linear(tensors, second, config.projection_dim, inner)?,
+        })
+    }
+
     pub(super) fn linears(&self) -> impl Iterator<Item = &Linear<P>> {
         self.reduce.iter().chain([&self.first, &self.second])
     }
@@ -85,15 +106,17 @@ impl<P: Packing> TowerHead<P> {
         tensors: &mut T,
         config: &VisionConfig,
     ) -> Result<Self, LoadError> {
-        let (dim, out) = (config.dim, config.projection_dim);
-        let side = dim * config.merged_patches();
+        let (dim, out, side) = (config.dim, config.projection_dim, config.side());
+        if let Some(sizes) = config.resampler {
+            let resampler = Resampler::read(tensors, config, sizes)?;
+            return Ok(Self::Resampled(Box::new(resampler)));
+        }
         Ok(match config.projector {
             Projector::Idefics3 => Self::Joined {
-                matrix: linear(tensors, "mm.model.fc", out, dim * config.merged_patches())?,
+                matrix: linear(tensors, "mm.model.fc", out, side)?,
             },
             Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Qwen3Vl => {
                 let names = ["v.post_ln", "mm.0", "mm.2"].map(str::to_owned);
-                let side = dim * config.merged_patches();
                 Self::Merged(Merger::read(tensors, config, &names, (dim, side))?)
             }
             Projector::Pixtral => Self::Merged(Merger::read_reduced(tensors, config)?),
@@ -111,15 +134,14 @@ impl<P: Packing> TowerHead<P> {
             }),
             Projector::Lfm2 => {
                 let inner = tensors.rows_of("mm.1.weight")?.min(limits::HIDDEN);
-                let normed = tensors.has("mm.input_norm.weight");
-                let norm = normed.then(|| side_norm(tensors, "mm.input_norm", side));
-                Self::Merged(Merger {
-                    norm: norm.transpose()?,
-                    reduce: None,
-                    first: linear(tensors, "mm.1", inner, side)?,
-                    second: linear(tensors, "mm.2", out, inner)?,
-                })
+                Self::Merged(Merger::read_side(tensors, config, ["mm.1", "mm.2"], inner)?)
             }
+            Projector::Resampler | Projector::MiniCpm46 => Self::Merged(Merger::read_side(
+                tensors,
+                config,
+                ["mm.up", "mm.down"],
+                side,
+            )?),
             Projector::Gemma4V | Projector::Gemma4Uv => {
                 let has_layers = config.layers > 0;
                 let standard = tensors.has("v.std_bias").then(|| {
@@ -148,6 +170,7 @@ impl<P: Packing> TowerHead<P> {
             Self::Joined { matrix } | Self::Standardized { matrix, .. } => vec![matrix],
             Self::Merged(merger) => merger.linears().collect(),
             Self::Pooled { .. } => Vec::new(),
+            Self::Resampled(resampler) => resampler.linears().to_vec(),
         };
         linears.into_iter()
     }

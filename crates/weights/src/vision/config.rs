@@ -1,5 +1,6 @@
 //! Configuration of a tower, typed and checked, from a file's metadata.
 
+use super::minicpm::{self, RESAMPLER_OUT, ResamplerConfig};
 use super::projector::{Activation, NormKind, Positions, Projector, TowerTraits};
 use super::recipe;
 use crate::config::keys::Keys;
@@ -8,7 +9,7 @@ use crate::gguf::Gguf;
 use crate::tensor_entry::TensorEntry;
 use crate::{ConfigError, LoadError};
 use kernels::Format;
-use media::{PatchOrder, Recipe};
+use media::{PatchOrder, Recipe, Rule};
 
 /// `general.architecture` of a file with a tower.
 const ARCHITECTURE: &str = "clip";
@@ -19,9 +20,9 @@ pub(super) const EDGE_MAX: usize = media::plan::PARAMETER_MAX as usize;
 /// Patches next to each other that become one row.
 const MERGE_MAX: usize = 16;
 /// The learned table of places.
-const POSITIONS: &str = "v.position_embd.weight";
+pub(super) const POSITIONS: &str = "v.position_embd.weight";
 /// Entries of the learned table along one edge.
-const TABLE_EDGE_MAX: usize = 1024;
+pub(super) const TABLE_EDGE_MAX: usize = 1024;
 /// Rows that a tower gives further text layers.
 const DEEPSTACK_MAX: usize = 16;
 /// Entries of a table of columns, and of one of rows.
@@ -30,6 +31,9 @@ const AXIS_MAX: usize = 1 << 16;
 const WINDOW: usize = 112;
 /// Epsilon of the norms where a file names none.
 const EPS: f32 = 1e-6;
+
+/// Rows of the stream that become one, two by two neighbors, in a tower that merges between layers.
+pub const NEIGHBORS: usize = 4;
 
 /// Which patches see each other. The recipe's order ([`media::PatchOrder::Windows`]) has the patches of a window together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +103,10 @@ pub struct VisionConfig {
     pub deepstack: Vec<usize>,
     /// Which patches see each other.
     pub windows: Windows,
+    /// What turns the patches of a slice into rows, in a tower with learned queries.
+    pub resampler: Option<ResamplerConfig>,
+    /// The layer after which two by two neighbors become one row of the stream; later layers compute these.
+    pub merge_after: Option<usize>,
     /// The recipe by which an image becomes the tower's input.
     pub recipe: Recipe,
     /// The format that matrices of floats are converted to at load; `None`: they stay as they are stored.
@@ -126,10 +134,8 @@ impl VisionConfig {
                 found: name.chars().take(64).collect(),
             });
         }
-        let (clip, keys) = (
-            Keys::new(gguf, ARCHITECTURE),
-            Keys::new(gguf, "clip.vision"),
-        );
+        let clip = Keys::new(gguf, ARCHITECTURE);
+        let keys = Keys::new(gguf, "clip.vision");
         let projector = read_projector(&clip, &keys)?;
         let mut traits = projector.traits();
         let dim = grouped(&keys, "embedding_length", limits::DIM)?;
@@ -143,13 +149,17 @@ impl VisionConfig {
         }
         let layers = read_layers(&keys, projector, stored_layers)?;
         let (patch, merge) = read_patch(&keys, projector)?;
-        let (image, table_edge) = read_table(tensors, &keys, &traits, patch)?;
+        let (image, table_edge) = read_table(tensors, &keys, projector, (patch, merge))?;
         let (windows, window_edge) = read_windows(&keys, projector, (patch, merge))?;
-        let mut recipe = recipe::read(&keys, projector, (image, patch, merge))?;
+        let resampler = ResamplerConfig::read(&clip, projector)?;
+        let merge_after = minicpm::read_merge_after(&keys, projector, (merge, layers))?;
+        let mut recipe = recipe::read(&keys, projector, resampler, (image, patch, merge))?;
         if let Some(edge) = window_edge {
             let merge = merge as u32;
             recipe.order = PatchOrder::Windows { merge, edge };
         }
+        let norm_eps = keys.float("attention.layer_norm_epsilon", limits::EPS)?;
+        let theta = keys.float("rope.freq_base", limits::THETA)?;
         Ok(Self {
             projector,
             traits,
@@ -160,21 +170,19 @@ impl VisionConfig {
             heads,
             patch,
             // A picture has no more patches along an edge.
-            table_edge: table_edge.min(recipe.run_rows_max() as usize * merge),
-            merge,
-            norm_eps: keys
-                .float("attention.layer_norm_epsilon", limits::EPS)?
-                .unwrap_or(EPS),
-            activation: match traits.activation {
-                Some(activation) => activation,
-                None => read_activation(&clip, projector)?,
+            table_edge: match recipe.rule {
+                Rule::Slices(_) => table_edge,
+                _ => table_edge.min(recipe.run_rows_max() as usize * merge),
             },
-            theta: keys
-                .float("rope.freq_base", limits::THETA)?
-                .unwrap_or(traits.theta),
+            merge,
+            norm_eps: norm_eps.unwrap_or(EPS),
+            activation: read_activation(&clip, projector)?,
+            theta: theta.unwrap_or(traits.theta),
             projection_dim: read_projection(tensors, &keys, projector)?,
             deepstack: read_deepstack(&keys, layers)?,
             windows,
+            resampler,
+            merge_after,
             recipe,
             quantize: None,
         })
@@ -199,15 +207,23 @@ impl VisionConfig {
         match self.traits.positions {
             None => 0,
             Some(Positions::Axes) => 2 * self.table_edge,
-            Some(Positions::Buckets | Positions::Interpolated | Positions::Smoothed) => {
-                self.table_edge * self.table_edge
-            }
+            Some(_) => self.table_edge * self.table_edge,
         }
     }
 
     /// Patches of one row.
     pub fn merged_patches(&self) -> usize {
         self.merge * self.merge
+    }
+
+    /// Rows of the stream that stand side by side in the projector's input, together as wide as this.
+    pub fn side(&self) -> usize {
+        let merged = if self.merge_after.is_some() {
+            NEIGHBORS
+        } else {
+            1
+        };
+        self.dim * self.merged_patches() / merged
     }
 
     /// Numbers of a patch: `3 * patch * patch`.
@@ -223,6 +239,23 @@ impl VisionConfig {
     /// Rows of one picture, at most.
     pub fn rows_max(&self) -> usize {
         self.recipe.run_rows_max() as usize
+    }
+
+    /// Patches of one picture, at most.
+    pub fn patches_max(&self) -> usize {
+        match &self.recipe.rule {
+            Rule::Slices(rule) => rule.patches_max() as usize,
+            _ => self.rows_max().saturating_mul(self.merged_patches()),
+        }
+    }
+
+    /// The name by which the marks of images in prompts are known: that of the projector, where the models of a projector
+    /// were trained with the same.
+    pub fn marks_name(&self) -> &'static str {
+        match self.resampler {
+            Some(resampler) if resampler.is_first => "resampler of MiniCPM-V 2.5",
+            _ => self.projector.name(),
+        }
     }
 
     /// Whether the tower fits to a text model, called `model`, with a stream of `dim` and rows for `deepstack` of its layers.
@@ -282,7 +315,8 @@ fn read_layers(keys: &Keys<'_>, projector: Projector, stored: usize) -> Result<u
     }
 }
 
-/// The width of a row. Files of LLaVA have another number under the key: the width of CLIP's own projection.
+/// The width of a row. Files of LLaVA have another number under the key, the width of CLIP's own projection, and those of
+/// MiniCPM-V mostly 0.
 fn read_projection(
     tensors: &NamedTensors<'_>,
     keys: &Keys<'_>,
@@ -291,15 +325,18 @@ fn read_projection(
     const NAME: &str = "projection_dim";
     let tensor = match projector {
         Projector::Llava => tensors("mm.2.weight"),
+        Projector::Resampler => tensors(RESAMPLER_OUT),
         _ => None,
     };
-    let Some(width) = tensor.map(|tensor| tensor.rows()) else {
-        return keys.required(NAME, 1, limits::DIM);
+    let width = match tensor.map(|tensor| tensor.rows()) {
+        None => keys.required(NAME, 1, limits::DIM)?,
+        Some(width) if (1..=limits::DIM).contains(&width) => width,
+        Some(width) => return Err(keys.range(NAME, width, format!("1 to {}", limits::DIM))),
     };
-    if (1..=limits::DIM).contains(&width) {
-        return Ok(width);
+    if projector == Projector::Resampler {
+        minicpm::check_width(width)?;
     }
-    Err(keys.range(NAME, width, format!("1 to {}", limits::DIM)))
+    Ok(width)
 }
 
 /// The width of the feed-forward parts. The first converter of Qwen2-VL writes 0, and exchanges the names of the matrices.
@@ -367,7 +404,13 @@ fn read_heads(keys: &Keys<'_>, dim: usize, roped: bool) -> Result<usize, ConfigE
 /// Pixels of a patch's edge, and patches along an edge that become one row.
 fn read_patch(keys: &Keys<'_>, projector: Projector) -> Result<(usize, usize), ConfigError> {
     let patch = keys.required("patch_size", 1, PATCH_MAX)?;
-    let merge = read_merge(keys, projector.traits().merge)?;
+    let merge = match projector {
+        Projector::Resampler => 1,
+        Projector::MiniCpm46 => {
+            minicpm::read_merge(keys, read_merge(keys, projector.traits().merge)?)?
+        }
+        _ => read_merge(keys, projector.traits().merge)?,
+    };
     if projector != Projector::Gemma4Uv {
         return Ok((patch, merge));
     }
@@ -383,10 +426,14 @@ fn read_patch(keys: &Keys<'_>, projector: Projector) -> Result<(usize, usize), C
 fn read_table(
     tensors: &NamedTensors<'_>,
     keys: &Keys<'_>,
-    traits: &TowerTraits,
-    patch: usize,
+    projector: Projector,
+    (patch, merge): (usize, usize),
 ) -> Result<(usize, usize), ConfigError> {
-    if traits.positions == Some(Positions::Axes) {
+    if minicpm::has_slices(projector) {
+        let slice = keys.required("image_size", patch * merge, EDGE_MAX)?;
+        return Ok((slice, minicpm::table_edge(tensors)?));
+    }
+    if projector.traits().positions == Some(Positions::Axes) {
         let entries = tensors(POSITIONS).and_then(|table| table.dims.get(1).copied());
         let entries = entries.map_or(0, |entries| usize::try_from(entries).unwrap_or(usize::MAX));
         if (1..=AXIS_MAX).contains(&entries) {
@@ -417,6 +464,9 @@ fn read_merge(keys: &Keys<'_>, usual: usize) -> Result<usize, ConfigError> {
 }
 
 fn read_activation(clip: &Keys<'_>, projector: Projector) -> Result<Activation, ConfigError> {
+    if let Some(activation) = projector.traits().activation {
+        return Ok(activation);
+    }
     let gelu = clip.flag("use_gelu")?.unwrap_or(false);
     let silu = clip.flag("use_silu")?.unwrap_or(false);
     match (gelu, silu) {

@@ -13,7 +13,7 @@ use crate::tensor_entry::TensorEntry;
 use std::borrow::Cow;
 
 /// Beginnings of names of tensors of encoders of images and sound, which no decoder has.
-const TOWER_TENSORS: [&str; 3] = ["v.", "mm.", "a."];
+const TOWER_TENSORS: [&str; 4] = ["v.", "mm.", "resampler.", "a."];
 /// Bytes of the value of a tower's key, and layers that one may name.
 const VALUE_LEN_MAX: usize = 4096;
 /// Keys with the same name after `FAMILY.vision.` and after `clip.vision.`.
@@ -155,7 +155,9 @@ pub(crate) fn is_tower_tensor(name: &str) -> bool {
 
 /// Whether a tensor belongs to a tower of images.
 pub(crate) fn is_of_images(name: &str) -> bool {
-    ["v.", "mm."].iter().any(|start| name.starts_with(start))
+    ["v.", "mm.", "resampler."]
+        .iter()
+        .any(|start| name.starts_with(start))
 }
 
 /// The tower in a text model's GGUF.

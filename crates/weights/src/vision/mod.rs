@@ -10,13 +10,14 @@
 
 mod config;
 mod embedded;
-mod halved_rows;
+mod minicpm;
 mod projector;
 mod recipe;
 #[cfg(test)]
 mod tests;
 
-pub use config::{VisionConfig, Windows, is_tower};
+pub use config::{NEIGHBORS, VisionConfig, Windows, is_tower};
 pub use embedded::EmbeddedTower;
 pub(crate) use embedded::{is_of_images, is_tower_tensor};
+pub use minicpm::{RESAMPLER_HEAD, ResamplerConfig};
 pub use projector::{Activation, NormKind, Positions, Projector, TowerRopeKind, TowerTraits};

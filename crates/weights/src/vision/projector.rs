@@ -21,6 +21,11 @@ pub enum Projector {
     InternVl,
     /// LFM2-VL: SigLIP 2 for pictures of any ratio, a norm of neighbors side by side, two matrices.
     Lfm2,
+    /// MiniCPM-V 2.5, 2.6, 4.0 and 4.5, MiniCPM-o: SigLIP, learned queries that attend to a slice's patches, one matrix.
+    Resampler,
+    /// MiniCPM-V 4.6: SigLIP, neighbors become one row of the stream between two layers, a norm of neighbors side by side, two
+    /// matrices.
+    MiniCpm46,
     /// Gemma 4 E2B, E4B, 26B and 31B: gates, norms before and after each part, tables and rope by axis, the mean of neighbors.
     Gemma4V,
     /// Gemma 4 12B: no layers, a matrix of large patches between norms.
@@ -45,6 +50,8 @@ pub enum Activation {
 pub enum Positions {
     /// The entry whose part of the edge the patch begins in.
     Buckets,
+    /// The entry of the same part, in whole numbers: the number of the patch times the entries, by the number of patches.
+    Floors,
     /// The mean of the four nearest entries, weighted; the corners of table and picture coincide.
     Interpolated,
     /// The mean of the entries around its place, weighted by their distance, of as many as the picture has fewer patches: the
@@ -107,6 +114,8 @@ pub struct TowerTraits {
 
 /// Epsilon of norms for which transformers names none.
 const LAYER_NORM_EPS: f32 = 1e-5;
+/// Epsilon of the norms of MiniCPM-V's resampler and projector.
+const MINICPM_EPS: f32 = 1e-6;
 
 const SIGLIP: TowerTraits = TowerTraits {
     norm: NormKind::Layer,
@@ -143,7 +152,7 @@ const GEMMA4: TowerTraits = TowerTraits {
 
 impl Projector {
     /// All projectors that are computed.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Idefics3,
         Self::Qwen3Vl,
         Self::Gemma3,
@@ -153,6 +162,8 @@ impl Projector {
         Self::Llava,
         Self::InternVl,
         Self::Lfm2,
+        Self::Resampler,
+        Self::MiniCpm46,
         Self::Gemma4V,
         Self::Gemma4Uv,
     ];
@@ -169,6 +180,8 @@ impl Projector {
             Self::Llava => "mlp",
             Self::InternVl => "internvl",
             Self::Lfm2 => "lfm2",
+            Self::Resampler => "resampler",
+            Self::MiniCpm46 => "minicpmv4_6",
             Self::Gemma4V => "gemma4v",
             Self::Gemma4Uv => "gemma4uv",
         }
@@ -218,6 +231,17 @@ impl Projector {
             Self::Lfm2 => TowerTraits {
                 positions: Some(Positions::Smoothed),
                 head_eps: Some(LAYER_NORM_EPS),
+                ..SIGLIP
+            },
+            Self::Resampler => TowerTraits {
+                merge: 1,
+                head_eps: Some(MINICPM_EPS),
+                ..SIGLIP
+            },
+            Self::MiniCpm46 => TowerTraits {
+                positions: Some(Positions::Floors),
+                merge: 4,
+                head_eps: Some(MINICPM_EPS),
                 ..SIGLIP
             },
             Self::Gemma4V => GEMMA4,

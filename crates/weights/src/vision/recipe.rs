@@ -1,12 +1,13 @@
 //! Recipe of a tower's input, from the keys of its file and the usual numbers of its family.
 
 use super::config::EDGE_MAX;
+use super::minicpm::ResamplerConfig;
 use super::projector::Projector;
 use crate::ConfigError;
 use crate::config::keys::Keys;
 use media::plan::{
-    Budget, LongestEdge, PINPOINTS_MAX, Pinpoints, SmartResize, SplitLarge, TILES_MAX, TileGrid,
-    Tiles,
+    Budget, LongestEdge, PINPOINTS_MAX, Pinpoints, SliceRows, Slices, SmartResize, SplitLarge,
+    TILES_MAX, TileGrid, Tiles,
 };
 use media::{Grid, Normalization, Recipe, Size};
 
@@ -22,6 +23,8 @@ const INTERNVL_TILES: (usize, usize) = (1, 12);
 const LFM2_TILES: (usize, usize) = (2, 10);
 const LFM2_TILE: usize = 512;
 const LFM2_ROWS: (usize, usize) = (64, 256);
+/// Slices of MiniCPM-V, at most.
+const MINICPM_SLICES: usize = 9;
 /// Rows of an image of Gemma 4, at most, where a request does not state its detail.
 const GEMMA4_ROWS: u32 = 280;
 /// Pixels of a resized picture that a file may name.
@@ -30,10 +33,12 @@ const PIXELS_MAX: usize = media::plan::VIEW_PIXELS_MAX as usize;
 const MEAN: std::ops::RangeInclusive<f32> = -1.0..=2.0;
 const DEVIATION: std::ops::RangeInclusive<f32> = 1e-3..=10.0;
 
-/// Reads the recipe of a tower with pictures of `edge` pixels, patches of `patch` and rows of `merge` by `merge` patches.
+/// Reads the recipe of a tower with pictures of `edge` pixels, patches of `patch` and rows of `merge` by `merge` patches, or of
+/// the queries of a resampler.
 pub(super) fn read(
     keys: &Keys<'_>,
     projector: Projector,
+    resampler: Option<ResamplerConfig>,
     sizes: (usize, usize, usize),
 ) -> Result<Recipe, ConfigError> {
     let (edge, patch, merge) = sizes;
@@ -67,6 +72,19 @@ pub(super) fn read(
         }
         Projector::InternVl => Recipe::internvl(tile_grid(keys, sizes)?, normalization),
         Projector::Lfm2 => Recipe::lfm2(split_large(keys, (patch, merge))?, normalization),
+        Projector::Resampler | Projector::MiniCpm46 => {
+            let most = keys.size("preproc_max_tiles", 1, TILES_MAX as usize)?;
+            let rows = resampler.map_or(SliceRows::Merged(pixels(merge)), |resampler| {
+                SliceRows::Queries(pixels(resampler.queries))
+            });
+            let rule = Slices {
+                slice: pixels(edge),
+                patch: pixels(patch),
+                slices_max: pixels(most.unwrap_or(MINICPM_SLICES)),
+                rows,
+            };
+            Recipe::minicpm(rule, normalization)
+        }
         Projector::Llava => match resolutions(keys, edge)? {
             Some(resolutions) => {
                 let rule = Pinpoints {
@@ -84,9 +102,12 @@ pub(super) fn read(
 /// How levels become numbers, from the file or as usual in the family.
 fn normalization(keys: &Keys<'_>, projector: Projector) -> Result<Normalization, ConfigError> {
     let usual = match projector {
-        Projector::Idefics3 | Projector::Gemma3 | Projector::Qwen3Vl | Projector::Lfm2 => {
-            Normalization::HALF
-        }
+        Projector::Idefics3
+        | Projector::Gemma3
+        | Projector::Qwen3Vl
+        | Projector::Lfm2
+        | Projector::Resampler
+        | Projector::MiniCpm46 => Normalization::HALF,
         Projector::Gemma4V | Projector::Gemma4Uv => Normalization::PARTS,
         Projector::Qwen2Vl | Projector::Qwen25Vl | Projector::Pixtral | Projector::Llava => {
             Normalization::CLIP
