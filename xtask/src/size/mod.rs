@@ -22,7 +22,7 @@ const BUDGETS: [(&str, usize); 25] = [
     ("journal", 4_200),
     ("kernels", 13_900),
     ("media", 4_300),
-    ("millrace", 17_600),
+    ("millrace", 17_900),
     ("model", 700),
     ("page", 100),
     ("private_files", 200),

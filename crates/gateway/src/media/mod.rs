@@ -13,12 +13,10 @@ pub use long_body::{LongBody, too_large};
 pub(crate) use media_threads::full;
 pub use media_threads::{Elapsed, MediaCounts, MediaThreads};
 pub use vision_proxy::{
-    DESCRIPTION_BYTES_MAX, DescriptionCache, DescriptionCounts, DescriptionStats, OnFailure,
-    QUESTION, VisionProxy,
+    DESCRIPTION_BYTES_MAX, DescriptionCache, DescriptionCounts, DescriptionKey, DescriptionStats,
+    OnFailure, QUESTION, VisionProxy, bounded,
 };
-pub(crate) use vision_proxy::{DescriptionKey, bounded};
-pub(crate) use vision_server::{DescriptionRequest, MadeDescription};
-pub use vision_server::{InvalidServer, VisionServer};
+pub use vision_server::{DescriptionRequest, InvalidServer, MadeDescription, VisionServer};
 
 use std::sync::Arc;
 
