@@ -109,6 +109,14 @@ fn image_of_a_conversation_is_described_once() {
     assert_eq!(seer.requests().len(), 1);
 }
 
+/// Images, variables and flags of a command, and what its error says.
+type Refusal<'a> = (
+    &'a [&'a str],
+    &'a [(&'a str, &'a str)],
+    &'a [&'a str],
+    &'a str,
+);
+
 #[test]
 fn image_without_a_description_is_an_error_of_the_command() {
     let pictures = Pictures::new("terminal-proxy-errors");
@@ -120,7 +128,7 @@ fn image_without_a_description_is_an_error_of_the_command() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/mini");
     let here = ("MILLRACE_MODELS_DIRECTORIES", folder);
     let off = ["--no-vision", "--vision-proxy", LOCAL];
-    let rows: [(&[&str], &[(&str, &str)], &[&str], &str); 7] = [
+    let rows: [Refusal<'_>; 7] = [
         (
             &["red.png"],
             &[],
@@ -167,6 +175,13 @@ fn image_without_a_description_is_an_error_of_the_command() {
             "{why}: {shown}"
         );
     }
+}
+
+#[test]
+fn note_takes_the_place_of_a_description_on_the_terminal() {
+    let pictures = Pictures::new("terminal-proxy-note");
+    let seer = Seer::start();
+    let [model, address] = seer.variables();
     seer.reply(Reply::Broken);
     let note = ("MILLRACE_VISION_PROXY_ON_FAILURE", "note");
     let output = pictures.run(&["red.png"], &[model, address, note], &[]);
