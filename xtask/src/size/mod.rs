@@ -15,7 +15,7 @@ const BUDGETS: [(&str, usize); 25] = [
     ("cluster", 10_500),
     ("cpu", 5_100),
     ("engine", 12_600),
-    ("gateway", 16_700),
+    ("gateway", 16_800),
     ("generate", 8_000),
     ("gpu", 9_800),
     ("http_client", 800),
