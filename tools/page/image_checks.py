@@ -1,9 +1,12 @@
 """Checks of images in the chat: how they come into a message, what of them is sent, and what stays."""
 
 import base64
+import http.server
 import io
+import json
 import pathlib
 import re
+import threading
 
 from PIL import Image, ImageDraw
 from playwright.sync_api import expect
@@ -251,3 +254,53 @@ def images_answered(world):
         expect(tray(page)).to_have_count(1)
         sent(page, "What is this?")
         expect(page.locator(".message.assistant .error")).to_contain_text("messages[0].content[0]")
+
+
+class Seer(http.server.ThreadingHTTPServer):
+    """A server with chat completions that describes an image as soon as the check says so."""
+
+    def __init__(self):
+        self.may_answer = threading.Semaphore(0)
+        super().__init__(("127.0.0.1", 0), SeerRequest)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class SeerRequest(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        if not self.server.may_answer.acquire(timeout=30):
+            return
+        choice = {"message": {"content": "a square"}, "finish_reason": "stop"}
+        body = json.dumps({"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+# Promise (The web page): while another model describes the images of a question, the page says which one.
+@check
+def images_described(world):
+    """a model that reads text only has its images described by another one: the page says which image is being described, then the answer comes"""
+    seer = Seer()
+    with world.page(world.start_described(seer.address)) as page:
+        set_options(page, **{"Temperature": 0, "Longest answer": 8})
+        choose(page, *[(f"{color}.png", "image/png", square(color)) for color in ("red", "blue")])
+        expect(tray(page)).to_have_count(2)
+        ask(page, "What color is the square?")
+        waiting = page.locator(".message.assistant .waiting")
+        for number in (1, 2):
+            expect(waiting).to_contain_text(f"Describing image {number} of 2…")
+            passes(page, f"describing {number}")
+            seer.may_answer.release()
+        is_done(page)
+        expect(page.locator(".message.assistant .error")).to_have_count(0)
+        assert answer(page).strip(), "there is an answer"
+    seer.shutdown()

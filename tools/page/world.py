@@ -96,6 +96,14 @@ class World:
         self.servers.append(Server(self.binary, place, model=model))
         return self.servers[-1]
 
+    def start_described(self, address):
+        """A server whose model reads text only; the server at `address` describes images for it."""
+        place = self.folder / "described"
+        place.mkdir()
+        proxy = {"MILLRACE_VISION_PROXY_MODEL": "seer", "MILLRACE_VISION_PROXY_ADDRESS": address}
+        self.servers.append(Server(self.binary, place, **proxy))
+        return self.servers[-1]
+
     def start_slow(self, name, *arguments, **variables):
         """A server whose model needs a while for each token, as real ones do, with a small credit window."""
         model, place = self.folder / "slow.gguf", self.folder / name

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """What an image in one stream costs the others, and what an image costs that was seen before.
 
-    python image_streams.py --millrace target/release/millrace --examples target/release/examples --models FOLDER
+    python image_streams.py --millrace target/release/millrace --examples target/release/examples --models FOLDER [--quick]
 
 Seven streams generate; the eighth request has nothing, an image, or a text of as many tokens, in turn. Printed: milliseconds
 between two tokens of the seven while the eighth is computed, and the time to its first token. Then an image that was encoded
-before (with another question, so that no page is shared) against text of that length, one request at a time, in turn.
+before (behind other words, so that no page of the prefix cache is shared) against text of that length, one request at a time, in turn.
 The text model has the shape of Llama 3.2 1B, the tower that of SmolVLM's; both have random weights.
+`--quick` has two layers of the tower, one round and a small text model, whose steps take a millisecond: a look whether all of this
+runs, in a minute. Only ratios between text and image say something there: without a prompt or an image, a step is that short.
+`cargo xtask rivals --image-streams` builds what this needs and calls it.
 """
 
 import argparse
@@ -22,11 +25,18 @@ import subprocess
 import threading
 import time
 import urllib.parse
+import urllib.request
 import zlib
 
 from servers import Millrace
 
-STREAMS, TOKENS, EDGE = 7, 400, 512
+STREAMS, EDGE = 7, 512
+# Tokens of a stream that have come before the eighth request is sent.
+BEFORE = 20
+# Seconds without an eighth request.
+NOTHING_S = 5
+# Layers of the tower and preset of the text: of the measurement, and of a quick look.
+FULL, QUICK = (12, "llama-1b"), (2, "small-llama")
 
 
 def png(seed):
@@ -44,15 +54,17 @@ def png(seed):
 
 
 class Stream:
-    """A streamed chat: the times of its events with text, and the tokens of its prompt."""
+    """A streamed chat: the times of its events with text, and the counts of its usage."""
 
     def __init__(self, url, content, tokens):
         place = urllib.parse.urlsplit(url)
         self.connection = http.client.HTTPConnection(place.hostname, place.port, timeout=600)
-        body = {"model": "any", "stream": True, "stream_options": {"include_usage": True}, "max_tokens": tokens,
-                "ignore_eos": True, "temperature": 0, "messages": [{"role": "user", "content": content}]}
-        self.begin, self.times, self.prompt_tokens = time.perf_counter(), [], 0
-        self.connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"})
+        body = json.dumps({
+            "stream": True, "stream_options": {"include_usage": True}, "max_tokens": tokens,
+            "ignore_eos": True, "temperature": 0, "messages": [{"role": "user", "content": content}]}).encode()
+        self.times, self.usage = [], {}
+        self.begin = time.perf_counter()
+        self.connection.request("POST", "/v1/chat/completions", body, {"content-type": "application/json"})
 
     def read(self):
         answer = self.connection.getresponse()
@@ -61,16 +73,23 @@ class Stream:
         for line in answer:
             if not line.startswith(b"data: {"):
                 continue
-            event = json.loads(line[6:])
-            if event.get("usage"):
-                self.prompt_tokens = event["usage"]["prompt_tokens"]
-            if event.get("choices"):
-                self.times.append(time.perf_counter())
+            now, event = time.perf_counter(), json.loads(line[6:])
+            if "error" in event:
+                raise RuntimeError(event["error"])
+            self.usage = event.get("usage") or self.usage
+            if any(choice["delta"].get("content") for choice in event.get("choices", [])):
+                self.times.append(now)
         self.connection.close()
         return self
 
     def first_ms(self):
         return 1e3 * (self.times[0] - self.begin)
+
+    def prompt_tokens(self):
+        return self.usage["prompt_tokens"]
+
+    def cached_tokens(self):
+        return (self.usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
 
 
 def words(seed, count):
@@ -78,8 +97,9 @@ def words(seed, count):
     return " ".join("".join(noise.choice("abcdefgh") for _ in range(3)) for _ in range(count))
 
 
-def image(seed, question):
-    return [{"type": "image_url", "image_url": {"url": png(seed)}}, {"type": "text", "text": question}]
+def image(seed, before):
+    """An image behind words: the same image behind others shares no page of the prefix cache."""
+    return [{"type": "text", "text": before}, {"type": "image_url", "image_url": {"url": png(seed)}}]
 
 
 def percentile(values, share):
@@ -87,29 +107,36 @@ def percentile(values, share):
     return values[min(len(values) - 1, int(share * len(values)))]
 
 
-def beside(url, number, eighth):
-    """Times between tokens of seven streams while the eighth request waits for its first token, and that wait."""
-    streams = [Stream(url, words(number * 10 + at, 40), TOKENS) for at in range(STREAMS)]
-    threads = [threading.Thread(target=stream.read) for stream in streams]
-    for thread in threads:
-        thread.start()
-    while any(len(stream.times) < 20 for stream in streams):
-        time.sleep(0.01)
-    begin = time.perf_counter()
-    first = None
-    if eighth is None:
-        time.sleep(3)
-    else:
-        first = Stream(url, eighth, 2).read().first_ms()
-    end = time.perf_counter()
-    for thread in threads:
-        thread.join()
-    gaps = []
-    for stream in streams:
-        for a, b in zip(stream.times, stream.times[1:]):
-            if begin <= a < end:
-                gaps.append(1e3 * (b - a))
-    return gaps, first
+def encoder_counts(url):
+    """The encoder's counters: seconds of steps, inputs that were encoded, and inputs whose rows were there."""
+    with urllib.request.urlopen(url + "/metrics") as reply:
+        lines = [line.split() for line in reply.read().decode().splitlines()]
+    wanted = ("encode_seconds_total", "encodings_total", "encoding_hits_total")
+    return {name: sum(float(line[-1]) for line in lines if line[:1] == [f"millrace_{name}"]) for name in wanted}
+
+
+class Beside:
+    """The seven streams of one round, and an eighth request."""
+
+    def __init__(self, url, number, eighth, tokens):
+        streams = [Stream(url, words(number * 10 + at, 40), tokens) for at in range(STREAMS)]
+        threads = [threading.Thread(target=stream.read) for stream in streams]
+        for thread in threads:
+            thread.start()
+        while any(len(stream.times) < BEFORE for stream in streams):
+            if not all(thread.is_alive() for thread in threads):
+                raise RuntimeError("a stream ended before the eighth request was sent")
+            time.sleep(0.01)
+        begin, self.first_ms = time.perf_counter(), None
+        if eighth is None:
+            time.sleep(NOTHING_S)
+        else:
+            self.first_ms = Stream(url, eighth, 2).read().first_ms()
+        end = time.perf_counter()
+        self.is_covered = all(thread.is_alive() for thread in threads)
+        for thread in threads:
+            thread.join()
+        self.gaps = [1e3 * (b - a) for stream in streams for a, b in zip(stream.times, stream.times[1:]) if begin <= a < end]
 
 
 def main():
@@ -118,46 +145,69 @@ def main():
     parser.add_argument("--examples", type=pathlib.Path, required=True, help="the folder with `tower_speed`")
     parser.add_argument("--models", type=pathlib.Path, required=True, help="folder for synthetic models")
     parser.add_argument("--format", default="Q4_K_M", help="of the text")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, help="default: 3, quick 1")
+    parser.add_argument("--tokens", type=int, default=400, help="of each of the seven streams")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--quick", action="store_true", help="small models, one round")
     args = parser.parse_args()
-    mmproj, text = args.models / "streams.mmproj.gguf", args.models / f"streams-{args.format}.gguf"
-    if not text.exists():
-        subprocess.run([args.examples / "tower_speed", "write", "siglip-b", "F16", "12", mmproj, text, "llama-1b", args.format],
-                       check=True)
-    server = Millrace(args.millrace, text, args.threads, STREAMS + 1, args.models / "streams.log", ("--mmproj", mmproj))
+    args.rounds = args.rounds or (1 if args.quick else 3)
+    layers, preset = QUICK if args.quick else FULL
+    args.models.mkdir(parents=True, exist_ok=True)
+    mmproj = args.models / f"streams-{layers}.mmproj.gguf"
+    text = args.models / f"streams-{preset}-{args.format}.gguf"
+    if not text.exists() or not mmproj.exists():
+        write = [args.examples / "tower_speed", "write", "siglip-b", "F16", str(layers), mmproj, text, preset, args.format]
+        subprocess.run(write, check=True)
+    log = args.models / "streams.log"
+    server = Millrace(args.millrace, text, args.threads, STREAMS + 1, log, ("--mmproj", mmproj))
     try:
-        measure(args, server.url)
+        length = measure_beside(args, server.url)
+        measure_again(args, server.url, length)
     finally:
         server.stop()
 
 
-def measure(args, url):
-    rows = Stream(url, image(0, "a"), 2).read().prompt_tokens
-    per_word = Stream(url, words(1, 100), 2).read().prompt_tokens / 100
+def measure_beside(args, url):
+    """Prints what the eighth request costs the seven streams. Returns words of as many tokens as an image has."""
+    rows = Stream(url, image(0, "a"), 2).read().prompt_tokens()
+    per_word = Stream(url, words(1, 100), 2).read().prompt_tokens() / 100
     count = int(rows / per_word)
-    found = {"nothing": [], "text": [], "an image": []}
+    gaps = {"nothing": [], "text": [], "an image": []}
     waits = {"text": [], "an image": []}
+    before = encoder_counts(url)
     for number in range(args.rounds):
-        for name, eighth in (("nothing", None), ("text", words(1000 + number, count)), ("an image", image(100 + number, "b"))):
-            gaps, first = beside(url, number, eighth)
-            found[name] += gaps
-            if first:
-                waits[name].append(first)
+        eighths = {"nothing": None, "text": words(1000 + number, count), "an image": image(100 + number, f"b{number}")}
+        for name, eighth in eighths.items():
+            round = Beside(url, number, eighth, args.tokens)
+            if not round.is_covered:
+                print(f"note: with {name}, streams ended before the first token of the eighth request: give more --tokens")
+            gaps[name] += round.gaps
+            if eighth is not None:
+                waits[name].append(round.first_ms)
+    seconds, encoded, hits = (value - before[name] for name, value in encoder_counts(url).items())
     print(f"{STREAMS} streams, {rows} tokens in the eighth request, {args.threads} threads, {args.rounds} rounds in turn\n\n"
-          "| eighth request | between tokens p50, p99, max, ms | p99 / that with nothing | its first token, ms |\n|---|---|---|---|")
-    base = percentile(found["nothing"], 0.99)
-    for name, gaps in found.items():
-        p50, p99 = percentile(gaps, 0.5), percentile(gaps, 0.99)
+          "| eighth request | tokens | between tokens: p50, ms | p99, ms | max, ms | p50 / that with nothing | p99 / that with nothing"
+          " | p99 / that with text | its first token, ms |\n|---|---|---|---|---|---|---|---|---|")
+    p50, p99 = ({name: percentile(all, share) for name, all in gaps.items()} for share in (0.5, 0.99))
+    for name, all in gaps.items():
         wait = f"{statistics.median(waits[name]):.0f}" if name in waits else "-"
-        print(f"| {name} | {p50:.1f}, {p99:.1f}, {max(gaps):.1f} | {p99 / base:.2f} | {wait} |")
+        print(f"| {name} | {len(all)} | {p50[name]:.1f} | {p99[name]:.1f} | {max(all):.1f} | {p50[name] / p50['nothing']:.2f}"
+              f" | {p99[name] / p99['nothing']:.2f} | {p99[name] / p99['text']:.2f} | {wait} |")
+    print(f"\nThe encoder computed {encoded:.0f} pictures in {1e3 * seconds / max(encoded, 1):.0f} ms each, and had {hits:.0f}")
+    return count
+
+
+def measure_again(args, url, count):
+    """Prints the first token of an image that was encoded before, next to that of text of its length."""
     own, theirs = [], []
     for number in range(5 * args.rounds):
-        own.append(Stream(url, image(0, f"c{number}"), 2).read().first_ms())
-        theirs.append(Stream(url, words(5000 + number, count), 2).read().first_ms())
-    one, other = statistics.median(own), statistics.median(theirs)
+        own.append(Stream(url, image(0, f"c{number}"), 2).read())
+        theirs.append(Stream(url, words(5000 + number, count), 2).read())
+    one, other = (statistics.median(stream.first_ms() for stream in streams) for streams in (own, theirs))
+    lengths = [(streams[-1].prompt_tokens(), max(stream.cached_tokens() for stream in streams)) for streams in (own, theirs)]
     print(f"\nFirst token of an image that was encoded before: {one:.0f} ms, of as much text {other:.0f} ms, ratio {one / other:.3f}"
-          f" (medians of {len(own)} in turn)")
+          f" (medians of {len(own)} in turn; {lengths[0][0]} and {lengths[1][0]} tokens, of which at most {lengths[0][1]} and"
+          f" {lengths[1][1]} were cached)")
 
 
 if __name__ == "__main__":

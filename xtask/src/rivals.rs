@@ -10,7 +10,8 @@ const SERVING: [&str; 4] = ["serve1", "serve8", "serve32", "layer"];
 
 /// Builds what the wished-for rows need, then hands over to `tools/rivals/rivals.py` with the
 /// caller's arguments. Ours are `--prepare` (build everything, write the models, measure nothing),
-/// `--no-candle`, and `--vision` (towers of images instead, by `tools/rivals/vision.py`).
+/// `--no-candle`, `--vision` (towers of images instead, by `tools/rivals/vision.py`), and `--image-streams` (running streams next
+/// to an image instead, without other projects, by `tools/rivals/image_streams.py`).
 pub(crate) fn run(args: &[String]) -> Outcome {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     let rest = args
@@ -19,9 +20,17 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let home = root().join("target").join("rivals");
     let models = home.join("models");
     std::fs::create_dir_all(&models).map_err(|e| format!("{}: {e}", models.display()))?;
+    if has("--image-streams") {
+        let mut script = Command::new("python3");
+        script.arg(root().join("tools/rivals/image_streams.py"));
+        script.arg("--millrace").arg(packaged_binary()?);
+        return images(script, &models, args);
+    }
     let python = python("oracle", &PACKAGES, &BUILD_ENV)?;
     if has("--vision") {
-        return vision(&python, &models, args);
+        let mut script = Command::new(&python);
+        script.arg(root().join("tools/rivals/vision.py"));
+        return images(script, &models, args);
     }
     let mut script = Command::new(&python);
     script.arg(root().join("tools/rivals/rivals.py")).args(rest);
@@ -45,25 +54,24 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     shell::run(&mut script)
 }
 
-/// Towers of images, with the example that computes one alone.
-fn vision(python: &Path, models: &Path, args: &[String]) -> Outcome {
+/// A script about images, with the example that writes and computes a tower alone.
+fn images(mut script: Command, models: &Path, args: &[String]) -> Outcome {
     let example = ["-p", "cpu", "--example", "tower_speed"];
     shell::run(
         cargo()
             .args(["build", "--release", "--locked"])
             .args(example),
     )?;
-    let examples = target_dir()?.join("release").join("examples");
-    let rest = args.iter().filter(|arg| *arg != "--vision");
-    shell::run(
-        Command::new(python)
-            .arg(root().join("tools/rivals/vision.py"))
-            .arg("--examples")
-            .arg(examples)
-            .arg("--models")
-            .arg(models)
-            .args(rest),
-    )
+    let rest = args
+        .iter()
+        .filter(|arg| !["--vision", "--image-streams"].contains(&arg.as_str()));
+    script
+        .arg("--examples")
+        .arg(target_dir()?.join("release").join("examples"))
+        .arg("--models")
+        .arg(models)
+        .args(rest);
+    shell::run(&mut script)
 }
 
 /// Builds llama.cpp's server from the sources of the library that is measured, with the same flags; minutes.

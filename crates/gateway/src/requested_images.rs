@@ -3,22 +3,23 @@
 //! them there. Where the model sees none, another model describes them (`described_images`).
 
 use crate::handles::{Gateway, GenerationHandles};
-use crate::media::{ByteReservation, Elapsed, ImageShare, VisionProxy, base64_bytes, full};
+use crate::media::{
+    ByteReservation, Elapsed, ImageShare, PreparedImages, VisionProxy, base64_bytes, full,
+};
 use crate::models::{ModelLease, ModelRegistry, ServedModel};
 use cluster::executor::{DecodeImages, GivenImages};
 use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use generate::error::{ApiError, Problem};
 use generate::images::{
-    ImagePart, ImageRecord, MeasuredImage, MeasuredImages, PreparedImage, Vision, examine, measure,
-    prepare, put_descriptions,
+    ExaminedImage, ImagePart, ImageRecord, MeasuredImage, MeasuredImages, PreparedImage, Vision,
+    examine, measure, prepare_unless, put_descriptions,
 };
 use generate::prompt::PreparedPrompt;
 use generate::request::Prompt;
 use journal::{BlobError, BlobReference, BlobStore};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 use wire::stored_request::{StoredRequest, take_images};
 
 /// Names of models in an error.
@@ -269,7 +270,7 @@ impl SizedImages {
     ) -> Result<ImageShare, ApiError> {
         let wanted: BTreeSet<usize> = prompts.iter().flat_map(PreparedPrompt::images).collect();
         if model.handle.engine.is_remote() {
-            let images = self.on_threads(&wanted, handles, examine).await?;
+            let images = self.on_threads(&wanted, handles, examine_image).await?;
             for prompt in prompts {
                 prompt.attach_files(&images, &files)?;
             }
@@ -292,7 +293,7 @@ impl SizedImages {
             .iter()
             .filter_map(|&number| self.measured.image(number));
         let pixels = reserve(handles, sizes.map(MeasuredImage::view_bytes).sum())?;
-        let images = self.on_threads(wanted, handles, prepare).await?;
+        let images = self.on_threads(wanted, handles, prepare_image).await?;
         Ok((images, pixels))
     }
 
@@ -311,7 +312,9 @@ impl SizedImages {
                 measured.decode_bytes(),
                 handles.limits.now().decode_bytes_max,
             );
-            let work = move |elapsed: Elapsed<'_>| work(&vision, &part, &measured, elapsed);
+            let kept = Arc::clone(&handles.images.media.prepared);
+            let work =
+                move |elapsed: Elapsed<'_>| work(&kept, (&vision, &part, &measured), elapsed);
             Some(async move {
                 let done = handles.images.media.threads.run(room, work).await?;
                 Ok::<_, ApiError>((number, done))
@@ -327,9 +330,30 @@ impl SizedImages {
     }
 }
 
+/// An image, and what it is for.
+type OneImage<'a> = (&'a Vision, &'a ImagePart, &'a MeasuredImage);
+
 /// Work on one image, on a media thread.
-type ImageWork<T> =
-    fn(&Vision, &ImagePart, &MeasuredImage, &dyn Fn() -> Duration) -> Result<T, ApiError>;
+type ImageWork<T> = fn(&PreparedImages, OneImage<'_>, Elapsed<'_>) -> Result<T, ApiError>;
+
+/// Decodes and resizes an image, unless that was done before.
+fn prepare_image(
+    kept: &PreparedImages,
+    image: OneImage<'_>,
+    elapsed: Elapsed<'_>,
+) -> Result<PreparedImage, ApiError> {
+    let prepared = prepare_unless(|key| kept.find(key), image, elapsed)?;
+    kept.keep(&prepared, image.2.view_bytes());
+    Ok(prepared)
+}
+
+fn examine_image(
+    _: &PreparedImages,
+    (vision, part, measured): OneImage<'_>,
+    elapsed: Elapsed<'_>,
+) -> Result<ExaminedImage, ApiError> {
+    examine(vision, part, measured, elapsed)
+}
 
 /// Decodes images of requests of other gateways, which engines of this process compute: on the threads, and within the bounds of
 /// the images of this process's own requests.

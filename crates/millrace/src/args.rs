@@ -188,6 +188,9 @@ pub(crate) struct ModelArgs {
     /// Load no tower: the model reads text only.
     #[arg(long, visible_alias = "no-mmproj", conflicts_with = "mmproj")]
     pub(crate) no_vision: bool,
+    /// Model that describes images for one that reads text only; off = none.
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) vision_proxy: Option<String>,
     /// Jinja file with a chat template, in place of the model's own.
     #[arg(long, value_name = "FILE", visible_alias = "chat-template-file")]
     pub(crate) chat_template: Option<PathBuf>,
@@ -332,6 +335,7 @@ impl ModelArgs {
             .flag("model.context", self.context.as_ref())
             .flag("model.adapters", self.adapters.setting().as_ref())
             .flag("model.mmproj", self.mmproj_choice().as_ref())
+            .flag("vision.proxy.model", self.vision_proxy.as_ref())
             .flag("model.chat_template", self.chat_template.as_ref())
             .flag("model.quantize", self.quantize.as_ref())
             .flag("model.device", self.device.as_ref())

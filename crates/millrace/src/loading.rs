@@ -84,9 +84,16 @@ struct DescribedModel {
 
 /// Loads the model of the settings and starts the engine, with a progress bar.
 pub(crate) fn load_model(settings: &Settings) -> Result<LoadedEngine, Failure> {
-    let source = find_model(settings)?;
+    load_source(&find_model(settings)?, settings)
+}
+
+/// Loads a model that was found and starts the engine, with a progress bar.
+pub(crate) fn load_source(
+    source: &ModelSource,
+    settings: &Settings,
+) -> Result<LoadedEngine, Failure> {
     let mut bar = LoadBar::new();
-    load_from(&source, settings, &mut |progress| bar.show(progress))
+    load_from(source, settings, &mut |progress| bar.show(progress))
 }
 
 /// Checks a model's header, so that a file that is no model, is cut off, or has a format that is not supported is an error

@@ -18,6 +18,7 @@
  * @property {number | null} decodeMs
  * @property {string} model
  * @property {number} base Parts that were there before: the text that this answer continues.
+ * @property {string[]} images How far each image is that another model describes: `waiting`, `describing`, `described` or `failed`.
  */
 
 /** @param {Part[]} [parts] Parts that are there already. @param {number} [base] @returns {Answer} */
@@ -34,6 +35,7 @@ export function newAnswer(parts = [], base = 0) {
     rate: null,
     decodeMs: null,
     model: '',
+    images: [],
   };
 }
 
@@ -55,6 +57,9 @@ export function applyEvent(answer, event, now) {
     case 'token':
       addText(answer, event.kind === 'reasoning' ? 'reasoning' : 'content', event.t, now);
       count(answer, event);
+      break;
+    case 'image':
+      answer.images[event.index] = event.state;
       break;
     case 'tool_call':
       answer.parts.push({

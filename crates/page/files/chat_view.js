@@ -3,10 +3,9 @@
 import { reasonOf } from './api.js';
 import { Breaker } from './breaker.js';
 import { Composer } from './composer.js';
-import { addMessage, copyBranch, newConversation, pathTo, showBranch } from './conversation.js';
+import { addMessage, copyBranch, imageCount, newConversation, pathTo, showBranch } from './conversation.js';
 import { announce, button, el, fill } from './dom.js';
 import { Generation } from './generation.js';
-import { imagesOf, keptImages } from './images.js';
 import { MessageView } from './message_view.js';
 import { optionsPanel } from './options_panel.js';
 import { welcome } from './welcome.js';
@@ -64,7 +63,7 @@ export class ChatView {
 
   /** Images that a request of this branch has already. */
   get imageCount() {
-    return pathTo(this.conversation).flatMap(imagesOf).filter(({ id }) => keptImages.get(id)).length;
+    return imageCount(this.conversation);
   }
 
   /** @param {string} [id] */

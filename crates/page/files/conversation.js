@@ -31,7 +31,7 @@
  * @property {string | null} leaf The last message of the branch that is shown.
  */
 
-import { contentOf, imagesOf, isImagePart } from './images.js';
+import { contentOf, imagesOf, isImagePart, keptImages } from './images.js';
 import { areTimes } from './recording.js';
 
 /** Characters of a title. */
@@ -118,6 +118,11 @@ export function copyBranch(conversation, id) {
 /** @param {Message} message */
 export function textOf(message) {
   return message.parts.map((part) => (part.kind === 'content' ? part.text : '')).join('');
+}
+
+/** Images of a request whose bytes this tab has. @param {Conversation} conversation @param {string | null} [leaf] */
+export function imageCount(conversation, leaf) {
+  return pathTo(conversation, leaf).flatMap(imagesOf).filter(({ id }) => keptImages.get(id)).length;
 }
 
 /** The messages of a request, as OpenAI's API writes them. @param {Conversation} conversation @param {string | null} leaf */

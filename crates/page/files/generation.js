@@ -2,7 +2,7 @@
 
 import { applyEvent, newAnswer } from './answer.js';
 import { ApiError, call, callJson, reasonOf } from './api.js';
-import { newId, requestMessages, pathTo, textOf } from './conversation.js';
+import { imageCount, newId, requestMessages, pathTo, textOf } from './conversation.js';
 import { asImageSource, contentOf, imagesOf } from './images.js';
 import { StreamReader } from './stream_reader.js';
 import { noteTime } from './recording.js';
@@ -65,6 +65,11 @@ export class Generation extends EventTarget {
       this.message.times = [];
     }
     await this.#run(this.message.stream ? null : (signal) => this.#open(signal));
+  }
+
+  /** Images of the request; 0: the tab that sent it was reloaded. */
+  get imageCount() {
+    return imageCount(this.conversation, this.message.parent);
   }
 
   /** Cancels the stream at the server. */

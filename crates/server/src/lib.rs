@@ -64,7 +64,10 @@ pub use gateway::keys::{
     KEYS_MAX, Key, KeyHash, KeyLimits, KeyProblem, Keys, PrefixSharing, Scope, Scopes,
 };
 pub use gateway::limits::{ModelLimits, ResponseLimits, StreamClocks};
-pub use gateway::media::{OnFailure, VisionProxy, VisionServer};
+pub use gateway::media::{
+    DescriptionCache, DescriptionRequest, OnFailure, VisionProxy, VisionServer,
+    bounded as bounded_description,
+};
 pub use gateway::metrics::StepMetrics;
 pub use gateway::models::{
     DerivedModel, EngineAbsence, EngineArithmetic, EngineSight, Library, LibraryError, LoadError,

@@ -4,6 +4,7 @@
 mod byte_budget;
 mod long_body;
 mod media_threads;
+mod prepared_images;
 mod vision_proxy;
 mod vision_server;
 
@@ -12,13 +13,12 @@ pub(crate) use long_body::base64_bytes;
 pub use long_body::{LongBody, too_large};
 pub(crate) use media_threads::full;
 pub use media_threads::{Elapsed, MediaCounts, MediaThreads};
+pub use prepared_images::{PREPARED_BYTES_MAX, PreparedImages};
 pub use vision_proxy::{
-    DESCRIPTION_BYTES_MAX, DescriptionCache, DescriptionCounts, DescriptionStats, OnFailure,
-    QUESTION, VisionProxy,
+    DESCRIPTION_BYTES_MAX, DescriptionCache, DescriptionCounts, DescriptionKey, DescriptionStats,
+    OnFailure, QUESTION, VisionProxy, bounded,
 };
-pub(crate) use vision_proxy::{DescriptionKey, bounded};
-pub(crate) use vision_server::{DescriptionRequest, MadeDescription};
-pub use vision_server::{InvalidServer, VisionServer};
+pub use vision_server::{DescriptionRequest, InvalidServer, MadeDescription, VisionServer};
 
 use std::sync::Arc;
 
@@ -34,6 +34,8 @@ pub struct MediaHandles {
     pub pixels: Arc<ByteBudget>,
     /// Bytes of bodies that are longer than those of requests without images may be.
     pub bodies: Arc<ByteBudget>,
+    /// Images that were decoded and resized before.
+    pub prepared: Arc<PreparedImages>,
     /// Descriptions of images that were made before.
     pub descriptions: DescriptionCache,
     /// Counts of descriptions.

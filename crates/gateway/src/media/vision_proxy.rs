@@ -58,25 +58,25 @@ impl VisionProxy {
     }
 
     /// The text that goes with an image about which the user writes this.
-    pub(crate) fn prompt_about(&self, question: &str) -> String {
+    pub fn prompt_about(&self, question: &str) -> String {
         self.prompt.replace(QUESTION, question)
     }
 
     /// The text in place of an image with this description.
-    pub(crate) fn described(&self, index: usize, description: &str) -> String {
+    pub fn described(&self, index: usize, description: &str) -> String {
         let (number, model) = (index + 1, &self.model);
         format!("[Image {number}, described by {model}: {description}]")
     }
 
     /// The text in place of an image without a description.
-    pub(crate) fn note(&self, index: usize) -> String {
+    pub fn note(&self, index: usize) -> String {
         let (number, model) = (index + 1, &self.model);
         format!("[Image {number} was not described: the vision model {model} failed]")
     }
 
     /// Names a description: equal keys mean the same image, seen by the same model with the same prompt, for callers that share
     /// cached prompts. `fingerprint` names the model's content.
-    pub(crate) fn key_of(
+    pub fn key_of(
         &self,
         fingerprint: &[u8; 32],
         (part, digest): (&ImagePart, &[u8; 32]),
@@ -98,7 +98,7 @@ impl VisionProxy {
 
 /// A description without the space around it, and no longer than [`DESCRIPTION_BYTES_MAX`]. `is_cut`: the model had more to
 /// say.
-pub(crate) fn bounded(text: &str, is_cut: bool) -> String {
+pub fn bounded(text: &str, is_cut: bool) -> String {
     let text = text.trim();
     let end = text.floor_char_boundary(DESCRIPTION_BYTES_MAX);
     let mark = if is_cut || end < text.len() {
@@ -111,7 +111,7 @@ pub(crate) fn bounded(text: &str, is_cut: bool) -> String {
 
 /// Names a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct DescriptionKey([u8; 32]);
+pub struct DescriptionKey([u8; 32]);
 
 /// Descriptions that were made before, the least recently used of which goes first. The bound comes with each new one, since
 /// models have proxies of their own.
@@ -127,7 +127,7 @@ struct CachedDescriptions {
 
 impl DescriptionCache {
     /// The description with this key.
-    pub(crate) fn find(&self, key: DescriptionKey) -> Option<Arc<str>> {
+    pub fn find(&self, key: DescriptionKey) -> Option<Arc<str>> {
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         cached.clock += 1;
         let now = cached.clock;
@@ -137,7 +137,7 @@ impl DescriptionCache {
     }
 
     /// Keeps a description, with at most `entries_max` in all.
-    pub(crate) fn keep(&self, key: DescriptionKey, text: Arc<str>, entries_max: usize) {
+    pub fn keep(&self, key: DescriptionKey, text: Arc<str>, entries_max: usize) {
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         cached.clock += 1;
         let now = cached.clock;

@@ -42,24 +42,32 @@ impl fmt::Display for InvalidServer {
 impl std::error::Error for InvalidServer {}
 
 /// Input of a description.
-pub(crate) struct DescriptionRequest<'a> {
-    pub(crate) model: &'a str,
-    pub(crate) prompt: &'a str,
-    pub(crate) part: &'a ImagePart,
-    pub(crate) max_tokens: usize,
-    pub(crate) temperature: f32,
+pub struct DescriptionRequest<'a> {
+    /// Name of the model there.
+    pub model: &'a str,
+    /// Text that goes with the image.
+    pub prompt: &'a str,
+    /// The image.
+    pub part: &'a ImagePart,
+    /// Tokens of the description.
+    pub max_tokens: usize,
+    /// Temperature of the description.
+    pub temperature: f32,
     /// Time for the head of the response, and for its body.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
 }
 
 /// A description, and the tokens that it took, as far as they are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MadeDescription {
-    pub(crate) text: String,
+pub struct MadeDescription {
+    /// The description.
+    pub text: String,
     /// Whether the model had more to say.
-    pub(crate) is_cut: bool,
-    pub(crate) prompt_tokens: u64,
-    pub(crate) completion_tokens: u64,
+    pub is_cut: bool,
+    /// Tokens of the prompt; 0: not known.
+    pub prompt_tokens: u64,
+    /// Tokens of the description; 0: not known.
+    pub completion_tokens: u64,
 }
 
 impl fmt::Debug for VisionServer {
@@ -111,7 +119,7 @@ impl VisionServer {
     ///
     /// # Errors
     /// The server cannot be reached in time, rejects the request, or gives no text. No text of the server is repeated.
-    pub(crate) async fn describe(
+    pub async fn describe(
         &self,
         request: &DescriptionRequest<'_>,
     ) -> Result<MadeDescription, ApiError> {

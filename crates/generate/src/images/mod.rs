@@ -25,7 +25,7 @@ pub use image_part::{
 };
 pub use measured_image::{ImageBounds, MeasuredImage, MeasuredImages, measure};
 pub use media::file_digest;
-pub use prepared_image::{ExaminedImage, PreparedImage, examine, prepare};
+pub use prepared_image::{ExaminedImage, PreparedImage, examine, prepare, prepare_unless};
 
 use media::{Limits, Recipe};
 

@@ -25,10 +25,27 @@ pub fn prepare(
     measured: &MeasuredImage,
     elapsed: &dyn Fn() -> Duration,
 ) -> Result<PreparedImage, ApiError> {
+    let known = |_: &[u8; 32]| None;
+    prepare_unless(known, (vision, part, measured), elapsed)
+}
+
+/// As [`prepare`], unless the image is known by its key.
+///
+/// # Errors
+/// As of [`prepare`].
+pub fn prepare_unless(
+    known: impl Fn(&[u8; 32]) -> Option<PreparedImage>,
+    (vision, part, measured): (&Vision, &ImagePart, &MeasuredImage),
+    elapsed: &dyn Fn() -> Duration,
+) -> Result<PreparedImage, ApiError> {
+    let key = ImageKey::new(&part.digest(), &vision.fingerprint, &measured.plan);
+    if let Some(image) = known(key.bytes()) {
+        return Ok(image);
+    }
     let pixels = decode(&part.path, &part.bytes, &vision.limits, elapsed);
     let pixels = pixels.map_err(|error| ApiError::fields(vec![problem(error)]))?;
     Ok(PreparedImage {
-        key: ImageKey::new(&part.digest(), &vision.fingerprint, &measured.plan),
+        key,
         views: vision.recipe.inputs(&measured.plan, &pixels),
     })
 }
@@ -75,6 +92,11 @@ impl ExaminedImage {
 }
 
 impl PreparedImage {
+    /// The name of the image with its tower and plan.
+    pub fn key(&self) -> &[u8; 32] {
+        self.key.bytes()
+    }
+
     /// The key and the input of a run of rows; `None`: there are fewer runs.
     pub(crate) fn run(&self, run: usize) -> Option<([u8; 32], Arc<View>)> {
         let view = self.views.get(run)?;

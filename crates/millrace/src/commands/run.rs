@@ -43,7 +43,7 @@ fn run_prompt(args: &RunArgs, settings: &Settings, prompt: &str) -> Result<(), F
     let images = read_images(&args.image, settings)?;
     let mut out = std::io::stdout().lock();
     let loaded = loading::load_model(settings)?;
-    let generator = Generator::new(&loaded, settings);
+    let generator = Generator::new(&loaded, settings)?;
     let options = options.with_defaults(generator.defaults());
     generator.expect_supported(&options)?;
     options.warn();
@@ -111,6 +111,15 @@ fn print_rates(answer: &Answer) {
         rate(tokens.saturating_sub(1), usage.times.decoding()),
         server::end_words(answer.end),
     );
+    if let Some(described) = &answer.descriptions {
+        let _ = writeln!(
+            std::io::stderr(),
+            "descriptions by {}: prompts of {} tokens, {} tokens",
+            described.model,
+            described.prompt_tokens,
+            described.completion_tokens,
+        );
+    }
 }
 
 /// Model and prompt of a command line.

@@ -6,6 +6,7 @@
 //! answer as interrupted and unparks the thread that reads the answer, which then cancels the request. A second signal
 //! before the answer has ended exits the program. [`WhenIdle`] defines the effect of a signal between answers.
 
+use super::image_describer::ImageDescriber;
 use super::options::AnswerOptions;
 use super::printer::AnswerPrinter;
 use super::typed_images::{attach_images, measure_images};
@@ -18,7 +19,7 @@ use engine::Terms;
 use generate::constraint::compiler::{ConstraintCompiler, ConstraintOptions};
 use generate::error::{ApiError, Blame};
 use generate::generation_options::GenerationOptions;
-use generate::images::ImagePart;
+use generate::images::{DescriptionUsage, ImagePart};
 use generate::model_handle::ModelHandle;
 use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Event, Usage};
@@ -49,6 +50,8 @@ pub(crate) struct Generator {
     closed_objects: bool,
     /// Parameters of answers for which no flag sets them.
     defaults: GenerationOptions,
+    /// Describes images for a model that reads text only.
+    describer: Option<Box<ImageDescriber>>,
 }
 
 /// A finished answer.
@@ -56,7 +59,12 @@ pub(crate) struct Answer {
     pub(crate) collected: CollectedAnswer,
     pub(crate) end: End,
     pub(crate) usage: Usage,
+    /// Work of the model that described the images.
+    pub(crate) descriptions: Option<DescriptionUsage>,
 }
+
+/// A generation that was submitted, and its reader.
+type StartedAnswer = (Arc<StreamSource>, GenerationReader);
 
 /// What an encoder is for, in the error for a prompt to one.
 const ENCODER_USE: &str = "it computes embeddings or scores of documents: `millrace serve` has /v1/embeddings and /v1/rerank";
@@ -66,14 +74,23 @@ const NOT_FINITE: &str =
     "the model's logits are NaN or infinite: its weights are damaged or were converted wrongly";
 
 impl Generator {
-    pub(crate) fn new(loaded: &LoadedEngine, settings: &Settings) -> Self {
-        Self {
+    /// The generator of a loaded model.
+    ///
+    /// # Errors
+    /// The settings of the model that describes images for this one cannot be used.
+    pub(crate) fn new(loaded: &LoadedEngine, settings: &Settings) -> Result<Self, Failure> {
+        let describer = match &loaded.handle.vision {
+            Some(_) => None,
+            None => ImageDescriber::of_model(&loaded.name, settings)?,
+        };
+        Ok(Self {
+            describer: describer.map(Box::new),
             name: loaded.name.clone(),
             constraints: ConstraintCompiler::new(&loaded.handle),
             model: loaded.handle.clone(),
             closed_objects: settings.answers.disable_additional_properties,
             defaults: request_defaults(loaded, settings),
-        }
+        })
     }
 
     /// Parameters of answers for which no flag sets them: those of a server's requests that set none.
@@ -106,7 +123,7 @@ impl Generator {
     /// Generates an answer to a prompt with these images, and prints the parts of the answer as soon as they are final.
     ///
     /// # Errors
-    /// The prompt or the options are invalid for this model, or the output cannot be written.
+    /// The prompt or the options are invalid for this model, an image is not described, or the output cannot be written.
     pub(crate) fn answer(
         &self,
         (prompt, images): (Prompt, &[ImagePart]),
@@ -115,46 +132,32 @@ impl Generator {
         interrupts: Option<&Interrupts>,
     ) -> Result<Answer, Failure> {
         let answering = interrupts.map(Interrupts::answering);
-        let (source, mut reader) = self
-            .start_answer((prompt, images), options)
-            .map_err(|why| request_failure(&why))?;
-        let waker = thread_waker();
-        let mut cx = Context::from_waker(&waker);
-        let mut collected = CollectedAnswer::default();
-        let end = loop {
-            let mut written = Ok(());
-            let mut emit = |event: Event<'_>| {
-                collected.take(&event);
-                written = printer.print(&event);
-                written.is_ok()
-            };
-            let turn = reader.poll_turn(&mut cx, &mut emit, &mut |end| end);
-            let written = written.and_then(|()| printer.flush());
-            if written.is_err() || answering.as_ref().is_some_and(Answering::is_interrupted) {
-                cancel_requests(&source);
+        let answering = answering.as_ref();
+        let (prompt, images, descriptions) = match &self.describer {
+            Some(describer) if !images.is_empty() => {
+                let (prompt, usage) = describer.describe((prompt, images), printer, answering)?;
+                (prompt, &[][..], Some(usage))
             }
-            written?;
-            match turn {
-                Poll::Ready(Turn::Open) => {}
-                Poll::Ready(Turn::Ended) => break reader.first_end().unwrap_or(End::Lost),
-                Poll::Ready(Turn::Broken(end)) => break end,
-                Poll::Pending => std::thread::park(),
-            }
+            _ => (prompt, images, None),
         };
-        printer.finish()?;
+        let started = self.start_answer((prompt, images), options);
+        let started = started.map_err(|why| request_failure(&why))?;
+        let answer = read_answer(started, printer, answering)?;
         Ok(Answer {
-            collected,
-            end,
-            usage: reader.usage(),
+            descriptions,
+            ..answer
         })
     }
 
     /// Prepares the prompt, compiles the output constraints and submits the request.
-    fn start_answer(
+    ///
+    /// # Errors
+    /// The prompt or the options are invalid for this model.
+    pub(super) fn start_answer(
         &self,
         (prompt, images): (Prompt, &[ImagePart]),
         options: &AnswerOptions,
-    ) -> Result<(Arc<StreamSource>, GenerationReader), ApiError> {
+    ) -> Result<StartedAnswer, ApiError> {
         let mut params = GenerationParams {
             lora: self.model.adapters.defaults(),
             ..options.params.clone()
@@ -182,7 +185,7 @@ impl Generator {
             n: 1,
             context_max: self.model.context_max,
             seed: params.seed.unwrap_or_else(fresh_seed),
-            deadline: None,
+            deadline: options.time_max.map(|time| now() + time),
             terms: Terms::default(),
             credit_window: 0,
             reports_prompt: false,
@@ -232,6 +235,47 @@ impl Answer {
     }
 }
 
+/// Reads a generation to its end, which Ctrl-C brings about, and prints the parts as soon as they are final.
+///
+/// # Errors
+/// The output cannot be written.
+pub(super) fn read_answer(
+    (source, mut reader): StartedAnswer,
+    printer: &mut AnswerPrinter<'_>,
+    answering: Option<&Answering<'_>>,
+) -> Result<Answer, Failure> {
+    let waker = thread_waker();
+    let mut cx = Context::from_waker(&waker);
+    let mut collected = CollectedAnswer::default();
+    let end = loop {
+        let mut written = Ok(());
+        let mut emit = |event: Event<'_>| {
+            collected.take(&event);
+            written = printer.print(&event);
+            written.is_ok()
+        };
+        let turn = reader.poll_turn(&mut cx, &mut emit, &mut |end| end);
+        let written = written.and_then(|()| printer.flush());
+        if written.is_err() || answering.is_some_and(Answering::is_interrupted) {
+            cancel_requests(&source);
+        }
+        written?;
+        match turn {
+            Poll::Ready(Turn::Open) => {}
+            Poll::Ready(Turn::Ended) => break reader.first_end().unwrap_or(End::Lost),
+            Poll::Ready(Turn::Broken(end)) => break end,
+            Poll::Pending => std::thread::park(),
+        }
+    };
+    printer.finish()?;
+    Ok(Answer {
+        collected,
+        end,
+        usage: reader.usage(),
+        descriptions: None,
+    })
+}
+
 /// Parameters of requests that set none: those of the settings for the model's name, those for all models, the model's own.
 fn request_defaults(loaded: &LoadedEngine, settings: &Settings) -> GenerationOptions {
     let named = settings.models.named.get(&loaded.name);
@@ -260,7 +304,7 @@ fn fresh_seed() -> u64 {
 }
 
 /// The failure of a request that was not started.
-fn request_failure(error: &ApiError) -> Failure {
+pub(super) fn request_failure(error: &ApiError) -> Failure {
     match error.blame {
         Blame::Caller | Blame::Capacity => Failure::user(&error.message),
         Blame::Ours if error.code == TEMPLATE_BROKEN => Failure::user(format!(

@@ -1,13 +1,15 @@
 //! Answers of a loaded model on the terminal, through crate `generate`.
 //!
 //! ```text
-//! options    flags, schema file and tools file -> parameters, tools, template variables
-//! generator  prompt -> events -> finished answer, which Ctrl-C ends
-//! printer    events -> standard output and standard error
-//! typed_images  images that are named on the command line
+//! options          flags, schema file and tools file -> parameters, tools, template variables
+//! generator        prompt -> events -> finished answer, which Ctrl-C ends
+//! printer          events -> standard output and standard error
+//! typed_images     images that are named on the command line
+//! image_describer  descriptions of images by another model
 //! ```
 
 mod generator;
+mod image_describer;
 mod options;
 mod printer;
 mod typed_images;

@@ -3,15 +3,18 @@
 
 use crate::args::GenerateArgs;
 use crate::failure::Failure;
+use engine::SamplingParams;
 use generate::error::ApiError;
 use generate::generation_options::{GenerationOptions, Seed, TokenLimit};
 use generate::request::{GenerationParams, Prompt, ResponseFormat, STOPS_MAX};
 use generate::tools::Tools;
 use serde_json::{Map, Value, json};
+use server::VisionProxy;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
+use std::time::Duration;
 use text::{GrammarSource, Message};
 use wire::tool_definitions;
 
@@ -34,7 +37,12 @@ pub(crate) struct AnswerOptions {
     tools: Vec<Value>,
     /// Whether the model shall reason; `None`: the default of the chat template.
     pub(crate) thinks: Option<bool>,
+    /// Time for an answer.
+    pub(super) time_max: Option<Duration>,
 }
+
+/// Seed of descriptions: an image is described alike each time.
+const DESCRIPTION_SEED: u64 = 0;
 
 impl AnswerOptions {
     /// The options of these flags. Reads the files that the flags name.
@@ -65,7 +73,27 @@ impl AnswerOptions {
             given,
             tools,
             thinks: args.think,
+            time_max: None,
         })
+    }
+
+    /// The options of a description of an image.
+    pub(super) fn of_description(proxy: &VisionProxy) -> Self {
+        Self {
+            params: GenerationParams {
+                sampling: SamplingParams {
+                    temperature: proxy.temperature,
+                    ..SamplingParams::default()
+                },
+                max_tokens: Some(proxy.max_tokens),
+                seed: Some(DESCRIPTION_SEED),
+                ..GenerationParams::default()
+            },
+            given: GenerationOptions::default(),
+            tools: Vec::new(),
+            thinks: Some(false),
+            time_max: Some(proxy.timeout),
+        }
     }
 
     /// These options, with a model's defaults for what no flag sets.

@@ -59,6 +59,19 @@ impl<'a> AnswerPrinter<'a> {
         Self::with_style(out, Box::new(io::stderr()), style)
     }
 
+    /// A printer of content alone.
+    pub(super) fn silent(out: &'a mut dyn Write) -> Self {
+        Self::with_style(out, Box::new(io::sink()), ReasoningStyle::Marked)
+    }
+
+    /// Prints a line on standard error before the answer, dim where reasoning is.
+    pub(super) fn print_note(&mut self, line: &str) {
+        let _ = match self.style {
+            ReasoningStyle::Dim => writeln!(self.err, "{DIM}{line}{RESET}"),
+            ReasoningStyle::Marked => writeln!(self.err, "{line}"),
+        };
+    }
+
     fn with_style(out: &'a mut dyn Write, err: Box<dyn Write + 'a>, style: ReasoningStyle) -> Self {
         Self {
             out,

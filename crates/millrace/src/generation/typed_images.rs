@@ -59,7 +59,7 @@ pub(super) fn measure_images(
         (Some(vision), Some(_)) => measure(vision, parts),
         (None, Some(first)) => {
             let message = format!(
-                "{}: model {name} reads text only (docs/images.md)",
+                "{}: model {name} reads text only, and no model describes images for it (vision.proxy.model)",
                 first.path
             );
             Err(ApiError::field(&first.path, "unsupported_value", message))

@@ -3,7 +3,7 @@
 use crate::bounds::tuning;
 use crate::clock::now_unix_s;
 use crate::cluster_node::JoinedCluster;
-use crate::config::{Settings, Speculation};
+use crate::config::Settings;
 use crate::failure::Failure;
 use crate::liveness::EngineSight;
 use crate::loading::{self, EngineChoice, LoadedEngine, RemoteLoadError};
@@ -144,24 +144,8 @@ impl RunningEngines {
         lock(&self.0).settings.clone()
     }
 
-    /// The settings for one model: a draft model, an MTP head, adapters, a chat template, a context and the prompt cache on disk apply only to the
-    /// model that the server was started with; settings of this model alone take precedence.
     fn settings_of(&self, source: &ModelSource) -> Settings {
-        let mut settings = lock(&self.0).settings.clone();
-        if !source.is_started() {
-            settings.model.context = None;
-            settings.model.adapters.clear();
-            settings.model.chat_template = None;
-            settings.cache.disk_gib = 0;
-            if let Speculation::Draft | Speculation::Mtp = settings.engine.speculation {
-                settings.engine.speculation = Speculation::Off;
-                settings.engine.draft_model = None;
-            }
-        }
-        if let Some(named) = source.named() {
-            named.apply_to(&mut settings);
-        }
-        settings
+        source.settings(&lock(&self.0).settings)
     }
 }
 

@@ -108,16 +108,7 @@ impl Library {
                     "{key}: this process loads no other model than the one it was started with: set vision.proxy.address"
                 )));
             }
-            let Some(found) = self.store.find(name) else {
-                return Err(Failure::user(format!(
-                    "{key}: there is no model {name:?} here"
-                )));
-            };
-            if found.facts.tower.is_none() {
-                return Err(Failure::user(format!(
-                    "{key}: {name:?} reads text only: it has no tower (docs/images.md)"
-                )));
-            }
+            self.store.find_vision_proxy(&key, name)?;
         }
         Ok(())
     }

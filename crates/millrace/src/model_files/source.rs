@@ -4,7 +4,7 @@
 //! The default model is Millrace's own, in the binary, or, in a build without the feature `mini`, a model of random weights.
 
 use super::tower_files::{is_tower, towers_beside};
-use crate::config::{NamedModel, Quantize};
+use crate::config::{NamedModel, Quantize, Settings, Speculation};
 use crate::failure::Failure;
 use server::SamplingDefaults;
 use std::path::{Path, PathBuf};
@@ -103,19 +103,29 @@ impl ModelSource {
         self.sampling
     }
 
-    /// Settings of this model alone.
-    pub(crate) fn named(&self) -> Option<&NamedModel> {
-        self.named.as_deref()
+    /// The settings for this model: a draft model, an MTP head, adapters, a chat template, a context and the prompt cache on disk apply only to the
+    /// model that the settings name; settings of this model alone take precedence.
+    pub(crate) fn settings(&self, all: &Settings) -> Settings {
+        let mut settings = all.clone();
+        if !self.is_started {
+            settings.model.context = None;
+            settings.model.adapters.clear();
+            settings.model.chat_template = None;
+            settings.cache.disk_gib = 0;
+            if let Speculation::Draft | Speculation::Mtp = settings.engine.speculation {
+                settings.engine.speculation = Speculation::Off;
+                settings.engine.draft_model = None;
+            }
+        }
+        if let Some(named) = &self.named {
+            named.apply_to(&mut settings);
+        }
+        settings
     }
 
     /// The path of the first file; `None`: in the binary.
     pub(crate) fn file(&self) -> Option<&Path> {
         self.file.as_deref()
-    }
-
-    /// Whether the settings name this model.
-    pub(crate) fn is_started(&self) -> bool {
-        self.is_started
     }
 
     /// Opens the files. Safetensors will be quantized to `quantize` while they are loaded.

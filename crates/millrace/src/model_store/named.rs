@@ -3,6 +3,7 @@
 use super::change::derive_from;
 use super::{LATEST, ModelStore};
 use crate::config::NamedModel;
+use crate::failure::Failure;
 use server::{DerivedModel, LocalModel, ModelTask};
 use std::sync::Arc;
 
@@ -43,6 +44,24 @@ impl ModelStore {
         };
         let reads_text = model.facts.task == ModelTask::Generation && model.facts.tower.is_none();
         has_proxy && reads_text
+    }
+
+    /// The model of this name, which describes images for others. `key`: the setting that names it.
+    ///
+    /// # Errors
+    /// There is no such model here, or it reads text only.
+    pub(crate) fn find_vision_proxy(&self, key: &str, name: &str) -> Result<LocalModel, Failure> {
+        let Some(found) = self.find(name) else {
+            return Err(Failure::user(format!(
+                "{key}: there is no model {name:?} here"
+            )));
+        };
+        if found.facts.tower.is_none() {
+            return Err(Failure::user(format!(
+                "{key}: {name:?} reads text only: it has no tower (docs/images.md)"
+            )));
+        }
+        Ok(found)
     }
 
     /// Defaults of requests for the started model.

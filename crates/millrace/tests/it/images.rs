@@ -214,6 +214,28 @@ fn two_clients_share_one_encoding() {
     assert_eq!(value("millrace_image_bytes"), "0");
 }
 
+/// Promise (Images): an image that was decoded for one request is not decoded again for the next, in a server's memory.
+#[test]
+fn image_of_an_earlier_request_is_not_decoded_again() {
+    let serving = serve(&[]);
+    let known = || {
+        let metrics = serving.get("/metrics");
+        let found = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("millrace_images_known_total "));
+        found.unwrap().to_owned()
+    };
+    let first = ask(&serving, &square(RED));
+    assert_eq!(known(), "0");
+    let again = ask(&serving, &square(RED));
+    assert_eq!(
+        (known(), content(&again)),
+        ("1".to_owned(), content(&first))
+    );
+    ask(&serving, &square(BLUE));
+    assert_eq!(known(), "1", "another image");
+}
+
 #[test]
 fn images_that_cannot_be_seen_are_errors_with_their_field() {
     let serving = serve(&[]);

@@ -10,7 +10,7 @@ import { Breaker } from '../../files/breaker.js';
 import { LANES_MAX, Lanes, SEGMENTS_MAX, TICKS_MAX, labelOf, stallOf } from '../../files/lanes.js';
 import { Recording, TIMES_MAX, areTimes, noteTime } from '../../files/recording.js';
 import { EVENT_CHARS_MAX, EventParser } from '../../files/sse.js';
-import { aheadText } from '../../files/waiting.js';
+import { aheadText, describingText } from '../../files/waiting.js';
 
 const WIRE = '\ufeffretry: 250\r\ndata: {"a":1}\r\n\r\n: ping\n: loading 42 %\nid: s:1\nevent: other\ndata: first\ndata:second\n\ndata\n\rid\rdata: last\r\rid: bad\0\ndata:  two spaces\n\ndata: cut';
 
@@ -191,6 +191,19 @@ test('who is ahead is told by class, and by key where keys are named', () => {
   assert.equal(aheadText(stream, [{ priority: 'high' }, { priority: 'high' }]), 'Ahead of you (class normal): 2 high; 2 of other keys.');
   const named = [{ priority: 'high', key: 'ann' }, { priority: 'high', key: 'bob' }, { priority: 'low', key: 'ann' }, { priority: 'high', key: 'ann' }];
   assert.equal(aheadText(stream, named), 'Ahead of you (class normal): 2 high of ann, 1 high of bob, 1 low of ann.');
+});
+
+test('an image that another model describes is named by its number, until it is described', () => {
+  const answer = newAnswer();
+  const shown = [describingText(answer.images, 2)];
+  for (const [index, state] of [[0, 'waiting'], [0, 'describing'], [0, 'described'], [1, 'describing'], [1, 'failed']]) {
+    applyEvent(answer, { type: 'image', index, state }, 0);
+    shown.push(describingText(answer.images, 2));
+  }
+  assert.deepEqual(shown, ['', '', 'Describing image 1 of 2…', '', 'Describing image 2 of 2…', '']);
+  const late = newAnswer();
+  applyEvent(late, { type: 'image', index: 1, state: 'describing' }, 0);
+  assert.equal(describingText(late.images, 0), 'Describing image 2…', 'a reloaded tab does not know how many there are');
 });
 
 test('a slow reader waits half a second for each token of a frame', async () => {

@@ -195,6 +195,7 @@ fn write_images(text: &mut PrometheusText, media: &MediaHandles) {
         "millrace_images_prepared_total",
         [(["ok"], counts.prepared), (["failed"], counts.failed)],
     );
+    text.value("millrace_images_known_total", media.prepared.hits());
     let busy_s = counts.busy.as_secs_f64();
     text.value("millrace_image_prepare_seconds_total", busy_s);
     text.value("millrace_image_bytes", media.pixels.used());

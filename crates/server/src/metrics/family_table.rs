@@ -139,6 +139,7 @@ pub(super) const FAMILIES: &[MetricFamily] = families! {
     "millrace_upstream_tokens_total" Counter [] "tokens that upstreams returned";
     "millrace_upstream_failures_total" Counter ["reason"] "calls that failed: `unavailable` (no response), `cut` (ended before the answer), `refused` (rejected, or not understood)";
     "millrace_images_prepared_total" Counter ["result"] "images that media threads worked on: `ok` (decoded and resized), `failed` (broken, or their request ended before)";
+    "millrace_images_known_total" Counter [] "images among those that were decoded for an earlier request";
     "millrace_image_prepare_seconds_total" Counter [] "time of media threads in that work";
     "millrace_image_bytes" Gauge [] "bytes of files and pixels of images of all requests, at most `vision.pixels_mib`";
     "millrace_image_descriptions_total" Counter ["result"] "images that another model was to describe (`vision.proxy`): described, cached or failed";

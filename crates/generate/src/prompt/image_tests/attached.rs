@@ -1,7 +1,7 @@
 //! Images of a prompt that are attached, recorded and restored.
 
 use super::*;
-use crate::images::{PreparedImage, examine, prepare};
+use crate::images::{PreparedImage, examine, prepare, prepare_unless};
 use std::time::Duration;
 
 #[test]
@@ -115,4 +115,29 @@ fn files_of_a_prompt_have_the_keys_of_decoded_images() {
     let broken = examine(vision, &cut, part(0).1, &|| Duration::ZERO);
     let why = broken.expect_err("a broken image").message;
     assert!(why.contains("cannot be decoded"), "{why}");
+}
+
+#[test]
+fn image_that_is_known_is_not_decoded() {
+    let model = model(SMOL_VLM, ImageMarks::Idefics3, tiles());
+    let vision = model.vision.as_deref().expect("eyes");
+    let whole = picture(16, 16);
+    let cut = ImagePart {
+        bytes: whole.bytes[..whole.bytes.len() - 9].into(),
+        ..whole.clone()
+    };
+    let measured = measure(vision, &[whole.clone(), cut.clone()]).expect("whole headers");
+    let images = [(&whole, 0), (&cut, 1)];
+    let [whole, cut] = images.map(|(part, i)| (vision, part, measured.image(i).expect("measured")));
+    let now = || Duration::ZERO;
+    let known = prepare_unless(|_| None, whole, &now).expect("an image");
+    assert!(prepare_unless(|_| None, cut, &now).is_err(), "broken");
+    let found = prepare_unless(|_| Some(known.clone()), cut, &now).expect("known");
+    assert_eq!(found.key(), known.key());
+    let named = prepare_unless(
+        |key| (key == known.key()).then(|| known.clone()),
+        whole,
+        &now,
+    );
+    assert!(named.is_ok(), "the key is that of the file and the plan");
 }

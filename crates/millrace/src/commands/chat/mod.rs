@@ -53,7 +53,7 @@ pub(super) fn talk(
     let options = AnswerOptions::read(args)?;
     let loaded = loading::load_model(settings)?;
     let mut input = ChatInput::open()?;
-    let generator = Generator::new(&loaded, settings);
+    let generator = Generator::new(&loaded, settings)?;
     let mut chat = Chat {
         options: options.with_defaults(generator.defaults()),
         generator,

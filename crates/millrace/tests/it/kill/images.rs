@@ -3,6 +3,7 @@
 
 use super::crashing::Crashing;
 use super::requests::Request;
+use super::transcript::Transcript;
 use super::{Onward, SETTINGS, Scene};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -94,11 +95,10 @@ fn answers_about_images_survive_a_kill_each_seven_tokens() {
     );
     killed.run(Onward::Killed);
     for (client, uninterrupted) in killed.clients.iter().zip(&whole.clients) {
-        assert_eq!(
-            client.transcript, uninterrupted.transcript,
-            "{}",
-            client.case
-        );
+        // Whether a request finds the pages of another one depends on which is computed first.
+        let texts = |transcript: &Transcript| transcript.clone().without_cached();
+        let (found, wanted) = (texts(&client.transcript), texts(&uninterrupted.transcript));
+        assert_eq!(found, wanted, "{}", client.case);
         assert!(
             client.visits >= 2,
             "{}: {} visits",

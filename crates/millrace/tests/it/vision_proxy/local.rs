@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use synth::VisionSpec;
 use testing::wait::wait_until;
 
-fn mini() -> PathBuf {
+pub(super) fn mini() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/mini"))
 }
 

@@ -3,6 +3,8 @@
 
 mod local;
 pub(crate) mod seer;
+mod socket;
+mod terminal;
 
 use crate::encoders::body;
 use crate::support::{Folder, Serving, millrace, stdout};
