@@ -1,0 +1,240 @@
+//! A device that fails while a server answers: it is lost, or its driver has no memory left.
+
+use super::faulty_driver::FaultyDriver;
+use super::has_device;
+use crate::adapters::AdapterFiles;
+use crate::images::{self, BLUE, RED};
+use crate::support::{Folder, Serving};
+use serde_json::{Value as Json, json};
+use std::path::PathBuf;
+use testing::wait::wait_until;
+
+/// Tokens of an answer that is long enough to lose a device in it.
+const LONG: u64 = 600;
+
+/// A request with a long answer.
+struct Question {
+    path: &'static str,
+    body: Json,
+    tokens: u64,
+}
+
+impl Question {
+    fn new(path: &'static str, tokens: u64, mut body: Json) -> Self {
+        body["max_tokens"] = tokens.into();
+        body["ignore_eos"] = true.into();
+        body["temperature"] = 0.into();
+        Self { path, body, tokens }
+    }
+
+    fn story() -> Self {
+        let messages = json!([{"role": "user", "content": "Tell me a long story."}]);
+        Self::new("/v1/chat/completions", LONG, json!({"messages": messages}))
+    }
+
+    fn picture(color: [u8; 3]) -> Self {
+        let body = images::chat(&images::square(color));
+        Self::new("/v1/chat/completions", LONG, body)
+    }
+
+    fn adapted(adapters: &Json) -> Self {
+        let body = json!({"prompt": "The mill", "lora": adapters});
+        // The context of the model has no room for more.
+        Self::new("/v1/completions", 240, body)
+    }
+
+    /// The answer, or the error.
+    fn ask(&self, serving: &Serving) -> Result<String, Json> {
+        let reply = serving.post(self.path, &self.body.to_string());
+        let body = reply.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        let value: Json = serde_json::from_str(body).unwrap_or_else(|why| panic!("{why}: {reply}"));
+        match value["usage"]["completion_tokens"].as_u64() {
+            Some(tokens) => assert_eq!(tokens, self.tokens, "{value}"),
+            None => return Err(value),
+        }
+        Ok(value["choices"][0].to_string())
+    }
+}
+
+/// A server whose device fails on request, and its log.
+struct Failing {
+    driver: FaultyDriver,
+    serving: Serving,
+    log: PathBuf,
+    _folder: Folder,
+}
+
+impl Failing {
+    /// Starts the server with these arguments and waits until the model is loaded to the device.
+    fn start(name: &str, args: &[&str]) -> Self {
+        let folder = Folder::new(name);
+        let driver = FaultyDriver::new(&format!("{name}-driver"), "discrete fast");
+        let log = folder.0.join("log");
+        let args = [&["serve", "--bind", "127.0.0.1:0"], args].concat();
+        let variables = driver.variables();
+        let variables = variables
+            .each_ref()
+            .map(|(name, value)| (*name, value.as_str()));
+        let file = std::fs::File::create(&log).unwrap();
+        let failing = Self {
+            serving: Serving::start_with(&args, &variables, file),
+            driver,
+            log,
+            _folder: folder,
+        };
+        failing.expect_said("loaded to the GPU");
+        failing
+    }
+
+    fn expect_said(&self, words: &str) {
+        let log = std::fs::read_to_string(&self.log).unwrap();
+        assert!(log.contains(words), "{words}: {log}");
+    }
+
+    /// The value of a metric.
+    fn metric(&self, name: &str) -> f64 {
+        let metrics = self.serving.get("/metrics");
+        let mut values = metrics.lines().filter_map(|line| line.strip_prefix(name));
+        let value = values.next().unwrap_or_else(|| panic!("no {name}"));
+        value.trim().parse().unwrap()
+    }
+
+    /// An answer to the question in which the device fails after some tokens.
+    fn ask_in_failure(
+        &self,
+        question: &Question,
+        fail: impl FnOnce(&FaultyDriver),
+    ) -> Result<String, Json> {
+        let (faults, tokens) = (
+            "millrace_device_faults_total ",
+            "millrace_generated_tokens_total ",
+        );
+        let before = [faults, tokens].map(|name| self.metric(name));
+        std::thread::scope(|scope| {
+            let answer = scope.spawn(|| question.ask(&self.serving));
+            wait_until("tokens are computed", || {
+                self.metric(tokens) > before[1] + 20.0
+            });
+            fail(&self.driver);
+            wait_until("the device fails", || self.metric(faults) > before[0]);
+            answer.join().unwrap()
+        })
+    }
+
+    fn end(self) {
+        assert!(self.serving.terminate().success());
+    }
+}
+
+/// Promise (Arithmetic): an answer during which the device is lost has the text of one that was not disturbed; the second loss
+/// within ten minutes moves a model of `auto` to the processor, and the third ends the streams of a named device.
+#[test]
+fn streams_outlive_the_loss_of_their_device() {
+    if !has_device() {
+        return;
+    }
+    let story = Question::story();
+    for device in ["vulkan", "auto"] {
+        let failing = Failing::start(&format!("device-lost-{device}"), &["--device", device]);
+        let wanted = story.ask(&failing.serving).unwrap();
+        let in_loss = || failing.ask_in_failure(&story, FaultyDriver::lose);
+        assert_eq!(in_loss().as_ref(), Ok(&wanted));
+        failing.expect_said("the GPU failed and was opened again: streams continue");
+        let second = in_loss().unwrap();
+        if device == "vulkan" {
+            assert_eq!(second, wanted);
+            let third = in_loss().unwrap_err();
+            assert_eq!(third["error"]["code"], "device_failed", "{third}");
+        } else {
+            // The tokens after the loss are the processor's.
+            failing.expect_said("the processor computes the model from now on");
+            assert!(story.ask(&failing.serving).is_ok());
+        }
+        failing.end();
+    }
+}
+
+/// Promise (Arithmetic): a driver that has no memory while a model runs ends no process: where there is memory again, streams
+/// continue as after a loss; where there is none, the processor computes a model of `auto`, and streams of a named device end
+/// with `device_failed`, until the device has memory again.
+#[test]
+fn streams_outlive_a_driver_without_memory() {
+    if !has_device() {
+        return;
+    }
+    let story = Question::story();
+    for device in ["vulkan", "auto"] {
+        let failing = Failing::start(&format!("device-full-{device}"), &["--device", device]);
+        let wanted = story.ask(&failing.serving).unwrap();
+        if device == "vulkan" {
+            let refused = failing.ask_in_failure(&story, FaultyDriver::refuse);
+            assert_eq!(refused.as_ref(), Ok(&wanted));
+            failing.expect_said("the GPU failed and was opened again: streams continue");
+        }
+        let full = failing.ask_in_failure(&story, FaultyDriver::fill);
+        failing.expect_said("the GPU failed and cannot be opened again");
+        if device == "vulkan" {
+            let error = full.unwrap_err();
+            assert_eq!(error["error"]["code"], "device_failed", "{error}");
+        } else {
+            assert!(full.is_ok());
+            failing.expect_said("the processor computes the model from now on");
+        }
+        failing.driver.empty();
+        failing.end();
+    }
+}
+
+/// Asks both questions on the device, and the first of them through losses until the processor computes, where both have the
+/// answers of a model that never was elsewhere.
+fn check_fallback(name: &str, args: &[&str], questions: &[Question; 2]) {
+    let processor = [&["serve", "--bind", "127.0.0.1:0", "--device", "cpu"], args].concat();
+    let processor = Serving::start(&processor);
+    let wanted = questions
+        .each_ref()
+        .map(|question| question.ask(&processor));
+    assert!(processor.terminate().success());
+    assert_ne!(wanted[0], wanted[1], "{name}: the questions are equal");
+    let failing = Failing::start(name, &[&["--device", "auto"], args].concat());
+    let asked = || {
+        questions
+            .each_ref()
+            .map(|question| question.ask(&failing.serving))
+    };
+    assert_eq!(asked(), wanted, "{name}: on the device");
+    for losses in 1..3 {
+        let found = failing.ask_in_failure(&questions[0], FaultyDriver::lose);
+        assert_eq!(found, wanted[0], "{name}: {losses} losses");
+    }
+    failing.expect_said("the processor computes the model from now on");
+    assert_eq!(asked(), wanted, "{name}: after the losses");
+    failing.end();
+}
+
+/// Promise (Images): an answer about an image whose device is lost continues from its tokens, on the device and then on the
+/// processor, and is about that image.
+#[test]
+fn answers_about_images_outlive_the_loss_of_their_device() {
+    if !has_device() {
+        return;
+    }
+    let questions = [RED, BLUE].map(Question::picture);
+    check_fallback("device-images", &[&images::model()], &questions);
+}
+
+/// Promise (Arithmetic): an adapter is applied after the loss of a device, too, on the device and then on the processor.
+#[test]
+fn adapters_outlive_the_loss_of_their_device() {
+    if !has_device() {
+        return;
+    }
+    let files = AdapterFiles::new("device-adapters");
+    let [model, a, b] = ["tiny.gguf", "a.gguf", "b.gguf"].map(|name| files.path(name));
+    let args = [&model, "--lora", &a, "--lora", &b];
+    let questions = [
+        json!([{"id": 0, "scale": 1.0}, {"id": 1, "scale": -0.5}]),
+        json!([]),
+    ];
+    let questions = questions.each_ref().map(Question::adapted);
+    check_fallback("device-adapters-lost", &args, &questions);
+}
