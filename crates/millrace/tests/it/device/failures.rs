@@ -7,10 +7,14 @@ use crate::images::{self, BLUE, RED};
 use crate::support::{Folder, Serving};
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
+use synth::{SynthSpec, VisionSpec};
 use testing::wait::wait_until;
 
 /// Tokens of an answer that is long enough to lose a device in it.
 const LONG: u64 = 600;
+
+/// Tokens of an answer of a model with a small context.
+const SHORT: u64 = 240;
 
 /// A request with a long answer.
 struct Question {
@@ -32,15 +36,14 @@ impl Question {
         Self::new("/v1/chat/completions", LONG, json!({"messages": messages}))
     }
 
-    fn picture(color: [u8; 3]) -> Self {
+    fn picture(color: [u8; 3], tokens: u64) -> Self {
         let body = images::chat(&images::square(color));
-        Self::new("/v1/chat/completions", LONG, body)
+        Self::new("/v1/chat/completions", tokens, body)
     }
 
     fn adapted(adapters: &Json) -> Self {
         let body = json!({"prompt": "The mill", "lora": adapters});
-        // The context of the model has no room for more.
-        Self::new("/v1/completions", 240, body)
+        Self::new("/v1/completions", SHORT, body)
     }
 
     /// The answer, or the error.
@@ -211,6 +214,22 @@ fn check_fallback(name: &str, args: &[&str], questions: &[Question; 2]) {
     failing.end();
 }
 
+/// A random tower and its model, in a folder: rows of images that are plain, on three axes with parts for further layers, and that
+/// see each other.
+fn write_seeing(folder: &Folder, preset: &str) -> [String; 2] {
+    let spec = VisionSpec::preset(preset).unwrap();
+    let [model, tower] = ["model.gguf", "tower.gguf"].map(|name| folder.0.join(name));
+    let text = SynthSpec {
+        context: 512,
+        // No two tokens of the answers are close: the processor and the device choose the same.
+        seed: 7,
+        ..spec.text().unwrap()
+    };
+    text.create(None, &model).unwrap();
+    std::fs::write(&tower, spec.to_bytes().unwrap()).unwrap();
+    [model, tower].map(|path| path.display().to_string())
+}
+
 /// Promise (Images): an answer about an image whose device is lost continues from its tokens, on the device and then on the
 /// processor, and is about that image.
 #[test]
@@ -218,8 +237,15 @@ fn answers_about_images_outlive_the_loss_of_their_device() {
     if !has_device() {
         return;
     }
-    let questions = [RED, BLUE].map(Question::picture);
+    let questions = [RED, BLUE].map(|color| Question::picture(color, LONG));
     check_fallback("device-images", &[&images::model()], &questions);
+    for preset in ["tiny-qwen3vl_merger", "tiny-gemma3"] {
+        let folder = Folder::new(&format!("device-images-{preset}-files"));
+        let [model, tower] = write_seeing(&folder, preset);
+        let questions = [RED, BLUE].map(|color| Question::picture(color, SHORT));
+        let args = [&model, "--mmproj", &tower];
+        check_fallback(&format!("device-images-{preset}"), &args, &questions);
+    }
 }
 
 /// Promise (Arithmetic): an adapter is applied after the loss of a device, too, on the device and then on the processor.
