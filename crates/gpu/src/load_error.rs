@@ -55,7 +55,7 @@ impl LoadError {
         }
     }
 
-    /// The same error, which has the sizes of the model where the device has no memory left.
+    /// Adds the sizes of the model to an error of a device that has no memory left.
     pub(crate) fn in_place(self, place: Place) -> Self {
         match self {
             Self::Device(error @ DeviceError::OutOfMemory) => Self::too_large(&error, place),
