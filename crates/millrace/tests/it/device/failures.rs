@@ -11,10 +11,13 @@ use synth::{SynthSpec, VisionSpec};
 use testing::wait::wait_until;
 
 /// Tokens of an answer that is long enough to lose a device in it.
-const LONG: u64 = 600;
+const LONG: u64 = 400;
 
 /// Tokens of an answer of a model with a small context.
 const SHORT: u64 = 240;
+
+/// Times that a server is started again whose device was measured as slow.
+const RELAUNCHES: usize = 3;
 
 /// A request with a long answer.
 struct Question {
@@ -70,6 +73,20 @@ struct Failing {
 impl Failing {
     /// Starts the server with these arguments and waits until the model is loaded to the device.
     fn start(name: &str, args: &[&str]) -> Self {
+        let mut failing = Self::launch(name, args);
+        // On a busy machine `auto` may find that the device is slow: it computes on the same processor.
+        for _ in 0..RELAUNCHES {
+            if !failing.log().contains(" GB/s, the processor ") {
+                break;
+            }
+            failing.end();
+            failing = Self::launch(name, args);
+        }
+        failing.expect_said("loaded to the GPU");
+        failing
+    }
+
+    fn launch(name: &str, args: &[&str]) -> Self {
         let folder = Folder::new(name);
         let driver = FaultyDriver::new(&format!("{name}-driver"), "discrete fast");
         let log = folder.0.join("log");
@@ -79,18 +96,20 @@ impl Failing {
             .each_ref()
             .map(|(name, value)| (*name, value.as_str()));
         let file = std::fs::File::create(&log).unwrap();
-        let failing = Self {
+        Self {
             serving: Serving::start_with(&args, &variables, file),
             driver,
             log,
             _folder: folder,
-        };
-        failing.expect_said("loaded to the GPU");
-        failing
+        }
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
     }
 
     fn expect_said(&self, words: &str) {
-        let log = std::fs::read_to_string(&self.log).unwrap();
+        let log = self.log();
         assert!(log.contains(words), "{words}: {log}");
     }
 
