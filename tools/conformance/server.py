@@ -44,7 +44,8 @@ NAMES = [
 ]
 MODEL = "millrace-mini"
 DEVICE = "MILLRACE_MODEL_DEVICE"
-READY_S = 60
+# A driver that computes on the processor compiles the kernels of a device with LLVM.
+READY_S = 600
 
 
 class Server:

@@ -1,6 +1,7 @@
 #!/bin/sh
 # What a machine with a GPU is asked, most telling stage first: each has a timeout of its own, and its file is written at its end, so
-# that a run which is cut off has said something. `summary.txt` has the lines that matter of all stages.
+# that a run which is cut off has said something. `summary.txt` has the lines that matter of all stages, `summary-rivals.txt` those
+# of the second command.
 #
 #   run.sh FOLDER-FOR-RESULTS [small] [rivals]
 #
@@ -21,11 +22,13 @@ for word in "$@"; do
 done
 device=${DEVICE:-vulkan}
 millrace=$here/millrace
+summary=$out/summary.txt
+[ "$what" = rivals ] && summary=$out/summary-rivals.txt
 
 if [ "$size" = small ]; then
   presets="tiny-llama tiny-qwen3moe" shapes="tiny-llama:Q8_0 tiny-gpt-oss:MXFP4_MOE"
   steps=4 prompt_tokens="16 64" client_counts="1 4"
-  facts_s=60 report_s=1800 models_s=300 decode_s=300 prompts_s=200 served_s=200 rivals_s=300 limit_s=${LIMIT_S:-3000}
+  facts_s=60 report_s=1800 models_s=300 decode_s=300 prompts_s=300 served_s=300 rivals_s=1500 limit_s=${LIMIT_S:-3060}
 else
   presets="tiny-llama tiny-qwen3 tiny-gemma3 tiny-gemma4 tiny-phi3 tiny-qwen3moe tiny-gpt-oss tiny-qwen35 tiny-qwen35moe tiny-mamba2 tiny-lfm2 tiny-deepseek2"
   shapes="llama-1b:Q8_0 llama-8b:Q8_0 llama-1b:Q4_K_M llama-8b:Q4_K_M llama-1b:F16"
@@ -160,7 +163,7 @@ stage() {
   left=$((limit_s - begun + started))
   [ "$left" -gt "$seconds" ] && left=$seconds
   if [ "$left" -lt 3 ]; then
-    echo "== $name: no time is left" | tee -a "$out/summary.txt"
+    echo "== $name: no time is left" | tee -a "$summary"
     failures=$((failures + 1))
     return
   fi
@@ -175,7 +178,7 @@ stage() {
     124 | 137) ended="cut off" ;;
     *) ended="failed with $code" ;;
   esac
-  { echo "== $name: $ended after $took s"; telling "$name" 40; [ "$code" -eq 0 ] || tail -n 3 "$work/$name"; } >> "$out/summary.txt"
+  { echo "== $name: $ended after $took s"; telling "$name" 40; [ "$code" -eq 0 ] || tail -n 3 "$work/$name"; } >> "$summary"
   echo "== $name: $ended after $took s"
   telling "$name" 8
   [ "$code" -eq 0 ] || tail -n 3 "$work/$name"
@@ -189,7 +192,7 @@ fi
 
 started=$(date +%s) failures=0
 mkdir -p "$out"
-: > "$out/summary.txt"
+: > "$summary"
 work=$(mktemp -d)
 writers=
 trap 'kill $writers 2> /dev/null; rm -rf "$work"' EXIT
@@ -227,5 +230,5 @@ else
   stage prompts "$prompts_s"
   stage served "$served_s"
 fi
-echo "== $failures stages failed, $(($(date +%s) - started)) s in all" | tee -a "$out/summary.txt"
+echo "== $failures stages failed, $(($(date +%s) - started)) s in all" | tee -a "$summary"
 [ "$failures" -eq 0 ]

@@ -1,8 +1,9 @@
 //! Why a model is not loaded on a device.
 
-use crate::place::TooLarge;
+use crate::place::{Place, TooLarge};
 use crate::supports::Unsupported;
-use crate::{DeviceError, KernelError};
+use crate::{DeviceError, KernelError, PrepareError};
+use model::DeviceFault;
 
 /// Why a model is not loaded on a device.
 #[derive(Debug, thiserror::Error)]
@@ -36,5 +37,43 @@ pub enum LoadError {
 impl From<weights::ConfigError> for LoadError {
     fn from(error: weights::ConfigError) -> Self {
         Self::Files(error.into())
+    }
+}
+
+impl LoadError {
+    /// The refusal of a program that takes `place` on the device.
+    pub(crate) fn of_program(error: PrepareError, place: Place) -> Self {
+        match error {
+            PrepareError::Device(error) => Self::Device(error).in_place(place),
+            PrepareError::Kernel(error) if error.error == DeviceError::OutOfMemory => {
+                Self::too_large(&error, place)
+            }
+            PrepareError::Kernel(error) => Self::Kernel(error),
+            error @ (PrepareError::OutOfMemory { .. }
+            | PrepareError::TooLarge { .. }
+            | PrepareError::Workgroups { .. }) => Self::too_large(&error, place),
+        }
+    }
+
+    /// Adds the sizes of the model to an error of a device that has no memory left.
+    pub(crate) fn in_place(self, place: Place) -> Self {
+        match self {
+            Self::Device(error @ DeviceError::OutOfMemory) => Self::too_large(&error, place),
+            other => other,
+        }
+    }
+
+    pub(crate) fn too_large(why: &impl std::fmt::Display, place: Place) -> Self {
+        let why = why.to_string();
+        Self::TooLarge(TooLarge { place, why })
+    }
+
+    /// The fault of a device that does not take the model once more.
+    pub(crate) fn fault(self) -> DeviceFault {
+        match self {
+            Self::Device(error) => error.into(),
+            Self::TooLarge(_) => DeviceFault::OutOfMemory,
+            _ => DeviceFault::Failed,
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::draw_record::draw_bounds;
 use crate::load_error::LoadError;
 use crate::operation::{BufferId, MatrixId, Program, RowSet};
 use crate::options::Options;
-use crate::place::{Place, TooLarge};
+use crate::place::Place;
 use crate::program::{Outputs, Plan};
 use crate::selftest::check_program;
 use crate::step::StepRows;
@@ -113,11 +113,8 @@ impl Model {
         };
         let plan = Plan::new(&config, &weights, &room, options, adapters.len());
         let (place, states) = (Place::of(&plan.program), plan.program.states);
-        check_kernels(&device, &plan.program)?;
-        let mut loaded = Loaded::new(Arc::clone(&device), plan.program.clone())
-            .map_err(|error| refusal(error, place))?;
-        upload(&mut loaded, &files, &plan.matrices, &mut pool, progress)?;
-        write_constants(&loaded, &plan.constants)?;
+        let source = (&*files, &plan.matrices[..], &plan.constants[..]);
+        let loaded = prepare(&device, (&plan.program, place), source, &mut pool, progress)?;
         Ok(Self {
             step: StepRows::new(&config, &room, plan.ropes),
             files,
@@ -188,19 +185,9 @@ impl Model {
 
     /// Checks the kernels of the device, allocates everything, and uploads the weights from the files.
     fn load_again(&self) -> Result<Loaded, LoadError> {
-        check_kernels(&self.device, &self.program)?;
-        let loaded = Loaded::new(Arc::clone(&self.device), self.program.clone());
-        let mut loaded = loaded.map_err(|error| refusal(error, self.place))?;
-        let mut pool = load_pool();
-        upload(
-            &mut loaded,
-            &self.files,
-            &self.matrices,
-            &mut pool,
-            &mut |_| {},
-        )?;
-        write_constants(&loaded, &self.constants)?;
-        Ok(loaded)
+        let source = (&*self.files, &self.matrices[..], &self.constants[..]);
+        let (program, pool) = ((&self.program, self.place), &mut load_pool());
+        prepare(&self.device, program, source, pool, &mut |_| {})
     }
 
     /// Does something on the device, unless it has failed; a failure is kept.
@@ -310,31 +297,42 @@ fn load_pool() -> Pool {
     Pool::new(std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-fn refusal(error: PrepareError, place: Place) -> LoadError {
-    match error {
-        PrepareError::Device(DeviceError::OutOfMemory) => LoadError::TooLarge(TooLarge {
-            place,
-            why: "the device is out of memory".into(),
-        }),
-        PrepareError::Device(error) => LoadError::Device(error),
-        PrepareError::Kernel(error) => LoadError::Kernel(error),
-        error @ (PrepareError::TooLarge { .. } | PrepareError::Workgroups { .. }) => {
-            LoadError::TooLarge(TooLarge {
-                place,
-                why: error.to_string(),
-            })
-        }
-    }
+/// What is written to a program: matrices of files, and rows of buffers that nothing writes.
+type ProgramSource<'a> = (
+    &'a ModelFiles,
+    &'a [DescribedMatrix],
+    &'a [(BufferId, Vec<f32>)],
+);
+
+/// Checks the kernels of a program, allocates it, and uploads its matrices and constants.
+fn prepare(
+    device: &Arc<Device>,
+    (program, place): (&Program, Place),
+    (files, matrices, constants): ProgramSource<'_>,
+    pool: &mut Pool,
+    progress: &mut dyn FnMut(Packed),
+) -> Result<Loaded, LoadError> {
+    check_kernels(device, (program, place))?;
+    let loaded = Loaded::new(Arc::clone(device), program.clone());
+    let mut loaded = loaded.map_err(|error| LoadError::of_program(error, place))?;
+    let written = upload(&mut loaded, files, matrices, pool, progress);
+    let written = written.and_then(|()| write_constants(&loaded, constants));
+    written.map_err(|error| error.in_place(place))?;
+    Ok(loaded)
 }
 
 /// Runs the kernels of a program on small shapes, compared with their definitions.
-fn check_kernels(device: &Arc<Device>, program: &Program) -> Result<(), LoadError> {
-    check_program(device, program).map_err(|result| match device.check() {
-        Err(error) => LoadError::Device(error),
-        Ok(()) => LoadError::SelfTest {
-            kernel: result.name,
-            why: result.error.unwrap_or_default(),
-        },
+fn check_kernels(
+    device: &Arc<Device>,
+    (program, place): (&Program, Place),
+) -> Result<(), LoadError> {
+    check_program(device, program).map_err(|result| {
+        let (kernel, why) = (result.name, result.error.unwrap_or_default());
+        match device.check() {
+            _ if device.is_out_of_memory() => LoadError::too_large(&why, place),
+            Err(error) => LoadError::Device(error),
+            Ok(()) => LoadError::SelfTest { kernel, why },
+        }
     })
 }
 
@@ -491,8 +489,11 @@ impl Forward for Model {
             return Err(lost);
         }
         release(std::mem::replace(&mut self.device, Arc::new(device)));
-        let loaded = self.load_again();
-        let loaded = loaded.map_err(|_| ForwardError::Device(DeviceFault::Failed))?;
+        let loaded = self.load_again().map_err(|why| {
+            let fault = why.fault();
+            self.fault.set(Some(fault));
+            ForwardError::Device(fault)
+        })?;
         self.loaded = RefCell::new(Some(loaded));
         self.fault.set(None);
         Ok(())

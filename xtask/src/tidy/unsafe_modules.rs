@@ -4,7 +4,7 @@ use super::File;
 use crate::masked_text::masked;
 
 /// A file, or a folder (with a slash at the end), and the use of `unsafe` there. Counting allocators of tests need no entry.
-const ALLOWED: [(&str, &str); 25] = [
+const ALLOWED: [(&str, &str); 26] = [
     ("crates/stream/src/log.rs", "shared token slots"),
     ("crates/stream/src/wait.rs", "shared waker cell"),
     ("crates/stream/src/writer.rs", "shared token slots"),
@@ -13,6 +13,7 @@ const ALLOWED: [(&str, &str); 25] = [
         "crates/gpu/src/webgpu/device.rs",
         "shaders without checks of indices",
     ),
+    ("crates/gpu/src/webgpu/adapters.rs", "sizes of memories"),
     ("crates/kernels/src/arch/", "vector and tile instructions"),
     ("crates/kernels/src/dispatch.rs", "calls into arch"),
     ("crates/kernels/src/isa.rs", "tile configuration"),

@@ -53,6 +53,8 @@ pub struct DeviceFacts {
     pub binding_bytes_max: u64,
     /// Bytes of the largest buffer.
     pub buffer_bytes_max: u64,
+    /// Bytes of the device's memory, where its driver reports them.
+    pub memory_bytes: Option<u64>,
     /// Workgroups of a kernel in each dimension.
     pub workgroups_max: u32,
     /// Bytes of workgroup memory.
@@ -116,6 +118,7 @@ pub(super) fn facts(adapter: &Adapter) -> DeviceFacts {
             .max_storage_buffer_binding_size
             .min(BINDING_BYTES_MAX),
         buffer_bytes_max: limits.max_buffer_size,
+        memory_bytes: memory_bytes(adapter),
         workgroups_max: limits.max_compute_workgroups_per_dimension,
         workgroup_bytes_max: limits.max_compute_workgroup_storage_size,
         subgroup: [info.subgroup_min_size, info.subgroup_max_size],
@@ -124,6 +127,29 @@ pub(super) fn facts(adapter: &Adapter) -> DeviceFacts {
         matrix_units: MatrixUnits::of(adapter),
         missing: missing(adapter.features(), &limits),
     }
+}
+
+/// Bytes of the largest memory that is the device's own, by Vulkan.
+#[cfg(any(target_os = "linux", target_os = "windows"))]
+#[expect(unsafe_code, reason = "the only way to the sizes of memories")]
+fn memory_bytes(adapter: &Adapter) -> Option<u64> {
+    /// `VK_MEMORY_HEAP_DEVICE_LOCAL_BIT`
+    const DEVICE_LOCAL: u32 = 1;
+    // SAFETY: nothing of the adapter is destroyed, and it outlives what is read of it.
+    let vulkan = unsafe { adapter.as_hal::<wgpu::hal::vulkan::Api>() }?;
+    let instance = vulkan.shared_instance().raw_instance();
+    // SAFETY: the handle is that of a device of this instance.
+    let memory =
+        unsafe { instance.get_physical_device_memory_properties(vulkan.raw_physical_device()) };
+    let heaps = memory.memory_heaps_as_slice().iter();
+    let own = heaps.filter(|heap| heap.flags.as_raw() & DEVICE_LOCAL != 0);
+    own.map(|heap| heap.size).max()
+}
+
+/// Bytes of the largest memory that is the device's own: unknown here.
+#[cfg(not(any(target_os = "linux", target_os = "windows")))]
+fn memory_bytes(_: &Adapter) -> Option<u64> {
+    None
 }
 
 /// The first thing that kernels need and the device lacks.

@@ -109,12 +109,33 @@ struct Counters {
 struct Reports {
     lost: AtomicBool,
     failed: Mutex<Option<DeviceError>>,
+    /// Whether the driver had no memory, ever.
+    out_of_memory: AtomicBool,
 }
 
 impl Reports {
     fn failed(&self, error: wgpu::Error) {
+        let error = self.noted(error);
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.get_or_insert(error.into());
+        failed.get_or_insert(error);
+    }
+
+    /// An error, which is remembered if there was no memory.
+    fn noted(&self, error: wgpu::Error) -> DeviceError {
+        let error = DeviceError::from(error);
+        if error == DeviceError::OutOfMemory {
+            self.out_of_memory.store(true, Ordering::Release);
+        }
+        error
+    }
+
+    /// Why the device is lost: wgpu gives one up that has no memory for what it needs itself.
+    fn loss(&self) -> DeviceError {
+        if self.out_of_memory.load(Ordering::Acquire) {
+            DeviceError::OutOfMemory
+        } else {
+            DeviceError::Lost
+        }
     }
 }
 
@@ -370,8 +391,19 @@ impl Device {
         }
         match first {
             None => self.check().map(|()| done),
-            Some(error) => Err(error.into()),
+            Some(error) => Err(self.reports.noted(error)),
         }
+    }
+
+    /// Whether the driver has had no memory for something since the device was opened. What was made before may lack parts.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.reports.out_of_memory.load(Ordering::Acquire)
+    }
+
+    /// Bytes that the driver has given, with what is not in use; 0 where that is not counted.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let report = self.device.generate_allocator_report();
+        report.map_or(0, |report| report.total_reserved_bytes)
     }
 
     /// A shader of ours, without checks of indices and of the length of loops.
@@ -409,7 +441,7 @@ impl Device {
         }));
         let Ok(waited) = waited else {
             self.reports.lost.store(true, Ordering::Release);
-            return Err(DeviceError::Lost);
+            return Err(self.reports.loss());
         };
         self.check()?;
         match waited {
@@ -486,7 +518,7 @@ impl Device {
     /// What the driver reported since the last call.
     pub(crate) fn check(&self) -> Result<(), DeviceError> {
         if self.reports.lost.load(Ordering::Acquire) {
-            return Err(DeviceError::Lost);
+            return Err(self.reports.loss());
         }
         let failed = &self.reports.failed;
         let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);

@@ -30,6 +30,21 @@ pub enum PrepareError {
     /// A kernel is not compiled.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// The driver has no memory for a buffer.
+    #[error(
+        "the driver has no memory for {bytes} bytes of {what}: {held} bytes{} are allocated here",
+        of_device(.memory)
+    )]
+    OutOfMemory {
+        /// The buffer that is refused.
+        what: String,
+        /// Size in bytes.
+        bytes: u64,
+        /// Bytes that the driver had given before.
+        held: u64,
+        /// Bytes of the device's memory, where its driver reports them.
+        memory: Option<u64>,
+    },
     /// Something that must be one buffer is larger than the device's buffers.
     #[error("{what} take {bytes} bytes, the device has buffers of at most {most}")]
     TooLarge {
@@ -52,6 +67,10 @@ pub enum PrepareError {
         /// The device's bound.
         most: u32,
     },
+}
+
+fn of_device(memory: &Option<u64>) -> String {
+    memory.map_or_else(String::new, |memory| format!(" of the device's {memory}"))
 }
 
 /// Rows of a matrix that are in one buffer for each plane.
@@ -323,7 +342,15 @@ pub(crate) fn buffer(
             mapped_at_creation: false,
         })
     });
-    Ok(made?)
+    made.map_err(|error| match error {
+        DeviceError::OutOfMemory => PrepareError::OutOfMemory {
+            what: what.to_owned(),
+            bytes,
+            held: device.held_bytes(),
+            memory: facts.memory_bytes,
+        },
+        error => error.into(),
+    })
 }
 
 /// The two parts of the states of each recurrent layer.

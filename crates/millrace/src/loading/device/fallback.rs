@@ -2,15 +2,15 @@
 //!
 //! The first time that the device fails, it is opened again. When it fails once more within [`BROKEN_TIME`], the model is loaded
 //! for the processor, and streams continue there from their tokens. The engine recovers a device twice within ten minutes, so
-//! the second recovery is the last one that may succeed.
+//! the second recovery is the last one that may succeed. A GPU that the settings name has no processor in reserve.
 
 use super::super::SharedArithmetic;
 use super::super::weights::PackedModel;
 use crate::clock::now;
 use crate::failure::Failure;
 use model::{
-    AdvanceBlock, Ahead, Batch, Capabilities, DeviceFault, Dims, Forward, ForwardError, PageId,
-    Predict,
+    AdvanceBlock, Ahead, Batch, Capabilities, DeviceFault, Dims, ExportPages, Forward,
+    ForwardError, PageId, Predict,
 };
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,17 +34,23 @@ pub(super) fn reported(arithmetic: &ArithmeticNow) -> SharedArithmetic {
     })
 }
 
-/// A model that is computed on a GPU, or on the processor after the GPU failed. Pages are not exported: their format changes
-/// with the device.
+/// The model for the processor, for the time when the GPU is broken.
+struct Reserve {
+    open: OpenModel,
+    arithmetic: ArithmeticNow,
+}
+
+/// A model that is computed on a GPU, or on the processor after the GPU failed.
 pub(super) struct FallbackModel {
     model: Box<dyn Forward>,
-    /// `None` once the processor computes.
-    reserve: Option<OpenModel>,
+    /// `None` once the processor computes, and where it never does.
+    reserve: Option<Reserve>,
+    /// Whether pages are exported: not where the processor may compute later, since their format changes with the device.
+    exports: bool,
     /// Those of the model on the GPU; the engine keeps to them.
     dims: Dims,
     /// When the device was last opened again.
     recovered: Option<Instant>,
-    arithmetic: ArithmeticNow,
 }
 
 impl FallbackModel {
@@ -53,22 +59,35 @@ impl FallbackModel {
         arithmetic: ArithmeticNow,
         reserve: OpenModel,
     ) -> Self {
+        let reserve = Some(Reserve {
+            open: reserve,
+            arithmetic,
+        });
+        Self {
+            reserve,
+            exports: false,
+            ..Self::without_reserve(model)
+        }
+    }
+
+    /// A model that is computed on this GPU or not at all.
+    pub(super) fn without_reserve(model: Box<dyn Forward>) -> Self {
         Self {
             dims: model.dims(),
             model,
-            reserve: Some(reserve),
+            reserve: None,
+            exports: true,
             recovered: None,
-            arithmetic,
         }
     }
 
     /// Takes the model for the processor in place of the one on the GPU.
     fn fall_back(&mut self) -> Result<(), ForwardError> {
         let lost = ForwardError::Device(DeviceFault::Lost);
-        let Some(open) = &self.reserve else {
+        let Some(reserve) = &self.reserve else {
             return Err(lost);
         };
-        let packed = open().map_err(|why| {
+        let packed = (reserve.open)().map_err(|why| {
             tracing::error!("the model cannot be loaded for the processor: {why}");
             lost.clone()
         })?;
@@ -78,11 +97,10 @@ impl FallbackModel {
             return Err(lost);
         }
         tracing::warn!("the GPU failed again: the processor computes the model from now on");
-        let old = std::mem::replace(&mut self.model, model);
-        self.reserve = None;
-        let arithmetic = self.arithmetic.lock();
+        let arithmetic = reserve.arithmetic.lock();
         *arithmetic.unwrap_or_else(PoisonError::into_inner) = packed.arithmetic;
-        release(old);
+        self.reserve = None;
+        release(std::mem::replace(&mut self.model, model));
         Ok(())
     }
 }
@@ -139,9 +157,8 @@ impl Forward for FallbackModel {
 
     fn recover(&mut self) -> Result<(), ForwardError> {
         let now = now();
-        let is_broken = self
-            .recovered
-            .is_some_and(|then| now.saturating_duration_since(then) < BROKEN_TIME);
+        let is_recent = |then| now.saturating_duration_since(then) < BROKEN_TIME;
+        let is_broken = self.reserve.is_some() && self.recovered.is_some_and(is_recent);
         if !is_broken {
             self.recovered = Some(now);
             match self.model.recover() {
@@ -149,10 +166,23 @@ impl Forward for FallbackModel {
                     tracing::warn!("the GPU failed and was opened again: streams continue");
                     return Ok(());
                 }
-                Err(why) => tracing::warn!("the GPU failed and cannot be opened again: {why}"),
+                Err(why) => {
+                    tracing::warn!("the GPU failed and cannot be opened again: {why}");
+                    if self.reserve.is_none() {
+                        return Err(why);
+                    }
+                }
             }
         }
         self.fall_back()
+    }
+
+    fn page_export(&mut self) -> Option<&mut dyn ExportPages> {
+        if self.exports {
+            self.model.page_export()
+        } else {
+            None
+        }
     }
 }
 
@@ -230,7 +260,7 @@ mod tests {
     #[test]
     fn second_failure_within_ten_minutes_moves_to_the_processor() {
         let mut model = fallback(9, DIMS);
-        let arithmetic = reported(&model.arithmetic);
+        let arithmetic = reported(&model.reserve.as_ref().unwrap().arithmetic);
         let is_now = |wanted: &str| arithmetic() == BTreeSet::from([wanted.to_owned()]);
         model.recover().unwrap();
         assert!(model.forward(&Batch::default()).is_err(), "still the GPU");
@@ -249,6 +279,18 @@ mod tests {
         let mut model = fallback(0, DIMS);
         model.recover().unwrap();
         assert!(model.forward(&Batch::default()).is_ok());
+    }
+
+    #[test]
+    fn named_device_is_opened_as_often_as_it_can_be() {
+        let failing = Failing {
+            opens: 3,
+            dims: DIMS,
+        };
+        let mut model = FallbackModel::without_reserve(Box::new(failing));
+        for opens in 0..5 {
+            assert_eq!(model.recover().is_ok(), opens < 3, "{opens}");
+        }
     }
 
     #[test]

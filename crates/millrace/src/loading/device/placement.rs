@@ -32,10 +32,10 @@ enum Refusal {
     Device(#[from] Absent),
     #[error("an encoder is computed on the CPU only")]
     Encoder,
-    #[error("{0}")]
-    Load(#[from] LoadError),
-    #[error("{0}")]
-    Failed(#[from] PrepareError),
+    #[error("{device}: {why}")]
+    Load { device: String, why: LoadError },
+    #[error("{device}: {why}")]
+    Failed { device: String, why: PrepareError },
     #[error("{device} reads {device_gb:.0} GB/s, the processor {processor_gb:.0}")]
     Slow {
         device: String,
@@ -79,6 +79,7 @@ pub(in super::super) fn load_on_gpu(
     let loaded = load(source, (files, adapters, seen), settings, report);
     let model = loaded.map_err(|why| Failure::user(format!("model.device = {choice}: {why}")))?;
     let (bytes, arithmetic) = (model.bytes(), arithmetic(&model, settings));
+    let model = FallbackModel::without_reserve(Box::new(model));
     Ok(Some(packed(bytes, arithmetic, Box::new(model))))
 }
 
@@ -173,6 +174,10 @@ fn load(
         expect_fast(&device)?;
     }
     let (name, driver) = (device.facts().name.clone(), device.facts().driver.clone());
+    let of_device = |why| Refusal::Load {
+        device: format!("{name} ({driver})"),
+        why,
+    };
     let opened = source.open(settings.model.quantize)?;
     if opened.stamps() != files.stamps() {
         return Err(Refusal::Changed);
@@ -180,11 +185,12 @@ fn load(
     let options = gpu_options(files, seen, settings)?;
     let model = load_fitting(
         (&Arc::new(opened), adapters),
-        &Arc::new(device),
+        Arc::new(device),
         options,
         settings,
         report,
-    )?;
+    )
+    .map_err(of_device)?;
     let bytes = model.bytes();
     tracing::info!(
         device = name,
@@ -227,10 +233,11 @@ fn gpu_options(
 }
 
 /// Loads the model. Where `model.kv_mib` does not say how large the KV cache is, its default follows the memory of the
-/// machine, which may be more than the device has: the cache is halved until the model fits.
+/// machine, which may be more than the device has: the cache is halved until the model fits. A device whose driver had no
+/// memory is opened again for that.
 fn load_fitting(
     (files, adapters): (&Arc<ModelFiles>, &[Adapter]),
-    device: &Arc<Device>,
+    mut device: Arc<Device>,
     mut options: gpu::Options,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
@@ -238,7 +245,7 @@ fn load_fitting(
     loop {
         let loaded = gpu::Model::load_adapted(
             (Arc::clone(files), adapters),
-            Arc::clone(device),
+            Arc::clone(&device),
             &options,
             &mut |packed| report(load_progress(packed)),
         );
@@ -249,6 +256,12 @@ fn load_fitting(
                 let context = options.pages * options.page_tokens;
                 options.context_max = options.context_max.map(|most| most.min(context));
                 tracing::debug!("{why}: again with {} pages", options.pages);
+                if device.is_out_of_memory() {
+                    device = match device.reopen() {
+                        Ok(device) => Arc::new(device),
+                        Err(_) => return Err(why.into()),
+                    };
+                }
             }
             done => return done,
         }
@@ -276,7 +289,11 @@ pub(crate) fn selection(choice: DeviceChoice) -> Selection {
 /// Refuses a device that reads memory no faster than the processor.
 fn expect_fast(device: &Device) -> Result<(), Refusal> {
     let begun = now();
-    let device_read = device.read_bandwidth(|| now() - begun)?;
+    let device_read = device.read_bandwidth(|| now() - begun);
+    let device_read = device_read.map_err(|why| Refusal::Failed {
+        device: device.facts().name.clone(),
+        why,
+    })?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let mut pool = Pool::new(processors);
     let Ok(processor_read) = read_bandwidth(Isa::fastest(), &mut pool) else {

@@ -2,18 +2,23 @@
 //!
 //! Promise (Arithmetic): without a driver, with a library that is a stub, an old driver, one that lacks a feature, has small buffers,
 //! refuses, loses the device or computes something else, a model on a named device is refused at start with the reason, and with
-//! `auto` the processor computes it and a line of the log has the reason. No driver ends the process.
+//! `auto` the processor computes it and a line of the log has the reason. No driver ends the process. A model that the driver has no
+//! memory for is refused with the name of the device, the bytes that were asked for and those that it has.
 //! Also held by `gpu/tests/it/faults.rs`.
 
 use super::faulty_driver::FaultyDriver;
 use super::has_device;
-use crate::support::{Folder, Serving, command, stdout, synth};
-use serde_json::{Value as Json, json};
+use crate::support::{Folder, command, millrace, stdout, synth};
 use std::process::Output;
-use testing::wait::wait_until;
 
-/// Tokens of an answer of the synthetic model.
+/// Tokens of an answer.
 const TOKENS: &str = "4";
+
+/// A model whose KV cache may be large.
+const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mini/millrace-mini.gguf");
+
+/// The KV cache of a model that is refused.
+const KV_MIB: u64 = 512;
 
 /// Runs the model on a device with these variables.
 fn run(model: &str, device: &str, variables: &[(&str, String)]) -> Output {
@@ -45,49 +50,65 @@ fn drivers_that_do_not_work_are_named_and_the_processor_computes() {
     let wanted = stdout(&run(&model, "cpu", &[]));
     let no_driver = vec![("VK_DRIVER_FILES", "/nonexistent.json".to_owned())];
     let stub = FaultyDriver::stub("drivers-stub");
-    let mut rows = vec![
-        (
-            "no driver",
-            no_driver,
-            "no device vulkan: no driver reports one",
-        ),
-        (
-            "stub",
-            stub.variables().to_vec(),
-            "no device vulkan: no driver reports one",
-        ),
-    ];
-    let faults = [
-        ("instance", "no device vulkan: no driver reports one"),
-        ("old", "no device vulkan: no driver reports one"),
-        ("few", "64 bytes of immediates, 128 are needed"),
-        ("refuses", "the driver of"),
-        ("small", "does not fit"),
-        ("lost", "is lost"),
-        ("wrong", "fails its check on this device"),
-    ];
-    let drivers = faults.map(|(fault, said)| {
-        let driver = FaultyDriver::new(
-            &format!("drivers-{fault}"),
-            &format!("discrete fast {fault}"),
-        );
-        (fault, driver, said)
-    });
-    for (fault, driver, said) in &drivers {
-        let mut variables = driver.variables().to_vec();
-        // A cache of this size is not made smaller until it fits.
-        variables.push(("MILLRACE_MODEL_KV_MIB", "64".to_owned()));
-        rows.push((fault, variables, said));
+    const NONE: [&str; 1] = ["no device vulkan: no driver reports one"];
+    for (name, variables) in [
+        ("no driver", no_driver),
+        ("stub", stub.variables().to_vec()),
+    ] {
+        check_fault(&model, (name, &variables, &NONE), &wanted);
     }
-    for (name, variables, said) in rows {
-        check_fault(&model, (name, &variables, said), &wanted);
+    for (fault, said) in [
+        ("instance", NONE),
+        ("old", NONE),
+        ("few", ["64 bytes of immediates, 128 are needed"]),
+        ("refuses", ["the driver of"]),
+        ("small", ["does not fit"]),
+        ("lost", ["is lost"]),
+        ("wrong", ["fails its check on this device"]),
+    ] {
+        check_driver(&model, (fault, &said), &wanted);
     }
+}
+
+#[test]
+fn models_that_the_driver_has_no_memory_for_are_refused_with_the_numbers() {
+    if !has_device() {
+        return;
+    }
+    let wanted = stdout(&run(MODEL, "cpu", &[]));
+    let name = device_name();
+    let refused = [
+        "the driver has no memory for ",
+        " bytes of ",
+        " are allocated here",
+        " MiB of weights",
+    ];
+    check_driver(
+        MODEL,
+        ("memory=1", &["the driver of", "refuses", "memory"]),
+        &wanted,
+    );
+    for fault in ["memory=64", "memory=128"] {
+        check_driver(MODEL, (fault, &[&[&*name], &refused[..]].concat()), &wanted);
+    }
+    let uploads = [&*name, "the device is out of memory", " MiB of weights"];
+    check_driver(MODEL, ("uploads", &uploads), &wanted);
+}
+
+/// As [`check_fault`], with a driver that has this fault.
+fn check_driver(model: &str, (fault, said): (&str, &[&str]), wanted: &str) {
+    let faults = format!("discrete fast {fault}");
+    let driver = FaultyDriver::new(&format!("drivers-{fault}"), &faults);
+    let mut variables = driver.variables().to_vec();
+    // A cache of this size is not made smaller until it fits.
+    variables.push(("MILLRACE_MODEL_KV_MIB", KV_MIB.to_string()));
+    check_fault(model, (fault, &variables, said), wanted);
 }
 
 /// Runs the model on a device that is asked for by name, which is an error, and on one that is chosen.
 fn check_fault(
     model: &str,
-    (name, variables, said): (&str, &[(&str, String)], &str),
+    (name, variables, said): (&str, &[(&str, String)], &[&str]),
     wanted: &str,
 ) {
     let refused = run(model, "vulkan", variables);
@@ -96,10 +117,8 @@ fn check_fault(
     let error = log
         .lines()
         .find(|line| line.contains("model.device = vulkan: "));
-    assert!(
-        error.is_some_and(|line| line.contains(said)),
-        "{name}: {log}"
-    );
+    let says = |line: &str| said.iter().all(|part| line.contains(part));
+    assert!(error.is_some_and(says), "{name}: {log}");
     let computed = run(model, "auto", variables);
     let log = String::from_utf8_lossy(&computed.stderr).into_owned();
     assert_eq!(stdout(&computed), wanted, "{name}");
@@ -111,88 +130,40 @@ fn check_fault(
     assert!(has_reason && lines.next().is_none(), "{name}: {log}");
 }
 
-/// Tokens of an answer that is long enough to lose a device in it.
-const LONG: u64 = 600;
-
-/// Starts a server with the built-in model on a device that fails on request.
-fn serve(driver: &FaultyDriver, device: &str, log: std::fs::File) -> Serving {
-    let args = ["serve", "--bind", "127.0.0.1:0", "--device", device];
-    let variables = driver.variables();
-    let variables = variables
-        .each_ref()
-        .map(|(name, value)| (*name, value.as_str()));
-    Serving::start_with(&args, &variables, log)
+/// The name and the driver of the first device of Vulkan.
+fn device_name() -> String {
+    let doctor = stdout(&millrace(&["doctor"]));
+    let (_, name) = doctor.split_once("vulkan:0 is ").unwrap();
+    let (name, _) = name.split_once("), ").unwrap();
+    format!("{name})")
 }
 
-/// The value of a metric, with its labels.
-fn metric(serving: &Serving, name: &str) -> f64 {
-    let metrics = serving.get("/metrics");
-    let mut values = metrics.lines().filter_map(|line| line.strip_prefix(name));
-    let value = values.next().unwrap_or_else(|| panic!("no {name}"));
-    value.trim().parse().unwrap()
+/// The log's number behind these words.
+fn number(log: &str, words: &str) -> u64 {
+    let (_, rest) = log
+        .split_once(words)
+        .unwrap_or_else(|| panic!("no {words}: {log}"));
+    let end = rest.find(|c: char| !c.is_ascii_digit());
+    rest[..end.unwrap_or(rest.len())].parse().unwrap()
 }
 
-/// The text of a long answer, or the error.
-fn answer(serving: &Serving) -> Result<String, Json> {
-    let body = json!({"messages": [{"role": "user", "content": "Tell me a long story."}], "max_tokens": LONG,
-        "ignore_eos": true, "temperature": 0});
-    let reply = serving.post("/v1/chat/completions", &body.to_string());
-    let body = reply.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    let value: Json = serde_json::from_str(body).unwrap_or_else(|why| panic!("{why}: {reply}"));
-    match value["usage"]["completion_tokens"].as_u64() {
-        Some(tokens) => assert_eq!(tokens, LONG, "{value}"),
-        None => return Err(value),
-    }
-    let text = value["choices"][0]["message"].to_string();
-    Ok(text)
-}
-
-/// An answer during which the device is lost.
-fn answer_in_loss(serving: &Serving, driver: &FaultyDriver) -> Result<String, Json> {
-    let before = metric(serving, "millrace_device_faults_total ");
-    std::thread::scope(|scope| {
-        let answer = scope.spawn(|| answer(serving));
-        wait_until("tokens are computed", || {
-            metric(serving, "millrace_sequences{state=\"running\"} ") > 0.0
-        });
-        driver.lose();
-        wait_until("the device is lost", || {
-            metric(serving, "millrace_device_faults_total ") > before
-        });
-        answer.join().unwrap()
-    })
-}
-
-/// Promise (Arithmetic): an answer during which the device is lost has the text of one that was not disturbed; the second loss
-/// within ten minutes moves a model of `auto` to the processor, and the third ends the streams of a named device.
 #[test]
-fn streams_outlive_the_loss_of_their_device() {
+fn cache_is_halved_until_the_driver_has_memory_for_it() {
     if !has_device() {
         return;
     }
-    let folder = Folder::new("device-lost");
-    for device in ["vulkan", "auto"] {
-        let driver = FaultyDriver::new(&format!("device-lost-{device}"), "discrete fast");
-        let path = folder.0.join(format!("{device}.log"));
-        let serving = serve(&driver, device, std::fs::File::create(&path).unwrap());
-        let log = || std::fs::read_to_string(&path).unwrap();
-        assert!(log().contains("loaded to the GPU"), "{}", log());
-        let wanted = answer(&serving).unwrap();
-        assert_eq!(answer_in_loss(&serving, &driver).as_ref(), Ok(&wanted));
-        let second = answer_in_loss(&serving, &driver).unwrap();
-        if device == "vulkan" {
-            assert_eq!(second, wanted);
-            let third = answer_in_loss(&serving, &driver).unwrap_err();
-            assert_eq!(third["error"]["code"], "device_failed", "{third}");
-        } else {
-            // The tokens after the loss are the processor's.
-            assert!(
-                log().contains("the processor computes the model from now on"),
-                "{}",
-                log()
-            );
-            assert!(answer(&serving).is_ok());
-        }
-        assert!(serving.terminate().success());
+    let mut sizes = Vec::new();
+    for memory_mib in [1 << 20, 400, 300] {
+        let driver = FaultyDriver::new("drivers-halved", &format!("memory={memory_mib}"));
+        let ran = run(MODEL, "vulkan", &driver.variables());
+        let log = String::from_utf8_lossy(&ran.stderr).into_owned();
+        let kv_mib = number(&log, " kv_mib=");
+        assert!(ran.status.success() && kv_mib < memory_mib, "{log}");
+        sizes.push((stdout(&ran), kv_mib));
     }
+    let [(all, large), (most, less), (few, least)] = &sizes[..] else {
+        panic!("{sizes:?}")
+    };
+    assert!(large > less && less > least, "{sizes:?}");
+    assert!(all == most && most == few, "{sizes:?}");
 }

@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 pub(crate) struct FaultyDriver {
     library: PathBuf,
     faults: String,
-    /// A file that loses the device once.
-    loses: Folder,
+    /// Files that ask for faults.
+    requests: Folder,
 }
 
 impl FaultyDriver {
@@ -21,7 +21,7 @@ impl FaultyDriver {
         Self {
             library: library.clone(),
             faults: faults.to_owned(),
-            loses: Folder::new(name),
+            requests: Folder::new(name),
         }
     }
 
@@ -38,17 +38,32 @@ impl FaultyDriver {
         [
             ("LD_LIBRARY_PATH", self.library.display().to_string()),
             ("VULKAN_FAULTS", self.faults.clone()),
-            ("VULKAN_LOSES", self.file().display().to_string()),
+            ("VULKAN_REQUESTS", self.requests.0.display().to_string()),
         ]
     }
 
     /// Loses the device that is open with its next submit.
     pub(crate) fn lose(&self) {
-        std::fs::write(self.file(), "").unwrap();
+        self.ask("lose");
     }
 
-    fn file(&self) -> PathBuf {
-        self.loses.0.join("lose")
+    /// Refuses the next buffer for lack of memory.
+    pub(crate) fn refuse(&self) {
+        self.ask("refuse");
+    }
+
+    /// Has no memory until [`Self::empty`].
+    pub(crate) fn fill(&self) {
+        self.ask("full");
+    }
+
+    /// Has memory again.
+    pub(crate) fn empty(&self) {
+        std::fs::remove_file(self.requests.0.join("full")).unwrap();
+    }
+
+    fn ask(&self, fault: &str) {
+        std::fs::write(self.requests.0.join(fault), "").unwrap();
     }
 }
 
@@ -64,7 +79,9 @@ fn compiled(name: &str, source: Option<&str>) -> PathBuf {
     // Test programs may run at the same time: each has a file of its own until it is whole.
     let made = folder.join(format!("made-{}", std::process::id()));
     let mut compiler = Command::new("cc");
-    compiler.args(["-shared", "-fPIC", "-x", "c", &source, "-ldl", "-o"]);
+    compiler.args([
+        "-shared", "-fPIC", "-pthread", "-x", "c", &source, "-ldl", "-o",
+    ]);
     let status = compiler.arg(&made).status().expect("a compiler");
     assert!(status.success(), "{source}");
     std::fs::rename(made, folder.join("libvulkan.so.1")).unwrap();

@@ -9,16 +9,24 @@
 //   wrong         no kernel does anything
 //   small         buffers of kernels have at most 4 MiB
 //   lost          the device is lost with the first submit
+//   memory=MIB    there is no memory beyond so many MiB
+//   uploads       there is no memory for long buffers from which the host's bytes are copied
 //
-// Each time that the file VULKAN_LOSES is there, it is removed and the open device is lost.
+// Files in the folder VULKAN_REQUESTS ask for faults while the program runs:
+//
+//   lose          is removed, and the open device is lost
+//   refuse        is removed, and there is no memory for one buffer
+//   full          while it is there, there is no memory
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { INITIALIZATION_FAILED = -3, DEVICE_LOST = -4, DISCRETE = 2, READ_BLOCKS = 4096 };
+enum { OUT_OF_MEMORY = -2, INITIALIZATION_FAILED = -3, DEVICE_LOST = -4, DISCRETE = 2, READ_BLOCKS = 4096, COPIED_FROM = 1, LONG = 1 << 16 };
 
 typedef void (*Function)(void);
 typedef Function (*Lookup)(void *, const char *);
@@ -42,12 +50,33 @@ static int has(const char *fault) {
     return faults && strstr(faults, fault);
 }
 
+// The first fields of VkMemoryAllocateInfo and VkBufferCreateInfo.
+struct Allocation {
+    uint32_t type;
+    const void *next;
+    uint64_t bytes;
+};
+struct Buffer {
+    uint32_t type;
+    const void *next;
+    uint32_t flags;
+    uint64_t bytes;
+    uint32_t usage;
+};
+
 static Lookup real_of_instance, real_of_device;
 static int lost;
 
+// Whether a file asks for a fault; it is removed if the fault is wanted once.
+static int asked(const char *request, int once) {
+    const char *folder = getenv("VULKAN_REQUESTS");
+    char path[4096];
+    if (!folder || snprintf(path, sizeof path, "%s/%s", folder, request) >= (int)sizeof path) return 0;
+    return (once ? unlink(path) : access(path, F_OK)) == 0;
+}
+
 static int is_lost(void) {
-    const char *path = getenv("VULKAN_LOSES");
-    if (has("lost") || (path && unlink(path) == 0)) lost = 1;
+    if (has("lost") || asked("lose", 1)) lost = 1;
     return lost;
 }
 
@@ -100,6 +129,50 @@ static int submit(void *queue, uint32_t count, const void *submits, void *fence)
     return is_lost() ? DEVICE_LOST : real_submit(queue, count, submits, fence);
 }
 
+// The memory that the driver has given.
+static struct {
+    uint64_t memory, bytes;
+} given[4096];
+static uint64_t given_bytes;
+static pthread_mutex_t given_lock = PTHREAD_MUTEX_INITIALIZER;
+
+// Takes bytes away from memory that is given back, or notes those of memory that is given.
+static void note(uint64_t from, uint64_t to, uint64_t bytes) {
+    pthread_mutex_lock(&given_lock);
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        if (given[i].memory == from) {
+            given_bytes += bytes - given[i].bytes;
+            given[i].memory = to;
+            given[i].bytes = bytes;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&given_lock);
+}
+
+static int (*real_allocate)(void *, const struct Allocation *, const void *, uint64_t *);
+static int allocate(void *device, const struct Allocation *info, const void *memory, uint64_t *out) {
+    const char *faults = getenv("VULKAN_FAULTS"), *most = faults ? strstr(faults, "memory=") : NULL;
+    if (asked("full", 0)) return OUT_OF_MEMORY;
+    if (most && given_bytes + info->bytes > strtoull(most + strlen("memory="), NULL, 10) << 20) return OUT_OF_MEMORY;
+    int result = real_allocate(device, info, memory, out);
+    if (result == 0) note(0, *out, info->bytes);
+    return result;
+}
+
+static void (*real_release)(void *, uint64_t, const void *);
+static void release(void *device, uint64_t memory, const void *allocator) {
+    if (memory) note(memory, 0, 0);
+    real_release(device, memory, allocator);
+}
+
+static int (*real_create_buffer)(void *, const struct Buffer *, const void *, uint64_t *);
+static int create_buffer(void *device, const struct Buffer *info, const void *memory, uint64_t *out) {
+    int is_upload = info->usage == COPIED_FROM && info->bytes >= LONG;
+    if (asked("full", 0) || asked("refuse", 1) || (has("uploads") && is_upload)) return OUT_OF_MEMORY;
+    return real_create_buffer(device, info, memory, out);
+}
+
 static Function device_function(void *device, const char *name);
 
 static const struct {
@@ -115,6 +188,9 @@ static const struct {
     {"vkGetDeviceProcAddr", &real_of_device, device_function},
     {"vkCmdDispatch", &real_dispatch, dispatch},
     {"vkQueueSubmit", &real_submit, submit},
+    {"vkAllocateMemory", &real_allocate, allocate},
+    {"vkFreeMemory", &real_release, release},
+    {"vkCreateBuffer", &real_create_buffer, create_buffer},
 };
 
 // Ours in place of a function of the driver.

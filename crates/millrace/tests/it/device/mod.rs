@@ -7,6 +7,8 @@
 #[cfg(target_os = "linux")]
 mod drivers;
 #[cfg(target_os = "linux")]
+mod failures;
+#[cfg(target_os = "linux")]
 pub(crate) mod faulty_driver;
 
 use crate::images;
