@@ -3,16 +3,21 @@
 // of few rows. A line with `$h` stands for one line for each value below H.
 
 // section common
+const TILE_THREADS: u32 = 128u;
 const TILE_OUTPUTS: u32 = 64u;
 const TILE_ROWS: u32 = 32u * H;
 const TILE_UNITS: u32 = 2u;
-const TILE_INPUTS: u32 = 32u;
+// Vectors of four inputs of a tile, and between two outputs or rows in workgroup memory: one more, so that threads which read
+// those of outputs or rows next to each other meet in no memory bank.
+const QUADS: u32 = 8u;
+const PITCH: u32 = 9u;
 
-// By input, then output or row.
-var<workgroup> weight_tile: array<vec4<f32>, TILE_INPUTS * TILE_OUTPUTS / 4u>;
-var<workgroup> x_tile: array<vec4<f32>, TILE_INPUTS * TILE_ROWS / 4u>;
+var<workgroup> weight_tile: array<vec4<f32>, TILE_OUTPUTS * PITCH>;
+var<workgroup> x_tile: array<vec4<f32>, TILE_ROWS * PITCH>;
+// Where the inputs of each row begin.
+var<workgroup> begins: array<u32, TILE_ROWS>;
 
-// Four outputs of each of four rows.
+// Four outputs, 16 apart, of each of four rows, 8 apart.
 struct Sums {
   a: vec4<f32>,
   b: vec4<f32>,
@@ -24,7 +29,25 @@ struct TileSums {
   part_$h: Sums,
 }
 
-fn with_products(sums: Sums, w: vec4<f32>, v: vec4<f32>) -> Sums {
+// Four inputs of four outputs or rows.
+struct Quads {
+  a: vec4<f32>,
+  b: vec4<f32>,
+  c: vec4<f32>,
+  d: vec4<f32>,
+}
+
+fn weights_at(output: u32, quad: u32) -> Quads {
+  let at = output * PITCH + quad;
+  return Quads(weight_tile[at], weight_tile[at + 16u * PITCH], weight_tile[at + 32u * PITCH], weight_tile[at + 48u * PITCH]);
+}
+
+fn x_at(row: u32, quad: u32) -> Quads {
+  let at = row * PITCH + quad;
+  return Quads(x_tile[at], x_tile[at + 8u * PITCH], x_tile[at + 16u * PITCH], x_tile[at + 24u * PITCH]);
+}
+
+fn with_input(sums: Sums, w: vec4<f32>, v: vec4<f32>) -> Sums {
   return Sums(
     fma(vec4<f32>(v.x), w, sums.a),
     fma(vec4<f32>(v.y), w, sums.b),
@@ -33,100 +56,90 @@ fn with_products(sums: Sums, w: vec4<f32>, v: vec4<f32>) -> Sums {
   );
 }
 
-fn store_weights(input: u32, output: u32, w: vec4<f32>) {
-  for (var i = 0u; i < 4u; i++) {
-    weight_tile[(input + i) * (TILE_OUTPUTS / 4u) + output / 4u][output % 4u] = w[i];
-  }
-}
-
-fn store_x(input: u32, row: u32, v: vec4<f32>) {
-  for (var i = 0u; i < 4u; i++) {
-    x_tile[(input + i) * (TILE_ROWS / 4u) + row / 4u][row % 4u] = v[i];
-  }
+fn with_products(sums: Sums, w: Quads, v: Quads) -> Sums {
+  var next = with_input(sums, vec4<f32>(w.a.x, w.b.x, w.c.x, w.d.x), vec4<f32>(v.a.x, v.b.x, v.c.x, v.d.x));
+  next = with_input(next, vec4<f32>(w.a.y, w.b.y, w.c.y, w.d.y), vec4<f32>(v.a.y, v.b.y, v.c.y, v.d.y));
+  next = with_input(next, vec4<f32>(w.a.z, w.b.z, w.c.z, w.d.z), vec4<f32>(v.a.z, v.b.z, v.c.z, v.d.z));
+  return with_input(next, vec4<f32>(w.a.w, w.b.w, w.c.w, w.d.w), vec4<f32>(v.a.w, v.b.w, v.c.w, v.d.w));
 }
 
 // `first` and `last` are rows of the matrix.
 fn load_weights(first: u32, last: u32, first_unit: u32, lid: u32) {
   let output = lid % TILE_OUTPUTS;
   let within = lid / TILE_OUTPUTS;
-  let input = within * 16u;
-  if (first_unit + within < p.units) {
-    let w = unit(min(first + output, last), first_unit + within);
-    let scale = vec4<f32>(w.scale);
-    let shift = vec4<f32>(w.shift);
-    store_weights(input, output, fma(w.a, scale, shift));
-    store_weights(input + 4u, output, fma(w.b, scale, shift));
-    store_weights(input + 8u, output, fma(w.c, scale, shift));
-    store_weights(input + 12u, output, fma(w.d, scale, shift));
-  } else {
-    for (var i = 0u; i < 16u; i += 4u) {
-      store_weights(input + i, output, vec4<f32>(0.0));
-    }
+  let is_inside = first_unit + within < p.units;
+  let w = unit(min(first + output, last), min(first_unit + within, p.units - 1u));
+  let scale = vec4<f32>(w.scale);
+  let shift = vec4<f32>(w.shift);
+  let none = vec4<f32>(0.0);
+  let at = output * PITCH + within * 4u;
+  weight_tile[at] = select(none, fma(w.a, scale, shift), is_inside);
+  weight_tile[at + 1u] = select(none, fma(w.b, scale, shift), is_inside);
+  weight_tile[at + 2u] = select(none, fma(w.c, scale, shift), is_inside);
+  weight_tile[at + 3u] = select(none, fma(w.d, scale, shift), is_inside);
+}
+
+// Vectors of four inputs, eight of a row by threads next to each other.
+fn load_x(first_unit: u32, lid: u32) {
+  let quad = lid % QUADS;
+  for (var row = lid / QUADS; row < TILE_ROWS; row += TILE_THREADS / QUADS) {
+    let is_inside = first_unit + quad / 4u < p.units;
+    let at = begins[row] + select(0u, first_unit * 4u + quad, is_inside);
+    x_tile[row * PITCH + quad] = select(vec4<f32>(0.0), x[at], is_inside);
   }
 }
 
-// `begin` is where the inputs of the thread's row begin: that of number `lid % TILE_ROWS` of the tile.
-fn load_x(begin: u32, first_unit: u32, lid: u32) {
-  let within = lid / TILE_ROWS;
-  if (within >= TILE_UNITS) {
-    return;
-  }
-  let at = begin + (first_unit + within) * 4u;
-  for (var i = 0u; i < 4u; i++) {
-    var v = vec4<f32>(0.0);
-    if (first_unit + within < p.units) {
-      v = x[at + i];
-    }
-    store_x(within * 16u + i * 4u, lid % TILE_ROWS, v);
-  }
-}
-
-// The sums of a thread, whose outputs, and rows within each 32, begin at four times these numbers.
-fn tile_sums(first: u32, last: u32, begin: u32, outputs: u32, rows: u32, lid: u32) -> TileSums {
+// The sums of a thread, whose first output, and first row in each 32, these are. `begins` were stored before.
+fn tile_sums(first: u32, last: u32, output: u32, row: u32, lid: u32) -> TileSums {
   let none = Sums(vec4<f32>(0.0), vec4<f32>(0.0), vec4<f32>(0.0), vec4<f32>(0.0));
   var sums: TileSums;
   sums.part_$h = none;
+  workgroupBarrier();
   for (var first_unit = 0u; first_unit < p.units; first_unit += TILE_UNITS) {
     load_weights(first, last, first_unit, lid);
-    load_x(begin, first_unit, lid);
+    load_x(first_unit, lid);
     workgroupBarrier();
-    for (var input = 0u; input < TILE_INPUTS; input++) {
-      let w = weight_tile[input * (TILE_OUTPUTS / 4u) + outputs];
-      let v_$h = x_tile[input * (TILE_ROWS / 4u) + 8u * $hu + rows];
-      sums.part_$h = with_products(sums.part_$h, w, v_$h);
+    for (var quad = 0u; quad < rolled(QUADS); quad++) {
+      let w = weights_at(output, quad);
+      sums.part_$h = with_products(sums.part_$h, w, x_at(32u * $hu + row, quad));
     }
     workgroupBarrier();
   }
   return sums;
 }
 
+// Stores the sums of 32 rows in place of the weights: four outputs of a row, 16 apart, in a vector.
+fn store_sums(sums: Sums, output: u32, row: u32) {
+  weight_tile[row * 16u + output] = sums.a;
+  weight_tile[(row + 8u) * 16u + output] = sums.b;
+  weight_tile[(row + 16u) * 16u + output] = sums.c;
+  weight_tile[(row + 24u) * 16u + output] = sums.d;
+}
+
+fn stored_sum(row: u32, output: u32) -> f32 {
+  return weight_tile[row * 16u + output % 16u][output / 16u];
+}
+
 // section matmul
-fn write_row(row: u32, first_output: u32, sums: vec4<f32>) {
-  for (var i = 0u; i < 4u; i++) {
-    write_output(row, first_output + i, sums[i]);
-  }
-}
-
-fn write_rows(row: u32, first_output: u32, sums: Sums) {
-  write_row(row, first_output, sums.a);
-  write_row(row + 1u, first_output, sums.b);
-  write_row(row + 2u, first_output, sums.c);
-  write_row(row + 3u, first_output, sums.d);
-}
-
-@compute @workgroup_size(128)
+@compute @workgroup_size(TILE_THREADS)
 fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
   let block = of_dispatch(own_block);
   prepare(lid);
   let first_output = (block.x + block.z * BLOCKS_X) * TILE_OUTPUTS;
   let first_row = block.y * TILE_ROWS;
-  let outputs = lid % 16u;
-  let rows = lid / 16u;
-  let begin = p.x_at + min(first_row + lid % TILE_ROWS, p.batch.rows - 1u) * p.x_row;
-  let sums = tile_sums(first_output, p.outputs - 1u, begin, outputs, rows, lid);
-  let row = first_row + rows * 4u;
-  let output = first_output + outputs * 4u;
-  write_rows(row + 32u * $hu, output, sums.part_$h);
+  if (lid < TILE_ROWS) {
+    begins[lid] = p.x_at + min(first_row + lid, p.batch.rows - 1u) * p.x_row;
+  }
+  let sums = tile_sums(first_output, p.outputs - 1u, lid % 16u, lid / 16u, lid);
+  for (var part = 0u; part < rolled(H); part++) {
+    workgroupBarrier();
+    if (part == $hu) { store_sums(sums.part_$h, lid % 16u, lid / 16u); }
+    workgroupBarrier();
+    for (var row = lid / TILE_OUTPUTS; row < rolled(32u); row += TILE_THREADS / TILE_OUTPUTS) {
+      let output = lid % TILE_OUTPUTS;
+      write_output(first_row + part * 32u + row, first_output + output, stored_sum(row, output));
+    }
+  }
 }
 
 // section sort
@@ -240,25 +253,17 @@ var<immediate> p: P;
 @group(0) @binding(5) var<storage, read> order: array<u32>;
 @group(0) @binding(6) var<storage, read_write> out: array<f32>;
 
-fn write_choice(place: u32, end: u32, bias: u32, first_output: u32, sums: vec4<f32>) {
-  if (place >= end) {
-    return;
-  }
+fn write_choice(place: u32, bias: u32, output: u32, sum: f32) {
   let choice = order[p.sorted_at + place];
   let at = p.out_at + choice / p.used * p.out_row + choice % p.used * p.out_stride;
-  for (var i = 0u; i < 4u; i++) {
-    let output = first_output + i;
-    if (output < p.outputs) {
-      var value = sums[i];
-      if (bias != NONE) {
-        value += vectors[bias + output];
-      }
-      out[at + output] = value;
-    }
+  var value = sum;
+  if (bias != NONE) {
+    value += vectors[bias + output];
   }
+  out[at + output] = value;
 }
 
-@compute @workgroup_size(128)
+@compute @workgroup_size(TILE_THREADS)
 fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
   let block = of_dispatch(own_block);
   prepare(lid);
@@ -271,19 +276,22 @@ fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_i
     return;
   }
   let first = order[tile + 1u];
-  let end = first + order[tile + 2u];
+  let rows = order[tile + 2u];
   let first_output = block.x * TILE_OUTPUTS;
-  let outputs = lid % 16u;
-  let rows = lid / 16u;
-  let choice = order[p.sorted_at + min(first + lid % TILE_ROWS, end - 1u)];
-  let begin = p.x_at + choice / p.used * p.x_row + choice % p.used * p.x_stride;
+  if (lid < TILE_ROWS) {
+    let choice = order[p.sorted_at + first + min(lid, rows - 1u)];
+    begins[lid] = p.x_at + choice / p.used * p.x_row + choice % p.used * p.x_stride;
+  }
   let weights = expert * p.outputs;
-  let sums = tile_sums(weights + first_output, weights + p.outputs - 1u, begin, outputs, rows, lid).part_0;
+  let sums = tile_sums(weights + first_output, weights + p.outputs - 1u, lid % 16u, lid / 16u, lid);
   let bias = select(p.bias + expert * p.outputs, NONE, p.bias == NONE);
-  let place = first + rows * 4u;
-  let output = first_output + outputs * 4u;
-  write_choice(place, end, bias, output, sums.a);
-  write_choice(place + 1u, end, bias, output, sums.b);
-  write_choice(place + 2u, end, bias, output, sums.c);
-  write_choice(place + 3u, end, bias, output, sums.d);
+  store_sums(sums.part_0, lid % 16u, lid / 16u);
+  workgroupBarrier();
+  let output = lid % TILE_OUTPUTS;
+  if (first_output + output >= p.outputs) {
+    return;
+  }
+  for (var row = lid / TILE_OUTPUTS; row < min(rows, TILE_ROWS); row += TILE_THREADS / TILE_OUTPUTS) {
+    write_choice(first + row, bias, first_output + output, stored_sum(row, output));
+  }
 }
