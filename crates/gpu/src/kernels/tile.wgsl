@@ -1,6 +1,6 @@
 // Products of many rows: a workgroup computes 64 outputs of 32 H rows, 32 inputs at a time in workgroup memory; each thread four
 // outputs of four rows in each 32. The inputs are summed in order, whatever H is, which is another order than that of products
-// of few rows. A line with `$h` stands for one line for each value below H.
+// of few rows.
 
 // section common
 const TILE_THREADS: u32 = 128u;
@@ -16,52 +16,6 @@ var<workgroup> weight_tile: array<vec4<f32>, TILE_OUTPUTS * PITCH>;
 var<workgroup> x_tile: array<vec4<f32>, TILE_ROWS * PITCH>;
 // Where the inputs of each row begin.
 var<workgroup> begins: array<u32, TILE_ROWS>;
-
-// Four outputs, 16 apart, of each of four rows, 8 apart.
-struct Sums {
-  a: vec4<f32>,
-  b: vec4<f32>,
-  c: vec4<f32>,
-  d: vec4<f32>,
-}
-
-struct TileSums {
-  part_$h: Sums,
-}
-
-// Four inputs of four outputs or rows.
-struct Quads {
-  a: vec4<f32>,
-  b: vec4<f32>,
-  c: vec4<f32>,
-  d: vec4<f32>,
-}
-
-fn weights_at(output: u32, quad: u32) -> Quads {
-  let at = output * PITCH + quad;
-  return Quads(weight_tile[at], weight_tile[at + 16u * PITCH], weight_tile[at + 32u * PITCH], weight_tile[at + 48u * PITCH]);
-}
-
-fn x_at(row: u32, quad: u32) -> Quads {
-  let at = row * PITCH + quad;
-  return Quads(x_tile[at], x_tile[at + 8u * PITCH], x_tile[at + 16u * PITCH], x_tile[at + 24u * PITCH]);
-}
-
-fn with_input(sums: Sums, w: vec4<f32>, v: vec4<f32>) -> Sums {
-  return Sums(
-    fma(vec4<f32>(v.x), w, sums.a),
-    fma(vec4<f32>(v.y), w, sums.b),
-    fma(vec4<f32>(v.z), w, sums.c),
-    fma(vec4<f32>(v.w), w, sums.d),
-  );
-}
-
-fn with_products(sums: Sums, w: Quads, v: Quads) -> Sums {
-  var next = with_input(sums, vec4<f32>(w.a.x, w.b.x, w.c.x, w.d.x), vec4<f32>(v.a.x, v.b.x, v.c.x, v.d.x));
-  next = with_input(next, vec4<f32>(w.a.y, w.b.y, w.c.y, w.d.y), vec4<f32>(v.a.y, v.b.y, v.c.y, v.d.y));
-  next = with_input(next, vec4<f32>(w.a.z, w.b.z, w.c.z, w.d.z), vec4<f32>(v.a.z, v.b.z, v.c.z, v.d.z));
-  return with_input(next, vec4<f32>(w.a.w, w.b.w, w.c.w, w.d.w), vec4<f32>(v.a.w, v.b.w, v.c.w, v.d.w));
-}
 
 // `first` and `last` are rows of the matrix.
 fn load_weights(first: u32, last: u32, first_unit: u32, lid: u32) {
@@ -82,38 +36,51 @@ fn load_weights(first: u32, last: u32, first_unit: u32, lid: u32) {
 // Vectors of four inputs, eight of a row by threads next to each other.
 fn load_x(first_unit: u32, lid: u32) {
   let quad = lid % QUADS;
-  for (var row = lid / QUADS; row < TILE_ROWS; row += TILE_THREADS / QUADS) {
-    let is_inside = first_unit + quad / 4u < p.units;
-    let at = begins[row] + select(0u, first_unit * 4u + quad, is_inside);
-    x_tile[row * PITCH + quad] = select(vec4<f32>(0.0), x[at], is_inside);
-  }
+  // each i below LOADS
+  let row = lid / QUADS + i * (TILE_THREADS / QUADS);
+  let is_inside = first_unit + quad / 4u < p.units;
+  let at = begins[row] + select(0u, first_unit * 4u + quad, is_inside);
+  x_tile[row * PITCH + quad] = select(vec4<f32>(0.0), x[at], is_inside);
+  // end
 }
 
-// The sums of a thread, whose first output, and first row in each 32, these are. `begins` were stored before.
-fn tile_sums(first: u32, last: u32, output: u32, row: u32, lid: u32) -> TileSums {
-  let none = Sums(vec4<f32>(0.0), vec4<f32>(0.0), vec4<f32>(0.0), vec4<f32>(0.0));
-  var sums: TileSums;
-  sums.part_$h = none;
+// Sums of a thread: four outputs, 16 apart, of each of its rows, 8 apart.
+struct Sums {
+  rows: array<vec4<f32>, SUMS>,
+}
+
+// The sums of a thread, whose first output and first row these are. `begins` were stored before.
+fn tile_sums(first: u32, last: u32, output: u32, row: u32, lid: u32) -> Sums {
+  var sums: Sums;
   workgroupBarrier();
   for (var first_unit = 0u; first_unit < p.units; first_unit += TILE_UNITS) {
     load_weights(first, last, first_unit, lid);
     load_x(first_unit, lid);
     workgroupBarrier();
     for (var quad = 0u; quad < rolled(QUADS); quad++) {
-      let w = weights_at(output, quad);
-      sums.part_$h = with_products(sums.part_$h, w, x_at(32u * $hu + row, quad));
+      var w: array<vec4<f32>, 4>;
+      // every o below 4
+      w[o] = weight_tile[(16u * o + output) * PITCH + quad];
+      // end
+      // every i below SUMS
+      let v = x_tile[(8u * i + row) * PITCH + quad];
+      var sum = sums.rows[i];
+      sum = fma(vec4<f32>(v.x), vec4<f32>(w[0].x, w[1].x, w[2].x, w[3].x), sum);
+      sum = fma(vec4<f32>(v.y), vec4<f32>(w[0].y, w[1].y, w[2].y, w[3].y), sum);
+      sum = fma(vec4<f32>(v.z), vec4<f32>(w[0].z, w[1].z, w[2].z, w[3].z), sum);
+      sums.rows[i] = fma(vec4<f32>(v.w), vec4<f32>(w[0].w, w[1].w, w[2].w, w[3].w), sum);
+      // end
     }
     workgroupBarrier();
   }
   return sums;
 }
 
-// Stores the sums of 32 rows in place of the weights: four outputs of a row, 16 apart, in a vector.
-fn store_sums(sums: Sums, output: u32, row: u32) {
-  weight_tile[row * 16u + output] = sums.a;
-  weight_tile[(row + 8u) * 16u + output] = sums.b;
-  weight_tile[(row + 16u) * 16u + output] = sums.c;
-  weight_tile[(row + 24u) * 16u + output] = sums.d;
+// Stores the sums of 32 rows in place of the weights.
+fn store_sums(sums: ptr<function, Sums>, part: u32, output: u32, row: u32) {
+  // every o below 4
+  weight_tile[(8u * o + row) * 16u + output] = (*sums).rows[4u * part + o];
+  // end
 }
 
 fn stored_sum(row: u32, output: u32) -> f32 {
@@ -130,16 +97,16 @@ fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_i
   if (lid < TILE_ROWS) {
     begins[lid] = p.x_at + min(first_row + lid, p.batch.rows - 1u) * p.x_row;
   }
-  let sums = tile_sums(first_output, p.outputs - 1u, lid % 16u, lid / 16u, lid);
-  for (var part = 0u; part < rolled(H); part++) {
-    workgroupBarrier();
-    if (part == $hu) { store_sums(sums.part_$h, lid % 16u, lid / 16u); }
-    workgroupBarrier();
-    for (var row = lid / TILE_OUTPUTS; row < rolled(32u); row += TILE_THREADS / TILE_OUTPUTS) {
-      let output = lid % TILE_OUTPUTS;
-      write_output(first_row + part * 32u + row, first_output + output, stored_sum(row, output));
-    }
+  var sums = tile_sums(first_output, p.outputs - 1u, lid % 16u, lid / 16u, lid);
+  let output = lid % TILE_OUTPUTS;
+  // each h below H
+  store_sums(&sums, h, lid % 16u, lid / 16u);
+  workgroupBarrier();
+  for (var row = lid / TILE_OUTPUTS; row < rolled(32u); row += TILE_THREADS / TILE_OUTPUTS) {
+    write_output(first_row + 32u * h + row, first_output + output, stored_sum(row, output));
   }
+  workgroupBarrier();
+  // end
 }
 
 // section sort
@@ -283,9 +250,9 @@ fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_i
     begins[lid] = p.x_at + choice / p.used * p.x_row + choice % p.used * p.x_stride;
   }
   let weights = expert * p.outputs;
-  let sums = tile_sums(weights + first_output, weights + p.outputs - 1u, lid % 16u, lid / 16u, lid);
+  var sums = tile_sums(weights + first_output, weights + p.outputs - 1u, lid % 16u, lid / 16u, lid);
   let bias = select(p.bias + expert * p.outputs, NONE, p.bias == NONE);
-  store_sums(sums.part_0, lid % 16u, lid / 16u);
+  store_sums(&sums, 0u, lid % 16u, lid / 16u);
   workgroupBarrier();
   let output = lid % TILE_OUTPUTS;
   if (first_output + output >= p.outputs) {

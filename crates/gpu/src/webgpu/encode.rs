@@ -169,7 +169,7 @@ impl<'a> Planner<'a> {
             let units = self.device.matrix_units();
             let units =
                 units.filter(|_| self.program.on_matrix_units && format != kernels::Format::F32);
-            let kernels = matmul_kernels(format, exact, reorders, units);
+            let kernels = matmul_kernels(format, exact, reorders, units, self.device.blocks());
             let outputs = part.rows;
             self.push_all(&kernels, &buffers, constants, Grid::Matmul { outputs })?;
         }
