@@ -300,14 +300,11 @@ fn mass_between(begin: u32, end: u32, lid: u32) -> vec2<u32> {
   workgroupBarrier();
   sums[lid] = sum;
   workgroupBarrier();
-  for (var distance = rolled(THREADS / 2u); distance > 0u; distance >>= 1u) {
-    if (lid < distance) {
-      sums[lid] = add(sums[lid], sums[lid + distance]);
-    }
-    workgroupBarrier();
+  // All threads add alike: whole numbers have one sum in every order.
+  var all = vec2<u32>(0u);
+  for (var thread = 0u; thread < rolled(THREADS); thread += 1u) {
+    all = add(all, sums[thread]);
   }
-  let all = sums[0];
-  workgroupBarrier();
   return all;
 }
 

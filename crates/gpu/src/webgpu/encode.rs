@@ -15,6 +15,7 @@ use crate::operation::{
     Activation, At, CacheShape, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, Step, VectorId,
 };
 use crate::record::{TILE_ROWS, TILED_ROWS_MIN};
+use kernels::KvKind;
 
 /// The kernels' word for "none".
 const NONE: u32 = u32::MAX;
@@ -312,6 +313,7 @@ impl<'a> Planner<'a> {
             turn.is_some_and(|turn| turn.adjacent),
             turn.is_some_and(|turn| turn.table == 1),
             tempered,
+            !matches!(to, HeadsTo::Rows(_)),
         ];
         let has = flags
             .iter()
@@ -326,10 +328,14 @@ impl<'a> Planner<'a> {
         let buffers = [&memory.vectors, &memory.record, self.buffer(input), out];
         let kernel = Kernel::Heads {
             head_dim,
-            pages: match to {
-                HeadsTo::Rows(_) => None,
+            kind: match to {
                 HeadsTo::Keys(cache, _) | HeadsTo::Values(cache, _) => {
-                    Some(self.program.caches[cache.0 as usize].kind)
+                    self.program.caches[cache.0 as usize].kind
+                }
+                // The kernel that keys take, if there are any.
+                HeadsTo::Rows(_) => {
+                    let cache = self.program.caches.first();
+                    cache.map_or(KvKind::F16, |cache| cache.kind)
                 }
             },
         };

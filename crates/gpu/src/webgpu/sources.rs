@@ -63,7 +63,11 @@ pub(crate) fn matmul_kernels(
         Blocks::Repeated => &FEW[..],
         Blocks::Loops => &FEW_OF_PROCESSOR,
     };
-    let few = if reorders_sums { &few[few.len() - 1..] } else { few };
+    let few = if reorders_sums {
+        &few[few.len() - 1..]
+    } else {
+        few
+    };
     let few = few.iter().map(|&(most, outputs, rows)| {
         let kernel = Kernel::Matmul {
             format,
@@ -123,8 +127,8 @@ pub(crate) enum Kernel {
     AdaptUp,
     Heads {
         head_dim: u32,
-        /// Storage format of the pages that heads are written to; `None`: they are written to rows.
-        pages: Option<KvKind>,
+        /// Storage format of the pages that heads are written to, or that those of rows are next to.
+        kind: KvKind,
     },
     Attend {
         head_dim: u32,
@@ -201,10 +205,7 @@ impl Kernel {
                 units.size
             ),
             Self::Embed { format } => format!("embed {format:?}"),
-            Self::Heads { head_dim, pages } => match pages {
-                None => format!("heads of {head_dim} to rows"),
-                Some(kind) => format!("heads of {head_dim} to pages of {kind}"),
-            },
+            Self::Heads { head_dim, kind } => format!("heads of {head_dim}, {kind}"),
             Self::Attend {
                 head_dim,
                 kind,
@@ -349,10 +350,8 @@ impl Kernel {
             }
             Self::Norm | Self::Add | Self::Vectors | Self::Share => threads(NORM_THREADS),
             Self::NormParts => threads(PART_THREADS),
-            Self::Heads { head_dim, pages } => {
-                let to = format!("const TO_PAGES: bool = {};\n", pages.is_some());
-                let kind = pages.unwrap_or(KvKind::F16);
-                threads(PART_THREADS) + &head_constants(head_dim, kind) + &to
+            Self::Heads { head_dim, kind } => {
+                threads(PART_THREADS) + &head_constants(head_dim, kind)
             }
             Self::Attend {
                 head_dim,
@@ -418,8 +417,7 @@ impl Kernel {
             Self::Add => norm("add"),
             Self::Vectors => norm("vectors"),
             Self::Share => norm("share"),
-            Self::Heads { pages, .. } => {
-                let kind = pages.unwrap_or(KvKind::F16);
+            Self::Heads { kind, .. } => {
                 let mut all = vec![section(NORMS, "sums"), section(HEADS, "heads")];
                 if kind.is_quantized() {
                     all.push(section(HEADS, "quants"));
