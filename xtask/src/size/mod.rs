@@ -17,7 +17,7 @@ const BUDGETS: [(&str, usize); 25] = [
     ("engine", 12_600),
     ("gateway", 16_700),
     ("generate", 8_000),
-    ("gpu", 9_800),
+    ("gpu", 9_900),
     ("http_client", 800),
     ("journal", 4_200),
     ("kernels", 13_900),

@@ -161,7 +161,7 @@ fn bits_of_a_product_do_not_depend_on_the_other_rows() {
 fn kernels_of_cards_have_the_bits_of_those_of_processors() {
     let Some(device) = device() else { return };
     let card = device.reopen().expect("the device of before");
-    let card = Arc::new(card.as_card());
+    let card = Arc::new(card.with_kernels_of_cards());
     let shape = (64, 2, 4, 32, KvKind::F16);
     let products = [1, 2, 3, 11, 20, 70].map(|rows| matmul(Format::Q4_K, rows));
     let attention = [attend(shape, true), attend_tiles(shape)];

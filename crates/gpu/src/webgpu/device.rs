@@ -253,7 +253,7 @@ impl Device {
 
     /// The device with the kernels of a card.
     #[cfg(test)]
-    pub(crate) fn as_card(mut self) -> Self {
+    pub(crate) fn with_kernels_of_cards(mut self) -> Self {
         self.blocks = Blocks::Repeated;
         self
     }

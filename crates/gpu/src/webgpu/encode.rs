@@ -328,18 +328,19 @@ impl<'a> Planner<'a> {
         let buffers = [&memory.vectors, &memory.record, self.buffer(input), out];
         let kernel = Kernel::Heads {
             head_dim,
-            kind: match to {
-                HeadsTo::Keys(cache, _) | HeadsTo::Values(cache, _) => {
-                    self.program.caches[cache.0 as usize].kind
-                }
-                // The kernel that keys take, if there are any.
-                HeadsTo::Rows(_) => {
-                    let cache = self.program.caches.first();
-                    cache.map_or(KvKind::F16, |cache| cache.kind)
-                }
-            },
+            kind: self.kind_near(to),
         };
         self.push(kernel, &buffers, constants, Grid::Rows(heads))
+    }
+
+    /// The format of the pages that heads are written to; of rows, the format of keys, so that both take one kernel.
+    fn kind_near(&self, to: HeadsTo) -> KvKind {
+        let caches = &self.program.caches;
+        let cache = match to {
+            HeadsTo::Keys(cache, _) | HeadsTo::Values(cache, _) => caches.get(cache.0 as usize),
+            HeadsTo::Rows(_) => caches.first(),
+        };
+        cache.map_or(KvKind::F16, |cache| cache.kind)
     }
 
     fn attend(&mut self, operation: &Operation) -> Planned {
