@@ -124,7 +124,6 @@ pub(crate) struct DrawRecord {
     lists: Vec<u32>,
     words: Vec<u32>,
     adjusted: usize,
-    with_alternatives: bool,
 }
 
 impl DrawRecord {
@@ -140,7 +139,6 @@ impl DrawRecord {
         self.heads.clear();
         self.lists.clear();
         self.adjusted = 0;
-        self.with_alternatives = false;
     }
 
     /// Draws of the round.
@@ -151,11 +149,6 @@ impl DrawRecord {
     /// Whether logits of a draw are changed.
     pub(crate) fn has_adjusted(&self) -> bool {
         self.adjusted > 0
-    }
-
-    /// Whether a draw asks for log-probabilities.
-    pub(crate) fn has_alternatives(&self) -> bool {
-        self.with_alternatives
     }
 
     /// Words before the lists.
@@ -202,7 +195,6 @@ impl DrawRecord {
         );
         let allowed = if has_set { self.set(draw) } else { NONE };
         let wants = rule.logprob || rule.alternatives > 0;
-        self.with_alternatives |= wants;
         let alternatives = if wants { rule.alternatives } else { NONE };
         // Devices take a number that is not normal for 0, and divide by it.
         let is_greedy = rule.temperature == 0.0;

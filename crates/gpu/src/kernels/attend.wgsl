@@ -65,6 +65,11 @@ struct Eight {
   b: vec4<f32>,
 }
 
+// The first four, or the last.
+fn half_of(eight: Eight, number: u32) -> vec4<f32> {
+  return select(eight.a, eight.b, number == 1u);
+}
+
 fn place_of(table: u32, kv_head: u32, position: u32) -> Place {
   let page = record[table + position / PAGE_TOKENS];
   let slot = position % PAGE_TOKENS;
@@ -78,7 +83,7 @@ fn scale_of(word: u32, group: u32) -> f32 {
 }
 
 fn write_four(at: u32, first: u32, x: vec4<f32>) {
-  for (var i = 0u; i < 4u; i++) {
+  for (var i = 0u; i < rolled(4u); i++) {
     if (first + i < HEAD_DIM) {
       out[at + first + i] = x[i];
     }
@@ -103,37 +108,39 @@ var<workgroup> factor_before: array<f32, Q>;
 var<workgroup> factor_next: array<f32, Q>;
 
 fn load_queries(row: u32, first_head: u32, last_head: u32, lid: u32) {
-  for (var i = lid; i < rolled(Q * COLUMNS); i += THREADS) {
-    let head = min(first_head + i / COLUMNS, last_head);
-    let first = i % COLUMNS * 4u;
-    let at = p.query_at + row * p.query_row + head * HEAD_DIM;
-    var x = vec4<f32>(0.0);
-    if (first + 3u < HEAD_DIM) {
-      x = vec4<f32>(queries[at + first], queries[at + first + 1u], queries[at + first + 2u], queries[at + first + 3u]);
-    } else {
-      if (first < HEAD_DIM) { x.x = queries[at + first]; }
-      if (first + 1u < HEAD_DIM) { x.y = queries[at + first + 1u]; }
-      if (first + 2u < HEAD_DIM) { x.z = queries[at + first + 2u]; }
+  for (var i = lid; i < rolled(Q * STRIDE); i += THREADS) {
+    let head = min(first_head + i / STRIDE, last_head);
+    let within = i % STRIDE;
+    var x = 0.0;
+    if (within < HEAD_DIM) {
+      x = queries[p.query_at + row * p.query_row + head * HEAD_DIM + within];
     }
-    query[i] = x;
+    query[i / 4u][i % 4u] = x;
   }
 }
 
 fn score_part(table: u32, kv_head: u32, part: u32, start: u32, end: u32, lid: u32) {
   for (var i = lid; i < rolled(PART); i += THREADS) {
     let position = part * PART + i;
-    scores[$qu * PART + i] = LOWEST;
-    if (position >= start && position < end) {
+    let is_seen = position >= start && position < end;
+    var sums: array<vec4<f32>, Q>;
+    if (is_seen) {
       let place = place_of(table, kv_head, position);
-      var v_$q = vec4<f32>(0.0);
       for (var d = 0u; d < rolled(STRIDE / 8u); d++) {
         let key = key_eight(place, d);
-        v_$q = fma(query[$qu * COLUMNS + 2u * d + 1u], key.b, fma(query[$qu * COLUMNS + 2u * d], key.a, v_$q));
+        // each q below Q
+        // each h below 2
+        sums[q] = fma(query[q * COLUMNS + 2u * d + h], half_of(key, h), sums[q]);
+        // end
+        // end
       }
-      scores[$qu * PART + i] = (v_$q.x + v_$q.y) + (v_$q.z + v_$q.w);
-      for (var head = 0u; head < rolled(Q); head++) {
-        scores[head * PART + i] = finished(scores[head * PART + i]);
-      }
+    }
+    // each q below Q
+    scores[q * PART + i] = (sums[q].x + sums[q].y) + (sums[q].z + sums[q].w);
+    // end
+    for (var head = 0u; head < rolled(Q); head++) {
+      let at = head * PART + i;
+      scores[at] = select(LOWEST, finished(scores[at]), is_seen);
     }
   }
 }
@@ -194,15 +201,13 @@ fn sum_of_slices(lid: u32) -> vec4<f32> {
 
 fn write_part(head: u32, row: u32, part: u32, index: u32, sums: vec4<f32>, lid: u32) {
   let at = ((row * p.heads + head) * p.batch.parts + part) * PART_FLOATS;
-  if (lid == 0u) {
-    parts[at] = part_max[index];
-    parts[at + 1u] = part_sum[index];
+  if (lid < 2u) {
+    parts[at + lid] = select(part_max[index], part_sum[index], lid == 1u);
   }
   if (lid < COLUMNS) {
-    parts[at + 4u + lid * 4u] = sums.x;
-    parts[at + 5u + lid * 4u] = sums.y;
-    parts[at + 6u + lid * 4u] = sums.z;
-    parts[at + 7u + lid * 4u] = sums.w;
+    for (var i = 0u; i < rolled(4u); i++) {
+      parts[at + 4u + lid * 4u + i] = sums[i];
+    }
   }
 }
 
@@ -255,35 +260,47 @@ fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_i
     merged_max[lid] = LOWEST;
     merged_sum[lid] = 0.0;
   }
-  var total_$q = vec4<f32>(0.0);
+  var totals: array<vec4<f32>, Q>;
   for (var part = first_part; part < end_part; part++) {
     workgroupBarrier();
     score_part(table, kv_head, part, start, end, lid);
     workgroupBarrier();
     weigh_part(lid);
-    var of_slice_$q = vec4<f32>(0.0);
+    var of_slice: array<vec4<f32>, Q>;
     if (slice < SLICES) {
       for (var i = slice; i < min(PART, end - part * PART); i += SLICES) {
         let position = part * PART + i;
         if (position >= start) {
           let value = value_four(place_of(table, kv_head, position), column);
-          of_slice_$q = fma(vec4<f32>(scores[$qu * PART + i]), value, of_slice_$q);
+          // each q below Q
+          of_slice[q] = fma(vec4<f32>(scores[q * PART + i]), value, of_slice[q]);
+          // end
         }
       }
     }
-    workgroupBarrier(); slices[lid] = of_slice_$q; workgroupBarrier(); let sums_$q = sum_of_slices(lid);
-    if (split) {
-      if (first_head + $qu <= last_head) { write_part(first_head + $qu, row, part, $qu, sums_$q, lid); }
-    } else {
-      total_$q = fma(total_$q, vec4<f32>(factor_before[$qu]), sums_$q * factor_next[$qu]);
+    // each q below Q
+    workgroupBarrier();
+    slices[lid] = of_slice[q];
+    workgroupBarrier();
+    let sums = sum_of_slices(lid);
+    if (!split) {
+      totals[q] = fma(totals[q], vec4<f32>(factor_before[q]), sums * factor_next[q]);
+    } else if (first_head + q <= last_head) {
+      write_part(first_head + q, row, part, q, sums, lid);
     }
+    // end
   }
-  if (!split) {
-    workgroupBarrier();
-    weigh_sinks(first_head, last_head, lid);
-    workgroupBarrier();
-    if (first_head + $qu <= last_head) { write_merged(first_head + $qu, row, $qu, total_$q, lid); }
+  if (split) {
+    return;
   }
+  workgroupBarrier();
+  weigh_sinks(first_head, last_head, lid);
+  workgroupBarrier();
+  // each q below Q
+  if (first_head + q <= last_head) {
+    write_merged(first_head + q, row, q, totals[q], lid);
+  }
+  // end
 }
 
 // section merge

@@ -1,6 +1,6 @@
 // Attention of a tile of rows of one span, for one query head: KEYS positions at a time, whose scores are weighed by the largest
-// of those so far (online softmax). A position's key and value are read once for all rows of the tile. A line with `$q` or
-// `$v` stands for one line for each value below Q or V: queries whose scores, and whose sums of values, a thread computes.
+// of those so far (online softmax). A position's key and value are read once for all rows of the tile. A thread computes
+// the scores of Q queries, and the sums of values of V.
 
 const TILE_THREADS: u32 = 128u;
 // Rows of a tile of the record, which several workgroups may share.
@@ -21,17 +21,14 @@ var<workgroup> factors: array<f32, ROWS>;
 var<workgroup> ends: array<u32, ROWS>;
 
 fn load_queries(first_row: u32, count: u32, head: u32, lid: u32) {
-  for (var i = lid; i < rolled(ROWS * COLUMNS); i += TILE_THREADS) {
-    let row = first_row + min(i / COLUMNS, count - 1u);
-    let first = i % COLUMNS * 4u;
-    let at = p.query_at + row * p.query_row + head * HEAD_DIM + first;
-    var x = vec4<f32>(0.0);
-    for (var j = 0u; j < 4u; j++) {
-      if (first + j < HEAD_DIM) {
-        x[j] = queries[at + j];
-      }
+  for (var i = lid; i < rolled(ROWS * STRIDE); i += TILE_THREADS) {
+    let row = first_row + min(i / STRIDE, count - 1u);
+    let within = i % STRIDE;
+    var x = 0.0;
+    if (within < HEAD_DIM) {
+      x = queries[p.query_at + row * p.query_row + head * HEAD_DIM + within];
     }
-    query[i] = x;
+    query[i / 4u][i % 4u] = x;
   }
 }
 
@@ -39,16 +36,21 @@ fn load_queries(first_row: u32, count: u32, head: u32, lid: u32) {
 fn score_keys(table: u32, kv_head: u32, key: u32, position_of: u32, end: u32, lid: u32) {
   let position = key + lid % KEYS;
   let first_query = lid / KEYS * Q;
-  var v_$q = vec4<f32>(0.0);
+  var sums: array<vec4<f32>, Q>;
   if (position < end) {
     let place = place_of(table, kv_head, position);
     for (var d = 0u; d < rolled(STRIDE / 8u); d++) {
       let of_key = key_eight(place, d);
-      v_$q = fma(query[(first_query + $qu) * COLUMNS + 2u * d], of_key.a, v_$q);
-      v_$q = fma(query[(first_query + $qu) * COLUMNS + 2u * d + 1u], of_key.b, v_$q);
+      // each q below Q
+      // each h below 2
+      sums[q] = fma(query[(first_query + q) * COLUMNS + 2u * d + h], half_of(of_key, h), sums[q]);
+      // end
+      // end
     }
   }
-  scores[(first_query + $qu) * SCORES + lid % KEYS] = (v_$q.x + v_$q.y) + (v_$q.z + v_$q.w);
+  // each q below Q
+  scores[(first_query + q) * SCORES + lid % KEYS] = (sums[q].x + sums[q].y) + (sums[q].z + sums[q].w);
+  // end
   for (var i = first_query; i < first_query + rolled(Q); i++) {
     let at = i * SCORES + lid % KEYS;
     let of_query = position_of + i;
@@ -88,7 +90,7 @@ fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_i
   let first_query = min(group * V, ROWS - 1u);
   var most = LOWEST;
   var sum = 0.0;
-  var total_$v = vec4<f32>(0.0);
+  var totals: array<vec4<f32>, V>;
   workgroupBarrier();
   for (var key = start / KEYS * KEYS; key < end; key += KEYS) {
     score_keys(table, kv_head, key, position_of, end, lid);
@@ -117,10 +119,14 @@ fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_i
       factors[mine] = factor;
     }
     workgroupBarrier();
-    total_$v *= factors[min(first_query + $vu, ROWS - 1u)];
+    // each v below V
+    totals[v] *= factors[min(first_query + v, ROWS - 1u)];
+    // end
     for (var i = 0u; i < min(rolled(KEYS), end - key); i++) {
       let value = value_four(place_of(table, kv_head, key + i), column);
-      total_$v = fma(vec4<f32>(scores[min(first_query + $vu, ROWS - 1u) * SCORES + i]), value, total_$v);
+      // each v below V
+      totals[v] = fma(vec4<f32>(scores[min(first_query + v, ROWS - 1u) * SCORES + i]), value, totals[v]);
+      // end
     }
     workgroupBarrier();
   }
@@ -142,5 +148,12 @@ fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_i
   workgroupBarrier();
   let last_query = min(first_query + V, count);
   let out_at = p.out_at + first_row * p.out_row + head * HEAD_DIM;
-  if (group < GROUPS && group * V < ROWS && first_query + $vu < last_query) { write_four(out_at + (first_query + $vu) * p.out_row, column * 4u, total_$v * factors[first_query + $vu]); }
+  if (group >= GROUPS || group * V >= ROWS) {
+    return;
+  }
+  // each v below V
+  if (first_query + v < last_query) {
+    write_four(out_at + (first_query + v) * p.out_row, column * 4u, totals[v] * factors[first_query + v]);
+  }
+  // end
 }

@@ -2,9 +2,8 @@
 
 @group(0) @binding(0) var<storage, read> draws: array<u32>;
 @group(0) @binding(1) var<storage, read> logits: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> adjusted: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read_write> results: array<u32>;
-@group(0) @binding(4) var<storage, read_write> tokens: array<u32>;
+@group(0) @binding(2) var<storage, read_write> results: array<u32>;
+@group(0) @binding(3) var<storage, read_write> tokens: array<u32>;
 
 // Words of a result: outcome, token, the token's logit, the largest logit, mass of all logits (two words), number of
 // alternatives, nothing; then pairs of a token and its logit.
@@ -32,7 +31,6 @@ const BY_ID_OF_VALUE: u32 = 2u;
 const BY_ID_OF_WEIGHT: u32 = 3u;
 
 var<private> first_four: u32;
-var<private> is_adjusted: bool;
 var<private> most: f32;
 var<private> temperature: f32;
 var<private> least_value: f32;
@@ -127,12 +125,7 @@ fn fours() -> u32 {
 
 // Logits 4u to 4u + 3.
 fn four(u: u32) -> vec4<f32> {
-  var x: vec4<f32>;
-  if (is_adjusted) {
-    x = adjusted[first_four + u];
-  } else {
-    x = logits[first_four + u];
-  }
+  let x = logits[first_four + u];
   let col = vec4<u32>(4u * u) + vec4<u32>(0u, 1u, 2u, 3u);
   return select(vec4<f32>(IMPOSSIBLE), x, col < vec4<u32>(p.cols));
 }
@@ -307,14 +300,11 @@ fn mass_between(begin: u32, end: u32, lid: u32) -> vec2<u32> {
   workgroupBarrier();
   sums[lid] = sum;
   workgroupBarrier();
-  for (var distance = rolled(THREADS / 2u); distance > 0u; distance >>= 1u) {
-    if (lid < distance) {
-      sums[lid] = add(sums[lid], sums[lid + distance]);
-    }
-    workgroupBarrier();
+  // All threads add alike: whole numbers have one sum in every order.
+  var all = vec2<u32>(0u);
+  for (var thread = 0u; thread < rolled(THREADS); thread += 1u) {
+    all = add(all, sums[thread]);
   }
-  let all = sums[0];
-  workgroupBarrier();
   return all;
 }
 
@@ -328,7 +318,7 @@ fn find_largest(lid: u32) -> u32 {
   workgroupBarrier();
   for (var u = lid; u < fours(); u += THREADS) {
     let x = four(u);
-    for (var i = 0u; i < 4u; i += 1u) {
+    for (var i = 0u; i < rolled(4u); i += 1u) {
       if (is_nan(x[i])) {
         atomicStore(&any_nan, 1u);
       }
@@ -356,20 +346,11 @@ fn find_largest(lid: u32) -> u32 {
 }
 
 // Reads a row from here on, without filters.
-fn begin_row(adjusted_row: bool, row: u32, row_temperature: f32) {
-  is_adjusted = adjusted_row;
-  first_four = row * (p.row / 4u);
+fn begin_row(begin: u32, row_temperature: f32) {
+  first_four = begin;
   temperature = row_temperature;
   least_value = NEVER;
   least_weight = 0.0;
   value_cut = Cut(0u, NONE);
   weight_cut = Cut(0u, NONE);
-}
-
-fn float_word(at: u32) -> f32 {
-  return bitcast<f32>(draws[at]);
-}
-
-fn two_words(at: u32) -> vec2<u32> {
-  return vec2<u32>(draws[at], draws[at + 1u]);
 }

@@ -25,7 +25,7 @@ const DRAWN: u32 = 0x80000000u;
 const VECTOR: u32 = 0xffffffffu;
 
 fn write_four(at: u32, col: u32, values: vec4<f32>) {
-  for (var i = 0u; i < 4u; i++) {
+  for (var i = 0u; i < rolled(4u); i++) {
     if (col + i < p.cols) {
       out[at + col + i] = values[i] * p.factor;
     }
@@ -49,9 +49,8 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   let at = p.out_at + row * p.out_row;
   for (var u = lid; u < p.units; u += 64u) {
     let w = unit(token, u);
-    write_four(at, u * 16u, fma(w.a, vec4<f32>(w.scale), vec4<f32>(w.shift)));
-    write_four(at, u * 16u + 4u, fma(w.b, vec4<f32>(w.scale), vec4<f32>(w.shift)));
-    write_four(at, u * 16u + 8u, fma(w.c, vec4<f32>(w.scale), vec4<f32>(w.shift)));
-    write_four(at, u * 16u + 12u, fma(w.d, vec4<f32>(w.scale), vec4<f32>(w.shift)));
+    // each q below 4
+    write_four(at, u * 16u + 4u * q, fma(quad_of(w, q), vec4<f32>(w.scale), vec4<f32>(w.shift)));
+    // end
   }
 }

@@ -210,19 +210,7 @@ var<immediate> p: P;
 @group(0) @binding(5) var<storage, read> choices: array<f32>;
 @group(0) @binding(6) var<storage, read_write> out: array<f32>;
 
-const LANES: u32 = 32u;
-const PITCH: u32 = 33u;
-var<workgroup> partial: array<f32, 4u * R * 33u>;
-
-fn product(w: Unit, a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>, sum: f32) -> f32 {
-  let v = fma(w.d, d, fma(w.c, c, fma(w.b, b, w.a * a)));
-  let scaled = fma(w.scale, (v.x + v.y) + (v.z + v.w), sum);
-  if (!HAS_SHIFT) {
-    return scaled;
-  }
-  let s = (a + b) + (c + d);
-  return fma(w.shift, (s.x + s.y) + (s.z + s.w), scaled);
-}
+const VALUES: u32 = 4u * R;
 
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
@@ -236,29 +224,33 @@ fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_i
   let lane = lid % LANES;
   let group = lid / LANES;
   let first_output = block.x * (4u * R);
-  let w_$r = expert * p.outputs + min(first_output + group * R + $ru, p.outputs - 1u);
   let begin = p.x_at + block.y * p.x_row + choice * p.x_stride;
-  var sum_$r = 0.0;
+  var sums: array<f32, R>;
   for (var u = lane; u < p.units; u += LANES) {
-    let a = x[begin + u * 4u];
-    let b = x[begin + u * 4u + 1u];
-    let c = x[begin + u * 4u + 2u];
-    let d = x[begin + u * 4u + 3u];
-    let unit_$r = unit(w_$r, u);
-    sum_$r = product(unit_$r, a, b, c, d, sum_$r);
+    var x_of: array<vec4<f32>, 4>;
+    var inputs = vec4<f32>(0.0);
+    // each q below 4
+    x_of[q] = x[begin + u * 4u + q];
+    inputs += x_of[q];
+    // end
+    // each r below R
+    let w = unit(expert * p.outputs + min(first_output + group * R + r, p.outputs - 1u), u);
+    var products = vec4<f32>(0.0);
+    // every q below 4
+    products = fma(quad_of(w, q), x_of[q], products);
+    // end
+    sums[r] = with_product(w, products, inputs, sums[r]);
+    // end
   }
-  partial[(group * R + $ru) * PITCH + lane] = sum_$r;
+  // each r below R
+  partial[(group * R + r) * PITCH + lane] = sums[r];
+  // end
   workgroupBarrier();
   let output = first_output + lid;
-  if (lid >= 4u * R || output >= p.outputs) {
+  if (lid >= VALUES || output >= p.outputs) {
     return;
   }
-  var sums = vec4<f32>(0.0);
-  for (var i = 0u; i < LANES; i += 4u) {
-    let at = lid * PITCH + i;
-    sums += vec4<f32>(partial[at], partial[at + 1u], partial[at + 2u], partial[at + 3u]);
-  }
-  var value = (sums.x + sums.y) + (sums.z + sums.w);
+  var value = sum_of_lanes(lid);
   if (p.bias != NONE) {
     value += vectors[p.bias + expert * p.outputs + output];
   }

@@ -11,6 +11,20 @@ struct Unit {
   shift: f32,
 }
 
+// Levels of four inputs.
+fn quad_of(w: Unit, quad: u32) -> vec4<f32> {
+  return select(select(w.a, w.b, quad == 1u), select(w.c, w.d, quad == 3u), quad >= 2u);
+}
+
+// A sum with the product of a unit: levels times inputs, and the inputs, each in four parts.
+fn with_product(w: Unit, product: vec4<f32>, inputs: vec4<f32>, sum: f32) -> f32 {
+  let scaled = fma(w.scale, (product.x + product.y) + (product.z + product.w), sum);
+  if (!HAS_SHIFT) {
+    return scaled;
+  }
+  return fma(w.shift, (inputs.x + inputs.y) + (inputs.z + inputs.w), scaled);
+}
+
 // section f32
 @group(0) @binding(0) var<storage, read> low: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> high: array<u32>;

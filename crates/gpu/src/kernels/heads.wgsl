@@ -10,7 +10,7 @@ struct P {
   kv_heads: u32,    // of a cache
   page_tokens: u32,
   has: u32,         // 1: norm, 2: its weights are the head's own, 4: it is centered, 8: it comes last, 16: rotation,
-                    // 32: of adjacent elements, 64: table b, 128: temperature
+                    // 32: of adjacent elements, 64: table b, 128: temperature, 256: to pages
   weight: u32,
   bias: u32,
   eps: f32,
@@ -39,24 +39,18 @@ fn to_half(x: f32) -> u32 {
 var<workgroup> head: array<f32, STRIDE>;
 
 fn normalize(index: u32, lid: u32) {
-  var mean = 0.0;
-  if ((p.has & 4u) != 0u) {
+  var mean_and_factor = vec2<f32>(0.0);
+  for (var turn = first_turn(p.has & 4u); turn < rolled(2u); turn += 1u) {
     var sum = 0.0;
     for (var i = lid; i < rolled(HEAD_DIM); i += THREADS) {
-      sum += head[i];
+      sum = with_value(turn, sum, head[i] - mean_and_factor.x);
     }
-    mean = total(sum, lid) / f32(HEAD_DIM);
+    mean_and_factor = after_turn(turn, mean_and_factor, total(sum, lid) / f32(HEAD_DIM), p.eps);
   }
-  var squares = 0.0;
-  for (var i = lid; i < rolled(HEAD_DIM); i += THREADS) {
-    let x = head[i] - mean;
-    squares = fma(x, x, squares);
-  }
-  let factor = 1.0 / sqrt(total(squares, lid) / f32(HEAD_DIM) + p.eps);
   let norm = Norm(p.weight, p.bias, 0u, 0.0);
   let weights_at = select(0u, index * HEAD_DIM, (p.has & 2u) != 0u);
   for (var i = lid; i < rolled(HEAD_DIM); i += THREADS) {
-    head[i] = normalized(norm, head[i], vec2<f32>(mean, factor), weights_at + i);
+    head[i] = normalized(norm, head[i], mean_and_factor, weights_at + i);
   }
   workgroupBarrier();
 }
@@ -109,15 +103,14 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
     }
   }
   workgroupBarrier();
-  let norm_first = (p.has & 9u) == 1u;
-  if (norm_first) {
-    normalize(index, lid);
-  }
-  if ((p.has & 16u) != 0u) {
-    rotate(row, lid);
-  }
-  if ((p.has & 9u) == 9u) {
-    normalize(index, lid);
+  // The norm comes first or last.
+  for (var step = 0u; step < rolled(2u); step += 1u) {
+    if ((p.has & 1u) != 0u && ((p.has >> 3u) & 1u) == step) {
+      normalize(index, lid);
+    }
+    if (step == 0u && (p.has & 16u) != 0u) {
+      rotate(row, lid);
+    }
   }
   if ((p.has & 128u) != 0u) {
     let factor = bitcast<f32>(record[row_at + 6u]);
@@ -129,7 +122,7 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   if (p.transformed > 1u) {
     transform(lid);
   }
-  if (!TO_PAGES) {
+  if ((p.has & 256u) == 0u) {
     let to_at = p.out_at + row * p.out_row + index * HEAD_DIM;
     for (var i = lid; i < rolled(HEAD_DIM); i += THREADS) {
       out[to_at + i] = bitcast<u32>(head[i]);

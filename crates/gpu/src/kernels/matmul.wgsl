@@ -37,24 +37,26 @@ fn write_output(row: u32, output: u32, sum: f32) {
   out[at] = value;
 }
 
+// section lanes
+const LANES: u32 = 32u;
+// One float more than the lanes, so that threads which add lanes meet in no memory bank.
+const PITCH: u32 = 33u;
+var<workgroup> partial: array<f32, VALUES * PITCH>;
+
+// The sum of the lanes of a value, in order.
+fn sum_of_lanes(value: u32) -> f32 {
+  var sums = vec4<f32>(0.0);
+  for (var i = 0u; i < rolled(LANES); i += 4u) {
+    let at = value * PITCH + i;
+    sums += vec4<f32>(partial[at], partial[at + 1u], partial[at + 2u], partial[at + 3u]);
+  }
+  return (sums.x + sums.y) + (sums.z + sums.w);
+}
+
 // section few
 // Up to C rows of x at a time. A workgroup computes 4 R outputs, each by 32 lanes: lane `l` sums the
 // units l, l + 32, ..; then the lanes are added in order. So an output's bits depend on its row alone, whatever R and C are.
-const LANES: u32 = 32u;
 const VALUES: u32 = 4u * R * C;
-// One float more than the lanes, so that threads which add lanes meet in no memory bank.
-const PITCH: u32 = 33u;
-var<workgroup> partial: array<f32, 4u * R * C * 33u>;
-
-fn product(w: Unit, a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>, sum: f32) -> f32 {
-  let v = fma(w.d, d, fma(w.c, c, fma(w.b, b, w.a * a)));
-  let scaled = fma(w.scale, (v.x + v.y) + (v.z + v.w), sum);
-  if (!HAS_SHIFT) {
-    return scaled;
-  }
-  let s = (a + b) + (c + d);
-  return fma(w.shift, (s.x + s.y) + (s.z + s.w), scaled);
-}
 
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
@@ -64,28 +66,38 @@ fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_i
   let group = lid / LANES;
   let first_output = (block.x + block.z * BLOCKS_X) * (4u * R);
   let first_row = block.y * C;
-  let w_$r = min(first_output + group * R + $ru, p.outputs - 1u);
-  let x_$c = p.x_at + min(first_row + $cu, p.batch.rows - 1u) * p.x_row;
-  var sum_$r_$c = 0.0;
+  var units: array<Unit, R>;
+  var sums: array<f32, R * C>;
   for (var u = lane; u < p.units; u += LANES) {
-    let a_$c = x[x_$c + u * 4u];
-    let b_$c = x[x_$c + u * 4u + 1u];
-    let c_$c = x[x_$c + u * 4u + 2u];
-    let d_$c = x[x_$c + u * 4u + 3u];
-    let unit_$r = unit(w_$r, u);
-    sum_$r_$c = product(unit_$r, a_$c, b_$c, c_$c, d_$c, sum_$r_$c);
+    // each r below R
+    units[r] = unit(min(first_output + group * R + r, p.outputs - 1u), u);
+    // end
+    // each c below C
+    let x_at = p.x_at + min(first_row + c, p.batch.rows - 1u) * p.x_row + u * 4u;
+    var products: array<vec4<f32>, R>;
+    var inputs = vec4<f32>(0.0);
+    // each q below 4
+    let input = x[x_at + q];
+    inputs += input;
+    // each r below R
+    products[r] = fma(quad_of(units[r], q), input, products[r]);
+    // end
+    // end
+    // each r below R
+    sums[r * C + c] = with_product(units[r], products[r], inputs, sums[r * C + c]);
+    // end
+    // end
   }
-  partial[((group * R + $ru) * C + $cu) * PITCH + lane] = sum_$r_$c;
+  // each r below R
+  // each c below C
+  partial[((group * R + r) * C + c) * PITCH + lane] = sums[r * C + c];
+  // end
+  // end
   workgroupBarrier();
   if (lid >= VALUES) {
     return;
   }
   let output = first_output + lid / C;
   let row = first_row + lid % C;
-  var sums = vec4<f32>(0.0);
-  for (var i = 0u; i < rolled(LANES); i += 4u) {
-    let at = lid * PITCH + i;
-    sums += vec4<f32>(partial[at], partial[at + 1u], partial[at + 2u], partial[at + 3u]);
-  }
-  write_output(row, output, (sums.x + sums.y) + (sums.z + sums.w));
+  write_output(row, output, sum_of_lanes(lid));
 }

@@ -18,6 +18,21 @@ fn total(value: f32, lid: u32) -> f32 {
   return sums[0];
 }
 
+// The sums of a norm: of values, if it is centered, in turn 0, then of squares in turn 1. A loop, since compilers copy `total`
+// to each of its calls.
+fn with_value(turn: u32, sum: f32, x: f32) -> f32 {
+  return select(fma(x, x, sum), sum + x, turn == 0u);
+}
+
+// Mean and factor of a row, after the sum of a turn was divided by its elements.
+fn after_turn(turn: u32, before: vec2<f32>, average: f32, eps: f32) -> vec2<f32> {
+  return select(vec2<f32>(before.x, 1.0 / sqrt(average + eps)), vec2<f32>(average, 0.0), turn == 0u);
+}
+
+fn first_turn(centered: u32) -> u32 {
+  return select(1u, 0u, centered != 0u);
+}
+
 struct Norm {
   weight: u32,      // first element, or NONE
   bias: u32,
@@ -60,22 +75,16 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   let norm = Norm(p.weight, p.bias, p.centered, p.eps);
   let from_at = p.in_at + block.y * p.in_row;
   let to_at = p.out_at + block.y * p.out_row;
-  var mean = 0.0;
-  if (p.centered != 0u) {
+  var mean_and_factor = vec2<f32>(0.0);
+  for (var turn = first_turn(p.centered); turn < rolled(2u); turn += 1u) {
     var sum = 0.0;
     for (var i = lid; i < p.cols; i += THREADS) {
-      sum += input[from_at + i];
+      sum = with_value(turn, sum, input[from_at + i] - mean_and_factor.x);
     }
-    mean = total(sum, lid) / f32(p.cols);
+    mean_and_factor = after_turn(turn, mean_and_factor, total(sum, lid) / f32(p.cols), p.eps);
   }
-  var squares = 0.0;
   for (var i = lid; i < p.cols; i += THREADS) {
-    let x = input[from_at + i] - mean;
-    squares = fma(x, x, squares);
-  }
-  let factor = 1.0 / sqrt(total(squares, lid) / f32(p.cols) + p.eps);
-  for (var i = lid; i < p.cols; i += THREADS) {
-    out[to_at + i] = normalized(norm, input[from_at + i], vec2<f32>(mean, factor), i);
+    out[to_at + i] = normalized(norm, input[from_at + i], mean_and_factor, i);
   }
 }
 
@@ -101,22 +110,16 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
   let norm = Norm(p.weight, p.bias, p.centered, p.eps);
   let at = p.x_at + block.y * p.x_row + block.x * p.len;
   let weights_at = select(0u, block.x * p.len, p.own_weights != 0u);
-  var mean = 0.0;
-  if (p.centered != 0u) {
+  var mean_and_factor = vec2<f32>(0.0);
+  for (var turn = first_turn(p.centered); turn < rolled(2u); turn += 1u) {
     var sum = 0.0;
     for (var i = lid; i < p.len; i += THREADS) {
-      sum += x[at + i];
+      sum = with_value(turn, sum, x[at + i] - mean_and_factor.x);
     }
-    mean = total(sum, lid) / f32(p.len);
+    mean_and_factor = after_turn(turn, mean_and_factor, total(sum, lid) / f32(p.len), p.eps);
   }
-  var squares = 0.0;
   for (var i = lid; i < p.len; i += THREADS) {
-    let value = x[at + i] - mean;
-    squares = fma(value, value, squares);
-  }
-  let factor = 1.0 / sqrt(total(squares, lid) / f32(p.len) + p.eps);
-  for (var i = lid; i < p.len; i += THREADS) {
-    x[at + i] = normalized(norm, x[at + i], vec2<f32>(mean, factor), weights_at + i);
+    x[at + i] = normalized(norm, x[at + i], mean_and_factor, weights_at + i);
   }
 }
 
@@ -150,65 +153,58 @@ var<immediate> p: P;
 @group(0) @binding(2) var<storage, read_write> stream: array<f32>;
 @group(0) @binding(3) var<storage, read_write> normed: array<f32>;
 
-fn mean_and_factor_of_update(at: u32, lid: u32) -> vec2<f32> {
-  var mean = 0.0;
-  if (p.post_centered != 0u) {
+// Mean and factor of the stream, or of the update.
+fn mean_and_factor_of(stream_is_next: bool, norm: Norm, at: u32, lid: u32) -> vec2<f32> {
+  var mean_and_factor = vec2<f32>(0.0);
+  for (var turn = first_turn(norm.centered); turn < rolled(2u); turn += 1u) {
     var sum = 0.0;
     for (var i = lid; i < p.cols; i += THREADS) {
-      sum += change[at + i];
+      var x = 0.0;
+      if (stream_is_next) {
+        x = stream[at + i];
+      } else {
+        x = change[at + i];
+      }
+      sum = with_value(turn, sum, x - mean_and_factor.x);
     }
-    mean = total(sum, lid) / f32(p.cols);
+    mean_and_factor = after_turn(turn, mean_and_factor, total(sum, lid) / f32(p.cols), norm.eps);
   }
-  var squares = 0.0;
-  for (var i = lid; i < p.cols; i += THREADS) {
-    let x = change[at + i] - mean;
-    squares = fma(x, x, squares);
-  }
-  return vec2<f32>(mean, 1.0 / sqrt(total(squares, lid) / f32(p.cols) + p.post_eps));
-}
-
-fn mean_and_factor_of_stream(at: u32, lid: u32) -> vec2<f32> {
-  var mean = 0.0;
-  if (p.centered != 0u) {
-    var sum = 0.0;
-    for (var i = lid; i < p.cols; i += THREADS) {
-      sum += stream[at + i];
-    }
-    mean = total(sum, lid) / f32(p.cols);
-  }
-  var squares = 0.0;
-  for (var i = lid; i < p.cols; i += THREADS) {
-    let x = stream[at + i] - mean;
-    squares = fma(x, x, squares);
-  }
-  return vec2<f32>(mean, 1.0 / sqrt(total(squares, lid) / f32(p.cols) + p.eps));
+  return mean_and_factor;
 }
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
-  let post = Norm(p.post_weight, p.post_bias, p.post_centered, p.post_eps);
-  let next = Norm(p.weight, p.bias, p.centered, p.eps);
   let update_at = p.update_at + block.y * p.update_row;
   let stream_at = p.stream_at + block.y * p.stream_row;
   let normed_at = p.normed_at + block.y * p.normed_row;
-  var of_update = vec2<f32>(0.0, 1.0);
-  if ((p.has & 1u) != 0u) {
-    of_update = mean_and_factor_of_update(update_at, lid);
-  }
-  for (var i = lid; i < p.cols; i += THREADS) {
-    var x = change[update_at + i];
-    if ((p.has & 1u) != 0u) {
-      x = normalized(post, x, of_update, i);
+  // The update, then the next norm, for which every thread reads what it wrote itself.
+  for (var step = 0u; step < rolled(1u + ((p.has >> 1u) & 1u)); step += 1u) {
+    let is_next = step == 1u;
+    var norm = Norm(p.post_weight, p.post_bias, p.post_centered, p.post_eps);
+    if (is_next) {
+      norm = Norm(p.weight, p.bias, p.centered, p.eps);
     }
-    stream[stream_at + i] = (stream[stream_at + i] + x * p.factor) * p.stream_factor;
-  }
-  if ((p.has & 2u) == 0u) {
-    return;
-  }
-  // Every thread reads what it wrote itself.
-  let of_stream = mean_and_factor_of_stream(stream_at, lid);
-  for (var i = lid; i < p.cols; i += THREADS) {
-    normed[normed_at + i] = normalized(next, stream[stream_at + i], of_stream, i);
+    let at = select(update_at, stream_at, is_next);
+    let has_norm = is_next || (p.has & 1u) != 0u;
+    var of_row = vec2<f32>(0.0, 1.0);
+    if (has_norm) {
+      of_row = mean_and_factor_of(is_next, norm, at, lid);
+    }
+    for (var i = lid; i < p.cols; i += THREADS) {
+      let before = stream[stream_at + i];
+      var x = before;
+      if (!is_next) {
+        x = change[update_at + i];
+      }
+      if (has_norm) {
+        x = normalized(norm, x, of_row, i);
+      }
+      if (is_next) {
+        normed[normed_at + i] = x;
+      } else {
+        stream[stream_at + i] = (before + x * p.factor) * p.stream_factor;
+      }
+    }
   }
 }
 
@@ -258,22 +254,16 @@ fn main(@builtin(workgroup_id) block: vec3<u32>, @builtin(local_invocation_index
     return;
   }
   // Every thread reads what it wrote itself.
-  var mean = 0.0;
-  if (p.centered != 0u) {
+  var mean_and_factor = vec2<f32>(0.0);
+  for (var turn = first_turn(p.centered); turn < rolled(2u); turn += 1u) {
     var sum = 0.0;
     for (var i = lid; i < p.cols; i += THREADS) {
-      sum += stream[stream_at + i];
+      sum = with_value(turn, sum, stream[stream_at + i] - mean_and_factor.x);
     }
-    mean = total(sum, lid) / f32(p.cols);
+    mean_and_factor = after_turn(turn, mean_and_factor, total(sum, lid) / f32(p.cols), p.eps);
   }
-  var squares = 0.0;
   for (var i = lid; i < p.cols; i += THREADS) {
-    let x = stream[stream_at + i] - mean;
-    squares = fma(x, x, squares);
-  }
-  let factor = 1.0 / sqrt(total(squares, lid) / f32(p.cols) + p.eps);
-  for (var i = lid; i < p.cols; i += THREADS) {
-    normed[normed_at + i] = normalized(next, stream[stream_at + i], vec2<f32>(mean, factor), i);
+    normed[normed_at + i] = normalized(next, stream[stream_at + i], mean_and_factor, i);
   }
 }
 

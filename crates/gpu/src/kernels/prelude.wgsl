@@ -1,6 +1,7 @@
 // The beginning of every kernel: what changes from batch to batch, and functions of several kernels.
 //
-// A line with `$r`, `$c` or `$q` stands for one line for each value below the constant of the same letter, `R`, `C` or `Q`.
+// Lines between `// each r below R` and `// end` stand for a block for each value of `r`. A processor's compiler takes long for
+// each access to memory that it finds in the text, so for one they are the block of a loop; those after `// every` never are.
 // Sums are written as `fma`, so that a compiler has nothing to contract: a sum has the same bits in each variant of a
 // kernel.
 

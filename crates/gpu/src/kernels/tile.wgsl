@@ -1,132 +1,112 @@
 // Products of many rows: a workgroup computes 64 outputs of 32 H rows, 32 inputs at a time in workgroup memory; each thread four
 // outputs of four rows in each 32. The inputs are summed in order, whatever H is, which is another order than that of products
-// of few rows. A line with `$h` stands for one line for each value below H.
+// of few rows.
 
 // section common
+const TILE_THREADS: u32 = 128u;
 const TILE_OUTPUTS: u32 = 64u;
 const TILE_ROWS: u32 = 32u * H;
 const TILE_UNITS: u32 = 2u;
-const TILE_INPUTS: u32 = 32u;
+// Vectors of four inputs of a tile, and between two outputs or rows in workgroup memory: one more, so that threads which read
+// those of outputs or rows next to each other meet in no memory bank.
+const QUADS: u32 = 8u;
+const PITCH: u32 = 9u;
 
-// By input, then output or row.
-var<workgroup> weight_tile: array<vec4<f32>, TILE_INPUTS * TILE_OUTPUTS / 4u>;
-var<workgroup> x_tile: array<vec4<f32>, TILE_INPUTS * TILE_ROWS / 4u>;
-
-// Four outputs of each of four rows.
-struct Sums {
-  a: vec4<f32>,
-  b: vec4<f32>,
-  c: vec4<f32>,
-  d: vec4<f32>,
-}
-
-struct TileSums {
-  part_$h: Sums,
-}
-
-fn with_products(sums: Sums, w: vec4<f32>, v: vec4<f32>) -> Sums {
-  return Sums(
-    fma(vec4<f32>(v.x), w, sums.a),
-    fma(vec4<f32>(v.y), w, sums.b),
-    fma(vec4<f32>(v.z), w, sums.c),
-    fma(vec4<f32>(v.w), w, sums.d),
-  );
-}
-
-fn store_weights(input: u32, output: u32, w: vec4<f32>) {
-  for (var i = 0u; i < 4u; i++) {
-    weight_tile[(input + i) * (TILE_OUTPUTS / 4u) + output / 4u][output % 4u] = w[i];
-  }
-}
-
-fn store_x(input: u32, row: u32, v: vec4<f32>) {
-  for (var i = 0u; i < 4u; i++) {
-    x_tile[(input + i) * (TILE_ROWS / 4u) + row / 4u][row % 4u] = v[i];
-  }
-}
+var<workgroup> weight_tile: array<vec4<f32>, TILE_OUTPUTS * PITCH>;
+var<workgroup> x_tile: array<vec4<f32>, TILE_ROWS * PITCH>;
+// Where the inputs of each row begin.
+var<workgroup> begins: array<u32, TILE_ROWS>;
 
 // `first` and `last` are rows of the matrix.
 fn load_weights(first: u32, last: u32, first_unit: u32, lid: u32) {
   let output = lid % TILE_OUTPUTS;
   let within = lid / TILE_OUTPUTS;
-  let input = within * 16u;
-  if (first_unit + within < p.units) {
-    let w = unit(min(first + output, last), first_unit + within);
-    let scale = vec4<f32>(w.scale);
-    let shift = vec4<f32>(w.shift);
-    store_weights(input, output, fma(w.a, scale, shift));
-    store_weights(input + 4u, output, fma(w.b, scale, shift));
-    store_weights(input + 8u, output, fma(w.c, scale, shift));
-    store_weights(input + 12u, output, fma(w.d, scale, shift));
-  } else {
-    for (var i = 0u; i < 16u; i += 4u) {
-      store_weights(input + i, output, vec4<f32>(0.0));
-    }
-  }
+  let is_inside = first_unit + within < p.units;
+  let w = unit(min(first + output, last), min(first_unit + within, p.units - 1u));
+  let scale = vec4<f32>(w.scale);
+  let shift = vec4<f32>(w.shift);
+  let none = vec4<f32>(0.0);
+  let at = output * PITCH + within * 4u;
+  weight_tile[at] = select(none, fma(w.a, scale, shift), is_inside);
+  weight_tile[at + 1u] = select(none, fma(w.b, scale, shift), is_inside);
+  weight_tile[at + 2u] = select(none, fma(w.c, scale, shift), is_inside);
+  weight_tile[at + 3u] = select(none, fma(w.d, scale, shift), is_inside);
 }
 
-// `begin` is where the inputs of the thread's row begin: that of number `lid % TILE_ROWS` of the tile.
-fn load_x(begin: u32, first_unit: u32, lid: u32) {
-  let within = lid / TILE_ROWS;
-  if (within >= TILE_UNITS) {
-    return;
-  }
-  let at = begin + (first_unit + within) * 4u;
-  for (var i = 0u; i < 4u; i++) {
-    var v = vec4<f32>(0.0);
-    if (first_unit + within < p.units) {
-      v = x[at + i];
-    }
-    store_x(within * 16u + i * 4u, lid % TILE_ROWS, v);
-  }
+// Vectors of four inputs, eight of a row by threads next to each other.
+fn load_x(first_unit: u32, lid: u32) {
+  let quad = lid % QUADS;
+  // each i below LOADS
+  let row = lid / QUADS + i * (TILE_THREADS / QUADS);
+  let is_inside = first_unit + quad / 4u < p.units;
+  let at = begins[row] + select(0u, first_unit * 4u + quad, is_inside);
+  x_tile[row * PITCH + quad] = select(vec4<f32>(0.0), x[at], is_inside);
+  // end
 }
 
-// The sums of a thread, whose outputs, and rows within each 32, begin at four times these numbers.
-fn tile_sums(first: u32, last: u32, begin: u32, outputs: u32, rows: u32, lid: u32) -> TileSums {
-  let none = Sums(vec4<f32>(0.0), vec4<f32>(0.0), vec4<f32>(0.0), vec4<f32>(0.0));
-  var sums: TileSums;
-  sums.part_$h = none;
+// Sums of a thread: four outputs, 16 apart, of each of its rows, 8 apart.
+struct Sums {
+  rows: array<vec4<f32>, SUMS>,
+}
+
+// The sums of a thread, whose first output and first row these are. `begins` were stored before.
+fn tile_sums(first: u32, last: u32, output: u32, row: u32, lid: u32) -> Sums {
+  var sums: Sums;
+  workgroupBarrier();
   for (var first_unit = 0u; first_unit < p.units; first_unit += TILE_UNITS) {
     load_weights(first, last, first_unit, lid);
-    load_x(begin, first_unit, lid);
+    load_x(first_unit, lid);
     workgroupBarrier();
-    for (var input = 0u; input < TILE_INPUTS; input++) {
-      let w = weight_tile[input * (TILE_OUTPUTS / 4u) + outputs];
-      let v_$h = x_tile[input * (TILE_ROWS / 4u) + 8u * $hu + rows];
-      sums.part_$h = with_products(sums.part_$h, w, v_$h);
+    for (var quad = 0u; quad < rolled(QUADS); quad++) {
+      var w: array<vec4<f32>, 4>;
+      // every o below 4
+      w[o] = weight_tile[(16u * o + output) * PITCH + quad];
+      // end
+      // every i below SUMS
+      let v = x_tile[(8u * i + row) * PITCH + quad];
+      var sum = sums.rows[i];
+      sum = fma(vec4<f32>(v.x), vec4<f32>(w[0].x, w[1].x, w[2].x, w[3].x), sum);
+      sum = fma(vec4<f32>(v.y), vec4<f32>(w[0].y, w[1].y, w[2].y, w[3].y), sum);
+      sum = fma(vec4<f32>(v.z), vec4<f32>(w[0].z, w[1].z, w[2].z, w[3].z), sum);
+      sums.rows[i] = fma(vec4<f32>(v.w), vec4<f32>(w[0].w, w[1].w, w[2].w, w[3].w), sum);
+      // end
     }
     workgroupBarrier();
   }
   return sums;
 }
 
+// Stores the sums of 32 rows in place of the weights.
+fn store_sums(sums: ptr<function, Sums>, part: u32, output: u32, row: u32) {
+  // every o below 4
+  weight_tile[(8u * o + row) * 16u + output] = (*sums).rows[4u * part + o];
+  // end
+}
+
+fn stored_sum(row: u32, output: u32) -> f32 {
+  return weight_tile[row * 16u + output % 16u][output / 16u];
+}
+
 // section matmul
-fn write_row(row: u32, first_output: u32, sums: vec4<f32>) {
-  for (var i = 0u; i < 4u; i++) {
-    write_output(row, first_output + i, sums[i]);
-  }
-}
-
-fn write_rows(row: u32, first_output: u32, sums: Sums) {
-  write_row(row, first_output, sums.a);
-  write_row(row + 1u, first_output, sums.b);
-  write_row(row + 2u, first_output, sums.c);
-  write_row(row + 3u, first_output, sums.d);
-}
-
-@compute @workgroup_size(128)
+@compute @workgroup_size(TILE_THREADS)
 fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
   let block = of_dispatch(own_block);
   prepare(lid);
   let first_output = (block.x + block.z * BLOCKS_X) * TILE_OUTPUTS;
   let first_row = block.y * TILE_ROWS;
-  let outputs = lid % 16u;
-  let rows = lid / 16u;
-  let begin = p.x_at + min(first_row + lid % TILE_ROWS, p.batch.rows - 1u) * p.x_row;
-  let sums = tile_sums(first_output, p.outputs - 1u, begin, outputs, rows, lid);
-  let row = first_row + rows * 4u;
-  let output = first_output + outputs * 4u;
-  write_rows(row + 32u * $hu, output, sums.part_$h);
+  if (lid < TILE_ROWS) {
+    begins[lid] = p.x_at + min(first_row + lid, p.batch.rows - 1u) * p.x_row;
+  }
+  var sums = tile_sums(first_output, p.outputs - 1u, lid % 16u, lid / 16u, lid);
+  let output = lid % TILE_OUTPUTS;
+  // each h below H
+  store_sums(&sums, h, lid % 16u, lid / 16u);
+  workgroupBarrier();
+  for (var row = lid / TILE_OUTPUTS; row < rolled(32u); row += TILE_THREADS / TILE_OUTPUTS) {
+    write_output(first_row + 32u * h + row, first_output + output, stored_sum(row, output));
+  }
+  workgroupBarrier();
+  // end
 }
 
 // section sort
@@ -240,25 +220,17 @@ var<immediate> p: P;
 @group(0) @binding(5) var<storage, read> order: array<u32>;
 @group(0) @binding(6) var<storage, read_write> out: array<f32>;
 
-fn write_choice(place: u32, end: u32, bias: u32, first_output: u32, sums: vec4<f32>) {
-  if (place >= end) {
-    return;
-  }
+fn write_choice(place: u32, bias: u32, output: u32, sum: f32) {
   let choice = order[p.sorted_at + place];
   let at = p.out_at + choice / p.used * p.out_row + choice % p.used * p.out_stride;
-  for (var i = 0u; i < 4u; i++) {
-    let output = first_output + i;
-    if (output < p.outputs) {
-      var value = sums[i];
-      if (bias != NONE) {
-        value += vectors[bias + output];
-      }
-      out[at + output] = value;
-    }
+  var value = sum;
+  if (bias != NONE) {
+    value += vectors[bias + output];
   }
+  out[at + output] = value;
 }
 
-@compute @workgroup_size(128)
+@compute @workgroup_size(TILE_THREADS)
 fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
   let block = of_dispatch(own_block);
   prepare(lid);
@@ -271,19 +243,22 @@ fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_i
     return;
   }
   let first = order[tile + 1u];
-  let end = first + order[tile + 2u];
+  let rows = order[tile + 2u];
   let first_output = block.x * TILE_OUTPUTS;
-  let outputs = lid % 16u;
-  let rows = lid / 16u;
-  let choice = order[p.sorted_at + min(first + lid % TILE_ROWS, end - 1u)];
-  let begin = p.x_at + choice / p.used * p.x_row + choice % p.used * p.x_stride;
+  if (lid < TILE_ROWS) {
+    let choice = order[p.sorted_at + first + min(lid, rows - 1u)];
+    begins[lid] = p.x_at + choice / p.used * p.x_row + choice % p.used * p.x_stride;
+  }
   let weights = expert * p.outputs;
-  let sums = tile_sums(weights + first_output, weights + p.outputs - 1u, begin, outputs, rows, lid).part_0;
+  var sums = tile_sums(weights + first_output, weights + p.outputs - 1u, lid % 16u, lid / 16u, lid);
   let bias = select(p.bias + expert * p.outputs, NONE, p.bias == NONE);
-  let place = first + rows * 4u;
-  let output = first_output + outputs * 4u;
-  write_choice(place, end, bias, output, sums.a);
-  write_choice(place + 1u, end, bias, output, sums.b);
-  write_choice(place + 2u, end, bias, output, sums.c);
-  write_choice(place + 3u, end, bias, output, sums.d);
+  store_sums(&sums, 0u, lid % 16u, lid / 16u);
+  workgroupBarrier();
+  let output = lid % TILE_OUTPUTS;
+  if (first_output + output >= p.outputs) {
+    return;
+  }
+  for (var row = lid / TILE_OUTPUTS; row < min(rows, TILE_ROWS); row += TILE_THREADS / TILE_OUTPUTS) {
+    write_choice(first + row, bias, first_output + output, stored_sum(row, output));
+  }
 }

@@ -55,7 +55,7 @@ fn products_on_matrix_units_equal_their_twins() {
             units: MatrixUnits { size, ..units },
             rows,
         };
-        let made = device.checked(|_| device.shader(kernel.source()));
+        let made = device.checked(|_| device.shader(kernel.source(device.blocks())));
         assert_eq!(made.err(), None, "{size} {rows}");
     }
     device.distrust_matrix_units();
@@ -155,6 +155,26 @@ fn bits_of_a_product_do_not_depend_on_the_other_rows() {
     let mut exact = matmul(Format::Q8_0, 37);
     exact.program.exact = true;
     check_bits_of_rows(&device, &exact, &[&[0], &[36, 35, 1]]);
+}
+
+#[test]
+fn kernels_of_cards_have_the_bits_of_those_of_processors() {
+    let Some(device) = device() else { return };
+    let card = device.reopen().expect("the device of before");
+    let card = Arc::new(card.with_kernels_of_cards());
+    let shape = (64, 2, 4, 32, KvKind::F16);
+    let products = [1, 2, 3, 11, 20, 70].map(|rows| matmul(Format::Q4_K, rows));
+    let attention = [attend(shape, true), attend_tiles(shape)];
+    let experts = Check::Experts(Format::Q8_0).cases();
+    for case in products.iter().chain(&attention).chain(&experts) {
+        let bits = [&device, &card].map(|device| {
+            let found = on_device(device, case).expect("a device that works");
+            let bits = found.buffers.into_iter().flatten().map(f32::to_bits);
+            bits.collect::<Vec<_>>()
+        });
+        assert!(bits[0] == bits[1], "{}", case.name);
+        assert_eq!(compare(&card, case), Ok(()), "{}", case.name);
+    }
 }
 
 #[test]

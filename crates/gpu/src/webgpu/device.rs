@@ -1,6 +1,7 @@
 //! A device that is open.
 
 use super::adapters::{DeviceFacts, IMMEDIATE_BYTES, PROCESSOR, adapters, facts, ready};
+use super::blocks::Blocks;
 use super::matrix_units::{FEATURES as MATRIX_FEATURES, MatrixUnits};
 use super::pipelines::Pipelines;
 use super::selection::{Kind, Selection};
@@ -199,6 +200,8 @@ pub struct Device {
     /// Whether matrix units have computed something else than they should.
     distrusts_matrix_units: AtomicBool,
     submit_work_max: u64,
+    /// What blocks of kernels are here.
+    blocks: Blocks,
 }
 
 impl Device {
@@ -244,6 +247,11 @@ impl Device {
         };
         Ok(Self {
             selection: *selection,
+            blocks: if facts.is_processor {
+                Blocks::Loops
+            } else {
+                Blocks::Repeated
+            },
             facts,
             reports: listen(&device),
             device,
@@ -261,6 +269,13 @@ impl Device {
     #[cfg(test)]
     pub(crate) fn without_clock(mut self) -> Self {
         self.facts.has_timestamps = false;
+        self
+    }
+
+    /// The device with the kernels of a card.
+    #[cfg(test)]
+    pub(crate) fn with_kernels_of_cards(mut self) -> Self {
+        self.blocks = Blocks::Repeated;
         self
     }
 
@@ -357,6 +372,11 @@ impl Device {
 
     pub(crate) fn queue(&self) -> &wgpu::Queue {
         &self.queue
+    }
+
+    /// What blocks of kernels are on this device.
+    pub(crate) fn blocks(&self) -> Blocks {
+        self.blocks
     }
 
     /// Multiply-adds of a submit, at most.

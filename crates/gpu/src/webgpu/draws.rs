@@ -14,9 +14,10 @@ const ADJUST_COLS: u32 = 1024;
 pub(crate) struct DrawKernels {
     adjust: Bound,
     choose: Bound,
-    top: Bound,
     cols: u32,
     row: u32,
+    /// Floats of the logits before the adjusted rows.
+    adjusted: u32,
 }
 
 struct Bound {
@@ -34,9 +35,9 @@ impl DrawKernels {
         let Some(shape) = program.draws else {
             return Ok(None);
         };
-        device.compile_all(&[Kernel::Adjust, Kernel::Choose, Kernel::Top])?;
+        device.compile_all(&[Kernel::Adjust, Kernel::Choose])?;
         let index = shape.logits.0 as usize;
-        let [draws, adjusted, results, tokens] = &memory.draws;
+        let [draws, results, tokens] = &memory.draws;
         let logits = &memory.buffers[index];
         let bound = |kernel: Kernel, buffers: &[&wgpu::Buffer]| -> Result<Bound, PrepareError> {
             Ok(Bound {
@@ -45,11 +46,11 @@ impl DrawKernels {
             })
         };
         Ok(Some(Self {
-            adjust: bound(Kernel::Adjust, &[draws, logits, adjusted])?,
-            choose: bound(Kernel::Choose, &[draws, logits, adjusted, results, tokens])?,
-            top: bound(Kernel::Top, &[draws, logits, adjusted, results, tokens])?,
+            adjust: bound(Kernel::Adjust, &[draws, logits])?,
+            choose: bound(Kernel::Choose, &[draws, logits, results, tokens])?,
             cols: program.buffers[index].cols,
             row: program.buffers[index].stride(),
+            adjusted: program.buffers[index].rows * program.buffers[index].stride(),
         }))
     }
 
@@ -60,14 +61,14 @@ impl DrawKernels {
         let dispatches = [
             (record.has_adjusted(), &self.adjust, [blocks, draws]),
             (true, &self.choose, [draws, 1]),
-            (record.has_alternatives(), &self.top, [draws, 1]),
         ];
         let heads = record.heads_words() as u32;
         // The batch of the prelude: one row.
-        let mut constants = [0; BATCH_WORDS + 5];
+        let mut constants = [0; BATCH_WORDS + 6];
         constants[0] = 1;
         let draws_at = &mut constants[BATCH_WORDS..];
-        draws_at.copy_from_slice(&[0, heads, self.cols, self.row, f32::NAN.to_bits()]);
+        let nan = f32::NAN.to_bits();
+        draws_at.copy_from_slice(&[0, heads, self.cols, self.row, nan, self.adjusted]);
         let mut count = 0;
         for (_, bound, [x, y]) in dispatches.into_iter().filter(|(is_needed, ..)| *is_needed) {
             pass.set_pipeline(&bound.pipeline);

@@ -15,6 +15,7 @@ use crate::operation::{
     Activation, At, CacheShape, HeadsTo, MatrixId, Norm, Operation, Program, RowSet, Step, VectorId,
 };
 use crate::record::{TILE_ROWS, TILED_ROWS_MIN};
+use kernels::KvKind;
 
 /// The kernels' word for "none".
 const NONE: u32 = u32::MAX;
@@ -169,7 +170,7 @@ impl<'a> Planner<'a> {
             let units = self.device.matrix_units();
             let units =
                 units.filter(|_| self.program.on_matrix_units && format != kernels::Format::F32);
-            let kernels = matmul_kernels(format, exact, reorders, units);
+            let kernels = matmul_kernels(format, exact, reorders, units, self.device.blocks());
             let outputs = part.rows;
             self.push_all(&kernels, &buffers, constants, Grid::Matmul { outputs })?;
         }
@@ -312,6 +313,7 @@ impl<'a> Planner<'a> {
             turn.is_some_and(|turn| turn.adjacent),
             turn.is_some_and(|turn| turn.table == 1),
             tempered,
+            !matches!(to, HeadsTo::Rows(_)),
         ];
         let has = flags
             .iter()
@@ -326,14 +328,19 @@ impl<'a> Planner<'a> {
         let buffers = [&memory.vectors, &memory.record, self.buffer(input), out];
         let kernel = Kernel::Heads {
             head_dim,
-            pages: match to {
-                HeadsTo::Rows(_) => None,
-                HeadsTo::Keys(cache, _) | HeadsTo::Values(cache, _) => {
-                    Some(self.program.caches[cache.0 as usize].kind)
-                }
-            },
+            kind: self.kind_near(to),
         };
         self.push(kernel, &buffers, constants, Grid::Rows(heads))
+    }
+
+    /// The format of the pages that heads are written to; of rows, the format of keys, so that both take one kernel.
+    fn kind_near(&self, to: HeadsTo) -> KvKind {
+        let caches = &self.program.caches;
+        let cache = match to {
+            HeadsTo::Keys(cache, _) | HeadsTo::Values(cache, _) => caches.get(cache.0 as usize),
+            HeadsTo::Rows(_) => caches.first(),
+        };
+        cache.map_or(KvKind::F16, |cache| cache.kind)
     }
 
     fn attend(&mut self, operation: &Operation) -> Planned {

@@ -106,8 +106,8 @@ pub(crate) struct Memory {
     pub(crate) order: wgpu::Buffer,
     /// Stand in where a kernel has no buffer: the first is only read.
     pub(crate) nothing: [wgpu::Buffer; 2],
-    /// The record of draws, adjusted logits, results, and drawn tokens.
-    pub(crate) draws: [wgpu::Buffer; 4],
+    /// The record of draws, results, and drawn tokens.
+    pub(crate) draws: [wgpu::Buffer; 3],
     /// Results that the host reads after a batch.
     pub(crate) staging: wgpu::Buffer,
     /// Guesses of an MTP head that the host reads, perhaps while results are on their way.
@@ -125,15 +125,15 @@ impl Memory {
         let storage = BufferUsages::STORAGE | BufferUsages::COPY_DST;
         let all = storage | BufferUsages::COPY_SRC;
         let one = |what: &str, bytes: u64, usage| buffer(device, what, bytes, usage);
-        let activations = program.buffers.iter();
+        let activations = 0..program.buffers.len();
         let matrices = program.matrices.iter();
         let caches = program.caches.iter();
         let pages = caches.clone().map(|cache| cache.page_bytes()).max();
         let read = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-        let [draws, adjusted, results, tokens] = draw_bytes(program);
+        let [draws, _, results, tokens] = draw_bytes(program);
         let memory = Self {
             buffers: activations
-                .map(|shape| one("activations", shape.bytes(), all))
+                .map(|index| one("activations", activation_bytes(program, index), all))
                 .collect::<Result<_, _>>()?,
             vectors: one("vectors", program.vectors.len() as u64 * 4, storage)?,
             matrices: matrices
@@ -157,7 +157,6 @@ impl Memory {
             nothing: [one("nothing", 16, storage)?, one("nothing", 16, storage)?],
             draws: [
                 one("the record of draws", draws, storage)?,
-                one("adjusted logits", adjusted, storage)?,
                 one("results of draws", results, all)?,
                 one("drawn tokens", tokens, storage)?,
             ],
@@ -258,7 +257,8 @@ impl Memory {
 /// Bytes of a program on the device, but for matrices, caches and states.
 pub(crate) fn scratch_bytes(program: &Program) -> u64 {
     let size = |bytes: u64| bytes.max(LEAST_BYTES).next_multiple_of(LEAST_BYTES);
-    let buffers = program.buffers.iter().map(|shape| size(shape.bytes()));
+    let buffers = 0..program.buffers.len();
+    let buffers = buffers.map(|index| size(activation_bytes(program, index)));
     let page = program.caches.iter().map(|cache| cache.page_bytes()).max();
     let others = [
         program.vectors.len() as u64 * 4,
@@ -272,8 +272,17 @@ pub(crate) fn scratch_bytes(program: &Program) -> u64 {
         LEAST_BYTES,
         LEAST_BYTES,
     ];
-    let draws = draw_bytes(program).map(size);
+    let [draws, _, results, tokens] = draw_bytes(program);
+    let draws = [draws, results, tokens].map(size);
     buffers.chain(others.map(size)).chain(draws).sum()
+}
+
+/// Bytes of a buffer; adjusted logits are behind the logits that are drawn from.
+fn activation_bytes(program: &Program, index: usize) -> u64 {
+    let [_, adjusted, ..] = draw_bytes(program);
+    let logits = program.draws.map(|draws| draws.logits.0 as usize);
+    let behind = if logits == Some(index) { adjusted } else { 0 };
+    program.buffers[index].bytes() + behind
 }
 
 /// Bytes of the keys and values of a page in all layers of all caches.

@@ -2,6 +2,7 @@
 
 pub(crate) mod adapters;
 mod bandwidth;
+pub(crate) mod blocks;
 #[cfg(test)]
 mod bounds_tests;
 pub(crate) mod device;

@@ -98,7 +98,7 @@ impl Device {
         kernel: Kernel,
         layout: &wgpu::BindGroupLayout,
     ) -> Result<wgpu::ComputePipeline, DeviceError> {
-        let module = self.checked(|_| self.shader(kernel.source()))?;
+        let module = self.checked(|_| self.shader(kernel.source(self.blocks())))?;
         self.checked(|device| {
             let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                 label: None,

@@ -1,5 +1,6 @@
 //! The text of each kernel, put together from the sections of the files in `kernels`.
 
+use super::blocks::{Blocks, expand, repeat_lines};
 use super::matrix_units::MatrixUnits;
 use crate::operation::{CacheShape, SCALE_GROUP};
 use crate::record::SPAN_WORDS;
@@ -43,6 +44,12 @@ pub(crate) const TILE_ROWS_MIN: u32 = 16;
 /// Rows of the smaller tile.
 pub(crate) const TILE_ROWS: u32 = 32;
 
+/// Most rows, and outputs and rows of a workgroup, of products of few rows.
+const FEW: [(u32, u32, u32); 4] = [(1, 4, 1), (2, 2, 2), (4, 2, 4), (TILE_ROWS_MIN - 1, 1, 8)];
+
+/// Those of a processor that plays a card, which gains nothing from sums in registers and takes long to compile a kernel.
+const FEW_OF_PROCESSOR: [(u32, u32, u32); 2] = [(1, 1, 1), (TILE_ROWS_MIN - 1, 1, 8)];
+
 /// Kernels of a product, each with the most rows that it is for. One of them computes all numbers of rows below
 /// [`TILE_ROWS_MIN`] where the device's compiler changes the order of sums from kernel to kernel.
 pub(crate) fn matmul_kernels(
@@ -50,9 +57,18 @@ pub(crate) fn matmul_kernels(
     exact: bool,
     reorders_sums: bool,
     units: Option<MatrixUnits>,
+    blocks: Blocks,
 ) -> Vec<(u32, Kernel)> {
-    let few = [(1, 4, 1), (2, 2, 2), (4, 2, 4), (TILE_ROWS_MIN - 1, 1, 8)];
-    let few = few.map(|(most, outputs, rows)| {
+    let few = match blocks {
+        Blocks::Repeated => &FEW[..],
+        Blocks::Loops => &FEW_OF_PROCESSOR,
+    };
+    let few = if reorders_sums {
+        &few[few.len() - 1..]
+    } else {
+        few
+    };
+    let few = few.iter().map(|&(most, outputs, rows)| {
         let kernel = Kernel::Matmul {
             format,
             outputs,
@@ -60,8 +76,7 @@ pub(crate) fn matmul_kernels(
         };
         (most, kernel)
     });
-    let used = if reorders_sums { &few[3..] } else { &few };
-    let mut kernels = used.to_vec();
+    let mut kernels: Vec<_> = few.collect();
     match (exact, units, kernels.last_mut()) {
         (true, _, Some(last)) => last.0 = u32::MAX,
         (_, Some(units), _) => kernels.extend([32, 64, 128].map(|rows| {
@@ -72,6 +87,7 @@ pub(crate) fn matmul_kernels(
             };
             (if rows == 128 { u32::MAX } else { rows }, kernel)
         })),
+        _ if blocks == Blocks::Loops => kernels.push((u32::MAX, Kernel::Tile { format, rows: 1 })),
         _ => kernels.extend([
             (TILE_ROWS, Kernel::Tile { format, rows: 1 }),
             (u32::MAX, Kernel::Tile { format, rows: 2 }),
@@ -111,8 +127,8 @@ pub(crate) enum Kernel {
     AdaptUp,
     Heads {
         head_dim: u32,
-        /// Storage format of the pages that heads are written to; `None`: they are written to rows.
-        pages: Option<KvKind>,
+        /// Storage format of the pages that heads are written to, or that those of rows are next to.
+        kind: KvKind,
     },
     Attend {
         head_dim: u32,
@@ -156,7 +172,6 @@ pub(crate) enum Kernel {
     Read,
     Adjust,
     Choose,
-    Top,
 }
 
 /// Rows of a workgroup of attention by tiles: as many as workgroup memory has room for.
@@ -190,10 +205,7 @@ impl Kernel {
                 units.size
             ),
             Self::Embed { format } => format!("embed {format:?}"),
-            Self::Heads { head_dim, pages } => match pages {
-                None => format!("heads of {head_dim} to rows"),
-                Some(kind) => format!("heads of {head_dim} to pages of {kind}"),
-            },
+            Self::Heads { head_dim, kind } => format!("heads of {head_dim}, {kind}"),
             Self::Attend {
                 head_dim,
                 kind,
@@ -229,8 +241,7 @@ impl Kernel {
             Self::CopyParts => "copy of parts".into(),
             Self::Read => "read".into(),
             Self::Adjust => "adjusted logits".into(),
-            Self::Choose => "draws".into(),
-            Self::Top => "log-probabilities".into(),
+            Self::Choose => "draws and log-probabilities".into(),
         }
     }
 
@@ -241,15 +252,15 @@ impl Kernel {
             Self::ExpertMatmul { .. } | Self::ExpertTile { .. } => {
                 &[true, true, true, true, true, true, false]
             }
-            Self::Norm | Self::Activate | Self::Gather | Self::Adjust => &[true, true, false],
-            Self::Choose | Self::Top => &[true, true, true, false, false],
+            Self::Norm | Self::Activate | Self::Gather => &[true, true, false],
+            Self::Choose => &[true, true, false, false],
             Self::Route | Self::Combine => &[true, true, false],
             Self::Convolve => &[true, true, true, true, false],
             Self::Keep | Self::Share | Self::AddParts => &[true, true, false],
             Self::Scan { .. } => &[true, true, true, false, false],
             Self::ScanGates => &[true, true, true, false],
             Self::NormParts | Self::Finish | Self::Read => &[true, false],
-            Self::SortChoices | Self::CopyParts => &[true, false],
+            Self::SortChoices | Self::CopyParts | Self::Adjust => &[true, false],
             Self::Add => &[true, true, false, false],
             Self::Vectors => &[true, true, true, false, false],
             Self::AdaptDown | Self::AdaptUp => &[true, true, true, true, false],
@@ -275,35 +286,42 @@ impl Kernel {
         }
     }
 
-    /// The whole source.
-    pub(crate) fn source(self) -> String {
-        let letters = match self {
-            Self::Matmul { outputs, rows, .. } => vec![('r', outputs), ('c', rows)],
-            Self::ExpertMatmul { .. } => vec![('r', EXPERT_OUTPUTS)],
-            Self::Attend { heads, .. } => vec![('q', heads)],
+    /// Constants that blocks of the text are counted by.
+    fn counts(self) -> Vec<(&'static str, u32)> {
+        match self {
+            Self::Matmul { outputs, rows, .. } => vec![("R", outputs), ("C", rows)],
+            Self::ExpertMatmul { .. } => vec![("R", EXPERT_OUTPUTS)],
+            Self::Attend { heads, .. } => vec![("Q", heads)],
             Self::AttendPrompt { head_dim, kind, .. } => {
                 let stride = head_shape(head_dim, kind).stride();
                 let (rows, groups) = (prompt_rows(stride), 128 / (stride / 4));
-                vec![('q', rows / 8), ('v', rows.div_ceil(groups))]
+                vec![("Q", rows / 8), ("V", rows.div_ceil(groups))]
             }
-            Self::Tile { rows, .. } => vec![('h', rows)],
-            Self::ExpertTile { .. } => vec![('h', 1)],
+            Self::Tile { rows, .. } => vec![("H", rows), ("LOADS", 2 * rows), ("SUMS", 4 * rows)],
+            Self::ExpertTile { .. } => vec![("H", 1), ("LOADS", 2), ("SUMS", 4)],
             Self::MatrixTile { units, rows, .. } => {
                 // Two subgroups next to each other in each direction: 64 outputs.
-                vec![('m', rows / 2 / units.size), ('n', 32 / units.size)]
+                vec![("M", rows / 2 / units.size), ("N", 32 / units.size)]
             }
             _ => Vec::new(),
-        };
+        }
+    }
+
+    /// The whole source.
+    pub(crate) fn source(self, blocks: Blocks) -> String {
+        let counts = self.counts();
         let mut source = self.extensions().to_owned() + PRELUDE;
-        for (letter, count) in &letters {
-            let letter = letter.to_ascii_uppercase();
-            source += &format!("const {letter}: u32 = {count}u;\n");
+        for (name, count) in &counts {
+            _ = writeln!(source, "const {name}: u32 = {count}u;");
         }
         source += &self.constants();
         for section in self.sections() {
             source += section;
         }
-        repeat_lines(&source, &letters)
+        match self {
+            Self::MatrixTile { .. } => repeat_lines(&source, &counts),
+            _ => expand(&source, &counts, blocks),
+        }
     }
 
     /// The text before everything else.
@@ -332,10 +350,8 @@ impl Kernel {
             }
             Self::Norm | Self::Add | Self::Vectors | Self::Share => threads(NORM_THREADS),
             Self::NormParts => threads(PART_THREADS),
-            Self::Heads { head_dim, pages } => {
-                let to = format!("const TO_PAGES: bool = {};\n", pages.is_some());
-                let kind = pages.unwrap_or(KvKind::F16);
-                threads(PART_THREADS) + &head_constants(head_dim, kind) + &to
+            Self::Heads { head_dim, kind } => {
+                threads(PART_THREADS) + &head_constants(head_dim, kind)
             }
             Self::Attend {
                 head_dim,
@@ -383,10 +399,6 @@ impl Kernel {
             ]
         };
         let recurrent = |name| vec![section(RECURRENT, "spans"), section(RECURRENT, name)];
-        let draw = |name| {
-            let common = [section(DRAW, "draws"), DRAW_CUTS];
-            vec![common[0], common[1], section(DRAW, name)]
-        };
         match self {
             Self::Embed { .. } => vec![EMBED],
             Self::Tile { .. } => {
@@ -396,14 +408,16 @@ impl Kernel {
             Self::MatrixTile { .. } => vec![section(MATMUL, "product"), MATRIX_TILE],
             Self::SortChoices => vec![section(TILE, "sort")],
             Self::ExpertTile { .. } => vec![section(TILE, "common"), section(TILE, "experts")],
-            Self::Matmul { .. } => vec![section(MATMUL, "product"), section(MATMUL, "few")],
+            Self::Matmul { .. } => {
+                let lanes = section(MATMUL, "lanes");
+                vec![section(MATMUL, "product"), lanes, section(MATMUL, "few")]
+            }
             Self::Norm => norm("norm"),
             Self::NormParts => norm("parts"),
             Self::Add => norm("add"),
             Self::Vectors => norm("vectors"),
             Self::Share => norm("share"),
-            Self::Heads { pages, .. } => {
-                let kind = pages.unwrap_or(KvKind::F16);
+            Self::Heads { kind, .. } => {
                 let mut all = vec![section(NORMS, "sums"), section(HEADS, "heads")];
                 if kind.is_quantized() {
                     all.push(section(HEADS, "quants"));
@@ -421,8 +435,7 @@ impl Kernel {
             Self::AddParts => vec![section(ROWS, "add_parts")],
             Self::Read => vec![section(ROWS, "read")],
             Self::Adjust => vec![section(DRAW, "draws"), section(DRAW, "adjust")],
-            Self::Choose => draw("choose"),
-            Self::Top => draw("top"),
+            Self::Choose => vec![section(DRAW, "draws"), DRAW_CUTS, section(DRAW, "choose")],
             Self::Convolve => recurrent("convolve"),
             Self::Keep => recurrent("keep"),
             Self::ScanGates => recurrent("gates"),
@@ -431,7 +444,9 @@ impl Kernel {
             Self::AdaptUp => vec![section(ADAPTERS, "pairs"), section(ADAPTERS, "up")],
             Self::Route => vec![section(EXPERTS, "route")],
             Self::Combine => vec![section(EXPERTS, "combine")],
-            Self::ExpertMatmul { .. } => vec![section(EXPERTS, "product")],
+            Self::ExpertMatmul { .. } => {
+                vec![section(MATMUL, "lanes"), section(EXPERTS, "product")]
+            }
         }
     }
 }
@@ -524,21 +539,4 @@ fn constants_of(quant: &QuantFormat) -> String {
         _ = writeln!(source, "const LEVELS_{name}: u32 = {word}u;");
     }
     source
-}
-
-/// Repeats each line with a letter for each of its values.
-fn repeat_lines(source: &str, letters: &[(char, u32)]) -> String {
-    let mut lines: Vec<String> = source.lines().map(str::to_owned).collect();
-    for (letter, count) in letters {
-        let name = format!("${letter}");
-        let repeat = |line: String| {
-            if line.trim_start().starts_with("//") || !line.contains(&name) {
-                return vec![line];
-            }
-            let values = (0..*count).map(|value| value.to_string());
-            values.map(|value| line.replace(&name, &value)).collect()
-        };
-        lines = lines.into_iter().flat_map(repeat).collect();
-    }
-    lines.join("\n")
 }

@@ -69,7 +69,7 @@ impl Loaded {
         rows: &[ReadRows],
     ) -> Result<(), DeviceError> {
         let mut encoder = self.encode_draws(record);
-        let [_, _, results, _] = &self.memory.draws;
+        let [_, results, _] = &self.memory.draws;
         let mut at = result_bytes(draws);
         if draws > 0 {
             encoder.copy_buffer_to_buffer(results, 0, &self.memory.staging, 0, at);
