@@ -5,15 +5,17 @@ use super::encoder_kind::EncoderKind;
 use super::nearest::nearest;
 
 /// Why metadata does not describe a supported decoder. Each error names the key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// A required key is missing.
+    #[error("metadata key `{key}` is missing")]
     Missing {
         /// Full name of the key.
         key: String,
     },
     /// The value has the wrong type.
+    #[error("metadata key `{key}` must be {wanted}")]
     Type {
         /// Full name of the key.
         key: String,
@@ -21,6 +23,7 @@ pub enum ConfigError {
         wanted: &'static str,
     },
     /// The value is out of bounds.
+    #[error("metadata key `{key}` is {found}, must be {bound}")]
     Range {
         /// Full name of the key.
         key: String,
@@ -30,11 +33,13 @@ pub enum ConfigError {
         bound: String,
     },
     /// `general.architecture` names an unsupported family.
+    #[error("{}", unsupported(found))]
     Architecture {
         /// The value.
         found: String,
     },
     /// The family is supported, but not this feature of the file.
+    #[error("metadata key `{key}` asks for {what}, which is not supported")]
     Unsupported {
         /// Full name of the key.
         key: String,
@@ -57,33 +62,15 @@ impl ConfigError {
     }
 }
 
-impl std::fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Missing { key } => write!(f, "metadata key `{key}` is missing"),
-            Self::Type { key, wanted } => write!(f, "metadata key `{key}` must be {wanted}"),
-            Self::Range { key, found, bound } => {
-                write!(f, "metadata key `{key}` is {found}, must be {bound}")
-            }
-            Self::Architecture { found } => {
-                let decoders = Architecture::ALL.iter().map(|family| family.name());
-                let encoders = EncoderKind::ALL.iter().map(|kind| kind.name());
-                let known: Vec<&str> = decoders.chain(encoders).collect();
-                write!(f, "architecture `{found}` is not supported")?;
-                let near = nearest(found, &known).join(", ");
-                if !near.is_empty() {
-                    write!(f, "; nearest: {near}")?;
-                }
-                write!(f, "; supported are {}", known.join(", "))
-            }
-            Self::Unsupported { key, what } => {
-                write!(
-                    f,
-                    "metadata key `{key}` asks for {what}, which is not supported"
-                )
-            }
-        }
-    }
+/// That an architecture is not supported, with the nearest names and all that are.
+fn unsupported(found: &str) -> String {
+    let decoders = Architecture::ALL.iter().map(|family| family.name());
+    let encoders = EncoderKind::ALL.iter().map(|kind| kind.name());
+    let known: Vec<&str> = decoders.chain(encoders).collect();
+    let near = match nearest(found, &known).join(", ") {
+        near if near.is_empty() => near,
+        near => format!("; nearest: {near}"),
+    };
+    let all = known.join(", ");
+    format!("architecture `{found}` is not supported{near}; supported are {all}")
 }
-
-impl std::error::Error for ConfigError {}
