@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn every_architecture_has_a_valid_default_and_the_sizes_of_others() {
-        for architecture in Architecture::ALL {
+        for architecture in Architecture::all() {
             let tiny = SynthSpec::preset(&format!("tiny-{}", architecture.name()));
             assert!(
                 tiny.is_some_and(|spec| spec.check().is_ok()),

@@ -82,7 +82,7 @@ fn decoder(name: &str, args: &SynthArgs) -> Result<SynthSpec, Failure> {
         return preset(name, &args.quant);
     };
     let architecture = Architecture::from_name(architecture).ok_or_else(|| {
-        let known = Architecture::ALL.map(Architecture::name).join(", ");
+        let known = Architecture::all().map(Architecture::name).collect::<Vec<_>>().join(", ");
         Failure::user(format!(
             "no architecture {architecture:?}; known are {known}, and the encoders bert, nomic-bert and nomic-bert-moe"
         ))
