@@ -3,8 +3,8 @@
 use crate::states::{STATES_MIN, sequences_of, states_of};
 use crate::{DRAFT_TOKENS_MAX, Speculation};
 use model::{Dims, KEPT_MAX};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Choices per request.
