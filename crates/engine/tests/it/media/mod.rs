@@ -115,7 +115,7 @@ fn model() -> FakeConfig {
 }
 
 /// Loses its device at this call.
-fn losing_device_at(call: usize, ahead: bool) -> FakeModel {
+fn losing_device_at(call: u64, ahead: bool) -> FakeModel {
     let mut config = model();
     config.faults = vec![Fault {
         at: FaultAt::Call(call),
