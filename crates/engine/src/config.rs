@@ -3,6 +3,7 @@
 use crate::states::{STATES_MIN, sequences_of, states_of};
 use crate::{DRAFT_TOKENS_MAX, Speculation};
 use model::{Dims, KEPT_MAX};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -190,35 +191,31 @@ impl EngineConfig {
 }
 
 fn at_least(name: &'static str, value: usize, least: usize) -> Result<(), ConfigError> {
-    let most = usize::MAX;
-    if value < least {
-        Err(ConfigError {
-            name,
-            value,
-            least,
-            most,
-        })
-    } else {
-        Ok(())
-    }
+    within(name, value, least..=usize::MAX)
 }
 
 fn exactly(name: &'static str, value: usize, wanted: usize) -> Result<(), ConfigError> {
-    let (least, most) = (wanted, wanted);
-    if value == wanted {
-        Ok(())
-    } else {
-        Err(ConfigError {
-            name,
-            value,
-            least,
-            most,
-        })
-    }
+    within(name, value, wanted..=wanted)
+}
+
+fn within(
+    name: &'static str,
+    value: usize,
+    bounds: RangeInclusive<usize>,
+) -> Result<(), ConfigError> {
+    let (&least, &most) = (bounds.start(), bounds.end());
+    let error = ConfigError {
+        name,
+        value,
+        least,
+        most,
+    };
+    bounds.contains(&value).then_some(()).ok_or(error)
 }
 
 /// A bound of the configuration or of a model that is too small, or differs from another model's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is {value}; it must be {}{least}", if least == most { "" } else { "at least " })]
 pub struct ConfigError {
     /// Name of the limit.
     pub name: &'static str,
@@ -229,24 +226,6 @@ pub struct ConfigError {
     /// Greatest allowed value.
     pub most: usize,
 }
-
-impl std::fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            name,
-            value,
-            least,
-            most,
-        } = self;
-        if least == most {
-            write!(f, "{name} is {value}; it must be {least}")
-        } else {
-            write!(f, "{name} is {value}; it must be at least {least}")
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 /// The part of [`EngineConfig`] that does not size any buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,6 +32,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The fake model.
+#[derive(Default)]
 pub struct FakeModel {
     config: FakeConfig,
     gate: Option<Arc<Gate>>,
@@ -86,25 +87,15 @@ impl FakeModel {
     pub fn new(config: FakeConfig) -> Self {
         let slots = config.dims.pages * config.dims.page_tokens;
         Self {
-            gate: None,
             slots: vec![NOTHING; slots],
             tokens: vec![0; slots],
             inputs: vec![0; slots],
             blocked: vec![false; slots],
-            rows: Vec::new(),
-            encoder: None,
-            block: None,
             written: vec![0; slots],
-            states: FakeStates::new(0),
             logits: Vec::with_capacity(config.dims.logit_rows_max * config.dims.vocab),
-            hidden: Vec::new(),
-            calls: 0,
-            predicts: false,
-            guesses: 0,
-            late: None,
-            is_lost: false,
             recoveries: usize::MAX,
             config,
+            ..Self::default()
         }
     }
 

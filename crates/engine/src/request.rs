@@ -164,6 +164,7 @@ impl Choice {
 }
 
 /// A request to the engine.
+#[derive(Default)]
 pub struct Request {
     /// Prompt ids: at least one, fewer than the context length.
     pub prompt: Vec<u32>,
@@ -213,22 +214,8 @@ impl Request {
     pub fn new(prompt: Vec<u32>, max_tokens: usize) -> Self {
         Self {
             prompt,
-            media: Vec::new(),
-            sampling: SamplingParams::default(),
             max_tokens,
-            eos: Arc::from([]),
-            choices: Vec::new(),
-            first_choice: 0,
-            paused: false,
-            embedding: None,
-            deadline: None,
-            credit_window: 0,
-            adapters: AdapterSet::NONE,
-            terms: Terms::default(),
-            progress: Arc::default(),
-            permits: None,
-            held: None,
-            remote: None,
+            ..Self::default()
         }
     }
 }

@@ -5,65 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use stream::{Clock, End, FailCode, Stop};
 
-/// Counters and gauges, with a method to read each.
-#[derive(Debug, Default)]
-pub struct Stats {
-    pub(crate) queued: AtomicU64,
-    pub(crate) running: AtomicU64,
-    pub(crate) parked: AtomicU64,
-    pub(crate) waiting: AtomicU64,
-    pub(crate) pages_free: AtomicU64,
-    pub(crate) pages_used: AtomicU64,
-    pub(crate) pages_cached: AtomicU64,
-    pub(crate) tokens_generated: AtomicU64,
-    pub(crate) prompt_tokens_computed: AtomicU64,
-    pub(crate) prefix_hit_tokens: AtomicU64,
-    pub(crate) disk_hit_tokens: AtomicU64,
-    pub(crate) disk_bytes_read: AtomicU64,
-    pub(crate) disk_read_ns: AtomicU64,
-    pub(crate) disk_bytes_written: AtomicU64,
-    pub(crate) disk_bytes: AtomicU64,
-    pub(crate) disk_damaged: AtomicU64,
-    pub(crate) disk_failures: AtomicU64,
-    pub(crate) steps: AtomicU64,
-    pub(crate) rows: AtomicU64,
-    pub(crate) rows_void: AtomicU64,
-    pub(crate) tokens_drafted: AtomicU64,
-    pub(crate) tokens_accepted: AtomicU64,
-    pub(crate) tokens_forced: AtomicU64,
-    pub(crate) draft_faults: AtomicU64,
-    pub(crate) draft_pages_used: AtomicU64,
-    pub(crate) encodings: AtomicU64,
-    pub(crate) encodings_failed: AtomicU64,
-    pub(crate) encode_ns: AtomicU64,
-    pub(crate) encoding_hits: AtomicU64,
-    pub(crate) encodings_dropped: AtomicU64,
-    pub(crate) encoding_bytes: AtomicU64,
-    pub(crate) preemptions: AtomicU64,
-    pub(crate) retries: AtomicU64,
-    pub(crate) device_faults: AtomicU64,
-    pub(crate) parks: AtomicU64,
-    pub(crate) paused: AtomicU64,
-    pub(crate) resumes: AtomicU64,
-    pub(crate) pauses: AtomicU64,
-    pub(crate) slow_consumers: AtomicU64,
-    pub(crate) reader_stall_ns: AtomicU64,
-    pub(crate) observer_panics: AtomicU64,
-    pub(crate) queue_wait: Latency,
-    pub(crate) first_token: Latency,
-    pub(crate) inter_token: Latency,
-    pub(crate) timed_out: [AtomicU64; CLOCKS],
-    pub(crate) step_ns_total: AtomicU64,
-    pub(crate) step_ns_last: AtomicU64,
-    pub(crate) decode_ns_total: AtomicU64,
-    pub(crate) endings: [AtomicU64; Endings::KINDS],
-}
-
 /// Number of kinds of [`Clock`].
 const CLOCKS: usize = 5;
 
-macro_rules! read {
+macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Counters and gauges, with a method to read each.
+        #[derive(Debug, Default)]
+        pub struct Stats {
+            $(pub(crate) $name: AtomicU64,)*
+            pub(crate) queue_wait: Latency,
+            pub(crate) first_token: Latency,
+            pub(crate) inter_token: Latency,
+            pub(crate) timed_out: [AtomicU64; CLOCKS],
+            pub(crate) endings: [AtomicU64; Endings::KINDS],
+        }
+
         impl Stats {
             $($(#[$doc])* pub fn $name(&self) -> u64 {
                 self.$name.load(Ordering::Relaxed)
@@ -72,7 +29,7 @@ macro_rules! read {
     };
 }
 
-read! {
+counters! {
     /// Requests in the inbox or waiting for pages or a permit.
     queued,
     /// Choices that are started and not parked, in prefill or decode.

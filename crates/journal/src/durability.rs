@@ -24,30 +24,23 @@ pub enum Durability {
 }
 
 /// Why records may be lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Impairment {
     /// The disk or a quota is full.
+    #[error("the disk is full")]
     DiskFull,
     /// The live streams need more than `bytes_max` allows.
+    #[error("journal.bytes_max is reached")]
     SpaceLimit,
     /// A write failed twice, the second time in a new file.
+    #[error("a write failed ({0})")]
     WriteFailed(DiskError),
     /// A sync failed. Records are written further, and survive the process but perhaps not the machine.
+    #[error("a sync failed ({0})")]
     SyncFailed(DiskError),
     /// A sync runs for ten seconds. Records are written further.
+    #[error("a sync takes more than ten seconds")]
     SyncSlow,
-}
-
-impl fmt::Display for Impairment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::DiskFull => write!(f, "the disk is full"),
-            Self::SpaceLimit => write!(f, "journal.bytes_max is reached"),
-            Self::WriteFailed(error) => write!(f, "a write failed ({error})"),
-            Self::SyncSlow => write!(f, "a sync takes more than ten seconds"),
-            Self::SyncFailed(error) => write!(f, "a sync failed ({error})"),
-        }
-    }
 }
 
 /// An error of the disk in the words of the system.

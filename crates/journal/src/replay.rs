@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Streams by handle, and counts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Replay {
     pub(crate) streams: HandleMap<ReplayedStream>,
     /// Unfinished copies: from the handle that is replaced to the copy's.
@@ -39,15 +39,8 @@ pub(crate) struct ReplayedJournal {
 impl Replay {
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
-            streams: HandleMap::default(),
-            copies: HandleMap::default(),
-            replacements: HandleMap::default(),
-            orphans: HandleMap::default(),
             budget: MemoryBudget { free: bytes_max },
-            decoder: RecordDecoder::default(),
-            report: RecoveryReport::default(),
-            handle_max: 0,
-            damaged_before: None,
+            ..Self::default()
         }
     }
 

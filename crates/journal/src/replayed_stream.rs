@@ -248,7 +248,7 @@ fn append_to_choice(
 }
 
 /// Memory that is left for rebuilt streams.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct MemoryBudget {
     pub(crate) free: usize,
 }

@@ -19,7 +19,7 @@ impl StreamKey {
 }
 
 /// Knowledge of a writer about a stream.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LiveStream {
     pub(crate) id: u128,
     /// Number of the stream in records.
@@ -55,18 +55,8 @@ impl LiveStream {
         Self {
             id,
             handle,
-            next_sequence: 0,
-            bytes: 0,
-            base: None,
             replaced_base: u64::MAX,
-            copied_before: 0,
-            batch: 0,
-            opened_in: 0,
-            may_be_written: false,
-            has_gap: false,
-            gap_is_marked: false,
-            is_kept: false,
-            refused: None,
+            ..Self::default()
         }
     }
 

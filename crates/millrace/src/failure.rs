@@ -4,13 +4,16 @@ use crate::config::ConfigError;
 use std::fmt;
 
 /// Why a command failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// An error that the user can correct.
+    #[error("{0}")]
     User(String),
     /// The reader of standard output is gone: no error is printed.
+    #[error("the output was closed by its reader")]
     BrokenPipe,
     /// A bug of this program.
+    #[error("this is a bug in millrace: {0}")]
     Bug(String),
 }
 
@@ -32,18 +35,6 @@ impl Failure {
         Self::Bug(why.to_string())
     }
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::User(why) => f.write_str(why),
-            Self::BrokenPipe => f.write_str("the output was closed by its reader"),
-            Self::Bug(why) => write!(f, "this is a bug in millrace: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {

@@ -5,6 +5,7 @@ use super::error::SynthError;
 use super::mix::Role;
 use super::plan::{Fill, Planned, ROUTER_SPREAD};
 use super::vocab::EncoderVocab;
+use super::write::write_planned;
 use kernels::Format;
 use weights::encoder::EncoderKind;
 use weights::gguf::{GgufWriter, TensorKind, TensorPlan};
@@ -127,14 +128,8 @@ impl EncoderSpec {
         let mut writer = GgufWriter::new();
         self.put_keys(&mut writer);
         self.vocabulary.put(&mut writer);
-        for planned in &plan {
-            writer.tensor(planned.tensor.clone());
-        }
-        let (mut next, mut row, mut bytes) = (plan.iter(), Vec::new(), Vec::new());
-        writer.write(&mut bytes, |_, sink| match next.next() {
-            Some(planned) => planned.fill(self.seed, &mut row, sink),
-            None => Ok(()),
-        })?;
+        let mut bytes = Vec::new();
+        write_planned(writer, &plan, self.seed, &mut bytes)?;
         Ok(bytes)
     }
 

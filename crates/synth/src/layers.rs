@@ -2,7 +2,7 @@
 
 use super::experts::ExpertsSynth;
 use super::mix::Mix;
-use super::spec::{RopeScaling, RopeSynth, SynthSpec};
+use super::spec::{RopeSynth, SynthSpec};
 use weights::config::Architecture;
 use weights::gguf::GgufWriter;
 
@@ -160,11 +160,7 @@ impl SynthSpec {
             vocab: 262_144,
             context: 131_072,
             mix: Mix::Q4_K_M,
-            rope: RopeSynth {
-                base: 1e6,
-                dims: None,
-                scaling: RopeScaling::None,
-            },
+            rope: RopeSynth::plain(1e6),
             ..Self::tiny(Architecture::Gemma4)
         }
     }

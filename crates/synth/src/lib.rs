@@ -37,7 +37,7 @@ pub use experts::{ExpertsSynth, LatentSynth};
 pub use layers::LayersSynth;
 pub use mix::Mix;
 pub use outline::TaskSynth;
-pub use preset_names::PRESETS;
+pub use preset_names::preset_names;
 pub use recurrent::RecurrentSynth;
 pub use spec::{RopeScaling, RopeSynth, SynthSpec};
 pub use vision::{VISION_PRESETS, VisionSpec};

@@ -34,82 +34,59 @@ pub(super) enum Role {
     Plain,
 }
 
-const NAMES: &[(&str, Mix)] = &[
-    ("F32", Mix::Uniform(Format::F32)),
-    ("F16", Mix::Uniform(Format::F16)),
-    ("BF16", Mix::Uniform(Format::BF16)),
-    ("Q4_0", Mix::Uniform(Format::Q4_0)),
-    ("Q4_1", Mix::Uniform(Format::Q4_1)),
-    ("Q5_0", Mix::Uniform(Format::Q5_0)),
-    ("Q5_1", Mix::Uniform(Format::Q5_1)),
-    ("Q8_0", Mix::Uniform(Format::Q8_0)),
-    ("Q2_K", Mix::Uniform(Format::Q2_K)),
-    ("Q3_K", Mix::Uniform(Format::Q3_K)),
-    ("Q4_K", Mix::Uniform(Format::Q4_K)),
-    ("Q5_K", Mix::Uniform(Format::Q5_K)),
-    ("Q6_K", Mix::Uniform(Format::Q6_K)),
-    ("IQ4_NL", Mix::Uniform(Format::IQ4_NL)),
-    ("IQ4_XS", Mix::Uniform(Format::IQ4_XS)),
-    ("IQ3_S", Mix::Uniform(Format::IQ3_S)),
-    ("IQ3_XXS", Mix::Uniform(Format::IQ3_XXS)),
-    ("IQ2_S", Mix::Uniform(Format::IQ2_S)),
-    ("IQ2_XS", Mix::Uniform(Format::IQ2_XS)),
-    ("IQ2_XXS", Mix::Uniform(Format::IQ2_XXS)),
-    ("MXFP4", Mix::Uniform(Format::MXFP4)),
-    ("MXFP4_MOE", Mix::MXFP4_MOE),
-    ("Q4_K_M", Mix::Q4_K_M),
-    ("Q5_K_M", Mix::Q5_K_M),
+/// Names, mixes, and llama.cpp's numbers of them (`general.file_type`, `llama_ftype` in `llama.h`).
+const TABLE: &[(&str, Mix, u32)] = &[
+    ("F32", Mix::Uniform(Format::F32), 0),
+    ("F16", Mix::Uniform(Format::F16), 1),
+    ("BF16", Mix::Uniform(Format::BF16), 32),
+    ("Q4_0", Mix::Uniform(Format::Q4_0), 2),
+    ("Q4_1", Mix::Uniform(Format::Q4_1), 3),
+    ("Q5_0", Mix::Uniform(Format::Q5_0), 8),
+    ("Q5_1", Mix::Uniform(Format::Q5_1), 9),
+    ("Q8_0", Mix::Uniform(Format::Q8_0), 7),
+    ("Q2_K", Mix::Uniform(Format::Q2_K), 10),
+    ("Q3_K", Mix::Uniform(Format::Q3_K), 11),
+    ("Q4_K", Mix::Uniform(Format::Q4_K), 14),
+    ("Q5_K", Mix::Uniform(Format::Q5_K), 16),
+    ("Q6_K", Mix::Uniform(Format::Q6_K), 18),
+    ("IQ4_NL", Mix::Uniform(Format::IQ4_NL), 25),
+    ("IQ4_XS", Mix::Uniform(Format::IQ4_XS), 30),
+    ("IQ3_S", Mix::Uniform(Format::IQ3_S), 26),
+    ("IQ3_XXS", Mix::Uniform(Format::IQ3_XXS), 23),
+    ("IQ2_S", Mix::Uniform(Format::IQ2_S), 28),
+    ("IQ2_XS", Mix::Uniform(Format::IQ2_XS), 20),
+    ("IQ2_XXS", Mix::Uniform(Format::IQ2_XXS), 19),
+    ("MXFP4", Mix::Uniform(Format::MXFP4), 38),
+    ("MXFP4_MOE", Mix::MXFP4_MOE, 38),
+    ("Q4_K_M", Mix::Q4_K_M, 15),
+    ("Q5_K_M", Mix::Q5_K_M, 17),
 ];
 
 impl Mix {
     /// All mixes.
     pub fn all() -> impl Iterator<Item = Self> {
-        NAMES.iter().map(|(_, mix)| *mix)
+        TABLE.iter().map(|row| row.1)
     }
 
     /// The mix with this name, ignoring case (`q4_k_m`).
     pub fn from_name(name: &str) -> Option<Self> {
-        NAMES
-            .iter()
-            .find(|(known, _)| known.eq_ignore_ascii_case(name))
-            .map(|(_, mix)| *mix)
+        let mut rows = TABLE.iter();
+        let row = rows.find(|row| row.0.eq_ignore_ascii_case(name));
+        row.map(|row| row.1)
     }
 
     /// Name of the mix.
     pub fn name(self) -> &'static str {
-        NAMES
-            .iter()
-            .find(|(_, mix)| *mix == self)
-            .map_or("", |(name, _)| name)
+        self.row().map_or("", |row| row.0)
     }
 
-    /// llama.cpp's number (`general.file_type`, `llama_ftype` in `llama.h`).
+    /// llama.cpp's number.
     pub(super) fn file_type(self) -> u32 {
-        match self {
-            Self::Uniform(Format::F32) => 0,
-            Self::Uniform(Format::F16) => 1,
-            Self::Uniform(Format::Q4_0) => 2,
-            Self::Uniform(Format::Q4_1) => 3,
-            Self::Uniform(Format::Q8_0) => 7,
-            Self::Uniform(Format::Q5_0) => 8,
-            Self::Uniform(Format::Q5_1) => 9,
-            Self::Uniform(Format::Q2_K) => 10,
-            Self::Uniform(Format::Q3_K) => 11,
-            Self::Uniform(Format::Q4_K) => 14,
-            Self::Q4_K_M => 15,
-            Self::Uniform(Format::Q5_K) => 16,
-            Self::Q5_K_M => 17,
-            Self::Uniform(Format::Q6_K) => 18,
-            Self::Uniform(Format::IQ4_NL) => 25,
-            Self::Uniform(Format::IQ4_XS) => 30,
-            Self::Uniform(Format::IQ3_S) => 26,
-            Self::Uniform(Format::IQ3_XXS) => 23,
-            Self::Uniform(Format::IQ2_S) => 28,
-            Self::Uniform(Format::IQ2_XS) => 20,
-            Self::Uniform(Format::IQ2_XXS) => 19,
-            Self::Uniform(Format::BF16) => 32,
-            Self::Uniform(Format::MXFP4) | Self::MXFP4_MOE => 38,
-        }
+        self.row().map_or(0, |row| row.2)
+    }
+
+    fn row(self) -> Option<&'static (&'static str, Self, u32)> {
+        TABLE.iter().find(|row| row.1 == self)
     }
 
     /// The format of a matrix with rows of `cols` weights in a model of `layers` layers.
@@ -189,7 +166,8 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for mix in Mix::all() {
+        let formats = Format::ALL.into_iter().map(Mix::Uniform);
+        for mix in Mix::all().chain(formats) {
             assert_eq!(Mix::from_name(&mix.name().to_lowercase()), Some(mix));
         }
         assert_eq!(Mix::from_name("Q9"), None);

@@ -10,47 +10,14 @@ use kernels::Format;
 use weights::config::Architecture;
 
 impl SynthSpec {
-    /// The shape of this name; see [`super::PRESETS`].
+    /// The shape of this name; see [`super::preset_names`].
     pub fn preset(name: &str) -> Option<Self> {
         if let Some(base) = name.strip_suffix("-mtp") {
             return Self::preset(base).map(|spec| Self { mtp: true, ..spec });
         }
-        if let Some((size, family)) = name.split_once('-')
-            && let Some(architecture) = Architecture::from_name(family)
-        {
-            return match size {
-                "tiny" => Some(Self::tiny(architecture)),
-                "small" => Some(Self::small(architecture)),
-                _ => None,
-            };
-        }
         match name {
-            "tiny-gemma4-31b" => Some(Self::tiny(Architecture::Gemma4).like_31b()),
-            "small-gemma4-31b" => Some(Self::small(Architecture::Gemma4).like_31b()),
-            "tiny-gemma4-26b" => Some(Self::tiny(Architecture::Gemma4).like_26b()),
-            "small-gemma4-26b" => Some(Self::small(Architecture::Gemma4).like_26b()),
             "gemma4-e2b" => Some(Self::gemma4_e2b()),
             "gemma4-26b-a4b-slice" => Some(Self::gemma4_26b_a4b_slice()),
-            "tiny-deepseek2-lite" => Some(Self::tiny(Architecture::DeepSeek2).like_v2_lite()),
-            "small-deepseek2-lite" => Some(Self::small(Architecture::DeepSeek2).like_v2_lite()),
-            "tiny-granitehybrid-moe" => Some(Self::tiny(Architecture::GraniteHybrid).with_shared()),
-            "small-granitehybrid-moe" => {
-                Some(Self::small(Architecture::GraniteHybrid).with_shared())
-            }
-            "tiny-qwen3-embedding" => {
-                Some(Self::tiny(Architecture::Qwen3).made_for(TaskSynth::Embedding))
-            }
-            "small-qwen3-embedding" => {
-                Some(Self::small(Architecture::Qwen3).made_for(TaskSynth::Embedding))
-            }
-            "tiny-qwen3-reranker" => {
-                Some(Self::tiny(Architecture::Qwen3).made_for(TaskSynth::Ranking))
-            }
-            "small-qwen3-reranker" => {
-                Some(Self::small(Architecture::Qwen3).made_for(TaskSynth::Ranking))
-            }
-            "tiny-mixtral" => Some(Self::tiny(Architecture::Llama).mixtral()),
-            "small-mixtral" => Some(Self::small(Architecture::Llama).mixtral()),
             "qwen3-30b-a3b-slice" => Some(Self::qwen3_30b_a3b_slice()),
             "gpt-oss-20b-slice" => Some(Self::gpt_oss_20b_slice()),
             "qwen3.5-0.8b" => Some(Self::qwen35_800m()),
@@ -61,8 +28,27 @@ impl SynthSpec {
             "llama-8b" => Some(Self::llama_8b()),
             "qwen3-0.6b" => Some(Self::qwen3_600m()),
             "server-layer" => Some(Self::server_layer()),
-            _ => None,
+            _ => match name.split_once('-')? {
+                ("tiny", family) => Self::of_family(family, Self::tiny),
+                ("small", family) => Self::of_family(family, Self::small),
+                _ => None,
+            },
         }
+    }
+
+    /// A family's shape of one size.
+    fn of_family(family: &str, sized: impl Fn(Architecture) -> Self) -> Option<Self> {
+        use Architecture::*;
+        Some(match family {
+            "gemma4-31b" => sized(Gemma4).like_31b(),
+            "gemma4-26b" => sized(Gemma4).like_26b(),
+            "deepseek2-lite" => sized(DeepSeek2).like_v2_lite(),
+            "granitehybrid-moe" => sized(GraniteHybrid).with_shared(),
+            "qwen3-embedding" => sized(Qwen3).made_for(TaskSynth::Embedding),
+            "qwen3-reranker" => sized(Qwen3).made_for(TaskSynth::Ranking),
+            "mixtral" => sized(Llama).mixtral(),
+            family => sized(Architecture::from_name(family)?),
+        })
     }
 
     /// Two layers (four where layers alternate) of 64, f32.
@@ -219,11 +205,7 @@ impl SynthSpec {
             vocab: 151_936,
             context: 40_960,
             mix: Mix::Q4_K_M,
-            rope: RopeSynth {
-                base: 1e6,
-                dims: None,
-                scaling: RopeScaling::None,
-            },
+            rope: RopeSynth::plain(1e6),
             experts: Some(ExpertsSynth {
                 count: 128,
                 used: 8,
@@ -356,11 +338,7 @@ impl SynthSpec {
             vocab: 151_936,
             context: 40_960,
             mix: Mix::Q4_K_M,
-            rope: RopeSynth {
-                base: 1e6,
-                dims: None,
-                scaling: RopeScaling::None,
-            },
+            rope: RopeSynth::plain(1e6),
             ..Self::tiny(Architecture::Qwen3)
         }
     }
@@ -370,11 +348,7 @@ impl SynthSpec {
             vocab: 4096,
             context: 4096,
             mix: Mix::Uniform(Format::Q8_0),
-            rope: RopeSynth {
-                base: 10_000.0,
-                dims: None,
-                scaling: RopeScaling::None,
-            },
+            rope: RopeSynth::plain(10_000.0),
             ..Self::tiny(Architecture::Llama)
         }
     }

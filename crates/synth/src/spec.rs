@@ -74,6 +74,17 @@ pub struct RopeSynth {
     pub scaling: RopeScaling,
 }
 
+impl RopeSynth {
+    /// All dimensions turn, without scaling.
+    pub(super) const fn plain(base: f32) -> Self {
+        Self {
+            base,
+            dims: None,
+            scaling: RopeScaling::None,
+        }
+    }
+}
+
 /// Scaling of a model's context beyond the original training.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RopeScaling {

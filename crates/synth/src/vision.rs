@@ -4,10 +4,7 @@ use super::error::SynthError;
 use super::mix::{Mix, Role};
 use super::plan::{Fill, Planned};
 use super::spec::SynthSpec;
-use super::vision_marks::{
-    GEMMA3_MARKS, GEMMA4_MARKS, IDEFICS3_MARKS, INTERNVL_MARKS, LFM2_MARKS, LLAVA_MARKS,
-    MINICPM_MARKS, PIXTRAL_MARKS, QWEN_MARKS,
-};
+use super::write::write_planned;
 use kernels::Format;
 use weights::gguf::{GgufWriter, TensorKind, TensorPlan};
 use weights::vision::{Activation, NEIGHBORS, NormKind, Positions, Projector, RESAMPLER_HEAD};
@@ -174,14 +171,8 @@ impl VisionSpec {
         let plan = self.plan()?;
         let mut writer = GgufWriter::new();
         self.put_keys(&mut writer);
-        for planned in &plan {
-            writer.tensor(planned.tensor.clone());
-        }
-        let (mut next, mut row, mut bytes) = (plan.iter(), Vec::new(), Vec::new());
-        writer.write(&mut bytes, |_, sink| match next.next() {
-            Some(planned) => planned.fill(self.seed, &mut row, sink),
-            None => Ok(()),
-        })?;
+        let mut bytes = Vec::new();
+        write_planned(writer, &plan, self.seed, &mut bytes)?;
         Ok(bytes)
     }
 

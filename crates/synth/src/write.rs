@@ -35,16 +35,7 @@ impl SynthSpec {
             Some(other) => vocab::put_from(other, &mut writer),
             None => vocab::put_bytes(spec.vocab, spec.task.adds_eos(), spec.marks, &mut writer),
         }
-        for planned in &plan {
-            writer.tensor(planned.tensor.clone());
-        }
-        let mut next = plan.iter();
-        let mut row = Vec::new();
-        let bytes = writer.write(out, |_, sink| match next.next() {
-            Some(planned) => planned.fill(spec.seed, &mut row, sink),
-            None => Ok(()),
-        })?;
-        Ok(bytes)
+        Ok(write_planned(writer, &plan, spec.seed, out)?)
     }
 
     /// Writes the model to a file, which is renamed to `path` when complete.
@@ -106,9 +97,26 @@ impl SynthSpec {
     }
 }
 
+/// Writes a file of these tensors, whose keys the writer has.
+pub(super) fn write_planned<W: Write>(
+    mut writer: GgufWriter,
+    plan: &[Planned],
+    seed: u64,
+    out: &mut W,
+) -> Result<u64, WriteError> {
+    for planned in plan {
+        writer.tensor(planned.tensor.clone());
+    }
+    let (mut next, mut row) = (plan.iter(), Vec::new());
+    writer.write(out, |_, sink| match next.next() {
+        Some(planned) => planned.fill(seed, &mut row, sink),
+        None => Ok(()),
+    })
+}
+
 impl Planned {
     /// Writes the tensor's data row by row; `row` is a reused buffer.
-    pub(super) fn fill(&self, seed: u64, row: &mut Vec<u8>, out: &mut dyn Write) -> io::Result<()> {
+    fn fill(&self, seed: u64, row: &mut Vec<u8>, out: &mut dyn Write) -> io::Result<()> {
         let name = &self.tensor.name;
         let cols = self.tensor.dims[0] as usize;
         match &self.fill {

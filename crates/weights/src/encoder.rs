@@ -15,7 +15,7 @@ impl EncoderKind {
     /// Whether a file of this family scores documents: it has a classification head, or its pooling says so. Early
     /// files of rerankers name no pooling.
     pub fn ranks(self, gguf: &Gguf) -> bool {
-        let pooling = gguf.u32(&format!("{}.pooling_type", self.name()));
+        let pooling = gguf.need::<u32>(&format!("{}.pooling_type", self.name()));
         matches!(pooling, Ok(POOLING_RANK)) || gguf.tensor(SCORES).is_some()
     }
 
@@ -147,7 +147,7 @@ impl EncoderConfig {
 fn separator(gguf: &Gguf) -> Option<u32> {
     let Ok(vocabulary) = gguf.tokenizer() else {
         // Safetensors have no vocabulary among their keys.
-        return gguf.u32(SEPARATOR_KEY).ok();
+        return gguf.need::<u32>(SEPARATOR_KEY).ok();
     };
     let mut tokens = vocabulary.tokens.clone();
     let by_text = tokens.position(|token| token.as_str() == Some("[SEP]"));

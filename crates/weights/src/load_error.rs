@@ -5,17 +5,20 @@ use crate::gguf::TensorKind;
 use kernels::{KvError, PackError};
 
 /// Why a model cannot be loaded. Each error names the key, tensor or option.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The metadata does not describe a supported decoder.
-    Config(ConfigError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// A required tensor is missing.
+    #[error("tensor `{tensor}` is missing")]
     Missing {
         /// Name of the tensor.
         tensor: String,
     },
     /// A tensor has another shape than the metadata implies.
+    #[error("tensor `{tensor}` has shape {found:?}, must have {wanted:?}")]
     Shape {
         /// Name of the tensor.
         tensor: String,
@@ -25,6 +28,7 @@ pub enum LoadError {
         found: Vec<u64>,
     },
     /// A tensor is stored in an unsupported format.
+    #[error("tensor `{tensor}` is stored as {found}, must be {wanted}")]
     Kind {
         /// Name of the tensor.
         tensor: String,
@@ -34,6 +38,7 @@ pub enum LoadError {
         wanted: &'static str,
     },
     /// A tensor's bytes cannot be packed.
+    #[error("tensor `{tensor}`: {error}")]
     Pack {
         /// Name of the tensor.
         tensor: String,
@@ -41,6 +46,7 @@ pub enum LoadError {
         error: PackError,
     },
     /// A norm, bias or factor is infinite or not a number, or a factor is zero.
+    #[error("tensor `{tensor}`: element {index} is not a usable number")]
     Value {
         /// The tensor's name.
         tensor: String,
@@ -49,11 +55,13 @@ pub enum LoadError {
     },
     /// The file has a tensor that this decoder would ignore; running without the tensor would compute
     /// something else than the file describes.
+    #[error("tensor `{tensor}` has no part in this architecture")]
     Unused {
         /// Name of the tensor.
         tensor: String,
     },
     /// An option is outside its bounds.
+    #[error("{name} is {given}, must be {least} to {most}")]
     Option {
         /// Name of the option.
         name: &'static str,
@@ -65,67 +73,6 @@ pub enum LoadError {
         most: usize,
     },
     /// The KV cache cannot be created.
-    Kv(KvError),
-}
-
-impl std::fmt::Display for LoadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Config(error) => error.fmt(f),
-            Self::Missing { tensor } => write!(f, "tensor `{tensor}` is missing"),
-            Self::Shape {
-                tensor,
-                wanted,
-                found,
-            } => {
-                write!(
-                    f,
-                    "tensor `{tensor}` has shape {found:?}, must have {wanted:?}"
-                )
-            }
-            Self::Kind {
-                tensor,
-                found,
-                wanted,
-            } => {
-                write!(
-                    f,
-                    "tensor `{tensor}` is stored as {found}, must be {wanted}"
-                )
-            }
-            Self::Pack { tensor, error } => write!(f, "tensor `{tensor}`: {error}"),
-            Self::Value { tensor, index } => {
-                write!(
-                    f,
-                    "tensor `{tensor}`: element {index} is not a usable number"
-                )
-            }
-            Self::Unused { tensor } => {
-                write!(f, "tensor `{tensor}` has no part in this architecture")
-            }
-            Self::Option {
-                name,
-                given,
-                least,
-                most,
-            } => {
-                write!(f, "{name} is {given}, must be {least} to {most}")
-            }
-            Self::Kv(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}
-
-impl From<ConfigError> for LoadError {
-    fn from(error: ConfigError) -> Self {
-        Self::Config(error)
-    }
-}
-
-impl From<KvError> for LoadError {
-    fn from(error: KvError) -> Self {
-        Self::Kv(error)
-    }
+    #[error(transparent)]
+    Kv(#[from] KvError),
 }

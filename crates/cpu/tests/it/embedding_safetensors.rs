@@ -203,9 +203,11 @@ fn reranker_equals_gguf_with_the_rows_of_its_answers() {
         let bytes = with_answers(crate::support::bytes(&line), projection);
         let gguf = Gguf::from_bytes(bytes.clone()).unwrap();
         let files = open(&reranker(&line)).unwrap_or_else(|why| panic!("{why}"));
-        let pooling = files.metadata().u32("qwen3.pooling_type");
-        assert_eq!(pooling.ok(), gguf.u32("qwen3.pooling_type").ok());
-        let template = files.metadata().str("tokenizer.chat_template.rerank");
+        let pooling = files.metadata().need::<u32>("qwen3.pooling_type");
+        assert_eq!(pooling.ok(), gguf.need::<u32>("qwen3.pooling_type").ok());
+        let template = files
+            .metadata()
+            .need::<&str>("tokenizer.chat_template.rerank");
         assert!(template.is_ok_and(|text| text.contains("{query}")));
         assert!(files.tensor("output.weight").is_none());
         let mut gguf = try_load(bytes, 2).unwrap();

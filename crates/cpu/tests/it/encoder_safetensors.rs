@@ -85,8 +85,8 @@ fn encoders_of_safetensors_equal_those_of_gguf() {
             let pooling = format!("{}.pooling_type", spec.kind.name());
             let files = open(&save(&spec), None).unwrap_or_else(|why| panic!("{preset}: {why}"));
             assert_eq!(
-                files.metadata().u32(&pooling).ok(),
-                gguf.u32(&pooling).ok(),
+                files.metadata().need::<u32>(&pooling).ok(),
+                gguf.need::<u32>(&pooling).ok(),
                 "{preset}"
             );
             let (mut ours, mut theirs) = (load(gguf.into()), load(files));

@@ -49,7 +49,7 @@ impl Naive {
         let key = format!("{}.{key}", self.spec.architecture);
         self.gguf
             .get(&key)
-            .map(|_| f64::from(self.gguf.f32(&key).unwrap()))
+            .map(|_| f64::from(self.gguf.need::<f32>(&key).unwrap()))
     }
 
     /// These rows of a matrix, times `x`, plus their biases.

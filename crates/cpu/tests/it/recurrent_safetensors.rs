@@ -67,12 +67,13 @@ fn config(spec: &SynthSpec, gguf: &Gguf) -> Value {
         "block_ff_dim": spec.ffn, "block_auto_adjust_ff_dim": false, "num_attention_heads": spec.heads,
         "num_key_value_heads": spec.kv_heads, "vocab_size": spec.vocab, "max_position_embeddings": spec.context,
         "tie_embedding": spec.tied, "rope_theta": spec.rope.base, "norm_eps": norm_eps(gguf), "layer_types": types,
-        "conv_L_cache": gguf.u32("lfm2.shortconv.l_cache").unwrap(), "conv_bias": false,
+        "conv_L_cache": gguf.need::<u32>("lfm2.shortconv.l_cache").unwrap(), "conv_bias": false,
     })
 }
 
 fn norm_eps(gguf: &Gguf) -> f32 {
-    gguf.f32("lfm2.attention.layer_norm_rms_epsilon").unwrap()
+    gguf.need::<f32>("lfm2.attention.layer_norm_rms_epsilon")
+        .unwrap()
 }
 
 fn save(line: &str) -> (Saved, Value) {
@@ -125,7 +126,7 @@ fn width_of_lfm2_follows_the_rule_of_its_implementation() {
         }
         saved.put("config.json", config.to_string().as_bytes());
         let files = Safetensors::open(&saved.folder, None).unwrap_or_else(|why| panic!("{why}"));
-        let width = files.metadata().u32("lfm2.feed_forward_length");
+        let width = files.metadata().need::<u32>("lfm2.feed_forward_length");
         assert_eq!(width.ok(), Some(expected), "{change}");
     }
 }

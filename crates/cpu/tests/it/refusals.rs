@@ -53,7 +53,7 @@ fn refused(bytes: Vec<u8>) -> LoadError {
 
 #[test]
 fn missing_and_unknown_tensors_are_named() {
-    for family in Architecture::ALL {
+    for family in Architecture::all() {
         let whole = tiny(family);
         for name in names(&whole) {
             let mut bytes = whole.clone();
@@ -72,7 +72,7 @@ fn missing_and_unknown_tensors_are_named() {
 #[test]
 fn missing_required_tensors_are_errors() {
     let optional = ["output.weight", "rope_", ".bias", "layer_output_scale"];
-    for family in Architecture::ALL {
+    for family in Architecture::all() {
         let whole = tiny(family);
         for name in names(&whole) {
             // Without this norm, StableLM's blocks run side by side.

@@ -246,7 +246,10 @@ fn base_model_for_embeddings_needs_no_projection_and_names_its_pooling() {
     let pooling = json!({"pooling_mode_cls_token": false, "pooling_mode_lasttoken": true});
     saved.put("1_Pooling/config.json", pooling.to_string().as_bytes());
     let files = Safetensors::open(&saved.folder, None).unwrap();
-    assert_eq!(files.metadata().u32("qwen3.pooling_type").ok(), Some(3));
+    assert_eq!(
+        files.metadata().need::<u32>("qwen3.pooling_type").ok(),
+        Some(3)
+    );
     let mut gguf = try_load(crate::support::bytes(line), 2).unwrap();
     let mut other = load(&saved, None);
     assert_eq!(gguf.config(), other.config());

@@ -44,7 +44,8 @@ use model::{Dims, ExportPages, PageId};
 use prefix_transfer::{PrefixRead, PrefixWrite};
 use run_directory::{RunDirectory, RunReadError};
 use runs::{RUNS_MAX, RunIndex, RunKey, RunPlace, RunPrefix, RunShape};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
@@ -365,24 +366,21 @@ pub struct DiskCacheConfig {
 }
 
 /// The prompt cache on disk cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DiskCacheError {
     /// Not with this model or configuration, for this reason.
+    #[error("{0}")]
     Unsupported(&'static str),
     /// The directory cannot be used.
-    Directory(PathBuf, std::io::Error),
+    #[error("{}", directory_problem(.0, .1))]
+    Directory(PathBuf, io::Error),
 }
 
-impl std::fmt::Display for DiskCacheError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unsupported(why) => f.write_str(why),
-            Self::Directory(path, error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                write!(f, "another process uses {}", path.display())
-            }
-            Self::Directory(path, error) => write!(f, "{}: {error}", path.display()),
-        }
+/// What is wrong with the directory.
+fn directory_problem(path: &Path, error: &io::Error) -> String {
+    let path = path.display();
+    match error.kind() {
+        io::ErrorKind::WouldBlock => format!("another process uses {path}"),
+        _ => format!("{path}: {error}"),
     }
 }
-
-impl std::error::Error for DiskCacheError {}

@@ -22,6 +22,7 @@ const NOTHING: FakeState = FakeState {
 };
 
 /// The states, if the model has any.
+#[derive(Default)]
 pub(super) struct FakeStates {
     states: Vec<FakeState>,
     /// Of the last batch: what identifies each span, and the hash before its first token.

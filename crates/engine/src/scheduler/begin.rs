@@ -31,8 +31,8 @@ impl Scheduler {
     fn apply_tuning(&mut self) {
         let tuning = self.inbox.tuning.get();
         self.priority.set_ageing(tuning.ageing);
-        self.notifier.set_slow_consumer(tuning.slow_consumer);
-        self.rows.set_step_target(tuning.step_target);
+        self.notifier.slow_consumer = tuning.slow_consumer;
+        self.rows.step_time.set_target(tuning.step_target);
     }
 
     /// Moves the start of the wait of sequences that got a token, and adds to the time of stalls.
@@ -71,7 +71,7 @@ impl Scheduler {
         for sequence in &mut submitted.sequences {
             sequence.waiting_since_ns = now_ns;
         }
-        let fair_shares = self.priority.fair_shares_mut();
+        let fair_shares = &mut self.priority.fair_shares;
         request.fair_share = fair_shares.open(request.account, request.fair_share.class());
         fair_shares.begin_demand(request.fair_share);
         let (id, progress) = (request.id, Arc::clone(&request.progress));

@@ -165,7 +165,7 @@ impl Scheduler {
         };
         let charged = rows.min(sequence.uncharged);
         sequence.uncharged -= charged;
-        let fair_shares = self.priority.fair_shares_mut();
+        let fair_shares = &mut self.priority.fair_shares;
         fair_shares.charge_prefill(request.fair_share, charged);
         fair_shares.set_rows_given(request.fair_share, self.clock.now_ns());
     }

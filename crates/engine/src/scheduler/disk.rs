@@ -53,7 +53,7 @@ impl Scheduler {
         }
         let pages = self.kv.touch_prefix(sequence);
         let prompt = (sequence.root, &sequence.tokens[..known]);
-        let (row_ns, now_ns) = (self.rows.prefill_row_ns(), self.clock.now_ns());
+        let (row_ns, now_ns) = (self.rows.step_time.prefill_row_ns(), self.clock.now_ns());
         disk.begin_read(age, prompt, pages, row_ns, now_ns)
     }
 

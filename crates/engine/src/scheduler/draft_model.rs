@@ -41,7 +41,7 @@ pub(super) struct DraftModel {
     faults: u32,
     /// Whether the last step caught up with positions, or proposed nothing where a proposal was wanted: the
     /// time of such a step does not measure the cost of draft tokens.
-    is_behind: bool,
+    pub(super) is_behind: bool,
     /// Sequences that get proposals in this step; scratch.
     keys: Vec<usize>,
 }
@@ -66,10 +66,6 @@ impl DraftModel {
 
     pub(super) fn pages_used(&self) -> usize {
         self.pages.counts().used
-    }
-
-    pub(super) fn is_behind(&self) -> bool {
-        self.is_behind
     }
 
     /// Forgets the pages of the prefix cache.

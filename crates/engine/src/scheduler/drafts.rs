@@ -39,7 +39,7 @@ impl Scheduler {
         let Some((sequence, request)) = self.table.pair_mut(key) else {
             return 0;
         };
-        if sequence.drafts.is_forced() || sequence.in_flight.is_some() {
+        if sequence.drafts.is_forced || sequence.in_flight.is_some() {
             return 0;
         }
         let count = self
@@ -122,7 +122,7 @@ impl Scheduler {
         }
         self.counters.draft_rows += drafted;
         let stats = &self.inbox.stats;
-        if verification.is_forced() {
+        if verification.is_forced {
             count(&stats.tokens_forced, accepted);
         } else {
             count(&stats.tokens_drafted, drafted);
@@ -132,9 +132,9 @@ impl Scheduler {
         let Some((sequence, request)) = self.table.pair_mut(key) else {
             return;
         };
-        let fair_shares = self.priority.fair_shares_mut();
+        let fair_shares = &mut self.priority.fair_shares;
         fair_shares.charge(request.fair_share, DECODE_COST * accepted as u64);
-        if !verification.is_forced() {
+        if !verification.is_forced {
             self.speculator.record_verified(sequence, drafted, accepted);
         }
         self.kv.trim(sequence);

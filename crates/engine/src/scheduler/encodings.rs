@@ -163,7 +163,7 @@ impl Scheduler {
             return false;
         };
         self.encodings.clock.count_unit();
-        self.charge_time(planned.key, self.encodings.clock.unit_ns());
+        self.charge_time(planned.key, self.encodings.clock.unit_ns);
         let outcome = match outcome {
             UnitOutcome::Goes => return true,
             UnitOutcome::Rows(rows) => self.finish_encoding(planned.key, rows),

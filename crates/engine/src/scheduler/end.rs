@@ -51,7 +51,7 @@ impl Scheduler {
         if sequence.is_stalled() {
             request.progress.end_stall();
         }
-        let fair_shares = self.priority.fair_shares_mut();
+        let fair_shares = &mut self.priority.fair_shares;
         if sequence.state != SequenceState::Parked {
             fair_shares.end_demand(request.fair_share);
         }
@@ -161,7 +161,7 @@ impl Scheduler {
         self.inbox.leave_queue(request);
         request.release_permit(&mut submitted.sequences[0]);
         if !request.paused {
-            let fair_shares = self.priority.fair_shares_mut();
+            let fair_shares = &mut self.priority.fair_shares;
             fair_shares.end_demand(request.fair_share);
         }
         self.end_request(request, end);
@@ -187,7 +187,7 @@ impl Scheduler {
             // A choice that waits for a parked prompt had demand; a parked one has none.
             if heir.state == SequenceState::Parked {
                 let fair_share = self.table.fair_share(leader.slot);
-                self.priority.fair_shares_mut().end_demand(fair_share);
+                self.priority.fair_shares.end_demand(fair_share);
             }
         }
     }
@@ -195,7 +195,7 @@ impl Scheduler {
     fn end_request(&mut self, request: &RequestState, end: End) {
         request.progress.set_ended(self.clock.now_ns());
         request.progress.set_phase(Phase::Ended);
-        self.priority.fair_shares_mut().close(request.fair_share);
+        self.priority.fair_shares.close(request.fair_share);
         let is_final = self.timestamps.add_end(request, end);
         self.queue.vacate_slot(request.slot);
         if is_final {
@@ -236,7 +236,7 @@ impl Scheduler {
             alarm.add_request(request);
             alarm.add_limit(request.clock_start_ns, request.clocks.first_token);
         }
-        let slow_consumer = self.notifier.slow_consumer();
+        let slow_consumer = self.notifier.slow_consumer;
         for (key, _) in self.table.live() {
             if let Some((sequence, request)) = self.table.pair(key) {
                 alarm.add_sequence(request, sequence, slow_consumer);

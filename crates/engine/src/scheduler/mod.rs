@@ -175,9 +175,9 @@ impl Scheduler {
     /// Lets the draft model propose tokens for the planned sequences, or the MTP head of the model itself.
     pub(crate) fn propose_drafts(&mut self, plan: &Plan, pass: DraftPass<'_>) {
         let (table, stats) = (&mut self.table, &self.inbox.stats);
-        if let Some(draft_model) = self.speculator.draft_model_mut() {
+        if let Some(draft_model) = &mut self.speculator.draft_model {
             draft_model.propose(table, plan, pass, stats);
-        } else if let Some(head) = self.speculator.mtp_head_mut() {
+        } else if let Some(head) = &mut self.speculator.mtp_head {
             head.propose(table, plan, pass, stats);
         }
     }
@@ -224,7 +224,7 @@ impl Scheduler {
     pub(crate) fn check(&mut self, may_be_in_flight: bool) {
         let sequences = self.table.live().map(|(_, sequence)| sequence);
         self.kv.check(sequences.clone());
-        if let Some(draft_model) = self.speculator.draft_model_mut() {
+        if let Some(draft_model) = &mut self.speculator.draft_model {
             draft_model.check(sequences);
         }
         let mut sequences = self.table.live();
@@ -244,7 +244,7 @@ impl Scheduler {
         let running = live.filter(|(_, s)| s.state != SequenceState::Parked);
         let uncharged = self.table.live().map(|(_, s)| s.uncharged as u64).sum();
         assert_eq!(
-            self.priority.fair_shares().totals(),
+            self.priority.fair_shares.totals(),
             (requests, queued + running.count(), uncharged),
             "requests, demand and uncharged tokens of accounts"
         );

@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(super) struct MtpHead {
     faults: u32,
     /// Whether the last step proposed nothing where a proposal was wanted: its time does not measure the cost of draft tokens.
-    is_behind: bool,
+    pub(super) is_behind: bool,
     /// Sequences that get proposals in this step; scratch.
     keys: Vec<usize>,
 }
@@ -29,10 +29,6 @@ impl MtpHead {
             is_behind: false,
             keys: Vec::with_capacity(sequences_max),
         }
-    }
-
-    pub(super) fn is_behind(&self) -> bool {
-        self.is_behind
     }
 
     /// Whether the head is still used.

@@ -28,7 +28,7 @@ const RESUME_PART: u64 = 4;
 pub(super) struct Notifier {
     observer: Option<Box<dyn Observer>>,
     /// A reader is slow when its request is parked for credit longer than this.
-    slow_consumer: Duration,
+    pub(super) slow_consumer: Duration,
 }
 
 /// Counts of a request's choices by state.
@@ -55,14 +55,6 @@ impl Notifier {
     /// Replaces the observer.
     pub(super) fn set_observer(&mut self, observer: Box<dyn Observer>) {
         self.observer = Some(observer);
-    }
-
-    pub(super) fn set_slow_consumer(&mut self, slow_consumer: Duration) {
-        self.slow_consumer = slow_consumer;
-    }
-
-    pub(super) fn slow_consumer(&self) -> Duration {
-        self.slow_consumer
     }
 
     /// Reports a finished step.
@@ -254,7 +246,7 @@ impl Scheduler {
         set_gauge(&stats.pages_free, pages.free);
         set_gauge(&stats.pages_used, pages.used);
         set_gauge(&stats.pages_cached, pages.cached);
-        let draft_model = self.speculator.draft_model();
+        let draft_model = self.speculator.draft_model.as_ref();
         let draft_pages = draft_model.map_or(0, DraftModel::pages_used);
         set_gauge(&stats.draft_pages_used, draft_pages);
     }

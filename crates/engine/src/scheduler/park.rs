@@ -36,7 +36,7 @@ impl Scheduler {
         if !request.set_paused(paused, self.clock.now_ns()) {
             return;
         }
-        let fair_shares = self.priority.fair_shares_mut();
+        let fair_shares = &mut self.priority.fair_shares;
         let (phase, observed, transition) = if paused {
             fair_shares.end_demand(request.fair_share);
             let parked = Transition::Parked {
@@ -126,13 +126,13 @@ impl Scheduler {
             SequenceState::Active
         };
         sequence.waiting_since_ns = self.clock.now_ns();
-        let fair_shares = self.priority.fair_shares_mut();
+        let fair_shares = &mut self.priority.fair_shares;
         fair_shares.begin_demand(request.fair_share);
     }
 
     fn end_demand_of(&mut self, key: usize) {
         if let Some((_, request)) = self.table.pair(key) {
-            let fair_shares = self.priority.fair_shares_mut();
+            let fair_shares = &mut self.priority.fair_shares;
             fair_shares.end_demand(request.fair_share);
         }
     }

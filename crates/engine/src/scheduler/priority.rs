@@ -72,7 +72,7 @@ pub(super) struct StartClaim {
 
 /// The fair-share counters and the ageing rule: all that priorities are made of.
 pub(super) struct PriorityPolicy {
-    fair_shares: FairShares,
+    pub(super) fair_shares: FairShares,
     /// [`crate::EngineConfig::ageing`], at least 1.
     ageing_ns: u64,
 }
@@ -91,14 +91,6 @@ impl PriorityPolicy {
 
     pub(super) fn ageing(&self) -> Duration {
         Duration::from_nanos(self.ageing_ns)
-    }
-
-    pub(super) fn fair_shares(&self) -> &FairShares {
-        &self.fair_shares
-    }
-
-    pub(super) fn fair_shares_mut(&mut self) -> &mut FairShares {
-        &mut self.fair_shares
     }
 
     /// The priority of a claim on a start.
@@ -190,7 +182,7 @@ mod tests {
         let mut policy = PriorityPolicy::new(8, Duration::from_millis(10));
         let mut open = |id, class| {
             let account = Account { id, weight: 1 };
-            policy.fair_shares_mut().open(account, class)
+            policy.fair_shares.open(account, class)
         };
         let (low, normal) = (open(1, Priority::Low), open(2, Priority::Normal));
         let claim = |fair_share, waiting_since_ns, number| StartClaim {
@@ -211,7 +203,7 @@ mod tests {
     fn preempted_sequence_goes_before_new_request_of_its_class() {
         let mut policy = PriorityPolicy::new(8, Duration::from_secs(1));
         let account = Account { id: 1, weight: 1 };
-        let fair_share = policy.fair_shares_mut().open(account, Priority::Normal);
+        let fair_share = policy.fair_shares.open(account, Priority::Normal);
         let claim = |is_new, number| StartClaim {
             fair_share,
             waiting_since_ns: 1,

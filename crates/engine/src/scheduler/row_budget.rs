@@ -24,7 +24,7 @@ pub(super) struct RowBudget {
     logit_rows_max: usize,
     /// Whether a prompt gets all its rows in one step, or none.
     whole_prompts: bool,
-    step_time: StepTimeModel,
+    pub(super) step_time: StepTimeModel,
     long_steps: LongSteps,
     /// Whether the step that is planned, or was last, is long.
     is_long: bool,
@@ -78,25 +78,6 @@ impl RowBudget {
             whole_prompts,
             ..self
         }
-    }
-
-    /// Time that the step's decodes leave; `None`: as much as there is work.
-    pub(super) fn left_ns(&self, decodes: usize) -> Option<u64> {
-        self.step_time.left_ns(decodes)
-    }
-
-    /// Time of the decodes of a step, as far as is known.
-    pub(super) fn decodes_ns(&self) -> u64 {
-        self.step_time.decodes_ns()
-    }
-
-    pub(super) fn set_step_target(&mut self, target: Option<Duration>) {
-        self.step_time.set_target(target);
-    }
-
-    /// Time of a prefill row in nanoseconds; 0 = not measured yet.
-    pub(super) fn prefill_row_ns(&self) -> u64 {
-        self.step_time.prefill_row_ns()
     }
 
     /// Learns from a finished step. The costs of a long step's rows are not those of the few rows beside decodes.
@@ -183,7 +164,7 @@ impl RowBudget {
             } else {
                 0
             };
-            let price = policy.fair_shares().price(fair_share, DECODE_COST);
+            let price = policy.fair_shares.price(fair_share, DECODE_COST);
             candidates[at].priority.lower_by(rows_before * price);
         }
         candidates.sort_unstable_by_key(|c| c.priority);
@@ -323,7 +304,7 @@ impl RowBudget {
                 plan.decodes = plan.spans.len();
             }
         }
-        let fair_shares = policy.fair_shares_mut();
+        let fair_shares = &mut policy.fair_shares;
         for (at, span) in plan.spans.iter().enumerate() {
             let Some((sequence, request)) = table.pair_mut(span.key) else {
                 continue;
@@ -453,7 +434,7 @@ impl Scheduler {
         self.kv.pages.forget_cached();
         self.encodings.forget_current();
         self.blocks.forget_current();
-        if let Some(draft_model) = self.speculator.draft_model_mut() {
+        if let Some(draft_model) = &mut self.speculator.draft_model {
             draft_model.forget_cached();
         }
     }

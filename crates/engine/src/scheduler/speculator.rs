@@ -15,8 +15,8 @@ pub(super) struct Speculator {
     /// Draft tokens per sequence and step.
     draft_tokens_max: usize,
     profitability: Profitability,
-    draft_model: Option<DraftModel>,
-    mtp_head: Option<MtpHead>,
+    pub(super) draft_model: Option<DraftModel>,
+    pub(super) mtp_head: Option<MtpHead>,
 }
 
 impl Speculator {
@@ -31,18 +31,6 @@ impl Speculator {
             mtp_head: (config.speculation == Speculation::Mtp)
                 .then(|| MtpHead::new(config.sequences_max)),
         }
-    }
-
-    pub(super) fn draft_model(&self) -> Option<&DraftModel> {
-        self.draft_model.as_ref()
-    }
-
-    pub(super) fn draft_model_mut(&mut self) -> Option<&mut DraftModel> {
-        self.draft_model.as_mut()
-    }
-
-    pub(super) fn mtp_head_mut(&mut self) -> Option<&mut MtpHead> {
-        self.mtp_head.as_mut()
     }
 
     /// Gives a sequence's pages in the draft model back.
@@ -64,8 +52,11 @@ impl Speculator {
 
     /// Learns from a finished step.
     pub(super) fn record_step(&mut self, facts: &StepFacts) {
-        let is_behind = self.draft_model.as_ref().is_some_and(DraftModel::is_behind)
-            || self.mtp_head.as_ref().is_some_and(MtpHead::is_behind);
+        let is_behind = self
+            .draft_model
+            .as_ref()
+            .is_some_and(|model| model.is_behind)
+            || self.mtp_head.as_ref().is_some_and(|head| head.is_behind);
         if facts.rows_prefill == 0 && !is_behind {
             let (sequences, drafts) = (facts.rows_decode, facts.rows_draft);
             self.profitability

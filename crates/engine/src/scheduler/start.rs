@@ -58,7 +58,7 @@ impl Scheduler {
                 StartOutcome::NoPages => break,
             }
             let now_ns = self.clock.now_ns();
-            let fair_shares = self.priority.fair_shares_mut();
+            let fair_shares = &mut self.priority.fair_shares;
             fair_shares.set_started(candidate.fair_share(), now_ns);
         }
     }
@@ -97,7 +97,7 @@ impl Scheduler {
         progress.set_started(now_ns);
         progress.set_cached_tokens(leader.computed);
         progress.set_prompt_done(leader.computed);
-        let fair_shares = self.priority.fair_shares_mut();
+        let fair_shares = &mut self.priority.fair_shares;
         fair_shares.add_uncharged(fair_share, leader.uncharged);
         self.table.insert_request(request);
         for sequence in submitted.sequences {

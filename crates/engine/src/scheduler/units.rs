@@ -29,7 +29,7 @@ pub(super) struct PlannedUnits {
 #[derive(Default)]
 pub(super) struct UnitClock {
     /// 0 = not measured yet.
-    unit_ns: u64,
+    pub(super) unit_ns: u64,
     /// Time that was left to units and not used.
     saved_ns: u64,
     pub(super) planned: Option<PlannedUnits>,
@@ -41,10 +41,6 @@ impl UnitClock {
     /// Counts a unit that was computed.
     pub(super) fn count_unit(&mut self) {
         self.run += 1;
-    }
-
-    pub(super) fn unit_ns(&self) -> u64 {
-        self.unit_ns
     }
 
     /// Whether the last step was longer because of units.
@@ -132,7 +128,7 @@ impl Claims {
 impl Scheduler {
     /// Learns from the units of the last step.
     pub(super) fn time_units(&mut self, step_ns: u64) {
-        let decodes_ns = self.rows.decodes_ns();
+        let decodes_ns = self.rows.step_time.decodes_ns();
         self.blocks.clock.record_step(step_ns, decodes_ns);
         self.encodings
             .record_step(step_ns, decodes_ns, &self.inbox.stats);
@@ -146,7 +142,7 @@ impl Scheduler {
     /// The part of the last step that did not fall to units: the decodes, as far as is known.
     pub(crate) fn without_units(&self, step_ns: u64) -> u64 {
         if self.have_units_run() {
-            step_ns.min(self.rows.decodes_ns())
+            step_ns.min(self.rows.step_time.decodes_ns())
         } else {
             step_ns
         }
@@ -231,7 +227,7 @@ impl Scheduler {
     }
 
     fn plan_units(&mut self, claim: &UnitClaim, decodes: usize) {
-        let left_ns = self.rows.left_ns(decodes);
+        let left_ns = self.rows.step_time.left_ns(decodes);
         let clock = match claim.work {
             UnitWork::Block => &mut self.blocks.clock,
             UnitWork::Encoding { row, .. } => {
@@ -256,8 +252,8 @@ impl Scheduler {
             return;
         };
         let fair_share = request.fair_share;
-        let rows = unit_ns.checked_div(self.rows.prefill_row_ns());
-        let fair_shares = self.priority.fair_shares_mut();
+        let rows = unit_ns.checked_div(self.rows.step_time.prefill_row_ns());
+        let fair_shares = &mut self.priority.fair_shares;
         fair_shares.set_rows_given(fair_share, self.clock.now_ns());
         fair_shares.charge(fair_share, PREFILL_COST.saturating_mul(rows.unwrap_or(1)));
     }

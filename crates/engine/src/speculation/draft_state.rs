@@ -14,7 +14,7 @@ pub(crate) struct DraftState {
     /// Empty, or the sequence's last token and the draft tokens: the rows of the verification.
     rows: Vec<u32>,
     /// Whether the draft tokens are forced: the constraint allows no others.
-    is_forced: bool,
+    pub(crate) is_forced: bool,
     /// Draft tokens that the draft model may propose in this step.
     pub(crate) proposal_max: usize,
     /// Acceptance of earlier draft tokens.
@@ -50,10 +50,6 @@ impl DraftState {
     /// The sequence's last token and the draft tokens; empty without draft tokens.
     pub(crate) fn rows(&self) -> &[u32] {
         &self.rows
-    }
-
-    pub(crate) fn is_forced(&self) -> bool {
-        self.is_forced
     }
 
     /// Marks the draft tokens as forced, if there are any.
@@ -141,7 +137,7 @@ impl DraftPageTable {
 /// How many of a sequence's draft tokens were sampled. Outlives the sequence, which may end on the way.
 #[derive(Default)]
 pub(crate) struct Verification {
-    is_forced: bool,
+    pub(crate) is_forced: bool,
     drafted: usize,
     accepted: usize,
     progress: Option<Arc<Progress>>,
@@ -151,7 +147,7 @@ impl Verification {
     pub(crate) fn of(drafts: &DraftState, progress: &Arc<Progress>) -> Self {
         let drafted = drafts.tokens().len();
         Self {
-            is_forced: drafts.is_forced(),
+            is_forced: drafts.is_forced,
             drafted,
             accepted: 0,
             progress: (drafted > 0).then(|| Arc::clone(progress)),
@@ -164,10 +160,6 @@ impl Verification {
         let is_equal = draft.is_some() && appended == draft;
         self.accepted += usize::from(is_equal);
         is_equal
-    }
-
-    pub(crate) fn is_forced(&self) -> bool {
-        self.is_forced
     }
 
     pub(crate) fn drafted(&self) -> usize {
@@ -253,7 +245,7 @@ mod tests {
         drafts.cut_at(&[3]);
         assert_eq!(drafts.tokens(), [1, 2]);
         drafts.mark_forced();
-        assert!(drafts.is_forced());
+        assert!(drafts.is_forced);
         drafts.truncate(0);
         assert!(drafts.rows().is_empty() && drafts.tokens().is_empty());
         drafts.push(7, 5);

@@ -16,7 +16,8 @@ use model::Dims;
 use std::time::Duration;
 use stream::{Clock, End};
 
-fn model() -> FakeConfig {
+/// Four rows in a step.
+pub(crate) fn model() -> FakeConfig {
     FakeConfig {
         dims: Dims {
             vocab: 64,

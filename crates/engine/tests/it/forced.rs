@@ -72,7 +72,7 @@ pub(crate) fn stretches(stretch: usize, len: usize, tells: bool) -> Stretches {
 /// Everything that a reader gets of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Got {
-    ids: Vec<u32>,
+    pub(crate) ids: Vec<u32>,
     logprobs: Vec<u32>,
     side: Vec<(u32, u32)>,
     pub(crate) end: Option<End>,

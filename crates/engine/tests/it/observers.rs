@@ -1,30 +1,16 @@
 //! Notifications of observers and followers, and the handling of their panics.
 
+use crate::clocks::model;
 use crate::support::Bench;
 use crate::support::watched::Watched;
 use engine::Transition::{self, Ended, FirstToken, Queued, Started};
-use engine::fake::FakeConfig;
 use engine::{EngineConfig, Follower, Observer, Progress, Request, RequestId, StepFacts};
-use model::Dims;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use stream::End;
 
-/// Four rows in a step.
 fn bench() -> (Bench, Watched) {
-    let fake = FakeConfig {
-        dims: Dims {
-            vocab: 64,
-            context_max: 256,
-            page_tokens: 4,
-            pages: 128,
-            rows_max: 4,
-            logit_rows_max: 4,
-        },
-        tokens: 1..60,
-        ..FakeConfig::default()
-    };
-    let mut bench = Bench::new(fake, EngineConfig::default());
+    let mut bench = Bench::new(model(), EngineConfig::default());
     let watched = Watched::default();
     bench.engine.observe(watched.observer());
     (bench, watched)

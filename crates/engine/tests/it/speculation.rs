@@ -10,6 +10,7 @@
 //! prefix cache as they are without them (with recurrent layers they may take the least recently used checkpoints).
 //! Also held by `engine/tests/it/recurrent_drafts.rs`.
 
+use crate::forced::{Got, got};
 use crate::support::{Answer, Asked, Bench, STEPS_MAX, model};
 use engine::fake::FakeConfig;
 use engine::{
@@ -40,29 +41,6 @@ fn config(speculation: Speculation) -> EngineConfig {
 fn both(model: &FakeConfig) -> [Bench; 2] {
     [Speculation::Off, Speculation::PromptLookup]
         .map(|speculation| Bench::new(model.clone(), config(speculation)))
-}
-
-/// Everything that a reader gets of an answer.
-#[derive(Clone, Debug, PartialEq)]
-struct Got {
-    ids: Vec<u32>,
-    logprobs: Vec<u32>,
-    side: Vec<(u32, u32)>,
-    end: Option<End>,
-}
-
-fn got(answer: &mut Answer) -> Got {
-    answer.read();
-    let side = match answer.side {
-        Some(_) => answer.alternatives(),
-        None => Vec::new(),
-    };
-    Got {
-        ids: answer.ids(),
-        logprobs: answer.tokens.iter().map(|t| t.logprob.to_bits()).collect(),
-        side: side.iter().map(|t| (t.id, t.logprob.to_bits())).collect(),
-        end: answer.end,
-    }
 }
 
 /// Various sampling parameters.

@@ -183,7 +183,7 @@ fn restored_conversations_are_parsed_equally() {
         let answers: Vec<String> = scenarios.iter().map(render).collect();
         check_family(dialect.format, &answers);
     }
-    for (_, tools) in ToolFamily::NAMES {
+    for (_, tools) in ToolFamily::all() {
         let reasoning = ReasoningFamily::Think;
         check_family(AnswerFormat { tools, reasoning }, &[]);
     }

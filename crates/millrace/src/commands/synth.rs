@@ -4,7 +4,7 @@ use crate::args::{ShapeArgs, SynthArgs};
 use crate::failure::Failure;
 use std::io::Write;
 use std::path::Path;
-use synth::{ENCODER_PRESETS, EncoderSpec, Mix, PRESETS, SynthSpec};
+use synth::{ENCODER_PRESETS, EncoderSpec, Mix, SynthSpec, preset_names};
 use weights::Architecture;
 use weights::gguf::Gguf;
 
@@ -15,7 +15,8 @@ const ENCODER_BYTES_MAX: u64 = 4 << 30;
 pub(crate) fn synth(args: &SynthArgs) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let Some(path) = args.out.as_ref().filter(|_| !args.list) else {
-        writeln!(out, "presets: {}", PRESETS.join(", "))?;
+        let presets: Vec<String> = preset_names().collect();
+        writeln!(out, "presets: {}", presets.join(", "))?;
         writeln!(out, "encoders: {}", ENCODER_PRESETS.join(", "))?;
         writeln!(out, "quantizations: {}", mix_names())?;
         return Ok(());
@@ -82,7 +83,7 @@ fn decoder(name: &str, args: &SynthArgs) -> Result<SynthSpec, Failure> {
         return preset(name, &args.quant);
     };
     let architecture = Architecture::from_name(architecture).ok_or_else(|| {
-        let known = Architecture::ALL.map(Architecture::name).join(", ");
+        let known = Architecture::all().map(Architecture::name).collect::<Vec<_>>().join(", ");
         Failure::user(format!(
             "no architecture {architecture:?}; known are {known}, and the encoders bert, nomic-bert and nomic-bert-moe"
         ))
@@ -146,9 +147,11 @@ pub(crate) fn in_memory(name: &str, quant: &str) -> Result<Vec<u8>, Failure> {
 /// The synthetic model with a preset's shape and a quantization.
 pub(crate) fn preset(name: &str, quant: &str) -> Result<SynthSpec, Failure> {
     let mut spec = SynthSpec::preset(name).ok_or_else(|| {
+        let encoders = ENCODER_PRESETS.iter().map(|&name| name.to_owned());
+        let known: Vec<String> = preset_names().chain(encoders).collect();
         Failure::user(format!(
             "no preset {name:?}; known are {}",
-            [PRESETS, ENCODER_PRESETS].concat().join(", ")
+            known.join(", ")
         ))
     })?;
     spec.mix = mix(quant)?;

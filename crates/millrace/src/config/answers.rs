@@ -183,7 +183,7 @@ mod tests {
                 .map(value_name)
                 .collect(),
         );
-        let mut known: Vec<_> = ToolFamily::NAMES.iter().map(|(name, _)| *name).collect();
+        let mut known: Vec<_> = ToolFamily::all().map(|(name, _)| name).collect();
         tools.sort();
         known.sort_unstable();
         assert_eq!(tools, known);
@@ -193,10 +193,7 @@ mod tests {
                 .map(value_name)
                 .collect(),
         );
-        let mut known: Vec<_> = ReasoningFamily::NAMES
-            .iter()
-            .map(|(name, _)| *name)
-            .collect();
+        let mut known: Vec<_> = ReasoningFamily::all().map(|(name, _)| name).collect();
         thoughts.sort();
         known.sort_unstable();
         assert_eq!(thoughts, known);

@@ -127,7 +127,7 @@ pub(crate) fn load_upstream(
             model
                 .files
                 .metadata()
-                .str("general.architecture")
+                .need::<&str>("general.architecture")
                 .unwrap_or_default()
         )));
     }

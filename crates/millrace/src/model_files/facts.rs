@@ -76,7 +76,7 @@ pub(crate) fn facts_of(files: &ModelFiles, source: &ModelSource) -> Result<Model
         sha256: None,
         modified: source.modified(),
         family: gguf
-            .str("general.architecture")
+            .need::<&str>("general.architecture")
             .unwrap_or_default()
             .to_owned(),
         parameters: files
@@ -110,7 +110,7 @@ pub(crate) fn facts_of(files: &ModelFiles, source: &ModelSource) -> Result<Model
 
 /// The tensor format that the file names, or the format of most of its bytes.
 pub(super) fn quantization_name(files: &ModelFiles) -> String {
-    let named = files.metadata().u32("general.file_type").ok();
+    let named = files.metadata().need::<u32>("general.file_type").ok();
     let named = named.and_then(|id| FILE_TYPES.iter().find(|(known, _)| *known == id));
     if let Some((_, name)) = named {
         return (*name).to_owned();
@@ -164,8 +164,10 @@ impl ModelPurpose {
     /// From the header; a file that no decoder and no encoder can read counts as one of a decoder for text.
     pub(crate) fn of(files: &ModelFiles) -> Self {
         let gguf = files.metadata();
-        let family = gguf.str("general.architecture").unwrap_or_default();
-        let pooling = gguf.u32(&format!("{family}.pooling_type")).ok();
+        let family = gguf
+            .need::<&str>("general.architecture")
+            .unwrap_or_default();
+        let pooling = gguf.need::<u32>(&format!("{family}.pooling_type")).ok();
         if let Some(kind) = EncoderKind::of(gguf) {
             return Self {
                 is_encoder: true,

@@ -114,7 +114,7 @@ pub(crate) fn weights_digest(files: &ModelFiles) -> String {
     const ARCHITECTURE: &str = "general.architecture";
     let mut digest = PartsDigest::new();
     let gguf = files.metadata();
-    let family = gguf.str(ARCHITECTURE).unwrap_or_default();
+    let family = gguf.need::<&str>(ARCHITECTURE).unwrap_or_default();
     let prefix = format!("{family}.");
     digest.add_keys(gguf, |key| key == ARCHITECTURE || key.starts_with(&prefix));
     let mut tensors = files.tensors();
@@ -241,7 +241,7 @@ mod tests {
     fn changes(place: impl Fn(&[u8]) -> usize) -> [bool; 3] {
         let digests = |bytes: Vec<u8>| {
             let files: ModelFiles = Gguf::from_bytes(bytes).unwrap().into();
-            let template = files.metadata().str(TEMPLATE_KEY).ok();
+            let template = files.metadata().need::<&str>(TEMPLATE_KEY).ok();
             [
                 weights_digest(&files),
                 gguf_tokenizer_digest(files.metadata()),

@@ -7,11 +7,13 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// Why a model was not downloaded.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum PullError {
     /// As clients of a server see it.
-    Library(LibraryError),
+    #[error(transparent)]
+    Library(#[from] LibraryError),
     /// The hub cannot be reached, or the connection was interrupted.
+    #[error("{0}")]
     Unreachable(Box<Unreachable>),
 }
 
@@ -54,27 +56,12 @@ impl Unreachable {
     }
 }
 
-impl From<LibraryError> for PullError {
-    fn from(why: LibraryError) -> Self {
-        Self::Library(why)
-    }
-}
-
 /// Clients of a server get no paths and no proxies.
 impl From<PullError> for LibraryError {
     fn from(why: PullError) -> Self {
         match why {
             PullError::Library(why) => why,
             PullError::Unreachable(why) => Self::Failed(why.problem),
-        }
-    }
-}
-
-impl fmt::Display for PullError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Library(why) => why.fmt(f),
-            Self::Unreachable(why) => why.fmt(f),
         }
     }
 }

@@ -134,31 +134,24 @@ fn draft_tokens_change_no_answer_bit_for_bit() {
     assert!(accepted < drafted, "{accepted} of {drafted}");
 }
 
-/// A draft's rows choose experts beside the rows that would have been computed alone, and read latents.
+/// A draft's rows choose experts next to the rows that would have been computed alone, and read latents. Where layers share
+/// keys and values, rows without outputs are dropped in the middle of the layers, and a rolled back position has parts in two
+/// caches.
 #[test]
-fn draft_tokens_change_no_answer_of_experts_and_latents() {
-    for architecture in [Architecture::Qwen3Moe, Architecture::DeepSeek2] {
+fn draft_tokens_change_no_answer_of_other_layers() {
+    for (architecture, repeats) in [
+        (Architecture::Qwen3Moe, true),
+        (Architecture::DeepSeek2, true),
+        (Architecture::Gemma4, false),
+        (Architecture::Gemma3n, false),
+    ] {
         let (plain, ..) = answers(architecture, Speculation::Off, None);
         let (looked_up, _, accepted) = answers(architecture, Speculation::PromptLookup, None);
         assert_eq!(plain, looked_up, "{architecture}");
-        assert!(accepted > 0, "{architecture}: nothing was looked up");
-        let same = load(architecture, 1, 1);
-        let (guessed, drafted, accepted) = answers(architecture, Speculation::Draft, Some(same));
-        assert_eq!(plain, guessed, "{architecture}");
         assert!(
-            accepted == drafted && drafted > 0,
-            "{architecture}: {accepted} of {drafted}"
+            accepted > 0 || !repeats,
+            "{architecture}: nothing was looked up"
         );
-    }
-}
-
-/// Rows without outputs are dropped in the middle of the layers, and a rolled back position has parts in two caches.
-#[test]
-fn draft_tokens_change_no_answer_where_layers_share_keys_and_values() {
-    for architecture in [Architecture::Gemma4, Architecture::Gemma3n] {
-        let (plain, ..) = answers(architecture, Speculation::Off, None);
-        let (looked_up, ..) = answers(architecture, Speculation::PromptLookup, None);
-        assert_eq!(plain, looked_up, "{architecture}");
         let same = load(architecture, 1, 1);
         let (guessed, drafted, accepted) = answers(architecture, Speculation::Draft, Some(same));
         assert_eq!(plain, guessed, "{architecture}");

@@ -2,7 +2,7 @@
 
 use kernels::{Format, dequantize};
 use std::path::PathBuf;
-use synth::{Mix, PRESETS, RopeScaling, SynthSpec, VOCAB_MIN};
+use synth::{Mix, RopeScaling, SynthSpec, VOCAB_MIN, preset_names};
 use weights::gguf::{Gguf, Text};
 use weights::{Architecture, Config};
 
@@ -30,8 +30,8 @@ fn small_presets_load() {
         "qwen3-30b-a3b-slice",
         "mamba2-370m",
     ];
-    for name in PRESETS.iter().filter(|name| !heavy.contains(name)) {
-        let spec = preset(name);
+    for name in preset_names().filter(|name| !heavy.contains(&name.as_str())) {
+        let spec = preset(&name);
         let gguf = gguf(&spec);
         let config =
             Config::from_gguf(&gguf, None).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -271,7 +271,7 @@ fn vocabulary_is_copied_from_another_file() {
         .unwrap();
     let gguf = Gguf::from_bytes(bytes).unwrap();
     assert_eq!(gguf.tensor("token_embd.weight").unwrap().rows(), 777);
-    assert_eq!(gguf.u32("qwen3.vocab_size").unwrap(), 777);
+    assert_eq!(gguf.need::<u32>("qwen3.vocab_size").unwrap(), 777);
     let tokens = |gguf: &Gguf| -> Vec<String> {
         gguf.tokenizer()
             .unwrap()

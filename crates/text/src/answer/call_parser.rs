@@ -12,8 +12,9 @@ use super::value_converter::{StepResult, is_blank};
 use std::sync::Arc;
 
 /// The parser of a call body.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum CallParser {
+    #[default]
     None,
     /// Before the first character, which selects the parser.
     Undecided(CallBody),

@@ -31,7 +31,7 @@ pub const BLANKS_HELD_MAX: usize = 256;
 const MARKER_CHARS_MAX: usize = 48;
 
 /// Parser of delimited answers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct DelimitedParser {
     /// `None`: calls are not parsed.
     tools: Option<(&'static FamilySyntax, Arc<ToolSchemas>)>,
@@ -63,8 +63,9 @@ pub(super) struct DelimitedParser {
     body: CallParser,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum TextState {
+    #[default]
     Text,
     Reasoning,
     Between,
@@ -101,15 +102,8 @@ impl DelimitedParser {
             back: at,
             fresh: true,
             lead: in_reasoning,
-            held: String::new(),
-            blanks: 0,
-            raw: String::new(),
-            bare: false,
             takes_bare: true,
-            close: "",
-            is_fenced: false,
-            after_call: false,
-            body: CallParser::None,
+            ..Self::default()
         }
     }
 

@@ -4,6 +4,11 @@
 
 use super::named_call::{NameOrder, NameSyntax};
 use super::tagged_call::TagSyntax;
+use CallBody::{
+    BareJson, BareList, BarePython, BracedCall, Json, JsonOrNamed, JsonOrPython, NamedCall,
+    TaggedCall,
+};
+use DelimiterEffect::{Call, CallHere, Close, Fence, Section, Separator};
 
 /// Call syntax of a family.
 #[derive(Debug)]
@@ -84,12 +89,11 @@ const fn delimiter(
     place: DelimiterPlace,
     then: DelimiterEffect,
 ) -> FamilyDelimiter {
-    let close = "";
     FamilyDelimiter {
         text,
         place,
         then,
-        close,
+        close: "",
     }
 }
 
@@ -112,36 +116,36 @@ const fn between(text: &'static str, then: DelimiterEffect) -> FamilyDelimiter {
     delimiter(text, DelimiterPlace::Between, then)
 }
 
-/// Closes a [`DelimiterEffect::Fence`].
+/// Closes a [`Fence`].
 pub(super) const FENCE_END: &str = "```\n";
 
 /// Calls without a family's delimiters, of models of all families: small models often leave the delimiters out, or write
 /// others. Such a text is a call where an answer begins with it and all names in it are known; else it is content.
 static BARE: [FamilyDelimiter; 24] = [
-    start("{", DelimiterEffect::CallHere(CallBody::BareJson)),
-    start("[", DelimiterEffect::CallHere(CallBody::BareJson)),
-    start("<tools>", DelimiterEffect::Call(CallBody::BareJson)).until("</tools>"),
-    start("<tool>", DelimiterEffect::Call(CallBody::BareJson)).until("</tool>"),
-    start("<json>", DelimiterEffect::Call(CallBody::BareJson)).until("</json>"),
-    start("<response>", DelimiterEffect::Call(CallBody::BareJson)).until("</response>"),
-    start("<function_call>", DelimiterEffect::Call(CallBody::BareJson)).until("</function_call>"),
-    between(",", DelimiterEffect::Separator),
-    between(";", DelimiterEffect::Separator),
-    start(FENCE_END, DelimiterEffect::Fence),
-    start("```json", DelimiterEffect::Fence),
-    start("```xml", DelimiterEffect::Fence),
-    start("```html", DelimiterEffect::Fence),
-    start("```python", DelimiterEffect::Fence),
-    start("```javascript", DelimiterEffect::Fence),
-    start("```typescript", DelimiterEffect::Fence),
-    start("```bash", DelimiterEffect::Fence),
-    start("```shell", DelimiterEffect::Fence),
-    start("```yaml", DelimiterEffect::Fence),
-    start("```text", DelimiterEffect::Fence),
-    start("```plaintext", DelimiterEffect::Fence),
-    start("```markdown", DelimiterEffect::Fence),
-    start("```tool_call", DelimiterEffect::Fence),
-    start("```tool_code", DelimiterEffect::Fence),
+    start("{", CallHere(BareJson)),
+    start("[", CallHere(BareJson)),
+    start("<tools>", Call(BareJson)).until("</tools>"),
+    start("<tool>", Call(BareJson)).until("</tool>"),
+    start("<json>", Call(BareJson)).until("</json>"),
+    start("<response>", Call(BareJson)).until("</response>"),
+    start("<function_call>", Call(BareJson)).until("</function_call>"),
+    between(",", Separator),
+    between(";", Separator),
+    start(FENCE_END, Fence),
+    start("```json", Fence),
+    start("```xml", Fence),
+    start("```html", Fence),
+    start("```python", Fence),
+    start("```javascript", Fence),
+    start("```typescript", Fence),
+    start("```bash", Fence),
+    start("```shell", Fence),
+    start("```yaml", Fence),
+    start("```text", Fence),
+    start("```plaintext", Fence),
+    start("```markdown", Fence),
+    start("```tool_call", Fence),
+    start("```tool_code", Fence),
 ];
 
 /// Delimiters of a family's answers: its own, then those of bare calls that cannot be taken for the beginning of its own.
@@ -160,14 +164,20 @@ pub(super) fn all_markers(
     syntax.markers.iter().chain(BARE.iter().filter(is_distinct))
 }
 
+/// No control tokens inside calls, and reasoning that only its own delimiters end.
+const PLAIN: FamilySyntax = FamilySyntax {
+    markers: &[],
+    inside: &[],
+    ends_reasoning: false,
+};
+
 /// `<tool_call>` and an object.
 pub(super) static HERMES: FamilySyntax = FamilySyntax {
     markers: &[
-        anywhere("<tool_call>", DelimiterEffect::Call(CallBody::Json)),
-        between("</tool_call>", DelimiterEffect::Close),
+        anywhere("<tool_call>", Call(Json)),
+        between("</tool_call>", Close),
     ],
-    inside: &[],
-    ends_reasoning: false,
+    ..PLAIN
 };
 
 static FUNCTION: TagSyntax = TagSyntax {
@@ -183,46 +193,36 @@ static FUNCTION: TagSyntax = TagSyntax {
 /// `<function=NAME>`, and a tag for each parameter.
 pub(super) static QWEN3_CODER: FamilySyntax = FamilySyntax {
     markers: &[
-        anywhere("<tool_call>", DelimiterEffect::Section),
-        anywhere(
-            "<function=",
-            DelimiterEffect::Call(CallBody::TaggedCall(&FUNCTION)),
-        ),
-        between("</function>", DelimiterEffect::Section),
-        between("</tool_call>", DelimiterEffect::Close),
+        anywhere("<tool_call>", Section),
+        anywhere("<function=", Call(TaggedCall(&FUNCTION))),
+        between("</function>", Section),
+        between("</tool_call>", Close),
     ],
-    inside: &[],
-    ends_reasoning: false,
+    ..PLAIN
 };
 
 /// An object and nothing else, after `<|python_tag|>` or not; or `<function=NAME>` and an object.
 pub(super) static LLAMA3: FamilySyntax = FamilySyntax {
     markers: &[
-        anywhere(
-            "<|python_tag|>",
-            DelimiterEffect::Call(CallBody::JsonOrPython),
-        ),
-        anywhere(
-            "<function=",
-            DelimiterEffect::Call(CallBody::TaggedCall(&FUNCTION)),
-        ),
-        start("{", DelimiterEffect::CallHere(CallBody::BareJson)),
-        between("</function>", DelimiterEffect::Close),
-        between(";", DelimiterEffect::Separator),
+        anywhere("<|python_tag|>", Call(JsonOrPython)),
+        anywhere("<function=", Call(TaggedCall(&FUNCTION))),
+        start("{", CallHere(BareJson)),
+        between("</function>", Close),
+        between(";", Separator),
     ],
-    inside: &[],
     ends_reasoning: true,
+    ..PLAIN
 };
 
 /// `[name(key=value), ..]` and nothing else, between `<|python_start|>` and `<|python_end|>` or not.
 pub(super) static LLAMA4: FamilySyntax = FamilySyntax {
     markers: &[
-        anywhere("<|python_start|>", DelimiterEffect::Section),
-        start("[", DelimiterEffect::CallHere(CallBody::BareList)),
-        between("<|python_end|>", DelimiterEffect::Close),
+        anywhere("<|python_start|>", Section),
+        start("[", CallHere(BareList)),
+        between("<|python_end|>", Close),
     ],
-    inside: &[],
     ends_reasoning: true,
+    ..PLAIN
 };
 
 static ARGS: NameSyntax = NameSyntax {
@@ -235,17 +235,14 @@ static ARGS: NameSyntax = NameSyntax {
 /// name, `[ARGS]` and an object. A bare list cannot be distinguished from the delimiter by its first character.
 pub(super) static MISTRAL: FamilySyntax = FamilySyntax {
     markers: &[
-        anywhere(
-            "[TOOL_CALLS]",
-            DelimiterEffect::Call(CallBody::JsonOrNamed(&ARGS)),
-        ),
-        start("[{", DelimiterEffect::CallHere(CallBody::BareJson)),
-        start("[ {", DelimiterEffect::CallHere(CallBody::BareJson)),
-        start("[\n{", DelimiterEffect::CallHere(CallBody::BareJson)),
-        start("[\n {", DelimiterEffect::CallHere(CallBody::BareJson)),
-        start("[\n  {", DelimiterEffect::CallHere(CallBody::BareJson)),
-        start("[\n    {", DelimiterEffect::CallHere(CallBody::BareJson)),
-        start("[\n\t{", DelimiterEffect::CallHere(CallBody::BareJson)),
+        anywhere("[TOOL_CALLS]", Call(JsonOrNamed(&ARGS))),
+        start("[{", CallHere(BareJson)),
+        start("[ {", CallHere(BareJson)),
+        start("[\n{", CallHere(BareJson)),
+        start("[\n {", CallHere(BareJson)),
+        start("[\n  {", CallHere(BareJson)),
+        start("[\n    {", CallHere(BareJson)),
+        start("[\n\t{", CallHere(BareJson)),
     ],
     inside: &["[ARGS]", "[CALL_ID]"],
     ends_reasoning: true,
@@ -260,14 +257,10 @@ static DEEPSEEK_CALL: NameSyntax = NameSyntax {
 /// A section of calls, each a name, a separator and an object (inside a code fence in V3 and R1).
 pub(super) static DEEPSEEK: FamilySyntax = FamilySyntax {
     markers: &[
-        anywhere("<｜tool▁calls▁begin｜>", DelimiterEffect::Section),
-        anywhere(
-            "<｜tool▁call▁begin｜>",
-            DelimiterEffect::Call(CallBody::NamedCall(&DEEPSEEK_CALL)),
-        )
-        .until("```"),
-        between("<｜tool▁call▁end｜>", DelimiterEffect::Section),
-        between("<｜tool▁calls▁end｜>", DelimiterEffect::Close),
+        anywhere("<｜tool▁calls▁begin｜>", Section),
+        anywhere("<｜tool▁call▁begin｜>", Call(NamedCall(&DEEPSEEK_CALL))).until("```"),
+        between("<｜tool▁call▁end｜>", Section),
+        between("<｜tool▁calls▁end｜>", Close),
     ],
     inside: &["<｜tool▁sep｜>"],
     ends_reasoning: true,
@@ -276,23 +269,22 @@ pub(super) static DEEPSEEK: FamilySyntax = FamilySyntax {
 /// `<|tool_call|>` or `functools`, and a list of objects.
 pub(super) static PHI4: FamilySyntax = FamilySyntax {
     markers: &[
-        anywhere("<|tool_call|>", DelimiterEffect::Call(CallBody::Json)),
-        start("functools", DelimiterEffect::Call(CallBody::Json)),
-        between("<|/tool_call|>", DelimiterEffect::Close),
+        anywhere("<|tool_call|>", Call(Json)),
+        start("functools", Call(Json)),
+        between("<|/tool_call|>", Close),
     ],
-    inside: &[],
     ends_reasoning: true,
+    ..PLAIN
 };
 
 /// `<|tool_call|>` and a list of objects (3), `<tool_call>` and an object (4).
 pub(super) static GRANITE: FamilySyntax = FamilySyntax {
     markers: &[
-        anywhere("<|tool_call|>", DelimiterEffect::Call(CallBody::Json)),
-        anywhere("<tool_call>", DelimiterEffect::Call(CallBody::Json)),
-        between("</tool_call>", DelimiterEffect::Close),
+        anywhere("<|tool_call|>", Call(Json)),
+        anywhere("<tool_call>", Call(Json)),
+        between("</tool_call>", Close),
     ],
-    inside: &[],
-    ends_reasoning: false,
+    ..PLAIN
 };
 
 static KIMI_CALL: NameSyntax = NameSyntax {
@@ -304,13 +296,10 @@ static KIMI_CALL: NameSyntax = NameSyntax {
 /// A section of calls, each an id that contains the name, and an object.
 pub(super) static KIMI_K2: FamilySyntax = FamilySyntax {
     markers: &[
-        anywhere("<|tool_calls_section_begin|>", DelimiterEffect::Section),
-        anywhere(
-            "<|tool_call_begin|>",
-            DelimiterEffect::Call(CallBody::NamedCall(&KIMI_CALL)),
-        ),
-        between("<|tool_call_end|>", DelimiterEffect::Section),
-        between("<|tool_calls_section_end|>", DelimiterEffect::Close),
+        anywhere("<|tool_calls_section_begin|>", Section),
+        anywhere("<|tool_call_begin|>", Call(NamedCall(&KIMI_CALL))),
+        between("<|tool_call_end|>", Section),
+        between("<|tool_calls_section_end|>", Close),
     ],
     inside: &["<|tool_call_argument_begin|>"],
     ends_reasoning: true,
@@ -328,10 +317,7 @@ static GLM_CALL: TagSyntax = TagSyntax {
 
 /// `<tool_call>`, a name, and two tags for each parameter.
 pub(super) static GLM: FamilySyntax = FamilySyntax {
-    markers: &[anywhere(
-        "<tool_call>",
-        DelimiterEffect::Call(CallBody::TaggedCall(&GLM_CALL)),
-    )],
+    markers: &[anywhere("<tool_call>", Call(TaggedCall(&GLM_CALL)))],
     inside: &[
         "<arg_key>",
         "</arg_key>",
@@ -339,7 +325,7 @@ pub(super) static GLM: FamilySyntax = FamilySyntax {
         "</arg_value>",
         "</tool_call>",
     ],
-    ends_reasoning: false,
+    ..PLAIN
 };
 
 static INVOKE: TagSyntax = TagSyntax {
@@ -355,54 +341,43 @@ static INVOKE: TagSyntax = TagSyntax {
 /// A section of `<invoke name="NAME">`, with a tag for each parameter.
 pub(super) static MINIMAX: FamilySyntax = FamilySyntax {
     markers: &[
-        anywhere("<minimax:tool_call>", DelimiterEffect::Section),
-        between(
-            "<invoke name=\"",
-            DelimiterEffect::Call(CallBody::TaggedCall(&INVOKE)),
-        ),
-        between("</minimax:tool_call>", DelimiterEffect::Close),
+        anywhere("<minimax:tool_call>", Section),
+        between("<invoke name=\"", Call(TaggedCall(&INVOKE))),
+        between("</minimax:tool_call>", Close),
     ],
-    inside: &[],
-    ends_reasoning: false,
+    ..PLAIN
 };
 
 /// `<|tool_call>call:NAME{..}` (Gemma 4), `<start_function_call>call:NAME{..}` (FunctionGemma), and code
 /// fences for Gemma 3, which has no call syntax of its own.
 pub(super) static GEMMA: FamilySyntax = FamilySyntax {
     markers: &[
-        anywhere(
-            "<|tool_call>",
-            DelimiterEffect::Call(CallBody::BracedCall("<|\"|>")),
-        ),
-        anywhere(
-            "<start_function_call>",
-            DelimiterEffect::Call(CallBody::BracedCall("<escape>")),
-        ),
-        anywhere("```tool_code", DelimiterEffect::Call(CallBody::BarePython)).until("```"),
-        anywhere("```tool_call", DelimiterEffect::Call(CallBody::BareJson)).until("```"),
-        anywhere("```json", DelimiterEffect::Call(CallBody::BareJson)).until("```"),
-        start("[", DelimiterEffect::CallHere(CallBody::BareList)),
-        start("{", DelimiterEffect::CallHere(CallBody::BareJson)),
-        between("<tool_call|>", DelimiterEffect::Close),
-        between("<end_function_call>", DelimiterEffect::Close),
+        anywhere("<|tool_call>", Call(BracedCall("<|\"|>"))),
+        anywhere("<start_function_call>", Call(BracedCall("<escape>"))),
+        anywhere("```tool_code", Call(BarePython)).until("```"),
+        anywhere("```tool_call", Call(BareJson)).until("```"),
+        anywhere("```json", Call(BareJson)).until("```"),
+        start("[", CallHere(BareList)),
+        start("{", CallHere(BareJson)),
+        between("<tool_call|>", Close),
+        between("<end_function_call>", Close),
     ],
     inside: &["<|\"|>", "<escape>"],
-    ends_reasoning: false,
+    ..PLAIN
 };
 
 /// An object or a list of objects, bare or in a code fence: for models without a call syntax of their own.
 pub(super) static JSON: FamilySyntax = FamilySyntax {
     markers: &[
-        start("{", DelimiterEffect::CallHere(CallBody::BareJson)),
-        start("[", DelimiterEffect::CallHere(CallBody::BareJson)),
-        anywhere("```json", DelimiterEffect::Call(CallBody::BareJson)).until("```"),
-        anywhere("<tool_call>", DelimiterEffect::Call(CallBody::Json)),
-        between("</tool_call>", DelimiterEffect::Close),
-        between(",", DelimiterEffect::Separator),
-        between(";", DelimiterEffect::Separator),
+        start("{", CallHere(BareJson)),
+        start("[", CallHere(BareJson)),
+        anywhere("```json", Call(BareJson)).until("```"),
+        anywhere("<tool_call>", Call(Json)),
+        between("</tool_call>", Close),
+        between(",", Separator),
+        between(";", Separator),
     ],
-    inside: &[],
-    ends_reasoning: false,
+    ..PLAIN
 };
 
 /// Reasoning delimiters of a family.
@@ -414,17 +389,21 @@ pub(super) struct ReasoningDelimiters {
     pub(super) drops: &'static [&'static str],
 }
 
-pub(super) static THINK: ReasoningDelimiters = ReasoningDelimiters {
-    opens: &["<think>"],
-    closes: &["</think>"],
-    drops: &[],
-};
+impl ReasoningDelimiters {
+    const fn new(opens: &'static [&'static str], closes: &'static [&'static str]) -> Self {
+        Self {
+            opens,
+            closes,
+            drops: &[],
+        }
+    }
+}
 
-pub(super) static BRACKETS: ReasoningDelimiters = ReasoningDelimiters {
-    opens: &["[THINK]"],
-    closes: &["[/THINK]"],
-    drops: &[],
-};
+pub(super) static THINK: ReasoningDelimiters =
+    ReasoningDelimiters::new(&["<think>"], &["</think>"]);
+
+pub(super) static BRACKETS: ReasoningDelimiters =
+    ReasoningDelimiters::new(&["[THINK]"], &["[/THINK]"]);
 
 pub(super) static GRANITE_THOUGHTS: ReasoningDelimiters = ReasoningDelimiters {
     opens: &[
@@ -436,14 +415,8 @@ pub(super) static GRANITE_THOUGHTS: ReasoningDelimiters = ReasoningDelimiters {
     drops: &["<response>", "</response>"],
 };
 
-pub(super) static CHANNEL: ReasoningDelimiters = ReasoningDelimiters {
-    opens: &["<|channel>thought"],
-    closes: &["<channel|>"],
-    drops: &[],
-};
+pub(super) static CHANNEL: ReasoningDelimiters =
+    ReasoningDelimiters::new(&["<|channel>thought"], &["<channel|>"]);
 
-pub(super) static TRIANGLES: ReasoningDelimiters = ReasoningDelimiters {
-    opens: &["◁think▷"],
-    closes: &["◁/think▷"],
-    drops: &[],
-};
+pub(super) static TRIANGLES: ReasoningDelimiters =
+    ReasoningDelimiters::new(&["◁think▷"], &["◁/think▷"]);

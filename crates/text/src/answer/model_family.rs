@@ -71,97 +71,121 @@ pub struct AnswerFormat {
     pub reasoning: ReasoningFamily,
 }
 
+/// A family, its name, and its syntax.
+type FamilyRow<F, S> = (F, &'static str, Option<&'static S>);
+
+static TOOLS: [FamilyRow<ToolFamily, FamilySyntax>; 15] = [
+    (ToolFamily::None, "none", None),
+    (ToolFamily::Hermes, "hermes", Some(&family_syntax::HERMES)),
+    (
+        ToolFamily::Qwen3Coder,
+        "qwen3-coder",
+        Some(&family_syntax::QWEN3_CODER),
+    ),
+    (ToolFamily::Llama3, "llama3", Some(&family_syntax::LLAMA3)),
+    (ToolFamily::Llama4, "llama4", Some(&family_syntax::LLAMA4)),
+    (
+        ToolFamily::Mistral,
+        "mistral",
+        Some(&family_syntax::MISTRAL),
+    ),
+    (
+        ToolFamily::DeepSeek,
+        "deepseek",
+        Some(&family_syntax::DEEPSEEK),
+    ),
+    (ToolFamily::Phi4, "phi4", Some(&family_syntax::PHI4)),
+    (
+        ToolFamily::Granite,
+        "granite",
+        Some(&family_syntax::GRANITE),
+    ),
+    (ToolFamily::KimiK2, "kimi-k2", Some(&family_syntax::KIMI_K2)),
+    (ToolFamily::Glm, "glm", Some(&family_syntax::GLM)),
+    (
+        ToolFamily::MiniMax,
+        "minimax",
+        Some(&family_syntax::MINIMAX),
+    ),
+    (ToolFamily::Gemma, "gemma", Some(&family_syntax::GEMMA)),
+    (ToolFamily::Harmony, "harmony", None),
+    (ToolFamily::Json, "json", Some(&family_syntax::JSON)),
+];
+
+static THOUGHTS: [FamilyRow<ReasoningFamily, ReasoningDelimiters>; 6] = [
+    (ReasoningFamily::None, "none", None),
+    (ReasoningFamily::Think, "think", Some(&family_syntax::THINK)),
+    (
+        ReasoningFamily::Mistral,
+        "mistral",
+        Some(&family_syntax::BRACKETS),
+    ),
+    (
+        ReasoningFamily::Granite,
+        "granite",
+        Some(&family_syntax::GRANITE_THOUGHTS),
+    ),
+    (
+        ReasoningFamily::Gemma,
+        "gemma",
+        Some(&family_syntax::CHANNEL),
+    ),
+    (
+        ReasoningFamily::Kimi,
+        "kimi",
+        Some(&family_syntax::TRIANGLES),
+    ),
+];
+
 impl ToolFamily {
     /// All families by name.
-    pub const NAMES: [(&'static str, Self); 15] = [
-        ("none", Self::None),
-        ("hermes", Self::Hermes),
-        ("qwen3-coder", Self::Qwen3Coder),
-        ("llama3", Self::Llama3),
-        ("llama4", Self::Llama4),
-        ("mistral", Self::Mistral),
-        ("deepseek", Self::DeepSeek),
-        ("phi4", Self::Phi4),
-        ("granite", Self::Granite),
-        ("kimi-k2", Self::KimiK2),
-        ("glm", Self::Glm),
-        ("minimax", Self::MiniMax),
-        ("gemma", Self::Gemma),
-        ("harmony", Self::Harmony),
-        ("json", Self::Json),
-    ];
+    pub fn all() -> impl Iterator<Item = (&'static str, Self)> {
+        TOOLS.iter().map(|&(family, name, _)| (name, family))
+    }
 
     /// The family with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        by_name(&Self::NAMES, name)
+        Self::all()
+            .find(|(known, _)| *known == name)
+            .map(|row| row.1)
     }
 
     /// The name of this family.
     pub fn name(self) -> &'static str {
-        name_of(&Self::NAMES, self)
+        row_of(&TOOLS, self).1
     }
 
     pub(super) fn syntax(self) -> Option<&'static FamilySyntax> {
-        match self {
-            Self::None | Self::Harmony => None,
-            Self::Hermes => Some(&family_syntax::HERMES),
-            Self::Qwen3Coder => Some(&family_syntax::QWEN3_CODER),
-            Self::Llama3 => Some(&family_syntax::LLAMA3),
-            Self::Llama4 => Some(&family_syntax::LLAMA4),
-            Self::Mistral => Some(&family_syntax::MISTRAL),
-            Self::DeepSeek => Some(&family_syntax::DEEPSEEK),
-            Self::Phi4 => Some(&family_syntax::PHI4),
-            Self::Granite => Some(&family_syntax::GRANITE),
-            Self::KimiK2 => Some(&family_syntax::KIMI_K2),
-            Self::Glm => Some(&family_syntax::GLM),
-            Self::MiniMax => Some(&family_syntax::MINIMAX),
-            Self::Gemma => Some(&family_syntax::GEMMA),
-            Self::Json => Some(&family_syntax::JSON),
-        }
+        row_of(&TOOLS, self).2
     }
 }
 
 impl ReasoningFamily {
     /// All families by name.
-    pub const NAMES: [(&'static str, Self); 6] = [
-        ("none", Self::None),
-        ("think", Self::Think),
-        ("mistral", Self::Mistral),
-        ("granite", Self::Granite),
-        ("gemma", Self::Gemma),
-        ("kimi", Self::Kimi),
-    ];
+    pub fn all() -> impl Iterator<Item = (&'static str, Self)> {
+        THOUGHTS.iter().map(|&(family, name, _)| (name, family))
+    }
 
     /// The family with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        by_name(&Self::NAMES, name)
+        Self::all()
+            .find(|(known, _)| *known == name)
+            .map(|row| row.1)
     }
 
     /// The name of this family.
     pub fn name(self) -> &'static str {
-        name_of(&Self::NAMES, self)
+        row_of(&THOUGHTS, self).1
     }
 
     pub(super) fn thoughts(self) -> Option<&'static ReasoningDelimiters> {
-        match self {
-            Self::None => None,
-            Self::Think => Some(&family_syntax::THINK),
-            Self::Mistral => Some(&family_syntax::BRACKETS),
-            Self::Granite => Some(&family_syntax::GRANITE_THOUGHTS),
-            Self::Gemma => Some(&family_syntax::CHANNEL),
-            Self::Kimi => Some(&family_syntax::TRIANGLES),
-        }
+        row_of(&THOUGHTS, self).2
     }
 }
 
-fn by_name<F: Copy>(names: &[(&str, F)], name: &str) -> Option<F> {
-    let named = names.iter().find(|(known, _)| *known == name);
-    named.map(|&(_, family)| family)
-}
-
-fn name_of<F: Copy + PartialEq>(names: &[(&'static str, F)], family: F) -> &'static str {
-    let named = names.iter().find(|(_, known)| *known == family);
-    named.map_or("none", |(name, _)| name)
+/// The row of a family. The first row is that of no family.
+fn row_of<F: Copy + PartialEq, S: 'static>(rows: &[FamilyRow<F, S>], family: F) -> FamilyRow<F, S> {
+    *rows.iter().find(|row| row.0 == family).unwrap_or(&rows[0])
 }
 
 impl AnswerFormat {

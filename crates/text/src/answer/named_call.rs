@@ -49,11 +49,7 @@ impl NamedCall {
 
     pub(super) fn step(&mut self, c: char, out: &mut PartWriter<'_>) -> StepResult {
         if let Some(literal) = &mut self.literal {
-            let flow = literal.step(c, out.arguments());
-            if flow == StepResult::Done {
-                out.end_call();
-            }
-            return flow;
+            return literal.step_arguments(c, out);
         }
         if c == '{' {
             if !self.start(out) {
@@ -142,11 +138,7 @@ impl BracedCall {
 
     pub(super) fn step(&mut self, c: char, out: &mut PartWriter<'_>) -> StepResult {
         if let Some(literal) = &mut self.literal {
-            let flow = literal.step(c, out.arguments());
-            if flow == StepResult::Done {
-                out.end_call();
-            }
-            return flow;
+            return literal.step_arguments(c, out);
         }
         if c != '{' {
             if self.head.len() + c.len_utf8() > NAME_BYTES_MAX {

@@ -72,7 +72,7 @@ impl TaggedCall {
             TagState::Key => self.key(c, out),
             TagState::ValueOpen => self.value_open(c, out),
             TagState::Value => self.value(c, out),
-            TagState::Json => self.json(c, out),
+            TagState::Json => self.literal.step_arguments(c, out),
         }
     }
 
@@ -128,7 +128,7 @@ impl TaggedCall {
         if self.held.is_empty() && c == '{' && self.count == 0 {
             out.start_call(&self.name, "");
             self.state = TagState::Json;
-            return self.json(c, out);
+            return self.literal.step_arguments(c, out);
         }
         self.held.push(c);
         out.count_examined(self.held.len());
@@ -141,14 +141,6 @@ impl TaggedCall {
         }
         self.held.pop();
         StepResult::Fail
-    }
-
-    fn json(&mut self, c: char, out: &mut PartWriter<'_>) -> StepResult {
-        let flow = self.literal.step(c, out.arguments());
-        if flow == StepResult::Done {
-            out.end_call();
-        }
-        flow
     }
 
     fn key(&mut self, c: char, out: &mut PartWriter<'_>) -> StepResult {

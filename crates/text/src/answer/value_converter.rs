@@ -5,6 +5,8 @@
 //! bracket. Only an incomplete word, escape or delimiter, or a comma with the white space that follows, is held back, so strings
 //! of any length are streamed.
 
+use super::answer_parts::PartWriter;
+
 /// Deepest nesting of values that is accepted as arguments.
 pub const NESTING_MAX: usize = 128;
 /// White space kept after a comma, in bytes; more is dropped, since the comma waits for what follows.
@@ -88,6 +90,15 @@ impl ValueConverter {
             state: ConverterState::Value,
             held: String::new(),
         }
+    }
+
+    /// Consumes a character of a call's arguments, with which the call ends.
+    pub(super) fn step_arguments(&mut self, c: char, out: &mut PartWriter<'_>) -> StepResult {
+        let flow = self.step(c, out.arguments());
+        if flow == StepResult::Done {
+            out.end_call();
+        }
+        flow
     }
 
     /// Consumes a character and appends final output.

@@ -5,7 +5,8 @@ use super::lexer_work::{
 };
 
 /// Why a grammar cannot be compiled.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}{}{why}", if place.is_empty() { "" } else { ": " })]
 pub struct GrammarError {
     /// Location in the source: a path such as `properties.name.pattern` in a schema; empty for the whole
     /// source and for sources without paths.
@@ -40,17 +41,6 @@ impl GrammarError {
         }
     }
 }
-
-impl std::fmt::Display for GrammarError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.place.as_str() {
-            "" => f.write_str(&self.why),
-            place => write!(f, "{place}: {}", self.why),
-        }
-    }
-}
-
-impl std::error::Error for GrammarError {}
 
 /// Keywords that are enforced.
 const KEPT_KEYWORDS: &str = "type, enum, const, $ref, anyOf, oneOf, allOf, properties, patternProperties, \

@@ -18,7 +18,7 @@ mod ecma_pattern;
 
 use super::error::GrammarError;
 use super::json_schema::SCHEMA_PLACES_MAX;
-use super::schema_size::{OF_DATA, OF_NAMED, visit_parts};
+use super::schema_size::{OF_DATA, OF_NAMED, values_in, visit_parts};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
@@ -286,7 +286,7 @@ fn plain(mut root: Map<String, Value>) -> Result<Map<String, Value>, GrammarErro
     // A copy may have further references.
     while let Some(pointer) = references.pointers.get(copies.len()) {
         let target = references.root.pointer(pointer);
-        places += target.map_or(0, count);
+        places += target.map_or(0, values_in);
         if places > SCHEMA_PLACES_MAX {
             return Err(GrammarError::whole(format!(
                 "has references with escapes (~0, ~1, %20) to parts of more than {SCHEMA_PLACES_MAX} (SCHEMA_PLACES_MAX) values \
@@ -317,15 +317,6 @@ fn free_prefix(root: &Map<String, Value>) -> String {
         }
     }
     prefix
-}
-
-/// Number of values in a value, at all depths.
-fn count(value: &Value) -> usize {
-    1 + match value {
-        Value::Array(items) => items.iter().map(count).sum(),
-        Value::Object(entries) => entries.values().map(count).sum(),
-        _ => 0,
-    }
 }
 
 struct EscapedReferences {

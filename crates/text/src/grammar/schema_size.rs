@@ -290,3 +290,12 @@ pub(super) fn parts(schema: &Map<String, Value>) -> impl Iterator<Item = (String
 pub(super) fn path(steps: &[String]) -> String {
     steps.join(".")
 }
+
+/// Number of values in a value, at all depths.
+pub(super) fn values_in(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(values_in).sum(),
+        Value::Object(entries) => entries.values().map(values_in).sum(),
+        _ => 0,
+    }
+}

@@ -13,7 +13,8 @@
 //! A rendering stays on one thread, which therefore holds the count.
 
 use crate::tokenizer::TEXT_BYTES_MAX;
-use minijinja::value::{Kwargs, Rest, ValueOrKwargs};
+use minijinja::functions::Function;
+use minijinja::value::{FunctionArgs, FunctionResult, Kwargs, Rest, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
 use std::cell::Cell;
 use std::fmt;
@@ -25,37 +26,12 @@ pub const VALUE_BYTES_MAX: usize = 32 << 20;
 pub const VALUE_ITEMS_MAX: usize = 1 << 20;
 
 /// A value exceeds this number of bytes or items. Source of a minijinja error.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("more than {0} bytes or items")]
 pub(super) struct TooLarge(pub(super) usize);
-
-impl fmt::Display for TooLarge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "more than {} bytes or items", self.0)
-    }
-}
-
-impl std::error::Error for TooLarge {}
 
 /// A check of a call's value and arguments.
 type Check = fn(&Value, &[Value]) -> Result<(), Error>;
-
-/// Checked filters of minijinja.
-const FILTERS: [(&str, Check); 14] = [
-    ("replace", replaced),
-    ("join", joined),
-    ("indent", indented),
-    ("format", formatted),
-    ("batch", counted),
-    ("slice", counted),
-    ("split", split),
-    ("lines", split_into_lines),
-    ("list", listed),
-    ("sort", listed),
-    ("unique", listed),
-    ("map", listed),
-    ("reverse", listed),
-    ("string", shown),
-];
 
 /// Registered name of minijinja's own filter, which the checked filter calls; not a valid name in a template.
 fn behind(name: &str) -> String {
@@ -64,31 +40,43 @@ fn behind(name: &str) -> String {
 
 /// Registers the checked filters.
 pub(super) fn add(environment: &mut Environment<'static>) {
-    environment.add_filter(behind("replace"), filters::replace);
-    environment.add_filter(behind("join"), filters::join);
-    environment.add_filter(behind("indent"), filters::indent);
-    environment.add_filter(behind("format"), filters::format);
-    environment.add_filter(behind("batch"), filters::batch);
-    environment.add_filter(behind("slice"), filters::slice);
-    environment.add_filter(behind("split"), filters::split);
-    environment.add_filter(behind("lines"), filters::lines);
-    environment.add_filter(behind("list"), filters::list);
-    environment.add_filter(behind("sort"), filters::sort);
-    environment.add_filter(behind("unique"), filters::unique);
-    environment.add_filter(behind("map"), filters::map);
-    environment.add_filter(behind("reverse"), filters::reverse);
-    environment.add_filter(behind("string"), filters::string);
-    for (name, check) in FILTERS {
-        let own = behind(name);
-        let checked = move |state: &mut State, args: Rest<ValueOrKwargs>| {
-            let args = args.into_values();
-            if let Some((value, args)) = args.split_first() {
-                check(value, args)?;
-            }
-            state.apply_filter(&own, &args)
-        };
-        environment.add_filter(name, checked);
-    }
+    add_checked(environment, "replace", filters::replace, replaced);
+    add_checked(environment, "join", filters::join, joined);
+    add_checked(environment, "indent", filters::indent, indented);
+    add_checked(environment, "format", filters::format, formatted);
+    add_checked(environment, "batch", filters::batch, counted);
+    add_checked(environment, "slice", filters::slice, counted);
+    add_checked(environment, "split", filters::split, split);
+    add_checked(environment, "lines", filters::lines, split_into_lines);
+    add_checked(environment, "list", filters::list, listed);
+    add_checked(environment, "sort", filters::sort, listed);
+    add_checked(environment, "unique", filters::unique, listed);
+    add_checked(environment, "map", filters::map, listed);
+    add_checked(environment, "reverse", filters::reverse, listed);
+    add_checked(environment, "string", filters::string, shown);
+}
+
+/// Registers a filter of minijinja behind a check of the value and the arguments.
+fn add_checked<F, Rv, Args>(
+    environment: &mut Environment<'static>,
+    name: &'static str,
+    filter: F,
+    check: Check,
+) where
+    F: Function<Rv, Args>,
+    Rv: FunctionResult,
+    Args: for<'a> FunctionArgs<'a>,
+{
+    let own = behind(name);
+    environment.add_filter(own.clone(), filter);
+    let checked = move |state: &mut State, args: Rest<ValueOrKwargs>| {
+        let args = args.into_values();
+        if let Some((value, args)) = args.split_first() {
+            check(value, args)?;
+        }
+        state.apply_filter(&own, &args)
+    };
+    environment.add_filter(name, checked);
 }
 
 /// Checks a method call.
@@ -286,20 +274,9 @@ thread_local! {
 }
 
 /// The work exceeds [`WORK_MAX`]. Source of a minijinja error.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("it processes more than {WORK_MAX} items of lists, or {} bytes of texts (WORK_MAX)", WORK_MAX * BYTES_PER_UNIT)]
 pub(super) struct TooMuchWork;
-
-impl fmt::Display for TooMuchWork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "it processes more than {WORK_MAX} items of lists, or {} bytes of texts (WORK_MAX)",
-            WORK_MAX * BYTES_PER_UNIT
-        )
-    }
-}
-
-impl std::error::Error for TooMuchWork {}
 
 /// Begins a rendering on this thread.
 pub(super) fn begin() {

@@ -11,16 +11,9 @@ use minijinja_contrib::pycompat::unknown_method_callback;
 pub(super) const NOW: &str = "__now_unix_s";
 
 /// Message of `raise_exception`. Source of a minijinja error.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(super) struct RaisedException(pub(super) String);
-
-impl std::fmt::Display for RaisedException {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for RaisedException {}
 
 pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_function("raise_exception", raise_exception);

@@ -48,33 +48,21 @@ pub struct RenderInput<'a> {
 }
 
 /// Why a conversation cannot be rendered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// The template rejected the conversation (`raise_exception`): an error of the client.
+    #[error("the chat template refuses the conversation: {0}")]
     Refused(String),
     /// The template is invalid or too expensive, or does not support such a conversation.
+    #[error("the chat template fails: {0}")]
     Broken(String),
     /// The text or an intermediate value exceeds this number of bytes or items: an error of the client.
+    #[error("the chat template makes more than {0} bytes or items of it")]
     TooLong(usize),
     /// The system could not create a thread for compilation: an error of the operator, or temporary.
+    #[error("no thread to compile the chat template on: {0}")]
     NoThread(String),
 }
-
-impl std::fmt::Display for TemplateError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Refused(why) => write!(f, "the chat template refuses the conversation: {why}"),
-            Self::Broken(why) => write!(f, "the chat template fails: {why}"),
-            Self::TooLong(most) => write!(
-                f,
-                "the chat template makes more than {most} bytes or items of it"
-            ),
-            Self::NoThread(why) => write!(f, "no thread to compile the chat template on: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for TemplateError {}
 
 /// A compiled chat template.
 pub struct ChatTemplate {

@@ -8,7 +8,7 @@
 //! a token become byte tokens.
 
 use super::error::TokenizerError;
-use super::merge_loop::{Join, Merge, Merger, Merges, NONE};
+use super::merge_loop::{Join, Merger, Merges, NONE};
 use super::spm::{ByteTokens, SPACE, has_inner_space, words};
 use super::string_arena::StringArena;
 use crate::{TokenKind, VocabSpec};
@@ -84,8 +84,8 @@ impl Bpe {
 
     /// Merges in quadratic time, for at most `SHORT_WORD_BYTES` bytes.
     fn merge_short(&self, word: &[u8], out: &mut Vec<u32>) -> Result<(), TokenizerError> {
-        const NEVER: Merge = Merge {
-            rank: NONE,
+        const NEVER: Join = Join {
+            cost: NONE,
             id: NONE,
         };
         let mut ids = [NONE; SHORT_WORD_BYTES];
@@ -99,7 +99,7 @@ impl Bpe {
             merges[at - 1] = self.merges.of(ids[at - 1], ids[at]).unwrap_or(NEVER);
         }
         while len > 1 {
-            let ranks = merges[..len - 1].iter().map(|merge| merge.rank).enumerate();
+            let ranks = merges[..len - 1].iter().map(|merge| merge.cost).enumerate();
             let Some((at, rank)) = ranks.min_by_key(|(_, rank)| *rank) else {
                 break;
             };
@@ -133,12 +133,7 @@ impl Bpe {
         for byte in word {
             merger.push(1, self.byte_ids[usize::from(*byte)]);
         }
-        merger.run(|left, right| {
-            self.merges.of(left.id, right.id).map(|merge| Join {
-                cost: merge.rank,
-                id: merge.id,
-            })
-        });
+        merger.run(|left, right| self.merges.of(left.id, right.id));
         merger
             .symbols()
             .try_for_each(|symbol| self.emit(symbol.id, word, out))
@@ -284,12 +279,7 @@ impl CharBpe {
             let id = pieces.find(&word.as_bytes()[at..at + len]).unwrap_or(NONE);
             merger.push(len as u32, id);
         }
-        merger.run(|left, right| {
-            self.merges.of(left.id, right.id).map(|merge| Join {
-                cost: merge.rank,
-                id: merge.id,
-            })
-        });
+        merger.run(|left, right| self.merges.of(left.id, right.id));
         self.bytes.push_symbols(word, merger, out)
     }
 }

@@ -3,11 +3,12 @@
 use super::bpe::{Bpe, CharBpe};
 use super::error::TokenizerError;
 use super::special_tokens::{AbsorbedSpace, SpecialTokens};
+use super::spm::Spm;
 use super::string_arena::StringArena;
 use super::unigram::Unigram;
 use super::word_piece::WordPiece;
-use super::word_splitter::Splitter;
-use super::{Encoder, Tokenizer, bpe, special_tokens, spm, word_splitter};
+use super::word_splitter::{PreTokenizer, Splitter};
+use super::{Algorithm, Encoder, Tokenizer, bpe, special_tokens, spm, word_splitter};
 use crate::{TokenKind, VocabModel, VocabSpec};
 use std::borrow::Cow;
 
@@ -32,7 +33,7 @@ impl Tokenizer {
         let strip = |id| strip_of(&spec, &pieces, id);
         let specials = SpecialTokens::new(&pieces, &spec.kinds, strip)?;
         let mut warnings = Vec::new();
-        let (encoder, adds_bos) = encoder_of(&spec, specials, (&pieces, &bytes), &mut warnings)?;
+        let (algorithm, adds_bos) = algorithm_of(&spec, (&pieces, &bytes), &mut warnings)?;
         for (name, add, id) in [
             ("bos", spec.add_bos, spec.bos),
             ("eos", spec.add_eos, spec.eos),
@@ -52,7 +53,7 @@ impl Tokenizer {
             infill,
             pieces,
             bytes,
-            encoder,
+            encoder: Encoder::Vocab(specials, algorithm),
             bos: spec.bos,
             eos: spec.eos,
             // Files of Gemma 4 may say otherwise, wrongly.
@@ -76,69 +77,48 @@ impl Tokenizer {
     }
 }
 
-/// The encoder, and whether prompts begin with `bos` where the vocabulary does not say.
-fn encoder_of(
+/// The algorithm of a vocabulary, and whether prompts begin with `bos` unless the file decides.
+fn algorithm_of(
     spec: &VocabSpec,
-    specials: SpecialTokens,
     (pieces, bytes): (&StringArena, &StringArena),
     warnings: &mut Vec<String>,
-) -> Result<(Encoder, bool), TokenizerError> {
+) -> Result<(Algorithm, bool), TokenizerError> {
     Ok(match spec.model {
-        VocabModel::Bpe => bpe_encoder(spec, specials, pieces, bytes, warnings)?,
+        VocabModel::Bpe => {
+            let known = pre_tokenizer(spec, warnings)?;
+            let (bpe, left_out) = Bpe::new(spec, pieces, bytes, known.ignore_merges)?;
+            warn_of_merges(spec, left_out, warnings);
+            let splitter = Splitter::new(known.cuts);
+            (Algorithm::Bpe(splitter, bpe), known.add_bos)
+        }
         VocabModel::CharBpe => {
             let (bpe, left_out) = CharBpe::new(spec, pieces)?;
             warn_of_merges(spec, left_out, warnings);
-            (Encoder::CharBpe { specials, bpe }, true)
+            (Algorithm::CharBpe(bpe), true)
         }
-        VocabModel::Spm => {
-            let spm = spm::Spm::new(spec, pieces);
-            (Encoder::Spm { specials, spm }, true)
-        }
-        VocabModel::Unigram => {
-            let unigram = Unigram::new(spec)?;
-            (Encoder::Unigram { specials, unigram }, false)
-        }
-        VocabModel::WordPiece => {
-            let word_piece = WordPiece::new(spec);
-            let encoder = Encoder::WordPiece {
-                specials,
-                word_piece,
-            };
-            (encoder, true)
-        }
+        VocabModel::Spm => (Algorithm::Spm(Spm::new(spec, pieces)), true),
+        VocabModel::Unigram => (Algorithm::Unigram(Unigram::new(spec)?), false),
+        VocabModel::WordPiece => (Algorithm::WordPiece(WordPiece::new(spec)), true),
     })
 }
 
-fn bpe_encoder(
+/// The pre-tokenizer that the vocabulary names, or the default one.
+fn pre_tokenizer(
     spec: &VocabSpec,
-    specials: SpecialTokens,
-    pieces: &StringArena,
-    bytes: &StringArena,
     warnings: &mut Vec<String>,
-) -> Result<(Encoder, bool), TokenizerError> {
+) -> Result<PreTokenizer, TokenizerError> {
     let name = spec.pre.as_deref().unwrap_or_default();
-    if word_splitter::is_not_byte_level(name) {
+    if word_splitter::NOT_BYTE_LEVEL.contains(&name) {
         return Err(TokenizerError(format!(
             "the pre-tokenizer {name:?} is of vocabularies that are not byte-level; these are not supported"
         )));
     }
-    let known = word_splitter::by_name(name).unwrap_or_else(|| {
+    Ok(word_splitter::by_name(name).unwrap_or_else(|| {
         let which = if name.is_empty() { "no pre-tokenizer is named".into() } else { format!("the pre-tokenizer {name:?} is not known") };
-        let names = word_splitter::NAMES.join(", ");
+        let names = word_splitter::names().join(", ");
         warnings.push(format!("{which}; \"default\" is used instead, and some text may become other tokens than the model learnt (known: {names})"));
         word_splitter::DEFAULT
-    });
-    let (bpe, left_out) = Bpe::new(spec, pieces, bytes, known.ignore_merges)?;
-    warn_of_merges(spec, left_out, warnings);
-    let splitter = Splitter::new(known.cuts);
-    Ok((
-        Encoder::Bpe {
-            specials,
-            splitter,
-            bpe,
-        },
-        known.add_bos,
-    ))
+    }))
 }
 
 fn warn_of_merges(spec: &VocabSpec, left_out: usize, warnings: &mut Vec<String>) {

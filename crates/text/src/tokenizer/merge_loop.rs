@@ -27,8 +27,9 @@ pub(super) struct Symbol {
 }
 
 /// Result of joining two neighbors.
+#[derive(Clone, Copy)]
 pub(crate) struct Join {
-    /// Cheaper joins come first; of equal costs the leftmost.
+    /// Cheaper joins come first; of equal costs the leftmost. The rank of a merge.
     pub(crate) cost: u32,
     pub(crate) id: u32,
 }
@@ -129,16 +130,7 @@ impl Merger {
 
 /// The merges of a vocabulary.
 #[derive(Default)]
-pub(crate) struct Merges(HashMap<u64, Merge, BuildHasherDefault<PairHasher>>);
-
-/// A merge of two tokens.
-#[derive(Clone, Copy)]
-pub(crate) struct Merge {
-    /// Merges of low rank come first.
-    pub(crate) rank: u32,
-    /// The resulting token.
-    pub(crate) id: u32,
-}
+pub(crate) struct Merges(HashMap<u64, Join, BuildHasherDefault<PairHasher>>);
 
 impl Merges {
     /// Reads a vocabulary's merges. Also returns the number of omitted merges: those that would create a control token
@@ -178,11 +170,9 @@ impl Merges {
                 Some(TokenKind::Control | TokenKind::Unknown) => left_out += 1,
                 // The first rank of a duplicate merge counts.
                 _ => {
-                    let merge = Merge {
-                        rank: rank as u32,
-                        id,
-                    };
-                    merges.0.entry(pair(left, right)).or_insert(merge);
+                    let cost = rank as u32;
+                    let join = merges.0.entry(pair(left, right));
+                    join.or_insert(Join { cost, id });
                 }
             }
         }
@@ -190,7 +180,7 @@ impl Merges {
     }
 
     /// The merge of these tokens, if there is one.
-    pub(crate) fn of(&self, left: u32, right: u32) -> Option<Merge> {
+    pub(crate) fn of(&self, left: u32, right: u32) -> Option<Join> {
         self.0.get(&pair(left, right)).copied()
     }
 }

@@ -102,23 +102,16 @@ impl Tokenizer {
     /// [`Tokenizer::encodes_fragments`].
     pub(crate) fn encode_fragment(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
-        match &self.encoder {
-            Encoder::Spm { specials, spm } => {
-                self.encode_spm((specials, spm), text, (false, false), &mut ids)?;
-            }
-            _ => self.encode_into(text, false, &mut ids)?,
-        }
+        self.encode_part(text, (false, false), &mut ids)?;
         Ok(ids)
     }
 
     /// Whether [`Tokenizer::encode_fragment`] encodes text as within a longer text.
     pub(crate) fn encodes_fragments(&self) -> bool {
-        let is_json = matches!(self.encoder, Encoder::Json(_));
-        let is_whole = matches!(
-            self.encoder,
-            Encoder::WordPiece { .. } | Encoder::Unigram { .. }
-        );
-        !(is_whole || is_json && self.adds_first_space)
+        match &self.encoder {
+            Encoder::Json(_) => !self.adds_first_space,
+            Encoder::Vocab(_, algorithm) => !algorithm.takes_whole_texts(),
+        }
     }
 
     /// Escapes the texts of control tokens in user input, so that [`encode_rendered`](Self::encode_rendered)
@@ -217,8 +210,8 @@ impl Tokenizer {
     /// XLM-R's vocabularies `<s> first </s></s> second </s>`. `None` for other vocabularies.
     pub fn join_pair(&self, first: &[u32], second: &[u32]) -> Option<Vec<u32>> {
         let between = match &self.encoder {
-            Encoder::WordPiece { .. } => 1,
-            Encoder::Unigram { .. } => 2,
+            Encoder::Vocab(_, Algorithm::WordPiece(_)) => 1,
+            Encoder::Vocab(_, Algorithm::Unigram(_)) => 2,
             Encoder::Json(pipeline) => pipeline.ends_in_pair()?,
             _ => return None,
         };
@@ -294,8 +287,8 @@ impl Tokenizer {
         match &self.encoder {
             Encoder::Json(pipeline) if pipeline.unknown_is_any_text() => TEXT_BYTES_MAX,
             Encoder::Json(_) => longest.saturating_mul(SHORTENED_MAX),
-            Encoder::Bpe { .. } | Encoder::Spm { .. } | Encoder::CharBpe { .. } => longest,
-            Encoder::WordPiece { .. } | Encoder::Unigram { .. } => TEXT_BYTES_MAX,
+            Encoder::Vocab(_, algorithm) if algorithm.takes_whole_texts() => TEXT_BYTES_MAX,
+            Encoder::Vocab(..) => longest,
         }
     }
 
@@ -338,74 +331,29 @@ impl Tokenizer {
         special: bool,
         ids: &mut Vec<u32>,
     ) -> Result<(), TokenizerError> {
+        self.encode_part(text, (special, true), ids)
+    }
+
+    /// `at_start`: the text begins a text, or follows a special token.
+    fn encode_part(
+        &self,
+        text: &str,
+        (special, mut at_start): (bool, bool),
+        ids: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
         if text.len() > TEXT_BYTES_MAX {
             let bytes = text.len();
             return Err(TokenizerError(format!(
                 "a text of {bytes} bytes; at most {TEXT_BYTES_MAX} are encoded at once"
             )));
         }
-        match &self.encoder {
-            Encoder::Bpe {
-                specials,
-                splitter,
-                bpe,
-            } => {
-                let mut merger = Merger::default();
-                specials.split(text, special, |fragment| match fragment {
-                    Fragment::Token(id) => {
-                        ids.push(id);
-                        Ok(())
-                    }
-                    Fragment::Text(text) => splitter.split(text, &mut |word| {
-                        bpe.encode_word(word.as_bytes(), &self.bytes, &mut merger, ids)
-                    }),
-                })
+        let (specials, algorithm) = match &self.encoder {
+            Encoder::Json(pipeline) => {
+                return pipeline.encode(text, special, self.pieces.len(), ids);
             }
-            Encoder::Spm { specials, spm } => {
-                self.encode_spm((specials, spm), text, (special, true), ids)
-            }
-            Encoder::CharBpe { specials, bpe } => {
-                let mut merger = Merger::default();
-                specials.split(text, special, |fragment| match fragment {
-                    Fragment::Token(id) => {
-                        ids.push(id);
-                        Ok(())
-                    }
-                    Fragment::Text(text) => bpe.encode(text, &self.pieces, &mut merger, ids),
-                })
-            }
-            Encoder::WordPiece {
-                specials,
-                word_piece,
-            } => specials.split(text, special, |fragment| match fragment {
-                Fragment::Token(id) => {
-                    ids.push(id);
-                    Ok(())
-                }
-                Fragment::Text(text) => word_piece.encode(text, &self.pieces, ids),
-            }),
-            Encoder::Unigram { specials, unigram } => {
-                specials.split(text, special, |fragment| match fragment {
-                    Fragment::Token(id) => {
-                        ids.push(id);
-                        Ok(())
-                    }
-                    Fragment::Text(text) => unigram.encode(text, &self.pieces, ids),
-                })
-            }
-            Encoder::Json(pipeline) => pipeline.encode(text, special, self.pieces.len(), ids),
-        }
-    }
-
-    fn encode_spm(
-        &self,
-        (specials, spm): (&special_tokens::SpecialTokens, &spm::Spm),
-        text: &str,
-        (special, mut at_start): (bool, bool),
-        ids: &mut Vec<u32>,
-    ) -> Result<(), TokenizerError> {
-        let mut merger = Merger::default();
-        let mut escaped = String::new();
+            Encoder::Vocab(specials, algorithm) => (specials, algorithm),
+        };
+        let (mut merger, mut escaped) = (Merger::default(), String::new());
         specials.split(text, special, |fragment| {
             let text = match fragment {
                 Fragment::Token(id) => {
@@ -415,16 +363,22 @@ impl Tokenizer {
                 }
                 Fragment::Text(text) => text,
             };
-            escaped.clear();
-            if self.adds_first_space && at_start {
-                escaped.push(spm::SPACE);
+            let adds_space = self.adds_first_space && std::mem::take(&mut at_start);
+            match algorithm {
+                Algorithm::Bpe(splitter, bpe) => splitter.split(text, &mut |word| {
+                    bpe.encode_word(word.as_bytes(), &self.bytes, &mut merger, ids)
+                }),
+                Algorithm::CharBpe(bpe) => bpe.encode(text, &self.pieces, &mut merger, ids),
+                Algorithm::Spm(spm) => {
+                    escaped.clear();
+                    escaped.extend(adds_space.then_some(spm::SPACE));
+                    let written = text.chars();
+                    escaped.extend(written.map(|c| if c == ' ' { spm::SPACE } else { c }));
+                    spm.encode(&escaped, &self.pieces, &mut merger, ids)
+                }
+                Algorithm::Unigram(unigram) => unigram.encode(text, &self.pieces, ids),
+                Algorithm::WordPiece(word_piece) => word_piece.encode(text, &self.pieces, ids),
             }
-            at_start = false;
-            escaped.extend(
-                text.chars()
-                    .map(|written| if written == ' ' { spm::SPACE } else { written }),
-            );
-            spm.encode(&escaped, &self.pieces, &mut merger, ids)
         })
     }
 }
@@ -447,28 +401,27 @@ pub struct IdRun {
     pub length: usize,
 }
 
-/// Encoding algorithm of a vocabulary.
+/// How texts become ids.
+#[expect(clippy::large_enum_variant, reason = "one for each tokenizer")]
 enum Encoder {
-    Bpe {
-        specials: SpecialTokens,
-        splitter: Splitter,
-        bpe: Bpe,
-    },
-    CharBpe {
-        specials: SpecialTokens,
-        bpe: CharBpe,
-    },
-    Spm {
-        specials: SpecialTokens,
-        spm: Spm,
-    },
-    Unigram {
-        specials: SpecialTokens,
-        unigram: Unigram,
-    },
-    WordPiece {
-        specials: SpecialTokens,
-        word_piece: WordPiece,
-    },
+    /// By a vocabulary: special tokens, and the algorithm for the text between them.
+    Vocab(SpecialTokens, Algorithm),
+    /// By the pipeline of a `tokenizer.json`.
     Json(Box<JsonPipeline>),
+}
+
+/// Encoding algorithm of a vocabulary.
+enum Algorithm {
+    Bpe(Splitter, Bpe),
+    CharBpe(CharBpe),
+    Spm(Spm),
+    Unigram(Unigram),
+    WordPiece(WordPiece),
+}
+
+impl Algorithm {
+    /// Whether a text is encoded as a whole: within a longer one it has other tokens, and one token may be any text.
+    fn takes_whole_texts(&self) -> bool {
+        matches!(self, Self::Unigram(_) | Self::WordPiece(_))
+    }
 }

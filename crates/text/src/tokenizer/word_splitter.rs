@@ -172,7 +172,7 @@ fn thousands<'t, E>(
 }
 
 /// A pre-tokenizer and related settings.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct PreTokenizer {
     /// Cuts, applied one after the other.
     pub(crate) cuts: &'static [Cut],
@@ -222,82 +222,76 @@ pub(crate) const DEFAULT: PreTokenizer = plain(&[
 ]);
 
 /// Names whose vocabularies are not byte-level and therefore unsupported.
-const NOT_BYTE_LEVEL: &[&str] = &[
+pub(super) const NOT_BYTE_LEVEL: &[&str] = &[
     "gemma4",
     "granite-embed-multi-311m",
     "sarvam-moe",
     "whitespace",
 ];
 
-/// Names that `by_name` knows.
+/// Pre-tokenizers by their names.
 #[rustfmt::skip]
-pub(crate) const NAMES: &[&str] = &[
-    "a.x-4.0", "afmoe", "bailingmoe", "bailingmoe2", "bloom", "chameleon", "chatglm-bpe", "codeshell", "cohere2moe",
-    "command-r", "dbrx", "deepseek-coder", "deepseek-llm", "deepseek-r1-qwen", "deepseek-v3", "default", "exaone",
-    "exaone-moe", "exaone4", "f2llmv2", "falcon", "falcon-h1", "falcon3", "gigachat", "glm4", "glm5", "gpt-2", "gpt-4o",
-    "gpt3-finnish", "granite-docling", "granite-embed-multi-97m", "grok-2", "hunyuan", "hunyuan-dense", "hy_v4", "jais",
-    "jais-2", "jina-de", "jina-es", "jina-v1-en", "jina-v2-code", "jina-v2-de", "jina-v2-es", "jina-v5-nano",
-    "joyai-llm", "kanana2", "kimi-k2", "kormo", "laguna", "lfm2", "llada-moe", "llama-bpe", "llama-v3", "llama3",
-    "llama4", "megrez", "mellum", "mellum2", "midm-2.0", "minerva-7b", "minicpm5", "minimax-m2", "modern-bert", "mpt",
-    "olmo", "phi-2", "pixtral", "poro-chat", "qwen2", "qwen35", "refact", "roberta-bpe", "seed-coder", "smaug-bpe",
-    "smollm", "solar-open", "spark2_5", "stablelm2", "starcoder", "superbpe", "talkie", "tekken", "tiny_aya",
-    "trillion", "ufakzeka", "viking", "youtu",
+const TABLE: &[(&[&str], PreTokenizer)] = &[
+    (&["default"], DEFAULT),
+    (&["llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"],
+     PreTokenizer { ignore_merges: true, add_bos: true, ..plain(&[Words(LLAMA3_WORDS)]) }),
+    (&["dbrx", "smaug-bpe", "chatglm-bpe"], plain(&[Words(LLAMA3_WORDS)])),
+    (&["glm4", "glm5"], whole(&[Words(LLAMA3_WORDS)])),
+    (&["jais-2"], plain(&[WordsAndBlanks(LLAMA3_WORDS)])),
+    (&["minicpm5"], whole(&[Isolate(r"\p{N}{1,3}"), Words(MINICPM_WORDS)])),
+    (&["gpt-2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "a.x-4.0", "mellum",
+       "modern-bert", "jina-v1-en", "jina-v2-code", "roberta-bpe", "mpt", "olmo", "jais", "trillion",
+       "granite-docling", "exaone4"], plain(GPT2)),
+    (&["starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"], plain(DIGITS_GPT2)),
+    (&["qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez", "stablelm2", "hunyuan", "solar-open", "grok-2"],
+     plain(&[Words(QWEN2_WORDS)])),
+    (&["qwen35"], plain(&[Words(QWEN35_WORDS)])),
+    (&["laguna"], plain(&[Isolate(r"[^\n]+|\n+"), Words(QWEN2_WORDS)])),
+    (&["ufakzeka"], plain(&[Words(UFAKZEKA_WORDS)])),
+    (&["deepseek-llm"], plain(&[
+        Isolate(r"[\r\n]"), Isolate(DEEPSEEK_LETTERS), Isolate(r"\s?[!-/:-~！-／：-～‘-‟　-。]+"), Isolate(r"\s+$"),
+        Isolate(DEEPSEEK_CJK), Isolate(r"\p{N}+"),
+    ])),
+    (&["deepseek-coder"], plain(&[
+        Isolate(r"[\r\n]"), Isolate(r"\s?\p{L}+"), Isolate(r"\s?\p{P}+"), Isolate(DEEPSEEK_CJK), Isolate(r"\p{N}"),
+    ])),
+    (&["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"], plain(DEEPSEEK3)),
+    (&["spark2_5"], plain(&[Isolate(r"\p{N}{1,3}"), Isolate(CJK_KANA), Words(SPARK_WORDS), Isolate(r"\p{N}")])),
+    (&["youtu"], whole(&[Isolate(YOUTU_SCRIPTS), Words(YOUTU_WORDS)])),
+    (&["falcon"], plain(&[Isolate(r"[\p{P}\$\+<=>\^~\|`]+"), Words(GPT2_WORDS), Isolate("[0-9][0-9][0-9]")])),
+    (&["poro-chat", "bloom", "gpt3-finnish"], plain(&[Isolate(BLOOM_WORDS)])),
+    (&["viking"], plain(&[Isolate(BLOOM_WORDS), Isolate(r"\p{N}")])),
+    (&["tekken"], PreTokenizer { ignore_merges: true, add_bos: true, ..plain(&[Words(TEKKEN_WORDS)]) }),
+    (&["chameleon"], PreTokenizer { add_bos: true, ..plain(&[
+        Isolate("<sentinel:[0-9]+>"), Isolate("IMGIMG[A-I]{1,4}Z"), Isolate(r"[\t\n]|    |  "), Isolate(r"\p{N}"),
+        Isolate(r"[\p{P}!-/:-@\[-`{-~]"), Words(GPT2_WORDS),
+    ]) }),
+    (&["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"], plain(&[Words(O200K_WORDS)])),
+    (&["granite-embed-multi-97m"], whole(&[Words(O200K_WORDS)])),
+    (&["tiny_aya", "cohere2moe"], plain(&[Thousands, Words(O200K_WORDS)])),
+    (&["kimi-k2"], plain(&[Words(KIMI_WORDS)])),
+    (&["superbpe"], plain(&[Thousands])),
+    (&["bailingmoe", "bailingmoe2", "llada-moe"], plain(&[Words(BAILING_WORDS)])),
+    (&["seed-coder"], plain(&[Words(SEED_WORDS)])),
+    (&["afmoe"], plain(&[Thousands, Isolate(ASIAN), Words(DEEPSEEK3_WORDS)])),
+    (&["exaone-moe"], plain(&[Words(EXAONE_MOE_WORDS)])),
 ];
 
 /// The pre-tokenizer of this name; `None` for an unknown name.
-#[rustfmt::skip]
 pub(crate) fn by_name(name: &str) -> Option<PreTokenizer> {
-    Some(match name {
-        "default" => DEFAULT,
-        "llama3" | "llama-v3" | "llama-bpe" | "falcon3" | "falcon-h1" | "pixtral" | "midm-2.0" | "lfm2"
-        | "jina-v5-nano" => PreTokenizer { ignore_merges: true, add_bos: true, ..plain(&[Words(LLAMA3_WORDS)]) },
-        "dbrx" | "smaug-bpe" | "chatglm-bpe" => plain(&[Words(LLAMA3_WORDS)]),
-        "glm4" | "glm5" => whole(&[Words(LLAMA3_WORDS)]),
-        "jais-2" => plain(&[WordsAndBlanks(LLAMA3_WORDS)]),
-        "minicpm5" => whole(&[Isolate(r"\p{N}{1,3}"), Words(MINICPM_WORDS)]),
-        "gpt-2" | "phi-2" | "jina-es" | "jina-de" | "gigachat" | "jina-v2-es" | "jina-v2-de" | "a.x-4.0" | "mellum"
-        | "modern-bert" | "jina-v1-en" | "jina-v2-code" | "roberta-bpe" | "mpt" | "olmo" | "jais" | "trillion"
-        | "granite-docling" | "exaone4" => plain(GPT2),
-        "starcoder" | "refact" | "command-r" | "smollm" | "codeshell" | "exaone" | "minerva-7b" | "mellum2" => plain(DIGITS_GPT2),
-        "qwen2" | "deepseek-r1-qwen" | "kormo" | "f2llmv2" | "megrez" | "stablelm2" | "hunyuan" | "solar-open"
-        | "grok-2" => plain(&[Words(QWEN2_WORDS)]),
-        "qwen35" => plain(&[Words(QWEN35_WORDS)]),
-        "laguna" => plain(&[Isolate(r"[^\n]+|\n+"), Words(QWEN2_WORDS)]),
-        "ufakzeka" => plain(&[Words(UFAKZEKA_WORDS)]),
-        "deepseek-llm" => plain(&[
-            Isolate(r"[\r\n]"), Isolate(DEEPSEEK_LETTERS), Isolate(r"\s?[!-/:-~！-／：-～‘-‟　-。]+"), Isolate(r"\s+$"),
-            Isolate(DEEPSEEK_CJK), Isolate(r"\p{N}+"),
-        ]),
-        "deepseek-coder" => plain(&[
-            Isolate(r"[\r\n]"), Isolate(r"\s?\p{L}+"), Isolate(r"\s?\p{P}+"), Isolate(DEEPSEEK_CJK), Isolate(r"\p{N}"),
-        ]),
-        "deepseek-v3" | "hunyuan-dense" | "joyai-llm" | "hy_v4" => plain(DEEPSEEK3),
-        "spark2_5" => plain(&[Isolate(r"\p{N}{1,3}"), Isolate(CJK_KANA), Words(SPARK_WORDS), Isolate(r"\p{N}")]),
-        "youtu" => whole(&[Isolate(YOUTU_SCRIPTS), Words(YOUTU_WORDS)]),
-        "falcon" => plain(&[Isolate(r"[\p{P}\$\+<=>\^~\|`]+"), Words(GPT2_WORDS), Isolate("[0-9][0-9][0-9]")]),
-        "poro-chat" | "bloom" | "gpt3-finnish" => plain(&[Isolate(BLOOM_WORDS)]),
-        "viking" => plain(&[Isolate(BLOOM_WORDS), Isolate(r"\p{N}")]),
-        "tekken" => PreTokenizer { ignore_merges: true, add_bos: true, ..plain(&[Words(TEKKEN_WORDS)]) },
-        "chameleon" => PreTokenizer { add_bos: true, ..plain(&[
-            Isolate("<sentinel:[0-9]+>"), Isolate("IMGIMG[A-I]{1,4}Z"), Isolate(r"[\t\n]|    |  "), Isolate(r"\p{N}"),
-            Isolate(r"[\p{P}!-/:-@\[-`{-~]"), Words(GPT2_WORDS),
-        ]) },
-        "gpt-4o" | "llama4" | "kanana2" | "talkie" | "minimax-m2" => plain(&[Words(O200K_WORDS)]),
-        "granite-embed-multi-97m" => whole(&[Words(O200K_WORDS)]),
-        "tiny_aya" | "cohere2moe" => plain(&[Thousands, Words(O200K_WORDS)]),
-        "kimi-k2" => plain(&[Words(KIMI_WORDS)]),
-        "superbpe" => plain(&[Thousands]),
-        "bailingmoe" | "bailingmoe2" | "llada-moe" => plain(&[Words(BAILING_WORDS)]),
-        "seed-coder" => plain(&[Words(SEED_WORDS)]),
-        "afmoe" => plain(&[Thousands, Isolate(ASIAN), Words(DEEPSEEK3_WORDS)]),
-        "exaone-moe" => plain(&[Words(EXAONE_MOE_WORDS)]),
-        _ => return None,
-    })
+    let known = TABLE.iter().find(|(names, _)| names.contains(&name));
+    known.map(|&(_, pre_tokenizer)| pre_tokenizer)
 }
 
-/// Whether the name belongs to vocabularies that are not byte-level.
-pub(crate) fn is_not_byte_level(name: &str) -> bool {
-    NOT_BYTE_LEVEL.contains(&name)
+/// All names of the table, sorted.
+pub(crate) fn names() -> Vec<&'static str> {
+    let mut names: Vec<_> = TABLE
+        .iter()
+        .flat_map(|(names, _)| *names)
+        .copied()
+        .collect();
+    names.sort_unstable();
+    names
 }
 
 const fn plain(cuts: &'static [Cut]) -> PreTokenizer {
@@ -439,7 +433,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn pretokenizers_keep_every_byte(texts in proptest::collection::vec("[ \n\t0-9a-zA-Z'é你ि.,¼\u{85}\u{3000}\u{1f9a}]{0,60}", 3)) {
-            for name in word_splitter::NAMES.iter().step_by(3) {
+            for name in word_splitter::names().iter().step_by(3) {
                 let splitter = Splitter::new(word_splitter::by_name(name).unwrap().cuts);
                 for text in &texts {
                     let words = words_of(&splitter, text);
@@ -452,14 +446,14 @@ mod tests {
 
     #[test]
     fn all_pretokenizer_regexes_compile() {
-        for name in NAMES {
-            let known = by_name(name).unwrap_or_else(|| panic!("{name} is listed but not known"));
-            Splitter::new(known.cuts);
-            assert!(!is_not_byte_level(name));
+        let names = names();
+        for name in &names {
+            Splitter::new(by_name(name).unwrap().cuts);
+            assert!(!NOT_BYTE_LEVEL.contains(name));
         }
         assert!(
-            NAMES.is_sorted(),
-            "kept sorted, for the message that lists them"
+            names.windows(2).all(|pair| pair[0] != pair[1]),
+            "each name once"
         );
         assert!(by_name("no-such-name").is_none());
     }
@@ -467,9 +461,8 @@ mod tests {
     #[test]
     fn pretokenizer_flags_are_set_by_name() {
         let names = |asks: fn(&PreTokenizer) -> bool| {
-            NAMES
-                .iter()
-                .copied()
+            super::names()
+                .into_iter()
                 .filter(|name| by_name(name).is_some_and(|known| asks(&known)))
                 .collect::<Vec<_>>()
                 .join(" ")

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 /// Why a file is not an adapter of the model: one line with the file, and the tensor or field.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("adapter {file}: {why}")]
 pub struct AdapterError {
     file: String,
     why: String,
@@ -25,14 +26,6 @@ impl AdapterError {
         Self::new(file, format!("tensor `{name}` {why}"))
     }
 }
-
-impl std::fmt::Display for AdapterError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "adapter {}: {}", self.file, self.why)
-    }
-}
-
-impl std::error::Error for AdapterError {}
 
 #[cfg(test)]
 mod tests {

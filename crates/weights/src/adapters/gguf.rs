@@ -17,7 +17,7 @@ pub(super) fn read(path: &Path, architecture: Architecture) -> Result<StoredAdap
         ("general.architecture", architecture.name()),
     ];
     for (key, wanted) in expected {
-        let found = gguf.str(key).map_err(failed)?;
+        let found = gguf.need::<&str>(key).map_err(failed)?;
         if found != wanted {
             let why = format!("`{key}` is {found:?}, must be {wanted:?}");
             return Err(AdapterError::new(path, why));
@@ -28,7 +28,7 @@ pub(super) fn read(path: &Path, architecture: Architecture) -> Result<StoredAdap
         let why = format!("`{tokens}`: adapters that begin at a token (aLoRA) are not supported");
         return Err(AdapterError::new(path, why));
     }
-    let alpha = gguf.f32("adapter.lora.alpha").map_err(failed)?;
+    let alpha = gguf.need::<f32>("adapter.lora.alpha").map_err(failed)?;
     let halves = gguf.tensors().map(|tensor| half(path, &tensor));
     Ok(StoredAdapter {
         file: path.to_owned(),

@@ -79,99 +79,78 @@ pub enum Architecture {
     GemmaEmbedding,
 }
 
+/// All supported families, in the order of the enum, with their names in `general.architecture`.
+const NAMES: [(Architecture, &str); 37] = [
+    (Architecture::Llama, "llama"),
+    (Architecture::Qwen2, "qwen2"),
+    (Architecture::Qwen3, "qwen3"),
+    (Architecture::Qwen35, "qwen35"),
+    (Architecture::Gemma2, "gemma2"),
+    (Architecture::Gemma3, "gemma3"),
+    (Architecture::Phi3, "phi3"),
+    (Architecture::Granite, "granite"),
+    (Architecture::SmolLm3, "smollm3"),
+    (Architecture::Mistral3, "mistral3"),
+    (Architecture::Olmo2, "olmo2"),
+    (Architecture::Gemma, "gemma"),
+    (Architecture::CommandR, "command-r"),
+    (Architecture::Cohere2, "cohere2"),
+    (Architecture::Glm4, "glm4"),
+    (Architecture::Exaone4, "exaone4"),
+    (Architecture::HunyuanDense, "hunyuan-dense"),
+    (Architecture::Ernie45, "ernie4_5"),
+    (Architecture::Phi2, "phi2"),
+    (Architecture::StableLm, "stablelm"),
+    (Architecture::Qwen2Vl, "qwen2vl"),
+    (Architecture::Qwen3Vl, "qwen3vl"),
+    (Architecture::Qwen3Moe, "qwen3moe"),
+    (Architecture::Qwen35Moe, "qwen35moe"),
+    (Architecture::Qwen3Next, "qwen3next"),
+    (Architecture::GraniteMoe, "granitemoe"),
+    (Architecture::DeepSeek2, "deepseek2"),
+    (Architecture::Olmoe, "olmoe"),
+    (Architecture::Lfm2, "lfm2"),
+    (Architecture::GraniteHybrid, "granitehybrid"),
+    (Architecture::Mamba2, "mamba2"),
+    (Architecture::FalconH1, "falcon-h1"),
+    (Architecture::NemotronH, "nemotron_h"),
+    (Architecture::GptOss, "gpt-oss"),
+    (Architecture::Gemma4, "gemma4"),
+    (Architecture::Gemma3n, "gemma3n"),
+    (Architecture::GemmaEmbedding, "gemma-embedding"),
+];
+
 impl Architecture {
     /// All supported families.
-    pub const ALL: [Self; 37] = [
-        Self::Llama,
-        Self::Qwen2,
-        Self::Qwen3,
-        Self::Qwen35,
-        Self::Gemma2,
-        Self::Gemma3,
-        Self::Phi3,
-        Self::Granite,
-        Self::SmolLm3,
-        Self::Mistral3,
-        Self::Olmo2,
-        Self::Gemma,
-        Self::CommandR,
-        Self::Cohere2,
-        Self::Glm4,
-        Self::Exaone4,
-        Self::HunyuanDense,
-        Self::Ernie45,
-        Self::Phi2,
-        Self::StableLm,
-        Self::Qwen2Vl,
-        Self::Qwen3Vl,
-        Self::Qwen3Moe,
-        Self::Qwen35Moe,
-        Self::Qwen3Next,
-        Self::GraniteMoe,
-        Self::DeepSeek2,
-        Self::Olmoe,
-        Self::Lfm2,
-        Self::GraniteHybrid,
-        Self::Mamba2,
-        Self::FalconH1,
-        Self::NemotronH,
-        Self::GptOss,
-        Self::Gemma4,
-        Self::Gemma3n,
-        Self::GemmaEmbedding,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        NAMES.iter().map(|row| row.0)
+    }
 
     /// The name in `general.architecture`, which is also the prefix of the keys.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Llama => "llama",
-            Self::Qwen2 => "qwen2",
-            Self::Qwen3 => "qwen3",
-            Self::Qwen35 => "qwen35",
-            Self::Gemma2 => "gemma2",
-            Self::Gemma3 => "gemma3",
-            Self::Phi3 => "phi3",
-            Self::Granite => "granite",
-            Self::SmolLm3 => "smollm3",
-            Self::Mistral3 => "mistral3",
-            Self::Olmo2 => "olmo2",
-            Self::Gemma => "gemma",
-            Self::CommandR => "command-r",
-            Self::Cohere2 => "cohere2",
-            Self::Glm4 => "glm4",
-            Self::Exaone4 => "exaone4",
-            Self::HunyuanDense => "hunyuan-dense",
-            Self::Ernie45 => "ernie4_5",
-            Self::Phi2 => "phi2",
-            Self::StableLm => "stablelm",
-            Self::Qwen2Vl => "qwen2vl",
-            Self::Qwen3Vl => "qwen3vl",
-            Self::Qwen3Moe => "qwen3moe",
-            Self::Qwen35Moe => "qwen35moe",
-            Self::Qwen3Next => "qwen3next",
-            Self::GraniteMoe => "granitemoe",
-            Self::DeepSeek2 => "deepseek2",
-            Self::Olmoe => "olmoe",
-            Self::Lfm2 => "lfm2",
-            Self::GraniteHybrid => "granitehybrid",
-            Self::Mamba2 => "mamba2",
-            Self::FalconH1 => "falcon-h1",
-            Self::NemotronH => "nemotron_h",
-            Self::GptOss => "gpt-oss",
-            Self::Gemma4 => "gemma4",
-            Self::Gemma3n => "gemma3n",
-            Self::GemmaEmbedding => "gemma-embedding",
-        }
+        NAMES[self as usize].1
     }
 
     /// The family with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|a| a.name() == name)
+        Self::all().find(|family| family.name() == name)
     }
 }
 
 impl std::fmt::Display for Architecture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_the_order_of_the_enum() {
+        for (at, (family, name)) in NAMES.into_iter().enumerate() {
+            assert_eq!(family as usize, at, "{name}");
+        }
     }
 }

@@ -19,7 +19,7 @@ fn family_traits_are_expected() {
         Cohere2, CommandR, DeepSeek2, Exaone4, Gemma, Gemma2, Gemma3, Gemma3n, Gemma4,
         GemmaEmbedding, Glm4, Granite, GraniteHybrid, GraniteMoe, Mamba2, Olmo2, Phi2,
     };
-    for architecture in Architecture::ALL {
+    for architecture in Architecture::all() {
         let config = any(architecture, &[]);
         assert_eq!(config.architecture, architecture);
         let gemma = matches!(
@@ -80,7 +80,7 @@ fn multipliers_are_read_where_a_family_has_them() {
         ("residual_scale", Field::F32(0.5)),
         ("attention.scale", Field::F32(0.125)),
     ];
-    for architecture in Architecture::ALL {
+    for architecture in Architecture::all() {
         let scales = any(architecture, &changes).scales;
         let found = (scales.embedding, scales.update, scales.query);
         let read = matches!(

@@ -113,37 +113,34 @@ impl<'a> Keys<'a> {
         name: &str,
         most: usize,
     ) -> Result<Option<Vec<i128>>, ConfigError> {
-        let wrong = || self.wrong_type(name, "an array of whole numbers");
-        match self.get(name) {
-            None => Ok(None),
-            Some(Value::Array(array)) if array.len() > most => {
-                Err(self.range(name, array.len(), format!("at most {most} long")))
-            }
-            Some(Value::Array(array)) => {
-                let numbers = array.values().map(|value| value.integer());
-                numbers
-                    .collect::<Option<Vec<_>>>()
-                    .map(Some)
-                    .ok_or_else(wrong)
-            }
-            Some(_) => Err(wrong()),
-        }
+        self.list(name, most, "an array of whole numbers", |value| {
+            value.integer()
+        })
     }
 
     /// The numbers of an array of at most `most`, if the key is present.
     pub(crate) fn floats(&self, name: &str, most: usize) -> Result<Option<Vec<f32>>, ConfigError> {
-        let wrong = || self.wrong_type(name, "an array of numbers");
+        self.list(name, most, "an array of numbers", |value| {
+            f32::from_value(value).ok()
+        })
+    }
+
+    fn list<T>(
+        &self,
+        name: &str,
+        most: usize,
+        wanted: &'static str,
+        read: impl Fn(&Value<'_>) -> Option<T>,
+    ) -> Result<Option<Vec<T>>, ConfigError> {
+        let wrong = || self.wrong_type(name, wanted);
         match self.get(name) {
             None => Ok(None),
             Some(Value::Array(array)) if array.len() > most => {
                 Err(self.range(name, array.len(), format!("at most {most} long")))
             }
             Some(Value::Array(array)) => {
-                let numbers = array.values().map(|value| f32::from_value(&value));
-                numbers
-                    .collect::<Result<Vec<_>, _>>()
-                    .map(Some)
-                    .map_err(|_| wrong())
+                let values = array.values().map(|value| read(&value));
+                values.collect::<Option<_>>().map(Some).ok_or_else(wrong)
             }
             Some(_) => Err(wrong()),
         }

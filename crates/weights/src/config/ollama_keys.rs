@@ -60,7 +60,7 @@ pub(super) fn value<'a>(gguf: &'a Gguf, family: &str, name: &str) -> Option<Valu
     }
     let of_tower = CONSTANT_WITH_TOWER.iter().filter(|(of, ..)| {
         let is_stretched = || {
-            let context = gguf.u32(&format!("{family}.context_length"));
+            let context = gguf.need::<u32>(&format!("{family}.context_length"));
             context.is_ok_and(|context| context >= STRETCHED_CONTEXT)
         };
         has_tower(gguf, family) && (*of != "gemma3" || is_stretched())

@@ -2,13 +2,7 @@
 //!
 //! Source of the rows: llama.cpp, `src/models/NAME.cpp` and `llama_model_rope_type`.
 
-mod expert_rule;
 mod recurrent;
-mod state_head;
-
-pub use expert_rule::ExpertRule;
-use expert_rule::experts;
-pub use state_head::StateHeadRule;
 
 use super::Architecture;
 use super::recurrent_rule::RecurrentRule;
@@ -42,6 +36,35 @@ pub enum WindowRule {
         /// Only a model of this many layers has windows; 0: a model of any number.
         layers: usize,
     },
+}
+
+/// Whether the feed-forward part may consist of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpertRule {
+    /// No.
+    Never,
+    /// Yes.
+    Allowed {
+        /// No other feed-forward part is known.
+        required: bool,
+        /// Whether the shares of the chosen experts add up to 1.
+        normalized: bool,
+        /// Whether an expert that each row uses may be beside them.
+        shared: bool,
+    },
+    /// Yes; keys say in which layers, how a row chooses, and how many experts each row uses.
+    ByKeys,
+}
+
+/// The head that hidden states may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateHeadRule {
+    /// None.
+    Never,
+    /// The answers yes and no to whether a document is relevant, in a reranker.
+    YesNo,
+    /// Dense projections.
+    Dense,
 }
 
 /// Source of the divisors of rope frequencies.
@@ -326,6 +349,15 @@ const COMMAND_R: Traits = Traits {
     logit_scale: LogitScale::Factor,
     ..PLAIN
 };
+
+/// Experts with these properties of [`ExpertRule::Allowed`].
+const fn experts(required: bool, normalized: bool, shared: bool) -> ExpertRule {
+    ExpertRule::Allowed {
+        required,
+        normalized,
+        shared,
+    }
+}
 
 /// All layers except each `period`-th have a window, in a model of any number of layers.
 const fn periodic(window: usize, period: usize) -> WindowRule {

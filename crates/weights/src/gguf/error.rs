@@ -5,10 +5,11 @@ use super::value_kind::ValueKind;
 use std::path::{Path, PathBuf};
 
 /// Why a GGUF file was rejected or a lookup failed. Offsets are bytes from the beginning of the file.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GgufError {
     /// An error of the operating system.
+    #[error("cannot {doing}: {source}")]
     Io {
         /// The attempted operation.
         doing: &'static str,
@@ -16,6 +17,7 @@ pub enum GgufError {
         source: std::io::Error,
     },
     /// Another error, with the file.
+    #[error("{}: {source}", path.display())]
     InFile {
         /// The file.
         path: PathBuf,
@@ -23,18 +25,22 @@ pub enum GgufError {
         source: Box<GgufError>,
     },
     /// The file does not begin with `GGUF`.
+    #[error("not a GGUF file: begins with \"{}\" instead of \"GGUF\"", magic.escape_ascii())]
     NotGguf {
         /// The first bytes of the file.
         magic: [u8; 4],
     },
     /// A version other than 2 and 3.
+    #[error("GGUF version {} is not read, only 2 and 3{}", .0, lengths_hint(*.0))]
     Version(u32),
     /// Written for a machine of the other byte order.
+    #[error("a big-endian GGUF (version {version}) is not read")]
     BigEndian {
         /// The version, in little-endian order.
         version: u32,
     },
     /// The file ends inside a field.
+    #[error("truncated at byte {offset}: {field} needs {needs} bytes, {left} are left")]
     Truncated {
         /// Which field.
         field: &'static str,
@@ -46,6 +52,7 @@ pub enum GgufError {
         left: u64,
     },
     /// A size, count or number beyond its bound.
+    #[error("{field} at byte {offset} is {value}, at most {max} is possible")]
     Limit {
         /// Which field.
         field: &'static str,
@@ -57,6 +64,7 @@ pub enum GgufError {
         max: u64,
     },
     /// An invalid field.
+    #[error("{field} at byte {offset}: {why}")]
     Invalid {
         /// Which field.
         field: &'static str,
@@ -66,6 +74,7 @@ pub enum GgufError {
         why: String,
     },
     /// A duplicate key.
+    #[error("key `{key}` stands a second time at byte {offset}")]
     DuplicateKey {
         /// The key.
         key: String,
@@ -73,6 +82,7 @@ pub enum GgufError {
         offset: u64,
     },
     /// Two tensors with one name.
+    #[error("tensor `{name}` stands a second time at byte {offset}")]
     DuplicateTensor {
         /// The name.
         name: String,
@@ -80,6 +90,7 @@ pub enum GgufError {
         offset: u64,
     },
     /// A tensor with an impossible shape, kind or offset.
+    #[error("tensor `{name}` (info at byte {offset}): {why}")]
     Tensor {
         /// Name of the tensor.
         name: String,
@@ -89,6 +100,7 @@ pub enum GgufError {
         why: String,
     },
     /// Two tensors share bytes.
+    #[error("tensor `{second}` begins at byte {offset}, inside tensor `{first}`")]
     Overlap {
         /// The tensor with the lower offset.
         first: String,
@@ -98,16 +110,19 @@ pub enum GgufError {
         offset: u64,
     },
     /// Inconsistent parts of a split file.
+    #[error("split file: {why}")]
     Split {
         /// The reason.
         why: String,
     },
     /// A required key is missing.
+    #[error("key `{key}` is missing")]
     MissingKey {
         /// The key.
         key: String,
     },
     /// The value has another type than requested.
+    #[error("key `{key}`: expected {expected}, found {found}")]
     WrongType {
         /// The key.
         key: String,
@@ -117,6 +132,7 @@ pub enum GgufError {
         found: String,
     },
     /// A number does not fit the requested type.
+    #[error("key `{key}`: {found} does not fit {expected}")]
     OutOfRange {
         /// The key.
         key: String,
@@ -126,16 +142,19 @@ pub enum GgufError {
         found: String,
     },
     /// A string requested as text is not UTF-8.
+    #[error("key `{key}`: the string is not UTF-8")]
     NotUtf8 {
         /// The key.
         key: String,
     },
     /// A required tensor is missing.
+    #[error("tensor `{name}` is missing")]
     MissingTensor {
         /// Name of the tensor.
         name: String,
     },
     /// A required tensor has a kind that kernels do not support.
+    #[error("tensor `{tensor}` is stored as {kind}, which is not supported")]
     UnsupportedKind {
         /// The tensor.
         tensor: String,
@@ -160,108 +179,13 @@ impl GgufError {
             found: found.to_string(),
         }
     }
-
-    /// Formats errors of lookups in a valid file.
-    fn fmt_answer(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::MissingKey { key } => write!(f, "key `{key}` is missing"),
-            Self::WrongType {
-                key,
-                expected,
-                found,
-            } => {
-                write!(f, "key `{key}`: expected {expected}, found {found}")
-            }
-            Self::OutOfRange {
-                key,
-                expected,
-                found,
-            } => {
-                write!(f, "key `{key}`: {found} does not fit {expected}")
-            }
-            Self::NotUtf8 { key } => write!(f, "key `{key}`: the string is not UTF-8"),
-            Self::MissingTensor { name } => write!(f, "tensor `{name}` is missing"),
-            Self::UnsupportedKind { tensor, kind } => {
-                write!(
-                    f,
-                    "tensor `{tensor}` is stored as {kind}, which is not supported"
-                )
-            }
-            refusal => write!(f, "{refusal:?}"),
-        }
-    }
 }
 
-impl std::fmt::Display for GgufError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Io { doing, source } => write!(f, "cannot {doing}: {source}"),
-            Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::NotGguf { magic } => write!(
-                f,
-                "not a GGUF file: begins with \"{}\" instead of \"GGUF\"",
-                magic.escape_ascii()
-            ),
-            Self::Version(version) => {
-                write!(f, "GGUF version {version} is not read, only 2 and 3")?;
-                if *version == 1 {
-                    f.write_str(" (version 1 has 32-bit lengths; convert the file again)")?;
-                }
-                Ok(())
-            }
-            Self::BigEndian { version } => {
-                write!(f, "a big-endian GGUF (version {version}) is not read")
-            }
-            Self::Truncated {
-                field,
-                offset,
-                needs,
-                left,
-            } => write!(
-                f,
-                "truncated at byte {offset}: {field} needs {needs} bytes, {left} are left"
-            ),
-            Self::Limit {
-                field,
-                offset,
-                value,
-                max,
-            } => {
-                write!(
-                    f,
-                    "{field} at byte {offset} is {value}, at most {max} is possible"
-                )
-            }
-            Self::Invalid { field, offset, why } => write!(f, "{field} at byte {offset}: {why}"),
-            Self::DuplicateKey { key, offset } => {
-                write!(f, "key `{key}` stands a second time at byte {offset}")
-            }
-            Self::DuplicateTensor { name, offset } => {
-                write!(f, "tensor `{name}` stands a second time at byte {offset}")
-            }
-            Self::Tensor { name, offset, why } => {
-                write!(f, "tensor `{name}` (info at byte {offset}): {why}")
-            }
-            Self::Overlap {
-                first,
-                second,
-                offset,
-            } => write!(
-                f,
-                "tensor `{second}` begins at byte {offset}, inside tensor `{first}`"
-            ),
-            Self::Split { why } => write!(f, "split file: {why}"),
-            answer => answer.fmt_answer(f),
-        }
-    }
-}
-
-impl std::error::Error for GgufError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            Self::InFile { source, .. } => Some(source.as_ref()),
-            _ => None,
-        }
+/// What to do with a file of version 1.
+fn lengths_hint(version: u32) -> &'static str {
+    if version == 1 {
+        " (version 1 has 32-bit lengths; convert the file again)"
+    } else {
+        ""
     }
 }

@@ -160,54 +160,6 @@ impl Gguf {
         })
     }
 
-    /// `need::<u32>`: integers of every width, if the number fits.
-    ///
-    /// # Errors
-    /// As [`Gguf::need`].
-    pub fn u32(&self, key: &str) -> Result<u32, GgufError> {
-        self.need(key)
-    }
-
-    /// `need::<u64>`.
-    ///
-    /// # Errors
-    /// As [`Gguf::need`].
-    pub fn u64(&self, key: &str) -> Result<u64, GgufError> {
-        self.need(key)
-    }
-
-    /// `need::<usize>`.
-    ///
-    /// # Errors
-    /// As [`Gguf::need`].
-    pub fn usize(&self, key: &str) -> Result<usize, GgufError> {
-        self.need(key)
-    }
-
-    /// `need::<f32>`: floats of both widths.
-    ///
-    /// # Errors
-    /// As [`Gguf::need`].
-    pub fn f32(&self, key: &str) -> Result<f32, GgufError> {
-        self.need(key)
-    }
-
-    /// `need::<bool>`.
-    ///
-    /// # Errors
-    /// As [`Gguf::need`].
-    pub fn bool(&self, key: &str) -> Result<bool, GgufError> {
-        self.need(key)
-    }
-
-    /// `need::<&str>`; a string that is not UTF-8 can be read as [`super::Text`].
-    ///
-    /// # Errors
-    /// As [`Gguf::need`].
-    pub fn str(&self, key: &str) -> Result<&str, GgufError> {
-        self.need(key)
-    }
-
     /// The elements of an array, each as a `T` (`u32`, `f32`, `bool`, `Text`, ...); `None` for a missing key.
     ///
     /// # Errors

@@ -102,7 +102,7 @@ impl Gguf {
             file: special("fim_sep")?,
         };
         Ok(TokenizerMeta {
-            model: self.str("tokenizer.ggml.model")?,
+            model: self.need("tokenizer.ggml.model")?,
             pre: self.find("tokenizer.ggml.pre")?,
             kinds: self.one_each("tokenizer.ggml.token_type", count)?,
             scores: self.one_each("tokenizer.ggml.scores", count)?,

@@ -6,16 +6,20 @@ use std::collections::HashSet;
 use std::io::{self, Write};
 
 /// Why a file could not be written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
     /// An error of the sink.
-    Io(io::Error),
+    #[error("cannot write: {0}")]
+    Io(#[from] io::Error),
     /// A duplicate key.
+    #[error("key `{0}` was put twice")]
     DuplicateKey(String),
     /// Two tensors have the same name.
+    #[error("tensor `{0}` was put twice")]
     DuplicateTensor(String),
     /// A tensor's shape does not fit its kind.
+    #[error("tensor `{tensor}`: {why}")]
     Shape {
         /// The tensor.
         tensor: String,
@@ -23,6 +27,7 @@ pub enum WriteError {
         why: String,
     },
     /// A tensor was filled with more or fewer bytes than shape and kind require.
+    #[error("tensor `{tensor}` needs {wanted} bytes, was given {given}")]
     Bytes {
         /// The tensor.
         tensor: String,
@@ -31,42 +36,6 @@ pub enum WriteError {
         /// Bytes written when the error was detected.
         given: u64,
     },
-}
-
-impl std::fmt::Display for WriteError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Io(source) => write!(f, "cannot write: {source}"),
-            Self::DuplicateKey(key) => write!(f, "key `{key}` was put twice"),
-            Self::DuplicateTensor(name) => write!(f, "tensor `{name}` was put twice"),
-            Self::Shape { tensor, why } => write!(f, "tensor `{tensor}`: {why}"),
-            Self::Bytes {
-                tensor,
-                wanted,
-                given,
-            } => {
-                write!(
-                    f,
-                    "tensor `{tensor}` needs {wanted} bytes, was given {given}"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for WriteError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(source) => Some(source),
-            _ => None,
-        }
-    }
-}
-
-impl From<io::Error> for WriteError {
-    fn from(source: io::Error) -> Self {
-        Self::Io(source)
-    }
 }
 
 /// A tensor to be written.

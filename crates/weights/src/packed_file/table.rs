@@ -32,16 +32,20 @@ const ENTRY_BYTES: usize = 2 + 4 + 4 + 5 * 8;
 pub struct PackedKey(pub [u8; 32]);
 
 /// A packed file cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackedFileError {
     /// The file cannot be read.
+    #[error("{0}")]
     Io(String),
     /// The file does not begin as one.
+    #[error("is no file of packed weights")]
     NotPacked,
     /// Another version of the format.
+    #[error("has version {0}, this program {VERSION}")]
     Version(u32),
     /// The file is shorter or longer than its header says.
+    #[error("has {found} bytes, must have {wanted}")]
     Length {
         /// Bytes that the header says.
         wanted: u64,
@@ -49,25 +53,12 @@ pub enum PackedFileError {
         found: u64,
     },
     /// The packed bytes of another model, or for other settings.
+    #[error("was packed for another model or other settings")]
     OtherKey,
     /// A part of the file is not as it was written.
+    #[error("is damaged: {0}")]
     Damaged(&'static str),
 }
-
-impl std::fmt::Display for PackedFileError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Io(why) => f.write_str(why),
-            Self::NotPacked => f.write_str("is no file of packed weights"),
-            Self::Version(version) => write!(f, "has version {version}, this program {VERSION}"),
-            Self::Length { wanted, found } => write!(f, "has {found} bytes, must have {wanted}"),
-            Self::OtherKey => f.write_str("was packed for another model or other settings"),
-            Self::Damaged(part) => write!(f, "is damaged: {part}"),
-        }
-    }
-}
-
-impl std::error::Error for PackedFileError {}
 
 /// A section in the table.
 #[derive(Clone, Debug, PartialEq, Eq)]

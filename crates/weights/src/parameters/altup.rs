@@ -1,6 +1,7 @@
 //! AltUp and LAuReL of Gemma 3n: several states of the stream, and a low-rank path beside attention.
 
-use super::linear::{Linear, Names, linear};
+use super::layer_tensors::LayerTensors;
+use super::linear::Linear;
 use super::norm::Norm;
 use super::tensors::{KernelPacking, Packing, Tensors};
 use crate::Config;
@@ -53,9 +54,7 @@ impl<P: Packing> StateProjections<P> {
             out_of: stack("altup_unembd_proj.weight")?,
         }))
     }
-}
 
-impl<P: Packing> StateProjections<P> {
     pub(super) fn stacks(&self) -> [&P::Stack; 2] {
         [&self.into, &self.out_of]
     }
@@ -64,28 +63,25 @@ impl<P: Packing> StateProjections<P> {
 impl<P: Packing> LayerStates<P> {
     /// `None` for a model with one state.
     pub(super) fn load<T: Tensors<Packing = P>>(
-        tensors: &mut T,
-        config: &Config,
-        names: &Names,
+        layer: &mut LayerTensors<'_, T>,
     ) -> Result<Option<Self>, LoadError> {
-        if !config.traits.altup {
+        if !layer.config.traits.altup {
             return Ok(None);
         }
-        let (dim, rank) = (config.dim, LAUREL_RANK);
-        let mut router_norm = tensors.vector(&names.weight("altup_router_norm"), dim)?;
-        router_norm
-            .iter_mut()
-            .for_each(|weight| *weight /= dim as f32);
-        let (predict, correct) = ("altup_predict_coef", "altup_correct_coef");
+        let (dim, rank) = (layer.config.dim, LAUREL_RANK);
+        let router = layer.weight("altup_router");
+        let mut router_norm = layer.rms("altup_router_norm", dim)?;
+        let weights = router_norm.weight.iter_mut();
+        weights.for_each(|weight| *weight /= dim as f32);
         Ok(Some(Self {
-            router: tensors.float_matrix(&names.weight("altup_router"), STATES, dim)?,
-            router_norm: Norm::rms(router_norm),
-            predict: tensors.table(&names.weight(predict), STATES * STATES, STATES)?,
-            correct: tensors.table(&names.weight(correct), STATES, STATES)?,
-            correct_scale: tensors.vector(&names.weight("altup_correct_scale"), dim)?,
-            laurel_left: linear(tensors, names, "laurel_l", rank, dim)?,
-            laurel_right: linear(tensors, names, "laurel_r", dim, rank)?,
-            laurel_norm: Norm::rms(tensors.vector(&names.weight("laurel_post_norm"), dim)?),
+            router: layer.tensors.float_matrix(&router, STATES, dim)?,
+            router_norm,
+            predict: layer.table("altup_predict_coef", STATES * STATES, STATES)?,
+            correct: layer.table("altup_correct_coef", STATES, STATES)?,
+            correct_scale: layer.vector("altup_correct_scale", dim)?,
+            laurel_left: layer.linear("laurel_l", rank, dim)?,
+            laurel_right: layer.linear("laurel_r", dim, rank)?,
+            laurel_norm: layer.rms("laurel_post_norm", dim)?,
         }))
     }
 

@@ -1,10 +1,11 @@
 //! Weights of an encoder, packed once.
 
 use super::attention::load_qkv;
-use super::linear::{Names, linear};
+use super::layer_tensors::LayerTensors;
 use super::packed_tensors::PackedTensors;
 use super::tensors::Tensors;
-use super::{EMBEDDING, Experts, Linear, read_vocab};
+use super::tower::linear;
+use super::{EMBEDDING, Experts, Linear, bounded, read_vocab};
 use crate::config::limits;
 use crate::config::state_head::SCORES;
 use crate::encoder::EncoderConfig;
@@ -138,19 +139,23 @@ impl EncoderLayer {
         config: &EncoderConfig,
         layer: usize,
     ) -> Result<Self, LoadError> {
-        let names = &Names { layer };
+        let layer = &mut LayerTensors {
+            tensors,
+            config,
+            layer,
+        };
         let (dim, cols) = (config.dim, config.query_cols());
         let rows = [cols, config.kv_cols(), config.kv_cols()];
-        let [query, key, value] = load_qkv(tensors, names, rows, dim)?;
-        let norm = |name: &str| format!("blk.{layer}.{name}");
+        let [query, key, value] = load_qkv(layer, rows, dim)?;
+        let norms = ["attn_output_norm", "layer_output_norm"].map(|part| layer.name(part));
         Ok(Self {
             query,
             key,
             value,
-            attention_out: linear(tensors, names, "attn_output", dim, cols)?,
-            attention_norm: load_norm(tensors, &norm("attn_output_norm"), dim)?,
-            feed_forward: EncoderFeedForward::load(tensors, config, names)?,
-            output_norm: load_norm(tensors, &norm("layer_output_norm"), dim)?,
+            attention_out: layer.linear("attn_output", dim, cols)?,
+            attention_norm: load_norm(layer.tensors, &norms[0], dim)?,
+            feed_forward: EncoderFeedForward::load(layer)?,
+            output_norm: load_norm(layer.tensors, &norms[1], dim)?,
         })
     }
 
@@ -169,23 +174,19 @@ impl EncoderLayer {
 
 impl EncoderFeedForward {
     fn load(
-        tensors: &mut PackedTensors<'_>,
-        config: &EncoderConfig,
-        names: &Names,
+        layer: &mut LayerTensors<'_, PackedTensors<'_>, EncoderConfig>,
     ) -> Result<Self, LoadError> {
-        let (dim, hidden) = (config.dim, config.hidden);
-        if let Some(experts) = config.experts_of(names.layer) {
-            let experts = Experts::load_ungated(tensors, dim, experts, names)?;
+        let (dim, hidden) = (layer.config.dim, layer.config.hidden);
+        if let Some(experts) = layer.config.experts_of(layer.layer) {
+            let experts = Experts::load_ungated(layer, dim, experts)?;
             return Ok(Self::Experts(experts));
         }
+        let gate = layer.config.is_gated();
+        let gate = gate.then(|| layer.linear("ffn_gate", hidden, dim));
         Ok(Self::Dense {
-            gate: if config.is_gated() {
-                Some(linear(tensors, names, "ffn_gate", hidden, dim)?)
-            } else {
-                None
-            },
-            up: linear(tensors, names, "ffn_up", hidden, dim)?,
-            down: linear(tensors, names, "ffn_down", dim, hidden)?,
+            gate: gate.transpose()?,
+            up: layer.linear("ffn_up", hidden, dim)?,
+            down: layer.linear("ffn_down", dim, hidden)?,
         })
     }
 }
@@ -194,9 +195,9 @@ impl ClassifierHead {
     fn load(tensors: &mut PackedTensors<'_>, dim: usize) -> Result<Self, LoadError> {
         let classes = tensors.rows_of(SCORES)?;
         let classes = bounded("the number of classes", classes, CLASSES_MAX)?;
-        let scores = load_head(tensors, "cls.output", classes, dim)?;
+        let scores = linear(tensors, "cls.output", classes, dim)?;
         let pooler = if tensors.has("cls.weight") {
-            Some(load_head(tensors, "cls", dim, dim)?)
+            Some(linear(tensors, "cls", dim, dim)?)
         } else {
             None
         };
@@ -212,19 +213,6 @@ impl ClassifierHead {
         let all = std::iter::once(&self.scores).chain(&self.pooler);
         all.map(|linear| &linear.weight)
     }
-}
-
-fn load_head(
-    tensors: &mut PackedTensors<'_>,
-    name: &str,
-    rows: usize,
-    cols: usize,
-) -> Result<Linear, LoadError> {
-    Ok(Linear {
-        weight: tensors.matrix(&format!("{name}.weight"), rows, cols)?,
-        bias: tensors.vector_if_there(&format!("{name}.bias"), rows)?,
-        adapters: None,
-    })
 }
 
 fn load_norm(
@@ -246,11 +234,8 @@ fn load_token_types(
     if !tensors.has(TYPES) {
         return Ok(Vec::new());
     }
-    let types = bounded(
-        "the number of token types",
-        tensors.rows_of(TYPES)?,
-        limits::VOCAB,
-    )?;
+    let types = tensors.rows_of(TYPES)?;
+    let types = bounded("the number of token types", types, limits::VOCAB)?;
     let table = tensors.matrix(TYPES, types, dim)?;
     let row = |of: usize| {
         let mut row = vec![0.0; dim];
@@ -258,17 +243,4 @@ fn load_token_types(
         row
     };
     Ok((0..types.min(TOKEN_TYPES)).map(row).collect())
-}
-
-fn bounded(name: &'static str, given: usize, most: usize) -> Result<usize, LoadError> {
-    if (1..=most).contains(&given) {
-        Ok(given)
-    } else {
-        Err(LoadError::Option {
-            name,
-            given,
-            least: 1,
-            most,
-        })
-    }
 }

@@ -3,10 +3,9 @@
 //! A file has a tensor of three dimensions for each projection, or a tensor for each expert (GGUF before April 2024, and
 //! safetensors), or one tensor with the rows of gate and up projection of each expert (Granite's safetensors).
 
-use super::linear::Names;
+use super::layer_tensors::LayerTensors;
 use super::norm::Norm;
-use super::tensors::{KernelPacking, Packing, StackOf, Tensors};
-use crate::Config;
+use super::tensors::{KernelPacking, MatrixOf, Packing, StackOf, Tensors};
 use crate::LoadError;
 use crate::config::ExpertsConfig;
 use crate::config::traits::ExpertRule;
@@ -58,51 +57,54 @@ pub struct ExpertNorms {
 impl<P: Packing> Experts<P> {
     /// For a model with experts.
     pub(super) fn load<T: Tensors<Packing = P>>(
-        tensors: &mut T,
-        config: &Config,
+        layer: &mut LayerTensors<'_, T>,
         experts: &ExpertsConfig,
-        names: &Names,
     ) -> Result<Self, LoadError> {
-        let (count, hidden, dim) = (experts.count, experts.hidden, config.dim);
-        let router = tensors.float_matrix(&names.weight("ffn_gate_inp"), count, dim)?;
-        let fused = names.weight("ffn_gate_up_exps");
-        let (gate, up) = if tensors.has(&fused) {
-            let [gate, up] = tensors.stacks(&fused, count, [hidden, hidden], dim)?;
+        let traits = &layer.config.traits;
+        let (count, hidden, dim) = (experts.count, experts.hidden, layer.config.dim);
+        let router = load_router(layer, count, dim)?;
+        let (gate, up) = if layer.has("ffn_gate_up_exps") {
+            let fused = layer.weight("ffn_gate_up_exps");
+            let [gate, up] = layer.tensors.stacks(&fused, count, [hidden, hidden], dim)?;
             (gate, up)
         } else {
-            let mut stack = |part| load_stack(tensors, names, part, count, (hidden, dim));
+            let mut stack = |part| load_stack(layer, part, count, (hidden, dim));
             (stack("ffn_gate")?, stack("ffn_up")?)
         };
-        let biases = config.traits.expert_biases;
-        let biases = biases.then(|| ExpertBiases::load(tensors, names, (count, hidden, dim)));
+        let biases = traits.expert_biases;
+        let biases = biases.then(|| ExpertBiases::load(layer, (count, hidden, dim)));
         Ok(Self {
             biases: biases.transpose()?,
             router,
             gate: Some(gate),
             up,
-            down: load_stack(tensors, names, "ffn_down", count, (dim, hidden))?,
-            choice_bias: match config.traits.experts {
-                ExpertRule::ByKeys => tensors.vector_if_there(&names.bias("exp_probs_b"), count)?,
+            down: load_stack(layer, "ffn_down", count, (dim, hidden))?,
+            choice_bias: match traits.experts {
+                ExpertRule::ByKeys => layer.bias_if_there("exp_probs_b", count)?,
                 _ => None,
             },
-            scales: load_scales(tensors, config, names, count)?,
-            norms: ExpertNorms::load(tensors, config, names)?,
+            scales: if traits.dense_beside_experts {
+                let scales = layer.name("ffn_down_exps.scale");
+                layer.tensors.vector_if_there(&scales, count)?
+            } else {
+                None
+            },
+            norms: ExpertNorms::load(layer)?,
         })
     }
 
     /// Experts without gates, biases and norms, of an encoder that is `dim` wide.
-    pub(super) fn load_ungated<T: Tensors<Packing = P>>(
-        tensors: &mut T,
+    pub(super) fn load_ungated<T: Tensors<Packing = P>, C>(
+        layer: &mut LayerTensors<'_, T, C>,
         dim: usize,
         experts: &ExpertsConfig,
-        names: &Names,
     ) -> Result<Self, LoadError> {
         let (count, hidden) = (experts.count, experts.hidden);
         Ok(Self {
-            router: tensors.float_matrix(&names.weight("ffn_gate_inp"), count, dim)?,
+            router: load_router(layer, count, dim)?,
             gate: None,
-            up: load_stack(tensors, names, "ffn_up", count, (hidden, dim))?,
-            down: load_stack(tensors, names, "ffn_down", count, (dim, hidden))?,
+            up: load_stack(layer, "ffn_up", count, (hidden, dim))?,
+            down: load_stack(layer, "ffn_down", count, (dim, hidden))?,
             biases: None,
             choice_bias: None,
             scales: None,
@@ -130,72 +132,62 @@ impl Experts {
 
 impl ExpertBiases {
     fn load<T: Tensors>(
-        tensors: &mut T,
-        names: &Names,
+        layer: &mut LayerTensors<'_, T>,
         (count, hidden, dim): (usize, usize, usize),
     ) -> Result<Self, LoadError> {
-        let mut table = |name: &str, cols| tensors.table(&names.bias(name), count, cols);
+        let mut table = |part: &str, cols| {
+            let name = layer.bias(part);
+            layer.tensors.table(&name, count, cols)
+        };
         Ok(Self {
             gate: table("ffn_gate_exps", hidden)?,
             up: table("ffn_up_exps", hidden)?,
             down: table("ffn_down_exps", dim)?,
-            router: tensors.vector(&names.bias("ffn_gate_inp"), count)?,
+            router: layer.tensors.vector(&layer.bias("ffn_gate_inp"), count)?,
         })
     }
 }
 
 impl ExpertNorms {
-    fn load<T: Tensors>(
-        tensors: &mut T,
-        config: &Config,
-        names: &Names,
-    ) -> Result<Option<Self>, LoadError> {
-        if !config.traits.dense_beside_experts {
+    fn load<T: Tensors>(layer: &mut LayerTensors<'_, T>) -> Result<Option<Self>, LoadError> {
+        if !layer.config.traits.dense_beside_experts {
             return Ok(None);
         }
-        let dim = config.dim;
-        let mut router = tensors.vector(&names.scale("ffn_gate_inp"), dim)?;
+        let (dim, scale) = (layer.config.dim, layer.name("ffn_gate_inp.scale"));
+        let mut router = layer.tensors.vector(&scale, dim)?;
         let by_width = 1.0 / (dim as f32).sqrt();
         router.iter_mut().for_each(|weight| *weight *= by_width);
-        let mut norm = |name: &str| -> Result<Norm, LoadError> {
-            Ok(Norm::rms(tensors.vector(&names.weight(name), dim)?))
-        };
         Ok(Some(Self {
-            dense_post: norm("post_ffw_norm_1")?,
+            dense_post: layer.rms("post_ffw_norm_1", dim)?,
             router: Norm::rms(router),
-            input: norm("pre_ffw_norm_2")?,
-            post: norm("post_ffw_norm_2")?,
+            input: layer.rms("pre_ffw_norm_2", dim)?,
+            post: layer.rms("post_ffw_norm_2", dim)?,
         }))
     }
 }
 
-fn load_scales<T: Tensors>(
-    tensors: &mut T,
-    config: &Config,
-    names: &Names,
+fn load_router<T: Tensors, C>(
+    layer: &mut LayerTensors<'_, T, C>,
     count: usize,
-) -> Result<Option<Vec<f32>>, LoadError> {
-    if config.traits.dense_beside_experts {
-        tensors.vector_if_there(&names.scale("ffn_down_exps"), count)
-    } else {
-        Ok(None)
-    }
+    dim: usize,
+) -> Result<MatrixOf<T>, LoadError> {
+    let name = layer.weight("ffn_gate_inp");
+    layer.tensors.float_matrix(&name, count, dim)
 }
 
 /// The matrices of one projection, from one tensor or from one for each expert.
-fn load_stack<T: Tensors>(
-    tensors: &mut T,
-    names: &Names,
+fn load_stack<T: Tensors, C>(
+    layer: &mut LayerTensors<'_, T, C>,
     part: &str,
     count: usize,
     (rows, cols): (usize, usize),
 ) -> Result<StackOf<T>, LoadError> {
-    let (whole, each) = (names.weight(&format!("{part}_exps")), |expert: usize| {
-        names.weight(&format!("{part}.{expert}"))
-    });
-    if !tensors.has(&whole) && tensors.has(&each(0)) {
-        return tensors.stack_of(each, count, rows, cols);
+    let whole = layer.weight(&format!("{part}_exps"));
+    let number = layer.layer;
+    let each = |expert: usize| format!("blk.{number}.{part}.{expert}.weight");
+    if !layer.tensors.has(&whole) && layer.tensors.has(&each(0)) {
+        return layer.tensors.stack_of(each, count, rows, cols);
     }
-    let [stack] = tensors.stacks(&whole, count, [rows], cols)?;
+    let [stack] = layer.tensors.stacks(&whole, count, [rows], cols)?;
     Ok(stack)
 }

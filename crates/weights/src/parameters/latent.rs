@@ -1,9 +1,9 @@
 //! The weights of latent attention.
 
-use super::linear::{Linear, Names, linear};
+use super::layer_tensors::LayerTensors;
+use super::linear::Linear;
 use super::norm::Norm;
 use super::tensors::{KernelPacking, Packing, StackOf, Tensors};
-use crate::Config;
 use crate::LoadError;
 use crate::config::LatentConfig;
 
@@ -25,32 +25,30 @@ pub struct Latent<P: Packing = KernelPacking> {
 
 impl<P: Packing> Latent<P> {
     pub(super) fn load<T: Tensors<Packing = P>>(
-        tensors: &mut T,
-        config: &Config,
+        layer: &mut LayerTensors<'_, T>,
         sizes: &LatentConfig,
-        names: &Names,
     ) -> Result<Self, LoadError> {
-        let (heads, dim) = (config.heads, config.dim);
+        let (heads, dim) = (layer.config.heads, layer.config.dim);
         let (query_rows, latent_rows) = (heads * sizes.query(), sizes.head_dim());
         let (query_down, query) = match sizes.query_rank {
             Some(rank) => {
-                let down = linear(tensors, names, "attn_q_a", rank, dim)?;
-                let norm = Norm::rms(tensors.vector(&names.weight("attn_q_a_norm"), rank)?);
-                let query = linear(tensors, names, "attn_q_b", query_rows, rank)?;
+                let down = layer.linear("attn_q_a", rank, dim)?;
+                let norm = layer.rms("attn_q_a_norm", rank)?;
+                let query = layer.linear("attn_q_b", query_rows, rank)?;
                 (Some((down, norm)), query)
             }
-            None => (None, linear(tensors, names, "attn_q", query_rows, dim)?),
+            None => (None, layer.linear("attn_q", query_rows, dim)?),
         };
-        let latent_norm = tensors.vector(&names.weight("attn_kv_a_norm"), sizes.rank)?;
-        let (keys, values) = load_key_value(tensors, heads, sizes, names)?;
+        let latent_norm = layer.rms("attn_kv_a_norm", sizes.rank)?;
+        let (keys, values) = load_key_value(layer, heads, sizes)?;
         Ok(Self {
             query_down,
             query,
-            latent: linear(tensors, names, "attn_kv_a_mqa", latent_rows, dim)?,
-            latent_norm: Norm::rms(latent_norm),
+            latent: layer.linear("attn_kv_a_mqa", latent_rows, dim)?,
+            latent_norm,
             keys,
             values,
-            out: linear(tensors, names, "attn_output", dim, heads * sizes.value)?,
+            out: layer.linear("attn_output", dim, heads * sizes.value)?,
         })
     }
 
@@ -67,16 +65,16 @@ impl<P: Packing> Latent<P> {
 
 /// Key and value projections of the heads, from two tensors or, in files before April 2025, from one.
 fn load_key_value<T: Tensors>(
-    tensors: &mut T,
+    layer: &mut LayerTensors<'_, T>,
     heads: usize,
     sizes: &LatentConfig,
-    names: &Names,
 ) -> Result<(StackOf<T>, StackOf<T>), LoadError> {
     let LatentConfig {
         rank, plain, value, ..
     } = *sizes;
     let [key, values, joined] =
-        ["attn_k_b", "attn_v_b", "attn_kv_b"].map(|part| names.weight(part));
+        ["attn_k_b", "attn_v_b", "attn_kv_b"].map(|part| layer.weight(part));
+    let tensors = &mut *layer.tensors;
     if !tensors.has(&key) && !tensors.has(&values) && tensors.has(&joined) {
         return tensors.joined_heads(&joined, heads, sizes);
     }

@@ -4,13 +4,12 @@ use super::altup::LayerStates;
 use super::attention::Attention;
 use super::experts::Experts;
 use super::latent::Latent;
-use super::linear::{Linear, LinearOf, Names, cut, join, linear};
+use super::layer_tensors::LayerTensors;
+use super::linear::{Linear, LinearOf, cut, join};
 use super::norm::Norm;
-use super::norms::LayerNorms;
 use super::per_layer::PerLayerUpdate;
 use super::recurrent::Recurrent;
 use super::tensors::{KernelPacking, Packing, Tensors};
-use crate::Config;
 use crate::LoadError;
 use crate::config::altup::cutoff;
 
@@ -60,45 +59,34 @@ pub struct Layer<P: Packing = KernelPacking> {
 
 impl<P: Packing> Layer<P> {
     pub(super) fn load<T: Tensors<Packing = P>>(
-        tensors: &mut T,
-        config: &Config,
-        layer: usize,
+        layer: &mut LayerTensors<'_, T>,
     ) -> Result<Self, LoadError> {
-        let names = Names { layer };
-        let shape = &config.shapes[layer];
+        let (config, number) = (layer.config, layer.layer);
+        let shape = &config.shapes[number];
         let latent = config.latent.as_ref();
-        let latent = latent.map(|sizes| Latent::load(tensors, config, sizes, &names));
-        let latent = latent.transpose()?;
+        let latent = latent.map(|sizes| Latent::load(layer, sizes)).transpose()?;
         let attention = shape.attends() && latent.is_none();
-        let attention = attention.then(|| Attention::load(tensors, config, &names));
-        let attention = attention.transpose()?;
+        let attention = attention.then(|| Attention::load(layer)).transpose()?;
         let recurrent = config.recurrent.as_ref();
-        let recurrent = recurrent.filter(|recurrent| recurrent.layers[layer]);
-        let recurrent = recurrent.map(|layers| Recurrent::load(tensors, config, layers, &names));
+        let recurrent = recurrent.filter(|recurrent| recurrent.layers[number]);
+        let recurrent = recurrent.map(|layers| Recurrent::load(layer, layers));
         let recurrent = recurrent.transpose()?;
-        let dense = (shape.hidden > 0).then(|| Dense::load(tensors, config, &names));
-        let dense = dense.transpose()?;
-        let experts = config.experts_of(layer);
-        let experts = experts.map(|experts| Experts::load(tensors, config, experts, &names));
-        let experts = experts.transpose()?;
-        let norms = &mut LayerNorms {
-            tensors,
-            config,
-            names: &names,
-        };
+        let dense = (shape.hidden > 0).then(|| Dense::load(layer)).transpose()?;
+        let experts = config.experts_of(number);
+        let experts = experts.map(|experts| Experts::load(layer, experts));
         Ok(Self {
             attention,
             latent,
             recurrent,
             dense,
-            experts,
-            attention_post_norm: norms.after("post_attention_norm")?,
-            hidden_post_norm: norms.after("post_ffw_norm")?,
-            attention_input: norms.before_attention()?,
-            hidden_input: norms.before_feed_forward()?,
-            per_layer: PerLayerUpdate::load(tensors, config, &names)?,
-            states: LayerStates::load(tensors, config, &names)?,
-            output_scale: load_output_scale(tensors, config, &names)?,
+            experts: experts.transpose()?,
+            attention_post_norm: layer.post_norm("post_attention_norm")?,
+            hidden_post_norm: layer.post_norm("post_ffw_norm")?,
+            attention_input: layer.attention_input()?,
+            hidden_input: layer.feed_forward_input()?,
+            per_layer: PerLayerUpdate::load(layer)?,
+            states: LayerStates::load(layer)?,
+            output_scale: load_output_scale(layer)?,
         })
     }
 
@@ -131,70 +119,57 @@ impl<P: Packing> Layer<P> {
 
 impl<P: Packing> Dense<P> {
     /// The shared expert's tensors have names of their own.
-    fn load<T: Tensors<Packing = P>>(
-        tensors: &mut T,
-        config: &Config,
-        names: &Names,
-    ) -> Result<Self, LoadError> {
-        let (hidden, dim) = (config.shapes[names.layer].hidden, config.dim);
-        if config.experts_of(names.layer).is_some() && !config.traits.dense_beside_experts {
-            let mut part = |name: &str, rows, cols| {
-                linear(tensors, names, &format!("{name}_shexp"), rows, cols)
-            };
+    fn load<T: Tensors<Packing = P>>(layer: &mut LayerTensors<'_, T>) -> Result<Self, LoadError> {
+        let (config, number) = (layer.config, layer.layer);
+        let (hidden, dim) = (config.shapes[number].hidden, config.dim);
+        if config.experts_of(number).is_some() && !config.traits.dense_beside_experts {
             return Ok(Self {
-                gate: Some(part("ffn_gate", hidden, dim)?),
+                gate: Some(layer.linear("ffn_gate_shexp", hidden, dim)?),
                 cutoff: None,
-                up: part("ffn_up", hidden, dim)?,
-                down: part("ffn_down", dim, hidden)?,
+                up: layer.linear("ffn_up_shexp", hidden, dim)?,
+                down: layer.linear("ffn_down_shexp", dim, hidden)?,
                 share: if config.traits.shared_gate {
-                    Some(tensors.vector(&names.weight("ffn_gate_inp_shexp"), dim)?)
+                    Some(layer.vector("ffn_gate_inp_shexp", dim)?)
                 } else {
                     None
                 },
             });
         }
-        let (gate, up) = load_gate_up(tensors, config, names)?;
+        let (gate, up) = load_gate_up(layer, hidden)?;
         let sparse = config.traits.altup;
         Ok(Self {
             gate,
-            cutoff: sparse.then(|| cutoff(names.layer)).flatten(),
+            cutoff: sparse.then(|| cutoff(number)).flatten(),
             up,
-            down: linear(tensors, names, "ffn_down", dim, hidden)?,
+            down: layer.linear("ffn_down", dim, hidden)?,
             share: None,
         })
     }
 }
 
 fn load_output_scale<T: Tensors>(
-    tensors: &mut T,
-    config: &Config,
-    names: &Names,
+    layer: &mut LayerTensors<'_, T>,
 ) -> Result<Option<f32>, LoadError> {
-    let name = names.weight("layer_output_scale");
-    if !config.traits.layers_differ || !tensors.has(&name) {
+    if !layer.config.traits.layers_differ || !layer.has("layer_output_scale") {
         return Ok(None);
     }
-    Ok(tensors.vector(&name, 1)?.first().copied())
+    Ok(layer.vector("layer_output_scale", 1)?.first().copied())
 }
 
 /// Gate, if the family has one, and up projections, from two tensors or from one.
 fn load_gate_up<T: Tensors>(
-    tensors: &mut T,
-    config: &Config,
-    names: &Names,
+    layer: &mut LayerTensors<'_, T>,
+    hidden: usize,
 ) -> Result<(Option<LinearOf<T>>, LinearOf<T>), LoadError> {
-    let (hidden, dim) = (config.shapes[names.layer].hidden, config.dim);
-    if !config.traits.fused_gate_up {
-        let gate = if config.traits.gated {
-            Some(linear(tensors, names, "ffn_gate", hidden, dim)?)
-        } else {
-            None
-        };
-        return Ok((gate, linear(tensors, names, "ffn_up", hidden, dim)?));
+    let (dim, traits) = (layer.config.dim, &layer.config.traits);
+    if !traits.fused_gate_up {
+        let gate = traits.gated;
+        let gate = gate.then(|| layer.linear("ffn_gate", hidden, dim));
+        return Ok((gate.transpose()?, layer.linear("ffn_up", hidden, dim)?));
     }
     let rows = [hidden, hidden];
-    let bias = tensors.vector_if_there(&names.bias("ffn_up"), 2 * hidden)?;
-    let weights = tensors.split(&names.weight("ffn_up"), rows, dim)?;
+    let bias = layer.bias_if_there("ffn_up", 2 * hidden)?;
+    let weights = layer.tensors.split(&layer.weight("ffn_up"), rows, dim)?;
     let [gate, up] = join(weights, cut(bias, rows));
     Ok((Some(gate), up))
 }

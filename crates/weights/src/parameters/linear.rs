@@ -1,8 +1,7 @@
-//! Projections, and the names of their tensors.
+//! Projections.
 
 use super::low_rank::LinearAdapters;
 use super::tensors::{KernelPacking, Packing, Tensors};
-use crate::LoadError;
 
 /// A projection.
 pub struct Linear<P: Packing = KernelPacking> {
@@ -27,39 +26,6 @@ impl<P: Packing> Linear<P> {
 
 /// A projection that a source of tensors gives.
 pub(super) type LinearOf<T> = Linear<<T as Tensors>::Packing>;
-
-/// Names of one layer's tensors.
-pub(super) struct Names {
-    pub(super) layer: usize,
-}
-
-impl Names {
-    pub(super) fn weight(&self, name: &str) -> String {
-        format!("blk.{}.{name}.weight", self.layer)
-    }
-
-    pub(super) fn scale(&self, name: &str) -> String {
-        format!("blk.{}.{name}.scale", self.layer)
-    }
-
-    pub(super) fn bias(&self, name: &str) -> String {
-        format!("blk.{}.{name}.bias", self.layer)
-    }
-}
-
-pub(super) fn linear<T: Tensors>(
-    tensors: &mut T,
-    names: &Names,
-    name: &str,
-    rows: usize,
-    cols: usize,
-) -> Result<LinearOf<T>, LoadError> {
-    Ok(Linear {
-        weight: tensors.matrix(&names.weight(name), rows, cols)?,
-        bias: tensors.vector_if_there(&names.bias(name), rows)?,
-        adapters: None,
-    })
-}
 
 pub(super) fn cut<const N: usize>(
     bias: Option<Vec<f32>>,

@@ -8,7 +8,6 @@ mod adapt;
 mod altup;
 mod attention;
 mod cached;
-mod delta;
 mod described;
 mod described_reader;
 mod described_tensors;
@@ -17,30 +16,23 @@ mod experts;
 mod file_tensors;
 mod latent;
 mod layer;
+mod layer_tensors;
 mod linear;
 mod low_rank;
-mod mamba;
 mod mtp;
 mod norm;
-mod norms;
-mod packed;
 mod packed_tensors;
 mod parts;
 mod per_layer;
 mod recurrent;
-mod resampler;
-mod row_table;
-mod short_conv;
 mod stacks;
 mod state_head;
-mod taps;
 mod tensors;
 mod tower;
 mod tower_head;
 
 pub use altup::{LayerStates, StateProjections};
 pub use attention::{Attention, KeyValue};
-pub use delta::DeltaNet;
 pub use described::{Described, DescribedMatrix, RowRun, TensorRows};
 pub use described_reader::DescribedReader;
 pub use encoder::{ClassifierHead, EncoderFeedForward, EncoderLayer, EncoderWeights, LayerNorm};
@@ -49,24 +41,23 @@ pub use latent::Latent;
 pub use layer::{BlockInput, Dense, Layer};
 pub use linear::Linear;
 pub use low_rank::{LinearAdapters, RankGroup};
-pub use mamba::Mamba;
 pub use mtp::MtpHead;
 pub use norm::Norm;
-pub use packed::Packed;
+pub use packed_tensors::Packed;
 pub use parts::Parameter;
 pub use per_layer::{PerLayerInputs, PerLayerUpdate};
-pub use recurrent::Recurrent;
-pub use resampler::Resampler;
-pub use row_table::RowTable;
-pub use short_conv::ShortConv;
+pub use recurrent::{DeltaNet, Mamba, Recurrent, ShortConv};
 pub use state_head::{HeadProjections, SCORED_ANSWERS};
-pub use tensors::{KernelPacking, MatrixOf, Packing, Projecting, StackOf, Stored, Tensors};
+pub use tensors::{
+    KernelPacking, MatrixOf, Packing, Projecting, RowTable, StackOf, Stored, Tensors,
+};
 pub use tower::{Clamp, LayerClamps, PatchMatrix, TowerLayer, TowerWeights};
 pub use tower_head::{Merger, TowerHead};
 
 use crate::config::limits;
 use crate::{Config, LoadError, ModelFiles, PackedSections};
 use kernels::{Format, Isa, Pool};
+use layer_tensors::{LayerTensors, stream_norm};
 use packed_tensors::PackedTensors;
 
 /// All trained parameters.
@@ -136,8 +127,6 @@ impl<P: Packing> Weights<P> {
     ) -> Result<Self, LoadError> {
         let vocab = read_vocab(tensors)?;
         let dim = config.dim;
-        let output_norm = config.traits.output_norm;
-        let output_norm = ["weight", "bias"].map(|kind| format!("{output_norm}.{kind}"));
         let weights = Self {
             embedding: tensors.matrix(EMBEDDING, vocab, dim)?,
             output: if tensors.has("output.weight") {
@@ -146,13 +135,23 @@ impl<P: Packing> Weights<P> {
                 None
             },
             output_bias: tensors.vector_if_there("output.bias", vocab)?,
-            output_input: BlockInput::Normed(norms::load_norm(tensors, config, &output_norm)?),
+            output_input: BlockInput::Normed(stream_norm(
+                tensors,
+                config,
+                &output_norm_names(config),
+            )?),
             rope_factors: rope_factors(tensors, config)?,
             per_layer: PerLayerInputs::load(tensors, config, vocab)?,
             states: StateProjections::load(tensors, config)?,
             state_head: HeadProjections::load(tensors, config)?,
             layers: (0..config.layers)
-                .map(|layer| Layer::load(tensors, config, layer))
+                .map(|layer| {
+                    Layer::load(&mut LayerTensors {
+                        tensors,
+                        config,
+                        layer,
+                    })
+                })
                 .collect::<Result<_, _>>()?,
             mtp: MtpHead::load(tensors, config, vocab)?,
             vocab,
@@ -198,16 +197,23 @@ const EMBEDDING: &str = "token_embd.weight";
 /// The number of embeddings.
 fn read_vocab<T: Tensors>(tensors: &T) -> Result<usize, LoadError> {
     let vocab = tensors.rows_of(EMBEDDING)?;
-    let most = limits::VOCAB;
-    if (1..=most).contains(&vocab) {
-        return Ok(vocab);
-    }
-    Err(LoadError::Option {
-        name: "the number of embeddings",
-        given: vocab,
+    bounded("the number of embeddings", vocab, limits::VOCAB)
+}
+
+/// A number that a file gives, from 1 to `most`.
+fn bounded(name: &'static str, given: usize, most: usize) -> Result<usize, LoadError> {
+    let is_within = (1..=most).contains(&given);
+    is_within.then_some(given).ok_or(LoadError::Option {
+        name,
+        given,
         least: 1,
         most,
     })
+}
+
+/// Names of the weight and the bias of the norm before the vocabulary projection.
+fn output_norm_names(config: &Config) -> [String; 2] {
+    ["weight", "bias"].map(|kind| format!("{}.{kind}", config.traits.output_norm))
 }
 
 fn rope_factors<T: Tensors>(

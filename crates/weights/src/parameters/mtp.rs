@@ -1,9 +1,9 @@
 //! The weights of an MTP head.
 
 use super::layer::{BlockInput, Layer};
-use super::linear::Names;
+use super::layer_tensors::{LayerTensors, stream_norm};
 use super::norm::Norm;
-use super::norms::load_norm;
+use super::output_norm_names;
 use super::tensors::{KernelPacking, Packing, Tensors};
 use crate::Config;
 use crate::LoadError;
@@ -35,27 +35,32 @@ impl<P: Packing> MtpHead<P> {
         if !config.mtp {
             return Ok(None);
         }
-        let (dim, layer) = (config.dim, config.layers);
-        let names = Names { layer };
-        let norm_names = |name: &str| [names.weight(name), names.bias(name)];
-        let mut output_norm = norm_names("nextn.shared_head_norm");
-        if !tensors.has(&output_norm[0]) {
-            let name = config.traits.output_norm;
-            output_norm = ["weight", "bias"].map(|kind| format!("{name}.{kind}"));
+        let dim = config.dim;
+        let layer = &mut LayerTensors {
+            tensors,
+            config,
+            layer: config.layers,
+        };
+        let mut output_norm =
+            ["weight", "bias"].map(|kind| layer.name(&format!("nextn.shared_head_norm.{kind}")));
+        if !layer.tensors.has(&output_norm[0]) {
+            output_norm = output_norm_names(config);
         }
-        let mut table = |name: &str| {
-            let name = names.weight(name);
-            let table = tensors.has(&name);
-            table.then(|| tensors.matrix(&name, vocab, dim)).transpose()
+        let mut table = |part: &str| {
+            let table = layer.has(part).then(|| layer.weight(part));
+            let table = table.map(|name| layer.tensors.matrix(&name, vocab, dim));
+            table.transpose()
         };
         Ok(Some(Self {
             embedding: table("nextn.embed_tokens")?,
             output: table("nextn.shared_head_head")?,
-            embedding_norm: load_norm(tensors, config, &norm_names("nextn.enorm"))?,
-            hidden_norm: load_norm(tensors, config, &norm_names("nextn.hnorm"))?,
-            join: tensors.matrix(&names.weight("nextn.eh_proj"), dim, 2 * dim)?,
-            layer: Layer::load(tensors, config, layer)?,
-            output_input: BlockInput::Normed(load_norm(tensors, config, &output_norm)?),
+            embedding_norm: layer.norm("nextn.enorm")?,
+            hidden_norm: layer.norm("nextn.hnorm")?,
+            join: layer
+                .tensors
+                .matrix(&layer.weight("nextn.eh_proj"), dim, 2 * dim)?,
+            layer: Layer::load(layer)?,
+            output_input: BlockInput::Normed(stream_norm(layer.tensors, config, &output_norm)?),
         }))
     }
 

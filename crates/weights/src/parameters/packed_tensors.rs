@@ -1,8 +1,8 @@
 //! Tensors of files, found by name, checked, and packed once for the kernels.
 
+use super::RowTable;
 use super::file_tensors::FileTensors;
 use super::tensors::{KernelPacking, Tensors};
-use super::{Packed, RowTable};
 use crate::LoadError;
 use crate::config::LatentConfig;
 use crate::{ModelFiles, PackedSections, TensorEntry};
@@ -10,6 +10,19 @@ use kernels::{
     Format, Isa, Matrix, MatrixStack, NonFiniteWeight, PackError, Pool, requantize_rows,
 };
 use std::borrow::Cow;
+
+/// Progress of packing a file. Counts increase, totals are constant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packed {
+    /// Bytes of finished tensors, as stored.
+    pub bytes_done: u64,
+    /// Bytes of all tensors.
+    pub bytes_total: u64,
+    /// Finished tensors.
+    pub tensors_done: u64,
+    /// All tensors.
+    pub tensors_total: u64,
+}
 
 /// The tensors of a model being loaded.
 pub(super) struct PackedTensors<'a> {

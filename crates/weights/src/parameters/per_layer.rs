@@ -1,6 +1,7 @@
 //! Embeddings of a token that single layers add (Gemma 3n and 4).
 
-use super::linear::{Linear, Names, linear};
+use super::layer_tensors::LayerTensors;
+use super::linear::Linear;
 use super::norm::Norm;
 use super::tensors::{KernelPacking, Packing, Tensors};
 use crate::Config;
@@ -49,18 +50,16 @@ impl<P: Packing> PerLayerInputs<P> {
 impl<P: Packing> PerLayerUpdate<P> {
     /// `None` for a model without such inputs.
     pub(super) fn load<T: Tensors<Packing = P>>(
-        tensors: &mut T,
-        config: &Config,
-        names: &Names,
+        layer: &mut LayerTensors<'_, T>,
     ) -> Result<Option<Self>, LoadError> {
-        let (width, dim) = (config.per_layer, config.dim);
+        let (width, dim) = (layer.config.per_layer, layer.config.dim);
         if width == 0 {
             return Ok(None);
         }
         Ok(Some(Self {
-            gate: linear(tensors, names, "inp_gate", width, dim)?,
-            projection: linear(tensors, names, "proj", dim, width)?,
-            post_norm: Norm::rms(tensors.vector(&names.weight("post_norm"), dim)?),
+            gate: layer.linear("inp_gate", width, dim)?,
+            projection: layer.linear("proj", dim, width)?,
+            post_norm: layer.rms("post_norm", dim)?,
         }))
     }
 

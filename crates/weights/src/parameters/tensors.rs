@@ -1,6 +1,5 @@
 //! The tensors that a model is loaded from, by name: who packs, and how packed matrices are kept.
 
-use super::RowTable;
 use crate::LoadError;
 use crate::config::LatentConfig;
 use kernels::{Format, Matrix, MatrixStack};
@@ -64,6 +63,16 @@ impl Stored for RowTable {
     fn bytes(&self) -> usize {
         self.bytes.len()
     }
+}
+
+/// A table whose rows are decoded one by one, and which is never multiplied: it is not packed for the kernels.
+pub struct RowTable {
+    /// Format of the rows.
+    pub format: Format,
+    /// Elements of a row.
+    pub cols: usize,
+    /// The rows, one after the other.
+    pub bytes: Vec<u8>,
 }
 
 /// Matrices packed for the kernels of this machine.

@@ -4,32 +4,40 @@ use crate::ConfigError;
 use std::path::{Path, PathBuf};
 
 /// Why a folder of safetensors was rejected. Each error names the file and the place in the file.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {what}", file.display())]
 pub struct SafetensorsError {
     file: PathBuf,
     what: What,
 }
 
 /// An error in a file.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum What {
     /// An error of the operating system.
+    #[error(transparent)]
     Io(std::io::Error),
     /// The file is not JSON, or has an unexpected shape.
+    #[error(transparent)]
     Json(serde_json::Error),
     /// A size or count beyond its bound.
+    #[error("{field} is {found}, at most {most} is possible")]
     Bound {
         field: &'static str,
         found: u64,
         most: u64,
     },
     /// A field of `config.json`.
+    #[error("`{field}` {why}")]
     Field { field: String, why: String },
     /// A tensor.
+    #[error("tensor `{name}` {why}")]
     Tensor { name: String, why: String },
     /// The file as a whole.
+    #[error("{0}")]
     File(String),
     /// `config.json` does not describe a supported decoder.
+    #[error(transparent)]
     Config(ConfigError),
 }
 
@@ -81,33 +89,5 @@ pub(super) fn bounded(
             file,
             What::Bound { field, found, most },
         ))
-    }
-}
-
-impl std::fmt::Display for SafetensorsError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: ", self.file.display())?;
-        match &self.what {
-            What::Io(why) => why.fmt(f),
-            What::Json(why) => write!(f, "{why}"),
-            What::Bound { field, found, most } => {
-                write!(f, "{field} is {found}, at most {most} is possible")
-            }
-            What::Field { field, why } => write!(f, "`{field}` {why}"),
-            What::Tensor { name, why } => write!(f, "tensor `{name}` {why}"),
-            What::File(why) => f.write_str(why),
-            What::Config(why) => why.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for SafetensorsError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.what {
-            What::Io(why) => Some(why),
-            What::Json(why) => Some(why),
-            What::Config(why) => Some(why),
-            _ => None,
-        }
     }
 }

@@ -406,7 +406,9 @@ impl EmbeddedKeys<'_> {
 
     /// A number after the family's name.
     fn number(&self, name: &str) -> Option<u32> {
-        self.gguf.u32(&format!("{}.{name}", self.family)).ok()
+        self.gguf
+            .need::<u32>(&format!("{}.{name}", self.family))
+            .ok()
     }
 }
 

@@ -70,7 +70,7 @@ fn values_of_all_types_round_trip() {
     for (value, (key, read)) in values.iter().zip(gguf.metadata()) {
         assert_eq!(format!("{value:?}"), format!("{read:?}"), "{key}");
     }
-    assert_eq!(gguf.str("a.text").unwrap(), "Ġ and \0");
+    assert_eq!(gguf.need::<&str>("a.text").unwrap(), "Ġ and \0");
     let texts: Vec<&[u8]> = gguf
         .array::<Text<'_>>("a.texts")
         .unwrap()
@@ -107,13 +107,13 @@ fn lookups_of_the_wrong_type_fail() {
     let gguf = Gguf::from_bytes(written(&writer)).unwrap();
     #[rustfmt::skip] // a table
     let rows = [
-        ("missing", no(gguf.u32("none")), "key `none` is missing"),
-        ("type", no(gguf.u32("text")), "key `text`: expected u32, found string"),
-        ("float", no(gguf.u32("float")), "`float`: expected u32, found f32"),
-        ("int", no(gguf.f32("small")), "`small`: expected f32, found u8"),
-        ("range", no(gguf.u32("large")), "`large`: 1099511627776 does not fit u32"),
-        ("sign", no(gguf.usize("negative")), "`negative`: -1 does not fit usize"),
-        ("inf", no(gguf.f32("huge")), "does not fit f32"),
+        ("missing", no(gguf.need::<u32>("none")), "key `none` is missing"),
+        ("type", no(gguf.need::<u32>("text")), "key `text`: expected u32, found string"),
+        ("float", no(gguf.need::<u32>("float")), "`float`: expected u32, found f32"),
+        ("int", no(gguf.need::<f32>("small")), "`small`: expected f32, found u8"),
+        ("range", no(gguf.need::<u32>("large")), "`large`: 1099511627776 does not fit u32"),
+        ("sign", no(gguf.need::<usize>("negative")), "`negative`: -1 does not fit usize"),
+        ("inf", no(gguf.need::<f32>("huge")), "does not fit f32"),
         ("no array", no(gguf.array::<u32>("text")), "expected array, found string"),
         ("element", no(gguf.array::<u32>("ints")), "-1 does not fit u32"),
         ("elements", no(gguf.array::<f32>("ints")), "expected f32, found array of i32"),
@@ -123,8 +123,8 @@ fn lookups_of_the_wrong_type_fail() {
     for (label, error, expected) in rows {
         assert!(error.contains(expected), "{label}: {error}");
     }
-    assert_eq!(gguf.u64("small").unwrap(), 7);
-    assert_eq!(gguf.u64("large").unwrap(), 1 << 40);
+    assert_eq!(gguf.need::<u64>("small").unwrap(), 7);
+    assert_eq!(gguf.need::<u64>("large").unwrap(), 1 << 40);
     assert_eq!(gguf.find::<bool>("none").unwrap(), None);
     assert_eq!(
         gguf.find::<Array<'_>>("ints")
@@ -262,7 +262,11 @@ fn any_part_opens_the_split_model() {
             "{}",
             path.display()
         );
-        assert_eq!(gguf.u32("from").unwrap(), 0, "metadata is the first part's");
+        assert_eq!(
+            gguf.need::<u32>("from").unwrap(),
+            0,
+            "metadata is the first part's"
+        );
         for number in 0..3 {
             let tensor = gguf.tensor(&format!("t{number}")).unwrap();
             assert_eq!((tensor.part, tensor.bytes), (number, [1; 32].as_slice()));

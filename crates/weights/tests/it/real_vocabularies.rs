@@ -34,9 +34,10 @@ fn real_vocabulary_files_are_read() {
             "{label}"
         );
         assert_eq!(gguf.metadata().count(), gguf.metadata_len(), "{label}");
-        let architecture = gguf.str("general.architecture").unwrap();
+        let architecture = gguf.need::<&str>("general.architecture").unwrap();
         assert!(
-            gguf.u32(&format!("{architecture}.block_count")).is_ok(),
+            gguf.need::<u32>(&format!("{architecture}.block_count"))
+                .is_ok(),
             "{label}"
         );
         assert!(

@@ -38,21 +38,23 @@ impl Compiler<'_> {
                 self.wrong.add(path, "must be an object with an `op`");
                 continue;
             };
-            let mut fields = Fields::new(map, &path);
-            if self.compile_flow(op, &mut fields) {
-                fields.finish(self);
+            let mut fields = Fields::new(self, map, &path);
+            if fields.compile_flow(op) {
+                fields.finish();
             }
         }
     }
+}
 
+impl Fields<'_, '_, '_> {
     /// Compiles one step; returns false for an unknown op.
-    fn compile_flow(&mut self, op: &str, f: &mut Fields<'_>) -> bool {
+    fn compile_flow(&mut self, op: &str) -> bool {
         match op {
-            "if" => self.compile_if(f),
-            "while" => self.compile_while(f),
-            "while_batched" => self.compile_window(f),
-            "break" => self.compile_exit(f, op),
-            "continue" => self.compile_exit(f, op),
+            "if" => self.compile_if(),
+            "while" => self.compile_while(),
+            "while_batched" => self.compile_window(),
+            "break" => self.compile_exit(op),
+            "continue" => self.compile_exit(op),
             "return" => {
                 let all = [
                     Kind::Int,
@@ -63,121 +65,126 @@ impl Compiler<'_> {
                     Kind::Tokens,
                     Kind::Tensor,
                 ];
-                let value = f.input_of(self, "value", &all);
-                self.emit_instr(Instr::Return(value), f.path);
+                let value = self.input_of("value", &all);
+                self.c.emit_instr(Instr::Return(value), self.path);
             }
-            op => return self.plain(op, f),
+            op => return self.plain(op),
         }
         true
     }
 
-    fn compile_if(&mut self, f: &mut Fields<'_>) {
-        let condition = f.condition(self);
-        let jump = self.emit_instr(Instr::JumpUnless(condition, 0), f.path);
-        self.nest.push(Nest::Branch);
-        let (then, path) = f.body(self, "then");
-        self.block(then, &path);
-        let (otherwise, path) = f.body(self, "else");
-        let mut end = self.code.len();
+    fn compile_if(&mut self) {
+        let condition = self.condition();
+        let jump = self
+            .c
+            .emit_instr(Instr::JumpUnless(condition, 0), self.path);
+        self.c.nest.push(Nest::Branch);
+        let (then, path) = self.body("then");
+        self.c.block(then, &path);
+        let (otherwise, path) = self.body("else");
+        let mut end = self.c.code.len();
         if !otherwise.is_empty() {
-            let over = self.emit_instr(Instr::Jump(0), f.path);
-            end = self.code.len();
-            self.block(otherwise, &path);
-            self.code[over].instr = Instr::Jump(self.code.len());
+            let over = self.c.emit_instr(Instr::Jump(0), self.path);
+            end = self.c.code.len();
+            self.c.block(otherwise, &path);
+            self.c.code[over].instr = Instr::Jump(self.c.code.len());
         }
-        self.nest.pop();
-        self.code[jump].instr = Instr::JumpUnless(condition, end);
+        self.c.nest.pop();
+        self.c.code[jump].instr = Instr::JumpUnless(condition, end);
     }
 
-    fn compile_while(&mut self, f: &mut Fields<'_>) {
-        let id = self.loops;
-        self.loops += 1;
-        let condition = f.condition(self);
-        let max = f.int_if(self, "max_iterations");
-        self.emit_instr(Instr::Loop(id), f.path);
-        let head = self.emit_instr(Instr::Jump(0), f.path);
-        self.nest.push(Nest::Loop {
+    fn compile_while(&mut self) {
+        let id = self.c.loops;
+        self.c.loops += 1;
+        let condition = self.condition();
+        let max = self.int_if("max_iterations");
+        self.c.emit_instr(Instr::Loop(id), self.path);
+        let head = self.c.emit_instr(Instr::Jump(0), self.path);
+        self.c.nest.push(Nest::Loop {
             head,
             breaks: Vec::new(),
         });
-        let (body, path) = f.body(self, "body");
-        self.block(body, &path);
-        let exit = self.emit_instr(Instr::Jump(head), f.path) + 1;
-        self.code[head].instr = Instr::Again {
+        let (body, path) = self.body("body");
+        self.c.block(body, &path);
+        let exit = self.c.emit_instr(Instr::Jump(head), self.path) + 1;
+        self.c.code[head].instr = Instr::Again {
             id,
             condition,
             max,
             exit,
         };
-        if let Some(Nest::Loop { breaks, .. }) = self.nest.pop() {
+        if let Some(Nest::Loop { breaks, .. }) = self.c.nest.pop() {
             for at in breaks {
-                self.code[at].instr = Instr::Jump(exit);
+                self.c.code[at].instr = Instr::Jump(exit);
             }
         }
     }
 
-    fn compile_window(&mut self, f: &mut Fields<'_>) {
-        let within = self.nest.iter().any(|n| matches!(n, Nest::Window { .. }));
+    fn compile_window(&mut self) {
+        let within = self.c.nest.iter().any(|n| matches!(n, Nest::Window { .. }));
         if within {
-            self.wrong
-                .add(f.path, "lies in another while_batched; use while inside");
+            self.c
+                .wrong
+                .add(self.path, "lies in another while_batched; use while inside");
         }
-        let condition = f.condition(self);
+        let condition = self.condition();
         let spec = WindowSpec {
             condition,
-            max: f.int_if(self, "max_iterations"),
-            batch: f.int(self, "batch_size", 1),
-            token: f.output(self, "token_var", Kind::Int),
-            channel: self.out_channel(f, "stream_channel"),
-            ahead: f.flag(self, "stream_async_poll", false),
-            interval_us: f.int(self, "stream_poll_interval_us", 200),
-            out: f.output(self, "output_tokens", Kind::Tokens),
-            eos: f.int_if(self, "eos_token"),
+            max: self.int_if("max_iterations"),
+            batch: self.int("batch_size", 1),
+            token: self.output("token_var", Kind::Int),
+            channel: self.out_channel("stream_channel"),
+            ahead: self.flag("stream_async_poll", false),
+            interval_us: self.int("stream_poll_interval_us", 200),
+            out: self.output("output_tokens", Kind::Tokens),
+            eos: self.int_if("eos_token"),
         };
-        self.emit_instr(Instr::Window(Box::new(spec)), f.path);
-        let head = self.emit_instr(Instr::Jump(0), f.path);
-        self.nest.push(Nest::Window {
+        self.c.emit_instr(Instr::Window(Box::new(spec)), self.path);
+        let head = self.c.emit_instr(Instr::Jump(0), self.path);
+        self.c.nest.push(Nest::Window {
             head,
             nexts: Vec::new(),
         });
-        let (body, path) = f.body(self, "body");
-        self.block(body, &path);
-        let next = self.emit_instr(Instr::WindowNext { head }, f.path);
-        self.code[head].instr = Instr::WindowHead { exit: next + 1 };
-        if let Some(Nest::Window { nexts, .. }) = self.nest.pop() {
+        let (body, path) = self.body("body");
+        self.c.block(body, &path);
+        let next = self.c.emit_instr(Instr::WindowNext { head }, self.path);
+        self.c.code[head].instr = Instr::WindowHead { exit: next + 1 };
+        if let Some(Nest::Window { nexts, .. }) = self.c.nest.pop() {
             for at in nexts {
-                self.code[at].instr = Instr::Jump(next);
+                self.c.code[at].instr = Instr::Jump(next);
             }
         }
     }
 
     /// A channel that the program writes to.
-    pub(super) fn out_channel(&mut self, f: &mut Fields<'_>, name: &'static str) -> Option<Slot> {
-        let slot = f.input_of(self, name, &[Kind::Channel])?;
-        self.directed(f, name, slot, Direction::Out);
+    pub(super) fn out_channel(&mut self, name: &'static str) -> Option<Slot> {
+        let slot = self.input_of(name, &[Kind::Channel])?;
+        self.directed(name, slot, Direction::Out);
         Some(slot)
     }
 
-    pub(super) fn directed(&mut self, f: &Fields<'_>, name: &str, slot: Slot, way: Direction) {
-        if !self.set_direction(slot, way) {
+    pub(super) fn directed(&mut self, name: &str, slot: Slot, way: Direction) {
+        if !self.c.set_direction(slot, way) {
             let what = "is written and read by the program; a channel has its other end outside";
-            self.wrong.add(f.at(name), what);
+            self.wrong(name, what);
         }
     }
 
-    fn compile_exit(&mut self, f: &Fields<'_>, op: &str) {
-        let around = self.nest.iter().rposition(|n| !matches!(n, Nest::Branch));
+    fn compile_exit(&mut self, op: &str) {
+        let around = self.c.nest.iter().rposition(|n| !matches!(n, Nest::Branch));
         let Some(around) = around else {
-            self.wrong.add(f.path, format!("`{op}` outside of a loop"));
+            self.c
+                .wrong
+                .add(self.path, format!("`{op}` outside of a loop"));
             return;
         };
-        let instr = match (&self.nest[around], op) {
+        let instr = match (&self.c.nest[around], op) {
             (Nest::Loop { head, .. }, "continue") => Instr::Jump(*head),
             (Nest::Window { head, .. }, "break") => Instr::WindowBreak { head: *head },
             _ => Instr::Jump(0),
         };
-        let at = self.emit_instr(instr, f.path);
-        match (&mut self.nest[around], op) {
+        let at = self.c.emit_instr(instr, self.path);
+        match (&mut self.c.nest[around], op) {
             (Nest::Loop { breaks, .. }, "break") => breaks.push(at),
             (Nest::Window { nexts, .. }, "continue") => nexts.push(at),
             _ => {}

@@ -43,7 +43,7 @@ fn of_ollama(name: &str) -> Vec<u8> {
     let vision = Gguf::from_bytes(golden(name).file("mmproj.gguf")).unwrap();
     let family = name;
     let keys = |out: &mut GgufWriter| {
-        let number = |key: &str| vision.u32(&format!("clip.vision.{key}")).unwrap();
+        let number = |key: &str| vision.need::<u32>(&format!("clip.vision.{key}")).unwrap();
         for key in [
             "block_count",
             "embedding_length",

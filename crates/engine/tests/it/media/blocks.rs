@@ -1,10 +1,11 @@
 //! Images whose rows see each other: the pass over them, in units next to other sequences.
 
-use super::{Part, alone, bench_of, encoder, image, model, question, read, request};
+use super::{
+    Part, alone, bench_of, encoder, image, losing_device_at, model, question, read, request,
+};
 use crate::support::{Asked, Bench, quiet_expected_panics};
 use engine::EngineConfig;
 use engine::fake::{EncoderLog, FakeEncoderConfig, FakeModel, Fault, FaultAt, FaultKind, LateLog};
-use model::DeviceFault;
 use std::time::Duration;
 use stream::{End, FailCode};
 
@@ -281,18 +282,11 @@ fn failed_device_costs_no_token_of_a_block() {
     let wanted = alone(&blocks_of(3), &parts, &|_| {});
     for ahead in [false, true] {
         for call in 0..15 {
-            let mut config = model();
-            config.faults = vec![Fault {
-                at: FaultAt::Call(call),
-                kind: FaultKind::Device(DeviceFault::Lost),
-            }];
-            let faulty = FakeModel::new(config);
-            let faulty = if ahead {
-                faulty.late(LateLog::default())
-            } else {
-                faulty
-            };
-            let mut bench = bench_of(faulty, &blocks_of(3), EngineConfig::default());
+            let mut bench = bench_of(
+                losing_device_at(call, ahead),
+                &blocks_of(3),
+                EngineConfig::default(),
+            );
             let mut asked = bench.ask(request(&bench, &parts, 8), 1);
             bench.run();
             assert_eq!(read(&mut asked).0, wanted, "call {call}, ahead: {ahead}");

@@ -1,10 +1,11 @@
 //! Encodings that fail, and the ends of their requests and of the other ones.
 
-use super::{Part, alone, bench, bench_of, encoder, image, model, question, read, request};
+use super::{
+    Part, alone, bench, bench_of, encoder, image, losing_device_at, model, question, read, request,
+};
 use crate::support::{Bench, quiet_expected_panics};
-use engine::fake::{EncodeFault, FakeInput, FakeModel, Fault, FaultAt, FaultKind, LateLog};
+use engine::fake::{EncodeFault, FakeInput, FakeModel, LateLog};
 use engine::{EngineConfig, Request};
-use model::DeviceFault;
 use std::sync::Arc;
 use stream::{End, FailCode};
 
@@ -71,22 +72,11 @@ fn failed_device_costs_no_token_of_a_prompt_with_images() {
     let wanted = alone(&encoder, &parts, &|_| {});
     for ahead in [false, true] {
         for call in 0..12 {
-            let mut config = model();
-            config.faults = vec![Fault {
-                at: FaultAt::Call(call),
-                kind: FaultKind::Device(DeviceFault::Lost),
-            }];
-            let faulty = FakeModel::new(config);
-            let faulty = if ahead {
-                faulty.late(LateLog::default())
-            } else {
-                faulty
-            };
             let settings = EngineConfig {
                 step_tokens: 10,
                 ..EngineConfig::default()
             };
-            let mut bench = bench_of(faulty, &encoder, settings);
+            let mut bench = bench_of(losing_device_at(call, ahead), &encoder, settings);
             let mut asked = bench.ask(request(&bench, &parts, 8), 1);
             bench.run();
             assert_eq!(read(&mut asked).0, wanted, "call {call}, ahead: {ahead}");

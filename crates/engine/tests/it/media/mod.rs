@@ -6,9 +6,12 @@ mod ends;
 mod pages;
 
 use crate::support::{Answer, Asked, Bench, Random};
-use engine::fake::{EncoderLog, FakeConfig, FakeEncoderConfig, FakeInput, FakeModel, LateLog};
+use engine::fake::{
+    EncoderLog, FakeConfig, FakeEncoderConfig, FakeInput, FakeModel, Fault, FaultAt, FaultKind,
+    LateLog,
+};
 use engine::{CacheSalt, EngineConfig, MediaInput, Request, SamplingParams, Speculation, Terms};
-use model::Dims;
+use model::{DeviceFault, Dims};
 use std::sync::Arc;
 use std::time::Duration;
 use stream::End;
@@ -108,6 +111,21 @@ fn model() -> FakeConfig {
         },
         tokens: 1..60,
         ..FakeConfig::default()
+    }
+}
+
+/// Loses its device at this call.
+fn losing_device_at(call: u64, ahead: bool) -> FakeModel {
+    let mut config = model();
+    config.faults = vec![Fault {
+        at: FaultAt::Call(call),
+        kind: FaultKind::Device(DeviceFault::Lost),
+    }];
+    let model = FakeModel::new(config);
+    if ahead {
+        model.late(LateLog::default())
+    } else {
+        model
     }
 }
 

@@ -1,11 +1,11 @@
 //! Heartbeats of a gateway that does not exist, as an engine's machine may publish them: no caller's key reaches the address
 //! that they name, and what answers there is not believed.
 
-use super::conversation::SETTINGS;
+use super::limits_of_keys::key_of_alice;
 use super::nats_server;
 use super::processes::{Cluster, address, json};
 use super::raw_nats::RawNats;
-use crate::support::{Folder, Serving, millrace, stdout};
+use crate::support::{Folder, Serving};
 use serde_json::{Value, json as value};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -118,20 +118,8 @@ fn forged_gateway_gets_no_key_and_is_not_believed() {
         return;
     };
     let folder = Folder::new("cluster-forged");
-    let file: &str = folder.0.join("keys.yaml").display().to_string().leak();
-    let args = [
-        "keys",
-        "--file",
-        file,
-        "new",
-        "alice",
-        "--scope",
-        "inference",
-    ];
-    let made = millrace(&[&args[..], &["--scope", "admin", "--scope", "metrics"]].concat());
-    let secret = stdout(&made).trim().to_owned();
+    let (settings, secret) = key_of_alice(&folder, &["--scope", "metrics"]);
     let key = format!("authorization: Bearer {secret}\r\n");
-    let settings = [&SETTINGS[..], &[("MILLRACE_KEYS_FILE", file)]].concat();
     let mut cluster = Cluster::new(program, "cluster-forged", "", &settings);
     cluster.start_engines(1);
     let gateways = [cluster.start_gateway(), cluster.start_gateway()];

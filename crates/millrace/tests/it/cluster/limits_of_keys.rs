@@ -12,6 +12,20 @@ use testing::wait::wait_until;
 
 const REQUESTS_PER_MIN: u32 = 40;
 const BODY: &str = r#"{"prompt": "A", "max_tokens": 1}"#;
+
+/// The settings of a cluster with one key, for generation and for administration, and the key.
+pub(super) fn key_of_alice(
+    folder: &Folder,
+    more: &[&str],
+) -> (Vec<(&'static str, &'static str)>, String) {
+    let file: &str = folder.0.join("keys.yaml").display().to_string().leak();
+    let args = ["keys", "--file", file, "new", "alice"];
+    let scopes = ["--scope", "inference", "--scope", "admin"];
+    let made = millrace(&[&args[..], &scopes, more].concat());
+    let settings = [&SETTINGS[..], &[("MILLRACE_KEYS_FILE", file)]].concat();
+    (settings, stdout(&made).trim().to_owned())
+}
+
 /// Waits until the gateways know of each other.
 fn wait_for_each_other(gateways: [&Serving; 2], key: &str) {
     wait_until("the gateways hear each other", || {
@@ -31,23 +45,9 @@ fn limit_of_a_key_holds_over_two_gateways() {
         return;
     };
     let folder = Folder::new("cluster-keys");
-    let file: &str = folder.0.join("keys.yaml").display().to_string().leak();
     let limit = REQUESTS_PER_MIN.to_string();
-    let made = millrace(&[
-        "keys",
-        "--file",
-        file,
-        "new",
-        "alice",
-        "--scope",
-        "inference",
-        "--scope",
-        "admin",
-        "--requests-per-min",
-        &limit,
-    ]);
-    let field = format!("authorization: Bearer {}\r\n", stdout(&made).trim());
-    let settings = [&SETTINGS[..], &[("MILLRACE_KEYS_FILE", file)]].concat();
+    let (settings, secret) = key_of_alice(&folder, &["--requests-per-min", &limit]);
+    let field = format!("authorization: Bearer {secret}\r\n");
     let mut cluster = Cluster::new(program, "cluster-limits", "", &settings);
     cluster.start_engines(1);
     let gateways = [cluster.start_gateway(), cluster.start_gateway()];
@@ -79,22 +79,8 @@ fn concurrent_streams_of_a_key_are_divided_by_the_gateways() {
         return;
     };
     let folder = Folder::new("cluster-concurrent");
-    let file: &str = folder.0.join("keys.yaml").display().to_string().leak();
-    let made = millrace(&[
-        "keys",
-        "--file",
-        file,
-        "new",
-        "alice",
-        "--scope",
-        "inference",
-        "--scope",
-        "admin",
-        "--concurrent-streams",
-        "2",
-    ]);
-    let key = format!("authorization: Bearer {}\r\n", stdout(&made).trim());
-    let settings = [&SETTINGS[..], &[("MILLRACE_KEYS_FILE", file)]].concat();
+    let (settings, secret) = key_of_alice(&folder, &["--concurrent-streams", "2"]);
+    let key = format!("authorization: Bearer {secret}\r\n");
     let mut cluster = Cluster::new(program, "cluster-concurrent-nats", "", &settings);
     cluster.start_engines(1);
     let [first, second] = [cluster.start_gateway(), cluster.start_gateway()];

@@ -42,23 +42,23 @@ impl Rig {
         }
     }
 
-    fn vars(&self) -> Vec<(&'static str, String)> {
-        vec![
+    fn vars(&self) -> [(&'static str, String); 2] {
+        let directories = json!([self.folder.0]).to_string();
+        [
             ("HF_ENDPOINT", self.hub.url()),
-            (
-                "MILLRACE_MODELS_DIRECTORIES",
-                json!([self.folder.0]).to_string(),
-            ),
+            ("MILLRACE_MODELS_DIRECTORIES", directories),
         ]
     }
 
+    /// Runs a command with the hub and the folder, and with further variables.
+    fn run(&self, args: &[&str], more: &[(&str, &str)]) -> Output {
+        let mut program = crate::support::command(args);
+        program.envs(self.vars()).envs(more.iter().copied());
+        program.output().unwrap()
+    }
+
     fn pull(&self, name: &str) -> Output {
-        let vars = self.vars();
-        let vars: Vec<_> = vars
-            .iter()
-            .map(|(name, value)| (*name, value.as_str()))
-            .collect();
-        millrace_with(&["pull", name], &vars)
+        self.run(&["pull", name], &[])
     }
 
     fn target(&self) -> PathBuf {
@@ -151,9 +151,8 @@ fn killed_pull_resumes() {
         let cut = 1 + draw(&mut seed, rig.bytes.len() - 1);
         rig.hub
             .with(|manners| (manners.cuts, manners.holds) = ([cut].into(), true));
-        let vars = rig.vars();
         let mut child = crate::support::command(&["pull", "org/repo"])
-            .envs(vars.iter().map(|(name, value)| (name, value)))
+            .envs(rig.vars())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -265,13 +264,7 @@ fn token_is_sent_to_the_hub_only() {
         ..Manners::default()
     };
     let rig = Rig::start("token", manners);
-    let mut vars = rig.vars();
-    vars.push(("HF_TOKEN", "hf_secret".to_owned()));
-    let vars: Vec<_> = vars
-        .iter()
-        .map(|(name, value)| (*name, value.as_str()))
-        .collect();
-    stdout(&millrace_with(&["pull", "org/repo"], &vars));
+    stdout(&rig.run(&["pull", "org/repo"], &[("HF_TOKEN", "hf_secret")]));
     rig.expect_whole();
     let elsewhere = Asked {
         offset: 0,
@@ -413,11 +406,7 @@ fn control_characters_of_file_names_reach_no_terminal() {
     }
     // Nor those of a file that is there.
     std::fs::write(rig.folder.0.join(format!("{escape}.gguf")), &rig.bytes).unwrap();
-    let vars = rig.vars();
-    let listed = stdout(&millrace_with(
-        &["list"],
-        &[("MILLRACE_MODELS_DIRECTORIES", &vars[1].1)],
-    ));
+    let listed = stdout(&rig.run(&["list"], &[]));
     assert!(
         listed.contains("\\u{1b}]0;owned\\u{7}") && !listed.contains('\u{1b}'),
         "{listed:?}"
@@ -429,19 +418,7 @@ fn model_that_is_present_needs_no_hub() {
     let rig = Rig::start("present", Manners::default());
     let name = "hf.co/org/repo:Q8_0";
     stdout(&rig.pull(name));
-    let mut vars = rig.vars();
-    let mut run = |args: &[&str], more: &[(&'static str, &str)]| {
-        vars.truncate(2);
-        vars.extend(
-            more.iter()
-                .map(|(name, value)| (*name, (*value).to_owned())),
-        );
-        let vars: Vec<_> = vars
-            .iter()
-            .map(|(name, value)| (*name, value.as_str()))
-            .collect();
-        millrace_with(args, &vars)
-    };
+    let run = |args: &[&str], more: &[(&str, &str)]| rig.run(args, more);
     // A hub that answers nothing, one that is down, and none that may be asked.
     rig.hub
         .with(|manners| manners.status = Some("503 Service Unavailable"));
@@ -475,12 +452,7 @@ fn revision_has_a_folder_and_a_name_of_its_own() {
     stdout(&rig.pull("hf.co/org/repo@v1.0:Q8_0"));
     let pulled = rig.folder.0.join("org/repo@v1.0/Tiny-Q8_0.gguf");
     assert!(std::fs::read(pulled).unwrap() == rig.bytes && !rig.target().exists());
-    let vars = rig.vars();
-    let vars: Vec<_> = vars
-        .iter()
-        .map(|(name, value)| (*name, value.as_str()))
-        .collect();
-    let shown = stdout(&millrace_with(&["list"], &vars));
+    let shown = stdout(&rig.run(&["list"], &[]));
     assert!(shown.contains("hf.co/org/repo@v1.0:Q8_0"), "{shown}");
     let absent = words(&rig.pull("org/repo@v2.0"));
     assert!(absent.contains("not found"), "{absent}");
@@ -491,10 +463,7 @@ fn server_pulls_and_then_serves() {
     let rig = Rig::start("served", Manners::default());
     rig.hub.with(|manners| manners.cuts = [777].into());
     let vars = rig.vars();
-    let vars: Vec<_> = vars
-        .iter()
-        .map(|(name, value)| (*name, value.as_str()))
-        .collect();
+    let vars = vars.each_ref().map(|(name, value)| (*name, value.as_str()));
     let serving = Serving::start_with(&["serve", "--bind", "127.0.0.1:0"], &vars, Stdio::null());
     let told = serving.post("/api/pull", r#"{"model":"hf.co/org/repo"}"#);
     assert!(
@@ -565,19 +534,11 @@ fn safetensors_repository_is_pulled_completely() {
     }
     let count = std::fs::read_dir(&home).unwrap().count();
     assert_eq!(count, files.len(), "and nothing else");
-    let vars = rig.vars();
-    let vars: Vec<_> = vars
-        .iter()
-        .map(|(name, value)| (*name, value.as_str()))
-        .collect();
     let rest = ["A", "-n", "3", "--temperature", "0"];
     let named = [&["run", "--model", "org/repo"][..], &rest].concat();
     let path = saved.folder.display().to_string();
     let alone = [&["run", "--model", &path][..], &rest].concat();
-    assert_eq!(
-        stdout(&millrace_with(&named, &vars)),
-        stdout(&millrace(&alone))
-    );
+    assert_eq!(stdout(&rig.run(&named, &[])), stdout(&millrace(&alone)));
     std::fs::write(home.join("config.json"), b"{}").unwrap();
     let fetched = rig.offsets().len();
     stdout(&rig.pull("org/repo"));

@@ -24,7 +24,7 @@ pub(crate) fn both() -> (Saved, Vec<u8>) {
     let bytes = Case::parse(LINE).unwrap().spec.to_bytes().unwrap();
     let saved = Saved::of(LINE, 2);
     let gguf = Gguf::from_bytes(bytes.clone()).unwrap();
-    let template = gguf.str("tokenizer.chat_template").unwrap();
+    let template = gguf.need::<&str>("tokenizer.chat_template").unwrap();
     let config = json!({"bos_token": "<|bos|>", "eos_token": {"content": "<|eos|>"}, "chat_template": template});
     saved.put("tokenizer.json", tokenizer(&gguf).to_string().as_bytes());
     saved.put("tokenizer_config.json", config.to_string().as_bytes());

@@ -176,14 +176,14 @@ fn each_detection_sign_is_needed() {
     assert_eq!(each_decides(&THOUGHTS_OF_GRANITE, &granite), [""; 0]);
     assert_eq!(each_decides(&OF_TOKENS, &tokens), [""; 0]);
     assert_eq!(each_decides(&THOUGHTS_OF_TOKENS, &tokens), [""; 0]);
-    for family in ToolFamily::NAMES.map(|(_, family)| family) {
+    for (_, family) in ToolFamily::all() {
         assert!(
             TEMPLATES.iter().any(|row| row.2 == family),
             "{}",
             family.name()
         );
     }
-    for family in ReasoningFamily::NAMES.map(|(_, family)| family) {
+    for (_, family) in ReasoningFamily::all() {
         assert!(
             TEMPLATES.iter().any(|row| row.3 == family),
             "{}",

@@ -15,7 +15,7 @@ mod tests;
 
 pub use negation::EXCLUDED_CHARS_MAX;
 
-use super::schema_size::{OF_NAMED, OF_SCHEMAS};
+use super::schema_size::{OF_NAMED, OF_SCHEMAS, values_in};
 use negation::complement;
 use serde_json::{Map, Value, json};
 
@@ -129,19 +129,9 @@ impl<'r> SchemaRewriter<'r> {
 
     /// A copy, if one of this size is permitted.
     fn copied(&mut self, value: &Value) -> Option<Value> {
-        self.left = self.left.checked_sub(parts_of(value))?;
+        self.left = self.left.checked_sub(values_in(value))?;
         Some(value.clone())
     }
-}
-
-/// Number of values in a value.
-fn parts_of(value: &Value) -> usize {
-    let inner: usize = match value {
-        Value::Array(items) => items.iter().map(parts_of).sum(),
-        Value::Object(entries) => entries.values().map(parts_of).sum(),
-        _ => 0,
-    };
-    1 + inner
 }
 
 fn draft(root: &Map<String, Value>) -> usize {
@@ -197,7 +187,7 @@ impl SchemaRewriter<'_> {
                 }
                 schema => json!({"allOf": [is_there, self.copied(schema)?]}),
             };
-            self.left = self.left.checked_sub(parts_of(&then))?;
+            self.left = self.left.checked_sub(values_in(&then))?;
             all.push(json!({"anyOf": [without(name), then]}));
         }
         Some(all)

@@ -1,7 +1,7 @@
 //! The rewritten schema and the original have the same valid values.
 
 use super::negation::{EXCLUDED_CHARS_MAX, complement};
-use super::{REWRITTEN_PARTS_MAX, parts_of, rewritten};
+use super::{REWRITTEN_PARTS_MAX, rewritten, values_in};
 use serde_json::{Map, Value, json};
 
 const REWRITTEN: [&str; 10] = [
@@ -189,7 +189,7 @@ fn copies_are_bounded() {
         |inner, _| json!({"if": inner, "then": inner, "else": inner}),
     );
     let ours = Value::Object(rewritten(&object(&json!({"not": {"not": nested}}))));
-    assert!(parts_of(&ours) <= 8 * REWRITTEN_PARTS_MAX + parts_of(&nested));
+    assert!(values_in(&ours) <= 8 * REWRITTEN_PARTS_MAX + values_in(&nested));
 }
 
 #[test]

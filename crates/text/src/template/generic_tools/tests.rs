@@ -69,7 +69,7 @@ fn read<'t>(family: ToolFamily, pieces: impl IntoIterator<Item = &'t str>) -> Ve
 fn shown_calls_are_parsed() {
     let weather = json!({"city": "Bad \"Ems\"\nsouth", "days": 3});
     let (weather, none) = (weather.as_object().expect("an object"), Map::new());
-    for (name, family) in ToolFamily::NAMES {
+    for (name, family) in ToolFamily::all() {
         if matches!(family, ToolFamily::None | ToolFamily::Harmony) {
             continue;
         }

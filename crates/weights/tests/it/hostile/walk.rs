@@ -12,8 +12,8 @@ pub(crate) fn walk(bytes: Vec<u8>) -> Result<u64, String> {
         assert!(gguf.get(key).is_some(), "{key} is listed and not found");
         seen += value_bytes(value);
         // Only panics matter, not results.
-        _ = gguf.u32(key).map_err(|error| error.to_string());
-        _ = gguf.str(key).map_err(|error| error.to_string());
+        _ = gguf.need::<u32>(key).map_err(|error| error.to_string());
+        _ = gguf.need::<&str>(key).map_err(|error| error.to_string());
         _ = gguf
             .find_array::<f32>(key)
             .map_err(|error| error.to_string());
