@@ -16,6 +16,7 @@ use generate::output::generation_reader::is_good;
 use journal::BlobReference;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stream::{Owner, StreamId};
+use wire::encoder::Collected;
 use wire::openai::stored_completion;
 use wire::protocol::EncoderSettings;
 use wire::responses::output_item;
@@ -283,10 +284,14 @@ impl EndedResponse {
             reasoning_field: terms.reasoning_field,
         };
         let encoding = terms.protocol.encoding(source, terms.framing, settings);
-        let usage = replay::usage(source, answers);
+        let collected = Collected {
+            answers,
+            tokenizer: &started.tokenizer,
+            usage: replay::usage(source, answers),
+        };
         let mut completion = BytesMut::new();
         let encoder = encoding.encoder;
-        encoder.encode_collected(answers, &started.tokenizer, usage, &mut completion);
+        encoder.encode_collected(collected, &mut completion);
         let completion = std::str::from_utf8(&completion).unwrap_or_default();
         let body = stored_completion::add_members(completion, &note.repeated_fields);
         Self {
