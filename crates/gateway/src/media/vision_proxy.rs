@@ -4,11 +4,12 @@
 //! A model with a tower has no proxy, so a proxy's model never needs another: there is no cycle.
 
 use super::vision_server::VisionServer;
+use crate::locks::lock;
 use engine::CacheSalt;
 use generate::images::{ImageBounds, ImagePart, detail_name};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Stands for the user's text in the prompt of the settings.
@@ -128,7 +129,7 @@ struct CachedDescriptions {
 impl DescriptionCache {
     /// The description with this key.
     pub(crate) fn find(&self, key: DescriptionKey) -> Option<Arc<str>> {
-        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = lock(&self.0);
         cached.clock += 1;
         let now = cached.clock;
         let (text, used) = cached.texts.get_mut(&key)?;
@@ -138,7 +139,7 @@ impl DescriptionCache {
 
     /// Keeps a description, with at most `entries_max` in all.
     pub(crate) fn keep(&self, key: DescriptionKey, text: Arc<str>, entries_max: usize) {
-        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = lock(&self.0);
         cached.clock += 1;
         let now = cached.clock;
         cached.texts.insert(key, (text, now));

@@ -6,6 +6,7 @@
 
 use super::stored_snapshot::{SNAPSHOT_VERSION, StoredNote, StoredSnapshot};
 use crate::id_generator::IdGenerator;
+use crate::locks::lock;
 use crate::records::DescriptionKind;
 use crate::streams::{ForgottenRecords, StoredBlob, StreamJournal, StreamRecord};
 use bytes::{Bytes, BytesMut};
@@ -14,7 +15,7 @@ use generate::output::choice_reader as replay;
 use generate::output::collected::CollectedAnswer;
 use generate::output::generation_reader::is_good;
 use journal::BlobReference;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use stream::{Owner, StreamId};
 use wire::encoder::Collected;
 use wire::openai::stored_completion;
@@ -213,11 +214,6 @@ impl ResponseRecord {
 pub(crate) fn metadata_bytes(metadata: &Metadata) -> usize {
     let entries = metadata.iter();
     entries.map(|(name, value)| name.len() + value.len()).sum()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics half-way through a change.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A response or chat completion after the end.
