@@ -3,6 +3,7 @@
 
 pub mod bounds;
 mod image_list;
+mod or_reject;
 pub mod recorder;
 
 use self::image_list::ImageList;
@@ -21,6 +22,7 @@ use std::ops::RangeInclusive;
 use std::str::Utf8Error;
 
 pub use bounds::begins_with_number;
+pub use or_reject::OrReject;
 
 /// Limit of fields per object.
 const FIELDS_MAX: usize = 256;
@@ -84,32 +86,6 @@ pub(crate) fn number_in(raw: RawJson<'_>, range: &RangeInclusive<f64>) -> Option
 pub(crate) fn schema_object(raw: RawJson<'_>) -> Option<Value> {
     let object = Some(raw).filter(|raw| json_type(*raw) == JsonType::Object);
     object.and_then(parse_value)
-}
-
-/// A value that a field must have.
-pub trait OrReject: Sized {
-    /// The value; without one, records in `fields` the condition that `field` violates. Both are formatted for an error only.
-    #[must_use]
-    fn or_reject(
-        self,
-        fields: &mut Fields<'_>,
-        field: impl Display,
-        constraint: impl Display,
-    ) -> Self;
-}
-
-impl<T> OrReject for Option<T> {
-    fn or_reject(
-        self,
-        fields: &mut Fields<'_>,
-        field: impl Display,
-        constraint: impl Display,
-    ) -> Self {
-        if self.is_none() {
-            fields.reject(field, constraint);
-        }
-        self
-    }
 }
 
 /// An integer, also in a notation like `5.0`.

@@ -3,7 +3,6 @@
 use super::merged_text::MergedText;
 use super::{Metrics, MetricsSources, families, prometheus_text, snapshot};
 use crate::peers::{ListScope, PassedRequest, PeerCalls, PeerReach};
-use crate::request::request_headers;
 use crate::request_line::RequestLine;
 use crate::response::Rejected;
 use axum::Json;
@@ -125,7 +124,15 @@ pub(crate) async fn show_metrics(
     let headers = &head.headers;
     let query = Query::of(&head.uri)?;
     let scope = ListScope::parse(&query, headers, ListScope::Instance)?;
-    if request_headers::accepts_json(headers) {
+    let json = headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| {
+            accept
+                .split([',', ';'])
+                .any(|kind| kind.trim() == "application/json")
+        });
+    if json {
         if scope == ListScope::Cluster {
             let message = "scope: cluster is there as Prometheus text only (Accept: text/plain)";
             return Err(ApiError::field("scope", "invalid_value", message).into());
