@@ -35,8 +35,7 @@ impl ClusterName {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
-#[serde(into = "String", try_from = "String")]
-pub struct InstanceId(pub u64);
+pub struct InstanceId(#[serde(with = "hex")] pub u64);
 
 impl InstanceId {
     /// A new id, from the system's random numbers.
@@ -58,20 +57,6 @@ impl InstanceId {
     }
 }
 
-impl From<InstanceId> for String {
-    fn from(id: InstanceId) -> Self {
-        id.to_string()
-    }
-}
-
-impl TryFrom<String> for InstanceId {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
 impl fmt::Display for InstanceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
@@ -90,22 +75,7 @@ impl std::str::FromStr for InstanceId {
 /// The id of a cluster, drawn once by its first gateway: tells two clusters apart that use one name by mistake. 16
 /// hexadecimal digits in text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct ClusterId(pub u64);
-
-impl From<ClusterId> for String {
-    fn from(id: ClusterId) -> Self {
-        id.to_string()
-    }
-}
-
-impl TryFrom<String> for ClusterId {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
+pub struct ClusterId(#[serde(with = "hex")] pub u64);
 
 impl fmt::Display for ClusterId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -127,6 +97,25 @@ fn parse_hex(text: &str) -> Option<u64> {
     let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     let is_id = text.len() == 16 && text.bytes().all(is_hex);
     u64::from_str_radix(text, 16).ok().filter(|_| is_id)
+}
+
+/// Numbers of 16 hexadecimal digits in messages.
+mod hex {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "the signature that serde calls"
+    )]
+    pub(super) fn serialize<S: Serializer>(id: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{id:016x}"))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        super::parse_hex(&text).ok_or_else(|| D::Error::custom("no 16 hexadecimal digits"))
+    }
 }
 
 /// The subjects of one cluster.

@@ -530,7 +530,7 @@ impl<'a> InnerHost<'a> {
         epoch: Instant,
     ) -> Self {
         let streams = &*describer.handles.streams;
-        let work = PermitHolder::without_stream(permit, streams.undelivered_streams());
+        let work = PermitHolder::without_stream(permit, &streams.undelivered);
         Self {
             work: Arc::new(work.with_images(Some(images))),
             epoch,

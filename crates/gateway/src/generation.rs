@@ -112,7 +112,7 @@ impl Generation {
     pub fn return_credit(&mut self) {
         let explicit = self.record().terms().explicit_acks;
         // A client whose credit was revoked for missing acknowledgements does not get credit back by reading.
-        let revoke = explicit && self.record().credit_owner().was_revoked();
+        let revoke = explicit && self.record().credit_owner.was_revoked();
         let owns_credit = !revoke && self.subscriber.owns_credit();
         self.meter
             .iter_mut()
@@ -190,7 +190,7 @@ impl StreamFollower {
         }
         let changes = self
             .changes
-            .get_or_insert_with(|| generation.record().transitions().follow_changes());
+            .get_or_insert_with(|| generation.record().transitions.follow_changes());
         match changes.as_mut().poll_next(cx) {
             Poll::Ready(Some(change)) => {
                 self.held = Some(change);

@@ -1,9 +1,10 @@
 //! The names callers gave their jobs.
 
+use crate::locks::lock;
 use generate::error::{ApiError, ErrorKind};
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stream::{Owner, StreamId};
 use wire::shared::job_outcome::JobId;
@@ -47,7 +48,7 @@ impl JobNames {
     ) -> Result<NameClaim<'_>, ApiError> {
         let key = (owner, id);
         let max = self.max.load(Ordering::Relaxed);
-        let mut names = self.lock_names();
+        let mut names = lock(&self.names);
         let taken =
             |key: &OwnedName, id: &Option<StreamId>| id.is_none_or(|id| is_known(key.0, id));
         if names.get(&key).is_some_and(|id| taken(&key, id)) {
@@ -73,17 +74,12 @@ impl JobNames {
 
     /// Takes the name of a job that an earlier process had accepted.
     pub(crate) fn restore_name(&self, owner: Owner, id: JobId, stream: StreamId) {
-        self.lock_names().insert((owner, id), Some(stream));
+        lock(&self.names).insert((owner, id), Some(stream));
     }
 
     /// The stream that is this owner's job of this name.
     pub fn find_stream(&self, owner: Owner, id: &JobId) -> Option<StreamId> {
-        *self.lock_names().get(&(owner, id.clone()))?
-    }
-
-    fn lock_names(&self) -> MutexGuard<'_, HashMap<OwnedName, Option<StreamId>>> {
-        // Nothing panics half-way through a change of the map.
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.names).get(&(owner, id.clone()))?
     }
 }
 
@@ -98,7 +94,7 @@ impl NameClaim<'_> {
     /// The job is this stream.
     pub(crate) fn assign_stream(mut self, id: StreamId) {
         if let Some(key) = self.key.take() {
-            self.names.lock_names().insert(key, Some(id));
+            lock(&self.names.names).insert(key, Some(id));
         }
     }
 }
@@ -110,7 +106,7 @@ fn names_max(streams_max: usize) -> usize {
 impl Drop for NameClaim<'_> {
     fn drop(&mut self) {
         if let Some(key) = &self.key {
-            self.names.lock_names().remove(key);
+            lock(&self.names.names).remove(key);
         }
     }
 }

@@ -33,6 +33,7 @@ pub mod keys;
 pub mod lifecycle;
 pub mod lifetime_stats;
 pub mod limits;
+mod locks;
 pub mod media;
 pub mod metrics;
 pub mod models;

@@ -496,7 +496,7 @@ impl<'a> StreamHost<'a> {
         streams: &'a StreamRegistry,
         record: &Arc<StreamRecord>,
     ) -> Self {
-        let undelivered = streams.undelivered_streams();
+        let undelivered = &streams.undelivered;
         Self {
             record: Arc::clone(record),
             streams,
@@ -509,7 +509,7 @@ impl<'a> StreamHost<'a> {
 
 impl SubmissionHost for StreamHost<'_> {
     fn progress(&self, prompt: usize) -> Progress {
-        Progress::followed(self.record.transitions().engine_follower(prompt))
+        Progress::followed(self.record.transitions.engine_follower(prompt))
     }
 
     fn permits(&self, progress: &Arc<Progress>) -> Option<Box<dyn SequencePermits>> {
@@ -525,7 +525,7 @@ impl SubmissionHost for StreamHost<'_> {
     }
 
     fn set_requests(&self, count: usize) {
-        self.record.transitions().set_requests(count);
+        self.record.transitions.set_requests(count);
     }
 }
 

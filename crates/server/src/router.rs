@@ -2,9 +2,11 @@
 
 use crate::access::authentication::{self, Authentication};
 use crate::app::App;
+use crate::embeddings::ollama::embed_texts;
 use crate::realtime::handshake;
 use crate::request::{foreign_id, foreign_stream, paths};
 use crate::response::{self, Rejected};
+use crate::routes::generation::generate;
 use crate::routes::{
     cluster, completion_list, durable_streams, generation, jobs, llama_cpp, models, ollama, page,
     responses, stream_feed, stream_list, streams, vocabulary, webhooks, workflows,
@@ -17,6 +19,8 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, any, delete, get, post};
 use generate::error::{ApiError, ErrorKind};
 use std::sync::Arc;
+use wire::embeddings_request::EmbedRoute;
+use wire::protocol::Protocol;
 
 /// One path of the server.
 pub(crate) struct Route {
@@ -48,11 +52,11 @@ macro_rules! routes {
 /// All routes.
 pub(crate) const ROUTES: &[Route] = routes! {
     "/metrics": get(metrics::show_metrics);
-    "/v1/chat/completions": post(generation::chat_completion) get(completion_list::list_completions);
+    "/v1/chat/completions": post(|responder, request| generate(responder, request, Protocol::Chat)) get(completion_list::list_completions);
     "/v1/chat/completions/{id}": get(completion_list::show_completion) post(completion_list::update_completion)
         delete(completion_list::delete_completion);
     "/v1/chat/completions/{id}/messages": get(completion_list::list_messages);
-    "/v1/completions": post(generation::text_completion);
+    "/v1/completions": post(|responder, request| generate(responder, request, Protocol::Completion));
     "/v1/ai-sdk/chat": post(generation::answer_chat);
     "/v1/ai-sdk/chat/{id}/stream": get(generation::reconnect_chat);
     "/v1/models": get(models::list_models);
@@ -81,25 +85,25 @@ pub(crate) const ROUTES: &[Route] = routes! {
     "/v1/webhooks/deliveries/{id}/redeliver": post(webhooks::redeliver_event);
     "/v1/embeddings": post(embeddings::openai::create_embeddings);
     "/v1/rerank": post(embeddings::rerank::rank_documents);
-    "/api/embed": post(embeddings::ollama::embed_texts);
-    "/api/embeddings": post(embeddings::ollama::embed_one_text);
+    "/api/embed": post(|gateway, caller, scheduling, body| embed_texts(gateway, caller, scheduling, body, EmbedRoute::Embed));
+    "/api/embeddings": post(|gateway, caller, scheduling, body| embed_texts(gateway, caller, scheduling, body, EmbedRoute::Embeddings));
     "/lora-adapters": get(models::list_adapters) post(models::set_scales);
-    "/completion": post(generation::llama_completion);
-    "/infill": post(generation::fill_gap);
+    "/completion": post(|responder, request| generate(responder, request, Protocol::LlamaCompletion));
+    "/infill": post(|responder, request| generate(responder, request, Protocol::Infill));
     "/props": get(llama_cpp::show_props);
     "/slots": get(llama_cpp::list_slots);
-    "/tokenize": post(vocabulary::tokenize_text);
-    "/detokenize": post(vocabulary::detokenize_ids);
-    "/apply-template": post(vocabulary::apply_template);
+    "/tokenize": post(|handles, caller, body| vocabulary::respond(handles, caller, body, vocabulary::parse_tokenize));
+    "/detokenize": post(|handles, caller, body| vocabulary::respond(handles, caller, body, vocabulary::parse_detokenize));
+    "/apply-template": post(|handles, caller, body| vocabulary::respond(handles, caller, body, vocabulary::parse_apply_template));
     "/openapi.json": get(openapi::description);
     "/docs": get(openapi::page);
-    "/v1/messages": post(generation::create_message);
+    "/v1/messages": post(|responder, request| generate(responder, request, Protocol::Messages));
     "/v1/messages/count_tokens": post(generation::count_tokens);
     "/v1/realtime/streams": get(handshake::open_websocket);
     "/": get(page::show_document);
     "/page/{version}/{file}": get(page::show_file);
-    "/api/generate": post(ollama::generation::generate_text);
-    "/api/chat": post(ollama::generation::chat_message);
+    "/api/generate": post(|responder, uri, headers, request| ollama::generation::respond(responder, uri, headers, request, Protocol::OllamaGenerate));
+    "/api/chat": post(|responder, uri, headers, request| ollama::generation::respond(responder, uri, headers, request, Protocol::OllamaChat));
     "/api/version": get(ollama::models::show_version);
     "/api/tags": get(ollama::models::list_models);
     "/api/ps": get(ollama::models::list_running);

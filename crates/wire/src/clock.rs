@@ -2,6 +2,7 @@
 
 use crate::schema::written_as;
 use serde::{Serialize, Serializer};
+use std::fmt::{self, Display};
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -55,12 +56,7 @@ const DAY_S: u64 = 24 * 60 * 60;
 
 /// In UTC, to the millisecond: `2026-01-31T23:59:59.999Z`. Times before 1970 are written as 1970.
 pub fn utc_millis(time: SystemTime) -> String {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, second) = (since.as_secs() / DAY_S, since.as_secs() % DAY_S);
-    let (year, month, day) = civil_date(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let ms = since.subsec_millis();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+    Utc { time, digits: 3 }.to_string()
 }
 
 /// A time in UTC to the nanosecond; serialization allocates nothing.
@@ -71,37 +67,29 @@ written_as!(Nanos => String);
 
 impl Serialize for Nanos {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut text = [0; NANOS_BYTES];
-        write_nanos(self.0, &mut text);
-        serializer.serialize_str(std::str::from_utf8(&text).unwrap_or_default())
+        let (time, digits) = (self.0, 9);
+        serializer.collect_str(&Utc { time, digits })
     }
 }
 
-/// Bytes of a time to the nanosecond.
-const NANOS_BYTES: usize = 30;
+/// A time in UTC with so many digits of the second's fraction, 9 at most.
+struct Utc {
+    time: SystemTime,
+    digits: u32,
+}
 
-fn write_nanos(time: SystemTime, out: &mut [u8; NANOS_BYTES]) {
-    let mut at = 0;
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, second) = (since.as_secs() / DAY_S, since.as_secs() % DAY_S);
-    let (year, month, day) = civil_date(days);
-    for (value, width, after) in [
-        (year, 4, b'-'),
-        (month, 2, b'-'),
-        (day, 2, b'T'),
-        (second / 3600, 2, b':'),
-        (second / 60 % 60, 2, b':'),
-        (second % 60, 2, b'.'),
-        (u64::from(since.subsec_nanos()), 9, b'Z'),
-    ] {
-        let (mut digits, mut rest) = ([b'0'; 9], value);
-        for digit in digits[..width].iter_mut().rev() {
-            *digit += (rest % 10) as u8;
-            rest /= 10;
-        }
-        out[at..at + width].copy_from_slice(&digits[..width]);
-        out[at + width] = after;
-        at += width + 1;
+impl Display for Utc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let since = self.time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (days, second) = (since.as_secs() / DAY_S, since.as_secs() % DAY_S);
+        let (year, month, day) = civil_date(days);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}."
+        )?;
+        let fraction = since.subsec_nanos() / 10_u32.pow(9 - self.digits);
+        write!(f, "{fraction:0digits$}Z", digits = self.digits as usize)
     }
 }
 

@@ -3,9 +3,8 @@
 use crate::base64;
 use crate::fields::bounds::IDS_MAX;
 use crate::fields::recorder::token_id_schema;
-use crate::fields::{self, Fields, JsonType, RawJson};
-use crate::json;
-use bytes::BytesMut;
+use crate::fields::{self, Fields};
+use crate::shared::messages::parse_prompts;
 use generate::request::Prompt;
 use serde_json::{Value, json};
 
@@ -23,40 +22,24 @@ pub(crate) fn is_empty_input(fields: &Fields<'_>, name: &str) -> bool {
 /// Parses a string, a list of strings, token ids, or lists of token ids. Errors are recorded in `fields`. The vocabulary of
 /// the client is not known, so the response's header warns where there are ids.
 pub fn read_inputs(fields: &mut Fields<'_>, name: &str, vocab: usize) -> Vec<Prompt> {
-    let Some(raw) = fields.described(name, || inputs_schema(INPUTS_MAX)) else {
-        fields.reject(name, "is required");
-        return Vec::new();
-    };
-    if let Some(text) = fields::as_text(raw) {
-        return text_input(fields, name, &text).into_iter().collect();
-    }
-    if fields::begins_with_number(raw) {
-        return ids_input(fields, name, raw, vocab).into_iter().collect();
-    }
-    match fields::as_list(raw, usize::MAX).as_deref() {
-        Some([]) | None => fields.reject(
-            name,
-            "must be a string, a list of strings, token ids, or lists of token ids",
-        ),
-        Some(items) if items.len() > INPUTS_MAX => {
-            fields.reject(name, format!("must hold at most {INPUTS_MAX} texts"));
-        }
-        Some(items) => {
-            let read = |(i, item): (usize, &RawJson<'_>)| {
-                let path = format!("{name}[{i}]");
-                if let Some(text) = fields::as_text(*item) {
-                    return text_input(fields, &path, &text);
-                }
-                if fields::json_type(*item) != JsonType::Array {
-                    fields.reject(path, "must be a string or a list of token ids");
+    fields.record(name, || inputs_schema(INPUTS_MAX));
+    parse_prompts(
+        fields,
+        name,
+        (INPUTS_MAX, "texts"),
+        vocab,
+        |fields, path, input| {
+            match &input {
+                Prompt::Text(text) if text.is_empty() => {
+                    fields.reject(path, "must not be empty");
                     return None;
                 }
-                ids_input(fields, &path, *item, vocab)
-            };
-            return items.iter().enumerate().filter_map(read).collect();
-        }
-    }
-    Vec::new()
+                Prompt::Ids(_) => fields.leave_out(path, IDS_WARNING.to_owned()),
+                _ => {}
+            }
+            Some(input)
+        },
+    )
 }
 
 /// The schema of a text or token ids to embed, or of a list of at most `max`.
@@ -77,29 +60,6 @@ pub(crate) fn optional_inputs_schema(max: usize) -> Value {
     json!({"anyOf": [inputs_schema(max), {"enum": ["", null]}, nothing]})
 }
 
-fn text_input(fields: &mut Fields<'_>, path: &str, text: &str) -> Option<Prompt> {
-    if text.is_empty() {
-        fields.reject(path, "must not be empty");
-        return None;
-    }
-    Some(Prompt::Text(text.to_owned()))
-}
-
-fn ids_input(
-    fields: &mut Fields<'_>,
-    path: &str,
-    raw: RawJson<'_>,
-    vocab: usize,
-) -> Option<Prompt> {
-    let ids = fields.ids(path, raw, vocab)?;
-    fields.leave_out(path, IDS_WARNING.to_owned());
-    if ids.is_empty() {
-        fields.reject(path, "must hold at least one token id");
-        return None;
-    }
-    Some(Prompt::Ids(ids))
-}
-
 /// The first `dimensions` entries of a vector, normalized to length 1 if `norm` is set.
 pub fn cut_and_normalize(vector: &[f32], dimensions: Option<usize>, norm: bool) -> Vec<f32> {
     let mut vector = vector[..dimensions.unwrap_or(vector.len()).min(vector.len())].to_vec();
@@ -114,25 +74,10 @@ pub fn cut_and_normalize(vector: &[f32], dimensions: Option<usize>, norm: bool) 
     vector
 }
 
-/// Writes a vector as a JSON list of numbers.
-pub fn write_floats(vector: &[f32], out: &mut BytesMut) {
-    json::raw(out, "[");
-    for (i, &entry) in vector.iter().enumerate() {
-        json::raw(out, if i == 0 { "" } else { "," });
-        json::raw(out, ryu::Buffer::new().format_finite(entry));
-    }
-    json::raw(out, "]");
-}
-
-/// Writes a vector as little-endian f32 in base64, as a JSON string.
-pub fn write_base64(vector: &[f32], out: &mut BytesMut) {
-    let bytes: Vec<u8> = vector
-        .iter()
-        .flat_map(|entry| entry.to_le_bytes())
-        .collect();
-    json::raw(out, "\"");
-    base64::encode(&bytes, out);
-    json::raw(out, "\"");
+/// A vector as little-endian f32 in base64.
+pub fn base64_text(vector: &[f32]) -> String {
+    let bytes = vector.iter().flat_map(|entry| entry.to_le_bytes());
+    base64::encode(&bytes.collect::<Vec<u8>>())
 }
 
 #[cfg(test)]
@@ -154,14 +99,8 @@ mod tests {
     }
 
     #[test]
-    fn written_vector_parses_to_itself() {
-        let vector = [1.0f32, -0.5, 1e-7];
-        let mut out = BytesMut::new();
-        write_floats(&vector, &mut out);
-        assert_eq!(serde_json::from_slice::<Vec<f32>>(&out).unwrap(), vector);
-        out.clear();
-        write_base64(&[1.0, -0.5], &mut out);
+    fn vector_in_base64_is_little_endian() {
         // Python: base64.b64encode(struct.pack("<2f", 1, -0.5)).
-        assert_eq!(&out[..], b"\"AACAPwAAAL8=\"");
+        assert_eq!(base64_text(&[1.0, -0.5]), "AACAPwAAAL8=");
     }
 }

@@ -39,13 +39,7 @@ pub trait Encoder: Send {
     fn replay_event(&mut self, _event: &Event<'_>) {}
 
     /// Writes the body of the non-streaming response.
-    fn encode_collected(
-        &self,
-        answers: &[CollectedAnswer],
-        tokenizer: &Tokenizer,
-        usage: Usage,
-        out: &mut BytesMut,
-    );
+    fn encode_collected(&self, collected: Collected<'_>, out: &mut BytesMut);
 
     /// The error response of a stream that failed before its first frame was sent.
     fn end_error(&self, end: End) -> ApiError {
@@ -56,6 +50,17 @@ pub trait Encoder: Send {
     fn keep_alive(&mut self, out: &mut FrameWriter<'_>) {
         out.write_comment(format_args!("ping"));
     }
+}
+
+/// The complete answers to a request.
+#[derive(Clone, Copy)]
+pub struct Collected<'a> {
+    /// Answer of each choice.
+    pub answers: &'a [CollectedAnswer],
+    /// Tokenizer of the model.
+    pub tokenizer: &'a Tokenizer,
+    /// Token counts of all choices.
+    pub usage: Usage,
 }
 
 /// Writes the events of a waiting request as comments, for protocols without frames for these events.

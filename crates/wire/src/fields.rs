@@ -3,6 +3,7 @@
 
 pub mod bounds;
 mod image_list;
+mod or_reject;
 pub mod recorder;
 
 use self::image_list::ImageList;
@@ -10,17 +11,18 @@ use self::recorder::{FieldRecorder, array_schema, integer_schema, object_schema}
 use crate::field_table::{self, FieldTable};
 use generate::error::{ApiError, Problem};
 use generate::request::IgnoredFields;
-use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::fmt;
+use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 use std::str::Utf8Error;
 
 pub use bounds::begins_with_number;
+pub use or_reject::OrReject;
 
 /// Limit of fields per object.
 const FIELDS_MAX: usize = 256;
@@ -64,6 +66,26 @@ pub(crate) const VALUE_MESSAGE: &str =
 /// Parses a value as a `T`; `None` for a value of another type.
 pub fn parse_value<'a, T: Deserialize<'a>>(raw: RawJson<'a>) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
+}
+
+/// A number in a range, as the engine computes with it.
+pub(crate) fn number_in(raw: RawJson<'_>, range: &RangeInclusive<f64>) -> Option<f32> {
+    let number = Some(raw).filter(|raw| json_type(*raw) == JsonType::Number);
+    let number = number.and_then(parse_value::<f64>);
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the engine computes in f32"
+    )]
+    let number = number
+        .filter(|number| range.contains(number))
+        .map(|number| number as f32);
+    number
+}
+
+/// A JSON Schema that is an object.
+pub(crate) fn schema_object(raw: RawJson<'_>) -> Option<Value> {
+    let object = Some(raw).filter(|raw| json_type(*raw) == JsonType::Object);
+    object.and_then(parse_value)
 }
 
 /// An integer, also in a notation like `5.0`.
@@ -114,14 +136,20 @@ impl<'a> Fields<'a> {
 
     /// The entries of a parsed object as unread fields.
     pub(crate) fn of_object(object: JsonObject<'a>) -> Self {
-        let mut problems = Vec::new();
-        for name in object.repeated_names().take(PROBLEMS_MAX) {
-            problems.push(Problem::new(name, "is given more than once"));
+        let repeated = object.repeated_names().take(PROBLEMS_MAX);
+        let problems = repeated.map(|name| Problem::new(name, "is given more than once"));
+        let problems = problems.collect();
+        Self {
+            problems,
+            ..Self::unread(object)
         }
+    }
+
+    fn unread(object: JsonObject<'a>) -> Self {
         Self {
             object,
             read: Cell::default(),
-            problems,
+            problems: Vec::new(),
             left_out: Vec::new(),
             images: ImageList::default(),
             recorder: None,
@@ -163,13 +191,13 @@ impl<'a> Fields<'a> {
 
     /// Parses token ids below `vocab`; errors are recorded under `path`, which may be a part of a field.
     pub fn ids(&mut self, path: &str, raw: RawJson<'_>, vocab: usize) -> Option<Vec<u32>> {
-        match bounds::parse_ids(path, raw, vocab) {
-            Ok(ids) => Some(ids),
-            Err(problem) => {
-                self.reject(problem.field, problem.constraint);
-                None
-            }
-        }
+        self.take(bounds::parse_ids(path, raw, vocab))
+    }
+
+    /// The value; or records the problem.
+    pub(crate) fn take<T>(&mut self, parsed: Result<T, Problem>) -> Option<T> {
+        let noted = parsed.map_err(|problem| self.reject(problem.field, problem.constraint));
+        noted.ok()
     }
 
     /// Finishes an object.
@@ -185,12 +213,22 @@ impl<'a> Fields<'a> {
     }
 
     /// Records an error: `constraint` is the condition that `field` violates.
-    pub fn reject(&mut self, field: impl Into<String>, constraint: impl Into<String>) {
+    pub fn reject(&mut self, field: impl Display, constraint: impl Display) {
         if self.problems.len() < PROBLEMS_MAX {
-            let problem = Problem::new(field, constraint);
+            let problem = Problem::new(field.to_string(), constraint.to_string());
             let value = self.find_value(&problem.field).and_then(shown_value);
             self.problems.push(Problem { value, ..problem });
         }
+    }
+
+    /// No value, for an error as of [`reject`](Self::reject).
+    pub(crate) fn no_value<T>(
+        &mut self,
+        field: impl Display,
+        constraint: impl Display,
+    ) -> Option<T> {
+        self.reject(field, constraint);
+        None
     }
 
     /// Leaves out the part of a field at `path`, which this server cannot run. The response header of ignored fields has
@@ -253,11 +291,7 @@ impl<'a> Fields<'a> {
     pub fn boolean(&mut self, name: &str) -> Option<bool> {
         self.record(name, || json!({"type": "boolean"}));
         let raw = self.raw(name)?;
-        let value = parse_value(raw);
-        if value.is_none() {
-            self.reject(name, "must be true or false");
-        }
-        value
+        parse_value(raw).or_reject(self, name, "must be true or false")
     }
 
     /// Parses a number in a range.
@@ -267,25 +301,8 @@ impl<'a> Fields<'a> {
             || json!({"type": "number", "minimum": range.start(), "maximum": range.end()}),
         );
         let raw = self.raw(name)?;
-        let value: Option<f64> = if json_type(raw) == JsonType::Number {
-            parse_value(raw)
-        } else {
-            None
-        };
-        match value.filter(|v| range.contains(v)) {
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "the engine computes in f32"
-            )]
-            Some(value) => Some(value as f32),
-            None => {
-                self.reject(
-                    name,
-                    format!("must be a number from {} to {}", range.start(), range.end()),
-                );
-                None
-            }
-        }
+        let constraint = format_args!("must be a number from {} to {}", range.start(), range.end());
+        number_in(raw, &range).or_reject(self, name, constraint)
     }
 
     /// Parses an integer in a range.
@@ -318,25 +335,15 @@ impl<'a> Fields<'a> {
     pub fn string(&mut self, name: &str) -> Option<Cow<'a, str>> {
         self.record(name, || json!({"type": "string"}));
         let raw = self.raw(name)?;
-        let value = as_text(raw);
-        if value.is_none() {
-            self.reject(name, "must be a string");
-        }
-        value
+        as_text(raw).or_reject(self, name, "must be a string")
     }
 
     /// Parses an object field.
     pub fn object(&mut self, name: &str) -> Option<JsonObject<'a>> {
         self.record(name, object_schema);
         let raw = self.raw(name)?;
-        let value = as_object(raw);
-        if value.is_none() {
-            self.reject(
-                name,
-                format!("must be an object of at most {FIELDS_MAX} fields"),
-            );
-        }
-        value
+        let constraint = format_args!("must be an object of at most {FIELDS_MAX} fields");
+        as_object(raw).or_reject(self, name, constraint)
     }
 
     /// Parses the members of the object `name` with `read`; an absent object has no members. Errors are recorded with
@@ -347,12 +354,8 @@ impl<'a> Fields<'a> {
             .unwrap_or_else(|| JsonObject::new(Vec::new()));
         let recorder = self.recorder.as_ref().map(|_| FieldRecorder::default());
         let mut inner = Self {
-            object,
-            read: Cell::default(),
-            problems: Vec::new(),
-            left_out: Vec::new(),
-            images: ImageList::default(),
             recorder,
+            ..Self::unread(object)
         };
         let value = read(&mut inner);
         if let Some(inner) = &inner.recorder {
@@ -497,6 +500,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawJson<'a> {
     }
 }
 
+impl Serialize for RawJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(self.0).unwrap_or(RawValue::NULL);
+        raw.serialize(serializer)
+    }
+}
+
 /// Names and values of an object, in the client's order.
 pub struct JsonObject<'a>(Vec<(Cow<'a, str>, RawJson<'a>)>);
 
@@ -522,6 +532,16 @@ impl<'a> JsonObject<'a> {
             .find(|(n, _)| *n == name)
             .map(|(_, raw)| raw)
             .filter(|raw| json_type(*raw) != JsonType::Null)
+    }
+
+    /// The text of the member `name`; `None` for another type.
+    pub fn text(&self, name: &str) -> Option<Cow<'a, str>> {
+        self.get(name).and_then(as_text)
+    }
+
+    /// The members of the member `name`; `None` for another type.
+    pub fn object(&self, name: &str) -> Option<Self> {
+        self.get(name).and_then(as_object)
     }
 
     /// Names that occur more than once.

@@ -43,15 +43,8 @@ impl Framing {
     /// # Errors
     /// The query names an unknown framing.
     pub fn from_request(headers: &HeaderMap, query: &Query) -> Result<Option<Self>, ApiError> {
-        match query.get("format") {
-            Some("sse") => Ok(Some(Self::Sse)),
-            Some("ndjson") => Ok(Some(Self::Ndjson)),
-            Some(_) => {
-                let error_message = "format: must be sse or ndjson";
-                Err(ApiError::field("format", "invalid_value", error_message))
-            }
-            None => Ok(accepts_events(headers).then_some(Self::Sse)),
-        }
+        let given = query.one_of("format", [("sse", Self::Sse), ("ndjson", Self::Ndjson)])?;
+        Ok(given.or(accepts_events(headers).then_some(Self::Sse)))
     }
 
     /// The framing of a response, given the protocol's default: only NDJSON protocols can switch to server-sent

@@ -25,9 +25,12 @@ pub enum ItemOrder {
 
 /// The requested page of a list: `limit`, `order`, `after`.
 pub struct PageQuery<'q> {
-    limit: usize,
-    order: ItemOrder,
-    after: Option<&'q str>,
+    /// Items on a page.
+    pub limit: usize,
+    /// Order of the items.
+    pub order: ItemOrder,
+    /// The last item of the page before.
+    pub after: Option<&'q str>,
 }
 
 impl<'q> PageQuery<'q> {
@@ -38,35 +41,16 @@ impl<'q> PageQuery<'q> {
     pub fn parse(query: &'q Query, default: ItemOrder) -> Result<Self, ApiError> {
         let limit = query.number("limit", PAGE_MAX)?;
         let limit = limit.and_then(|limit| usize::try_from(limit).ok());
-        let order = match query.get("order") {
-            None => default,
-            Some("desc") => ItemOrder::NewestFirst,
-            Some("asc") => ItemOrder::OldestFirst,
-            Some(_) => {
-                let error_message = "order: must be asc or desc";
-                return Err(ApiError::field("order", "invalid_value", error_message));
-            }
-        };
+        let orders = [
+            ("asc", ItemOrder::OldestFirst),
+            ("desc", ItemOrder::NewestFirst),
+        ];
+        let order = query.one_of("order", orders)?.unwrap_or(default);
         Ok(Self {
             limit: limit.unwrap_or(PAGE).max(1),
             order,
             after: query.get("after"),
         })
-    }
-
-    /// Items on a page.
-    pub fn limit(&self) -> usize {
-        self.limit
-    }
-
-    /// Order of the items.
-    pub fn order(&self) -> ItemOrder {
-        self.order
-    }
-
-    /// The last item of the page before.
-    pub fn after(&self) -> Option<&'q str> {
-        self.after
     }
 
     /// The page of `items`, which are the oldest first. Items that `keep` leaves out are on no page.
@@ -194,6 +178,26 @@ impl Query {
         fields
             .find(|(field, _)| field == name)
             .map(|(_, value)| value.as_str())
+    }
+
+    /// The value whose name is the first value of `name`.
+    ///
+    /// # Errors
+    /// Another name.
+    pub fn one_of<T: Copy, const N: usize>(
+        &self,
+        name: &str,
+        values: [(&str, T); N],
+    ) -> Result<Option<T>, ApiError> {
+        let Some(given) = self.get(name) else {
+            return Ok(None);
+        };
+        let found = values.iter().find(|(value, _)| *value == given);
+        found.map(|(_, value)| Some(*value)).ok_or_else(|| {
+            let names = values.map(|(value, _)| value).join(" or ");
+            let error_message = format!("{name}: must be {names}");
+            ApiError::field(name, "invalid_value", error_message)
+        })
     }
 
     /// Members of an object in the notation `object[member]=value`.

@@ -48,6 +48,37 @@ pub fn to_vec(value: &impl Serialize) -> BytesMut {
     out
 }
 
+/// A value as JSON in a new buffer with room for `bytes` at first; `None` if that takes more than `bytes_max` bytes.
+pub fn to_vec_within(value: &impl Serialize, bytes: usize, bytes_max: usize) -> Option<BytesMut> {
+    let mut out = BytesMut::with_capacity(bytes);
+    let bounded = Bounded {
+        out: &mut out,
+        bytes_max,
+    };
+    let written = serde_json::to_writer(bounded, value);
+    written.is_ok().then_some(out)
+}
+
+/// A buffer that takes a limited number of bytes.
+struct Bounded<'a> {
+    out: &'a mut BytesMut,
+    bytes_max: usize,
+}
+
+impl io::Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.out.len() + bytes.len() > self.bytes_max {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        self.out.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The shortest decimal that differs from every other number of the type.
 pub fn shortest_number(number: f32) -> Value {
     let digits: Option<f64> = number.to_string().parse().ok();
@@ -113,28 +144,6 @@ impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)> + Clone> Serialize f
     }
 }
 
-/// Appends `text` as the contents of a JSON string, without the quotes.
-pub fn write_escaped(out: &mut BytesMut, text: &str) {
-    let bytes = text.as_bytes();
-    let mut from = 0;
-    for (at, &byte) in bytes.iter().enumerate() {
-        if !MUST_ESCAPE[byte as usize] {
-            continue;
-        }
-        out.extend_from_slice(&bytes[from..at]);
-        escape_byte(out, byte);
-        from = at + 1;
-    }
-    out.extend_from_slice(&bytes[from..]);
-}
-
-/// Appends `text` as a JSON string.
-pub fn string(out: &mut BytesMut, text: &str) {
-    out.put_u8(b'"');
-    write_escaped(out, text);
-    out.put_u8(b'"');
-}
-
 /// Appends an integer.
 pub fn integer(out: &mut BytesMut, value: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
@@ -143,39 +152,6 @@ pub fn integer(out: &mut BytesMut, value: u64) {
 /// Appends text without escaping.
 pub fn raw(out: &mut BytesMut, bytes: &str) {
     out.extend_from_slice(bytes.as_bytes());
-}
-
-/// Bytes that must be escaped (RFC 8259, section 7): the quotation mark, the backslash, and control characters.
-const MUST_ESCAPE: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 0x20 {
-        table[byte] = true;
-        byte += 1;
-    }
-    table[b'"' as usize] = true;
-    table[b'\\' as usize] = true;
-    table
-};
-
-const HEX: &[u8; 16] = b"0123456789abcdef";
-
-fn escape_byte(out: &mut BytesMut, byte: u8) {
-    let short = match byte {
-        b'"' => b'"',
-        b'\\' => b'\\',
-        b'\n' => b'n',
-        b'\r' => b'r',
-        b'\t' => b't',
-        0x08 => b'b',
-        0x0c => b'f',
-        _ => {
-            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
-            out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
-            return;
-        }
-    };
-    out.extend_from_slice(&[b'\\', short]);
 }
 
 #[cfg(test)]
@@ -195,7 +171,7 @@ mod tests {
             .map(char::from)
             .chain("é\u{2028}\u{1F600}".chars())
             .collect();
-        let json = written(|out| string(out, &all));
+        let json = written(|out| write(&all, out));
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), all);
         assert!(
             json.bytes().all(|b| b >= 0x20),
@@ -236,7 +212,7 @@ mod tests {
     proptest! {
         #[test]
         fn escaped_text_parses_to_itself(text in any::<String>()) {
-            let json = written(|out| string(out, &text));
+            let json = written(|out| write(&text, out));
             prop_assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
         }
     }

@@ -1,7 +1,7 @@
 //! Commands of a client over the WebSocket.
 
 use crate::control_request::{ControlRequest, INDEX_MESSAGE};
-use crate::fields::{Fields, RawJson};
+use crate::fields::{Fields, OrReject, RawJson};
 use crate::protocol::Protocol;
 use generate::error::{ApiError, Problem};
 use std::borrow::Cow;
@@ -104,11 +104,10 @@ pub fn parse_message(text: &str) -> ClientMessage<'_> {
     };
     let request = fields.string("request");
     let request = match request {
-        Some(text) if text.len() > REQUEST_BYTES_MAX => {
-            let error_message = format!("must be at most {REQUEST_BYTES_MAX} bytes");
-            fields.reject("request", error_message);
-            None
-        }
+        Some(text) if text.len() > REQUEST_BYTES_MAX => fields.no_value(
+            "request",
+            format_args!("must be at most {REQUEST_BYTES_MAX} bytes"),
+        ),
         request => request,
     };
     let stream = fields.string("stream");
@@ -150,10 +149,7 @@ fn parse_command<'a>(fields: &mut Fields<'a>, has_stream: bool) -> Option<Comman
         "resume" => Some(Command::Resume),
         "cancel" => Some(Command::Cancel),
         "detach" => Some(Command::Detach),
-        _ => {
-            fields.reject("type", format!("must be {COMMAND_NAMES}"));
-            None
-        }
+        _ => fields.no_value("type", format_args!("must be {COMMAND_NAMES}")),
     }
 }
 
@@ -176,13 +172,11 @@ fn open_command<'a>(fields: &mut Fields<'a>) -> Option<OpenCommand<'a>> {
             false
         }
     };
-    let body = fields.raw("body").map(RawJson::get);
-    if body.is_none() {
-        fields.reject(
-            "body",
-            "is required: the body of a request to the dialect's route",
-        );
-    }
+    let body = fields.raw("body").map(RawJson::get).or_reject(
+        fields,
+        "body",
+        "is required: the body of a request to the dialect's route",
+    );
     Some(OpenCommand {
         protocol: protocol?,
         body: body?,

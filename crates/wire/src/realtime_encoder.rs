@@ -1,7 +1,7 @@
 //! Streams over a WebSocket: the encoder. Each event is one message, a JSON object.
 
 use crate::cursor::TerminalMarker;
-use crate::encoder::{Encoder, FrameId, FrameWriter};
+use crate::encoder::{Collected, Encoder, FrameId, FrameWriter};
 use crate::shared::event_parts::{TokenRange, ToolCallEvent};
 use crate::shared::job_outcome::{self, JobError, JobErrorCode, JobOutcome};
 use crate::shared::logprobs::ChatLogprobs;
@@ -9,13 +9,11 @@ use crate::shared::vision_proxy::{ImageProgress, VisionProxyUsage};
 use crate::{clock, json};
 use bytes::BytesMut;
 use generate::error::ApiError;
-use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Delta, DeltaKind, Event, PartOrigin, ToolCall, Usage};
 use generate::stream_source::{Change, StreamSource};
 use serde::Serialize;
 use std::sync::Arc;
 use stream::End;
-use text::Tokenizer;
 
 /// The encoder of one multiplexed stream of a session.
 pub struct RealtimeEncoder {
@@ -319,13 +317,8 @@ impl Encoder for RealtimeEncoder {
     }
 
     /// Writes the last message. A session has no non-streaming responses.
-    fn encode_collected(
-        &self,
-        answers: &[CollectedAnswer],
-        _: &Tokenizer,
-        usage: Usage,
-        out: &mut BytesMut,
-    ) {
+    fn encode_collected(&self, collected: Collected<'_>, out: &mut BytesMut) {
+        let Collected { answers, usage, .. } = collected;
         let end = answers.iter().find_map(|answer| answer.end);
         let reason = self.end_reason(end.unwrap_or(End::Lost));
         json::write(&self.ended_message(reason, usage), out);

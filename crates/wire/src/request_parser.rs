@@ -141,10 +141,7 @@ fn requests_reasoning(fields: &Fields<'_>, name: &str) -> bool {
     };
     let word = |name: &str| {
         let object = fields::as_object(raw)?;
-        object
-            .get(name)
-            .and_then(fields::as_text)
-            .map(Cow::into_owned)
+        object.text(name).map(Cow::into_owned)
     };
     match fields::json_type(raw) {
         JsonType::Bool => raw.get() == "true",

@@ -80,10 +80,7 @@ pub(crate) fn json_schema_format(
             source: GrammarSource::JsonSchema(schema),
             field: field.to_owned(),
         }),
-        None => {
-            fields.reject(field, fields::SCHEMA_MESSAGE);
-            None
-        }
+        None => fields.no_value(field, fields::SCHEMA_MESSAGE),
     }
 }
 
@@ -148,7 +145,7 @@ fn openai_response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
     const NAME: &str = "response_format";
     let format = fields.object(NAME)?;
     let outer_schema = format.get("schema");
-    match format.get("type").and_then(fields::as_text).as_deref() {
+    match format.text("type").as_deref() {
         Some("text") => None,
         Some("json_object") => match outer_schema {
             Some(raw) => json_schema_format(fields, &format!("{NAME}.schema"), raw),
@@ -170,22 +167,16 @@ fn openai_response_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
                     check_strict(fields, parsed, strict)
                 }
                 (None, Some(raw)) => json_schema_format(fields, &format!("{NAME}.schema"), raw),
-                (None, None) => {
-                    fields.reject(
-                        format!("{NAME}.json_schema.schema"),
-                        format!("is required: {}", fields::SCHEMA_MESSAGE),
-                    );
-                    None
-                }
+                (None, None) => fields.no_value(
+                    format_args!("{NAME}.json_schema.schema"),
+                    format_args!("is required: {}", fields::SCHEMA_MESSAGE),
+                ),
             }
         }
-        _ => {
-            fields.reject(
-                format!("{NAME}.type"),
-                "must be one of text, json_object, json_schema",
-            );
-            None
-        }
+        _ => fields.no_value(
+            format_args!("{NAME}.type"),
+            "must be one of text, json_object, json_schema",
+        ),
     }
 }
 
@@ -203,10 +194,7 @@ fn structured_outputs(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
             ("choice", _) => choice_format(fields, &field, raw),
             ("grammar", _) => text_format(fields, &field, raw, GrammarSource::Lark),
             ("json_object", JsonType::Bool) => (raw.get() == "true").then(|| any_object(&field)),
-            ("structural_tag", _) => {
-                fields.reject(field, "is not supported by this server");
-                None
-            }
+            ("structural_tag", _) => fields.no_value(field, "is not supported by this server"),
             // Options of the grammar engine have no effect.
             _ => None,
         });
@@ -229,13 +217,10 @@ fn choice_format(fields: &mut Fields<'_>, field: &str, raw: RawJson<'_>) -> Opti
             source: GrammarSource::Choice(texts),
             field: field.to_owned(),
         }),
-        None => {
-            fields.reject(
-                field,
-                format!("must be a list of 1 to {CHOICES_IN_GRAMMAR_MAX} strings"),
-            );
-            None
-        }
+        None => fields.no_value(
+            field,
+            format_args!("must be a list of 1 to {CHOICES_IN_GRAMMAR_MAX} strings"),
+        ),
     }
 }
 
@@ -250,10 +235,7 @@ fn text_format(
             source: source(text.into_owned()),
             field: field.to_owned(),
         }),
-        None => {
-            fields.reject(field, "must be a string");
-            None
-        }
+        None => fields.no_value(field, "must be a string"),
     }
 }
 

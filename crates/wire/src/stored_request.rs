@@ -5,7 +5,7 @@ mod stored_images;
 
 pub use self::stored_images::{FindImage, IMAGE_LOST, StoredImage, take_images};
 
-use crate::fields::{self, Fields, RawJson};
+use crate::fields::{self, Fields, OrReject, RawJson};
 use generate::error::ApiError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -142,14 +142,10 @@ pub fn parse_metadata(fields: &mut Fields<'_>) -> Metadata {
     };
     let entries = object.entries().take(METADATA_MAX + 1);
     let metadata: Option<Metadata> = entries.map(entry).collect();
-    let metadata = metadata.filter(|_| object.entries().count() <= METADATA_MAX);
-    if metadata.is_none() {
-        let error_message = format!(
+    let metadata = metadata.filter(|_| object.entries().count() <= METADATA_MAX).or_reject(fields, "metadata", format_args!(
             "must be an object of at most {METADATA_MAX} strings of {METADATA_CHARS_MAX} characters, with \
              names of {METADATA_NAME_CHARS_MAX}"
-        );
-        fields.reject("metadata", error_message);
-    }
+        ));
     metadata.unwrap_or_default()
 }
 

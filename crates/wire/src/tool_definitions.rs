@@ -1,6 +1,6 @@
 //! `tools`, `tool_choice` and `parallel_tool_calls` in OpenAI's format.
 
-use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
+use crate::fields::{self, Fields, JsonObject, JsonType, OrReject, RawJson};
 use generate::error::ApiError;
 use generate::tools::{OfferedTool, TOOLS_MAX, ToolChoice, Tools, input_schema, is_tool_name};
 use serde_json::{Map, Value, json};
@@ -47,7 +47,7 @@ pub(crate) fn parse_tools(fields: &mut Fields<'_>) -> Tools {
     let choice = parse_tool_choice(fields, TOOL_CHOICE_MESSAGE, |choice| {
         let tool = choice.get("function").or_else(|| choice.get("custom"));
         let tool = tool.and_then(fields::as_object)?;
-        tool.get("name").and_then(fields::as_text)
+        tool.text("name")
     });
     let tools = choice.of_tools(fields, tools);
     Tools { offered, ..tools }
@@ -158,7 +158,7 @@ pub(crate) fn parse_tool_choice<'a>(
     };
     let object = fields::as_object(raw);
     if let Some(object) = &object
-        && object.get("type").and_then(fields::as_text).as_deref() == Some("allowed_tools")
+        && object.text("type").as_deref() == Some("allowed_tools")
     {
         return parse_allowed_tools(fields, object, named);
     }
@@ -186,7 +186,7 @@ fn parse_allowed_tools<'a>(
     choice: &JsonObject<'a>,
     named: impl Fn(&JsonObject<'a>) -> Option<Cow<'a, str>>,
 ) -> ParsedChoice {
-    let inner = choice.get("allowed_tools").and_then(fields::as_object);
+    let inner = choice.object("allowed_tools");
     let members = inner.as_ref().unwrap_or(choice);
     let choice = match members.get("mode").map(fields::as_text) {
         None => ToolChoice::Auto,
@@ -255,15 +255,14 @@ fn parse_tool(
         fields.reject(path, "must be an object with type and function");
         return None;
     };
-    if tool.get("type").and_then(fields::as_text).as_deref() == Some("custom") {
+    if tool.text("type").as_deref() == Some("custom") {
         return parse_custom(fields, path, &tool, changed);
     }
     expect_type(fields, path, &tool, "function")?;
     let path = format!("{path}.function");
-    let Some(function) = tool.get("function").and_then(fields::as_object) else {
-        fields.reject(path, "must be an object with a name");
-        return None;
-    };
+    let function =
+        tool.object("function")
+            .or_reject(fields, &path, "must be an object with a name")?;
     let name = tool_name(fields, &path, &function);
     for (name, kind, error_message) in [
         ("description", JsonType::String, STRING_MESSAGE),
@@ -275,10 +274,8 @@ fn parse_tool(
             fields.reject(format!("{path}.{name}"), error_message);
         }
     }
-    let Some(mut tool) = fields::parse_value::<Value>(raw) else {
-        fields.reject(path, fields::VALUE_MESSAGE);
-        return None;
-    };
+    let mut tool =
+        fields::parse_value::<Value>(raw).or_reject(fields, path, fields::VALUE_MESSAGE)?;
     // Chat templates read `type`, and not every client sends the field.
     tool["type"] = Value::from("function");
     Some((name?.into_owned(), tool))
@@ -292,10 +289,9 @@ fn parse_custom(
     changed: &mut Vec<OfferedTool>,
 ) -> Option<(String, Value)> {
     let path = format!("{path}.custom");
-    let Some(custom) = tool.get("custom").and_then(fields::as_object) else {
-        fields.reject(path, "must be an object with a name");
-        return None;
-    };
+    let custom = tool
+        .object("custom")
+        .or_reject(fields, &path, "must be an object with a name")?;
     let name = tool_name(fields, &path, &custom)?.into_owned();
     let mut function = custom_function(fields, &path, &custom)?;
     function.insert("name".to_owned(), Value::from(&*name));
@@ -313,13 +309,13 @@ pub(crate) fn custom_function(
     let mut text = description(fields, path, tool)?
         .unwrap_or_default()
         .into_owned();
-    let format = tool.get("format").and_then(fields::as_object);
+    let format = tool.object("format");
     // Chat completions have one object more than the Responses API.
     let inner = format.as_ref().and_then(|format| format.get("grammar"));
     let format = inner.and_then(fields::as_object).or(format);
     let member = |name: &str| {
         let format = format.as_ref()?;
-        format.get(name).and_then(fields::as_text)
+        format.text(name)
     };
     if let Some(grammar) = member("definition") {
         let syntax = member("syntax").unwrap_or(Cow::Borrowed("given"));
@@ -338,12 +334,9 @@ pub(crate) fn tool_name<'a>(
     path: &str,
     tool: &JsonObject<'a>,
 ) -> Option<Cow<'a, str>> {
-    let name = tool.get("name").and_then(fields::as_text);
+    let name = tool.text("name");
     let name = name.filter(|name| is_tool_name(name));
-    if name.is_none() {
-        fields.reject(format!("{path}.name"), TOOL_NAME_MESSAGE);
-    }
-    name
+    name.or_reject(fields, format_args!("{path}.name"), TOOL_NAME_MESSAGE)
 }
 
 /// The description of a tool, if there is one; the outer `None` on errors.
@@ -355,9 +348,7 @@ pub(crate) fn description<'a>(
     let Some(raw) = tool.get("description") else {
         return Some(None);
     };
-    let text = fields::as_text(raw);
-    if text.is_none() {
-        fields.reject(format!("{path}.description"), STRING_MESSAGE);
-    }
+    let text =
+        fields::as_text(raw).or_reject(fields, format_args!("{path}.description"), STRING_MESSAGE);
     text.map(Some)
 }

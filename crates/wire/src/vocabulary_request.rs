@@ -117,10 +117,7 @@ pub fn parse_detokenize(
     );
     let ids = match tokens {
         Some(raw) => fields.ids("tokens", raw, vocab_size),
-        None => {
-            fields.reject("tokens", "is required");
-            None
-        }
+        None => fields.no_value("tokens", "is required"),
     };
     let ids = ids.unwrap_or_default();
     let bytes: usize = ids.iter().map(|&id| token_bytes(id)).sum();

@@ -6,8 +6,6 @@
 //! files       files that requests name                   encoding  bytes of all but heartbeats and tokens, the head of records
 //! ```
 
-use std::fmt;
-
 mod control;
 mod encoding;
 mod files;
@@ -41,24 +39,15 @@ pub const MESSAGE_BYTES_MAX: usize = 960 << 10;
 const VERSION: u8 = 2;
 
 /// Why a message cannot be encoded or read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     /// Written in another version of the encoding.
+    #[error("version {0} of a message, not {VERSION}")]
     Version(u8),
     /// More of these than the bound.
+    #[error("a message has at most {1} {0}")]
     TooMany(&'static str, usize),
     /// Bytes are missing, unknown or left over.
+    #[error("the {0} of a message cannot be read")]
     Malformed(&'static str),
 }
-
-impl fmt::Display for MessageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Version(version) => write!(f, "version {version} of a message, not {VERSION}"),
-            Self::TooMany(field, max) => write!(f, "a message has at most {max} {field}"),
-            Self::Malformed(field) => write!(f, "the {field} of a message cannot be read"),
-        }
-    }
-}
-
-impl std::error::Error for MessageError {}

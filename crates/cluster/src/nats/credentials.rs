@@ -4,7 +4,6 @@ use crate::config::{LoginFiles, TlsFiles};
 use async_nats::ConnectOptions;
 use async_nats::rustls::pki_types::pem::PemObject;
 use async_nats::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -16,19 +15,12 @@ const SECRET_FILE_BYTES_MAX: u64 = 16 << 10;
 const SEED_CHARS: usize = 58;
 
 /// A file that cannot be used, with the setting that names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{setting}: {why}")]
 pub struct CredentialError {
     setting: &'static str,
     why: String,
 }
-
-impl fmt::Display for CredentialError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.setting, self.why)
-    }
-}
-
-impl std::error::Error for CredentialError {}
 
 /// The options with login and TLS of these files.
 ///

@@ -9,7 +9,6 @@ use journal::{
     Record, RecordAddress, RecoveredClaim, RecoveredStream, RemoteRecords, RemoteStream,
     ReplayError, encode_record,
 };
-use std::fmt;
 use std::time::Duration;
 
 /// Attempts while JetStream gives no clear answer.
@@ -130,24 +129,15 @@ pub struct SubjectMessage {
 }
 
 /// Why a stream cannot be claimed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
     /// A message cannot be read, or is of a newer version.
+    #[error("{0}")]
     Message(MessageError),
     /// The records are no stream that this version can read.
+    #[error("{0}")]
     Records(ReplayError),
 }
-
-impl fmt::Display for ClaimError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Message(why) => write!(f, "{why}"),
-            Self::Records(why) => write!(f, "{why}"),
-        }
-    }
-}
-
-impl std::error::Error for ClaimError {}
 
 /// The place after a claim, for the replicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

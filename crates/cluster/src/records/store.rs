@@ -4,7 +4,6 @@
 use crate::messages::{FileDigest, RecordsHead};
 use crate::names::InstanceId;
 use bytes::Bytes;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -109,28 +108,19 @@ pub enum ReplicaState {
 }
 
 /// Why records cannot be stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreProblem {
     /// The NATS server has no JetStream.
+    #[error("JetStream is not enabled at the NATS server (jetstream in its configuration)")]
     NotEnabled,
     /// Everything else, in words for the operator.
+    #[error("{0}")]
     Other(String),
 }
 
 impl StoreProblem {
     pub(super) fn no_answer() -> Self {
         Self::Other("JetStream does not answer".to_owned())
-    }
-}
-
-impl fmt::Display for StoreProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotEnabled => {
-                "JetStream is not enabled at the NATS server (jetstream in its configuration)"
-            }
-            Self::Other(why) => why,
-        })
     }
 }
 

@@ -45,7 +45,8 @@ pub struct KeyLimits {
 }
 
 /// Why a key is invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("key {name:?}: {why}")]
 pub struct KeyProblem {
     /// Which.
     pub name: String,
@@ -114,14 +115,6 @@ fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     (1..=NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(allowed)
 }
-
-impl fmt::Display for KeyProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "key {:?}: {}", self.name, self.why)
-    }
-}
-
-impl std::error::Error for KeyProblem {}
 
 /// The BLAKE3 hash of a key's text. Neither salted nor slow: a key has 256 random bits and cannot be guessed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -14,11 +14,12 @@
 
 use super::{Caller, KeyLimits, PrefixSharing};
 use crate::lifetime_stats::LifetimeStats;
+use crate::locks::lock;
 use engine::{Account, CacheSalt};
 use generate::error::{ApiError, Blame, ErrorKind};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::clock;
 
@@ -104,7 +105,7 @@ impl KeyUsage {
         if streams > max.get() {
             return Err(LimitExceeded::Choices { max, streams });
         }
-        let mut stats = self.lifetime_stats();
+        let mut stats = lock(&self.streams);
         let part = max.get().div_ceil(self.gateways().get());
         let most = match stats.open_count() {
             0 => part.max(streams),
@@ -117,16 +118,14 @@ impl KeyUsage {
 
     /// Counts streams that an earlier process had opened, whatever the limits.
     fn restore_streams(&self, streams: u32, now: Instant) {
-        let counted = self
-            .lifetime_stats()
-            .begin_lives(streams as usize, usize::MAX, now);
+        let counted = lock(&self.streams).begin_lives(streams as usize, usize::MAX, now);
         debug_assert!(counted.is_ok(), "there is no limit");
     }
 
     /// Streams that are open.
     #[cfg(test)]
     pub(crate) fn stream_count(&self) -> usize {
-        self.lifetime_stats().open_count()
+        lock(&self.streams).open_count()
     }
 
     fn rate(&self, per_min: NonZeroU32) -> Rate {
@@ -138,10 +137,6 @@ impl KeyUsage {
         // No other value is published with this one.
         let count = self.gateways.load(Ordering::Relaxed);
         NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN)
-    }
-
-    fn lifetime_stats(&self) -> MutexGuard<'_, LifetimeStats> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn since_epoch(&self, now: Instant) -> u64 {
@@ -292,7 +287,7 @@ impl TokenCharge {
 
 impl Drop for KeyPermit {
     fn drop(&mut self) {
-        let mut lives = self.caller.usage().lifetime_stats();
+        let mut lives = lock(&self.caller.usage().streams);
         lives.end_lives(self.streams as usize, clock::now());
     }
 }

@@ -13,9 +13,10 @@
 //! All functions take `now` as an argument. Only `permit` knows errors: error messages of rejections.
 
 use self::key_usage::KeyUsage;
+use crate::locks::{read, write};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Instant;
 use stream::Owner;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
@@ -93,6 +94,10 @@ impl Keys {
         Arc::new(KeyUsage::new(self.epoch, Arc::clone(&self.gateways)))
     }
 
+    fn entries(&self) -> Arc<[KeyEntry]> {
+        Arc::clone(&read(&self.entries))
+    }
+
     /// Replaces the keys. Running streams keep their permits, and a key that stays in the list keeps the counted
     /// usage. A server that was started without keys stays open: the call changes nothing then.
     ///
@@ -100,7 +105,7 @@ impl Keys {
     /// As for [`Keys::new`]; then the keys stay as they were.
     pub fn replace(&self, keys: &[Key]) -> Result<(), Vec<KeyProblem>> {
         key::check_keys(keys)?;
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = write(&self.entries);
         *entries = keys
             .iter()
             .map(|key| {
@@ -125,7 +130,7 @@ impl Keys {
         if !self.are_required() {
             return String::new();
         }
-        let entries = Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner));
+        let entries = self.entries();
         let mut hashes: Vec<_> = entries.iter().map(|entry| entry.hash.to_hex()).collect();
         hashes.sort_unstable();
         let mut hasher = blake3::Hasher::new();
@@ -138,7 +143,7 @@ impl Keys {
     /// The least of the numbers by which streams name their keys, at most so many, in order: two key files that have keys in
     /// common seldom have other ones.
     pub fn least_owners(&self, count: usize) -> Vec<u64> {
-        let entries = Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner));
+        let entries = self.entries();
         let mut owners: Vec<_> = entries.iter().map(|entry| entry.caller.owner.0).collect();
         owners.sort_unstable();
         owners.truncate(count);
@@ -147,7 +152,7 @@ impl Keys {
 
     /// The name of the key that owns these streams; `None` for a key that was removed, and without keys.
     pub fn name_of(&self, owner: Owner) -> Option<Arc<str>> {
-        let entries = Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner));
+        let entries = self.entries();
         let mut callers = entries.iter().map(|entry| &entry.caller);
         let caller = callers.find(|caller| caller.owner == owner)?;
         Some(Arc::clone(&caller.name))
@@ -159,7 +164,7 @@ impl Keys {
             return Some(anonymous.clone());
         }
         let hash = KeyHash::of(presented?);
-        let entries = Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner));
+        let entries = self.entries();
         // 0: unknown, else the index of the key plus one.
         let mut found = 0_u64;
         for (place, entry) in (1_u64..).zip(entries.iter()) {
@@ -174,7 +179,7 @@ impl Keys {
         if let Some(anonymous) = &self.anonymous {
             return Some(anonymous.clone());
         }
-        let entries = Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner));
+        let entries = self.entries();
         let mut callers = entries.iter().map(|entry| &entry.caller);
         callers.find(|caller| caller.owner == owner).cloned()
     }
@@ -182,7 +187,7 @@ impl Keys {
     /// The permit of streams that an earlier process opened for this owner: never rejected, without limits if the key
     /// was removed.
     pub(crate) fn recovered_permit(&self, owner: Owner, streams: u32) -> KeyPermit {
-        let entries = Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner));
+        let entries = self.entries();
         let listed = entries.iter().map(|entry| &entry.caller);
         let mut callers = self.anonymous.iter().chain(listed);
         let removed = || Caller::without_key(owner, self.new_usage());
@@ -197,7 +202,7 @@ fn one_gateway() -> Arc<AtomicU32> {
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let entries = read(&self.entries);
         let names = entries.iter().map(|entry| &entry.caller.name);
         f.debug_list().entries(names).finish()
     }

@@ -3,6 +3,7 @@
 //! Two threads take jobs from a bounded queue. A job whose request is gone is skipped, and one that runs learns through its
 //! clock that nothing waits for it. Decoding of both together has a bound of bytes.
 
+use crate::locks::lock;
 use generate::error::ApiError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,7 +101,7 @@ impl MediaThreads {
     }
 
     fn send(&self, job: Job) -> Result<(), ApiError> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&self.queue);
         let sender = match &mut *queue {
             Some(sender) => sender,
             none => none.insert(start().map_err(|why| {
@@ -147,7 +148,7 @@ fn start() -> std::io::Result<SyncSender<Job>> {
 /// Runs the next job; false: there will be none.
 fn run_next(receiver: &Mutex<Receiver<Job>>) -> bool {
     let job = {
-        let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
+        let receiver = lock(receiver);
         receiver.recv()
     };
     job.map(|job| job()).is_ok()
@@ -177,7 +178,7 @@ struct DecodeShare<'a> {
 impl DecodeRoom {
     /// Waits until `bytes` are within `max`, or nothing else is decoded.
     fn wait(&self, bytes: u64, max: u64) -> DecodeShare<'_> {
-        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = lock(&self.used);
         let is_full = |used: &mut u64| *used > 0 && used.saturating_add(bytes) > max;
         let used = self.returned.wait_while(used, is_full);
         *used.unwrap_or_else(PoisonError::into_inner) += bytes;
@@ -187,11 +188,7 @@ impl DecodeRoom {
 
 impl Drop for DecodeShare<'_> {
     fn drop(&mut self) {
-        let mut used = self
-            .room
-            .used
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut used = lock(&self.room.used);
         *used -= self.bytes;
         self.room.returned.notify_all();
     }
@@ -257,7 +254,7 @@ mod tests {
             let rejected = loop {
                 let held = Arc::clone(&held);
                 let work = move |_: Elapsed<'_>| {
-                    let held = held.lock().unwrap_or_else(PoisonError::into_inner);
+                    let held = lock(&held);
                     held.recv().map_err(|_| panicked())
                 };
                 let mut run = Box::pin(threads.run((0, 1), work));

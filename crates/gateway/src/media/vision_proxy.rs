@@ -4,11 +4,12 @@
 //! A model with a tower has no proxy, so a proxy's model never needs another: there is no cycle.
 
 use super::vision_server::VisionServer;
+use crate::locks::lock;
 use engine::CacheSalt;
 use generate::images::{ImageBounds, ImagePart, detail_name};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Stands for the user's text in the prompt of the settings.
@@ -127,8 +128,8 @@ struct CachedDescriptions {
 
 impl DescriptionCache {
     /// The description with this key.
-    pub fn find(&self, key: DescriptionKey) -> Option<Arc<str>> {
-        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn find(&self, key: DescriptionKey) -> Option<Arc<str>> {
+        let mut cached = lock(&self.0);
         cached.clock += 1;
         let now = cached.clock;
         let (text, used) = cached.texts.get_mut(&key)?;
@@ -137,8 +138,8 @@ impl DescriptionCache {
     }
 
     /// Keeps a description, with at most `entries_max` in all.
-    pub fn keep(&self, key: DescriptionKey, text: Arc<str>, entries_max: usize) {
-        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn keep(&self, key: DescriptionKey, text: Arc<str>, entries_max: usize) {
+        let mut cached = lock(&self.0);
         cached.clock += 1;
         let now = cached.clock;
         cached.texts.insert(key, (text, now));

@@ -30,16 +30,9 @@ pub struct VisionServer {
 }
 
 /// Why there is no such server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct InvalidServer(&'static str);
-
-impl fmt::Display for InvalidServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for InvalidServer {}
 
 /// Input of a description.
 pub struct DescriptionRequest<'a> {

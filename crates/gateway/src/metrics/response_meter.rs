@@ -158,7 +158,7 @@ impl ResponseMeter {
     /// Metrics of the stream, if this reader's frames count there.
     fn socket_metrics(&self) -> Option<&SocketMetrics> {
         let record = self.record.as_ref().filter(|_| self.owns_credit)?;
-        Some(record.credit_owner().socket_metrics())
+        Some(record.credit_owner.socket_metrics())
     }
 }
 

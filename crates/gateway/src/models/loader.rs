@@ -21,7 +21,6 @@
 use super::{
     LoadProgress, Loading, ModelEntry, ModelFacts, ModelRegistry, ModelState, ServedModel,
 };
-use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -372,28 +371,18 @@ pub enum PullNews<'a> {
 }
 
 /// Why something could not be done to a model. The words name no path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LibraryError {
     /// There is no model of that name.
+    #[error("model '{0}' not found")]
     Unknown(String),
     /// The caller can correct the request.
+    #[error("{0}")]
     Invalid(String),
     /// Another party failed: the hub, the disk.
+    #[error("{0}")]
     Failed(String),
     /// No client waited any more.
+    #[error("the load was cancelled: no request waits for the model")]
     Abandoned,
 }
-
-impl fmt::Display for LibraryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown(name) => write!(f, "model '{name}' not found"),
-            Self::Invalid(why) | Self::Failed(why) => f.write_str(why),
-            Self::Abandoned => {
-                f.write_str("the load was cancelled: no request waits for the model")
-            }
-        }
-    }
-}
-
-impl std::error::Error for LibraryError {}

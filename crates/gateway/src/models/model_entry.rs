@@ -8,12 +8,13 @@
 
 use super::{LoadProgress, LoadedModel, ModelKeepAlive, ModelRegistry, ServedModel};
 use crate::limits::{GatewayLimits, LiveLimits};
+use crate::locks::lock;
 use admission::{Admission, AdmissionBounds, ResourceEstimator};
 use generate::constraint::compiler::ConstraintCompiler;
 use generate::error::{ApiError, Blame, ErrorKind};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use wire::clock;
@@ -201,7 +202,7 @@ impl ModelEntry {
         };
         match &state {
             ModelState::Ready(serving) => {
-                self.lock_residency().last_used = clock::now();
+                lock(&self.stay).last_used = clock::now();
                 let absence = serving.model.engine_absence.as_ref();
                 match absence.and_then(|absence| absence()) {
                     None => Ok(Arc::clone(serving)),
@@ -239,12 +240,12 @@ impl ModelEntry {
             Some(_) => ModelKeepAlive::from(self.limits.now().models.idle),
             None => ModelKeepAlive::Forever,
         };
-        self.lock_residency().keep.unwrap_or_else(default)
+        lock(&self.stay).keep.unwrap_or_else(default)
     }
 
     /// Sets the keep-alive.
     pub fn set_keep(&self, keep: ModelKeepAlive) {
-        self.lock_residency().keep = Some(keep);
+        lock(&self.stay).keep = Some(keep);
     }
 
     /// Sets the keep-alive if it is not shorter than the one that holds.
@@ -256,12 +257,12 @@ impl ModelEntry {
 
     /// Time of the last use.
     pub(crate) fn last_used(&self) -> Instant {
-        self.lock_residency().last_used
+        lock(&self.stay).last_used
     }
 
     /// Marks the model as used.
     pub(crate) fn mark_used(&self, now: Instant) {
-        self.lock_residency().last_used = now;
+        lock(&self.stay).last_used = now;
     }
 
     /// When the model is unloaded without further requests; `None`: never.
@@ -276,22 +277,19 @@ impl ModelEntry {
 
     /// Bytes of memory; 0 for a model that cannot be unloaded.
     pub fn memory_bytes(&self) -> u64 {
-        self.lock_residency()
-            .held
-            .as_ref()
-            .map_or(0, |held| held.bytes)
+        lock(&self.stay).held.as_ref().map_or(0, |held| held.bytes)
     }
 
     /// Whether the model is loaded, may be unloaded, and is not used.
     pub(crate) fn is_idle(&self) -> bool {
-        let is_held = self.lock_residency().held.is_some();
+        let is_held = lock(&self.stay).held.is_some();
         is_held
             && matches!(&*self.state.borrow(), ModelState::Ready(serving) if self.is_unused(serving))
     }
 
     /// Marks the model as loaded and ready.
     pub(crate) fn set_loaded(&self, loaded: LoadedModel, serving: ReadyModel) -> Arc<ReadyModel> {
-        let mut stay = self.lock_residency();
+        let mut stay = lock(&self.stay);
         stay.last_used = clock::now();
         stay.held = Some(LoadedState {
             bytes: loaded.bytes,
@@ -312,7 +310,7 @@ impl ModelEntry {
     /// the state under the lock. The keep-alive ends with the residency, as in Ollama: the next load has the default,
     /// else one `keep_alive: 0` would unload the model before clients that do not wait for it, again and again.
     pub(crate) fn begin_unload(&self) -> Option<UnloadingModel> {
-        let mut stay = self.lock_residency();
+        let mut stay = lock(&self.stay);
         if stay.held.is_none() {
             if matches!(*self.state.borrow(), ModelState::Unloaded) {
                 stay.keep = None;
@@ -343,7 +341,7 @@ impl ModelEntry {
 
     /// The release function at shutdown, even with leases.
     pub(crate) fn take_held(&self) -> Option<Box<dyn FnOnce() + Send>> {
-        self.lock_residency().held.take().map(|held| held.close)
+        lock(&self.stay).held.take().map(|held| held.close)
     }
 
     /// Queues an unloaded model: true if the state changed.
@@ -388,10 +386,6 @@ impl ModelEntry {
             && waiting == 0
             && sequences + stats.paused() == 0
             && serving.admission.is_empty()
-    }
-
-    fn lock_residency(&self) -> MutexGuard<'_, Residency> {
-        self.stay.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -483,27 +477,23 @@ enum HeldModels {
 
 impl AdmissionHolds {
     fn contains(&self, entry: &ModelEntry) -> bool {
-        match &*self.lock_models() {
+        match &*lock(&self.0) {
             HeldModels::None => false,
             HeldModels::All => true,
             HeldModels::Some(models) => models.contains(&entry.weights),
         }
-    }
-
-    fn lock_models(&self) -> MutexGuard<'_, HeldModels> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ModelRegistry {
     /// Puts every model on hold. To be called before the first model is ready.
     pub(crate) fn hold_all_models(&self) {
-        *self.holds.lock_models() = HeldModels::All;
+        *lock(&self.holds.0) = HeldModels::All;
     }
 
     /// Ends the hold of all other models.
     pub(crate) fn hold_only(&self, models: impl IntoIterator<Item = WeightsKey>) {
-        *self.holds.lock_models() = HeldModels::Some(models.into_iter().collect());
+        *lock(&self.holds.0) = HeldModels::Some(models.into_iter().collect());
         for (entry, serving) in self.ready_models() {
             serving.admission.set_hold(self.is_held(&entry));
         }
@@ -511,7 +501,7 @@ impl ModelRegistry {
 
     /// Ends the hold of one model.
     pub(crate) fn release_hold(&self, entry: &ModelEntry) {
-        if let HeldModels::Some(models) = &mut *self.holds.lock_models() {
+        if let HeldModels::Some(models) = &mut *lock(&self.holds.0) {
             models.remove(&entry.weights);
         }
         if let Some(serving) = entry.ready_model() {

@@ -4,9 +4,10 @@ use super::model_entry::AdmissionHolds;
 use super::resolved_model::NameCache;
 use super::{DerivedModel, Library, Loading, ModelEntry, ModelState, ReadyModel};
 use crate::limits::{GatewayLimits, LiveLimits};
+use crate::locks::{read, write};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use tokio::sync::{Notify, watch};
 use wire::clock;
 
@@ -101,7 +102,7 @@ impl ModelRegistry {
 
     /// All entries, the first model first.
     pub(crate) fn entries(&self) -> Vec<Arc<ModelEntry>> {
-        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        let others = read(&self.others);
         let first = std::iter::once(&self.first);
         first.chain(others.values()).cloned().collect()
     }
@@ -111,7 +112,7 @@ impl ModelRegistry {
         let Some(weights) = weights else {
             return Arc::clone(&self.first);
         };
-        let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
+        let mut others = write(&self.others);
         if let Some(entry) = others.get(weights) {
             return Arc::clone(entry);
         }
@@ -138,7 +139,7 @@ impl ModelRegistry {
         let Some(weights) = weights else {
             return Some(Arc::clone(&self.first));
         };
-        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        let others = read(&self.others);
         others.get(weights).cloned()
     }
 

@@ -1,11 +1,12 @@
 //! Meaning of a model's name in a request.
 
 use super::{DerivedModel, Library, LocalModel, ModelEntry, ModelRegistry, ReadyModel};
+use crate::locks::{read, write};
 use generate::error::{ApiError, ErrorKind};
 use generate::model_handle::AdapterUse;
 use generate::sampling::SamplingDefaults;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 use wire::clock;
 use wire::fields::edit_distance;
@@ -90,13 +91,13 @@ pub(crate) struct NameCache(RwLock<HashMap<String, (ResolvedModel, Instant)>>);
 
 impl NameCache {
     fn get(&self, name: &str, now: Instant) -> Option<ResolvedModel> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = read(&self.0);
         let (named, since) = known.get(name)?;
         (now.saturating_duration_since(*since) < FRESH).then(|| named.clone())
     }
 
     fn put(&self, name: &str, named: &ResolvedModel, now: Instant) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = write(&self.0);
         if known.len() >= NAMES_MAX {
             known.clear();
         }
@@ -105,7 +106,7 @@ impl NameCache {
 
     /// Clears the cache.
     pub(crate) fn clear_names(&self) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = write(&self.0);
         known.clear();
     }
 }

@@ -14,8 +14,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::ser::Formatter;
+use std::io;
 use std::time::Duration;
-use std::{fmt, io};
 use wire::fields::bounds::VALUES_MAX;
 use wire::shared::generation_fields::DEADLINE_MS_MAX;
 
@@ -27,24 +27,15 @@ const SAFE_DEPTH: usize = 100;
 const PARTS_MAX: usize = 4 * VALUES_MAX;
 
 /// Why the body of a record cannot be encoded or decoded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DescriptionError {
     /// The body is longer than this many bytes.
+    #[error("longer than {0} bytes")]
     TooLong(usize),
     /// The message names the field.
+    #[error("{0}")]
     Invalid(String),
 }
-
-impl fmt::Display for DescriptionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong(most) => write!(f, "longer than {most} bytes"),
-            Self::Invalid(why) => f.write_str(why),
-        }
-    }
-}
-
-impl std::error::Error for DescriptionError {}
 
 /// JSON of at most `bytes_max` bytes, which can be decoded as a `T`. The work is bounded by `bytes_max`, whatever the
 /// length of the value is.

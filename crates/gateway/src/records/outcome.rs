@@ -2,9 +2,10 @@
 //! also after a restart; and notes on the end: a later process delivers each end that was not delivered, and does not
 //! list an end as unread that was read.
 
+use crate::locks::lock;
 use generate::error::{ApiError, Blame, ErrorKind, FullContext, Problem};
 use serde::{Deserialize, Serialize};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// Error codes that were read from journals and that live as long as the process.
@@ -162,7 +163,7 @@ fn find_name<T: Copy>(names: &[(T, &'static str)], name: &str) -> Option<T> {
 /// A code that lives as long as the process. There are few codes; the number of those from edited files is bounded.
 fn static_code(code: &str) -> &'static str {
     static CODES: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
-    let mut codes = CODES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut codes = lock(&CODES);
     if let Some(known) = codes.iter().find(|known| **known == code) {
         return known;
     }

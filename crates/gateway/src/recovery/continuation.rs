@@ -310,7 +310,7 @@ pub(crate) async fn wait_for_news(record: &StreamRecord) {
     let Some(started) = record.started() else {
         return;
     };
-    let mut changes = record.transitions().follow_changes();
+    let mut changes = record.transitions.follow_changes();
     let attach = |log: &generate::stream_source::ChoiceLog| log.tokens.attach(log.tokens.len());
     let open = started
         .choices

@@ -6,6 +6,7 @@
 
 use super::stored_snapshot::{SNAPSHOT_VERSION, StoredNote, StoredSnapshot};
 use crate::id_generator::IdGenerator;
+use crate::locks::lock;
 use crate::records::DescriptionKind;
 use crate::streams::{ForgottenRecords, StoredBlob, StreamJournal, StreamRecord};
 use bytes::{Bytes, BytesMut};
@@ -14,8 +15,9 @@ use generate::output::choice_reader as replay;
 use generate::output::collected::CollectedAnswer;
 use generate::output::generation_reader::is_good;
 use journal::BlobReference;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use stream::{Owner, StreamId};
+use wire::encoder::Collected;
 use wire::openai::stored_completion;
 use wire::protocol::EncoderSettings;
 use wire::responses::output_item;
@@ -214,11 +216,6 @@ pub(crate) fn metadata_bytes(metadata: &Metadata) -> usize {
     entries.map(|(name, value)| name.len() + value.len()).sum()
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics half-way through a change.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A response or chat completion after the end.
 pub struct EndedResponse {
     /// The answer as JSON; a chat completion without metadata.
@@ -283,10 +280,14 @@ impl EndedResponse {
             reasoning_field: terms.reasoning_field,
         };
         let encoding = terms.protocol.encoding(source, terms.framing, settings);
-        let usage = replay::usage(source, answers);
+        let collected = Collected {
+            answers,
+            tokenizer: &started.tokenizer,
+            usage: replay::usage(source, answers),
+        };
         let mut completion = BytesMut::new();
         let encoder = encoding.encoder;
-        encoder.encode_collected(answers, &started.tokenizer, usage, &mut completion);
+        encoder.encode_collected(collected, &mut completion);
         let completion = std::str::from_utf8(&completion).unwrap_or_default();
         let body = stored_completion::add_members(completion, &note.repeated_fields);
         Self {

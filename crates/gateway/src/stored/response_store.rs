@@ -13,6 +13,7 @@ use super::stored_snapshot::{StoredNote, StoredSnapshot, is_stored_answer};
 use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
 use crate::limits::LiveLimits;
+use crate::locks::lock;
 use crate::media::MediaHandles;
 use crate::streams::{ForgottenRecords, JournalSlot, RecoveredHandle, StoredBlob, StreamRecord};
 use generate::error::{ApiError, ErrorKind};
@@ -21,7 +22,7 @@ use journal::BlobStore;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use stream::StreamId;
 use wire::clock;
 use wire::openai::stored_completion;
@@ -147,7 +148,7 @@ impl ResponseStore {
     /// Applies changed limits: evicts responses above the bounds.
     pub(crate) fn apply_limits(&self) {
         let limits = self.limits.now().responses;
-        self.lock_stored().evict_to_fit(&limits);
+        lock(&self.kept).evict_to_fit(&limits);
     }
 
     /// Stores the answer of a stream that was just opened. To be called inside a runtime.
@@ -181,7 +182,7 @@ impl ResponseStore {
                 return;
             }
         };
-        let is_stored = self.lock_stored().get(response).is_some();
+        let is_stored = lock(&self.kept).get(response).is_some();
         if !is_stored && !self.insert_running(entry, note) {
             tracing::warn!(
                 response,
@@ -209,10 +210,7 @@ impl ResponseStore {
             Ok((snapshot, outcome)) => self.insert_ended(snapshot, outcome, blob),
             Err(error) => {
                 tracing::warn!(%error, "a stored response of an earlier process cannot be read, and stays in the journal");
-                let mut unreadable = self
-                    .unreadable
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
+                let mut unreadable = lock(&self.unreadable);
                 unreadable.push(blob);
             }
         }
@@ -228,7 +226,7 @@ impl ResponseStore {
         let record = Arc::new(ResponseRecord::restored(snapshot, Arc::new(outcome), blobs));
         let (id, bytes) = (&record.response_id, record.record_bytes());
         let limits = self.limits.now().responses;
-        let mut kept = self.lock_stored();
+        let mut kept = lock(&self.kept);
         if kept
             .get(id)
             .is_some_and(|known| known.taken_unix_us() >= taken)
@@ -257,7 +255,7 @@ impl ResponseStore {
         let record = Arc::new(ResponseRecord::new(entry, note, images));
         let limits = self.limits.now().responses;
         let (id, bytes) = (&record.response_id, record.record_bytes());
-        let mut kept = self.lock_stored();
+        let mut kept = lock(&self.kept);
         kept.insert(id, (record.owner, Arc::clone(&record)), bytes, created);
         if !kept.evict_to_fit(&limits) {
             kept.remove(id);
@@ -290,7 +288,7 @@ impl ResponseStore {
     fn record_end(&self, record: &Arc<ResponseRecord>, outcome: &EndedResponse) {
         let limits = self.limits.now().responses;
         let id = &record.response_id;
-        let mut kept = self.lock_stored();
+        let mut kept = lock(&self.kept);
         // Not where the answer was deleted, or restored from a snapshot.
         if kept.get(id).is_none_or(|known| !Arc::ptr_eq(known, record)) {
             return;
@@ -327,7 +325,7 @@ impl ResponseStore {
         kind: StoredKind,
         caller: &Caller,
     ) -> Option<Arc<ResponseRecord>> {
-        let mut kept = self.lock_stored();
+        let mut kept = lock(&self.kept);
         let found = kept.get(id)?;
         if found.note.kind != kind || !is_visible(found, caller) {
             return None;
@@ -337,7 +335,7 @@ impl ResponseStore {
 
     /// Forgets one. The records of its stream are another matter.
     pub fn remove(&self, record: &ResponseRecord) -> ForgottenRecords {
-        self.lock_stored().remove(&record.response_id);
+        lock(&self.kept).remove(&record.response_id);
         record.forget_snapshot()
     }
 
@@ -425,7 +423,7 @@ impl ResponseStore {
             record.note.kind == StoredKind::ChatCompletion && is_visible(record, caller)
         };
         let records: Vec<_> = {
-            let kept = self.lock_stored();
+            let kept = lock(&self.kept);
             kept.by_age().filter(is_listed).cloned().collect()
         };
         let ended = records.into_iter();
@@ -446,7 +444,7 @@ impl ResponseStore {
 
     fn replace_metadata(&self, record: &ResponseRecord, metadata: Metadata) {
         let limits = self.limits.now().responses;
-        let mut kept = self.lock_stored();
+        let mut kept = lock(&self.kept);
         let before = metadata_bytes(&record.metadata());
         let id = &record.response_id;
         let bytes = kept.bytes_of(id) + metadata_bytes(&metadata);
@@ -465,11 +463,6 @@ impl ResponseStore {
             }),
             _ => None,
         }
-    }
-
-    fn lock_stored(&self) -> MutexGuard<'_, FairLru<Arc<ResponseRecord>>> {
-        // Nothing panics half-way through a change.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -156,7 +156,7 @@ impl Process {
 
     /// Ids of all answers, the oldest first.
     fn ids(&self) -> Vec<String> {
-        let kept = self.store.lock_stored();
+        let kept = crate::locks::lock(&self.store.kept);
         kept.by_age()
             .map(|record| record.response_id.to_string())
             .collect()

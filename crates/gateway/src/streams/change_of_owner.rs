@@ -117,7 +117,7 @@ impl StreamRecord {
     }
 
     fn stop_moved(&self) {
-        self.transitions().leave();
+        self.transitions.leave();
         self.cancel();
         // Without effect after the start.
         self.set_rejected(moved_error());
@@ -149,7 +149,7 @@ impl StreamRecord {
     pub(crate) fn restore_control(&self, control: &ControlState, is_paused: bool) {
         let now = clock::now();
         let history = (control.count, control.history.clone());
-        self.control_history()
+        self.control_history
             .restore_updates(history, now, clock::unix_us());
         self.steering().restore(control);
         self.paused.store(is_paused, Ordering::Relaxed);
@@ -158,7 +158,7 @@ impl StreamRecord {
     /// Publishes that this process continues the stream of an earlier process, or of another gateway.
     pub(crate) fn publish_recovered(&self) {
         let is_taken_over = self.is_taken_over();
-        self.transitions()
+        self.transitions
             .publish_recovered(is_taken_over, clock::now());
     }
 
@@ -192,7 +192,7 @@ impl StreamRecord {
     pub(crate) fn restore_rejection(&self, error: ApiError) {
         let code = error.code;
         if self.source().settle(Err(error)) {
-            self.transitions()
+            self.transitions
                 .publish_ended("refused", Some(code), clock::now());
             self.stage.send_replace(StreamStage::Settled);
         }
@@ -209,7 +209,7 @@ impl StreamRecord {
         let bad = ends.iter().find(|end| !is_good(**end));
         if let Some(end) = bad.or(ends.first()) {
             let (how, detail) = end_name(*end);
-            self.transitions().publish_ended(how, detail, clock::now());
+            self.transitions.publish_ended(how, detail, clock::now());
         }
     }
 }

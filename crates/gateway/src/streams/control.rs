@@ -1,6 +1,7 @@
 //! Control of running streams: stop, pause and control updates, passed to the engine that computes the stream.
 
 use super::stream_record::{StreamRecord, StreamStage};
+use crate::locks::lock;
 use crate::records::ControlState;
 use crate::records::control_state::{ControlUpdate, TimedUpdate, UPDATES_RECORDED_MAX};
 use engine::{Handle, Phase, RequestId, RequestUpdate, UpdateRejected};
@@ -10,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use text::Tokenizer;
 use wire::clock;
@@ -55,7 +56,7 @@ pub fn apply_control(mut update: ControlRequest, record: &StreamRecord) -> Resul
             *steering = next;
         }
     }
-    record.control_history().add_update(order);
+    record.control_history.add_update(order);
     record.record_control(&steering);
     drop(steering);
     if let Some(paused) = update.pause {
@@ -181,15 +182,14 @@ pub(crate) struct Steering(Mutex<SteeringState>);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SteeringState {
     /// Without history and count.
-    state: ControlState,
+    pub(super) state: ControlState,
     /// Updates that earlier processes have applied.
     applied_before: u64,
 }
 
 impl Steering {
     pub(crate) fn lock(&self) -> MutexGuard<'_, SteeringState> {
-        // No code that may panic runs under this lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Begins with the control updates of an earlier process. Those that wait are given to the engine again.
@@ -215,11 +215,6 @@ impl SteeringState {
         let bytes = next.state.encode().ok()?.len();
         (bytes + HISTORY_BYTES_MAX <= journal::SAMPLING_BYTES_MAX).then_some(next)
     }
-
-    /// The state, without history and count.
-    pub(crate) fn control_state(&self) -> &ControlState {
-        &self.state
-    }
 }
 
 /// A control update that a client made.
@@ -244,7 +239,7 @@ struct UpdateLog {
 impl ControlHistory {
     /// Adds a control update.
     pub(crate) fn add_update(&self, order: ControlUpdate) {
-        let mut kept = self.lock_log();
+        let mut kept = lock(&self.0);
         kept.all += 1;
         if kept.last.len() == UPDATES_RECORDED_MAX {
             kept.last.pop_front();
@@ -254,7 +249,7 @@ impl ControlHistory {
 
     /// Number of updates, and the last of them, for a stream opened at `opened`.
     pub(crate) fn recorded_updates(&self, opened: Instant) -> (u64, Vec<RecordedUpdate>) {
-        let kept = self.lock_log();
+        let kept = lock(&self.0);
         let told = kept.last.iter().map(|(at, order)| RecordedUpdate {
             age_ms: u64::try_from(at.saturating_duration_since(opened).as_millis())
                 .unwrap_or(u64::MAX),
@@ -265,7 +260,7 @@ impl ControlHistory {
 
     /// Number of updates, and the last of them with wall times. The wall time is `now_unix_us` at `now`.
     pub(crate) fn timed_updates(&self, now: Instant, now_unix_us: u64) -> (u64, Vec<TimedUpdate>) {
-        let kept = self.lock_log();
+        let kept = lock(&self.0);
         let timed = kept.last.iter().map(|(at, order)| {
             let age = now.saturating_duration_since(*at).as_micros();
             let age_us = u64::try_from(age).unwrap_or(u64::MAX);
@@ -290,15 +285,10 @@ impl ControlHistory {
             let at = now.checked_sub(Duration::from_micros(age_us));
             (at.unwrap_or(now), timed.update)
         });
-        let mut kept = self.lock_log();
+        let mut kept = lock(&self.0);
         kept.all = count;
         kept.last = timed.collect();
         kept.last.truncate(UPDATES_RECORDED_MAX);
-    }
-
-    fn lock_log(&self) -> MutexGuard<'_, UpdateLog> {
-        // No code that may panic runs under this lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

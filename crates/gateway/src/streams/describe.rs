@@ -228,7 +228,7 @@ pub fn describe_stream<'a>(
         instance: replica.flatten().map(|r| r.instance.to_string()),
         unread: record.is_unread().then_some(true),
         explicit_acks: terms.explicit_acks,
-        attached: record.credit_owner().is_taken(),
+        attached: record.credit_owner.is_taken(),
         recovered: record.is_recovered().then_some(record.recoveries),
         recomputed: record.is_recomputed.load(Ordering::Relaxed).then_some(true),
         created: meta.created_unix_s,
@@ -250,7 +250,7 @@ pub fn describe_stream<'a>(
 }
 
 fn park_reason(record: &StreamRecord) -> Option<&'static str> {
-    match (record.state(), record.transitions().last_change()) {
+    match (record.state(), record.transitions.last_change()) {
         (StreamState::Paused, _) => Some("paused"),
         (StreamState::Parked, Change::Parked { reason }) => Some(reason),
         (StreamState::Parked, _) if record.is_out_of_credit() => Some("credit"),
@@ -263,7 +263,7 @@ fn park_reason(record: &StreamRecord) -> Option<&'static str> {
 fn describe_control(stream: &stream::Entry<StreamRecord>) -> Option<Control> {
     let (told, last) = stream
         .payload
-        .control_history()
+        .control_history
         .recorded_updates(stream.opened_at);
     (told > 0).then_some(Control { told, last })
 }

@@ -4,12 +4,13 @@
 //! overtaken gets the number of missed events, and continues with the oldest event that is left.
 
 use crate::keys::{Caller, Scope};
+use crate::locks::lock;
 use bytes::Bytes;
 use generate::error::ApiError;
 use generate::stream_source::Change;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use stream::{Owner, StreamId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
@@ -164,9 +165,7 @@ impl StreamFeed {
     }
 
     fn recoveries(&self) -> MutexGuard<'_, VecDeque<(Instant, FeedEvent)>> {
-        // No code that may panic runs under this lock.
-        let kept = self.0.recoveries.lock();
-        kept.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.recoveries)
     }
 
     /// Whether there is a reader.

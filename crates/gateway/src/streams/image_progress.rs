@@ -30,14 +30,14 @@ pub struct ImageChange {
 impl StreamRecord {
     /// Another model is to describe so many images before the stream starts.
     pub(crate) fn expect_images(&self, count: usize) {
-        let progress = &self.image_progress().0;
+        let progress = &self.image_progress.0;
         // A recovered stream describes its images again.
         progress.get_or_init(|| watch::Sender::new(vec![DescriptionState::Waiting; count]));
     }
 
     /// Sets the state of an image.
     pub(crate) fn set_image(&self, index: usize, state: DescriptionState) {
-        if let Some(states) = self.image_progress().0.get() {
+        if let Some(states) = self.image_progress.0.get() {
             states.send_modify(|states| {
                 if let Some(known) = states.get_mut(index) {
                     *known = state;
@@ -48,12 +48,12 @@ impl StreamRecord {
 
     /// Whether another model describes images before the stream starts.
     pub fn describes_images(&self) -> bool {
-        self.image_progress().0.get().is_some()
+        self.image_progress.0.get().is_some()
     }
 
     /// Waits until a model works on an image; without end, if none has to.
     pub async fn description_begun(&self) {
-        let Some(states) = self.image_progress().0.get() else {
+        let Some(states) = self.image_progress.0.get() else {
             return std::future::pending().await;
         };
         let mut states = states.subscribe();
@@ -65,7 +65,7 @@ impl StreamRecord {
 
     /// The changes of images from their beginning on; `None`: no image has to be described.
     pub fn follow_images(&self) -> Option<ImageFollower> {
-        let states = self.image_progress().0.get()?;
+        let states = self.image_progress.0.get()?;
         Some(ImageFollower::new(states.subscribe()))
     }
 }

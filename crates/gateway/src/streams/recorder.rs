@@ -11,9 +11,10 @@
 //! then how many were begun. If one more was begun, its injected tokens may be below the lengths or not, and the stream
 //! waits for the next turn. So the journal never has injected tokens beside an update that is still to be applied.
 
-use super::stream_journal::{DurabilityLog, JournalGauges, JournalState, lock};
+use super::stream_journal::{DurabilityLog, JournalGauges, JournalState};
 use super::stream_logs::{StreamLogs, TokenBuffers, WrittenChoice};
 use super::stream_table::{NewsList, PendingShows, Shown, StreamTable, TableEntry};
+use crate::locks::lock;
 use journal::{
     AppendError, Durability, FileSystem, Record, RecordTap, Recorder, StreamKey, Writer,
 };

@@ -1,5 +1,6 @@
 //! Control of a run from other tasks: cancel, pause, channels, result.
 
+use crate::locks::lock;
 use crate::records::end_name;
 use admission::NotifyWaker;
 use schemars::JsonSchema;
@@ -7,7 +8,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 use stream::End;
 use stream::ring::{Refused, RingWriter};
@@ -58,7 +59,7 @@ impl RunControl {
     /// # Errors
     /// The run has no channel of this name now.
     pub fn write_channel(&self, channel: &str, ids: &[u32]) -> Result<usize, UnknownChannel> {
-        let mut channels = self.channels();
+        let mut channels = lock(&self.channels);
         let writer = channels.get_mut(channel).ok_or(UnknownChannel)?;
         match writer.push_slice(ids) {
             Ok(count) => Ok(count),
@@ -72,7 +73,7 @@ impl RunControl {
     /// # Errors
     /// The run has no channel of this name now.
     pub fn close_channel(&self, channel: &str) -> Result<(), UnknownChannel> {
-        let closed = self.channels().remove(channel);
+        let closed = lock(&self.channels).remove(channel);
         closed.map(drop).ok_or(UnknownChannel)
     }
 
@@ -100,11 +101,11 @@ impl RunControl {
     }
 
     pub(crate) fn channel_opened(&self, channel: Arc<str>, writer: RingWriter<u32>) {
-        self.channels().insert(channel, writer);
+        lock(&self.channels).insert(channel, writer);
     }
 
     pub(crate) fn set_result(&self, outcome: &Outcome) {
-        self.channels().clear();
+        lock(&self.channels).clear();
         let (end, detail) = match outcome.end {
             End::Stop(_) => ("stop", None), // a program's own end is no token's
             end => end_name(end),
@@ -121,11 +122,6 @@ impl RunControl {
     pub(crate) fn result_bytes(&self) -> usize {
         let value = self.outcome.get().and_then(|ended| ended.value.as_ref());
         value.map_or(0, |value| value.get().len())
-    }
-
-    fn channels(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, RingWriter<u32>>> {
-        // No code that may panic runs under this lock.
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

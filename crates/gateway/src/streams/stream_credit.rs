@@ -109,11 +109,6 @@ impl SocketMetrics {
 }
 
 impl StreamRecord {
-    /// The subscriber whose reading returns credit.
-    pub(crate) fn credit_owner(&self) -> &CreditOwner {
-        &self.credit_owner
-    }
-
     /// The client has all of `choice` (of every one, if none is named) before token `index`.
     pub fn acknowledge(&self, index: u64, choice: Option<usize>) {
         let Some(started) = self.started() else {

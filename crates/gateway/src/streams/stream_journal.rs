@@ -12,6 +12,7 @@ use super::journal_copy::JournalCopy;
 use super::recorder::StreamRecorder;
 use super::stream_slot::{StreamNews, StreamSlot};
 use super::stream_table::{NewsList, PendingNews, StreamTable, TableEntry};
+use crate::locks::lock;
 use crate::records::{DESCRIPTION_BYTES_MAX, files_of_description};
 use journal::{
     BlobStore, Durability, FileSystem, Impairment, JournalThread, JournalWaker, Recovered,
@@ -20,7 +21,7 @@ use journal::{
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use stream::Turns;
 use tokio::time::MissedTickBehavior;
@@ -369,11 +370,6 @@ impl JournalState {
     pub(crate) fn is(&self, flag: fn(&Self) -> &AtomicBool) -> bool {
         flag(self).load(Ordering::Acquire)
     }
-}
-
-/// Locks a mutex under which no code panics.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Time between two checks.

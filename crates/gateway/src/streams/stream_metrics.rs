@@ -97,7 +97,7 @@ impl StreamMetrics {
                 sum(Progress::gaps_ns),
                 max(Progress::gap_max_ns),
             ),
-            socket: SocketTimings::of(stream.payload.credit_owner().socket_metrics()),
+            socket: SocketTimings::of(stream.payload.credit_owner.socket_metrics()),
         }
     }
 }

@@ -53,8 +53,10 @@ pub struct StreamRecord {
     program: OnceLock<Arc<RunControl>>,
     /// The first failed end, which all readers report, whichever choice they read first.
     broken: OnceLock<End>,
-    attendance: Attendance,
-    pub(super) credit_owner: CreditOwner,
+    /// Readers that are present, and the notes on the end.
+    pub(crate) attendance: Attendance,
+    /// The subscriber whose reading returns credit.
+    pub(crate) credit_owner: CreditOwner,
     pub(super) paused: AtomicBool,
     /// Position in the admission queue, if the request had to wait.
     queue_position: OnceLock<QueuePosition>,
@@ -66,15 +68,15 @@ pub struct StreamRecord {
     /// Whether the stream continues at another gateway.
     pub(super) has_left: AtomicBool,
     pub(super) waiting_readers: AtomicUsize,
-    transitions: Arc<Transitions>,
-    control_history: ControlHistory,
+    pub(crate) transitions: Arc<Transitions>,
+    pub(crate) control_history: ControlHistory,
     /// Made when it is first asked for: few streams are steered.
     steering: OnceLock<Box<Steering>>,
     /// The records in the journal, if the stream is recorded.
     durable: Option<Box<DurableStream>>,
     /// The connection of the client that reads the stream to the end.
-    connection: ConnectionHandle,
-    image_progress: ImageProgress,
+    pub(crate) connection: ConnectionHandle,
+    pub(super) image_progress: ImageProgress,
 }
 
 impl StreamRecord {
@@ -120,39 +122,14 @@ impl StreamRecord {
         self.queue_position.get()
     }
 
-    /// State changes of the stream.
-    pub(crate) fn transitions(&self) -> &Arc<Transitions> {
-        &self.transitions
-    }
-
-    /// Control updates of the stream.
-    pub(crate) fn control_history(&self) -> &ControlHistory {
-        &self.control_history
-    }
-
     /// Control updates that the engine has accepted.
     pub(crate) fn steering(&self) -> &Steering {
         self.steering.get_or_init(Box::default)
     }
 
-    /// Readers that are present, and the notes on the end.
-    pub(crate) fn attendance(&self) -> &Attendance {
-        &self.attendance
-    }
-
     /// The records of the stream in the journal.
     pub(crate) fn durable(&self) -> Option<&DurableStream> {
         self.durable.as_deref()
-    }
-
-    /// Images that another model describes.
-    pub(super) fn image_progress(&self) -> &ImageProgress {
-        &self.image_progress
-    }
-
-    /// The connection that carries the stream to the client.
-    pub(crate) fn connection_handle(&self) -> &ConnectionHandle {
-        &self.connection
     }
 
     /// The client has read the stream to the end, or has disconnected.

@@ -30,7 +30,8 @@ const SWEEPS_PER_RETENTION: u32 = 4;
 /// All streams of this server.
 pub struct StreamRegistry {
     registry: Registry<StreamRecord>,
-    undelivered: Arc<UndeliveredStreams>,
+    /// Ended streams that were not read to the end.
+    pub(crate) undelivered: Arc<UndeliveredStreams>,
     retry_after: Duration,
     feed: StreamFeed,
 }
@@ -50,11 +51,6 @@ impl StreamRegistry {
     pub(crate) fn set_limits(&self, limits: StreamLimits) {
         self.registry.rebound(limits.of_registry());
         self.undelivered.set_limits(&limits);
-    }
-
-    /// Ended streams that were not read to the end.
-    pub(crate) fn undelivered_streams(&self) -> &Arc<UndeliveredStreams> {
-        &self.undelivered
     }
 
     /// The feed of state changes.
@@ -87,7 +83,7 @@ impl StreamRegistry {
             .registry
             .register_from(id, owner, (now, place), record)
             .map_err(|full| ApiError::capacity("overloaded", full.to_string(), self.retry_after))?;
-        registration.payload().transitions().publish_opened(now);
+        registration.payload().transitions.publish_opened(now);
         Ok(registration)
     }
 
@@ -157,7 +153,7 @@ impl StreamRegistry {
         let freed = self.make_room(owner);
         if !freed {
             // An ended stream that is not read makes room for the next request.
-            self.undelivered_streams().cut_oldest();
+            self.undelivered.cut_oldest();
         }
         freed
     }
@@ -295,11 +291,11 @@ impl StreamRecord {
     pub(crate) fn record_control(&self, steering: &SteeringState) {
         if let Some(durable) = self.durable() {
             let now = clock::now();
-            let (count, history) = self.control_history().timed_updates(now, unix_us(now));
+            let (count, history) = self.control_history.timed_updates(now, unix_us(now));
             durable.steer(ControlState {
                 count,
                 history,
-                ..steering.control_state().clone()
+                ..steering.state.clone()
             });
         }
     }
@@ -342,7 +338,7 @@ impl StreamRecord {
         let Ok(started) = self.wait_for_outcome().await else {
             return;
         };
-        let mut changes = self.transitions().follow_changes();
+        let mut changes = self.transitions.follow_changes();
         while let Some(change) = changes.next().await {
             if matches!(change, generate::stream_source::Change::Ended { .. }) {
                 break;

@@ -11,8 +11,9 @@
 
 use super::feed::FeedEvent;
 use super::journal_copy::JournalCopy;
-use super::stream_journal::{JournalState, lock};
+use super::stream_journal::JournalState;
 use super::stream_logs::StreamLogs;
+use crate::locks::lock;
 use crate::records::ControlState;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};

@@ -13,13 +13,14 @@ use super::stream_logs::NO_TOKEN;
 use super::stream_record::StreamRecord;
 use super::stream_run::StreamRun;
 use super::undelivered::StreamLimits;
+use crate::locks::lock;
 use crate::records::NotedEnd;
 use engine::Token;
 use generate::output::choice_reader::LogReaders;
 use generate::output::generation_reader::is_good;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use stream::{End, Read, Reader};
@@ -43,10 +44,10 @@ impl Subscriber {
 
     /// A later subscriber, which becomes the credit owner by reading while there is no owner.
     pub fn joining(record: &Arc<StreamRecord>) -> Self {
-        record.attendance().enter();
+        record.attendance.enter();
         Self {
             record: Arc::clone(record),
-            id: record.credit_owner().next_id(),
+            id: record.credit_owner.next_id(),
         }
     }
 
@@ -57,22 +58,22 @@ impl Subscriber {
 
     /// Takes the credit from the current owner.
     pub(crate) fn take_credit(&self) {
-        self.record.credit_owner().take_credit(self.id);
+        self.record.credit_owner.take_credit(self.id);
     }
 
     /// Whether this subscriber owns the credit; without an owner, the subscriber becomes the owner.
     pub(crate) fn owns_credit(&self) -> bool {
-        self.record.credit_owner().owns_credit(self.id)
+        self.record.credit_owner.owns_credit(self.id)
     }
 }
 
 impl Drop for Subscriber {
     /// If this subscriber owns the credit, gives the credit up; the stream then gets `detached_tokens`.
     fn drop(&mut self) {
-        if self.record.credit_owner().detach_subscriber(self.id) {
+        if self.record.credit_owner.detach_subscriber(self.id) {
             self.record.detach_client();
         }
-        self.record.attendance().leave();
+        self.record.attendance.leave();
     }
 }
 
@@ -97,8 +98,7 @@ impl Attendance {
     }
 
     fn noted(&self) -> MutexGuard<'_, NotedEnd> {
-        // Nothing panics half-way through a change.
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.noted)
     }
 }
 
@@ -107,7 +107,7 @@ impl StreamRecord {
     /// acknowledged the end.
     pub fn is_unread(&self) -> bool {
         // In this order: the last reader notes that it has the end before it leaves.
-        let is_left = self.is_kept() && self.is_over() && self.attendance().is_empty();
+        let is_left = self.is_kept() && self.is_over() && self.attendance.is_empty();
         is_left && !self.noted_end().read
     }
 
@@ -122,7 +122,7 @@ impl StreamRecord {
         if !self.is_kept() || self.is_left_to_others() {
             return;
         }
-        let mut noted = self.attendance().noted();
+        let mut noted = self.attendance.noted();
         let before = *noted;
         change(&mut noted);
         // Under the lock: the last record has all notes.
@@ -133,12 +133,12 @@ impl StreamRecord {
 
     /// The notes on the end.
     pub(crate) fn noted_end(&self) -> NotedEnd {
-        *self.attendance().noted()
+        *self.attendance.noted()
     }
 
     /// The notes of an earlier process.
     pub(crate) fn restore_noted_end(&self, noted: NotedEnd) {
-        *self.attendance().noted() = noted;
+        *self.attendance.noted() = noted;
     }
 
     /// Whether another process ends the stream: another gateway, or the next process of this one, which starts what has not
@@ -162,7 +162,7 @@ pub struct EndReceipt(Arc<StreamRecord>);
 
 impl EndReceipt {
     pub(crate) fn new(record: &Arc<StreamRecord>) -> Self {
-        record.attendance().enter();
+        record.attendance.enter();
         Self(Arc::clone(record))
     }
 
@@ -174,7 +174,7 @@ impl EndReceipt {
 
 impl Drop for EndReceipt {
     fn drop(&mut self) {
-        self.0.attendance().leave();
+        self.0.attendance.leave();
     }
 }
 
@@ -191,7 +191,7 @@ impl CancelOnDrop {
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        if !self.0.credit_owner().was_revoked() && !self.0.is_over() {
+        if !self.0.credit_owner.was_revoked() && !self.0.is_over() {
             self.0.cancel();
         }
     }
@@ -291,7 +291,7 @@ impl DetachedDriver {
         let silence = *silent.insert(before.unwrap_or(ReaderProgress { since: now, taken }));
         if now.saturating_duration_since(silence.since) >= patience {
             tracing::debug!("a stream was detached from its client, which did not read");
-            record.credit_owner().revoke_credit();
+            record.credit_owner.revoke_credit();
             *silent = None;
         }
     }

@@ -11,9 +11,10 @@
 //! of the two.
 
 use super::stream_record::StreamRecord;
+use crate::locks::lock;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 use stream::RegistryLimits;
 use tokio::sync::Notify;
@@ -51,7 +52,7 @@ impl UndeliveredStreams {
 
     /// Applies other bounds.
     pub(crate) fn set_limits(&self, limits: &StreamLimits) {
-        let mut streams = self.lock_queue();
+        let mut streams = lock(&self.streams);
         streams.streams_max = limits.retained_max;
         streams.bytes_max = limits.retention_bytes;
         streams.cut_to_fit();
@@ -60,11 +61,11 @@ impl UndeliveredStreams {
     /// Adds a stream; streams that ended earlier are cut to make room.
     pub(crate) fn add_stream(self: &Arc<Self>, record: &Arc<StreamRecord>) {
         record
-            .connection_handle()
+            .connection
             .undelivered
             .get_or_init(|| Arc::clone(self));
         let bytes = record.memory_bytes();
-        let mut streams = self.lock_queue();
+        let mut streams = lock(&self.streams);
         streams.bytes += bytes;
         streams.ended.push_back(UndeliveredStream {
             record: Arc::downgrade(record),
@@ -72,19 +73,19 @@ impl UndeliveredStreams {
         });
         streams.cut_to_fit();
         drop(streams);
-        if record.connection_handle().is_drained.load(Ordering::SeqCst) {
+        if record.connection.is_drained.load(Ordering::SeqCst) {
             self.remove_stream(record);
         }
     }
 
     /// Cuts the stream that ended first, if there is one.
     pub(crate) fn cut_oldest(&self) {
-        self.lock_queue().cut_oldest();
+        lock(&self.streams).cut_oldest();
     }
 
     /// Removes a stream that is drained.
     fn remove_stream(&self, record: &StreamRecord) {
-        let mut streams = self.lock_queue();
+        let mut streams = lock(&self.streams);
         // The allocation lives as long as the weak reference, so no other stream has this address.
         let is_this = |ended: &UndeliveredStream| std::ptr::eq(ended.record.as_ptr(), record);
         if let Some(at) = streams.ended.iter().position(is_this)
@@ -92,10 +93,6 @@ impl UndeliveredStreams {
         {
             streams.bytes -= ended.bytes;
         }
-    }
-
-    fn lock_queue(&self) -> MutexGuard<'_, StreamQueue> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -112,7 +109,7 @@ impl StreamQueue {
         };
         self.bytes -= oldest.bytes;
         if let Some(record) = oldest.record.upgrade() {
-            record.connection_handle().cut_connection();
+            record.connection.cut_connection();
         }
     }
 }
@@ -205,7 +202,7 @@ impl ResponseStream {
         let Some(record) = self.0.upgrade() else {
             return;
         };
-        let handle = record.connection_handle();
+        let handle = &record.connection;
         let named = handle.connection.set(Arc::clone(connection)).is_ok();
         if named && handle.is_cut.load(Ordering::SeqCst) {
             connection.notify_one();

@@ -6,10 +6,11 @@ use super::{AttemptOutcome, WebhookRequest, WebhookSecrets, WebhookSettings, web
 use crate::ended::{EVENT_PREFIX, EndedStream, EventRecord};
 use crate::id_generator::IdGenerator;
 use crate::keys::{Caller, Scope};
+use crate::locks::{lock, read, write};
 use crate::metrics::counters::Counter;
 use crate::streams::{ForgottenRecords, JournalSlot, RecoveredHandle, StoredBlob, StreamRecord};
 use generate::error::{ApiError, ErrorKind};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use std::time::Duration;
 use stream::{Owner, StreamId};
 use tokio::sync::Notify;
@@ -49,7 +50,7 @@ pub struct WebhookPlace {
 
 impl Drop for WebhookPlace {
     fn drop(&mut self) {
-        self.outbox.lock().release(self.owner);
+        lock(&self.outbox.table).release(self.owner);
     }
 }
 
@@ -75,10 +76,7 @@ impl Outbox {
 
     /// Replaces the settings. What is recorded already is compared with them before each attempt.
     pub fn set_settings(&self, settings: WebhookSettings) {
-        let mut now = self
-            .settings
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut now = write(&self.settings);
         *now = Arc::new(settings);
         drop(now);
         self.news.notify_one();
@@ -96,7 +94,7 @@ impl Outbox {
 
     /// Running streams with a webhook and pending deliveries, and dead letters.
     pub fn sizes(&self) -> (usize, usize) {
-        let table = self.lock();
+        let table = lock(&self.table);
         (table.waiting(), table.dead_letters())
     }
 
@@ -118,7 +116,7 @@ impl Outbox {
                        (the operator creates one with `millrace keys webhook-secret NAME`)";
             return Err(ApiError::field("webhook", "webhook_secret_missing", why));
         }
-        if !self.lock().reserve(caller.owner, &settings) {
+        if !lock(&self.table).reserve(caller.owner, &settings) {
             let words = "there are too many events to be delivered";
             return Err(ApiError::capacity("overloaded", words, FULL_RETRY));
         }
@@ -128,14 +126,14 @@ impl Outbox {
 
     /// A place for the event of a stream of an earlier process.
     pub(crate) fn reserve_always(self: &Arc<Self>, owner: Owner) -> WebhookPlace {
-        self.lock().reserve_always(owner);
+        lock(&self.table).reserve_always(owner);
         let outbox = Arc::clone(self);
         WebhookPlace { outbox, owner }
     }
 
     /// Whether the event of a stream is pending, or a dead letter.
     pub(crate) fn has(&self, stream: StreamId) -> bool {
-        self.lock().get(stream).is_some()
+        lock(&self.table).get(stream).is_some()
     }
 
     /// Records the event about a stream's end, in the place of the stream. Returns the event's object in the journal.
@@ -155,7 +153,7 @@ impl Outbox {
             .then(|| record.store((&self.journal, &self.ids), state.encode()))
             .flatten();
         let object = blob.as_ref().map(Arc::downgrade);
-        self.lock().insert(Delivery {
+        lock(&self.table).insert(Delivery {
             record: Arc::new(record),
             state,
             is_in_flight: false,
@@ -177,7 +175,7 @@ impl Outbox {
         };
         let state = DeliveryState::decode(records.outcome.as_deref(), clock::unix_us());
         let settings = self.settings();
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         if table.get(record.stream).is_some() {
             // One event for each stream; another gateway's copy is forgotten.
             return;
@@ -195,7 +193,7 @@ impl Outbox {
 
     /// Removes a delivery that another gateway has taken over. False: the object is no delivery.
     pub(crate) fn remove_object(&self, id: u128) -> bool {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         let is_object = |one: &&Delivery| one.blob.as_ref().is_some_and(|blob| blob.id() == id);
         let found = table.all().find(is_object);
         let stream = found.map(|delivery| delivery.record.stream);
@@ -206,9 +204,9 @@ impl Outbox {
     pub(super) fn begin_attempt(&self) -> Option<DueDelivery> {
         let settings = self.settings();
         loop {
-            let stream = self.lock().begin_attempt(clock::unix_us(), &settings)?;
+            let stream = lock(&self.table).begin_attempt(clock::unix_us(), &settings)?;
             let (record, blob) = {
-                let table = self.lock();
+                let table = lock(&self.table);
                 let delivery = table.get(stream)?;
                 (Arc::clone(&delivery.record), delivery.blob.clone())
             };
@@ -240,7 +238,7 @@ impl Outbox {
 
     fn give_up(&self, stream: StreamId, why: &str) {
         let settings = self.settings();
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         let change = table.give_up(stream, why, &settings);
         self.note_change(&table, stream, change);
     }
@@ -249,7 +247,7 @@ impl Outbox {
     pub(super) fn finish_attempt(&self, stream: StreamId, outcome: &AttemptOutcome) {
         let settings = self.settings();
         let at = (clock::unix_us(), self.ids.next_seed());
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         let change = table.finish_attempt(stream, outcome, at, &settings);
         if matches!(change, Change::Retried | Change::Died) {
             self.metrics.failed_attempts.add(1);
@@ -273,7 +271,7 @@ impl Outbox {
 
     /// Wall time of the next attempt.
     pub(super) fn next_due(&self) -> Option<u64> {
-        self.lock().next_due(clock::unix_us())
+        lock(&self.table).next_due(clock::unix_us())
     }
 
     /// The caller's deliveries (all, with the scope `admin`), oldest first.
@@ -282,7 +280,7 @@ impl Outbox {
         caller: &Caller,
         status: Option<DeliveryStatus>,
     ) -> Vec<DeliveryDescription> {
-        let table = self.lock();
+        let table = lock(&self.table);
         let visible = table.all().filter(|delivery| {
             is_visible(delivery, caller) && status.is_none_or(|s| s == delivery.state.status)
         });
@@ -297,7 +295,7 @@ impl Outbox {
     /// # Errors
     /// The caller has no such delivery.
     pub fn find(&self, id: &str, caller: &Caller) -> Result<DeliveryDescription, ApiError> {
-        let table = self.lock();
+        let table = lock(&self.table);
         let delivery = find(&table, id, caller)?;
         Ok(DeliveryDescription::new(&delivery.record, &delivery.state))
     }
@@ -307,7 +305,7 @@ impl Outbox {
     /// # Errors
     /// The caller has no such delivery.
     pub fn redeliver(&self, id: &str, caller: &Caller) -> Result<DeliveryDescription, ApiError> {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         let stream = find(&table, id, caller)?.record.stream;
         let delivery = table.get_mut(stream).ok_or_else(unknown_delivery)?;
         delivery.state = DeliveryState {
@@ -328,7 +326,7 @@ impl Outbox {
     /// # Errors
     /// The caller has no such delivery.
     pub fn remove(&self, id: &str, caller: &Caller) -> Result<ForgottenRecords, ApiError> {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         let stream = find(&table, id, caller)?.record.stream;
         let mut forgotten = ForgottenRecords::default();
         let removed = table.remove(stream);
@@ -343,12 +341,7 @@ impl Outbox {
     }
 
     pub(super) fn settings(&self) -> Arc<WebhookSettings> {
-        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, DeliveryTable> {
-        // Nothing panics half-way through a change.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        Arc::clone(&read(&self.settings))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::WebhookSettings;
 use crate::keys::KeyHash;
 use crate::keys::caller::ANONYMOUS;
+use crate::locks::{read, write};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use generate::request::WEBHOOK_URL_BYTES_MAX;
@@ -11,7 +12,7 @@ use ring::hmac;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use stream::Owner;
 use url::{Host, Url};
 
@@ -137,16 +138,13 @@ impl WebhookSecrets {
             let owner = key.map_or(ANONYMOUS, KeyHash::stream_owner);
             (owner, secrets.into())
         });
-        let mut table = self
-            .by_owner
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut table = write(&self.by_owner);
         *table = by_owner.collect();
     }
 
     /// The secrets of an owner of streams.
     pub(crate) fn of_owner(&self, owner: Owner) -> Option<Arc<[WebhookSecret]>> {
-        let table = self.by_owner.read().unwrap_or_else(PoisonError::into_inner);
+        let table = read(&self.by_owner);
         table.get(&owner).cloned()
     }
 }

@@ -102,10 +102,10 @@ impl RunLauncher<'_> {
             log,
             running: Arc::clone(&running),
             place: Some(RunSlot::new(
-                PermitHolder::new(permit, &record, self.streams.undelivered_streams()),
+                PermitHolder::new(permit, &record, &self.streams.undelivered),
                 running.waker(),
             )),
-            follower: record.transitions().engine_follower(0),
+            follower: record.transitions.engine_follower(0),
             credit_window: self.credit_window,
             alarm: None,
             token_charge: stream.key().token_charge(),

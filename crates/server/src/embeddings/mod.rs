@@ -15,9 +15,8 @@ pub(crate) mod ollama;
 pub(crate) mod openai;
 pub(crate) mod rerank;
 
+use crate::routes::responses::json_response;
 use admission::{AdmissionRequest, Priority, RequestedChoices, TaskSlots};
-use axum::body::Body;
-use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use engine::{Embedding, Policy, Pooling, Terms, Token};
@@ -33,6 +32,8 @@ use generate::prompt::PromptEncoder;
 use generate::prompt_limit::PromptLimit;
 use generate::request::{IgnoredFields, Prompt};
 use generate::submit;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -53,11 +54,26 @@ pub(crate) struct EmbeddingsResponse {
 
 impl IntoResponse for EmbeddingsResponse {
     fn into_response(self) -> Response {
-        let mut response = Response::new(Body::from(self.body));
+        let mut response = json_response(self.body);
         field_table::write_ignored(&self.ignored, response.headers_mut());
-        let json = HeaderValue::from_static("application/json");
-        response.headers_mut().insert(header::CONTENT_TYPE, json);
         response
+    }
+}
+
+/// Tokens of the texts of a request.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "EmbeddingUsage")]
+struct TextUsage {
+    prompt_tokens: u64,
+    total_tokens: u64,
+}
+
+impl TextUsage {
+    fn of(tokens: u64) -> Self {
+        Self {
+            prompt_tokens: tokens,
+            total_tokens: tokens,
+        }
     }
 }
 

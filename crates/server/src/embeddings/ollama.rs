@@ -9,45 +9,29 @@ use crate::request::model_lookup;
 use crate::response::Rejected;
 use crate::routes::ollama::generation::ResidenceRequest;
 use axum::extract::State;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use gateway::handles::Gateway;
 use gateway::models::ModelLease;
 use generate::error::ApiError;
 use schemars::JsonSchema;
+use serde::Serialize;
 use std::time::{Duration, Instant};
-use wire::embeddings_input::{cut_and_normalize, write_floats};
+use wire::clock;
+use wire::embeddings_input::cut_and_normalize;
 use wire::embeddings_request::{self, EmbedRoute};
+use wire::json::{self, List};
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
-use wire::{clock, json};
 
-/// The handler of `/api/embed`.
+/// The handler of both routes.
 pub(crate) async fn embed_texts(
     State(gateway): State<Gateway>,
-    caller: RateLimited,
+    RateLimited(caller): RateLimited,
     scheduling: SchedulingHeaders,
-    body: JsonBody,
-) -> Result<EmbeddingsResponse, Rejected> {
-    Ok(respond(&gateway, EmbedRoute::Embed, (caller, scheduling, body)).await?)
-}
-
-/// The handler of `/api/embeddings`.
-pub(crate) async fn embed_one_text(
-    State(gateway): State<Gateway>,
-    caller: RateLimited,
-    scheduling: SchedulingHeaders,
-    body: JsonBody,
-) -> Result<EmbeddingsResponse, Rejected> {
-    Ok(respond(&gateway, EmbedRoute::Embeddings, (caller, scheduling, body)).await?)
-}
-
-async fn respond(
-    gateway: &Gateway,
+    JsonBody(body): JsonBody,
     route: EmbedRoute,
-    request: (RateLimited, SchedulingHeaders, JsonBody),
-) -> Result<EmbeddingsResponse, ApiError> {
+) -> Result<EmbeddingsResponse, Rejected> {
     let arrived = clock::now();
-    let (RateLimited(caller), scheduling, JsonBody(body)) = request;
     let models = &gateway.models;
     let body = RequestBody::parse(body)?;
     let lease = model_lookup::find_lease(models, Protocol::OllamaGenerate, &body).await?;
@@ -90,63 +74,45 @@ fn in_words_of_ollama(error: ApiError) -> ApiError {
 }
 
 /// The response of `/api/embeddings`.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
+#[derive(JsonSchema, Serialize)]
 pub(crate) struct OllamaEmbedding {
     embedding: Vec<f32>,
 }
 
-/// The response of `/api/embed`. Durations are in nanoseconds.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(crate) struct OllamaEmbeddings {
-    model: String,
-    embeddings: Vec<Vec<f32>>,
+/// The response of `/api/embed`, with a list of vectors. Durations are in nanoseconds.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "OllamaEmbeddings")]
+pub(crate) struct OllamaEmbeddings<'a, E> {
+    model: &'a str,
+    embeddings: E,
     total_duration: u64,
     load_duration: u64,
     prompt_eval_count: u64,
 }
 
-/// Writes the response of `/api/embeddings`.
 fn embeddings_response(embedded: &ComputedEmbeddings, dimensions: Option<usize>) -> Bytes {
-    let mut out = BytesMut::new();
-    json::raw(&mut out, "{\"embedding\":");
     let vector = embedded.vectors.first();
     let vector = vector.map(|vector| cut_and_normalize(vector, dimensions, false));
-    write_floats(&vector.unwrap_or_default(), &mut out);
-    json::raw(&mut out, "}");
-    out.freeze()
+    let embedding = vector.unwrap_or_default();
+    json::to_vec(&OllamaEmbedding { embedding }).freeze()
 }
 
-/// The response of `/api/embed`.
 fn embed_response(
     model: &str,
     embedded: &ComputedEmbeddings,
     dimensions: Option<usize>,
     arrived: Instant,
 ) -> Bytes {
-    let mut out = BytesMut::new();
-    json::raw(&mut out, "{\"model\":");
-    json::string(&mut out, model);
-    json::raw(&mut out, ",\"embeddings\":[");
-    for (i, vector) in embedded.vectors.iter().enumerate() {
-        json::raw(&mut out, if i == 0 { "" } else { "," });
-        write_floats(&cut_and_normalize(vector, dimensions, true), &mut out);
-    }
-    let loading = embedded.admitted.saturating_duration_since(arrived);
-    for (name, count) in [
-        (
-            "],\"total_duration\":",
-            as_nanoseconds(clock::now() - arrived),
-        ),
-        (",\"load_duration\":", as_nanoseconds(loading)),
-        (",\"prompt_eval_count\":", embedded.prompt_tokens),
-    ] {
-        json::raw(&mut out, name);
-        json::integer(&mut out, count);
-    }
-    json::raw(&mut out, "}");
-    out.freeze()
+    let vectors = embedded.vectors.iter();
+    let vectors = vectors.map(|vector| cut_and_normalize(vector, dimensions, true));
+    let response = OllamaEmbeddings {
+        model,
+        embeddings: List(vectors),
+        total_duration: as_nanoseconds(clock::now() - arrived),
+        load_duration: as_nanoseconds(embedded.admitted.saturating_duration_since(arrived)),
+        prompt_eval_count: embedded.prompt_tokens,
+    };
+    json::to_vec(&response).freeze()
 }
 
 fn as_nanoseconds(duration: Duration) -> u64 {

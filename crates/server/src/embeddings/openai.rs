@@ -1,21 +1,23 @@
 //! `POST /v1/embeddings`.
 
-use super::EmbeddingsResponse;
-use crate::embeddings::{
-    ComputedEmbeddings, EmbeddingsRequest, compute_embeddings, embedding_model,
+use super::{
+    ComputedEmbeddings, EmbeddingsRequest, EmbeddingsResponse, TextUsage, compute_embeddings,
+    embedding_model,
 };
 use crate::request::extract::{JsonBody, RateLimited, SchedulingHeaders};
 use crate::request::model_lookup;
 use crate::response::Rejected;
 use axum::extract::State;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use gateway::handles::Gateway;
 use gateway::models::{ModelLease, ModelTask};
 use schemars::JsonSchema;
-use wire::embeddings_input::{cut_and_normalize, write_base64, write_floats};
+use serde::Serialize;
+use wire::embeddings_input::{base64_text, cut_and_normalize};
+use wire::json::{self, List};
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
-use wire::{clock, embeddings_request, json};
+use wire::{clock, embeddings_request};
 
 /// The handler of `/v1/embeddings`.
 pub(crate) async fn create_embeddings(
@@ -51,70 +53,56 @@ pub(crate) async fn create_embeddings(
     })
 }
 
-/// The response of `/v1/embeddings`.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(crate) struct EmbeddingList {
-    object: String,
-    data: Vec<EmbeddingObject>,
-    model: String,
-    usage: EmbeddingUsage,
+/// The response of `/v1/embeddings`, with a list of objects.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "EmbeddingList")]
+pub(crate) struct EmbeddingList<'a, D> {
+    object: &'static str,
+    data: D,
+    model: &'a str,
+    usage: TextUsage,
 }
 
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-struct EmbeddingObject {
-    object: String,
-    index: u64,
-    embedding: EmbeddingVector,
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct EmbeddingObject {
+    object: &'static str,
+    index: usize,
+    embedding: EncodedVector,
 }
 
 /// The vector as numbers, or as base64 of little-endian 32-bit floats.
-#[derive(JsonSchema)]
-#[schemars(untagged)]
-#[expect(dead_code, reason = "only its schema is used")]
-enum EmbeddingVector {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "EmbeddingVector")]
+#[serde(untagged)]
+enum EncodedVector {
     Floats(Vec<f32>),
     Base64(String),
 }
 
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-struct EmbeddingUsage {
-    prompt_tokens: u64,
-    total_tokens: u64,
-}
-
 fn embeddings_response(
-    id: &str,
+    model: &str,
     embedded: &ComputedEmbeddings,
     dimensions: Option<usize>,
-    base64: bool,
+    is_base64: bool,
 ) -> Bytes {
-    let mut out = BytesMut::new();
-    json::raw(&mut out, "{\"object\":\"list\",\"data\":[");
-    for (i, vector) in embedded.vectors.iter().enumerate() {
-        json::raw(&mut out, if i == 0 { "" } else { "," });
-        json::raw(&mut out, "{\"object\":\"embedding\",\"index\":");
-        json::integer(&mut out, i as u64);
-        json::raw(&mut out, ",\"embedding\":");
+    let vectors = embedded.vectors.iter().enumerate();
+    let data = vectors.map(|(index, vector)| {
         let vector = cut_and_normalize(vector, dimensions, true);
-        if base64 {
-            write_base64(&vector, &mut out);
-        } else {
-            write_floats(&vector, &mut out);
+        EmbeddingObject {
+            object: "embedding",
+            index,
+            embedding: if is_base64 {
+                EncodedVector::Base64(base64_text(&vector))
+            } else {
+                EncodedVector::Floats(vector)
+            },
         }
-        json::raw(&mut out, "}");
-    }
-    json::raw(&mut out, "],\"model\":");
-    json::string(&mut out, id);
-    for (name, count) in [
-        (",\"usage\":{\"prompt_tokens\":", embedded.prompt_tokens),
-        (",\"total_tokens\":", embedded.prompt_tokens),
-    ] {
-        json::raw(&mut out, name);
-        json::integer(&mut out, count);
-    }
-    json::raw(&mut out, "}}");
-    out.freeze()
+    });
+    let list = EmbeddingList {
+        object: "list",
+        data: List(data),
+        model,
+        usage: TextUsage::of(embedded.prompt_tokens),
+    };
+    json::to_vec(&list).freeze()
 }

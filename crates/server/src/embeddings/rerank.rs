@@ -1,12 +1,13 @@
 //! `POST /v1/rerank`: scores of documents for a query, by a model that reads both together.
 
-use super::EmbeddingsResponse;
-use crate::embeddings::{ComputedEmbeddings, EmbeddingsRequest, compute_embeddings};
+use super::{
+    ComputedEmbeddings, EmbeddingsRequest, EmbeddingsResponse, TextUsage, compute_embeddings,
+};
 use crate::request::extract::{JsonBody, RateLimited, SchedulingHeaders};
 use crate::request::model_lookup;
 use crate::response::Rejected;
 use axum::extract::State;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use gateway::handles::Gateway;
 use gateway::models::{ModelLease, ModelTask, ServedModel};
 use generate::error::ApiError;
@@ -14,6 +15,8 @@ use generate::infill_prompt::RerankTemplate;
 use generate::prompt::PromptEncoder;
 use generate::request::Prompt;
 use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 use wire::protocol::Protocol;
 use wire::request_body::RequestBody;
 use wire::{clock, json, rerank_request};
@@ -87,38 +90,30 @@ fn relevance(score: f32) -> f32 {
 }
 
 /// The response of `/v1/rerank`.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(crate) struct RankedDocuments {
-    object: String,
-    model: String,
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct RankedDocuments<'a> {
+    object: &'static str,
+    model: &'a str,
     /// Best first.
-    results: Vec<RankedDocument>,
-    usage: RankingUsage,
+    results: Vec<RankedDocument<'a>>,
+    usage: TextUsage,
 }
 
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-struct RankedDocument {
+#[derive(JsonSchema, Serialize)]
+struct RankedDocument<'a> {
     /// Number of the document in the request.
-    index: u64,
+    index: usize,
     /// From 0 to 1.
-    relevance_score: f32,
+    #[schemars(with = "f32")]
+    relevance_score: Value,
     /// With `return_documents`.
-    document: Option<DocumentText>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    document: Option<DocumentText<'a>>,
 }
 
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-struct DocumentText {
-    text: String,
-}
-
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-struct RankingUsage {
-    prompt_tokens: u64,
-    total_tokens: u64,
+#[derive(JsonSchema, Serialize)]
+struct DocumentText<'a> {
+    text: &'a str,
 }
 
 fn rank_response(
@@ -127,32 +122,19 @@ fn rank_response(
     texts: Option<&[String]>,
     tokens: u64,
 ) -> Bytes {
-    let mut out = BytesMut::new();
-    json::raw(&mut out, "{\"object\":\"list\",\"model\":");
-    json::string(&mut out, model);
-    json::raw(&mut out, ",\"results\":[");
-    for (i, &(index, score)) in ranked.iter().enumerate() {
-        json::raw(&mut out, if i == 0 { "" } else { "," });
-        json::raw(&mut out, "{\"index\":");
-        json::integer(&mut out, index as u64);
-        json::raw(&mut out, ",\"relevance_score\":");
-        json::write(&json::shortest_number(score), &mut out);
-        if let Some(text) = texts.and_then(|texts| texts.get(index)) {
-            json::raw(&mut out, ",\"document\":{\"text\":");
-            json::string(&mut out, text);
-            json::raw(&mut out, "}");
-        }
-        json::raw(&mut out, "}");
-    }
-    for (name, count) in [
-        ("],\"usage\":{\"prompt_tokens\":", tokens),
-        (",\"total_tokens\":", tokens),
-    ] {
-        json::raw(&mut out, name);
-        json::integer(&mut out, count);
-    }
-    json::raw(&mut out, "}}");
-    out.freeze()
+    let text = |index: usize| texts.and_then(|texts| texts.get(index));
+    let results = ranked.iter().map(|&(index, score)| RankedDocument {
+        index,
+        relevance_score: json::shortest_number(score),
+        document: text(index).map(|text| DocumentText { text }),
+    });
+    let response = RankedDocuments {
+        object: "list",
+        model,
+        results: results.collect(),
+        usage: TextUsage::of(tokens),
+    };
+    json::to_vec(&response).freeze()
 }
 
 /// The token ids of `query` with each document; a document is truncated to what the query leaves of the context.

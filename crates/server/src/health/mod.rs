@@ -13,6 +13,7 @@
 use crate::ClusterSlot;
 use crate::app::App;
 use crate::config::live_config::LiveConfig;
+use crate::request::request_headers;
 use crate::response::stream_response;
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -184,12 +185,9 @@ pub(crate) async fn show_readiness(
     State(cluster): State<ClusterSlot>,
 ) -> Response {
     let status = lifecycle.stage().name();
-    let warnings = cluster_warnings(&cluster);
-    ready_response(&lifecycle, &config, |reason, loading| Readiness {
+    ready_response(&lifecycle, &config, &cluster, |report| Readiness {
         status,
-        reason,
-        warnings,
-        loading,
+        report,
     })
 }
 
@@ -197,6 +195,13 @@ pub(crate) async fn show_readiness(
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct Readiness {
     status: &'static str,
+    #[serde(flatten)]
+    report: ReadyReport,
+}
+
+/// Facts about a server for those who wait until requests are accepted.
+#[derive(JsonSchema, Serialize)]
+struct ReadyReport {
     /// Why requests are not accepted, or the engines of other processes cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -222,13 +227,10 @@ pub(crate) async fn show_ready(
     State(cluster): State<ClusterSlot>,
 ) -> Response {
     let stage = lifecycle.stage();
-    let warnings = cluster_warnings(&cluster);
-    ready_response(&lifecycle, &config, |reason, loading| ReadyState {
-        warnings,
+    ready_response(&lifecycle, &config, &cluster, |report| ReadyState {
         ready: stage == ServerStage::Ready,
         state: stage.name(),
-        reason,
-        loading,
+        report,
     })
 }
 
@@ -237,30 +239,27 @@ pub(crate) async fn show_ready(
 pub(crate) struct ReadyState {
     ready: bool,
     state: &'static str,
-    /// Why requests are not accepted, or the engines of other processes cannot be used.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    /// What an operator has to look after although requests are accepted: other instances that differ from this one.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    warnings: Vec<String>,
     #[serde(flatten)]
-    loading: Option<LoadingReport>,
-}
-
-fn cluster_warnings(cluster: &ClusterSlot) -> Vec<String> {
-    let node = cluster.get();
-    node.map_or_else(Vec::new, |node| node.membership().warnings())
+    report: ReadyReport,
 }
 
 /// 200 if requests are accepted; else 503 with the progress of loading and a `retry-after`.
 fn ready_response<T: Serialize>(
     lifecycle: &Lifecycle,
     config: &LiveConfig,
-    report: impl FnOnce(Option<String>, Option<LoadingReport>) -> T,
+    cluster: &ClusterSlot,
+    describe: impl FnOnce(ReadyReport) -> T,
 ) -> Response {
     let stage = lifecycle.stage();
+    let node = cluster.get();
+    let warnings = node.map_or_else(Vec::new, |node| node.membership().warnings());
+    let report = ReadyReport {
+        reason: None,
+        warnings,
+        loading: None,
+    };
     if stage == ServerStage::Ready {
-        return Json(report(None, None)).into_response();
+        return Json(describe(report)).into_response();
     }
     let state = lifecycle.model_registry().first_entry().state();
     let loading = match (stage, &state) {
@@ -271,8 +270,12 @@ fn ready_response<T: Serialize>(
         }),
         _ => None,
     };
-    let reason = lifecycle.engine_problem();
-    unavailable(lifecycle, config, Json(report(reason, loading)))
+    let report = ReadyReport {
+        reason: lifecycle.engine_problem(),
+        loading,
+        ..report
+    };
+    unavailable(lifecycle, config, Json(describe(report)))
 }
 
 /// The progress of loading: as a stream of events, or as one JSON object for clients that accept JSON.
@@ -281,10 +284,7 @@ pub(crate) async fn show_progress(
     State(config): State<Arc<LiveConfig>>,
     headers: HeaderMap,
 ) -> Response {
-    let accept = headers.get(header::ACCEPT);
-    let accept = accept.and_then(|accept| accept.to_str().ok());
-    let mut kinds = accept.unwrap_or_default().split([',', ';']);
-    if kinds.any(|kind| kind.trim() == "application/json") {
+    if request_headers::accepts_json(&headers) {
         return Json(progress_report(&lifecycle)).into_response();
     }
     stream_response::framed_response(

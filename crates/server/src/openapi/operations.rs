@@ -5,7 +5,7 @@ use super::operation::Success::{
     Resumed, TextOrJson, TextOrPage, Unsupported, WebSocket,
 };
 use crate::embeddings::ollama::{OllamaEmbedding, OllamaEmbeddings};
-use crate::embeddings::openai::EmbeddingList;
+use crate::embeddings::openai::{EmbeddingList, EmbeddingObject};
 use crate::embeddings::rerank::RankedDocuments;
 use crate::health::{Health, Heartbeat, Liveness, LoadingEvent, Readiness, ReadyState, Version};
 use crate::metrics::MetricsSnapshot;
@@ -24,7 +24,7 @@ use crate::routes::responses::{DeletedResponse, InputTokenCount};
 use crate::routes::stream_feed::FeedMessage;
 use crate::routes::stream_list::StreamPage;
 use crate::routes::streams::StreamGone;
-use crate::routes::vocabulary::{AppliedTemplate, Detokenized, Tokenized};
+use crate::routes::vocabulary::{AppliedTemplate, Detokenized, TokenOrPiece, Tokenized};
 use crate::routes::webhooks::DeletedDelivery;
 use crate::routes::workflows::{ChannelWrite, RunDescription};
 use gateway::streams::describe::Description;
@@ -90,8 +90,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("delete", "/v1/chat/completions/{id}", "OpenAI", "Delete a stored chat completion", "", NONE, Json(200, of::<DeletedCompletion>)),
     ("get", "/v1/chat/completions/{id}/messages", "OpenAI", "List the messages of a stored chat completion's request", "", &["item_limit", "oldest_first", "after_item"], Json(200, of::<ItemPage<'static, RawItem<StoredMessage>>>)),
     ("post", "/v1/completions", "OpenAI", "Create a completion of a prompt", "CompletionRequest", GENERATES, Generation(Protocol::Completion)),
-    ("post", "/v1/embeddings", "OpenAI", "Create embeddings of texts or token ids", "EmbeddingRequest", URGENT, Json(200, of::<EmbeddingList>)),
-    ("post", "/v1/rerank", "Rerank", "Score documents for a query, best first", "RerankRequest", URGENT, Json(200, of::<RankedDocuments>)),
+    ("post", "/v1/embeddings", "OpenAI", "Create embeddings of texts or token ids", "EmbeddingRequest", URGENT, Json(200, of::<EmbeddingList<'static, Vec<EmbeddingObject>>>)),
+    ("post", "/v1/rerank", "Rerank", "Score documents for a query, best first", "RerankRequest", URGENT, Json(200, of::<RankedDocuments<'static>>)),
     ("get", "/v1/models", "OpenAI", "List models; in Anthropic's format if the header anthropic-version is sent", "", &["anthropic_version", "model_limit", "after_id", "before_id"], Json(200, either::<ModelList<'static>, ModelPage<'static>>)),
     ("get", "/v1/models/{id}", "OpenAI", "Get one model; the id may contain slashes", "", &["anthropic_version"], Json(200, either::<ModelObject<'static>, ModelInfo<'static>>)),
     ("post", "/v1/responses", "Responses", "Create a response", "ResponseRequest", GENERATES, Generation(Protocol::Responses)),
@@ -106,7 +106,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("get", "/v1/ai-sdk/chat/{id}/stream", "AI SDK", "Read the running answer of a chat again (204 without one)", "", RESUMES, Resumed(&[Protocol::AiSdkUi])),
     ("post", "/api/chat", "Ollama", "Chat with a model", "OllamaChatRequest", LINES, Lines(OLLAMA_ANSWER, OLLAMA_EVENT)),
     ("post", "/api/generate", "Ollama", "Generate a completion of a prompt", "OllamaGenerateRequest", LINES, Lines(OLLAMA_ANSWER, OLLAMA_EVENT)),
-    ("post", "/api/embed", "Ollama", "Create embeddings", "OllamaEmbedRequest", URGENT, Json(200, of::<OllamaEmbeddings>)),
+    ("post", "/api/embed", "Ollama", "Create embeddings", "OllamaEmbedRequest", URGENT, Json(200, of::<OllamaEmbeddings<'static, Vec<Vec<f32>>>>)),
     ("post", "/api/embeddings", "Ollama", "Create one embedding, not normalized (legacy)", "OllamaEmbeddingsRequest", URGENT, Json(200, of::<OllamaEmbedding>)),
     ("get", "/api/tags", "Ollama", "List local models", "", NONE, Json(200, of::<OllamaModelList<OllamaModel>>)),
     ("get", "/api/ps", "Ollama", "List loaded models", "", NONE, Json(200, of::<OllamaModelList<OllamaLoadedModel>>)),
@@ -127,7 +127,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("get", "/v1/jobs/{id}/stream", "Jobs", "Stream a job's events", "", RESUMES, Resumed(&Protocol::ALL)),
     ("post", "/v1/jobs/{id}/cancel", "Jobs", "Cancel a job", "", NONE, Json(202, either::<JobStatus<'static>, JobGone<'static>>)),
     ("get", "/v1/streams", "Streams", "List the caller's streams, or those with an unread end", "", LISTS, Json(200, of::<StreamPage<'static>>)),
-    ("get", "/v1/streams/feed", "Streams", "Stream state changes of the caller's streams; with the scope admin of all streams, and metrics", "", &["scope"], Events(of::<FeedMessage>)),
+    ("get", "/v1/streams/feed", "Streams", "Stream state changes of the caller's streams; with the scope admin of all streams, and metrics", "", &["scope"], Events(of::<FeedMessage<'static>>)),
     ("get", "/v1/streams/{id}", "Streams", "Get a stream's state", "", NONE, Json(200, STREAM)),
     ("delete", "/v1/streams/{id}", "Streams", "Cancel a stream, or delete one that has ended", "", NONE, Json(202, either::<Description<'static>, StreamGone<'static>>)),
     ("get", "/v1/streams/{id}/events", "Streams", "Read a stream again, from a cursor and in any wire protocol", "", RESUMES, Resumed(&Protocol::ALL)),
@@ -153,9 +153,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
     ("post", "/infill", "llama.cpp", "Fill the gap between two texts", "InfillRequest", GENERATES, Generation(Protocol::Infill)),
     ("get", "/props", "llama.cpp", "Get properties of the model that the server was started with", "", NONE, Json(200, of::<Props>)),
     ("get", "/slots", "llama.cpp", "List the slots of that model; those of the caller's choices with their progress", "", &["fail_on_no_slot"], Json(200, of::<Vec<Slot>>)),
-    ("post", "/tokenize", "Vocabulary", "Tokenize text", "TokenizeRequest", NONE, Json(200, of::<Tokenized>)),
-    ("post", "/detokenize", "Vocabulary", "Detokenize token ids", "DetokenizeRequest", NONE, Json(200, of::<Detokenized>)),
-    ("post", "/apply-template", "Vocabulary", "Render the chat template for a conversation", "ApplyTemplateRequest", NONE, Json(200, of::<AppliedTemplate>)),
+    ("post", "/tokenize", "Vocabulary", "Tokenize text", "TokenizeRequest", NONE, Json(200, of::<Tokenized<Vec<TokenOrPiece<'static>>, Vec<String>>>)),
+    ("post", "/detokenize", "Vocabulary", "Detokenize token ids", "DetokenizeRequest", NONE, Json(200, of::<Detokenized<'static>>)),
+    ("post", "/apply-template", "Vocabulary", "Render the chat template for a conversation", "ApplyTemplateRequest", NONE, Json(200, of::<AppliedTemplate<'static>>)),
     ("get", "/health", "Health", "Get health details; 503 while the model is loaded and during the shutdown", "", NONE, Probe(of::<Health<'static>>)),
     ("get", "/health/liveness", "Health", "Liveness probe; 503 while an engine is stuck", "", NONE, Probe(of::<Liveness>)),
     ("get", "/health/readiness", "Health", "Readiness probe", "", NONE, Probe(of::<Readiness>)),

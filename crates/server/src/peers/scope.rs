@@ -24,20 +24,13 @@ impl ListScope {
         headers: &HeaderMap,
         default: Self,
     ) -> Result<Self, ApiError> {
-        let scope = match query.get("scope") {
-            None => default,
-            Some("instance") => Self::Instance,
-            Some("cluster") => Self::Cluster,
-            Some(_) => {
-                let message = "scope: must be instance or cluster";
-                return Err(ApiError::field("scope", "invalid_value", message));
-            }
-        };
-        if headers.contains_key(FORWARDED) {
-            Ok(Self::Instance)
+        let scopes = [("instance", Self::Instance), ("cluster", Self::Cluster)];
+        let given = query.one_of("scope", scopes)?;
+        Ok(if headers.contains_key(FORWARDED) {
+            Self::Instance
         } else {
-            Ok(scope)
-        }
+            given.unwrap_or(default)
+        })
     }
 }
 

@@ -136,6 +136,14 @@ fn parse_flag(text: &str) -> Option<bool> {
     }
 }
 
+/// Whether the client accepts JSON by name.
+pub(crate) fn accepts_json(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT);
+    let accept = accept.and_then(|accept| accept.to_str().ok());
+    let mut kinds = accept.unwrap_or_default().split([',', ';']);
+    kinds.any(|kind| kind.trim() == "application/json")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,7 +29,7 @@ use std::time::Duration;
 use text::Tokenizer;
 use tokio::time::{Instant, timeout_at};
 use wire::cursor::EventIds;
-use wire::encoder::Encoder;
+use wire::encoder::{Collected, Encoder};
 use wire::field_table;
 use wire::framing::Framing;
 use wire::protocol::{EncoderSettings, Encoding, ProtocolHeader};
@@ -323,7 +323,12 @@ async fn collect_response(
         }
     }
     let mut out = BytesMut::new();
-    encoder.encode_collected(&answers, tokenizer, generation.usage(), &mut out);
+    let collected = Collected {
+        answers: &answers,
+        tokenizer,
+        usage: generation.usage(),
+    };
+    encoder.encode_collected(collected, &mut out);
     Ok(out.freeze())
 }
 

@@ -115,7 +115,7 @@ pub(crate) async fn list_completions(
     } else {
         None
     };
-    let place = match (place, list.page.after()) {
+    let place = match (place, list.page.after) {
         (None, Some(after)) => {
             let here = store.find_completion(after, &caller).ok();
             let here = here.map(|completion| CompletionPlace::of(&completion));
@@ -140,7 +140,7 @@ pub(crate) async fn list_completions(
             merged.add_answer(answer);
         }
     }
-    let page = merged.into_page(place.as_ref(), list.page.order(), list.page.limit());
+    let page = merged.into_page(place.as_ref(), list.page.order, list.page.limit);
     let places = page.places.filter(|_| is_passed_on);
     Ok(Json(CompletionPage { places, ..page }).into_response())
 }
@@ -151,7 +151,7 @@ fn found_here(
     list: &CompletionQuery<'_>,
     after: Option<&CompletionPlace>,
 ) -> Vec<PlacedCompletion> {
-    let order = list.page.order();
+    let order = list.page.order;
     let listed = completions
         .iter()
         .filter(|completion| list.matches(completion.model(), &completion.metadata));
@@ -160,7 +160,7 @@ fn found_here(
         .filter(|(place, _)| after.is_none_or(|after| place.follows(after, order)))
         .collect();
     placed.sort_by(|(a, _), (b, _)| a.compare(b, order));
-    placed.truncate(list.page.limit() + 1);
+    placed.truncate(list.page.limit + 1);
     let found = placed.into_iter();
     found
         .map(|(place, completion)| PlacedCompletion::new(place, completion.json()))

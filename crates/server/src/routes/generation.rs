@@ -25,39 +25,11 @@ use wire::framing::Framing;
 use wire::item_page::Query;
 use wire::protocol::Protocol;
 
-pub(crate) async fn chat_completion(
-    State(responder): State<StreamResponder>,
-    request: GenerationRequest,
-) -> Result<Response, Rejected> {
-    generate(&responder, Protocol::Chat, request).await
-}
-
-pub(crate) async fn text_completion(
-    State(responder): State<StreamResponder>,
-    request: GenerationRequest,
-) -> Result<Response, Rejected> {
-    generate(&responder, Protocol::Completion, request).await
-}
-
-pub(crate) async fn llama_completion(
-    State(responder): State<StreamResponder>,
-    request: GenerationRequest,
-) -> Result<Response, Rejected> {
-    generate(&responder, Protocol::LlamaCompletion, request).await
-}
-
-pub(crate) async fn fill_gap(
-    State(responder): State<StreamResponder>,
-    request: GenerationRequest,
-) -> Result<Response, Rejected> {
-    generate(&responder, Protocol::Infill, request).await
-}
-
 /// A generation in a wire protocol that is framed as server-sent events.
 pub(crate) async fn generate(
-    responder: &StreamResponder,
-    protocol: Protocol,
+    State(responder): State<StreamResponder>,
     request: GenerationRequest,
+    protocol: Protocol,
 ) -> Result<Response, Rejected> {
     let request = request.in_protocol(protocol, Framing::Sse)?;
     Ok(responder.answer(request).await?)
@@ -69,13 +41,6 @@ const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 /// Whether a request to a path of several APIs comes from a client of Anthropic's.
 pub(crate) fn is_anthropic_client(headers: &HeaderMap) -> bool {
     headers.contains_key(VERSION)
-}
-
-pub(crate) async fn create_message(
-    State(responder): State<StreamResponder>,
-    request: GenerationRequest,
-) -> Result<Response, Rejected> {
-    generate(&responder, Protocol::Messages, request).await
 }
 
 /// Counts the tokens of the prompt that the request would have, with the text of the chat template.

@@ -16,9 +16,8 @@ use std::time::Duration;
 use stream::LIST_PAGE_MAX;
 use wire::item_page::Query;
 use wire::llama_cpp::result_encoder::GenerationSettings;
+use wire::llama_cpp::seen_prompt::MEDIA_MARKER;
 
-/// llama.cpp's marker of an image in a prompt.
-const MEDIA_MARKER: &str = "<__media__>";
 /// `Retry-After` where no slot is free.
 const SLOT_RETRY: Duration = Duration::from_secs(1);
 

@@ -9,6 +9,7 @@
 //! read no further, and the other gateways tell the number of dropped events in their feeds, as to any slow reader. What
 //! happens while a gateway is not reachable is lost: an event says from when to when.
 
+use super::stream_feed::FeedMessage;
 use crate::peers::{PassedRequest, Peer, PeerReach, Peers, ask};
 use bytes::{Buf, Bytes, BytesMut};
 use cluster::names::InstanceId;
@@ -19,7 +20,6 @@ use std::time::Duration;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use wire::json;
 
 /// Events between the followers and the reader.
 const EVENTS_MAX: usize = 64;
@@ -115,7 +115,7 @@ async fn follow_one((peers, peer): (Peers, Peer), request: PassedRequest, sender
             return;
         };
         if !is_lost {
-            let event = reach_event("unreachable", &peer, Some(&why));
+            let event = reach_event(&peer, Some(&why));
             if sender.send(event).await.is_err() {
                 return;
             }
@@ -146,7 +146,7 @@ impl OneFeed<'_> {
         }
         self.has_begun = true;
         if self.was_lost {
-            let event = reach_event("reachable", self.peer, None);
+            let event = reach_event(self.peer, None);
             if self.sender.send(event).await.is_err() {
                 return Ok(());
             }
@@ -167,18 +167,14 @@ impl OneFeed<'_> {
     }
 }
 
-/// An event about a gateway's feed.
-fn reach_event(kind: &str, peer: &Peer, reason: Option<&str>) -> Bytes {
-    let mut out = BytesMut::new();
-    json::raw(&mut out, "data: {\"type\":");
-    json::string(&mut out, kind);
-    json::raw(&mut out, ",\"instance\":");
-    json::string(&mut out, &peer.id.to_string());
-    if let Some(reason) = reason {
-        json::raw(&mut out, ",\"reason\":");
-        json::string(&mut out, reason);
-    }
-    json::raw(&mut out, "}\n\n");
+/// The event of a gateway's feed that cannot be read for a reason, or is read again.
+fn reach_event(peer: &Peer, reason: Option<&str>) -> Bytes {
+    let (instance, mut out) = (peer.id.to_string(), BytesMut::new());
+    let message = match reason {
+        Some(reason) => FeedMessage::Unreachable { instance, reason },
+        None => FeedMessage::Reachable { instance },
+    };
+    message.write_to(&mut out);
     out.freeze()
 }
 

@@ -225,17 +225,13 @@ pub(crate) async fn show_response(
 ) -> Result<Response, Rejected> {
     let record = response.find_record()?;
     let query = Query::of(&uri)?;
-    match query.get("stream") {
-        Some("true") => Ok(response.event_response(&responder, &query).await?),
-        None | Some("false") => Ok(match response.store.look_up(&record) {
-            ResponseLookup::Running(entry) => with_stream_id(json_response(so_far(&entry)), &entry),
-            ResponseLookup::Ended(outcome) => json_response(outcome.body.clone()),
-        }),
-        Some(_) => {
-            let message = "stream: must be true or false";
-            Err(ApiError::field("stream", "invalid_value", message).into())
-        }
+    if query.one_of("stream", [("true", true), ("false", false)])? == Some(true) {
+        return Ok(response.event_response(&responder, &query).await?);
     }
+    Ok(match response.store.look_up(&record) {
+        ResponseLookup::Running(entry) => with_stream_id(json_response(so_far(&entry)), &entry),
+        ResponseLookup::Ended(outcome) => json_response(outcome.body.clone()),
+    })
 }
 
 /// Removes a stored response; one that runs is cancelled.
@@ -297,7 +293,7 @@ fn so_far(entry: &StreamRecord) -> Bytes {
     response_object::response_so_far(entry.source(), entry.state() == StreamState::Queued)
 }
 
-pub(super) fn json_response(body: Bytes) -> Response {
+pub(crate) fn json_response(body: Bytes) -> Response {
     let mut response = Response::new(Body::from(body));
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);

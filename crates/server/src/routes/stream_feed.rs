@@ -20,6 +20,8 @@ use gateway::lifecycle::Lifecycle;
 use gateway::streams::{FeedEvent, FeedView, StreamFeed};
 use generate::stream_source::Change;
 use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,38 +36,36 @@ use wire::{clock, json};
 /// Length of a chunk after which no further event is appended.
 const CHUNK_BYTES_ENOUGH: usize = 8 << 10;
 
-/// An event of the stream feed.
-#[derive(JsonSchema)]
-#[schemars(tag = "type", rename_all = "snake_case")]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(crate) enum FeedMessage {
+/// An event of the stream feed. `instance` is the gateway that the event is from; absent without a cluster.
+#[derive(JsonSchema, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum FeedMessage<'a> {
     Metrics {
-        /// Id of the instance; absent without a cluster.
-        #[schemars(skip_serializing_if = "Option::is_none")]
-        instance: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        instance: Option<&'a str>,
         at: String,
-        metrics: Box<MetricsSnapshot>,
+        #[schemars(with = "Box<MetricsSnapshot>")]
+        metrics: &'a RawValue,
     },
-    Opened(StreamEvent),
+    Opened(StreamEvent<'a>),
     /// The stream of an earlier process of this gateway continues.
-    Recovered(StreamEvent),
+    Recovered(StreamEvent<'a>),
     /// The stream of another gateway, which is gone, continues at this one.
-    Claimed(StreamEvent),
-    Started(StreamEvent),
-    Backpressure(StreamEvent),
-    SlowConsumer(StreamEvent),
-    Parked(StreamEvent),
-    Resumed(StreamEvent),
+    Claimed(StreamEvent<'a>),
+    Started(StreamEvent<'a>),
+    Backpressure(StreamEvent<'a>),
+    SlowConsumer(StreamEvent<'a>),
+    Parked(StreamEvent<'a>),
+    Resumed(StreamEvent<'a>),
     /// The request runs on another engine than before.
-    Moved(StreamEvent),
+    Moved(StreamEvent<'a>),
     /// The stream does not outlive the process any more.
-    Undurable(StreamEvent),
-    Ended(StreamEvent),
+    Undurable(StreamEvent<'a>),
+    Ended(StreamEvent<'a>),
     /// The reader was too slow and missed events.
     Dropped {
-        /// Id of the instance whose events are missing; absent without a cluster.
-        #[schemars(skip_serializing_if = "Option::is_none")]
-        instance: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        instance: Option<&'a str>,
         /// Number of events missed since the last event, those of other callers' streams included.
         count: u64,
         /// Number of events missed since the reader connected.
@@ -73,15 +73,14 @@ pub(crate) enum FeedMessage {
     },
     /// The instance is shutting down; this is its last event, and the last of the feed if it is the one that answers.
     Draining {
-        /// Id of the instance; absent without a cluster.
-        #[schemars(skip_serializing_if = "Option::is_none")]
-        instance: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        instance: Option<&'a str>,
     },
     /// The feed of another gateway cannot be read: its events are missing from now on.
     Unreachable {
         instance: String,
         /// Why the feed cannot be read.
-        reason: String,
+        reason: &'a str,
     },
     /// The feed of another gateway is read again.
     Reachable {
@@ -90,25 +89,33 @@ pub(crate) enum FeedMessage {
 }
 
 /// A state change of a stream.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(crate) struct StreamEvent {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct StreamEvent<'a> {
     /// Id of the gateway that owns the stream; absent without a cluster.
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    instance: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<&'a str>,
     stream: String,
     at: String,
     /// Number of prompt tokens; absent while unknown.
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    prompt: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt: Option<u32>,
     /// Park reason; only in `parked` events.
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
     /// Reason for the end of the stream; only in `ended` events.
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    end: Option<String>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'static str>,
+}
+
+impl FeedMessage<'_> {
+    /// Appends the message as an event.
+    pub(super) fn write_to(&self, out: &mut BytesMut) {
+        json::raw(out, "data: ");
+        json::write(self, out);
+        json::raw(out, "\n\n");
+    }
 }
 
 /// Publishes a snapshot of the metrics each `metrics_export_interval` while the feed has readers.
@@ -156,7 +163,8 @@ pub(crate) async fn show_feed(
         }
         _ => None,
     };
-    let source = EventSource::new(peers.own_name());
+    let instance = peers.own_name();
+    let source = EventSource { instance };
     let mut first = BytesMut::new();
     let (ring, recoveries) = feed.subscribe_after_recovery(clock::now());
     let begun = std::iter::once(snapshot_event(&sources)).chain(recoveries);
@@ -232,8 +240,8 @@ impl FeedReader {
         }
         self.take_more(&mut out);
         if self.over {
-            self.source.write_type("draining", &mut out);
-            json::raw(&mut out, "}\n\n");
+            let instance = self.source.instance.as_deref();
+            FeedMessage::Draining { instance }.write_to(&mut out);
         }
         Some(out.freeze())
     }
@@ -280,55 +288,32 @@ impl FeedReader {
 
     fn write_dropped(&mut self, missed: u64, out: &mut BytesMut) {
         self.dropped += missed;
-        self.source.write_type("dropped", out);
-        json::raw(out, ",\"count\":");
-        json::integer(out, missed);
-        json::raw(out, ",\"total\":");
-        json::integer(out, self.dropped);
-        json::raw(out, "}\n\n");
+        let dropped = FeedMessage::Dropped {
+            instance: self.source.instance.as_deref(),
+            count: missed,
+            total: self.dropped,
+        };
+        dropped.write_to(out);
     }
 }
 
 /// Writes events of this instance.
 struct EventSource {
-    /// `,"instance":ID`, or nothing without a cluster.
-    instance: String,
+    /// Id of the instance; `None` without a cluster.
+    instance: Option<String>,
 }
 
 impl EventSource {
-    fn new(instance: Option<String>) -> Self {
-        let instance = instance.map(|id| format!(",\"instance\":\"{id}\""));
-        Self {
-            instance: instance.unwrap_or_default(),
-        }
-    }
-
-    /// The beginning of an event.
-    fn write_type(&self, kind: &str, out: &mut BytesMut) {
-        json::raw(out, "data: {\"type\":\"");
-        json::raw(out, kind);
-        json::raw(out, "\"");
-        json::raw(out, &self.instance);
-    }
-
-    fn write_stream(&self, kind: &str, (stream, at): (StreamId, Instant), out: &mut BytesMut) {
-        self.write_type(kind, out);
-        json::raw(out, ",\"stream\":\"");
-        json::raw(out, &stream.to_string());
-        json::raw(out, "\"");
-        write_time(at, out);
-    }
-
     fn write_event(&self, event: &FeedEvent, out: &mut BytesMut) {
-        match event {
-            FeedEvent::Metrics { snapshot, at } => {
-                self.write_type("metrics", out);
-                write_time(*at, out);
-                json::raw(out, ",\"metrics\":");
-                out.extend_from_slice(snapshot);
-            }
+        let instance = self.instance.as_deref();
+        let message = match event {
+            FeedEvent::Metrics { snapshot, at } => FeedMessage::Metrics {
+                instance,
+                at: time_text(*at),
+                metrics: serde_json::from_slice(snapshot).unwrap_or(RawValue::NULL),
+            },
             FeedEvent::Undurable { stream, at } => {
-                self.write_stream("undurable", (*stream, *at), out);
+                FeedMessage::Undurable(self.stream_event(*stream, *at))
             }
             FeedEvent::Change {
                 stream,
@@ -337,48 +322,51 @@ impl EventSource {
                 at,
                 owner: _,
             } => {
-                self.write_stream(change_name(*change), (*stream, *at), out);
-                if let Some(prompt) = prompt {
-                    json::raw(out, ",\"prompt\":");
-                    json::integer(out, u64::from(*prompt));
-                }
-                write_detail(*change, out);
+                let event = StreamEvent {
+                    prompt: *prompt,
+                    ..self.stream_event(*stream, *at)
+                };
+                change_message(*change, event)
             }
+        };
+        message.write_to(out);
+    }
+
+    fn stream_event(&self, stream: StreamId, at: Instant) -> StreamEvent<'_> {
+        StreamEvent {
+            instance: self.instance.as_deref(),
+            stream: stream.to_string(),
+            at: time_text(at),
+            prompt: None,
+            reason: None,
+            end: None,
+            detail: None,
         }
-        json::raw(out, "}\n\n");
     }
 }
 
-fn change_name(change: Change) -> &'static str {
+fn change_message(change: Change, event: StreamEvent<'_>) -> FeedMessage<'_> {
     match change {
-        Change::Opened => "opened",
-        Change::Recovered => "recovered",
-        Change::Claimed => "claimed",
-        Change::Moved => "moved",
-        Change::Started => "started",
-        Change::Backpressure => "backpressure",
-        Change::SlowConsumer => "slow_consumer",
-        Change::Parked { .. } => "parked",
-        Change::Resumed => "resumed",
-        Change::Ended { .. } => "ended",
+        Change::Opened => FeedMessage::Opened(event),
+        Change::Recovered => FeedMessage::Recovered(event),
+        Change::Claimed => FeedMessage::Claimed(event),
+        Change::Moved => FeedMessage::Moved(event),
+        Change::Started => FeedMessage::Started(event),
+        Change::Backpressure => FeedMessage::Backpressure(event),
+        Change::SlowConsumer => FeedMessage::SlowConsumer(event),
+        Change::Parked { reason } => FeedMessage::Parked(StreamEvent {
+            reason: Some(reason),
+            ..event
+        }),
+        Change::Resumed => FeedMessage::Resumed(event),
+        Change::Ended { how, detail } => FeedMessage::Ended(StreamEvent {
+            end: Some(how),
+            detail,
+            ..event
+        }),
     }
 }
 
-fn write_time(at: Instant, out: &mut BytesMut) {
-    json::raw(out, ",\"at\":");
-    json::string(out, &clock::utc_millis(clock::wall(at)));
-}
-
-fn write_detail(change: Change, out: &mut BytesMut) {
-    let (field, word, detail) = match change {
-        Change::Parked { reason } => (",\"reason\":", reason, None),
-        Change::Ended { how, detail } => (",\"end\":", how, detail),
-        _ => return,
-    };
-    json::raw(out, field);
-    json::string(out, word);
-    if let Some(detail) = detail {
-        json::raw(out, ",\"detail\":");
-        json::string(out, detail);
-    }
+fn time_text(at: Instant) -> String {
+    clock::utc_millis(clock::wall(at))
 }

@@ -10,7 +10,6 @@ use axum::response::{IntoResponse, Response};
 use gateway::owners_slot::OwnersSlot;
 use gateway::streams::describe::{Description, describe_stream};
 use gateway::streams::{StreamRegistry, StreamState};
-use generate::error::ApiError;
 use http::request::Parts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,7 +47,8 @@ pub(crate) async fn list_streams(
 ) -> Result<Response, Rejected> {
     let query = Query::of(&head.uri)?;
     let scope = ListScope::parse(&query, &head.headers, ListScope::Cluster)?;
-    let unread = is_unread(&query)?;
+    let unread = query.one_of("unread", [("true", true), ("false", false)])?;
+    let unread = unread.unwrap_or(false);
     let after = query.number("after", u64::MAX)?;
     let limit = query.number("limit", LIST_PAGE_MAX as u64)?;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
@@ -87,18 +87,6 @@ pub(crate) async fn list_streams(
         }
     }
     Ok(Json(merged.into_page(limit)).into_response())
-}
-
-/// Whether the query selects streams with an unread end.
-fn is_unread(query: &Query) -> Result<bool, ApiError> {
-    match query.get("unread") {
-        None | Some("false") => Ok(false),
-        Some("true") => Ok(true),
-        Some(_) => {
-            let message = "unread: must be true or false";
-            Err(ApiError::field("unread", "invalid_value", message))
-        }
-    }
 }
 
 fn to_json(description: &Description<'_>) -> Box<RawValue> {

@@ -12,7 +12,7 @@ use crate::response::Rejected;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use gateway::keys::Caller;
 use gateway::models::ServedModel;
 use generate::error::ApiError;
@@ -20,49 +20,26 @@ use generate::model_handle;
 use generate::prompt::{PromptEncoder, TemplateArguments};
 use generate::prompt_limit::PromptLimit;
 use schemars::JsonSchema;
+use serde::Serialize;
 use std::sync::Arc;
+use wire::clock;
 use wire::fields::Fields;
+use wire::json::{self, List, Lossy};
 use wire::protocol::Protocol;
 use wire::vocabulary_request::{self, TokenizeInput};
-use wire::{clock, json};
 
 /// Parses the fields of a request, and returns the work that is offloaded.
-type ParseFields = fn(Fields<'_>, &Arc<ServedModel>) -> Result<OffloadedWork, ApiError>;
-type OffloadedWork = Box<dyn FnOnce() -> Result<BytesMut, ApiError> + Send>;
+pub(crate) type ParseFields = fn(Fields<'_>, &Arc<ServedModel>) -> Result<OffloadedWork, ApiError>;
+pub(crate) type OffloadedWork = Box<dyn FnOnce() -> Result<BytesMut, ApiError> + Send>;
 
 /// Bytes of a response; one token can take some hundred.
 const RESPONSE_BYTES_MAX: usize = 32 << 20;
 
-/// `POST /tokenize`.
-pub(crate) async fn tokenize_text(
+/// `POST /tokenize`, `/detokenize` and `/apply-template`, each with its parser.
+pub(crate) async fn respond(
     State(unadmitted): State<UnadmittedHandles>,
     RateLimited(caller): RateLimited,
     JsonBody(body): JsonBody,
-) -> Result<Response, Rejected> {
-    respond(&unadmitted, (caller, body), parse_tokenize).await
-}
-
-/// `POST /detokenize`.
-pub(crate) async fn detokenize_ids(
-    State(unadmitted): State<UnadmittedHandles>,
-    RateLimited(caller): RateLimited,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Rejected> {
-    respond(&unadmitted, (caller, body), parse_detokenize).await
-}
-
-/// `POST /apply-template`.
-pub(crate) async fn apply_template(
-    State(unadmitted): State<UnadmittedHandles>,
-    RateLimited(caller): RateLimited,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Rejected> {
-    respond(&unadmitted, (caller, body), parse_apply_template).await
-}
-
-async fn respond(
-    unadmitted: &UnadmittedHandles,
-    request: (Caller, Bytes),
     parse: ParseFields,
 ) -> Result<Response, Rejected> {
     let parse = |mut fields: Fields<'_>, model: &Arc<ServedModel>, _: &Caller| {
@@ -70,12 +47,15 @@ async fn respond(
         parse(fields, model)
     };
     let answer = unadmitted
-        .run_request(request, Protocol::Completion, parse)
+        .run_request((caller, body), Protocol::Completion, parse)
         .await?;
     Ok(([(CONTENT_TYPE, "application/json")], answer.freeze()).into_response())
 }
 
-fn parse_tokenize(fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<OffloadedWork, ApiError> {
+pub(crate) fn parse_tokenize(
+    fields: Fields<'_>,
+    model: &Arc<ServedModel>,
+) -> Result<OffloadedWork, ApiError> {
     let request = vocabulary_request::parse_tokenize(fields)?;
     let model = Arc::clone(model);
     Ok(Box::new(move || {
@@ -94,137 +74,86 @@ fn parse_tokenize(fields: Fields<'_>, model: &Arc<ServedModel>) -> Result<Offloa
                 encoder.conversation_ids(conversation.messages, arguments)?
             }
         };
-        let (pieces, strings) = (request.with_pieces, request.return_token_strs);
-        tokenize_response(&ids, request.field, pieces, strings, &model)
+        let bytes = |id: u32| model.handle.tokenizer.bytes(id).unwrap_or_default();
+        let tokens = ids.iter().map(|&id| {
+            if !request.with_pieces {
+                return TokenOrPiece::Id(id);
+            }
+            let text = std::str::from_utf8(bytes(id));
+            let piece = text.map_or(TokenPiece::Bytes(bytes(id)), TokenPiece::Text);
+            TokenOrPiece::Piece { id, piece }
+        });
+        let texts = ids.iter().map(|&id| Lossy(bytes(id)));
+        let response = Tokenized {
+            count: ids.len(),
+            max_model_len: model.handle.context_max,
+            tokens: List(tokens),
+            token_strs: request.return_token_strs.then_some(List(texts)),
+        };
+        to_json(request.field, &response, (1, 0))
     }))
 }
 
-/// The response of `/tokenize`.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(crate) struct Tokenized {
-    count: u64,
+/// The response of `/tokenize`, with lists of tokens and of texts.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Tokenized")]
+pub(crate) struct Tokenized<T, S> {
+    count: usize,
     /// Context length of the model in tokens.
-    max_model_len: u64,
-    tokens: Vec<TokenOrPiece>,
+    max_model_len: usize,
+    tokens: T,
     /// The text of each token, if `return_token_strs` is set.
-    #[schemars(skip_serializing_if = "Vec::is_empty")]
-    token_strs: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_strs: Option<S>,
 }
 
 /// A token id, or a token id and the token's text if `with_pieces` is set.
-#[derive(JsonSchema)]
-#[schemars(untagged)]
-#[expect(dead_code, reason = "only its schema is used")]
-enum TokenOrPiece {
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+pub(crate) enum TokenOrPiece<'a> {
     Id(u32),
-    Piece { id: u32, piece: TokenPiece },
+    Piece { id: u32, piece: TokenPiece<'a> },
 }
 
 /// The text of a token, or the token's bytes if these are not valid UTF-8.
-#[derive(JsonSchema)]
-#[schemars(untagged)]
-#[expect(dead_code, reason = "only its schema is used")]
-enum TokenPiece {
-    Text(String),
-    Bytes(Vec<u8>),
+#[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+pub(crate) enum TokenPiece<'a> {
+    Text(&'a str),
+    Bytes(&'a [u8]),
 }
 
 /// The response of `/detokenize`; both fields have the same text.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(crate) struct Detokenized {
-    content: String,
-    prompt: String,
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Detokenized<'a> {
+    content: &'a str,
+    prompt: &'a str,
 }
 
 /// The response of `/apply-template`.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(crate) struct AppliedTemplate {
-    prompt: String,
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct AppliedTemplate<'a> {
+    prompt: &'a str,
 }
 
-/// Writes the response of `/tokenize`.
-fn tokenize_response(
-    ids: &[u32],
-    field: &str,
-    pieces: bool,
-    strings: bool,
-    model: &ServedModel,
-) -> Result<BytesMut, ApiError> {
-    let piece = |id: u32| model.handle.tokenizer.bytes(id).unwrap_or_default();
-    let mut out = BytesMut::new();
-    json::raw(&mut out, "{\"count\":");
-    json::integer(&mut out, ids.len() as u64);
-    json::raw(&mut out, ",\"max_model_len\":");
-    json::integer(&mut out, model.handle.context_max as u64);
-    json::raw(&mut out, ",\"tokens\":");
-    write_list(&mut out, field, ids, |out, &id| {
-        if pieces {
-            write_piece(out, id, piece(id));
-        } else {
-            json::integer(out, u64::from(id));
-        }
-    })?;
-    if strings {
-        json::raw(&mut out, ",\"token_strs\":");
-        write_list(&mut out, field, ids, |out, &id| {
-            json::write(&json::Lossy(piece(id)), out);
-        })?;
-    }
-    json::raw(&mut out, "}");
-    Ok(out)
-}
-
-fn write_piece(out: &mut BytesMut, id: u32, piece: &[u8]) {
-    json::raw(out, "{\"id\":");
-    json::integer(out, u64::from(id));
-    json::raw(out, ",\"piece\":");
-    match std::str::from_utf8(piece) {
-        Ok(text) => json::string(out, text),
-        Err(_) => {
-            for (i, &byte) in piece.iter().enumerate() {
-                json::raw(out, if i == 0 { "[" } else { "," });
-                json::integer(out, u64::from(byte));
-            }
-            json::raw(out, "]");
-        }
-    }
-    json::raw(out, "}");
-}
-
-/// Writes a JSON list with one item per token id.
+/// A response as JSON that has a text of so many bytes so many times.
 ///
 /// # Errors
 /// The response to the input in `field` would be too long.
-fn write_list(
-    out: &mut BytesMut,
+fn to_json(
     field: &str,
-    ids: &[u32],
-    mut write_item: impl FnMut(&mut BytesMut, &u32),
-) -> Result<(), ApiError> {
-    json::raw(out, "[");
-    for (i, id) in ids.iter().enumerate() {
-        if i > 0 {
-            json::raw(out, ",");
-        }
-        write_item(out, id);
-        expect_fit(field, out)?;
-    }
-    json::raw(out, "]");
-    Ok(())
+    response: &impl Serialize,
+    (times, bytes): (usize, usize),
+) -> Result<BytesMut, ApiError> {
+    let (room, bytes_max) = (times * bytes + 64, times * RESPONSE_BYTES_MAX);
+    json::to_vec_within(response, room, bytes_max).ok_or_else(|| {
+        let message =
+            format!("{field}: the response would have more than {RESPONSE_BYTES_MAX} bytes");
+        ApiError::field(field, "too_long", message)
+    })
 }
 
-fn expect_fit(field: &str, out: &BytesMut) -> Result<(), ApiError> {
-    if out.len() <= RESPONSE_BYTES_MAX {
-        return Ok(());
-    }
-    let message = format!("{field}: the response would have more than {RESPONSE_BYTES_MAX} bytes");
-    Err(ApiError::field(field, "too_long", message))
-}
-
-fn parse_detokenize(
+pub(crate) fn parse_detokenize(
     fields: Fields<'_>,
     model: &Arc<ServedModel>,
 ) -> Result<OffloadedWork, ApiError> {
@@ -234,20 +163,12 @@ fn parse_detokenize(
     let model = Arc::clone(model);
     Ok(Box::new(move || {
         let text = model_handle::prompt_text(&model.handle.tokenizer, &ids);
-        let mut out = BytesMut::with_capacity(2 * text.len() + 32);
-        for (i, name) in ["{\"content\":", ",\"prompt\":"].into_iter().enumerate() {
-            json::raw(&mut out, name);
-            json::string(&mut out, &text);
-            if i == 0 {
-                expect_fit("tokens", &out)?;
-            }
-        }
-        json::raw(&mut out, "}");
-        Ok(out)
+        let (content, prompt) = (&*text, &*text);
+        to_json("tokens", &Detokenized { content, prompt }, (2, text.len()))
     }))
 }
 
-fn parse_apply_template(
+pub(crate) fn parse_apply_template(
     fields: Fields<'_>,
     model: &Arc<ServedModel>,
 ) -> Result<OffloadedWork, ApiError> {
@@ -263,12 +184,11 @@ fn parse_apply_template(
             kwargs: &conversation.kwargs,
         };
         let text = encoder.render(("messages", &messages), arguments, room)?;
-        let mut out = BytesMut::with_capacity(text.len() + 16);
-        json::raw(&mut out, "{\"prompt\":");
-        json::string(&mut out, &text);
-        json::raw(&mut out, "}");
-        expect_fit("messages", &out)?;
-        Ok(out)
+        to_json(
+            "messages",
+            &AppliedTemplate { prompt: &text },
+            (1, text.len()),
+        )
     }))
 }
 

@@ -1,17 +1,13 @@
 //! `/v1/webhooks/deliveries`: events that are not delivered yet, and dead letters.
 
-use crate::app::App;
 use crate::request::extract::{AskedId, Authenticated};
 use crate::response::Rejected;
 use crate::routes::responses::json_response;
 use axum::Json;
-use axum::extract::{FromRef, FromRequestParts, State};
-use axum::http::request::Parts;
+use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use gateway::keys::Caller;
 use gateway::webhooks::{DeliveryDescription, DeliveryStatus, Outbox};
-use generate::error::ApiError;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
@@ -25,15 +21,11 @@ pub(crate) async fn list_deliveries(
     uri: Uri,
 ) -> Result<Response, Rejected> {
     let query = Query::of(&uri)?;
-    let status = match query.get("status") {
-        None => None,
-        Some("pending") => Some(DeliveryStatus::Pending),
-        Some("dead") => Some(DeliveryStatus::Dead),
-        Some(_) => {
-            let words = "status: must be pending or dead";
-            return Err(ApiError::field("status", "invalid_value", words).into());
-        }
-    };
+    let statuses = [
+        ("pending", DeliveryStatus::Pending),
+        ("dead", DeliveryStatus::Dead),
+    ];
+    let status = query.one_of("status", statuses)?;
     let deliveries = outbox.list(&caller, status);
     let page = PageQuery::parse(&query, ItemOrder::OldestFirst)?.page(
         &deliveries,
@@ -47,46 +39,32 @@ pub(crate) async fn list_deliveries(
     Ok(json_response(json::to_vec(&page).freeze()))
 }
 
-/// Extractor: the delivery in the path.
-pub(crate) struct DeliveryInPath {
-    id: String,
-    caller: Caller,
-    outbox: Arc<Outbox>,
-}
-
-impl FromRequestParts<App> for DeliveryInPath {
-    type Rejection = Rejected;
-
-    async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Rejected> {
-        let AskedId { id, caller } = AskedId::from_request_parts(head, app).await?;
-        Ok(Self {
-            id,
-            caller,
-            outbox: FromRef::from_ref(app),
-        })
-    }
-}
-
+/// Describes the delivery in the path.
 pub(crate) async fn show_delivery(
-    delivery: DeliveryInPath,
+    State(outbox): State<Arc<Outbox>>,
+    AskedId { id, caller }: AskedId,
 ) -> Result<Json<DeliveryDescription>, Rejected> {
-    Ok(Json(delivery.outbox.find(&delivery.id, &delivery.caller)?))
+    Ok(Json(outbox.find(&id, &caller)?))
 }
 
 /// Attempts a delivery again at once.
-pub(crate) async fn redeliver_event(delivery: DeliveryInPath) -> Result<Response, Rejected> {
-    let description = delivery.outbox.redeliver(&delivery.id, &delivery.caller)?;
+pub(crate) async fn redeliver_event(
+    State(outbox): State<Arc<Outbox>>,
+    AskedId { id, caller }: AskedId,
+) -> Result<Response, Rejected> {
+    let description = outbox.redeliver(&id, &caller)?;
     Ok((StatusCode::ACCEPTED, Json(description)).into_response())
 }
 
 /// Removes a delivery: there is no further attempt.
 pub(crate) async fn delete_delivery(
-    delivery: DeliveryInPath,
+    State(outbox): State<Arc<Outbox>>,
+    AskedId { id, caller }: AskedId,
 ) -> Result<Json<DeletedDelivery>, Rejected> {
-    let forgotten = delivery.outbox.remove(&delivery.id, &delivery.caller)?;
+    let forgotten = outbox.remove(&id, &caller)?;
     forgotten.written().await;
     Ok(Json(DeletedDelivery {
-        id: delivery.id,
+        id,
         object: "webhook.delivery",
         deleted: true,
     }))

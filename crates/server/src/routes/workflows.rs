@@ -8,7 +8,6 @@ use crate::response::stream_response::StreamResponder;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use engine::SamplingParams;
 use gateway::handles::Gateway;
 use gateway::keys::Caller;
 use gateway::limits::Offload;
@@ -19,9 +18,8 @@ use gateway::streams::{StreamRecord, StreamRegistry};
 use gateway::workflows::folder::{self, Workflow, WorkflowList};
 use gateway::workflows::launch::Program;
 use generate::error::{ApiError, ErrorKind};
-use generate::prompt_limit::Truncation;
+use generate::generation_options::GenerationOptions;
 use generate::request::{GenerateRequest, GenerationParams, Prompt, StreamOptions};
-use generate::tools::ToolCalling;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -110,22 +108,8 @@ fn run_request(body: &str, tokens_max: usize, stream: bool) -> GenerateRequest {
         prompts: vec![Prompt::Text(body.to_owned())],
         n: 1,
         params: GenerationParams {
-            sampling: SamplingParams::default(),
             max_tokens: Some(tokens_max),
-            dry_sequence_breakers: Vec::new(),
-            stops: Vec::new(),
-            stop_token_ids: Vec::new(),
-            ignore_eos: false,
-            seed: None,
-            response_format: None,
-            closed_objects: None,
-            tool_calling: ToolCalling::default(),
-            constrained_tools: Vec::new(),
-            reasoning_budget: None,
-            prompt_logprobs: false,
-            lora: Vec::new(),
-            truncation: Truncation::Disabled,
-            continued: None,
+            ..GenerationOptions::default().resolve()
         },
         stream_options: StreamOptions {
             stream,

@@ -6,6 +6,7 @@
 
 use crate::support::Rig;
 use crate::support::client::post;
+use crate::support::named::set_fields;
 use serde_json::{Value, json};
 
 const COMPLETIONS: &str = "/v1/completions";
@@ -14,9 +15,7 @@ fn told(rig: &Rig, over: &Value) -> Value {
     let mut body = json!({
         "prompt": ["ab", "c"], "seed": 11, "temperature": 1.5, "max_tokens": 6, "ignore_eos": true,
     });
-    for (name, value) in over.as_object().expect("fields") {
-        body[name] = value.clone();
-    }
+    set_fields(&mut body, over);
     let reply = post(rig.addr, COMPLETIONS, &body);
     assert_eq!(reply.head.status, 200, "{}", reply.body);
     reply.json()

@@ -1,7 +1,7 @@
 //! Custom tools of chat completions: the model calls functions with one argument, the client reads custom calls.
 
 use crate::support::Rig;
-use crate::support::named::{CHAT, RESUMABLE, call, get, kept, stream_id};
+use crate::support::named::{CHAT, RESUMABLE, call, get, kept, set_fields, stream_id};
 use crate::support::sse::frames;
 use serde_json::{Value, json};
 use text::{AnswerFormat, ReasoningFamily, ToolFamily};
@@ -29,9 +29,7 @@ fn body(over: &Value) -> Value {
             {"type": "custom", "custom": {"name": "run", "format": {"type": "text"}}},
         ],
     });
-    for (name, value) in over.as_object().expect("fields") {
-        body[name] = value.clone();
-    }
+    set_fields(&mut body, over);
     body
 }
 

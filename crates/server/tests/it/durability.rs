@@ -10,7 +10,9 @@
 //! no durable stream.
 
 use crate::support::disk::{self, Disk, Writes};
-use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, stream_id, with};
+use crate::support::named::{
+    CHAT, RESUMABLE, call, chat, fake, get, kept, resumable_chat, send, stream_id, with,
+};
 use crate::support::sse::{Heard, frames};
 use crate::support::{Rig, wait_until};
 use gateway::records::StreamDescription;
@@ -150,17 +152,11 @@ fn held_writes_hide_tokens_until_the_watchdog_opens_the_gate() {
     while !events.contains(&undurable) {
         events += &feed.chunk().expect("the feed goes on");
     }
-    let reply = call(&rig, "POST", CHAT, RESUMABLE, &chat(&json!({})));
+    let reply = resumable_chat(&rig, &json!({}));
     assert_eq!(reply.head.get("x-stream-durable"), Some("0"));
     disk.set_writes(Writes::Done);
     wait_until("streams are durable again", || {
-        let reply = call(
-            &rig,
-            "POST",
-            CHAT,
-            RESUMABLE,
-            &chat(&json!({"max_tokens": 1})),
-        );
+        let reply = resumable_chat(&rig, &json!({"max_tokens": 1}));
         reply.head.get("x-stream-durable") == Some("1")
     });
     assert!(
@@ -204,7 +200,7 @@ fn removed_stream_is_forgotten() {
     let disk = Disk::new("forget");
     let rig = Rig::recorded(fake(), kept(), disk.clone());
     rig.gate.open();
-    let reply = call(&rig, "POST", CHAT, RESUMABLE, &chat(&json!({})));
+    let reply = resumable_chat(&rig, &json!({}));
     let id = stream_id(&reply.head);
     assert!(disk.stream(&id).is_some());
     call(
@@ -302,7 +298,7 @@ fn health_and_metrics_name_a_full_disk() {
     wait_until("the journal works", || is_durable() == 1.0);
     assert_eq!(health(), json!({"durable": true}));
     disk.set_writes(Writes::Full);
-    call(&rig, "POST", CHAT, RESUMABLE, &chat(&json!({})));
+    resumable_chat(&rig, &json!({}));
     wait_until("the disk is noticed", || is_durable() == 0.0);
     let full = json!({"durable": false, "reason": "the disk is full"});
     assert_eq!(health(), full);
@@ -400,7 +396,7 @@ fn live_stream_is_rewritten_from_memory_and_is_found_unchanged() {
     });
     let before = disk.stream(&id).expect("a live stream");
     wait_until("the stream is rewritten", || {
-        call(&rig, "POST", CHAT, RESUMABLE, &chat(&json!({})));
+        resumable_chat(&rig, &json!({}));
         metric(&rig, "millrace_journal_rewritten_streams_total") > 1.0
     });
     let after = disk.stream(&id).expect("a live stream");

@@ -10,6 +10,7 @@
 mod own;
 
 use crate::support::client::{Client, post};
+use crate::support::feed::{FEED, Feed};
 use crate::support::named::{fake, kept, send, stream_id};
 use crate::support::{Rig, wait_until};
 use engine::{EngineConfig, Policy};
@@ -18,42 +19,7 @@ use server::{Keys, ServerConfig};
 use std::sync::Arc;
 use std::time::Duration;
 
-const FEED: &str = "/v1/streams/feed";
-
-/// A reader of the feed.
-struct Feed {
-    client: Client,
-    rest: String,
-}
-
 impl Feed {
-    fn of(rig: &Rig) -> Self {
-        Self::with_fields(rig, "")
-    }
-
-    fn with_fields(rig: &Rig, fields: &str) -> Self {
-        let mut client = Client::connect(rig.addr);
-        client.send(format!("GET {FEED} HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n").as_bytes());
-        let head = client.head();
-        assert_eq!(head.get("content-type"), Some("text/event-stream"));
-        let rest = String::new();
-        Self { client, rest }
-    }
-
-    fn next(&mut self) -> Value {
-        loop {
-            if let Some((frame, rest)) = self.rest.split_once("\n\n") {
-                let event = frame.strip_prefix("data: ").map(str::to_owned);
-                self.rest = rest.to_owned();
-                match event {
-                    Some(event) => return serde_json::from_str(&event).unwrap(),
-                    None => continue,
-                }
-            }
-            self.rest += &self.client.chunk().expect("it goes on");
-        }
-    }
-
     /// What happened to a stream, up to its end.
     fn story(&mut self, stream: &str) -> Vec<Value> {
         self.story_until(stream, "ended")
@@ -101,7 +67,7 @@ fn feed_reports_a_stream_from_opening_to_one_end() {
         ..kept()
     };
     let rig = Rig::with(fake(), config);
-    let mut feed = Feed::of(&rig);
+    let mut feed = Feed::open(&rig, FEED, "");
     assert_eq!(
         feed.next()["type"],
         "metrics",
@@ -189,7 +155,7 @@ fn stalled_reader_is_reported_slow_before_its_policy_applies() {
     ];
     for (policy, last) in rows {
         let rig = hasty(policy);
-        let mut feed = Feed::of(&rig);
+        let mut feed = Feed::open(&rig, FEED, "");
         let fields = "x-stream-resumable: 0\r\nx-stream-acks: explicit\r\n";
         let mut client = send(&rig, "POST", "/v1/inference", fields, &job(10));
         let id = stream_id(&client.head());
@@ -228,7 +194,7 @@ fn stalled_reader_is_reported_slow_before_its_policy_applies() {
 #[test]
 fn feed_reports_each_end_also_of_streams_that_never_started() {
     let rig = Rig::gated(fake(), kept());
-    let mut feed = Feed::of(&rig);
+    let mut feed = Feed::open(&rig, FEED, "");
     let mut client = send(
         &rig,
         "POST",
@@ -273,7 +239,7 @@ fn stalled_feed_reader_loses_the_oldest_events_and_gets_their_number() {
         ..kept()
     };
     let rig = Rig::with(fake(), config);
-    let mut feed = Feed::of(&rig);
+    let mut feed = Feed::open(&rig, FEED, "");
     let mut client = Client::connect(rig.addr);
     for _ in 0..1500 {
         client.post("/v1/inference", &job(1));
@@ -302,7 +268,7 @@ fn snapshots_repeat() {
         ..kept()
     };
     let rig = Rig::with(fake(), config);
-    let mut feed = Feed::of(&rig);
+    let mut feed = Feed::open(&rig, FEED, "");
     for _ in 0..3 {
         let event = feed.next();
         assert_eq!(event["type"], "metrics");

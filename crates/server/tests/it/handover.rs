@@ -6,7 +6,7 @@
 
 use crate::support::Rig;
 use crate::support::client::{Client, Reply, request};
-use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, kept, stream_id};
+use crate::support::named::{CHAT, call, chat, fake, kept, resumable_chat, stream_id};
 use crate::support::sse::{Heard, frames};
 use serde_json::json;
 use std::io::{Read, Write};
@@ -93,13 +93,7 @@ fn http_1_0_and_connection_close_are_honored() {
 #[test]
 fn unread_body_is_not_parsed_as_a_request() {
     let rig = Rig::with(fake(), kept());
-    let opened = call(
-        &rig,
-        "POST",
-        CHAT,
-        RESUMABLE,
-        &chat(&json!({"max_tokens": 9})),
-    );
+    let opened = resumable_chat(&rig, &json!({"max_tokens": 9}));
     let path = format!("/v1/streams/{}/events", stream_id(&opened.head));
     let smuggled = String::from_utf8(health(0)).unwrap();
     let length = smuggled.len();
@@ -120,13 +114,7 @@ fn unread_body_is_not_parsed_as_a_request() {
 #[test]
 fn head_request_leaves_the_connection_usable() {
     let rig = Rig::with(fake(), kept());
-    let opened = call(
-        &rig,
-        "POST",
-        CHAT,
-        RESUMABLE,
-        &chat(&json!({"max_tokens": 9})),
-    );
+    let opened = resumable_chat(&rig, &json!({"max_tokens": 9}));
     let path = format!("/v1/streams/{}/events", stream_id(&opened.head));
     let mut client = Client::connect(rig.addr);
     client.send(format!("HEAD {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes());

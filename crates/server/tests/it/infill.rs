@@ -6,6 +6,7 @@
 //! `wire/src/llama_cpp/infill_request.rs`, `server/tests/it/golden`.
 
 use crate::support::client::post;
+use crate::support::named::set_fields;
 use crate::support::vocab::INFILL;
 use crate::support::{Rig, config, echo, sse};
 use serde_json::{Value, json};
@@ -26,9 +27,7 @@ fn gap(over: &Value) -> Value {
         "input_prefix": "ab", "prompt": "c", "input_suffix": "d", "n_predict": 5, "ignore_eos": true,
         "seed": 3,
     });
-    for (name, value) in over.as_object().expect("fields") {
-        body[name] = value.clone();
-    }
+    set_fields(&mut body, over);
     body
 }
 

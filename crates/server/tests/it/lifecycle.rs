@@ -1,42 +1,15 @@
 //! Clients that leave, that do not read, that come all at once; models that fail; servers that stop.
 
 use crate::support::client::{Client, get, post, request};
+use crate::support::named::{CHAT, ask, fake};
 use crate::support::{Rig, config, wait_until};
-use engine::fake::{FakeConfig, Fault, FaultAt, FaultKind};
+use engine::fake::{Fault, FaultAt, FaultKind};
 use serde_json::{Value, json};
 use server::ServerConfig;
-use socket2::{Domain, Socket, Type};
-use std::net::TcpStream;
 use std::time::Duration;
 
-const CHAT: &str = "/v1/chat/completions";
-
-fn ask(content: &str, stream: bool, max_tokens: usize) -> Value {
-    json!({
-        "messages": [{"role": "user", "content": content}], "seed": 1, "ignore_eos": true,
-        "stream": stream, "max_tokens": max_tokens,
-    })
-}
-
-/// A fake model whose every token is a letter.
-fn fake() -> FakeConfig {
-    FakeConfig {
-        eos_probability: 0.0,
-        ..crate::support::fake()
-    }
-}
-
 fn text(rig: &Rig, ask: &Value) -> String {
-    let reply = post(rig.addr, CHAT, ask);
-    reply
-        .chunks()
-        .iter()
-        .filter_map(|c| {
-            c["choices"][0]["delta"]["content"]
-                .as_str()
-                .map(str::to_owned)
-        })
-        .collect()
+    post(rig.addr, CHAT, ask).chat_text()
 }
 
 /// Promise (Admission and keys): a client that disconnects frees its pages within one step.
@@ -99,14 +72,6 @@ fn clients_that_connect_and_vanish_leave_nothing() {
     assert_eq!(told["usage"]["completion_tokens"], 5);
 }
 
-/// A connection whose own receive buffer is small, so that the server's side fills soon.
-fn narrow(rig: &Rig) -> Client {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    socket.set_recv_buffer_size(4096).unwrap();
-    socket.connect(&rig.addr.into()).unwrap();
-    Client::over(TcpStream::from(socket))
-}
-
 #[test]
 fn client_that_does_not_read_is_parked_and_others_are_not() {
     let mut long = fake();
@@ -121,7 +86,7 @@ fn client_that_does_not_read_is_parked_and_others_are_not() {
     );
     let generated = || rig.engine.stats().tokens_generated();
     let alone = text(&rig, &ask("other", true, 200));
-    let mut deaf = narrow(&rig);
+    let mut deaf = Client::narrow(rig.addr, 4096);
     deaf.post(CHAT, &ask("deaf", true, 1 << 13));
     wait_until("its stream stands still while another's runs", || {
         let before = generated();
@@ -154,13 +119,7 @@ fn concurrent_streams_equal_solo_streams() {
         client.post(CHAT, ask);
     }
     for (i, client) in clients.iter_mut().enumerate() {
-        let reply = client.reply();
-        let chunks = reply.chunks();
-        let together: String = chunks
-            .iter()
-            .filter_map(|c| c["choices"][0]["delta"]["content"].as_str())
-            .collect();
-        assert_eq!(together, alone[i], "client {i}");
+        assert_eq!(client.reply().chat_text(), alone[i], "client {i}");
     }
     assert!(
         alone.iter().collect::<std::collections::HashSet<_>>().len() > CLIENTS / 2,
@@ -240,7 +199,7 @@ fn shutdown_cuts_clients_that_do_not_read() {
         ..config()
     };
     let mut rig = Rig::with(long, brief);
-    let mut deaf = narrow(&rig);
+    let mut deaf = Client::narrow(rig.addr, 4096);
     let mut wide = ask("deaf", true, 1 << 13);
     // So much to a token that what is left to tell at the end never fits into what the kernel may find room for.
     wide["logprobs"] = json!(true);
@@ -267,7 +226,7 @@ fn client_that_does_not_read_and_disconnects_is_released() {
             ..config()
         },
     );
-    let mut deaf = narrow(&rig);
+    let mut deaf = Client::narrow(rig.addr, 4096);
     deaf.post(CHAT, &ask("deaf", true, 1 << 13));
     wait_until("it is parked", || rig.engine.stats().parked() == 1);
     drop(deaf);

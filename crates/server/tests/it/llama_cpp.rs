@@ -5,7 +5,7 @@
 //! Also held by `server/tests/it/golden`, `wire/src/llama_cpp/completion_request.rs`.
 
 use crate::support::client::{Client, get, post};
-use crate::support::named::{RESUMABLE, send};
+use crate::support::named::{RESUMABLE, send, set_fields};
 use crate::support::{Rig, config, fake, sse, wait_until};
 use engine::fake::FakeConfig;
 use serde_json::{Value, json};
@@ -15,9 +15,7 @@ const COMPLETION: &str = "/completion";
 
 fn body(over: &Value) -> Value {
     let mut body = json!({"prompt": "ab", "n_predict": 5, "ignore_eos": true, "seed": 3});
-    for (name, value) in over.as_object().expect("fields") {
-        body[name] = value.clone();
-    }
+    set_fields(&mut body, over);
     body
 }
 

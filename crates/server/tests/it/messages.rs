@@ -1,7 +1,7 @@
 //! Anthropic's format, byte for byte.
 
 use crate::support::client::{Client, Head, get, post};
-use crate::support::named::{call, send};
+use crate::support::named::{call, send, set_fields};
 use crate::support::{Rig, config, fake, vocab};
 use engine::EngineConfig;
 use serde_json::{Value, json};
@@ -19,9 +19,7 @@ fn hello(over: &Value) -> Value {
         "model": "fake", "messages": [{"role": "user", "content": "hi"}], "temperature": 0,
         "logit_bias": {vocab::WORD.to_string(): 100}, "max_tokens": 3,
     });
-    for (name, value) in over.as_object().unwrap() {
-        body[name] = value.clone();
-    }
+    set_fields(&mut body, over);
     body
 }
 
@@ -68,25 +66,9 @@ fn counted(stop: &str, output: u64) -> String {
     event("message_delta", &rest)
 }
 
-/// One frame at a time: the model does a pass, the client reads what it gave.
 fn stepwise(body: &Value) -> (Head, String) {
-    let rig = Rig::gated(fake(), config());
-    let mut client = Client::connect(rig.addr);
-    client.post(MESSAGES, body);
-    let head = client.head();
-    let begun = client.chunk();
-    let mut text = begun.expect("message_start comes before the model did anything");
-    loop {
-        rig.gate.allow(1);
-        match client.chunk() {
-            Some(chunk) => text.push_str(&chunk),
-            None => return (head, fixed(&text)),
-        }
-        if text.contains("event: message_stop") {
-            assert_eq!(client.chunk(), None);
-            return (head, fixed(&text));
-        }
-    }
+    let (head, text) = Rig::gated(fake(), config()).stepwise(MESSAGES, body);
+    (head, fixed(&text))
 }
 
 #[test]

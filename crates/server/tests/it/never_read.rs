@@ -10,8 +10,6 @@ use crate::support::talk::Talk;
 use crate::support::{Rig, wait_until};
 use serde_json::{Value, json};
 use server::{AdaptiveLimits, QueueLimits, ServerConfig};
-use socket2::{Domain, Socket, Type};
-use std::net::TcpStream;
 use std::path::PathBuf;
 
 /// Slots, and clients that never read: more than the slots.
@@ -42,10 +40,7 @@ fn few() -> ServerConfig {
 
 /// A client with a small receive buffer that sends a request and reads nothing.
 fn deaf(rig: &Rig, path: &str, body: &Value) -> Client {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    socket.set_recv_buffer_size(4096).unwrap();
-    socket.connect(&rig.addr.into()).unwrap();
-    let mut client = Client::over(TcpStream::from(socket));
+    let mut client = Client::narrow(rig.addr, 4096);
     client.post(path, body);
     client
 }

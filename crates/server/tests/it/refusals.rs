@@ -3,8 +3,9 @@
 //! Promise (APIs): an error before routing is in the path's wire protocol.
 
 use crate::support::client::{Client, Reply, get};
+use crate::support::owners::{self, key_field, key_text};
 use crate::support::{Rig, config};
-use server::{Key, KeyHash, KeyLimits, Keys, Scope, Scopes, ServerConfig};
+use server::{Key, KeyLimits, Keys, Scope, ServerConfig};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -13,20 +14,28 @@ const CALLER: &str = "invalid_request_error";
 
 fn key(name: &str, scope: Scope, limits: KeyLimits) -> Key {
     Key {
-        name: name.to_owned(),
-        hash: KeyHash::of(secret(name).as_bytes()),
-        scopes: Scopes::of(&[scope]),
         limits,
-        weight: 1,
+        ..owners::key(name, &key_text(name), &[scope])
     }
 }
 
-fn secret(name: &str) -> String {
-    format!("mr_{name}_0123456789")
-}
-
-fn bearer(name: &str) -> String {
-    format!("authorization: Bearer {}\r\n", secret(name))
+/// A server with small bodies, and with keys of which two allow one request in a minute.
+fn strict() -> Rig {
+    let brief = ServerConfig {
+        body_bytes_max: 64,
+        ..config()
+    };
+    let once = KeyLimits {
+        requests_per_min: NonZeroU32::new(1),
+        ..KeyLimits::default()
+    };
+    let all = [
+        key("a", Scope::Inference, KeyLimits::default()),
+        key("m", Scope::Metrics, KeyLimits::default()),
+        key("once", Scope::Inference, once),
+        key("twice", Scope::Inference, once),
+    ];
+    Rig::keyed(brief, &Arc::new(Keys::new(&all).unwrap()))
 }
 
 fn reply(rig: &Rig, method: &str, path: &str, fields: &str, body: &str) -> Reply {
@@ -61,21 +70,7 @@ fn values_in_the_path_that_are_not_utf8_are_errors_of_the_api() {
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
 fn errors_before_routing_are_in_the_dialect_of_the_path() {
-    let brief = ServerConfig {
-        body_bytes_max: 64,
-        ..config()
-    };
-    let once = KeyLimits {
-        requests_per_min: NonZeroU32::new(1),
-        ..KeyLimits::default()
-    };
-    let all = [
-        key("a", Scope::Inference, KeyLimits::default()),
-        key("m", Scope::Metrics, KeyLimits::default()),
-        key("once", Scope::Inference, once),
-        key("twice", Scope::Inference, once),
-    ];
-    let rig = Rig::keyed(brief, &Arc::new(Keys::new(&all).unwrap()));
+    let rig = strict();
     let large = "x".repeat(65);
     let host = "host: localhost\r\n".to_owned();
     let rows = [
@@ -91,7 +86,7 @@ fn errors_before_routing_are_in_the_dialect_of_the_path() {
         (
             "scope",
             "POST",
-            host.clone() + &bearer("m"),
+            host.clone() + &key_field("m"),
             "",
             403,
             CALLER,
@@ -118,7 +113,7 @@ fn errors_before_routing_are_in_the_dialect_of_the_path() {
         (
             "origin",
             "OPTIONS",
-            host.clone() + &bearer("a"),
+            host.clone() + &key_field("a"),
             "",
             405,
             CALLER,
@@ -127,7 +122,7 @@ fn errors_before_routing_are_in_the_dialect_of_the_path() {
         (
             "method",
             "PATCH",
-            host.clone() + &bearer("a"),
+            host.clone() + &key_field("a"),
             "",
             405,
             CALLER,
@@ -136,7 +131,7 @@ fn errors_before_routing_are_in_the_dialect_of_the_path() {
         (
             "too large",
             "POST",
-            host.clone() + &bearer("a"),
+            host.clone() + &key_field("a"),
             large.as_str(),
             413,
             CALLER,
@@ -157,12 +152,12 @@ fn errors_before_routing_are_in_the_dialect_of_the_path() {
         ("/v1/chat/none", false),
         ("/none", false),
     ] {
-        let told = reply(&rig, "GET", path, &(host.clone() + &bearer("a")), "");
+        let told = reply(&rig, "GET", path, &(host.clone() + &key_field("a")), "");
         assert_eq!(told.head.status, 404, "{path}");
         spelled(&told, native, CALLER, "INVALID_REQUEST", path);
     }
     for (path, name, native) in [(CHAT, "once", false), ("/v1/jobs", "twice", true)] {
-        let fields = host.clone() + &bearer(name);
+        let fields = host.clone() + &key_field(name);
         reply(&rig, "POST", path, &fields, "{}");
         let told = reply(&rig, "POST", path, &fields, "{}");
         assert_eq!(told.head.status, 429, "{path}: {}", told.body);
@@ -174,31 +169,18 @@ fn errors_before_routing_are_in_the_dialect_of_the_path() {
 /// Anthropic's clients know what is wrong by its type.
 #[test]
 fn message_errors_have_their_types() {
-    let brief = ServerConfig {
-        body_bytes_max: 64,
-        ..config()
-    };
-    let once = KeyLimits {
-        requests_per_min: NonZeroU32::new(1),
-        ..KeyLimits::default()
-    };
-    let all = [
-        key("a", Scope::Inference, KeyLimits::default()),
-        key("m", Scope::Metrics, KeyLimits::default()),
-        key("once", Scope::Inference, once),
-    ];
-    let rig = Rig::keyed(brief, &Arc::new(Keys::new(&all).unwrap()));
+    let rig = strict();
     let large = "x".repeat(65);
     let rows = [
         ("POST", String::new(), "{}", 401, "authentication_error"),
-        ("POST", bearer("m"), "{}", 403, "permission_error"),
-        ("PATCH", bearer("a"), "{}", 405, CALLER),
-        ("POST", bearer("a"), &large, 413, "request_too_large"),
-        ("POST", bearer("once"), "{}", 400, CALLER),
-        ("POST", bearer("once"), "{}", 429, "rate_limit_error"),
+        ("POST", key_field("m"), "{}", 403, "permission_error"),
+        ("PATCH", key_field("a"), "{}", 405, CALLER),
+        ("POST", key_field("a"), &large, 413, "request_too_large"),
+        ("POST", key_field("once"), "{}", 400, CALLER),
+        ("POST", key_field("once"), "{}", 429, "rate_limit_error"),
         (
             "POST",
-            format!("x-api-key: {}\r\n", secret("a")),
+            format!("x-api-key: {}\r\n", key_text("a")),
             "{}",
             400,
             CALLER,

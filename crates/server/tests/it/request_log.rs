@@ -7,9 +7,10 @@
 use crate::support::client::{Client, Reply};
 use crate::support::exported::CHAT;
 use crate::support::logged::Logged;
+use crate::support::owners::key;
 use crate::support::{Rig, config, wait_until};
 use serde_json::{Value, json};
-use server::{Key, KeyHash, KeyLimits, Keys, Scope, Scopes};
+use server::{Key, KeyLimits, Keys, Scope};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use testing::child::run_in_child;
@@ -18,14 +19,11 @@ const SECRET: &str = "mr_log_0123456789";
 
 fn keys() -> Arc<Keys> {
     let key = Key {
-        name: "team-a".to_owned(),
-        hash: KeyHash::of(SECRET.as_bytes()),
-        scopes: Scopes::of(&[Scope::Inference]),
         limits: KeyLimits {
             requests_per_min: NonZeroU32::new(4),
             ..KeyLimits::default()
         },
-        weight: 1,
+        ..key("team-a", SECRET, &[Scope::Inference])
     };
     Arc::new(Keys::new(&[key]).expect("keys"))
 }

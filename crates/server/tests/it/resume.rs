@@ -3,7 +3,8 @@
 use crate::support::Rig;
 use crate::support::dialects::ALL_DIALECTS;
 use crate::support::named::{
-    CHAT, COMPLETIONS, RESUMABLE, call, chat, completion, fake, get, kept, send, stream_id,
+    CHAT, COMPLETIONS, RESUMABLE, call, chat, completion, fake, get, kept, resumable_chat, send,
+    stream_id,
 };
 use crate::support::sse::{Frame, Heard, frames};
 use crate::support::vocab;
@@ -170,13 +171,7 @@ fn readers_in_two_dialects_agree() {
 #[test]
 fn non_streaming_response_is_replayable_as_a_stream() {
     let rig = Rig::with(fake(), kept());
-    let whole = call(
-        &rig,
-        "POST",
-        CHAT,
-        RESUMABLE,
-        &chat(&json!({"stream": false})),
-    );
+    let whole = resumable_chat(&rig, &json!({"stream": false}));
     let text = whole.json()["choices"][0]["message"]["content"].clone();
     let path = format!("/v1/streams/{}/events", stream_id(&whole.head));
     let heard = Heard::of(&frames(&get(&rig, &path, "").body));
@@ -186,13 +181,7 @@ fn non_streaming_response_is_replayable_as_a_stream() {
 #[test]
 fn unknown_cursors_are_rejected() {
     let rig = Rig::with(fake(), kept());
-    let reply = call(
-        &rig,
-        "POST",
-        CHAT,
-        RESUMABLE,
-        &chat(&json!({"max_tokens": 4})),
-    );
+    let reply = resumable_chat(&rig, &json!({"max_tokens": 4}));
     let path = format!("/v1/streams/{}/events", stream_id(&reply.head));
     for after in [
         "7",

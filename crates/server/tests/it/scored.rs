@@ -6,7 +6,7 @@
 
 use crate::support::Rig;
 use crate::support::client::{get, post};
-use crate::support::named::call;
+use crate::support::named::{call, set_fields};
 use crate::support::vocab::EOS;
 use serde_json::{Value, json};
 
@@ -15,9 +15,7 @@ const PROMPT: &str = "abcabcxyz";
 
 fn body(over: &Value) -> Value {
     let mut body = json!({"prompt": PROMPT, "temperature": 0, "max_tokens": 6, "ignore_eos": true});
-    for (name, value) in over.as_object().expect("fields") {
-        body[name] = value.clone();
-    }
+    set_fields(&mut body, over);
     body
 }
 
@@ -191,9 +189,7 @@ fn unsupported_combinations_are_rejected_by_name() {
         ),
     ] {
         let mut asked = body(&json!({"echo": true, "logprobs": 1}));
-        for (name, value) in over.as_object().expect("fields") {
-            asked[name] = value.clone();
-        }
+        set_fields(&mut asked, &over);
         let reply = post(rig.addr, COMPLETIONS, &asked);
         assert_eq!(reply.head.status, 400, "{over}");
         let error = &reply.json()["error"];

@@ -5,14 +5,13 @@
 //! ones, in the queue and in the engine.
 //! Also held by `engine/tests/it/sharing.rs`.
 
-use crate::support::named::{call, fake};
+use crate::support::named::{call, fake, set_fields};
+use crate::support::owners::key;
 use crate::support::{Rig, config, wait_until};
 use engine::EngineConfig;
 use engine::fake::FakeConfig;
 use serde_json::{Value, json};
-use server::{
-    AdaptiveLimits, Key, KeyHash, KeyLimits, Keys, QueueLimits, Scope, Scopes, ServerConfig,
-};
+use server::{AdaptiveLimits, Keys, QueueLimits, Scope, ServerConfig};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,9 +43,7 @@ fn field(key: &str) -> String {
 /// Starts a job that is long enough; where its stream is.
 fn job(rig: &Rig, fields: &str, over: &Value) -> String {
     let mut body = json!({"prompt": "hi", "max_tokens": 450, "ignore_eos": true});
-    for (name, value) in over.as_object().expect("fields") {
-        body[name] = value.clone();
-    }
+    set_fields(&mut body, over);
     let reply = call(rig, "POST", "/v1/jobs", fields, &body);
     assert_eq!(reply.head.status, 202, "{}", reply.body);
     let id = reply.head.get("x-stream-id").expect("a name");
@@ -89,14 +86,8 @@ fn key_with_one_stream_has_its_share_beside_a_key_with_sixty_four() {
     const STEPS: u64 = 300;
     for width in [2, 3, 16] {
         let names = ["key_a_0123456789", "key_b_0123456789"];
-        let key = |name: &str| Key {
-            name: name.to_owned(),
-            hash: KeyHash::of(name.as_bytes()),
-            scopes: Scopes::of(&[Scope::Inference]),
-            limits: KeyLimits::default(),
-            weight: 1,
-        };
-        let keys = Arc::new(Keys::new(&names.map(key)).expect("good keys"));
+        let keys = names.map(|name| key(name, name, &[Scope::Inference]));
+        let keys = Arc::new(Keys::new(&keys).expect("good keys"));
         let tuning = EngineConfig {
             ageing: Duration::from_secs(3600),
             ..EngineConfig::default()

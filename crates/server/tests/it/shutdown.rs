@@ -1,29 +1,12 @@
 //! Servers that stop, and the connections that are open then.
 
 use crate::support::client::Client;
+use crate::support::named::{CHAT, ask, fake};
 use crate::support::{MODEL, Rig, config, wait_until};
-use engine::fake::FakeConfig;
-use serde_json::{Value, json};
+use serde_json::json;
 use server::{Server, ServerConfig, io_runtime};
 use std::net::TcpStream;
 use std::time::Duration;
-
-const CHAT: &str = "/v1/chat/completions";
-
-fn ask(content: &str, stream: bool, max_tokens: usize) -> Value {
-    json!({
-        "messages": [{"role": "user", "content": content}], "seed": 1, "ignore_eos": true,
-        "stream": stream, "max_tokens": max_tokens,
-    })
-}
-
-/// A fake model whose every token is a letter.
-fn fake() -> FakeConfig {
-    FakeConfig {
-        eos_probability: 0.0,
-        ..crate::support::fake()
-    }
-}
 
 /// Reads until there is some of the answer's text.
 fn first_token(client: &mut Client) {

@@ -10,17 +10,15 @@
 
 use crate::support::client::{Client, Reply, request};
 use crate::support::exported::Exported;
-use crate::support::{Rig, config, fake, wait_until};
+use crate::support::named::{self, CHAT, fake};
+use crate::support::{Rig, config, wait_until};
 use engine::fake::FakeConfig;
 use serde_json::{Value, json};
 use server::{AdaptiveLimits, ServerConfig};
-use socket2::{Domain, Socket, Type};
-use std::net::TcpStream;
 use stream::SEGMENT_ITEMS;
 use testing::child::run_in_child;
 use testing::heap;
 
-const CHAT: &str = "/v1/chat/completions";
 /// Those that are counted.
 const SILENT: usize = 120;
 /// Those before them: what the engine, the pools and the allocator need in any case.
@@ -89,7 +87,6 @@ fn bounds() -> ServerConfig {
 
 fn rig() -> Rig {
     let model = FakeConfig {
-        eos_probability: 0.0,
         dims: model::Dims {
             context_max: 1 << 13,
             pages: (SILENT + FIRST) * (TOKENS / 16 + 2),
@@ -101,10 +98,7 @@ fn rig() -> Rig {
 }
 
 fn ask(i: usize, top_n: usize) -> Value {
-    let mut ask = json!({
-        "messages": [{"role": "user", "content": format!("client {i:08}")}], "seed": 1, "ignore_eos": true,
-        "stream": true, "max_tokens": TOKENS,
-    });
+    let mut ask = named::ask(&format!("client {i:08}"), true, TOKENS);
     if top_n > 0 {
         ask["logprobs"] = json!(true);
         ask["top_logprobs"] = json!(top_n);
@@ -116,10 +110,7 @@ fn ask(i: usize, top_n: usize) -> Value {
 fn silent(rig: &Rig, count: usize, top_n: usize, after_long_answer: bool) -> Vec<Client> {
     let before = rig.engine.stats().parked();
     let deaf = |i: usize| {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        socket.set_recv_buffer_size(RECEIVE_BUFFER).unwrap();
-        socket.connect(&rig.addr.into()).unwrap();
-        let mut client = Client::over(TcpStream::from(socket));
+        let mut client = Client::narrow(rig.addr, RECEIVE_BUFFER);
         if after_long_answer {
             detokenize(&mut client, LONG_IDS);
         }

@@ -10,8 +10,6 @@ use crate::support::{Rig, wait_until};
 use engine::Policy;
 use serde_json::{Value, json};
 use server::{ServerConfig, StreamClocks, StreamLimits};
-use socket2::{Domain, Socket, Type};
-use std::net::TcpStream;
 use std::time::Duration;
 
 /// More than all buffers of a connection hold.
@@ -48,10 +46,7 @@ fn body() -> Value {
 
 /// A client that asked and has read the head of its answer, and the path of its stream.
 fn deaf(rig: &Rig, fields: &str) -> (Client, String) {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    socket.set_recv_buffer_size(4096).unwrap();
-    socket.connect(&rig.addr.into()).unwrap();
-    let mut client = Client::over(TcpStream::from(socket));
+    let mut client = Client::narrow(rig.addr, 4096);
     let body = body().to_string();
     let head = "host: localhost\r\ncontent-type: application/json";
     let length = body.len();

@@ -1,14 +1,10 @@
 //! One client that never reads beside 31 that do.
 
-use crate::support::client::{Client, Reply, request};
+use crate::support::client::{Client, request};
+use crate::support::named::{CHAT, ask, fake};
 use crate::support::{Rig, config, wait_until};
-use engine::fake::FakeConfig;
-use serde_json::{Value, json};
 use server::ServerConfig;
-use socket2::{Domain, Socket, Type};
-use std::net::TcpStream;
 
-const CHAT: &str = "/v1/chat/completions";
 const READERS: usize = 31;
 const TOKENS: usize = 300;
 /// More tokens than all buffers between server and client hold.
@@ -16,27 +12,10 @@ const TOKENS_UNREAD: usize = 4000;
 /// Limit of rounds of the other clients until the kernel takes no more bytes.
 const ROUNDS_MAX: usize = 10;
 
-fn ask(i: usize, max_tokens: usize) -> Value {
-    json!({
-        "messages": [{"role": "user", "content": format!("client {i}")}], "seed": 1, "ignore_eos": true,
-        "stream": true, "max_tokens": max_tokens,
-    })
-}
-
-fn text(reply: &Reply) -> String {
-    assert_eq!(reply.head.status, 200);
-    assert_eq!(reply.frames().last().map(String::as_str), Some("[DONE]"));
-    let chunks = reply.chunks();
-    let pieces = chunks
-        .iter()
-        .filter_map(|c| c["choices"][0]["delta"]["content"].as_str());
-    pieces.collect()
-}
-
 fn read(rig: &Rig, i: usize, max_tokens: usize) -> String {
     let mut client = Client::connect(rig.addr);
-    client.post(CHAT, &ask(i, max_tokens));
-    text(&client.reply())
+    client.post(CHAT, &ask(&format!("client {i}"), true, max_tokens));
+    client.reply().chat_text()
 }
 
 /// The responses to all readers, which run at the same time.
@@ -67,10 +46,7 @@ fn held_by_the_unread_stream(rig: &Rig) -> (u64, usize) {
 
 #[test]
 fn client_that_never_reads_costs_others_no_step_and_loses_nothing() {
-    let mut model = FakeConfig {
-        eos_probability: 0.0,
-        ..crate::support::fake()
-    };
+    let mut model = fake();
     model.dims.context_max = 1 << 13;
     let rig = Rig::with(
         model,
@@ -82,12 +58,12 @@ fn client_that_never_reads_costs_others_no_step_and_loses_nothing() {
     let alone: Vec<_> = (0..READERS).map(|i| read(&rig, i, TOKENS)).collect();
     let unread_alone = read(&rig, READERS, TOKENS_UNREAD);
     rig.wait_until_empty();
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    socket.set_recv_buffer_size(4096).unwrap();
-    socket.connect(&rig.addr.into()).unwrap();
-    let mut deaf = Client::over(TcpStream::from(socket));
+    let mut deaf = Client::narrow(rig.addr, 4096);
     let before = rig.engine.stats().tokens_generated();
-    deaf.send(&request(CHAT, &ask(READERS, TOKENS_UNREAD)));
+    deaf.send(&request(
+        CHAT,
+        &ask(&format!("client {READERS}"), true, TOKENS_UNREAD),
+    ));
     let generated = || rig.engine.stats().tokens_generated();
     wait_until("its credit is gone and no buffer takes more", || {
         let (parked, so_far) = (rig.engine.stats().parked() == 1, generated());
@@ -113,7 +89,7 @@ fn client_that_never_reads_costs_others_no_step_and_loses_nothing() {
         "the others gave back what they held"
     );
     assert_eq!(
-        text(&deaf.reply()),
+        deaf.reply().chat_text(),
         unread_alone,
         "when it reads again, it is all there"
     );

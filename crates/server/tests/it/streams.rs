@@ -1,13 +1,14 @@
 //! Streams by name: who sees them, who steers them, what becomes of them.
 
 use crate::support::client::Client;
-use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, stream_id, with};
+use crate::support::named::{
+    CHAT, RESUMABLE, call, chat, fake, get, kept, resumable_chat, send, stream_id, with,
+};
+use crate::support::owners::key;
 use crate::support::sse::{Heard, frames};
 use crate::support::{Rig, wait_until};
 use serde_json::{Value, json};
-use server::{
-    AdaptiveLimits, Key, KeyHash, KeyLimits, Keys, Scope, Scopes, ServerConfig, StreamLimits,
-};
+use server::{AdaptiveLimits, Keys, Scope, ServerConfig, StreamLimits};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -239,13 +240,6 @@ fn deleted_stream_ends_for_all_readers() {
 #[test]
 fn stream_is_invisible_to_other_keys() {
     let (one, two, admin) = ("a".repeat(32), "b".repeat(32), "c".repeat(32));
-    let key = |name: &str, secret: &str, scopes: &[Scope]| Key {
-        name: name.to_owned(),
-        hash: KeyHash::of(secret.as_bytes()),
-        scopes: Scopes::of(scopes),
-        limits: KeyLimits::default(),
-        weight: 1,
-    };
     let keys = Keys::new(&[
         key("one", &one, &[Scope::Inference]),
         key("two", &two, &[Scope::Inference]),
@@ -296,18 +290,7 @@ fn stream_is_invisible_to_other_keys() {
 fn stream_list_is_paginated() {
     let rig = Rig::with(fake(), kept());
     let ids: Vec<String> = (0..5)
-        .map(|_| {
-            stream_id(
-                &call(
-                    &rig,
-                    "POST",
-                    CHAT,
-                    RESUMABLE,
-                    &chat(&json!({"max_tokens": 2})),
-                )
-                .head,
-            )
-        })
+        .map(|_| stream_id(&resumable_chat(&rig, &json!({"max_tokens": 2})).head))
         .collect();
     let (mut seen, mut after) = (Vec::new(), 0);
     loop {

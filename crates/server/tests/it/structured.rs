@@ -60,8 +60,14 @@ fn is_whole(rig: &Rig, at: usize, label: &str, schema: &Value) -> bool {
         return false;
     }
     assert_eq!(reason, "stop", "{label}: {text}");
-    let Some(value) = schemas::parse(&text) else {
-        return true;
+    expect_valid(label, schema, &text);
+    true
+}
+
+/// The text is valid under the schema, unless its numbers are larger than any reader's.
+fn expect_valid(label: &str, schema: &Value, text: &str) {
+    let Some(value) = schemas::parse(text) else {
+        return;
     };
     let value = value.unwrap_or_else(|error| panic!("{label}: {error}: {text:?}"));
     let validator = jsonschema::options()
@@ -72,7 +78,6 @@ fn is_whole(rig: &Rig, at: usize, label: &str, schema: &Value) -> bool {
         .validate(&value)
         .map_err(|e| e.to_string());
     valid.unwrap_or_else(|error| panic!("{label}: {error}: {text}"));
-    true
 }
 
 /// Promise (Structured output): an answer that is not cut is valid under its schema, whatever the model prefers: 206
@@ -296,18 +301,7 @@ fn is_called(rig: &Rig, at: usize, label: &str, schema: &Value) -> bool {
         ("tool_calls", &["it".to_owned()][..]),
         "{label}"
     );
-    let Some(value) = schemas::parse(&arguments) else {
-        return true;
-    };
-    let value = value.unwrap_or_else(|error| panic!("{label}: {error}: {arguments:?}"));
-    let validator = jsonschema::options()
-        .should_validate_formats(true)
-        .build(schema);
-    let valid = validator
-        .expect("a schema")
-        .validate(&value)
-        .map_err(|e| e.to_string());
-    valid.unwrap_or_else(|error| panic!("{label}: {error}: {arguments}"));
+    expect_valid(label, schema, &arguments);
     true
 }
 

@@ -2,9 +2,10 @@
 #![expect(clippy::print_stdout, reason = "the figures")]
 
 use crate::support::client::{Client, request};
-use crate::support::{Rig, config, fake, wait_until};
+use crate::support::named::{CHAT, ask, fake};
+use crate::support::{Rig, config, wait_until};
 use engine::fake::FakeConfig;
-use serde_json::{Value, json};
+use serde_json::Value;
 use server::{AdaptiveLimits, ServerConfig};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -12,7 +13,6 @@ use stream::SEGMENT_ITEMS;
 use testing::child::run_in_child;
 use testing::heap;
 
-const CHAT: &str = "/v1/chat/completions";
 const STREAMS: usize = 1000;
 /// Tokens of an answer: some are out while its stream is idle.
 const TOKENS: usize = 160;
@@ -21,7 +21,6 @@ const STREAM_BYTES_MAX: i64 = 10 << 10;
 
 fn wide() -> Rig {
     let model = FakeConfig {
-        eos_probability: 0.0,
         dims: model::Dims {
             pages: STREAMS * 16,
             logit_rows_max: 1024,
@@ -43,16 +42,13 @@ fn wide() -> Rig {
     Rig::gated(model, bounds)
 }
 
-fn ask(i: usize) -> Value {
-    json!({
-        "messages": [{"role": "user", "content": format!("client {i}")}], "seed": 1, "ignore_eos": true,
-        "stream": true, "max_tokens": TOKENS,
-    })
+fn asked(i: usize) -> Value {
+    ask(&format!("client {i}"), true, TOKENS)
 }
 
 /// Asks for these; they run and nobody has read.
 fn ask_all(rig: &Rig, which: Range<usize>) -> Vec<Client> {
-    let asks: Vec<_> = which.map(|i| request(CHAT, &ask(i))).collect();
+    let asks: Vec<_> = which.map(|i| request(CHAT, &asked(i))).collect();
     let mut clients: Vec<_> = asks.iter().map(|_| Client::connect(rig.addr)).collect();
     for (client, ask) in clients.iter_mut().zip(&asks) {
         client.send(ask);
@@ -75,18 +71,6 @@ fn run_some(rig: &Rig, streams: usize) {
         rig.gate.allow(1);
         rig.engine.stats().tokens_generated() >= before + 2 * streams as u64
     });
-}
-
-/// Reads a stream's head and whole text.
-fn text(client: &mut Client) -> String {
-    let reply = client.reply();
-    assert_eq!(reply.head.status, 200, "{}", reply.body);
-    assert_eq!(reply.frames().last().map(String::as_str), Some("[DONE]"));
-    let chunks = reply.chunks();
-    let pieces = chunks
-        .iter()
-        .filter_map(|c| c["choices"][0]["delta"]["content"].as_str());
-    pieces.collect()
 }
 
 #[cfg(target_os = "linux")]
@@ -143,21 +127,21 @@ fn thousand_streams_cost_no_thread_and_little_memory_and_do_not_mix() {
     let mut clients = measured(&rig);
     assert_eq!(threads(), count, "streams need no threads");
     rig.gate.open();
-    let texts: Vec<_> = clients.iter_mut().map(text).collect();
+    let texts: Vec<_> = clients.iter_mut().map(|c| c.reply().chat_text()).collect();
     assert!(texts.iter().all(|text| text.len() == TOKENS));
     let differ: HashSet<_> = texts.iter().collect();
     assert_eq!(differ.len(), STREAMS, "no two are the same");
     for i in (0..STREAMS).step_by(40) {
         let mut alone = Client::connect(rig.addr);
-        alone.post(CHAT, &ask(i));
-        assert_eq!(text(&mut alone), texts[i], "client {i}");
+        alone.post(CHAT, &asked(i));
+        assert_eq!(alone.reply().chat_text(), texts[i], "client {i}");
     }
     drop(clients);
     rig.wait_until_empty();
     let warm = rig.tokens.stats();
     for _ in 0..3 {
         for mut client in ask_all(&rig, 0..STREAMS) {
-            text(&mut client);
+            client.reply().chat_text();
         }
         rig.wait_until_empty();
     }

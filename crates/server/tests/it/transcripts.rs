@@ -1,6 +1,7 @@
 //! What clients see, byte for byte where bytes are promised.
 
-use crate::support::client::{Client, get, post};
+use crate::support::client::{get, post};
+use crate::support::named::set_fields;
 use crate::support::told::Told;
 use crate::support::{Rig, config, fake, vocab};
 use proptest::prelude::*;
@@ -19,9 +20,7 @@ fn hello(over: &Value) -> Value {
         "logit_bias": {vocab::WORD.to_string(): 100},
         "max_tokens": 3,
     });
-    for (name, value) in over.as_object().unwrap() {
-        body[name] = value.clone();
-    }
+    set_fields(&mut body, over);
     body
 }
 
@@ -49,26 +48,9 @@ fn fixed(text: &str) -> String {
     )
 }
 
-/// One frame at a time: the model does a pass, the client reads what it gave.
 fn stepwise(body: &Value) -> (crate::support::client::Head, String) {
-    let rig = Rig::gated(fake(), config());
-    let mut client = Client::connect(rig.addr);
-    client.post(CHAT, body);
-    let head = client.head();
-    let mut text = client
-        .chunk()
-        .expect("the role comes before the model did anything");
-    loop {
-        rig.gate.allow(1);
-        match client.chunk() {
-            Some(chunk) => text.push_str(&chunk),
-            None => return (head, fixed(&text)),
-        }
-        if text.contains("[DONE]") {
-            assert_eq!(client.chunk(), None);
-            return (head, fixed(&text));
-        }
-    }
+    let (head, text) = Rig::gated(fake(), config()).stepwise(CHAT, body);
+    (head, fixed(&text))
 }
 
 #[test]
@@ -171,9 +153,7 @@ fn chat_logprobs() {
 }
 
 fn with(mut base: Value, over: &Value) -> Value {
-    for (name, value) in over.as_object().unwrap() {
-        base[name] = value.clone();
-    }
+    set_fields(&mut base, over);
     base
 }
 

@@ -2,6 +2,7 @@
 
 use crate::support::Rig;
 use crate::support::client::{Reply, post};
+use crate::support::named::set_fields;
 use serde_json::{Value, json};
 
 /// A conversation of `turns` turns of 200 tokens each, and a last message of two. The context has 512 tokens.
@@ -18,9 +19,7 @@ fn messages(turns: usize) -> Value {
 
 fn with(base: &Value, over: &Value) -> Value {
     let mut body = base.clone();
-    for (name, value) in over.as_object().expect("fields") {
-        body[name] = value.clone();
-    }
+    set_fields(&mut body, over);
     body
 }
 

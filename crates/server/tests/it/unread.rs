@@ -8,8 +8,6 @@ use crate::support::{Rig, config, fake, wait_until};
 use engine::fake::FakeConfig;
 use serde_json::{Value, json};
 use server::{AdaptiveLimits, QueueLimits, ServerConfig, StreamLimits};
-use socket2::{Domain, Socket, Type};
-use std::net::TcpStream;
 use std::time::Duration;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -51,10 +49,7 @@ fn ask(stream: bool, max_tokens: usize) -> Value {
 
 /// A client that asks and reads nothing.
 fn deaf(rig: &Rig) -> Client {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    socket.set_recv_buffer_size(4096).unwrap();
-    socket.connect(&rig.addr.into()).unwrap();
-    let mut client = Client::over(TcpStream::from(socket));
+    let mut client = Client::narrow(rig.addr, 4096);
     client.post(CHAT, &ask(true, LONG));
     client
 }

@@ -6,9 +6,10 @@
 //! position; it is paused, resumed and cancelled as any stream, and its client writes its channels.
 
 use crate::support::named::{call, get, kept, stream_id};
+use crate::support::owners::key;
 use crate::support::{Rig, fake, vocab, wait_until};
 use serde_json::{Value, json};
-use server::{Key, KeyHash, KeyLimits, Keys, Scope, Scopes, ServerConfig};
+use server::{Key, KeyLimits, Keys, Scope, ServerConfig};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -241,14 +242,11 @@ fn key_is_charged_for_all_tokens_of_its_runs() {
         ("best_of_n", json!(2), 2 * (2 + 20)),        // none told
     ] {
         let key = Key {
-            name: "runs".to_owned(),
-            hash: KeyHash::of(secret.as_bytes()),
-            scopes: Scopes::of(&[Scope::Inference]),
             limits: KeyLimits {
                 tokens_per_min: NonZeroU32::new(per_min),
                 ..KeyLimits::default()
             },
-            weight: 1,
+            ..key("runs", secret, &[Scope::Inference])
         };
         let keys = Arc::new(Keys::new(&[key]).expect("a key"));
         let rig = Rig::behind(crate::support::named::fake(), bounds(), keys);

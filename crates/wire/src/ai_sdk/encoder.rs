@@ -1,14 +1,14 @@
 //! The encoder of UI message streams.
 
 use crate::cursor::TerminalMarker;
-use crate::encoder::{DONE, Encoder, FrameId, FrameWriter, write_wait_comment};
+use crate::encoder::{Collected, DONE, Encoder, FrameId, FrameWriter, write_wait_comment};
 use crate::json;
 use crate::schema::{self, ResponseSchemas, written_as};
 use crate::shared::error_response::ErrorBody;
 use crate::shared::vision_proxy::{ImageProgress, VisionProxyUsage};
 use bytes::BytesMut;
 use generate::error::ApiError;
-use generate::output::collected::{AnswerPart, CollectedAnswer};
+use generate::output::collected::AnswerPart;
 use generate::output::event::{Delta, DeltaKind, Event, ToolCall, ToolCallPart, Usage};
 use generate::stream_source::StreamSource;
 use schemars::JsonSchema;
@@ -17,7 +17,6 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use stream::{End, Stop};
-use text::Tokenizer;
 
 /// Error text of a tool call whose arguments are not complete.
 const TRUNCATED_INPUT: &str = "the arguments of this tool call are not complete";
@@ -259,13 +258,8 @@ impl Encoder for UiMessageEncoder {
         self.follow_event(event, None);
     }
 
-    fn encode_collected(
-        &self,
-        answers: &[CollectedAnswer],
-        _: &Tokenizer,
-        usage: Usage,
-        out: &mut BytesMut,
-    ) {
+    fn encode_collected(&self, collected: Collected<'_>, out: &mut BytesMut) {
+        let Collected { answers, usage, .. } = collected;
         let parts = answers.iter().flat_map(|answer| &answer.parts);
         let message = UiMessage {
             id: &self.source.meta().response_id,

@@ -104,7 +104,7 @@ fn add_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut 
         fields.reject(path, "must be an object with a role and parts");
         return;
     };
-    let role = object.get("role").and_then(fields::as_text);
+    let role = object.text("role");
     let parts = object
         .get("parts")
         .and_then(|raw| fields::as_list(raw, PARTS_MAX));
@@ -179,7 +179,7 @@ impl Step {
             "reasoning" => append_text(fields, path, raw, &mut self.reasoning),
             "step-start" => std::mem::take(self).finish(out),
             "dynamic-tool" => {
-                let name = part.get("toolName").and_then(fields::as_text);
+                let name = part.text("toolName");
                 match name {
                     Some(name) => self.add_tool(fields, path, &name, &part),
                     None => fields.reject(format!("{path}.toolName"), "must be a string"),
@@ -195,7 +195,7 @@ impl Step {
 
     /// Adds a tool call, and the result if there is one. A call with truncated input is left out.
     fn add_tool(&mut self, fields: &mut Fields<'_>, path: &str, name: &str, part: &JsonObject<'_>) {
-        let text = |field| part.get(field).and_then(fields::as_text);
+        let text = |field| part.text(field);
         let Some(id) = text("toolCallId") else {
             fields.reject(format!("{path}.toolCallId"), "must be a string");
             return;
@@ -251,7 +251,7 @@ impl Step {
 /// The members and the type of a part.
 fn part_type(raw: RawJson<'_>) -> Option<(JsonObject<'_>, Cow<'_, str>)> {
     let part = fields::as_object(raw)?;
-    let kind = part.get("type").and_then(fields::as_text)?;
+    let kind = part.text("type")?;
     Some((part, kind))
 }
 

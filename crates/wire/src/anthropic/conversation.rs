@@ -17,7 +17,7 @@
 //! earlier one, and no cached prefix could be used. Anthropic's own servers take the line out for their accounts; to a
 //! model it says nothing. So the line is no part of the prompt.
 
-use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
+use crate::fields::{self, Fields, JsonObject, JsonType, OrReject, RawJson};
 use crate::shared::content_parts::{
     ASSISTANT_BLOCKS, RESULT_BLOCKS, TEXT_BLOCKS, USER_BLOCKS, append_content, content,
     content_text, parse_part, required_string,
@@ -87,7 +87,7 @@ impl MessageConversation {
             fields.reject(path, "must be an object with a role and content");
             return None;
         };
-        let role = match turn.get("role").and_then(fields::as_text).as_deref() {
+        let role = match turn.text("role").as_deref() {
             Some("user") => "user",
             Some("assistant") => "assistant",
             Some("system") => "system",
@@ -130,8 +130,7 @@ impl MessageConversation {
         raw: RawJson<'_>,
     ) -> Option<()> {
         let block = fields::as_object(raw);
-        let kind = block.as_ref().and_then(|block| block.get("type"));
-        let kind = kind.and_then(fields::as_text);
+        let kind = block.as_ref().and_then(|block| block.text("type"));
         match (role, kind.as_deref(), &block) {
             ("user", Some("tool_result"), Some(block)) => {
                 self.add_tool_result(fields, path, block)?;
@@ -183,10 +182,7 @@ impl MessageConversation {
             Some(raw) => value_of_arguments(raw.get()),
             None => Some(Value::Null),
         };
-        let Some(input) = input else {
-            fields.reject(format!("{path}.input"), fields::VALUE_MESSAGE);
-            return None;
-        };
+        let input = input.or_reject(fields, format_args!("{path}.input"), fields::VALUE_MESSAGE)?;
         self.turns.add_call(id?, name?, &input);
         Some(())
     }
@@ -226,7 +222,7 @@ impl MessageConversation {
         block: &JsonObject<'_>,
         kind: &str,
     ) {
-        let text = |name: &str| block.get(name).and_then(fields::as_text);
+        let text = |name: &str| block.text(name);
         let place = (path.to_owned(), kind.to_owned());
         // `server_tool_use` and `mcp_tool_use`.
         if let (true, Some(id), Some(name)) =

@@ -3,7 +3,7 @@
 use super::conversation::{Block, BlockDelta, ContentBlock};
 use super::error_response::MessageErrorBody;
 use crate::cursor::TerminalMarker;
-use crate::encoder::{Encoder, FrameId, FrameWriter, write_wait_comment};
+use crate::encoder::{Collected, Encoder, FrameId, FrameWriter, write_wait_comment};
 use crate::json;
 use crate::schema::{self, ResponseSchemas};
 use crate::shared::finish_reason;
@@ -11,14 +11,12 @@ use crate::shared::vision_proxy::VisionProxyUsage;
 use bytes::BytesMut;
 use generate::error::ApiError;
 use generate::images::DescriptionState;
-use generate::output::collected::CollectedAnswer;
 use generate::output::event::{DeltaKind, Event, ToolCallPart, Usage};
 use generate::stream_source::StreamSource;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use stream::{End, Stop};
-use text::Tokenizer;
 
 /// Schemas of messages.
 pub(crate) const SCHEMAS: ResponseSchemas = ResponseSchemas {
@@ -349,13 +347,8 @@ impl Encoder for MessagesEncoder {
         }
     }
 
-    fn encode_collected(
-        &self,
-        answers: &[CollectedAnswer],
-        _: &Tokenizer,
-        usage: Usage,
-        out: &mut BytesMut,
-    ) {
+    fn encode_collected(&self, collected: Collected<'_>, out: &mut BytesMut) {
+        let Collected { answers, usage, .. } = collected;
         let parts = answers.iter().flat_map(|answer| &answer.parts);
         let content = parts.map(ContentBlock::from_part).collect();
         let end = answers.first().and_then(|answer| answer.end);

@@ -2,7 +2,7 @@
 
 use super::conversation;
 use crate::fields::bounds::short_strings;
-use crate::fields::{self, Fields, JsonType, RawJson};
+use crate::fields::{self, Fields, OrReject, RawJson};
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::shared::generation_fields;
 use crate::tool_definitions::{expect_type, parse_tool_list};
@@ -125,7 +125,7 @@ fn parse_thinking(
         || json!({"description": "thinking.budget_tokens must be less"}),
     );
     let object = fields.object("thinking")?;
-    let kind = object.get("type").and_then(fields::as_text);
+    let kind = object.text("type");
     let enabled = match kind.as_deref() {
         Some("enabled" | "adaptive" | "between_tools") => true,
         Some("disabled") => false,
@@ -151,15 +151,12 @@ fn parse_thinking(
             kwargs.insert("thinking_budget".to_owned(), Value::from(budget));
             Some(budget)
         }
-        None => {
-            fields.reject(
-                "thinking.budget_tokens",
-                format!(
-                    "must be an integer of at least {THINKING_TOKENS_MIN}, less than max_tokens"
-                ),
-            );
-            None
-        }
+        None => fields.no_value(
+            "thinking.budget_tokens",
+            format_args!(
+                "must be an integer of at least {THINKING_TOKENS_MIN}, less than max_tokens"
+            ),
+        ),
     }
 }
 
@@ -246,10 +243,8 @@ fn parse_stop_sequences(fields: &mut Fields<'_>) -> Option<Vec<String>> {
     let raw = fields.described("stop_sequences", || {
         json!({"type": "array", "items": generation_fields::stop_string_schema(1), "maxItems": STOPS_MAX})
     })?;
-    let Some(items) = fields::as_list(raw, STOPS_MAX) else {
-        fields.reject("stop_sequences", too_many_stops());
-        return None;
-    };
+    let items =
+        fields::as_list(raw, STOPS_MAX).or_reject(fields, "stop_sequences", too_many_stops())?;
     let stops = short_strings(fields, "stop_sequences", items, STOP_BYTES_MAX);
     Some(stops)
 }
@@ -285,11 +280,8 @@ fn parse_format(fields: &mut Fields<'_>, name: &str, raw: RawJson<'_>) -> Option
     if raw.get() == "null" {
         return None;
     }
-    let Some(format) = fields::as_object(raw) else {
-        fields.reject(name, "must be an object");
-        return None;
-    };
-    let kind = format.get("type").and_then(fields::as_text);
+    let format = fields::as_object(raw).or_reject(fields, name, "must be an object")?;
+    let kind = format.text("type");
     if kind.as_deref() != Some("json_schema") {
         fields.reject(format!("{name}.type"), "must be json_schema");
         return None;
@@ -298,11 +290,10 @@ fn parse_format(fields: &mut Fields<'_>, name: &str, raw: RawJson<'_>) -> Option
         Some(schema) => {
             response_format::json_schema_format(fields, &format!("{name}.schema"), schema)
         }
-        None => {
-            let error_message = "is required: a JSON Schema (an object)";
-            fields.reject(format!("{name}.schema"), error_message);
-            None
-        }
+        None => fields.no_value(
+            format_args!("{name}.schema"),
+            "is required: a JSON Schema (an object)",
+        ),
     }
 }
 
@@ -331,21 +322,22 @@ fn parse_tool(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Option<(
         fields.reject(format!("{path}.strict"), "must be true or false");
     }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    let name = tool.get("name").and_then(fields::as_text);
-    let name =
-        name.filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain));
-    if name.is_none() {
-        let error_message =
-            format!("must be 1 to {NAME_BYTES_MAX} letters, digits, underscores and hyphens");
-        fields.reject(format!("{path}.name"), error_message);
-    }
+    let name = tool.text("name");
+    let name = name
+        .filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain))
+        .or_reject(
+            fields,
+            format_args!("{path}.name"),
+            format_args!("must be 1 to {NAME_BYTES_MAX} letters, digits, underscores and hyphens"),
+        );
     let schema = tool
         .get("input_schema")
-        .filter(|raw| fields::json_type(*raw) == JsonType::Object)
-        .and_then(fields::parse_value::<Value>);
-    if schema.is_none() {
-        fields.reject(format!("{path}.input_schema"), fields::SCHEMA_MESSAGE);
-    }
+        .and_then(fields::schema_object)
+        .or_reject(
+            fields,
+            format_args!("{path}.input_schema"),
+            fields::SCHEMA_MESSAGE,
+        );
     let mut function = Map::new();
     if let Some(raw) = tool.get("description") {
         match fields::as_text(raw) {

@@ -9,11 +9,11 @@
 
 use crate::json;
 use crate::schema::written_as;
-use crate::shared::event_parts::{StopReason, TokenRange, ToolCallEvent};
+use crate::shared::event_parts::{CallEvent, StopReason, TextEvent, choice_index};
 use crate::shared::job_outcome::{JobError, JobOutcome, job_outcome};
 use bytes::BytesMut;
 use generate::error::ApiError;
-use generate::output::event::{Delta, DeltaKind, Event, ToolCall};
+use generate::output::event::Event;
 use generate::stream_source::StreamSource;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -27,19 +27,7 @@ use stream::End;
 #[schemars(rename = "DurableStreamMessage")]
 pub enum DurableMessage<'a> {
     /// Text or reasoning.
-    Token {
-        /// The text.
-        t: &'a str,
-        /// `reasoning`; absent for text.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        kind: Option<&'static str>,
-        /// Tokens of the text.
-        #[serde(flatten)]
-        tokens: TokenRange,
-        /// Index of the choice, where the stream has several.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        choice: Option<usize>,
-    },
+    Token(TextEvent<'a>),
     /// The end of a choice, or of a cancelled stream.
     End {
         /// Tokens of the choice; of the stream if cancelled.
@@ -55,17 +43,7 @@ pub enum DurableMessage<'a> {
     Error(JobError<'a>),
     /// A part of a tool call.
     #[serde(untagged)]
-    ToolCall {
-        /// Name, arguments or end.
-        #[serde(flatten)]
-        part: ToolCallEvent<'a>,
-        /// Tokens of the part.
-        #[serde(flatten)]
-        tokens: TokenRange,
-        /// Index of the choice, where the stream has several.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        choice: Option<usize>,
-    },
+    ToolCall(CallEvent<'a>),
 }
 
 /// Writes the messages of one stream.
@@ -83,8 +61,14 @@ impl MessageWriter {
     /// Appends the message of an event of a choice, after a comma if `out` has messages.
     pub fn write_event(&self, event: &Event<'_>, out: &mut BytesMut) {
         match event {
-            Event::Delta(delta) => write_message(&self.token_message(delta), out),
-            Event::ToolCall(call) => write_message(&self.call_message(call), out),
+            Event::Delta(delta) => {
+                let message = TextEvent::new(delta, self.choices());
+                write_message(&DurableMessage::Token(message), out);
+            }
+            Event::ToolCall(call) => {
+                let message = CallEvent::new(call, self.choices());
+                write_message(&DurableMessage::ToolCall(message), out);
+            }
             Event::ChoiceEnded {
                 choice,
                 end,
@@ -108,21 +92,8 @@ impl MessageWriter {
         }
     }
 
-    fn token_message<'a>(&self, delta: &Delta<'a>) -> DurableMessage<'a> {
-        DurableMessage::Token {
-            t: delta.text,
-            kind: (delta.kind == DeltaKind::Reasoning).then_some("reasoning"),
-            tokens: TokenRange::new(&delta.origin),
-            choice: self.choice_index(delta.origin.choice),
-        }
-    }
-
-    fn call_message<'a>(&self, call: &ToolCall<'a>) -> DurableMessage<'a> {
-        DurableMessage::ToolCall {
-            part: ToolCallEvent::new(call),
-            tokens: TokenRange::new(&call.origin),
-            choice: self.choice_index(call.origin.choice),
-        }
+    fn choices(&self) -> usize {
+        self.source.meta().choices
     }
 
     fn end_message(&self, end: End, tokens_out: u64, choice: Option<usize>) -> DurableMessage<'_> {
@@ -130,15 +101,10 @@ impl MessageWriter {
             JobOutcome::End { reason, stop } => DurableMessage::End {
                 tokens_out,
                 reason: StopReason::new(reason, stop, &self.source.meta().stops),
-                choice: choice.and_then(|choice| self.choice_index(choice)),
+                choice: choice.and_then(|choice| choice_index(choice, self.choices())),
             },
             JobOutcome::Error(error) => DurableMessage::Error(error),
         }
-    }
-
-    /// Index of the choice, where the stream has several.
-    fn choice_index(&self, choice: usize) -> Option<usize> {
-        (self.source.meta().choices > 1).then_some(choice)
     }
 }
 

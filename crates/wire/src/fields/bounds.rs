@@ -65,23 +65,54 @@ pub fn parse_ids(path: &str, raw: RawJson<'_>, vocab: usize) -> Result<Vec<u32>,
     if json_type(raw) != JsonType::Array {
         return Err(no_list());
     }
-    let mut json = serde_json::Deserializer::from_str(raw.get());
-    let mut error = None;
-    let reader = Ids {
-        vocab,
-        error: &mut error,
-    };
-    match (json.deserialize_seq(reader), error) {
-        (Ok(ids), None) => Ok(ids),
-        (_, Some(IdsError::Many)) => {
-            let error_message = format!("must hold at most {IDS_MAX} token ids");
-            Err(Problem::new(path, error_message))
+    let (mut ids, mut problem) = (Vec::new(), None);
+    let is_list = each_item(raw, |item| {
+        match token_id(item, vocab) {
+            _ if ids.len() == IDS_MAX => problem = Some(too_many_ids(path)),
+            Some(id) => ids.push(id),
+            None => problem = Some(invalid_id(path, ids.len(), vocab)),
         }
-        (_, Some(IdsError::At(i))) => Err(Problem::new(
-            format!("{path}[{i}]"),
-            token_id_message(vocab),
-        )),
-        (Err(_), None) => Err(no_list()),
+        problem.is_none()
+    });
+    match problem {
+        Some(problem) => Err(problem),
+        None if is_list => Ok(ids),
+        None => Err(no_list()),
+    }
+}
+
+/// The problem of a list of more ids than a list may have.
+pub(crate) fn too_many_ids(path: &str) -> Problem {
+    Problem::new(path, format!("must hold at most {IDS_MAX} token ids"))
+}
+
+/// The problem of an item that is no token id.
+pub(crate) fn invalid_id(path: &str, index: usize, vocab: usize) -> Problem {
+    Problem::new(format!("{path}[{index}]"), token_id_message(vocab))
+}
+
+/// Passes the items of a list to `take`, one by one, until that returns false. Whether all items of a list were taken.
+pub(crate) fn each_item<'a>(raw: RawJson<'a>, take: impl FnMut(RawJson<'a>) -> bool) -> bool {
+    let mut json = serde_json::Deserializer::from_str(raw.get());
+    json.deserialize_seq(Items(take)).is_ok()
+}
+
+struct Items<F>(F);
+
+impl<'a, F: FnMut(RawJson<'a>) -> bool> Visitor<'a> for Items<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<S: SeqAccess<'a>>(mut self, mut seq: S) -> Result<(), S::Error> {
+        while let Some(item) = seq.next_element::<RawJson<'a>>()? {
+            if !(self.0)(item) {
+                return Err(S::Error::custom("an invalid item"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -130,42 +161,6 @@ pub fn token_id(raw: RawJson<'_>, vocab: usize) -> Option<u32> {
 /// Error message for an invalid token id.
 pub fn token_id_message(vocab: usize) -> String {
     format!("must be a token id from 0 to {}", vocab.saturating_sub(1))
-}
-
-/// The error of a list of ids.
-enum IdsError {
-    Many,
-    At(usize),
-}
-
-struct Ids<'a> {
-    vocab: usize,
-    error: &'a mut Option<IdsError>,
-}
-
-impl<'de> Visitor<'de> for Ids<'_> {
-    type Value = Vec<u32>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of token ids")
-    }
-
-    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<Vec<u32>, S::Error> {
-        let mut ids = Vec::new();
-        while let Some(raw) = seq.next_element::<RawJson<'de>>()? {
-            let error = match token_id(raw, self.vocab) {
-                _ if ids.len() == IDS_MAX => IdsError::Many,
-                None => IdsError::At(ids.len()),
-                Some(id) => {
-                    ids.push(id);
-                    continue;
-                }
-            };
-            *self.error = Some(error);
-            return Err(S::Error::custom("no ids"));
-        }
-        Ok(ids)
-    }
 }
 
 #[cfg(test)]

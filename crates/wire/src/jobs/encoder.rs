@@ -1,24 +1,22 @@
 //! The encoder of the jobs API.
 
 use crate::cursor::TerminalMarker;
-use crate::encoder::{DONE, Encoder, FrameId, FrameWriter};
+use crate::encoder::{Collected, DONE, Encoder, FrameId, FrameWriter};
 use crate::jobs::request::JobErrorBody;
 use crate::schema::{self, ResponseSchemas};
-use crate::shared::event_parts::{StopReason, TokenRange, ToolCallEvent};
+use crate::shared::event_parts::{CallEvent, StopReason, TextEvent, choice_index};
 use crate::shared::job_outcome::{self, JobError, JobErrorCode, JobOutcome};
 use crate::shared::vision_proxy::{ImageProgress, VisionProxyUsage};
 use crate::{clock, json};
 use bytes::BytesMut;
 use generate::error::ApiError;
-use generate::output::collected::CollectedAnswer;
-use generate::output::event::{Delta, DeltaKind, Event, ToolCall, Usage};
+use generate::output::event::{Event, Usage};
 use generate::stream_source::StreamSource;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stream::End;
-use text::Tokenizer;
 
 /// Minimum interval between `metrics` events: the first token after this time triggers the next one.
 const METRICS_EACH: Duration = Duration::from_millis(500);
@@ -73,30 +71,6 @@ impl JobEncoder {
         }
     }
 
-    fn write_token(&self, delta: &Delta<'_>, out: &mut FrameWriter<'_>) {
-        let event = JobEvent::Token {
-            t: delta.text,
-            kind: (delta.kind == DeltaKind::Reasoning).then_some("reasoning"),
-            tokens: TokenRange::new(&delta.origin),
-            choice: self.choice_index(delta.origin.choice),
-        };
-        out.write_frame(FrameId::Position, None, &event);
-    }
-
-    fn write_tool_call(&self, call: &ToolCall<'_>, out: &mut FrameWriter<'_>) {
-        let event = JobEvent::ToolCall {
-            part: ToolCallEvent::new(call),
-            tokens: TokenRange::new(&call.origin),
-            choice: self.choice_index(call.origin.choice),
-        };
-        out.write_frame(FrameId::Position, None, &event);
-    }
-
-    /// Index of the choice, as frames name the choice: only if there are several.
-    fn choice_index(&self, choice: usize) -> Option<usize> {
-        (self.choices > 1).then_some(choice)
-    }
-
     /// Writes the metrics of a running job when they are due; the `end` event has the metrics of an ended job.
     fn write_running_metrics(&mut self, usage: Usage, now: Instant, out: &mut FrameWriter<'_>) {
         if usage.times.ended.is_some() {
@@ -124,7 +98,7 @@ impl JobEncoder {
             JobOutcome::End { reason, stop } => JobEvent::End {
                 counts: JobCounts::new(usage, usage.times.decoding()),
                 reason: self.stop_reason(reason, stop),
-                choice: choice.and_then(|choice| self.choice_index(choice)),
+                choice: choice.and_then(|choice| choice_index(choice, self.choices)),
                 vision_proxy: VisionProxyUsage::of(&self.source),
             },
             JobOutcome::Error(error) => JobEvent::Error(error),
@@ -168,11 +142,13 @@ impl Encoder for JobEncoder {
                 }
             }
             Event::Delta(delta) => {
-                self.write_token(delta, out);
+                let event = JobEvent::Token(TextEvent::new(delta, self.choices));
+                out.write_frame(FrameId::Position, None, &event);
                 self.write_running_metrics(delta.origin.usage, clock::now(), out);
             }
             Event::ToolCall(call) => {
-                self.write_tool_call(call, out);
+                let event = JobEvent::ToolCall(CallEvent::new(call, self.choices));
+                out.write_frame(FrameId::Position, None, &event);
                 self.write_running_metrics(call.origin.usage, clock::now(), out);
             }
             Event::ChoiceEnded {
@@ -199,13 +175,8 @@ impl Encoder for JobEncoder {
             }
             Event::Finished { .. } => out.write_text(FrameId::Terminal(TerminalMarker::Done), DONE),
             Event::Failed { end, usage } => {
-                self.write_end(
-                    FrameId::Terminal(TerminalMarker::Failed),
-                    *end,
-                    None,
-                    *usage,
-                    out,
-                );
+                let id = FrameId::Terminal(TerminalMarker::Failed);
+                self.write_end(id, *end, None, *usage, out);
                 out.write_text(FrameId::Terminal(TerminalMarker::Done), DONE);
             }
             Event::Rejected(error) => self.write_rejected(error, out),
@@ -219,13 +190,8 @@ impl Encoder for JobEncoder {
         }
     }
 
-    fn encode_collected(
-        &self,
-        answers: &[CollectedAnswer],
-        _: &Tokenizer,
-        usage: Usage,
-        out: &mut BytesMut,
-    ) {
+    fn encode_collected(&self, collected: Collected<'_>, out: &mut BytesMut) {
+        let Collected { answers, usage, .. } = collected;
         // A job has one choice.
         let Some(answer) = answers.first() else {
             return;
@@ -284,15 +250,7 @@ pub(super) enum JobEvent<'a> {
     /// An image is on its way to its description by another model.
     Image(ImageProgress),
     Started(JobHead<'a>),
-    Token {
-        t: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        kind: Option<&'static str>,
-        #[serde(flatten)]
-        tokens: TokenRange,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        choice: Option<usize>,
-    },
+    Token(TextEvent<'a>),
     Metrics {
         #[serde(flatten)]
         counts: JobCounts,
@@ -312,14 +270,7 @@ pub(super) enum JobEvent<'a> {
     Error(JobError<'a>),
     /// A part of a tool call.
     #[serde(untagged)]
-    ToolCall {
-        #[serde(flatten)]
-        part: ToolCallEvent<'a>,
-        #[serde(flatten)]
-        tokens: TokenRange,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        choice: Option<usize>,
-    },
+    ToolCall(CallEvent<'a>),
 }
 
 /// Identity of a job.

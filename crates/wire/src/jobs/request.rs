@@ -1,7 +1,7 @@
 //! Parser of `POST /v1/inference` and `POST /v1/jobs`.
 
 use crate::fields::recorder::token_id_schema;
-use crate::fields::{self, Fields, JsonType, RawJson};
+use crate::fields::{self, Fields, JsonType, OrReject, RawJson};
 use crate::json;
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::shared::images::{images_schema, in_order, parse_images, pieces_with};
@@ -51,10 +51,7 @@ fn parse_job_id(fields: &mut Fields<'_>) -> Option<JobId> {
     });
     let text = fields.string("job_id")?;
     let id = JobId::parse(&text);
-    if id.is_none() {
-        fields.reject("job_id", JOB_ID_MESSAGE);
-    }
-    id
+    id.or_reject(fields, "job_id", JOB_ID_MESSAGE)
 }
 
 /// Parses either `prompt` (a string or token ids), or `messages` with tools.
@@ -71,14 +68,8 @@ fn parse_prompt(fields: &mut Fields<'_>, vocab: usize, tools: &mut Tools) -> Opt
         fields.reject("images", "belongs to prompt: images are parts of messages");
     }
     match (prompt, fields.raw("messages")) {
-        (None, None) => {
-            fields.reject("prompt", "is required unless messages are given");
-            None
-        }
-        (Some(_), Some(_)) => {
-            fields.reject("messages", "must not be given together with prompt");
-            None
-        }
+        (None, None) => fields.no_value("prompt", "is required unless messages are given"),
+        (Some(_), Some(_)) => fields.no_value("messages", "must not be given together with prompt"),
         (None, Some(_)) => {
             let conversation = messages::parse_messages(fields);
             *tools = tool_definitions::parse_tools(fields);

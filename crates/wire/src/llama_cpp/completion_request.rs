@@ -4,9 +4,9 @@
 //! id takes four bytes.
 
 use super::seen_prompt;
-use crate::fields::bounds::{IDS_MAX, token_id, token_id_message};
+use crate::fields::bounds::{IDS_MAX, each_item, invalid_id, token_id, too_many_ids};
 use crate::fields::recorder::token_id_schema;
-use crate::fields::{self, Fields, JsonType, RawJson, as_text, json_type};
+use crate::fields::{self, Fields, JsonType, OrReject, RawJson, as_text, json_type};
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::shared::generation_fields::{self, llama_options};
 use crate::shared::images::pieces_with;
@@ -16,10 +16,7 @@ use engine::TOP_LOGPROBS_MAX;
 use generate::error::{ApiError, Problem};
 use generate::generation_options::{GenerationOptions, TokenLimit};
 use generate::request::{GenerationParams, MIXED_PARTS_MAX, MixedPart, Prompt, StreamOptions};
-use serde::Deserializer as _;
-use serde::de::{Error as _, SeqAccess, Visitor};
 use serde_json::json;
-use std::fmt;
 
 /// Error message for an invalid prompt.
 const PROMPT_MESSAGE: &str = "must be a string, a list of token ids, or a list of strings and token ids that make one prompt";
@@ -55,10 +52,9 @@ fn parse_prompt(fields: &mut Fields<'_>, vocab: usize) -> Option<Prompt> {
         ]})
     };
     let images = seen_prompt::image_data(fields);
-    let Some(raw) = fields.described(NAME, schema) else {
-        fields.reject(NAME, "is required");
-        return None;
-    };
+    let raw = fields
+        .described(NAME, schema)
+        .or_reject(fields, NAME, "is required")?;
     if let Some(text) = fields::as_text(raw) {
         return Some(if images.is_empty() {
             Prompt::Text(text.into_owned())
@@ -76,13 +72,7 @@ fn parse_prompt(fields: &mut Fields<'_>, vocab: usize) -> Option<Prompt> {
         fields.reject(NAME, PROMPT_MESSAGE);
         return None;
     }
-    match parse_list(NAME, raw, vocab) {
-        Ok(prompt) => Some(prompt),
-        Err(problem) => {
-            fields.reject(problem.field, problem.constraint);
-            None
-        }
-    }
+    fields.take(parse_list(NAME, raw, vocab))
 }
 
 /// Parses the generation parameters.
@@ -184,12 +174,11 @@ impl<'a> PromptList<'a> {
             inner: None,
             problem: None,
         };
-        let mut json = serde_json::Deserializer::from_str(raw.get());
-        let parsed = json.deserialize_seq(EachItem(&mut list));
+        let is_list = each_item(raw, |item| list.add(item));
         match list.problem.take() {
             Some(problem) => Err(problem),
-            None if parsed.is_err() => Err(Problem::new(path, "must be a list")),
-            None => Ok(list),
+            None if is_list => Ok(list),
+            None => Err(Problem::new(path, "must be a list")),
         }
     }
 
@@ -218,12 +207,8 @@ impl<'a> PromptList<'a> {
     }
 
     fn add_id(&mut self, index: usize, item: RawJson<'_>) -> Result<(), Problem> {
-        let id = token_id(item, self.vocab).ok_or_else(|| {
-            Problem::new(
-                format!("{}[{index}]", self.path),
-                token_id_message(self.vocab),
-            )
-        })?;
+        let id = token_id(item, self.vocab);
+        let id = id.ok_or_else(|| invalid_id(self.path, index, self.vocab))?;
         self.ids += 1;
         match self.parts.last_mut() {
             Some(MixedPart::Ids(ids)) => ids.push(id),
@@ -234,8 +219,7 @@ impl<'a> PromptList<'a> {
 
     fn check_size(&self) -> Result<(), Problem> {
         if self.ids > IDS_MAX {
-            let message = format!("must hold at most {IDS_MAX} token ids");
-            return Err(Problem::new(self.path, message));
+            return Err(too_many_ids(self.path));
         }
         if self.parts.len() > MIXED_PARTS_MAX {
             let message =
@@ -258,26 +242,6 @@ impl<'a> PromptList<'a> {
                 Prompt::Mixed(self.parts)
             }
         })
-    }
-}
-
-/// Passes each item of a list on.
-struct EachItem<'l, 'a>(&'l mut PromptList<'a>);
-
-impl<'a> Visitor<'a> for EachItem<'_, 'a> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
-    }
-
-    fn visit_seq<S: SeqAccess<'a>>(self, mut seq: S) -> Result<(), S::Error> {
-        while let Some(item) = seq.next_element::<RawJson<'a>>()? {
-            if !self.0.add(item) {
-                return Err(S::Error::custom("an invalid item"));
-            }
-        }
-        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::completion_request::{parse_params, parse_stream_options};
 use crate::field_table;
-use crate::fields::{self, Fields, RawJson};
+use crate::fields::{self, Fields, OrReject, RawJson};
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::tool_definitions;
 use generate::error::ApiError;
@@ -85,18 +85,19 @@ fn parse_file(fields: &mut Fields<'_>, path: &str, item: RawJson<'_>) -> Option<
         fields.reject(path, "must be an object with a text and perhaps a filename");
         return None;
     };
-    let text = object.get("text").and_then(fields::as_text);
-    if text.is_none() {
-        fields.reject(format!("{path}.text"), "must be a string");
-    }
+    let text =
+        object
+            .text("text")
+            .or_reject(fields, format_args!("{path}.text"), "must be a string");
     let name = match object.get("filename") {
         Some(raw) => fields::as_text(raw).filter(|name| name.len() <= FILE_NAME_BYTES_MAX),
         None => Some(FILE_NAME.into()),
-    };
-    if name.is_none() {
-        let message = format!("must be a string of at most {FILE_NAME_BYTES_MAX} bytes");
-        fields.reject(format!("{path}.filename"), message);
     }
+    .or_reject(
+        fields,
+        format_args!("{path}.filename"),
+        format_args!("must be a string of at most {FILE_NAME_BYTES_MAX} bytes"),
+    );
     Some(InfillFile {
         name: name?.into_owned(),
         text: text?.into_owned(),

@@ -1,7 +1,7 @@
 //! The encoder of `POST /completion` and `POST /infill`.
 
 use crate::cursor::TerminalMarker;
-use crate::encoder::{Encoder, FrameId, FrameWriter, write_wait_comment};
+use crate::encoder::{Collected, Encoder, FrameId, FrameWriter, write_wait_comment};
 use crate::json::{self, List, LogProb, Lossy};
 use crate::schema::{self, ResponseSchemas, written_as};
 use crate::shared::error_response::ErrorBody;
@@ -12,7 +12,6 @@ use crate::shared::vision_proxy::VisionProxyUsage;
 use bytes::BytesMut;
 use engine::EndingToken;
 use generate::model_handle::{DetokenizeOptions, detokenize};
-use generate::output::collected::CollectedAnswer;
 use generate::output::event::{Delta, DeltaKind, Event, Logprobs, Usage};
 use generate::sampling::ReportedSampling;
 use generate::sampling::SamplingDefaults;
@@ -218,13 +217,12 @@ impl Encoder for LlamaEncoder {
         }
     }
 
-    fn encode_collected(
-        &self,
-        answers: &[CollectedAnswer],
-        tokenizer: &Tokenizer,
-        usage: Usage,
-        out: &mut BytesMut,
-    ) {
+    fn encode_collected(&self, collected: Collected<'_>, out: &mut BytesMut) {
+        let Collected {
+            answers,
+            tokenizer,
+            usage,
+        } = collected;
         // A request of these protocols has one choice.
         let Some(answer) = answers.first() else {
             return;

@@ -6,23 +6,23 @@ use super::response_line::{
 };
 use crate::clock::{self, Nanos};
 use crate::cursor::TerminalMarker;
-use crate::encoder::{DONE, Encoder, FrameId, FrameWriter, write_wait_comment};
+use crate::encoder::{Collected, DONE, Encoder, FrameId, FrameWriter, write_wait_comment};
 use crate::framing::Framing;
 use crate::json;
 use crate::schema::{self, ResponseSchemas};
+use crate::shared::event_parts::choice_index;
 use crate::shared::finish_reason;
 use crate::shared::logprobs::TokenLogprobs;
 use crate::shared::timings::request_durations;
 use crate::shared::vision_proxy::VisionProxyUsage;
 use bytes::BytesMut;
-use generate::output::collected::{CollectedAnswer, CollectedCall};
+use generate::output::collected::CollectedCall;
 use generate::output::event::{
     DeltaKind, Event, Logprobs, PartOrigin, ToolCall, ToolCallPart, Usage,
 };
 use generate::stream_source::StreamSource;
 use std::sync::Arc;
 use stream::End;
-use text::Tokenizer;
 
 /// The field that holds the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl OllamaEncoder {
     ) {
         let line = ResponseLine {
             logprobs: self.token_logprobs(at.logprobs),
-            choice: self.choice_index(at.choice),
+            choice: choice_index(at.choice, self.calls.len()),
             ..self.empty_line(output)
         };
         out.write_frame(FrameId::Position, None, &line);
@@ -125,11 +125,6 @@ impl OllamaEncoder {
             ToolCallPart::End => return open.take(),
         }
         None
-    }
-
-    /// Index of the choice, as lines name the choice: only if there are several.
-    fn choice_index(&self, choice: usize) -> Option<usize> {
-        (self.source.meta().choices > 1).then_some(choice)
     }
 
     fn token_logprobs<'a>(&self, list: Logprobs<'a>) -> Option<TokenLogprobs<'a>> {
@@ -215,7 +210,7 @@ impl Encoder for OllamaEncoder {
                 ..
             } => {
                 let line = ResponseLine {
-                    choice: self.choice_index(*choice),
+                    choice: choice_index(*choice, self.calls.len()),
                     done: true,
                     summary: Some(self.line_summary(*choice, *end, *usage, *tokens)),
                     ..self.empty_line(&LineOutput::default())
@@ -246,13 +241,12 @@ impl Encoder for OllamaEncoder {
         }
     }
 
-    fn encode_collected(
-        &self,
-        answers: &[CollectedAnswer],
-        tokenizer: &Tokenizer,
-        usage: Usage,
-        out: &mut BytesMut,
-    ) {
+    fn encode_collected(&self, collected: Collected<'_>, out: &mut BytesMut) {
+        let Collected {
+            answers,
+            tokenizer,
+            usage,
+        } = collected;
         // A request of this protocol has one choice.
         let Some(answer) = answers.first() else {
             return;

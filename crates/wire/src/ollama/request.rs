@@ -58,10 +58,7 @@ fn ollama_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
         (_, Some("")) => None,
         (_, Some("json")) => Some(any_object(NAME)),
         (JsonType::Object, _) => response_format::json_schema_format(fields, NAME, raw),
-        _ => {
-            fields.reject(NAME, "must be \"json\" or a JSON Schema (an object)");
-            None
-        }
+        _ => fields.no_value(NAME, "must be \"json\" or a JSON Schema (an object)"),
     }
 }
 

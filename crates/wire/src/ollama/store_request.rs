@@ -3,7 +3,7 @@
 //! Older clients name the model in `name` instead of `model`.
 
 use crate::derived_model::DerivedModel;
-use crate::fields::{self, Fields, JsonType};
+use crate::fields::{self, Fields, JsonType, OrReject};
 use crate::ollama::go_template::{self, TemplateValues};
 use crate::ollama::request::{NOT_SUPPORTED, is_given, string_field};
 use crate::shared::generation_fields::check_options;
@@ -60,10 +60,10 @@ pub struct CopyRequest {
 /// All invalid fields at once.
 pub fn parse_show(mut fields: Fields<'_>) -> Result<String, ApiError> {
     fields.record("name", former_name_schema);
-    let name = fields.string("model").or_else(|| fields.string("name"));
-    if name.is_none() {
-        fields.reject("model", "is required");
-    }
+    let name = fields
+        .string("model")
+        .or_else(|| fields.string("name"))
+        .or_reject(&mut fields, "model", "is required");
     fields.finish()?;
     Ok(name.unwrap_or_default().into_owned())
 }
@@ -180,10 +180,9 @@ fn required_text(fields: &mut Fields<'_>, names: &[&str]) -> String {
     let mut given = names.iter();
     let found = given.find(|name| fields.described(name, schema).is_some());
     let text = found.and_then(|name| string_field(fields, name));
-    let text = text.filter(|text| !text.is_empty());
-    if text.is_none() {
-        fields.reject(names[0], "is required: a text");
-    }
+    let text =
+        text.filter(|text| !text.is_empty())
+            .or_reject(fields, names[0], "is required: a text");
     text.unwrap_or_default()
 }
 

@@ -1,6 +1,6 @@
 //! The encoder of chat completions (`POST /v1/chat/completions`).
 
-use crate::encoder::{Encoder, FrameId, FrameWriter};
+use crate::encoder::{Collected, Encoder, FrameId, FrameWriter};
 use crate::openai::chunk::{ChunkWriter, CompletionObject, optional_finish_reason};
 use crate::schema::{self, ResponseSchemas};
 use crate::shared::error_response::ErrorBody;
@@ -8,7 +8,7 @@ use crate::shared::logprobs::{ChatLogprobs, TokenIds, all_ids, prompt_ids};
 use crate::shared::tool_calls::CustomCalls;
 use bytes::BytesMut;
 use generate::output::choice_reader as refold;
-use generate::output::collected::{CollectedAnswer, CollectedCall};
+use generate::output::collected::CollectedCall;
 use generate::output::custom_input::input_of;
 use generate::output::event::{Delta, DeltaKind, Event, Logprobs, ToolCall, ToolCallPart, Usage};
 use generate::stream_source::StreamSource;
@@ -18,7 +18,6 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::sync::Arc;
 use stream::End;
-use text::Tokenizer;
 
 /// Schemas of chat completions.
 pub(crate) const SCHEMAS: ResponseSchemas = ResponseSchemas {
@@ -367,13 +366,12 @@ impl Encoder for ChatEncoder {
         }
     }
 
-    fn encode_collected(
-        &self,
-        answers: &[CollectedAnswer],
-        tokenizer: &Tokenizer,
-        usage: Usage,
-        out: &mut BytesMut,
-    ) {
+    fn encode_collected(&self, collected: Collected<'_>, out: &mut BytesMut) {
+        let Collected {
+            answers,
+            tokenizer,
+            usage,
+        } = collected;
         let texts: Vec<_> = answers.iter().map(|a| (a.text(), a.reasoning())).collect();
         let choices = answers.iter().zip(&texts).enumerate();
         let choices: Vec<_> = choices

@@ -1,6 +1,6 @@
 //! The encoder of completions (`POST /v1/completions`).
 
-use crate::encoder::{Encoder, FrameId, FrameWriter};
+use crate::encoder::{Collected, Encoder, FrameId, FrameWriter};
 use crate::openai::chunk::{ChunkWriter, CompletionObject, optional_finish_reason};
 use crate::schema::{self, ResponseSchemas};
 use crate::shared::error_response::ErrorBody;
@@ -14,7 +14,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use stream::End;
-use text::Tokenizer;
 
 /// Schemas of completions. Chunks and non-streaming responses have the same fields.
 pub(crate) const SCHEMAS: ResponseSchemas = ResponseSchemas {
@@ -147,13 +146,12 @@ impl Encoder for CompletionEncoder {
         }
     }
 
-    fn encode_collected(
-        &self,
-        answers: &[CollectedAnswer],
-        tokenizer: &Tokenizer,
-        usage: Usage,
-        out: &mut BytesMut,
-    ) {
+    fn encode_collected(&self, collected: Collected<'_>, out: &mut BytesMut) {
+        let Collected {
+            answers,
+            tokenizer,
+            usage,
+        } = collected;
         let answers = self.returned_answers(answers);
         let source = &self.chunks.source;
         let texts = answers.iter().map(|(number, answer)| {

@@ -1,9 +1,9 @@
 //! Parser of `POST /v1/completions`.
 
 use super::stored_completion;
+use crate::fields::Fields;
 use crate::fields::bounds::IDS_MAX;
 use crate::fields::recorder::token_id_schema;
-use crate::fields::{self, Fields, JsonType, RawJson};
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::shared::{generation_fields, messages};
 use crate::{field_table, tool_definitions};
@@ -22,7 +22,9 @@ const MAX_TOKENS_DEFAULT: usize = 16;
 /// # Errors
 /// All invalid fields at once.
 pub fn parse(mut fields: Fields<'_>, context: &ParseContext<'_>) -> Result<ParsedBody, ApiError> {
-    let prompts = parse_prompts(&mut fields, context.vocab_size);
+    fields.record("prompt", prompts_schema);
+    let (most, vocab) = ((CHOICES_MAX, "prompts"), context.vocab_size);
+    let prompts = messages::parse_prompts(&mut fields, "prompt", most, vocab, |_, _, it| Some(it));
     let echo = fields.boolean("echo").unwrap_or(false);
     let prompts = add_suffix(&mut fields, prompts, echo);
     let mut params =
@@ -178,61 +180,6 @@ fn prompts_schema() -> Value {
         {"type": "string"}, ids,
         {"type": "array", "items": prompt, "minItems": 1, "maxItems": CHOICES_MAX},
     ]})
-}
-
-/// Parses `prompt`: a string, a list of strings, token ids, or lists of token ids.
-fn parse_prompts(fields: &mut Fields<'_>, vocab: usize) -> Vec<Prompt> {
-    let Some(raw) = fields.described("prompt", prompts_schema) else {
-        fields.reject("prompt", "is required");
-        return Vec::new();
-    };
-    if let Some(text) = fields::as_text(raw) {
-        return vec![Prompt::Text(text.into_owned())];
-    }
-    if fields::begins_with_number(raw) {
-        return fields
-            .ids("prompt", raw, vocab)
-            .map(Prompt::Ids)
-            .into_iter()
-            .collect();
-    }
-    match fields::as_list(raw, usize::MAX).as_deref() {
-        Some([]) | None => fields.reject(
-            "prompt",
-            "must be a string, a list of strings, token ids, or lists of token ids",
-        ),
-        Some(items) if items.len() > CHOICES_MAX => {
-            fields.reject("prompt", format!("must hold at most {CHOICES_MAX} prompts"));
-        }
-        Some(items) => {
-            let read = |(i, item): (usize, &RawJson<'_>)| {
-                parse_prompt(fields, &format!("prompt[{i}]"), *item, vocab)
-            };
-            return items.iter().enumerate().filter_map(read).collect();
-        }
-    }
-    Vec::new()
-}
-
-fn parse_prompt(
-    fields: &mut Fields<'_>,
-    path: &str,
-    raw: RawJson<'_>,
-    vocab: usize,
-) -> Option<Prompt> {
-    if let Some(text) = fields::as_text(raw) {
-        return Some(Prompt::Text(text.into_owned()));
-    }
-    if fields::json_type(raw) != JsonType::Array {
-        fields.reject(path, "must be a string or a list of token ids");
-        return None;
-    }
-    let ids = fields.ids(path, raw, vocab)?;
-    if ids.is_empty() {
-        fields.reject(path, "must hold at least one token id");
-        return None;
-    }
-    Some(Prompt::Ids(ids))
 }
 
 /// Parses a request.

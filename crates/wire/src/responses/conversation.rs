@@ -12,7 +12,7 @@
 
 use super::ID_PREFIX;
 use super::tools::ToolParser;
-use crate::fields::{self, Fields, JsonObject, RawJson};
+use crate::fields::{self, Fields, JsonObject, OrReject, RawJson};
 use crate::request_parser::HistoryLookup;
 use crate::shared::content_parts::{
     RESPONSES, RESPONSES_ANSWERS, RESPONSES_RESULTS, content, parts_text, required_string,
@@ -52,10 +52,9 @@ pub(crate) fn parse_input(
             {"type": "array", "items": {"type": "object"}, "minItems": 1},
         ]})
     };
-    let Some(raw) = fields.described("input", schema) else {
-        fields.reject("input", "is required");
-        return None;
-    };
+    let raw = fields
+        .described("input", schema)
+        .or_reject(fields, "input", "is required")?;
     if let Some(text) = fields::as_text(raw) {
         conversation.add_text("user", text.clone().into_owned());
         return Some(vec![message_item("user", "input_text", &text)]);
@@ -105,10 +104,7 @@ impl ConversationBuilder {
         path: &str,
         raw: RawJson<'_>,
     ) -> Option<Map<String, Value>> {
-        let Some(item) = fields::as_object(raw) else {
-            fields.reject(path, "must be an object");
-            return None;
-        };
+        let item = fields::as_object(raw).or_reject(fields, path, "must be an object")?;
         let kind = item.get("type").map(fields::as_text);
         match kind.as_ref().map(|kind| kind.as_deref()) {
             None | Some(Some("message")) => self.add_message(fields, path, &item),
@@ -127,10 +123,7 @@ impl ConversationBuilder {
                 self.add_foreign_item(fields, path, &item, kind);
                 Some(stored_item(&item, kind))
             }
-            Some(None) => {
-                fields.reject(format!("{path}.type"), "must be a string");
-                None
-            }
+            Some(None) => fields.no_value(format_args!("{path}.type"), "must be a string"),
         }
     }
 
@@ -141,11 +134,7 @@ impl ConversationBuilder {
         path: &str,
         item: Option<&str>,
     ) -> Option<Map<String, Value>> {
-        let raw = item.and_then(|item| serde_json::from_str(item).ok());
-        if raw.is_none() {
-            let error_message = "must be the id of an item in the output of a stored response: else send the item itself";
-            fields.reject(format!("{path}.id"), error_message);
-        }
+        let raw = item.and_then(|item| serde_json::from_str(item).ok()).or_reject(fields, format_args!("{path}.id"), "must be the id of an item in the output of a stored response: else send the item itself");
         self.add_item(fields, path, raw?)
     }
 
@@ -155,7 +144,7 @@ impl ConversationBuilder {
         path: &str,
         item: &JsonObject<'_>,
     ) -> Option<Map<String, Value>> {
-        let role = item.get("role").and_then(fields::as_text);
+        let role = item.text("role");
         let (role, template_role) = match role.as_deref() {
             Some("user") => ("user", "user"),
             Some("assistant") => ("assistant", "assistant"),
@@ -308,7 +297,7 @@ impl ConversationBuilder {
 /// The id in a reference to an item; `None`: the item is no reference. The type of a reference may be left out or null.
 fn referenced_id(raw: RawJson<'_>) -> Option<String> {
     let item = fields::as_object(raw)?;
-    let text = |name: &str| item.get(name).and_then(fields::as_text);
+    let text = |name: &str| item.text(name);
     let is_reference = match item.get("type") {
         Some(kind) => fields::as_text(kind).as_deref() == Some("item_reference"),
         None => item.get("id").is_some() && item.get("role").is_none(),
@@ -318,7 +307,7 @@ fn referenced_id(raw: RawJson<'_>) -> Option<String> {
 
 /// Name of the function that the model knows for the tool of an earlier call.
 fn offered_name(item: &JsonObject<'_>, name: &str) -> String {
-    let namespace = item.get("namespace").and_then(fields::as_text);
+    let namespace = item.text("namespace");
     function_name(namespace.as_deref(), name)
 }
 
@@ -338,7 +327,7 @@ fn message_item(role: &str, part: &str, text: &str) -> Map<String, Value> {
 }
 
 fn with_id(mut stored: Map<String, Value>, item: &JsonObject<'_>) -> Map<String, Value> {
-    if let Some(id) = item.get("id").and_then(fields::as_text) {
+    if let Some(id) = item.text("id") {
         stored.insert("id".to_owned(), Value::String(id.into_owned()));
     }
     stored
@@ -378,7 +367,7 @@ impl ConversationBuilder {
         item: &JsonObject<'_>,
         kind: &str,
     ) {
-        let text = |name: &str| item.get(name).and_then(fields::as_text);
+        let text = |name: &str| item.text(name);
         let result = RESULTS.into_iter().find_map(|name| item.get(name));
         let is_result = kind.ends_with("_output");
         let id = text("call_id").or_else(|| text("id"));

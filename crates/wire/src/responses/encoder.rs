@@ -7,7 +7,7 @@ use super::output_item::{
 use super::response_object::{self, ResponseObject, ResponseStatus};
 use super::sequence_number::{self, ChoiceProgress, ItemKind};
 use crate::cursor::TerminalMarker;
-use crate::encoder::{Encoder, FrameId, FrameWriter, write_wait_comment};
+use crate::encoder::{Collected, Encoder, FrameId, FrameWriter, write_wait_comment};
 use crate::json;
 use crate::schema::{self, ResponseSchemas};
 use crate::shared::error_response::{ErrorBody, first_invalid_field};
@@ -24,7 +24,6 @@ use generate::tools::OfferedTool;
 use serde::Serialize;
 use std::sync::Arc;
 use stream::End;
-use text::Tokenizer;
 
 /// Schemas of the Responses API.
 pub(crate) const SCHEMAS: ResponseSchemas = ResponseSchemas {
@@ -432,13 +431,8 @@ impl Encoder for ResponsesEncoder {
         }
     }
 
-    fn encode_collected(
-        &self,
-        answers: &[CollectedAnswer],
-        _: &Tokenizer,
-        usage: Usage,
-        out: &mut BytesMut,
-    ) {
+    fn encode_collected(&self, collected: Collected<'_>, out: &mut BytesMut) {
+        let Collected { answers, usage, .. } = collected;
         let status = ResponseStatus::of(answers.first().and_then(|answer| answer.end));
         json::write(
             &response_object::ended_response(&self.source, status, answers, usage),

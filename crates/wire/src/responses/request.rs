@@ -3,7 +3,7 @@
 use super::conversation::{self, ConversationBuilder};
 use super::tools;
 use crate::derived_model::ModelDefaults;
-use crate::fields::{self, Fields};
+use crate::fields::{self, Fields, JsonObject};
 use crate::json;
 use crate::request_parser::{ParseContext, ParsedBody};
 use crate::schema::written_as;
@@ -17,11 +17,8 @@ use generate::prompt_limit::Truncation;
 use generate::request::{GenerationParams, MESSAGES_MAX, StreamOptions, TOP_LOGPROBS_MAX};
 use generate::request::{ResponseFormat, any_object};
 use schemars::JsonSchema;
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::value::RawValue;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
-use std::fmt;
 
 /// Values of `truncation`.
 const AUTO: &str = "auto";
@@ -262,17 +259,15 @@ fn parse_text_format(fields: &mut Fields<'_>) -> Option<ResponseFormat> {
                     response_format::json_schema_format(fields, &format!("{NAME}.schema"), schema);
                 response_format::check_strict(fields, parsed, format.get("strict"))
             }
-            None => {
-                let error_message = "is required: a JSON Schema (an object)";
-                fields.reject(format!("{NAME}.schema"), error_message);
-                None
-            }
+            None => fields.no_value(
+                format_args!("{NAME}.schema"),
+                "is required: a JSON Schema (an object)",
+            ),
         },
-        _ => {
-            let error_message = "must be one of text, json_object, json_schema";
-            fields.reject(format!("{NAME}.type"), error_message);
-            None
-        }
+        _ => fields.no_value(
+            format_args!("{NAME}.type"),
+            "must be one of text, json_object, json_schema",
+        ),
     }
 }
 
@@ -284,15 +279,13 @@ const DEFAULTS: &str = concat!(
     r#""top_logprobs":0,"top_p":1.0,"truncation":"disabled","user":null"#
 );
 
-/// Names and raw values.
-#[derive(Default)]
-pub(crate) struct RequestFields(Vec<(String, Box<RawValue>)>);
+/// An object of the repeated fields as JSON.
+pub(crate) struct RequestFields(String);
 
 impl RequestFields {
-    /// Parses the members of an object, given without braces.
+    /// The members of an object, given without braces.
     pub(crate) fn new(members: Option<&str>) -> Self {
-        let object = format!("{{{}}}", members.unwrap_or(DEFAULTS));
-        serde_json::from_str(&object).unwrap_or_default()
+        Self(format!("{{{}}}", members.unwrap_or(DEFAULTS)))
     }
 }
 
@@ -330,31 +323,8 @@ written_as!(RequestFields => RepeatedFields);
 
 impl Serialize for RequestFields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
-    }
-}
-
-impl<'de> Deserialize<'de> for RequestFields {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Members)
-    }
-}
-
-struct Members;
-
-impl<'de> Visitor<'de> for Members {
-    type Value = RequestFields;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RequestFields, A::Error> {
-        let mut fields = Vec::new();
-        while let Some(field) = map.next_entry()? {
-            fields.push(field);
-        }
-        Ok(RequestFields(fields))
+        let object: Option<JsonObject<'_>> = serde_json::from_str(&self.0).ok();
+        serializer.collect_map(object.iter().flat_map(JsonObject::entries))
     }
 }
 

@@ -3,7 +3,7 @@
 //! The functions of a namespace, and custom tools, whose input is a text, are offered to the model as functions. Tools of
 //! other types run at OpenAI: they are left out, and the response's header names their types.
 
-use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
+use crate::fields::{self, Fields, JsonObject, RawJson};
 use crate::tool_definitions::{
     ParsedChoice, STRING_MESSAGE, TOOL_NAME_MESSAGE, custom_function, description, leave_out_tool,
     parse_tool_choice, parse_tool_list, tool_name,
@@ -33,8 +33,8 @@ pub(crate) fn parse_tools(fields: &mut Fields<'_>, mut parser: ToolParser) -> To
         return Tools::default();
     }
     let choice = parse_tool_choice(fields, TOOL_CHOICE_MESSAGE, |choice| {
-        let kind = choice.get("type").and_then(fields::as_text)?;
-        let name = choice.get("name").and_then(fields::as_text);
+        let kind = choice.text("type")?;
+        let name = choice.text("name");
         name.filter(|_| matches!(&*kind, "function" | "custom"))
     });
     let tools = parser.offered_choice(choice).of_tools(fields, tools);
@@ -93,7 +93,7 @@ impl ToolParser {
             fields.reject(path, "must be an object with a type and a name");
             return Vec::new();
         };
-        let kind = tool.get("type").and_then(fields::as_text);
+        let kind = tool.text("type");
         match kind.as_deref() {
             Some("namespace") => self.parse_namespace(fields, path, &tool),
             _ => {
@@ -150,7 +150,7 @@ impl ToolParser {
         tool: &JsonObject<'_>,
         namespace: Option<&str>,
     ) -> Option<Definition> {
-        let is_custom = match tool.get("type").and_then(fields::as_text).as_deref() {
+        let is_custom = match tool.text("type").as_deref() {
             Some("function") => false,
             Some("custom") => true,
             Some(kind) => {
@@ -213,8 +213,7 @@ fn plain_function(
         function.insert("description".to_owned(), Value::from(text));
     }
     if let Some(raw) = tool.get("parameters") {
-        let schema = Some(raw).filter(|raw| fields::json_type(*raw) == JsonType::Object);
-        let Some(schema) = schema.and_then(fields::parse_value::<Value>) else {
+        let Some(schema) = fields::schema_object(raw) else {
             fields.reject(format!("{path}.parameters"), fields::SCHEMA_MESSAGE);
             return None;
         };

@@ -4,7 +4,7 @@
 
 use super::images::{self, TEXT_MESSAGE};
 use crate::base64;
-use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
+use crate::fields::{self, Fields, JsonObject, JsonType, OrReject, RawJson};
 use generate::request::PARTS_MAX;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -186,10 +186,7 @@ pub(crate) fn content_text(
 ) -> Option<String> {
     match content(fields, path, raw, types)? {
         Value::String(text) => Some(text),
-        _ => {
-            fields.reject(path, TEXT_MESSAGE);
-            None
-        }
+        _ => fields.no_value(path, TEXT_MESSAGE),
     }
 }
 
@@ -332,8 +329,7 @@ fn leave_out_unknown(
     types: &PartTypes,
 ) -> bool {
     let part = fields::as_object(raw);
-    let kind = part.as_ref().and_then(|part| part.get("type"));
-    let kind = kind.and_then(fields::as_text);
+    let kind = part.as_ref().and_then(|part| part.text("type"));
     let unknown = kind.filter(|kind| !types.has_type(kind));
     if let Some(kind) = &unknown {
         let field = path.split('[').next().unwrap_or(path);
@@ -353,16 +349,12 @@ pub(crate) fn parse_part(
         return Some(ContentPart::Text(text.into_owned()));
     }
     let part = fields::as_object(raw);
-    let kind = part.as_ref().and_then(|part| part.get("type"));
-    let kind = kind.and_then(fields::as_text);
+    let kind = part.as_ref().and_then(|part| part.text("type"));
     match (part, kind) {
         (Some(part), Some(kind)) if types.has_type(&kind) => {
             part_of_type(fields, path, (&part, &kind), types)
         }
-        _ => {
-            fields.reject(format!("{path}.type"), types.message);
-            None
-        }
+        _ => fields.no_value(format_args!("{path}.type"), types.message),
     }
 }
 
@@ -385,15 +377,9 @@ fn part_of_type(
         }
         "file" | "reasoning-file" | "input_file" => {
             let text = text_of_part(part);
-            if text.is_none() {
-                fields.reject(path, FILES_MESSAGE);
-            }
-            text
+            text.or_reject(fields, path, FILES_MESSAGE)
         }
-        "input_audio" | "video_url" | "container_upload" => {
-            fields.reject(path, FILES_MESSAGE);
-            None
-        }
+        "input_audio" | "video_url" | "container_upload" => fields.no_value(path, FILES_MESSAGE),
         _ => required_string(fields, path, part, "text"),
     };
     text.map(ContentPart::Text)
@@ -401,7 +387,7 @@ fn part_of_type(
 
 /// Whether a file of the AI SDK is an image.
 fn has_image_type(part: &JsonObject<'_>) -> bool {
-    let media_type = part.get("mediaType").and_then(fields::as_text);
+    let media_type = part.text("mediaType");
     media_type.is_some_and(|name| name.starts_with("image/"))
 }
 
@@ -420,14 +406,13 @@ fn search_result_text(
 
 /// Title, context and text of a document whose source is a text, a list of text blocks, or a text file in base64.
 fn document_text(fields: &mut Fields<'_>, path: &str, block: &JsonObject<'_>) -> Option<String> {
-    let source = block.get("source").and_then(fields::as_object);
-    let kind = source.as_ref().and_then(|source| source.get("type"));
-    let kind = kind.and_then(fields::as_text);
+    let source = block.object("source");
+    let kind = source.as_ref().and_then(|source| source.text("type"));
     let file = source
         .as_ref()
         .filter(|_| kind.as_deref() == Some("base64"));
     let of_file = |source: &JsonObject<'_>| {
-        let member = |name: &str| source.get(name).and_then(fields::as_text);
+        let member = |name: &str| source.text(name);
         text_of(&member("media_type").unwrap_or_default(), &member("data")?)
     };
     if let Some(text) = file.and_then(of_file) {
@@ -439,10 +424,9 @@ fn document_text(fields: &mut Fields<'_>, path: &str, block: &JsonObject<'_>) ->
         }
         (Some(source), Some("content")) => {
             let path = format!("{path}.source.content");
-            let Some(raw) = source.get("content") else {
-                fields.reject(path, "is required");
-                return None;
-            };
+            let raw = source
+                .get("content")
+                .or_reject(fields, &path, "is required")?;
             content_text(fields, &path, raw, &TEXT_BLOCKS)?
         }
         _ => {
@@ -455,7 +439,7 @@ fn document_text(fields: &mut Fields<'_>, path: &str, block: &JsonObject<'_>) ->
 
 /// Members that are not empty, and a text, a line each.
 fn lines(block: &JsonObject<'_>, before: [&str; 2], text: String) -> String {
-    let before = before.map(|name| block.get(name).and_then(fields::as_text));
+    let before = before.map(|name| block.text(name));
     let before = before.into_iter().flatten().map(Cow::into_owned);
     let before = before.filter(|line| !line.is_empty());
     before.chain([text]).collect::<Vec<_>>().join("\n")
@@ -468,10 +452,10 @@ pub(crate) fn required_string(
     object: &JsonObject<'_>,
     name: &str,
 ) -> Option<String> {
-    let text = object.get(name).and_then(fields::as_text);
-    if text.is_none() {
-        fields.reject(format!("{path}.{name}"), "must be a string");
-    }
+    let text =
+        object
+            .text(name)
+            .or_reject(fields, format_args!("{path}.{name}"), "must be a string");
     text.map(Cow::into_owned)
 }
 
@@ -483,9 +467,9 @@ const PDF: &str = "%PDF-";
 /// The text of a file part: OpenAI's `file_data`, directly or in the object `file`, or the AI SDK's `url`. `None`: the file is
 /// elsewhere, or no text.
 fn text_of_part(part: &JsonObject<'_>) -> Option<String> {
-    let inner = part.get("file").and_then(fields::as_object);
+    let inner = part.object("file");
     let file = inner.as_ref().unwrap_or(part);
-    let member = |name: &str| file.get(name).and_then(fields::as_text);
+    let member = |name: &str| file.text(name);
     let data = member("file_data").or_else(|| member("url"))?;
     let media_type = member("mediaType").unwrap_or_default();
     let text = match data.strip_prefix("data:") {

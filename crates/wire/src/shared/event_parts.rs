@@ -1,13 +1,13 @@
 //! Parts of events in this server's own protocols: jobs, durable streams and WebSocket messages.
 
-use generate::output::event::{PartOrigin, ToolCall, ToolCallPart};
+use generate::output::event::{Delta, DeltaKind, PartOrigin, ToolCall, ToolCallPart};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Part of a tool call, in jobs and in WebSocket messages.
 #[derive(JsonSchema, Serialize)]
 #[serde(tag = "type")]
-pub enum ToolCallEvent<'a> {
+pub(crate) enum ToolCallEvent<'a> {
     #[serde(rename = "tool_call")]
     Start {
         call: u32,
@@ -36,9 +36,64 @@ impl<'a> ToolCallEvent<'a> {
     }
 }
 
+/// Text or reasoning of a choice, in jobs and in durable streams.
+#[derive(JsonSchema, Serialize)]
+pub struct TextEvent<'a> {
+    /// The text.
+    t: &'a str,
+    /// `reasoning`; absent for text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    #[serde(flatten)]
+    tokens: TokenRange,
+    /// Index of the choice, where the stream has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    choice: Option<usize>,
+}
+
+impl<'a> TextEvent<'a> {
+    /// The event of this text.
+    pub(crate) fn new(delta: &Delta<'a>, choices: usize) -> Self {
+        Self {
+            t: delta.text,
+            kind: (delta.kind == DeltaKind::Reasoning).then_some("reasoning"),
+            tokens: TokenRange::new(&delta.origin),
+            choice: choice_index(delta.origin.choice, choices),
+        }
+    }
+}
+
+/// A part of a tool call of a choice, in jobs and in durable streams.
+#[derive(JsonSchema, Serialize)]
+pub struct CallEvent<'a> {
+    #[serde(flatten)]
+    part: ToolCallEvent<'a>,
+    #[serde(flatten)]
+    tokens: TokenRange,
+    /// Index of the choice, where the stream has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    choice: Option<usize>,
+}
+
+impl<'a> CallEvent<'a> {
+    /// The event of this part.
+    pub(crate) fn new(call: &ToolCall<'a>, choices: usize) -> Self {
+        Self {
+            part: ToolCallEvent::new(call),
+            tokens: TokenRange::new(&call.origin),
+            choice: choice_index(call.origin.choice, choices),
+        }
+    }
+}
+
+/// Index of a choice, as events name the choice: only if there are several.
+pub(crate) fn choice_index(choice: usize, choices: usize) -> Option<usize> {
+    (choices > 1).then_some(choice)
+}
+
 /// The range of tokens that an event covers.
 #[derive(JsonSchema, Serialize)]
-pub struct TokenRange {
+pub(crate) struct TokenRange {
     /// Index of the first token.
     i: u64,
     /// Number of tokens; absent for a single token.

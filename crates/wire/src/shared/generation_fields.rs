@@ -3,7 +3,7 @@
 use super::lora_field;
 use crate::fields::bounds::{short_strings, token_id, token_id_message};
 use crate::fields::recorder::token_id_schema;
-use crate::fields::{self, Fields, JsonType, RawJson};
+use crate::fields::{self, Fields, JsonType, OrReject, RawJson, number_in};
 use crate::request_parser::ParseContext;
 use crate::response_format;
 use engine::{DRY_BASE_MAX, DRY_MULTIPLIER_MAX, DRY_WINDOW_MAX, SamplingParams};
@@ -126,10 +126,11 @@ pub fn stream_options(fields: &mut Fields<'_>) -> StreamOptions {
     let mut option = |name: &str| {
         let raw = options.as_ref().and_then(|options| options.get(name))?;
         let value = fields::parse_value::<bool>(raw);
-        if value.is_none() {
-            fields.reject(format!("stream_options.{name}"), "must be true or false");
-        }
-        value
+        value.or_reject(
+            fields,
+            format_args!("stream_options.{name}"),
+            "must be true or false",
+        )
     };
     let include_usage = option("include_usage").unwrap_or(false);
     let continuous_usage = include_usage && option("continuous_usage_stats").unwrap_or(false);
@@ -314,27 +315,16 @@ fn logit_bias(fields: &mut Fields<'_>, vocab: usize) -> Option<Vec<(u32, f32)>> 
     let map = (fields::json_type(raw) == JsonType::Object)
         .then(|| fields::parse_value::<BTreeMap<Cow<'_, str>, RawJson<'_>>>(raw))
         .flatten();
-    let Some(map) = map.filter(|map| map.len() <= LOGIT_BIAS_MAX) else {
-        fields.reject(
-            "logit_bias",
-            format!("must be an object of at most {LOGIT_BIAS_MAX} token ids"),
-        );
-        return None;
-    };
+    let map = map.filter(|map| map.len() <= LOGIT_BIAS_MAX).or_reject(
+        fields,
+        "logit_bias",
+        format_args!("must be an object of at most {LOGIT_BIAS_MAX} token ids"),
+    )?;
     let mut biases = Vec::with_capacity(map.len());
     for (name, raw) in map {
         let id = name.parse::<u32>().ok().filter(|&id| (id as usize) < vocab);
-        let bias = if fields::json_type(raw) == JsonType::Number {
-            fields::parse_value::<f64>(raw)
-        } else {
-            None
-        };
-        match (id, bias.filter(|bias| (-100.0..=100.0).contains(bias))) {
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "the engine computes in f32"
-            )]
-            (Some(id), Some(bias)) => biases.push((id, bias as f32)),
+        match (id, number_in(raw, &(-100.0..=100.0))) {
+            (Some(id), Some(bias)) => biases.push((id, bias)),
             (None, _) => fields.reject(
                 "logit_bias",
                 format!("each key {}", token_id_message(vocab)),
@@ -414,10 +404,7 @@ fn explicit_priority(fields: &mut Fields<'_>) -> Option<Priority> {
         JsonType::String => Priority::from_name(&fields::as_text(raw)?),
         _ => None,
     };
-    if priority.is_none() {
-        fields.reject("priority", PRIORITY_MESSAGE);
-    }
-    priority
+    priority.or_reject(fields, "priority", PRIORITY_MESSAGE)
 }
 
 /// Parses the fields; the other options are not set.

@@ -2,7 +2,7 @@
 //! them. The bytes decide what kind of file an image is, never the label.
 
 use super::content_parts::{ContentPart, ImageRule, PartTypes};
-use crate::fields::{self, Fields, JsonObject, RawJson};
+use crate::fields::{self, Fields, JsonObject, OrReject, RawJson};
 use generate::images::{ImagePart, detail_of_name};
 use generate::request::{PARTS_MAX, PromptPiece};
 use media::{Detail, ImageSource, Limits, decode_base64};
@@ -62,18 +62,15 @@ pub(super) fn parse_image<'a>(
         return Some(ContentPart::Text(LEFT_OUT_IMAGE.to_owned()));
     }
     let detail = parse_detail(fields, path, part)?;
-    let Some(source) = Source::of_part(part) else {
-        fields.reject(path, SOURCE_MESSAGE);
-        return None;
-    };
+    let source = Source::of_part(part).or_reject(fields, path, SOURCE_MESSAGE)?;
     add_image(fields, path, &source, detail).map(ContentPart::Image)
 }
 
 impl<'a> Source<'a> {
     /// The `image_url` of OpenAI's parts, the `source` of Anthropic's blocks, or the `url` of the AI SDK's files.
     fn of_part(part: &JsonObject<'a>) -> Option<Self> {
-        let text = |object: &JsonObject<'a>, name| object.get(name).and_then(fields::as_text);
-        if let Some(source) = part.get("source").and_then(fields::as_object) {
+        let text = |object: &JsonObject<'a>, name| object.text(name);
+        if let Some(source) = part.object("source") {
             return match &*text(&source, "type")? {
                 "base64" => text(&source, "data").map(Self::Base64),
                 "url" => text(&source, "url").map(Self::Url),
@@ -92,7 +89,7 @@ impl<'a> Source<'a> {
 
 /// Parses `detail`, of the part or of its `image_url`. Errors are recorded in `fields`.
 fn parse_detail(fields: &mut Fields<'_>, path: &str, part: &JsonObject<'_>) -> Option<Detail> {
-    let inner = part.get("image_url").and_then(fields::as_object);
+    let inner = part.object("image_url");
     let given = inner.as_ref().and_then(|inner| inner.get("detail"));
     let (name, given) = match given {
         Some(given) => ("image_url.detail", Some(given)),
@@ -107,10 +104,11 @@ fn parse_detail(fields: &mut Fields<'_>, path: &str, part: &JsonObject<'_>) -> O
         Some(name) => detail_of_name(name),
         None => None,
     };
-    if detail.is_none() {
-        fields.reject(format!("{path}.{name}"), "must be low, auto or high");
-    }
-    detail
+    detail.or_reject(
+        fields,
+        format_args!("{path}.{name}"),
+        "must be low, auto or high",
+    )
 }
 
 /// Adds the image of a source. Returns its number; errors are recorded in `fields`.
@@ -132,10 +130,7 @@ fn add_image(
             path: path.to_owned(),
             url,
         }),
-        Err(message) => {
-            fields.reject(path, message);
-            None
-        }
+        Err(message) => fields.no_value(path, message),
     }
 }
 

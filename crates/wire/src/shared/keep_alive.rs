@@ -1,6 +1,6 @@
 //! `keep_alive`: how long a model stays loaded without a request.
 
-use crate::fields::{self, Fields, JsonType};
+use crate::fields::{self, Fields, JsonType, OrReject};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -50,10 +50,7 @@ pub fn keep_alive(fields: &mut Fields<'_>) -> Option<ModelKeepAlive> {
         JsonType::Number => fields::parse_value::<f64>(raw),
         _ => fields::as_text(raw).and_then(|text| parse_seconds(&text)),
     };
-    let Some(seconds) = seconds else {
-        fields.reject("keep_alive", KEEP_ALIVE_MESSAGE);
-        return None;
-    };
+    let seconds = seconds.or_reject(fields, "keep_alive", KEEP_ALIVE_MESSAGE)?;
     if seconds < 0.0 {
         return Some(ModelKeepAlive::Forever);
     }

@@ -3,7 +3,7 @@
 
 use super::content_parts;
 use super::tool_calls;
-use crate::fields::{self, Fields, JsonObject, RawJson};
+use crate::fields::{self, Fields, JsonObject, JsonType, OrReject, RawJson};
 use generate::request::{MESSAGES_MAX, Prompt};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -174,12 +174,14 @@ pub(crate) fn message_object<'a>(
         fields.reject(path, "must be an object with a role and content");
         return None;
     };
-    let role = object.get("role").and_then(fields::as_text);
-    let role = role.filter(|role| ROLES.contains(&&**role) || former_role == Some(&**role));
-    if role.is_none() {
-        let error_message = "must be one of system, developer, user, assistant, tool";
-        fields.reject(format!("{path}.role"), error_message);
-    }
+    let role = object.text("role");
+    let role = role
+        .filter(|role| ROLES.contains(&&**role) || former_role == Some(&**role))
+        .or_reject(
+            fields,
+            format_args!("{path}.role"),
+            "must be one of system, developer, user, assistant, tool",
+        );
     let role = role.map(Cow::into_owned);
     Some((object, role))
 }
@@ -225,6 +227,63 @@ pub(crate) fn prompt(
         continues: false,
         kwargs,
     }
+}
+
+/// Parses a field with prompts that are not messages: a string, a list of strings, token ids, or lists of token ids. The list has
+/// at most `max` items, which errors call `noun`; `check` may reject a prompt. Errors are recorded in `fields`.
+pub(crate) fn parse_prompts(
+    fields: &mut Fields<'_>,
+    name: &str,
+    (max, noun): (usize, &str),
+    vocab: usize,
+    check: impl Fn(&mut Fields<'_>, &str, Prompt) -> Option<Prompt>,
+) -> Vec<Prompt> {
+    let parse = |fields: &mut Fields<'_>, path: &str, raw| {
+        let prompt = parse_prompt(fields, path, raw, vocab)?;
+        check(fields, path, prompt)
+    };
+    let Some(raw) = fields.raw(name).or_reject(fields, name, "is required") else {
+        return Vec::new();
+    };
+    if fields::as_text(raw).is_some() || fields::begins_with_number(raw) {
+        return parse(fields, name, raw).into_iter().collect();
+    }
+    match fields::as_list(raw, usize::MAX) {
+        Some(items) if items.len() > max => {
+            fields.reject(name, format_args!("must hold at most {max} {noun}"));
+            Vec::new()
+        }
+        Some(items) if !items.is_empty() => {
+            let items = items.into_iter().enumerate();
+            let prompts = items.map(|(i, item)| parse(fields, &format!("{name}[{i}]"), item));
+            prompts.flatten().collect()
+        }
+        _ => {
+            let constraint =
+                "must be a string, a list of strings, token ids, or lists of token ids";
+            fields.reject(name, constraint);
+            Vec::new()
+        }
+    }
+}
+
+fn parse_prompt(
+    fields: &mut Fields<'_>,
+    path: &str,
+    raw: RawJson<'_>,
+    vocab: usize,
+) -> Option<Prompt> {
+    if let Some(text) = fields::as_text(raw) {
+        return Some(Prompt::Text(text.into_owned()));
+    }
+    if fields::json_type(raw) != JsonType::Array {
+        fields.reject(path, "must be a string or a list of token ids");
+        return None;
+    }
+    let ids = fields.ids(path, raw, vocab)?;
+    let ids = Some(ids).filter(|ids| !ids.is_empty());
+    let ids = ids.or_reject(fields, path, "must hold at least one token id");
+    ids.map(Prompt::Ids)
 }
 
 /// Parses the reasoning budget: `reasoning.max_tokens`, or Anthropic's `thinking.budget_tokens`.

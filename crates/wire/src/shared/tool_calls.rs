@@ -1,6 +1,6 @@
 //! Tool calls: those of earlier turns in the form that chat templates expect, and the arguments of the model's as an object.
 
-use crate::fields::{self, Fields, JsonObject, JsonType, RawJson};
+use crate::fields::{self, Fields, JsonObject, JsonType, OrReject, RawJson};
 use generate::output::collected::CollectedCall;
 use generate::output::custom_input::CustomInput;
 use generate::output::event::{ToolCall, ToolCallPart};
@@ -23,13 +23,11 @@ pub(super) fn earlier_calls(
     let is_object = |call: &RawJson<'_>| fields::json_type(*call) == JsonType::Object;
     let calls = fields::as_list(raw, PARTS_MAX).filter(|calls| calls.iter().all(is_object));
     let calls: Option<Vec<Map<String, Value>>> = calls.and_then(|_| value_of_arguments(raw.get()));
-    let Some(calls) = calls else {
-        fields.reject(
-            path,
-            format!("must be a list of at most {PARTS_MAX} objects, nested at most 127 deep"),
-        );
-        return None;
-    };
+    let calls = calls.or_reject(
+        fields,
+        &path,
+        format_args!("must be a list of at most {PARTS_MAX} objects, nested at most 127 deep"),
+    )?;
     let calls = calls.into_iter().enumerate();
     let calls: Vec<Value> = calls
         .filter_map(|(i, call)| function_call(fields, &format!("{path}[{i}]"), call))
@@ -44,13 +42,11 @@ pub(super) fn former_call(
     object: &JsonObject<'_>,
 ) -> Option<Value> {
     let raw = object.get("function_call")?;
-    let Some(function) = value_of_arguments::<Map<String, Value>>(raw.get()) else {
-        fields.reject(
-            format!("{path}.function_call"),
-            "must be an object with a name and arguments",
-        );
-        return None;
-    };
+    let function = value_of_arguments::<Map<String, Value>>(raw.get()).or_reject(
+        fields,
+        format_args!("{path}.function_call"),
+        "must be an object with a name and arguments",
+    )?;
     let call = Map::from_iter([("function".to_owned(), Value::Object(function))]);
     let call = function_call(fields, &format!("{path}.function_call"), call)?;
     Some(json!([call]))

@@ -76,6 +76,7 @@ const GATEWAY: [Layer; 7] = [
         "id_generator",
         "job_names",
         "lifetime_stats",
+        "locks",
         "media",
         "requested_delivery",
     ],
@@ -149,7 +150,6 @@ const WIRE: [Layer; 7] = [
     // Parts of requests and of frames.
     &[
         "control_request",
-        "embeddings_input",
         "request_body",
         "response_format",
         "tool_definitions",
@@ -157,7 +157,12 @@ const WIRE: [Layer; 7] = [
     // Framing, queries and stored requests.
     &["framing", "item_page", "stored_request"],
     // What protocols share: fields, messages and their parts, ends, errors.
-    &["derived_model", "request_parser", "shared"],
+    &[
+        "derived_model",
+        "embeddings_input",
+        "request_parser",
+        "shared",
+    ],
     // Encoders.
     &["encoder"],
     // The wire protocols, which do not name each other.

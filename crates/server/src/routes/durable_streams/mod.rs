@@ -261,15 +261,8 @@ impl ReadOptions {
     /// # Errors
     /// An unknown mode; an offset that is missing, repeated or not an offset of such a stream.
     fn parse(query: &Query, choices: usize) -> Result<Self, ApiError> {
-        let mode = match query.get("live") {
-            None => ReadMode::CatchUp,
-            Some("long-poll") => ReadMode::LongPoll,
-            Some("sse") => ReadMode::Events,
-            Some(_) => {
-                let message = "live: must be long-poll or sse";
-                return Err(ApiError::field("live", "invalid_value", message));
-            }
-        };
+        let modes = [("long-poll", ReadMode::LongPoll), ("sse", ReadMode::Events)];
+        let mode = query.one_of("live", modes)?.unwrap_or(ReadMode::CatchUp);
         let from = match query.get("offset") {
             None if mode != ReadMode::CatchUp => {
                 let message =

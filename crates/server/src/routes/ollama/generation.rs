@@ -8,9 +8,9 @@ use crate::request::extract::GenerationRequest;
 use crate::response::Rejected;
 use crate::response::stream_response::StreamResponder;
 use crate::routes::ollama;
-use axum::body::Body;
+use crate::routes::responses::json_response;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use bytes::BytesMut;
 use gateway::keys::{Scope, Scopes};
@@ -32,44 +32,21 @@ use wire::shared::keep_alive::{ModelKeepAlive, keep_alive};
 /// The text by which clients recognize a running server.
 pub(crate) const ALIVE: &str = "Ollama is running (its API, spoken by Millrace)";
 
-pub(crate) async fn generate_text(
-    State(responder): State<StreamResponder>,
-    uri: Uri,
-    headers: HeaderMap,
-    request: GenerationRequest,
-) -> Result<Response, Rejected> {
-    respond(
-        &responder,
-        Protocol::OllamaGenerate,
-        (&uri, &headers),
-        request,
-    )
-    .await
-}
-
-pub(crate) async fn chat_message(
-    State(responder): State<StreamResponder>,
-    uri: Uri,
-    headers: HeaderMap,
-    request: GenerationRequest,
-) -> Result<Response, Rejected> {
-    respond(&responder, Protocol::OllamaChat, (&uri, &headers), request).await
-}
-
 /// Answers a request for a generation, or one that only loads or unloads the model.
-async fn respond(
-    responder: &StreamResponder,
-    protocol: Protocol,
-    (uri, headers): (&Uri, &HeaderMap),
+pub(crate) async fn respond(
+    State(responder): State<StreamResponder>,
+    uri: Uri,
+    headers: HeaderMap,
     request: GenerationRequest,
+    protocol: Protocol,
 ) -> Result<Response, Rejected> {
-    let requested = Framing::from_request(headers, &Query::of(uri)?)?;
+    let requested = Framing::from_request(&headers, &Query::of(&uri)?)?;
     let models = &responder.gateway().models;
     let framing = protocol.framing().or_requested(requested);
     let scopes = request.caller.scopes;
     let request = request.in_protocol(protocol, framing)?;
     let residence = ResidenceRequest::of(protocol, request.body.fields())?;
-    if residence.is_without_prompt() {
+    if residence.is_without_prompt {
         return Ok(residence.load_or_unload(models, protocol, scopes).await?);
     }
     residence.apply_keep_alive(models, scopes).await;
@@ -109,11 +86,6 @@ impl ResidenceRequest {
             keep,
             is_without_prompt,
         })
-    }
-
-    /// Whether the request only loads or unloads the model.
-    fn is_without_prompt(&self) -> bool {
-        self.is_without_prompt
     }
 
     /// Applies `keep_alive` of a request with a prompt, from a caller with these scopes. An unknown model is rejected by the
@@ -167,12 +139,8 @@ impl ResidenceRequest {
                 "load"
             }
         };
-        let mut response = Response::new(Body::from(
-            residence_response(&named.name, protocol, done).freeze(),
-        ));
-        let json = HeaderValue::from_static("application/json");
-        response.headers_mut().insert(header::CONTENT_TYPE, json);
-        Ok(response)
+        let response = residence_response(&named.name, protocol, done);
+        Ok(json_response(response.freeze()))
     }
 }
 

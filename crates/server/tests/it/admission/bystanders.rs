@@ -13,9 +13,10 @@
 use super::{CHAT, ask, finishes, with};
 use crate::support::client::{Client, post};
 use crate::support::named::{call, stream_id};
+use crate::support::owners::key;
 use crate::support::{self, Rig, fake, wait_until};
 use serde_json::{Value, json};
-use server::{AdaptiveLimits, Key, KeyHash, KeyLimits, Keys, Scope, Scopes, ServerConfig};
+use server::{AdaptiveLimits, Keys, Scope, ServerConfig};
 use std::sync::Arc;
 
 const EMBEDDINGS: &str = "/v1/embeddings";
@@ -34,14 +35,8 @@ fn config() -> ServerConfig {
 }
 
 fn keyed() -> Rig {
-    let key = |name: &str| Key {
-        name: name.to_owned(),
-        hash: KeyHash::of(name.as_bytes()),
-        scopes: Scopes::of(&[Scope::Inference, Scope::Metrics]),
-        limits: KeyLimits::default(),
-        weight: 1,
-    };
-    let keys = Arc::new(Keys::new(&KEYS.map(key)).expect("good keys"));
+    let keys = KEYS.map(|name| key(name, name, &[Scope::Inference, Scope::Metrics]));
+    let keys = Arc::new(Keys::new(&keys).expect("good keys"));
     Rig::behind(fake(), config(), keys)
 }
 

@@ -5,22 +5,16 @@ mod paths;
 mod prefix_cache;
 
 use crate::support::client::{Client, Reply, get, post};
-use crate::support::{Rig, config, fake, wait_until};
+use crate::support::{Rig, config, fake, owners, wait_until};
 use serde_json::{Value, json};
-use server::{Key, KeyHash, KeyLimits, Keys, Scope, Scopes, ServerConfig};
+use server::{Key, KeyLimits, Keys, Scope, ServerConfig};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 const CHAT: &str = "/v1/chat/completions";
 
 fn key(name: &str, scopes: &[Scope]) -> Key {
-    Key {
-        name: name.to_owned(),
-        hash: KeyHash::of(secret(name).as_bytes()),
-        scopes: Scopes::of(scopes),
-        limits: KeyLimits::default(),
-        weight: 1,
-    }
+    owners::key(name, &secret(name), scopes)
 }
 
 fn limited(name: &str, limits: KeyLimits) -> Key {

@@ -6,9 +6,10 @@
 
 use super::{BEGINNING, TOKEN, ended_chat, field, head, inner, read, running_chat, text_and_last};
 use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, send, stream_id};
+use crate::support::owners::key;
 use crate::support::{Rig, wait_until};
 use serde_json::{Value, json};
-use server::{AdaptiveLimits, Key, KeyHash, KeyLimits, Keys, Scope, Scopes, ServerConfig};
+use server::{AdaptiveLimits, Keys, Scope, ServerConfig};
 use std::sync::Arc;
 
 #[test]
@@ -206,13 +207,6 @@ fn writes_are_not_allowed() {
 #[test]
 fn other_keys_do_not_find_the_stream() {
     let (one, two, admin) = ("a".repeat(32), "b".repeat(32), "c".repeat(32));
-    let key = |name: &str, secret: &str, scopes: &[Scope]| Key {
-        name: name.to_owned(),
-        hash: KeyHash::of(secret.as_bytes()),
-        scopes: Scopes::of(scopes),
-        limits: KeyLimits::default(),
-        weight: 1,
-    };
     let keys = Keys::new(&[
         key("one", &one, &[Scope::Inference]),
         key("two", &two, &[Scope::Inference]),

@@ -8,12 +8,12 @@
 //! Promise (Streams): readers in different wire protocols receive the same text, usage and end.
 //! Also held by `server/tests/it/endings`.
 
-use super::scene::letters;
+use super::scene::{letters, until_ended, until_ended_by_steps};
 use super::ways::delete;
 use crate::support::automaton::{Story, accept};
 use crate::support::dialects::{ALL_DIALECTS, Dialect};
 use crate::support::framing::Event;
-use crate::support::named::{get, kept, send, stream_id};
+use crate::support::named::{get, kept, send, set_fields, stream_id};
 use crate::support::{Rig, config, wait_until};
 use engine::fake::{Fault, FaultAt, FaultKind};
 use serde_json::{Value, json};
@@ -32,9 +32,7 @@ impl<'a> Stream<'a> {
         let mut body = json!({"max_tokens": 24, "seed": 7, "ignore_eos": true, "stream": true});
         body["stream_options"] = json!({"include_usage": true});
         (dialect.prompt)(&mut body, "hi");
-        for (name, value) in over.as_object().expect("fields") {
-            body[name] = value.clone();
-        }
+        set_fields(&mut body, over);
         let n = body["n"].as_u64().unwrap_or(1);
         (dialect.shape)(&mut body);
         let prompts = body["prompt"].as_array().map_or(1, Vec::len) as u64;
@@ -49,22 +47,13 @@ impl<'a> Stream<'a> {
     }
 
     fn ended(self) -> Self {
-        wait_until("it ends", || self.has_ended());
+        until_ended(self.rig, &self.id);
         self
     }
 
-    /// The same, one step after the other: an order or a clock may reach the engine some steps later.
     fn ended_by_steps(self) -> Self {
-        wait_until("it ends", || {
-            self.rig.gate.allow_waiting();
-            self.has_ended()
-        });
+        until_ended_by_steps(self.rig, &self.id);
         self
-    }
-
-    fn has_ended(&self) -> bool {
-        let path = format!("/v1/streams/{}", self.id);
-        get(self.rig, &path, "").json()["state"] == "ended"
     }
 
     /// The response after this event id; empty if the client has everything.

@@ -3,7 +3,8 @@
 use super::ways::{Asked, Way, listed, ways};
 use crate::support::automaton::Story;
 use crate::support::dialects::{DIALECTS, Fate};
-use crate::support::{Rig, config, named, wait_until};
+use crate::support::named::{self, get};
+use crate::support::{Rig, config, wait_until};
 use engine::fake::FakeConfig;
 use serde_json::{Value, json};
 use server::{AdaptiveLimits, ServerConfig};
@@ -61,6 +62,23 @@ pub(crate) fn in_the_engine(rig: &Rig, streams: usize) {
     let is = |s: &&Value| s["state"] != "ended" && s["choices"][0].is_object();
     wait_until("all are in the engine", || {
         listed(rig).iter().filter(is).count() == streams
+    });
+}
+
+/// Waits until a stream has ended.
+pub(crate) fn until_ended(rig: &Rig, id: &str) {
+    until_ended_by(rig, id, || {});
+}
+
+/// The same, one step after the other: an order or a clock may reach the engine some steps later.
+pub(crate) fn until_ended_by_steps(rig: &Rig, id: &str) {
+    until_ended_by(rig, id, || rig.gate.allow_waiting());
+}
+
+fn until_ended_by(rig: &Rig, id: &str, step: impl Fn()) {
+    wait_until("it ends", || {
+        step();
+        get(rig, &format!("/v1/streams/{id}"), "").json()["state"] == "ended"
     });
 }
 

@@ -4,12 +4,12 @@
 //! Promise (Streams): a WebSocket lost after any message, and continued from the last cursor, has delivered what an
 //! uncut one delivers, for every end.
 
-use super::scene::letters;
+use super::scene::{letters, until_ended, until_ended_by_steps};
 use super::socket::{Socket, items, rules};
 use super::ways::delete;
 use crate::support::automaton::{Story, accept};
 use crate::support::dialects::{ALL_DIALECTS, Dialect};
-use crate::support::named::{get, kept};
+use crate::support::named::{kept, set_fields};
 use crate::support::{Rig, wait_until};
 use engine::fake::{Fault, FaultAt, FaultKind};
 use serde_json::{Value, json};
@@ -27,9 +27,7 @@ impl<'a> Stream<'a> {
     fn open(rig: &'a Rig, dialect: &Dialect, over: &Value) -> Self {
         let mut body = json!({"max_tokens": 24, "seed": 7, "ignore_eos": true});
         (dialect.prompt)(&mut body, "hi");
-        for (name, value) in over.as_object().expect("fields") {
-            body[name] = value.clone();
-        }
+        set_fields(&mut body, over);
         let choices = body["n"].as_u64().unwrap_or(1);
         (dialect.shape)(&mut body);
         let id = Socket::open(rig, dialect, true, body, "").id();
@@ -38,22 +36,13 @@ impl<'a> Stream<'a> {
     }
 
     fn ended(self) -> Self {
-        wait_until("it ends", || self.has_ended());
+        until_ended(self.rig, &self.id);
         self
     }
 
-    /// The same, one step after the other: an order or a clock may reach the engine some steps later.
     fn ended_by_steps(self) -> Self {
-        wait_until("it ends", || {
-            self.rig.gate.allow_waiting();
-            self.has_ended()
-        });
+        until_ended_by_steps(self.rig, &self.id);
         self
-    }
-
-    fn has_ended(&self) -> bool {
-        let path = format!("/v1/streams/{}", self.id);
-        get(self.rig, &path, "").json()["state"] == "ended"
     }
 
     fn after(&self, place: Option<&str>) -> Vec<Value> {

@@ -6,7 +6,7 @@ use crate::support::automaton::{Item, Rules, Story, accept};
 use crate::support::client::{Client, Head, get};
 use crate::support::dialects::{ALL_DIALECTS, Dialect, Fate, JOBS, Words};
 use crate::support::framing::job_shown;
-use crate::support::named::{call, send, stream_id};
+use crate::support::named::{call, send, set_fields, stream_id};
 use crate::support::wait_until;
 use serde_json::{Value, json};
 
@@ -83,9 +83,7 @@ impl Way {
         (self.dialect().prompt)(&mut body, prompt);
         body["stream"] = json!(!matches!(self, Self::Whole(_)));
         body["stream_options"] = json!({"include_usage": true});
-        for (name, value) in over.as_object().expect("fields") {
-            body[name] = value.clone();
-        }
+        set_fields(&mut body, over);
         (self.dialect().shape)(&mut body);
         let resumable = self.is_resumable();
         if matches!(self, Self::Socket(_) | Self::Joined(_)) {

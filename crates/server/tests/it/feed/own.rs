@@ -1,39 +1,28 @@
 //! The feed of a key: its own streams and nothing else.
 
-use super::{FEED, Feed, job, types};
+use super::{job, types};
 use crate::support::client::Client;
+use crate::support::feed::{FEED, Feed};
 use crate::support::named::{get, kept, send, stream_id};
+use crate::support::owners::{key, key_text};
 use crate::support::{Rig, wait_until};
 use serde_json::Value;
-use server::{Key, KeyHash, KeyLimits, Keys, Scope, Scopes, ServerConfig};
+use server::{Keys, Scope, ServerConfig};
 use std::sync::Arc;
 use std::time::Duration;
 
-fn key(name: &str, scope: Scope) -> Key {
-    Key {
-        name: name.to_owned(),
-        hash: KeyHash::of(secret(name).as_bytes()),
-        scopes: Scopes::of(&[scope]),
-        limits: KeyLimits::default(),
-        weight: 1,
-    }
-}
-
-fn secret(name: &str) -> String {
-    format!("mr_{name}_0123456789")
-}
-
 fn key_field(name: &str) -> String {
-    format!("x-api-key: {}\r\n", secret(name))
+    format!("x-api-key: {}\r\n", key_text(name))
 }
 
 /// A server with two users and an operator.
 fn shared(config: ServerConfig) -> Rig {
     let keys = [
-        key("one", Scope::Inference),
-        key("two", Scope::Inference),
-        key("operator", Scope::Admin),
-    ];
+        ("one", Scope::Inference),
+        ("two", Scope::Inference),
+        ("operator", Scope::Admin),
+    ]
+    .map(|(name, scope)| key(name, &key_text(name), &[scope]));
     Rig::keyed(config, &Arc::new(Keys::new(&keys).unwrap()))
 }
 
@@ -44,8 +33,8 @@ fn feed_of_a_key_has_its_own_streams_and_nothing_else() {
         ..kept()
     };
     let rig = shared(config);
-    let mut all = Feed::with_fields(&rig, &key_field("operator"));
-    let mut own = Feed::with_fields(&rig, &key_field("one"));
+    let mut all = Feed::open(&rig, FEED, &key_field("operator"));
+    let mut own = Feed::open(&rig, FEED, &key_field("one"));
     let run = |name: &str| {
         let mut client = send(&rig, "POST", "/v1/inference", &key_field(name), &job(4));
         let id = stream_id(&client.head());
@@ -74,7 +63,7 @@ fn silent_feed_of_a_key_has_keep_alives_also_while_others_stream() {
         ..kept()
     };
     let rig = shared(config);
-    let mut own = Feed::with_fields(&rig, &key_field("one"));
+    let mut own = Feed::open(&rig, FEED, &key_field("one"));
     assert_eq!(own.client.chunk().as_deref(), Some(": open\n\n"));
     let mut client = Client::connect(rig.addr);
     let request = |name: &str| {
@@ -95,14 +84,14 @@ fn silent_feed_of_a_key_has_keep_alives_also_while_others_stream() {
 fn readers_of_their_own_streams_are_bounded_and_readers_of_all_are_not_affected() {
     let rig = shared(kept());
     let mut readers: Vec<Feed> = (0..64)
-        .map(|at| Feed::with_fields(&rig, &key_field(["one", "two"][at % 2])))
+        .map(|at| Feed::open(&rig, FEED, &key_field(["one", "two"][at % 2])))
         .collect();
     let field = key_field("one");
     let refused = get(&rig, FEED, &field);
     assert_eq!(refused.head.status, 503);
     assert_eq!(refused.json()["error"]["code"], "overloaded");
     assert!(refused.head.get("retry-after").is_some());
-    Feed::with_fields(&rig, &key_field("operator"));
+    Feed::open(&rig, FEED, &key_field("operator"));
     readers.pop();
     wait_until("a place is free again", || {
         let mut client = send(&rig, "GET", FEED, &field, &Value::Null);

@@ -3,23 +3,14 @@
 //! Promise (Admission and keys): a request carries one key.
 
 use crate::support::client::{Client, Reply};
+use crate::support::owners::{key, key_text};
 use crate::support::{Rig, config};
-use server::{Key, KeyHash, KeyLimits, Keys, Scope, Scopes};
+use server::{Keys, Scope};
 use std::sync::Arc;
 
-fn secret(name: &str) -> String {
-    format!("mr_{name}_0123456789")
-}
-
 fn keys() -> Arc<Keys> {
-    let key = |name: &str| Key {
-        name: name.to_owned(),
-        hash: KeyHash::of(secret(name).as_bytes()),
-        scopes: Scopes::of(&[Scope::Inference]),
-        limits: KeyLimits::default(),
-        weight: 1,
-    };
-    Arc::new(Keys::new(&[key("a"), key("b")]).unwrap())
+    let keys = ["a", "b"].map(|name| key(name, &key_text(name), &[Scope::Inference]));
+    Arc::new(Keys::new(&keys).unwrap())
 }
 
 fn models(rig: &Rig, fields: &str) -> Reply {
@@ -33,7 +24,7 @@ fn models(rig: &Rig, fields: &str) -> Reply {
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn request_with_two_keys_is_rejected() {
     let rig = Rig::keyed(config(), &keys());
-    let (a, b) = (secret("a"), secret("b"));
+    let (a, b) = (key_text("a"), key_text("b"));
     let authorization = |key: &str| format!("authorization: Bearer {key}\r\n");
     let x_api_key = |key: &str| format!("x-api-key: {key}\r\n");
     let rows = [

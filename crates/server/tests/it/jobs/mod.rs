@@ -4,9 +4,10 @@ mod speech;
 mod state;
 
 use crate::support::client::{Client, Head, get, post};
+use crate::support::owners::key;
 use crate::support::{Rig, config, fake, vocab, wait_until};
 use serde_json::json;
-use server::{Key, KeyHash, KeyLimits, Keys, Scope, Scopes};
+use server::{Keys, Scope};
 use speech::*;
 use std::sync::Arc;
 
@@ -175,15 +176,8 @@ fn job_continues_without_its_client() {
 
 #[test]
 fn jobs_are_visible_to_their_owner_only() {
-    let key = |name: &str| Key {
-        name: name.to_owned(),
-        hash: KeyHash::of(name.as_bytes()),
-        scopes: Scopes::of(&[Scope::Inference]),
-        limits: KeyLimits::default(),
-        weight: 1,
-    };
     let names = ["key_a_0123456789", "key_b_0123456789"];
-    let keys = Keys::new(&names.map(key)).unwrap();
+    let keys = Keys::new(&names.map(|name| key(name, name, &[Scope::Inference]))).unwrap();
     let rig = Rig::keyed(config(), &Arc::new(keys));
     let as_key = |name: &str, method: &str, path: &str, body: &str| {
         let fields = format!(

@@ -2,6 +2,7 @@
 
 use crate::support::Rig;
 use crate::support::client::{Client, Reply, post};
+use crate::support::named::set_fields;
 use serde_json::{Value, json};
 
 pub(crate) const INFERENCE: &str = "/v1/inference";
@@ -10,9 +11,7 @@ pub(crate) const JOBS: &str = "/v1/jobs";
 /// A job that says letters, the same each time.
 pub(crate) fn ask(over: &Value) -> Value {
     let mut body = json!({"prompt": "hi", "seed": 7, "max_tokens": 40, "ignore_eos": true});
-    for (name, value) in over.as_object().unwrap() {
-        body[name] = value.clone();
-    }
+    set_fields(&mut body, over);
     body
 }
 

@@ -5,6 +5,7 @@ use super::shelf::Rig;
 use crate::support::automaton::{Story, accept};
 use crate::support::client::Client;
 use crate::support::dialects::{DIALECTS, Dialect, JOBS};
+use crate::support::named::set_fields;
 use crate::support::wait_until;
 use serde_json::{Value, json};
 use server::ModelLimits;
@@ -31,9 +32,7 @@ impl Waiting {
     fn begin(rig: &Rig, dialect: &'static Dialect, over: &Value) -> Self {
         let mut body = json!({"model": "a", "stream": true, "max_tokens": 4});
         (dialect.prompt)(&mut body, "hi");
-        for (name, value) in over.as_object().expect("fields") {
-            body[name] = value.clone();
-        }
+        set_fields(&mut body, over);
         (dialect.shape)(&mut body);
         let (path, body) = (dialect.path, body.to_string());
         let fields = "host: localhost\r\nx-stream-resumable: 0\r\ncontent-type: application/json";

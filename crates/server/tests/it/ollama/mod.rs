@@ -8,6 +8,7 @@ mod around;
 mod bytes;
 
 use crate::support::client::Reply;
+use crate::support::named::set_fields;
 use crate::support::vocab;
 use serde_json::{Value, json};
 
@@ -20,18 +21,14 @@ pub(crate) fn hello(over: &Value) -> Value {
         "temperature": 0, "num_predict": 3, "repeat_penalty": 1,
         "logit_bias": {vocab::WORD.to_string(): 100},
     });
-    for (name, value) in over.as_object().unwrap() {
-        options[name] = value.clone();
-    }
+    set_fields(&mut options, over);
     options
 }
 
 pub(crate) fn chat(over: &Value, options: &Value) -> Value {
     let messages = json!([{"role": "user", "content": "hi"}]);
     let mut body = json!({"model": "fake", "messages": messages, "options": hello(options)});
-    for (name, value) in over.as_object().unwrap() {
-        body[name] = value.clone();
-    }
+    set_fields(&mut body, over);
     body
 }
 

@@ -7,49 +7,20 @@
 //! Also held by `server/src/metrics/merged_text.rs`.
 
 use super::{EVENTS_MAX, Gateway, start_pair};
-use crate::support::client::Client;
 use crate::support::exported::Exported;
+use crate::support::feed::{FEED, Feed};
+use crate::support::named::send;
 use crate::support::owners::{call_as, key_field};
 use serde_json::{Value, json};
 
-/// A reader of a feed.
-struct Feed {
-    client: Client,
-    rest: String,
+/// The feed of a gateway, for this caller.
+fn feed_as(name: &str, gateway: &Gateway, query: &str) -> Feed {
+    Feed::open(gateway.rig(), &format!("{FEED}{query}"), &key_field(name))
 }
 
 impl Feed {
-    fn open(gateway: &Gateway, query: &str) -> Self {
-        Self::open_as("admin", gateway, query)
-    }
-
-    fn open_as(name: &str, gateway: &Gateway, query: &str) -> Self {
-        let mut client = Client::connect(gateway.rig().addr);
-        let key = key_field(name);
-        let request =
-            format!("GET /v1/streams/feed{query} HTTP/1.1\r\nhost: localhost\r\n{key}\r\n");
-        client.send(request.as_bytes());
-        assert_eq!(client.head().status, 200);
-        let rest = String::new();
-        Self { client, rest }
-    }
-
-    fn next(&mut self) -> Value {
-        loop {
-            if let Some((frame, rest)) = self.rest.split_once("\n\n") {
-                let event = frame.strip_prefix("data: ").map(str::to_owned);
-                self.rest = rest.to_owned();
-                match event {
-                    Some(event) => return serde_json::from_str(&event).unwrap(),
-                    None => continue,
-                }
-            }
-            self.rest += &self.client.chunk().expect("the feed goes on");
-        }
-    }
-
     /// The types of a stream's events up to the end, all of one gateway.
-    fn story(&mut self, stream: &str, gateway: &Gateway) -> Vec<String> {
+    fn story_of(&mut self, stream: &str, gateway: &Gateway) -> Vec<String> {
         let mut story = Vec::new();
         for _ in 0..EVENTS_MAX {
             let event = self.next();
@@ -80,18 +51,18 @@ impl Feed {
 #[test]
 fn feed_of_a_gateway_has_the_events_of_the_other() {
     let Some(mut pair) = start_pair() else { return };
-    let mut feed = Feed::open(&pair.first, "");
-    let mut own = Feed::open(&pair.first, "?scope=instance");
+    let mut feed = feed_as("admin", &pair.first, "");
+    let mut own = feed_as("admin", &pair.first, "?scope=instance");
     // The first event of each gateway is a snapshot of its metrics: from then on nothing is missing.
     feed.wait_for("metrics", &pair.first.id);
     feed.wait_for("metrics", &pair.second.id);
     for gateway in [&pair.second, &pair.first] {
         let id = gateway.run_job("one", None);
-        let story = feed.story(&id, gateway);
+        let story = feed.story_of(&id, gateway);
         assert_eq!(story.first().map(String::as_str), Some("opened"));
         assert!(story.contains(&"started".to_owned()), "{story:?}");
         if gateway.id == pair.first.id {
-            assert_eq!(own.story(&id, gateway), story);
+            assert_eq!(own.story_of(&id, gateway), story);
         }
     }
     let id = pair.second.id.clone();
@@ -103,9 +74,9 @@ fn feed_of_a_gateway_has_the_events_of_the_other() {
 #[test]
 fn feed_of_a_key_has_its_own_streams_of_all_gateways() {
     let Some(pair) = start_pair() else { return };
-    let mut all = Feed::open(&pair.first, "");
+    let mut all = feed_as("admin", &pair.first, "");
     all.wait_for("metrics", &pair.second.id);
-    let mut own = Feed::open_as("one", &pair.first, "");
+    let mut own = feed_as("one", &pair.first, "");
     // There is no first event of the other gateway, so streams are run until one of them is told.
     let told = (0..EVENTS_MAX).find_map(|_| {
         let foreign = pair.second.run_job("two", None);
@@ -127,19 +98,17 @@ fn feed_of_a_key_has_its_own_streams_of_all_gateways() {
 #[test]
 fn readers_of_the_clusters_feed_are_bounded() {
     let Some(pair) = start_pair() else { return };
-    let readers: Vec<_> = (0..8).map(|_| Feed::open(&pair.first, "")).collect();
-    let (status, error) = pair.first.show("admin", "/v1/streams/feed");
+    let readers: Vec<_> = (0..8).map(|_| feed_as("admin", &pair.first, "")).collect();
+    let (status, error) = pair.first.show("admin", FEED);
     assert_eq!(
         (status, &error["error"]["code"]),
         (503, &json!("overloaded"))
     );
-    Feed::open(&pair.first, "?scope=instance");
+    feed_as("admin", &pair.first, "?scope=instance");
     drop(readers);
     crate::support::wait_until("a place is free again", || {
-        let mut client = Client::connect(pair.first.rig().addr);
         let key = key_field("admin");
-        let request = format!("GET /v1/streams/feed HTTP/1.1\r\nhost: localhost\r\n{key}\r\n");
-        client.send(request.as_bytes());
+        let mut client = send(pair.first.rig(), "GET", FEED, &key, &Value::Null);
         client.head().status == 200
     });
 }

@@ -9,10 +9,11 @@
 
 use super::job;
 use crate::support::named::{fake, kept};
+use crate::support::owners::{key, key_text};
 use crate::support::talk::{Talk, text};
 use crate::support::{Rig, config};
 use serde_json::{Value, json};
-use server::{Key, KeyHash, KeyLimits, Keys, RealtimeLimits, Scope, Scopes, ServerConfig};
+use server::{Keys, RealtimeLimits, Scope, ServerConfig};
 use std::sync::Arc;
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
@@ -195,22 +196,15 @@ fn connections_and_their_streams_are_limited() {
 
 #[test]
 fn handshake_checks_host_origin_and_key() {
-    let secret = |name: &str| format!("mr_{name}_0123456789");
-    let key = |name: &str, scope| Key {
-        name: name.to_owned(),
-        hash: KeyHash::of(secret(name).as_bytes()),
-        scopes: Scopes::of(&[scope]),
-        limits: KeyLimits::default(),
-        weight: 1,
-    };
     let keys = [
-        key("a", Scope::Inference),
-        key("b", Scope::Inference),
-        key("m", Scope::Metrics),
-    ];
+        ("a", Scope::Inference),
+        ("b", Scope::Inference),
+        ("m", Scope::Metrics),
+    ]
+    .map(|(name, scope)| key(name, &key_text(name), &[scope]));
     let rig = Rig::keyed(config(), &Arc::new(Keys::new(&keys).unwrap()));
     let here = format!("http://localhost:{}", rig.addr.port());
-    let bearer = |name| format!("Bearer {}", secret(name));
+    let bearer = |name| format!("Bearer {}", key_text(name));
     let (a, b, m) = (bearer("a"), bearer("b"), bearer("m"));
     let key = |value| ("authorization", value);
     let rows: [(&[(&'static str, &str)], u16); 8] = [

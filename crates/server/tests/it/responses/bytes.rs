@@ -112,21 +112,9 @@ fn three_hellos() -> String {
     .concat()
 }
 
-/// One frame at a time: the model does a pass, the client reads what it gave.
 fn stepwise(body: &Value) -> (Head, String) {
-    let rig = Rig::gated(fake(), config());
-    let mut client = Client::connect(rig.addr);
-    client.post(RESPONSES, body);
-    let head = client.head();
-    let begun = client.chunk();
-    let mut text = begun.expect("it begins before the model did anything");
-    loop {
-        rig.gate.allow(1);
-        match client.chunk() {
-            Some(chunk) => text.push_str(&chunk),
-            None => return (head, fixed(&text)),
-        }
-    }
+    let (head, text) = Rig::gated(fake(), config()).stepwise(RESPONSES, body);
+    (head, fixed(&text))
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod refused;
 mod tools;
 
 use crate::support::client::{Reply, post};
-use crate::support::named::{call, get};
+use crate::support::named::{call, get, set_fields};
 use crate::support::owners::rejection as code;
 use crate::support::{Rig, vocab, wait_until};
 use serde_json::{Value, json};
@@ -24,9 +24,7 @@ fn hello(over: &Value) -> Value {
         "model": "fake", "input": "hi", "temperature": 0,
         "logit_bias": {vocab::WORD.to_string(): 100}, "max_output_tokens": 3,
     });
-    for (name, value) in over.as_object().expect("fields") {
-        body[name] = value.clone();
-    }
+    set_fields(&mut body, over);
     body
 }
 

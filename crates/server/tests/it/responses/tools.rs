@@ -3,7 +3,7 @@
 
 use super::{RESPONSES, path_of};
 use crate::support::client::{Reply, get, post};
-use crate::support::named::kept;
+use crate::support::named::{kept, set_fields};
 use crate::support::{Rig, config};
 use serde_json::{Value, json};
 use text::{AnswerFormat, ReasoningFamily, ToolFamily};
@@ -42,9 +42,7 @@ fn ask(rig: &Rig, over: &Value) -> Reply {
     let mut body = json!({
         "input": SCRIPT, "temperature": 0, "max_output_tokens": 900, "tools": tools(),
     });
-    for (name, value) in over.as_object().expect("fields") {
-        body[name] = value.clone();
-    }
+    set_fields(&mut body, over);
     let reply = post(rig.addr, RESPONSES, &body);
     assert_eq!(reply.head.status, 200, "{over}: {}", reply.body);
     reply

@@ -5,7 +5,7 @@
 //! Also held by `gateway/src/stored/response_store_tests.rs`, `gateway/src/stored/stored_snapshot.rs`.
 
 use super::copies::Journaled;
-use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept};
+use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, set_fields};
 use crate::support::wait_until;
 use serde_json::{Value, json};
 use server::ServerConfig;
@@ -14,9 +14,7 @@ const RESPONSES: &str = "/v1/responses";
 
 fn request(over: &Value) -> Value {
     let mut body = json!({"model": "fake", "input": "hi", "max_output_tokens": 8, "seed": 3});
-    for (name, value) in over.as_object().expect("fields") {
-        body[name] = value.clone();
-    }
+    set_fields(&mut body, over);
     body
 }
 

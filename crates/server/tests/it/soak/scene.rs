@@ -2,11 +2,11 @@
 
 use super::deeds::{Actor, Deed, Outcome, Tally, field};
 use crate::support::exported::Exported;
+use crate::support::owners::key;
 use crate::support::{Rig, fake, wait_until};
 use engine::fake::FakeConfig;
 use server::{
-    AdaptiveLimits, Key, KeyHash, KeyLimits, Keys, QueueLimits, Scope, Scopes, ServerConfig,
-    StreamLimits,
+    AdaptiveLimits, Key, KeyLimits, Keys, QueueLimits, Scope, Scopes, ServerConfig, StreamLimits,
 };
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -82,20 +82,19 @@ fn keys(limits: Limits) -> Keys {
         tokens_per_min: NonZeroU32::new(limits.tokens_per_min),
         ..KeyLimits::default()
     };
-    let key = |name: &str, scopes, limits| Key {
-        name: name.to_owned(),
-        hash: KeyHash::of(name.as_bytes()),
-        scopes,
+    let key = |name: &str, limits| Key {
         limits,
-        weight: 1,
+        ..key(name, name, &[Scope::Inference])
     };
-    let inference = Scopes::of(&[Scope::Inference]);
     let [a, b, c] = KEYS;
     let keys = [
-        key(a, inference, few_streams),
-        key(b, inference, few_tokens),
-        key(c, inference, KeyLimits::default()),
-        key(WATCHER, Scopes::all(), KeyLimits::default()),
+        key(a, few_streams),
+        key(b, few_tokens),
+        key(c, KeyLimits::default()),
+        Key {
+            scopes: Scopes::all(),
+            ..key(WATCHER, KeyLimits::default())
+        },
     ];
     Keys::new(&keys).expect("keys that can be")
 }

@@ -2,6 +2,7 @@
 
 use super::story::{self, Story};
 use crate::support::framing::{self, Event, Why};
+use crate::support::named::set_fields;
 use serde_json::{Value, json};
 
 /// One of them.
@@ -29,9 +30,7 @@ impl Dialect {
             "tools": (self.tools)(&tools()), "max_tokens": 900, "temperature": 0, "seed": 7,
             "options": {"temperature": 0, "num_predict": 900, "repeat_penalty": 1},
         });
-        for (name, value) in over.as_object().expect("fields") {
-            body[name] = value.clone();
-        }
+        set_fields(&mut body, over);
         body
     }
 

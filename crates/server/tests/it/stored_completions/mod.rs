@@ -9,7 +9,7 @@ mod kept;
 
 use crate::support::Rig;
 use crate::support::client::{get, post};
-use crate::support::named::{CHAT, RESUMABLE, call, chat};
+use crate::support::named::{CHAT, RESUMABLE, call, chat, set_fields};
 use crate::support::owners::rejection as code;
 use serde_json::{Map, Value, json};
 
@@ -30,9 +30,7 @@ const ADDED: [&str; 10] = [
 /// A chat to post with `store`.
 fn stored(over: &Value) -> Value {
     let mut body = chat(&json!({"store": true, "stream": false, "max_tokens": 4}));
-    for (name, value) in over.as_object().expect("fields") {
-        body[name] = value.clone();
-    }
+    set_fields(&mut body, over);
     body
 }
 

@@ -2,6 +2,7 @@
 
 use super::described::RequestLine;
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -76,12 +77,33 @@ impl Reply {
             .map(|f| serde_json::from_str(f).unwrap())
             .collect()
     }
+
+    /// The text of a streamed chat, which has come to its end.
+    pub fn chat_text(&self) -> String {
+        assert_eq!(self.head.status, 200, "{}", self.body);
+        assert!(self.body.ends_with("data: [DONE]\n\n"), "{}", self.body);
+        let chunks = self.chunks();
+        let pieces = chunks
+            .iter()
+            .filter_map(|c| c["choices"][0]["delta"]["content"].as_str());
+        pieces.collect()
+    }
 }
 
 impl Client {
     /// A new connection.
     pub fn connect(addr: SocketAddr) -> Self {
         Self::over(TcpStream::connect(addr).expect("the server listens"))
+    }
+
+    /// A new connection whose own receive buffer is so small: the server's side fills soon.
+    pub fn narrow(addr: SocketAddr, receive_buffer: usize) -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        socket
+            .set_recv_buffer_size(receive_buffer)
+            .expect("a small buffer");
+        socket.connect(&addr.into()).expect("the server listens");
+        Self::over(TcpStream::from(socket))
     }
 
     /// A client over an open connection.

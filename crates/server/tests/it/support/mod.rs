@@ -8,6 +8,7 @@ pub mod dialects;
 pub mod disk;
 pub mod echo;
 pub mod exported;
+pub mod feed;
 pub mod framing;
 pub mod infill;
 pub mod logged;
@@ -30,6 +31,7 @@ use ::journal::{FileSystem, JournalConfig, JournalDirectory, lock_journal};
 use engine::fake::{FakeConfig, FakeModel, Gate};
 use engine::{Engine, EngineConfig, Handle, Token, TopLogprob};
 use model::{Dims, Forward};
+use serde_json::Value;
 use server::{
     Drained, Keys, Loading, ModelFacts, ModelHandle, ModelIdentity, ServedModel, Server,
     ServerConfig, StepMetrics, io_runtime,
@@ -342,6 +344,21 @@ impl Rig {
             serving: Some(serving),
             runtime,
         }
+    }
+
+    /// Head and body of an event stream, one frame at a time: the model does a pass, the client reads what it gave.
+    pub fn stepwise(&self, path: &str, body: &Value) -> (client::Head, String) {
+        let mut client = client::Client::connect(self.addr);
+        client.post(path, body);
+        let head = client.head();
+        let begun = client.chunk();
+        let mut text = begun.expect("a beginning before the model did anything");
+        self.gate.allow(1);
+        while let Some(chunk) = client.chunk() {
+            text.push_str(&chunk);
+            self.gate.allow(1);
+        }
+        (head, text)
     }
 
     /// The hand that loads the model, of a server that was bound early.

@@ -79,9 +79,7 @@ pub fn chat(over: &Value) -> Value {
         "messages": [{"role": "user", "content": "hi"}], "seed": 7, "stream": true,
         "max_tokens": 24, "temperature": 1.5,
     });
-    for (name, value) in over.as_object().unwrap() {
-        body[name] = value.clone();
-    }
+    set_fields(&mut body, over);
     body
 }
 
@@ -91,4 +89,24 @@ pub fn completion(over: &Value) -> Value {
     body.as_object_mut().unwrap().remove("messages");
     body["prompt"] = json!("hi");
     body
+}
+
+/// A chat of this message, which ends at its limit of tokens.
+pub fn ask(content: &str, stream: bool, max_tokens: usize) -> Value {
+    json!({
+        "messages": [{"role": "user", "content": content}], "seed": 1, "ignore_eos": true,
+        "stream": stream, "max_tokens": max_tokens,
+    })
+}
+
+/// The answer to a chat that outlives its client.
+pub fn resumable_chat(rig: &Rig, over: &Value) -> Reply {
+    call(rig, "POST", CHAT, RESUMABLE, &chat(over))
+}
+
+/// Sets these fields of a body.
+pub fn set_fields(body: &mut Value, over: &Value) {
+    for (name, value) in over.as_object().expect("fields") {
+        body[name] = value.clone();
+    }
 }

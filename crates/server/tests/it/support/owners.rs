@@ -15,10 +15,11 @@ pub fn owners_rig() -> Rig {
 /// The keys of `one`, `two` and `admin`.
 pub fn owners_keys() -> Arc<Keys> {
     let keys = [
-        key("one", &[Scope::Inference]),
-        key("two", &[Scope::Inference]),
-        key("admin", &[Scope::Inference, Scope::Admin]),
-    ];
+        ("one", &[Scope::Inference][..]),
+        ("two", &[Scope::Inference]),
+        ("admin", &[Scope::Inference, Scope::Admin]),
+    ]
+    .map(|(owner, scopes)| key(&key_text(owner), &key_text(owner), scopes));
     Arc::new(Keys::new(&keys).expect("good keys"))
 }
 
@@ -38,17 +39,18 @@ pub fn rejection(reply: &Reply) -> (u16, String) {
     (reply.head.status, code.unwrap_or_default())
 }
 
-fn key(owner: &str, scopes: &[Scope]) -> Key {
-    let name = key_text(owner);
+/// A key without limits.
+pub fn key(name: &str, secret: &str, scopes: &[Scope]) -> Key {
     Key {
-        hash: KeyHash::of(name.as_bytes()),
-        name,
+        hash: KeyHash::of(secret.as_bytes()),
+        name: name.to_owned(),
         scopes: Scopes::of(scopes),
         limits: KeyLimits::default(),
         weight: 1,
     }
 }
 
+/// The secret of a caller's key.
 pub fn key_text(owner: &str) -> String {
     format!("key_{owner}_0123456789")
 }

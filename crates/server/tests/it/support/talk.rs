@@ -1,5 +1,6 @@
 //! A WebSocket client that keeps every message.
 
+use super::named::set_fields;
 use super::{PATIENCE, Rig};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -131,9 +132,7 @@ impl Talk {
     /// Opens a stream, and returns the stream id.
     pub(crate) fn open(&mut self, request: &str, over: &Value, body: &Value) -> String {
         let mut message = json!({"type": "open", "request": request, "body": body});
-        for (name, value) in over.as_object().unwrap() {
-            message[name] = value.clone();
-        }
+        set_fields(&mut message, over);
         self.say(&message);
         let told = self.answer(request);
         assert_eq!(told["type"], "opened", "{told}");

@@ -9,7 +9,7 @@ mod receivers;
 mod rejections;
 
 use crate::support::client::Reply;
-use crate::support::named::{call, fake, get};
+use crate::support::named::{call, fake, get, set_fields};
 use crate::support::webhook_receiver::{
     Answer, Received, Receiver, SECRET, config_with, webhook_settings,
 };
@@ -142,9 +142,7 @@ fn jobs_send_events_about_every_kind_of_end() {
     let job = |id: &str, over: &Value| {
         let mut body =
             json!({"job_id": id, "prompt": "hi", "max_tokens": 4, "webhook": receiver.url("/")});
-        for (name, value) in over.as_object().expect("fields") {
-            body[name] = value.clone();
-        }
+        set_fields(&mut body, over);
         let reply = post(&rig, "/v1/jobs", &body);
         assert_eq!(reply.head.status, 202, "{}", reply.body);
     };

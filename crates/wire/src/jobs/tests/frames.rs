@@ -2,7 +2,7 @@
 
 use super::driver::{JobDriver, usage};
 use super::frame_order::{Frame, FrameOrder};
-use crate::encoder::Encoder;
+use crate::encoder::{Collected, Encoder};
 use crate::shared::error_response::status_code;
 use crate::shared::job_outcome::{self, JobError, JobOutcome};
 use generate::error::{ApiError, ErrorKind};
@@ -242,9 +242,12 @@ fn non_streaming_response_is_one_object() {
         end: Some(End::Length),
         ..CollectedAnswer::default()
     };
-    driver
-        .job
-        .encode_collected(&[answer], &tokenizer(), usage(2), &mut driver.out);
+    let collected = Collected {
+        answers: &[answer],
+        tokenizer: &tokenizer(),
+        usage: usage(2),
+    };
+    driver.job.encode_collected(collected, &mut driver.out);
     let output: Value = serde_json::from_str(&driver.output()).unwrap();
     let want = json!({"job_id": "job-1", "model": "m", "started_at": "T", "text": "hi\"", "tokens_out": 2,
         "decode_time_ms": 40, "stop_reason": "MAX_TOKENS"});

@@ -5,6 +5,7 @@ use crate::support::Rig;
 use crate::support::client::{Client, Head};
 use crate::support::dialects::{DIALECTS, Dialect, JOBS};
 use crate::support::named;
+use crate::support::named::set_fields;
 use serde_json::{Value, json};
 
 const CLASSES: [&str; 5] = ["critical", "high", "normal", "low", "background"];
@@ -42,9 +43,7 @@ impl Actor {
         if dialect.name == "openai.responses" {
             body["store"] = json!(false);
         }
-        for (name, value) in over.as_object().expect("fields") {
-            body[name] = value.clone();
-        }
+        set_fields(&mut body, over);
         (dialect.prompt)(&mut body, &words);
         (dialect.shape)(&mut body);
         let class = CLASSES[self.below(CLASSES.len())];

@@ -6,8 +6,6 @@ use super::{Actor, Outcome};
 use crate::support::Rig;
 use crate::support::client::Client;
 use serde_json::{Value, json};
-use socket2::{Domain, Socket, Type};
-use std::net::TcpStream;
 use std::time::Duration;
 
 /// Of a stream that is read as fast as it comes.
@@ -60,12 +58,7 @@ pub(super) fn vanish(actor: &mut Actor, rig: &Rig) -> Outcome {
 /// Does not read for a while, again and again.
 pub(super) fn stall(actor: &mut Actor, rig: &Rig) -> Outcome {
     let question = actor.question(&json!({}));
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    socket.set_recv_buffer_size(2048).expect("a small buffer");
-    socket
-        .connect(&rig.addr.into())
-        .expect("the server listens");
-    let mut client = Client::over(TcpStream::from(socket));
+    let mut client = Client::narrow(rig.addr, 2048);
     client.send(&question.bytes());
     let (mut client, _) = match question.open(client) {
         Ok(open) => open,

@@ -5,7 +5,7 @@ use super::{Actor, Outcome};
 use crate::soak::scene::WINDOW;
 use crate::support::Rig;
 use crate::support::dialects::Dialect;
-use crate::support::named::{self, stream_id};
+use crate::support::named::{self, set_fields, stream_id};
 use crate::support::talk::{Talk, text};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -63,9 +63,7 @@ impl Line {
         let mut message = json!({
             "type": "open", "dialect": question.dialect.name, "body": question.body,
         });
-        for (name, value) in over.as_object().expect("fields") {
-            message[name] = value.clone();
-        }
+        set_fields(&mut message, over);
         let told = self.ask(message)?;
         Ok(Stream::new(&told, question.tokens))
     }
