@@ -297,7 +297,7 @@ fn load_pool() -> Pool {
     Pool::new(std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// What is written to a program: matrices of files, and rows of buffers that nothing writes.
+/// Inputs that are written to a program: matrices of files, and rows of buffers that nothing writes.
 type ProgramSource<'a> = (
     &'a ModelFiles,
     &'a [DescribedMatrix],

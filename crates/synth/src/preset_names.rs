@@ -16,7 +16,7 @@ const SHAPES: &[&str] = &[
     "server-layer",
 ];
 
-/// What follows `tiny-` and `small-`.
+/// Names after `tiny-` and `small-`.
 const FAMILIES: &[&str] = &[
     "llama",
     "qwen2",

@@ -20,9 +20,9 @@ const PATCH_EPS: f32 = 1e-5;
 pub(super) enum Seen {
     /// All of the stream.
     All,
-    /// Those of its window.
+    /// The patches of its window.
     Window,
-    /// Those that become one row with it.
+    /// The patches that become one row with it.
     Neighbors,
 }
 

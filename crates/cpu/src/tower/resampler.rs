@@ -21,7 +21,7 @@ pub(super) struct ResamplerScratch {
     attention: DenseAttention,
     /// Of each place along an edge, sines and cosines (out / 2). As many as the longest edge so far.
     places: Vec<f32>,
-    /// What keys and values, or queries, are made of (out).
+    /// Inputs of the projections to keys and values, or to queries (out).
     seen: Buffer,
     /// Keys or queries of a block (out).
     keys: Buffer,

@@ -376,7 +376,7 @@ pub enum DiskCacheError {
     Directory(PathBuf, io::Error),
 }
 
-/// What is wrong with the directory.
+/// Reasons why the directory cannot be used.
 fn directory_problem(path: &Path, error: &io::Error) -> String {
     let path = path.display();
     match error.kind() {

@@ -124,7 +124,7 @@ var<workgroup> kept: atomic<u32>;
 var<workgroup> kept_value: array<f32, ALTERNATIVES_MAX>;
 var<workgroup> kept_id: array<u32, ALTERNATIVES_MAX>;
 
-// What is done next with a row.
+// The next stage of a row.
 const CUT_VALUES: u32 = 0u;
 const CUT_WEIGHTS: u32 = 1u;
 const OF_ALL: u32 = 2u;

@@ -1,6 +1,6 @@
 //! Blocks of a kernel's text that stand for several.
 
-/// What the lines of a block are for a device.
+/// Form of the lines of a block, by the kind of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocks {
     /// The lines for each value, so that a card's compiler has nothing to unroll.
@@ -47,7 +47,7 @@ pub(super) fn expand(source: &str, counts: &[(&str, u32)], blocks: Blocks) -> St
     out
 }
 
-/// What blocks are expanded with.
+/// Constants and form with which blocks are expanded.
 struct Values<'a> {
     counts: &'a [(&'a str, u32)],
     blocks: Blocks,

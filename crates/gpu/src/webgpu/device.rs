@@ -200,7 +200,7 @@ pub struct Device {
     /// Whether matrix units have computed something else than they should.
     distrusts_matrix_units: AtomicBool,
     submit_work_max: u64,
-    /// What blocks of kernels are here.
+    /// Form of blocks in kernels for this device.
     blocks: Blocks,
 }
 
@@ -374,7 +374,7 @@ impl Device {
         &self.queue
     }
 
-    /// What blocks of kernels are on this device.
+    /// Form of blocks in kernels for this device.
     pub(crate) fn blocks(&self) -> Blocks {
         self.blocks
     }

@@ -47,7 +47,7 @@ pub(crate) const TILE_ROWS: u32 = 32;
 /// Most rows, and outputs and rows of a workgroup, of products of few rows.
 const FEW: [(u32, u32, u32); 4] = [(1, 4, 1), (2, 2, 2), (4, 2, 4), (TILE_ROWS_MIN - 1, 1, 8)];
 
-/// Those of a processor that plays a card, which gains nothing from sums in registers and takes long to compile a kernel.
+/// Kernels for a processor that serves as a device, which gains nothing from sums in registers and takes long to compile a kernel.
 const FEW_OF_PROCESSOR: [(u32, u32, u32); 2] = [(1, 1, 1), (TILE_ROWS_MIN - 1, 1, 8)];
 
 /// Kernels of a product, each with the most rows that it is for. One of them computes all numbers of rows below

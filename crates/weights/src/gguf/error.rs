@@ -181,7 +181,7 @@ impl GgufError {
     }
 }
 
-/// What to do with a file of version 1.
+/// Advice for a file of version 1.
 fn lengths_hint(version: u32) -> &'static str {
     if version == 1 {
         " (version 1 has 32-bit lengths; convert the file again)"

@@ -91,7 +91,7 @@ pub struct TowerWeights<P: Packing = KernelPacking> {
     pub positions: Vec<f32>,
     pub pre_norm: Option<Norm>,
     pub layers: Vec<TowerLayer<P>>,
-    /// What makes one row of the stream of neighbors between two layers: attention of each to its neighbors, then a
+    /// The merger of neighbors into one row of the stream, between two layers: attention of each to its neighbors, then a
     /// feed-forward part of all side by side, whose input is normalized, and which is added to their mean.
     pub neighbors: Option<TowerLayer<P>>,
     pub post_norm: Option<Norm>,

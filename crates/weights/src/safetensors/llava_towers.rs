@@ -196,7 +196,7 @@ impl TowerDraft<'_> {
         }
     }
 
-    /// What the projectors of all have in common. `biases`: their names, in a model of a class where they are usual or not.
+    /// Fields that the projectors of all classes share. `biases`: their names, in a model of a class where they are usual or not.
     fn projector(&mut self, biases: [&str; 2], usual: bool) -> Result<(), SafetensorsError> {
         const ACTIVATION: &str = "projector_hidden_act";
         let width = self.text_width()?;

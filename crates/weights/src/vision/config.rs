@@ -103,7 +103,7 @@ pub struct VisionConfig {
     pub deepstack: Vec<usize>,
     /// Which patches see each other.
     pub windows: Windows,
-    /// What turns the patches of a slice into rows, in a tower with learned queries.
+    /// The resampler, in a tower with learned queries: patches of a slice become rows.
     pub resampler: Option<ResamplerConfig>,
     /// The layer after which two by two neighbors become one row of the stream; later layers compute these.
     pub merge_after: Option<usize>,

@@ -12,7 +12,7 @@ pub(super) const LINE_END: &str = "v.token_embd.img_break";
 const TOKEN: &[u8] = b"[IMG_BREAK]";
 const EMBEDDING: &str = "token_embd.weight";
 
-/// What a tower in such a file has in another way than in an `mmproj`.
+/// Differences of a tower in such a file from one in an `mmproj`.
 #[derive(Debug)]
 pub(super) struct HalvedRows {
     heads: usize,

@@ -70,7 +70,7 @@ pub(crate) fn until_ended(rig: &Rig, id: &str) {
     until_ended_by(rig, id, || {});
 }
 
-/// The same, one step after the other: an order or a clock may reach the engine some steps later.
+/// A rig whose steps follow one another: an order or a clock may reach the engine some steps later.
 pub(crate) fn until_ended_by_steps(rig: &Rig, id: &str) {
     until_ended_by(rig, id, || rig.gate.allow_waiting());
 }
