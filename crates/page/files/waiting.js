@@ -46,15 +46,15 @@ async function reasonLines(generation) {
     return [el('strong', {}, isOffline ? 'No connection' : 'Sent'), el('p', {}, isOffline ? `Trying again. ${generation.detail}` : 'The server has not answered yet.')];
   }
   const describing = describingText(generation.answer.images, generation.imageCount);
-  if (describing) return [el('strong', {}, describing), el('p', {}, 'The model reads text only: another one puts its images into words first.')];
+  if (describing) return [el('strong', {}, describing), el('p', {}, 'The model reads text only.')];
   const stream = await callJson('GET', `/v1/streams/${id}`).catch(() => null);
   if (!stream) return [el('strong', {}, 'Waiting'), el('p', {}, generation.detail)];
   return streamLines(stream, await queueAhead(stream));
 }
 
 /**
- * Which image another model is describing; empty: it describes none.
- * @param {string[]} states By the numbers of the images; numbers that the server has not named are empty. @param {number} count Images of the request; 0: not known.
+ * The image that another model is describing, or nothing.
+ * @param {string[]} states By the numbers of the images. @param {number} count Images of the request; 0: not known.
  */
 export function describingText(states, count) {
   const at = states.indexOf('describing');
