@@ -49,8 +49,10 @@ pub(super) fn add(environment: &mut Environment<'static>) {
     add_checked(environment, "split", filters::split, split);
     add_checked(environment, "lines", filters::lines, split_into_lines);
     add_checked(environment, "list", filters::list, listed);
-    add_checked(environment, "sort", filters::sort, listed);
-    add_checked(environment, "unique", filters::unique, listed);
+    add_checked(environment, "sort", filters::sort, sorted);
+    add_checked(environment, "dictsort", filters::dictsort, sorted);
+    add_checked(environment, "groupby", filters::groupby, sorted);
+    add_checked(environment, "unique", filters::unique, sorted);
     add_checked(environment, "map", filters::map, listed);
     add_checked(environment, "reverse", filters::reverse, listed);
     add_checked(environment, "string", filters::string, shown);
@@ -223,6 +225,13 @@ fn listed(value: &Value, _: &[Value]) -> Result<(), Error> {
         Some(text) => items(text.chars().count()),
         None => items(value.len().unwrap_or(0)),
     }
+}
+
+/// Comparisons of the items of `value` in a sort, or in an ordered set.
+fn sorted(value: &Value, args: &[Value]) -> Result<(), Error> {
+    listed(value, args)?;
+    let items = value.len().unwrap_or(0);
+    spend(items * items.checked_ilog2().unwrap_or(0) as usize)
 }
 
 /// Size of `value` as text.
