@@ -27,6 +27,7 @@ SHAPES = {
     "siglip-b": (512, 512, 12),
     "gemma3": (896, 896, 27),
     "qwen3vl": (1024, 1024, 27),
+    "pixtral": (1024, 1024, 24),
 }
 # llama.cpp calls this until the process ends, so that it must not be collected.
 SILENT = low.llama_log_callback(lambda *_: None)

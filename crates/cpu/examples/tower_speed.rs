@@ -3,7 +3,7 @@
 //! `tower_speed MMPROJ WIDTH HEIGHT [ROUNDS] [ROWS]` prints the median of ROUNDS (default 3), as JSON, and writes the rows of
 //! the picture's first run to the file ROWS, as f32. Threads: `MILLRACE_THREADS`, or 2.
 //! `tower_speed write SHAPE FORMAT LAYERS MMPROJ TEXT [PRESET FORMAT]` writes a tower of that shape with random weights, and a
-//! text model that fits: a tiny one, or that of a preset. Shapes: `siglip-b`, `gemma3`, `qwen3vl`.
+//! text model that fits: a tiny one, or that of a preset. Shapes: `siglip-b`, `gemma3`, `qwen3vl`, `pixtral`.
 
 use cpu::{Tower, TowerAlone};
 use kernels::{Isa, Pool};
@@ -124,7 +124,8 @@ fn spec(shape: &str, format: &str, layers: u32) -> Result<VisionSpec, Box<dyn Er
         "siglip-b" => ("idefics3", 768, 12, 3072, 16, 512, 4, 576),
         "gemma3" => ("gemma3", 1152, 16, 4304, 14, 896, 4, 2560),
         "qwen3vl" => ("qwen3vl_merger", 1152, 16, 4304, 16, 768, 2, 2560),
-        _ => return Err("no such shape: siglip-b, gemma3 or qwen3vl".into()),
+        "pixtral" => ("pixtral", 1024, 16, 4096, 16, 1024, 1, 5120),
+        _ => return Err("no such shape: siglip-b, gemma3, qwen3vl or pixtral".into()),
     };
     let mix = match format {
         // Q8_0 where rows are whole blocks, as quantizers write it: those of 4304 stay F16.
