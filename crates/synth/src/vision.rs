@@ -4,6 +4,10 @@ use super::error::SynthError;
 use super::mix::{Mix, Role};
 use super::plan::{Fill, Planned};
 use super::spec::SynthSpec;
+use super::vision_marks::{
+    GEMMA3_MARKS, GEMMA4_MARKS, IDEFICS3_MARKS, INTERNVL_MARKS, LFM2_MARKS, LLAVA_MARKS,
+    MINICPM_MARKS, PIXTRAL_MARKS, QWEN_MARKS,
+};
 use super::write::write_planned;
 use kernels::Format;
 use weights::gguf::{GgufWriter, TensorKind, TensorPlan};

@@ -128,7 +128,7 @@ struct CachedDescriptions {
 
 impl DescriptionCache {
     /// The description with this key.
-    pub(crate) fn find(&self, key: DescriptionKey) -> Option<Arc<str>> {
+    pub fn find(&self, key: DescriptionKey) -> Option<Arc<str>> {
         let mut cached = lock(&self.0);
         cached.clock += 1;
         let now = cached.clock;
@@ -138,7 +138,7 @@ impl DescriptionCache {
     }
 
     /// Keeps a description, with at most `entries_max` in all.
-    pub(crate) fn keep(&self, key: DescriptionKey, text: Arc<str>, entries_max: usize) {
+    pub fn keep(&self, key: DescriptionKey, text: Arc<str>, entries_max: usize) {
         let mut cached = lock(&self.0);
         cached.clock += 1;
         let now = cached.clock;

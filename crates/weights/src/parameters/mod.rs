@@ -25,6 +25,7 @@ mod packed_tensors;
 mod parts;
 mod per_layer;
 mod recurrent;
+mod resampler;
 mod stacks;
 mod state_head;
 mod tensors;
@@ -47,6 +48,7 @@ pub use packed_tensors::Packed;
 pub use parts::Parameter;
 pub use per_layer::{PerLayerInputs, PerLayerUpdate};
 pub use recurrent::{DeltaNet, Mamba, Recurrent, ShortConv};
+pub use resampler::Resampler;
 pub use state_head::{HeadProjections, SCORED_ANSWERS};
 pub use tensors::{
     KernelPacking, MatrixOf, Packing, Projecting, RowTable, StackOf, Stored, Tensors,

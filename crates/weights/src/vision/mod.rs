@@ -10,6 +10,7 @@
 
 mod config;
 mod embedded;
+mod halved_rows;
 mod minicpm;
 mod projector;
 mod recipe;
