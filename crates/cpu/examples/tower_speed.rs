@@ -124,7 +124,7 @@ fn spec(shape: &str, format: &str, layers: u32) -> Result<VisionSpec, Box<dyn Er
         "siglip-b" => ("idefics3", 768, 12, 3072, 16, 512, 4, 576),
         "gemma3" => ("gemma3", 1152, 16, 4304, 14, 896, 4, 2560),
         "qwen3vl" => ("qwen3vl_merger", 1152, 16, 4304, 16, 768, 2, 2560),
-        "pixtral" => ("pixtral", 1024, 16, 4096, 16, 1024, 1, 5120),
+        "pixtral" => ("pixtral", 1024, 16, 4096, 16, 1024, 2, 5120),
         _ => return Err("no such shape: siglip-b, gemma3, qwen3vl or pixtral".into()),
     };
     let mix = match format {
