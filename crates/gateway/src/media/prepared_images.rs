@@ -1,9 +1,10 @@
 //! Images that were decoded and resized before. A conversation sends its images again with each turn, and a photo of 12
 //! megapixels takes up to 300 ms: longer than what else there is to do before the first token of a short question.
 
+use crate::locks::lock;
 use generate::images::PreparedImage;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Bytes of pictures that are kept for later requests; a request's own are in the budget of pixels.
 pub const PREPARED_BYTES_MAX: u64 = 64 << 20;
@@ -31,20 +32,17 @@ struct KeptImage<T> {
 impl PreparedImages {
     /// Images that were found.
     pub fn hits(&self) -> u64 {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.hits
+        lock(&self.0).hits
     }
 
     /// The image with this key.
     pub(crate) fn find(&self, key: &[u8; 32]) -> Option<PreparedImage> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.find(key)
+        lock(&self.0).find(key)
     }
 
     /// Keeps an image, whose pictures have so many bytes; one that is larger than the bound is not kept.
     pub(crate) fn keep(&self, image: &PreparedImage, bytes: u64) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.keep(*image.key(), image.clone(), bytes);
+        lock(&self.0).keep(*image.key(), image.clone(), bytes);
     }
 }
 

@@ -389,6 +389,23 @@ mod tests {
         }
     }
 
+    /// A million items take twenty million comparisons: a rendering may sort them once.
+    #[test]
+    fn sorts_count_their_comparisons() {
+        for (list, filter) in [
+            ("[1] * 1000000", "sort"),
+            ("[1] * 1000000", "unique"),
+            ("[{'a': 1}] * 1000000", "groupby('a')"),
+        ] {
+            let once = format!("{{% set l = {list} %}}{{% set x = l | {filter} | length %}}");
+            let got = rendered(&once, "".into());
+            assert_eq!(got.as_deref(), Ok(""), "{filter}");
+            let twice = format!("{once}{{% set x = l | {filter} | length %}}");
+            let error = rendered(&twice, "".into()).expect_err(filter);
+            assert!(error.to_string().contains("WORK_MAX"), "{filter}: {error}");
+        }
+    }
+
     /// Without bounds, each template would produce gigabytes from a text of a megabyte.
     #[test]
     fn oversized_values_are_rejected_before_allocation() {
