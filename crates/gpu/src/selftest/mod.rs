@@ -3,6 +3,8 @@
 mod cases;
 mod draws;
 #[cfg(test)]
+mod replaced_tests;
+#[cfg(test)]
 mod tests;
 mod twin;
 

@@ -258,6 +258,30 @@ fn tiles_that_are_wrong_are_replaced() {
     );
 }
 
+#[test]
+fn driver_that_panics_is_a_finding_of_doctor() {
+    if !has_device() {
+        return;
+    }
+    let driver = FaultyDriver::new("drivers-doctor", "unlisted");
+    for (device, verdict) in [("auto", "better"), ("vulkan", "WRONG")] {
+        let mut doctor = command(&["doctor", "--device", device]);
+        let examined = doctor.envs(driver.variables()).output().unwrap();
+        let findings = String::from_utf8_lossy(&examined.stdout);
+        let mut lines = findings.lines();
+        let line = lines.find(|line| line.contains("no GPU was found"));
+        assert!(
+            line.is_some_and(|line| line.starts_with(verdict)),
+            "{findings}"
+        );
+        let advice = lines.next().unwrap_or_default();
+        assert!(
+            advice.contains("failed in a way that it should not"),
+            "{findings}"
+        );
+    }
+}
+
 /// Promise (Arithmetic): `millrace doctor --report` names each kernel that computes something else than it should, and fails then.
 #[test]
 fn report_names_kernels_that_are_wrong() {
