@@ -318,6 +318,7 @@ fn prepare(
     let written = upload(&mut loaded, files, matrices, pool, progress);
     let written = written.and_then(|()| write_constants(&loaded, constants));
     written.map_err(|error| error.in_place(place))?;
+    device.end_load();
     Ok(loaded)
 }
 
@@ -326,13 +327,18 @@ fn check_kernels(
     device: &Arc<Device>,
     (program, place): (&Program, Place),
 ) -> Result<(), LoadError> {
-    check_program(device, program).map_err(|result| {
-        let (kernel, why) = (result.name, result.error.unwrap_or_default());
-        match device.check() {
-            _ if device.is_out_of_memory() => LoadError::too_large(&why, place),
-            Err(error) => LoadError::Device(error),
-            Ok(()) => LoadError::SelfTest { kernel, why },
-        }
+    let checked = check_program(device, program);
+    // A device that failed meanwhile says nothing about its kernels.
+    let state = device.check();
+    if device.is_out_of_memory() {
+        let why = checked.err().and_then(|failed| failed.error);
+        let why = why.unwrap_or_else(|| DeviceError::OutOfMemory.to_string());
+        return Err(LoadError::too_large(&why, place));
+    }
+    state?;
+    checked.map_err(|failed| LoadError::SelfTest {
+        kernel: failed.name,
+        why: failed.error.unwrap_or_default(),
     })
 }
 

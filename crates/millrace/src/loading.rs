@@ -13,6 +13,8 @@ pub(crate) use adapters::OpenedAdapters;
 #[cfg(feature = "gpu")]
 pub(crate) use device::device_selection;
 pub(crate) use device::measure_on_gpu;
+#[cfg(feature = "gpu")]
+pub(crate) use device::with_drivers;
 pub(crate) use memory::bytes_needed;
 pub(crate) use remote::{EngineChoice, RemoteLoadError, load_remote, load_upstream};
 pub(crate) use weights::kernel_isa;

@@ -17,7 +17,7 @@ const BUDGETS: [(&str, usize); 25] = [
     ("engine", 12_500),
     ("gateway", 16_700),
     ("generate", 8_000),
-    ("gpu", 10_000),
+    ("gpu", 10_100),
     ("http_client", 800),
     ("journal", 4_200),
     ("kernels", 13_900),

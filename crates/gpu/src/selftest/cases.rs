@@ -204,6 +204,17 @@ impl Check {
         }
     }
 
+    /// Whether the kernels are for batches of many rows alone, which those of few compute as well.
+    pub(super) fn is_of_many_rows(self) -> bool {
+        matches!(
+            self,
+            Self::MatmulTiles(_)
+                | Self::OnMatrixUnits(_)
+                | Self::ExpertTiles(_)
+                | Self::AttendTiles(_)
+        )
+    }
+
     fn of(program: &Program, operation: &Operation) -> Option<Self> {
         let format = |matrix: MatrixId| program.matrices[matrix.0 as usize].format;
         Some(match *operation {

@@ -3,6 +3,8 @@
 mod cases;
 mod draws;
 #[cfg(test)]
+mod replaced_tests;
+#[cfg(test)]
 mod tests;
 mod twin;
 
@@ -34,6 +36,13 @@ pub struct KernelResult {
     pub error: Option<String>,
 }
 
+impl KernelResult {
+    fn shown(&self) -> String {
+        let why = self.error.as_deref().unwrap_or_default();
+        format!("`{}`: {why}", self.name)
+    }
+}
+
 /// Checks all kernels, in all formats.
 pub fn self_test(device: &Arc<Device>) -> Vec<KernelResult> {
     let mut cases = cases::all();
@@ -49,10 +58,11 @@ pub fn self_test(device: &Arc<Device>) -> Vec<KernelResult> {
     results.into_iter().chain(of_draws(device)).collect()
 }
 
-/// Checks the kernels of a program that were not yet checked on this device.
+/// Checks the kernels of a program that were not yet checked on this device. Where one for many rows fails, the device uses none
+/// of them: the kernels for few rows compute all batches.
 ///
 /// # Errors
-/// The first kernel that fails.
+/// The first kernel that fails and has no other in its place.
 pub(crate) fn check_program(device: &Arc<Device>, program: &Program) -> Result<(), KernelResult> {
     check_matrix_units(device, program);
     let mut checks = Check::of_program(program, device.matrix_units().is_some());
@@ -60,9 +70,21 @@ pub(crate) fn check_program(device: &Arc<Device>, program: &Program) -> Result<(
         // First, since its kernels take longest to compile.
         checks.insert(0, Check::Draws);
     }
-    checks.retain(|check| !device.has_passed(*check));
+    let is_used = |check: Check| !check.is_of_many_rows() || !device.distrusts_tiles();
+    checks.retain(|check| is_used(*check) && !device.has_passed(*check));
     let results = in_parallel(&checks, |check| passes(device, *check));
-    results.into_iter().collect()
+    let failed = checks.iter().zip(results);
+    let failed = failed.filter_map(|(check, result)| Some((check, result.err()?)));
+    let (replaceable, others): (Vec<_>, Vec<_>) =
+        failed.partition(|(check, _)| check.is_of_many_rows());
+    if let Some((_, failed)) = others.into_iter().next() {
+        return Err(failed);
+    }
+    for (_, failed) in replaceable {
+        device.distrust_tiles();
+        device.note_replaced(failed.shown());
+    }
+    Ok(())
 }
 
 /// Runs a check that was not yet passed.
@@ -99,7 +121,7 @@ fn of_draws(device: &Arc<Device>) -> impl Iterator<Item = KernelResult> + use<> 
 
 /// Checks products on matrix units, which are used no more after a failure: there are kernels without them.
 fn check_matrix_units(device: &Arc<Device>, program: &Program) {
-    if !program.on_matrix_units {
+    if !program.on_matrix_units || device.distrusts_tiles() {
         return;
     }
     for check in Check::of_program(program, true) {
@@ -112,10 +134,12 @@ fn check_matrix_units(device: &Arc<Device>, program: &Program) {
         }
         let results = check.cases();
         let mut results = results.iter().map(|case| result(device, case));
-        if results.any(|result| result.error.is_some()) {
-            device.distrust_matrix_units();
-        } else {
-            device.pass(check);
+        match results.find(|result| result.error.is_some()) {
+            Some(failed) => {
+                device.distrust_matrix_units();
+                device.note_replaced(failed.shown());
+            }
+            None => device.pass(check),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A device that is open.
 
-use super::adapters::{DeviceFacts, IMMEDIATE_BYTES, PROCESSOR, adapters, facts, ready};
+use super::adapters::{DeviceFacts, IMMEDIATE_BYTES, adapters, facts, ready};
 use super::blocks::Blocks;
 use super::matrix_units::{FEATURES as MATRIX_FEATURES, MatrixUnits};
 use super::pipelines::Pipelines;
@@ -8,17 +8,11 @@ use super::selection::{Kind, Selection};
 use super::work::SUBMIT_WORK_MAX;
 use crate::selftest::Check;
 use std::collections::HashSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::DeviceFault;
-use wgpu::{Adapter, ErrorFilter, Features, Limits, PollType};
-
-/// A device that gives no answer within this time has failed; a processor compiles kernels in this time, too.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
-const ANSWER_OF_PROCESSOR_MAX: Duration = Duration::from_mins(10);
+use wgpu::{Adapter, ErrorFilter, Features, Limits};
 
 /// Why a device is not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,18 +91,21 @@ pub struct Counts {
 
 /// Calls since the device was opened.
 #[derive(Default)]
-struct Counters {
-    submits: AtomicU64,
-    waits: AtomicU64,
-    maps: AtomicU64,
+pub(super) struct Counters {
+    pub(super) submits: AtomicU64,
+    pub(super) waits: AtomicU64,
+    pub(super) maps: AtomicU64,
     buffers: AtomicU64,
     dispatches: AtomicU64,
+    /// Multiply-adds of all submits, and of those that have been waited for.
+    pub(super) work: AtomicU64,
+    pub(super) work_done: AtomicU64,
 }
 
 /// What the driver reported outside of calls.
 #[derive(Default)]
-struct Reports {
-    lost: AtomicBool,
+pub(super) struct Reports {
+    pub(super) lost: AtomicBool,
     failed: Mutex<Option<DeviceError>>,
     /// Whether the driver had no memory, ever.
     out_of_memory: AtomicBool,
@@ -131,7 +128,7 @@ impl Reports {
     }
 
     /// Why the device is lost: wgpu gives one up that has no memory for what it needs itself.
-    fn loss(&self) -> DeviceError {
+    pub(super) fn loss(&self) -> DeviceError {
         if self.out_of_memory.load(Ordering::Acquire) {
             DeviceError::OutOfMemory
         } else {
@@ -149,49 +146,14 @@ impl From<wgpu::Error> for DeviceError {
     }
 }
 
-/// Results on their way to the host.
-pub(crate) struct Reading {
-    submission: wgpu::SubmissionIndex,
-    bytes: u64,
-    mapping: Arc<Mapping>,
-}
-
-/// Whether a buffer is mapped; `None` until the driver has answered. The answer may come on another thread that waits for the device,
-/// a moment after this one's wait has ended.
-#[derive(Default)]
-struct Mapping {
-    done: Mutex<Option<bool>>,
-    answered: Condvar,
-}
-
-/// Longest time between the end of a submission and the answer.
-const MAPPING_MAX: Duration = Duration::from_secs(5);
-
-impl Mapping {
-    fn answer(&self, is_mapped: bool) {
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        *done = Some(is_mapped);
-        self.answered.notify_all();
-    }
-
-    /// Waits for the answer.
-    fn is_mapped(&self) -> bool {
-        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_open = |done: &mut Option<bool>| done.is_none();
-        let waited = self.answered.wait_timeout_while(done, MAPPING_MAX, is_open);
-        let (done, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        *done == Some(true)
-    }
-}
-
 /// An open device.
 pub struct Device {
     selection: Selection,
     facts: DeviceFacts,
     device: wgpu::Device,
     queue: wgpu::Queue,
-    reports: Arc<Reports>,
-    counters: Counters,
+    pub(super) reports: Arc<Reports>,
+    pub(super) counters: Counters,
     pipelines: Mutex<Pipelines>,
     /// Checks of kernels that the device has passed.
     passed: Mutex<HashSet<Check>>,
@@ -199,9 +161,15 @@ pub struct Device {
     reorders_sums: AtomicBool,
     /// Whether matrix units have computed something else than they should.
     distrusts_matrix_units: AtomicBool,
+    /// Whether a kernel for many rows has.
+    distrusts_tiles: AtomicBool,
+    /// Why kernels are not used.
+    replaced: Mutex<Vec<String>>,
     submit_work_max: u64,
     /// Form of blocks in kernels for this device.
     blocks: Blocks,
+    /// Whether a program is loaded.
+    pub(super) is_loaded: AtomicBool,
 }
 
 impl Device {
@@ -261,6 +229,9 @@ impl Device {
             passed: Mutex::default(),
             reorders_sums: AtomicBool::new(false),
             distrusts_matrix_units: AtomicBool::new(false),
+            distrusts_tiles: AtomicBool::new(false),
+            replaced: Mutex::default(),
+            is_loaded: AtomicBool::new(false),
             submit_work_max: SUBMIT_WORK_MAX,
         })
     }
@@ -359,6 +330,29 @@ impl Device {
         self.distrusts_matrix_units.store(true, Ordering::Relaxed);
     }
 
+    /// Whether batches of many rows are computed by the kernels of few, since a kernel for many rows failed its check.
+    pub fn distrusts_tiles(&self) -> bool {
+        self.distrusts_tiles.load(Ordering::Relaxed)
+    }
+
+    /// Uses no kernel for many rows any more.
+    pub(crate) fn distrust_tiles(&self) {
+        self.distrusts_tiles.store(true, Ordering::Relaxed);
+    }
+
+    /// Kernels that failed their check, each with the reason; simpler ones compute instead.
+    pub fn replaced_kernels(&self) -> Vec<String> {
+        let replaced = self.replaced.lock();
+        replaced.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes a kernel that is not used, and why.
+    pub(crate) fn note_replaced(&self, kernel: String) {
+        let replaced = self.replaced.lock();
+        let mut replaced = replaced.unwrap_or_else(PoisonError::into_inner);
+        replaced.push(kernel);
+    }
+
     /// Remembers that kernels are right.
     pub(crate) fn pass(&self, check: Check) {
         let passed = self.passed.lock();
@@ -437,102 +431,6 @@ impl Device {
         // SAFETY: the kernels end their loops and index within their buffers: sizes are those of the program that the buffers
         // were made for, and rows, pages and tokens of a batch are checked before a record is made of them.
         unsafe { self.device.create_shader_module_trusted(descriptor, checks) }
-    }
-
-    /// Submits commands.
-    pub(crate) fn submit(&self, commands: Option<wgpu::CommandBuffer>) -> wgpu::SubmissionIndex {
-        self.counters.submits.fetch_add(1, Ordering::Relaxed);
-        self.queue.submit(commands)
-    }
-
-    /// Waits until the device has done a submission.
-    pub(crate) fn wait(&self, submission: wgpu::SubmissionIndex) -> Result<(), DeviceError> {
-        self.counters.waits.fetch_add(1, Ordering::Relaxed);
-        let answer_max = match self.facts.class {
-            PROCESSOR => ANSWER_OF_PROCESSOR_MAX,
-            _ => ANSWER_MAX,
-        };
-        // wgpu panics where the driver reports the loss of the device to a wait.
-        let waited = catch_unwind(AssertUnwindSafe(|| {
-            self.device.poll(PollType::Wait {
-                submission_index: Some(submission),
-                timeout: Some(answer_max),
-            })
-        }));
-        let Ok(waited) = waited else {
-            self.reports.lost.store(true, Ordering::Release);
-            return Err(self.reports.loss());
-        };
-        self.check()?;
-        match waited {
-            Ok(_) => Ok(()),
-            Err(error) => Err(DeviceError::Failed(error.to_string())),
-        }
-    }
-
-    /// Submits commands that write the first `bytes` of `staging`, waits, and reads them.
-    pub(crate) fn read(
-        &self,
-        commands: wgpu::CommandBuffer,
-        staging: &wgpu::Buffer,
-        bytes: u64,
-        read: impl FnOnce(&[u8]),
-    ) -> Result<(), DeviceError> {
-        let reading = self.begin_read(commands, staging, bytes);
-        self.finish_read(reading, staging, read)
-    }
-
-    /// Submits commands that write the first `bytes` of `staging`, which belongs to the driver until [`Self::finish_read`].
-    pub(crate) fn begin_read(
-        &self,
-        commands: wgpu::CommandBuffer,
-        staging: &wgpu::Buffer,
-        bytes: u64,
-    ) -> Reading {
-        let submission = self.submit(Some(commands));
-        let mapping = Arc::new(Mapping::default());
-        if bytes > 0 {
-            self.counters.maps.fetch_add(1, Ordering::Relaxed);
-            let to = Arc::clone(&mapping);
-            let done = move |result: Result<(), _>| to.answer(result.is_ok());
-            staging.slice(..bytes).map_async(wgpu::MapMode::Read, done);
-        }
-        Reading {
-            submission,
-            bytes,
-            mapping,
-        }
-    }
-
-    /// Waits for what was begun, not for what was submitted after, and reads it.
-    pub(crate) fn finish_read(
-        &self,
-        reading: Reading,
-        staging: &wgpu::Buffer,
-        read: impl FnOnce(&[u8]),
-    ) -> Result<(), DeviceError> {
-        let waited = self.wait(reading.submission);
-        if reading.bytes == 0 {
-            // As words, so that they are aligned.
-            return waited.map(|()| read(bytemuck::cast_slice::<u32, u8>(&[])));
-        }
-        let slice = staging.slice(..reading.bytes);
-        let view = if waited.is_ok() && reading.mapping.is_mapped() {
-            slice.get_mapped_range().ok()
-        } else {
-            None
-        };
-        let result = match (waited, &view) {
-            (Err(error), _) => Err(error),
-            (Ok(()), None) => Err(DeviceError::Failed("a buffer was not mapped".into())),
-            (Ok(()), Some(view)) => {
-                read(view);
-                Ok(())
-            }
-        };
-        drop(view);
-        staging.unmap();
-        result
     }
 
     /// What the driver reported since the last call.

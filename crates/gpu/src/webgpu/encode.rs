@@ -60,6 +60,11 @@ impl<'a> Planner<'a> {
         Ok(compile(device, planner.launches)?)
     }
 
+    /// Whether batches of many rows are computed by the kernels of few.
+    fn is_exact(&self) -> bool {
+        self.program.exact || self.device.distrusts_tiles()
+    }
+
     fn operation(&mut self, operation: &Operation) -> Planned {
         match *operation {
             Operation::Embed { table, factor, out } => self.embed(table, factor, out),
@@ -166,7 +171,7 @@ impl<'a> Planner<'a> {
             let [low, high, scales] = self.planes(part);
             let (x, out) = (self.buffer(input), self.buffer(out));
             let buffers = [low, high, scales, x, &memory.vectors, out];
-            let (exact, reorders) = (self.program.exact, self.device.reorders_sums());
+            let (exact, reorders) = (self.is_exact(), self.device.reorders_sums());
             let units = self.device.matrix_units();
             let units =
                 units.filter(|_| self.program.on_matrix_units && format != kernels::Format::F32);
@@ -370,7 +375,7 @@ impl<'a> Planner<'a> {
         constants.extend([shape.kv_heads, heads, chunks, scale.to_bits()]);
         constants.extend([cap.unwrap_or(0.0).to_bits(), window, sinks]);
         let fits = shape.head_dim <= PROMPT_HEAD_MAX && self.rows == RowSet::All;
-        let tiled = fits && !self.program.exact;
+        let tiled = fits && !self.is_exact();
         constants.extend([u32::from(tiled) * TILED_ROWS_MIN, u32::from(sees_blocks)]);
         let by_tiles = constants.clone();
         let [keys, values] = &memory.caches[cache.0 as usize][layer as usize];

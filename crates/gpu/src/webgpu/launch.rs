@@ -279,6 +279,7 @@ pub(crate) fn submit_launches(
     let parts = parts(record, (available, of_part));
     let most = device.submit_work_max();
     let (mut dispatches, mut done) = (0, 0_u64);
+    device.count_work(work_of(launches, record));
     let begin = |encoder: &mut wgpu::CommandEncoder| {
         let pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         pass.forget_lifetime()
@@ -306,6 +307,12 @@ pub(crate) fn submit_launches(
     encoder
 }
 
+/// The work of all dispatches in a batch.
+fn work_of(launches: &[Launch], record: &Record) -> u64 {
+    let works = launches.iter().map(|launch| launch.work_of(record));
+    works.fold(0, u64::saturating_add)
+}
+
 /// Parts of attention of the batch's rows; 0: they are not apart.
 fn parts(record: &Record, (available, of_part): (u64, u64)) -> u32 {
     let parts = record.longest().div_ceil(PART);
@@ -328,6 +335,7 @@ pub(crate) fn time_launches(
     };
     let parts = parts(record, split);
     let most = device.submit_work_max();
+    device.count_work(work_of(launches, record));
     let (mut names, mut done) = (Vec::new(), 0_u64);
     for launch in launches {
         let Some((pipeline, workgroups)) = launch.dispatch(record, parts) else {

@@ -2,7 +2,8 @@
 
 pub(crate) mod flight;
 
-use super::device::{Device, DeviceError, Reading};
+use super::answers::Reading;
+use super::device::{Device, DeviceError};
 use super::draws::DrawKernels;
 use super::encode::Planner;
 use super::launch::{Launch, submit_launches, time_launches};

@@ -1,6 +1,7 @@
 //! The device by wgpu: Vulkan, Metal or DirectX 12.
 
 pub(crate) mod adapters;
+mod answers;
 mod bandwidth;
 pub(crate) mod blocks;
 #[cfg(test)]

@@ -32,7 +32,7 @@ impl Planner<'_> {
         constants.extend([groups, groups_used]);
         let buffers = [&self.memory.vectors, self.buffer(scores), self.buffer(out)];
         self.push(Kernel::Route, &buffers, constants, Grid::Rows(1))?;
-        if self.program.exact {
+        if self.is_exact() {
             return Ok(());
         }
         self.sorted = Some(out);

@@ -9,11 +9,22 @@ const SUBJECT: &str = "device";
 /// The devices that a model could be computed on.
 #[cfg(feature = "gpu")]
 pub(super) fn findings(settings: &Settings) -> Vec<Finding> {
+    use crate::loading::with_drivers;
     use std::collections::BTreeMap;
 
+    let devices = match with_drivers(gpu::devices) {
+        Ok(devices) => devices,
+        Err(why) => {
+            let finding = Finding::good(SUBJECT, "no GPU was found");
+            return vec![match settings.model.device {
+                DeviceChoice::Gpu { .. } => finding.wrong(why),
+                DeviceChoice::Auto | DeviceChoice::Cpu => finding.better(why),
+            }];
+        }
+    };
     let mut counts = BTreeMap::new();
     let mut found = Vec::new();
-    for facts in gpu::devices() {
+    for facts in devices {
         let number: &mut usize = counts.entry(facts.interface).or_default();
         let shown = format!(
             "{}:{number} is {} ({}), {}",
@@ -58,6 +69,12 @@ pub(super) fn findings(settings: &Settings) -> Vec<Finding> {
 /// There is no such device, or a kernel computes something else.
 #[cfg(feature = "gpu")]
 pub(super) fn report(settings: &Settings) -> Result<(), Failure> {
+    let written = crate::loading::with_drivers(|| write_report(settings));
+    written.map_err(Failure::user)?
+}
+
+#[cfg(feature = "gpu")]
+fn write_report(settings: &Settings) -> Result<(), Failure> {
     use crate::clock::now;
     use std::io::Write;
     use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! `millrace bench model --device`: the speed of a model on a GPU.
 
-use super::placement::{model_bytes, selection};
+use super::placement::{model_bytes, selection, with_drivers};
 use crate::clock::now;
 use crate::config::DeviceChoice;
 use crate::failure::Failure;
@@ -21,7 +21,8 @@ pub(crate) fn measure_on_gpu(
     exact: bool,
     options: &SpeedOptions,
 ) -> Result<SpeedReport, Failure> {
-    let device = Arc::new(Device::open(&selection(choice)).map_err(Failure::user)?);
+    let device = with_drivers(|| Device::open(&selection(choice))).map_err(Failure::user)?;
+    let device = Arc::new(device.map_err(Failure::user)?);
     let begun = now();
     let read = device.read_bandwidth(|| now() - begun);
     let facts = device.facts();

@@ -15,6 +15,8 @@ pub(crate) use measured::measure_on_gpu;
 pub(super) use placement::load_on_gpu;
 #[cfg(feature = "gpu")]
 pub(crate) use placement::selection as device_selection;
+#[cfg(feature = "gpu")]
+pub(crate) use placement::with_drivers;
 
 #[cfg(not(feature = "gpu"))]
 pub(super) use absent::load_on_gpu;

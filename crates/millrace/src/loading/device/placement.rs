@@ -13,6 +13,7 @@ use gpu::{Absent, Device, Kind, LoadError, PrepareError, Selection};
 use kernels::{Isa, KvKind, Pool};
 use model::Forward;
 use server::LoadProgress;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use weights::encoder::EncoderKind;
@@ -25,6 +26,16 @@ const BANDWIDTH_RATIO_MIN: f64 = 1.5;
 /// Fewest pages of a KV cache that is made smaller to fit: 4,096 positions.
 const PAGES_MIN: usize = 4096 / cpu::PAGE_TOKENS;
 
+/// A panic of a driver's library.
+#[derive(Debug, thiserror::Error)]
+#[error("the driver, or its library, failed in a way that it should not")]
+pub(crate) struct DriverPanicked;
+
+/// Does something with drivers: wgpu panics where one does what it never should.
+pub(crate) fn with_drivers<T>(work: impl FnOnce() -> T) -> Result<T, DriverPanicked> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| DriverPanicked)
+}
+
 /// Why a GPU does not compute a model.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
@@ -36,18 +47,28 @@ enum Refusal {
     Load { device: String, why: LoadError },
     #[error("{device}: {why}")]
     Failed { device: String, why: PrepareError },
-    #[error("{device} reads {device_gb:.0} GB/s, the processor {processor_gb:.0}")]
-    Slow {
-        device: String,
-        device_gb: f64,
-        processor_gb: f64,
-    },
-    #[error("the driver, or its library, failed in a way that it should not")]
-    Panicked,
+    #[error("{device} {speeds}")]
+    Slow { device: String, speeds: Speeds },
+    #[error("{0}")]
+    Panicked(#[from] DriverPanicked),
     #[error("the files changed while the model was loaded")]
     Changed,
     #[error("{0}")]
     Files(String),
+}
+
+/// Bytes that are read in a second.
+#[derive(Clone, Copy, Debug)]
+struct Speeds {
+    device: f64,
+    processor: f64,
+}
+
+impl fmt::Display for Speeds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [device, processor] = [self.device, self.processor].map(|read| read / 1e9);
+        write!(f, "reads {device:.0} GB/s, the processor {processor:.0}")
+    }
 }
 
 impl From<Failure> for Refusal {
@@ -77,7 +98,8 @@ pub(in super::super) fn load_on_gpu(
         });
     };
     let loaded = load(source, (files, adapters, seen), settings, report);
-    let model = loaded.map_err(|why| Failure::user(format!("model.device = {choice}: {why}")))?;
+    let loaded = loaded.map_err(|why| Failure::user(format!("model.device = {choice}: {why}")));
+    let (model, _) = loaded?;
     let (bytes, arithmetic) = (model.bytes(), arithmetic(&model, settings));
     let model = FallbackModel::without_reserve(Box::new(model));
     Ok(Some(packed(bytes, arithmetic, Box::new(model))))
@@ -91,16 +113,16 @@ fn load_auto(
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
 ) -> Option<PackedModel> {
-    let loaded = catch_unwind(AssertUnwindSafe(|| {
-        load(source, (files, adapters, seen), settings, report)
-    }));
-    let model = match loaded.unwrap_or(Err(Refusal::Panicked)) {
-        Ok(model) => model,
+    let (model, speeds) = match load(source, (files, adapters, seen), settings, report) {
+        Ok(loaded) => loaded,
         Err(why) => {
             tracing::info!("model.device = auto: the processor computes the model: {why}");
             return None;
         }
     };
+    let name = device_name(&model.device());
+    let why = speeds.map_or_else(String::new, |speeds| format!(", which {speeds}"));
+    tracing::info!("model.device = auto: the model is computed on {name}{why}");
     let (source, owned, stamps) = (source.clone(), settings.clone(), files.stamps());
     let open = move || -> Result<PackedModel, Failure> {
         let files = source.open(owned.model.quantize)?;
@@ -122,7 +144,8 @@ fn load_auto(
 /// Everything that decides the bits of a model on a GPU.
 fn arithmetic(model: &gpu::Model, settings: &Settings) -> String {
     let device = model.device();
-    let (facts, is_exact) = (device.facts(), settings.model.deterministic);
+    let facts = device.facts();
+    let is_exact = settings.model.deterministic || device.distrusts_tiles();
     let rows = if is_exact { "exact" } else { "tiles" };
     let kv = match settings.model.kv_type.into() {
         KvKind::F16 => String::new(),
@@ -157,25 +180,36 @@ pub(super) fn model_bytes(place: gpu::Place) -> ModelBytes {
     }
 }
 
-/// Opens the device and loads the model to it.
+/// Opens the device and loads the model to it. With `auto`, the bandwidths for which the device was chosen come along.
 fn load(
     source: &ModelSource,
     (files, adapters, seen): (&ModelFiles, &[Adapter], Option<usize>),
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
-) -> Result<gpu::Model, Refusal> {
+) -> Result<(gpu::Model, Option<Speeds>), Refusal> {
+    with_drivers(|| load_with_driver(source, (files, adapters, seen), settings, report))?
+}
+
+fn load_with_driver(
+    source: &ModelSource,
+    (files, adapters, seen): (&ModelFiles, &[Adapter], Option<usize>),
+    settings: &Settings,
+    report: &mut dyn FnMut(LoadProgress),
+) -> Result<(gpu::Model, Option<Speeds>), Refusal> {
     if EncoderKind::of(files.metadata()).is_some() {
         return Err(Refusal::Encoder);
     }
     let started = now();
     let selection = selection(settings.model.device);
     let device = Device::open(&selection)?;
-    if selection.kind == Kind::Auto {
-        expect_fast(&device)?;
-    }
+    let speeds = match selection.kind {
+        Kind::Auto => expect_fast(&device)?,
+        _ => None,
+    };
     let (name, driver) = (device.facts().name.clone(), device.facts().driver.clone());
+    let named = device_name(&device);
     let of_device = |why| Refusal::Load {
-        device: format!("{name} ({driver})"),
+        device: named.clone(),
         why,
     };
     let opened = source.open(settings.model.quantize)?;
@@ -191,6 +225,9 @@ fn load(
         report,
     )
     .map_err(of_device)?;
+    for kernel in model.device().replaced_kernels() {
+        tracing::warn!("{named}: a simpler kernel replaces {kernel}");
+    }
     let bytes = model.bytes();
     tracing::info!(
         device = name,
@@ -203,7 +240,13 @@ fn load(
         "loaded to the GPU in {:.2} s",
         (now() - started).as_secs_f64()
     );
-    Ok(model)
+    Ok((model, speeds))
+}
+
+/// Name and driver.
+fn device_name(device: &Device) -> String {
+    let facts = device.facts();
+    format!("{} ({})", facts.name, facts.driver)
 }
 
 fn gpu_options(
@@ -286,25 +329,28 @@ pub(crate) fn selection(choice: DeviceChoice) -> Selection {
     Selection { kind, index }
 }
 
-/// Refuses a device that reads memory no faster than the processor.
-fn expect_fast(device: &Device) -> Result<(), Refusal> {
+/// Refuses a device that reads memory no faster than the processor. `None`: that of the processor cannot be measured.
+fn expect_fast(device: &Device) -> Result<Option<Speeds>, Refusal> {
     let begun = now();
     let device_read = device.read_bandwidth(|| now() - begun);
     let device_read = device_read.map_err(|why| Refusal::Failed {
-        device: device.facts().name.clone(),
+        device: device_name(device),
         why,
     })?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let mut pool = Pool::new(processors);
     let Ok(processor_read) = read_bandwidth(Isa::fastest(), &mut pool) else {
-        return Ok(());
+        return Ok(None);
+    };
+    let speeds = Speeds {
+        device: device_read,
+        processor: processor_read,
     };
     if device_read >= processor_read * BANDWIDTH_RATIO_MIN {
-        return Ok(());
+        return Ok(Some(speeds));
     }
     Err(Refusal::Slow {
-        device: device.facts().name.clone(),
-        device_gb: device_read / 1e9,
-        processor_gb: processor_read / 1e9,
+        device: device_name(device),
+        speeds,
     })
 }

@@ -3,12 +3,14 @@
 //! Promise (Arithmetic): without a driver, with a library that is a stub, an old driver, one that lacks a feature, has small buffers,
 //! refuses, loses the device or computes something else, a model on a named device is refused at start with the reason, and with
 //! `auto` the processor computes it and a line of the log has the reason. No driver ends the process. A model that the driver has no
-//! memory for is refused with the name of the device, the bytes that were asked for and those that it has.
+//! memory for is refused with the name of the device, the bytes that were asked for and those that it has. A model that devices do
+//! not compute is named as well, and only `vulkan` means a driver that computes on the processor. A line of the log says why `auto`
+//! chose a device, with the bandwidths.
 //! Also held by `gpu/tests/it/faults.rs`.
 
 use super::faulty_driver::FaultyDriver;
 use super::has_device;
-use crate::support::{Folder, command, millrace, stdout, synth};
+use crate::support::{Folder, command, millrace, stdout};
 use std::process::Output;
 
 /// Tokens of an answer.
@@ -22,6 +24,10 @@ const KV_MIB: u64 = 512;
 
 /// Runs the model on a device with these variables.
 fn run(model: &str, device: &str, variables: &[(&str, String)]) -> Output {
+    run_prompt((model, "Hello"), device, variables)
+}
+
+fn run_prompt((model, prompt): (&str, &str), device: &str, variables: &[(&str, String)]) -> Output {
     let args = [
         "run",
         "-m",
@@ -32,12 +38,22 @@ fn run(model: &str, device: &str, variables: &[(&str, String)]) -> Output {
         "0",
         "-n",
         TOKENS,
-        "Hello",
+        prompt,
     ];
     let mut command = command(&args);
     command.env("MILLRACE_LOG_FILTER", "info");
     let variables = variables.iter().map(|(name, value)| (name, value));
     command.envs(variables).output().unwrap()
+}
+
+/// A model of this preset.
+fn synth(folder: &Folder, preset: &str) -> String {
+    let path = folder.0.join(preset).with_extension("gguf");
+    let path = path.display().to_string();
+    stdout(&millrace(&[
+        "synth", &path, "--preset", preset, "--quant", "Q4_0",
+    ]));
+    path
 }
 
 #[test]
@@ -46,7 +62,7 @@ fn drivers_that_do_not_work_are_named_and_the_processor_computes() {
         return;
     }
     let folder = Folder::new("drivers");
-    let model = synth(&folder);
+    let model = synth(&folder, "tiny-qwen3");
     let wanted = stdout(&run(&model, "cpu", &[]));
     let no_driver = vec![("VK_DRIVER_FILES", "/nonexistent.json".to_owned())];
     let stub = FaultyDriver::stub("drivers-stub");
@@ -55,10 +71,11 @@ fn drivers_that_do_not_work_are_named_and_the_processor_computes() {
         ("no driver", no_driver),
         ("stub", stub.variables().to_vec()),
     ] {
-        check_fault(&model, (name, &variables, &NONE), &wanted);
+        check_fault((&model, "vulkan"), (name, &variables, &NONE), &wanted);
     }
     for (fault, said) in [
         ("instance", NONE),
+        ("unlisted", ["failed in a way that it should not"]),
         ("old", NONE),
         ("few", ["64 bytes of immediates, 128 are needed"]),
         ("refuses", ["the driver of"]),
@@ -102,32 +119,195 @@ fn check_driver(model: &str, (fault, said): (&str, &[&str]), wanted: &str) {
     let mut variables = driver.variables().to_vec();
     // A cache of this size is not made smaller until it fits.
     variables.push(("MILLRACE_MODEL_KV_MIB", KV_MIB.to_string()));
-    check_fault(model, (fault, &variables, said), wanted);
+    check_fault((model, "vulkan"), (fault, &variables, said), wanted);
 }
 
 /// Runs the model on a device that is asked for by name, which is an error, and on one that is chosen.
 fn check_fault(
-    model: &str,
+    (model, device): (&str, &str),
     (name, variables, said): (&str, &[(&str, String)], &[&str]),
     wanted: &str,
 ) {
-    let refused = run(model, "vulkan", variables);
+    let refused = run(model, device, variables);
     let log = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1), "{name}: {log}");
-    let error = log
-        .lines()
-        .find(|line| line.contains("model.device = vulkan: "));
+    let named = format!("model.device = {device}: ");
+    let error = log.lines().find(|line| line.contains(&named));
     let says = |line: &str| said.iter().all(|part| line.contains(part));
     assert!(error.is_some_and(says), "{name}: {log}");
     let computed = run(model, "auto", variables);
-    let log = String::from_utf8_lossy(&computed.stderr).into_owned();
     assert_eq!(stdout(&computed), wanted, "{name}");
-    let mut lines = log
+    let line = choice(&computed);
+    let has_reason = line.contains("the processor computes the model: ");
+    assert!(has_reason, "{name}: {line}");
+}
+
+/// The line of the log that says what `auto` chose.
+fn choice(ran: &Output) -> String {
+    let log = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let lines = log.lines();
+    let lines: Vec<_> = lines
+        .filter(|line| line.contains("model.device = auto: "))
+        .collect();
+    match lines[..] {
+        [line] => line.to_owned(),
+        _ => panic!("{} lines: {log}", lines.len()),
+    }
+}
+
+#[test]
+fn choice_of_auto_is_a_line_with_the_bandwidths() {
+    if !has_device() {
+        return;
+    }
+    let folder = Folder::new("drivers-auto");
+    let model = synth(&folder, "tiny-qwen3");
+    let name = device_name();
+    for (faults, chosen) in [
+        (
+            "discrete fast",
+            format!("the model is computed on {name}, which reads "),
+        ),
+        (
+            "discrete slow",
+            format!("the processor computes the model: {name} reads "),
+        ),
+    ] {
+        let driver = FaultyDriver::new("drivers-auto-driver", faults);
+        let ran = run(&model, "auto", &driver.variables());
+        let line = choice(&ran);
+        stdout(&ran);
+        assert!(line.contains(&chosen), "{faults}: {line}");
+        for speed in [" reads ", " GB/s, the processor "] {
+            number(&line, speed);
+        }
+    }
+}
+
+#[test]
+fn device_that_is_a_processor_is_used_by_name_only() {
+    if !has_device() {
+        return;
+    }
+    let folder = Folder::new("drivers-processor");
+    let model = synth(&folder, "tiny-qwen3");
+    let wanted = stdout(&run(&model, "cpu", &[]));
+    let driver = FaultyDriver::new("drivers-processor-driver", "processor fast");
+    let variables = driver.variables();
+    let name = device_name();
+    let (name, _) = name.split_once(" (").unwrap();
+    let said = ["no device gpu: there are ", name];
+    check_fault((&model, "gpu"), ("a processor", &variables, &said), &wanted);
+    let line = choice(&run(&model, "auto", &variables));
+    assert!(said.iter().all(|part| line.contains(part)), "{line}");
+    stdout(&run(&model, "vulkan", &variables));
+}
+
+#[test]
+fn model_that_devices_do_not_compute_is_named() {
+    if !has_device() {
+        return;
+    }
+    let folder = Folder::new("drivers-unsupported");
+    let model = synth(&folder, "tiny-gemma3n");
+    let wanted = stdout(&run(&model, "cpu", &[]));
+    let name = device_name();
+    let said = [
+        &*name,
+        "several states of the stream are computed on the CPU only",
+    ];
+    let driver = FaultyDriver::new("drivers-unsupported-driver", "discrete fast");
+    check_fault(
+        (&model, "vulkan"),
+        ("unsupported", &driver.variables(), &said),
+        &wanted,
+    );
+    let line = choice(&run(&model, "auto", &driver.variables()));
+    assert!(said.iter().all(|part| line.contains(part)), "{line}");
+}
+
+/// Promise (Arithmetic): where a kernel for batches of many rows fails its check when a model is loaded, a line of the log names it,
+/// and the kernels for few rows compute all batches, with the bits of `model.deterministic`.
+#[test]
+fn tiles_that_are_wrong_are_replaced() {
+    if !has_device() {
+        return;
+    }
+    let long = "Long prompts are computed by tiles. ".repeat(8);
+    let ask = |variables: &[(&str, String)]| {
+        let ran = run_prompt((MODEL, &long), "vulkan", variables);
+        (
+            stdout(&ran),
+            String::from_utf8_lossy(&ran.stderr).into_owned(),
+        )
+    };
+    let exact = ("MILLRACE_MODEL_DETERMINISTIC", "true".to_owned());
+    let (wanted, log) = ask(&[exact]);
+    assert!(!log.contains("a simpler kernel replaces"), "{log}");
+    let driver = FaultyDriver::new("drivers-tiles", "tiles");
+    let (found, log) = ask(&driver.variables());
+    assert_eq!(found, wanted);
+    let warnings = log
         .lines()
-        .filter(|line| line.contains("model.device = auto: "));
-    let line = lines.next();
-    let has_reason = line.is_some_and(|line| line.contains("the processor computes the model"));
-    assert!(has_reason && lines.next().is_none(), "{name}: {log}");
+        .filter(|line| line.contains("a simpler kernel replaces"));
+    let is_tile = |line: &str| line.contains("`matmul ") && line.contains(" 20 rows`: ");
+    let warnings: Vec<_> = warnings.collect();
+    assert!(
+        !warnings.is_empty() && warnings.into_iter().all(is_tile),
+        "{log}"
+    );
+}
+
+#[test]
+fn driver_that_panics_is_a_finding_of_doctor() {
+    if !has_device() {
+        return;
+    }
+    let driver = FaultyDriver::new("drivers-doctor", "unlisted");
+    for (device, verdict) in [("auto", "better"), ("vulkan", "WRONG")] {
+        let mut doctor = command(&["doctor", "--device", device]);
+        let examined = doctor.envs(driver.variables()).output().unwrap();
+        let findings = String::from_utf8_lossy(&examined.stdout);
+        let mut lines = findings.lines();
+        let line = lines.find(|line| line.contains("no GPU was found"));
+        assert!(
+            line.is_some_and(|line| line.starts_with(verdict)),
+            "{findings}"
+        );
+        let advice = lines.next().unwrap_or_default();
+        assert!(
+            advice.contains("failed in a way that it should not"),
+            "{findings}"
+        );
+    }
+}
+
+/// Promise (Arithmetic): `millrace doctor --report` names each kernel that computes something else than it should, and fails then.
+#[test]
+fn report_names_kernels_that_are_wrong() {
+    if !has_device() {
+        return;
+    }
+    let driver = FaultyDriver::new("drivers-report", "wrong");
+    let mut doctor = command(&["doctor", "--device", "vulkan", "--report"]);
+    let reported = doctor.envs(driver.variables()).output().unwrap();
+    let [report, error] =
+        [&reported.stdout, &reported.stderr].map(|out| String::from_utf8_lossy(out));
+    assert_eq!(reported.status.code(), Some(1), "{error}");
+    assert!(report.contains(&device_name()), "{report}");
+    for kernel in ["embed Q8_0", "matmul Q4_K, 1 rows", "attend"] {
+        let line = report.lines().find(|line| line.starts_with(kernel));
+        assert!(
+            line.is_some_and(|line| line.contains(": buffer ")),
+            "{kernel}: {report}"
+        );
+    }
+    assert!(error.contains(" checks of kernels failed"), "{error}");
+    let counted = report.lines().last().unwrap_or_default();
+    assert!(
+        counted.contains(" checks of kernels in ") && !counted.contains(" 0 failed"),
+        "{report}"
+    );
 }
 
 /// The name and the driver of the first device of Vulkan.

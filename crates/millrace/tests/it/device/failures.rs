@@ -16,6 +16,9 @@ const LONG: u64 = 400;
 /// Tokens of an answer of a model with a small context.
 const SHORT: u64 = 240;
 
+/// Batches of an answer, at most, that give no token.
+const BATCHES_BESIDES: u64 = 3;
+
 /// Times that a server is started again whose device was measured as slow.
 const RELAUNCHES: usize = 3;
 
@@ -76,7 +79,7 @@ impl Failing {
         let mut failing = Self::launch(name, args);
         // On a busy machine `auto` may find that the device is slow: it computes on the same processor.
         for _ in 0..RELAUNCHES {
-            if !failing.log().contains(" GB/s, the processor ") {
+            if !failing.log().contains("the processor computes the model: ") {
                 break;
             }
             failing.end();
@@ -204,6 +207,48 @@ fn streams_outlive_a_driver_without_memory() {
         failing.expect_said("the GPU failed and was opened again: streams continue");
         failing.end();
     }
+}
+
+/// Promise (Arithmetic): a device that gives no answer for ten seconds has failed as one that is lost, and nothing waits for its
+/// driver: not what is released of it, nor the end of the process.
+#[test]
+fn streams_outlive_a_device_that_gives_no_answer() {
+    if !has_device() {
+        return;
+    }
+    let story = Question::story();
+    let failing = Failing::start("device-hangs", &["--device", "auto"]);
+    let wanted = story.ask(&failing.serving).unwrap();
+    let in_hang = || failing.ask_in_failure(&story, FaultyDriver::hang);
+    assert_eq!(in_hang().as_ref(), Ok(&wanted));
+    failing.expect_said("the GPU failed and was opened again: streams continue");
+    assert!(in_hang().is_ok());
+    failing.expect_said("the processor computes the model from now on");
+    failing.end();
+}
+
+/// Promise (Arithmetic): a token that is drawn on a device costs the driver two submits and two small buffers, for what is uploaded
+/// with them, and no memory.
+#[test]
+fn token_costs_two_submits_and_no_memory_of_the_driver() {
+    if !has_device() {
+        return;
+    }
+    let story = Question::story();
+    let failing = Failing::start("device-counts", &["--device", "vulkan"]);
+    // Memory for uploads is taken with the first tokens, and kept.
+    let wanted = story.ask(&failing.serving).unwrap();
+    let before = failing.driver.counts();
+    assert_eq!(story.ask(&failing.serving).as_ref(), Ok(&wanted));
+    let after = failing.driver.counts();
+    let [submits, allocations, buffers] = std::array::from_fn(|call| after[call] - before[call]);
+    // The prompt has a batch, or two; at the end, a batch was begun in vain.
+    let most = LONG + BATCHES_BESIDES;
+    let counted = format!("{submits} submits, {allocations} allocations, {buffers} buffers");
+    assert!((2 * LONG..=2 * most).contains(&submits), "{counted}");
+    assert!((LONG..=2 * most).contains(&buffers), "{counted}");
+    assert_eq!(allocations, 0, "{counted}");
+    failing.end();
 }
 
 /// Asks both questions on the device, and the first of them through losses until the processor computes, where both have the

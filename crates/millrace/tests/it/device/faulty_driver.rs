@@ -47,6 +47,18 @@ impl FaultyDriver {
         self.ask("lose");
     }
 
+    /// Gives no answer from the next submit on, until the device is opened again.
+    pub(crate) fn hang(&self) {
+        self.ask("hang");
+    }
+
+    /// Numbers of calls of the program so far: submits, allocations of memory, and buffers made.
+    pub(crate) fn counts(&self) -> [u64; 3] {
+        let bytes = std::fs::read(self.requests.0.join("counts")).unwrap();
+        let mut counts = bytes.as_chunks().0.iter();
+        [(); 3].map(|()| u64::from_ne_bytes(*counts.next().unwrap()))
+    }
+
     /// Refuses the next buffer for lack of memory.
     pub(crate) fn refuse(&self) {
         self.ask("refuse");

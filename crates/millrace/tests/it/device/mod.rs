@@ -14,16 +14,29 @@ pub(crate) mod faulty_driver;
 use crate::images;
 use crate::support::{Serving, millrace};
 use serde_json::{Value as Json, json};
+use std::io::Write as _;
+use std::sync::OnceLock;
 
 const WORKFLOWS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workflows");
 const PROMPT: &str = "Who are you?";
 /// More than the answers have: a turn follows a complete answer.
 const TOKENS: usize = 60;
 
-/// Whether there is a device.
+/// Whether there is a device. Where there is none, the first test says so.
 pub(crate) fn has_device() -> bool {
-    let doctor = millrace(&["doctor"]);
-    let found = String::from_utf8_lossy(&doctor.stdout).contains("vulkan:0 is ");
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    let found = *FOUND.get_or_init(|| {
+        let doctor = millrace(&["doctor"]);
+        let found = String::from_utf8_lossy(&doctor.stdout).contains("vulkan:0 is ");
+        if !found {
+            // What is printed by a macro is shown of failed tests only.
+            _ = writeln!(
+                std::io::stderr(),
+                "no Vulkan driver: tests of devices are skipped"
+            );
+        }
+        found
+    });
     let must = std::env::var("MILLRACE_GPU_TESTS").is_ok_and(|value| value == "1");
     assert!(found || !must, "no Vulkan driver");
     found
