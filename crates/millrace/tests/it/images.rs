@@ -13,6 +13,7 @@ use ::base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 /// Model and tower, in one folder.
 const MODEL: &str = "millrace-mini-vision";
@@ -255,6 +256,50 @@ fn model_without_a_tower_refuses_images() {
         let props = body(&serving.get("/props"), 200);
         assert_eq!(props["modalities"]["vision"], false);
     }
+}
+
+/// Promise (Images): the error of a model that reads text only names the loaded models that see.
+#[test]
+fn refusal_names_the_models_that_see() {
+    let folder = json!([concat!(env!("CARGO_MANIFEST_DIR"), "/mini")]).to_string();
+    let vars = [("MILLRACE_MODELS_DIRECTORIES", folder.as_str())];
+    let args = ["serve", "millrace-mini", "--bind", "127.0.0.1:0"];
+    let serving = Serving::start_with(&args, &vars, Stdio::null());
+    let expect = |others: &str| {
+        let reply = serving.post("/v1/chat/completions", &chat(&square(RED)).to_string());
+        let error = body(&reply, 400);
+        let message = error["error"]["message"].as_str().unwrap();
+        let why = format!("messages[0].content[0]: model millrace-mini reads text only; {others}");
+        assert!(message.contains(&why), "{why}: {message}");
+    };
+    expect("no model that is loaded sees images (docs/images.md)");
+    let hello = json!({"model": MODEL, "prompt": "Hello", "max_tokens": 1}).to_string();
+    body(&serving.post("/v1/completions", &hello), 200);
+    expect("models with vision here: millrace-mini-vision");
+}
+
+/// Promise (Images): a body with images may be longer than one without, up to its own bound; what is longer is a 413.
+#[test]
+fn body_above_its_bound_is_too_large() {
+    let request = chat(&square(RED)).to_string();
+    let model = model();
+    let statuses = [request.len(), request.len() - 1].map(|bytes_max| {
+        let bytes_max = bytes_max.to_string();
+        let vars = [
+            ("MILLRACE_SERVER_BODY_BYTES_MAX", "4096"),
+            ("MILLRACE_SERVER_MEDIA_BODY_BYTES_MAX", bytes_max.as_str()),
+        ];
+        let args = ["serve", &model, "--bind", "127.0.0.1:0"];
+        let serving = Serving::start_with(&args, &vars, Stdio::null());
+        let long = json!({"prompt": "a".repeat(5000), "max_tokens": 1}).to_string();
+        let error = body(&serving.post("/v1/completions", &long), 413);
+        assert_eq!(error["error"]["code"], "body_too_large", "{error}");
+        let reply = serving.post("/v1/chat/completions", &request);
+        let told = format!("the body may have at most {bytes_max} bytes");
+        assert_eq!(reply.contains(&told), reply.starts_with("HTTP/1.1 413"));
+        reply["HTTP/1.1 ".len()..][..3].to_owned()
+    });
+    assert_eq!(statuses, ["200", "413"]);
 }
 
 #[test]

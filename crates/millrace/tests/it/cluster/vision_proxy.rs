@@ -5,7 +5,7 @@ use super::processes::{Cluster, json};
 use super::several_models::listed;
 use super::{metric, nats_server};
 use crate::kill::images::{MODEL, PARTS, RED_SQUARE};
-use crate::slow_images::{noise, slow_model};
+use crate::slow_images::{noise, slow_model_of};
 use crate::support::{Folder, Serving};
 use crate::vision_proxy::{Live, chat, streamed};
 use serde_json::{Value, json as value};
@@ -105,7 +105,7 @@ fn engine_describes_images_for_the_model_of_another_engine() {
 #[test]
 fn description_is_continued_by_another_engine_and_ends_with_its_request() {
     let folder = Folder::new("cluster-vision-proxy-slow");
-    let model = slow_model(&folder);
+    let model = slow_model_of(&folder, 5);
     let directory: &str = folder.0.display().to_string().leak();
     let Some(mut cluster) = cluster("cluster-vision-proxy-killed", directory, "slow") else {
         return;

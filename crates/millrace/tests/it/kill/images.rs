@@ -6,7 +6,7 @@ use super::requests::Request;
 use super::transcript::Transcript;
 use super::{Onward, SETTINGS, Scene};
 use crate::encoders::body;
-use crate::slow_images::{about, metric, noise, slow_model};
+use crate::slow_images::{about, metric, noise, slow_model_of};
 use crate::support::Folder;
 use crate::vision_proxy::{CHAT_TEMPLATE, Question};
 use base64::Engine;
@@ -176,7 +176,7 @@ fn open_slow_job(server: &Crashing) -> String {
 #[test]
 fn answer_survives_a_kill_while_its_image_is_encoded() {
     let folder = Folder::new("kill-encoding-model");
-    let model = slow_model(&folder);
+    let model = slow_model_of(&folder, 5);
     let start = |name: &str| Crashing::start(name, &[("MILLRACE_MODEL_PATH", &model)]);
     let encoded = |server: &Crashing| metric(server.serving(), "millrace_encodings_total");
     let read = |server: &Crashing, stream: &str| {
