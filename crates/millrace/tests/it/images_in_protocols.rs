@@ -99,7 +99,7 @@ fn answers(serving: &Serving, image: &[u8]) -> Vec<(&'static str, String)> {
     answers
 }
 
-/// Promise (Images): a question about a picture is answered right through every protocol: `OpenAI`'s chat and Responses, Anthropic's
+/// Promise (Images): a question about a picture is answered right through every protocol: OpenAI's chat and Responses, Anthropic's
 /// Messages, also about a picture in a tool's result, Ollama's chat and generate, the AI SDK's, llama.cpp's, jobs, and a
 /// WebSocket.
 #[test]

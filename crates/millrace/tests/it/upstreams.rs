@@ -11,7 +11,7 @@ use crate::kill::event_reader::{Reading, read_watched};
 use crate::kill::images::RED_SQUARE;
 use crate::kill::requests::{Request, all_requests, in_every_protocol};
 use crate::kill::transcript::Transcript;
-use crate::support::{Folder, Serving};
+use crate::support::{Folder, Serving, command};
 use crate::vision_proxy::chat;
 use crate::vision_proxy::seer::Seer;
 use serde_json::{Value, json};
@@ -358,6 +358,15 @@ fn model_of_an_upstream_answers_about_described_images() {
     assert!(prompt.contains(described), "{prompt}");
     let computed = sample(&front.serving, "millrace_upstream_tokens_total");
     assert_eq!(json!(computed), json!(usage["completion_tokens"].as_f64()));
+    // A process in front of upstreams loads no model that could describe.
+    let mut local = command(&["serve", "--bind", "127.0.0.1:0", "--upstream", &urls[0]]);
+    local.env("MILLRACE_VISION_PROXY_MODEL", "millrace-mini-vision");
+    let output = local.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("set vision.proxy.address"),
+        "{said}"
+    );
     // Without another server the model refuses images.
     wait_for_front(&mut refusing, 1);
     let reply = refusing
