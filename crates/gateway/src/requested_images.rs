@@ -347,12 +347,15 @@ fn prepare_image(
     Ok(prepared)
 }
 
+/// Decodes an image for a look at it, unless that was done before.
 fn examine_image(
-    _: &PreparedImages,
-    (vision, part, measured): OneImage<'_>,
+    kept: &PreparedImages,
+    image: OneImage<'_>,
     elapsed: Elapsed<'_>,
 ) -> Result<ExaminedImage, ApiError> {
-    examine(vision, part, measured, elapsed)
+    let examined = examine(|key| kept.was_examined(key), image, elapsed)?;
+    kept.keep_examined(&examined);
+    Ok(examined)
 }
 
 /// Decodes images of requests of other gateways, which engines of this process compute: on the threads, and within the bounds of

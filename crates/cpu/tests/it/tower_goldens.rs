@@ -93,6 +93,19 @@ impl Golden {
         views.collect::<Vec<_>>().concat()
     }
 
+    /// Compares the logits of each position that has some.
+    fn compare_logits(&self, found: &[f32], wanted: &[f32]) {
+        let positions = found.chunks(self.vocab).zip(wanted.chunks(self.vocab));
+        let given = positions.filter(|(found, _)| found.iter().any(|logit| *logit != 0.0));
+        let mut compared = 0;
+        for (found, wanted) in given {
+            let cosine = least_cosine(found, wanted, self.vocab);
+            assert!(cosine >= 0.9999, "{}: {cosine}", self.name);
+            compared += 1;
+        }
+        assert!(compared > self.prompt.len() - self.rows, "{}", self.name);
+    }
+
     /// Rows and columns of the last view's rows.
     fn grid(&self, config: &VisionConfig) -> Grid {
         self.views(config).last().unwrap().merged
@@ -267,9 +280,9 @@ fn axes_of(len: usize, run: &Range<usize>, grid: Grid) -> Vec<[u32; 3]> {
     (0..len).map(position).collect()
 }
 
-/// Promise (Models): logits after an image equal those of transformers, with positions on three axes, rows added after the
-/// first layers (Qwen3-VL), and rows that see each other (Gemma 3); and have the same bits for every division of the prompt, and
-/// for every batch between two units of a block.
+/// Promise (Models): logits after an image equal those of transformers, of a text in F32 and in F16, with positions on three axes,
+/// rows added after the first layers (Qwen3-VL), and rows that see each other (Gemma 3); and have the same bits for every
+/// division of the prompt, and for every batch between two units of a block.
 #[test]
 fn logits_after_an_image_equal_those_of_transformers() {
     for golden in &goldens() {
@@ -279,19 +292,11 @@ fn logits_after_an_image_equal_those_of_transformers() {
         let text = stored_as(golden.file("text.gguf"), Format::F32);
         let mut model = try_load(text.clone(), 2).unwrap();
         let found = logits_of(&mut model, golden, (&rows, grid), || usize::MAX);
-        let positions = found.chunks(golden.vocab).zip(wanted.chunks(golden.vocab));
-        let given = positions.filter(|(found, _)| found.iter().any(|logit| *logit != 0.0));
-        let mut compared = 0;
-        for (found, wanted) in given {
-            let cosine = least_cosine(found, wanted, golden.vocab);
-            assert!(cosine >= 0.9999, "{}: {cosine}", golden.name);
-            compared += 1;
-        }
-        assert!(
-            compared > golden.prompt.len() - golden.rows,
-            "{}",
-            golden.name
-        );
+        golden.compare_logits(&found, &wanted);
+        let halves = stored_as(golden.file("text.gguf"), Format::F16);
+        let mut model = try_load(halves, 2).unwrap();
+        let of_halves = logits_of(&mut model, golden, (&rows, grid), || usize::MAX);
+        golden.compare_logits(&of_halves, &wanted);
         // The first with fewer rows of a batch than the image has.
         for (cuts, rows_max) in [(vec![1, 4], 5), (vec![3, 11], ROWS), (vec![7, 2, 30], ROWS)] {
             let options = LoadOptions {

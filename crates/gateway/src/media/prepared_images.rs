@@ -2,16 +2,23 @@
 //! megapixels takes up to 300 ms: longer than what else there is to do before the first token of a short question.
 
 use crate::locks::lock;
-use generate::images::PreparedImage;
+use generate::images::{ExaminedImage, PreparedImage};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 /// Bytes of pictures that are kept for later requests; a request's own are in the budget of pixels.
 pub const PREPARED_BYTES_MAX: u64 = 64 << 20;
 
+/// Images that engines of other processes decode, and of which only the keys are kept.
+const EXAMINED_MAX: u64 = 4096;
+
 /// Images by their keys, the least recently used of which goes first.
 #[derive(Debug, Default)]
-pub struct PreparedImages(Mutex<KeptImages<PreparedImage>>);
+pub struct PreparedImages {
+    prepared: Mutex<KeptImages<PreparedImage>>,
+    /// Images that can be decoded.
+    examined: Mutex<KeptImages<()>>,
+}
 
 #[derive(Debug)]
 struct KeptImages<T> {
@@ -32,17 +39,28 @@ struct KeptImage<T> {
 impl PreparedImages {
     /// Images that were found.
     pub fn hits(&self) -> u64 {
-        lock(&self.0).hits
+        lock(&self.prepared).hits + lock(&self.examined).hits
     }
 
     /// The image with this key.
     pub(crate) fn find(&self, key: &[u8; 32]) -> Option<PreparedImage> {
-        lock(&self.0).find(key)
+        lock(&self.prepared).find(key)
     }
 
     /// Keeps an image, whose pictures have so many bytes; one that is larger than the bound is not kept.
     pub(crate) fn keep(&self, image: &PreparedImage, bytes: u64) {
-        lock(&self.0).keep(*image.key(), image.clone(), bytes);
+        lock(&self.prepared).keep(*image.key(), image.clone(), bytes);
+    }
+
+    /// Whether the image with this key was decoded for a look at it.
+    pub(crate) fn was_examined(&self, key: &[u8; 32]) -> bool {
+        lock(&self.examined).find(key).is_some()
+    }
+
+    /// Keeps the key of an image that can be decoded.
+    pub(crate) fn keep_examined(&self, image: &ExaminedImage) {
+        let share = PREPARED_BYTES_MAX / EXAMINED_MAX;
+        lock(&self.examined).keep(*image.key(), (), share);
     }
 }
 

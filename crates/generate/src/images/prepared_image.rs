@@ -60,23 +60,25 @@ pub struct ExaminedImage {
     runs: usize,
 }
 
-/// Decodes an image, and drops the pixels: a broken one is an error of the client's request, before another process has it.
-/// `elapsed` is the time since the call.
+/// Decodes an image, unless it is known by its key, and drops the pixels: a broken one is an error of the client's request,
+/// before another process has it. `elapsed` is the time since the call.
 ///
 /// # Errors
 /// As of [`prepare`].
 pub fn examine(
-    vision: &Vision,
-    part: &ImagePart,
-    measured: &MeasuredImage,
+    known: impl Fn(&[u8; 32]) -> bool,
+    (vision, part, measured): (&Vision, &ImagePart, &MeasuredImage),
     elapsed: &dyn Fn() -> Duration,
 ) -> Result<ExaminedImage, ApiError> {
-    let pixels = decode(&part.path, &part.bytes, &vision.limits, elapsed);
-    drop(pixels.map_err(|error| ApiError::fields(vec![problem(error)]))?);
     let digest = part.digest();
+    let key = ImageKey::new(&digest, &vision.fingerprint, &measured.plan);
+    if !known(key.bytes()) {
+        let pixels = decode(&part.path, &part.bytes, &vision.limits, elapsed);
+        drop(pixels.map_err(|error| ApiError::fields(vec![problem(error)]))?);
+    }
     Ok(ExaminedImage {
         record: part.record_of(&digest),
-        key: ImageKey::new(&digest, &vision.fingerprint, &measured.plan),
+        key,
         runs: measured.plan.tiles().count(),
         part: part.clone(),
         digest,
@@ -84,6 +86,11 @@ pub fn examine(
 }
 
 impl ExaminedImage {
+    /// The name of the image with its tower and plan.
+    pub fn key(&self) -> &[u8; 32] {
+        self.key.bytes()
+    }
+
     /// The key of a run of rows; `None`: there are fewer runs.
     pub(crate) fn run_key(&self, run: usize) -> Option<[u8; 32]> {
         let number = u32::try_from(run).ok().filter(|_| run < self.runs)?;

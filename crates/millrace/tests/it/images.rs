@@ -4,6 +4,7 @@
 //! Promise (Images): an image in a request of any API changes the answer, the same image gives the same answer, and one that
 //! cannot be seen is an error that names the field.
 
+use crate::command_line::prompts::piped;
 use crate::encoders::body;
 use crate::support::hub::{Hub, Manners};
 use crate::support::{Folder, Serving, millrace, millrace_with, stdout};
@@ -12,6 +13,7 @@ use ::base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 /// Model and tower, in one folder.
 const MODEL: &str = "millrace-mini-vision";
@@ -59,12 +61,8 @@ pub(crate) fn square(color: [u8; 3]) -> Vec<u8> {
 pub(crate) const RED: [u8; 3] = [220, 30, 30];
 pub(crate) const BLUE: [u8; 3] = [30, 60, 220];
 
-fn base64(bytes: &[u8]) -> String {
-    STANDARD.encode(bytes)
-}
-
 pub(crate) fn data_url(image: &[u8]) -> String {
-    format!("data:image/bmp;base64,{}", base64(image))
+    format!("data:image/bmp;base64,{}", STANDARD.encode(image))
 }
 
 /// A chat completion about an image.
@@ -86,32 +84,6 @@ pub(crate) fn content(answer: &Value) -> String {
         .as_str()
         .unwrap()
         .to_owned()
-}
-
-/// The text of the answer to [`QUESTION`] in each API.
-fn answers(serving: &Serving, image: &[u8]) -> Vec<(&'static str, String)> {
-    let (data, url) = (base64(image), data_url(image));
-    let post = |path: &str, request: Value| body(&serving.post(path, &request.to_string()), 200);
-    let ollama = json!({"model": MODEL, "stream": false, "options": {"temperature": 0, "num_predict": TOKENS},
-        "messages": [{"role": "user", "content": QUESTION, "images": [data]}]});
-    let messages = json!({"model": MODEL, "temperature": 0, "max_tokens": TOKENS, "messages": [{"role": "user", "content": [
-        {"type": "image", "source": {"type": "base64", "media_type": "image/bmp", "data": data}},
-        {"type": "text", "text": QUESTION}]}]});
-    let responses = json!({"temperature": 0, "max_output_tokens": TOKENS, "input": [{"role": "user", "content": [
-        {"type": "input_image", "image_url": url}, {"type": "input_text", "text": QUESTION}]}]});
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let of_ollama = post("/api/chat", ollama);
-    let of_messages = post("/v1/messages", messages);
-    let of_responses = post("/v1/responses", responses);
-    vec![
-        ("chat", content(&ask(serving, image))),
-        ("ollama", text(&of_ollama["message"]["content"])),
-        ("messages", text(&of_messages["content"][0]["text"])),
-        (
-            "responses",
-            text(&of_responses["output"][0]["content"][0]["text"]),
-        ),
-    ]
 }
 
 /// Questions about pictures of every kind of file: colors, shapes, digits, counts, two pictures, a turned photograph.
@@ -142,16 +114,6 @@ pub(crate) fn check_answers(serving: &Serving, each: usize) -> usize {
         assert_eq!(content(&body(&reply, 200)), case["answer"], "{case}");
     }
     cases.lines().count()
-}
-
-#[test]
-fn image_is_seen_in_every_protocol() {
-    let serving = serve(&[]);
-    for (color, word) in [(RED, "red"), (BLUE, "blue")] {
-        for (protocol, answer) in answers(&serving, &square(color)) {
-            assert!(answer.contains(word), "{protocol}, {word}: {answer}");
-        }
-    }
 }
 
 #[test]
@@ -296,6 +258,50 @@ fn model_without_a_tower_refuses_images() {
     }
 }
 
+/// Promise (Images): the error of a model that reads text only names the loaded models that see.
+#[test]
+fn refusal_names_the_models_that_see() {
+    let folder = json!([concat!(env!("CARGO_MANIFEST_DIR"), "/mini")]).to_string();
+    let vars = [("MILLRACE_MODELS_DIRECTORIES", folder.as_str())];
+    let args = ["serve", "millrace-mini", "--bind", "127.0.0.1:0"];
+    let serving = Serving::start_with(&args, &vars, Stdio::null());
+    let expect = |others: &str| {
+        let reply = serving.post("/v1/chat/completions", &chat(&square(RED)).to_string());
+        let error = body(&reply, 400);
+        let message = error["error"]["message"].as_str().unwrap();
+        let why = format!("messages[0].content[0]: model millrace-mini reads text only; {others}");
+        assert!(message.contains(&why), "{why}: {message}");
+    };
+    expect("no model that is loaded sees images (docs/images.md)");
+    let hello = json!({"model": MODEL, "prompt": "Hello", "max_tokens": 1}).to_string();
+    body(&serving.post("/v1/completions", &hello), 200);
+    expect("models with vision here: millrace-mini-vision");
+}
+
+/// Promise (Images): a body with images may be longer than one without, up to its own bound; what is longer is a 413.
+#[test]
+fn body_above_its_bound_is_too_large() {
+    let request = chat(&square(RED)).to_string();
+    let model = model();
+    let statuses = [request.len(), request.len() - 1].map(|bytes_max| {
+        let bytes_max = bytes_max.to_string();
+        let vars = [
+            ("MILLRACE_SERVER_BODY_BYTES_MAX", "4096"),
+            ("MILLRACE_SERVER_MEDIA_BODY_BYTES_MAX", bytes_max.as_str()),
+        ];
+        let args = ["serve", &model, "--bind", "127.0.0.1:0"];
+        let serving = Serving::start_with(&args, &vars, Stdio::null());
+        let long = json!({"prompt": "a".repeat(5000), "max_tokens": 1}).to_string();
+        let error = body(&serving.post("/v1/completions", &long), 413);
+        assert_eq!(error["error"]["code"], "body_too_large", "{error}");
+        let reply = serving.post("/v1/chat/completions", &request);
+        let told = format!("the body may have at most {bytes_max} bytes");
+        assert_eq!(reply.contains(&told), reply.starts_with("HTTP/1.1 413"));
+        reply["HTTP/1.1 ".len()..][..3].to_owned()
+    });
+    assert_eq!(statuses, ["200", "413"]);
+}
+
 #[test]
 fn surfaces_name_what_a_model_sees() {
     let serving = serve(&[]);
@@ -328,6 +334,13 @@ fn surfaces_name_what_a_model_sees() {
     assert!(!listed.contains("mmproj"), "a tower is no model: {listed}");
 }
 
+/// Answers of `millrace chat` about an image.
+fn conversation(model: &str, image: &str) -> String {
+    let args = ["chat", "--model", model, "--temperature", "0", "-n", "12"];
+    let typed = format!("/image {image}\n{QUESTION}\n/bye\n");
+    stdout(&piped(&args, &[], &typed))
+}
+
 #[test]
 fn terminal_shows_images_to_the_model() {
     let folder = Folder::new("terminal-images");
@@ -354,6 +367,7 @@ fn terminal_shows_images_to_the_model() {
     };
     let said = stdout(&run(&red, &[]));
     assert!(said.contains("red"), "{said}");
+    assert_eq!(conversation(&model, &red), "The square is red.\n");
     for (image, more, why) in [
         ("no-such.png", &[][..], "--image no-such.png"),
         (&*broken, &[], "cannot be decoded as BMP"),

@@ -17,6 +17,8 @@ mod end_to_end;
 #[cfg(feature = "mini")]
 mod images;
 mod images_in_engine;
+#[cfg(feature = "mini")]
+mod images_in_protocols;
 mod journal;
 mod keys;
 #[cfg(feature = "mini")]

@@ -34,9 +34,14 @@ pub(crate) fn noise(seed: u32) -> Vec<u8> {
 
 /// Writes a small model with a deep tower. Returns its path.
 pub(crate) fn slow_model(folder: &Folder) -> String {
+    slow_model_of(folder, 12)
+}
+
+/// As [`slow_model`], with so many layers.
+pub(crate) fn slow_model_of(folder: &Folder, layers: u32) -> String {
     let spec = VisionSpec {
         dim: 256,
-        layers: 12,
+        layers,
         heads: 4,
         ffn: 1024,
         image: 256,

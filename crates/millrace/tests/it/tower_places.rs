@@ -4,10 +4,12 @@
 //! without being named; `show` says where it is.
 
 use crate::support::{Folder, millrace, millrace_with, stdout};
+use kernels::Format;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use synth::{Mix, VisionSpec};
 use weights::gguf::{Gguf, GgufWriter, TensorPlan};
 
 const QUESTION: &str = "Which color is the square?";
@@ -226,6 +228,43 @@ fn tower_in_a_folder_of_safetensors_is_shown() {
         shown.contains("rows of an image: 16 (256 x 256)"),
         "{shown}"
     );
+}
+
+/// Promise (Images): of several towers next to a model, one that fits it is used: F16, else BF16, else `Q8_0`, else F32.
+#[test]
+fn best_format_of_the_towers_that_fit_is_used() {
+    let folder = Folder::new("tower-formats");
+    let spec = VisionSpec::preset("tiny-idefics3").unwrap();
+    let write = |name: &str, format: Format, width: u32| {
+        let tower = VisionSpec {
+            mix: Mix::Uniform(format),
+            projection_dim: width,
+            ..spec.clone()
+        };
+        put(&folder.0.join(name), &tower.to_bytes().unwrap());
+    };
+    let path = folder.0.join("text.gguf");
+    put(&path, &spec.text().unwrap().to_bytes().unwrap());
+    write("mmproj-another.gguf", Format::F16, 2 * spec.projection_dim);
+    // The best one is neither the first by name nor by size.
+    let towers = [
+        ("mmproj-c.gguf", Format::F16),
+        ("mmproj-d.gguf", Format::BF16),
+        ("mmproj-a.gguf", Format::Q8_0),
+        ("mmproj-b.gguf", Format::F32),
+    ];
+    for (name, format) in towers {
+        write(name, format, spec.projection_dim);
+    }
+    let model = path.display().to_string();
+    for (name, _) in towers {
+        let shown = stdout(&millrace(&["show", &model]));
+        let line = format!("sees images: {name}, projector idefics3");
+        assert!(shown.contains(&line), "{name}: {shown}");
+        fs::remove_file(folder.0.join(name)).unwrap();
+    }
+    let shown = stdout(&millrace(&["show", &model]));
+    assert!(!shown.contains("sees images"), "{shown}");
 }
 
 #[test]

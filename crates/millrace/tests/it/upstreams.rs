@@ -8,9 +8,12 @@
 use crate::cluster::conversation::{SETTINGS, without_cached};
 use crate::cluster::processes::{address, json};
 use crate::kill::event_reader::{Reading, read_watched};
+use crate::kill::images::RED_SQUARE;
 use crate::kill::requests::{Request, all_requests, in_every_protocol};
 use crate::kill::transcript::Transcript;
-use crate::support::{Folder, Serving};
+use crate::support::{Folder, Serving, command};
+use crate::vision_proxy::chat;
+use crate::vision_proxy::seer::Seer;
 use serde_json::{Value, json};
 use std::process::Stdio;
 use testing::wait::{PATIENCE, wait_until};
@@ -88,6 +91,10 @@ struct Front {
 }
 
 fn start_front(urls: &[String], flags: &[&str]) -> Front {
+    start_front_with(urls, flags, &[])
+}
+
+fn start_front_with(urls: &[String], flags: &[&str], vars: &[(&str, &str)]) -> Front {
     let key = Folder::new("upstream-key");
     let file = key.0.join("key");
     std::fs::write(&file, KEY).unwrap();
@@ -100,7 +107,7 @@ fn start_front(urls: &[String], flags: &[&str]) -> Front {
         ("MILLRACE_UPSTREAM_SILENCE_TIMEOUT_MS", "1000"),
         ("MILLRACE_UPSTREAM_RESPONSE_TIMEOUT_MS", "2000"),
     ];
-    let vars = [&SETTINGS[..], &own].concat();
+    let vars = [&SETTINGS[..], &own, vars].concat();
     let serving = Serving::early(&args, &vars, Stdio::inherit());
     Front { serving, _key: key }
 }
@@ -323,6 +330,52 @@ fn requests_through_a_front_are_cancelled_and_refused() {
             json(&server.get("/health"))["engine"]["running"] == 0
         });
     }
+}
+
+/// Promise (Images): a model whose tokens come from an upstream answers about images that another server describes.
+#[test]
+fn model_of_an_upstream_answers_about_described_images() {
+    let upstreams = start_upstreams(1);
+    let urls = urls(&upstreams);
+    let mut refusing = start_front(&urls, &[]);
+    let seer = Seer::saying("a red square on white");
+    let mut front = start_front_with(&urls, &[], &seer.variables());
+    wait_for_front(&mut front, 1);
+    let request = chat(&[RED_SQUARE], &json!({"return_token_ids": true}));
+    let reply = front
+        .serving
+        .post("/v1/chat/completions", &request.to_string());
+    let answer = json(&reply);
+    let usage = &answer["usage"];
+    let expected =
+        json!({"model": "seer", "prompt_tokens": 90, "completion_tokens": 8, "cached": 0});
+    assert_eq!(usage["vision_proxy"], expected, "{reply}");
+    // The upstream has the description in its prompt, and has computed the answer.
+    let tokens = json!({"tokens": answer["prompt_token_ids"]}).to_string();
+    let prompt = json(&front.serving.post("/detokenize", &tokens));
+    let prompt = prompt["content"].as_str().unwrap();
+    let described = "[Image 1, described by seer: a red square on white]\n";
+    assert!(prompt.contains(described), "{prompt}");
+    let computed = sample(&front.serving, "millrace_upstream_tokens_total");
+    assert_eq!(json!(computed), json!(usage["completion_tokens"].as_f64()));
+    // A process in front of upstreams loads no model that could describe.
+    let mut local = command(&["serve", "--bind", "127.0.0.1:0", "--upstream", &urls[0]]);
+    local.env("MILLRACE_VISION_PROXY_MODEL", "millrace-mini-vision");
+    let output = local.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("set vision.proxy.address"),
+        "{said}"
+    );
+    // Without another server the model refuses images.
+    wait_for_front(&mut refusing, 1);
+    let reply = refusing
+        .serving
+        .post("/v1/chat/completions", &request.to_string());
+    assert!(
+        reply.starts_with("HTTP/1.1 400") && reply.contains("upstream servers are sent no images"),
+        "{reply}"
+    );
 }
 
 #[test]

@@ -83,7 +83,12 @@ fn files_of_a_prompt_have_the_keys_of_decoded_images() {
         .map(|number| prepare(vision, part(number).0, part(number).1, &|| Duration::ZERO).ok())
         .collect();
     let examined: Vec<_> = (0..3)
-        .map(|number| examine(vision, part(number).0, part(number).1, &|| Duration::ZERO).ok())
+        .map(|number| {
+            examine(|_| false, (vision, part(number).0, part(number).1), &|| {
+                Duration::ZERO
+            })
+            .ok()
+        })
         .collect();
     let held: Arc<dyn Send + Sync> = Arc::new(());
     assert!(prompt.attach_files(&examined[..2], &held).is_err());
@@ -112,7 +117,7 @@ fn files_of_a_prompt_have_the_keys_of_decoded_images() {
     assert_eq!(error.code, "image_changed");
     let mut cut = images[0].clone();
     cut.bytes = cut.bytes[..cut.bytes.len() / 2].into();
-    let broken = examine(vision, &cut, part(0).1, &|| Duration::ZERO);
+    let broken = examine(|_| false, (vision, &cut, part(0).1), &|| Duration::ZERO);
     let why = broken.expect_err("a broken image").message;
     assert!(why.contains("cannot be decoded"), "{why}");
 }
@@ -140,4 +145,8 @@ fn image_that_is_known_is_not_decoded() {
         &now,
     );
     assert!(named.is_ok(), "the key is that of the file and the plan");
+    let examined = examine(|key| key == known.key(), whole, &now).expect("an image");
+    assert_eq!(examined.key(), known.key());
+    assert!(examine(|_| true, cut, &now).is_ok(), "not decoded");
+    assert!(examine(|key| key == known.key(), cut, &now).is_err());
 }

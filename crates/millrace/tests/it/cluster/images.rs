@@ -150,6 +150,8 @@ fn images_go_to_engines_with_the_same_tower() {
         let answer = content(&json(&ask(&gateway, &chat(&square(color)))));
         assert!(answer.contains(word), "{word}: {answer}");
     }
+    // The red square is not decoded again for a look at it.
+    assert_eq!(metric(&gateway, "millrace_images_known_total"), 1.0);
     assert_eq!(metric(cluster.engine(0), "millrace_encodings_total"), 0.0);
     assert_eq!(metric(cluster.engine(1), "millrace_encodings_total"), 2.0);
     let mut cut = square(RED);

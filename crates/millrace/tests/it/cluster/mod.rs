@@ -27,6 +27,7 @@ mod resumed;
 mod said;
 mod several_models;
 mod unread;
+mod vision_proxy;
 
 use crate::support::{Folder, Serving, millrace, stdout};
 use conversation::{Conversation, SETTINGS};

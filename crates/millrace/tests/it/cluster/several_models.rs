@@ -25,7 +25,7 @@ fn complete(gateway: &Serving, model: &str, more: &str) -> (String, Value) {
 }
 
 /// Name and engines of all models of a list.
-fn listed(gateway: &Serving) -> Vec<(String, Option<u64>)> {
+pub(super) fn listed(gateway: &Serving) -> Vec<(String, Option<u64>)> {
     let list = json(&gateway.get("/v1/models"));
     let models = list["data"].as_array().cloned().unwrap_or_default();
     let of = |model: &Value| {

@@ -8,7 +8,7 @@ mod caches;
 mod installed;
 mod invalid_input;
 mod library;
-mod prompts;
+pub(crate) mod prompts;
 mod serving;
 mod streams;
 

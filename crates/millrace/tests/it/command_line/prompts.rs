@@ -26,7 +26,7 @@ fn one_model(name: &str) -> (Folder, String) {
 }
 
 /// With something on standard input.
-fn piped(args: &[&str], vars: &[(&str, &str)], input: &str) -> Output {
+pub(crate) fn piped(args: &[&str], vars: &[(&str, &str)], input: &str) -> Output {
     let mut child = crate::support::command(args)
         .envs(vars.iter().copied())
         .stdin(Stdio::piped())

@@ -1,15 +1,20 @@
 //! Streams about images that outlive the process: the files are in the journal's directory, and the next process encodes them
 //! again.
 
-use super::crashing::Crashing;
+use super::crashing::{Client, Crashing};
 use super::requests::Request;
 use super::transcript::Transcript;
 use super::{Onward, SETTINGS, Scene};
+use crate::encoders::body;
+use crate::slow_images::{about, metric, noise, slow_model_of};
+use crate::support::Folder;
+use crate::vision_proxy::{CHAT_TEMPLATE, Question};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
+use testing::wait::wait_until;
 
 /// A model that sees, whose tower is found next to it.
 pub(crate) const MODEL: &str = concat!(
@@ -17,6 +22,9 @@ pub(crate) const MODEL: &str = concat!(
     "/mini/millrace-mini-vision.gguf"
 );
 const PICTURE: &[u8] = include_bytes!("../../../../media/tests/golden/images/jpeg-420.jpg");
+pub(crate) const RED_SQUARE: &[u8] = include_bytes!("../../pictures/red-square.png");
+/// Runs of rows of a picture of [`noise`].
+pub(crate) const PARTS: f64 = 5.0;
 const QUESTION: &str = "What is in the picture?";
 
 fn start(name: &str) -> Crashing {
@@ -60,18 +68,22 @@ pub(crate) fn requests() -> Vec<Request> {
         ),
     ];
     let request = |(case, path, mut body): (&'static str, &'static str, Value)| {
-        body["stream"] = json!(true);
         body["ignore_eos"] = json!(true);
         body["seed"] = json!(5);
-        Request {
-            case,
-            path,
-            body,
-            update: None,
-            is_paused: false,
-        }
+        streamed((case, path, body))
     };
     rows.into_iter().map(request).collect()
+}
+
+fn streamed((case, path, mut body): (&'static str, &'static str, Value)) -> Request {
+    body["stream"] = json!(true);
+    Request {
+        case,
+        path,
+        body,
+        update: None,
+        is_paused: false,
+    }
 }
 
 pub(crate) fn blobs(server: &Crashing) -> Vec<PathBuf> {
@@ -106,6 +118,90 @@ fn answers_about_images_survive_a_kill_each_seven_tokens() {
             client.visits
         );
     }
+}
+
+/// Promise (Images): a question about a picture is answered right where the process is killed before each second token: the
+/// color is told by a process that has the picture from the journal.
+#[test]
+fn question_about_a_picture_is_answered_right_after_kills() {
+    let settings = SETTINGS.map(|(name, value)| match name {
+        "MILLRACE_BACKPRESSURE_MAX_UNACKED_TOKENS" => (name, "2"),
+        _ => (name, value),
+    });
+    let own = [("MILLRACE_MODEL_PATH", MODEL)];
+    let settings: Vec<_> = settings.into_iter().chain(own).collect();
+    let question = Question {
+        model: "millrace-mini-vision",
+        image: RED_SQUARE,
+        text: "Which colour is the square?",
+        tokens: 16,
+        around: CHAT_TEMPLATE,
+    };
+    let requests = question.requests().into_iter();
+    let requests: Vec<_> = requests.map(streamed).collect();
+    let mut killed = Scene::open(Crashing::start("kill-question", &settings), requests);
+    let rounds = killed.run(Onward::Killed);
+    assert!(rounds >= 2, "{rounds} kills");
+    for client in &killed.clients {
+        let received = &client.transcript;
+        assert!(
+            received.says("The square is red."),
+            "{}: {received:?}",
+            client.case
+        );
+        assert!(
+            client.visits >= 2,
+            "{}: {} visits",
+            client.case,
+            client.visits
+        );
+    }
+}
+
+/// A job about a picture that takes a while, which the server has in its journal.
+fn open_slow_job(server: &Crashing) -> String {
+    let mut request = about(&[noise(1)]);
+    request["stream"] = json!(true);
+    let reply = server.serving().post("/v1/jobs", &request.to_string());
+    let stream = body(&reply, 202)["job_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    let described = super::description(server.serving(), &stream);
+    assert_eq!(described["durable"], true, "{described}");
+    stream
+}
+
+/// Promise (Journal): `kill -9` while an image is being encoded changes no token: the next process encodes all of it.
+#[test]
+fn answer_survives_a_kill_while_its_image_is_encoded() {
+    let folder = Folder::new("kill-encoding-model");
+    let model = slow_model_of(&folder, 5);
+    let start = |name: &str| Crashing::start(name, &[("MILLRACE_MODEL_PATH", &model)]);
+    let encoded = |server: &Crashing| metric(server.serving(), "millrace_encodings_total");
+    let read = |server: &Crashing, stream: &str| {
+        let mut client = Client::new("slow", stream, "native.job");
+        client.read_to_end(&server.address());
+        client.transcript
+    };
+    let mut server = start("kill-encoding");
+    let stream = open_slow_job(&server);
+    wait_until("the stream is in the journal", || {
+        metric(server.serving(), "millrace_journal_streams") == 1.0
+    });
+    wait_until("a part of the picture is encoded", || {
+        encoded(&server) >= 1.0
+    });
+    let before = encoded(&server);
+    assert!(before < PARTS, "the whole picture was encoded: {before}");
+    server.kill();
+    server.restart();
+    let found = read(&server, &stream);
+    assert_eq!(encoded(&server), PARTS);
+    let whole = start("kill-encoding-whole");
+    let stream = open_slow_job(&whole);
+    assert_eq!(found, read(&whole, &stream));
+    assert!(!found.is_empty());
 }
 
 /// Promise (Journal): a stream whose image is missing or damaged ends as lost, after the tokens that were recorded.

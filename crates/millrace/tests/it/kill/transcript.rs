@@ -74,6 +74,11 @@ impl Transcript {
         self
     }
 
+    /// Whether the whole of a text is this.
+    pub(crate) fn says(&self, text: &str) -> bool {
+        self.texts.values().any(|found| found == text)
+    }
+
     /// Whether no text was received.
     pub(crate) fn is_empty(&self) -> bool {
         self.texts.values().all(String::is_empty)

@@ -3,7 +3,7 @@
 
 mod local;
 pub(crate) mod seer;
-mod socket;
+pub(crate) mod socket;
 mod terminal;
 
 use crate::encoders::body;
@@ -40,7 +40,7 @@ fn data_url(image: &[u8]) -> String {
     format!("data:image/png;base64,{}", STANDARD.encode(image))
 }
 
-fn chat(images: &[&[u8]], fields: &Value) -> Value {
+pub(crate) fn chat(images: &[&[u8]], fields: &Value) -> Value {
     let part = |image: &&[u8]| json!({"type": "image_url", "image_url": {"url": data_url(image)}});
     let text = json!({"type": "text", "text": QUESTION});
     let parts: Vec<Value> = images.iter().map(part).chain([text]).collect();
@@ -50,55 +50,107 @@ fn chat(images: &[&[u8]], fields: &Value) -> Value {
     request
 }
 
-/// A request about an image in each API: its name, path and body, and what stands before the counts in its responses.
-fn requests(image: &[u8]) -> Vec<(&'static str, &'static str, Value)> {
-    let (data, url) = (STANDARD.encode(image), data_url(image));
-    let source = json!({"type": "base64", "media_type": "image/png", "data": data});
-    let parts = json!([{"type": "image", "source": source}, {"type": "text", "text": QUESTION}]);
-    let input = json!([{"type": "input_image", "image_url": url}, {"type": "input_text", "text": QUESTION}]);
-    let ui = json!([{"type": "file", "mediaType": "image/png", "url": url}, {"type": "text", "text": QUESTION}]);
-    let user = |content: Value| json!([{"role": "user", "content": content}]);
-    vec![
-        (
-            "chat",
-            "/v1/chat/completions",
-            chat(
-                &[image],
-                &json!({"stream_options": {"include_usage": true}}),
+/// A request of one API: the API's name, path and body.
+type ApiRequest = (&'static str, &'static str, Value);
+
+/// Text of the trained models' chat template around a user's turn.
+pub(crate) const CHAT_TEMPLATE: [&str; 2] =
+    ["<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"];
+
+/// A question about a picture.
+pub(crate) struct Question<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) image: &'a [u8],
+    pub(crate) text: &'a str,
+    /// Tokens of an answer, but for the AI SDK's.
+    pub(crate) tokens: usize,
+    /// Text before and after the question in the APIs that apply no chat template.
+    pub(crate) around: [&'a str; 2],
+}
+
+impl Question<'_> {
+    /// Requests for the likeliest tokens of the answer, in each API.
+    pub(crate) fn requests(&self) -> Vec<ApiRequest> {
+        let greedy = |(name, path, mut request): ApiRequest| {
+            // Ollama's are among the options.
+            if !path.starts_with("/api/") {
+                request["temperature"] = json!(0);
+            }
+            (name, path, request)
+        };
+        self.bodies().into_iter().map(greedy).collect()
+    }
+
+    fn bodies(&self) -> Vec<ApiRequest> {
+        let (data, url, tokens) = (
+            STANDARD.encode(self.image),
+            data_url(self.image),
+            self.tokens,
+        );
+        let (model, text, [before, after]) = (self.model, self.text, self.around);
+        let source = json!({"type": "base64", "media_type": "image/png", "data": data});
+        let openai = json!([{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": text}]);
+        let parts = json!([{"type": "image", "source": source}, {"type": "text", "text": text}]);
+        let input = json!([{"type": "input_image", "image_url": url}, {"type": "input_text", "text": text}]);
+        let ui = json!([{"type": "file", "mediaType": "image/png", "url": url}, {"type": "text", "text": text}]);
+        let user = |content: Value| json!([{"role": "user", "content": content}]);
+        let options = json!({"num_predict": tokens, "temperature": 0});
+        let marked = format!("{before}<__media__>{text}{after}");
+        vec![
+            (
+                "chat",
+                "/v1/chat/completions",
+                json!({"messages": user(openai), "max_tokens": tokens, "stream_options": {"include_usage": true}}),
             ),
-        ),
-        (
-            "responses",
-            "/v1/responses",
-            json!({"input": user(input), "max_output_tokens": 16, "store": false}),
-        ),
-        (
-            "messages",
-            "/v1/messages",
-            json!({"model": "millrace-mini", "max_tokens": 4, "messages": user(parts)}),
-        ),
-        (
-            "ollama",
-            "/api/chat",
-            json!({"model": "millrace-mini", "options": {"num_predict": 4},
-            "messages": [{"role": "user", "content": QUESTION, "images": [data]}]}),
-        ),
-        (
-            "ui",
-            "/v1/ai-sdk/chat",
-            json!({"messages": [{"id": "1", "role": "user", "parts": ui}]}),
-        ),
-        (
-            "llama",
-            "/completion",
-            json!({"prompt": {"prompt_string": "<__media__> What?", "multimodal_data": [data]}, "n_predict": 4}),
-        ),
-        (
-            "job",
-            "/v1/inference",
-            json!({"prompt": QUESTION, "images": [data], "max_tokens": 4}),
-        ),
-    ]
+            (
+                "responses",
+                "/v1/responses",
+                json!({"input": user(input), "max_output_tokens": tokens.max(16), "store": false}),
+            ),
+            (
+                "messages",
+                "/v1/messages",
+                json!({"model": model, "max_tokens": tokens, "messages": user(parts)}),
+            ),
+            (
+                "ollama",
+                "/api/chat",
+                json!({"model": model, "options": options,
+                    "messages": [{"role": "user", "content": text, "images": [data]}]}),
+            ),
+            (
+                "generate",
+                "/api/generate",
+                json!({"model": model, "options": options, "prompt": text, "images": [data]}),
+            ),
+            (
+                "ui",
+                "/v1/ai-sdk/chat",
+                json!({"messages": [{"id": "1", "role": "user", "parts": ui}]}),
+            ),
+            (
+                "llama",
+                "/completion",
+                json!({"prompt": {"prompt_string": marked, "multimodal_data": [data]}, "n_predict": tokens}),
+            ),
+            (
+                "job",
+                "/v1/inference",
+                json!({"prompt": format!("{before}[img-0]{text}{after}"), "images": [data], "max_tokens": tokens}),
+            ),
+        ]
+    }
+}
+
+fn requests(image: &[u8]) -> Vec<ApiRequest> {
+    let question = Question {
+        model: "millrace-mini",
+        image,
+        text: QUESTION,
+        tokens: 4,
+        around: [""; 2],
+    };
+    question.requests()
 }
 
 /// Bytes of the body of a response.
@@ -108,13 +160,13 @@ fn text_of(reply: &str) -> String {
 }
 
 /// A response that is read while it comes.
-struct Live {
+pub(crate) struct Live {
     socket: TcpStream,
-    read: String,
+    pub(crate) read: String,
 }
 
 impl Live {
-    fn open(serving: &Serving, path: &str, fields: &str, request: &Value) -> Self {
+    pub(crate) fn open(serving: &Serving, path: &str, fields: &str, request: &Value) -> Self {
         let address = serving.url();
         let mut socket = TcpStream::connect(address.trim_start_matches("http://")).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -132,7 +184,7 @@ impl Live {
     }
 
     /// Reads until `text` has come.
-    fn until(&mut self, text: &str) {
+    pub(crate) fn until(&mut self, text: &str) {
         let mut buffer = [0; 1 << 12];
         while !self.read.contains(text) {
             let count = self.socket.read(&mut buffer).expect("bytes in time");
@@ -143,17 +195,17 @@ impl Live {
     }
 
     /// Reads to the end.
-    fn rest(mut self) -> String {
+    pub(crate) fn rest(mut self) -> String {
         self.socket.read_to_string(&mut self.read).expect("an end");
         self.read
     }
 
-    fn close(self) {
+    pub(crate) fn close(self) {
         self.socket.shutdown(Shutdown::Both).unwrap();
     }
 }
 
-fn streamed(mut request: Value) -> Value {
+pub(crate) fn streamed(mut request: Value) -> Value {
     request["stream"] = json!(true);
     request
 }

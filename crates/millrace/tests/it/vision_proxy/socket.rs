@@ -18,10 +18,11 @@ const LENGTH_64: u8 = 127;
 const HEAD_BYTES_MAX: usize = 4096;
 
 /// A client of `/v1/realtime/streams`.
-struct Socket(TcpStream);
+pub(crate) struct Socket(TcpStream);
 
 impl Socket {
-    fn open(serving: &Serving) -> Self {
+    /// Connects, and reads the greeting.
+    pub(crate) fn open(serving: &Serving) -> Self {
         let address = serving.url();
         let mut socket = TcpStream::connect(address.trim_start_matches("http://")).unwrap();
         socket.set_read_timeout(Some(2 * PATIENCE)).unwrap();
@@ -36,7 +37,9 @@ impl Socket {
             assert!(answer.len() < HEAD_BYTES_MAX);
         }
         assert!(answer.starts_with(b"HTTP/1.1 101"), "{answer:?}");
-        Self(socket)
+        let mut socket = Self(socket);
+        assert_eq!(socket.next()["type"], "welcome");
+        socket
     }
 
     /// Sends a message in one frame, with a mask of zeros.
@@ -76,7 +79,7 @@ impl Socket {
     }
 
     /// The messages of a request to the end of its stream.
-    fn ask(&mut self, body: &Value) -> Vec<Value> {
+    pub(crate) fn ask(&mut self, body: &Value) -> Vec<Value> {
         self.say(&json!({"type": "open", "dialect": "openai.chat", "body": body}));
         let mut messages = Vec::new();
         while messages
@@ -103,6 +106,12 @@ fn images_of(messages: &[Value]) -> Vec<(u64, &str, Option<bool>)> {
         .collect()
 }
 
+/// The text of a stream.
+pub(crate) fn text_of(messages: &[Value]) -> String {
+    let tokens = messages.iter().filter(|message| message["type"] == "token");
+    tokens.map(|token| token["t"].as_str().unwrap()).collect()
+}
+
 fn at(messages: &[Value], kind: &str) -> usize {
     let found = messages.iter().position(|message| message["type"] == kind);
     found.unwrap_or_else(|| panic!("no {kind} in {messages:?}"))
@@ -122,7 +131,6 @@ fn image_of_a_socket_is_described_before_the_answer() {
         ],
     );
     let mut socket = Socket::open(&serving);
-    assert_eq!(socket.next()["type"], "welcome");
     let request = chat(&[OTHER], &json!({}));
     let first = socket.ask(&request);
     let images = images_of(&first);
@@ -145,12 +153,7 @@ fn image_of_a_socket_is_described_before_the_answer() {
     assert_eq!(images_of(&again), [(0, "described", Some(true))]);
     let usage = &again[again.len() - 1]["usage"]["vision_proxy"];
     assert_eq!(usage["cached"], 1);
-    let text = |messages: &[Value]| {
-        let tokens = messages.iter().filter(|message| message["type"] == "token");
-        let texts = tokens.map(|token| token["t"].as_str().unwrap());
-        texts.collect::<String>()
-    };
-    assert_eq!(text(&again), text(&first));
+    assert_eq!(text_of(&again), text_of(&first));
     // Over the socket a failure is the end of the stream, and names the model.
     let broken = chat(&[&OTHER[..OTHER.len() / 2]], &json!({}));
     let failed = socket.ask(&broken);
