@@ -154,7 +154,7 @@ fn answers_are_those_of_the_model_step_by_step() {
         ("tiny-gpt-oss", "MXFP4_MOE", PAGES),
         ("tiny-qwen35", "BF16", PAGES),
     ] {
-        for seed in [3, 4, 5] {
+        for seed in [3, 4] {
             let run = |runs_ahead| {
                 let mut bench = Bench::new(exact(preset, mix, pages, &device), runs_ahead);
                 let got = workload(&mut bench, seed);

@@ -157,30 +157,31 @@ fn cuts_and_neighbors_change_no_bit_below_sixteen_rows() {
         let whole = logits(&mut model, &prompt, 0, &[15, 15, 14]);
         let singles = logits(&mut model, &prompt, 4, &[1; 44]);
         assert!(whole == singles, "{preset}: a cut changes bits");
-        check_neighbors(&mut model, (&prompt, &whole), 3, preset);
+        check_neighbors(&mut model, (&prompt, &whole), [1, 3], preset);
     }
 }
 
-/// Compares rows of a prompt, one by one and next to so many rows of another sequence and two of a third, with those of before.
+/// Compares so many rows of a prompt at a time, next to so many rows of another sequence and two of a third, with those of before.
 fn check_neighbors(
     model: &mut gpu::Model,
     (prompt, whole): (&[u32], &[Vec<f32>]),
-    others: usize,
+    [rows, others]: [usize; 2],
     label: &str,
 ) {
-    let vocab = model.dims().vocab;
-    let others = ids(4, others, vocab);
+    let others = ids(4, others, model.dims().vocab);
     let (table, mut batch) = (pages(8, prompt.len()), Batch::default());
-    for (position, wanted) in whole.iter().enumerate() {
+    let parts = prompt.chunks(rows).zip(whole.chunks(rows));
+    for (turn, (part, wanted)) in parts.enumerate() {
         batch.clear();
         batch.push(&others, 0, &pages(20, others.len()), Want::None);
         batch.set_states(Some(SpanStates::new(None, 2)));
-        batch.push(&prompt[position..=position], position, &table, Want::Last);
-        batch.set_states(Some(SpanStates::alternating(0, position, position)));
+        batch.push(part, turn * rows, &table, Want::All);
+        batch.set_states(Some(SpanStates::alternating(0, turn, turn * rows)));
         batch.push(&others[..2], 0, &pages(24, 2), Want::All);
         batch.set_states(Some(SpanStates::new(None, 3)));
-        let rows = model.forward(&batch).expect("a batch");
-        assert!(rows[..vocab] == wanted[..], "{label} {position}");
+        let found = model.forward(&batch).expect("a batch");
+        let wanted = wanted.concat();
+        assert!(found[..wanted.len()] == wanted, "{label}, part {turn}");
     }
 }
 
@@ -205,7 +206,7 @@ fn exact_models_have_the_same_bits_in_batches_of_all_sizes() {
         let whole = logits(&mut model, &prompt, 0, &[44]);
         let singles = logits(&mut model, &prompt, 4, &[1; 44]);
         assert!(whole == singles, "{preset}: 44 rows differ from one");
-        check_neighbors(&mut model, (&prompt, &whole), 24, preset);
+        check_neighbors(&mut model, (&prompt, &whole), [11, 24], preset);
     }
 }
 
