@@ -189,6 +189,7 @@ fn read_by(program: &Program, operation: &Operation, tokens: Tokens, card: Card)
 }
 
 /// Floats of activations and vectors that an operation reads.
+#[expect(clippy::too_many_lines, reason = "a table of operations")]
 fn other_floats(program: &Program, operation: &Operation, tokens: Tokens) -> u64 {
     let (of_row, of_all) = match *operation {
         Operation::Norm { cols, norm, .. } => (cols, norm_floats(Some(norm), cols)),
