@@ -4,9 +4,9 @@
 //! in a device's caches, are counted once for each operation.
 //!
 //! Promise (Arithmetic): a step of one to eight sequences on a device reads at most 1.05 times its weights as they are stored
-//! there, its pages and its states, in every variant of the kernels: Llama 1B and 8B, gpt-oss 20B, Qwen 3 30B, Qwen 3.5 9B, and
-//! Qwen 3.5 35B up to 1000 positions; models of less than a billion weights up to five sequences. Products of 9 to 15 rows read
-//! weights twice, those of tiles once. Below 16 rows, an expert is read for each row that chose it.
+//! there, its pages and its states, in every variant of the kernels and up to 8000 positions: Llama 1B and 8B, gpt-oss 20B, Qwen 3
+//! 30B, Qwen 3.5 9B, and Qwen 3.5 35B up to 1000 positions; models of less than a billion weights up to five sequences. Products of
+//! 9 to 15 rows read weights twice, those of tiles once. Below 16 rows, an expert is read for each row that chose it.
 
 use super::blocks::Blocks;
 use super::launch::Grid;
