@@ -381,7 +381,7 @@ fn upload(
 }
 
 impl Options {
-    fn dims(&self, config: &Config, vocab: usize) -> Dims {
+    pub(crate) fn dims(&self, config: &Config, vocab: usize) -> Dims {
         Dims {
             vocab,
             context_max: config.context_max,

@@ -65,6 +65,10 @@ fn main(@builtin(workgroup_id) own_block: vec3<u32>, @builtin(local_invocation_i
   let lane = lid % LANES;
   let group = lid / LANES;
   let first_output = (block.x + block.z * BLOCKS_X) * (4u * R);
+  // The last z has as many workgroups as the others.
+  if (first_output >= p.outputs) {
+    return;
+  }
   let first_row = block.y * C;
   var units: array<Unit, R>;
   var sums: array<f32, R * C>;

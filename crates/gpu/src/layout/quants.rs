@@ -297,6 +297,29 @@ mod tests {
         }
     }
 
+    /// As `docs/devices.md` has it.
+    #[test]
+    fn rows_take_the_bytes_of_the_file_but_for_scales_and_grids() {
+        for format in Format::ALL {
+            let layout = RowLayout::of(format, 4096);
+            let thousandths = 4000 * layout.row_words() / layout.file_bytes();
+            let wanted = match format {
+                Format::Q6_K => 1009,
+                Format::Q5_K => 1022,
+                Format::Q4_K => 1027,
+                Format::IQ4_XS => 1029,
+                Format::Q3_K => 1054,
+                Format::IQ3_S => 1345,
+                Format::IQ2_S => 1414,
+                Format::IQ3_XXS => 1510,
+                Format::IQ2_XS => 1567,
+                Format::IQ2_XXS => 1757,
+                _ => 1000,
+            };
+            assert_eq!(thousandths, wanted, "{format:?}");
+        }
+    }
+
     #[test]
     fn planes_hold_the_values_of_the_file() {
         for format in Format::ALL {

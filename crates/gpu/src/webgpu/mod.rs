@@ -18,6 +18,8 @@ pub(crate) mod loaded;
 pub(crate) mod matrix_units;
 pub(crate) mod memory;
 pub(crate) mod pipelines;
+#[cfg(test)]
+mod reads_tests;
 pub(crate) mod selection;
 pub(crate) mod sources;
 mod timestamps;

@@ -44,7 +44,8 @@ pub(crate) const TILE_ROWS_MIN: u32 = 16;
 /// Rows of the smaller tile.
 pub(crate) const TILE_ROWS: u32 = 32;
 
-/// Most rows, and outputs and rows of a workgroup, of products of few rows.
+/// Most rows, and outputs and rows of a workgroup, of products of few rows. Each workgroup reads the weights of its outputs, so 9 rows
+/// and more read all weights twice: those of a workgroup with 15 rows would keep 15 sums of each thread in registers.
 const FEW: [(u32, u32, u32); 4] = [(1, 4, 1), (2, 2, 2), (4, 2, 4), (TILE_ROWS_MIN - 1, 1, 8)];
 
 /// Kernels for a processor that serves as a device, which gains nothing from sums in registers and takes long to compile a kernel.

@@ -2,12 +2,13 @@
 //!
 //! Promise (Arithmetic): on a device that runs ahead, tokens, ends and alternatives are those of the same model step by step,
 //! whose rows the processor draws from: with penalties, bias, filters, constraints, credit, several choices, preemptions and
-//! a device that is lost in flight. A token costs two submits, one wait, one mapping and no new buffer.
+//! a device that is lost in flight. A number that is not finite, in a prompt or after a token that was drawn, ends its request and
+//! changes no token of another. A token costs two submits, one wait, one mapping and no new buffer.
 //! Also held by `gpu/src/selftest/tests.rs :: draws_equal_their_definition`.
 
 use crate::serving::{Answer, Bench, OtherRest, StopAt, sampling};
 use crate::support::{
-    PAGES, device, gguf, ids, load, logits, on_device, options, own_device, pages, spec,
+    PAGES, device, gguf, ids, load, logits, on_device, options, own_device, pages, poisoned, spec,
 };
 use engine::Request;
 use gpu::{Device, Options};
@@ -17,8 +18,9 @@ use model::{
     Ahead, Batch, DRAWN, DrawOutcome, DrawRule, Draws, Forward, ForwardError, SpanStates, Want,
 };
 use std::sync::Arc;
-use stream::End;
+use stream::{End, FailCode};
 use testing::random::Random;
+use weights::gguf::Gguf;
 
 /// The largest difference of log-probabilities that are computed on both sides.
 const LOGPROB_ERROR_MAX: f32 = 1e-4;
@@ -78,6 +80,10 @@ fn assert_equal(ahead: &Got, plain: &Got, what: &str) {
 }
 
 fn exact(preset: &str, mix: &str, pages: usize, device: &Arc<Device>) -> gpu::Model {
+    exact_of(gguf(&spec(preset, mix)), pages, device)
+}
+
+fn exact_of(files: Gguf, pages: usize, device: &Arc<Device>) -> gpu::Model {
     let options = Options {
         exact: true,
         pages,
@@ -88,7 +94,7 @@ fn exact(preset: &str, mix: &str, pages: usize, device: &Arc<Device>) -> gpu::Mo
         states: 24,
         ..options()
     };
-    load(gguf(&spec(preset, mix)), device, &options).unwrap_or_else(|why| panic!("{preset}: {why}"))
+    load(files, device, &options).unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// Requests of all kinds whose readers read now and then.
@@ -148,7 +154,7 @@ fn answers_are_those_of_the_model_step_by_step() {
         ("tiny-gpt-oss", "MXFP4_MOE", PAGES),
         ("tiny-qwen35", "BF16", PAGES),
     ] {
-        for seed in [3] {
+        for seed in [3, 4] {
             let run = |runs_ahead| {
                 let mut bench = Bench::new(exact(preset, mix, pages, &device), runs_ahead);
                 let got = workload(&mut bench, seed);
@@ -201,6 +207,58 @@ fn streams_continue_after_a_device_is_lost_in_flight() {
     assert_eq!((none, one), (0, 1));
     for (want, have) in want.iter().zip(&have) {
         assert_equal(have, want, "after the loss");
+    }
+}
+
+/// Ends and tokens of sound requests, and of unsound ones if there are any, with a model in which token 7 is not a number.
+fn among_unsound(
+    preset: &str,
+    device: &Arc<Device>,
+    (ahead, unsound): (bool, bool),
+) -> [Vec<Got>; 2] {
+    let mut bench = Bench::new(exact_of(poisoned(preset, "F32"), PAGES, device), ahead);
+    let vocab = bench.handle.dims().vocab;
+    let mut answers = [Vec::new(), Vec::new()];
+    for turn in 0..4 {
+        let mut submit = |prompt: &[u32], bias: f32, to: usize| {
+            let mut request = bench.request(prompt, 14);
+            request.sampling.logit_bias = vec![(7, bias)];
+            request.eos = Arc::default();
+            answers[to].push(bench.choice(&mut request));
+            bench.submit(request);
+        };
+        let mut prompt = ids(turn, 6 + turn as usize, vocab);
+        prompt.iter_mut().for_each(|id| *id += u32::from(*id == 7));
+        submit(&prompt, -100.0, 0);
+        if unsound {
+            // The first row of a prompt, its last, and a token that is drawn while the next batch waits for it.
+            prompt[0] = 7;
+            submit(&prompt, -100.0, 1);
+            submit(&[1, 2, 3, 7], -100.0, 1);
+            submit(&[1, 2, 3], 100.0, 1);
+        }
+        (0..3).for_each(|_| _ = bench.step());
+    }
+    bench.run();
+    assert_eq!(bench.handle.stats().device_faults(), 0, "{preset}");
+    answers.map(|mut answers| answers.iter_mut().map(Got::of).collect())
+}
+
+#[test]
+fn row_that_is_not_finite_ends_its_request_alone() {
+    let Some(device) = device() else { return };
+    for preset in ["tiny-llama", "tiny-qwen35"] {
+        let [alone, _] = among_unsound(preset, &device, (false, false));
+        assert!(alone.iter().all(|got| got.ids.len() > 3), "{alone:?}");
+        let [sound, failed] = among_unsound(preset, &device, (true, true));
+        for (alone, sound) in alone.iter().zip(&sound) {
+            assert_equal(sound, alone, preset);
+        }
+        for (number, got) in failed.iter().enumerate() {
+            let wanted: &[u32] = if number % 3 == 2 { &[7] } else { &[] };
+            assert_eq!(got.ids, wanted, "{preset} {number}");
+            assert_eq!(got.end, Some(End::Failed(FailCode::NotFinite)), "{preset}");
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Batches, files and devices that fail.
 //!
-//! Promise (Arithmetic): a step on a device is one submit, one wait, one mapping and no new buffer; a device that is lost fails
-//! each batch until it is opened again, and no batch, file or driver ends the process; each kernel equals its definition, at
+//! Promise (Arithmetic): a step on a device is one submit, one wait, one mapping and no new buffer, and a second submit where the
+//! device draws its tokens; a device that is lost fails each batch until it is opened again, and no batch, file or driver ends the
+//! process; a damaged file is refused before a buffer is made or anything is submitted; each kernel equals its definition, at
 //! every load, too.
 //! Also held by `gpu/tests/it/models.rs`, `gpu/src/selftest/tests.rs`.
 //!
@@ -10,11 +11,11 @@
 //! logits or hidden states.
 
 use crate::support::{
-    PAGES, ROWS, device, gguf, ids, load, logits, on_device, options, own_device, pages, spec,
+    PAGES, ROWS, device, gguf, ids, load, logits, on_device, options, own_device, pages, poisoned,
+    spec,
 };
 use gpu::{LoadError, Options, Unsupported};
 use model::{AdapterSet, Batch, DeviceFault, Forward, ForwardError, SpanStates, Want};
-use synth::SynthSpec;
 use testing::folder::Folder;
 use weights::gguf::Gguf;
 
@@ -60,21 +61,6 @@ fn invalid_batches_are_refused_without_effect() {
         Ok(0)
     );
     assert!(logits(&mut model, &prompt, 0, &[20]) == before);
-}
-
-/// A model in which the embedding of id 7 is not a number, so neither are its logits and hidden states.
-fn poisoned(preset: &str, mix: &str) -> Gguf {
-    // Else the embedding would be the last matrix, too, and a part of all logits.
-    let spec = SynthSpec {
-        tied: false,
-        ..spec(preset, mix)
-    };
-    let mut bytes = spec.to_bytes().expect("a model");
-    let found = Gguf::from_bytes(bytes.clone()).expect("a file");
-    let embedding = found.tensor("token_embd.weight").expect("an embedding");
-    let at = embedding.offset as usize + 7 * embedding.cols() * 4;
-    bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
-    Gguf::from_bytes(bytes).expect("a file")
 }
 
 #[test]
@@ -246,9 +232,11 @@ fn damaged_files_are_refused_or_computed_and_never_panic() {
                 .step_by(97)
                 .for_each(|byte| *byte = !*byte),
         }
+        let before = device.counts();
         let loaded = Gguf::from_bytes(bytes).map_err(drop);
         let loaded = loaded.and_then(|files| load(files, &device, &options()).map_err(drop));
         let Ok(mut model) = loaded else {
+            assert_eq!(device.counts(), before, "{seed}: the device did something");
             refused += 1;
             continue;
         };

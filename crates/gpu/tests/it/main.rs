@@ -6,6 +6,7 @@ mod ahead;
 mod allocation;
 mod faults;
 mod fields;
+mod greedy;
 mod kv;
 mod models;
 mod mtp;

@@ -161,6 +161,21 @@ pub(crate) fn on_cpu_with(spec: &SynthSpec, kv: KvKind) -> cpu::Model {
     cpu::Model::load(in_floats(&gguf(spec)), isa, pool, &options, &mut |_| {}).expect("a model")
 }
 
+/// A model in which the embedding of id 7 is not a number, so neither are its logits and hidden states.
+pub(crate) fn poisoned(preset: &str, mix: &str) -> Gguf {
+    // Else the embedding would be the last matrix, too, and a part of all logits.
+    let spec = SynthSpec {
+        tied: false,
+        ..spec(preset, mix)
+    };
+    let mut bytes = spec.to_bytes().expect("a model");
+    let found = Gguf::from_bytes(bytes.clone()).expect("a file");
+    let embedding = found.tensor("token_embd.weight").expect("an embedding");
+    let at = embedding.offset as usize + 7 * embedding.cols() * 4;
+    bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    Gguf::from_bytes(bytes).expect("a file")
+}
+
 /// Pseudorandom ids below `vocab`.
 pub(crate) fn ids(seed: u64, count: usize, vocab: usize) -> Vec<u32> {
     let mut state = seed;
