@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import threading
 import time
@@ -61,7 +62,8 @@ class Server:
         variables = {name: value for name, value in os.environ.items() if is_kept(name)}
         variables |= {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_DATA_HOME": str(folder / "cache"), "NO_PROXY": "127.0.0.1"}
         if sees:
-            variables["MILLRACE_MODELS_DIRECTORIES"] = str(MODELS)
+            # A copy, since the names of models are kept next to them.
+            variables["MILLRACE_MODELS_DIRECTORIES"] = str(shutil.copytree(MODELS, folder / "models"))
         # The same answers in every run: what a suite says must not depend on what shares a step.
         serve = [binary, "serve", "--bind", "127.0.0.1:0", "--deterministic"]
         self.process = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=self.log, text=True, env=variables)

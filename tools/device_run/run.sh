@@ -162,7 +162,10 @@ telling() {
     report) grep -E '^reads|GB/s|checks of kernels|: (buffer|a page|element|kernel) ' ;;
     models) grep -E 'FAILED|other tokens|models failed' ;;
     rivals) grep 'tokens/s' ;;
-    *) grep -E '^== |^(decode|prompt) [0-9]|requests answered|^(first token|between tokens) |by the clock of the device|left out' ;;
+    *)
+      grep -E '^== |^decode: |^(decode|prompt) [0-9]|requests answered|^(first token|between tokens) |by the clock of the device|left out' |
+        awk '!/^decode: / || !said++' # what the names of tests mean, once
+      ;;
   esac < "$work/$1" | head -n "$2"
 }
 
