@@ -234,12 +234,7 @@ impl<M: Forward> ModelRunner<M> {
             SpeedTest::Prompt { tokens, context } => {
                 self.run_prompt(tokens.min(CHUNK_TOKENS), context)
             }
-            SpeedTest::Decode {
-                batch,
-                context,
-                ahead,
-                ..
-            } => self.run_decode(1, batch, context, ahead),
+            SpeedTest::Decode { .. } => self.run_decode(1, test),
         }
     }
 
@@ -247,12 +242,7 @@ impl<M: Forward> ModelRunner<M> {
     pub(super) fn run_test(&mut self, test: SpeedTest) -> Result<(), SpeedError> {
         match test {
             SpeedTest::Prompt { tokens, context } => self.run_prompt(tokens, context),
-            SpeedTest::Decode {
-                tokens,
-                batch,
-                context,
-                ahead,
-            } => self.run_decode(tokens, batch, context, ahead),
+            SpeedTest::Decode { tokens, .. } => self.run_decode(tokens, test),
         }
     }
 
@@ -262,9 +252,7 @@ impl<M: Forward> ModelRunner<M> {
             SpeedTest::Prompt { tokens, context } => {
                 self.fill_chunk(0..tokens.min(CHUNK_TOKENS), context, 0, Want::Last);
             }
-            SpeedTest::Decode { batch, context, .. } => {
-                self.fill_decode(0, batch, context, 1, false);
-            }
+            SpeedTest::Decode { .. } => self.fill_decode((0, 1), test, false),
         }
     }
 
@@ -293,19 +281,12 @@ impl<M: Forward> ModelRunner<M> {
         Ok(())
     }
 
-    fn run_decode(
-        &mut self,
-        steps: usize,
-        batch: usize,
-        context: usize,
-        ahead: bool,
-    ) -> Result<(), SpeedError> {
+    fn run_decode(&mut self, steps: usize, test: SpeedTest) -> Result<(), SpeedError> {
+        let ahead = test.is_ahead();
         self.draws.clear();
-        for row in 0..batch {
-            self.draws.push(row, Some(GREEDY));
-        }
+        (0..test.batch()).for_each(|row| self.draws.push(row, Some(GREEDY)));
         for step in 0..steps {
-            self.fill_decode(step, batch, context, steps, ahead && step > 0);
+            self.fill_decode((step, steps), test, ahead && step > 0);
             if ahead {
                 self.step_ahead(step > 0)?;
             } else {
@@ -329,16 +310,10 @@ impl<M: Forward> ModelRunner<M> {
         queue.draw(&self.draws).map_err(SpeedError::of)
     }
 
-    /// Makes the batch of a step of `batch` sequences, each of which has pages for `steps` steps; `drawn`: of tokens that the batch
-    /// before draws.
-    fn fill_decode(
-        &mut self,
-        step: usize,
-        batch: usize,
-        context: usize,
-        steps: usize,
-        drawn: bool,
-    ) {
+    /// Makes the batch of a step of a test's sequences, each of which has pages for all steps; `drawn`: of tokens that the batch before
+    /// draws.
+    fn fill_decode(&mut self, (step, steps): (usize, usize), test: SpeedTest, drawn: bool) {
+        let (batch, context) = (test.batch(), test.context());
         let each = (context + steps).div_ceil(PAGE_TOKENS);
         self.batch.clear();
         for i in 0..batch {
