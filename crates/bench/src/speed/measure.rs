@@ -284,7 +284,9 @@ impl<M: Forward> ModelRunner<M> {
     fn run_decode(&mut self, steps: usize, test: SpeedTest) -> Result<(), SpeedError> {
         let ahead = test.is_ahead();
         self.draws.clear();
-        (0..test.batch()).for_each(|row| self.draws.push(row, Some(GREEDY)));
+        for row in 0..test.batch() {
+            self.draws.push(row, Some(GREEDY));
+        }
         for step in 0..steps {
             self.fill_decode((step, steps), test, ahead && step > 0);
             if ahead {

@@ -25,7 +25,7 @@ fn floats(path: &str) -> Vec<f32> {
 /// The prompt's ids, in a file with the picture's name before them.
 fn prompt() -> Vec<u32> {
     let text = String::from_utf8(read("tests/pictures/golden/ids.json")).unwrap();
-    let (_, list) = text.split_once("[").unwrap();
+    let (_, list) = text.split_once('[').unwrap();
     let list = list.split(']').next().unwrap();
     list.split(", ").map(|id| id.parse().unwrap()).collect()
 }
