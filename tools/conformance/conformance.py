@@ -58,7 +58,7 @@ def result(suite, known, given):
     """Runs one suite against a server of its own."""
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(given.binary, pathlib.Path(folder))
+        server = Server(given.binary, pathlib.Path(folder), getattr(suite, "sees", False))
         try:
             tests = suite.run(server, given.place)
         finally:

@@ -2,7 +2,9 @@
 
 import json
 import os
+import pathlib
 import re
+import shutil
 import subprocess
 import threading
 import time
@@ -43,6 +45,8 @@ NAMES = [
     "claude-sonnet-4-5-20250929",
 ]
 MODEL = "millrace-mini"
+# Of its models, one sees images.
+MODELS = pathlib.Path(__file__).parents[2] / "crates/millrace/mini"
 DEVICE = "MILLRACE_MODEL_DEVICE"
 # A driver that computes on the processor compiles the kernels of a device with LLVM.
 READY_S = 600
@@ -51,12 +55,15 @@ READY_S = 600
 class Server:
     """Started with nothing of this machine's own: an empty cache, no settings but the device of models, no keys."""
 
-    def __init__(self, binary, folder):
+    def __init__(self, binary, folder, sees=False):
         self.binary = binary
         self.log = open(folder / "server.log", "wb")
         is_kept = lambda name: name == DEVICE or not name.startswith("MILLRACE_")
         variables = {name: value for name, value in os.environ.items() if is_kept(name)}
         variables |= {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_DATA_HOME": str(folder / "cache"), "NO_PROXY": "127.0.0.1"}
+        if sees:
+            # A copy, since the names of models are kept next to them.
+            variables["MILLRACE_MODELS_DIRECTORIES"] = str(shutil.copytree(MODELS, folder / "models"))
         # The same answers in every run: what a suite says must not depend on what shares a step.
         serve = [binary, "serve", "--bind", "127.0.0.1:0", "--deterministic"]
         self.process = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=self.log, text=True, env=variables)

@@ -25,9 +25,11 @@ LLAMA = ["chat_completion", "compat_anthropic", "compat_oai_responses", "embeddi
 class Pytest:
     """A suite for pytest: from a source package of the registry, or (without one) from this folder."""
 
-    def __init__(self, name, package, version, paths, *, fast=False, folder="", options=(), base="", made_up=False):
+    def __init__(self, name, package, version, paths, *, fast=False, folder="", options=(), base="", made_up=False, sees=False):
         self.name, self.package, self.version, self.fast = name, package, version, fast
         self.paths, self.folder, self.options, self.base, self.made_up = paths, folder, options, base, made_up
+        # Whether its server also has the model that sees images.
+        self.sees = sees
 
     def run(self, server, place):
         """Every test's name and what became of it."""
@@ -152,7 +154,7 @@ ALL = [
         [f"unit/test_{path}.py" for path in LLAMA],
         folder="vendor/llama.cpp/tools/server/tests",
     ),
-    Pytest("open-responses", "openresponses-types", "2.4.0", ["test_open_responses.py"], folder=None, fast=True),
+    Pytest("open-responses", "openresponses-types", "2.4.0", ["test_open_responses.py"], folder=None, fast=True, sees=True),
     Pytest("http-lint", "httplint", "2026.10.4", ["test_http_lint.py"], folder=None, fast=True),
     Pytest("http-requests", "RFC 9110, RFC 9112", "", ["test_http_requests.py"], folder=None, fast=True),
     Pytest("websocket-frames", "RFC 6455", "", ["test_websocket_frames.py"], folder=None, fast=True),

@@ -20,6 +20,7 @@ FOOT = """
 - **langchain**: the standard integration tests of `langchain-tests`, through ChatOpenAI (chat completions and responses), ChatAnthropic and ChatOllama.
 - **llama.cpp**: those tests of its server that concern features of both, from llama-cpp-python's source package, pointed at a running server.
 - **open-responses**: checks of this project against the types of the specification (`openresponses-types`, made of its schema of 2026-04-24).
+  The question about an image is for a model of the repository that sees (`crates/millrace/mini`), since the built-in one reads text only.
 - **http-lint**: responses to requests of this project, valid and invalid, under `httplint`, the linter of HTTP messages of REDbot; notes of its levels `bad` and `warning`.
 - **http-requests**: requests of this project as bytes, against RFC 9110 and RFC 9112: request smuggling, sizes of chunks, absurd heads.
 - **websocket-frames**: WebSockets of this project as bytes, against RFC 6455: frames, fragments, UTF-8, close codes, opening handshakes.

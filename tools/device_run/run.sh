@@ -6,7 +6,7 @@
 #   run.sh FOLDER-FOR-RESULTS [small] [rivals]
 #
 # `small`: tiny shapes, to try the script on a processor (lavapipe). `rivals`: the second command, llama.cpp on the same models.
-# Variables: DEVICE, another device than the first of Vulkan; MODELS, a folder in which models stay for the second command;
+# Variables: DEVICE, another device than the first of Vulkan; MODELS, a folder in which models stay for the second command (30 GB);
 # LIMIT_S, seconds of all stages together. The machine needs a driver and a shell: the loader of Vulkan is carried along.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -27,13 +27,16 @@ summary=$out/summary.txt
 
 if [ "$size" = small ]; then
   presets="tiny-llama tiny-qwen3moe" shapes="tiny-llama:Q8_0 tiny-gpt-oss:MXFP4_MOE"
-  steps=4 prompt_tokens="16 64" client_counts="1 4"
+  large_shape=tiny-llama:Q8_0 steps=4 batches=1,4 prompt_tokens="16 64" large_prompt_tokens= rival_prompt=64 client_counts="1 4"
   facts_s=60 report_s=1800 models_s=300 decode_s=300 prompts_s=300 served_s=300 rivals_s=1500 limit_s=${LIMIT_S:-3060}
 else
   presets="tiny-llama tiny-qwen3 tiny-gemma3 tiny-gemma4 tiny-phi3 tiny-qwen3moe tiny-gpt-oss tiny-qwen35 tiny-qwen35moe tiny-mamba2 tiny-lfm2 tiny-deepseek2"
-  shapes="llama-1b:Q8_0 llama-8b:Q8_0 llama-1b:Q4_K_M llama-8b:Q4_K_M llama-1b:F16"
-  steps=64 prompt_tokens="512 2048" client_counts="1 32"
-  facts_s=20 report_s=90 models_s=80 decode_s=180 prompts_s=70 served_s=90 rivals_s=540 limit_s=${LIMIT_S:-570}
+  # Of models with experts four layers: the rest of a step is a multiple of them, but for the head.
+  shapes="llama-1b:Q8_0 llama-8b:Q8_0 gpt-oss-20b-slice:MXFP4_MOE qwen3-30b-a3b-slice:Q4_K_M qwen3.5-35b-a3b-slice:Q4_K_M"
+  shapes="$shapes llama-8b:Q4_K_M llama-1b:F16 llama-8b:Q4_0 llama-1b:Q4_K_M"
+  large_shape=llama-8b:Q8_0 steps=64 batches=1,8,32,128 client_counts="1 32"
+  prompt_tokens="512 2048 8192" large_prompt_tokens="2048 8192" rival_prompt=2048
+  facts_s=20 report_s=80 models_s=70 decode_s=190 prompts_s=90 served_s=100 rivals_s=540 limit_s=${LIMIT_S:-570}
 fi
 first_shape=${shapes%% *}
 
@@ -99,27 +102,32 @@ bench() {
   "$millrace" bench model --device "$device" --kv-mib 16384 "$@"
 }
 
+# Each batch twice: with the logits of each step read back, and "ahead", as the server decodes.
 decode() {
   code=0
   for shape in $shapes; do
     echo "== $shape"
-    file=$(model "$shape") && bench --model "$file" --prompt 0 --gen "$steps" --batch 1,8,32 --rounds 2 || code=1
+    file=$(model "$shape") && bench --model "$file" --prompt 0 --gen "$steps" --batch "$batches" --ahead --rounds 2 || code=1
   done
   return "$code"
+}
+
+prompt() {
+  echo "== $1, prompt of $2"
+  file=$(model "$1") && bench --model "$file" --prompt "$2" --gen 0 --rounds 2 || code=1
 }
 
 prompts() {
   code=0
-  for tokens in $prompt_tokens; do
-    echo "== $first_shape, prompt of $tokens"
-    file=$(model "$first_shape") && bench --model "$file" --prompt "$tokens" --gen 0 --rounds 2 || code=1
-  done
+  for tokens in $prompt_tokens; do prompt "$first_shape" "$tokens"; done
+  for tokens in $large_prompt_tokens; do prompt "$large_shape" "$tokens"; done
   return "$code"
 }
 
-# The server on a model, with clients.
+# The server on the larger model, with clients.
 served() {
-  file=$(model "$first_shape") || return
+  echo "== server of $large_shape"
+  file=$(model "$large_shape") || return
   "$millrace" serve "$file" --bind 127.0.0.1:0 --device "$device" > "$work/server" 2>&1 &
   server=$!
   until grep -q " serves " "$work/server"; do
@@ -139,10 +147,12 @@ served() {
 }
 
 rivals() {
+  code=0
   for shape in $shapes; do
     case $shape in *:F16 | tiny-gpt-oss*) continue ;; esac
-    file=$(model "$shape") && python3 "$here/rivals.py" "$file" "$shape" "$steps" "${prompt_tokens##* }" || return 1
+    file=$(model "$shape") && python3 "$here/rivals.py" "$file" "$shape" "$steps" "$rival_prompt" || code=1
   done
+  return "$code"
 }
 
 # The lines of a stage that the summary has.
@@ -152,7 +162,10 @@ telling() {
     report) grep -E '^reads|GB/s|checks of kernels|: (buffer|a page|element|kernel) ' ;;
     models) grep -E 'FAILED|other tokens|models failed' ;;
     rivals) grep 'tokens/s' ;;
-    *) grep -E '^== |^(decode|prompt) [0-9]|requests answered|^(first token|between tokens) |by the clock of the device|left out' ;;
+    *)
+      grep -E '^== |^decode: |^(decode|prompt) [0-9]|requests answered|^(first token|between tokens) |by the clock of the device|left out' |
+        awk '!/^decode: / || !said++' # what the names of tests mean, once
+      ;;
   esac < "$work/$1" | head -n "$2"
 }
 
@@ -178,7 +191,7 @@ stage() {
     124 | 137) ended="cut off" ;;
     *) ended="failed with $code" ;;
   esac
-  { echo "== $name: $ended after $took s"; telling "$name" 40; [ "$code" -eq 0 ] || tail -n 3 "$work/$name"; } >> "$summary"
+  { echo "== $name: $ended after $took s"; telling "$name" 160; [ "$code" -eq 0 ] || tail -n 3 "$work/$name"; } >> "$summary"
   echo "== $name: $ended after $took s"
   telling "$name" 8
   [ "$code" -eq 0 ] || tail -n 3 "$work/$name"

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo xtask test      everything a change must pass (what CI runs)
-//! cargo xtask tidy      crate edges, circles between files, layers, file and crate budgets, banned names and crates;
+//! cargo xtask tidy      crate edges, circles between files, layers, file and crate budgets, banned names and crates, kernels without a twin;
 //!                       `tidy imports CRATE` lists the imports between the files of a crate
 //! cargo xtask size      production lines of each crate and its budget (part of `tidy`); --small: lists files under 40 lines
 //! cargo xtask spec      writes SPECIFICATION.md from comments of the tests

@@ -4,6 +4,7 @@ mod bans;
 mod budgets;
 mod doc_openings;
 mod edges;
+mod gpu_kernels;
 mod markdown;
 mod modules;
 mod names;
@@ -34,6 +35,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     breaches.extend(doc_openings::breaches(&files));
     breaches.extend(modules::breaches(&files));
     breaches.extend(unsafe_modules::breaches(&files));
+    breaches.extend(gpu_kernels::breaches(&files));
     breaches.extend(bans::breaches()?);
     breaches.extend(size::breaches(&files));
     breaches.extend(spec::breaches(&files));

@@ -137,6 +137,7 @@ impl ModelCost {
                 tokens,
                 batch,
                 context,
+                ..
             } => {
                 let (steps, batch) = (tokens as u64, batch as u64);
                 let products = self.attention_products(context, tokens) * batch;
@@ -259,6 +260,7 @@ pub(super) mod tests {
             tokens: 2,
             batch: 3,
             context: 10,
+            ahead: false,
         });
         let visible = 3 * (11 + 12);
         assert_eq!(decode.bytes, (2 * weights.0 + visible * position) as f64);
@@ -306,6 +308,7 @@ pub(super) mod tests {
             tokens: 1,
             batch: 3,
             context: 0,
+            ahead: true,
         });
         let wanted = hybrid.weight_bytes + 3 * (position + 2 * state);
         assert_eq!(decode.bytes, wanted as f64);

@@ -8,7 +8,7 @@ use crate::limits::Limits;
 use crate::process::{Process, timed};
 use cpu::{LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGES_MAX};
 use kernels::{Isa, KvKind, Pool};
-use model::{Batch, Forward, ForwardError, SpanStates, Want};
+use model::{Ahead, Batch, DRAWN, DrawRule, Draws, Forward, ForwardError, SpanStates, Want};
 use std::ops::Range;
 use weights::LoadError;
 use weights::config::Config;
@@ -93,9 +93,14 @@ fn measure_loaded<M: Forward, E: std::fmt::Display>(
     let seconds = run_rounds(&mut runner, &plan, options.rounds)?;
     let mut rows = Vec::with_capacity(plan.tests.len());
     for (&test, mut seconds) in plan.tests.iter().zip(seconds) {
-        runner.fill_step(test);
-        let kernels = time_step(&mut runner.model, &runner.batch).map_err(SpeedError::of)?;
         let row = speed_row(test, &cost, &limits, &mut seconds);
+        // The kernels of a step that runs ahead are those of the test before.
+        let kernels = if test.is_ahead() {
+            None
+        } else {
+            runner.fill_step(test);
+            time_step(&mut runner.model, &runner.batch).map_err(SpeedError::of)?
+        };
         rows.push(SpeedRow { kernels, ..row });
     }
     Ok(SpeedReport {
@@ -193,6 +198,8 @@ const IDS: usize = 256;
 pub(super) struct ModelRunner<M> {
     model: M,
     batch: Batch,
+    /// One for each sequence of a test that runs ahead.
+    draws: Draws,
     ids: usize,
 }
 
@@ -212,7 +219,13 @@ impl<M: Forward> ModelRunner<M> {
         for page in sample..model.dims().pages {
             model.copy_page((page % sample) as u32, page as u32);
         }
-        Ok(Self { model, batch, ids })
+        let draws = Draws::default();
+        Ok(Self {
+            model,
+            batch,
+            draws,
+            ids,
+        })
     }
 
     /// One step before the measurement, so that code and scratch memory are warm.
@@ -221,7 +234,7 @@ impl<M: Forward> ModelRunner<M> {
             SpeedTest::Prompt { tokens, context } => {
                 self.run_prompt(tokens.min(CHUNK_TOKENS), context)
             }
-            SpeedTest::Decode { batch, context, .. } => self.run_decode(1, batch, context),
+            SpeedTest::Decode { .. } => self.run_decode(1, test),
         }
     }
 
@@ -229,11 +242,7 @@ impl<M: Forward> ModelRunner<M> {
     pub(super) fn run_test(&mut self, test: SpeedTest) -> Result<(), SpeedError> {
         match test {
             SpeedTest::Prompt { tokens, context } => self.run_prompt(tokens, context),
-            SpeedTest::Decode {
-                tokens,
-                batch,
-                context,
-            } => self.run_decode(tokens, batch, context),
+            SpeedTest::Decode { tokens, .. } => self.run_decode(tokens, test),
         }
     }
 
@@ -243,7 +252,7 @@ impl<M: Forward> ModelRunner<M> {
             SpeedTest::Prompt { tokens, context } => {
                 self.fill_chunk(0..tokens.min(CHUNK_TOKENS), context, 0, Want::Last);
             }
-            SpeedTest::Decode { batch, context, .. } => self.fill_decode(0, batch, context, 1),
+            SpeedTest::Decode { .. } => self.fill_decode((0, 1), test, false),
         }
     }
 
@@ -272,26 +281,74 @@ impl<M: Forward> ModelRunner<M> {
         Ok(())
     }
 
-    fn run_decode(&mut self, steps: usize, batch: usize, context: usize) -> Result<(), SpeedError> {
+    fn run_decode(&mut self, steps: usize, test: SpeedTest) -> Result<(), SpeedError> {
+        let ahead = test.is_ahead();
+        self.draws.clear();
+        for row in 0..test.batch() {
+            self.draws.push(row, Some(GREEDY));
+        }
         for step in 0..steps {
-            self.fill_decode(step, batch, context, steps);
-            self.model.forward(&self.batch).map_err(SpeedError::of)?;
+            self.fill_decode((step, steps), test, ahead && step > 0);
+            if ahead {
+                self.step_ahead(step > 0)?;
+            } else {
+                self.model.forward(&self.batch).map_err(SpeedError::of)?;
+            }
+        }
+        if ahead && steps > 0 {
+            let drawn = queue_of(&mut self.model)?.drawn();
+            drawn.map_err(SpeedError::of)?;
         }
         Ok(())
     }
 
-    /// Makes the batch of a step of `batch` sequences, each of which has pages for `steps` steps.
-    fn fill_decode(&mut self, step: usize, batch: usize, context: usize, steps: usize) {
+    /// Starts the batch, waits for the tokens of the one before, and has those of this one drawn, as the engine does.
+    fn step_ahead(&mut self, is_later: bool) -> Result<(), SpeedError> {
+        let queue = queue_of(&mut self.model)?;
+        queue.start(&self.batch).map_err(SpeedError::of)?;
+        if is_later {
+            queue.drawn().map_err(SpeedError::of)?;
+        }
+        queue.draw(&self.draws).map_err(SpeedError::of)
+    }
+
+    /// Makes the batch of a step of a test's sequences, each of which has pages for all steps; `drawn`: of tokens that the batch before
+    /// draws.
+    fn fill_decode(&mut self, (step, steps): (usize, usize), test: SpeedTest, drawn: bool) {
+        let (batch, context) = (test.batch(), test.context());
         let each = (context + steps).div_ceil(PAGE_TOKENS);
         self.batch.clear();
         for i in 0..batch {
-            let id = token_id(i + step, self.ids);
+            let id = if drawn {
+                DRAWN | i as u32
+            } else {
+                token_id(i + step, self.ids)
+            };
             let table = page_range(i * each, each);
             self.batch.push(&[id], context + step, &table, Want::Last);
             let states = SpanStates::alternating(i, step, context + step);
             self.batch.set_states(Some(states));
         }
     }
+}
+
+/// The most likely token.
+const GREEDY: DrawRule = DrawRule {
+    temperature: 0.0,
+    top_k: 0,
+    top_p: 1.0,
+    min_p: 0.0,
+    repetition_penalty: 1.0,
+    frequency_penalty: 0.0,
+    presence_penalty: 0.0,
+    quantile: 0.0,
+    logprob: false,
+    alternatives: 0,
+};
+
+fn queue_of<M: Forward>(model: &mut M) -> Result<&mut dyn Ahead, SpeedError> {
+    let why = "this model does not run ahead: it computes a step when the tokens of the last one are known";
+    model.ahead().ok_or_else(|| SpeedError(why.to_owned()))
 }
 
 fn token_id(i: usize, ids: usize) -> u32 {

@@ -147,14 +147,29 @@ impl fmt::Display for SpeedReport {
             .collect();
         f.write_str(&aligned(&lines))?;
         self.rows.iter().try_for_each(|row| row.write_kernels(f))?;
-        if self.threads == 0 && self.rows.iter().all(|row| row.kernels.is_none()) {
+        if self.threads == 0 {
+            self.write_notes(f)?;
+        }
+        for (test, why) in &self.left_out {
+            writeln!(f, "left out: {test}: {why}")?;
+        }
+        Ok(())
+    }
+}
+
+impl SpeedReport {
+    /// Says how a device was measured.
+    fn write_notes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.rows.iter().any(|row| row.test.starts_with("decode")) {
+            f.write_str(
+                "decode: the logits of each step are read back; ahead: the device draws, and a step begins before the tokens are here\n",
+            )?;
+        }
+        if self.rows.iter().all(|row| row.kernels.is_none()) {
             writeln!(
                 f,
                 "times are those of the host: the device has no clock for kernels"
             )?;
-        }
-        for (test, why) in &self.left_out {
-            writeln!(f, "left out: {test}: {why}")?;
         }
         Ok(())
     }

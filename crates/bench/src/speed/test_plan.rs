@@ -59,7 +59,7 @@ fn check_bounds(options: &SpeedOptions) -> Result<(), SpeedError> {
     Ok(())
 }
 
-/// All tests: for each context length the prefill test, then the decode batches.
+/// All tests: for each context length the prefill test, then the decode batches, each without and perhaps with running ahead.
 fn all_tests(options: &SpeedOptions) -> Vec<SpeedTest> {
     let mut tests = Vec::new();
     for &context in &options.contexts {
@@ -68,12 +68,14 @@ fn all_tests(options: &SpeedOptions) -> Vec<SpeedTest> {
             tests.push(SpeedTest::Prompt { tokens, context });
         }
         for &batch in options.batches.iter().filter(|_| options.generate > 0) {
-            let tokens = options.generate;
-            tests.push(SpeedTest::Decode {
-                tokens,
-                batch,
-                context,
-            });
+            for &ahead in &[false, true][..1 + usize::from(options.ahead)] {
+                tests.push(SpeedTest::Decode {
+                    tokens: options.generate,
+                    batch,
+                    context,
+                    ahead,
+                });
+            }
         }
     }
     tests
@@ -112,6 +114,8 @@ pub enum SpeedTest {
         batch: usize,
         /// Positions before the first step.
         context: usize,
+        /// Whether the device draws the tokens, and begins a step before those of the last one are here; else logits are read back.
+        ahead: bool,
     },
 }
 
@@ -129,6 +133,11 @@ impl SpeedTest {
         match self {
             Self::Prompt { context, .. } | Self::Decode { context, .. } => context,
         }
+    }
+
+    /// Whether the model runs ahead.
+    pub(super) fn is_ahead(self) -> bool {
+        matches!(self, Self::Decode { ahead: true, .. })
     }
 
     /// Batch size.
@@ -161,10 +170,13 @@ impl fmt::Display for SpeedTest {
             Self::Prompt { tokens, .. } => write!(f, "prompt {tokens}")?,
             Self::Decode { tokens, batch, .. } => write!(f, "decode {tokens} x {batch}")?,
         }
-        match self.context() {
-            0 => Ok(()),
-            context => write!(f, " @ {context}"),
+        if self.context() > 0 {
+            write!(f, " @ {}", self.context())?;
         }
+        if self.is_ahead() {
+            f.write_str(", ahead")?;
+        }
+        Ok(())
     }
 }
 
@@ -187,6 +199,8 @@ pub struct SpeedOptions {
     pub batches: Vec<usize>,
     /// Context lengths before a test begins.
     pub contexts: Vec<usize>,
+    /// Whether each decode test is run once more with the model running ahead.
+    pub ahead: bool,
     /// Repetitions of all tests; medians are reported.
     pub rounds: usize,
     /// Kernel threads.
@@ -218,6 +232,7 @@ mod tests {
             generate: 8,
             batches: vec![1, 4],
             contexts: vec![0, 100],
+            ahead: false,
             rounds: 1,
             threads: 1,
             kv: kernels::KvKind::F16,
@@ -246,6 +261,19 @@ mod tests {
         ];
         assert_eq!(names(&plan), wanted);
         assert_eq!(plan.max_of(SpeedTest::positions), 164);
+        let ahead = SpeedOptions {
+            ahead: true,
+            prompt: 0,
+            batches: vec![4],
+            ..options()
+        };
+        let wanted = [
+            "decode 8 x 4",
+            "decode 8 x 4, ahead",
+            "decode 8 x 4 @ 100",
+            "decode 8 x 4 @ 100, ahead",
+        ];
+        assert_eq!(names(&TestPlan::of(&ahead, &cost()).unwrap()), wanted);
         let prompts = SpeedOptions {
             generate: 0,
             ..options()

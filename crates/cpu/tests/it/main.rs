@@ -18,6 +18,7 @@ mod gpt_oss;
 mod hidden;
 mod invariance;
 mod latent;
+mod mini_vision;
 mod mtp;
 mod nested_texts;
 mod packed_file;

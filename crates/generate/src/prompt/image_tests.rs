@@ -2,6 +2,7 @@
 
 mod attached;
 mod cuts;
+mod processors;
 mod slices;
 
 use super::*;
@@ -221,7 +222,8 @@ fn seen(text: &str) -> Vec<Message> {
     vec![message("user", json!([image_part(0), text_part(text)]))]
 }
 
-/// Promise (Images): rows and the texts around them are those of transformers' processors.
+/// Promise (Images): rows and the texts around them are those of transformers' processors, which `tools/oracle/vision_prompts.py` asked;
+/// those of other families, and without a place in the template, are written here.
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
 fn prompts_are_those_of_transformers_processors() {
@@ -325,6 +327,7 @@ fn prompts_are_those_of_transformers_processors() {
             "<|im_start|>user\n«0.0:16»«0.1:18»\nwhat?<|im_end|>",
         ),
     ];
+    let mut theirs = processors::texts();
     for (label, model, (width, height), want) in rows {
         let images = [picture(width, height)];
         let prompt = conversation(seen("what?"));
@@ -334,8 +337,13 @@ fn prompts_are_those_of_transformers_processors() {
             want.trim_end(),
             "{label}"
         );
+        if let Some(theirs) = theirs.remove(label) {
+            let ours = processors::joined(&shown(&model, &prompt));
+            assert_eq!(ours.trim_end(), theirs.trim_end(), "{label}");
+        }
         assert_eq!(prompt.images(), [0], "{label}");
     }
+    assert!(theirs.is_empty(), "{theirs:?}");
 }
 
 #[test]

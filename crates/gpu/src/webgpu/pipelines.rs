@@ -61,6 +61,18 @@ impl Device {
         found.map_or_else(String::new, |(kernel, _)| kernel.name())
     }
 
+    /// Names of the variants of [`Kernel`] of which one was compiled.
+    #[cfg(test)]
+    pub(crate) fn compiled_kernels(&self) -> std::collections::BTreeSet<String> {
+        let pipelines = self.pipelines();
+        let names = pipelines
+            .compiled
+            .keys()
+            .map(|kernel| format!("{kernel:?}"));
+        let words = names.map(|name| name.split(' ').next().unwrap_or_default().to_owned());
+        words.collect()
+    }
+
     /// Compiles these kernels, by several threads.
     ///
     /// # Errors

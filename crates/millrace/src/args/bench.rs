@@ -42,6 +42,9 @@ pub(crate) struct BenchModelArgs {
         default_value = "1,8,32"
     )]
     pub(crate) batch: Vec<usize>,
+    /// Decode once more with a device that draws tokens and begins a step before those of the last one are here.
+    #[arg(long)]
+    pub(crate) ahead: bool,
     /// Context that is filled before a test, in tokens.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "0")]
     pub(crate) context: Vec<usize>,

@@ -49,6 +49,7 @@ fn bench_model(args: &BenchModelArgs) -> Result<speed::SpeedReport, Failure> {
         generate: args.generate,
         batches: args.batch.clone(),
         contexts: args.context.clone(),
+        ahead: args.ahead,
         rounds: args.rounds,
         threads,
         kv: args.kv_type.into(),

@@ -55,13 +55,49 @@ fn model_is_measured_beside_the_limits_of_the_machine() {
     assert_eq!(report["left_out"].as_object().unwrap().len(), 3, "{report}");
 }
 
+#[cfg(all(feature = "gpu", feature = "mini"))]
+#[test]
+fn decoding_on_a_device_is_measured_with_logits_read_back_and_ahead() {
+    if !crate::device::has_device() {
+        return;
+    }
+    // Attention, a choice of experts, and states of sequences.
+    for model in ["tiny-llama:Q8_0", "tiny-qwen3moe:F32", "tiny-qwen35:F32"] {
+        let line = "--prompt 0 --gen 3 --batch 1,4 --rounds 1 --ahead --device vulkan --json";
+        let args = ["bench", "model", "--synth", model];
+        let report = json(&[&args[..], &line.split(' ').collect::<Vec<_>>()].concat());
+        let rows = report["rows"].as_array().unwrap();
+        let names: Vec<_> = rows.iter().filter_map(|row| row["test"].as_str()).collect();
+        let wanted = [
+            "decode 3 x 1",
+            "decode 3 x 1, ahead",
+            "decode 3 x 4",
+            "decode 3 x 4, ahead",
+        ];
+        assert_eq!(names, wanted, "{model}");
+    }
+}
+
 #[test]
 fn invalid_benchmark_options_are_named() {
-    let rows: [(&[&str], &str); 5] = [
+    let rows: [(&[&str], &str); 6] = [
         (&["model", "--synth", "tiny-llama"], "PRESET:FORMAT"),
         (&["model", "--synth", "huge:Q8_0"], "huge"),
         (&["model", "--model", "none.gguf"], "none.gguf"),
         (&["model"], "--model"),
+        (
+            &[
+                "model",
+                "--synth",
+                "tiny-llama:Q8_0",
+                "--prompt",
+                "0",
+                "--gen",
+                "2",
+                "--ahead",
+            ],
+            "does not run ahead",
+        ),
         (&["serve", "--url", "https://example.org"], "use http"),
     ];
     for (args, named) in rows {
