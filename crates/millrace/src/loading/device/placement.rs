@@ -12,7 +12,7 @@ use cpu::ModelBytes;
 use gpu::{Absent, Device, Kind, LoadError, PrepareError, Selection};
 use kernels::{Isa, KvKind, Pool};
 use model::Forward;
-use server::LoadProgress;
+use server::{LoadProgress, ModelIdentity};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use weights::encoder::EncoderKind;
@@ -33,7 +33,12 @@ enum Refusal {
     #[error("an encoder is computed on the CPU only")]
     Encoder,
     #[error("{device}: {why}")]
-    Load { device: String, why: LoadError },
+    Load {
+        device: String,
+        why: LoadError,
+        /// Whether the driver had no memory for it.
+        is_full: bool,
+    },
     #[error("{device}: {why}")]
     Failed { device: String, why: PrepareError },
     #[error("{device} reads {device_gb:.0} GB/s, the processor {processor_gb:.0}")]
@@ -48,6 +53,18 @@ enum Refusal {
     Changed,
     #[error("{0}")]
     Files(String),
+}
+
+impl Refusal {
+    /// Whether the device may have what it refused when another model was unloaded.
+    fn is_lack_of_memory(&self) -> bool {
+        match self {
+            Self::Load { is_full, .. } => *is_full,
+            // The words of drivers differ; one that has no memory left may open no further device, either.
+            Self::Device(absent) => matches!(absent, Absent::Refused { .. }),
+            _ => false,
+        }
+    }
 }
 
 impl From<Failure> for Refusal {
@@ -77,10 +94,17 @@ pub(in super::super) fn load_on_gpu(
         });
     };
     let loaded = load(source, (files, adapters, seen), settings, report);
-    let model = loaded.map_err(|why| Failure::user(format!("model.device = {choice}: {why}")))?;
-    let (bytes, arithmetic) = (model.bytes(), arithmetic(&model, settings));
-    let model = FallbackModel::without_reserve(Box::new(model));
-    Ok(Some(packed(bytes, arithmetic, Box::new(model))))
+    let model = loaded.map_err(|why| {
+        let words = format!("model.device = {choice}: {why}");
+        if why.is_lack_of_memory() {
+            Failure::DeviceMemory(words)
+        } else {
+            Failure::user(words)
+        }
+    })?;
+    let mut packed = packed(model, settings);
+    packed.model = Box::new(FallbackModel::without_reserve(packed.model));
+    Ok(Some(packed))
 }
 
 /// The model on a GPU that is worth it, with the processor's in reserve.
@@ -110,39 +134,43 @@ fn load_auto(
         let opened = OpenedAdapters::open(&files, &owned)?;
         load_on_processor((files, &opened.adapters, None), isa, &owned, &mut |_| {})
     };
-    let (bytes, arithmetic) = (model.bytes(), arithmetic(&model, settings));
-    let now = Arc::new(Mutex::new(arithmetic.clone()));
-    let model = FallbackModel::new(Box::new(model), Arc::clone(&now), Box::new(open));
-    Some(PackedModel {
-        arithmetic_now: Some(reported(&now)),
-        ..packed(bytes, arithmetic, Box::new(model))
-    })
+    let mut packed = packed(model, settings);
+    let now = Arc::new(Mutex::new(packed.arithmetic.clone()));
+    let reported_now = (Arc::clone(&now), Arc::clone(&packed.device));
+    packed.model = Box::new(FallbackModel::new(
+        packed.model,
+        reported_now,
+        Box::new(open),
+    ));
+    packed.arithmetic_now = Some(reported(&now));
+    Some(packed)
 }
 
 /// Everything that decides the bits of a model on a GPU.
-fn arithmetic(model: &gpu::Model, settings: &Settings) -> String {
-    let device = model.device();
-    let (facts, is_exact) = (device.facts(), settings.model.deterministic);
-    let rows = if is_exact { "exact" } else { "tiles" };
+fn arithmetic([name, driver]: [&str; 2], settings: &Settings) -> String {
+    let rows = if settings.model.deterministic {
+        "exact"
+    } else {
+        ModelIdentity::TILES
+    };
     let kv = match settings.model.kv_type.into() {
         KvKind::F16 => String::new(),
         kind => format!(", kv {kind}"),
     };
-    format!(
-        "{}, {}, {}, {rows}{kv}",
-        gpu::ARITHMETIC,
-        facts.name,
-        facts.driver
-    )
+    format!("{}, {name}, {driver}, {rows}{kv}", gpu::ARITHMETIC)
 }
 
-fn packed(place: gpu::Place, arithmetic: String, model: Box<dyn Forward>) -> PackedModel {
+/// A model that is on a GPU.
+fn packed(model: gpu::Model, settings: &Settings) -> PackedModel {
+    let device = model.device();
+    let facts = device.facts();
     PackedModel {
-        model,
-        bytes: model_bytes(place),
-        arithmetic,
+        bytes: model_bytes(model.bytes()),
+        arithmetic: arithmetic([&facts.name, &facts.driver], settings),
         arithmetic_now: None,
+        device: Arc::new(Mutex::new(format!("{} ({})", facts.name, facts.driver))),
         cache_writer: None,
+        model: Box::new(model),
     }
 }
 
@@ -174,9 +202,10 @@ fn load(
         expect_fast(&device)?;
     }
     let (name, driver) = (device.facts().name.clone(), device.facts().driver.clone());
-    let of_device = |why| Refusal::Load {
+    let of_device = |(why, is_full)| Refusal::Load {
         device: format!("{name} ({driver})"),
         why,
+        is_full,
     };
     let opened = source.open(settings.model.quantize)?;
     if opened.stamps() != files.stamps() {
@@ -235,13 +264,16 @@ fn gpu_options(
 /// Loads the model. Where `model.kv_mib` does not say how large the KV cache is, its default follows the memory of the
 /// machine, which may be more than the device has: the cache is halved until the model fits. A device whose driver had no
 /// memory is opened again for that.
+///
+/// # Errors
+/// The model is not loaded; the second value is whether the driver had no memory for it.
 fn load_fitting(
     (files, adapters): (&Arc<ModelFiles>, &[Adapter]),
     mut device: Arc<Device>,
     mut options: gpu::Options,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
-) -> Result<gpu::Model, LoadError> {
+) -> Result<gpu::Model, (LoadError, bool)> {
     loop {
         let loaded = gpu::Model::load_adapted(
             (Arc::clone(files), adapters),
@@ -259,11 +291,11 @@ fn load_fitting(
                 if device.is_out_of_memory() {
                     device = match device.reopen() {
                         Ok(device) => Arc::new(device),
-                        Err(_) => return Err(why.into()),
+                        Err(_) => return Err((why.into(), true)),
                     };
                 }
             }
-            done => return done,
+            done => return done.map_err(|why| (why, device.is_out_of_memory())),
         }
     }
 }
@@ -307,4 +339,29 @@ fn expect_fast(device: &Device) -> Result<(), Refusal> {
         device_gb: device_read / 1e9,
         processor_gb: processor_read / 1e9,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::KvType;
+
+    #[test]
+    fn tiles_are_named_with_every_type_of_keys() {
+        for kv_type in [KvType::F16, KvType::Q8, KvType::Q4] {
+            for deterministic in [false, true] {
+                let mut settings = Settings::default();
+                settings.model.kv_type = kv_type;
+                settings.model.deterministic = deterministic;
+                // A driver's name may have the separator of terms.
+                let device = ["llvmpipe (LLVM 19.1, 256 bits)", "Mesa"];
+                let identity = ModelIdentity {
+                    arithmetic: arithmetic(device, &settings),
+                    ..ModelIdentity::default()
+                };
+                let is_equal = identity.computes_as(&identity);
+                assert_eq!(is_equal, deterministic, "{identity:?}");
+            }
+        }
+    }
 }
