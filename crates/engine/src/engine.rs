@@ -265,19 +265,26 @@ impl Engine {
         self.scheduler.lose_pages();
         self.buffers.lose_flights();
         self.busy_since = None;
-        if !self.recoveries.take(now) {
-            return self.scheduler.fail_started(FailCode::Device);
+        let is_open = self.recoveries.take(now) && self.recover_models();
+        let is_lost = u64::from(!is_open);
+        self.inbox
+            .stats
+            .device_lost
+            .store(is_lost, Ordering::Relaxed);
+        if !is_open {
+            self.scheduler.fail_started(FailCode::Device);
         }
+    }
+
+    /// Opens the devices of the models again; false: not that of the model.
+    fn recover_models(&mut self) -> bool {
         let open = |model: &mut Box<dyn Forward>| {
             let opened = catch_unwind(AssertUnwindSafe(|| model.recover()));
             matches!(opened, Ok(Ok(())))
         };
         // A draft model that cannot be opened costs draft tokens only.
         self.draft.as_mut().map(open);
-        let is_open = open(&mut self.model);
-        if !is_open {
-            self.scheduler.fail_started(FailCode::Device);
-        }
+        open(&mut self.model)
     }
 
     fn next_action(&self, has_work: bool, state: InboxState) -> Next {

@@ -99,6 +99,8 @@ counters! {
     retries,
     /// Times that the model's device failed, so that all keys and values were lost.
     device_faults,
+    /// 1 while the model's device is lost: the engine could not open it again, or it failed too often.
+    device_lost,
     /// Times a choice was parked for want of credit.
     parks,
     /// Choices that are paused now.

@@ -13,7 +13,8 @@ pub enum ServerStage {
     Loading,
     /// Requests are accepted: the model is loaded, or is loaded on demand.
     Ready,
-    /// The model is ready, but its engines are other processes, and none can be reached; requests wait.
+    /// The model is ready, but its engines are other processes, and none can be reached: requests wait. Or the model's device is
+    /// lost: requests fail.
     Unavailable,
     /// The model could not be loaded; the server is about to exit.
     Failed,
@@ -62,9 +63,20 @@ impl Lifecycle {
         let _ = self.engine_problem.set(problem);
     }
 
-    /// Why the engines of other processes cannot be used; `None` where they can, or the engine is in this process.
+    /// Why the engines of other processes, or the engine in this process, cannot be used; `None` where they can.
     pub fn engine_problem(&self) -> Option<String> {
-        self.engine_problem.get().and_then(|problem| problem())
+        let of_others = self.engine_problem.get().and_then(|problem| problem());
+        of_others.or_else(|| self.lost_device())
+    }
+
+    fn lost_device(&self) -> Option<String> {
+        let model = &self.models.first_entry().ready_model()?.model;
+        let name = model.device.as_ref();
+        let name = name.map_or_else(String::new, |name| format!(" {}", name()));
+        let is_lost = model.handle.engine.stats().device_lost() > 0;
+        is_lost.then(|| {
+            format!("the model's device{name} is lost: it could not be opened again, or failed too often")
+        })
     }
 
     /// Sets where it is known from that an engine of this process is stuck. Only the first call counts.
@@ -91,7 +103,7 @@ impl Lifecycle {
     /// The current stage: the state of the default model, and whether the server is draining.
     pub fn stage(&self) -> ServerStage {
         match self.models.first_entry().state() {
-            ModelState::Failed | ModelState::TooLarge { .. } => ServerStage::Failed,
+            ModelState::Failed | ModelState::TooLarge(_) => ServerStage::Failed,
             _ if *self.draining.borrow() => ServerStage::Draining,
             // A request for the model waits until the model is loaded.
             ModelState::Unloaded | ModelState::Queued { .. } | ModelState::Loading { .. }

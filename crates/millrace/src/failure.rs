@@ -9,6 +9,13 @@ pub(crate) enum Failure {
     /// An error that the user can correct.
     #[error("{0}")]
     User(String),
+    /// A device has no memory for a model: it may when another model is unloaded.
+    #[error("{0}")]
+    #[cfg_attr(
+        not(feature = "gpu"),
+        expect(dead_code, reason = "this program opens no device")
+    )]
+    DeviceMemory(String),
     /// The reader of standard output is gone: no error is printed.
     #[error("the output was closed by its reader")]
     BrokenPipe,

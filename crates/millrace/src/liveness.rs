@@ -17,6 +17,9 @@ use std::time::Duration;
 /// Looks at the engines within the time after which one is stuck.
 const LOOKS: u32 = 5;
 
+/// What an engine has done that is stuck.
+const STUCK: &str = "has ended no step, or has had no device,";
+
 /// Consecutive looks at engines that had made no progress.
 pub(crate) struct StallWatch {
     limit: Duration,
@@ -70,7 +73,7 @@ impl StallWatch {
 
     fn words(&self) -> String {
         let seconds = self.limit.as_secs();
-        format!("an engine has ended no step for {seconds} s (server.engine_stall_s)")
+        format!("an engine {STUCK} for {seconds} s (server.engine_stall_s)")
     }
 }
 
@@ -88,6 +91,8 @@ pub(super) struct EngineSight {
     steps: u64,
     /// Sequences that take part in the next step.
     running: u64,
+    /// The device is lost, and every request fails.
+    is_lost: bool,
 }
 
 impl EngineSight {
@@ -96,16 +101,18 @@ impl EngineSight {
             id,
             steps: stats.steps(),
             running: stats.running(),
+            is_lost: stats.device_lost() > 0,
         }
     }
 }
 
 impl EngineProgress {
-    /// Whether each engine has nothing to run, or has ended a step since the last look. An engine that is new gets until the
-    /// next look.
+    /// Whether each engine has a device, and has nothing to run or has ended a step since the last look. An engine that is new
+    /// gets until the next look.
     pub(super) fn look(&mut self, engines: &[EngineSight]) -> bool {
         let is_stuck = |engine: &EngineSight| {
-            engine.running > 0 && self.steps.get(&engine.id) == Some(&engine.steps)
+            let has_stopped = self.steps.get(&engine.id) == Some(&engine.steps);
+            engine.is_lost || (engine.running > 0 && has_stopped)
         };
         let progress = !engines.iter().any(is_stuck);
         self.steps = engines.iter().map(|seen| (seen.id, seen.steps)).collect();
@@ -229,8 +236,7 @@ impl NotifySocket {
                     manager.send("WATCHDOG=1");
                 } else {
                     tracing::error!(
-                        "an engine has ended no step for {} s: the service manager will restart this process \
-                         after {} s",
+                        "an engine {STUCK} for {} s: the service manager will restart this process after {} s",
                         (timeout / WATCHDOG_LOOKS).as_secs_f32(),
                         timeout.as_secs_f32()
                     );
@@ -283,7 +289,8 @@ mod tests {
         }
         assert_eq!(watch.problem(), None, "a step in between");
         watch.note(false);
-        let words = "an engine has ended no step for 300 s (server.engine_stall_s)";
+        let words =
+            "an engine has ended no step, or has had no device, for 300 s (server.engine_stall_s)";
         assert_eq!(watch.problem().as_deref(), Some(words));
         watch.note(true);
         assert_eq!(watch.problem(), None, "it goes on");
@@ -291,15 +298,25 @@ mod tests {
 
     #[test]
     fn engine_with_work_and_without_steps_is_stuck() {
-        let sight = |id, steps, running| EngineSight { id, steps, running };
+        let sight = |id, steps, running| EngineSight {
+            id,
+            steps,
+            running,
+            is_lost: false,
+        };
+        let lost = EngineSight {
+            is_lost: true,
+            ..sight(1, 6, 0)
+        };
         let mut progress = EngineProgress::default();
-        let rows: [(&str, &[EngineSight], bool); 8] = [
+        let rows: [(&str, &[EngineSight], bool); 9] = [
             ("no engine", &[], true),
             ("a new one", &[sight(1, 5, 1)], true),
             ("a step", &[sight(1, 6, 1)], true),
             ("no step", &[sight(1, 6, 1)], false),
             ("still none", &[sight(1, 6, 2)], false),
             ("nothing to run", &[sight(1, 6, 0)], true),
+            ("no device", &[lost], false),
             (
                 "another one steps",
                 &[sight(1, 6, 1), sight(2, 9, 1)],

@@ -36,11 +36,11 @@ use generate::images::Vision;
 use generate::model_handle::ModelHandle;
 use remote::ModelRelay;
 use server::{
-    EngineAbsence, EngineArithmetic, EngineSight, LoadPhase, LoadProgress, ModelFacts,
+    DeviceName, EngineAbsence, EngineArithmetic, EngineSight, LoadPhase, LoadProgress, ModelFacts,
     ModelIdentity, ModelTask, StepMetrics, VisionProxy,
 };
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
 use stream::{PoolLimits, SegmentPool};
@@ -67,12 +67,17 @@ pub(crate) struct LoadedEngine {
     relay: Option<ModelRelay>,
     /// The arithmetic at a moment, of a device that may be given up.
     pub(crate) arithmetic_now: Option<SharedArithmetic>,
+    /// The device at a moment; `None`: engines of other processes compute.
+    device: Option<DeviceNow>,
     /// Packed weights that are being written to the cache.
     _cache_writers: Vec<CacheWriter>,
 }
 
 /// The arithmetic at a moment: as [`EngineArithmetic`], for the server and for the cluster.
 pub(crate) type SharedArithmetic = Arc<dyn Fn() -> BTreeSet<String> + Send + Sync>;
+
+/// Name of the device that computes a model, which may be given up: `cpu`, or that of a GPU with its driver.
+pub(crate) type DeviceNow = Arc<Mutex<String>>;
 
 /// Facts of a model's files without the weights.
 struct DescribedModel {
@@ -151,7 +156,7 @@ pub(crate) fn load_from(
     let adapters = &described.adapters.adapters;
     let mut model = load_weights(source, (files, adapters, tower), isa, settings, report)?;
     let vision_proxy = vision_proxy_of(vision.is_some(), &described, settings)?;
-    let arithmetic_now = model.arithmetic_now.take();
+    let (arithmetic_now, device) = (model.arithmetic_now.take(), Arc::clone(&model.device));
     identity.arithmetic.clone_from(&model.arithmetic);
     tracing::debug!(arithmetic = model.arithmetic, "arithmetic of the model");
     let context_max = model.model.dims().context_max;
@@ -176,6 +181,7 @@ pub(crate) fn load_from(
         bytes,
         thread: Some(thread),
         arithmetic_now,
+        device: Some(device),
         relay: None,
         _cache_writers: cache_writers,
     })
@@ -349,6 +355,15 @@ impl LoadedEngine {
         let of_device = self.arithmetic_now.clone();
         let of_device = of_device.map(|now| Box::new(move || now()) as EngineArithmetic);
         of_device.or_else(|| self.relay.as_mut()?.arithmetic.take())
+    }
+
+    /// The device that computes, where it is one of this process.
+    pub(crate) fn device_name(&self) -> Option<DeviceName> {
+        let device = self.device.clone()?;
+        Some(Box::new(move || {
+            let now = device.lock().unwrap_or_else(PoisonError::into_inner);
+            now.clone()
+        }))
     }
 
     /// Whether engines of other processes have the tower of the handle.

@@ -74,6 +74,7 @@ fn served() -> Result<ServedModel, Box<dyn Error>> {
         engine_absence: None,
         engine_arithmetic: None,
         engine_sight: None,
+        device: None,
         handle: ModelHandle::new(
             engine,
             vocab::tokenizer(),

@@ -70,9 +70,9 @@ pub use gateway::media::{
 };
 pub use gateway::metrics::StepMetrics;
 pub use gateway::models::{
-    DerivedModel, EngineAbsence, EngineArithmetic, EngineSight, Library, LibraryError, LoadError,
-    LoadPhase, LoadProgress, LoadedModel, Loading, LocalModel, ModelFacts, ModelIdentity,
-    ModelTask, PullNews, ServedModel, TowerFacts,
+    DerivedModel, DeviceName, EngineAbsence, EngineArithmetic, EngineSight, Library, LibraryError,
+    LoadError, LoadPhase, LoadProgress, LoadedModel, Loading, LocalModel, ModelFacts,
+    ModelIdentity, ModelTask, PullNews, ServedModel, TowerFacts,
 };
 pub use gateway::owners_slot::OwnerState;
 pub use gateway::records::{

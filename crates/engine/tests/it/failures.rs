@@ -118,6 +118,7 @@ fn streams_continue_on_a_device_that_is_opened_again() {
             }
             let stats = bench.handle.stats();
             assert_eq!((stats.device_faults(), stats.retries()), (2, 0), "{fault}");
+            assert_eq!(stats.device_lost(), 0, "{fault}");
             bench.assert_empty();
             // The pages of the prefix cache were lost, too.
             let again = bench.answer(bench.request(&prompts[0], 12));
@@ -136,6 +137,7 @@ fn device_that_cannot_be_opened_ends_started_requests() {
         for answer in &mut asked.answers {
             assert_eq!(answer.seen(), (4, failed), "{fault}");
         }
+        assert_eq!(bench.handle.stats().device_lost(), 1, "{fault}");
         // Each later request tries the device again, until it was tried too often.
         for _ in 0..5 {
             let later = bench.answer(bench.request(&[3], 12));
@@ -153,8 +155,10 @@ fn device_that_fails_three_times_in_ten_minutes_is_not_opened_again() {
     assert_eq!((answer.tokens.len(), answer.end), (5, failed));
     let soon = bench.answer(bench.request(&[1, 2], 12));
     assert_eq!(soon.end, failed);
+    assert_eq!(bench.handle.stats().device_lost(), 1);
     bench.now += Duration::from_mins(10);
     let later = bench.answer(bench.request(&[1, 2], 12));
     assert_eq!((later.tokens.len(), later.end), (12, Some(End::Length)));
-    assert_eq!(bench.handle.stats().device_faults(), 5);
+    let stats = bench.handle.stats();
+    assert_eq!((stats.device_faults(), stats.device_lost()), (5, 0));
 }

@@ -9,7 +9,8 @@
 //! - *queued → loading*: the entry that waits longest, when no model is being loaded and the model's bytes fit into
 //!   `memory_bytes` beside all loaded models, those being unloaded included. If the model does not fit, the least
 //!   recently used idle model is evicted; without an idle model, the task waits for one.
-//! - *loading → ready, failed*: by the thread that loads.
+//! - *loading → ready, failed, too large*: by the thread that loads. Where a device has no memory for the model, the thread unloads
+//!   the least recently used idle model and tries once more.
 //! - *ready → unloaded*: an idle model whose keep-alive time is over, or whose memory is needed. Checking that a
 //!   model is idle and removing the model from the entry is one step under the entry's lock: an earlier request holds
 //!   the model, so that the model is not idle, and a later request finds the entry unloaded and queues the model
@@ -18,13 +19,14 @@
 //! The task sleeps until notified, and checks each [`WAIT_MAX`] while a keep-alive time runs or an entry waits for
 //! memory: requests end without a notification.
 
+use super::model_entry::UnloadingModel;
 use super::{
     LoadProgress, Loading, ModelEntry, ModelFacts, ModelRegistry, ModelState, ServedModel,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
 use wire::clock;
 use wire::derived_model::DerivedModel;
@@ -106,12 +108,12 @@ impl ModelLoader {
                     budget,
                     "larger than models.memory_budget_mib"
                 );
-                entry.set_state(ModelState::TooLarge { needed, budget });
+                entry.set_state(ModelState::TooLarge(budget_words(needed, budget)));
                 self.front = None;
                 return true;
             }
             while self.models.memory_bytes().saturating_add(needed) > budget {
-                let Some(longest) = self.longest_idle() else {
+                let Some(longest) = self.models.longest_idle() else {
                     return true;
                 };
                 tracing::info!(model = longest.id(), "evicted: its memory is needed");
@@ -153,23 +155,14 @@ impl ModelLoader {
         }
     }
 
-    /// The least recently used idle model.
-    fn longest_idle(&self) -> Option<Arc<ModelEntry>> {
-        let idle = |entry: &Arc<ModelEntry>| entry.is_idle() && entry.memory_bytes() > 0;
-        let slots = self.models.entries().into_iter();
-        slots
-            .filter(idle)
-            .min_by_key(|entry| -> Instant { entry.last_used() })
-    }
-
     fn begin_load(&mut self, entry: &Arc<ModelEntry>) {
         let (told, loading) = oneshot::channel();
         let hand = self.models.begin_load(entry);
-        let (library, weights) = (Arc::clone(&self.library), entry.weights.clone());
-        let name = entry.id().to_owned();
+        let (library, models) = (Arc::clone(&self.library), Arc::clone(&self.models));
+        let (weights, name) = (entry.weights.clone(), entry.id().to_owned());
         let thread = std::thread::Builder::new().name("load".to_owned());
         let started = thread.spawn(move || {
-            load_model(&*library, weights.as_deref(), hand, &name);
+            load_model((&*library, &models), weights.as_deref(), hand, &name);
             // No receiver is left at shutdown.
             let _ = told.send(());
         });
@@ -191,10 +184,31 @@ impl ModelLoader {
     }
 }
 
-fn load_model(library: &dyn Library, weights: Option<&str>, hand: Loading, name: &str) {
+/// For clients.
+fn budget_words(needed: u64, budget: u64) -> Arc<str> {
+    let [needed, budget] = [needed, budget].map(|bytes| bytes >> 20);
+    format!(
+        "the model needs {needed} MiB of memory, and all models together may have {budget} MiB \
+         (models.memory_budget_mib)"
+    )
+    .into()
+}
+
+fn load_model(
+    (library, models): (&dyn Library, &ModelRegistry),
+    weights: Option<&str>,
+    hand: Loading,
+    name: &str,
+) {
     tracing::info!(model = name, "loading");
-    let loaded: Result<LoadedModel, LoadError> =
-        library.load(weights, &mut |progress| hand.report_progress(progress));
+    let load = || library.load(weights, &mut |progress| hand.report_progress(progress));
+    let loaded: Result<LoadedModel, LoadError> = match load() {
+        Err(LoadError::DeviceMemory(why)) if models.evict_longest_idle() => {
+            tracing::info!(model = name, "loading again: {why}");
+            load()
+        }
+        loaded => loaded,
+    };
     match loaded {
         Ok(loaded) => {
             tracing::info!(model = name, mib = loaded.bytes >> 20, "loaded");
@@ -203,6 +217,10 @@ fn load_model(library: &dyn Library, weights: Option<&str>, hand: Loading, name:
         Err(LoadError::NoEngine(why)) => {
             tracing::warn!(model = name, "{why}");
             hand.no_engine(why);
+        }
+        Err(LoadError::DeviceMemory(why)) => {
+            tracing::error!(model = name, "cannot be loaded: {why}");
+            hand.too_large(why);
         }
         Err(LoadError::Failed(why)) => {
             tracing::error!(model = name, "cannot be loaded: {why}");
@@ -214,23 +232,45 @@ fn load_model(library: &dyn Library, weights: Option<&str>, hand: Loading, name:
 impl ModelRegistry {
     /// Unloads an unused model, and waits until the memory is free. The unloading continues if the caller is dropped.
     pub async fn unload(self: &Arc<Self>, entry: &ModelEntry) -> bool {
-        let Some(leaving) = entry.begin_unload() else {
+        let Some(leaving) = self.begin_unload(entry) else {
             return false;
         };
         let models = Arc::clone(self);
-        models
-            .leaving_bytes
-            .fetch_add(leaving.bytes, Ordering::SeqCst);
-        let gone = tokio::task::spawn_blocking(move || {
-            let bytes = leaving.bytes;
-            leaving.close(&models.gateway_limits());
-            models.leaving_bytes.fetch_sub(bytes, Ordering::SeqCst);
-            models.unloads.fetch_add(1, Ordering::Relaxed);
-            models.look_again();
-        });
+        let gone = tokio::task::spawn_blocking(move || models.end_unload(leaving));
         // A panic of the engine was logged by the thread that closes the engine.
         let _ = gone.await;
         true
+    }
+
+    fn begin_unload(&self, entry: &ModelEntry) -> Option<UnloadingModel> {
+        let leaving = entry.begin_unload()?;
+        self.leaving_bytes
+            .fetch_add(leaving.bytes, Ordering::SeqCst);
+        Some(leaving)
+    }
+
+    fn end_unload(&self, leaving: UnloadingModel) {
+        let bytes = leaving.bytes;
+        leaving.close(&self.gateway_limits());
+        self.leaving_bytes.fetch_sub(bytes, Ordering::SeqCst);
+        self.unloads.fetch_add(1, Ordering::Relaxed);
+        self.look_again();
+    }
+
+    /// The least recently used idle model.
+    fn longest_idle(&self) -> Option<Arc<ModelEntry>> {
+        let idle = |entry: &Arc<ModelEntry>| entry.is_idle() && entry.memory_bytes() > 0;
+        let idle = self.entries().into_iter().filter(idle);
+        idle.min_by_key(|entry| entry.last_used())
+    }
+
+    /// Unloads the least recently used idle model and returns when its memory is free; false: no model is idle. Blocks.
+    fn evict_longest_idle(&self) -> bool {
+        let longest = self.longest_idle().inspect(|entry| {
+            tracing::info!(model = entry.id(), "evicted: its device's memory is needed");
+        });
+        let leaving = longest.and_then(|entry| self.begin_unload(&entry));
+        leaving.map(|leaving| self.end_unload(leaving)).is_some()
     }
 }
 
@@ -342,6 +382,8 @@ pub enum LoadError {
     Failed(String),
     /// No engine of another process computes for the model; the message is for the client.
     NoEngine(String),
+    /// A device has no memory for the model: it may when another model is unloaded. The message is for the client.
+    DeviceMemory(String),
 }
 
 impl From<String> for LoadError {

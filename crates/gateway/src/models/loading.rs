@@ -75,6 +75,13 @@ impl Loading {
             .loading_ended(&self.entry, ModelState::NoEngine(why.into()));
     }
 
+    /// There is no memory for the model.
+    pub(crate) fn too_large(mut self, why: String) {
+        self.told = true;
+        self.models
+            .loading_ended(&self.entry, ModelState::TooLarge(why.into()));
+    }
+
     fn ready_model(&self, model: Arc<ServedModel>) -> ReadyModel {
         let serving = ReadyModel::new(model, &self.models.gateway_limits());
         self.set_hold(&serving);
@@ -289,7 +296,7 @@ impl PendingLoad {
                     (Err(_), ModelState::Unloaded) => self.models.request_load(&self.named.entry),
                     (
                         Err(refused),
-                        ModelState::Failed | ModelState::TooLarge { .. } | ModelState::NoEngine(_),
+                        ModelState::Failed | ModelState::TooLarge(_) | ModelState::NoEngine(_),
                     ) => return Err(refused),
                     (Err(refused), ModelState::Ready(_)) if is_no_engine(&refused) => {
                         return Err(refused);

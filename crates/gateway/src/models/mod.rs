@@ -62,7 +62,12 @@ pub struct ServedModel {
     pub engine_arithmetic: Option<EngineArithmetic>,
     /// Whether engines of other processes have the tower of the handle; `None`: the engine is in this process.
     pub engine_sight: Option<EngineSight>,
+    /// Name of the device that computes now; `None`: not known, as of engines of other processes.
+    pub device: Option<DeviceName>,
 }
+
+/// Name of a model's device now, for metrics.
+pub type DeviceName = Box<dyn Fn() -> String + Send + Sync>;
 
 /// The arithmetics of the engines that a model has now, as in [`ModelIdentity::arithmetic`]; none: there is no engine.
 pub type EngineArithmetic = Box<dyn Fn() -> BTreeSet<String> + Send + Sync>;

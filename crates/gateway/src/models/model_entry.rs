@@ -40,13 +40,8 @@ pub enum ModelState {
     Ready(Arc<ReadyModel>),
     /// The load failed. The reason is only in the log, because the message may contain paths.
     Failed,
-    /// Larger than the memory budget of all models.
-    TooLarge {
-        /// Bytes that the model takes.
-        needed: u64,
-        /// Bytes that all models may take.
-        budget: u64,
-    },
+    /// Larger than the memory budget of all models, or than the memory that its device has left; the words are for clients.
+    TooLarge(Arc<str>),
     /// No engine of another process computes for the model; the words are for clients.
     NoEngine(Arc<str>),
 }
@@ -62,7 +57,7 @@ impl ModelState {
             Self::Queued { .. } => "queued",
             Self::Loading { .. } => "loading",
             Self::Ready(_) => "ready",
-            Self::Failed | Self::TooLarge { .. } => "failed",
+            Self::Failed | Self::TooLarge(_) => "failed",
             Self::NoEngine(_) => NO_ENGINE,
         }
     }
@@ -75,7 +70,7 @@ impl ModelState {
                 Some(progress.time_left(passed, unknown))
             }
             Self::Unloaded | Self::Queued { .. } | Self::NoEngine(_) => Some(unknown),
-            Self::Ready(_) | Self::Failed | Self::TooLarge { .. } => None,
+            Self::Ready(_) | Self::Failed | Self::TooLarge(_) => None,
         }
     }
 }
@@ -224,12 +219,7 @@ impl ModelEntry {
             ModelState::Failed => Err(load_failed(
                 "the model could not be loaded; the server's log says why",
             )),
-            ModelState::TooLarge { needed, budget } => Err(load_failed(format!(
-                "the model needs {} MiB of memory, and all models together may have {} MiB \
-                 (models.memory_budget_mib)",
-                needed >> 20,
-                budget >> 20
-            ))),
+            ModelState::TooLarge(why) => Err(load_failed(&**why)),
         }
     }
 
@@ -351,7 +341,7 @@ impl ModelEntry {
                 state,
                 ModelState::Unloaded
                     | ModelState::Failed
-                    | ModelState::TooLarge { .. }
+                    | ModelState::TooLarge(_)
                     | ModelState::NoEngine(_)
             );
             if waits {

@@ -339,18 +339,20 @@ pub struct ModelIdentity {
     pub tokenizer: String,
     /// Chat template and answer format.
     pub template: String,
-    /// Readable list of the settings that decide the bits of a result; empty where that is not known.
+    /// Readable list of the settings that decide the bits of a result, its terms separated by `, `; empty where that is not
+    /// known.
     pub arithmetic: String,
 }
 
-/// Last word of an arithmetic whose results depend on how many rows a step has (decision 0008).
-const TILES: &str = "tiles";
-
 impl ModelIdentity {
+    /// The term of an arithmetic whose results depend on how many rows a step has (decision 0008).
+    pub const TILES: &str = "tiles";
+
     /// Whether two computations give equal bits: both arithmetics are known and the same, and rows do not know their batch.
     pub fn computes_as(&self, other: &Self) -> bool {
+        let mut terms = self.arithmetic.split(", ");
         let is_known = !self.arithmetic.is_empty() && self.arithmetic == other.arithmetic;
-        is_known && !self.arithmetic.ends_with(TILES)
+        is_known && terms.all(|term| term != Self::TILES)
     }
 }
 
@@ -428,6 +430,14 @@ mod model_identity_tests {
             ("v1, vectors", "v1, vectors", true),
             ("v1, vectors", "v2, vectors", false),
             ("v1, tiles", "v1, tiles", false),
+            ("v1, tiles, kv q8_0", "v1, tiles, kv q8_0", false),
+            ("v1, exact, kv q8_0", "v1, exact, kv q8_0", true),
+            (
+                "v1, tiles, images by avx2",
+                "v1, tiles, images by avx2",
+                false,
+            ),
+            ("v1, tilesets", "v1, tilesets", true),
             ("", "", false),
             ("v1, vectors", "", false),
         ];

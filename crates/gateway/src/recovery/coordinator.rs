@@ -363,8 +363,8 @@ impl<'a> ModelWait<'a> {
             match state {
                 ModelState::Ready(serving) => return Some(serving),
                 // A server without its first model ends, or a request loads the model again.
-                ModelState::Failed | ModelState::TooLarge { .. } if self.0.weights.is_none() => {}
-                ModelState::Failed | ModelState::TooLarge { .. } => return None,
+                ModelState::Failed | ModelState::TooLarge(_) if self.0.weights.is_none() => {}
+                ModelState::Failed | ModelState::TooLarge(_) => return None,
                 ModelState::NoEngine(_) => {
                     tokio::time::sleep(ENGINE_RETRY).await;
                     models.request_load(self.0);

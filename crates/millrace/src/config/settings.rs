@@ -129,7 +129,7 @@ pub(crate) struct Server {
         extend("x-reload" = "live", "x-reason" = "within the 30 s after which Kubernetes kills; `docker stop` waits 10 s by default")
     )]
     pub(crate) drain_timeout_ms: u64,
-    /// An engine that has sequences to run and ends no step for this long is stuck: `/health/liveness` answers 503, so that the process is replaced. 0: never.
+    /// An engine that has sequences to run and ends no step, or has lost its device, for this long is stuck: `/health/liveness` answers 503, so that the process is replaced. 0: never.
     #[schemars(
         range(min = 0, max = DAY_S),
         extend("x-reload" = "restart", "x-reason" = "longer than the longest step, a prompt's on few cores; WatchdogSec of the systemd unit is the same")

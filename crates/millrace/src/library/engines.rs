@@ -165,5 +165,6 @@ fn served_model(loaded: &mut LoadedEngine) -> ServedModel {
         engine_absence: loaded.take_engine_absence(),
         engine_arithmetic: loaded.take_engine_arithmetic(),
         engine_sight: loaded.take_engine_sight(),
+        device: loaded.device_name(),
     }
 }

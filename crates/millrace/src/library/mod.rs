@@ -175,7 +175,10 @@ impl server::Library for Library {
         let source = self.store.source_of(weights);
         let Some(cluster) = self.gateway() else {
             let loaded = self.engines.load(&source, report);
-            return loaded.map_err(|why| LoadError::Failed(why.to_string()));
+            return loaded.map_err(|why| match why {
+                Failure::DeviceMemory(why) => LoadError::DeviceMemory(why),
+                why => LoadError::Failed(why.to_string()),
+            });
         };
         let names = self.announced_names(cluster, weights).into_iter();
         let choice = EngineChoice::AnyOf(names.map(|model| model.key).collect());

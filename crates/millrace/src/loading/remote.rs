@@ -229,6 +229,7 @@ impl WeightlessModel {
             thread: None,
             relay: None,
             arithmetic_now: None,
+            device: None,
             _cache_writers: Vec::new(),
         })
     }

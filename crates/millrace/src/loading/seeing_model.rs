@@ -44,6 +44,7 @@ pub(super) fn with_tower(
         bytes,
         arithmetic: named(packed.arithmetic),
         arithmetic_now,
+        device: packed.device,
         cache_writer: packed.cache_writer,
     })
 }

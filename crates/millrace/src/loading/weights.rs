@@ -1,12 +1,12 @@
 //! A model's weights, packed for the kernels, with as many KV pages as the memory holds; and the draft model of
 //! speculative decoding, compared with the target model's vocabulary and loaded with separate KV memory.
 
-use super::SharedArithmetic;
 use super::device::load_on_gpu;
 use super::memory::{StateBudget, encoder_options, load_encoder, whole_text_options};
 use super::seeing_model::with_tower;
+use super::{DeviceNow, SharedArithmetic};
 use crate::clock::{now, now_unix_s};
-use crate::config::{Settings, Speculation, memory};
+use crate::config::{DeviceChoice, Settings, Speculation, memory};
 use crate::failure::Failure;
 use crate::model_files::{FittingTower, ModelPurpose, ModelSource, ModelText, arithmetic_name};
 use crate::model_lookup::find_model;
@@ -15,6 +15,7 @@ use cpu::{LoadOptions, Model, ModelBytes, PAGE_TOKENS, PAGES_MAX};
 use kernels::{Isa, Pool};
 use model::Forward;
 use server::{LoadPhase, LoadProgress};
+use std::sync::{Arc, Mutex};
 use text::Tokenizer;
 use weights::encoder::EncoderKind;
 use weights::{Adapter, Config, ModelFiles, Packed, PackedSections};
@@ -47,6 +48,8 @@ pub(super) struct PackedModel {
     pub(super) arithmetic: String,
     /// The arithmetic that computes it at a moment, where that may change.
     pub(super) arithmetic_now: Option<SharedArithmetic>,
+    /// The device that computes it at a moment.
+    pub(super) device: DeviceNow,
     /// Writes the packed weights to the cache.
     pub(super) cache_writer: Option<CacheWriter>,
 }
@@ -130,6 +133,7 @@ pub(super) fn load_on_processor(
         bytes,
         arithmetic: arithmetic_name(kv, quantize, isa),
         arithmetic_now: None,
+        device: Arc::new(Mutex::new(DeviceChoice::Cpu.to_string())),
         cache_writer: cached.end(),
     })
 }

@@ -56,7 +56,7 @@ pub(crate) fn arithmetic_name(kv: KvType, quantize: Option<Quantize>, isa: Isa) 
     let level = match isa.name() {
         "scalar" => "scalar",
         _ if isa.is_batch_invariant() => "vectors",
-        _ => "tiles",
+        _ => ModelIdentity::TILES,
     };
     format!("version {ARITHMETIC_VERSION}, kv {kv}, weights {weights}, {level}")
 }
@@ -347,6 +347,11 @@ mod tests {
             for (kv, quantize, expected) in rows {
                 let name = arithmetic_name(kv, quantize, isa);
                 assert!(name.ends_with(&format!("{expected}, {level}")), "{name}");
+                let identity = ModelIdentity {
+                    arithmetic: name,
+                    ..ModelIdentity::default()
+                };
+                assert_eq!(identity.computes_as(&identity), level != "tiles");
             }
         }
     }

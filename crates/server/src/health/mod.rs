@@ -430,7 +430,7 @@ fn progress_report(lifecycle: &Lifecycle) -> LoadingEvent {
         | ModelState::Queued { .. }
         | ModelState::Failed
         | ModelState::NoEngine(_)
-        | ModelState::TooLarge { .. } => {}
+        | ModelState::TooLarge(_) => {}
     }
     report
 }

@@ -20,6 +20,7 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
     let mut text = PrometheusText::default();
     let version_and_model = [env!("CARGO_PKG_VERSION"), sources.models.first_entry().id()];
     text.samples("millrace_build_info", [(version_and_model, 1_u64)]);
+    write_devices(&mut text, &sources.models);
     let generations = &sources.metrics.generations;
     write_latencies(&mut text, generations);
     write_answers(&mut text, generations);
@@ -45,6 +46,18 @@ pub(crate) fn write_families(sources: &MetricsSources) -> String {
     text.finish()
 }
 
+fn write_devices(text: &mut PrometheusText, models: &ModelRegistry) {
+    let named = models.ready_models().filter_map(|(entry, serving)| {
+        let device = serving.model.device.as_ref()?;
+        Some([entry.id().to_owned(), device()])
+    });
+    let named: Vec<_> = named.collect();
+    let rows = named
+        .iter()
+        .map(|names| (names.each_ref().map(String::as_str), 1_u64));
+    text.samples("millrace_device_info", rows);
+}
+
 /// Families about the first model, and about all loaded models, including the first. Families of admission and engine exist
 /// only while the first model is ready.
 fn write_models(text: &mut PrometheusText, first: &ModelState, models: &ModelRegistry) {
@@ -55,7 +68,7 @@ fn write_models(text: &mut PrometheusText, first: &ModelState, models: &ModelReg
         | ModelState::Queued { .. }
         | ModelState::Failed
         | ModelState::NoEngine(_)
-        | ModelState::TooLarge { .. } => (false, 0.0),
+        | ModelState::TooLarge(_) => (false, 0.0),
     };
     text.value("millrace_model_ready", is_ready);
     text.value("millrace_model_load_ratio", ratio);

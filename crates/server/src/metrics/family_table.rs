@@ -66,6 +66,7 @@ macro_rules! families {
 /// All families, in the order of the documentation.
 pub(super) const FAMILIES: &[MetricFamily] = families! {
     "millrace_build_info" Gauge ["version", "model"] "always 1; to join on";
+    "millrace_device_info" Gauge ["model", "device"] "always 1: the device that computes each loaded model, `cpu` or the name of a GPU with its driver; absent for engines of other processes";
     "millrace_model_ready" Gauge [] "whether the model that the server was started with is ready: 1 or 0; while 0, families of admission, engine, steps, pages and logs are absent";
     "millrace_model_load_ratio" Gauge [] "loaded fraction of that model's bytes";
     "millrace_models_loaded" Gauge [] "loaded models, including the first";
@@ -169,6 +170,7 @@ pub(super) const FAMILIES: &[MetricFamily] = families! {
     "millrace_preemptions_total" Counter [] "preemptions: sequences whose pages were taken to be recomputed later";
     "millrace_forward_retries_total" Counter [] "forward passes that failed and were retried on parts of the batch";
     "millrace_device_faults_total" Counter [] "times that the model's device failed: it is opened again, and the sequences compute their tokens again";
+    "millrace_device_lost" Gauge [] "1 while the model's device is lost: it could not be opened again, or failed too often; streams end with `device_failed`";
     "millrace_steps_total" Counter [] "steps with a forward pass";
     "millrace_step_rows_total" Counter [] "query tokens computed in all steps, including draft and forced tokens";
     "millrace_rows_void_total" Counter [] "rows of a model that runs ahead that were for nothing: their sequence had ended, or had lost its pages, when the results came";

@@ -4,13 +4,13 @@
 //! gives the answer of a plain request; a token that a program writes to a channel reaches the reader while the model computes
 //! the next step.
 
+use crate::samples;
 use crate::support::{Bench, EOS, fake, sample};
-use engine::SamplingParams;
 use engine::fake::{FakeModel, LateLog};
 use model::{
     Ahead, Batch, Capabilities, Dims, Drawn, Draws, ExportPages, Forward, ForwardError, PageId,
 };
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use workflow::Event;
@@ -84,62 +84,25 @@ fn bench(eos_probability: f32) -> (Bench, LateLog, Arc<AtomicUsize>) {
     (Bench::over(Box::new(model)), log, in_flight)
 }
 
-/// Inputs of a sample that answers one question in windows, and the temperature.
-fn given(batch: usize, ahead: bool, temperature: f32) -> Json {
-    json!({"prompt": "hello", "max_tokens": 30, "batch_size": batch, "ahead": ahead,
-        "temperature": temperature, "seed": 11})
-}
-
 #[test]
-fn windows_of_every_size_say_the_same() {
-    let (mut bench, log, _) = bench(0.04);
-    let windows = sample("batched_generation");
-    for temperature in [0.0, 0.9] {
-        let sampling = SamplingParams {
-            temperature,
-            seed: 11,
-            ..SamplingParams::default()
-        };
-        let ids = bench.asked("hello");
-        let wanted = bench.plain(&ids, &sampling, 30);
-        for batch in 1..=16 {
-            for ahead in [false, true] {
-                let mut run = bench.run(&windows, &given(batch, ahead, temperature));
-                let (text, outcome) = bench.finish(&mut run);
-                assert_eq!(text, wanted, "batch {batch}, ahead {ahead}: {outcome:?}");
-            }
-        }
+fn every_sample_gives_the_answer_of_a_plain_request() {
+    type Check = fn(&mut Bench);
+    // Checks of the samples, how likely an end is, and whether tokens are computed ahead.
+    let checks: [(Check, f32, bool); 7] = [
+        (samples::check_text, 0.03, true),
+        (samples::check_windows, 0.04, true),
+        (samples::check_turns, 0.05, true),
+        (samples::check_ends, 0.0, true),
+        (samples::check_best, 0.05, true),
+        (samples::check_suggestions, 0.05, false),
+        (samples::check_embeddings, 0.0, false),
+    ];
+    for (number, (check, eos_probability, runs_ahead)) in checks.into_iter().enumerate() {
+        let (mut bench, log, _) = bench(eos_probability);
+        check(&mut bench);
+        assert!(log.misuse().is_empty(), "{number}: {:?}", log.misuse());
+        assert!(log.started_ahead() > 0 || !runs_ahead, "{number}");
     }
-    bench.assert_empty();
-    assert!(log.misuse().is_empty(), "{:?}", log.misuse());
-    assert!(log.started_ahead() > 0);
-}
-
-#[test]
-fn second_turn_is_that_of_a_fresh_request() {
-    let (mut bench, log, _) = bench(0.05);
-    let greedy = SamplingParams {
-        temperature: 0.0,
-        ..SamplingParams::default()
-    };
-    let chat = sample("multi_turn_chat");
-    for batch in 1..=16 {
-        for ahead in [false, true] {
-            let given = json!({"first": "hi", "second": "and then?", "system": "be kind",
-                "max_tokens": 25, "batch_size": batch, "ahead": ahead});
-            let mut run = bench.run(&chat, &given);
-            let (text, outcome) = bench.finish(&mut run);
-            let encode = |text: &str| bench.model.handle.tokenizer.encode(text, true).unwrap();
-            let first = encode("<system>be kind</s>\n<user>hi</s>\n<assistant>");
-            let turn = encode("</s>\n<user>and then?</s>\n<assistant>");
-            let one = bench.plain(&first, &greedy, 25);
-            let transcript = [first, one.clone(), turn].concat();
-            let two = bench.plain(&transcript, &greedy, 25);
-            assert_eq!(text, [one, two].concat(), "batch {batch}: {outcome:?}");
-        }
-    }
-    bench.assert_empty();
-    assert!(log.misuse().is_empty(), "{:?}", log.misuse());
 }
 
 #[test]
@@ -156,7 +119,10 @@ fn token_of_a_channel_is_read_while_the_next_step_is_computed() {
             "streamed_generation" => {
                 bench.run(&sample(name), &json!({"prompt": "hello", "max_tokens": 30}))
             }
-            _ => bench.run(&sample(name), &given(batch, true, 0.0)),
+            _ => {
+                let given = json!({"prompt": "hello", "max_tokens": 30, "batch_size": batch, "ahead": true});
+                bench.run(&sample(name), &given)
+            }
         };
         let mut computed_meanwhile = Vec::new();
         loop {

@@ -43,7 +43,10 @@ fn sample_compiles_and_lists_its_inputs() {
 
 #[test]
 fn text_whole_and_streamed_is_the_plain_answer() {
-    let mut bench = Bench::new(0.03);
+    check_text(&mut Bench::new(0.03));
+}
+
+pub(crate) fn check_text(bench: &mut Bench) {
     for (temperature, seed) in HEATS {
         for prompt in ["hello", "a longer question", "x"] {
             let ids = bench.asked(prompt);
@@ -70,7 +73,10 @@ fn text_whole_and_streamed_is_the_plain_answer() {
 
 #[test]
 fn windows_of_every_size_say_the_same() {
-    let mut bench = Bench::new(0.04);
+    check_windows(&mut Bench::new(0.04));
+}
+
+pub(crate) fn check_windows(bench: &mut Bench) {
     let program = sample("batched_generation");
     for (temperature, seed) in HEATS {
         for prompt in ["hello", "to be or not"] {
@@ -96,7 +102,10 @@ fn windows_of_every_size_say_the_same() {
 
 #[test]
 fn second_turn_equals_a_fresh_run_over_the_transcript() {
-    let mut bench = Bench::new(0.05);
+    check_turns(&mut Bench::new(0.05));
+}
+
+pub(crate) fn check_turns(bench: &mut Bench) {
     for name in ["multi_turn_chat", "draft_then_revise"] {
         let program = sample(name);
         for batch in 1..=16 {
@@ -129,7 +138,10 @@ fn second_turn_equals_a_fresh_run_over_the_transcript() {
 
 #[test]
 fn best_of_n_returns_the_likeliest_of_its_answers() {
-    let mut bench = Bench::new(0.05);
+    check_best(&mut Bench::new(0.05));
+}
+
+pub(crate) fn check_best(bench: &mut Bench) {
     let given = json!({"prompt": "hi", "n": 5, "max_tokens": 12, "seed": 3});
     let mut run = bench.run(&sample("best_of_n"), &given);
     let (_, outcome) = bench.finish(&mut run);
@@ -149,7 +161,10 @@ fn best_of_n_returns_the_likeliest_of_its_answers() {
 
 #[test]
 fn client_that_accepts_suggestions_gets_the_plain_answer() {
-    let mut bench = Bench::new(0.05);
+    check_suggestions(&mut Bench::new(0.05));
+}
+
+pub(crate) fn check_suggestions(bench: &mut Bench) {
     let ids = bench.asked("hi");
     let plain = bench.plain(&ids, &sampling(0.0, 0), 20);
     let given = json!({"prompt": "hi", "max_tokens": 20});
@@ -188,7 +203,10 @@ fn tokens_chosen_by_the_client_are_followed() {
 
 #[test]
 fn embeddings_of_a_list_equal_those_of_the_engine() {
-    let mut bench = Bench::new(0.0);
+    check_embeddings(&mut Bench::new(0.0));
+}
+
+pub(crate) fn check_embeddings(bench: &mut Bench) {
     for texts in [
         vec![],
         vec!["x"],
@@ -260,10 +278,13 @@ fn invalid_embedding_input_fails_with_its_step() {
     bench.assert_empty();
 }
 
-/// Each answering sample, with each token of the answer as the end token, in every size of window.
 #[test]
 fn end_token_at_any_position_ends_each_sample() {
-    let mut bench = Bench::new(0.0);
+    check_ends(&mut Bench::new(0.0));
+}
+
+/// Each answering sample, with each token of the answer as the end token, in every size of window.
+pub(crate) fn check_ends(bench: &mut Bench) {
     let ordinary = Arc::clone(&bench.model);
     let asked = bench.asked("hi");
     let mut ends = bench.plain(&asked, &sampling(0.0, 0), 9);
@@ -286,7 +307,7 @@ fn end_token_at_any_position_ends_each_sample() {
                 if windows {
                     (given["batch_size"], given["ahead"]) = (json!(batch), json!(ahead));
                 }
-                let (told, text) = wanted(&mut bench, &name);
+                let (told, text) = wanted(bench, &name);
                 let mut run = bench.run(&program, &given);
                 let (ids, outcome) = bench.finish(&mut run);
                 let case = format!("{name}, batch {batch}, ahead {ahead}, end {eos}: {outcome:?}");

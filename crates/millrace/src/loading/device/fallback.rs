@@ -4,8 +4,8 @@
 //! for the processor, and streams continue there from their tokens. The engine recovers a device twice within ten minutes, so
 //! the second recovery is the last one that may succeed. A GPU that the settings name has no processor in reserve.
 
-use super::super::SharedArithmetic;
 use super::super::weights::PackedModel;
+use super::super::{DeviceNow, SharedArithmetic};
 use crate::clock::now;
 use crate::failure::Failure;
 use model::{
@@ -13,7 +13,7 @@ use model::{
     ForwardError, PageId, Predict,
 };
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A device that fails twice within this time is broken.
@@ -28,16 +28,18 @@ pub(super) type ArithmeticNow = Arc<Mutex<String>>;
 /// The arithmetic of this moment, as the server records streams with it and the cluster announces it.
 pub(super) fn reported(arithmetic: &ArithmeticNow) -> SharedArithmetic {
     let arithmetic = Arc::clone(arithmetic);
-    Arc::new(move || {
-        let now = arithmetic.lock().unwrap_or_else(PoisonError::into_inner);
-        BTreeSet::from([now.clone()])
-    })
+    Arc::new(move || BTreeSet::from([lock(&arithmetic).clone()]))
+}
+
+fn lock(now: &Mutex<String>) -> MutexGuard<'_, String> {
+    now.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The model for the processor, for the time when the GPU is broken.
 struct Reserve {
     open: OpenModel,
     arithmetic: ArithmeticNow,
+    device: DeviceNow,
 }
 
 /// A model that is computed on a GPU, or on the processor after the GPU failed.
@@ -56,12 +58,13 @@ pub(super) struct FallbackModel {
 impl FallbackModel {
     pub(super) fn new(
         model: Box<dyn Forward>,
-        arithmetic: ArithmeticNow,
+        (arithmetic, device): (ArithmeticNow, DeviceNow),
         reserve: OpenModel,
     ) -> Self {
         let reserve = Some(Reserve {
             open: reserve,
             arithmetic,
+            device,
         });
         Self {
             reserve,
@@ -97,8 +100,8 @@ impl FallbackModel {
             return Err(lost);
         }
         tracing::warn!("the GPU failed again: the processor computes the model from now on");
-        let arithmetic = reserve.arithmetic.lock();
-        *arithmetic.unwrap_or_else(PoisonError::into_inner) = packed.arithmetic;
+        *lock(&reserve.arithmetic) = packed.arithmetic;
+        lock(&reserve.device).clone_from(&lock(&packed.device));
         self.reserve = None;
         release(std::mem::replace(&mut self.model, model));
         Ok(())
@@ -250,25 +253,28 @@ mod tests {
                 },
                 arithmetic: "processor".to_owned(),
                 arithmetic_now: None,
+                device: Arc::new(Mutex::new("cpu".to_owned())),
                 cache_writer: None,
             })
         });
-        let arithmetic = Arc::new(Mutex::new("device".to_owned()));
-        FallbackModel::new(Box::new(failing), arithmetic, open)
+        let [arithmetic, device] =
+            ["device", "card"].map(|name| Arc::new(Mutex::new(name.to_owned())));
+        FallbackModel::new(Box::new(failing), (arithmetic, device), open)
     }
 
     #[test]
     fn second_failure_within_ten_minutes_moves_to_the_processor() {
         let mut model = fallback(9, DIMS);
-        let arithmetic = reported(&model.reserve.as_ref().unwrap().arithmetic);
+        let reserve = model.reserve.as_ref().unwrap();
+        let (arithmetic, device) = (reported(&reserve.arithmetic), Arc::clone(&reserve.device));
         let is_now = |wanted: &str| arithmetic() == BTreeSet::from([wanted.to_owned()]);
         model.recover().unwrap();
         assert!(model.forward(&Batch::default()).is_err(), "still the GPU");
-        assert!(is_now("device"));
+        assert!(is_now("device") && *lock(&device) == "card");
         model.recover().unwrap();
         assert!(model.forward(&Batch::default()).is_ok());
         assert!(
-            is_now("processor"),
+            is_now("processor") && *lock(&device) == "cpu",
             "streams are recorded with what computes them"
         );
         assert!(model.recover().is_err(), "the processor is no device");

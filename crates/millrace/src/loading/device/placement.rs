@@ -12,7 +12,7 @@ use cpu::ModelBytes;
 use gpu::{Absent, Device, Kind, LoadError, PrepareError, Selection};
 use kernels::{Isa, KvKind, Pool};
 use model::Forward;
-use server::LoadProgress;
+use server::{LoadProgress, ModelIdentity};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -44,7 +44,12 @@ enum Refusal {
     #[error("an encoder is computed on the CPU only")]
     Encoder,
     #[error("{device}: {why}")]
-    Load { device: String, why: LoadError },
+    Load {
+        device: String,
+        why: LoadError,
+        /// Whether the driver had no memory for it.
+        is_full: bool,
+    },
     #[error("{device}: {why}")]
     Failed { device: String, why: PrepareError },
     #[error("{device} {speeds}")]
@@ -68,6 +73,18 @@ impl fmt::Display for Speeds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [device, processor] = [self.device, self.processor].map(|read| read / 1e9);
         write!(f, "reads {device:.0} GB/s, the processor {processor:.0}")
+    }
+}
+
+impl Refusal {
+    /// Whether the device may have what it refused when another model was unloaded.
+    fn is_lack_of_memory(&self) -> bool {
+        match self {
+            Self::Load { is_full, .. } => *is_full,
+            // The words of drivers differ; one that has no memory left may open no further device, either.
+            Self::Device(absent) => matches!(absent, Absent::Refused { .. }),
+            _ => false,
+        }
     }
 }
 
@@ -98,11 +115,17 @@ pub(in super::super) fn load_on_gpu(
         });
     };
     let loaded = load(source, (files, adapters, seen), settings, report);
-    let loaded = loaded.map_err(|why| Failure::user(format!("model.device = {choice}: {why}")));
-    let (model, _) = loaded?;
-    let (bytes, arithmetic) = (model.bytes(), arithmetic(&model, settings));
-    let model = FallbackModel::without_reserve(Box::new(model));
-    Ok(Some(packed(bytes, arithmetic, Box::new(model))))
+    let (model, _) = loaded.map_err(|why| {
+        let words = format!("model.device = {choice}: {why}");
+        if why.is_lack_of_memory() {
+            Failure::DeviceMemory(words)
+        } else {
+            Failure::user(words)
+        }
+    })?;
+    let mut packed = packed(model, settings);
+    packed.model = Box::new(FallbackModel::without_reserve(packed.model));
+    Ok(Some(packed))
 }
 
 /// The model on a GPU that is worth it, with the processor's in reserve.
@@ -132,40 +155,44 @@ fn load_auto(
         let opened = OpenedAdapters::open(&files, &owned)?;
         load_on_processor((files, &opened.adapters, None), isa, &owned, &mut |_| {})
     };
-    let (bytes, arithmetic) = (model.bytes(), arithmetic(&model, settings));
-    let now = Arc::new(Mutex::new(arithmetic.clone()));
-    let model = FallbackModel::new(Box::new(model), Arc::clone(&now), Box::new(open));
-    Some(PackedModel {
-        arithmetic_now: Some(reported(&now)),
-        ..packed(bytes, arithmetic, Box::new(model))
-    })
+    let mut packed = packed(model, settings);
+    let now = Arc::new(Mutex::new(packed.arithmetic.clone()));
+    let reported_now = (Arc::clone(&now), Arc::clone(&packed.device));
+    packed.model = Box::new(FallbackModel::new(
+        packed.model,
+        reported_now,
+        Box::new(open),
+    ));
+    packed.arithmetic_now = Some(reported(&now));
+    Some(packed)
 }
 
 /// Everything that decides the bits of a model on a GPU.
-fn arithmetic(model: &gpu::Model, settings: &Settings) -> String {
-    let device = model.device();
-    let facts = device.facts();
-    let is_exact = settings.model.deterministic || device.distrusts_tiles();
-    let rows = if is_exact { "exact" } else { "tiles" };
+fn arithmetic([name, driver]: [&str; 2], is_exact: bool, settings: &Settings) -> String {
+    let rows = if is_exact {
+        "exact"
+    } else {
+        ModelIdentity::TILES
+    };
     let kv = match settings.model.kv_type.into() {
         KvKind::F16 => String::new(),
         kind => format!(", kv {kind}"),
     };
-    format!(
-        "{}, {}, {}, {rows}{kv}",
-        gpu::ARITHMETIC,
-        facts.name,
-        facts.driver
-    )
+    format!("{}, {name}, {driver}, {rows}{kv}", gpu::ARITHMETIC)
 }
 
-fn packed(place: gpu::Place, arithmetic: String, model: Box<dyn Forward>) -> PackedModel {
+/// A model that is on a GPU.
+fn packed(model: gpu::Model, settings: &Settings) -> PackedModel {
+    let device = model.device();
+    let facts = device.facts();
+    let is_exact = settings.model.deterministic || device.distrusts_tiles();
     PackedModel {
-        model,
-        bytes: model_bytes(place),
-        arithmetic,
+        bytes: model_bytes(model.bytes()),
+        arithmetic: arithmetic([&facts.name, &facts.driver], is_exact, settings),
         arithmetic_now: None,
+        device: Arc::new(Mutex::new(device_name(&device))),
         cache_writer: None,
+        model: Box::new(model),
     }
 }
 
@@ -208,9 +235,10 @@ fn load_with_driver(
     };
     let (name, driver) = (device.facts().name.clone(), device.facts().driver.clone());
     let named = device_name(&device);
-    let of_device = |why| Refusal::Load {
+    let of_device = |(why, is_full)| Refusal::Load {
         device: named.clone(),
         why,
+        is_full,
     };
     let opened = source.open(settings.model.quantize)?;
     if opened.stamps() != files.stamps() {
@@ -278,13 +306,16 @@ fn gpu_options(
 /// Loads the model. Where `model.kv_mib` does not say how large the KV cache is, its default follows the memory of the
 /// machine, which may be more than the device has: the cache is halved until the model fits. A device whose driver had no
 /// memory is opened again for that.
+///
+/// # Errors
+/// The model is not loaded; the second value is whether the driver had no memory for it.
 fn load_fitting(
     (files, adapters): (&Arc<ModelFiles>, &[Adapter]),
     mut device: Arc<Device>,
     mut options: gpu::Options,
     settings: &Settings,
     report: &mut dyn FnMut(LoadProgress),
-) -> Result<gpu::Model, LoadError> {
+) -> Result<gpu::Model, (LoadError, bool)> {
     loop {
         let loaded = gpu::Model::load_adapted(
             (Arc::clone(files), adapters),
@@ -302,11 +333,11 @@ fn load_fitting(
                 if device.is_out_of_memory() {
                     device = match device.reopen() {
                         Ok(device) => Arc::new(device),
-                        Err(_) => return Err(why.into()),
+                        Err(_) => return Err((why.into(), true)),
                     };
                 }
             }
-            done => return done,
+            done => return done.map_err(|why| (why, device.is_out_of_memory())),
         }
     }
 }
@@ -353,4 +384,28 @@ fn expect_fast(device: &Device) -> Result<Option<Speeds>, Refusal> {
         device: device_name(device),
         speeds,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::KvType;
+
+    #[test]
+    fn tiles_are_named_with_every_type_of_keys() {
+        for kv_type in [KvType::F16, KvType::Q8, KvType::Q4] {
+            for is_exact in [false, true] {
+                let mut settings = Settings::default();
+                settings.model.kv_type = kv_type;
+                // A driver's name may have the separator of terms.
+                let device = ["llvmpipe (LLVM 19.1, 256 bits)", "Mesa"];
+                let identity = ModelIdentity {
+                    arithmetic: arithmetic(device, is_exact, &settings),
+                    ..ModelIdentity::default()
+                };
+                let is_equal = identity.computes_as(&identity);
+                assert_eq!(is_equal, is_exact, "{identity:?}");
+            }
+        }
+    }
 }

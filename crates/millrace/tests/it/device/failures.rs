@@ -124,6 +124,15 @@ impl Failing {
         value.trim().parse().unwrap()
     }
 
+    /// Whether the device is lost, by the metric and by the probe.
+    fn is_lost(&self) -> bool {
+        let ready = self.serving.get("/health/readiness");
+        let is_lost = self.metric("millrace_device_lost ") > 0.0;
+        assert_eq!(ready.starts_with("HTTP/1.1 503"), is_lost, "{ready}");
+        assert_eq!(ready.contains(" is lost: "), is_lost, "{ready}");
+        is_lost
+    }
+
     /// An answer to the question in which the device fails after some tokens.
     fn ask_in_failure(
         &self,
@@ -168,12 +177,17 @@ fn streams_outlive_the_loss_of_their_device() {
         let second = in_loss().unwrap();
         if device == "vulkan" {
             assert_eq!(second, wanted);
+            assert!(!failing.is_lost());
             let third = in_loss().unwrap_err();
             assert_eq!(third["error"]["code"], "device_failed", "{third}");
+            assert!(failing.is_lost());
         } else {
             // The tokens after the loss are the processor's.
             failing.expect_said("the processor computes the model from now on");
             assert!(story.ask(&failing.serving).is_ok());
+            let device = "millrace_device_info{model=\"millrace-mini\",device=\"cpu\"} ";
+            assert_eq!(failing.metric(device), 1.0);
+            assert!(!failing.is_lost());
         }
         failing.end();
     }
@@ -196,8 +210,10 @@ fn streams_outlive_a_driver_without_memory() {
             let error = error.unwrap_err();
             assert_eq!(error["error"]["code"], "device_failed", "{error}");
             failing.expect_said("the GPU failed and cannot be opened again");
+            assert!(failing.is_lost());
             failing.driver.empty();
             assert_eq!(story.ask(&failing.serving).as_ref(), Ok(&wanted));
+            assert!(!failing.is_lost());
         } else {
             let refused = failing.ask_in_failure(&story, FaultyDriver::refuse);
             assert_eq!(refused.as_ref(), Ok(&wanted));

@@ -91,9 +91,9 @@ fn compiled(name: &str, source: Option<&str>) -> PathBuf {
     // Test programs may run at the same time: each has a file of its own until it is whole.
     let made = folder.join(format!("made-{}", std::process::id()));
     let mut compiler = Command::new("cc");
-    compiler.args([
-        "-shared", "-fPIC", "-pthread", "-x", "c", &source, "-ldl", "-o",
-    ]);
+    compiler.args(["-shared", "-fPIC", "-pthread", "-x", "c", &source, "-ldl"]);
+    // A library that was unloaded between two devices would not be found again: the machine's loader has its name.
+    compiler.args(["-Wl,-z,nodelete", "-o"]);
     let status = compiler.arg(&made).status().expect("a compiler");
     assert!(status.success(), "{source}");
     std::fs::rename(made, folder.join("libvulkan.so.1")).unwrap();

@@ -46,7 +46,7 @@ fn write_latencies(text: &mut PrometheusText, served: &ServedModel) {
 type ReadStats = fn(&Stats) -> u64;
 
 /// Counters and gauges without labels, in the engine's units.
-const VALUES: [(&str, ReadStats); 31] = [
+const VALUES: [(&str, ReadStats); 32] = [
     ("millrace_generated_tokens_total", Stats::tokens_generated),
     ("millrace_prefill_rows_total", Stats::prompt_tokens_computed),
     ("millrace_prefix_hit_tokens_total", Stats::prefix_hit_tokens),
@@ -69,6 +69,7 @@ const VALUES: [(&str, ReadStats); 31] = [
     ("millrace_preemptions_total", Stats::preemptions),
     ("millrace_forward_retries_total", Stats::retries),
     ("millrace_device_faults_total", Stats::device_faults),
+    ("millrace_device_lost", Stats::device_lost),
     ("millrace_parks_total", Stats::parks),
     ("millrace_pauses_total", Stats::pauses),
     ("millrace_resumes_total", Stats::resumes),

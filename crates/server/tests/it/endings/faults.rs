@@ -5,9 +5,11 @@ use super::scene::{
     undisturbed, victims, wide, without_gap,
 };
 use super::ways::{Way, delete, listed, ways};
+use crate::support::client::{get, post};
 use crate::support::dialects::Fate;
-use crate::support::{Rig, wait_until};
+use crate::support::{DEVICE, Rig, wait_until};
 use engine::fake::{FakeConfig, Fault, FaultAt, FaultKind};
+use model::DeviceFault;
 use serde_json::{Value, json};
 use server::{QueueLimits, ServerConfig};
 use std::time::Duration;
@@ -140,6 +142,49 @@ fn step_that_fails_once_affects_no_client() {
         end(&rig, victims, Fate::Length, whole.text());
         neighbor.expect_unaffected(&rig);
         assert!(rig.engine.stats().retries() > 0, "it failed");
+    }
+}
+
+/// Promise (Settings and operation): a server whose device is lost says so: readiness is 503 with the reason, `/health` is not
+/// `ok`, and a metric is 1, until the device is opened again.
+/// Also held by `engine/tests/it/failures.rs`, `millrace/tests/it/device/failures.rs ::
+/// streams_outlive_a_driver_without_memory`.
+#[test]
+fn server_whose_device_is_lost_is_not_ready() {
+    let mut faulty = letters();
+    // A device is opened again twice.
+    let faults = (0..3).map(|call| Fault {
+        at: FaultAt::Call(call),
+        kind: FaultKind::Device(DeviceFault::Lost),
+    });
+    faulty.faults = faults.collect();
+    let rig = Rig::with(faulty, wide());
+    let named = format!("\nmillrace_device_info{{model=\"fake\",device=\"{DEVICE}\"}} 1\n");
+    for is_lost in [false, true] {
+        let ready = get(rig.addr, "/health/readiness");
+        let (status, name) = if is_lost {
+            (503, "unavailable")
+        } else {
+            (200, "ready")
+        };
+        assert_eq!(
+            (ready.head.status, &ready.json()["status"]),
+            (status, &json!(name))
+        );
+        let reason = format!("the model's device {DEVICE} is lost");
+        assert_eq!(ready.body.contains(&reason), is_lost, "{}", ready.body);
+        let health = get(rig.addr, "/health").json();
+        assert_eq!(health["status"] != "ok", is_lost, "{health}");
+        let metrics = get(rig.addr, "/metrics").body;
+        let lost = format!("\nmillrace_device_lost {}\n", u8::from(is_lost));
+        assert!(
+            metrics.contains(&lost) && metrics.contains(&named),
+            "{metrics}"
+        );
+        let body = json!({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 4});
+        let failed = post(rig.addr, "/v1/chat/completions", &body);
+        let code = failed.json()["error"]["code"].clone();
+        assert_eq!(code, "device_failed", "{}", failed.body);
     }
 }
 

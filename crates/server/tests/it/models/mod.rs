@@ -258,6 +258,41 @@ fn model_larger_than_the_budget_is_rejected_with_the_numbers() {
     );
 }
 
+/// Promise (Models): a load for which a device has no memory unloads the model that was idle longest and is tried once more; a
+/// second refusal is the response, with the driver's numbers.
+/// Also held by `millrace/tests/it/device/memory.rs`.
+#[test]
+fn load_without_device_memory_evicts_one_model_and_is_tried_again() {
+    let rig = Rig::start(ModelLimits::default());
+    rig.allow();
+    answers(&rig, "a");
+    rig.refuse_memory();
+    rig.allow();
+    answers(&rig, "b");
+    assert_eq!(loaded(&rig), ["a", "b"]);
+    let happened = ["loading a", "loading b", "closed first", "loading b"];
+    assert_eq!(rig.log(), happened);
+    // The last request, and no idle model is left then.
+    for loads in [2, 2, 1] {
+        let before = rig.log().len();
+        (0..loads).for_each(|_| rig.refuse_memory());
+        let reply = post(rig.addr, CHAT, &ask("huge"));
+        let error = &reply.json()["error"];
+        assert_eq!(
+            (reply.head.status, &error["code"]),
+            (503, &json!("model_failed"))
+        );
+        assert_eq!(error["message"], "no memory for 4096 bytes");
+        let log = rig.log().split_off(before);
+        let tried = log.iter().filter(|what| *what == "loading huge");
+        assert_eq!(tried.count(), loads, "{log:?}");
+    }
+    assert_eq!(loaded(&rig), [""; 0]);
+    // The device may have memory again.
+    rig.allow();
+    answers(&rig, "huge");
+}
+
 #[test]
 fn failed_load_is_retried() {
     let rig = Rig::start(ModelLimits::default());

@@ -30,7 +30,7 @@ const MIB: u64 = 1 << 20;
 pub(crate) struct Shelf {
     sizes: BTreeMap<&'static str, u64>,
     /// What becomes of the next load.
-    next: Mutex<Receiver<Result<(), String>>>,
+    next: Mutex<Receiver<Result<(), LoadError>>>,
     /// Its gates, by name, of models that were loaded.
     gates: Mutex<BTreeMap<String, Arc<Gate>>>,
     /// What happened, in order.
@@ -102,6 +102,7 @@ fn served(name: &str, gate: Arc<Gate>) -> (ServedModel, engine::EngineThread) {
         engine_absence: None,
         engine_arithmetic: None,
         engine_sight: None,
+        device: None,
         handle: ModelHandle::new(
             engine,
             vocab::tokenizer(),
@@ -176,7 +177,7 @@ impl Library for Shelves {
             tensors_total: 4,
         });
         let next = self.0.next.lock().unwrap().recv_timeout(PATIENCE);
-        next.map_err(|why| why.to_string())??;
+        next.map_err(|why| LoadError::Failed(why.to_string()))??;
         Ok(self.0.loaded(name))
     }
 
@@ -231,7 +232,7 @@ impl Library for Shelves {
 pub(crate) struct Rig {
     pub(crate) addr: SocketAddr,
     pub(crate) shelf: Arc<Shelf>,
-    allow: SyncSender<Result<(), String>>,
+    allow: SyncSender<Result<(), LoadError>>,
     pub(crate) pulls: SyncSender<()>,
     stop: Option<oneshot::Sender<()>>,
     pub(crate) serving: Option<tokio::task::JoinHandle<server::Drained>>,
@@ -292,7 +293,14 @@ impl Rig {
 
     /// Has it fail.
     pub(crate) fn refuse(&self) {
-        self.allow.send(Err("a broken file".to_owned())).unwrap();
+        let broken = LoadError::Failed("a broken file".to_owned());
+        self.allow.send(Err(broken)).unwrap();
+    }
+
+    /// Has its device refuse it.
+    pub(crate) fn refuse_memory(&self) {
+        let full = LoadError::DeviceMemory("no memory for 4096 bytes".to_owned());
+        self.allow.send(Err(full)).unwrap();
     }
 
     pub(crate) fn log(&self) -> Vec<String> {

@@ -70,6 +70,9 @@ pub fn fake() -> FakeConfig {
     }
 }
 
+/// Name of the fake model's device.
+pub const DEVICE: &str = "fake device";
+
 /// Bounds as in production, on a port of its own.
 pub fn config() -> ServerConfig {
     ServerConfig {
@@ -315,6 +318,7 @@ impl Rig {
             engine_absence: None,
             engine_arithmetic: None,
             engine_sight: None,
+            device: Some(Box::new(|| DEVICE.to_owned())),
             handle,
         });
         let runtime = io_runtime(2).expect("io threads");
