@@ -7,7 +7,8 @@
 text, and gets the same picture. Asked for are a cosine of at least 0.9999 for each row, the length of rows, and the positions of
 the text: those of `engine/src/media/layout.rs`. What llama.cpp computes in another way than transformers is in DIFFERENCES, with
 the change of the file or the part of the rows by which both agree. Any other difference is a failure, and so is one of these that
-is gone.
+is gone. Then llama.cpp's text gets transformers' rows, and its logits before and after the image are compared, so that positions
+and masks are llama.cpp's own (TEXT_DIFFERENCES).
 """
 
 import argparse
@@ -136,53 +137,97 @@ DIFFERENCES = {
 LINES = {"pixtral": 7, "mistral3": 6}
 
 
-def compare(name, size, seed, shape, folder):
+# The same for logits of the text.
+TEXT_DIFFERENCES = {
+    "llava-next": "the image has other rows",
+    "gemma4v-e": "rows see each other, but for texts of a width of 1536 or 2560",
+}
+
+
+def compare(case, folder):
     """What both have in common, as words; raises where they differ."""
-    file, levels = File(f"{name}.mmproj.gguf"), picture(*size, seed)
+    name = case.name
+    file, levels = File(f"{name}.mmproj.gguf"), picture(*case.size, case.seed)
     text = text_with_words(name).write(folder / "text.gguf")
-    wanted = np.fromfile(GOLDENS / f"{name}.f32", "<f4", np.prod(shape)).reshape(shape)
     if name in FIXED:
         levels = FIXED[name](file, levels)
-    found = rows_of(file, text, levels, folder)
+    found, logits = rows_of(case, file, text, levels, folder)
+    words = logits_compared(case, logits)
+    wanted = case.rows
     if name in LINES:
         inner = np.arange(len(wanted)) % LINES[name] != LINES[name] - 1
         found, wanted = found[inner], wanted[inner]
     if name not in DIFFERENCES:
-        return f"{alike(found, wanted):.7f}"
+        return f"rows {alike(found, wanted):.7f}, {words}"
     why, change, theirs, ours = DIFFERENCES[name]
-    try:
-        before = f"{alike(found, wanted, SAME):.7f}"
-    except Differs as difference:
-        before = difference
-    else:
-        raise Differs(f"no longer, {before}: {why}")
+    gone(why, found, wanted)
     change(file)
-    found = rows_of(file, text, levels, folder)
-    return f"{alike(found[theirs], wanted[ours]):.7f}, {len(wanted[ours])} of {len(wanted)} rows; as the file is: {before}: {why}"
+    found, _ = rows_of(case, file, text, levels, folder)
+    part = f"{len(wanted[ours])} of {len(wanted)} rows"
+    return f"rows {alike(found[theirs], wanted[ours]):.7f} ({part}; llama.cpp's otherwise: {why}), {words}"
+
+
+def logits_compared(case, found):
+    why = TEXT_DIFFERENCES.get(case.name)
+    if why is None:
+        return f"logits {alike(found, case.logits):.7f}"
+    gone(why, found, case.logits)
+    return f"other logits: {why}"
+
+
+def gone(why, found, wanted):
+    """Raises if what is known as a difference is none."""
+    try:
+        alike(found, wanted, SAME)
+    except Differs:
+        return
+    raise Differs(f"no longer: {why}")
+
+
+class Case:
+    """A line of `cases.tsv`, and its numbers: rows, and logits of the prompt without those of rows."""
+
+    def __init__(self, line):
+        self.name, *numbers, prompt, vocab, _ = line.split("\t")
+        *self.size, self.seed, count, width = map(int, numbers)
+        self.vocab, prompt = int(vocab), [int(token) for token in prompt.split()]
+        first = prompt.index(-1)
+        self.before, self.after = prompt[:first], prompt[first + count:]
+        floats = np.fromfile(GOLDENS / f"{self.name}.f32", "<f4")
+        self.rows, logits = floats[:count * width].reshape(count, width), floats[count * width:].reshape(-1, self.vocab)
+        self.logits = np.concatenate([logits[:first], logits[first + count:]])
 
 
 class Differs(Exception):
     pass
 
 
-def rows_of(file, text, levels, folder):
-    """The rows of all chunks, whose positions are checked."""
+def rows_of(case, file, text, levels, folder):
+    """The rows of all chunks, whose positions are checked, and the logits of the text with the case's rows."""
     # Where pictures have a least number of rows, those of goldens have fewer.
     rows_min = -1 if file.keys.get("clip.projector_type") == ("idefics3", KINDS.STRING) else 1
     encoder = Encoder(file.write(folder / "mmproj.gguf"), text, 2, exact=True, rows_min=rows_min)
     grid = [edge // file.keys["clip.vision.patch_size"][0] // 2 for edge in levels.shape[:2]]
-    rows = []
+    rows, parts, done = [], [], 0
     for chunk in encoder.chunks(levels):
         rows.append(encoder.encode(chunk)[2])
-        places, after, has_axes = encoder.positions(chunk, FIRST)
-        numbers = range(len(rows[-1]))
-        wanted = [(FIRST + at,) * 3 for at in numbers], FIRST + len(numbers)
-        if has_axes:
-            wanted = [(FIRST, FIRST + at // grid[1], FIRST + at % grid[1]) for at in numbers], FIRST + max(grid)
-        if (places, after) != wanted:
-            raise Differs(f"positions {places}, then {after}")
+        count = len(rows[-1])
+        check_positions(encoder.positions(chunk, FIRST), count, grid)
+        if done + count <= len(case.rows):
+            parts.append((chunk, case.rows[done:done + count]))
+            done += count
+    logits = encoder.logits(case.before, parts, case.after, case.vocab)
     encoder.close()
-    return np.concatenate(rows)
+    return np.concatenate(rows), logits
+
+
+def check_positions(found, count, grid):
+    places, after, has_axes = found
+    wanted = [(FIRST + at,) * 3 for at in range(count)], FIRST + count
+    if has_axes:
+        wanted = [(FIRST, FIRST + at // grid[1], FIRST + at % grid[1]) for at in range(count)], FIRST + max(grid)
+    if (places, after) != wanted:
+        raise Differs(f"positions {places}, then {after}")
 
 
 def alike(found, wanted, bound=LEAST):
@@ -204,16 +249,14 @@ def main():
     args = parser.parse_args()
     failures = 0
     with tempfile.TemporaryDirectory() as folder:
-        for line in (GOLDENS / "cases.tsv").read_text().splitlines():
-            name, *numbers = line.split("\t")[:6]
-            if args.only not in name:
+        for case in map(Case, (GOLDENS / "cases.tsv").read_text().splitlines()):
+            if args.only not in case.name:
                 continue
-            width, height, seed, *shape = map(int, numbers)
             try:
-                print(name, compare(name, (width, height), seed, shape, pathlib.Path(folder)), flush=True)
+                print(case.name, compare(case, pathlib.Path(folder)), flush=True)
             except Differs as why:
                 failures += 1
-                print(name, "FAILED:", why, flush=True)
+                print(case.name, "FAILED:", why, flush=True)
     print(f"{failures} cases differ" if failures else "all cases agree")
     return 1 if failures else 0
 

@@ -17,6 +17,7 @@ class Encoder:
     def __init__(self, mmproj, text, threads, exact=False, rows_min=-1):
         low.llama_log_set(SILENT, None)
         mtmd.mtmd_log_set(SILENT, None)
+        mtmd.mtmd_helper_log_set(SILENT, None)
         low.llama_backend_init()
         self.model = low.llama_model_load_from_file(str(text).encode(), low.llama_model_default_params())
         if not self.model:
@@ -65,6 +66,39 @@ class Encoder:
         places = [(place.t, place.y, place.x) for place in places]
         return places, first + mtmd.mtmd_input_chunk_get_n_pos(chunk), mtmd.mtmd_decode_use_mrope(self.context)
 
+    def logits(self, before, parts, after, vocab):
+        """Logits of the tokens before and after an image of chunks with these rows, at llama.cpp's positions and with its masks."""
+        params = low.llama_context_default_params()
+        params.n_ctx = params.n_batch = params.n_ubatch = 512
+        params.flash_attn_type, params.swa_full = low.LLAMA_FLASH_ATTN_TYPE_DISABLED, True
+        params.type_k = params.type_v = low.GGML_TYPE_F32
+        context = low.llama_init_from_model(self.model, params)
+        found = [tokens_of(context, before, 0, vocab)]
+        position = ctypes.c_int32(len(before))
+        for chunk, rows in parts:
+            rows = numpy.ascontiguousarray(rows, numpy.float32).ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+            nothing = mtmd.mtmd_helper_post_decode_callback(0)
+            if mtmd.mtmd_helper_decode_image_chunk(self.context, context, chunk, rows, position.value, 0, 512,
+                                                   ctypes.byref(position), nothing, None):
+                raise RuntimeError("mtmd_helper_decode_image_chunk failed")
+        found.append(tokens_of(context, after, position.value, vocab))
+        low.llama_free(context)
+        return numpy.concatenate(found)
+
     def close(self):
         mtmd.mtmd_free(self.context)
         low.llama_model_free(self.model)
+
+
+def tokens_of(context, tokens, first, vocab):
+    """The logits of tokens from the position `first` on."""
+    batch = low.llama_batch_init(len(tokens), 0, 1)
+    batch.n_tokens = len(tokens)
+    for at, token in enumerate(tokens):
+        batch.token[at], batch.pos[at], batch.n_seq_id[at], batch.logits[at] = token, first + at, 1, 1
+        batch.seq_id[at][0] = 0
+    if low.llama_decode(context, batch):
+        raise RuntimeError("llama_decode failed")
+    found = [numpy.ctypeslib.as_array(low.llama_get_logits_ith(context, at), (vocab,)).copy() for at in range(len(tokens))]
+    low.llama_batch_free(batch)
+    return numpy.array(found)

@@ -1,4 +1,4 @@
-//! Our logits and tokens against llama.cpp's, on synthetic models of every architecture and format; and rows of towers.
+//! Our logits and tokens against llama.cpp's, on synthetic models of every architecture and format; and towers of images.
 
 use crate::shell::{self, Outcome, cargo, python, root, target_dir};
 use std::process::Command;
