@@ -23,6 +23,8 @@ import torch
 import transformers
 from PIL import Image
 
+from pictures import picture
+
 PIXELS_MEAN = PIXELS_STD = 0.5
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
@@ -739,18 +741,6 @@ def randomized(model, gain=1.3):
                 parameter.copy_(gain * noise / (parameter[0].numel() ** 0.5))
             parameter.copy_(parameter.half().float())
     return model
-
-
-def picture(width, height, seed):
-    """Noise of 8 bits, (height, width, 3): xorshift32, as the test has it."""
-    state = (seed * 0x9E3779B9) & 0xFFFFFFFF | 1
-    levels = np.empty(height * width * 3, np.uint8)
-    for at in range(len(levels)):
-        state ^= state << 13 & 0xFFFFFFFF
-        state ^= state >> 17
-        state ^= state << 5 & 0xFFFFFFFF
-        levels[at] = state >> 24
-    return levels.reshape(height, width, 3)
 
 
 def normalized(levels, mean=(PIXELS_MEAN,) * 3, std=(PIXELS_STD,) * 3):

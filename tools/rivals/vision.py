@@ -10,17 +10,15 @@ and of the mean. `cargo xtask rivals --vision` builds what this needs and calls 
 """
 
 import argparse
-import ctypes
 import json
 import os
 import pathlib
 import statistics
 import subprocess
-import time
 
 import numpy
-from llama_cpp import llama_cpp as low
-from llama_cpp import mtmd_cpp as mtmd
+
+from mtmd_encoder import Encoder
 
 # Shape: width and height of the picture, and all layers.
 SHAPES = {
@@ -29,55 +27,6 @@ SHAPES = {
     "qwen3vl": (1024, 1024, 27),
     "pixtral": (1024, 1024, 24),
 }
-# llama.cpp calls this until the process ends, so that it must not be collected.
-SILENT = low.llama_log_callback(lambda *_: None)
-
-
-class Encoder:
-    """llama.cpp with one tower."""
-
-    def __init__(self, mmproj, text, threads):
-        low.llama_log_set(SILENT, None)
-        mtmd.mtmd_log_set(SILENT, None)
-        low.llama_backend_init()
-        self.model = low.llama_model_load_from_file(str(text).encode(), low.llama_model_default_params())
-        params = mtmd.mtmd_context_params_default()
-        params.use_gpu, params.print_timings, params.warmup = False, False, False
-        params.n_threads = threads
-        self.context = mtmd.mtmd_init_from_file(str(mmproj).encode(), self.model, params)
-        if not self.context:
-            raise RuntimeError(f"llama.cpp does not load {mmproj}")
-
-    def chunk(self, width, height):
-        """The picture as a chunk: the same levels as on our side."""
-        levels = (numpy.arange(width * height * 3) * 31 % 251).astype(numpy.uint8)
-        bitmap = mtmd.mtmd_bitmap_init(width, height, levels.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8)))
-        marker = mtmd.mtmd_default_marker()
-        words = mtmd.mtmd_input_text(text=marker, text_len=len(marker), add_special=False, parse_special=True)
-        self.chunks = mtmd.mtmd_input_chunks_init()
-        bitmaps = (mtmd.mtmd_bitmap_p_ctypes * 1)(bitmap)
-        if mtmd.mtmd_tokenize(self.context, self.chunks, ctypes.byref(words), bitmaps, 1):
-            raise RuntimeError("mtmd_tokenize failed")
-        for at in range(mtmd.mtmd_input_chunks_size(self.chunks)):
-            chunk = mtmd.mtmd_input_chunks_get(self.chunks, at)
-            if mtmd.mtmd_input_chunk_get_type(chunk) == mtmd.MTMD_INPUT_CHUNK_TYPE_IMAGE:
-                return chunk
-        raise RuntimeError("no chunk of the picture")
-
-    def encode(self, chunk):
-        """Seconds, those of the processor, and the rows."""
-        begin, used = time.perf_counter(), time.process_time()
-        if mtmd.mtmd_encode_chunk(self.context, chunk):
-            raise RuntimeError("mtmd_encode_chunk failed")
-        seconds, used = time.perf_counter() - begin, time.process_time() - used
-        rows = mtmd.mtmd_input_chunk_get_n_tokens(chunk)
-        width = low.llama_model_n_embd_inp(self.model)
-        floats = numpy.ctypeslib.as_array(mtmd.mtmd_get_output_embd(self.context), (rows, width))
-        return seconds, used, floats.copy()
-
-    def close(self):
-        mtmd.mtmd_free(self.context)
-        low.llama_model_free(self.model)
 
 
 def ours(args, mmproj, width, height):
@@ -103,7 +52,9 @@ def compare(args, shape, form):
         subprocess.run([args.examples / "tower_speed", "write", shape, form, str(layers), mmproj, text], check=True)
     own, theirs, longest = [], [], []
     rival = Encoder(mmproj, text, args.threads)
-    chunk = rival.chunk(width, height)
+    # The same levels as on our side.
+    levels = (numpy.arange(width * height * 3) * 31 % 251).astype(numpy.uint8).reshape(height, width, 3)
+    chunk = rival.chunks(levels)[0]
     rival.encode(chunk)  # warms up, as our side does
     for _ in range(args.rounds):
         seconds, used, unit, rows = ours(args, mmproj, width, height)

@@ -32,7 +32,7 @@
 //! cargo xtask soak      clients that come, stall, leave and come back, for ten minutes; nothing may be left.
 //!                       --hostile: 100 of them, which also cut, reset, storm and send malformed bytes
 //! cargo xtask rivals    our speed beside llama.cpp's and candle's (needs PyPI, minutes to build)
-//! cargo xtask oracle    our logits and tokens against llama.cpp's (needs PyPI, minutes to build)
+//! cargo xtask oracle    our logits and tokens against llama.cpp's (needs PyPI, minutes to build); --mtmd: towers of images
 //! ```
 
 #![expect(

@@ -1,11 +1,12 @@
-//! Our logits and tokens against llama.cpp's, on synthetic models of every architecture and format.
+//! Our logits and tokens against llama.cpp's, on synthetic models of every architecture and format; and towers of images.
 
 use crate::shell::{self, Outcome, cargo, python, root, target_dir};
 use std::process::Command;
 
 /// llama.cpp as its Python binding carries it; built from source, a few minutes on two cores.
-pub(crate) const PACKAGES: [&str; 4] = [
+pub(crate) const PACKAGES: [&str; 5] = [
     "numpy",
+    "gguf",
     "--no-binary",
     "llama-cpp-python",
     "llama-cpp-python==0.3.36",
@@ -23,15 +24,20 @@ pub(crate) const BUILD_ENV: [(&str, &str); 4] = [
     ("CMAKE_BUILD_PARALLEL_LEVEL", "2"),
 ];
 
-/// Builds our side, then hands over to `tools/oracle/oracle.py` with the caller's arguments.
+/// Builds our side, then hands over to `tools/oracle/oracle.py` with the caller's arguments; with `--mtmd` to `mtmd.py`, which
+/// needs nothing of ours: towers of images.
 pub(crate) fn run(args: &[String]) -> Outcome {
-    shell::run(cargo().args(["build", "--release", "-p", "cpu", "--examples"]))?;
     let python = python("oracle", &PACKAGES, &BUILD_ENV)?;
-    let script = root().join("tools/oracle/oracle.py");
+    let scripts = root().join("tools/oracle");
+    let mut script = Command::new(python);
+    if args.first().is_some_and(|arg| arg == "--mtmd") {
+        return shell::run(script.arg(scripts.join("mtmd.py")).args(&args[1..]));
+    }
+    shell::run(cargo().args(["build", "--release", "-p", "cpu", "--examples"]))?;
     let examples = target_dir()?.join("release").join("examples");
     shell::run(
-        Command::new(python)
-            .arg(script)
+        script
+            .arg(scripts.join("oracle.py"))
             .arg("--examples")
             .arg(examples)
             .args(args),
