@@ -1,6 +1,6 @@
 //! Logits and greedy ids of every supported architecture and format, compared with the CPU's.
 //!
-//! Promise (Arithmetic): a model on a device (Vulkan, Metal, DirectX 12): logits of 42 architectures in F32 and Q8_0, and of a
+//! Promise (Arithmetic): a model on a device (Vulkan, Metal, DirectX 12): logits of 43 architectures in F32 and Q8_0, and of a
 //! llama in all 21 formats, have a cosine ≥ 0.9999 with those of the CPU in floats, and the same best tokens, ties aside. Below
 //! 16 rows, cuts of a prompt and batch-mates change no bit. Pages copied and exported, and states, have the bits of the first.
 //! Also held by `gpu/tests/it/pages.rs`, `gpu/tests/it/states.rs`.
@@ -19,9 +19,10 @@ const COSINE: f64 = 0.9999;
 const TIE: f32 = 0.02;
 
 /// Architectures with experts.
-const EXPERTS: [&str; 6] = [
+const EXPERTS: [&str; 7] = [
     "mixtral",
     "qwen3moe",
+    "qwen3vlmoe",
     "granitemoe",
     "olmoe",
     "gpt-oss",

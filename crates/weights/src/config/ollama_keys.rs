@@ -38,14 +38,12 @@ const CONSTANT: [(&str, &str, Value<'static>); 2] = [
     ("gemma3", "rope.freq_base", Value::F32(1e6)),
 ];
 /// As [`CONSTANT`], in a file with a tower. Positions of Gemma 3 were stretched in the models that see images.
-const CONSTANT_WITH_TOWER: [(&str, &str, Value<'static>); 2] = [
+const CONSTANT_WITH_TOWER: [(&str, &str, Value<'static>); 3] = [
     ("gemma3", "rope.scaling.factor", Value::F32(8.0)),
-    (
-        "qwen3vl",
-        "rope.dimension_sections",
-        Value::Array(Array::of_u8(&[24, 20, 20, 0])),
-    ),
+    ("qwen3vl", "rope.dimension_sections", QWEN3VL_SECTIONS),
+    ("qwen3vlmoe", "rope.dimension_sections", QWEN3VL_SECTIONS),
 ];
+const QWEN3VL_SECTIONS: Value<'static> = Value::Array(Array::of_u8(&[24, 20, 20, 0]));
 /// Positions of a model of Gemma 3 that sees images.
 const STRETCHED_CONTEXT: u32 = 131_072;
 

@@ -115,7 +115,10 @@ pub(super) fn describe(
     caps(fields, architecture, &mut keys)?;
     multipliers(fields, architecture, &mut keys)?;
     experts::read(fields, architecture, &mut keys)?;
-    if architecture == Architecture::Qwen3Vl {
+    if matches!(
+        architecture,
+        Architecture::Qwen3Vl | Architecture::Qwen3VlMoe
+    ) {
         let layers = fields.numbers(DEEPSTACK)?.unwrap_or_default();
         keys.number("n_deepstack_layers", layers.len() as u32);
     }
@@ -132,6 +135,11 @@ pub(super) fn describe(
         vocab: fields.need_number("vocab_size")?,
         heads,
         kv_heads,
+        turned_experts: if architecture == Architecture::Qwen3VlMoe {
+            fields.need_number("hidden_size")?
+        } else {
+            0
+        },
         made,
         ..ModelDescription::new(Family::Decoder(architecture), keys.out)
     })
@@ -315,6 +323,7 @@ fn windows(
                 | Architecture::Qwen3Moe
                 | Architecture::Qwen2Vl
                 | Architecture::Qwen3Vl
+                | Architecture::Qwen3VlMoe
         );
         if qwen && fields.flag("use_sliding_window")? == Some(true) {
             return Err(fields.wrong("use_sliding_window", "is true, which is not supported"));
