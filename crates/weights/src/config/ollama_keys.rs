@@ -68,6 +68,20 @@ pub(super) fn value<'a>(gguf: &'a Gguf, family: &str, name: &str) -> Option<Valu
     found.map(|(.., value)| *value)
 }
 
+/// The value of a key that the file has. Files of Qwen 3.5 list the key and value heads of each layer, 0 in recurrent ones,
+/// where llama.cpp's have one number.
+pub(super) fn of_all_layers<'a>(family: &str, name: &str, value: Value<'a>) -> Value<'a> {
+    let is_qwen35 = ["qwen35", "qwen35moe"].contains(&family);
+    match &value {
+        Value::Array(each) if is_qwen35 && name == "attention.head_count_kv" => {
+            let most = each.values().filter_map(|value| value.integer()).max();
+            let most = most.and_then(|heads| u32::try_from(heads).ok());
+            most.map_or(value, Value::U32)
+        }
+        _ => value,
+    }
+}
+
 /// Whether the file has a tower, by its keys.
 pub(super) fn has_tower(gguf: &Gguf, family: &str) -> bool {
     gguf.get(&format!("{family}.vision.block_count")).is_some()

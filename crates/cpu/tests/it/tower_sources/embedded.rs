@@ -93,11 +93,39 @@ fn of_ollama(name: &str) -> Vec<u8> {
             out.f32s(&key("image_std"), &[0.5; 3]);
         }
     };
-    joined(
+    let text = match name.starts_with("qwen3.5") {
+        true => qwen35_of_ollama(name, family),
+        false => golden(name).file("text.gguf"),
+    };
+    let is_kept = |key: &str| !key.ends_with(".n_deepstack_layers");
+    joined(text, &tower, is_kept, keys)
+}
+
+/// The text of Qwen 3.5 as Ollama's converter wrote it: heads of each layer, three sections, another name, and an MTP head.
+fn qwen35_of_ollama(name: &str, family: &str) -> Vec<u8> {
+    let [heads, sections] =
+        ["attention.head_count_kv", "rope.dimension_sections"].map(|key| format!("{family}.{key}"));
+    rewritten(
         golden(name).file("text.gguf"),
-        &tower,
-        |key| !key.ends_with(".n_deepstack_layers"),
-        keys,
+        |key| ![&heads, &sections].contains(&&key.to_owned()),
+        |out| {
+            out.i32s(&heads, &[0, 2, 0]).i32s(&sections, &[3, 3, 2]);
+        },
+        |stored, dims, numbers| {
+            let is_matrix = dims.len() > 1;
+            let kind = if is_matrix { Format::F16 } else { Format::F32 };
+            let theirs = stored.replace("ssm_dt.bias", "ssm_dt");
+            let head = (stored == "output_norm.weight").then(|| {
+                (
+                    "mtp.norm.weight".to_owned(),
+                    dims.to_vec(),
+                    kind,
+                    numbers.clone(),
+                )
+            });
+            let same = (theirs, dims.to_vec(), kind, numbers);
+            [same].into_iter().chain(head).collect()
+        },
     )
 }
 
