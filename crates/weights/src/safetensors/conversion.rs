@@ -129,8 +129,8 @@ impl Change {
                 _ => Err(format!("has shape {dims:?}, must have 1 in the middle")),
             };
         }
-        if described.turned_experts > 0 && name.ends_with(EXPERTS) {
-            return Self::of_fused(described.turned_experts.into(), name, dims);
+        if architecture == Architecture::Qwen3VlMoe && name.ends_with(EXPERTS) {
+            return Self::of_fused(described.width.into(), name, dims);
         }
         let heads = [described.heads, described.kv_heads].map(|heads| heads as usize);
         let rows = dims.last().copied().unwrap_or_default() as usize;

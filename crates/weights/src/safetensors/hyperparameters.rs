@@ -115,10 +115,7 @@ pub(super) fn describe(
     caps(fields, architecture, &mut keys)?;
     multipliers(fields, architecture, &mut keys)?;
     experts::read(fields, architecture, &mut keys)?;
-    if matches!(
-        architecture,
-        Architecture::Qwen3Vl | Architecture::Qwen3VlMoe
-    ) {
+    if [Architecture::Qwen3Vl, Architecture::Qwen3VlMoe].contains(&architecture) {
         let layers = fields.numbers(DEEPSTACK)?.unwrap_or_default();
         keys.number("n_deepstack_layers", layers.len() as u32);
     }
@@ -135,11 +132,7 @@ pub(super) fn describe(
         vocab: fields.need_number("vocab_size")?,
         heads,
         kv_heads,
-        turned_experts: if architecture == Architecture::Qwen3VlMoe {
-            fields.need_number("hidden_size")?
-        } else {
-            0
-        },
+        width: fields.need_number("hidden_size")?,
         made,
         ..ModelDescription::new(Family::Decoder(architecture), keys.out)
     })
