@@ -93,9 +93,10 @@ fn of_ollama(name: &str) -> Vec<u8> {
             out.f32s(&key("image_std"), &[0.5; 3]);
         }
     };
-    let text = match name.starts_with("qwen3.5") {
-        true => qwen35_of_ollama(name, family),
-        false => golden(name).file("text.gguf"),
+    let text = if name.starts_with("qwen3.5") {
+        qwen35_of_ollama(name, family)
+    } else {
+        golden(name).file("text.gguf")
     };
     let is_kept = |key: &str| !key.ends_with(".n_deepstack_layers");
     joined(text, &tower, is_kept, keys)
@@ -107,7 +108,7 @@ fn qwen35_of_ollama(name: &str, family: &str) -> Vec<u8> {
         ["attention.head_count_kv", "rope.dimension_sections"].map(|key| format!("{family}.{key}"));
     rewritten(
         golden(name).file("text.gguf"),
-        |key| ![&heads, &sections].contains(&&key.to_owned()),
+        |key| key != heads && key != sections,
         |out| {
             out.i32s(&heads, &[0, 2, 0]).i32s(&sections, &[3, 3, 2]);
         },
