@@ -16,7 +16,7 @@ import tempfile
 import llama_cpp
 import numpy as np
 
-GOLDENS = pathlib.Path(__file__).resolve().parents[2] / "crates" / "model" / "tests" / "goldens"
+GOLDENS = pathlib.Path(__file__).resolve().parents[2] / "crates" / "cpu" / "tests" / "goldens"
 MADE_BY = f"# llama.cpp as carried by llama-cpp-python {llama_cpp.__version__}; made by tools/oracle/embeddings.py"
 DECODERS = [f"{family} preset=tiny-{family} mix=F32" for family in ("llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3")]
 TOKENS, CONTEXT = 40, 256

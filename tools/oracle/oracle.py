@@ -39,7 +39,7 @@ import llama_cpp
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-GOLDENS = ROOT / "crates" / "model" / "tests" / "goldens"
+GOLDENS = ROOT / "crates" / "cpu" / "tests" / "goldens"
 
 # Greedy tokens generated after the prompt.
 GREEDY = 64

@@ -21,8 +21,8 @@ import transformers
 import vision
 
 WRAPPED = {"Idefics3Model": transformers.Idefics3ForConditionalGeneration}
-SAVED = ("idefics3", "gemma3", "qwen3vl", "qwen2.5vl", "internvl", "lfm2vl", "pixtral", "mistral3", "llava", "llava-next", "gemma4v",
-         "gemma4v-e", "gemma4uv")
+SAVED = ("idefics3", "gemma3", "qwen3vl", "qwen2vl", "qwen2.5vl", "internvl", "lfm2vl", "pixtral", "mistral3", "llava", "llava-next",
+         "gemma4v", "gemma4v-e", "gemma4uv", "qwen3.5", "qwen3.5-moe", "qwen3vl-moe")
 
 
 def main():

@@ -44,9 +44,10 @@ def main():
     lines = []
     from vision_gemma4 import gemma4uv, gemma4v, gemma4v_e
     from vision_minicpm import minicpm25, minicpm26, minicpm46
+    from vision_qwen import qwen3vl_moe, qwen35, qwen35_moe
 
     for case in (idefics3, idefics3_wide, qwen3vl, gemma3, qwen2vl, qwen25vl, pixtral, mistral3, llava, llava_next, gemma4v,
-                 gemma4v_e, gemma4uv, internvl, lfm2vl, minicpm25, minicpm26, minicpm46):
+                 gemma4v_e, gemma4uv, internvl, lfm2vl, minicpm25, minicpm26, minicpm46, qwen35, qwen35_moe, qwen3vl_moe):
         torch.manual_seed(20 + len(lines))
         lines.append(case(folder))
     (folder / "cases.tsv").write_text("".join(line + "\n" for line in lines))
@@ -144,7 +145,11 @@ def qwen3vl(folder):
                                         vision_end_token_id=3, video_token_id=4, tie_word_embeddings=False)
     config._attn_implementation = "eager"
     model = randomized(transformers.Qwen3VLForConditionalGeneration(config))
-    size, seed = (96, 64), 7
+    return qwen3vl_of(folder, "qwen3vl", model, (96, 64), 7, put_qwen3vl_text)
+
+
+def qwen3vl_of(folder, name, model, size, seed, put_text):
+    """A model with Qwen3-VL's tower."""
     grid = torch.tensor([[1, size[1] // 8, size[0] // 8]])
     pixels = blocks(normalized(picture(*size, seed)), 8, 2)
     pixels = pixels.repeat_interleave(2, dim=2).reshape(len(pixels), -1)
@@ -152,18 +157,20 @@ def qwen3vl(folder):
     prompt = [5, 6, 7, 2] + [1] * rows_count + [3, 9, 10, 11, 12, 13]
     with torch.no_grad():
         seen = model.model.visual(pixels, grid_thw=grid)
-        rows = torch.cat([seen.pooler_output, *seen.deepstack_features], dim=-1)
+        rows = torch.cat([seen.pooler_output, *getattr(seen, "deepstack_features", [])], dim=-1)
     vision = model.config.vision_config
-    out = tower_writer(folder / "qwen3vl.mmproj.gguf", "qwen3vl_merger", vision, 64, image=6 * 8, heads=2, layers=3)
+    after = getattr(vision, "deepstack_visual_indexes", [])
+    out = tower_writer(folder / f"{name}.mmproj.gguf", "qwen3vl_merger", vision, vision.out_hidden_size,
+                       image=round(vision.num_position_embeddings ** 0.5) * 8, heads=2, layers=vision.depth)
     out.add_uint32("clip.vision.spatial_merge_size", 2)
-    out.add_array("clip.vision.is_deepstack_layers", [layer in (0, 1) for layer in range(3)])
+    out.add_array("clip.vision.is_deepstack_layers", [layer in after for layer in range(vision.depth)])
     out.add_uint32("clip.vision.image_min_pixels", 256)
     out.add_uint32("clip.vision.image_max_pixels", 65536)
     state = model.state_dict()
-    put_qwen3vl_tower(out, state, "model.visual.")
+    put_qwen3vl_tower(out, state, "model.visual.", after)
     close(out)
-    put_qwen3vl_text(folder / "qwen3vl.text.gguf", model.config.text_config, state, "model.language_model.")
-    return keep(folder, "qwen3vl", size, seed, rows, prompt, qwen_logits(model, pixels, grid))
+    put_text(folder / f"{name}.text.gguf", model.config.text_config, state, "model.language_model.")
+    return keep(folder, name, size, seed, rows, prompt, qwen_logits(model, pixels, grid))
 
 
 def qwen_logits(model, pixels, grid):
@@ -478,7 +485,7 @@ def put_siglip(out, state, prefix):
     put_layers(out, state, names, prefix + "encoder.layers.")
 
 
-def put_qwen3vl_tower(out, state, prefix):
+def put_qwen3vl_tower(out, state, prefix, deepstack):
     """The names of Qwen3-VL's tower: a kernel for each of two frames."""
     kernel = state[prefix + "patch_embed.proj.weight"]
     put(out, "v.patch_embd.weight", kernel[:, :, 0])
@@ -490,7 +497,7 @@ def put_qwen3vl_tower(out, state, prefix):
     put_layers(out, state, names, prefix + "blocks.")
     for ours, theirs in {"v.post_ln": "norm", "mm.0": "linear_fc1", "mm.2": "linear_fc2"}.items():
         put_both(out, state, ours, f"{prefix}merger.{theirs}")
-    for number, layer in enumerate((0, 1)):
+    for number, layer in enumerate(deepstack):
         for ours, theirs in {"norm": "norm", "fc1": "linear_fc1", "fc2": "linear_fc2"}.items():
             put_both(out, state, f"v.deepstack.{layer}.{ours}", f"{prefix}deepstack_merger_list.{number}.{theirs}")
 
@@ -728,13 +735,16 @@ def randomized(model, gain=1.3):
         noise = torch.randn_like(parameter)
         with torch.no_grad():
             if parameter.ndim == 1 and name.endswith("weight"):
-                is_shifted = "language_model" in name or "soft_emb" in name
-                around = 0.0 if is_shifted and "Gemma3" in type(model).__name__ else 1.0
+                is_shifted = ("language_model" in name or "soft_emb" in name) and "linear_attn" not in name
+                shifts = any(family in type(model).__name__ for family in ("Gemma3", "Qwen3_5"))
+                around = 0.0 if is_shifted and shifts else 1.0
                 parameter.copy_(around + 0.2 * noise)
             elif parameter.ndim == 1:
                 parameter.copy_(0.2 * noise)
             elif "embed" in name and parameter.ndim == 2:
                 parameter.copy_(noise / parameter.shape[1] ** 0.5 if "tokens" in name else 0.5 * noise)
+            elif ".experts." in name:
+                parameter.copy_(gain * noise / parameter.shape[-1] ** 0.5)
             elif name.endswith("mm_input_projection_weight"):
                 parameter.copy_(noise / parameter.shape[0] ** 0.5)
             else:

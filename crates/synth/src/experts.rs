@@ -22,7 +22,7 @@ impl ExpertsSynth {
     pub(super) fn tiny(architecture: Architecture) -> Option<Self> {
         let (count, used, ffn, shared) = match architecture {
             Architecture::DeepSeek2 => (8, 3, 64, 128),
-            Architecture::Qwen3Moe => (8, 3, 64, 0),
+            Architecture::Qwen3Moe | Architecture::Qwen3VlMoe => (8, 3, 64, 0),
             Architecture::Qwen35Moe | Architecture::Qwen3Next => (8, 3, 64, 96),
             Architecture::GraniteMoe => (6, 2, 64, 128),
             Architecture::Olmoe => (8, 4, 64, 0),

@@ -132,10 +132,10 @@ fn dense_width(spec: &SynthSpec) -> u32 {
 }
 
 fn has_width_key(architecture: Architecture) -> bool {
-    use Architecture::{DeepSeek2, Gemma4, GptOss, Qwen3Moe, Qwen3Next, Qwen35Moe};
+    use Architecture::{DeepSeek2, Gemma4, GptOss, Qwen3Moe, Qwen3Next, Qwen3VlMoe, Qwen35Moe};
     matches!(
         architecture,
-        DeepSeek2 | Qwen3Moe | Qwen35Moe | Qwen3Next | GptOss | Gemma4
+        DeepSeek2 | Qwen3Moe | Qwen3VlMoe | Qwen35Moe | Qwen3Next | GptOss | Gemma4
     )
 }
 

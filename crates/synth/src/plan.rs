@@ -228,7 +228,7 @@ impl SynthSpec {
             ("attn_k_b" | "attn_v_b", _) => self.latent.is_some_and(|latent| !latent.joined),
             ("attn_kv_b", _) => self.latent.is_some_and(|latent| latent.joined),
             ("ssm_norm", _) => self.recurrent.is_some_and(|recurrent| recurrent.norm),
-            ("ssm_in" | "nextn.embed_tokens" | "nextn.shared_head_head", _) => false,
+            ("ssm_in" | "ssm_dt" | "nextn.embed_tokens" | "nextn.shared_head_head", _) => false,
             ("layer_output_scale", _) => !traits.altup,
             (name, _) if name == traits.feed_norm => !self.has_each_head_norm(),
             // Written without being read here.

@@ -43,6 +43,7 @@ const FAMILIES: &[&str] = &[
     "qwen3vl",
     "mixtral",
     "qwen3moe",
+    "qwen3vlmoe",
     "qwen35moe",
     "qwen3next",
     "granitemoe",

@@ -71,6 +71,7 @@ impl SynthSpec {
                     | Qwen3Vl
                     | Qwen35
                     | Qwen3Moe
+                    | Qwen3VlMoe
                     | Qwen35Moe
                     | Qwen3Next
                     | GptOss
@@ -79,7 +80,7 @@ impl SynthSpec {
             );
         let untied = matches!(
             architecture,
-            Qwen3Moe | Qwen35Moe | Qwen3Next | GptOss | FalconH1 | NemotronH
+            Qwen3Moe | Qwen3VlMoe | Qwen35Moe | Qwen3Next | GptOss | FalconH1 | NemotronH
         );
         let tied = wide && !untied
             || matches!(
@@ -134,7 +135,7 @@ impl SynthSpec {
             marks: &[],
             deepstack: 0,
             sections: match architecture {
-                Qwen2Vl | Qwen3Vl => Some(sections(head_dim)),
+                Qwen2Vl | Qwen3Vl | Qwen3VlMoe => Some(sections(head_dim)),
                 Qwen35 | Qwen35Moe => Some(sections(head_dim / 4)),
                 _ => None,
             },

@@ -281,8 +281,8 @@ fn axes_of(len: usize, run: &Range<usize>, grid: Grid) -> Vec<[u32; 3]> {
 }
 
 /// Promise (Models): logits after an image equal those of transformers, of a text in F32 and in F16, with positions on three axes,
-/// rows added after the first layers (Qwen3-VL), and rows that see each other (Gemma 3); and have the same bits for every
-/// division of the prompt, and for every batch between two units of a block.
+/// rows added after the first layers (Qwen3-VL), before and after recurrent layers (Qwen 3.5), and rows that see each other
+/// (Gemma 3); and have the same bits for every division of the prompt, and for every batch between two units of a block.
 #[test]
 fn logits_after_an_image_equal_those_of_transformers() {
     for golden in &goldens() {

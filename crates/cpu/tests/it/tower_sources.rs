@@ -23,10 +23,11 @@ use weights::safetensors::Safetensors;
 use weights::vision::{EmbeddedTower, VisionConfig};
 
 /// Cases whose models were saved.
-const SAVED: [&str; 13] = [
+const SAVED: [&str; 17] = [
     "idefics3",
     "gemma3",
     "qwen3vl",
+    "qwen2vl",
     "qwen2.5vl",
     "internvl",
     "lfm2vl",
@@ -37,6 +38,9 @@ const SAVED: [&str; 13] = [
     "gemma4v",
     "gemma4v-e",
     "gemma4uv",
+    "qwen3.5",
+    "qwen3.5-moe",
+    "qwen3vl-moe",
 ];
 const FORMATS: [(&str, Format); 3] = [
     ("F32", Format::F32),
@@ -125,7 +129,7 @@ fn configs(name: &str) -> (Value, Value) {
     let config = serde_json::from_slice(&golden(name).file("config.json")).unwrap();
     let (mean, std) = match name {
         "internvl" => ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
-        "qwen2.5vl" | "llava" | "llava-next" | "pixtral" | "mistral3" => (
+        "qwen2vl" | "qwen2.5vl" | "llava" | "llava-next" | "pixtral" | "mistral3" => (
             [0.48145466, 0.4578275, 0.40821073],
             [0.26862954, 0.26130258, 0.27577711],
         ),
@@ -369,6 +373,41 @@ fn text_of_such_a_folder_has_the_bits_of_a_gguf() {
         assert_eq!(ours.config().rope.axes, gguf.config().rope.axes, "{name}");
         assert!(said(ours) == said(gguf), "{name}");
     }
+}
+
+/// Experts of Qwen3-VL as they were published, and as transformers saves them since version 5.
+#[test]
+fn experts_with_exchanged_rows_and_columns_are_the_same_text() {
+    let (name, width) = ("qwen3vl-moe", 2);
+    let mut tensors = saved_tensors(name, FORMATS[1]);
+    let saved_now = saved(name, &tensors, &configs(name));
+    let mut count = 0;
+    for tensor in tensors
+        .iter_mut()
+        .filter(|tensor| tensor.name.contains(".experts."))
+    {
+        let &[experts, rows, cols] = &tensor.shape[..] else {
+            panic!("{}", tensor.name);
+        };
+        let (height, across) = (rows as usize, cols as usize);
+        let turned = (0..tensor.bytes.len() / width).flat_map(|at| {
+            let expert = at / (height * across);
+            let (col, row) = (at / height % across, at % height);
+            let from = (expert * height + row) * across + col;
+            tensor.bytes[from * width..][..width].to_vec()
+        });
+        tensor.bytes = turned.collect();
+        tensor.shape = vec![experts, cols, rows];
+        count += 1;
+    }
+    assert_eq!(count, 2 * 2);
+    // The field of published files in place of `num_local_experts`.
+    let mut config = configs(name);
+    let text = config.0["text_config"].as_object_mut().unwrap();
+    let experts = text.remove("num_local_experts").unwrap();
+    text.insert("num_experts".to_owned(), experts);
+    let published = saved(name, &tensors, &config);
+    assert!(said(text_of(&published)) == said(text_of(&saved_now)));
 }
 
 /// Promise (Models): with `vision.quantize` the cosine of each row with that of F32 is at least 0.9995.

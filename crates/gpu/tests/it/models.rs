@@ -1,6 +1,6 @@
 //! Logits and greedy ids of every supported architecture and format, compared with the CPU's.
 //!
-//! Promise (Arithmetic): a model on a device (Vulkan, Metal, DirectX 12): logits of 42 architectures in F32, Q8_0 and one of F16,
+//! Promise (Arithmetic): a model on a device (Vulkan, Metal, DirectX 12): logits of 43 architectures in F32, Q8_0 and one of F16,
 //! BF16, Q4_0, Q4_K and Q6_K, of gpt-oss in MXFP4, and of a llama in all 21 formats, have a cosine ≥ 0.9999 with those of the CPU
 //! in floats, and the same best tokens, ties aside. Below 16 rows, and in models that are exact in batches of all sizes, cuts of
 //! a prompt and batch-mates change no bit. Pages copied and exported, and states, have the bits of the first. A layer of llama has
@@ -24,9 +24,10 @@ pub(crate) const TIE: f32 = 0.02;
 const OTHERS: [&str; 5] = ["F16", "BF16", "Q4_0", "Q4_K_M", "Q6_K"];
 
 /// Architectures with experts.
-const EXPERTS: [&str; 6] = [
+const EXPERTS: [&str; 7] = [
     "mixtral",
     "qwen3moe",
+    "qwen3vlmoe",
     "granitemoe",
     "olmoe",
     "gpt-oss",

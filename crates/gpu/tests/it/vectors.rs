@@ -27,10 +27,12 @@ fn seen(model: &mut dyn Forward, prompt: &[u32], width: usize, ends: &[usize]) -
     let (vocab, table) = (model.dims().vocab, pages(0, prompt.len()));
     let axes = model.capabilities().axes;
     let (mut batch, mut all, mut at) = (Batch::default(), Vec::new(), 0);
-    for &end in ends {
+    for (turn, &end) in ends.iter().enumerate() {
         let rows = at..end;
         batch.clear();
         batch.push(&prompt[rows.clone()], at, &table, Want::All);
+        // For texts with recurrent layers.
+        batch.set_states(Some(SpanStates::alternating(0, turn, at)));
         for run in RUNS {
             let inside = run.start.max(at)..run.end.min(end);
             if inside.is_empty() {
@@ -63,9 +65,17 @@ fn seen(model: &mut dyn Forward, prompt: &[u32], width: usize, ends: &[usize]) -
 #[test]
 fn logits_after_vectors_equal_the_processors() {
     let Some(device) = device() else { return };
-    for (preset, width) in [("tiny-idefics3", 64), ("tiny-qwen3vl_merger", 2 * 64)] {
-        let tower = VisionSpec::preset(preset).expect("a preset");
-        let text = tower.text().expect("a text model");
+    let qwen35 = "tiny-qwen35";
+    let presets = [
+        ("tiny-idefics3", 64),
+        ("tiny-qwen3vl_merger", 2 * 64),
+        (qwen35, 64),
+    ];
+    for (preset, width) in presets {
+        let text = match VisionSpec::preset(preset) {
+            Some(tower) => tower.text().expect("a text model"),
+            None => spec(preset, "F32"),
+        };
         let (mut ours, mut theirs) = (on_device(&text, &device), on_cpu(&text));
         assert_eq!(ours.capabilities().axes, theirs.capabilities().axes);
         let prompt = ids(7, ROWS, ours.dims().vocab);
@@ -78,7 +88,9 @@ fn logits_after_vectors_equal_the_processors() {
                 assert!(found >= 0.9999, "{preset} {row}: cosine {found}");
             }
         }
-        check_calls(&mut ours, &device, &prompt, width);
+        if preset != qwen35 {
+            check_calls(&mut ours, &device, &prompt, width);
+        }
     }
 }
 

@@ -385,6 +385,8 @@ fn file_failure(path: &Path, why: &dyn std::fmt::Display) -> Failure {
 pub(crate) fn vocabulary(meta: &TokenizerMeta<'_>) -> Result<VocabSpec, Failure> {
     let model = match meta.model {
         "gpt2" => VocabModel::Bpe,
+        // Ollama's converter names it so, and writes its merges.
+        "llama" if meta.pre == Some("gemma4") && meta.merges.is_some() => VocabModel::CharBpe,
         "llama" => VocabModel::Spm,
         "gemma4" => VocabModel::CharBpe,
         "bert" => VocabModel::WordPiece,
@@ -449,5 +451,29 @@ fn token_kind(id: i32) -> TokenKind {
         5 => TokenKind::Unused,
         6 => TokenKind::Byte,
         _ => TokenKind::Normal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weights::gguf::{Gguf, GgufWriter};
+
+    #[test]
+    fn gemma4_of_ollamas_converter_has_merges_over_characters() {
+        let model = |pre: &str| {
+            let mut writer = GgufWriter::new();
+            writer.str("tokenizer.ggml.model", "llama");
+            writer.str("tokenizer.ggml.pre", pre);
+            writer.strings("tokenizer.ggml.tokens", &["a", "b", "ab"]);
+            writer.strings("tokenizer.ggml.merges", &["a b"]);
+            let mut bytes = Vec::new();
+            writer.write(&mut bytes, |_, _| Ok(())).unwrap();
+            let gguf = Gguf::from_bytes(bytes).unwrap();
+            let vocab = vocabulary(&gguf.tokenizer().unwrap()).unwrap();
+            vocab.model
+        };
+        assert_eq!(model("gemma4"), VocabModel::CharBpe);
+        assert_eq!(model("default"), VocabModel::Spm);
     }
 }

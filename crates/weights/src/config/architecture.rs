@@ -49,6 +49,8 @@ pub enum Architecture {
     Qwen3Vl,
     /// Qwen 3 with experts.
     Qwen3Moe,
+    /// The text part of Qwen 3 VL with experts.
+    Qwen3VlMoe,
     /// Qwen 3.5 and later, with experts.
     Qwen35Moe,
     /// Qwen 3 Next.
@@ -80,7 +82,7 @@ pub enum Architecture {
 }
 
 /// All supported families, in the order of the enum, with their names in `general.architecture`.
-const NAMES: [(Architecture, &str); 37] = [
+const NAMES: [(Architecture, &str); 38] = [
     (Architecture::Llama, "llama"),
     (Architecture::Qwen2, "qwen2"),
     (Architecture::Qwen3, "qwen3"),
@@ -104,6 +106,7 @@ const NAMES: [(Architecture, &str); 37] = [
     (Architecture::Qwen2Vl, "qwen2vl"),
     (Architecture::Qwen3Vl, "qwen3vl"),
     (Architecture::Qwen3Moe, "qwen3moe"),
+    (Architecture::Qwen3VlMoe, "qwen3vlmoe"),
     (Architecture::Qwen35Moe, "qwen35moe"),
     (Architecture::Qwen3Next, "qwen3next"),
     (Architecture::GraniteMoe, "granitemoe"),

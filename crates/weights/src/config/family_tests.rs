@@ -111,6 +111,17 @@ fn scores_grow_with_the_logarithm_of_the_position() {
 }
 
 #[test]
+fn heads_of_each_layer_are_those_of_layers_with_attention() {
+    let plain = read(&with("qwen35", &[])).unwrap();
+    // As Ollama's converter wrote them.
+    let each = ("attention.head_count_kv", Field::I32s(vec![0, 2]));
+    let changed = |name| read(&with(name, std::slice::from_ref(&each)));
+    assert_eq!(changed("qwen35").unwrap(), plain);
+    let error = changed("qwen3").unwrap_err().to_string();
+    assert!(error.contains("`qwen3.attention.head_count_kv`"), "{error}");
+}
+
+#[test]
 fn layers_without_rope_follow_the_rule() {
     let roped = |name, changes: &[_]| {
         let mut all = vec![

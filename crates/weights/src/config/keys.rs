@@ -168,6 +168,7 @@ impl<'a> Keys<'a> {
     /// The unchecked value.
     pub(crate) fn get(&self, name: &str) -> Option<Value<'a>> {
         let value = self.gguf.get(&self.full(name));
+        let value = value.map(|value| ollama_keys::of_all_layers(self.architecture, name, value));
         value.or_else(|| ollama_keys::value(self.gguf, self.architecture, name))
     }
 

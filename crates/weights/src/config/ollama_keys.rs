@@ -38,14 +38,12 @@ const CONSTANT: [(&str, &str, Value<'static>); 2] = [
     ("gemma3", "rope.freq_base", Value::F32(1e6)),
 ];
 /// As [`CONSTANT`], in a file with a tower. Positions of Gemma 3 were stretched in the models that see images.
-const CONSTANT_WITH_TOWER: [(&str, &str, Value<'static>); 2] = [
+const CONSTANT_WITH_TOWER: [(&str, &str, Value<'static>); 3] = [
     ("gemma3", "rope.scaling.factor", Value::F32(8.0)),
-    (
-        "qwen3vl",
-        "rope.dimension_sections",
-        Value::Array(Array::of_u8(&[24, 20, 20, 0])),
-    ),
+    ("qwen3vl", "rope.dimension_sections", QWEN3VL_SECTIONS),
+    ("qwen3vlmoe", "rope.dimension_sections", QWEN3VL_SECTIONS),
 ];
+const QWEN3VL_SECTIONS: Value<'static> = Value::Array(Array::of_u8(&[24, 20, 20, 0]));
 /// Positions of a model of Gemma 3 that sees images.
 const STRETCHED_CONTEXT: u32 = 131_072;
 
@@ -68,6 +66,20 @@ pub(super) fn value<'a>(gguf: &'a Gguf, family: &str, name: &str) -> Option<Valu
     let mut constants = CONSTANT.iter().chain(of_tower);
     let found = constants.find(|row| is_this((row.0, row.1)));
     found.map(|(.., value)| *value)
+}
+
+/// The value of a key that the file has. Files of Qwen 3.5 list the key and value heads of each layer, 0 in recurrent ones,
+/// where llama.cpp's have one number.
+pub(super) fn of_all_layers<'a>(family: &str, name: &str, value: Value<'a>) -> Value<'a> {
+    let is_qwen35 = ["qwen35", "qwen35moe"].contains(&family);
+    match &value {
+        Value::Array(each) if is_qwen35 && name == "attention.head_count_kv" => {
+            let most = each.values().filter_map(|value| value.integer()).max();
+            let most = most.and_then(|heads| u32::try_from(heads).ok());
+            most.map_or(value, Value::U32)
+        }
+        _ => value,
+    }
 }
 
 /// Whether the file has a tower, by its keys.

@@ -22,6 +22,7 @@ pub(super) fn keys(name: &str) -> Vec<(String, Field)> {
     keys.extend(plain.map(|(key, value)| (format!("{name}.{key}"), value)));
     if [
         "qwen3moe",
+        "qwen3vlmoe",
         "qwen35moe",
         "qwen3next",
         "granitemoe",

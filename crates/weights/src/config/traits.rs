@@ -333,6 +333,13 @@ const QWEN3: Traits = Traits {
     ..PLAIN
 };
 
+/// Traits of Qwen 3 with experts.
+const QWEN3_MOE: Traits = Traits {
+    qk_norm: QkNorm::Heads,
+    experts: experts(true, true, false),
+    ..PLAIN
+};
+
 /// Traits of Gemma 1.
 const GEMMA: Traits = Traits {
     gate: Gate::Gelu,
@@ -422,7 +429,8 @@ impl Architecture {
             Self::Qwen35 => recurrent::QWEN35,
             Self::Qwen35Moe => recurrent::QWEN35_MOE,
             Self::Qwen3Next => recurrent::QWEN3_NEXT,
-            Self::Qwen3Moe => Traits { qk_norm: QkNorm::Heads, experts: experts(true, true, false), ..PLAIN },
+            Self::Qwen3Moe => QWEN3_MOE,
+            Self::Qwen3VlMoe => Traits { axes: AxisRule::Interleaved, ..QWEN3_MOE },
             Self::DeepSeek2 => Traits { pairs: RopePairs::Adjacent, experts: ExpertRule::ByKeys, latent: true, ..PLAIN },
             Self::Olmoe => Traits { qk_norm: QkNorm::Row, experts: experts(true, false, false), ..PLAIN },
             Self::GptOss => Traits {

@@ -8,13 +8,14 @@ use std::collections::HashSet;
 /// The formats that [`kernels::Matrix::pack`] reads, for errors.
 const FORMATS: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS, IQ3_S, IQ3_XXS, IQ2_S, IQ2_XS, IQ2_XXS or MXFP4";
 
-/// Tensors that may be in a file without being used: rope tables of old converters, and factors for the other
-/// context length.
-const IGNORED: [&str; 4] = [
+/// Tensors that may be in a file without being used: rope tables of old converters, factors for the other context length, and
+/// MTP heads with transformers' names, which Ollama's converter wrote without keys.
+const IGNORED: [&str; 5] = [
     "rope_freqs.weight",
     "rope_factors_long.weight",
     "rope_factors_short.weight",
     ".attn_rot_embd",
+    "mtp.",
 ];
 
 /// The tensors of files, and which of them a load has used.

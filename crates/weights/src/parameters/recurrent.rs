@@ -77,7 +77,7 @@ impl<P: Packing> DeltaNet<P> {
             decay,
             rate,
             taps: load_taps(layer, "ssm_conv1d", heads.cols(), taps)?,
-            decay_bias: layer.tensors.vector(&layer.bias("ssm_dt"), each)?,
+            decay_bias: load_decay_bias(layer, each)?,
             decay_factor: load_decay_factor(layer, each)?,
             norm: layer.rms("ssm_norm", heads.value_dim)?,
             out: layer.linear("ssm_out", dim, heads.value_cols())?,
@@ -129,6 +129,18 @@ fn load_decay_and_rate<T: Tensors>(
         .interleaved(&joined, heads.key_heads, matrices, dim)?;
     let [rate, decay] = parts.map(Linear::without_bias);
     Ok((decay, rate))
+}
+
+/// What is added to a head's decay; without `.bias` in files that Ollama's converter wrote.
+fn load_decay_bias<T: Tensors>(
+    layer: &mut LayerTensors<'_, T>,
+    each: usize,
+) -> Result<Vec<f32>, LoadError> {
+    let bare = layer.name("ssm_dt");
+    match layer.tensors.vector_if_there(&bare, each)? {
+        Some(biases) => Ok(biases),
+        None => layer.tensors.vector(&layer.bias("ssm_dt"), each),
+    }
 }
 
 /// Mamba-2 (Dao and Gu 2024): a convolution over time, then a scan.

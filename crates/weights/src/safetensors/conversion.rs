@@ -54,6 +54,8 @@ pub(super) enum Change {
         /// Whether each expert's rows and columns change places.
         is_turned: bool,
     },
+    /// Rows and columns of each expert's matrix change places.
+    Turned,
     /// The negative of the exponential function of each stored value, of heads in this order.
     Decay(Option<HeadOrder>),
     /// Rows of heads in another order.
@@ -126,6 +128,9 @@ impl Change {
                 1 => Ok(Self::Squeezed),
                 _ => Err(format!("has shape {dims:?}, must have 1 in the middle")),
             };
+        }
+        if architecture == Architecture::Qwen3VlMoe && name.ends_with(EXPERTS) {
+            return Self::of_fused(described.width.into(), name, dims);
         }
         let heads = [described.heads, described.kv_heads].map(|heads| heads as usize);
         let rows = dims.last().copied().unwrap_or_default() as usize;
@@ -202,11 +207,27 @@ impl Change {
         }
     }
 
+    /// Experts in one tensor, whose rows and columns are exchanged in published files, and are not in those that transformers
+    /// saves since version 5; the `width` of the stream tells, as there.
+    fn of_fused(width: u64, name: &str, dims: &[u64]) -> Result<Self, String> {
+        let &[cols, rows, _] = dims else {
+            return Err(format!("has {} dimensions, must have 3", dims.len()));
+        };
+        let is_down = name.contains(".ffn_down_exps.");
+        let is_straight = if is_down { rows } else { cols } == width;
+        Ok(if is_straight {
+            Self::None
+        } else {
+            Self::Turned
+        })
+    }
+
     /// The shape in GGUF.
     pub(super) fn shape(self, dims: TensorShape) -> TensorShape {
         match (self, dims.as_slice()) {
             (Self::Without { rows }, _) => dims.without(rows as u64),
             (Self::Squeezed | Self::HeadRows(_), &[cols, _, rows]) => TensorShape::of([cols, rows]),
+            (Self::Turned, &[cols, rows, experts]) => TensorShape::of([rows, cols, experts]),
             (Self::Frames, &[width, height, frames, channels, kernels]) => {
                 // The product of all is the number of stored elements.
                 TensorShape::of([width, height, frames, channels * kernels])

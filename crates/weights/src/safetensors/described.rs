@@ -22,6 +22,8 @@ pub(super) struct ModelDescription {
     pub(super) padded_positions: usize,
     /// Experts of a layer, where their matrices are stored one below the other.
     pub(super) stacked_experts: usize,
+    /// Width of the stream, of a decoder whose experts' matrices may have rows and columns exchanged.
+    pub(super) width: u32,
     /// Ids of the answers yes and no, of a decoder that scores documents.
     pub(super) answers: Option<[u32; 2]>,
     /// How tensors of recurrent layers are stored.
@@ -49,6 +51,7 @@ impl ModelDescription {
             kv_heads: 0,
             padded_positions: 0,
             stacked_experts: 0,
+            width: 0,
             answers: None,
             recurrent: RecurrentSaved::default(),
             made: Vec::new(),

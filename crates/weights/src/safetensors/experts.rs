@@ -22,13 +22,17 @@ pub(super) fn read(
             keys.number("expert_feed_forward_length", hidden);
             fields.need_number("num_local_experts")?
         }
-        Architecture::Qwen3Moe => {
+        Architecture::Qwen3Moe | Architecture::Qwen3VlMoe => {
             keys.number(
                 "expert_feed_forward_length",
                 fields.need_number("moe_intermediate_size")?,
             );
             refuse_dense_layers(fields)?;
-            fields.need_number("num_experts")?
+            // The name since transformers 5.
+            match fields.number("num_local_experts")? {
+                Some(count) => count,
+                None => fields.need_number("num_experts")?,
+            }
         }
         Architecture::Olmoe => {
             if fields.float("clip_qkv")?.is_some() {
@@ -43,6 +47,7 @@ pub(super) fn read(
         "expert_used_count",
         fields.need_number("num_experts_per_tok")?,
     );
+    // In Qwen3-VL the shares always add up to 1.
     if matches!(architecture, Architecture::Qwen3Moe | Architecture::Olmoe) {
         let normalized = fields.flag("norm_topk_prob")?.unwrap_or(false);
         keys.flag("expert_weights_norm", normalized);

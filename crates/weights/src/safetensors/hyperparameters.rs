@@ -115,7 +115,7 @@ pub(super) fn describe(
     caps(fields, architecture, &mut keys)?;
     multipliers(fields, architecture, &mut keys)?;
     experts::read(fields, architecture, &mut keys)?;
-    if architecture == Architecture::Qwen3Vl {
+    if [Architecture::Qwen3Vl, Architecture::Qwen3VlMoe].contains(&architecture) {
         let layers = fields.numbers(DEEPSTACK)?.unwrap_or_default();
         keys.number("n_deepstack_layers", layers.len() as u32);
     }
@@ -132,6 +132,7 @@ pub(super) fn describe(
         vocab: fields.need_number("vocab_size")?,
         heads,
         kv_heads,
+        width: fields.need_number("hidden_size")?,
         made,
         ..ModelDescription::new(Family::Decoder(architecture), keys.out)
     })
@@ -315,6 +316,7 @@ fn windows(
                 | Architecture::Qwen3Moe
                 | Architecture::Qwen2Vl
                 | Architecture::Qwen3Vl
+                | Architecture::Qwen3VlMoe
         );
         if qwen && fields.flag("use_sliding_window")? == Some(true) {
             return Err(fields.wrong("use_sliding_window", "is true, which is not supported"));

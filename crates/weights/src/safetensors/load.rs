@@ -62,12 +62,13 @@ impl Safetensors {
             Change::PlusOne => {
                 return Ok(put(floats(from, raw).map(|number| number + 1.0)));
             }
-            Change::Stacked {
+            Change::Turned
+            | Change::Stacked {
                 is_turned: true, ..
-            } => Cow::Owned(turned_matrices(from, raw, tensor.dims.as_slice())),
+            } => Cow::Owned(turned_matrices(pool, from, raw, tensor.dims.as_slice())),
             Change::ChannelsLast { edge } | Change::Planes { edge } => {
                 let area = u64::from(edge) * u64::from(edge);
-                Cow::Owned(turned_matrices(from, raw, &[area, 3, 1]))
+                Cow::Owned(turned_matrices(pool, from, raw, &[area, 3, 1]))
             }
             Change::Decay(order) => return Ok(put(decays(from, raw, order).into_iter())),
             Change::HeadCols(order) => Cow::Owned(order.columns(from, raw, cols, pool)),
@@ -142,20 +143,19 @@ impl Safetensors {
 }
 
 /// Matrices whose rows and columns changed places. `dims`: the new columns and rows, and the number of matrices.
-fn turned_matrices(format: Format, raw: &[u8], dims: &[u64]) -> Vec<u8> {
+fn turned_matrices(pool: &mut Pool, format: Format, raw: &[u8], dims: &[u64]) -> Vec<u8> {
     let &[cols, rows, _] = dims else {
         return raw.to_vec();
     };
     let (width, cols, rows) = (format.block_bytes(), cols as usize, rows as usize);
-    let mut turned = Vec::with_capacity(raw.len());
-    for matrix in raw.chunks_exact(cols * rows * width) {
-        for row in 0..rows {
-            for col in 0..cols {
-                let at = (col * rows + row) * width;
-                turned.extend_from_slice(&matrix[at..at + width]);
-            }
+    let mut turned = vec![0; raw.len()];
+    pool.rows(&mut turned, cols * width, |row, out| {
+        let (matrix, row) = (row / rows, row % rows);
+        let stored = &raw[matrix * rows * cols * width..];
+        for (col, out) in out.chunks_exact_mut(width).enumerate() {
+            out.copy_from_slice(&stored[(col * rows + row) * width..][..width]);
         }
-    }
+    });
     turned
 }
 

@@ -73,6 +73,11 @@ const GEMMA4_BARE: &[(&str, &str)] = &[
     ("experts.gate_up_proj", "ffn_gate_up_exps.weight"),
     ("experts.down_proj", "ffn_down_exps.weight"),
 ];
+/// Experts of Qwen3-VL in one tensor each, gate first, by their whole names.
+const QWEN3VL_MOE_BARE: &[(&str, &str)] = &[
+    ("mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight"),
+    ("mlp.experts.down_proj", "ffn_down_exps.weight"),
+];
 /// Tensors of Gemma 4 outside of layers.
 const GEMMA4_OUTER: &[(&str, &str)] = &[
     (
@@ -206,6 +211,7 @@ fn outer(
 fn bare(architecture: Architecture) -> &'static [(&'static str, &'static str)] {
     match architecture {
         Architecture::Gemma4 => GEMMA4_BARE,
+        Architecture::Qwen3VlMoe => QWEN3VL_MOE_BARE,
         _ => &[],
     }
 }
@@ -235,7 +241,7 @@ fn experts(architecture: Architecture) -> &'static [(&'static str, &'static str,
 /// Names of router and fused experts, and of what else a layer of a family has.
 fn routers(architecture: Architecture) -> &'static [(&'static str, &'static str)] {
     match architecture {
-        Architecture::Qwen3Moe | Architecture::Olmoe => &ROUTERS[..1],
+        Architecture::Qwen3Moe | Architecture::Qwen3VlMoe | Architecture::Olmoe => &ROUTERS[..1],
         Architecture::GptOss => &[("mlp.router", "ffn_gate_inp")],
         Architecture::Llama => &ROUTERS[1..2],
         Architecture::GraniteMoe => &ROUTERS[2..],

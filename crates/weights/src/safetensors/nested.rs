@@ -20,6 +20,7 @@ const TEXTS: &[(&str, Architecture, &str)] = &[
     ("gemma4_unified_text", Architecture::Gemma4, GEMMA4_UNIFIED),
     ("lfm2", Architecture::Lfm2, LFM2),
     ("qwen3_vl_text", Architecture::Qwen3Vl, QWEN3VL),
+    ("qwen3_vl_moe_text", Architecture::Qwen3VlMoe, QWEN3VL_MOE),
     ("qwen2_vl_text", Architecture::Qwen2Vl, QWEN2VL),
     ("qwen2_5_vl_text", Architecture::Qwen2Vl, QWEN2VL),
     // Old files have the fields of both in one object.
@@ -42,6 +43,9 @@ const QWEN3: &str = r#"{"num_hidden_layers": 32, "hidden_size": 4096, "intermedi
 const QWEN3VL: &str = r#"{"num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 22016, "num_attention_heads": 32,
     "num_key_value_heads": 32, "head_dim": 128, "max_position_embeddings": 128000, "vocab_size": 151936, "rms_norm_eps": 1e-6,
     "rope_theta": 500000.0}"#;
+const QWEN3VL_MOE: &str = r#"{"num_hidden_layers": 24, "hidden_size": 2048, "intermediate_size": 5632, "num_attention_heads": 16,
+    "num_key_value_heads": 16, "max_position_embeddings": 128000, "vocab_size": 151936, "rms_norm_eps": 1e-6,
+    "rope_theta": 500000.0, "moe_intermediate_size": 1408, "num_experts_per_tok": 4, "tie_word_embeddings": true}"#;
 const QWEN2VL: &str = r#"{"num_hidden_layers": 80, "hidden_size": 8192, "intermediate_size": 29568, "num_attention_heads": 64,
     "num_key_value_heads": 8, "max_position_embeddings": 32768, "vocab_size": 152064, "rms_norm_eps": 1e-5,
     "rope_theta": 1000000.0}"#;

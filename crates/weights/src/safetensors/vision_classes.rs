@@ -82,6 +82,7 @@ const TOWER_CLASSES: &[TowerClass] = &[
     TowerClass {
         names: &[
             "Qwen3VLForConditionalGeneration",
+            "Qwen3VLMoeForConditionalGeneration",
             "Qwen3_5ForConditionalGeneration",
             "Qwen3_5MoeForConditionalGeneration",
         ],

@@ -311,8 +311,11 @@ impl TowerDraft<'_> {
         };
         self.number("image_size", image);
         let depth = self.vision.number("depth")?.unwrap_or(27) as usize;
-        let layers = self.vision.numbers(LAYERS_FIELD)?;
-        let layers = layers.unwrap_or_else(|| vec![8, 16, 24]);
+        let class = self.root.texts("architectures")?.unwrap_or_default();
+        // Qwen 3.5 has none, and no such field.
+        let is_qwen35 = class.iter().any(|class| class.starts_with("Qwen3_5"));
+        let usual = if is_qwen35 { vec![] } else { vec![8, 16, 24] };
+        let layers = self.vision.numbers(LAYERS_FIELD)?.unwrap_or(usual);
         let rises = layers.windows(2).all(|pair| pair[0] < pair[1]);
         if depth > LAYERS || !rises || layers.iter().any(|layer| *layer as usize >= depth) {
             let why = format!("is {layers:?}, must rise, below {}", depth.min(LAYERS));

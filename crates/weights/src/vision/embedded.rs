@@ -99,6 +99,9 @@ const MISTRAL3: &[(&str, &str)] = &[
     ("mm.norm", "mm.input_norm"),
     ("mm.patch_merger.merging_layer", "mm.patch_merger"),
 ];
+/// The bounds of all matrices of Gemma 4, which are there a second time beside those of each matrix, and the first of these.
+const ALL_BOUNDS: &str = "v.clamp_data";
+const FIRST_BOUND: &str = "v.blk.0.attn_q.input_min";
 /// The tensors of a merger for a further text layer, which Qwen's files number by themselves.
 const DEEPSTACK: &str = "v.deepstack_merger.";
 /// The layers after which these are.
@@ -196,9 +199,11 @@ impl EmbeddedTower {
             Some(family) => renamed(family.tensors, &layers, stored),
             None => stored.to_owned(),
         };
+        let has_bounds = gguf.tensor(FIRST_BOUND).is_some();
         let names = gguf.tensors();
         let mut names: Vec<_> = names
             .filter(|tensor| is_of_images(tensor.name))
+            .filter(|tensor| !(has_bounds && tensor.name == ALL_BOUNDS))
             .map(|tensor| (renamed(tensor.name), tensor.name.to_owned()))
             .collect();
         names.sort();
