@@ -437,9 +437,7 @@ impl Architecture {
                 gate: Gate::ClampedSwiglu, experts: experts(true, true, false), expert_biases: true, sinks: true,
                 windows: periodic(0, 2), feed_norm: "post_attention_norm", ..PLAIN
             },
-            Self::HunyuanDense => Traits {
-                qk_norm: QkNorm::TurnedHeads, factors: FactorRule::ByScaling, alpha: true, ..PLAIN
-            },
+            Self::HunyuanDense => Traits { qk_norm: QkNorm::TurnedHeads, factors: FactorRule::ByScaling, alpha: true, ..PLAIN },
             Self::Phi3 => Traits { factors: FactorRule::LongShort, fused_gate_up: true, ..PLAIN },
             Self::Phi2 => Traits { gate: Gate::Gelu, gated: false, layer_norms: true, feed: FeedRule::AsAttention, ..PLAIN },
             Self::StableLm => Traits { layer_norms: true, qk_norm: QkNorm::EachHead, feed: FeedRule::ByNorm, ..PLAIN },

@@ -36,16 +36,11 @@ fn loaded(serving: &Serving) -> Vec<String> {
         .collect()
 }
 
-#[test]
-fn model_takes_the_memory_of_the_one_that_was_idle_longest() {
-    if !has_device() {
-        return;
-    }
-    let folder = Folder::new("device-memory");
+/// A server with the built-in model, and two models of the folder that are loaded when they are asked for.
+fn serve(folder: &Folder, driver: &FaultyDriver) -> Serving {
     for name in ["one.gguf", "big.gguf"] {
         std::fs::copy(MODEL, folder.0.join(name)).expect("a copy");
     }
-    let driver = FaultyDriver::new("device-memory-driver", &format!("memory={MEMORY_MIB}"));
     let [directories, named] =
         [json!([folder.0]), json!({"big": {"kv_mib": 4 * KV_MIB}})].map(|json| json.to_string());
     let kv_mib = KV_MIB.to_string();
@@ -68,7 +63,17 @@ fn model_takes_the_memory_of_the_one_that_was_idle_longest() {
         "--device",
         "vulkan",
     ];
-    let serving = Serving::start_with(&args, &variables, std::process::Stdio::inherit());
+    Serving::start_with(&args, &variables, std::process::Stdio::inherit())
+}
+
+#[test]
+fn model_takes_the_memory_of_the_one_that_was_idle_longest() {
+    if !has_device() {
+        return;
+    }
+    let folder = Folder::new("device-memory");
+    let driver = FaultyDriver::new("device-memory-driver", &format!("memory={MEMORY_MIB}"));
+    let serving = serve(&folder, &driver);
     let (_, wanted) = ask(&serving, "millrace-mini");
     let (status, body) = ask(&serving, "one");
     assert_eq!(status, 200, "{body}");

@@ -287,7 +287,6 @@ impl Rig {
         config: ServerConfig,
         keys: Arc<Keys>,
     ) -> Self {
-        let _context_max = model.dims().context_max;
         let mut engine = Engine::new(model, tuning, Instant::now()).expect("an engine");
         let steps = Arc::new(StepMetrics::default());
         engine.observe(steps.observer());
