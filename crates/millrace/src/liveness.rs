@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Looks at the engines within the time after which one is stuck.
 const LOOKS: u32 = 5;
 
-/// What an engine has done that is stuck.
+/// Words for an engine that is stuck.
 const STUCK: &str = "has ended no step, or has had no device,";
 
 /// Consecutive looks at engines that had made no progress.

@@ -31,7 +31,7 @@ const READ_MAX: f64 = 1.05;
 /// Bytes of a file without weights: more than any model here has. Nothing of them is on the disk.
 const FILE_BYTES: u64 = 32 << 30;
 
-/// What decides which kernels compute a product.
+/// A device, by the facts that decide which kernels compute a product.
 #[derive(Clone, Copy, Debug)]
 struct Card {
     exact: bool,

@@ -131,7 +131,7 @@ fn load_decay_and_rate<T: Tensors>(
     Ok((decay, rate))
 }
 
-/// What is added to a head's decay; without `.bias` in files that Ollama's converter wrote.
+/// The bias of each head's decay; without `.bias` in files that Ollama's converter wrote.
 fn load_decay_bias<T: Tensors>(
     layer: &mut LayerTensors<'_, T>,
     each: usize,
