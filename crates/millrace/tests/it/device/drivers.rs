@@ -142,6 +142,21 @@ fn check_fault(
     assert!(has_reason, "{name}: {line}");
 }
 
+/// The line of the log that says what `auto` chose, with these words: a busy machine may measure the device as slow, and then the model
+/// is loaded once more.
+fn choice_of(model: &str, driver: &FaultyDriver, words: &[&str]) -> String {
+    let mut line = String::new();
+    for _ in 0..3 {
+        let ran = run(model, "auto", &driver.variables());
+        stdout(&ran);
+        line = choice(&ran);
+        if words.iter().all(|part| line.contains(part)) {
+            return line;
+        }
+    }
+    panic!("{words:?}: {line}");
+}
+
 /// The line of the log that says what `auto` chose.
 fn choice(ran: &Output) -> String {
     let log = String::from_utf8_lossy(&ran.stderr).into_owned();
@@ -174,10 +189,7 @@ fn choice_of_auto_is_a_line_with_the_bandwidths() {
         ),
     ] {
         let driver = FaultyDriver::new("drivers-auto-driver", faults);
-        let ran = run(&model, "auto", &driver.variables());
-        let line = choice(&ran);
-        stdout(&ran);
-        assert!(line.contains(&chosen), "{faults}: {line}");
+        let line = choice_of(&model, &driver, &[&chosen]);
         for speed in [" reads ", " GB/s, the processor "] {
             number(&line, speed);
         }
@@ -222,8 +234,7 @@ fn model_that_devices_do_not_compute_is_named() {
         ("unsupported", &driver.variables(), &said),
         &wanted,
     );
-    let line = choice(&run(&model, "auto", &driver.variables()));
-    assert!(said.iter().all(|part| line.contains(part)), "{line}");
+    choice_of(&model, &driver, &said);
 }
 
 /// Promise (Arithmetic): where a kernel for batches of many rows fails its check when a model is loaded, a line of the log names it,
