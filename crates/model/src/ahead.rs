@@ -66,6 +66,22 @@ pub struct DrawRule {
     pub alternatives: u32,
 }
 
+impl DrawRule {
+    /// Takes the most likely token; everything else is off.
+    pub const GREEDY: Self = Self {
+        temperature: 0.0,
+        top_k: 0,
+        top_p: 1.0,
+        min_p: 0.0,
+        repetition_penalty: 1.0,
+        frequency_penalty: 0.0,
+        presence_penalty: 0.0,
+        quantile: 0.0,
+        logprob: false,
+        alternatives: 0,
+    };
+}
+
 /// One draw of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct DrawView<'a> {

@@ -7,7 +7,7 @@ use crate::masked_text::masked;
 /// The crate's sources.
 const SOURCES: &str = "crates/gpu/src/";
 
-/// Kernels of no operation: `Read` measures bandwidth, and nobody uses what it computes.
+/// Kernels of no operation: `Read` measures bandwidth, and its results are not used.
 const APART: [&str; 1] = ["Read"];
 
 /// Operations without a twin or a case, kernels that no operation uses, and files of kernels that are not compiled.

@@ -285,7 +285,7 @@ impl<M: Forward> ModelRunner<M> {
         let ahead = test.is_ahead();
         self.draws.clear();
         for row in 0..test.batch() {
-            self.draws.push(row, Some(GREEDY));
+            self.draws.push(row, Some(DrawRule::GREEDY));
         }
         for step in 0..steps {
             self.fill_decode((step, steps), test, ahead && step > 0);
@@ -331,20 +331,6 @@ impl<M: Forward> ModelRunner<M> {
         }
     }
 }
-
-/// The most likely token.
-const GREEDY: DrawRule = DrawRule {
-    temperature: 0.0,
-    top_k: 0,
-    top_p: 1.0,
-    min_p: 0.0,
-    repetition_penalty: 1.0,
-    frequency_penalty: 0.0,
-    presence_penalty: 0.0,
-    quantile: 0.0,
-    logprob: false,
-    alternatives: 0,
-};
 
 fn queue_of<M: Forward>(model: &mut M) -> Result<&mut dyn Ahead, SpeedError> {
     let why = "this model does not run ahead: it computes a step when the tokens of the last one are known";

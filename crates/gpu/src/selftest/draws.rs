@@ -40,15 +40,8 @@ pub(super) fn check(device: &Arc<Device>) -> Vec<(String, Option<String>)> {
 /// Rules off.
 pub(crate) const PLAIN: DrawRule = DrawRule {
     temperature: 1.0,
-    top_k: 0,
-    top_p: 1.0,
-    min_p: 0.0,
-    repetition_penalty: 1.0,
-    frequency_penalty: 0.0,
-    presence_penalty: 0.0,
     quantile: 0.5,
-    logprob: false,
-    alternatives: 0,
+    ..DrawRule::GREEDY
 };
 
 /// Rules alone, and all.

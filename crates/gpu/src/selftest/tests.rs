@@ -28,7 +28,7 @@ fn kernels_equal_their_twins() {
     let compiled = device.compiled_kernels();
     let has_units = device.matrix_units().is_some();
     for kernel in kernels_of(include_str!("../webgpu/sources.rs")) {
-        // `Read` measures bandwidth, and nobody uses what it computes.
+        // `Read` measures bandwidth, and its results are not used.
         let is_apart = kernel == "Read" || kernel == "MatrixTile" && !has_units;
         let found = compiled.iter().any(|name| name == kernel);
         assert!(found || is_apart, "{kernel} is not among {compiled:?}");

@@ -25,20 +25,6 @@ use weights::gguf::Gguf;
 /// The largest difference of log-probabilities that are computed on both sides.
 const LOGPROB_ERROR_MAX: f32 = 1e-4;
 
-/// Takes the most likely token.
-const GREEDY: DrawRule = DrawRule {
-    temperature: 0.0,
-    top_k: 0,
-    top_p: 1.0,
-    min_p: 0.0,
-    repetition_penalty: 1.0,
-    frequency_penalty: 0.0,
-    presence_penalty: 0.0,
-    quantile: 0.0,
-    logprob: false,
-    alternatives: 0,
-};
-
 /// Everything that was read of an answer.
 #[derive(Debug)]
 struct Got {
@@ -304,7 +290,7 @@ fn drawn_tokens_are_read_by_the_next_batch_and_cost_two_submits_and_one_wait() {
                     batch.push(&token, prompt.len() + turn - 1, &table, Want::Last);
                 }
             }
-            draws.push(number, Some(GREEDY));
+            draws.push(number, Some(DrawRule::GREEDY));
         }
         model.start(&batch).expect("a batch");
         if turn > 0 {
@@ -354,7 +340,7 @@ fn rows_and_hidden_states_come_with_the_tokens() {
     batch.push(&prompt, 0, &pages(4, 7), Want::AllHidden);
     model.start(&batch).expect("a batch");
     let mut draws = Draws::default();
-    for (row, rule) in [(2, None), (3, None), (6, Some(GREEDY)), (0, None)] {
+    for (row, rule) in [(2, None), (3, None), (6, Some(DrawRule::GREEDY)), (0, None)] {
         draws.push(row, rule);
     }
     model.draw(&draws).expect("draws");
@@ -399,11 +385,11 @@ fn calls_in_another_order_and_draws_that_are_not_there_are_refused() {
     model.start(&one(5)).expect("a batch");
     named(model.start(&one(5)), "draws of a batch");
     named(model.forward(&one(5)).map(|_| ()), "in flight");
-    draws.push(1, Some(GREEDY));
+    draws.push(1, Some(DrawRule::GREEDY));
     named(model.draw(&draws), "no logits");
     model.start(&one(5)).expect("a batch");
     draws.clear();
-    draws.push(0, Some(GREEDY));
+    draws.push(0, Some(DrawRule::GREEDY));
     model.draw(&draws).expect("draws");
     named(model.start(&one(DRAWN | 1)), "not in the vocabulary");
     model.start(&one(DRAWN)).expect("a batch");
@@ -420,7 +406,7 @@ fn part_of_a_prompt_has_no_draws() {
     let ask = |model: &mut gpu::Model, rows: std::ops::Range<usize>, want, wanted: usize| {
         let (mut batch, mut draws) = (Batch::default(), Draws::default());
         batch.push(&prompt[rows.clone()], rows.start, &pages(0, 30), want);
-        (0..wanted).for_each(|row| draws.push(row, Some(GREEDY)));
+        (0..wanted).for_each(|row| draws.push(row, Some(DrawRule::GREEDY)));
         model.start(&batch).expect("a batch");
         model.draw(&draws).expect("draws");
         model.drawn().expect("results").tokens.len()

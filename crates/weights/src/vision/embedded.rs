@@ -99,7 +99,7 @@ const MISTRAL3: &[(&str, &str)] = &[
     ("mm.norm", "mm.input_norm"),
     ("mm.patch_merger.merging_layer", "mm.patch_merger"),
 ];
-/// The bounds of all matrices of Gemma 4, which are there a second time beside those of each matrix, and the first of these.
+/// The bounds of all matrices of Gemma 4, which Ollama writes a second time next to those of each matrix, and the first of these.
 const ALL_BOUNDS: &str = "v.clamp_data";
 const FIRST_BOUND: &str = "v.blk.0.attn_q.input_min";
 /// The tensors of a merger for a further text layer, which Qwen's files number by themselves.

@@ -23,17 +23,9 @@ fn start(name: &str, seer: &Seer) -> Crashing {
     Crashing::start(name, &settings)
 }
 
-fn request(case: &'static str, path: &'static str, mut body: Value) -> Request {
-    let fields = json!({"stream": true, "ignore_eos": true, "seed": 5});
-    let fields = fields.as_object().expect("fields").clone();
-    body.as_object_mut().expect("a request").extend(fields);
-    Request {
-        case,
-        path,
-        body,
-        update: None,
-        is_paused: false,
-    }
+fn request(case: &'static str, path: &'static str, body: Value) -> Request {
+    let fields = json!({"ignore_eos": true, "seed": 5});
+    Request::streamed((case, path, body), fields)
 }
 
 fn requests() -> Vec<Request> {

@@ -11,7 +11,7 @@ use crate::support::Folder;
 use crate::vision_proxy::{CHAT_TEMPLATE, Question};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
 use testing::wait::wait_until;
@@ -67,23 +67,8 @@ pub(crate) fn requests() -> Vec<Request> {
             json!({"input": input, "max_output_tokens": 30, "store": false}),
         ),
     ];
-    let request = |(case, path, mut body): (&'static str, &'static str, Value)| {
-        body["ignore_eos"] = json!(true);
-        body["seed"] = json!(5);
-        streamed((case, path, body))
-    };
+    let request = |row| Request::streamed(row, json!({"ignore_eos": true, "seed": 5}));
     rows.into_iter().map(request).collect()
-}
-
-fn streamed((case, path, mut body): (&'static str, &'static str, Value)) -> Request {
-    body["stream"] = json!(true);
-    Request {
-        case,
-        path,
-        body,
-        update: None,
-        is_paused: false,
-    }
 }
 
 pub(crate) fn blobs(server: &Crashing) -> Vec<PathBuf> {
@@ -121,7 +106,7 @@ fn answers_about_images_survive_a_kill_each_seven_tokens() {
 }
 
 /// Promise (Images): a question about a picture is answered right where the process is killed before each second token: the
-/// color is told by a process that has the picture from the journal.
+/// color comes from a process that has the picture from the journal.
 #[test]
 fn question_about_a_picture_is_answered_right_after_kills() {
     let settings = SETTINGS.map(|(name, value)| match name {
@@ -138,7 +123,9 @@ fn question_about_a_picture_is_answered_right_after_kills() {
         around: CHAT_TEMPLATE,
     };
     let requests = question.requests().into_iter();
-    let requests: Vec<_> = requests.map(streamed).collect();
+    let requests: Vec<_> = requests
+        .map(|row| Request::streamed(row, json!({})))
+        .collect();
     let mut killed = Scene::open(Crashing::start("kill-question", &settings), requests);
     let rounds = killed.run(Onward::Killed);
     assert!(rounds >= 2, "{rounds} kills");

@@ -14,21 +14,30 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    fn chat(case: &'static str, text: &str, fields: Value) -> Self {
-        let mut body = json!({
-            "messages": [{"role": "user", "content": text}], "stream": true, "seed": 3, "max_tokens": 44,
-            "stream_options": {"include_usage": true},
-        });
+    /// A request with these fields more, whose answer is streamed.
+    pub(crate) fn streamed(
+        (case, path, mut body): (&'static str, &'static str, Value),
+        fields: Value,
+    ) -> Self {
+        body["stream"] = json!(true);
         if let (Some(body), Value::Object(fields)) = (body.as_object_mut(), fields) {
             body.extend(fields);
         }
         Self {
             case,
-            path: "/v1/chat/completions",
+            path,
             body,
             update: None,
             is_paused: false,
         }
+    }
+
+    fn chat(case: &'static str, text: &str, fields: Value) -> Self {
+        let body = json!({
+            "messages": [{"role": "user", "content": text}], "seed": 3, "max_tokens": 44,
+            "stream_options": {"include_usage": true},
+        });
+        Self::streamed((case, "/v1/chat/completions", body), fields)
     }
 }
 
@@ -92,16 +101,10 @@ pub(crate) fn all_requests() -> Vec<Request> {
     let mut paused = Request::chat("paused", STORY, json!({"temperature": 0.9}));
     paused.is_paused = true;
     requests.push(paused);
-    let echoed = json!({
-        "prompt": "Once upon a time", "echo": true, "logprobs": 2, "max_tokens": 30, "seed": 5, "stream": true,
-    });
-    requests.push(Request {
-        case: "prompt log-probabilities",
-        path: "/v1/completions",
-        body: echoed,
-        update: None,
-        is_paused: false,
-    });
+    let echoed =
+        json!({"prompt": "Once upon a time", "echo": true, "logprobs": 2, "max_tokens": 30});
+    let row = ("prompt log-probabilities", "/v1/completions", echoed);
+    requests.push(Request::streamed(row, json!({"seed": 5})));
     requests
 }
 
@@ -147,16 +150,6 @@ pub(crate) fn in_every_protocol() -> Vec<Request> {
             json!({"messages": ui, "max_tokens": 30, "seed": 3}),
         ),
     ];
-    let request = |(case, path, mut body): (&'static str, &'static str, Value)| {
-        body["stream"] = json!(true);
-        body["seed"] = json!(3);
-        Request {
-            case,
-            path,
-            body,
-            update: None,
-            is_paused: false,
-        }
-    };
+    let request = |row| Request::streamed(row, json!({"seed": 3}));
     rows.into_iter().map(request).collect()
 }
