@@ -6,7 +6,8 @@
 Seven streams generate; the eighth request has nothing, an image, or a text of as many tokens, in turn. Printed: milliseconds
 between two tokens of the seven while the eighth is computed, and the time to its first token. Then an image that was encoded
 before (behind other words, so that no page of the prefix cache is shared) against text of that length, one request at a time, in turn.
-The text model has the shape of Llama 3.2 1B, the tower that of SmolVLM's; both have random weights.
+The text model has the shape of Llama 3.2 1B, the tower that of SmolVLM's; both have random weights. `--gemma3` has those of
+Gemma 3 4B, whose image is computed in a pass that pauses between layers.
 `--quick` has two layers of the tower, one round and a small text model, whose steps take a millisecond: a look whether all of this
 runs, in a minute. Only ratios between text and image say something there: without a prompt or an image, a step is that short.
 `cargo xtask rivals --image-streams` builds what this needs and calls it.
@@ -14,6 +15,7 @@ runs, in a minute. Only ratios between text and image say something there: witho
 
 import argparse
 import base64
+import dataclasses
 import http.client
 import json
 import os
@@ -30,25 +32,37 @@ import zlib
 
 from servers import Millrace
 
-STREAMS, EDGE = 7, 512
+STREAMS = 7
 # Tokens of a stream that have come before the eighth request is sent.
 BEFORE = 20
 # Seconds without an eighth request.
 NOTHING_S = 5
-# Layers of the tower and preset of the text: of the measurement, and of a quick look.
-FULL, QUICK = (12, "llama-1b"), (2, "small-llama")
 
 
-def png(seed):
+@dataclasses.dataclass
+class Shape:
+    """Shape, layers and pixels of an edge of the tower, and preset of the text."""
+
+    tower: str
+    layers: int
+    edge: int
+    text: str
+
+
+FULL, QUICK = Shape("siglip-b", 12, 512, "llama-1b"), Shape("siglip-b", 2, 512, "small-llama")
+GEMMA3 = Shape("gemma3", 27, 896, "gemma3-4b")
+
+
+def png(seed, edge):
     """A picture of noise in large blocks, as a data URL."""
     noise = random.Random(seed)
     blocks = [[bytes(noise.randrange(256) for _ in range(3)) for _ in range(8)] for _ in range(8)]
-    rows = b"".join(b"\0" + b"".join(blocks[y * 8 // EDGE][x * 8 // EDGE] for x in range(EDGE)) for y in range(EDGE))
+    rows = b"".join(b"\0" + b"".join(blocks[y * 8 // edge][x * 8 // edge] for x in range(edge)) for y in range(edge))
 
     def chunk(name, data):
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
-    header = struct.pack(">IIBBBBB", EDGE, EDGE, 8, 2, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", edge, edge, 8, 2, 0, 0, 0)
     data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
     return "data:image/png;base64," + base64.b64encode(data).decode()
 
@@ -97,9 +111,9 @@ def words(seed, count):
     return " ".join("".join(noise.choice("abcdefgh") for _ in range(3)) for _ in range(count))
 
 
-def image(seed, before):
+def image(seed, before, edge):
     """An image behind words: the same image behind others shares no page of the prefix cache."""
-    return [{"type": "text", "text": before}, {"type": "image_url", "image_url": {"url": png(seed)}}]
+    return [{"type": "text", "text": before}, {"type": "image_url", "image_url": {"url": png(seed, edge)}}]
 
 
 def percentile(values, share):
@@ -148,35 +162,37 @@ def main():
     parser.add_argument("--rounds", type=int, help="default: 3, quick 1")
     parser.add_argument("--tokens", type=int, default=400, help="of each of the seven streams")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--quick", action="store_true", help="small models, one round")
+    shapes = parser.add_mutually_exclusive_group()
+    shapes.add_argument("--quick", action="store_true", help="small models, one round")
+    shapes.add_argument("--gemma3", action="store_true", help="Gemma 3 4B")
     args = parser.parse_args()
     args.rounds = args.rounds or (1 if args.quick else 3)
-    layers, preset = QUICK if args.quick else FULL
+    shape = QUICK if args.quick else GEMMA3 if args.gemma3 else FULL
     args.models.mkdir(parents=True, exist_ok=True)
-    mmproj = args.models / f"streams-{layers}.mmproj.gguf"
-    text = args.models / f"streams-{preset}-{args.format}.gguf"
+    mmproj = args.models / f"streams-{shape.tower}-{shape.layers}.mmproj.gguf"
+    text = args.models / f"streams-{shape.text}-{args.format}.gguf"
     if not text.exists() or not mmproj.exists():
-        write = [args.examples / "tower_speed", "write", "siglip-b", "F16", str(layers), mmproj, text, preset, args.format]
+        write = [args.examples / "tower_speed", "write", shape.tower, "F16", str(shape.layers), mmproj, text, shape.text, args.format]
         subprocess.run(write, check=True)
     log = args.models / "streams.log"
     server = Millrace(args.millrace, text, args.threads, STREAMS + 1, log, ("--mmproj", mmproj))
     try:
-        length = measure_beside(args, server.url)
-        measure_again(args, server.url, length)
+        length = measure_beside(args, shape.edge, server.url)
+        measure_again(args, shape.edge, server.url, length)
     finally:
         server.stop()
 
 
-def measure_beside(args, url):
+def measure_beside(args, edge, url):
     """Prints what the eighth request costs the seven streams. Returns words of as many tokens as an image has."""
-    rows = Stream(url, image(0, "a"), 2).read().prompt_tokens()
+    rows = Stream(url, image(0, "a", edge), 2).read().prompt_tokens()
     per_word = Stream(url, words(1, 100), 2).read().prompt_tokens() / 100
     count = int(rows / per_word)
     gaps = {"nothing": [], "text": [], "an image": []}
     waits = {"text": [], "an image": []}
     before = encoder_counts(url)
     for number in range(args.rounds):
-        eighths = {"nothing": None, "text": words(1000 + number, count), "an image": image(100 + number, f"b{number}")}
+        eighths = {"nothing": None, "text": words(1000 + number, count), "an image": image(100 + number, f"b{number}", edge)}
         for name, eighth in eighths.items():
             round = Beside(url, number, eighth, args.tokens)
             if not round.is_covered:
@@ -197,11 +213,11 @@ def measure_beside(args, url):
     return count
 
 
-def measure_again(args, url, count):
+def measure_again(args, edge, url, count):
     """Prints the first token of an image that was encoded before, next to that of text of its length."""
     own, theirs = [], []
     for number in range(5 * args.rounds):
-        own.append(Stream(url, image(0, f"c{number}"), 2).read())
+        own.append(Stream(url, image(0, f"c{number}", edge), 2).read())
         theirs.append(Stream(url, words(5000 + number, count), 2).read())
     one, other = (statistics.median(stream.first_ms() for stream in streams) for streams in (own, theirs))
     lengths = [(streams[-1].prompt_tokens(), max(stream.cached_tokens() for stream in streams)) for streams in (own, theirs)]

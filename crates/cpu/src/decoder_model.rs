@@ -289,6 +289,10 @@ impl AdvanceBlock for Model {
         self.decoder.begin_block(&self.config, &self.dims, batch)
     }
 
+    fn next_cost(&self) -> u64 {
+        self.decoder.next_block_cost(&self.config)
+    }
+
     fn advance_block(&mut self) -> Result<bool, ForwardError> {
         self.decoder
             .advance_block(&self.config, &self.weights, &self.dims)
@@ -307,6 +311,10 @@ impl Encode for Model {
 
     fn begin(&mut self, input: &EncoderInput) -> Result<usize, EncodeError> {
         self.tower.as_mut().ok_or(NO_TOWER)?.begin(input)
+    }
+
+    fn next_cost(&self) -> u64 {
+        self.tower.as_ref().map_or(1, Tower::next_cost)
     }
 
     fn advance(&mut self) -> Result<Option<&[f32]>, EncodeError> {

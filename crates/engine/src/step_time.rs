@@ -41,6 +41,10 @@ const GROWTH: usize = 2;
 /// would hardly advance where decodes alone take the target.
 const PREFILL_SHARE: u64 = 4;
 
+/// Units of an encoding or a block may always take an eighth of the decodes' time, so that an image delays no token by more
+/// than a seventh where decodes alone take the target.
+const UNITS_SHARE: u64 = 8;
+
 /// The prefill of resumed answers may take three times the decodes' time, three quarters of the step: the last of many
 /// resumed answers waits at most a third longer than without the decodes of the others.
 const RESUMED_SHARE: u64 = 3;
@@ -102,14 +106,14 @@ impl StepTimeModel {
         self.decodes_ns
     }
 
-    /// Time that a step's decodes leave for other work; `None`: as much as there is work.
+    /// Time that a step's decodes leave for units; `None`: as much as there is work.
     pub(crate) fn left_ns(&self, decodes: usize) -> Option<u64> {
         let target = self.target_ns?;
         if decodes == 0 {
             return Some(target);
         }
         let left = target.saturating_sub(self.decodes_ns);
-        Some(left.max(self.decodes_ns / PREFILL_SHARE))
+        Some(left.max(self.decodes_ns / UNITS_SHARE))
     }
 
     /// Prefill rows that a step may have beside this many decodes. `is_resuming`: an answer that began elsewhere is

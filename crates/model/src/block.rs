@@ -20,6 +20,9 @@ pub trait AdvanceBlock {
     /// See [`ForwardError`]; nothing is under way then.
     fn begin_block(&mut self, batch: &Batch) -> Result<usize, ForwardError>;
 
+    /// The cost of the next unit, at least 1: of two units, the one of twice the cost takes about twice as long.
+    fn next_cost(&self) -> u64;
+
     /// Computes the next unit. Returns whether it was the last one: keys and values of all rows are in their pages. The last row
     /// sees what it would see outside of the block, so a batch that computes it again has its logits, and stores the same bits.
     ///

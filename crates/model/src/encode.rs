@@ -43,7 +43,7 @@ impl std::fmt::Display for EncodeError {
 
 impl std::error::Error for EncodeError {}
 
-/// Computes rows of vectors from inputs, in units that take 25 to 60 ms at most. The bits of the rows do not depend on what
+/// Computes rows of vectors from inputs, in units of some 15 ms. The bits of the rows do not depend on what
 /// is computed between two units.
 pub trait Encode {
     /// Sizes of the encoder; constant.
@@ -54,6 +54,9 @@ pub trait Encode {
     /// # Errors
     /// See [`EncodeError`]; nothing is under way then.
     fn begin(&mut self, input: &EncoderInput) -> Result<usize, EncodeError>;
+
+    /// The cost of the next unit, at least 1: of two units, the one of twice the cost takes about twice as long.
+    fn next_cost(&self) -> u64;
 
     /// Computes the next unit. After the last one: the rows, shape `(rows, row_width)`, valid until the next call.
     ///

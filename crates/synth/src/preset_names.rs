@@ -4,6 +4,7 @@
 const SHAPES: &[&str] = &[
     "llama-1b",
     "llama-8b",
+    "gemma3-4b",
     "qwen3-0.6b",
     "qwen3-30b-a3b-slice",
     "gpt-oss-20b-slice",

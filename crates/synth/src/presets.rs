@@ -26,6 +26,7 @@ impl SynthSpec {
             "mamba2-370m" => Some(Self::mamba2_370m()),
             "llama-1b" => Some(Self::llama_1b()),
             "llama-8b" => Some(Self::llama_8b()),
+            "gemma3-4b" => Some(Self::gemma3_4b()),
             "qwen3-0.6b" => Some(Self::qwen3_600m()),
             "server-layer" => Some(Self::server_layer()),
             _ => match name.split_once('-')? {
@@ -306,6 +307,27 @@ impl SynthSpec {
                 },
             },
             ..Self::tiny(Architecture::Llama)
+        }
+    }
+
+    fn gemma3_4b() -> Self {
+        Self {
+            dim: 2560,
+            layers: 34,
+            heads: 8,
+            kv_heads: 4,
+            head_dim: 256,
+            ffn: 10_240,
+            vocab: 262_208,
+            context: 131_072,
+            mix: Mix::Q4_K_M,
+            rope: RopeSynth {
+                scaling: RopeScaling::Linear { factor: 8.0 },
+                ..RopeSynth::plain(1_000_000.0)
+            },
+            window: Some(1024),
+            window_period: Some(6),
+            ..Self::tiny(Architecture::Gemma3)
         }
     }
 

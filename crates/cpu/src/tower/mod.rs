@@ -158,6 +158,12 @@ impl Tower {
         Ok(Cursor::units(size, &self.stages))
     }
 
+    /// As [`Encode::next_cost`].
+    pub fn next_cost(&self) -> u64 {
+        let picture = self.picture.as_ref();
+        picture.map_or(1, |picture| picture.cursor.next_cost(&self.stages))
+    }
+
     /// As [`Encode::advance`], on the threads of `pool`.
     ///
     /// # Errors
@@ -339,6 +345,10 @@ impl Encode for TowerAlone {
 
     fn begin(&mut self, input: &EncoderInput) -> Result<usize, EncodeError> {
         self.tower.begin(input)
+    }
+
+    fn next_cost(&self) -> u64 {
+        self.tower.next_cost()
     }
 
     fn advance(&mut self) -> Result<Option<&[f32]>, EncodeError> {

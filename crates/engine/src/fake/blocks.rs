@@ -118,6 +118,10 @@ impl AdvanceBlock for FakeModel {
         Ok(self.block_units())
     }
 
+    fn next_cost(&self) -> u64 {
+        1
+    }
+
     fn advance_block(&mut self) -> Result<bool, ForwardError> {
         let nothing = ForwardError::BadBatch("no block is under way");
         let mut block = self.block.take().ok_or(nothing)?;

@@ -52,6 +52,8 @@ pub struct FakeEncoderConfig {
     pub axes: bool,
     /// Units of each block, where rows of an input see each other; 0: they do not.
     pub block_units: usize,
+    /// Costs of units, of which the next one has the one after; the last is followed by the first.
+    pub costs: &'static [u64],
     /// Calls of the encoder so far.
     pub log: EncoderLog,
 }
@@ -59,7 +61,7 @@ pub struct FakeEncoderConfig {
 /// Calls of a fake model's encoder.
 #[derive(Clone, Debug, Default)]
 pub struct EncoderLog {
-    counts: Arc<[AtomicU64; 5]>,
+    counts: Arc<[AtomicU64; 6]>,
 }
 
 impl EncoderLog {
@@ -88,8 +90,17 @@ impl EncoderLog {
         self.counts[4].load(Ordering::Relaxed)
     }
 
+    /// Cost of all units that were computed.
+    pub fn cost(&self) -> u64 {
+        self.counts[5].load(Ordering::Relaxed)
+    }
+
     pub(super) fn count(&self, what: usize) {
         self.counts[what].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_cost(&self, cost: u64) {
+        self.counts[5].fetch_add(cost, Ordering::Relaxed);
     }
 }
 
@@ -106,6 +117,12 @@ impl FakeEncoder {
             vectors: true,
             axes: self.config.axes,
         }
+    }
+
+    /// Cost of the next unit.
+    fn next_cost(&self) -> u64 {
+        let (costs, left) = (self.config.costs, self.current.map_or(0, |(_, left)| left));
+        costs.get(left % costs.len().max(1)).map_or(1, |&cost| cost)
     }
 
     /// Drops what is being encoded.
@@ -190,6 +207,10 @@ impl Encode for FakeModel {
         Ok(input.units.max(1))
     }
 
+    fn next_cost(&self) -> u64 {
+        self.encoder.as_ref().map_or(1, FakeEncoder::next_cost)
+    }
+
     fn advance(&mut self) -> Result<Option<&[f32]>, EncodeError> {
         if let Some(late) = &self.late {
             late.check_idle();
@@ -206,8 +227,10 @@ impl Encode for FakeModel {
         }
         let nothing = EncodeError::BadInput("nothing is being encoded");
         let encoder = self.encoder.as_mut().ok_or(nothing)?;
+        let cost = encoder.next_cost();
         let (input, left) = encoder.current.as_mut().ok_or(nothing)?;
         encoder.config.log.count(1);
+        encoder.config.log.count_cost(cost);
         *left -= 1;
         if *left > 0 {
             return Ok(None);

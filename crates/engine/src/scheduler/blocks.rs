@@ -47,10 +47,6 @@ pub(crate) enum BlockOutcome {
 }
 
 impl Blocks {
-    pub(super) fn units_planned(&self) -> usize {
-        self.clock.planned.map_or(0, |planned| planned.units)
-    }
-
     /// Whether the block of this sequence is under way.
     pub(super) fn is_current(&self, key: usize, age: Age) -> bool {
         let current = self.current.as_ref();
@@ -78,9 +74,14 @@ impl Blocks {
 }
 
 impl Scheduler {
-    /// The number of units of a block to run in this step.
-    pub(crate) fn block_units_planned(&self) -> usize {
-        self.blocks.units_planned()
+    /// Whether units of a block are planned for this step.
+    pub(crate) fn has_block_units(&self) -> bool {
+        self.blocks.clock.planned.is_some()
+    }
+
+    /// Takes the time of the next unit of a block. Returns whether this step has it.
+    pub(crate) fn take_block_unit(&mut self, cost: u64) -> bool {
+        self.blocks.clock.take(cost)
     }
 
     /// Whether the planned block has to be begun; then it is written to the batch. `None`: the sequence has ended or lost its
@@ -116,6 +117,7 @@ impl Scheduler {
         let (key, age) = (planned.key, planned.age);
         match outcome {
             BlockOutcome::Begun(units) => {
+                self.blocks.failed = None;
                 let sequence = self.table.get(key);
                 let block = sequence.and_then(|s| s.media.next_block(s.computed));
                 self.blocks.current = block.map(|positions| BlockUnderWay {
@@ -133,6 +135,7 @@ impl Scheduler {
                 true
             }
             BlockOutcome::Done => {
+                self.blocks.clock.end_work();
                 self.finish_unit();
                 self.finish_block();
                 false
@@ -152,7 +155,6 @@ impl Scheduler {
     /// Counts a unit, and charges the account for its part of the rows.
     fn finish_unit(&mut self) {
         self.blocks.failed = None;
-        self.blocks.clock.count_unit();
         let Some(block) = &mut self.blocks.current else {
             return;
         };

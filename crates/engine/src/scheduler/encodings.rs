@@ -29,9 +29,11 @@ pub(super) struct Encodings {
     progress: Option<Arc<Progress>>,
 }
 
-/// Outcome of a unit.
+/// Outcome of a call of the encoder.
 #[derive(Clone, Copy)]
 pub(crate) enum UnitOutcome<'a> {
+    /// The encoding has begun.
+    Begun,
     /// More units follow.
     Goes,
     /// The encoding's rows.
@@ -63,10 +65,6 @@ impl Encodings {
 
     pub(super) fn has_encoder(&self) -> bool {
         self.encoder.is_some()
-    }
-
-    pub(super) fn units_planned(&self) -> usize {
-        self.clock.planned.map_or(0, |planned| planned.units)
     }
 
     /// Releases what sequences waited with, before [`Self::seek`] of each.
@@ -138,9 +136,14 @@ impl Encodings {
 }
 
 impl Scheduler {
-    /// The number of units to run in this step.
-    pub(crate) fn encoding_units_planned(&self) -> usize {
-        self.encodings.units_planned()
+    /// Whether units of an encoding are planned for this step.
+    pub(crate) fn has_encoding_units(&self) -> bool {
+        self.encodings.clock.planned.is_some()
+    }
+
+    /// Takes the time of the next unit of an encoding. Returns whether this step has it.
+    pub(crate) fn take_encoding_unit(&mut self, cost: u64) -> bool {
+        self.encodings.clock.take(cost)
     }
 
     /// Whether the planned encoding has to be begun, and its input; `None`: the sequence that waits for it has ended.
@@ -157,19 +160,21 @@ impl Scheduler {
         Some((begins, Arc::clone(&input.input)))
     }
 
-    /// Applies a unit's outcome. Returns whether another unit may follow.
+    /// Applies the outcome of a call. Returns whether another one may follow.
     pub(crate) fn apply_unit(&mut self, outcome: UnitOutcome<'_>) -> bool {
         let Some(planned) = self.encodings.clock.planned else {
             return false;
         };
-        self.encodings.clock.count_unit();
-        self.charge_time(planned.key, self.encodings.clock.unit_ns);
+        if !matches!(outcome, UnitOutcome::Begun) {
+            self.charge_time(planned.key, self.encodings.clock.taken_ns());
+        }
         let outcome = match outcome {
-            UnitOutcome::Goes => return true,
+            UnitOutcome::Begun | UnitOutcome::Goes => return true,
             UnitOutcome::Rows(rows) => self.finish_encoding(planned.key, rows),
             UnitOutcome::Failed(code) => Err(code),
         };
         self.encodings.current = None;
+        self.encodings.clock.end_work();
         if let Err(code) = outcome {
             count(&self.inbox.stats.encodings_failed, 1);
             if self.is_alive(planned.key, planned.age) {

@@ -14,35 +14,33 @@ use crate::step_time::move_estimate;
 use crate::terms::Age;
 use std::sync::Arc;
 
-/// Units in this step.
+/// Units are planned for this step.
 #[derive(Clone, Copy)]
 pub(super) struct PlannedUnits {
     /// The sequence that they are for.
     pub(super) key: usize,
     pub(super) age: Age,
-    pub(super) units: usize,
     /// Whether there are decodes in the step.
     beside_decodes: bool,
 }
 
-/// The learned time of a unit, and the units of a step.
+/// The learned time of units, and those of a step.
+///
+/// The model gives the cost of its next unit, and the time of a cost of 1 is learned: units of one encoding take from 3 to 60 ms.
 #[derive(Default)]
 pub(super) struct UnitClock {
-    /// 0 = not measured yet.
-    pub(super) unit_ns: u64,
-    /// Time that was left to units and not used.
-    saved_ns: u64,
+    /// Time of a cost of 1; 0 = not measured yet.
+    cost_ns: u64,
+    /// Time that units may take; what a step does not use is left to the next. `None`: all units.
+    left_ns: Option<u64>,
     pub(super) planned: Option<PlannedUnits>,
-    /// Units of the last step.
-    run: usize,
+    /// Cost of the next unit as far as is known; 0 where an encoding or a block is to be begun.
+    next_cost: u64,
+    /// Cost of the units of this step.
+    run: u64,
 }
 
 impl UnitClock {
-    /// Counts a unit that was computed.
-    pub(super) fn count_unit(&mut self) {
-        self.run += 1;
-    }
-
     /// Whether the last step was longer because of units.
     fn has_run(&self) -> bool {
         self.run > 0
@@ -50,38 +48,64 @@ impl UnitClock {
 
     /// Learns from the step that has ended, of which `decodes_ns` fell to decodes. Returns the time of its units.
     pub(super) fn record_step(&mut self, step_ns: u64, decodes_ns: u64) -> Option<u64> {
-        let units = std::mem::take(&mut self.run);
-        let planned = self.planned.filter(|_| units > 0)?;
+        let cost = std::mem::take(&mut self.run);
+        let planned = self.planned.filter(|_| cost > 0)?;
         let decodes_ns = if planned.beside_decodes {
             decodes_ns
         } else {
             0
         };
         let ns = step_ns.saturating_sub(decodes_ns);
-        self.record(units, ns);
+        self.cost_ns = move_estimate(self.cost_ns, (ns / cost).max(1));
         Some(ns)
     }
 
-    /// Units for a step with this much time left; without `decodes` at least one, and all for `None`.
-    fn take_units(&mut self, left_ns: Option<u64>, decodes: usize) -> usize {
-        let Some(left_ns) = left_ns else {
-            return usize::MAX;
-        };
-        let Some(unit_ns) = std::num::NonZeroU64::new(self.unit_ns) else {
-            return 1;
-        };
-        if decodes == 0 {
-            return (left_ns / unit_ns).max(1) as usize;
-        }
-        let most = left_ns.max(unit_ns.get());
-        self.saved_ns = self.saved_ns.saturating_add(left_ns).min(most);
-        let units = self.saved_ns / unit_ns;
-        self.saved_ns -= units * unit_ns.get();
-        units as usize
+    /// Begins a step with this much time left; `None`: as much as there is work. Returns whether a unit may fit.
+    fn begin_step(&mut self, left_ns: Option<u64>, decodes: usize) -> bool {
+        let next_ns = self.time_of(self.next_cost);
+        self.left_ns = left_ns.map(|left_ns| {
+            let saved = self.left_ns.filter(|_| decodes > 0).unwrap_or(0);
+            saved.saturating_add(left_ns).min(left_ns.max(next_ns))
+        });
+        decodes == 0 || self.left_ns.is_none_or(|left_ns| next_ns <= left_ns)
     }
 
-    fn record(&mut self, units: usize, ns: u64) {
-        self.unit_ns = move_estimate(self.unit_ns, (ns / units.max(1) as u64).max(1));
+    /// Takes the time of the next unit. Returns whether it fits; without decodes the first one always does.
+    pub(super) fn take(&mut self, cost: u64) -> bool {
+        self.next_cost = cost;
+        let is_first = self.run == 0;
+        let Some(planned) = self.planned else {
+            return false;
+        };
+        if let Some(left_ns) = &mut self.left_ns {
+            let ns = self.cost_ns.saturating_mul(cost);
+            let fits = match planned.beside_decodes {
+                _ if self.cost_ns == 0 => is_first,
+                true => ns <= *left_ns,
+                false => is_first || ns <= *left_ns,
+            };
+            if !fits {
+                return false;
+            }
+            *left_ns = left_ns.saturating_sub(ns);
+        }
+        self.run = self.run.saturating_add(cost);
+        true
+    }
+
+    /// Whether the last unit was the last of its encoding or block.
+    pub(super) fn end_work(&mut self) {
+        self.next_cost = 0;
+    }
+
+    /// The learned time of a unit.
+    pub(super) fn time_of(&self, cost: u64) -> u64 {
+        self.cost_ns.saturating_mul(cost)
+    }
+
+    /// The learned time of the unit that was taken last.
+    pub(super) fn taken_ns(&self) -> u64 {
+        self.time_of(self.next_cost)
     }
 }
 
@@ -150,7 +174,7 @@ impl Scheduler {
 
     /// Whether units are planned.
     pub(crate) fn has_units(&self) -> bool {
-        self.encodings.units_planned() > 0 || self.blocks.units_planned() > 0
+        self.encodings.clock.planned.is_some() || self.blocks.clock.planned.is_some()
     }
 
     /// Finds out how far each sequence in prefill can be computed, and chooses what units are computed of. Returns whether the
@@ -237,11 +261,10 @@ impl Scheduler {
                 &mut self.encodings.clock
             }
         };
-        let units = clock.take_units(left_ns, decodes);
-        clock.planned = (units > 0).then_some(PlannedUnits {
+        let may_fit = clock.begin_step(left_ns, decodes);
+        clock.planned = may_fit.then_some(PlannedUnits {
             key: claim.key,
             age: claim.age,
-            units,
             beside_decodes: decodes > 0,
         });
     }
@@ -265,18 +288,71 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    /// A clock for which a cost of 1 takes 40 ms.
+    fn measured() -> UnitClock {
+        UnitClock {
+            cost_ns: 40 * MS,
+            ..UnitClock::default()
+        }
+    }
+
+    /// Units of these costs, over and over, that a step has.
+    fn step(clock: &mut UnitClock, left_ns: Option<u64>, decodes: usize, costs: &[u64]) -> usize {
+        clock.run = 0;
+        let planned = PlannedUnits {
+            key: 0,
+            age: Age(0, 0),
+            beside_decodes: decodes > 0,
+        };
+        clock.planned = clock.begin_step(left_ns, decodes).then_some(planned);
+        costs.iter().take_while(|&&cost| clock.take(cost)).count()
+    }
+
     #[test]
     fn units_fit_the_time_that_decodes_leave() {
-        let mut clock = UnitClock::default();
-        assert_eq!(clock.take_units(Some(100 * MS), 3), 1, "not measured yet");
-        clock.record(2, 80 * MS);
-        assert_eq!(clock.take_units(None, 3), usize::MAX, "no target");
-        assert_eq!(clock.take_units(Some(100 * MS), 0), 2, "no decodes");
-        assert_eq!(clock.take_units(Some(10 * MS), 0), 1, "at least one");
-        assert_eq!(clock.take_units(Some(100 * MS), 3), 2);
+        let all = &[1; 20];
+        let few = |left: u64, decodes| step(&mut measured(), Some(left * MS), decodes, all);
+        assert_eq!(
+            step(&mut UnitClock::default(), Some(100 * MS), 3, all),
+            1,
+            "not measured yet"
+        );
+        assert_eq!(step(&mut measured(), None, 3, all), 20, "no target");
+        assert_eq!(
+            (few(100, 0), few(10, 0)),
+            (2, 1),
+            "without decodes at least one"
+        );
+        assert_eq!(few(100, 3), 2);
         // 15 ms of each step are saved up for a unit of 40 ms.
-        let units: Vec<_> = (0..9).map(|_| clock.take_units(Some(15 * MS), 3)).collect();
+        let mut clock = measured();
+        let units: Vec<_> = (0..9)
+            .map(|_| step(&mut clock, Some(15 * MS), 3, all))
+            .collect();
         assert_eq!(units.iter().sum::<usize>(), 3, "{units:?}");
         assert!(units.iter().all(|&units| units <= 1));
+    }
+
+    #[test]
+    fn units_of_other_costs_take_as_much_longer() {
+        let mut clock = measured();
+        let left = Some(100 * MS);
+        assert_eq!(step(&mut clock, left, 3, &[1, 2]), 1, "not both");
+        assert_eq!(step(&mut clock, left, 3, &[2, 1]), 1);
+        assert_eq!(step(&mut clock, left, 3, &[1, 1, 1]), 2);
+        // A unit of 200 ms waits until it is saved up.
+        let units: Vec<_> = (0..6)
+            .map(|_| step(&mut clock, Some(50 * MS), 3, &[5]))
+            .collect();
+        assert_eq!(units, [0, 0, 0, 1, 0, 0]);
+    }
+
+    #[test]
+    fn time_is_learned_by_cost() {
+        let mut clock = UnitClock::default();
+        assert_eq!(step(&mut clock, Some(100 * MS), 3, &[4, 4]), 1);
+        assert_eq!(clock.record_step(50 * MS, 10 * MS), Some(40 * MS));
+        assert_eq!((clock.time_of(1), clock.taken_ns()), (10 * MS, 40 * MS));
+        assert_eq!(clock.record_step(50 * MS, 10 * MS), None, "no units");
     }
 }

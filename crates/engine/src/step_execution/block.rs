@@ -15,19 +15,20 @@ impl StepExecution<'_> {
     /// # Errors
     /// The model's device failed.
     pub(super) fn advance_block(&mut self) -> Result<(), DeviceFault> {
-        let mut units = self.scheduler.block_units_planned();
-        if units > 0 && self.model.ahead().is_some() {
+        if !self.scheduler.has_block_units() {
+            return Ok(());
+        }
+        if self.model.ahead().is_some() {
             self.land()?;
         }
-        while units > 0 {
-            let batch = &mut self.buffers.batch;
-            let Some(begins) = self.scheduler.put_block(batch) else {
-                break;
-            };
+        while let Some(begins) = self.scheduler.put_block(&mut self.buffers.batch) {
             let outcome = if begins {
-                begin(&mut *self.model, batch)?
+                begin(&mut *self.model, &self.buffers.batch)?
             } else {
-                units -= 1;
+                let cost = self.model.blocks().map_or(1, |blocks| blocks.next_cost());
+                if !self.scheduler.take_block_unit(cost) {
+                    break;
+                }
                 advance(&mut *self.model)?
             };
             if !self.scheduler.apply_block(outcome) {

@@ -16,18 +16,23 @@ impl StepExecution<'_> {
     /// # Errors
     /// The model's device failed.
     pub(super) fn encode(&mut self) -> Result<(), DeviceFault> {
-        let units = self.scheduler.encoding_units_planned();
-        if units == 0 {
+        if !self.scheduler.has_encoding_units() {
             return Ok(());
         }
         if self.model.ahead().is_some() {
             self.land()?;
         }
-        for _ in 0..units {
-            let Some((begins, input)) = self.scheduler.begin_planned() else {
-                break;
-            };
-            let outcome = run_unit(&mut *self.model, begins.then_some(&input))?;
+        while let Some((begins, input)) = self.scheduler.begin_planned() {
+            if !begins {
+                let cost = self
+                    .model
+                    .encoder()
+                    .map_or(1, |encoder| encoder.next_cost());
+                if !self.scheduler.take_encoding_unit(cost) {
+                    break;
+                }
+            }
+            let outcome = run(&mut *self.model, begins.then_some(&input))?;
             if !self.scheduler.apply_unit(outcome) {
                 break;
             }
@@ -36,8 +41,8 @@ impl StepExecution<'_> {
     }
 }
 
-/// Computes a unit, the first one of an input that is begun.
-fn run_unit<'a>(
+/// Begins an input, or computes the next unit of the one that was begun.
+fn run<'a>(
     model: &'a mut dyn Forward,
     begun: Option<&EncoderInput>,
 ) -> Result<UnitOutcome<'a>, DeviceFault> {
@@ -47,13 +52,13 @@ fn run_unit<'a>(
         let missing = EncodeError::BadInput("the model has no encoder");
         let encoder = model.encoder().ok_or(missing)?;
         if let Some(input) = begun {
-            encoder.begin(input)?;
+            return encoder.begin(input).map(|_| UnitOutcome::Begun);
         }
-        encoder.advance()
+        let rows = encoder.advance()?;
+        Ok(rows.map_or(UnitOutcome::Goes, UnitOutcome::Rows))
     };
     Ok(match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(Ok(None)) => UnitOutcome::Goes,
-        Ok(Ok(Some(rows))) => UnitOutcome::Rows(rows),
+        Ok(Ok(outcome)) => outcome,
         Ok(Err(EncodeError::Device(fault))) => return Err(fault),
         Ok(Err(EncodeError::NotFinite)) => UnitOutcome::Failed(FailCode::NotFinite),
         Ok(Err(_)) => UnitOutcome::Failed(FailCode::Inference),

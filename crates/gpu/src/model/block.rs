@@ -17,6 +17,11 @@ impl AdvanceBlock for Model {
         Ok(1)
     }
 
+    fn next_cost(&self) -> u64 {
+        let rows = self.block.as_ref().map_or(1, |batch| batch.tokens().len());
+        rows as u64
+    }
+
     fn advance_block(&mut self) -> Result<bool, ForwardError> {
         if self.flights.are_in_flight() {
             return Err(ForwardError::BadBatch("a batch is in flight"));

@@ -37,9 +37,9 @@ fn timed_step(bench: &mut Bench, log: &EncoderLog) -> (usize, u64) {
     (report.tokens, ms)
 }
 
-/// Steps with so many streams from the first unit to the last of a block of 20: their number, and the longest one.
+/// Steps with so many streams from the first unit to the last of a block of 10: their number, and the longest one.
 fn steps_of_a_block(target_ms: u64, streams: u32) -> (usize, u64) {
-    let encoder = blocks_of(20);
+    let encoder = blocks_of(10);
     let config = EngineConfig {
         step_target: Some(Duration::from_millis(target_ms)),
         // Fewer than an image has.
@@ -51,7 +51,7 @@ fn steps_of_a_block(target_ms: u64, streams: u32) -> (usize, u64) {
     let log = &encoder.log;
     // The first block shows how long a unit takes.
     let mut first = ask(&bench, 1);
-    while log.block_units() < 20 {
+    while log.block_units() < 10 {
         timed_step(&mut bench, log);
     }
     let streams: Vec<_> = (0..streams)
@@ -63,7 +63,7 @@ fn steps_of_a_block(target_ms: u64, streams: u32) -> (usize, u64) {
         timed_step(&mut bench, log);
     }
     let (mut steps, mut longest) = (1, 0);
-    while log.block_units() < 40 {
+    while log.block_units() < 20 {
         let (tokens, ms) = timed_step(&mut bench, log);
         assert_eq!(tokens, streams.len(), "each stream gets a token");
         (steps, longest) = (steps + 1, longest.max(ms));
@@ -80,16 +80,16 @@ fn steps_of_a_block(target_ms: u64, streams: u32) -> (usize, u64) {
 /// by more than a unit, or by what the step target leaves; `engine.step_tokens` is no bound of their number.
 #[test]
 fn block_gets_the_time_that_decodes_leave() {
-    // (target, streams, steps, longest step), milliseconds; 20 units.
+    // (target, streams, steps, longest step), milliseconds; 10 units.
     let rows = [
-        (100, 7, 10, 90),
-        (60, 2, 20, 50),
+        (100, 7, 5, 90),
+        (60, 2, 10, 50),
         // 20 ms are left: a unit in two steps.
-        (30, 2, 40, 50),
-        // A quarter of the decodes' time is always left: a unit in 16 steps, after the first.
-        (5, 2, 305, 50),
+        (30, 2, 20, 50),
+        // An eighth of the decodes' time is always left: a unit in 32 steps.
+        (5, 2, 320, 50),
         // Without streams, as many as fit in the target.
-        (200, 0, 4, 200),
+        (200, 0, 2, 200),
     ];
     for (target, streams, steps, longest) in rows {
         let found = steps_of_a_block(target, streams);

@@ -2,7 +2,7 @@
 
 use super::{Part, alone, bench, bench_of, encoder, image, model, question, read, request};
 use crate::support::{Asked, Bench};
-use engine::fake::{EncoderLog, FakeModel, LateLog};
+use engine::fake::{EncoderLog, FakeEncoderConfig, FakeModel, LateLog};
 use engine::{Account, EngineConfig, Request, Terms};
 use std::time::Duration;
 
@@ -11,19 +11,30 @@ fn ask(bench: &Bench, seed: u64, units: usize) -> Asked {
     bench.ask(request(bench, &question(image(seed, 9, units)), 8), 1)
 }
 
-/// A step of a machine whose decodes take 10 ms and whose units take 40 ms. Returns the tokens, and the step's milliseconds.
+/// A step of a machine whose decodes take 10 ms and whose units take 40 ms for a cost of 1. Returns the tokens, and the step's milliseconds.
 fn timed_step(bench: &mut Bench, log: &EncoderLog) -> (usize, u64) {
-    let units = log.units();
+    let cost = log.cost();
     let report = bench.engine.step(bench.now);
     let decodes = u64::from(report.rows > report.rows_prefill);
-    let ms = 10 * decodes + 40 * (log.units() - units);
+    let ms = 10 * decodes + 40 * (log.cost() - cost);
     bench.now += Duration::from_millis(ms);
     (report.tokens, ms)
 }
 
-/// Steps with two streams until an image of 20 units is encoded: their number, and the longest one.
+/// Steps with so many streams until an image of 10 units is encoded: their number, and the longest one.
 fn steps_of_an_image(target_ms: u64, streams: u32) -> (usize, u64) {
-    let encoder = encoder(false, false);
+    let found = steps_of_costs(target_ms, streams, &[1]);
+    // Each unit took 40 ms, and the decodes are not part of it.
+    assert_eq!(found.2, [120_000_000, 400_000_000]);
+    (found.0, found.1)
+}
+
+/// As [`steps_of_an_image`], for units of these costs; also the times of an encoding of 3 and of one of 10 units, in ns.
+fn steps_of_costs(target_ms: u64, streams: u32, costs: &'static [u64]) -> (usize, u64, [u64; 2]) {
+    let encoder = FakeEncoderConfig {
+        costs,
+        ..encoder(false, false)
+    };
     let config = EngineConfig {
         step_target: Some(Duration::from_millis(target_ms)),
         ..EngineConfig::default()
@@ -32,7 +43,7 @@ fn steps_of_an_image(target_ms: u64, streams: u32) -> (usize, u64) {
     let log = &encoder.log;
     bench.step();
     let streams: Vec<_> = (0..streams)
-        .map(|i| bench.ask(bench.request(&[1 + i, 2, 3], 400), 1))
+        .map(|i| bench.ask(bench.request(&[1 + i, 2, 3], 480), 1))
         .collect();
     (0..20).for_each(|_| _ = timed_step(&mut bench, log));
     let first = ask(&bench, 1, 3);
@@ -40,7 +51,7 @@ fn steps_of_an_image(target_ms: u64, streams: u32) -> (usize, u64) {
         timed_step(&mut bench, log);
     }
     (0..20).for_each(|_| _ = timed_step(&mut bench, log));
-    let second = ask(&bench, 2, 20);
+    let second = ask(&bench, 2, 10);
     let (mut steps, mut longest) = (0, 0);
     while log.finished() == 1 {
         let (tokens, ms) = timed_step(&mut bench, log);
@@ -49,27 +60,25 @@ fn steps_of_an_image(target_ms: u64, streams: u32) -> (usize, u64) {
     }
     timed_step(&mut bench, log);
     bench.run();
-    // Each unit took 40 ms, and the decodes are not part of it.
-    assert_eq!(first.progress.encode_ns(), 120_000_000);
-    assert_eq!(second.progress.encode_ns(), 800_000_000);
-    assert_eq!(bench.handle.stats().encode_ns(), 920_000_000);
-    (steps, longest)
+    let times = [&first, &second].map(|asked| asked.progress.encode_ns());
+    assert_eq!(bench.handle.stats().encode_ns(), times.iter().sum::<u64>());
+    (steps, longest, times)
 }
 
 /// Promise (Engine): an image that is encoded while streams run delays no token by more than a unit of its encoding, or by
 /// what the step target leaves.
 #[test]
 fn encoding_gets_the_time_that_decodes_leave() {
-    // (target, streams, steps, longest step), milliseconds; 20 units.
+    // (target, streams, steps, longest step), milliseconds; 10 units.
     let rows = [
-        (100, 7, 10, 90),
-        (60, 2, 20, 50),
+        (100, 7, 5, 90),
+        (60, 2, 10, 50),
         // 20 ms are left: a unit in two steps.
-        (30, 2, 40, 50),
-        // A quarter of the decodes' time is always left: a unit in 16 steps.
+        (30, 2, 20, 50),
+        // An eighth of the decodes' time is always left: a unit in 32 steps.
         (5, 2, 320, 50),
         // Without streams, as many as fit in the target.
-        (200, 0, 4, 200),
+        (200, 0, 2, 200),
     ];
     for (target, streams, steps, longest) in rows {
         let found = steps_of_an_image(target, streams);
@@ -77,6 +86,16 @@ fn encoding_gets_the_time_that_decodes_leave() {
         assert_eq!(found.1, longest, "{label}");
         assert!(found.0.abs_diff(steps) <= 1, "{label}");
     }
+}
+
+/// A tower's stages take from 3 to 60 ms for a unit. After many short ones, the long ones are not as many in a step.
+#[test]
+fn units_of_other_costs_fit_the_target_too() {
+    let (steps, longest, times) = steps_of_costs(100, 2, &[1, 1, 1, 1, 2]);
+    assert!((90..=100).contains(&longest), "{longest} ms");
+    // Ten units of a cost of 12.
+    assert_eq!(times[1], 480_000_000);
+    assert!(steps <= 8, "{steps}");
 }
 
 #[test]

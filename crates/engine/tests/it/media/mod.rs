@@ -95,6 +95,7 @@ pub(crate) fn encoder(axes: bool, blocks: bool) -> FakeEncoderConfig {
         rows_max: 40,
         axes,
         block_units: if blocks { 6 } else { 0 },
+        costs: &[1],
         log: EncoderLog::default(),
     }
 }

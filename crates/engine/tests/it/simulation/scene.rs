@@ -135,6 +135,7 @@ fn encoder(kind: u64) -> FakeEncoderConfig {
         } else {
             0
         },
+        costs: if kind % 4 == 0 { &[1] } else { &[3, 1, 7] },
         log: EncoderLog::default(),
     }
 }
