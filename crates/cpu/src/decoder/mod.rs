@@ -233,6 +233,9 @@ impl Decoder {
             .rows2((stream, dim), (normed, dim), |row, stream, normed| {
                 if let Some(vector) = batch.vector(row) {
                     stream.copy_from_slice(&vector[..dim]);
+                    if config.scales.vectors != 1.0 {
+                        scale(isa, stream, config.scales.vectors);
+                    }
                 } else {
                     weights.embedding.row(tokens[row] as usize, stream);
                     if config.scales.embedding != 1.0 {

@@ -4,6 +4,7 @@ use super::SafetensorsError;
 use super::fields::Fields;
 use super::gemma4_towers::GEMMA4_CLASSES;
 use super::llava_towers::LLAVA_CLASSES;
+use super::minicpm_towers::MINICPM_CLASSES;
 use super::tower_class::{SIGLIP_PARTS, TowerClass, plain};
 use super::vision_fields::VISION;
 
@@ -15,7 +16,7 @@ const QWEN2_OUTER: &[(&str, &str)] = &[
     ("visual.merger.mlp.2", "mm.2"),
 ];
 
-/// Kinds of towers that are read, without those of LLaVA and Gemma 4.
+/// Kinds of towers that are read, without those of LLaVA, Gemma 4 and MiniCPM-V.
 const TOWER_CLASSES: &[TowerClass] = &[
     TowerClass {
         names: &[
@@ -260,14 +261,17 @@ const OTHER_CLASSES: &[(&str, &str)] = &[
     ("PaliGemmaForConditionalGeneration", "paligemma"),
     ("Phi4MultimodalForCausalLM", "phi4"),
     ("KimiVLForConditionalGeneration", "kimivl"),
-    ("MiniCPMV", "resampler"),
-    ("MiniCPMO", "resampler"),
+    (
+        "MiniCPMV4_7ForConditionalGeneration",
+        "minicpmv4_7, whose rows have places on a canvas,",
+    ),
+    ("MiniCPMOcrForConditionalGeneration", "minicpm_ocr"),
 ];
 
 /// All kinds of towers that are read.
 fn all() -> impl Iterator<Item = &'static TowerClass> {
     let all = TOWER_CLASSES.iter().chain(LLAVA_CLASSES);
-    all.chain(GEMMA4_CLASSES)
+    all.chain(GEMMA4_CLASSES).chain(MINICPM_CLASSES)
 }
 
 /// Whether models of a class have a tower that is read.
