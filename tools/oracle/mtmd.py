@@ -127,6 +127,9 @@ DIFFERENCES = {
                    class_last, slice(-16, -1), slice(1, 16)),
     "gemma4v": (GELU, named_gelu, ALL, ALL),
     "gemma4v-e": (GELU, named_gelu, ALL, ALL),
+    "llava-siglip": (GELU, named_gelu, ALL, ALL),
+    "granite-vision": (f"the whole picture is last, tiles have no ends of lines and keep their padding; {GELU}", named_gelu,
+                       slice(-16, None), slice(0, 16)),
     "internvl": (CLASS, class_last, ALL, ALL),
     "minicpmv2.5": ("a picture as large as one slice is cut if one edge is longer", as_it_is, slice(0, 96), ALL),
     "minicpmv4.6": ("slices keep the ratio of the picture between black bars", as_it_is, slice(0, 3), slice(0, 3)),
@@ -140,6 +143,7 @@ LINES = {"pixtral": 7, "mistral3": 6}
 # The same for logits of the text.
 TEXT_DIFFERENCES = {
     "llava-next": "the image has other rows",
+    "granite-vision": "the image has other rows",
     "gemma4v-e": "rows see each other, but for texts of a width of 1536 or 2560",
 }
 

@@ -223,7 +223,7 @@ impl Decoder {
     }
 
     /// Writes embeddings, and the vectors in their place, to the stream, and prepares the input of the first layer. Vectors
-    /// have the scale of the stream.
+    /// have the scale of the stream, but where a family was trained with the factor of embeddings for them, too.
     fn embed(&mut self, config: &Config, weights: &Weights, batch: &Batch) {
         let (isa, dim, tokens) = (self.isa, config.dim, batch.tokens());
         let input = &weights.layers[0].attention_input;

@@ -14,7 +14,7 @@ use super::header::{Shard, TensorShape};
 use super::names::HEAD;
 use super::nested;
 use super::tensor::{Data, Tensor};
-use super::tower_class::{SIGLIP_PARTS, TowerClass};
+use super::tower_class::{SIGLIP_NUMBERS, SIGLIP_PARTS, TowerClass};
 use super::vision_fields::{TowerDraft, VISION};
 use crate::Architecture;
 use serde_json::Value;
@@ -44,26 +44,8 @@ const CLIP_OUTER: &[(&str, &str)] = &[
     ("multi_modal_projector.linear_1", "mm.0"),
     ("multi_modal_projector.linear_2", "mm.2"),
 ];
-/// Tensors of SigLIP outside of layers.
-const SIGLIP_OUTER: &[(&str, &str)] = &[
-    ("vision_tower.embeddings.patch_embedding", "v.patch_embd"),
-    (
-        "vision_tower.embeddings.position_embedding",
-        "v.position_embd",
-    ),
-    ("multi_modal_projector.linear_1", "mm.0"),
-    ("multi_modal_projector.linear_2", "mm.2"),
-];
 /// Of SigLIP, a norm after the layers and a head, which LLaVA does not use.
 const SIGLIP_UNUSED: &[&str] = &["vision_tower.post_layernorm.", "vision_tower.head."];
-const SIGLIP_NUMBERS: &[(&str, &str, u32)] = &[
-    ("hidden_size", "embedding_length", 768),
-    ("intermediate_size", "feed_forward_length", 3072),
-    ("num_hidden_layers", "block_count", 12),
-    ("num_attention_heads", "attention.head_count", 12),
-    ("patch_size", "patch_size", 16),
-    ("image_size", "image_size", 224),
-];
 /// `model_type` of SigLIP's tower.
 pub(super) const SIGLIP: &str = "siglip_vision_model";
 const CLIP_NUMBERS: &[(&str, &str, u32)] = &[
@@ -75,61 +57,32 @@ const CLIP_NUMBERS: &[(&str, &str, u32)] = &[
     ("image_size", "image_size", 224),
 ];
 const CLASS_TOKEN: (&str, &str) = ("vision_tower.embeddings.class_embedding", "v.class_embd");
+const NEWLINE: (&str, &str) = ("image_newline", "v.image_newline");
 
-/// LLaVA 1.5; LLaVA 1.6, whose lines of rows have an end; both with SigLIP's tower; and Pixtral's tower, in LLaVA's class and
-/// in its own.
+/// LLaVA 1.5 and 1.6, whose lines of rows have an end.
+const OF_CLIP: TowerClass = TowerClass {
+    names: &[LLAVA, LLAVA_NEXT],
+    model_type: "clip_vision_model",
+    projector: "mlp",
+    starts: &["vision_tower.", "multi_modal_projector.", NEWLINE.0],
+    unused: &["vision_tower.post_layernorm."],
+    outer: CLIP_OUTER,
+    bare: &[CLASS_TOKEN, NEWLINE],
+    layers: "vision_tower.encoder.layers.",
+    bare_parts: &[],
+    parts: SIGLIP_PARTS,
+    numbers: CLIP_NUMBERS,
+};
+
+/// LLaVA with CLIP's tower and with SigLIP's; and Pixtral's tower, in LLaVA's class and in its own.
 pub(super) const LLAVA_CLASSES: &[TowerClass] = &[
+    OF_CLIP,
     TowerClass {
-        names: &[LLAVA],
-        model_type: "clip_vision_model",
-        projector: "mlp",
-        starts: &["vision_tower.", "multi_modal_projector."],
-        unused: &["vision_tower.post_layernorm."],
-        outer: CLIP_OUTER,
-        bare: &[CLASS_TOKEN],
-        layers: "vision_tower.encoder.layers.",
-        bare_parts: &[],
-        parts: SIGLIP_PARTS,
-        numbers: CLIP_NUMBERS,
-    },
-    TowerClass {
-        names: &[LLAVA_NEXT],
-        model_type: "clip_vision_model",
-        projector: "mlp",
-        starts: &["vision_tower.", "multi_modal_projector.", "image_newline"],
-        unused: &["vision_tower.post_layernorm."],
-        outer: CLIP_OUTER,
-        bare: &[CLASS_TOKEN, ("image_newline", "v.image_newline")],
-        layers: "vision_tower.encoder.layers.",
-        bare_parts: &[],
-        parts: SIGLIP_PARTS,
-        numbers: CLIP_NUMBERS,
-    },
-    TowerClass {
-        names: &[LLAVA],
         model_type: SIGLIP,
-        projector: "mlp",
-        starts: &["vision_tower.", "multi_modal_projector."],
         unused: SIGLIP_UNUSED,
-        outer: SIGLIP_OUTER,
-        bare: &[],
-        layers: "vision_tower.encoder.layers.",
-        bare_parts: &[],
-        parts: SIGLIP_PARTS,
+        bare: &[NEWLINE],
         numbers: SIGLIP_NUMBERS,
-    },
-    TowerClass {
-        names: &[LLAVA_NEXT],
-        model_type: SIGLIP,
-        projector: "mlp",
-        starts: &["vision_tower.", "multi_modal_projector.", "image_newline"],
-        unused: SIGLIP_UNUSED,
-        outer: SIGLIP_OUTER,
-        bare: &[("image_newline", "v.image_newline")],
-        layers: "vision_tower.encoder.layers.",
-        bare_parts: &[],
-        parts: SIGLIP_PARTS,
-        numbers: SIGLIP_NUMBERS,
+        ..OF_CLIP
     },
     TowerClass {
         names: &[LLAVA, MISTRAL3],

@@ -12,6 +12,8 @@ use serde_json::Value;
 
 /// Classes of versions with a resampler; the second has encoders of sound and speech, too.
 const WITH_RESAMPLER: [&str; 2] = ["MiniCPMV", "MiniCPMO"];
+/// Encoders and decoders of sound.
+const SOUND: [&str; 3] = ["apm.", "audio_projection_layer.", "tts."];
 const VERSION: &str = "version";
 /// The version of files that name none, and the one that is not read.
 const UNNAMED: &str = "2.5";
@@ -22,47 +24,23 @@ const FIRST_SIZES: (u32, u32) = (2304, 64);
 const SLICE: u32 = 448;
 const QUERIES: u32 = 64;
 
-/// A version with a resampler.
-pub(super) struct MiniCpmVersion {
-    class: &'static str,
-    /// `version` in `config.json`.
-    name: &'static str,
-    /// The number in GGUF.
-    key: u32,
-    /// `model_type` of the text, whose fields are those of the whole.
-    pub(super) text: &'static str,
-}
-
-const fn of_class(
-    class: usize,
-    name: &'static str,
-    key: u32,
-    text: &'static str,
-) -> MiniCpmVersion {
-    MiniCpmVersion {
-        class: WITH_RESAMPLER[class],
-        name,
-        key,
-        text,
-    }
-}
-
-const VERSIONS: [MiniCpmVersion; 6] = [
-    of_class(0, UNNAMED, 2, "llama"),
-    of_class(0, "2.6", 3, "qwen2"),
-    of_class(0, "4.0", 5, "llama"),
-    of_class(0, "4.5", 100_045, "qwen3"),
-    of_class(1, "2.6", 4, "qwen2"),
-    of_class(1, "4.5", 100_045, "qwen3"),
+/// Versions with a resampler: the class, `version` in `config.json`, the number in GGUF, and `model_type` of the text, whose fields
+/// are those of the whole.
+const VERSIONS: [(&str, &str, u32, &str); 6] = [
+    (WITH_RESAMPLER[0], UNNAMED, 2, "llama"),
+    (WITH_RESAMPLER[0], "2.6", 3, "qwen2"),
+    (WITH_RESAMPLER[0], "4.0", 5, "llama"),
+    (WITH_RESAMPLER[0], "4.5", 100_045, "qwen3"),
+    (WITH_RESAMPLER[1], "2.6", 4, "qwen2"),
+    (WITH_RESAMPLER[1], "4.5", 100_045, "qwen3"),
 ];
 
-/// The version of a model of a class with a resampler; `None`: another class.
+/// The version of a model of a class with a resampler, as its number in GGUF, and the `model_type` of its text; `None`: another
+/// class.
 ///
 /// # Errors
 /// The version is not known, with those that are.
-pub(super) fn version(
-    root: &Fields<'_>,
-) -> Result<Option<&'static MiniCpmVersion>, SafetensorsError> {
+pub(super) fn version(root: &Fields<'_>) -> Result<Option<(u32, &'static str)>, SafetensorsError> {
     let classes = root.texts("architectures")?.unwrap_or_default();
     let is_known = |class: &&str| WITH_RESAMPLER.contains(class);
     let Some(class) = classes.first().copied().filter(is_known) else {
@@ -86,10 +64,11 @@ pub(super) fn version(
     } else {
         format!("{named}.0")
     };
-    let of_class = || VERSIONS.iter().filter(|version| version.class == class);
-    let found = of_class().find(|version| version.name == full);
-    found.map(Some).ok_or_else(|| {
-        let names: Vec<&str> = of_class().map(|version| version.name).collect();
+    let of_class = || VERSIONS.iter().filter(|(of, ..)| *of == class);
+    let found = of_class().find(|(_, name, ..)| *name == full);
+    let found = found.map(|(.., key, text)| Some((*key, *text)));
+    found.ok_or_else(|| {
+        let names: Vec<&str> = of_class().map(|(_, name, ..)| *name).collect();
         let why = format!(
             "is {full:.16} of class {class}, must be one of {}; 4.6 has a class of its own",
             names.join(", ")
@@ -104,20 +83,9 @@ pub(super) const MINICPM_CLASSES: &[TowerClass] = &[
         names: &WITH_RESAMPLER,
         model_type: "",
         projector: "resampler",
-        starts: &[
-            "vpm.",
-            "resampler.",
-            "apm.",
-            "audio_projection_layer.",
-            "tts.",
-        ],
-        // Sines and cosines of places, and encoders and decoders of sound.
-        unused: &[
-            "resampler.pos_embed",
-            "apm.",
-            "audio_projection_layer.",
-            "tts.",
-        ],
+        starts: &["vpm.", "resampler.", SOUND[0], SOUND[1], SOUND[2]],
+        // The first are sines and cosines of places.
+        unused: &["resampler.pos_embed", SOUND[0], SOUND[1], SOUND[2]],
         outer: &[
             ("vpm.embeddings.patch_embedding", "v.patch_embd"),
             ("vpm.embeddings.position_embedding", "v.position_embd"),
@@ -236,8 +204,8 @@ impl TowerDraft<'_> {
             let why = format!("is {found}, must be {queries}, as `query_num` in `config.json`");
             return Err(processor.wrong(ROWS, why));
         }
-        if let Some(version) = version(self.root)? {
-            self.out.u32("clip.minicpmv_version", version.key);
+        if let Some((key, _)) = version(self.root)? {
+            self.out.u32("clip.minicpmv_version", key);
         }
         self.slices()
     }

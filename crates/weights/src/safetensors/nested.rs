@@ -159,7 +159,7 @@ fn merged(root: &Fields<'_>) -> Result<Option<Map<String, Value>>, SafetensorsEr
     let inner = root.object(TEXT)?;
     let text = inner.as_ref().unwrap_or(root);
     let model_type = match minicpm_towers::version(root)? {
-        Some(version) => version.text,
+        Some((_, text)) => text,
         None => text.text("model_type")?.unwrap_or(USUAL),
     };
     let Some((.., defaults)) = TEXTS.iter().find(|(name, ..)| *name == model_type) else {

@@ -5,7 +5,7 @@ use super::fields::Fields;
 use super::gemma4_towers::GEMMA4_CLASSES;
 use super::llava_towers::LLAVA_CLASSES;
 use super::minicpm_towers::MINICPM_CLASSES;
-use super::tower_class::{SIGLIP_PARTS, TowerClass, plain};
+use super::tower_class::{SIGLIP_NUMBERS, SIGLIP_PARTS, TowerClass, plain};
 use super::vision_fields::VISION;
 
 /// Tensors outside of layers of Qwen2-VL and Qwen2.5-VL.
@@ -71,14 +71,7 @@ const TOWER_CLASSES: &[TowerClass] = &[
         layers: "vision_tower.encoder.layers.",
         bare_parts: &[],
         parts: SIGLIP_PARTS,
-        numbers: &[
-            ("hidden_size", "embedding_length", 768),
-            ("intermediate_size", "feed_forward_length", 3072),
-            ("num_hidden_layers", "block_count", 12),
-            ("num_attention_heads", "attention.head_count", 12),
-            ("patch_size", "patch_size", 16),
-            ("image_size", "image_size", 224),
-        ],
+        numbers: SIGLIP_NUMBERS,
     },
     TowerClass {
         names: &[
@@ -266,6 +259,8 @@ const OTHER_CLASSES: &[(&str, &str)] = &[
         "minicpmv4_7, whose rows have places on a canvas,",
     ),
     ("MiniCPMOcrForConditionalGeneration", "minicpm_ocr"),
+    ("Granite4VisionForConditionalGeneration", "granite4_vision"),
+    ("LlavaOnevisionForConditionalGeneration", "llava_onevision"),
 ];
 
 /// All kinds of towers that are read.
@@ -310,8 +305,13 @@ pub(super) fn find(
 /// Why a class has no tower that is read, if it has one.
 pub(super) fn refusal(class: &str) -> Option<String> {
     let (_, projector) = OTHER_CLASSES.iter().find(|(name, _)| *name == class)?;
+    let others = if class.starts_with("MiniCPM") {
+        "; MiniCPM-V 2.5, 2.6, 4.0, 4.5 and 4.6 are"
+    } else {
+        ""
+    };
     Some(format!(
-        "is {class}, whose projector {projector} is not computed"
+        "is {class}, whose projector {projector} is not computed{others}"
     ))
 }
 

@@ -272,7 +272,7 @@ fn what_does_not_fit_in_minicpm46_is_named() {
             },
         ),
         (
-            "MiniCPMV4_7ForConditionalGeneration, whose projector minicpmv4_7",
+            "minicpmv4_7, whose rows have places on a canvas, is not computed; MiniCPM-V 2.5, 2.6",
             |config, _, _| {
                 config["architectures"] = json!(["MiniCPMV4_7ForConditionalGeneration"]);
             },
