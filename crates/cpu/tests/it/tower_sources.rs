@@ -24,7 +24,7 @@ use weights::safetensors::Safetensors;
 use weights::vision::{EmbeddedTower, VisionConfig};
 
 /// Cases whose models were saved.
-const SAVED: [&str; 20] = [
+const SAVED: [&str; 21] = [
     "idefics3",
     "gemma3",
     "qwen3vl",
@@ -45,6 +45,7 @@ const SAVED: [&str; 20] = [
     "qwen3vl-moe",
     "llava-siglip",
     "granite-vision",
+    "minicpm-ocr",
 ];
 const FORMATS: [(&str, Format); 3] = [
     ("F32", Format::F32),
@@ -146,7 +147,7 @@ fn configs(name: &str) -> (Value, Value) {
         "lfm2vl" => json!({"height": 512, "width": 512}),
         "llava" | "llava-next" => json!({"shortest_edge": 32}),
         "llava-siglip" | "granite-vision" => json!({"height": 36, "width": 36}),
-        "minicpmv4.6" => Value::Null,
+        "minicpmv4.6" | "minicpm-ocr" => Value::Null,
         "pixtral" | "mistral3" => json!({"longest_edge": 96}),
         "gemma4v" | "gemma4v-e" | "gemma4uv" => Value::Null,
         _ => json!({"shortest_edge": 256, "longest_edge": 65536}),
@@ -166,7 +167,7 @@ fn configs(name: &str) -> (Value, Value) {
     if name == "llava-next" {
         processor["image_grid_pinpoints"] = json!([[32, 64], [64, 32], [64, 64]]);
     }
-    if name == "minicpmv4.6" {
+    if matches!(name, "minicpmv4.6" | "minicpm-ocr") {
         processor["scale_resolution"] = json!(64);
         processor["patch_size"] = json!(8);
     }

@@ -14,6 +14,8 @@ use serde_json::Value;
 const WITH_RESAMPLER: [&str; 2] = ["MiniCPMV", "MiniCPMO"];
 /// Encoders and decoders of sound.
 const SOUND: [&str; 3] = ["apm.", "audio_projection_layer.", "tts."];
+/// The class of MiniCPM-OCR.
+const OCR: &str = "MiniCPMOcrForConditionalGeneration";
 const VERSION: &str = "version";
 /// The version of files that name none, and the one that is not read.
 const UNNAMED: &str = "2.5";
@@ -77,7 +79,61 @@ pub(super) fn version(root: &Fields<'_>) -> Result<Option<(u32, &'static str)>, 
     })
 }
 
-/// Versions with a resampler, and 4.6.
+/// Version 4.6.
+const OF_46: TowerClass = TowerClass {
+    names: &["MiniCPMV4_6ForConditionalGeneration"],
+    model_type: "minicpmv4_6_vision",
+    projector: "minicpmv4_6",
+    starts: &["vision_tower.", "merger."],
+    unused: &[],
+    outer: &[
+        ("vision_tower.embeddings.patch_embedding", "v.patch_embd"),
+        (
+            "vision_tower.embeddings.position_embedding",
+            "v.position_embd",
+        ),
+        ("vision_tower.post_layernorm", "v.post_ln"),
+        ("vision_tower.vit_merger.layer_norm1", "v.vit_merger.ln1"),
+        (
+            "vision_tower.vit_merger.self_attn.q_proj",
+            "v.vit_merger.attn_q",
+        ),
+        (
+            "vision_tower.vit_merger.self_attn.k_proj",
+            "v.vit_merger.attn_k",
+        ),
+        (
+            "vision_tower.vit_merger.self_attn.v_proj",
+            "v.vit_merger.attn_v",
+        ),
+        (
+            "vision_tower.vit_merger.self_attn.out_proj",
+            "v.vit_merger.attn_out",
+        ),
+        ("vision_tower.vit_merger.pre_norm", "v.vit_merger.ds_ln"),
+        ("vision_tower.vit_merger.linear_1", "v.vit_merger.ds_ffn_up"),
+        (
+            "vision_tower.vit_merger.linear_2",
+            "v.vit_merger.ds_ffn_down",
+        ),
+        ("merger.mlp.0.pre_norm", "mm.input_norm"),
+        ("merger.mlp.0.linear_1", "mm.up"),
+        ("merger.mlp.0.linear_2", "mm.down"),
+    ],
+    bare: &[],
+    layers: "vision_tower.encoder.layers.",
+    bare_parts: &[],
+    parts: SIGLIP_PARTS,
+    numbers: &[
+        ("hidden_size", "embedding_length", 768),
+        ("intermediate_size", "feed_forward_length", 3072),
+        ("num_hidden_layers", "block_count", 12),
+        ("num_attention_heads", "attention.head_count", 12),
+        ("patch_size", "patch_size", 16),
+    ],
+};
+
+/// Versions with a resampler, 4.6, and MiniCPM-OCR, which is 4.6 in another mode.
 pub(super) const MINICPM_CLASSES: &[TowerClass] = &[
     TowerClass {
         names: &WITH_RESAMPLER,
@@ -113,57 +169,11 @@ pub(super) const MINICPM_CLASSES: &[TowerClass] = &[
             ("patch_size", "patch_size", 14),
         ],
     },
+    OF_46,
     TowerClass {
-        names: &["MiniCPMV4_6ForConditionalGeneration"],
-        model_type: "minicpmv4_6_vision",
-        projector: "minicpmv4_6",
-        starts: &["vision_tower.", "merger."],
-        unused: &[],
-        outer: &[
-            ("vision_tower.embeddings.patch_embedding", "v.patch_embd"),
-            (
-                "vision_tower.embeddings.position_embedding",
-                "v.position_embd",
-            ),
-            ("vision_tower.post_layernorm", "v.post_ln"),
-            ("vision_tower.vit_merger.layer_norm1", "v.vit_merger.ln1"),
-            (
-                "vision_tower.vit_merger.self_attn.q_proj",
-                "v.vit_merger.attn_q",
-            ),
-            (
-                "vision_tower.vit_merger.self_attn.k_proj",
-                "v.vit_merger.attn_k",
-            ),
-            (
-                "vision_tower.vit_merger.self_attn.v_proj",
-                "v.vit_merger.attn_v",
-            ),
-            (
-                "vision_tower.vit_merger.self_attn.out_proj",
-                "v.vit_merger.attn_out",
-            ),
-            ("vision_tower.vit_merger.pre_norm", "v.vit_merger.ds_ln"),
-            ("vision_tower.vit_merger.linear_1", "v.vit_merger.ds_ffn_up"),
-            (
-                "vision_tower.vit_merger.linear_2",
-                "v.vit_merger.ds_ffn_down",
-            ),
-            ("merger.mlp.0.pre_norm", "mm.input_norm"),
-            ("merger.mlp.0.linear_1", "mm.up"),
-            ("merger.mlp.0.linear_2", "mm.down"),
-        ],
-        bare: &[],
-        layers: "vision_tower.encoder.layers.",
-        bare_parts: &[],
-        parts: SIGLIP_PARTS,
-        numbers: &[
-            ("hidden_size", "embedding_length", 768),
-            ("intermediate_size", "feed_forward_length", 3072),
-            ("num_hidden_layers", "block_count", 12),
-            ("num_attention_heads", "attention.head_count", 12),
-            ("patch_size", "patch_size", 16),
-        ],
+        names: &[OCR],
+        model_type: "minicpm_ocr_vision",
+        ..OF_46
     },
 ];
 
@@ -210,12 +220,19 @@ impl TowerDraft<'_> {
         self.slices()
     }
 
-    /// Fields of version 4.6.
+    /// Fields of version 4.6 and of MiniCPM-OCR.
     pub(super) fn minicpm46(&mut self) -> Result<(), SafetensorsError> {
         const MODE: &str = "downsample_mode";
+        const UPSIZE: &str = "small_image_upsize";
+        let classes = self.root.texts("architectures")?.unwrap_or_default();
+        let usual = if classes.first() == Some(&OCR) {
+            "4x"
+        } else {
+            "16x"
+        };
         let width = self.text_width()?;
         self.number("projection_dim", width);
-        let mode = self.root.text(MODE)?.unwrap_or("16x");
+        let mode = self.root.text(MODE)?.unwrap_or(usual);
         let merge = match mode {
             "16x" => 4,
             "4x" => 2,
@@ -229,6 +246,12 @@ impl TowerDraft<'_> {
         {
             let why = format!("is {found:.16}, must be {mode}, as in `config.json`");
             return Err(processor.wrong(MODE, why));
+        }
+        if let Some(processor) = &self.processor
+            && let Some(found) = processor.text(UPSIZE)?.filter(|found| *found != "always")
+        {
+            let why = format!("is {found:.16}, must be always");
+            return Err(processor.wrong(UPSIZE, why));
         }
         self.number("projector.scale_factor", merge);
         let after = self.root.number("insert_layer_id")?.unwrap_or(6);

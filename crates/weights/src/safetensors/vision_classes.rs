@@ -258,7 +258,6 @@ const OTHER_CLASSES: &[(&str, &str)] = &[
         "MiniCPMV4_7ForConditionalGeneration",
         "minicpmv4_7, whose rows have places on a canvas,",
     ),
-    ("MiniCPMOcrForConditionalGeneration", "minicpm_ocr"),
     ("Granite4VisionForConditionalGeneration", "granite4_vision"),
     ("LlavaOnevisionForConditionalGeneration", "llava_onevision"),
 ];

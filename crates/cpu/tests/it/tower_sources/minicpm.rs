@@ -233,8 +233,7 @@ fn what_does_not_fit_in_minicpm_is_named() {
     }
 }
 
-/// Fields of version 4.6 that ask for something else, and its merge of two by two patches, which leaves the merger between the
-/// layers out.
+/// Fields of version 4.6, and of MiniCPM-OCR, that ask for something else.
 #[test]
 fn what_does_not_fit_in_minicpm46_is_named() {
     let rows: [(&str, Change); 8] = [
@@ -287,12 +286,16 @@ fn what_does_not_fit_in_minicpm46_is_named() {
         let said = open(&folder).and_then(tower_of).err().expect(part);
         assert!(said.contains(part), "{part}: {said}");
     }
-    let (mut config, processor) = configs(name);
-    config["downsample_mode"] = json!("4x");
+    let name = "minicpm-ocr";
+    let (mut config, mut processor) = configs(name);
+    config["downsample_mode"] = Value::Null;
+    processor["small_image_upsize"] = json!("adaptive");
     let folder = saved(name, &saved_tensors(name, FORMATS[1]), &(config, processor));
-    let tower = tower_of(open(&folder).unwrap()).unwrap();
-    let config = tower.tower().config();
-    assert_eq!((config.merge, config.merge_after), (2, None));
+    let said = open(&folder).err().unwrap();
+    assert!(
+        said.contains("`small_image_upsize` is adaptive, must be always"),
+        "{said}"
+    );
 }
 
 /// The text of 4.6 as it was published is a Qwen 3.5, whose fields another reader knows.
