@@ -61,11 +61,8 @@ pub(super) fn version(root: &Fields<'_>) -> Result<Option<(u32, &'static str)>, 
             if is_first { FIRST } else { UNNAMED }.to_owned()
         }
     };
-    let full = if named.contains('.') {
-        named
-    } else {
-        format!("{named}.0")
-    };
+    let is_whole = !named.contains('.');
+    let full = named + if is_whole { ".0" } else { "" };
     let of_class = || VERSIONS.iter().filter(|(of, ..)| *of == class);
     let found = of_class().find(|(_, name, ..)| *name == full);
     let found = found.map(|(.., key, text)| Some((*key, *text)));
@@ -223,13 +220,9 @@ impl TowerDraft<'_> {
     /// Fields of version 4.6 and of MiniCPM-OCR.
     pub(super) fn minicpm46(&mut self) -> Result<(), SafetensorsError> {
         const MODE: &str = "downsample_mode";
-        const UPSIZE: &str = "small_image_upsize";
         let classes = self.root.texts("architectures")?.unwrap_or_default();
-        let usual = if classes.first() == Some(&OCR) {
-            "4x"
-        } else {
-            "16x"
-        };
+        let is_ocr = classes.first() == Some(&OCR);
+        let usual = if is_ocr { "4x" } else { "16x" };
         let width = self.text_width()?;
         self.number("projection_dim", width);
         let mode = self.root.text(MODE)?.unwrap_or(usual);
@@ -241,17 +234,13 @@ impl TowerDraft<'_> {
                 return Err(self.root.wrong(MODE, why));
             }
         };
-        if let Some(processor) = &self.processor
-            && let Some(found) = processor.text(MODE)?.filter(|found| *found != mode)
-        {
-            let why = format!("is {found:.16}, must be {mode}, as in `config.json`");
-            return Err(processor.wrong(MODE, why));
-        }
-        if let Some(processor) = &self.processor
-            && let Some(found) = processor.text(UPSIZE)?.filter(|found| *found != "always")
-        {
-            let why = format!("is {found:.16}, must be always");
-            return Err(processor.wrong(UPSIZE, why));
+        // The second is of MiniCPM-OCR.
+        for (field, wanted) in [(MODE, mode), ("small_image_upsize", "always")] {
+            if let Some(processor) = &self.processor
+                && let Some(found) = processor.text(field)?.filter(|found| *found != wanted)
+            {
+                return Err(processor.wrong(field, format!("is {found:.16}, must be {wanted}")));
+            }
         }
         self.number("projector.scale_factor", merge);
         let after = self.root.number("insert_layer_id")?.unwrap_or(6);
