@@ -164,15 +164,7 @@ impl VisionConfig {
         let resampler = ResamplerConfig::read(&clip, projector)?;
         let merge_after = minicpm::read_merge_after(&keys, projector, (merge, layers))?;
         let mut recipe = recipe::read(&keys, projector, resampler, (image, patch, merge))?;
-        if let Some(edge) = window_edge {
-            let merge = merge as u32;
-            recipe.order = PatchOrder::Windows { merge, edge };
-        }
-        if let Rule::Square(square) = &mut recipe.rule
-            && is_siglip
-        {
-            square.fit = Fit::Stretch;
-        }
+        adapt(&mut recipe, (merge, window_edge), is_siglip);
         let norm_eps = keys.float("attention.layer_norm_epsilon", limits::EPS)?;
         let theta = keys.float("rope.freq_base", limits::THETA)?;
         Ok(Self {
@@ -312,6 +304,19 @@ fn read_projector(clip: &Keys<'_>, keys: &Keys<'_>) -> Result<Projector, ConfigE
         let found = name.chars().take(64).collect::<String>();
         clip.range("projector_type", found, format!("one of {names}"))
     })
+}
+
+/// Puts the patches of windows together, and stretches a picture for SigLIP's tower, which was not trained with a ground.
+fn adapt(recipe: &mut Recipe, (merge, window_edge): (usize, Option<u32>), is_siglip: bool) {
+    if let Some(edge) = window_edge {
+        let merge = merge as u32;
+        recipe.order = PatchOrder::Windows { merge, edge };
+    }
+    if let Rule::Square(square) = &mut recipe.rule
+        && is_siglip
+    {
+        square.fit = Fit::Stretch;
+    }
 }
 
 /// Whether a tower of LLaVA is SigLIP's, which has no class token and no norm before the layers.
