@@ -91,7 +91,8 @@ def table_of_70(file, levels):
 
 
 # What llama.cpp has as a number of its own: it gets the same tower in that size.
-FIXED = {"qwen2.5vl": patches_of_28, "minicpmv2.5": table_of_70, "minicpmv2.6": table_of_70, "minicpmv4.6": table_of_70}
+FIXED = {"qwen2.5vl": patches_of_28, "minicpmv2.5": table_of_70, "minicpmv2.6": table_of_70, "minicpmv4.6": table_of_70,
+         "minicpm-ocr": table_of_70}
 
 
 def class_last(file):
@@ -115,6 +116,7 @@ def as_it_is(_file):
 ALL = slice(None)
 CLASS = "the class token is last in the stream, and has the last entry of the table, not the first"
 GELU = "without a named non-linearity it is quick-gelu; transformers has gelu by tanh"
+BARS = "slices keep the ratio of the picture between black bars"
 TILE = "a picture of one tile is there twice; published files have several tiles"
 # What llama.cpp computes differently: why, what to change in the file, and which of its rows then are which of the golden's.
 # CLIP's class token is llama.cpp#25814.
@@ -127,9 +129,13 @@ DIFFERENCES = {
                    class_last, slice(-16, -1), slice(1, 16)),
     "gemma4v": (GELU, named_gelu, ALL, ALL),
     "gemma4v-e": (GELU, named_gelu, ALL, ALL),
+    "llava-siglip": (GELU, named_gelu, ALL, ALL),
+    "granite-vision": (f"the whole picture is last, tiles have no ends of lines and keep their padding; {GELU}", named_gelu,
+                       slice(-16, None), slice(0, 16)),
     "internvl": (CLASS, class_last, ALL, ALL),
     "minicpmv2.5": ("a picture as large as one slice is cut if one edge is longer", as_it_is, slice(0, 96), ALL),
-    "minicpmv4.6": ("slices keep the ratio of the picture between black bars", as_it_is, slice(0, 3), slice(0, 3)),
+    "minicpmv4.6": (BARS, as_it_is, slice(0, 3), slice(0, 3)),
+    "minicpm-ocr": (BARS, as_it_is, slice(0, 15), slice(0, 15)),
 }
 
 
@@ -140,6 +146,7 @@ LINES = {"pixtral": 7, "mistral3": 6}
 # The same for logits of the text.
 TEXT_DIFFERENCES = {
     "llava-next": "the image has other rows",
+    "granite-vision": "the image has other rows",
     "gemma4v-e": "rows see each other, but for texts of a width of 1536 or 2560",
 }
 

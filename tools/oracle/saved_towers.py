@@ -22,7 +22,8 @@ import vision
 
 WRAPPED = {"Idefics3Model": transformers.Idefics3ForConditionalGeneration}
 SAVED = ("idefics3", "gemma3", "qwen3vl", "qwen2vl", "qwen2.5vl", "internvl", "lfm2vl", "pixtral", "mistral3", "llava", "llava-next",
-         "gemma4v", "gemma4v-e", "gemma4uv", "qwen3.5", "qwen3.5-moe", "qwen3vl-moe")
+         "gemma4v", "gemma4v-e", "gemma4uv", "minicpmv4.6", "qwen3.5", "qwen3.5-moe", "qwen3vl-moe", "llava-siglip", "granite-vision",
+         "minicpm-ocr")
 
 
 def main():

@@ -43,11 +43,13 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     lines = []
     from vision_gemma4 import gemma4uv, gemma4v, gemma4v_e
-    from vision_minicpm import minicpm25, minicpm26, minicpm46
+    from vision_llava import granite_vision, llava_siglip
+    from vision_minicpm import minicpm25, minicpm26, minicpm46, minicpm_ocr
     from vision_qwen import qwen3vl_moe, qwen35, qwen35_moe
 
     for case in (idefics3, idefics3_wide, qwen3vl, gemma3, qwen2vl, qwen25vl, pixtral, mistral3, llava, llava_next, gemma4v,
-                 gemma4v_e, gemma4uv, internvl, lfm2vl, minicpm25, minicpm26, minicpm46, qwen35, qwen35_moe, qwen3vl_moe):
+                 gemma4v_e, gemma4uv, internvl, lfm2vl, minicpm25, minicpm26, minicpm46, qwen35, qwen35_moe, qwen3vl_moe,
+                 llava_siglip, granite_vision, minicpm_ocr):
         torch.manual_seed(20 + len(lines))
         lines.append(case(folder))
     (folder / "cases.tsv").write_text("".join(line + "\n" for line in lines))

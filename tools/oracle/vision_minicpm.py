@@ -41,38 +41,48 @@ def minicpm26(folder):
 
 def minicpm46(folder):
     """MiniCPM-V 4.6: neighbors become one row after the first of three layers, and again in the projector."""
+    return minicpm46_of(folder, "minicpmv4.6", "MiniCPMV4_6", 4, ((150, 70), 23))
+
+
+def minicpm_ocr(folder):
+    """MiniCPM-OCR, whose class is 4.6 in another mode: neighbors become one row in the projector alone."""
+    return minicpm46_of(folder, "minicpm-ocr", "MiniCPMOcr", 2, ((100, 60), 24))
+
+
+def minicpm46_of(folder, name, family, merge, image):
     vision = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2, "patch_size": PATCH,
               "image_size": TABLE * PATCH}
-    config = transformers.MiniCPMV4_6Config(vision_config=vision, text_config={"model_type": "qwen2", **qwen2_text(64)},
-                                            insert_layer_id=0, image_token_id=1, video_token_id=4)
+    config = getattr(transformers, family + "Config")(
+        vision_config=vision, text_config={"model_type": "qwen2", **qwen2_text(64)}, insert_layer_id=0, image_token_id=1,
+        video_token_id=4, tie_word_embeddings=False)
     config._attn_implementation = "eager"
-    model = randomized(transformers.MiniCPMV4_6ForConditionalGeneration(config), MILD_GAIN)
-    size, seed = (150, 70), 23
-    views = [normalized(view) for view in slices(picture(*size, seed), 4 * PATCH, slice=64)]
+    model = randomized(getattr(transformers, family + "ForConditionalGeneration")(config), MILD_GAIN)
+    size, seed = image
+    views = [normalized(view) for view in slices(picture(*size, seed), merge * PATCH, slice=64)]
     sizes = torch.tensor([[view.shape[1] // PATCH, view.shape[2] // PATCH] for view in views], dtype=torch.int32)
     packed = torch.cat([pack(view) for view in views], dim=-1)[None]
     inputs = {"pixel_values": packed, "target_sizes": sizes}
     with torch.no_grad():
         rows = torch.cat(model.model.get_image_features(**inputs).pooler_output)
-    out = tower_writer(folder / "minicpmv4.6.mmproj.gguf", "minicpmv4_6", model.config.vision_config, 64, image=64)
-    out.add_uint32("clip.vision.projector.scale_factor", 4)
+    out = tower_writer(folder / f"{name}.mmproj.gguf", "minicpmv4_6", model.config.vision_config, 64, image=64)
+    out.add_uint32("clip.vision.projector.scale_factor", merge)
     out.add_array("clip.vision.wa_layer_indexes", [0])
     state = model.state_dict()
     put_siglip(out, state, "model.vision_tower.")
     attention = {f"attn_{ours}": f"self_attn.{theirs}_proj" for ours, theirs in
                  {"q": "q", "k": "k", "v": "v", "out": "out"}.items()}
     names = {"ln1": "layer_norm1", "ds_ln": "pre_norm", "ds_ffn_up": "linear_1", "ds_ffn_down": "linear_2", **attention}
-    for ours, theirs in names.items():
+    for ours, theirs in names.items() if merge > 2 else ():
         put_both(out, state, f"v.vit_merger.{ours}", f"model.vision_tower.vit_merger.{theirs}")
     for ours, theirs in {"input_norm": "pre_norm", "up": "linear_1", "down": "linear_2"}.items():
         put_both(out, state, f"mm.{ours}", f"model.merger.mlp.0.{theirs}")
     close(out)
-    put_qwen2_text(folder / "minicpmv4.6.text.gguf", model.config.text_config, state, "model.language_model.")
+    put_qwen2_text(folder / f"{name}.text.gguf", model.config.text_config, state, "model.language_model.")
 
     def logits_of(ids):
         return model(input_ids=torch.tensor([ids]), **inputs).logits[0]
 
-    return keep(folder, "minicpmv4.6", size, seed, rows, prompt_of(rows), logits_of)
+    return keep(folder, name, size, seed, rows, prompt_of(rows), logits_of)
 
 
 class MiniCpmV(torch.nn.Module):

@@ -492,6 +492,8 @@ pub struct Program {
     pub states: Option<StatesShape>,
     /// Vectors in place of tokens, one for each row that is one, written before a batch; `None`: all rows are tokens.
     pub vector_rows: Option<BufferId>,
+    /// Factor of these vectors; `None`: 1.
+    pub vector_factor: Option<f32>,
     /// Operations in order. One for a set without rows is left out of a batch.
     pub steps: Vec<Step>,
     /// Operations of a guess of an MTP head, with logits where those of a batch are; empty: there is no head.

@@ -114,6 +114,10 @@ impl Hash {
                 self.size(to);
                 self.numbers(color.map(u32::from));
             }
+            Step::Thin { to, every, keep } => {
+                self.numbers([3, every, keep]);
+                self.size(to);
+            }
         }
     }
 

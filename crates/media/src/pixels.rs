@@ -61,6 +61,23 @@ impl Pixels {
         Self::new(size, bytes)
     }
 
+    /// The first `keep` of each `every` rows and columns.
+    #[must_use]
+    pub(crate) fn thinned(&self, every: u32, keep: u32) -> Self {
+        let (width, height) = (self.size.width, self.size.height);
+        let is_kept = |at: &u32| at % every.max(1) < keep;
+        let [columns, lines] = [width, height].map(|edge| (0..edge).filter(is_kept).count());
+        let size = Size::new(columns as u32, lines as u32);
+        let mut bytes = Vec::with_capacity(size.rgb_bytes());
+        let rows = (0..height).zip(self.rows());
+        for (_, row) in rows.filter(|(line, _)| is_kept(line)) {
+            let pixels = (0..width).zip(row.as_chunks::<3>().0);
+            let kept = pixels.filter(|(column, _)| is_kept(column));
+            bytes.extend(kept.flat_map(|(_, pixel)| pixel));
+        }
+        Self::new(size, bytes)
+    }
+
     /// The picture on a ground of one color, `x` and `y` pixels from its left and upper edge. What leaves the ground
     /// is cut.
     #[must_use]

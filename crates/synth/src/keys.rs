@@ -216,6 +216,9 @@ fn put_rope(spec: &SynthSpec, out: &mut GgufWriter) {
         } => {
             out.u32(&key("scaling.original_context_length"), original_context)
                 .f32(&key("scaling.attn_factor"), attention_factor);
+            if spec.architecture == Architecture::Llama {
+                out.str(&key("scaling.type"), "longrope");
+            }
         }
     }
 }

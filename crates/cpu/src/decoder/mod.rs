@@ -223,7 +223,7 @@ impl Decoder {
     }
 
     /// Writes embeddings, and the vectors in their place, to the stream, and prepares the input of the first layer. Vectors
-    /// have the scale of the stream.
+    /// have the scale of the stream, but where a family was trained with the factor of embeddings for them, too.
     fn embed(&mut self, config: &Config, weights: &Weights, batch: &Batch) {
         let (isa, dim, tokens) = (self.isa, config.dim, batch.tokens());
         let input = &weights.layers[0].attention_input;
@@ -233,6 +233,9 @@ impl Decoder {
             .rows2((stream, dim), (normed, dim), |row, stream, normed| {
                 if let Some(vector) = batch.vector(row) {
                     stream.copy_from_slice(&vector[..dim]);
+                    if config.scales.vectors != 1.0 {
+                        scale(isa, stream, config.scales.vectors);
+                    }
                 } else {
                     weights.embedding.row(tokens[row] as usize, stream);
                     if config.scales.embedding != 1.0 {

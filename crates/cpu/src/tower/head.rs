@@ -97,6 +97,27 @@ impl TowerPass {
         self.keep(config, 1 + number, rows);
     }
 
+    /// Keeps the output of layer number `layer`, counted from 1, of some rows of the stream, if the projector takes several.
+    pub(super) fn keep_features(
+        &mut self,
+        pool: &mut Pool,
+        config: &VisionConfig,
+        (layer, rows): (usize, Range<usize>),
+    ) {
+        let (dim, layers) = (config.dim, &config.features);
+        if !layers.contains(&layer) {
+            return;
+        }
+        let (first, stream) = (rows.start, &self.scratch.stream);
+        let kept = self.scratch.features.rows_mut(rows);
+        pool.rows(kept, dim * layers.len(), |row, kept| {
+            let parts = kept.chunks_exact_mut(dim).zip(layers);
+            for (part, _) in parts.filter(|(_, of)| **of == layer) {
+                part.copy_from_slice(stream.row(first + row));
+            }
+        });
+    }
+
     /// Puts the patches of some rows side by side, with these norms, one after another: of each patch, or of all together, by its length.
     fn join(
         &mut self,
@@ -105,9 +126,14 @@ impl TowerPass {
         norms: &[(Option<&Norm>, f32)],
         rows: Range<usize>,
     ) {
-        let (isa, dim, neighbors) = (self.isa, config.dim, config.side() / config.dim);
-        let (stream, places) = (&self.scratch.stream, &self.places);
-        let cols = self.scratch.side.cols();
+        let (isa, places) = (self.isa, &self.places);
+        let stream = if config.features.is_empty() {
+            &self.scratch.stream
+        } else {
+            &self.scratch.features
+        };
+        let (dim, cols) = (stream.cols(), self.scratch.side.cols());
+        let neighbors = cols / dim;
         let side = self.scratch.side.head_mut(rows.len());
         pool.rows(side, cols, |row, side| {
             let first = (rows.start + row) * neighbors;

@@ -196,8 +196,9 @@ impl Tower {
         match stage {
             Stage::Patches => {
                 let is_last = rows.end == stream;
-                let numbers = (&picture.numbers[..], rows);
+                let numbers = (&picture.numbers[..], rows.clone());
                 pass.embed(pool, config, (weights, self.kernel.as_ref()), numbers);
+                pass.keep_features(pool, config, (0, rows));
                 if is_last {
                     picture.numbers = Vec::new();
                 }
@@ -213,7 +214,8 @@ impl Tower {
                 pass.attend(pool, config, layer, (stream, rows));
             }
             Stage::FeedForward(layer) => {
-                pass.feed_forward(pool, config, &weights.layers[layer], rows);
+                pass.feed_forward(pool, config, &weights.layers[layer], rows.clone());
+                pass.keep_features(pool, config, (1 + layer, rows));
             }
             Stage::NeighborKeysValues | Stage::NeighborAttention | Stage::Neighbors => {
                 let Some(layer) = &weights.neighbors else {

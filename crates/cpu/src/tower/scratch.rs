@@ -11,6 +11,8 @@ use weights::vision::VisionConfig;
 pub(super) struct TowerScratch {
     /// The stream of a whole picture (dim).
     pub(super) stream: Buffer,
+    /// Outputs of layers side by side, of a whole picture (dim for each); no columns where the projector takes one.
+    pub(super) features: Buffer,
     /// Rows of a whole picture (row_width).
     pub(super) rows: Buffer,
     /// Keys and values of a whole picture, of one layer, and the workspace of attention.
@@ -73,6 +75,7 @@ impl TowerScratch {
         let formats = || weights.formats().chain(std::iter::once(Format::F32));
         Self {
             stream: Buffer::new(stream_max, dim),
+            features: Buffer::new(stream_max, dim * config.features.len()),
             rows: Buffer::new(rows_max, config.row_width()),
             attention: DenseAttention::new(DenseShape {
                 heads: config.heads,
@@ -112,6 +115,7 @@ impl TowerScratch {
     pub(super) fn bytes(&self) -> usize {
         let buffers = [
             &self.stream,
+            &self.features,
             &self.rows,
             &self.normed,
             &self.query,

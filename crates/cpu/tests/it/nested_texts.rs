@@ -1,6 +1,6 @@
-//! Texts of Gemma 4 and Ministral 3 in folders of classes that see images: equal weights as GGUF give equal models.
+//! Texts of Gemma 4, Ministral 3 and MiniCPM-V in folders of classes that see images: equal weights as GGUF give equal models.
 //!
-//! Promise (Models): the text of Gemma 4 and of Ministral 3 in safetensors gives the bits of a GGUF with the same weights; a
+//! Promise (Models): the text of Gemma 4, of Ministral 3 and of MiniCPM-V in safetensors gives the bits of a GGUF with the same weights; a
 //! field that cannot be computed is named.
 
 use crate::support::saved::{Saved, Stored, halves};
@@ -67,15 +67,15 @@ const NAMES: &[(&str, &str)] = &[
 ];
 
 /// A synthetic model, and its tensors and fields as transformers saves them.
-struct Text {
+pub(crate) struct Text {
     gguf: Gguf,
     bytes: Vec<u8>,
     family: &'static str,
-    config: Value,
+    pub(crate) config: Value,
 }
 
 impl Text {
-    fn number(&self, key: &str) -> u32 {
+    pub(crate) fn number(&self, key: &str) -> u32 {
         let key = format!("{}.{key}", self.family);
         self.gguf
             .find::<u32>(&key)
@@ -102,7 +102,8 @@ impl Text {
         }
     }
 
-    fn tensors(&self, start: &str) -> Vec<Stored> {
+    /// The tensors, whose names begin with `start`, which ends with `model.`
+    pub(crate) fn tensors(&self, start: &str) -> Vec<Stored> {
         let heads = [
             self.number("attention.head_count"),
             self.each("attention.head_count_kv")[0],
@@ -120,7 +121,20 @@ impl Text {
                 Some((layer, part)) => (format!("layers.{layer}."), part),
                 None => (String::new(), tensor.name),
             };
-            let theirs = match part {
+            let (whole, kind) = part.rsplit_once('.').unwrap_or((part, ""));
+            let (part, kind) = match kind {
+                "bias" => (format!("{whole}.weight"), "bias"),
+                _ => (part.to_owned(), "weight"),
+            };
+            let theirs = match &part[..] {
+                "output.weight" => {
+                    return Stored {
+                        name: format!("{}lm_head.weight", start.trim_end_matches("model.")),
+                        dtype: tensor.kind.to_string(),
+                        shape: tensor.dims.iter().rev().copied().collect(),
+                        bytes: tensor.bytes.to_vec(),
+                    };
+                }
                 "ffn_norm.weight" if self.family == "gemma4" => "pre_feedforward_layernorm.weight",
                 "ffn_norm.weight" => "post_attention_layernorm.weight",
                 part => {
@@ -133,12 +147,12 @@ impl Text {
             };
             let mut bytes = tensor.bytes.to_vec();
             for (end, heads) in ["attn_q.weight", "attn_k.weight"].iter().zip(heads) {
-                if part == *end && self.family == "mistral3" {
+                if part == *end && ["mistral3", "llama"].contains(&self.family) {
                     bytes = halves(&bytes, tensor.rows(), tensor.rows() / heads as usize);
                 }
             }
             Stored {
-                name: format!("{start}{layer}{theirs}"),
+                name: format!("{start}{layer}{}", theirs.replace("weight", kind)),
                 dtype: tensor.kind.to_string(),
                 shape: tensor.dims.iter().rev().copied().collect(),
                 bytes,
@@ -156,7 +170,11 @@ impl Text {
 }
 
 fn read(line: &str, family: &'static str) -> Text {
-    let bytes = bytes(line);
+    read_bytes(bytes(line), family)
+}
+
+/// A text's file.
+pub(crate) fn read_bytes(bytes: Vec<u8>, family: &'static str) -> Text {
     let gguf = Gguf::from_bytes(bytes.clone()).unwrap();
     let mut text = Text {
         gguf,
@@ -468,5 +486,33 @@ fn fields_of_gemma4_that_do_not_fit_are_named() {
             said.contains(part) && said.contains(named),
             "{field}: {said}"
         );
+    }
+}
+
+/// The fields of MiniCPM-V's text are those of the whole, and its version tells the family.
+#[test]
+fn texts_of_minicpm_equal_gguf() {
+    for (version, family, class) in [
+        (json!(2.6), "qwen2", "MiniCPMV"),
+        (json!("4.5"), "qwen3", "MiniCPMO"),
+    ] {
+        let line = format!("x preset=tiny-{family} mix=F16 tied=true");
+        let mut text = read(&line, family);
+        let more = json!({
+            "architectures": [class],
+            "model_type": class.to_lowercase(),
+            "version": version,
+            "num_key_value_heads": text.number("attention.head_count_kv"),
+            "head_dim": text.number("attention.key_length"),
+            "rope_theta": text.float("rope.freq_base"),
+        });
+        put(&mut text.config, more);
+        check(&line, &text, &text.folder("llm.model.", &text.config));
+        let mut other = text.config.clone();
+        other["hidden_act"] = json!("relu");
+        let said = load(&text.folder("llm.model.", &other), None)
+            .err()
+            .unwrap();
+        assert!(said.contains(": `hidden_act` is relu"), "{said}");
     }
 }

@@ -84,6 +84,8 @@ fn safetensors_equal_gguf_for_every_rope_and_shape() {
     for line in [
         "x preset=tiny-llama rope=none tied=true",
         "x preset=tiny-llama rope=linear:2",
+        "x preset=tiny-llama rope=longrope:64:1.19",
+        "x preset=tiny-llama rope=longrope:256:1.19",
         "x preset=tiny-llama rope=yarn:4:64 heads=8 kv_heads=1 head_dim=32",
         "x preset=tiny-qwen2 rope=yarn:4:64",
         "x preset=tiny-qwen3 rope=linear:4 tied=false",

@@ -5,6 +5,7 @@
 //! same tower as `mmproj`, with F32, F16 and BF16; the text of such a model gives the bits of a text without a tower.
 
 mod embedded;
+mod minicpm;
 mod refusals;
 
 use crate::support::saved::{Saved, Stored, file};
@@ -23,7 +24,7 @@ use weights::safetensors::Safetensors;
 use weights::vision::{EmbeddedTower, VisionConfig};
 
 /// Cases whose models were saved.
-const SAVED: [&str; 17] = [
+const SAVED: [&str; 21] = [
     "idefics3",
     "gemma3",
     "qwen3vl",
@@ -38,9 +39,13 @@ const SAVED: [&str; 17] = [
     "gemma4v",
     "gemma4v-e",
     "gemma4uv",
+    "minicpmv4.6",
     "qwen3.5",
     "qwen3.5-moe",
     "qwen3vl-moe",
+    "llava-siglip",
+    "granite-vision",
+    "minicpm-ocr",
 ];
 const FORMATS: [(&str, Format); 3] = [
     ("F32", Format::F32),
@@ -141,6 +146,8 @@ fn configs(name: &str) -> (Value, Value) {
         "gemma3" | "internvl" => json!({"height": 64, "width": 64}),
         "lfm2vl" => json!({"height": 512, "width": 512}),
         "llava" | "llava-next" => json!({"shortest_edge": 32}),
+        "llava-siglip" | "granite-vision" => json!({"height": 36, "width": 36}),
+        "minicpmv4.6" | "minicpm-ocr" => Value::Null,
         "pixtral" | "mistral3" => json!({"longest_edge": 96}),
         "gemma4v" | "gemma4v-e" | "gemma4uv" => Value::Null,
         _ => json!({"shortest_edge": 256, "longest_edge": 65536}),
@@ -159,6 +166,10 @@ fn configs(name: &str) -> (Value, Value) {
     }
     if name == "llava-next" {
         processor["image_grid_pinpoints"] = json!([[32, 64], [64, 32], [64, 64]]);
+    }
+    if matches!(name, "minicpmv4.6" | "minicpm-ocr") {
+        processor["scale_resolution"] = json!(64);
+        processor["patch_size"] = json!(8);
     }
     (config, processor)
 }

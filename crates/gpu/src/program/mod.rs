@@ -60,6 +60,8 @@ impl Plan {
         let mut walk = Walk::new(config, weights, dims, options.kv);
         walk.adapters = adapters;
         walk.program.vector_rows = options.vectors.then(|| walk.vector_rows());
+        let factor = config.scales.vectors;
+        walk.program.vector_factor = (factor != 1.0).then_some(factor);
         walk.program.exact = options.exact;
         walk.program.on_matrix_units = !options.exact;
         let recurrent = config.recurrent.as_ref();

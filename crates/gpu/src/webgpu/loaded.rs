@@ -88,7 +88,13 @@ impl Loaded {
 
     /// Writes the vectors of the next batch, if it has any.
     pub(crate) fn write_vectors(&self, rows: &[f32]) {
-        if let Some(buffer) = self.program.vector_rows.filter(|_| !rows.is_empty()) {
+        let Some(buffer) = self.program.vector_rows.filter(|_| !rows.is_empty()) else {
+            return;
+        };
+        if let Some(factor) = self.program.vector_factor {
+            let scaled: Vec<f32> = rows.iter().map(|x| x * factor).collect();
+            self.write_buffer(buffer, &scaled);
+        } else {
             self.write_buffer(buffer, rows);
         }
     }

@@ -167,10 +167,19 @@ fn check_calls(model: &mut gpu::Model, device: &OneDevice, prompt: &[u32], width
 #[test]
 fn vectors_have_the_bits_of_tokens_with_these_embeddings() {
     let Some(device) = device() else { return };
-    for preset in ["tiny-llama", "tiny-gemma3", "tiny-gemma4", "tiny-qwen35"] {
+    for preset in [
+        "tiny-llama",
+        "tiny-gemma3",
+        "tiny-granite",
+        "tiny-gemma4",
+        "tiny-qwen35",
+    ] {
         let spec = spec(preset, "F32");
         let mut model = on_device(&spec, &device);
-        let (dim, scale) = (model.config().dim, model.config().scales.embedding);
+        let (dim, scales) = (model.config().dim, model.config().scales.clone());
+        // A model with multipliers multiplies vectors, too.
+        let scale = scales.embedding / scales.vectors;
+        assert_eq!(preset == "tiny-granite", scales.vectors != 1.0);
         let mut prompt = ids(3, 20, model.dims().vocab);
         // A vector has the inputs of single layers of token 0.
         if preset == "tiny-gemma4" {

@@ -69,6 +69,15 @@ pub enum Step {
     },
     /// Cuts a part out.
     Crop(Area),
+    /// Leaves the last rows and columns of each tile out, which are less than a patch.
+    Thin {
+        /// Size afterwards.
+        to: Size,
+        /// Pixels of a tile's edge.
+        every: u32,
+        /// Those of them that stay.
+        keep: u32,
+    },
     /// Lays the picture on a ground.
     Pad {
         /// Size of the ground.
@@ -160,6 +169,7 @@ impl Canvas {
             made = Some(match *step {
                 Step::Resize { to, filter } => resize(from, to, filter),
                 Step::Crop(area) => from.crop(area),
+                Step::Thin { every, keep, .. } => from.thinned(every, keep),
                 Step::Pad { to, x, y, color } => from.pad(to, x, y, color),
             });
         }
@@ -175,7 +185,7 @@ impl Step {
     /// The size afterwards.
     fn size(&self) -> Size {
         match *self {
-            Self::Resize { to, .. } | Self::Pad { to, .. } => to,
+            Self::Resize { to, .. } | Self::Pad { to, .. } | Self::Thin { to, .. } => to,
             Self::Crop(area) => area.size,
         }
     }

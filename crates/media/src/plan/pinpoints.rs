@@ -52,14 +52,21 @@ impl Pinpoints {
         let all = Grid::new(patches.rows * grid.rows, patches.columns * grid.columns);
         let seen = unpadded(size, all);
         let seen_rows = seen.rows * (seen.columns + 1);
+        let mut steps = vec![
+            Step::Resize { to: fitted, filter },
+            centered(fitted, best, [0; 3]),
+        ];
+        // Patches begin at the corner of each tile, so that what is less than a patch at its end is seen by none.
+        let (every, keep) = (self.tile, patches.rows * self.patch);
+        let to = Size::new(grid.columns * keep, grid.rows * keep);
+        if keep < every {
+            steps.push(Step::Thin { to, every, keep });
+        }
         let large = Canvas {
-            steps: vec![
-                Step::Resize { to: fitted, filter },
-                centered(fitted, best, [0; 3]),
-            ],
+            steps,
             // A picture that is all padding is not looked at.
             tiles: (seen_rows > 0)
-                .then(|| of_one(best, all, seen, seen_rows))
+                .then(|| of_one(to, all, seen, seen_rows))
                 .into_iter()
                 .collect(),
         };

@@ -74,16 +74,24 @@ def pixtral(width, height, longest, unit):
 PINPOINTS = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
 
 
-def llava(width, height):
-    best = select_best_resolution((height, width), PINPOINTS)
+# Granite Vision: all grids of up to ten tiles with at most ten along an edge, but no larger square than two by two.
+GRANITE = [[384 * down, 384 * across] for down in range(1, 11) for across in range(1, 11)
+           if across * down <= 10 and (down == 1 or across <= {1: 10, 2: 5, 3: 2, 4: 2, 5: 2}.get(down, 1))]
+
+
+def llava(width, height, pinpoints=PINPOINTS, edge=336):
+    best = select_best_resolution((height, width), pinpoints)
     shape = np.broadcast_to(np.uint8(0), (3, height, width))
     get_patch_output_size(shape, best, ChannelDimension.FIRST)
     processor = SimpleNamespace(
-        image_processor=SimpleNamespace(image_grid_pinpoints=PINPOINTS), patch_size=14, num_additional_image_tokens=0
+        image_processor=SimpleNamespace(image_grid_pinpoints=pinpoints), patch_size=14, num_additional_image_tokens=0
     )
     processor._get_unpadded_features = lambda *a: LlavaNextProcessor._get_unpadded_features(processor, *a)
-    rows = LlavaNextProcessor._get_number_of_features(processor, height, width, 336, 336)
-    return [(336, 336), (best[1], best[0])], (best[0] // 336, best[1] // 336), rows
+    rows = LlavaNextProcessor._get_number_of_features(processor, height, width, edge, edge)
+    grid = (best[0] // edge, best[1] // edge)
+    # What is less than a patch at the end of a tile makes no row.
+    kept = edge // 14 * 14
+    return [(edge, edge), (grid[1] * kept, grid[0] * kept)], grid, rows
 
 
 def internvl(width, height):
@@ -152,6 +160,7 @@ RULES = {
     "minicpm-16x": lambda w, h: minicpm(w, h, "16x"),
     "minicpm-4x": lambda w, h: minicpm(w, h, "4x"),
     "lfm2": lfm2,
+    "granite-vision": lambda w, h: llava(w, h, GRANITE, 384),
 }
 
 FIXED = [

@@ -58,6 +58,20 @@ fn pinpoints(tile: u32) -> Pinpoints {
     }
 }
 
+/// Tiles that are no whole number of patches.
+fn granite_vision() -> Pinpoints {
+    let widest = [10, 5, 2, 2, 2, 1, 1, 1, 1, 1];
+    let grids = (1..).zip(widest);
+    let sizes = grids.flat_map(|(down, widest)| {
+        (1..=widest).map(move |across| Size::new(384 * across, 384 * down))
+    });
+    Pinpoints {
+        tile: 384,
+        patch: 14,
+        resolutions: sizes.collect(),
+    }
+}
+
 fn split_large() -> SplitLarge {
     SplitLarge {
         tile: 512,
@@ -133,6 +147,11 @@ fn rules() -> Vec<(&'static str, u32, Rule)> {
             576 + 48 * 49,
             rule(pinpoints(336), Pinpoints::plan),
         ),
+        (
+            "granite-vision",
+            11 * 27 * 28,
+            rule(granite_vision(), Pinpoints::plan),
+        ),
         ("internvl", 13 * 256, rule(tile_grid(448), TileGrid::plan)),
         ("minicpm-16x", 2_000, minicpm(4)),
         ("minicpm-4x", 8_000, minicpm(2)),
@@ -143,7 +162,7 @@ fn rules() -> Vec<(&'static str, u32, Rule)> {
 /// Sizes of the canvases after their last steps.
 fn made(plan: &Plan) -> Vec<Size> {
     let last = |step: &Step| match *step {
-        Step::Resize { to, .. } | Step::Pad { to, .. } => to,
+        Step::Resize { to, .. } | Step::Pad { to, .. } | Step::Thin { to, .. } => to,
         Step::Crop(area) => area.size,
     };
     let ends = plan
@@ -368,14 +387,17 @@ fn check(name: &str, size: Size, plan: &Plan, rows_max: u32) {
     let tiles = plan.canvases.iter().map(|canvas| canvas.tiles.len());
     let largest = tiles.max().unwrap_or(0);
     // The tiles of LLaVA 1.6 are one picture.
-    let pictures = if name == "llava-next" {
+    let pictures = if matches!(name, "llava-next" | "granite-vision") {
         1
     } else {
         plan.grid.count()
     };
     assert_eq!(largest as u32, pictures, "{name} {size}");
     // Ends of lines are rows in LLaVA 1.6 and in Pixtral.
-    let has_marks = matches!(name, "llava-next" | "pixtral" | "mistral3");
+    let has_marks = matches!(
+        name,
+        "llava-next" | "granite-vision" | "pixtral" | "mistral3"
+    );
     let mut rows = 0;
     for (canvas, end) in plan.canvases.iter().zip(ends) {
         for tile in &canvas.tiles {

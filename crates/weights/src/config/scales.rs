@@ -9,6 +9,9 @@ use super::{ConfigError, HeadSizes, limits};
 pub struct Scales {
     /// Factor of the embeddings.
     pub embedding: f32,
+    /// Factor of vectors in the place of embeddings. Families with multipliers were trained with that of the embeddings, others
+    /// with none.
+    pub vectors: f32,
     /// Factor of the outputs of attention and feed-forward before they are added to the stream.
     pub update: f32,
     /// Factor of the attention scores.
@@ -58,8 +61,10 @@ impl Scales {
         } else {
             1.0
         };
+        let embedding = multiplier("embedding_scale", by_width)?;
         Ok(Self {
-            embedding: multiplier("embedding_scale", by_width)?,
+            embedding,
+            vectors: if traits.multipliers { embedding } else { 1.0 },
             update: multiplier("residual_scale", 1.0)?,
             query: multiplier("attention.scale", query_scale(traits, layers, dim, heads))?,
             temperature: read_temperature(keys)?,

@@ -3,7 +3,7 @@
 use super::linear::Linear;
 use super::norm::Norm;
 use super::tensors::{KernelPacking, Packing, Tensors};
-use super::tower::{linear, norm};
+use super::tower::{linear, norm, read_qkv};
 use crate::LoadError;
 use crate::vision::{ResamplerConfig, VisionConfig};
 
@@ -38,11 +38,14 @@ impl<P: Packing> Resampler<P> {
         }
         let mut normed = |part: &str| norm(tensors, config, &format!("resampler.ln_{part}"), out);
         let [query_norm, seen_norm, post_norm] = [normed("q")?, normed("kv")?, normed("post")?];
+        // Safetensors have the three in one.
+        let name = |part: &str| format!("resampler.{}", part.replacen('_', ".", 1));
+        let [query, key, value] = read_qkv(tensors, &name, out)?;
         let mut square = |part: &str| linear(tensors, &format!("resampler.{part}"), out, out);
         Ok(Self {
-            query: square("attn.q")?,
-            key: square("attn.k")?,
-            value: square("attn.v")?,
+            query,
+            key,
+            value,
             attended: square("attn.out")?,
             row: square("proj")?,
             seen: linear(tensors, "resampler.kv", out, dim)?,

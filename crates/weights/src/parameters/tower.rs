@@ -239,9 +239,17 @@ impl<P: Packing> TowerWeights<P> {
         for layer in config.layers..config.stored_layers {
             tensors.ignore_prefix(&format!("v.blk.{layer}."));
         }
+        // The merger of MiniCPM-V 4.6 is there also where the model was told to merge less.
+        if config.merge_after.is_none() {
+            tensors.ignore_prefix("v.vit_merger.");
+        }
         // Files may have an encoder of sound, too.
         for prefix in ["a.", "mm.a."] {
             tensors.ignore_prefix(prefix);
+        }
+        // SigLIP's own head, which LLaVA does not use.
+        if config.projector == Projector::Llava {
+            tensors.ignore_prefix("v.head.");
         }
         tensors.finish_all()?;
         Ok(weights)
@@ -486,7 +494,7 @@ fn read_line_end<T: Tensors>(
 }
 
 /// Queries, keys and values, as three tensors or as one.
-fn read_qkv<T: Tensors>(
+pub(super) fn read_qkv<T: Tensors>(
     tensors: &mut T,
     name: &impl Fn(&str) -> String,
     dim: usize,

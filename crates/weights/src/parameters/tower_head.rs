@@ -123,7 +123,7 @@ impl<P: Packing> TowerHead<P> {
             Projector::Llava => Self::Merged(Merger {
                 norm: None,
                 reduce: None,
-                first: linear(tensors, "mm.0", out, dim)?,
+                first: linear(tensors, "mm.0", out, side)?,
                 second: linear(tensors, "mm.2", out, out)?,
             }),
             Projector::InternVl => Self::Merged(Merger {

@@ -42,6 +42,8 @@ const CLASSES: &[(&str, Architecture)] = &[
         "Qwen3_5MoeForConditionalGeneration",
         Architecture::Qwen35Moe,
     ),
+    ("MiniCPMV4_6ForConditionalGeneration", Architecture::Qwen35),
+    ("MiniCPMOcrForConditionalGeneration", Architecture::Qwen35),
     (mamba_fields::GRANITE_HYBRID, Architecture::GraniteHybrid),
     ("FalconH1ForCausalLM", Architecture::FalconH1),
     ("Mamba2ForCausalLM", Architecture::Mamba2),

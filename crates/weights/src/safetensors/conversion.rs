@@ -54,7 +54,7 @@ pub(super) enum Change {
         /// Whether each expert's rows and columns change places.
         is_turned: bool,
     },
-    /// Rows and columns of each expert's matrix change places.
+    /// Rows and columns of a matrix, or of that of each expert, change places.
     Turned,
     /// The negative of the exponential function of each stored value, of heads in this order.
     Decay(Option<HeadOrder>),
@@ -164,6 +164,7 @@ impl Change {
             [_, _, _, 3, _] => Ok(Self::Frames),
             [_, _, _, channels, _] => Err(format!("has {channels} channels, must have 3")),
             _ if name == "mm.soft_emb_norm.weight" => Ok(Self::PlusOne),
+            [_, _] if name == "resampler.proj.weight" => Ok(Self::Turned),
             [cols, _] if name == "v.patch_embd.weight" => {
                 let edge = edge_of(*cols)?;
                 Ok(Self::ChannelsLast { edge })
@@ -228,6 +229,7 @@ impl Change {
             (Self::Without { rows }, _) => dims.without(rows as u64),
             (Self::Squeezed | Self::HeadRows(_), &[cols, _, rows]) => TensorShape::of([cols, rows]),
             (Self::Turned, &[cols, rows, experts]) => TensorShape::of([rows, cols, experts]),
+            (Self::Turned, &[cols, rows]) => TensorShape::of([rows, cols]),
             (Self::Frames, &[width, height, frames, channels, kernels]) => {
                 // The product of all is the number of stored elements.
                 TensorShape::of([width, height, frames, channels * kernels])

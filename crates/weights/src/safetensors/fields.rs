@@ -22,8 +22,8 @@ pub(super) struct Fields<'a> {
 /// The parsed file.
 pub(super) struct ConfigFile {
     pub(super) path: PathBuf,
-    /// Prefix of field names in errors.
-    inside: &'static str,
+    /// Prefix of field names in errors; `None`: the fields are those of the whole file.
+    inside: Option<&'static str>,
     object: Map<String, Value>,
 }
 
@@ -35,28 +35,28 @@ impl ConfigFile {
         let object = serde_json::from_slice(&text).map_err(SafetensorsError::json(&path))?;
         Ok(Self {
             path,
-            inside: "",
+            inside: None,
             object,
         })
     }
 
-    /// The file with the fields of one of its objects, whose name ends with a dot.
+    /// The file with the fields of a part of it: one of its objects, whose name ends with a dot, or some of the whole.
     pub(super) fn inside(self, inside: &'static str, object: Map<String, Value>) -> Self {
         Self {
             path: self.path,
-            inside,
+            inside: Some(inside),
             object,
         }
     }
 
-    /// Whether the fields are those of an object.
+    /// Whether the fields are those of a part.
     pub(super) fn is_inside(&self) -> bool {
-        !self.inside.is_empty()
+        self.inside.is_some()
     }
 
     pub(super) fn fields(&self) -> Fields<'_> {
         Fields {
-            inside: self.inside.to_owned(),
+            inside: self.inside.unwrap_or_default().to_owned(),
             ..Fields::new(&self.path, &self.object)
         }
     }

@@ -1,18 +1,20 @@
-//! Towers of LLaVA 1.5 and 1.6, Pixtral and Mistral 3: the names of their tensors, and their fields in `config.json`.
+//! Towers of LLaVA 1.5 and 1.6, Granite Vision, Pixtral and Mistral 3: the names of their tensors, and their fields in
+//! `config.json`.
 //!
-//! Fields and defaults are those of transformers' `LlavaConfig`, `LlavaNextConfig`, `Mistral3Config`, `CLIPVisionConfig` and
-//! `PixtralVisionConfig`.
+//! Fields and defaults are those of transformers' `LlavaConfig`, `LlavaNextConfig`, `Mistral3Config`, `CLIPVisionConfig`,
+//! `SiglipVisionConfig` and `PixtralVisionConfig`.
 
 use super::SafetensorsError;
 use super::added_tokens::{self, TOKENIZER};
 use super::conversion::Change;
 use super::described::ModelDescription;
 use super::family::Family;
+use super::fields::Fields;
 use super::header::{Shard, TensorShape};
 use super::names::HEAD;
 use super::nested;
 use super::tensor::{Data, Tensor};
-use super::tower_class::{SIGLIP_PARTS, TowerClass};
+use super::tower_class::{SIGLIP_NUMBERS, SIGLIP_PARTS, TowerClass};
 use super::vision_fields::{TowerDraft, VISION};
 use crate::Architecture;
 use serde_json::Value;
@@ -42,6 +44,10 @@ const CLIP_OUTER: &[(&str, &str)] = &[
     ("multi_modal_projector.linear_1", "mm.0"),
     ("multi_modal_projector.linear_2", "mm.2"),
 ];
+/// Of SigLIP, a norm after the layers and a head, which LLaVA does not use.
+const SIGLIP_UNUSED: &[&str] = &["vision_tower.post_layernorm.", "vision_tower.head."];
+/// `model_type` of SigLIP's tower.
+pub(super) const SIGLIP: &str = "siglip_vision_model";
 const CLIP_NUMBERS: &[(&str, &str, u32)] = &[
     ("hidden_size", "embedding_length", 768),
     ("intermediate_size", "feed_forward_length", 3072),
@@ -51,34 +57,32 @@ const CLIP_NUMBERS: &[(&str, &str, u32)] = &[
     ("image_size", "image_size", 224),
 ];
 const CLASS_TOKEN: (&str, &str) = ("vision_tower.embeddings.class_embedding", "v.class_embd");
+const NEWLINE: (&str, &str) = ("image_newline", "v.image_newline");
 
-/// LLaVA 1.5; LLaVA 1.6, whose lines of rows have an end; and Pixtral's tower, in LLaVA's class and in its own.
+/// LLaVA 1.5 and 1.6, whose lines of rows have an end.
+const OF_CLIP: TowerClass = TowerClass {
+    names: &[LLAVA, LLAVA_NEXT],
+    model_type: "clip_vision_model",
+    projector: "mlp",
+    starts: &["vision_tower.", "multi_modal_projector.", NEWLINE.0],
+    unused: &["vision_tower.post_layernorm."],
+    outer: CLIP_OUTER,
+    bare: &[CLASS_TOKEN, NEWLINE],
+    layers: "vision_tower.encoder.layers.",
+    bare_parts: &[],
+    parts: SIGLIP_PARTS,
+    numbers: CLIP_NUMBERS,
+};
+
+/// LLaVA with CLIP's tower and with SigLIP's; and Pixtral's tower, in LLaVA's class and in its own.
 pub(super) const LLAVA_CLASSES: &[TowerClass] = &[
+    OF_CLIP,
     TowerClass {
-        names: &[LLAVA],
-        model_type: "clip_vision_model",
-        projector: "mlp",
-        starts: &["vision_tower.", "multi_modal_projector."],
-        unused: &["vision_tower.post_layernorm."],
-        outer: CLIP_OUTER,
-        bare: &[CLASS_TOKEN],
-        layers: "vision_tower.encoder.layers.",
-        bare_parts: &[],
-        parts: SIGLIP_PARTS,
-        numbers: CLIP_NUMBERS,
-    },
-    TowerClass {
-        names: &[LLAVA_NEXT],
-        model_type: "clip_vision_model",
-        projector: "mlp",
-        starts: &["vision_tower.", "multi_modal_projector.", "image_newline"],
-        unused: &["vision_tower.post_layernorm."],
-        outer: CLIP_OUTER,
-        bare: &[CLASS_TOKEN, ("image_newline", "v.image_newline")],
-        layers: "vision_tower.encoder.layers.",
-        bare_parts: &[],
-        parts: SIGLIP_PARTS,
-        numbers: CLIP_NUMBERS,
+        model_type: SIGLIP,
+        unused: SIGLIP_UNUSED,
+        bare: &[NEWLINE],
+        numbers: SIGLIP_NUMBERS,
+        ..OF_CLIP
     },
     TowerClass {
         names: &[LLAVA, MISTRAL3],
@@ -123,16 +127,21 @@ pub(super) const LLAVA_CLASSES: &[TowerClass] = &[
 ];
 
 impl TowerDraft<'_> {
-    /// Fields of LLaVA 1.5 and 1.6.
-    pub(super) fn llava(&mut self) -> Result<(), SafetensorsError> {
+    /// Fields of LLaVA 1.5 and 1.6. A tower of SigLIP has no class token to leave out, and its picture is not cut.
+    pub(super) fn llava(&mut self, is_siglip: bool) -> Result<(), SafetensorsError> {
         const KEY: &str = "clip.vision.feature_layer";
         self.projector(["mm.0.bias", "mm.2.bias"], true)?;
-        self.strategy("default")?;
-        let layer = self.feature_layer(-2)?;
-        self.out.i32s(KEY, &[layer]);
+        let (strategy, size) = if is_siglip {
+            ("full", "size")
+        } else {
+            ("default", "crop_size")
+        };
+        self.strategy(strategy)?;
+        let layers = self.feature_layers(-2)?;
+        self.out.i32s(KEY, &layers);
         let image = self.edge("image_size")?.unwrap_or(224);
         for edge in ["height", "width"] {
-            self.same("crop_size", edge, image)?;
+            self.same(size, edge, image)?;
         }
         if self.is_class(LLAVA_NEXT)? {
             self.needs.push("v.image_newline".to_owned());
@@ -150,7 +159,10 @@ impl TowerDraft<'_> {
         }
         let layers = self.vision.number("num_hidden_layers")?.unwrap_or(24);
         let usual = if is_mistral3 { -1 } else { -2 };
-        let layer = self.feature_layer(usual)?;
+        let &[layer] = &self.feature_layers(usual)?[..] else {
+            let why = "names several layers, must be -1, the last";
+            return Err(self.root.wrong("vision_feature_layer", why));
+        };
         if layer as u32 != layers {
             let why = format!("names layer {layer} of {layers}, must be -1, the last");
             return Err(self.root.wrong("vision_feature_layer", why));
@@ -226,35 +238,36 @@ impl TowerDraft<'_> {
         Err(self.root.wrong(FIELD, why))
     }
 
-    /// The number of layers that are computed: those up to the one whose output the projector takes.
-    fn feature_layer(&self, usual: i64) -> Result<i32, SafetensorsError> {
+    /// The layers whose outputs the projector takes, counted from 1: one, or several side by side, among which may be the input
+    /// of the first, 0.
+    fn feature_layers(&self, usual: i64) -> Result<Vec<i32>, SafetensorsError> {
         const FIELD: &str = "vision_feature_layer";
         let layers = match self.vision.number("num_hidden_layers")? {
             Some(layers) => i64::from(layers),
             None if usual == -2 => 12,
             None => 24,
         };
-        let layer = match self.root.get(FIELD) {
-            None => Some(usual),
-            Some(layer) => layer.as_i64(),
+        let usual = Value::from(usual);
+        let found = self.root.get(FIELD).unwrap_or(&usual);
+        let (all, least) = match found {
+            Value::Array(all) => (&all[..], 0),
+            one => (std::slice::from_ref(one), 1),
         };
-        let computed = layer.map(|layer| match layer {
-            0.. => layer,
-            _ => (layers + 1).saturating_add(layer),
-        });
-        let bounds = 1..=layers.min(i64::from(i32::MAX));
-        match computed.filter(|computed| bounds.contains(computed)) {
-            Some(computed) => Ok(computed as i32),
-            None => {
-                let found: String = match self.root.get(FIELD) {
-                    Some(found) => found.to_string().chars().take(64).collect(),
-                    None => usual.to_string(),
-                };
-                let why =
-                    format!("is {found}, must be one layer, 1 to {layers} or -{layers} to -1");
-                Err(self.root.wrong(FIELD, why))
-            }
-        }
+        let bounds = least..=layers.min(i64::from(i32::MAX));
+        let computed = |layer: &Value| {
+            let layer = match layer.as_i64()? {
+                layer @ 0.. => layer,
+                layer => (layers + 1).saturating_add(layer),
+            };
+            bounds.contains(&layer).then_some(layer as i32)
+        };
+        let computed: Option<Vec<i32>> = all.iter().map(computed).collect();
+        computed.filter(|all| !all.is_empty()).ok_or_else(|| {
+            let found: String = found.to_string().chars().take(64).collect();
+            let why =
+                format!("is {found}, must be layers of {least} to {layers} or -{layers} to -1");
+            self.root.wrong(FIELD, why)
+        })
     }
 
     /// The sizes of LLaVA 1.6's pictures of tiles, which the image processor names, too.
@@ -267,7 +280,7 @@ impl TowerDraft<'_> {
             }
             _ => None,
         };
-        let read = |fields: &super::fields::Fields<'_>| match fields.get(FIELD) {
+        let read = |fields: &Fields<'_>| match fields.get(FIELD) {
             None => Ok(None),
             Some(value) => {
                 let pairs = value.as_array().and_then(|pairs| {
@@ -324,6 +337,13 @@ impl TowerDraft<'_> {
         let named = self.root.texts("architectures")?.unwrap_or_default();
         Ok(named.first() == Some(&class))
     }
+}
+
+/// Whether a class takes from its text that the embedding is the projection, too, where it says otherwise itself.
+pub(super) fn takes_tie_of_text(root: &Fields<'_>) -> Result<bool, SafetensorsError> {
+    let named = root.texts("architectures")?.unwrap_or_default();
+    let class = named.first();
+    Ok(class == Some(&LLAVA))
 }
 
 /// The row at the end of a line of an image's rows: the embedding of a token of the text.

@@ -142,9 +142,9 @@ impl Safetensors {
     }
 }
 
-/// Matrices whose rows and columns changed places. `dims`: the new columns and rows, and the number of matrices.
+/// Matrices whose rows and columns changed places. `dims`: the new columns and rows, and the number of matrices, if there are several.
 fn turned_matrices(pool: &mut Pool, format: Format, raw: &[u8], dims: &[u64]) -> Vec<u8> {
-    let &[cols, rows, _] = dims else {
+    let (&[cols, rows] | &[cols, rows, _]) = dims else {
         return raw.to_vec();
     };
     let (width, cols, rows) = (format.block_bytes(), cols as usize, rows as usize);

@@ -15,7 +15,7 @@
 //! answers     rows of Qwen3-Reranker's answers           dense            dense projections of EmbeddingGemma
 //! recurrent   tensors of recurrent layers                recurrent_names  their names
 //! nested      the text of models that see images     vision_classes   their towers' tensors
-//! vision_fields  config.json of towers                llava_towers, gemma4_towers   fields and tensors of some
+//! vision_fields  config.json of towers                llava_towers, gemma4_towers, minicpm_towers   some towers
 //! gemma4_fields  config.json of Gemma 4               tower_class      names of a tower's tensors
 //! delta_fields, mamba_fields, falcon_fields, recurrent_fields   config.json of recurrent layers
 //! ```
@@ -53,6 +53,7 @@ pub mod limits;
 mod llava_towers;
 mod load;
 mod mamba_fields;
+mod minicpm_towers;
 mod modules;
 mod names;
 mod nested;
@@ -425,9 +426,7 @@ fn metadata(described: &ModelDescription, path: &Path) -> Result<Gguf, Safetenso
 /// The error with fields of `config.json` instead of GGUF keys.
 fn with_fields(family: Family, error: ConfigError) -> ConfigError {
     error.renamed(|key| match family.field_of(key) {
-        Some(field)
-            if matches!(family, Family::Tower(_)) && !vision_fields::OUTSIDE.contains(&field) =>
-        {
+        Some(field) if matches!(family, Family::Tower(_)) && !vision_fields::is_outside(field) => {
             format!("{CONFIG}: {}.{field}", vision_fields::VISION)
         }
         Some(field) => format!("{CONFIG}: {field}"),

@@ -2,6 +2,8 @@
 
 use super::SafetensorsError;
 use super::fields::{ConfigFile, Fields};
+use super::llava_towers;
+use super::minicpm_towers;
 use super::vision_classes;
 use crate::Architecture;
 use serde_json::{Map, Value};
@@ -12,6 +14,7 @@ use std::borrow::Cow;
 const TEXTS: &[(&str, Architecture, &str)] = &[
     ("llama", Architecture::Llama, LLAMA),
     ("mistral", Architecture::Llama, MISTRAL),
+    ("granite", Architecture::Granite, GRANITE),
     ("qwen2", Architecture::Qwen2, QWEN),
     ("qwen3", Architecture::Qwen3, QWEN3),
     ("ministral3", Architecture::Mistral3, MINISTRAL3),
@@ -28,6 +31,8 @@ const TEXTS: &[(&str, Architecture, &str)] = &[
     ("qwen2_5_vl", Architecture::Qwen2Vl, QWEN2VL),
 ];
 const LLAMA: &str = r#"{"num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
+    "max_position_embeddings": 2048, "vocab_size": 32000, "rms_norm_eps": 1e-6}"#;
+const GRANITE: &str = r#"{"num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
     "max_position_embeddings": 2048, "vocab_size": 32000, "rms_norm_eps": 1e-6}"#;
 const MISTRAL: &str = r#"{"num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
     "num_key_value_heads": 8, "max_position_embeddings": 131072, "vocab_size": 32000, "rms_norm_eps": 1e-6,
@@ -79,6 +84,8 @@ const STARTS: &[(&str, &str)] = &[
     ("language_model.lm_head.", "lm_head."),
     ("model.text_model.", "model."),
     ("text_model.", "model."),
+    ("llm.model.", "model."),
+    ("llm.lm_head.", "lm_head."),
 ];
 
 /// The family of the text of a class that sees images; `None` for other classes, and those whose fields another reader knows.
@@ -117,14 +124,23 @@ pub(super) fn text_file(file: ConfigFile) -> Result<ConfigFile, SafetensorsError
     let Some(merged) = merged(&root)?.filter(|_| is_nested) else {
         return Ok(file);
     };
-    Ok(file.inside("text_config.", merged))
+    let place = if root.object(TEXT)?.is_some() {
+        "text_config."
+    } else {
+        ""
+    };
+    Ok(file.inside(place, merged))
 }
 
 /// The width of the text's stream.
 pub(super) fn text_width(root: &Fields<'_>) -> Result<u32, SafetensorsError> {
     const WIDTH: &str = "hidden_size";
-    let merged = merged(root)?;
-    let width = merged.as_ref().and_then(|fields| fields.get(WIDTH));
+    let (merged, inner) = (merged(root)?, root.object(TEXT)?);
+    let width = match &merged {
+        Some(fields) => fields.get(WIDTH),
+        // A text that another reader knows.
+        None => inner.as_ref().and_then(|text| text.get(WIDTH)),
+    };
     let width = width
         .and_then(Value::as_u64)
         .and_then(|width| u32::try_from(width).ok());
@@ -142,7 +158,10 @@ fn merged(root: &Fields<'_>) -> Result<Option<Map<String, Value>>, SafetensorsEr
     const TIED: &str = "tie_word_embeddings";
     let inner = root.object(TEXT)?;
     let text = inner.as_ref().unwrap_or(root);
-    let model_type = text.text("model_type")?.unwrap_or(USUAL);
+    let model_type = match minicpm_towers::version(root)? {
+        Some((_, text)) => text,
+        None => text.text("model_type")?.unwrap_or(USUAL),
+    };
     let Some((.., defaults)) = TEXTS.iter().find(|(name, ..)| *name == model_type) else {
         return Ok(None);
     };
@@ -150,8 +169,11 @@ fn merged(root: &Fields<'_>) -> Result<Option<Map<String, Value>>, SafetensorsEr
     for (field, value) in text.entries() {
         merged.insert(field.clone(), value.clone());
     }
+    merged.insert("model_type".to_owned(), model_type.into());
+    // The class of LLaVA has a default of its own, next to which that of the text counts.
+    let is_tied = llava_towers::takes_tie_of_text(root)? && text.flag(TIED)? == Some(true);
     for field in ["architectures", "quantization_config", TIED] {
-        if let Some(value) = root.get(field) {
+        if let Some(value) = root.get(field).filter(|_| field != TIED || !is_tied) {
             merged.insert(field.to_owned(), value.clone());
         }
     }

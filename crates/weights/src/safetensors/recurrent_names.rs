@@ -23,6 +23,8 @@ struct NameTable {
 const EMBEDDING: &str = "token_embd.weight";
 /// The projection.
 const OUTPUT: &str = "output.weight";
+/// Beginnings of names of towers: of Qwen 3.5, and of MiniCPM-V 4.6.
+const TOWERS: [&str; 3] = ["model.visual.", "model.vision_tower.", "model.merger."];
 
 const OUTER: &[Pair] = &[
     ("model.embed_tokens.weight", EMBEDDING),
@@ -233,7 +235,8 @@ pub(super) fn named(
     stored: &str,
 ) -> Named {
     let stored = plain(architecture, stored);
-    if (tied && stored == HEAD) || stored.starts_with("model.visual.") {
+    let is_of_images = TOWERS.iter().any(|start| stored.starts_with(start));
+    if (tied && stored == HEAD) || is_of_images {
         return Named::Nothing;
     }
     if let Some(rest) = stored.strip_prefix("mtp.") {

@@ -123,6 +123,11 @@ pub(super) fn read(
             Ok(vec![("rope_freqs.weight", factors)])
         }
         ("longrope" | "su", Architecture::Phi3) => longrope(&rope, scaling, keys),
+        // MiniCPM-V 4.0.
+        ("longrope", Architecture::Llama) => {
+            keys.text("rope.scaling.type", "longrope");
+            longrope(&rope, scaling, keys)
+        }
         (other, _) => {
             let why = format!("is {other:.64}, which is not supported in {architecture}");
             Err(scaling.wrong("rope_type", why))
@@ -296,7 +301,7 @@ fn llama3(
     Ok((0..pairs).map(divisor).collect())
 }
 
-/// Phi 3's two lists of divisors, for short and long contexts.
+/// Two lists of divisors, for short and long contexts.
 fn longrope(
     rope: &Rope<'_>,
     scaling: &Fields<'_>,

@@ -40,6 +40,15 @@ pub(super) const SIGLIP_PARTS: &[(&str, &str)] = &[
     ("mlp.fc1", "ffn_up"),
     ("mlp.fc2", "ffn_down"),
 ];
+/// Integers of SigLIP.
+pub(super) const SIGLIP_NUMBERS: &[(&str, &str, u32)] = &[
+    ("hidden_size", "embedding_length", 768),
+    ("intermediate_size", "feed_forward_length", 3072),
+    ("num_hidden_layers", "block_count", 12),
+    ("num_attention_heads", "attention.head_count", 12),
+    ("patch_size", "patch_size", 16),
+    ("image_size", "image_size", 224),
+];
 /// Text before and after the number of a merger for a further text layer, in GGUF before its layer's.
 const DEEPSTACK: (&str, &str) = ("visual.deepstack_merger_list.", "v.deepstack.");
 const DEEPSTACK_PARTS: &[(&str, &str)] = &[

@@ -4,7 +4,8 @@ use super::SafetensorsError;
 use super::fields::Fields;
 use super::gemma4_towers::GEMMA4_CLASSES;
 use super::llava_towers::LLAVA_CLASSES;
-use super::tower_class::{SIGLIP_PARTS, TowerClass, plain};
+use super::minicpm_towers::MINICPM_CLASSES;
+use super::tower_class::{SIGLIP_NUMBERS, SIGLIP_PARTS, TowerClass, plain};
 use super::vision_fields::VISION;
 
 /// Tensors outside of layers of Qwen2-VL and Qwen2.5-VL.
@@ -15,7 +16,7 @@ const QWEN2_OUTER: &[(&str, &str)] = &[
     ("visual.merger.mlp.2", "mm.2"),
 ];
 
-/// Kinds of towers that are read, without those of LLaVA and Gemma 4.
+/// Kinds of towers that are read, without those of LLaVA, Gemma 4 and MiniCPM-V.
 const TOWER_CLASSES: &[TowerClass] = &[
     TowerClass {
         names: &[
@@ -70,14 +71,7 @@ const TOWER_CLASSES: &[TowerClass] = &[
         layers: "vision_tower.encoder.layers.",
         bare_parts: &[],
         parts: SIGLIP_PARTS,
-        numbers: &[
-            ("hidden_size", "embedding_length", 768),
-            ("intermediate_size", "feed_forward_length", 3072),
-            ("num_hidden_layers", "block_count", 12),
-            ("num_attention_heads", "attention.head_count", 12),
-            ("patch_size", "patch_size", 16),
-            ("image_size", "image_size", 224),
-        ],
+        numbers: SIGLIP_NUMBERS,
     },
     TowerClass {
         names: &[
@@ -260,14 +254,18 @@ const OTHER_CLASSES: &[(&str, &str)] = &[
     ("PaliGemmaForConditionalGeneration", "paligemma"),
     ("Phi4MultimodalForCausalLM", "phi4"),
     ("KimiVLForConditionalGeneration", "kimivl"),
-    ("MiniCPMV", "resampler"),
-    ("MiniCPMO", "resampler"),
+    (
+        "MiniCPMV4_7ForConditionalGeneration",
+        "minicpmv4_7, whose rows have places on a canvas,",
+    ),
+    ("Granite4VisionForConditionalGeneration", "granite4_vision"),
+    ("LlavaOnevisionForConditionalGeneration", "llava_onevision"),
 ];
 
 /// All kinds of towers that are read.
 fn all() -> impl Iterator<Item = &'static TowerClass> {
     let all = TOWER_CLASSES.iter().chain(LLAVA_CLASSES);
-    all.chain(GEMMA4_CLASSES)
+    all.chain(GEMMA4_CLASSES).chain(MINICPM_CLASSES)
 }
 
 /// Whether models of a class have a tower that is read.
@@ -306,8 +304,13 @@ pub(super) fn find(
 /// Why a class has no tower that is read, if it has one.
 pub(super) fn refusal(class: &str) -> Option<String> {
     let (_, projector) = OTHER_CLASSES.iter().find(|(name, _)| *name == class)?;
+    let others = if class.starts_with("MiniCPM") {
+        "; MiniCPM-V 2.5, 2.6, 4.0, 4.5 and 4.6 are"
+    } else {
+        ""
+    };
     Some(format!(
-        "is {class}, whose projector {projector} is not computed"
+        "is {class}, whose projector {projector} is not computed{others}"
     ))
 }
 

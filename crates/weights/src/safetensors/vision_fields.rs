@@ -8,6 +8,7 @@ use super::family::Family;
 use super::fields::Fields;
 use super::limits::CONFIG_BYTES_MAX;
 use super::llava_towers;
+use super::minicpm_towers;
 use super::nested;
 use super::shards::read_bounded;
 use super::tower_class::TowerClass;
@@ -29,8 +30,7 @@ pub(super) const VISION: &str = "vision_config";
 const LAYER_EPS: &str = "layer_norm_eps";
 const RMS_EPS: &str = "rms_norm_eps";
 /// Fields next to `vision_config`, for errors.
-pub(super) const OUTSIDE: [&str; 3] =
-    ["scale_factor", "spatial_merge_size", "image_grid_pinpoints"];
+const OUTSIDE: [&str; 3] = ["scale_factor", "spatial_merge_size", "image_grid_pinpoints"];
 /// Keys that are not in [`TowerClass::numbers`], for errors.
 const OTHERS: &[(&str, &str)] = &[
     (LAYER_EPS, "attention.layer_norm_epsilon"),
@@ -102,10 +102,19 @@ pub(super) fn describe(
 
 /// The source field of a key.
 pub(super) fn field_of(class: &TowerClass, key: &str) -> Option<&'static str> {
+    if let Some(field) = minicpm_towers::field_of(class.projector, key) {
+        return Some(field);
+    }
     let key = key.strip_prefix("clip.vision.")?;
     let numbers = class.numbers.iter().map(|(field, key, _)| (*field, *key));
     let mut all = numbers.chain(OTHERS.iter().copied());
     all.find(|(_, known)| *known == key).map(|(field, _)| field)
+}
+
+/// Whether a field is next to `vision_config`.
+pub(super) fn is_outside(field: &str) -> bool {
+    let mut of_minicpm = minicpm_towers::OUTSIDE.iter();
+    OUTSIDE.contains(&field) || of_minicpm.any(|(known, _)| *known == field)
 }
 
 impl ProcessorFile {
@@ -145,15 +154,18 @@ impl TowerDraft<'_> {
         self.out.str("clip.projector_type", class.projector);
         for (field, key, default) in class.numbers {
             let mut number = self.edge(field)?.unwrap_or(*default);
-            if (class.projector, *field) == ("pixtral", "image_size") {
-                number = self.longest_edge(number)?;
+            match (class.projector, *field) {
+                ("pixtral", "image_size") => number = self.longest_edge(number)?,
+                ("resampler", "num_hidden_layers") => number = self.kept_layers(number)?,
+                _ => {}
             }
             self.number(key, number);
         }
         self.activation(class)?;
+        let is_siglip = class.model_type == llava_towers::SIGLIP;
         let epsilon = match class.projector {
             "pixtral" => llava_towers::PIXTRAL_EPS,
-            "mlp" => self.vision.float(LAYER_EPS)?.unwrap_or(1e-5),
+            "mlp" if !is_siglip => self.vision.float(LAYER_EPS)?.unwrap_or(1e-5),
             "gemma4v" | "gemma4uv" => self.vision.float(RMS_EPS)?.unwrap_or(1e-6),
             _ => self.vision.float(LAYER_EPS)?.unwrap_or(1e-6),
         };
@@ -167,10 +179,12 @@ impl TowerDraft<'_> {
             "lfm2" => self.lfm2(),
             "qwen2vl_merger" => self.qwen2(),
             "qwen2.5vl_merger" => self.qwen25(),
-            "mlp" => self.llava(),
+            "mlp" => self.llava(is_siglip),
             "pixtral" => self.pixtral(),
             "gemma4v" => self.gemma4v(),
             "gemma4uv" => self.gemma4uv(),
+            "resampler" => self.resampler(),
+            "minicpmv4_6" => self.minicpm46(),
             _ => self.qwen3(),
         }
     }
@@ -197,6 +211,7 @@ impl TowerDraft<'_> {
         const FIELD: &str = "hidden_act";
         let (field, usual, key) = match class.projector {
             "internvl" => (FIELD, "gelu", Some("clip.use_gelu")),
+            "mlp" if class.model_type == llava_towers::SIGLIP => (FIELD, "gelu_pytorch_tanh", None),
             "qwen2vl_merger" | "mlp" => (FIELD, "quick_gelu", None),
             "qwen2.5vl_merger" | "pixtral" => (FIELD, "silu", Some("clip.use_silu")),
             "gemma4v" | "gemma4uv" => ("hidden_activation", "gelu_pytorch_tanh", None),
@@ -227,14 +242,19 @@ impl TowerDraft<'_> {
         if is_gemma4 && processor.flag("do_normalize")? != Some(true) {
             return Ok(());
         }
-        for field in ["image_mean", "image_std"] {
+        let keys = ["image_mean", "image_std"];
+        let fields = match class.projector {
+            "resampler" => ["norm_mean", "norm_std"],
+            _ => keys,
+        };
+        for (field, key) in fields.into_iter().zip(keys) {
             if processor.get(field).is_some() {
                 let numbers = processor.need_floats(field)?;
                 if numbers.len() != 3 {
                     let why = format!("has {} numbers, must have 3", numbers.len());
                     return Err(processor.wrong(field, why));
                 }
-                self.out.f32s(&format!("clip.vision.{field}"), &numbers);
+                self.out.f32s(&format!("clip.vision.{key}"), &numbers);
             }
         }
         Ok(())

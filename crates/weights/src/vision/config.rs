@@ -9,6 +9,7 @@ use crate::gguf::Gguf;
 use crate::tensor_entry::TensorEntry;
 use crate::{ConfigError, LoadError};
 use kernels::Format;
+use media::plan::Fit;
 use media::{PatchOrder, Recipe, Rule};
 
 /// `general.architecture` of a file with a tower.
@@ -27,6 +28,8 @@ pub(super) const TABLE_EDGE_MAX: usize = 1024;
 const DEEPSTACK_MAX: usize = 16;
 /// Entries of a table of columns, and of one of rows.
 const AXIS_MAX: usize = 1 << 16;
+/// Layers whose outputs are side by side.
+const FEATURES_MAX: usize = 16;
 /// Pixels of the edge of a window of attention, where a file does not name it.
 const WINDOW: usize = 112;
 /// Epsilon of the norms where a file names none.
@@ -101,6 +104,9 @@ pub struct VisionConfig {
     pub projection_dim: usize,
     /// Layers after which rows for the next text layer are made, ascending.
     pub deepstack: Vec<usize>,
+    /// Layers whose outputs stand side by side in the projector's input, in this order: 0 is the input of the first layer.
+    /// Empty: the output of the last layer alone.
+    pub features: Vec<usize>,
     /// Which patches see each other.
     pub windows: Windows,
     /// The resampler, in a tower with learned queries: patches of a slice become rows.
@@ -147,17 +153,18 @@ impl VisionConfig {
         if projector == Projector::InternVl && (dim, stored_layers) == INTERNVL_RMS {
             traits.norm = NormKind::Rms;
         }
-        let layers = read_layers(&keys, projector, stored_layers)?;
+        let is_siglip = is_llava_of_siglip(tensors, projector);
+        if is_siglip {
+            traits = traits.of_siglip();
+        }
+        let (layers, features) = read_layers(&keys, projector, stored_layers)?;
         let (patch, merge) = read_patch(&keys, projector)?;
         let (image, table_edge) = read_table(tensors, &keys, projector, (patch, merge))?;
         let (windows, window_edge) = read_windows(&keys, projector, (patch, merge))?;
         let resampler = ResamplerConfig::read(&clip, projector)?;
         let merge_after = minicpm::read_merge_after(&keys, projector, (merge, layers))?;
         let mut recipe = recipe::read(&keys, projector, resampler, (image, patch, merge))?;
-        if let Some(edge) = window_edge {
-            let merge = merge as u32;
-            recipe.order = PatchOrder::Windows { merge, edge };
-        }
+        adapt(&mut recipe, (merge, window_edge), is_siglip);
         let norm_eps = keys.float("attention.layer_norm_epsilon", limits::EPS)?;
         let theta = keys.float("rope.freq_base", limits::THETA)?;
         Ok(Self {
@@ -176,10 +183,11 @@ impl VisionConfig {
             },
             merge,
             norm_eps: norm_eps.unwrap_or(EPS),
-            activation: read_activation(&clip, projector)?,
+            activation: read_activation(&clip, projector, traits.activation)?,
             theta: theta.unwrap_or(traits.theta),
             projection_dim: read_projection(tensors, &keys, projector)?,
             deepstack: read_deepstack(&keys, layers)?,
+            features,
             windows,
             resampler,
             merge_after,
@@ -223,7 +231,7 @@ impl VisionConfig {
         } else {
             1
         };
-        self.dim * self.merged_patches() / merged
+        self.dim * self.merged_patches() / merged * self.features.len().max(1)
     }
 
     /// Numbers of a patch: `3 * patch * patch`.
@@ -298,20 +306,58 @@ fn read_projector(clip: &Keys<'_>, keys: &Keys<'_>) -> Result<Projector, ConfigE
     })
 }
 
-/// The layers that are computed: in LLaVA up to the one whose output the projector takes. Files of the first converter have
-/// no others, and name none.
-fn read_layers(keys: &Keys<'_>, projector: Projector, stored: usize) -> Result<usize, ConfigError> {
+/// Puts the patches of windows together, and stretches a picture for SigLIP's tower, which was not trained with a ground.
+fn adapt(recipe: &mut Recipe, (merge, window_edge): (usize, Option<u32>), is_siglip: bool) {
+    if let Some(edge) = window_edge {
+        let merge = merge as u32;
+        recipe.order = PatchOrder::Windows { merge, edge };
+    }
+    if let Rule::Square(square) = &mut recipe.rule
+        && is_siglip
+    {
+        square.fit = Fit::Stretch;
+    }
+}
+
+/// Whether a tower of LLaVA is SigLIP's, which has no class token and no norm before the layers.
+fn is_llava_of_siglip(tensors: &NamedTensors<'_>, projector: Projector) -> bool {
+    let lacks = |name: &str| tensors(name).is_none();
+    let has_table = projector == Projector::Llava && !lacks(POSITIONS);
+    has_table && lacks("v.class_embd") && lacks("v.pre_ln.weight")
+}
+
+/// The layers that are computed: in LLaVA up to the last whose output the projector takes; and those whose outputs it takes, if
+/// there are several. Files of the first converter have no others, and name none.
+fn read_layers(
+    keys: &Keys<'_>,
+    projector: Projector,
+    stored: usize,
+) -> Result<(usize, Vec<usize>), ConfigError> {
     const NAME: &str = "feature_layer";
     if projector != Projector::Llava {
-        return Ok(stored);
+        return Ok((stored, Vec::new()));
     }
-    match keys.numbers(NAME, limits::LAYERS)?.as_deref() {
-        None => Ok(stored),
-        Some([layer]) => usize::try_from(*layer)
-            .ok()
-            .filter(|layer| (1..=stored).contains(layer))
-            .ok_or_else(|| keys.range(NAME, layer, format!("1 to {stored}"))),
-        Some(_) => Err(keys.unsupported(NAME, "the output of several layers side by side")),
+    let Some(found) = keys.numbers(NAME, FEATURES_MAX)? else {
+        return Ok((stored, Vec::new()));
+    };
+    let least = if found.len() > 1 { 0 } else { 1 };
+    let layers: Option<Vec<usize>> = found
+        .iter()
+        .map(|layer| usize::try_from(*layer).ok())
+        .map(|layer| layer.filter(|layer| (least..=stored).contains(layer)))
+        .collect();
+    let last = |layers: &[usize]| layers.iter().copied().max().filter(|last| *last > 0);
+    match layers
+        .as_deref()
+        .and_then(|layers| Some((layers, last(layers)?)))
+    {
+        Some((&[_], last)) => Ok((last, Vec::new())),
+        Some((layers, last)) => Ok((last, layers.to_vec())),
+        None => {
+            let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+            let bound = format!("{least} to {stored}, the last above 0");
+            Err(keys.range(NAME, found.join(", "), bound))
+        }
     }
 }
 
@@ -463,8 +509,12 @@ fn read_merge(keys: &Keys<'_>, usual: usize) -> Result<usize, ConfigError> {
     Ok(usual)
 }
 
-fn read_activation(clip: &Keys<'_>, projector: Projector) -> Result<Activation, ConfigError> {
-    if let Some(activation) = projector.traits().activation {
+fn read_activation(
+    clip: &Keys<'_>,
+    projector: Projector,
+    known: Option<Activation>,
+) -> Result<Activation, ConfigError> {
+    if let Some(activation) = known {
         return Ok(activation);
     }
     let gelu = clip.flag("use_gelu")?.unwrap_or(false);

@@ -23,6 +23,8 @@ const VERSIONS: [(usize, &str, usize); 6] = [
 ];
 /// The version of files of the first converter, which does not name it.
 const FIRST_VERSION: usize = 2;
+/// MiniCPM-V 2, whose queries have places, on another tower.
+const UNREAD_VERSION: usize = 1;
 /// Patches along an edge that become one row: by the projector alone, or by the merger within the layers and the projector.
 const MERGES: [usize; 2] = [2, 4];
 
@@ -49,6 +51,10 @@ impl ResamplerConfig {
         let known = VERSIONS.iter().find(|(version, ..)| *version == found);
         let Some((version, _, usual)) = known else {
             let names = VERSIONS.map(|(version, name, _)| format!("{version} ({name})"));
+            let found = match found {
+                UNREAD_VERSION => format!("{found} (MiniCPM-V 2)"),
+                _ => found.to_string(),
+            };
             return Err(clip.range(NAME, found, format!("one of {}", names.join(", "))));
         };
         let queries = match clip.size("minicpmv_query_num", 0, QUERIES_MAX)? {
@@ -260,7 +266,7 @@ mod tests {
         let scaled = |scale| File::merged(&[("clip.vision.projector.scale_factor", scale)], None);
         let rows = [
             (
-                "minicpmv_version` is 1, must be one of 2 (MiniCPM-V 2.5), 3 (2.6)",
+                "minicpmv_version` is 1 (MiniCPM-V 2), must be one of 2 (MiniCPM-V 2.5), 3 (2.6)",
                 version(1),
             ),
             (

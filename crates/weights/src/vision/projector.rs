@@ -15,7 +15,7 @@ pub enum Projector {
     Qwen25Vl,
     /// Pixtral, Mistral Small 3.1 and later, Ministral 3: 2D rope, RMS norms, gates, lines with ends.
     Pixtral,
-    /// LLaVA 1.5 and 1.6: CLIP, two matrices; in 1.6 lines with ends.
+    /// LLaVA 1.5 and 1.6, Granite Vision: CLIP or SigLIP, two matrices; in 1.6 lines with ends.
     Llava,
     /// InternVL 2.5, 3 and 3.5: a class token, scales of the layers, a norm of neighbors side by side, two matrices.
     InternVl,
@@ -149,6 +149,19 @@ const GEMMA4: TowerTraits = TowerTraits {
     normalized_values: true,
     ..SIGLIP
 };
+
+impl TowerTraits {
+    /// The traits with SigLIP's tower in the place of CLIP's, whatever the file says of the non-linearity: the converter does
+    /// not know SigLIP's.
+    pub(super) fn of_siglip(self) -> Self {
+        Self {
+            class_token: false,
+            pre_norm: false,
+            activation: Some(Activation::Gelu),
+            ..self
+        }
+    }
+}
 
 impl Projector {
     /// All projectors that are computed.

@@ -225,7 +225,7 @@ fn resolutions(keys: &Keys<'_>, tile: usize) -> Result<Option<Vec<Size>>, Config
         let grid = Grid::of_cells(Size::new(*width, *height), tile);
         let is_whole = width.is_multiple_of(tile) && height.is_multiple_of(tile);
         let bound = EDGE_MAX as u32;
-        is_whole && width.max(height) <= &bound && (2..=TILES_MAX).contains(&grid.count())
+        is_whole && width.max(height) <= &bound && (1..=TILES_MAX).contains(&grid.count())
     };
     if rest.is_empty() && !pairs.is_empty() && pairs.iter().all(fits) {
         let sizes = pairs
@@ -233,7 +233,7 @@ fn resolutions(keys: &Keys<'_>, tile: usize) -> Result<Option<Vec<Size>>, Config
             .map(|[width, height]| Size::new(*width, *height));
         return Ok(Some(sizes.collect()));
     }
-    let bound = format!("pairs of multiples of {tile}, with 2 to {TILES_MAX} tiles");
+    let bound = format!("pairs of multiples of {tile}, with 1 to {TILES_MAX} tiles");
     Err(keys.range(NAME, format!("{edges:?}"), bound))
 }
 

@@ -315,23 +315,36 @@ fn layers_and_resolutions_of_llava_are_read_and_checked() {
     let next = next.unwrap();
     assert_eq!((next.layers, next.stored_layers), (11, 12));
     assert_eq!(next.windows, Windows::Pictures);
+    let several = config(&SMOLVLM, |out| {
+        put_projector(out, "mlp");
+        out.i32s("clip.vision.feature_layer", &[4, 0, 11]);
+    });
+    let several = several.unwrap();
+    assert_eq!((several.layers, several.side()), (11, 3 * 768));
+    assert_eq!((several.features, next.features.len()), (vec![4, 0, 11], 0));
     let plan = next
         .recipe
         .plan(Size::new(1024, 512), Detail::Auto)
         .unwrap();
     assert_eq!(plan.rows, 32 * 32 + 32 * 65);
     assert!(next.rows_max() >= 32 * 65);
-    let rows: [(&str, Change); 6] = [
+    let rows: [(&str, Change); 8] = [
         ("feature_layer` is 13, must be 1 to 12", |out| {
             out.i32s("clip.vision.feature_layer", &[13]);
         }),
         ("feature_layer` is 0", |out| {
             out.i32s("clip.vision.feature_layer", &[0]);
         }),
-        ("several layers", |out| {
-            out.i32s("clip.vision.feature_layer", &[4, 11]);
+        ("feature_layer` is 4, 13, must be 0 to 12", |out| {
+            out.i32s("clip.vision.feature_layer", &[4, 13]);
         }),
-        ("pairs of multiples of 512, with 2 to 64 tiles", |out| {
+        ("feature_layer` is 0, 0, must be", |out| {
+            out.i32s("clip.vision.feature_layer", &[0, 0]);
+        }),
+        ("feature_layer` is 17, must be at most 16 long", |out| {
+            out.i32s("clip.vision.feature_layer", &[1; 17]);
+        }),
+        ("pairs of multiples of 512, with 1 to 64 tiles", |out| {
             out.i32s("clip.vision.image_grid_pinpoints", &[512, 1024, 1024]);
         }),
         ("must be pairs of multiples of 512", |out| {

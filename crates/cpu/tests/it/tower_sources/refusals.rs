@@ -148,17 +148,17 @@ fn without(tensors: &mut Vec<Stored>, part: &str) {
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn what_does_not_fit_in_towers_of_llava_and_mistral_is_named() {
-    let rows: [(&str, &str, Change); 24] = [
+    let rows: [(&str, &str, Change); 30] = [
         (
             "llava",
-            "`vision_config.model_type` is siglip_vision_model, must be clip_vision_model or pixtral",
+            "`vision_config.model_type` is dinov2, must be clip_vision_model or siglip_vision_model or pixtral",
             |config, _, _| {
-                config["vision_config"]["model_type"] = json!("siglip_vision_model");
+                config["vision_config"]["model_type"] = json!("dinov2");
             },
         ),
         (
             "llava-next",
-            "`vision_config.model_type` is pixtral, must be clip_vision_model",
+            "`vision_config.model_type` is pixtral, must be clip_vision_model or siglip_vision_model",
             |config, _, _| {
                 config["vision_config"]["model_type"] = json!("pixtral");
             },
@@ -168,17 +168,50 @@ fn what_does_not_fit_in_towers_of_llava_and_mistral_is_named() {
         }),
         (
             "llava",
-            "`vision_feature_layer` is -4, must be one layer, 1 to 3 or -3 to -1",
+            "`vision_feature_layer` is -4, must be layers of 1 to 3 or -3 to -1",
             |config, _, _| {
                 config["vision_feature_layer"] = json!(-4);
             },
         ),
         (
             "llava",
-            "`vision_feature_layer` is [-2,-1], must be one layer",
+            "`vision_feature_layer` is [-2,4], must be layers of 0 to 3",
+            |config, _, _| {
+                config["vision_feature_layer"] = json!([-2, 4]);
+            },
+        ),
+        (
+            "llava",
+            "multi_modal_projector.linear_1.weight",
             |config, _, _| {
                 config["vision_feature_layer"] = json!([-2, -1]);
             },
+        ),
+        (
+            "llava-siglip",
+            "`vision_feature_select_strategy` is default, must be full",
+            |config, _, _| {
+                config["vision_feature_select_strategy"] = Value::Null;
+            },
+        ),
+        (
+            "llava-siglip",
+            "`vision_config.hidden_act` is gelu, must be gelu_pytorch_tanh",
+            |config, _, _| {
+                config["vision_config"]["hidden_act"] = json!("gelu");
+            },
+        ),
+        (
+            "llava-siglip",
+            "`size.height` is 64, must be 36",
+            |_, processor, _| {
+                processor["size"] = json!({"height": 64, "width": 36});
+            },
+        ),
+        (
+            "granite-vision",
+            "image_newline` is missing",
+            |_, _, tensors| without(tensors, "image_newline"),
         ),
         (
             "llava",
@@ -257,6 +290,13 @@ fn what_does_not_fit_in_towers_of_llava_and_mistral_is_named() {
             "`vision_feature_layer` names layer 1 of 2, must be -1",
             |config, _, _| {
                 config["vision_feature_layer"] = json!(-2);
+            },
+        ),
+        (
+            "pixtral",
+            "`vision_feature_layer` names several layers, must be -1",
+            |config, _, _| {
+                config["vision_feature_layer"] = json!([-1, -2]);
             },
         ),
         (
