@@ -35,7 +35,8 @@ ENV MILLRACE_SERVER_BIND=0.0.0.0:8420 \
     MILLRACE_MODELS_DIRECTORIES=/data/models \
     MILLRACE_MODELS_PACKED_CACHE_DIRECTORY=/data/packed \
     MILLRACE_CACHE_DISK_DIRECTORY=/data/prompts \
-    MILLRACE_JOURNAL_DIRECTORY=/data/journal
+    MILLRACE_JOURNAL_DIRECTORY=/data/journal \
+    XDG_DATA_HOME=/data
 # What NVIDIA's container toolkit puts into the container: `graphics` has the driver of Vulkan.
 ENV NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility,graphics

@@ -110,7 +110,10 @@ impl StreamRequest {
             let fetched = remote.fetch_all(read.images_mut(), &gateway.generations);
             Box::pin(fetched).await?;
         }
-        let (mut parsed, claim) = read.parsed(gateway)?;
+        let (mut parsed, claim) = match read.parsed(gateway) {
+            Ok(parsed) => parsed,
+            Err(refusal) => return Err(Box::pin(refusal.into_error(&gateway.models)).await),
+        };
         Box::pin(parsed.write_images(gateway)).await;
         parsed.open_named(gateway, claim)
     }
@@ -123,7 +126,9 @@ impl StreamRequest {
     pub fn open_now(self, gateway: &Gateway) -> Result<OpenedStream, ApiError> {
         let mut read = ReadRequest::new(self, gateway, None, &HistoryImages::default())?;
         expect_no_remote(read.images_mut())?;
-        let (parsed, claim) = read.parsed(gateway)?;
+        let parsed = read.parsed(gateway);
+        let (parsed, claim) =
+            parsed.map_err(|refusal| refusal.into_error_blocking(&gateway.models))?;
         parsed.open_named(gateway, claim)
     }
 }

@@ -5,7 +5,7 @@ use crate::job_names::NameClaim;
 use crate::keys::Caller;
 use crate::models::ModelLease;
 use crate::open::{ParsedRequest, Resumable, StreamRequest};
-use crate::requested_images::RequestedImages;
+use crate::requested_images::{ImageRefusal, RequestedImages};
 use crate::stored::HistoryImages;
 use crate::webhooks::WebhookPlace;
 use generate::error::ApiError;
@@ -73,7 +73,7 @@ impl ReadRequest {
     pub(crate) fn parsed(
         self,
         gateway: &Gateway,
-    ) -> Result<(ParsedRequest, Option<NameClaim<'_>>), ApiError> {
+    ) -> Result<(ParsedRequest, Option<NameClaim<'_>>), ImageRefusal> {
         let Self {
             mut request,
             lease,

@@ -6,7 +6,7 @@ use crate::handles::{Gateway, GenerationHandles};
 use crate::media::{
     ByteReservation, Elapsed, ImageShare, PreparedImages, VisionProxy, base64_bytes, full,
 };
-use crate::models::{ModelLease, ModelRegistry, ServedModel};
+use crate::models::{ListedModel, ModelLease, ModelRegistry, ModelState, ServedModel};
 use cluster::executor::{DecodeImages, GivenImages};
 use futures_util::FutureExt;
 use futures_util::future::try_join_all;
@@ -47,20 +47,16 @@ impl ReadImages {
     ///
     /// # Errors
     /// The model takes no images, or an image breaks a bound.
-    fn read(
-        parts: Vec<ImagePart>,
-        model: &ServedModel,
-        models: &ModelRegistry,
-    ) -> Result<Option<Self>, ApiError> {
+    fn read(parts: Vec<ImagePart>, model: &ServedModel) -> Result<Option<Self>, ImageRefusal> {
         let Some(first) = parts.first() else {
             return Ok(None);
         };
         if let Some(vision) = model.vision() {
-            return SizedImages::measure(parts, Arc::clone(vision))
-                .map(|images| Some(Self::Sized(images)));
+            let images = SizedImages::measure(parts, Arc::clone(vision))?;
+            return Ok(Some(Self::Sized(images)));
         }
         let Some(proxy) = &model.vision_proxy else {
-            return Err(blind(model, models, first));
+            return Err(blind(model, first));
         };
         proxy.bounds.check(&parts)?;
         Ok(Some(Self::ToDescribe(parts, Arc::clone(proxy))))
@@ -91,11 +87,10 @@ impl RequestedImages {
         parts: Vec<ImagePart>,
         lease: &ModelLease,
         gateway: &Gateway,
-    ) -> Result<Option<Self>, ApiError> {
-        let images = ReadImages::read(parts, &lease.serving.model, &gateway.models)?;
-        images
-            .map(|images| Self::with_files(images, &gateway.generations))
-            .transpose()
+    ) -> Result<Option<Self>, ImageRefusal> {
+        let images = ReadImages::read(parts, &lease.serving.model)?;
+        let images = images.map(|images| Self::with_files(images, &gateway.generations));
+        Ok(images.transpose()?)
     }
 
     fn with_files(images: ReadImages, handles: &GenerationHandles) -> Result<Self, ApiError> {
@@ -128,7 +123,10 @@ impl RequestedImages {
             .threads
             .run((0, u64::MAX), read)
             .await?;
-        let images = ReadImages::read(parts, model, &handles.images.models)?;
+        let images = match ReadImages::read(parts, model) {
+            Ok(images) => images,
+            Err(refusal) => return Err(refusal.into_error(&handles.images.models).await),
+        };
         Self::with_files(images.ok_or_else(images_lost)?, handles)
     }
 
@@ -398,9 +396,9 @@ pub struct CountedImages {
 pub fn count_images(
     parts: Vec<ImagePart>,
     prompts: &mut [Prompt],
-    (model, models): (&ServedModel, &ModelRegistry),
-) -> Result<CountedImages, ApiError> {
-    let images = ReadImages::read(parts, model, models)?;
+    model: &ServedModel,
+) -> Result<CountedImages, ImageRefusal> {
+    let images = ReadImages::read(parts, model)?;
     let described_tokens = match &images {
         None | Some(ReadImages::Sized(_)) => 0,
         Some(read @ ReadImages::ToDescribe(parts, proxy)) => {
@@ -457,35 +455,89 @@ fn reserve(handles: &GenerationHandles, bytes: u64) -> Result<ByteReservation, A
     media.pixels.reserve(bytes, max).ok_or_else(|| full(why))
 }
 
-/// The error for images to a model that sees none. An image is never dropped without a word.
-fn blind(model: &ServedModel, models: &ModelRegistry, first: &ImagePart) -> ApiError {
-    if model.handle.engine.is_remote() && model.engine_sight.is_none() {
-        let why = "upstream servers are sent no images";
-        return image_error(first, why.to_owned());
+/// Why images are refused.
+pub enum ImageRefusal {
+    /// The model sees none. An image is never dropped without a word.
+    Blind {
+        /// The field of the first image.
+        field: String,
+        /// What the model has instead.
+        why: String,
+    },
+    /// An image breaks a bound, or there is another error in the request.
+    Other(ApiError),
+}
+
+impl From<ApiError> for ImageRefusal {
+    fn from(error: ApiError) -> Self {
+        Self::Other(error)
     }
-    let sees = |served: &ServedModel| served.vision().is_some();
-    let ready = models.ready_models();
-    let names = ready.filter(|(_, serving)| sees(&serving.model));
-    let names: Vec<String> = names
-        .take(NAMES_MAX)
-        .map(|(entry, _)| entry.id().to_owned())
-        .collect();
-    let others = match names.as_slice() {
-        [] => "no model that is loaded sees images (docs/images.md)".to_owned(),
-        names => format!("models with vision here: {}", names.join(", ")),
-    };
+}
+
+impl ImageRefusal {
+    /// The error for the client, which names models that take images, loaded or not.
+    pub async fn into_error(self, models: &ModelRegistry) -> ApiError {
+        match self {
+            Self::Blind { field, why } => {
+                let listed = models.list_models().await;
+                image_error(&field, &format!("{why}; {}", seeing_words(&listed)))
+            }
+            Self::Other(error) => error,
+        }
+    }
+
+    /// As [`Self::into_error`]. May block: for where nothing can be waited for.
+    pub(crate) fn into_error_blocking(self, models: &ModelRegistry) -> ApiError {
+        match self {
+            Self::Blind { field, why } => {
+                let listed = models.list_blocking();
+                image_error(&field, &format!("{why}; {}", seeing_words(&listed)))
+            }
+            Self::Other(error) => error,
+        }
+    }
+}
+
+/// The refusal of images by a model that sees none.
+fn blind(model: &ServedModel, first: &ImagePart) -> ImageRefusal {
+    if model.handle.engine.is_remote() && model.engine_sight.is_none() {
+        return image_error(&first.path, "upstream servers are sent no images").into();
+    }
     // The files here have a tower that no engine has.
     let engines = match model.handle.vision {
         Some(_) => " at the engines of this cluster, none of which has the tower of this gateway",
         None => "",
     };
-    let why = format!("model {} reads text only{engines}; {others}", model.id);
-    image_error(first, why)
+    ImageRefusal::Blind {
+        field: first.path.clone(),
+        why: format!("model {} reads text only{engines}", model.id),
+    }
 }
 
-fn image_error(first: &ImagePart, why: String) -> ApiError {
+/// The names of models that take images, those that are loaded first.
+fn seeing_words(listed: &[ListedModel]) -> String {
+    let seeing = listed.iter().filter(|model| model.takes_images());
+    let (ready, others): (Vec<_>, Vec<_>) =
+        seeing.partition(|model| matches!(model.state, ModelState::Ready(_)));
+    let mut names: Vec<&str> = ready
+        .iter()
+        .chain(&others)
+        .map(|model| &*model.name)
+        .collect();
+    let more = match names.len().saturating_sub(NAMES_MAX) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    names.truncate(NAMES_MAX);
+    match names.as_slice() {
+        [] => "no model here sees images (docs/images.md)".to_owned(),
+        names => format!("models with vision here: {}{more}", names.join(", ")),
+    }
+}
+
+fn image_error(field: &str, why: &str) -> ApiError {
     ApiError {
         code: "unsupported_value",
-        ..ApiError::fields(vec![Problem::new(&first.path, why)])
+        ..ApiError::fields(vec![Problem::new(field, why)])
     }
 }

@@ -9,7 +9,7 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
-pub use gelu::{gelu_erf_in_place, quick_gelu_in_place};
+pub use gelu::gelu_erf_in_place;
 
 use crate::Isa;
 use crate::dispatch::by_isa;
@@ -82,6 +82,11 @@ by_isa! {
     reference::silu_in_place, crate::arch::rowwise::silu_in_place;
     /// `x = silu(x)`.
     pub fn silu_in_place(x: &mut [f32])
+}
+by_isa! {
+    reference::quick_gelu_in_place, crate::arch::rowwise::quick_gelu_in_place;
+    /// `x = x * sigmoid(1.702 x)`.
+    pub fn quick_gelu_in_place(x: &mut [f32])
 }
 by_isa! {
     reference::add_products, crate::arch::rowwise::add_products;

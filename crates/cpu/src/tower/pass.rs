@@ -202,7 +202,7 @@ impl TowerPass {
                 Activation::Gelu => gelu_mul(isa, hidden, ones),
                 Activation::GeluErf => gelu_erf_in_place(hidden),
                 Activation::Silu => silu_in_place(isa, hidden),
-                Activation::QuickGelu => quick_gelu_in_place(hidden),
+                Activation::QuickGelu => quick_gelu_in_place(isa, hidden),
             });
         }
         activations.load(isa, pool, hidden, rows.len(), config.hidden);
@@ -339,7 +339,7 @@ fn activate_gate(isa: Isa, kind: Activation, gate: &mut [f32], up: &[f32]) {
         Activation::Silu => silu_mul(isa, gate, up),
         Activation::QuickGelu | Activation::GeluErf => {
             if kind == Activation::QuickGelu {
-                quick_gelu_in_place(gate);
+                quick_gelu_in_place(isa, gate);
             } else {
                 gelu_erf_in_place(gate);
             }

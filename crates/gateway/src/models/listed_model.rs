@@ -101,7 +101,7 @@ impl ListedModel {
     }
 
     /// Whether the model takes images: of a loaded model as it was loaded, of another as its files and the settings say.
-    fn takes_images(&self) -> bool {
+    pub(crate) fn takes_images(&self) -> bool {
         match &self.state {
             ModelState::Ready(serving) => serving.model.takes_images(),
             _ => {
@@ -157,16 +157,28 @@ fn context_max(state: &ModelState) -> Option<usize> {
 impl ModelRegistry {
     /// All models, the first first.
     pub async fn list_models(&self) -> Vec<ListedModel> {
-        let Some(library) = self.library().cloned() else {
+        let Some(library) = self.library() else {
             return vec![ListedModel::of_entry(self.first_entry())];
         };
-        let store = Arc::clone(&library);
+        let store = Arc::clone(library);
         let all = tokio::task::spawn_blocking(move || store.all()).await;
+        self.listed(all.unwrap_or_default(), &**library)
+    }
+
+    /// As [`Self::list_models`]. May block: for where nothing can be waited for.
+    pub(crate) fn list_blocking(&self) -> Vec<ListedModel> {
+        match self.library() {
+            Some(library) => self.listed(library.all(), &**library),
+            None => vec![ListedModel::of_entry(self.first_entry())],
+        }
+    }
+
+    fn listed(&self, all: Vec<LocalModel>, library: &dyn Library) -> Vec<ListedModel> {
         let listed = |local: LocalModel| {
             let entry = self.known_entry(local.weights.as_deref());
-            ListedModel::of_local(local, entry.as_deref(), &*library)
+            ListedModel::of_local(local, entry.as_deref(), library)
         };
-        all.unwrap_or_default().into_iter().map(listed).collect()
+        all.into_iter().map(listed).collect()
     }
 
     /// The entry of one model.

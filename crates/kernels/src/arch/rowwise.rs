@@ -4,7 +4,7 @@
 //! All functions: the processor has the level of `L`.
 
 use super::lanes::{Lanes, exp, tanh};
-use crate::layout::{SWIGLU_ALPHA, SWIGLU_LIMIT};
+use crate::layout::{QUICK_GELU, SWIGLU_ALPHA, SWIGLU_LIMIT};
 use crate::packing::LANES;
 
 /// Accumulators of a sum: enough to hide the latency of an addition.
@@ -219,6 +219,15 @@ pub(crate) unsafe fn clamped_swiglu<L: Lanes>(gate: &mut [f32], up: &[f32]) {
 pub(crate) unsafe fn silu_in_place<L: Lanes>(x: &mut [f32]) {
     // SAFETY: the contract of the module.
     unsafe { map!(x, |x| gated(x, x)) }
+}
+
+#[inline(always)]
+pub(crate) unsafe fn quick_gelu_in_place<L: Lanes>(x: &mut [f32]) {
+    // SAFETY: the contract of the module.
+    unsafe {
+        let factor = L::splat(QUICK_GELU);
+        map!(x, |x| gated(x, factor.mul(x)));
+    }
 }
 
 #[inline(always)]

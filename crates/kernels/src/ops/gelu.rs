@@ -1,7 +1,6 @@
-//! Activations of towers: gelu by the error function, and by a sigmoid.
+//! The activation gelu by the error function, of towers.
 //!
-//! One implementation for all levels, in plain arithmetic that compilers vectorize; so all levels have the same bits of the
-//! first.
+//! One implementation for all levels, in plain arithmetic that compilers vectorize; so all levels have the same bits.
 
 /// Numerator of the error function's quotient, by rising powers of `x^2`, and denominator. Beyond 4 the function is 1 in f32.
 /// Source: Eigen, `MathFunctionsImpl.h` (`generic_fast_erf_float`).
@@ -22,20 +21,11 @@ const DENOMINATOR: [f32; 5] = [
     -1.456_607_2e-5,
 ];
 const ERF_MAX: f32 = 4.0;
-/// Factor within the sigmoid of quick-gelu (CLIP).
-const QUICK: f32 = 1.702;
 
 /// `x = x * (1 + erf(x / sqrt(2))) / 2`.
 pub fn gelu_erf_in_place(x: &mut [f32]) {
     for x in x {
         *x *= 0.5 * (1.0 + erf(*x * std::f32::consts::FRAC_1_SQRT_2));
-    }
-}
-
-/// `x = x * sigmoid(1.702 x)`.
-pub fn quick_gelu_in_place(x: &mut [f32]) {
-    for x in x {
-        *x /= 1.0 + (-QUICK * *x).exp();
     }
 }
 
@@ -76,17 +66,5 @@ mod tests {
         let mut far = [-50.0, 50.0, 0.0];
         gelu_erf_in_place(&mut far);
         assert!(far[0].abs() < 1e-5 && (far[1] - 50.0).abs() < 1e-4 && far[2] == 0.0);
-    }
-
-    #[test]
-    fn quick_gelu_is_its_definition() {
-        for step in -100..=100 {
-            let x = step as f32 / 10.0;
-            let mut found = [x];
-            quick_gelu_in_place(&mut found);
-            let wide = f64::from(x);
-            let wanted = wide / (1.0 + (-1.702 * wide).exp());
-            assert!((f64::from(found[0]) - wanted).abs() < 1e-6, "{x}");
-        }
     }
 }

@@ -1,8 +1,8 @@
 //! All levels against f64 formulas, and bit-equality where it is guaranteed.
 
 use super::{
-    add_assign, add_scaled, clamped_swiglu_mul, exp_shifted, gelu_mul, rms_norm, rms_norm_in_place,
-    scale, silu_mul, softcap, squared_relu_mul,
+    add_assign, add_scaled, clamped_swiglu_mul, exp_shifted, gelu_mul, quick_gelu_in_place,
+    rms_norm, rms_norm_in_place, scale, silu_mul, softcap, squared_relu_mul,
 };
 use crate::Isa;
 use proptest::prelude::*;
@@ -162,6 +162,28 @@ fn clamped_swiglu_is_within_its_bound() {
             "{isa}: {x:?}"
         );
         assert_eq!(x[3], 0.0, "{isa}");
+    }
+}
+
+/// Quick-gelu of towers is within its bound at all levels, with the same bits at all levels with vectors.
+#[test]
+fn quick_gelu_is_within_its_bound() {
+    // The argument of the exponential is rounded, so that the error grows with the argument.
+    let formula = |x: f64| x / (1.0 + (-f64::from(1.702f32) * x).exp());
+    check(60.0, &spread(20.0), quick_gelu_in_place, formula);
+    let run = |isa| {
+        let mut x = spread(60.0);
+        quick_gelu_in_place(isa, &mut x);
+        x.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+    };
+    let all: Vec<_> = vector_levels().map(run).collect();
+    assert!(all.iter().all(|found| *found == all[0]));
+    for isa in Isa::available() {
+        let mut x = [f32::INFINITY, f32::NAN, -1e30, 0.0];
+        quick_gelu_in_place(isa, &mut x);
+        assert_eq!(x[0], f32::INFINITY, "{isa}");
+        assert!(x[1].is_nan(), "{isa}");
+        assert_eq!(x[2..], [0.0, 0.0], "{isa}");
     }
 }
 

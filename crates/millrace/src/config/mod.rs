@@ -45,7 +45,7 @@ pub(crate) use engine_settings::{Engine, KvType, Model, PackedCacheUse, Quantize
 pub(crate) use environment::variables as environment_variables;
 pub(crate) use journal::JournalPlace;
 pub(crate) use layers::{Config, ConfigError, Layers};
-pub(crate) use models::Cache;
+pub(crate) use models::{Cache, names_directory};
 pub(crate) use named_models::{NamedModel, NamedModels};
 pub(crate) use origin::Origin;
 pub(crate) use preset::Preset;

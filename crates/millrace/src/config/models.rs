@@ -130,6 +130,10 @@ impl Models {
 
 /// Name of the model directory in the user's data.
 const MODELS: &str = "models";
+/// Name of the folder in the user's data with the names of models in other directories.
+const NAMES: &str = "names";
+/// The variable that names the folder of the user's data, and the folder in the user's home without it.
+const DATA: (&str, &str) = ("XDG_DATA_HOME", ".local/share");
 
 /// The directories without a setting: the one in the user's data, and the one of earlier versions in the user's cache. While
 /// only the latter is there, downloads go on there, so that no model loses its name.
@@ -138,7 +142,7 @@ fn default_directories(
     is_there: impl Fn(&Path) -> bool,
 ) -> Vec<PathBuf> {
     let folder = |name, inner| own_folder(&variable, name, inner).map(|own| own.join(MODELS));
-    let data = folder("XDG_DATA_HOME", ".local/share");
+    let data = folder(DATA.0, DATA.1);
     let cache = folder("XDG_CACHE_HOME", ".cache").filter(|cache| is_there(cache));
     match &cache {
         Some(_) => data
@@ -148,6 +152,23 @@ fn default_directories(
             .collect(),
         None => data.into_iter().collect(),
     }
+}
+
+/// The folder in the user's data for names of the models in this directory; `None` of a directory that is in the user's data itself,
+/// and if the environment names no such folder.
+pub(crate) fn names_directory(models: &Path) -> Option<PathBuf> {
+    let data = own_folder(|name| std::env::var_os(name), DATA.0, DATA.1)?;
+    names_within(&data, models)
+}
+
+/// The folder has the path of the model directory, so that names of one directory stand for nothing in another.
+fn names_within(data: &Path, models: &Path) -> Option<PathBuf> {
+    let models = models.canonicalize().ok()?;
+    let is_own = data
+        .canonicalize()
+        .is_ok_and(|data| models.starts_with(data));
+    let path = models.strip_prefix("/").ok().filter(|_| !is_own)?;
+    Some(data.join(NAMES).join(path))
 }
 
 /// This program's directory in the user's cache.
@@ -169,9 +190,10 @@ fn own_folder(
 
 #[cfg(test)]
 mod tests {
-    use super::default_directories;
+    use super::{default_directories, names_within};
     use std::ffi::OsString;
     use std::path::Path;
+    use testing::folder::Folder;
 
     /// A label, variables, the directories that are there, and those that are used.
     type Row<'a> = (
@@ -219,5 +241,19 @@ mod tests {
                 "{case}"
             );
         }
+    }
+    #[test]
+    fn names_have_a_folder_for_each_directory_outside_the_users_data() {
+        let folder = Folder::new("names");
+        let root = folder.0.canonicalize().unwrap();
+        let (data, own) = (root.join("data"), root.join("data/models"));
+        let other = root.join("checkout");
+        for directory in [&own, &other] {
+            std::fs::create_dir_all(directory).unwrap();
+        }
+        let names = data.join("names").join(other.strip_prefix("/").unwrap());
+        assert_eq!(names_within(&data, &other), Some(names));
+        assert_eq!(names_within(&data, &own), None);
+        assert_eq!(names_within(&data, &root.join("absent")), None);
     }
 }

@@ -2,9 +2,9 @@
 //! file under the configured directories, and the models in other programs' caches.
 //!
 //! ```text
-//! name    valid names of models        directories   files in the model directories, and their facts
-//! record  names and their models       caches        models that Ollama and Hugging Face's libraries downloaded
-//! change  copy, delete, derive         named         models with settings of their own
+//! name     valid names of models        directories   files in the model directories, and their facts
+//! records  names and their models       caches        models that Ollama and Hugging Face's libraries downloaded
+//! change   copy, delete, derive         named         models with settings of their own
 //! ```
 
 mod caches;
@@ -12,17 +12,19 @@ mod change;
 mod directories;
 mod name;
 mod named;
+mod records;
 
-pub(crate) use change::{Record, Removed};
+pub(crate) use change::Removed;
 pub(crate) use name::ModelName;
+pub(crate) use records::Record;
 
-use crate::config::{MmprojChoice, NamedModels, Quantize, Settings};
+use crate::config::{MmprojChoice, NamedModels, Quantize, Settings, names_directory};
 use crate::model_files::{BUILT_IN, ModelSource, read_facts};
 use crate::packed_cache::PackedCache;
 use caches::{Caches, ollama_parameters};
-use change::Records;
 pub(crate) use directories::SkippedLink;
 use directories::{ModelDirectories, ModelFile};
+use records::Records;
 use server::{DerivedModel, LibraryError, LocalModel, ModelFacts, ModelTask};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -37,7 +39,7 @@ const BUILT_IN_WEIGHTS: &str = ":built-in";
 pub(crate) struct ModelStore {
     directories: ModelDirectories,
     caches: Caches,
-    /// Records in the first directory, if there is one.
+    /// Records of the first directory, if there is one.
     records: Option<Records>,
     /// The model that the server was started with; a gateway without one gets it from its engines.
     started: OnceLock<StartedModel>,
@@ -86,7 +88,9 @@ impl ModelStore {
     pub(crate) fn without_start(settings: &Settings) -> Self {
         let directories = settings.models.directories();
         Self {
-            records: directories.first().map(|first| Records::of(first)),
+            records: directories
+                .first()
+                .map(|first| Records::of(first, names_directory(first))),
             directories: ModelDirectories::new(directories, settings.model.quantize),
             caches: Caches::of(settings),
             quantize: settings.model.quantize,

@@ -258,24 +258,47 @@ fn model_without_a_tower_refuses_images() {
     }
 }
 
-/// Promise (Images): the error of a model that reads text only names the loaded models that see.
+/// Promise (Images): the error of a model that reads text only names at most 8 models that see, loaded or not.
 #[test]
 fn refusal_names_the_models_that_see() {
-    let folder = json!([concat!(env!("CARGO_MANIFEST_DIR"), "/mini")]).to_string();
-    let vars = [("MILLRACE_MODELS_DIRECTORIES", folder.as_str())];
+    let folder = Folder::new("seeing");
+    let directory = json!([folder.0]).to_string();
+    let vars = [("MILLRACE_MODELS_DIRECTORIES", directory.as_str())];
     let args = ["serve", "millrace-mini", "--bind", "127.0.0.1:0"];
     let serving = Serving::start_with(&args, &vars, Stdio::null());
+    let source =
+        json!({"type": "base64", "media_type": "image/png", "data": STANDARD.encode(square(RED))});
+    let parts = json!([{"type": "image", "source": source}]);
+    let counted = json!({"messages": [{"role": "user", "content": parts}]});
     let expect = |others: &str| {
-        let reply = serving.post("/v1/chat/completions", &chat(&square(RED)).to_string());
-        let error = body(&reply, 400);
-        let message = error["error"]["message"].as_str().unwrap();
-        let why = format!("messages[0].content[0]: model millrace-mini reads text only; {others}");
-        assert!(message.contains(&why), "{why}: {message}");
+        for (path, request) in [
+            ("/v1/chat/completions", &chat(&square(RED))),
+            ("/v1/messages/count_tokens", &counted),
+        ] {
+            let error = body(&serving.post(path, &request.to_string()), 400);
+            let message = error["error"]["message"].as_str().unwrap();
+            let why =
+                format!("messages[0].content[0]: model millrace-mini reads text only; {others}");
+            assert!(message.contains(&why), "{path}: {why}: {message}");
+        }
     };
-    expect("no model that is loaded sees images (docs/images.md)");
-    let hello = json!({"model": MODEL, "prompt": "Hello", "max_tokens": 1}).to_string();
+    expect("no model here sees images (docs/images.md)");
+    let place = |name: &str| {
+        let model = folder.0.join(name);
+        fs::create_dir(&model).unwrap();
+        for part in ["gguf", "mmproj.gguf"] {
+            let from = mini(&format!("{MODEL}.{part}"));
+            fs::copy(from, model.join(format!("m.{part}"))).unwrap();
+        }
+    };
+    place("b");
+    expect("models with vision here: b/m");
+    // A loaded model is the first of many.
+    let hello = json!({"model": "b/m", "prompt": "Hello", "max_tokens": 1}).to_string();
     body(&serving.post("/v1/completions", &hello), 200);
-    expect("models with vision here: millrace-mini-vision");
+    (0..9).for_each(|i| place(&format!("a{i}")));
+    let named = "b/m, a0/m, a1/m, a2/m, a3/m, a4/m, a5/m, a6/m, and 2 more";
+    expect(&format!("models with vision here: {named}"));
 }
 
 /// Promise (Images): a body with images may be longer than one without, up to its own bound; what is longer is a 413.

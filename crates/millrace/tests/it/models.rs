@@ -107,8 +107,9 @@ fn models_of_a_directory_are_loaded_on_demand() {
 
 #[test]
 fn derived_model_is_created_and_used() {
-    let folder = directory("made");
-    let serving = serving(&folder, &[]);
+    let (folder, data) = (directory("made"), Folder::new("made-data"));
+    let data_home = ("XDG_DATA_HOME", data.0.to_str().unwrap());
+    let serving = serving(&folder, &[data_home]);
     let made = json!({
         "model": "brief", "from": "one", "system": "Be brief.", "parameters": {"num_predict": 2, "temperature": 0},
     });
@@ -126,21 +127,25 @@ fn derived_model_is_created_and_used() {
         shown["model_info"]["llama.context_length"].is_number(),
         "{shown}"
     );
+    let copy = json!({"source": "two", "destination": "second"}).to_string();
+    let copied = serving.post("/api/copy", &copy);
+    assert!(copied.starts_with("HTTP/1.1 200"), "{copied}");
     assert!(
-        folder.0.join("names/brief.json").exists(),
-        "it is there when the server comes again"
+        !folder.0.join("names").exists(),
+        "a directory that only has models stays as it is"
     );
-    let listed = stdout(&crate::support::millrace_with(
-        &["models"],
-        &[(
-            "MILLRACE_MODELS_DIRECTORIES",
-            &json!([folder.0]).to_string(),
-        )],
-    ));
+    let directories = json!([folder.0]).to_string();
+    let vars = [data_home, ("MILLRACE_MODELS_DIRECTORIES", &*directories)];
+    let millrace = |args: &[&str]| stdout(&crate::support::millrace_with(args, &vars));
+    // Names are there when the server comes again.
+    let listed = millrace(&["models"]);
     assert!(
-        listed.contains("brief ") && listed.contains("two "),
+        listed.contains("brief ") && listed.contains("second "),
         "{listed}"
     );
+    let removed = millrace(&["rm", "second"]);
+    assert!(removed.contains("removed the name second"), "{removed}");
+    assert!(folder.0.join("two.gguf").exists());
     assert!(serving.terminate().success());
 }
 
@@ -205,7 +210,11 @@ fn server_without_a_model_starts_with_the_one_of_this_machine() {
     let folder = directory("unnamed");
     let serve = ["serve", "--port", "0"];
     let directories = json!([folder.0]).to_string();
-    let vars = [("MILLRACE_MODELS_DIRECTORIES", directories.as_str())];
+    let data = Folder::new("unnamed-data");
+    let vars = [
+        ("MILLRACE_MODELS_DIRECTORIES", directories.as_str()),
+        ("XDG_DATA_HOME", data.0.to_str().unwrap()),
+    ];
     let several = Serving::start_with(&serve, &vars, std::process::Stdio::null());
     let request = json!({"model": "two", "prompt": "a", "max_tokens": 1}).to_string();
     let named = body(&several.post("/v1/completions", &request));

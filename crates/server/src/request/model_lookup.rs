@@ -6,6 +6,7 @@ use gateway::limits::Offload;
 use gateway::models::{
     ListedModel, ModelLease, ModelLookup, ModelRegistry, ModelTask, ServedModel,
 };
+use gateway::requested_images::ImageRefusal;
 use generate::error::ApiError;
 use std::sync::Arc;
 use wire::fields::{Fields, as_text};
@@ -108,7 +109,7 @@ impl UnadmittedHandles {
         &self,
         (caller, body): (Caller, Bytes),
         protocol: Protocol,
-        parse: impl FnOnce(Fields<'_>, &Arc<ServedModel>, &Caller) -> Result<W, ApiError>,
+        parse: impl FnOnce(Fields<'_>, &Arc<ServedModel>, &Caller) -> Result<W, ImageRefusal>,
     ) -> Result<T, ApiError>
     where
         T: Send + 'static,
@@ -116,7 +117,10 @@ impl UnadmittedHandles {
     {
         let body = RequestBody::parse(body)?;
         let lease = find_lease(&self.models, protocol, &body).await?;
-        let work = parse(body.fields(), &lease.serving.model, &caller)?;
+        let work = match parse(body.fields(), &lease.serving.model, &caller) {
+            Ok(work) => work,
+            Err(refusal) => return Err(Box::pin(refusal.into_error(&self.models)).await),
+        };
         drop(lease);
         self.offload.run_work(body.text().len(), work).await
     }

@@ -58,7 +58,7 @@ pub(crate) async fn count_tokens(
             long_body.expect_images(&images)?;
         }
         let prompts = std::slice::from_mut(&mut prompt);
-        let counted = count_images(images, prompts, (model, &unadmitted.models))?;
+        let counted = count_images(images, prompts, model)?;
         let model = Arc::clone(model);
         Ok(move || {
             let encoder = PromptEncoder::new(&model.handle, clock::unix_s());

@@ -86,8 +86,7 @@ pub(crate) async fn count_input_tokens(
             long_body.expect_images(&request.images)?;
         }
         let images = std::mem::take(&mut request.images);
-        let models = (&**model, &*unadmitted.models);
-        let counted = count_images(images, &mut request.prompts, models)?;
+        let counted = count_images(images, &mut request.prompts, model)?;
         let truncation = PromptTruncation::of(&request.params);
         let model = Arc::clone(model);
         Ok(move || {

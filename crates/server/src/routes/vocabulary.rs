@@ -44,7 +44,7 @@ pub(crate) async fn respond(
 ) -> Result<Response, Rejected> {
     let parse = |mut fields: Fields<'_>, model: &Arc<ServedModel>, _: &Caller| {
         fields.string("model"); // the model was found before
-        parse(fields, model)
+        Ok(parse(fields, model)?)
     };
     let answer = unadmitted
         .run_request((caller, body), Protocol::Completion, parse)

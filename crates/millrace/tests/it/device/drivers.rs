@@ -105,7 +105,8 @@ fn models_that_the_driver_has_no_memory_for_are_refused_with_the_numbers() {
         ("memory=1", &["the driver of", "refuses", "memory"]),
         &wanted,
     );
-    for fault in ["memory=64", "memory=128"] {
+    // More than the checks of kernels need, however many run at once.
+    for fault in ["memory=128", "memory=256"] {
         check_driver(MODEL, (fault, &[&[&*name], &refused[..]].concat()), &wanted);
     }
     let uploads = [&*name, "the device is out of memory", " MiB of weights"];

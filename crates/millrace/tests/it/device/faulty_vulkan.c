@@ -19,7 +19,7 @@
 // Files in the folder VULKAN_REQUESTS ask for faults while the program runs:
 //
 //   lose          is removed, and the open device is lost
-//   hang          is removed, and the open device gives no answer from then on
+//   hang          is removed, and the open device gives no answer from then on; time passes faster for those who wait for it
 //   refuse        is removed, and there is no memory for one buffer
 //   full          while it is there, there is no memory
 //
@@ -37,6 +37,8 @@
 
 enum { OUT_OF_MEMORY = -2, INITIALIZATION_FAILED = -3, DEVICE_LOST = -4, DISCRETE = 2, PROCESSOR = 4, READ_BLOCKS = 4096, COPIED_FROM = 1 };
 enum { LONG = 1 << 16, SLOW_US = 500000 };
+// What ten seconds are to those who wait for a device that hangs: one.
+enum { HASTE = 10 };
 // Words of SPIR-V, and the vectors that a tile of products has of its weights.
 enum { HEADER_WORDS = 5, OP_EXT_INST = 12, OP_CONSTANT = 43, FMA = 50, FMIX = 46, TILE_VECTORS = 9 * 64 };
 
@@ -78,8 +80,8 @@ struct Buffer {
 
 static Lookup real_of_instance, real_of_device;
 static int lost;
-// The queue that gives no answer any more.
-static void *hung;
+// The device that was opened last; the queue that gives no answer any more, and its device.
+static void *opened, *hung, *hung_device;
 
 // Calls that are counted.
 enum Call { SUBMITS, ALLOCATIONS, BUFFERS, CALLS };
@@ -122,7 +124,9 @@ static int (*real_create_device)(void *, const void *, const void *, void **);
 static int create_device(void *physical, const void *info, const void *memory, void **device) {
     if (has("refuses")) return INITIALIZATION_FAILED;
     lost = 0;
-    return real_create_device(physical, info, memory, device);
+    int result = real_create_device(physical, info, memory, device);
+    if (result == 0) opened = *device;
+    return result;
 }
 
 static void alter(struct Properties *properties) {
@@ -162,7 +166,10 @@ static void dispatch(void *commands, uint32_t x, uint32_t y, uint32_t z) {
 static int (*real_submit)(void *, uint32_t, const void *, void *);
 static int submit(void *queue, uint32_t batches, const void *submits, void *fence) {
     count(SUBMITS);
-    if (asked("hang", 1)) hung = queue;
+    if (asked("hang", 1)) {
+        hung = queue;
+        hung_device = opened;
+    }
     if (queue == hung) return 0;
     if (has("slow")) usleep(SLOW_US);
     return is_lost() ? DEVICE_LOST : real_submit(queue, batches, submits, fence);
@@ -172,6 +179,13 @@ static int (*real_wait_idle)(void *);
 static int wait_idle(void *queue) {
     while (queue == hung) pause();
     return real_wait_idle(queue);
+}
+
+// What works is awaited for as long as it takes: a device that is a processor is slow on a busy machine.
+static int (*real_wait)(void *, const void *, uint64_t);
+static int wait_semaphores(void *device, const void *info, uint64_t nanoseconds) {
+    if (device != hung_device && nanoseconds > 0) nanoseconds = UINT64_MAX;
+    return real_wait(device, info, device == hung_device ? nanoseconds / HASTE : nanoseconds);
 }
 
 // The first fields of VkShaderModuleCreateInfo.
@@ -270,6 +284,8 @@ static const struct {
     {"vkCmdDispatch", &real_dispatch, dispatch},
     {"vkQueueSubmit", &real_submit, submit},
     {"vkQueueWaitIdle", &real_wait_idle, wait_idle},
+    {"vkWaitSemaphores", &real_wait, wait_semaphores},
+    {"vkWaitSemaphoresKHR", &real_wait, wait_semaphores},
     {"vkCreateShaderModule", &real_create_module, create_module},
     {"vkAllocateMemory", &real_allocate, allocate},
     {"vkFreeMemory", &real_release, release},

@@ -18,6 +18,7 @@ use crate::support::{self, Rig, fake, wait_until};
 use serde_json::{Value, json};
 use server::{AdaptiveLimits, Keys, Scope, ServerConfig};
 use std::sync::Arc;
+use std::time::Duration;
 
 const EMBEDDINGS: &str = "/v1/embeddings";
 /// Places of the server as it starts.
@@ -28,6 +29,8 @@ fn config() -> ServerConfig {
     ServerConfig {
         adaptive_limits: AdaptiveLimits {
             min_streams: PLACES,
+            // The places stay as many, however long a test takes.
+            adjustment_interval: Duration::from_secs(3600),
             ..AdaptiveLimits::default()
         },
         ..support::config()
@@ -126,7 +129,7 @@ fn bystander_beside_embeddings_of_many_texts() {
         assert_eq!(second.head().status, 200);
         assert_eq!(second.chunk().unwrap(), ": queued, position 1\n\n");
         wait_until("the second is in", || {
-            rig.gate.allow(1);
+            rig.gate.allow_waiting();
             places(&rig)[2] == 0
         });
         rig.gate.open();
@@ -149,7 +152,7 @@ fn bystander_beside_two_requests_for_sixteen_choices() {
     large.iter_mut().for_each(is_let_in);
     // They share what leaves one place, and others take that.
     wait_until("they generate", || {
-        rig.gate.allow(1);
+        rig.gate.allow_waiting();
         places(&rig) == [PLACES - 1, PLACES, 0]
     });
     let mut talks = posted(&rig, b, CHAT, &with(ask(true), "max_tokens", 200));
@@ -157,13 +160,15 @@ fn bystander_beside_two_requests_for_sixteen_choices() {
     assert_eq!(places(&rig), [PLACES, PLACES, 0]);
     // Each question has a place at the next step but one: a pass that is under way is not cut.
     for _ in 0..3 {
-        let steps = rig.engine.stats().steps();
         let ended = endings(&rig);
         let mut asks = posted(&rig, b, CHAT, &question());
         assert_eq!(asks.head().status, 200);
-        // The head does not wait for the queue: nothing but the end says that the question was in.
+        // The head does not wait for the queue. The first chunk says that the question is there, queued or not; only the end says
+        // that it was in.
+        asks.chunk().unwrap();
+        let steps = rig.engine.stats().steps();
         wait_until("it has ended", || {
-            rig.gate.allow(1);
+            rig.gate.allow_waiting();
             endings(&rig) > ended
         });
         finishes(&mut asks);
@@ -229,14 +234,14 @@ fn bystander_beside_paused_jobs_which_resume_before_newcomers() {
     let rig = Rig::gated(fake(), config());
     let jobs: Vec<String> = (0..PLACES).map(|_| job(&rig)).collect();
     wait_until("all generate", || {
-        rig.gate.allow(1);
+        rig.gate.allow_waiting();
         jobs.iter()
             .all(|path| shown(&rig, path)["completion_tokens"].as_u64() > Some(2))
     });
     assert_eq!(places(&rig), [PLACES, PLACES, 0]);
     jobs.iter().for_each(|path| pauses(&rig, path, true));
     wait_until("they give their places back", || {
-        rig.gate.allow(1);
+        rig.gate.allow_waiting();
         places(&rig) == [0, PLACES, 0]
     });
     // Who comes now is let in at once, as many as there are places.
@@ -247,7 +252,7 @@ fn bystander_beside_paused_jobs_which_resume_before_newcomers() {
     // The jobs go on: they wait, before whoever comes later, and lose nothing.
     jobs.iter().for_each(|path| pauses(&rig, path, false));
     wait_until("they wait for places", || {
-        rig.gate.allow(1);
+        rig.gate.allow_waiting();
         jobs.iter().all(|path| {
             let shown = shown(&rig, path);
             shown["state"] == "parked" && shown["parked"] == "place"

@@ -7,8 +7,9 @@ use crate::support::named::{self, get};
 use crate::support::{Rig, config, wait_until};
 use engine::fake::FakeConfig;
 use serde_json::{Value, json};
-use server::{AdaptiveLimits, ServerConfig};
+use server::{AdaptiveLimits, RealtimeLimits, ServerConfig};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// Prompt of the victims.
 pub(crate) const VICTIM: &str = "hi";
@@ -27,6 +28,11 @@ pub(crate) fn at_most(max_streams: usize) -> ServerConfig {
             enabled: false,
             max_streams,
             ..AdaptiveLimits::default()
+        },
+        // Nobody reads the victims before all are there.
+        realtime: RealtimeLimits {
+            idle: Duration::from_secs(3600),
+            ..RealtimeLimits::default()
         },
         ..config()
     }

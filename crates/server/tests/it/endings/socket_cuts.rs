@@ -137,19 +137,24 @@ fn sockets_of_cancelled_and_timed_out_streams_resume_after_any_cut() {
         let mut config = kept();
         config.clocks.total = total;
         let rig = Rig::gated(letters(), config);
+        let open = |dialect| Stream::open(&rig, dialect, &json!({}));
+        if let Some(total) = total {
+            let streams: Vec<_> = ALL_DIALECTS.iter().map(open).collect();
+            rig.gate.allow(6);
+            super::clocks::pass(total);
+            for (stream, dialect) in streams.into_iter().zip(&ALL_DIALECTS) {
+                stream.ended_by_steps().cut_everywhere(dialect.name);
+            }
+            continue;
+        }
         for dialect in &ALL_DIALECTS {
-            let stream = Stream::open(&rig, dialect, &json!({}));
+            let stream = open(dialect);
             let before = rig.engine.stats().tokens_generated();
             rig.gate.allow(6);
-            match total {
-                Some(total) => super::clocks::pass(total),
-                None => {
-                    wait_until("it has some text", || {
-                        rig.engine.stats().tokens_generated() == before + 6
-                    });
-                    delete(&rig, &stream.id);
-                }
-            }
+            wait_until("it has some text", || {
+                rig.engine.stats().tokens_generated() == before + 6
+            });
+            delete(&rig, &stream.id);
             stream.ended_by_steps().cut_everywhere(dialect.name);
         }
     }
