@@ -4,7 +4,7 @@
 //! # Safety
 //! All functions: the processor has the level of `L`.
 
-use super::lanes::{Lanes, exp};
+use super::lanes::{Lanes, exp2_of_negative};
 use crate::kv::LANES;
 
 /// Vector path of `attention::dense::reference::add_product`.
@@ -14,8 +14,8 @@ pub(crate) unsafe fn add_product<L: Lanes>(
     stride: usize,
     inner: usize,
     b: &[f32],
-    c: &mut [f32],
-    cols: usize,
+    (c, cols): (&mut [f32], usize),
+    is_fresh: bool,
 ) {
     let n = c.len() / cols;
     assert!(n > 0 && n * cols == c.len() && cols.is_multiple_of(L::WIDTH));
@@ -28,7 +28,7 @@ pub(crate) unsafe fn add_product<L: Lanes>(
             ($n:literal) => {
                 while n - row >= $n {
                     let (a, c) = (a.add(row * stride), c.add(row * cols));
-                    product_rows::<L, $n>(a, stride, inner, b, c, cols);
+                    product_rows::<L, $n>((a, stride), inner, b, (c, cols), is_fresh);
                     row += $n;
                 }
             };
@@ -43,12 +43,11 @@ pub(crate) unsafe fn add_product<L: Lanes>(
 /// `N` rows: as many vectors of columns at a time as leave registers for them.
 #[inline(always)]
 unsafe fn product_rows<L: Lanes, const N: usize>(
-    a: *const f32,
-    stride: usize,
+    a: (*const f32, usize),
     inner: usize,
     b: *const f32,
-    c: *mut f32,
-    cols: usize,
+    (c, cols): (*mut f32, usize),
+    is_fresh: bool,
 ) {
     let mut col = 0;
     // SAFETY: columns up to `cols`, which is a multiple of the width.
@@ -59,10 +58,10 @@ unsafe fn product_rows<L: Lanes, const N: usize>(
             let most = if L::WIDTH == LANES { 4 } else { 2 };
             let vectors = left.min(most);
             match vectors {
-                4 => product_block::<L, N, 4>(a, stride, inner, b, c, cols),
-                3 => product_block::<L, N, 3>(a, stride, inner, b, c, cols),
-                2 => product_block::<L, N, 2>(a, stride, inner, b, c, cols),
-                _ => product_block::<L, N, 1>(a, stride, inner, b, c, cols),
+                4 => product_block::<L, N, 4>(a, inner, b, (c, cols), is_fresh),
+                3 => product_block::<L, N, 3>(a, inner, b, (c, cols), is_fresh),
+                2 => product_block::<L, N, 2>(a, inner, b, (c, cols), is_fresh),
+                _ => product_block::<L, N, 1>(a, inner, b, (c, cols), is_fresh),
             }
             col += vectors * L::WIDTH;
         }
@@ -72,19 +71,20 @@ unsafe fn product_rows<L: Lanes, const N: usize>(
 /// `N` rows by `P` vectors of columns.
 #[inline(always)]
 unsafe fn product_block<L: Lanes, const N: usize, const P: usize>(
-    a: *const f32,
-    stride: usize,
+    (a, stride): (*const f32, usize),
     inner: usize,
     b: *const f32,
-    c: *mut f32,
-    cols: usize,
+    (c, cols): (*mut f32, usize),
+    is_fresh: bool,
 ) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         let mut sums = [[L::splat(0.0); P]; N];
-        for (i, sums) in sums.iter_mut().enumerate() {
-            for (p, sum) in sums.iter_mut().enumerate() {
-                *sum = L::load(c.add(i * cols + p * L::WIDTH));
+        if !is_fresh {
+            for (i, sums) in sums.iter_mut().enumerate() {
+                for (p, sum) in sums.iter_mut().enumerate() {
+                    *sum = L::load(c.add(i * cols + p * L::WIDTH));
+                }
             }
         }
         for k in 0..inner {
@@ -126,14 +126,14 @@ pub(crate) unsafe fn weigh<L: Lanes>(
             let (max, sum) = (maxima.as_mut_ptr().add(col), sums.as_mut_ptr().add(col));
             let old = L::load(max);
             let most = column_maxima::<L>(scores, keys, cols, old);
-            // A query whose scores are all -inf keeps weights of zero.
+            // A query whose scores are all -inf keeps tiny weights.
             let zero = L::splat(0.0);
             let shift = most.where_less(L::splat(f32::MIN), zero, most);
-            let factor = exp(old.sub(shift));
+            let factor = exp2_of_negative(old.sub(shift));
             let mut part = zero;
             for key in 0..keys {
                 let at = scores.add(key * cols);
-                let weight = exp(L::load(at).sub(shift));
+                let weight = exp2_of_negative(L::load(at).sub(shift));
                 weight.store(at);
                 part = part.add(weight);
             }

@@ -4,11 +4,15 @@
 //! of each row carry over from K-block to K-block. AVX2 adds two products of bytes in 16 bits at most, so short
 //! quants are summed there, as many as fit, before an instruction widens the sums to 32 bits.
 //!
-//! Unpacked panels: quants of a byte, in vectors of eight rows of weights.
+//! Of quants of 8 bits not even the sums of two products fit if none of the factors has a sign. So these and the
+//! activations are widened to 16 bits: two products take one instruction of the two execution units that multiply, where
+//! bytes take three for four products (on Zen 4 they move signs there, too).
+//!
+//! Unpacked panels, in vectors of eight rows of weights:
 //!
 //! ```text
-//!                 shift f32 [sub_block][half][8] in formats with a shift
-//! quants of 8 bits: [group][half][2][32]: less 128, and the magnitude of that
+//! quants: u8 [group][half][8][4], or of 8 bits i16 [group][2][half][8][2]: less 128, columns 0 and 2, then 1 and 3
+//! scale f32 [sub_block][half][8], shift f32 [sub_block][half][8] in formats with a shift
 //! ```
 
 use crate::Activations;
@@ -39,6 +43,48 @@ macro_rules! in_row_groups {
 
 /// Rows of activations per load of quants.
 const ROWS: usize = 4;
+/// Blocks of 32 columns in a K-block of quants of 8 bits.
+const WIDE_BLOCKS: usize = 8;
+/// Columns of such a K-block, two in each i32.
+const WIDE_ROW: usize = WIDE_BLOCKS * 2 * GROUPS;
+
+/// A K-block of a few rows of activations in 16 bits, `(rows, blocks, 2, groups)`: columns 0 and 2 of each group, then 1 and 3.
+#[repr(align(64))]
+struct WideRows([i32; ROWS * WIDE_ROW]);
+
+impl WideRows {
+    /// # Safety
+    /// The processor has AVX2; the rows have the blocks, at most [`WIDE_BLOCKS`].
+    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline]
+    unsafe fn load<const M: usize>(&mut self, rows: &[*const ActivationBlock; M], blocks: usize) {
+        const { assert!(M <= ROWS) };
+        debug_assert!(blocks <= WIDE_BLOCKS, "a K-block");
+        let to: *mut __m256i = self.0.as_mut_ptr().cast();
+        for (m, row) in rows.iter().enumerate() {
+            for block in 0..blocks {
+                // SAFETY: guaranteed by the caller; a block begins with its quants, and has two vectors here.
+                unsafe {
+                    let quants = _mm256_load_si256((*row).add(block).cast());
+                    let to = to.add(2 * (m * WIDE_BLOCKS + block));
+                    let [even, odd] = widen(quants);
+                    _mm256_store_si256(to, even);
+                    _mm256_store_si256(to.add(1), odd);
+                }
+            }
+        }
+    }
+}
+
+/// Even and odd bytes in 16 bits.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+fn widen(bytes: __m256i) -> [__m256i; 2] {
+    [
+        _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(bytes)),
+        _mm256_srai_epi16::<8>(bytes),
+    ]
+}
 
 /// Multiplies `N` panels of quants with the rows.
 ///
@@ -120,17 +166,23 @@ unsafe fn multiply_rows<P: PackedFormat>(
     sums: *mut f32,
 ) {
     let calls = rows.len().div_ceil(ROWS);
+    let mut wide = WideRows([0; ROWS * WIDE_ROW]);
     in_row_groups!(0..rows.len(), |row, M| {
         let mut at = [std::ptr::null::<ActivationBlock>(); M];
         for (m, at) in at.iter_mut().enumerate() {
             *at = x.blocks(rows.start + row + m)[column..].as_ptr();
+        }
+        if P::QUANT.factor_bits() == 8 {
+            let blocks = parts.first().map_or(0, |part| part.blocks);
+            // SAFETY: guaranteed by the caller.
+            unsafe { wide.load(&at, blocks) };
         }
         for (panel, part) in parts.iter_mut().enumerate() {
             let step = part.bytes.div_ceil(calls * part.blocks);
             // SAFETY: guaranteed by the caller.
             unsafe {
                 let sums = sums.add(row * 4 * LANES + panel * LANES);
-                multiply_panel::<P, M>(part, step, &at, sums);
+                multiply_panel::<P, M>(part, step, (&at, wide.0.as_ptr()), sums);
             }
         }
     }, 4 2 1);
@@ -145,17 +197,19 @@ unsafe fn multiply_rows<P: PackedFormat>(
 unsafe fn multiply_panel<P: PackedFormat, const M: usize>(
     part: &mut UnpackedPart,
     step: usize,
-    rows: &[*const ActivationBlock; M],
+    (rows, wide): (&[*const ActivationBlock; M], *const i32),
     sums: *mut f32,
 ) {
     let quant = P::QUANT;
     let sub_blocks = quant.sub_blocks_per_block();
+    let is_wide = quant.factor_bits() == 8;
     let by_rows = sums_in_i16(quant.factor_bits()) == 2 && quant.sub_block_weights() == 16;
+    let by_groups = !is_wide && !by_rows;
     let mut next = part.next;
     // SAFETY: guaranteed by the caller; a prefetch reads nothing, so the address may be beyond the weights.
     unsafe {
         let mut acc: [[__m256; HALVES]; M] = [[_mm256_setzero_ps(); HALVES]; M];
-        if !by_rows {
+        if by_groups {
             each_row!(m in M => { acc[m] = load_sums(sums, m); });
         }
         for block in 0..part.blocks {
@@ -167,14 +221,17 @@ unsafe fn multiply_panel<P: PackedFormat, const M: usize>(
             let mut x = [std::ptr::null(); M];
             each_row!(m in M => { x[m] = rows[m].add(block); });
             each_row!(sub_block in sub_blocks => {
-                if by_rows {
+                if is_wide {
+                    let wide = wide.add(block * 2 * GROUPS);
+                    add_wide::<P, M>(quants, sub_block, (&x, wide), sums);
+                } else if by_rows {
                     add_by_rows::<P, M>(quants, sub_block, &x, sums);
                 } else {
                     add_by_groups::<P, M>(quants, sub_block, &x, &mut acc);
                 }
             });
         }
-        if !by_rows {
+        if by_groups {
             each_row!(m in M => { store_sums(sums, m, acc[m]); });
         }
     }
@@ -188,13 +245,17 @@ const HALVES: usize = 2;
 
 /// Blocks of 32 columns in a K-block: whole tiles of any format, two panels in the workspace.
 const fn k_block_blocks(quant: &QuantFormat) -> usize {
-    if quant.factor_bits() == 8 { 8 } else { 16 }
+    if quant.factor_bits() == 8 {
+        WIDE_BLOCKS
+    } else {
+        16
+    }
 }
 
 /// Bytes of the unpacked quants of a block of a panel.
 const fn unpacked_quants_bytes(quant: &QuantFormat) -> usize {
-    let planes = if quant.factor_bits() == 8 { 2 } else { 1 };
-    GROUPS * HALVES * planes * VECTOR
+    let bytes = if quant.factor_bits() == 8 { 2 } else { 1 };
+    GROUPS * HALVES * bytes * VECTOR
 }
 
 /// Bytes of an unpacked block of a panel.
@@ -233,14 +294,15 @@ unsafe fn unpack_panel<P: PackedFormat>(from: *const u8, tiles: usize, unpacked:
                 let block = PackedBlock { tile, block, first };
                 let quants = block.load_quants::<Avx2, P>();
                 for (group, quants) in quants.into_iter().enumerate() {
-                    let at = group * HALVES + half;
+                    let to: *mut __m256i = unpacked.cast();
                     if quant.factor_bits() == 8 {
                         let quants = _mm256_xor_si256(quants, _mm256_set1_epi8(-128));
-                        let at: *mut __m256i = unpacked.add(2 * at * VECTOR).cast();
-                        _mm256_store_si256(at, quants);
-                        _mm256_store_si256(at.add(1), _mm256_abs_epi8(quants));
+                        let to = to.add(2 * group * HALVES + half);
+                        let [even, odd] = widen(quants);
+                        _mm256_store_si256(to, even);
+                        _mm256_store_si256(to.add(HALVES), odd);
                     } else {
-                        _mm256_store_si256(unpacked.add(at * VECTOR).cast(), quants);
+                        _mm256_store_si256(to.add(group * HALVES + half), quants);
                     }
                 }
                 for sub_block in 0..sub_blocks {
@@ -257,38 +319,19 @@ unsafe fn unpack_panel<P: PackedFormat>(from: *const u8, tiles: usize, unpacked:
 }
 
 /// Four columns of the quants of a panel.
-struct Factors {
-    quants: [__m256i; HALVES],
-    /// Of quants of 8 bits, else the quants.
-    magnitudes: [__m256i; HALVES],
-}
+struct Factors([__m256i; HALVES]);
 
 impl Factors {
     /// # Safety
     /// As [`multiply_panel`].
     #[target_feature(enable = "avx2,fma,f16c")]
     #[inline]
-    unsafe fn load<P: PackedFormat>(quants: *const u8, group: usize) -> Self {
+    unsafe fn load(quants: *const u8, group: usize) -> Self {
         let from: *const __m256i = quants.cast();
         // SAFETY: guaranteed by the caller.
         unsafe {
-            if P::QUANT.factor_bits() == 8 {
-                let from = from.add(2 * HALVES * group);
-                Self {
-                    quants: [_mm256_load_si256(from), _mm256_load_si256(from.add(2))],
-                    magnitudes: [
-                        _mm256_load_si256(from.add(1)),
-                        _mm256_load_si256(from.add(3)),
-                    ],
-                }
-            } else {
-                let from = from.add(HALVES * group);
-                let quants = [_mm256_load_si256(from), _mm256_load_si256(from.add(1))];
-                Self {
-                    quants,
-                    magnitudes: quants,
-                }
-            }
+            let from = from.add(HALVES * group);
+            Self([_mm256_load_si256(from), _mm256_load_si256(from.add(1))])
         }
     }
 
@@ -298,23 +341,13 @@ impl Factors {
     /// `x` points to a block.
     #[target_feature(enable = "avx2,fma,f16c")]
     #[inline]
-    unsafe fn products<P: PackedFormat>(
-        &self,
-        x: *const ActivationBlock,
-        group: usize,
-    ) -> [__m256i; HALVES] {
+    unsafe fn products(&self, x: *const ActivationBlock, group: usize) -> [__m256i; HALVES] {
         // SAFETY: a block has eight groups of four columns.
         let x = unsafe { (&raw const (*x).quants).cast::<i32>().add(group).read() };
         let x = _mm256_set1_epi32(x);
-        let [mut low, mut high] = [x; HALVES];
-        if P::QUANT.factor_bits() == 8 {
-            // A magnitude is at most 128: two products with |x| <= 127 stay below 2^15.
-            low = _mm256_sign_epi8(x, self.quants[0]);
-            high = _mm256_sign_epi8(x, self.quants[1]);
-        }
         [
-            _mm256_maddubs_epi16(self.magnitudes[0], low),
-            _mm256_maddubs_epi16(self.magnitudes[1], high),
+            _mm256_maddubs_epi16(self.0[0], x),
+            _mm256_maddubs_epi16(self.0[1], x),
         ]
     }
 }
@@ -370,41 +403,69 @@ unsafe fn add_by_groups<P: PackedFormat, const M: usize>(
     let quant = P::QUANT;
     let groups = quant.sub_block_weights() / 4;
     let some = sums_in_i16(quant.factor_bits()).min(groups);
-    debug_assert!(groups.is_multiple_of(some), "whole runs of groups");
+    debug_assert!(
+        some > 1 && groups.is_multiple_of(some),
+        "whole runs of groups"
+    );
     // SAFETY: guaranteed by the caller.
     unsafe {
         let factor = _mm256_set1_epi16(sum_factor(&quant));
         let mut dots = [[_mm256_setzero_si256(); HALVES]; M];
-        if some == 1 {
-            each_row!(m in M => { dots[m] = initial_sums::<P>(x[m], sub_block); });
-        }
         let start = sub_block * groups;
         for first in (start..start + groups).step_by(some) {
             let mut pairs = [[_mm256_setzero_si256(); HALVES]; M];
             for group in first..first + some {
-                let w = Factors::load::<P>(block, group);
+                let w = Factors::load(block, group);
                 each_row!(m in M => {
-                    let products = w.products::<P>(x[m], group);
-                    if some == 1 {
-                        dots[m] = add_i32(dots[m], products, factor);
-                        keep_order!(dots[m]);
-                    } else {
-                        pairs[m] = if group == first { products } else { add_i16(pairs[m], products) };
-                        keep_order!(pairs[m]);
-                    }
+                    let products = w.products(x[m], group);
+                    pairs[m] = if group == first { products } else { add_i16(pairs[m], products) };
+                    keep_order!(pairs[m]);
                 });
             }
-            if some > 1 {
-                each_row!(m in M => {
-                    // Not before the products: registers are few.
-                    if first == start {
-                        dots[m] = initial_sums::<P>(x[m], sub_block);
-                    }
-                    dots[m] = add_i32(dots[m], pairs[m], factor);
-                });
-            }
+            each_row!(m in M => {
+                // Not before the products: registers are few.
+                if first == start {
+                    dots[m] = initial_sums::<P>(x[m], sub_block);
+                }
+                dots[m] = add_i32(dots[m], pairs[m], factor);
+            });
         }
         each_row!(m in M => { scale_and_add::<P>(block, sub_block, &*x[m], dots[m], &mut acc[m]); });
+    }
+}
+
+/// Adds the products of a sub-block of quants of 8 bits to the accumulators; `wide` has the rows' columns in 16 bits.
+///
+/// # Safety
+/// As [`multiply_panel`]; `block` is an unpacked block.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+unsafe fn add_wide<P: PackedFormat, const M: usize>(
+    block: *const u8,
+    sub_block: usize,
+    (x, wide): (&[*const ActivationBlock; M], *const i32),
+    sums: *mut f32,
+) {
+    debug_assert_eq!(sum_factor(&P::QUANT), 1, "quants less 128");
+    let groups = P::QUANT.sub_block_weights() / 4;
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let mut dots = [[_mm256_set1_epi32(MAGIC_BITS); HALVES]; M];
+        for group in sub_block * groups..(sub_block + 1) * groups {
+            each_row!(odd in 2 => {
+                let from = block.cast::<__m256i>().add((2 * group + odd) * HALVES);
+                let w = [_mm256_load_si256(from), _mm256_load_si256(from.add(1))];
+                each_row!(m in M => {
+                    let x = _mm256_set1_epi32(*wide.add(m * WIDE_ROW + odd * GROUPS + group));
+                    dots[m] = add_i32(dots[m], w, x);
+                });
+            });
+        }
+        each_row!(m in M => {
+            let mut acc = load_sums(sums, m);
+            scale_and_add::<P>(block, sub_block, &*x[m], dots[m], &mut acc);
+            store_sums(sums, m, acc);
+        });
     }
 }
 
@@ -426,17 +487,17 @@ unsafe fn add_by_rows<P: PackedFormat, const M: usize>(
     unsafe {
         let factor = _mm256_set1_epi16(sum_factor(&P::QUANT));
         let w: [Factors; 4] = [
-            Factors::load::<P>(block, first),
-            Factors::load::<P>(block, first + 1),
-            Factors::load::<P>(block, first + 2),
-            Factors::load::<P>(block, first + 3),
+            Factors::load(block, first),
+            Factors::load(block, first + 1),
+            Factors::load(block, first + 2),
+            Factors::load(block, first + 3),
         ];
         each_row!(m in M => {
             let [a, b, c, d] = [
-                w[0].products::<P>(x[m], first),
-                w[1].products::<P>(x[m], first + 1),
-                w[2].products::<P>(x[m], first + 2),
-                w[3].products::<P>(x[m], first + 3),
+                w[0].products(x[m], first),
+                w[1].products(x[m], first + 1),
+                w[2].products(x[m], first + 2),
+                w[3].products(x[m], first + 3),
             ];
             let dots = initial_sums::<P>(x[m], sub_block);
             let dots = add_i32(dots, add_i16(a, b), factor);
@@ -462,10 +523,8 @@ unsafe fn initial_sums<P: PackedFormat>(
     let quant = P::QUANT;
     let start = match quant.zero_log2 {
         // SAFETY: guaranteed by the caller.
-        Some(_) if quant.factor_bits() < 8 => unsafe {
-            (*x).initial_sums[sum_index(&quant, sub_block)]
-        },
-        _ => MAGIC_BITS,
+        Some(_) => unsafe { (*x).initial_sums[sum_index(&quant, sub_block)] },
+        None => MAGIC_BITS,
     };
     [_mm256_set1_epi32(start); HALVES]
 }
@@ -485,7 +544,7 @@ fn add_i16(a: [__m256i; HALVES], b: [__m256i; HALVES]) -> [__m256i; HALVES] {
     [_mm256_add_epi16(a[0], b[0]), _mm256_add_epi16(a[1], b[1])]
 }
 
-/// Adds the sums in 16 bits, times `factor`, to those in 32 bits.
+/// Adds numbers of 16 bits, times `factor`, to sums in 32 bits.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 fn add_i32(

@@ -1,12 +1,14 @@
 //! AVX2 GEMM of floats: one or two panels times many rows of activations. `matmul::reference` defines the result.
 //!
 //! As in [`super::gemm`], a K-block is unpacked once into the L1 cache and multiplied with many rows. The sums of even and
-//! of odd columns of six rows would not fit the registers, so the even columns of a K-block are multiplied first.
+//! of odd columns of six rows would not fit the registers, so the even columns of a K-block are multiplied first. A few rows
+//! are multiplied with all of the K-block, while the next rows are prefetched: no cache but the first needs to hold them.
 //!
 //! Unpacked floats: `(panels, 2, pairs of columns, 16)` f32, even columns first.
 
 use crate::arch::int8_dot::{Avx2, Int8Dot};
 use crate::arch::packed_block::{each_row, load_weights, prefetch_ahead};
+use crate::arch::prefetch::prefetch_nearest;
 use crate::layout::gemm::{GemmWorkspace, UNPACKED_BYTES};
 use crate::memory::LINE;
 use crate::packing::LANES;
@@ -16,6 +18,8 @@ use std::ops::Range;
 
 /// Columns in a K-block.
 const K_BLOCK_COLS: usize = 192;
+/// Rows of activations per load of weights.
+const ROWS: usize = 6;
 /// Vectors of a line: eight rows of weights each.
 const HALVES: usize = 2;
 
@@ -48,14 +52,8 @@ pub(crate) unsafe fn gemm_floats_avx2<const F: u8, const N: usize>(
                 unpack::<F>(packed, pairs, unpacked.add(panel * 2 * pairs * LANES));
             }
         }
-        for part in 0..2 * N {
-            // SAFETY: each row has as many columns as a panel, and the workspace has four lines of sums for each row.
-            unsafe {
-                let weights = unpacked.add(part * pairs * LANES).cast_const();
-                let at = (first + part % 2, sums.add(part * LANES));
-                multiply_rows(weights, pairs, x, rows.clone(), at);
-            }
-        }
+        // SAFETY: each row has as many columns as a panel, and the workspace has four lines of sums for each row.
+        unsafe { multiply_rows::<N>(unpacked, pairs, x, rows.clone(), (first, sums)) };
     }
     for sums in &mut workspace.sums[..rows.len()] {
         for panel in 0..N {
@@ -91,36 +89,56 @@ unsafe fn unpack<const F: u8>(packed: *const u8, pairs: usize, to: *mut f32) {
     }
 }
 
-/// Adds the products of `weights`, `(pairs, 16)`, and of every second column of `rows` from a first on to the sums, which
-/// are four lines apart.
+/// Adds the products of `weights`, `(N, 2, pairs, 16)`, and of the columns of `rows` from `first` on to the sums, which are
+/// four lines for each row. Groups of rows are about equally long, the longest first.
 ///
 /// # Safety
-/// As [`gemm_floats_avx2`]; the rows have the columns, and the sums a line for each row.
+/// As [`gemm_floats_avx2`]; the rows have the columns, and the sums lines for each row.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn multiply_rows(
+unsafe fn multiply_rows<const N: usize>(
     weights: *const f32,
     pairs: usize,
     x: &Activations,
     rows: Range<usize>,
     (first, sums): (usize, *mut f32),
 ) {
+    let columns = |row: usize| x.floats(rows.start + row)[first..].as_ptr();
     let mut row = 0;
     while row < rows.len() {
+        let left = rows.len() - row;
         macro_rules! group {
             ($count:literal) => {{
-                let at: [*const f32; $count] =
-                    std::array::from_fn(|m| x.floats(rows.start + row + m)[first..].as_ptr());
-                // SAFETY: guaranteed by the caller.
-                unsafe { multiply_group(weights, pairs, &at, sums.add(row * 4 * LANES)) };
+                let at: [*const f32; $count] = std::array::from_fn(|m| columns(row + m));
+                for part in 0..2 * N {
+                    for next in row + $count..rows.len().min(row + 2 * $count) {
+                        prefetch_share(columns(next), 2 * pairs, (part, 2 * N));
+                    }
+                    let at = at.map(|row| row.wrapping_add(part % 2));
+                    // SAFETY: guaranteed by the caller.
+                    unsafe {
+                        let weights = weights.add(part * pairs * LANES);
+                        let sums = sums.add((row * 4 + part) * LANES);
+                        multiply_group(weights, pairs, &at, sums);
+                    }
+                }
                 $count
             }};
         }
-        row += match rows.len() - row {
-            6.. => group!(6),
-            4..6 => group!(4),
+        row += match left.div_ceil(left.div_ceil(ROWS)) {
+            6 => group!(6),
+            5 => group!(5),
+            4 => group!(4),
             2..4 => group!(2),
             _ => group!(1),
         };
+    }
+}
+
+/// Prefetches one of `shares` shares of so many columns of a row.
+fn prefetch_share(row: *const f32, cols: usize, (share, shares): (usize, usize)) {
+    let line_cols = LINE / size_of::<f32>();
+    for line in (share..cols.div_ceil(line_cols)).step_by(shares) {
+        prefetch_nearest(row.wrapping_add(line * line_cols).cast());
     }
 }
 

@@ -14,15 +14,16 @@ pub(super) use neon::load_four_f16;
 #[cfg(target_arch = "x86_64")]
 use core::arch::x86_64::{
     __m256, __m512, _CMP_LT_OQ, _MM_FROUND_NO_EXC, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128,
-    _mm256_add_epi32, _mm256_add_ps, _mm256_and_ps, _mm256_blendv_ps, _mm256_castsi256_ps,
-    _mm256_cmp_ps, _mm256_cmpgt_epi32, _mm256_cvtph_ps, _mm256_cvtps_epi32, _mm256_div_ps,
-    _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_maskload_ps, _mm256_maskstore_ps,
-    _mm256_max_ps, _mm256_min_ps, _mm256_mul_ps, _mm256_round_ps, _mm256_set1_epi32,
-    _mm256_set1_ps, _mm256_setr_epi32, _mm256_slli_epi32, _mm256_srai_epi32, _mm256_storeu_ps,
-    _mm256_sub_epi32, _mm256_sub_ps, _mm512_abs_ps, _mm512_add_ps, _mm512_cmp_ps_mask,
-    _mm512_cvtph_ps, _mm512_div_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mask_blend_ps,
-    _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_max_ps, _mm512_min_ps, _mm512_mul_ps,
-    _mm512_roundscale_ps, _mm512_scalef_ps, _mm512_set1_ps, _mm512_storeu_ps, _mm512_sub_ps,
+    _mm256_add_epi32, _mm256_add_ps, _mm256_and_ps, _mm256_blendv_ps, _mm256_castps_si256,
+    _mm256_castsi256_ps, _mm256_cmp_ps, _mm256_cmpgt_epi32, _mm256_cvtph_ps, _mm256_cvtps_epi32,
+    _mm256_div_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_maskload_ps,
+    _mm256_maskstore_ps, _mm256_max_ps, _mm256_min_ps, _mm256_mul_ps, _mm256_round_ps,
+    _mm256_set1_epi32, _mm256_set1_ps, _mm256_setr_epi32, _mm256_slli_epi32, _mm256_srai_epi32,
+    _mm256_storeu_ps, _mm256_sub_epi32, _mm256_sub_ps, _mm512_abs_ps, _mm512_add_ps,
+    _mm512_cmp_ps_mask, _mm512_cvtph_ps, _mm512_div_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
+    _mm512_mask_blend_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_max_ps,
+    _mm512_min_ps, _mm512_mul_ps, _mm512_roundscale_ps, _mm512_scalef_ps, _mm512_set1_ps,
+    _mm512_storeu_ps, _mm512_sub_ps,
 };
 
 /// A vector of `WIDTH` f32.
@@ -56,6 +57,12 @@ pub(crate) trait Lanes: Copy {
     unsafe fn round(self) -> Self;
     /// `self * 2^n` for integers `n` in `-254..=254`.
     unsafe fn scale_by_power(self, n: Self) -> Self;
+    /// `self * 2^n` for integers `n` in `-126..=0`, if the result is normal.
+    #[inline(always)]
+    unsafe fn scale_down(self, n: Self) -> Self {
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.scale_by_power(n) }
+    }
     /// `a` where `self < other`, else `b`.
     unsafe fn where_less(self, other: Self, a: Self, b: Self) -> Self;
 
@@ -199,6 +206,15 @@ impl Lanes for F32x8 {
         }
     }
     #[inline(always)]
+    unsafe fn scale_down(self, n: Self) -> Self {
+        // The exponent of a normal result is positive: no carry, and no units that multiply.
+        unsafe {
+            let n = _mm256_slli_epi32::<23>(_mm256_cvtps_epi32(n.0));
+            let bits = _mm256_add_epi32(_mm256_castps_si256(self.0), n);
+            Self(_mm256_castsi256_ps(bits))
+        }
+    }
+    #[inline(always)]
     unsafe fn where_less(self, other: Self, a: Self, b: Self) -> Self {
         unsafe {
             let less = _mm256_cmp_ps::<_CMP_LT_OQ>(self.0, other.0);
@@ -309,6 +325,26 @@ pub(crate) unsafe fn exp<L: Lanes>(x: L) -> L {
         let p = p.mul_add(r, L::splat(0.5));
         let p = p.mul_add(r.mul(r), r).add(L::splat(1.0));
         p.scale_by_power(n)
+    }
+}
+
+/// `2^x` for `x` of at most 0, with relative error 2^-22, and exactly 1 for 0; 2^-126 for less than -126, NaN for NaN.
+///
+/// # Safety
+/// As [`Lanes`].
+#[inline(always)]
+pub(crate) unsafe fn exp2_of_negative<L: Lanes>(x: L) -> L {
+    // 2^x = 2^n 2^r with |r| <= 1/2; the polynomial of 2^r has minimal relative error with a constant term of 1.
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let x = L::splat(-126.0).max(x);
+        let n = x.round();
+        let r = x.sub(n);
+        let p = L::splat(1.326_472_7e-3).mul_add(r, L::splat(9.671_513e-3));
+        let p = p.mul_add(r, L::splat(5.550_733_6e-2));
+        let p = p.mul_add(r, L::splat(0.240_222_42));
+        let p = p.mul_add(r, L::splat(0.693_147));
+        p.mul_add(r, L::splat(1.0)).scale_down(n)
     }
 }
 

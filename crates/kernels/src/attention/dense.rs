@@ -1,8 +1,8 @@
 //! Attention of a picture's rows to ranges of its rows: keys and values of one layer, contiguous, one head layout.
 //!
 //! Nothing is paged and nothing is masked by position: a *span* of queries sees one range of keys, in any order and from
-//! any side. Keys and values are packed once, when they are stored, and read by all queries. [`DENSE_TILE`] queries of one
-//! head pass over the keys, one tile after another, with an online softmax (Milakov and Gimelshein 2018): the maximum, the
+//! any side. Keys and values are packed once, when they are stored, and read by all queries. A part of the queries of one
+//! head passes over the keys, one tile after another, with an online softmax (Milakov and Gimelshein 2018): the maximum, the
 //! sum of weights and the weighted values of a query are corrected whenever a tile raises the maximum.
 //!
 //! A query's arithmetic depends on the query and on its range of keys alone: its bits are the same however queries are cut
@@ -26,6 +26,9 @@ use std::ops::Range;
 
 /// Rows of keys and values that are stored together, and queries that read them together.
 pub const DENSE_TILE: usize = 64;
+
+/// Tasks of a thread, so that all threads end at about the same time.
+const TASKS_PER_THREAD: usize = 8;
 
 /// Capacity of a [`DenseAttention`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +67,7 @@ pub struct DenseAttention {
     values: ZeroedBuffer<u16>,
     /// One for each worker.
     workspaces: Vec<DenseWorkspace>,
-    /// The spans of a call in parts of [`DENSE_TILE`] queries; at most `queries_max`.
+    /// The spans of a call in parts of [`DenseShape::part_queries`]; at most `queries_max`.
     parts: Vec<DenseSpan>,
 }
 
@@ -240,8 +243,9 @@ impl DenseAttention {
                 self.rows
             );
             end = some.end.max(some.start);
-            let parts = some.clone().step_by(DENSE_TILE).map(|first| DenseSpan {
-                queries: first..some.end.min(first + DENSE_TILE),
+            let step = self.shape.part_queries();
+            let parts = some.clone().step_by(step).map(|first| DenseSpan {
+                queries: first..some.end.min(first + step),
                 keys: keys.clone(),
             });
             self.parts.extend(parts);
@@ -250,6 +254,16 @@ impl DenseAttention {
 }
 
 impl DenseShape {
+    /// Queries of a part: with vectors more read a tile of keys, if enough tasks are left for all threads.
+    fn part_queries(&self) -> usize {
+        let tasks = self.heads * (self.queries_max / vectors::PART_QUERIES);
+        if self.isa.has_tiles() || tasks < TASKS_PER_THREAD * self.threads {
+            DENSE_TILE
+        } else {
+            vectors::PART_QUERIES
+        }
+    }
+
     /// Elements of the keys and of the values of one tile of one head.
     fn tile_lens(&self) -> [usize; 2] {
         #[cfg(target_arch = "x86_64")]

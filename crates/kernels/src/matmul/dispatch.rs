@@ -62,14 +62,24 @@ pub(super) fn gemm_kernels(isa: Isa, format: Format) -> Option<GemmKernels> {
         Level::AvxVnni => Some(GemmKernels {
             kernels: by_format!(format, avx_vnni_quant_kernels, avx2_float_kernels,),
             rows_min: 5,
-            rows_bytes: 256 << 10,
+            rows_bytes: avx2_rows_bytes(format),
         }),
         Level::Avx2 => Some(GemmKernels {
             kernels: by_format!(format, avx2_quant_kernels, avx2_float_kernels,),
             rows_min: 5,
-            rows_bytes: 256 << 10,
+            rows_bytes: avx2_rows_bytes(format),
         }),
         _ => None,
+    }
+}
+
+/// The kernel of floats reads activations from any cache, and each call unpacks weights: it takes as many rows as it can.
+#[cfg(target_arch = "x86_64")]
+fn avx2_rows_bytes(format: Format) -> usize {
+    if format.block_weights() == 1 {
+        usize::MAX
+    } else {
+        256 << 10
     }
 }
 

@@ -2,16 +2,19 @@
 
 use crate::layout::softmax_shift;
 
-/// `c += a * b` for `a` `(n, inner)` in rows of `stride`, `b` `(inner, cols)` and `c` `(n, cols)`: each sum is one chain of
-/// fused multiply-adds in rising order.
+/// `c += a * b` for `a` `(n, inner)` in rows of `stride`, `b` `(inner, cols)` and `c` `(n, cols)`, which counts as zero if it is
+/// fresh: each sum is one chain of fused multiply-adds in rising order.
 pub(super) fn add_product(
     a: &[f32],
     stride: usize,
     inner: usize,
     b: &[f32],
-    c: &mut [f32],
-    cols: usize,
+    (c, cols): (&mut [f32], usize),
+    is_fresh: bool,
 ) {
+    if is_fresh {
+        c.fill(0.0);
+    }
     for (a, c) in a.chunks(stride).zip(c.chunks_exact_mut(cols)) {
         for (a, b) in a[..inner].iter().zip(b.chunks_exact(cols)) {
             for (c, b) in c.iter_mut().zip(b) {
@@ -21,7 +24,7 @@ pub(super) fn add_product(
     }
 }
 
-/// Turns scores, `(keys, cols)` with a column for each query, into weights `e^(score - max)`. Raises the maxima, corrects
+/// Turns scores, `(keys, cols)` with a column for each query, into weights `2^(score - max)`. Raises the maxima, corrects
 /// the sums of weights and the weighted values `(elements, cols)` for that, and adds the weights to the sums.
 pub(super) fn weigh(scores: &mut [f32], maxima: &mut [f32], sums: &mut [f32], values: &mut [f32]) {
     let cols = maxima.len();
@@ -29,10 +32,10 @@ pub(super) fn weigh(scores: &mut [f32], maxima: &mut [f32], sums: &mut [f32], va
         let column = scores.chunks_exact(cols).map(|line| line[col]);
         let most = column.fold(*max, f32::max);
         let shift = softmax_shift(most);
-        let factor = (*max - shift).exp();
+        let factor = (*max - shift).exp2();
         let mut part = 0.0;
         for line in scores.chunks_exact_mut(cols) {
-            line[col] = (line[col] - shift).exp();
+            line[col] = (line[col] - shift).exp2();
             part += line[col];
         }
         *sum = sum.mul_add(factor, part);
