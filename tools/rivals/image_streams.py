@@ -3,8 +3,8 @@
 
     python image_streams.py --millrace target/release/millrace --examples target/release/examples --models FOLDER [--quick]
 
-Seven streams generate; the eighth request has nothing, an image, or a text of as many tokens, in turn. Printed: milliseconds
-between two tokens of the seven while the eighth is computed, and the time to its first token. Then an image that was encoded
+Seven streams generate; the eighth request has an image or a text of as many tokens, in turn. Printed: milliseconds between two
+tokens of the seven while the eighth is computed, and in the seconds before and after it, and the time to its first token. Then an image that was encoded
 before (behind other words, so that no page of the prefix cache is shared) against text of that length, one request at a time, in turn.
 The text model has the shape of Llama 3.2 1B, the tower that of SmolVLM's; both have random weights. `--gemma3` has those of
 Gemma 3 4B, whose image is computed in a pass that pauses between layers.
@@ -35,7 +35,7 @@ from servers import Millrace
 STREAMS = 7
 # Tokens of a stream that have come before the eighth request is sent.
 BEFORE = 20
-# Seconds without an eighth request.
+# Seconds before an eighth request, and after it, that are compared with it: a token takes the longer the more there are before.
 NOTHING_S = 5
 
 
@@ -141,16 +141,21 @@ class Beside:
             if not all(thread.is_alive() for thread in threads):
                 raise RuntimeError("a stream ended before the eighth request was sent")
             time.sleep(0.01)
-        begin, self.first_ms = time.perf_counter(), None
-        if eighth is None:
-            time.sleep(NOTHING_S)
-        else:
-            self.first_ms = Stream(url, eighth, 2).read().first_ms()
+        time.sleep(NOTHING_S)
+        begin = time.perf_counter()
+        self.first_ms = Stream(url, eighth, 2).read().first_ms()
         end = time.perf_counter()
+        time.sleep(NOTHING_S)
         self.is_covered = all(thread.is_alive() for thread in threads)
         for thread in threads:
             thread.join()
-        self.gaps = [1e3 * (b - a) for stream in streams for a, b in zip(stream.times, stream.times[1:]) if begin <= a < end]
+
+        def gaps(begin, end):
+            return [1e3 * (b - a) for stream in streams for a, b in zip(stream.times, stream.times[1:]) if begin <= a < b < end]
+
+        self.gaps = gaps(begin, end)
+        # The second after the end of the eighth still has its last step.
+        self.gaps_without = gaps(begin - NOTHING_S, begin) + gaps(end + 1, end + NOTHING_S)
 
 
 def main():
@@ -192,14 +197,14 @@ def measure_beside(args, edge, url):
     waits = {"text": [], "an image": []}
     before = encoder_counts(url)
     for number in range(args.rounds):
-        eighths = {"nothing": None, "text": words(1000 + number, count), "an image": image(100 + number, f"b{number}", edge)}
+        eighths = {"text": words(1000 + number, count), "an image": image(100 + number, f"b{number}", edge)}
         for name, eighth in eighths.items():
             round = Beside(url, number, eighth, args.tokens)
             if not round.is_covered:
-                print(f"note: with {name}, streams ended before the first token of the eighth request: give more --tokens")
+                print(f"note: with {name}, streams ended too early after the first token of the eighth request: give more --tokens")
             gaps[name] += round.gaps
-            if eighth is not None:
-                waits[name].append(round.first_ms)
+            gaps["nothing"] += round.gaps_without
+            waits[name].append(round.first_ms)
     seconds, encoded, hits = (value - before[name] for name, value in encoder_counts(url).items())
     print(f"{STREAMS} streams, {rows} tokens in the eighth request, {args.threads} threads, {args.rounds} rounds in turn\n\n"
           "| eighth request | tokens | between tokens: p50, ms | p99, ms | max, ms | p50 / that with nothing | p99 / that with nothing"

@@ -9,8 +9,8 @@
 //! [`RISE_MAX`] waits for a second measurement: rows whose cost grows by a factor of `f` between two steps make at most
 //! two steps of at most `f` times the target.
 //!
-//! Where prompts follow each other without a pause there is no step with decodes alone, and their time would be taken for
-//! that of prefill. So a step is left to the decodes alone where `decodes` was not measured for [`MEASURED_STEPS`]
+//! Where prompts or units of images follow each other without a pause there is no step with decodes alone, and their time would
+//! be taken for that of the others. So a step is left to the decodes alone where `decodes` was not measured for [`MEASURED_STEPS`]
 //! steps, or with a quarter fewer decodes.
 //!
 //! The target yields to two minimums, [`PREFILL_ROWS_MIN`] and [`PREFILL_SHARE`], and to long steps.
@@ -49,7 +49,7 @@ const UNITS_SHARE: u64 = 8;
 /// resumed answers waits at most a third longer than without the decodes of the others.
 const RESUMED_SHARE: u64 = 3;
 
-/// Steps with prefill and decodes for which a measurement of the decodes is used: one step in so many is without prefill.
+/// Steps with prefill or units for which a measurement of the decodes is used: one step in so many is one of decodes alone.
 const MEASURED_STEPS: usize = 64;
 
 /// The least part of a mixed step that is attributed to prefill.
@@ -68,7 +68,7 @@ pub(crate) struct StepTimeModel {
     decodes_ns: u64,
     /// Decodes of the last step with decodes alone; 0 = not measured yet.
     decodes_measured: usize,
-    /// Mixed steps since that step.
+    /// Steps with prefill or units since that step.
     steps_since: usize,
     /// Time of a prefill row; 0 = not measured yet.
     row_ns: u64,
@@ -144,8 +144,13 @@ impl StepTimeModel {
         ns.checked_div(known) <= target
     }
 
+    /// A step had units and decodes: the time of neither is known alone.
+    pub(crate) fn count_unit_step(&mut self) {
+        self.steps_since += 1;
+    }
+
     /// Whether the next step has to be one with decodes alone.
-    fn is_measurement_due(&self, decodes: usize) -> bool {
+    pub(crate) fn is_measurement_due(&self, decodes: usize) -> bool {
         let is_more = decodes > self.decodes_measured + self.decodes_measured / 4;
         self.steps_since > 0 && (is_more || self.steps_since >= MEASURED_STEPS)
     }
@@ -388,6 +393,20 @@ mod tests {
         assert!(longest_gap <= MEASURED_STEPS, "{longest_gap}");
         // Between 39 and 15 rows fit; without measurements there would be 4 in each step.
         assert!(prefill > 18_000, "{prefill} rows");
+    }
+
+    #[test]
+    fn decodes_are_measured_where_units_never_pause() {
+        let mut model = StepTimeModel::new(Some(Duration::from_millis(100)));
+        model.record_step(0, 7, 50 * MS);
+        (0..MEASURED_STEPS - 1).for_each(|_| model.count_unit_step());
+        assert!(!model.is_measurement_due(7));
+        assert!(model.is_measurement_due(9), "more decodes");
+        model.count_unit_step();
+        assert!(model.is_measurement_due(7));
+        model.record_step(0, 7, 60 * MS);
+        assert!(!model.is_measurement_due(7));
+        assert_eq!(model.left_ns(7), Some(40 * MS));
     }
 
     #[test]

@@ -184,7 +184,9 @@ impl Scheduler {
 
     /// Learns from the last step; the step's duration is known at the head of the next step.
     pub(crate) fn record_step(&mut self, facts: &StepFacts) {
-        if !self.have_units_run() {
+        if self.have_units_run() {
+            self.rows.step_time.count_unit_step();
+        } else {
             self.rows.record_step(facts);
             self.speculator.record_step(facts);
         }

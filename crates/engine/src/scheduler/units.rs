@@ -251,6 +251,9 @@ impl Scheduler {
     }
 
     fn plan_units(&mut self, claim: &UnitClaim, decodes: usize) {
+        if decodes > 0 && self.rows.step_time.is_measurement_due(decodes) {
+            return;
+        }
         let left_ns = self.rows.step_time.left_ns(decodes);
         let clock = match claim.work {
             UnitWork::Block => &mut self.blocks.clock,
