@@ -14,6 +14,8 @@ use crate::tower_goldens::{Golden, goldens, least_cosine, stored_as};
 use cpu::{Model, Tower, TowerAlone};
 use half::{bf16, f16};
 use kernels::{Format, Isa, Pool};
+use media::Rule;
+use media::plan::Fit;
 use model::Forward;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -383,6 +385,23 @@ fn text_of_such_a_folder_has_the_bits_of_a_gguf() {
         assert_eq!(ours.config().deepstack, gguf.config().deepstack, "{name}");
         assert_eq!(ours.config().rope.axes, gguf.config().rope.axes, "{name}");
         assert!(said(ours) == said(gguf), "{name}");
+    }
+}
+
+/// The picture of LLaVA 1.5, whose class does not tell the tower.
+#[test]
+fn a_picture_is_stretched_for_siglip_and_padded_for_clip() {
+    for (name, wanted) in [
+        ("llava-siglip", Fit::Stretch),
+        ("llava", Fit::Pad([122, 116, 104])),
+    ] {
+        let gguf = Gguf::from_bytes(golden(name).file("mmproj.gguf")).unwrap();
+        let recipe = VisionConfig::from_gguf(&gguf).unwrap().recipe;
+        let found = match recipe.rule {
+            Rule::Square(square) => Some(square.fit),
+            _ => None,
+        };
+        assert_eq!(found, Some(wanted), "{name}");
     }
 }
 
