@@ -23,6 +23,8 @@ TABLE = 10
 
 def minicpm25(folder):
     """MiniCPM-V 2.5: 96 queries, on a llama; the version and the queries are those that a file without the keys has."""
+    # Of these weights, the answers vary.
+    torch.manual_seed(105)
     vision = vision_config(heads=2)
     tower = Idefics2VisionTransformer(vision)
     text = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**llama_text(), "hidden_size": 128, "head_dim": 32}))
