@@ -3,7 +3,7 @@
 //!
 //! Promise (Models): logits after an image equal those of transformers, of a text quantized to Q8_0 at load: cosine at least 0.999
 //! at every position, in each class that is read from safetensors, with a width of 1024 and weights as transformers initializes
-//! them. Routers of experts are chosen so that rounding chooses no other expert.
+//! them, but for Gemma 4's norms of keys, whose gains have the factor of scores. Routers choose no expert by a near score.
 
 use super::{configs, encoded, open, saved, text_as, tower_of};
 use crate::support::saved::Stored;
