@@ -31,8 +31,8 @@ def main():
     models = []
     original = vision.randomized
 
-    def randomized(model, *gain):
-        models.append(original(model, *gain))
+    def randomized(model, *gain, **more):
+        models.append(original(model, *gain, **more))
         return models[-1]
 
     keep = vision.keep

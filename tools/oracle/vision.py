@@ -34,6 +34,8 @@ MARKS = 5
 GREEDY = 24
 # The least distance of the most likely token from the next, so that rounding does not choose another.
 MARGIN = 2e-3
+# The least number of different tokens among the answers: a model that says one again and again would say it by mistake, too.
+DISTINCT = 8
 # Gain of matrices where that of 1.3 makes the error of Q8_0 larger than its bound, in torch as here.
 MILD_GAIN = 1.0
 
@@ -42,17 +44,21 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     lines = []
+    for case in cases():
+        torch.manual_seed(20 + len(lines))
+        lines.append(case(folder))
+    (folder / "cases.tsv").write_text("".join(line + "\n" for line in lines))
+
+
+def cases():
     from vision_gemma4 import gemma4uv, gemma4v, gemma4v_e
     from vision_llava import granite_vision, llava_siglip
     from vision_minicpm import minicpm25, minicpm26, minicpm46, minicpm_ocr
     from vision_qwen import qwen3vl_moe, qwen35, qwen35_moe
 
-    for case in (idefics3, idefics3_wide, qwen3vl, gemma3, qwen2vl, qwen25vl, pixtral, mistral3, llava, llava_next, gemma4v,
-                 gemma4v_e, gemma4uv, internvl, lfm2vl, minicpm25, minicpm26, minicpm46, qwen35, qwen35_moe, qwen3vl_moe,
-                 llava_siglip, granite_vision, minicpm_ocr):
-        torch.manual_seed(20 + len(lines))
-        lines.append(case(folder))
-    (folder / "cases.tsv").write_text("".join(line + "\n" for line in lines))
+    return (idefics3, idefics3_wide, qwen3vl, gemma3, qwen2vl, qwen25vl, pixtral, mistral3, llava, llava_next, gemma4v,
+            gemma4v_e, gemma4uv, internvl, lfm2vl, minicpm25, minicpm26, minicpm46, qwen35, qwen35_moe, qwen3vl_moe,
+            llava_siglip, granite_vision, minicpm_ocr)
 
 
 def idefics3(folder):
@@ -146,7 +152,7 @@ def qwen3vl(folder):
     config = transformers.Qwen3VLConfig(vision_config=vision, text_config=text, image_token_id=1, vision_start_token_id=2,
                                         vision_end_token_id=3, video_token_id=4, tie_word_embeddings=False)
     config._attn_implementation = "eager"
-    model = randomized(transformers.Qwen3VLForConditionalGeneration(config))
+    model = randomized(transformers.Qwen3VLForConditionalGeneration(config), head=1)
     return qwen3vl_of(folder, "qwen3vl", model, (96, 64), 7, put_qwen3vl_text)
 
 
@@ -707,7 +713,7 @@ def keep(folder, name, size, seed, rows, prompt, logits_of, of_picture=(1,)):
     """Writes numbers, and returns the case's line."""
     spread = rows.std().item()
     assert spread > 0.05 and torch.isfinite(rows).all(), f"{name}: {spread}"
-    # The last token of the prompt is the first for which no two answers are close.
+    # The last token of the prompt is the first for which no two answers are close, and the answers vary.
     tried = ([*prompt[:-1], last] for last in range(prompt[-1], VOCAB))
     prompt, greedy = next((ids, greedy) for ids in tried if (greedy := most_likely(logits_of, ids)))
     with torch.no_grad():
@@ -719,7 +725,7 @@ def keep(folder, name, size, seed, rows, prompt, logits_of, of_picture=(1,)):
 
 
 def most_likely(logits_of, prompt):
-    """The most likely tokens after a prompt, one after another; none if two are about as likely."""
+    """The most likely tokens after a prompt, one after another; none if two are about as likely, or too few differ."""
     greedy = []
     with torch.no_grad():
         while len(greedy) < GREEDY:
@@ -727,11 +733,12 @@ def most_likely(logits_of, prompt):
             if first - second < MARGIN:
                 return []
             greedy.append(tokens[0].item() + MARKS)
-    return greedy
+    return greedy if len(set(greedy)) >= DISTINCT else []
 
 
-def randomized(model, gain=1.3):
-    """Parameters that f16 has, which make attention sharp, norms and biases effective."""
+def randomized(model, gain=1.3, head=None):
+    """Parameters that f16 has, which make attention sharp, norms and biases effective. With a seed `head` the projection of logits
+    is another one, of which the answers vary."""
     model.eval()
     for name, parameter in model.named_parameters():
         noise = torch.randn_like(parameter)
@@ -740,6 +747,9 @@ def randomized(model, gain=1.3):
                 is_shifted = ("language_model" in name or "soft_emb" in name) and "linear_attn" not in name
                 shifts = any(family in type(model).__name__ for family in ("Gemma3", "Qwen3_5"))
                 around = 0.0 if is_shifted and shifts else 1.0
+                if "Gemma3" in type(model).__name__ and "post_" in name and "language_model" in name:
+                    # Layers add more to the stream than the embedding, whose token would follow itself.
+                    around = 2.0
                 parameter.copy_(around + 0.2 * noise)
             elif parameter.ndim == 1:
                 parameter.copy_(0.2 * noise)
@@ -751,6 +761,9 @@ def randomized(model, gain=1.3):
                 parameter.copy_(noise / parameter.shape[0] ** 0.5)
             else:
                 parameter.copy_(gain * noise / (parameter[0].numel() ** 0.5))
+            if name == "lm_head.weight" and head is not None:
+                noise = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(head))
+                parameter.copy_(gain * noise / parameter.shape[1] ** 0.5)
             parameter.copy_(parameter.half().float())
     return model
 

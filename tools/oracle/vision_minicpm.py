@@ -23,6 +23,8 @@ TABLE = 10
 
 def minicpm25(folder):
     """MiniCPM-V 2.5: 96 queries, on a llama; the version and the queries are those that a file without the keys has."""
+    # Of these weights, the answers vary.
+    torch.manual_seed(105)
     vision = vision_config(heads=2)
     tower = Idefics2VisionTransformer(vision)
     text = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**llama_text(), "hidden_size": 128, "head_dim": 32}))
@@ -46,6 +48,7 @@ def minicpm46(folder):
 
 def minicpm_ocr(folder):
     """MiniCPM-OCR, whose class is 4.6 in another mode: neighbors become one row in the projector alone."""
+    torch.manual_seed(100)
     return minicpm46_of(folder, "minicpm-ocr", "MiniCPMOcr", 2, ((100, 60), 24))
 
 

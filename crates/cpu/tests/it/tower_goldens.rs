@@ -30,6 +30,19 @@ pub(crate) struct Golden {
     greedy: Vec<u32>,
 }
 
+/// Small texts in which 8 bits change more than the bound, in llama.cpp as here (measurements/notes.md): at a width of 64, with
+/// sharp attention and few experts, the rounding of weights is no measure of published models. `tower_sources/wide.rs` has the
+/// bound for the same classes.
+const SENSITIVE: [&str; 7] = [
+    "qwen2vl",
+    "gemma4v",
+    "gemma4v-e",
+    "gemma4uv",
+    "qwen3.5",
+    "qwen3.5-moe",
+    "qwen3vl-moe",
+];
+
 /// Tokens below are marks of images.
 const MARKS: usize = 5;
 
@@ -39,14 +52,19 @@ fn folder() -> PathBuf {
 
 /// All cases.
 pub(crate) fn goldens() -> Vec<Golden> {
-    let table = std::fs::read_to_string(folder().join("cases.tsv")).unwrap();
+    goldens_of("")
+}
+
+/// The cases of a part of the folder, whose path ends with a slash.
+pub(crate) fn goldens_of(part: &str) -> Vec<Golden> {
+    let table = std::fs::read_to_string(folder().join(part).join("cases.tsv")).unwrap();
     let number = |field: &str| field.parse::<usize>().unwrap();
     // A row of the picture is -1, which is no id.
     let token = |id: &str| id.parse::<u32>().ok();
     let golden = |line: &str| {
         let fields: Vec<&str> = line.split('\t').collect();
         Golden {
-            name: fields[0].to_owned(),
+            name: format!("{part}{}", fields[0]),
             size: Size::new(number(fields[1]) as u32, number(fields[2]) as u32),
             seed: number(fields[3]) as u32,
             rows: number(fields[4]),
@@ -64,11 +82,16 @@ impl Golden {
         std::fs::read(folder().join(format!("{}.{kind}", self.name))).unwrap()
     }
 
-    /// Rows of the picture, and logits of the prompt.
-    pub(crate) fn numbers(&self) -> (Vec<f32>, Vec<f32>) {
+    /// What transformers computed.
+    pub(crate) fn floats(&self) -> Vec<f32> {
         let bytes = self.file("f32");
         let floats = bytes.as_chunks::<4>().0.iter();
-        let floats: Vec<f32> = floats.map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        floats.map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    }
+
+    /// Rows of the picture, and logits of the prompt.
+    pub(crate) fn numbers(&self) -> (Vec<f32>, Vec<f32>) {
+        let floats = self.floats();
         let (rows, logits) = floats.split_at(self.rows * self.width);
         (rows.to_vec(), logits.to_vec())
     }
@@ -93,21 +116,19 @@ impl Golden {
         views.collect::<Vec<_>>().concat()
     }
 
-    /// Compares the logits of each position that has some.
-    fn compare_logits(&self, found: &[f32], wanted: &[f32]) {
+    /// The least cosine of the logits of a position that has some.
+    pub(crate) fn cosine_of_logits(&self, found: &[f32], wanted: &[f32]) -> f64 {
         let positions = found.chunks(self.vocab).zip(wanted.chunks(self.vocab));
         let given = positions.filter(|(found, _)| found.iter().any(|logit| *logit != 0.0));
-        let mut compared = 0;
-        for (found, wanted) in given {
-            let cosine = least_cosine(found, wanted, self.vocab);
-            assert!(cosine >= 0.9999, "{}: {cosine}", self.name);
-            compared += 1;
-        }
-        assert!(compared > self.prompt.len() - self.rows, "{}", self.name);
+        let cosines = given.map(|(found, wanted)| least_cosine(found, wanted, self.vocab));
+        let cosines: Vec<f64> = cosines.collect();
+        let texts = self.prompt.len() - self.rows;
+        assert!(cosines.len() > texts, "{}", self.name);
+        cosines.into_iter().fold(1.0, f64::min)
     }
 
     /// Rows and columns of the last view's rows.
-    fn grid(&self, config: &VisionConfig) -> Grid {
+    pub(crate) fn grid(&self, config: &VisionConfig) -> Grid {
         self.views(config).last().unwrap().merged
     }
 }
@@ -122,10 +143,10 @@ pub(crate) fn stored_as(bytes: Vec<u8>, format: Format) -> Vec<u8> {
     let mut contents = Vec::new();
     for tensor in gguf.tensors() {
         // Rows that are no whole blocks stay as they are, as quantizers leave them.
-        let is_matrix = tensor.dims.len() == 2
+        let is_matrix = (tensor.dims.len() == 2 || tensor.name.contains("_exps."))
             && tensor.kind == TensorKind::from(Format::F16)
             && tensor.cols().is_multiple_of(format.block_weights());
-        let of_floats = ["position_embd", "input_projection"];
+        let of_floats = ["position_embd", "input_projection", "ffn_gate_inp"];
         let is_table = of_floats.iter().any(|part| tensor.name.contains(part));
         let (kind, bytes) = if is_matrix && !is_table {
             let halves = tensor.bytes.as_chunks::<2>().0;
@@ -198,7 +219,7 @@ fn rows_equal_those_of_transformers() {
 
 /// Logits of the prompt in spans of these lengths, where rows that see each other are a block; `image` is of one run of rows.
 /// A row of a block but the last has no logits: zeros.
-fn logits_of(
+pub(crate) fn logits_of(
     model: &mut Model,
     golden: &Golden,
     (rows, grid): (&[f32], Grid),
@@ -282,7 +303,8 @@ fn axes_of(len: usize, run: &Range<usize>, grid: Grid) -> Vec<[u32; 3]> {
 
 /// Promise (Models): logits after an image equal those of transformers, of a text in F32 and in F16, with positions on three axes,
 /// rows added after the first layers (Qwen3-VL), before and after recurrent layers (Qwen 3.5), and rows that see each other
-/// (Gemma 3); and have the same bits for every division of the prompt, and for every batch between two units of a block.
+/// (Gemma 3); and have the same bits for every division of the prompt, and for every batch between two units of a block. With Q8_0
+/// their cosine is at least 0.999 in 14 of 21 small texts; wide texts have a promise of their own.
 #[test]
 fn logits_after_an_image_equal_those_of_transformers() {
     for golden in &goldens() {
@@ -292,11 +314,20 @@ fn logits_after_an_image_equal_those_of_transformers() {
         let text = stored_as(golden.file("text.gguf"), Format::F32);
         let mut model = try_load(text.clone(), 2).unwrap();
         let found = logits_of(&mut model, golden, (&rows, grid), || usize::MAX);
-        golden.compare_logits(&found, &wanted);
-        let halves = stored_as(golden.file("text.gguf"), Format::F16);
-        let mut model = try_load(halves, 2).unwrap();
-        let of_halves = logits_of(&mut model, golden, (&rows, grid), || usize::MAX);
-        golden.compare_logits(&of_halves, &wanted);
+        let cosine = golden.cosine_of_logits(&found, &wanted);
+        assert!(cosine >= 0.9999, "{}: {cosine}", golden.name);
+        for (format, least) in [(Format::F16, 0.9999), (Format::Q8_0, 0.999)] {
+            let stored = stored_as(golden.file("text.gguf"), format);
+            let mut model = try_load(stored, 2).unwrap();
+            let found = logits_of(&mut model, golden, (&rows, grid), || usize::MAX);
+            let cosine = golden.cosine_of_logits(&found, &wanted);
+            let is_sensitive = SENSITIVE.contains(&&*golden.name);
+            assert!(
+                cosine >= least || format == Format::Q8_0 && is_sensitive,
+                "{}, {format:?}: {cosine}",
+                golden.name
+            );
+        }
         // The first with fewer rows of a batch than the image has.
         for (cuts, rows_max) in [(vec![1, 4], 5), (vec![3, 11], ROWS), (vec![7, 2, 30], ROWS)] {
             let options = LoadOptions {

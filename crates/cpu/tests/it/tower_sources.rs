@@ -7,6 +7,7 @@
 mod embedded;
 mod minicpm;
 mod refusals;
+mod wide;
 
 use crate::support::saved::{Saved, Stored, file};
 use crate::support::{ids, logits, options, try_load};
@@ -22,7 +23,7 @@ use serde_json::{Map, Value, json};
 use synth::{VISION_PRESETS, VisionSpec};
 use weights::ModelFiles;
 use weights::gguf::{Gguf, GgufWriter, TensorKind, TensorPlan};
-use weights::safetensors::Safetensors;
+use weights::safetensors::{Quantize, Safetensors};
 use weights::vision::{EmbeddedTower, VisionConfig};
 
 /// Cases whose models were saved.
@@ -365,7 +366,11 @@ fn names_with_and_without_prefixes_are_the_same_tower() {
 }
 
 fn text_of(folder: &Saved) -> Model {
-    let files = Safetensors::open(&folder.folder, None).unwrap_or_else(|why| panic!("{why}"));
+    text_as(folder, None)
+}
+
+fn text_as(folder: &Saved, quantize: Option<Quantize>) -> Model {
+    let files = Safetensors::open(&folder.folder, quantize).unwrap_or_else(|why| panic!("{why}"));
     let pool = Pool::new(2);
     Model::load(files, Isa::detect(), pool, &options(None), &mut |_| {})
         .unwrap_or_else(|why| panic!("{why}"))
