@@ -458,12 +458,7 @@ fn reserve(handles: &GenerationHandles, bytes: u64) -> Result<ByteReservation, A
 /// Why images are refused.
 pub enum ImageRefusal {
     /// The model sees none. An image is never dropped without a word.
-    Blind {
-        /// The field of the first image.
-        field: String,
-        /// What the model has instead.
-        why: String,
-    },
+    Blind(Problem),
     /// An image breaks a bound, or there is another error in the request.
     Other(ApiError),
 }
@@ -478,10 +473,7 @@ impl ImageRefusal {
     /// The error for the client, which names models that take images, loaded or not.
     pub async fn into_error(self, models: &ModelRegistry) -> ApiError {
         match self {
-            Self::Blind { field, why } => {
-                let listed = models.list_models().await;
-                image_error(&field, &format!("{why}; {}", seeing_words(&listed)))
-            }
+            Self::Blind(problem) => blind_error(problem, models.list_models().await),
             Self::Other(error) => error,
         }
     }
@@ -489,10 +481,7 @@ impl ImageRefusal {
     /// As [`Self::into_error`]. May block: for where nothing can be waited for.
     pub(crate) fn into_error_blocking(self, models: &ModelRegistry) -> ApiError {
         match self {
-            Self::Blind { field, why } => {
-                let listed = models.list_blocking();
-                image_error(&field, &format!("{why}; {}", seeing_words(&listed)))
-            }
+            Self::Blind(problem) => blind_error(problem, models.list_blocking()),
             Self::Other(error) => error,
         }
     }
@@ -501,43 +490,34 @@ impl ImageRefusal {
 /// The refusal of images by a model that sees none.
 fn blind(model: &ServedModel, first: &ImagePart) -> ImageRefusal {
     if model.handle.engine.is_remote() && model.engine_sight.is_none() {
-        return image_error(&first.path, "upstream servers are sent no images").into();
+        let why = "upstream servers are sent no images";
+        return image_error(Problem::new(&first.path, why)).into();
     }
     // The files here have a tower that no engine has.
     let engines = match model.handle.vision {
         Some(_) => " at the engines of this cluster, none of which has the tower of this gateway",
         None => "",
     };
-    ImageRefusal::Blind {
-        field: first.path.clone(),
-        why: format!("model {} reads text only{engines}", model.id),
-    }
+    let why = format!("model {} reads text only{engines}", model.id);
+    ImageRefusal::Blind(Problem::new(&first.path, why))
 }
 
-/// The names of models that take images, those that are loaded first.
-fn seeing_words(listed: &[ListedModel]) -> String {
-    let seeing = listed.iter().filter(|model| model.takes_images());
-    let (ready, others): (Vec<_>, Vec<_>) =
-        seeing.partition(|model| matches!(model.state, ModelState::Ready(_)));
-    let mut names: Vec<&str> = ready
-        .iter()
-        .chain(&others)
-        .map(|model| &*model.name)
-        .collect();
-    let more = match names.len().saturating_sub(NAMES_MAX) {
-        0 => String::new(),
-        more => format!(", and {more} more"),
+/// The problem, with the names of models that take images, those that are loaded first.
+fn blind_error(mut problem: Problem, mut listed: Vec<ListedModel>) -> ApiError {
+    listed.retain(ListedModel::takes_images);
+    listed.sort_by_key(|model| !matches!(model.state, ModelState::Ready(_)));
+    let names = listed.into_iter().map(|model| model.name);
+    let names: Vec<String> = names.take(NAMES_MAX).collect();
+    problem.constraint += &match names.as_slice() {
+        [] => "; no model here sees images (docs/images.md)".to_owned(),
+        names => format!("; models with vision here: {}", names.join(", ")),
     };
-    names.truncate(NAMES_MAX);
-    match names.as_slice() {
-        [] => "no model here sees images (docs/images.md)".to_owned(),
-        names => format!("models with vision here: {}{more}", names.join(", ")),
-    }
+    image_error(problem)
 }
 
-fn image_error(field: &str, why: &str) -> ApiError {
+fn image_error(problem: Problem) -> ApiError {
     ApiError {
         code: "unsupported_value",
-        ..ApiError::fields(vec![Problem::new(field, why)])
+        ..ApiError::fields(vec![problem])
     }
 }

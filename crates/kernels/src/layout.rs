@@ -32,7 +32,5 @@ pub(crate) fn softmax_shift(max: f32) -> f32 {
 
 /// Bound of the gate from above, and of the magnitude of what it multiplies.
 pub(crate) const SWIGLU_LIMIT: f32 = 7.0;
-/// Factor of the gate in the sigmoid.
+/// Factor of the gate in the sigmoid, also of quick-gelu (CLIP).
 pub(crate) const SWIGLU_ALPHA: f32 = 1.702;
-/// Factor within the sigmoid of quick-gelu (CLIP).
-pub(crate) const QUICK_GELU: f32 = 1.702;

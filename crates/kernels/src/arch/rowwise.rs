@@ -4,7 +4,7 @@
 //! All functions: the processor has the level of `L`.
 
 use super::lanes::{Lanes, exp, tanh};
-use crate::layout::{QUICK_GELU, SWIGLU_ALPHA, SWIGLU_LIMIT};
+use crate::layout::{SWIGLU_ALPHA, SWIGLU_LIMIT};
 use crate::packing::LANES;
 
 /// Accumulators of a sum: enough to hide the latency of an addition.
@@ -224,10 +224,7 @@ pub(crate) unsafe fn silu_in_place<L: Lanes>(x: &mut [f32]) {
 #[inline(always)]
 pub(crate) unsafe fn quick_gelu_in_place<L: Lanes>(x: &mut [f32]) {
     // SAFETY: the contract of the module.
-    unsafe {
-        let factor = L::splat(QUICK_GELU);
-        map!(x, |x| gated(x, factor.mul(x)));
-    }
+    unsafe { map!(x, |x| gated(x, L::splat(SWIGLU_ALPHA).mul(x))) }
 }
 
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! Reference implementations of the row-wise operations.
 
-use crate::layout::{QUICK_GELU, SWIGLU_ALPHA, SWIGLU_LIMIT};
+use crate::layout::{SWIGLU_ALPHA, SWIGLU_LIMIT};
 
 /// `sqrt(2 / pi)`.
 const GELU_FACTOR: f32 = 0.797_884_6;
@@ -49,7 +49,7 @@ pub(super) fn silu_in_place(x: &mut [f32]) {
 
 pub(super) fn quick_gelu_in_place(x: &mut [f32]) {
     for x in x {
-        *x /= 1.0 + (-(QUICK_GELU * *x)).exp();
+        *x /= 1.0 + (-(SWIGLU_ALPHA * *x)).exp();
     }
 }
 
