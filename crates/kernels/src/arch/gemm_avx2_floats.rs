@@ -7,7 +7,7 @@
 //! Unpacked floats: `(panels, 2, pairs of columns, 16)` f32, even columns first.
 
 use crate::arch::int8_dot::{Avx2, Int8Dot};
-use crate::arch::packed_block::{each_row, load_weights, prefetch_ahead};
+use crate::arch::packed_block::{each_row, load_weights, prefetch_ahead_second};
 use crate::arch::prefetch::prefetch_nearest;
 use crate::layout::gemm::{GemmWorkspace, UNPACKED_BYTES};
 use crate::memory::LINE;
@@ -76,7 +76,7 @@ unsafe fn unpack<const F: u8>(packed: *const u8, pairs: usize, to: *mut f32) {
     unsafe {
         for pair in 0..pairs {
             let packed = packed.add(2 * pair * LANES * width);
-            prefetch_ahead(packed, 2 * LANES * width);
+            prefetch_ahead_second(packed, 2 * LANES * width);
             for parity in 0..2 {
                 for half in 0..HALVES {
                     let from = packed.add((parity * LANES + half * Avx2::ROWS) * width);

@@ -6,7 +6,9 @@ use super::int8_dot::Int8Dot;
 use super::int8_dot::neon::{BASELINE, DOTPROD, I8MM, NeonRows};
 #[cfg(target_arch = "x86_64")]
 use super::int8_dot::{Avx2, Avx512, AvxVnni};
-use super::packed_block::{PackedBlock, each_row, load_weights, prefetch_ahead, zero_point_shift};
+use super::packed_block::{
+    PackedBlock, each_row, load_weights, prefetch_for_rows, zero_point_shift,
+};
 use crate::layout::activation_block::ActivationBlock;
 use crate::packing::{LANES, PackedFormat};
 use crate::{Activations, Format};
@@ -96,10 +98,10 @@ unsafe fn multiply_quants<D: Int8Dot, P: PackedFormat, const M: usize>(
         let mut column = 0;
         for tile in panel.chunks_exact(quant.tile_bytes()) {
             let tile = tile.as_ptr();
-            prefetch_ahead(tile, quant.header_bytes());
+            prefetch_for_rows(tile, quant.header_bytes(), M);
             for block in 0..quant.tile_blocks() {
                 let offset = quant.header_bytes() + block * quant.block_bytes();
-                prefetch_ahead(tile.add(offset), quant.block_bytes());
+                prefetch_for_rows(tile.add(offset), quant.block_bytes(), M);
                 for (part, sums) in sums[..LANES / D::ROWS].iter_mut().enumerate() {
                     let first = part * D::ROWS;
                     let block = PackedBlock { tile, block, first };
@@ -185,7 +187,8 @@ unsafe fn multiply_floats<D: Int8Dot, const F: u8, const M: usize>(
             let mut at = panel.as_ptr().add(part * D::ROWS * width);
             let (mut even, mut odd) = ([D::splat(0.0); M], [D::splat(0.0); M]);
             for pair in 0..pairs {
-                prefetch_ahead(at, 2 * LANES * width);
+                // A line of f32 has half the columns of others, which are multiplied in half the time.
+                prefetch_for_rows(at, 2 * LANES * width, 2 * M / width);
                 let (a, b) = (
                     load_weights::<D, F>(at),
                     load_weights::<D, F>(at.add(LANES * width)),

@@ -26,7 +26,7 @@ pub(super) fn prefetch_nearest(at: *const u8) {
 
 /// Prefetches a line into the second cache, where the architecture is known. Nothing is read: any address will do.
 #[inline(always)]
-fn prefetch_second(at: *const u8) {
+pub(super) fn prefetch_second(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
